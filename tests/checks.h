@@ -21,8 +21,8 @@
         }                                                                                                              \
     } while (0)
 
-/* A stream of random numbers. Only integers and exact float32 operations follow from it, so that tests see the same
- * input whatever the compiler and its mathematics library. */
+/* A stream of random numbers. The tests make of it only integers and exact float32 operations. So they see the same
+ * input with any compiler and any mathematics library. */
 struct numbers {
     uint64_t seed;
     uint32_t at;
@@ -55,7 +55,7 @@ static inline float numbers_unit(struct numbers *numbers)
     return (float)(numbers_word(numbers) >> 8) * 0x1p-24f;
 }
 
-/* Mean 0, deviation 1.02, a bell that ends at 5 deviations: the sum of eight uniform numbers. */
+/* Mean 0, deviation 1.02, in the form of a bell that ends at 5 deviations: the sum of eight uniform numbers. */
 static inline float numbers_bell(struct numbers *numbers)
 {
     int32_t sum = -4 * 65535;

@@ -34,7 +34,7 @@ static inline gw_codec *codec_of(gw_context *context, const char *spec)
     return codec;
 }
 
-/* Tensor 7, "layer.weight". */
+/* An encoder of tensor 7, "layer.weight". */
 static inline gw_encoder *encoder_of(gw_context *context, const char *spec, uint64_t n)
 {
     gw_codec *codec = codec_of(context, spec);
@@ -50,7 +50,7 @@ struct whole_frame {
     size_t size;
 };
 
-/* A copy of the frame in a block of just its size. */
+/* A copy of the frame in a block of exactly its size. */
 static inline struct whole_frame frame_of(const uint8_t *bytes, size_t size)
 {
     struct whole_frame frame = {room_for(size, 1), size};
@@ -72,7 +72,7 @@ static inline struct whole_frame encode_slice(gw_encoder *encoder, const float *
     return frame;
 }
 
-/* Measures g as one worker; own scalers go to `own`, where not NULL. */
+/* Measures g as one worker. If `own` is not NULL, it gets the worker's own scalers. */
 static inline void measure(gw_encoder *encoder, const float *g, float *own)
 {
     uint64_t n = gw_encoder_shared_count(encoder);
@@ -83,7 +83,7 @@ static inline void measure(gw_encoder *encoder, const float *g, float *own)
     free(shared);
 }
 
-/* Measures and encodes all n elements of g; shared NULL: with its own scalers. */
+/* Measures and encodes all n elements of g. shared NULL: with the worker's own scalers. */
 static inline struct whole_frame encode_whole(gw_encoder *encoder, const float *g, uint64_t n, const float *shared,
                                               gw_draw draw)
 {
@@ -91,7 +91,7 @@ static inline struct whole_frame encode_whole(gw_encoder *encoder, const float *
     return encode_slice(encoder, g, shared, draw, 0, n);
 }
 
-/* Decodes into out[0..n), and sees that nothing is written past it. */
+/* Decodes into out[0..n), and checks that nothing is written past it. */
 static inline void decode_into(gw_context *context, struct whole_frame frame, float *out, uint64_t n)
 {
     float *room = room_for(n + 1, sizeof *room);
@@ -135,7 +135,7 @@ static inline bool same_frame(struct whole_frame a, struct whole_frame b)
 
 static inline bool same_floats(const float *a, const float *b, uint64_t n)
 {
-    return memcmp(a, b, n * sizeof *a) == 0; /* bits: tells 0 from -0 */
+    return memcmp(a, b, n * sizeof *a) == 0; /* compares bits, so 0 differs from -0 */
 }
 
 /* ---- the ternary draw, from docs/wire-format.md, section 8 -------------------------------------------- */
@@ -149,7 +149,7 @@ static inline uint32_t model_bits(gw_draw draw, uint32_t tensor, uint32_t purpos
     return high ? words[word] >> 16 : words[word] & 0xFFFFu;
 }
 
-/* The ternary value of element e: own is the worker's own scaler, to which f(g) is limited; s the shared one. */
+/* The ternary value of element e. own: the worker's own scaler, which limits f(g). s: the shared scaler. */
 static inline int model_ternary(float g, float own, float s, gw_draw draw, uint32_t tensor, uint64_t e)
 {
     if (s == 0)
@@ -166,7 +166,8 @@ static inline int model_ternary(float g, float own, float s, gw_draw draw, uint3
     return drawn ? g < 0 ? -1 : 1 : 0;
 }
 
-/* Of a whole tensor, a scaler for each bucket of `bucket` elements; 0: one. */
+/* The ternary values of a whole tensor. There is a scaler for each bucket of `bucket` elements; bucket 0: one
+ * scaler. */
 static inline void model_tensor(const float *g, uint64_t n, uint64_t bucket, const float *own, const float *scalers,
                                 gw_draw draw, uint32_t tensor, int8_t *t)
 {

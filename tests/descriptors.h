@@ -45,7 +45,7 @@ static inline void descriptors_give_soon(struct descriptors *d)
     assert_int_equal(pthread_create(&d->giver, NULL, descriptors_give, d), 0);
 }
 
-/* After descriptors_give_soon(): all is as it was before. */
+/* Comes after descriptors_give_soon(). Then all is as it was before. */
 static inline void descriptors_end(struct descriptors *d)
 {
     pthread_join(d->giver, NULL);

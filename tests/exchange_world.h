@@ -27,10 +27,10 @@
 
 /* ---- memory that counts, and fails once ---------------------------------------------------------------- */
 
-static atomic_long world_live; /* blocks taken and not given back, in all contexts */
+static atomic_long world_live; /* blocks that were taken and not given back, in all contexts */
 
 struct failing {
-    atomic_long left; /* allocations until the one that fails */
+    atomic_long left; /* how many allocations are left until the one that fails */
 };
 
 static void *world_alloc(size_t bytes, void *user)
@@ -79,8 +79,8 @@ struct poison {
     uint64_t index;
 };
 
-/* The member that changes the wire choice before every step; rank 0 begins with fast, the others are one step behind or
- * ahead. */
+/* Says which member changes the wire choice before every step. Rank 0 begins with fast. The others are one step behind
+ * or ahead. */
 enum flips { FLIP_NOBODY, FLIP_LEADER, FLIP_ALL };
 
 enum quits { QUIT_NOT, QUIT_DESTROY, QUIT_SILENT, QUIT_WRONG_STEP };
@@ -92,30 +92,30 @@ struct member {
     struct failing failing;
     gw_context *context;
     gw_link link;         /* what the exchange gets */
-    gw_ps_client *client; /* if servers own the slices: what the exchange gets in place of the link */
+    gw_ps_client *client; /* if servers own the slices, the exchange gets this in place of the link */
 
-    /* A link around the local one: counts what crosses, and with world.chaos delivers in any order that keeps each
-     * pair's. */
+    /* A link around the local one. It counts what crosses. With world.chaos it delivers in any order that keeps the
+     * order of each pair. */
     gw_link inner;
-    struct gw_message_queue *arrived; /* of each sender */
+    struct gw_message_queue *arrived; /* one for each sender */
     uint64_t chaos_state;
     uint32_t n_received; /* from others */
 
     /* What the thread saw. */
-    gw_status status; /* the first that was not GW_OK */
+    gw_status status; /* the first status that was not GW_OK */
     char sentence[512];
-    gw_status again; /* of a gw_exchange_begin after that */
+    gw_status again; /* the status of a gw_exchange_begin after that */
     uint32_t steps_done;
     gw_step_result results[WORLD_MAX_STEPS];
     uint64_t hash[WORLD_MAX_STEPS];   /* of all averages of a step */
-    float **average[WORLD_MAX_STEPS]; /* rank 0 only: of each tensor */
-    gw_tensor_traffic *traffic;       /* of the last step, where world.account */
-    gw_encoder_condition *conditions; /* after the last step, likewise */
+    float **average[WORLD_MAX_STEPS]; /* rank 0 only: the average of each tensor */
+    gw_tensor_traffic *traffic;       /* of the last step, if world.account is set */
+    gw_encoder_condition *conditions; /* after the last step, if world.account is set */
     gw_wire_report wire;              /* after the last step */
 };
 
 struct world {
-    /* What the test asks for; all else 0. */
+    /* What the test asks for. All other fields are 0. */
     const char *spec;
     uint32_t n; /* members */
     const uint64_t *sizes;
@@ -124,26 +124,28 @@ struct world {
     uint64_t seed;       /* of gradients and draws */
     uint64_t order_seed; /* of shuffles and pauses */
     bool shuffle, dawdle, chaos, account;
-    uint32_t rounds; /* exchanges one after the other on the same links; 0 is 1 */
+    uint32_t rounds; /* exchanges one after the other on the same links; 0 means 1 */
     uint32_t timeout_ms;
-    const uint32_t *machine_of, *link_machines; /* of the options; of the link */
+    const uint32_t *machine_of, *link_machines; /* machine_of: of the options; link_machines: of the link */
     uint64_t slice_max;                         /* 0: the format's */
-    bool send_all;                              /* the link has it */
+    bool send_all;                              /* the link has a send_all */
     gw_wire wire;                               /* of the options */
     enum flips flips;
     uint32_t n_servers;           /* parameter servers that own the slices; 0: the members do */
-    const char *server_optimizer; /* the servers keep parameters: those are what averages would be. NULL: not so */
+    const char *server_optimizer; /* if not NULL, the servers keep parameters, and these take the place of averages */
     gw_ps_mode mode;              /* of the servers */
     const struct poison *poisons;
     uint32_t n_poisons;
-    enum quits quits; /* `quitter` does, in step quits_step, once it has submitted quits_after tensors */
+    enum quits quits; /* `quitter` does this in step quits_step, after it has submitted quits_after tensors */
     uint32_t quitter, quits_step, quits_after;
-    long late_us;    /* rank 0 begins step quits_step that much later than the others */
-    uint32_t victim; /* whose fails_at-th allocation fails, from gw_exchange_create on; 0: none */
+    long late_us;    /* rank 0 begins step quits_step so much later than the others */
+    uint32_t victim; /* the member whose allocation number fails_at fails, counted from gw_exchange_create on; 0:
+                      * none */
     long fails_at;
-    uint32_t spoils_at; /* the message that rank 0 receives from another arrives altered, 1 the first; 0: none */
+    uint32_t spoils_at; /* the number of the message that arrives altered, of those that rank 0 receives from others,
+                         * from 1 on; 0: none */
 
-    /* The rest. */
+    /* The test does not set the rest. */
     gw_context *context;
     gw_codec *codec;
     gw_tensor *tensors;
@@ -158,13 +160,13 @@ struct world {
 
 static uint64_t world_mix(uint64_t x)
 {
-    x += 0x9E3779B97F4A7C15u; /* splitmix64 */
+    x += 0x9E3779B97F4A7C15u; /* this is splitmix64 */
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
     x = (x ^ x >> 27) * 0x94D049BB133111EBu;
     return x ^ x >> 31;
 }
 
-/* Element i of a gradient: bell-shaped with a few outliers, of a size that differs between tensors. */
+/* Element i of a gradient. It is bell-shaped with a few outliers. Each tensor has another size of elements. */
 static float world_gradient(const struct world *w, uint32_t rank, uint32_t step, uint32_t tensor, uint64_t i)
 {
     uint64_t x = world_mix(i ^ world_mix(w->seed ^ world_mix((uint64_t)rank << 40 ^ (uint64_t)step << 20 ^ tensor)));
@@ -173,13 +175,13 @@ static float world_gradient(const struct world *w, uint32_t rank, uint32_t step,
     return x >> 56 == 77 ? 20 * g : g;
 }
 
-/* What rank 0 hands over as the first parameters. */
+/* The first parameters, which rank 0 hands over. */
 static float world_first(const struct world *w, uint32_t tensor, uint64_t i)
 {
     return world_gradient(w, 99, 0, tensor, i);
 }
 
-/* The rate of a step; others than rank 0 give another where that must not matter. */
+/* The rate of a step. If the ranks' rates must not matter, ranks other than 0 give another one. */
 static double world_rate(const struct world *w, uint32_t rank, uint32_t step)
 {
     return rank && w->mode == GW_PS_SYNC ? 7 : 0.1 / (step + 1);
@@ -221,13 +223,14 @@ static gw_status world_send(void *self, uint32_t to, void *bytes, size_t n_bytes
     return m->inner.ops->send(m->inner.self, to, bytes, n_bytes, timeout_ms);
 }
 
-/* Flips a bit of what has arrived, or cuts it. */
+/* Flips a bit of a message that has arrived, or cuts it. */
 static void world_spoil(struct member *m, gw_message *message)
 {
     if (m->rank != 0 || message->from == 0 || ++m->n_received != m->world->spoils_at)
         return;
     uint64_t x = world_mix(m->world->order_seed);
-    size_t within = x & 1 && message->n_bytes > 64 ? 64 : message->n_bytes; /* headers more often than their share */
+    size_t within = x & 1 && message->n_bytes > 64 ? 64 : message->n_bytes; /* headers are hit more often than their
+                                                                             * share */
     if (x >> 1 & 3)
         ((uint8_t *)message->bytes)[(x >> 16) % within] ^= (uint8_t)(1u << (x >> 8 & 7));
     else
@@ -279,7 +282,7 @@ static void world_destroy(void *self)
     m->inner.ops->destroy(m->inner.self);
 }
 
-/* A copy to each, as a link without a better way would do. */
+/* Sends a copy to each member, as a link without a better way would. */
 static gw_status world_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms)
 {
     struct member *m = self;
@@ -311,7 +314,7 @@ static const gw_link_ops world_ops_all = {.name = "world, to all",
 
 /* ---- a member's thread ---------------------------------------------------------------------------------- */
 
-/* True if all is well; else writes down what is wrong, once. */
+/* True if all is well. Else it writes down what is wrong, once. */
 static bool world_good(struct member *m, gw_status status)
 {
     if (status < 0 && m->status == GW_OK) {
@@ -325,7 +328,7 @@ static void world_order(const struct world *w, uint32_t rank, uint32_t step, uin
 {
     uint64_t state = world_mix(w->order_seed ^ (uint64_t)rank << 32 ^ step);
     for (uint32_t t = 0; t < w->n_tensors; t++)
-        order[t] = w->n_tensors - 1 - t; /* as backward does */
+        order[t] = w->n_tensors - 1 - t; /* the order of backward */
     for (uint32_t t = w->n_tensors; w->shuffle && t > 1; t--) {
         uint32_t other = (uint32_t)((state = world_mix(state)) % t), swap = order[t - 1];
         order[t - 1] = order[other];
@@ -486,7 +489,7 @@ static void world_stop_servers(struct world *w)
 static void world_run(struct world *w)
 {
     gw_link *links = calloc(w->n, sizeof *links);
-    atomic_store(&world_live, 0); /* a test that failed leaves things behind */
+    atomic_store(&world_live, 0); /* a test that failed leaves blocks behind */
     w->context = world_context();
     w->members = calloc(w->n, sizeof *w->members);
     w->tensors = calloc(w->n_tensors, sizeof *w->tensors);
@@ -521,7 +524,7 @@ static void world_run(struct world *w)
     free(links);
 }
 
-/* Gives everything back; nothing that came from an allocator may be left. */
+/* Gives everything back. Nothing that came from an allocator may be left. */
 static void world_end(struct world *w)
 {
     for (uint32_t r = 0; r < w->n; r++) {
@@ -559,12 +562,12 @@ static void world_check_ok(const struct world *w)
     }
 }
 
-/* The averages of one step, worked out with the codec's own functions on whole tensors. encoders: tensor t's of rank r
- * in encoders[r * n_tensors + t]; they keep the codec's state from step to step. */
+/* Works out the averages of one step with the codec's own functions, on whole tensors. encoders[r * n_tensors + t] is
+ * that of tensor t and rank r. The encoders keep the codec's state from step to step. */
 static void world_reference(const struct world *w, uint32_t step, gw_encoder **encoders, float **averages)
 {
     float **gradients = calloc((size_t)w->n * w->n_tensors, sizeof *gradients);
-    float **shared = calloc(w->n_tensors, sizeof *shared); /* of each tensor, the largest of all members */
+    float **shared = calloc(w->n_tensors, sizeof *shared); /* of each tensor: the largest numbers of all members */
     float largest = 0;
     for (uint32_t t = 0; t < w->n_tensors; t++) {
         float *own = NULL;
@@ -622,7 +625,7 @@ static void world_reference(const struct world *w, uint32_t step, gw_encoder **e
         gw_encoder_commit(encoders[i], true);
 }
 
-/* All members hold the same bits, and those are the reference's, in every step that was committed. */
+/* Checks that all members hold the same bits in every step that was committed, and that these are the reference's. */
 static void world_check_averages(const struct world *w)
 {
     float **want = calloc(w->n_tensors, sizeof *want);

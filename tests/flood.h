@@ -15,14 +15,14 @@
 #include <unistd.h>
 #include <zmq.h>
 
-/* Sanitizers keep memory that was freed. */
+/* Sanitizers keep freed memory, so a process's memory says little. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define FLOOD_MEMORY_IS_TOLD false
 #else
 #define FLOOD_MEMORY_IS_TOLD true
 #endif
 
-/* A line of /proc/PID/status, as "VmHWM:", in MiB; below 0: there is none. */
+/* Reads a line of /proc/PID/status, such as "VmHWM:", in MiB. Below 0: there is none. */
 static inline double flood_memory(pid_t process, const char *line)
 {
     char path[64], text[256];
@@ -37,9 +37,8 @@ static inline double flood_memory(pid_t process, const char *line)
     return kib / 1024;
 }
 
-/* One message of so many parts goes out, after the parts that have been sent already (ZeroMQ sends nothing before the
- * last). Returns whether the other side ended the connection, and not the end of 60 s. The socket connects only once.
- */
+/* Sends one message of n_parts parts, after the parts that have been sent already (ZeroMQ sends nothing before the last
+ * part). Returns true if the other side ended the connection, and false after 60 s. The socket connects only once. */
 static inline bool flood_parts(void *zmq, void *socket, size_t part_bytes, size_t n_parts)
 {
     static char bytes[1 << 20];
@@ -65,7 +64,8 @@ static inline bool flood_parts(void *zmq, void *socket, size_t part_bytes, size_
     return ended;
 }
 
-/* A socket that is connected once, with keys where a server's is named (its own are client_public, client_secret). */
+/* Makes a socket that connects once. If server_key is not NULL, it has keys. Its own are client_public and
+ * client_secret. */
 static inline void *flood_socket(void *zmq, const char *endpoint, const char *server_key, const char *client_public,
                                  const char *client_secret)
 {
@@ -83,7 +83,7 @@ static inline void *flood_socket(void *zmq, const char *endpoint, const char *se
     return zmq_connect(socket, endpoint) == 0 ? socket : NULL;
 }
 
-/* A plain connection from an address of the loopback to a port of it; below 0: none. */
+/* Makes a plain connection from an address of the loopback to a port of it. Below 0: there is none. */
 static inline int flood_connect_from(const char *from, uint16_t port)
 {
     const struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(from)};

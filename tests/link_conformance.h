@@ -25,8 +25,8 @@
 struct link_factory {
     const char *name;
     gw_status (*create)(gw_context *context, uint32_t size, gw_link *endpoints);
-    uint32_t max_ranks; /* as many as the largest case may have; 0: all that it would like */
-    /* a message, or that a member left, is known to another only some time after the call that said so */
+    uint32_t max_ranks; /* the most ranks that a case may have; 0: there is no limit */
+    /* if a message is sent or a member leaves, another member knows it only some time after the call */
     bool news_travel;
 };
 
@@ -35,7 +35,7 @@ struct link_factory {
 
 /* ---- a context that counts ----------------------------------------------------------------------- */
 
-static atomic_long link_test_live; /* blocks taken and not given back */
+static atomic_long link_test_live; /* blocks that were taken and not given back */
 
 static void *link_test_alloc(size_t bytes, void *user)
 {
@@ -63,7 +63,7 @@ static gw_context *link_test_context(void)
     return context;
 }
 
-/* Destroys the endpoints and the context; nothing may be left behind. */
+/* Destroys the endpoints and the context. Nothing may be left. */
 static void link_test_end(gw_context *context, gw_link *links, uint32_t n)
 {
     for (uint32_t r = 0; r < n; r++)
@@ -86,7 +86,7 @@ static gw_context *link_test_begin(gw_link *links, uint32_t n)
     return context;
 }
 
-/* A message of n bytes that starts with two numbers where there is room; the rest follows from them. */
+/* Makes a message of n bytes. It starts with two numbers if there is room. The rest follows from these numbers. */
 static void *link_test_message(gw_context *context, size_t n_bytes, uint32_t a, uint32_t b)
 {
     uint32_t head[2] = {a, b};
@@ -128,7 +128,7 @@ static void link_test_expect(gw_link *link, uint32_t from, size_t n_bytes, uint3
     gw_message_free(message.bytes);
 }
 
-/* The next message, which may still be on its way while a failure is known already. */
+/* Receives the next message. It may still be on its way while a failure is already known. */
 static gw_status link_test_recv_underway(gw_link *link, gw_message *message)
 {
     gw_status status = link->ops->recv(link->self, LINK_LONG_MS, message);
@@ -140,7 +140,7 @@ static gw_status link_test_recv_underway(gw_link *link, gw_message *message)
     return status;
 }
 
-/* Sends to a member that failed or left until that is known here, and says how the last one went. */
+/* Sends to a member that failed or left, until that is known here. Returns the status of the last send. */
 static gw_status link_test_send_to_the_gone(gw_context *context, gw_link *link, uint32_t to)
 {
     for (int i = 0;; i++) {
@@ -148,7 +148,7 @@ static gw_status link_test_send_to_the_gone(gw_context *context, gw_link *link, 
         gw_status status = link->ops->send(link->self, to, bytes, 8, LINK_LONG_MS);
         if (status < 0 || !link_test_factory->news_travel || i == 5000)
             return status;
-        gw_message message; /* news come with what is received; nothing that comes here is asked for later */
+        gw_message message; /* the link learns news while it receives; no test asks later for what comes here */
         if (link->ops->recv(link->self, 1, &message) == GW_OK)
             gw_message_free(message.bytes);
     }
@@ -225,7 +225,7 @@ static void link_any_size(void **state)
     link_test_end(context, links, 2);
 }
 
-/* What was received may be sent on as it is, and outlives the link, however large it is. */
+/* A message that was received may be sent on as it is. It outlives the link, however large it is. */
 static void link_received_goes_on(void **state)
 {
     enum { SIZES = 3 };
@@ -269,7 +269,7 @@ static void link_send_to_all(void **state)
         void *bytes = link_test_message(context, n_bytes, 2, i);
         assert_non_null(bytes);
         assert_int_equal(links[2].ops->send_all(links[2].self, bytes, n_bytes, LINK_LONG_MS), GW_OK);
-        link_test_send(context, &links[2], 1, 8, 9, i); /* stays behind it */
+        link_test_send(context, &links[2], 1, 8, 9, i); /* this message must stay behind it */
     }
     for (uint32_t r = 0; r < 4; r++) {
         for (uint32_t i = 0; i < 20 && r != 2; i++) {
@@ -277,7 +277,7 @@ static void link_send_to_all(void **state)
             assert_int_equal(links[r].ops->recv(links[r].self, LINK_LONG_MS, &message), GW_OK);
             assert_int_equal(message.from, 2);
             assert_true(link_test_message_is(&message, i * i * i * 10, 2, i));
-            memset(message.bytes, 0xEE, message.n_bytes); /* the others' stays what it is */
+            memset(message.bytes, 0xEE, message.n_bytes); /* the other members' copies must not change */
             gw_message_free(message.bytes);
             if (r == 1)
                 link_test_expect(&links[r], 2, 8, 9, i);
@@ -315,7 +315,7 @@ static void link_timeout(void **state)
     assert_int_equal(links[0].ops->recv(links[0].self, 0, &message), GW_ERR_TIMEOUT);
     assert_int_equal(links[0].ops->recv(links[0].self, 20, &message), GW_ERR_TIMEOUT);
     assert_string_not_equal(gw_last_error(), "");
-    /* A timeout is not an end. */
+    /* A timeout does not end the link. */
     link_test_send(context, &links[1], 0, 16, 8, 9);
     link_test_expect(&links[0], 1, 16, 8, 9);
     link_test_end(context, links, 2);
@@ -331,7 +331,7 @@ static void link_fail_names_who_and_why(void **state)
     link_test_send(context, &links[2], 0, 32, 2, 2);
     (links[2].ops->fail)(links[2].self, GW_ERR_MEMORY, "no memory for a walrus");
     (links[2].ops->fail)(links[2].self, GW_ERR_SYSTEM, "a second reason is not heard");
-    /* Messages that were sent before arrive before. */
+    /* Messages that were sent before the failure arrive before it. */
     link_test_expect(&links[0], 2, 32, 1, 1);
     link_test_expect(&links[0], 2, 32, 2, 2);
     for (uint32_t r = 0; r < 2; r++) {
@@ -397,7 +397,7 @@ static void link_send_to_one_that_left(void **state)
     links[1].ops->close(links[1].self);
     assert_int_equal(link_test_send_to_the_gone(context, &links[0], 1), GW_ERR_PEER);
     assert_non_null(strstr(gw_last_error(), "rank 1"));
-    /* The one that left gets nothing more and sends nothing more. */
+    /* The member that left gets nothing more and sends nothing more. */
     gw_message message;
     assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_CLOSED);
     void *bytes = gw_message_alloc(context, 8);
@@ -438,13 +438,13 @@ static void *link_test_receiver(void *argument)
 static void link_wakes(void **state)
 {
     (void)state;
-    /* What wakes a receiver that already sleeps: a message, its own close, another's failure. */
+    /* These wake a receiver that already sleeps: a message, its own close, the failure of another member. */
     for (int what = 0; what < 3; what++) {
         gw_link links[2];
         gw_context *context = link_test_begin(links, 2);
         struct link_test_thread t = {.link = links[0]};
         assert_int_equal(pthread_create(&t.thread, NULL, link_test_receiver, &t), 0);
-        link_test_pause(20); /* most likely asleep by then; right either way */
+        link_test_pause(20); /* it is most likely asleep by then; the test is right either way */
         if (what == 0)
             link_test_send(context, &links[1], 0, 8, 1, 1);
         else if (what == 1)
@@ -476,7 +476,7 @@ static void *link_test_chatter(void *argument)
             if (!bytes || t->link.ops->send(t->link.self, to, bytes, n_bytes, LINK_LONG_MS) < 0)
                 t->ok = false;
         }
-        /* Take some of what has come, so that sends and receives mix. */
+        /* Takes some of what has come, so that sends and receives mix. */
         gw_message message;
         while (to_come && t->ok) {
             gw_status status = t->link.ops->recv(t->link.self, i + 1 == t->n_messages ? LINK_LONG_MS : 0, &message);
@@ -519,7 +519,8 @@ static void link_many_to_many(void **state)
     }
 }
 
-/* Endpoints go in any order, with messages nobody took: neither leaks nor disturbs the others. */
+/* Endpoints are destroyed in any order, with messages that nobody took. Nothing leaks, and the others are not
+ * disturbed. */
 static void link_destroy_in_any_order(void **state)
 {
     (void)state;
@@ -532,7 +533,7 @@ static void link_destroy_in_any_order(void **state)
             for (uint32_t to = 0; to < 3; to++)
                 for (uint32_t i = 0; i < 3; i++)
                     link_test_send(context, &links[from], to, 50, from, i);
-        /* One of rank 1's is taken, the rest may have been taken out of its inbox by that. */
+        /* One of rank 1's messages is taken. That may have taken the rest out of its inbox, too. */
         assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_OK);
         gw_message_free(message.bytes);
         links[orders[o][0]].ops->destroy(links[orders[o][0]].self);

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-/* Fails the fail_at-th allocation from now, or all from that one on. */
+/* Fails the allocation number fail_at from now, or all from that one on. */
 struct shortage {
     atomic_int calls, live, failed;
     int fail_at; /* 0: never */
@@ -46,7 +46,7 @@ static gw_context *context_short_of(struct shortage *shortage, uint32_t n_thread
     return context;
 }
 
-/* A call that succeeds, or fails for memory and succeeds once there is some. */
+/* Does a call. It must succeed, or fail for lack of memory and succeed when there is some. */
 #define STEP(call)                                                                                                     \
     do {                                                                                                               \
         int before_ = shortage->failed;                                                                                \
@@ -62,7 +62,7 @@ static gw_context *context_short_of(struct shortage *shortage, uint32_t n_thread
         CHECK(status_ == GW_OK, "%s: %s gives %d: %s", spec, #call, status_, gw_last_error());                         \
     } while (0)
 
-/* LONG: more than one chunk of sparse frames, and gspar looks at a sample first. */
+/* LONG is more than one chunk of sparse frames, and gspar looks at a sample of it first. */
 enum { N = 66000, LONG = 270000, WORKERS = 2 };
 
 /* All that is made of a gradient: pushes, the push of a fused call, the average, and its values. */
@@ -192,7 +192,7 @@ static void any_allocation_may_fail(void **state)
         }
 }
 
-/* Steady state: once an encoder has encoded, the next steps ask for nothing. */
+/* After an encoder has encoded once, the next steps take no memory. */
 static void encoding_again_takes_no_memory(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void encoding_again_takes_no_memory(void **state)
         }
 }
 
-/* Parsing a frame never takes memory; parsing a specification that is refused leaves none taken. */
+/* To parse a frame never takes memory. To parse a specification that is refused leaves no memory taken. */
 static void refusals_leave_nothing(void **state)
 {
     (void)state;

@@ -29,11 +29,10 @@ static inline void make_places(void)
     }
 }
 
-/* Where in its place a buffer stands: at the lower guard, at the upper one, or somewhere with no alignment to speak of.
- */
+/* Where a buffer stands in its place: at the lower guard, at the upper one, or somewhere without alignment. */
 enum side { AT_BEGIN, AT_END, SKEWED, N_SIDES };
 
-/* A buffer of n items in place i, its surroundings filled with 0xEE. */
+/* A buffer of n items in place i. 0xEE fills the bytes around it. */
 static inline void *buffer(int i, enum side side, size_t n, size_t item_bytes)
 {
     size_t bytes = n * item_bytes;
@@ -48,7 +47,7 @@ static inline void *buffer(int i, enum side side, size_t n, size_t item_bytes)
     return at;
 }
 
-/* Nothing was written around the buffer. */
+/* True if nothing was written around the buffer. */
 static inline bool is_clean_around(const void *at, enum side side, size_t n, size_t item_bytes)
 {
     const unsigned char *low = at, *high = low + n * item_bytes;

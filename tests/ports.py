@@ -1,4 +1,4 @@
-"""Ports that a test's servers can listen at."""
+"""Finds ports at which a test's servers can listen."""
 import itertools
 import os
 import socket

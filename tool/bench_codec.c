@@ -15,10 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WORKER_STRIDE 1024u /* elements between two workers' gradients */
+#define WORKER_STRIDE 1024u /* elements between the gradients of two workers */
 #define SETTLING_STEPS 16u
 
-/* Without --codec. The explicit codes run without entropy stage and name their pull code, to show each by itself. */
+/* For runs without --codec. The specifications that name a code have no entropy stage and name their pull code, so that
+ * each code is shown by itself. */
 static const char *const default_specs[] = {
     "none",
     "bf16",
@@ -38,8 +39,8 @@ typedef struct bench {
     gw_context *context;
     uint64_t n_elems;
     uint32_t threads, runs, workers;
-    float *gradients;     /* n_elems + WORKER_STRIDE*(workers-1): all workers' */
-    float *copy;          /* n_elems: where memcpy and decode write */
+    float *gradients;     /* of all workers: n_elems + WORKER_STRIDE * (workers - 1) */
+    float *copy;          /* n_elems; memcpy and decode write here */
     double *copy_seconds; /* of every memcpy so far */
     size_t n_copies;
     json_t *results;
@@ -48,12 +49,12 @@ typedef struct bench {
     size_t spec, n_specs;
 } bench;
 
-/* One codec's things. */
+/* What belongs to one codec. */
 typedef struct subject {
     const char *spec;
     gw_codec *codec;
     gw_encoder *encoder;
-    float *own, *shared; /* this worker's numbers, the maximum over workers */
+    float *own, *shared; /* own: this worker's numbers; shared: the maximum over workers */
     uint64_t shared_count;
     void *push; /* scratch for one push frame */
     size_t push_capacity, push_bytes;
@@ -82,7 +83,8 @@ static void progress(const bench *b, const char *spec, const char *operation)
 
 /* ---- the operations ---- */
 
-/* As the exchange does it: if nothing is shared, in one call; else measure, (the exchange of scalers,) encode. */
+/* Encodes as the exchange does. If nothing is shared, that is one call. Else it measures, the exchange shares scalers
+ * (not here), and it encodes. */
 static gw_status run_encode(bench *b, subject *s, uint32_t worker)
 {
     const gw_draw draw = {.seed = 1, .rank = worker, .step = 0};
@@ -117,7 +119,7 @@ static gw_status op_decode_average(bench *b, subject *s)
     return gw_decode(b->context, s->average, s->average_bytes, b->copy, b->n_elems);
 }
 
-/* Times one operation between memcpys. Returns 0, or an exit status with the message printed. */
+/* Times one operation, with a memcpy before and after it. Returns 0, or an exit status with the message printed. */
 static int time_operation(bench *b, subject *s, gw_status (*operation)(bench *, subject *), double *seconds)
 {
     double *samples = tool_alloc(b->runs, sizeof *samples);
@@ -137,7 +139,7 @@ static int time_operation(bench *b, subject *s, gw_status (*operation)(bench *, 
     return status < 0 ? tool_fail_status(status, s->spec) : 0;
 }
 
-/* Adds a row; memcpy_ratio follows when all memcpys are done. */
+/* Adds a row. Its memcpy_ratio is added when all memcpys are done. */
 static int add_row(bench *b, const subject *s, const char *operation, const char *kind, double seconds,
                    const void *frame, size_t frame_bytes)
 {
@@ -157,7 +159,7 @@ static int add_row(bench *b, const subject *s, const char *operation, const char
     return json_array_append_new(b->results, row) == 0 ? 0 : tool_fail("out of memory for the results");
 }
 
-/* Takes an encoder with refresh=1 through SETTLING_STEPS steps and hands its state to the subject's. */
+/* Takes an encoder with refresh=1 through SETTLING_STEPS steps. Then the subject's encoder gets its state. */
 static gw_status settle(bench *b, subject *s)
 {
     char spec[512];
@@ -189,7 +191,7 @@ static gw_status settle(bench *b, subject *s)
     return status;
 }
 
-/* The shared numbers of all workers, and a push frame of each. */
+/* Makes the shared numbers of all workers, and a push frame of each worker. */
 static int push_all(bench *b, subject *s)
 {
     gw_status status = GW_OK;

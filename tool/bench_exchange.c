@@ -31,13 +31,13 @@
 
 enum { WARM_UP = 2, WARM_UP_MOST = 60 /* with --wire auto, until it has compared */ };
 
-/* What is averaged is a built-in network's, a trained one's, or a profile's. */
+/* The tensors are those of a built-in network, of a trained one, or of a profile. */
 #define MOST_TENSORS GW_PLAN_MAX_LAYERS
 _Static_assert(MOST_TENSORS >= GW_MAX_TENSORS && MOST_TENSORS >= GW_MAX_NETWORK_TENSORS, "all have room");
 
 static const char *const default_specs[] = {"none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"};
 
-/* What is measured, and shown in a line: a codec, and with a profile one of the plans. */
+/* What is measured and shown in one line: a codec, and with a profile one of the plans. */
 struct row {
     size_t spec;
     struct bench_plan *plan; /* NULL: each tensor is a group */
@@ -48,28 +48,28 @@ struct bench {
     uint32_t runs;
     tool_texts specs;
     const char *net, *saved, *profile_path, *chart;
-    tool_profile profile; /* root NULL: none */
+    tool_profile profile; /* root NULL: there is none */
     tool_texts plans;
     struct row rows[TOOL_MAX_TEXTS];
     size_t n_rows;
     gw_wire wire;
     uint64_t n_elems; /* elements of the one tensor, if no net is named */
     gw_tensor tensors[MOST_TENSORS];
-    uint64_t offsets[MOST_TENSORS]; /* each tensor begins at 64 bytes, as in the trainer and in PyTorch */
+    uint64_t offsets[MOST_TENSORS]; /* each tensor begins at a multiple of 64 bytes, as in the trainer and in PyTorch */
     uint32_t n_tensors;
-    uint64_t total, stored; /* elements; with the gaps between tensors */
+    uint64_t total, stored; /* total: elements; stored: elements with the gaps between tensors */
     gw_codec *codecs[TOOL_MAX_TEXTS];
     bool terminal;
-    json_t *results; /* rank 0's */
+    json_t *results; /* rank 0 has them */
 };
 
 struct member {
     const struct bench_member *self;
     struct bench *bench;
-    float *gradient, *work; /* as drawn, and what the exchange gets */
+    float *gradient, *work; /* gradient: as drawn; work: the exchange gets this */
 };
 
-/* What parameter servers take is not in a profile. */
+/* A profile does not say what parameter servers take. */
 static bool has_servers(const struct bench *b)
 {
     return b->team.members.servers.servers != NULL;
@@ -103,7 +103,8 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace
     struct gw_report nothing = {0}, unused;
     gw_step_result result;
     gw_wire_report wire;
-    for (uint32_t t = 0; t < b->n_tensors; t++) /* what was saved has its large elements where they are */
+    for (uint32_t t = 0; t < b->n_tensors; t++) /* a saved gradient has its large elements where they are, so it is
+                                                 * not turned */
         gw_turn_gradient(m->work + b->offsets[t], m->gradient + b->offsets[t], b->tensors[t].n_elems,
                          b->saved ? 0 : step);
     gw_status status = gw_meet(&m->self->meeting, &nothing, &unused);
@@ -129,9 +130,9 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace
     return gw_meet(&m->self->meeting, &own, report);
 }
 
-/* What was measured of a row so far, on rank 0; others keep it, too. */
+/* What was measured of a row so far, on rank 0. The others keep it, too. */
 struct times {
-    double *seconds, *encode, *after; /* of each run; after: with tensors handed over after backward */
+    double *seconds, *encode, *after; /* of each run; after: with tensors that are handed over after backward */
     struct gw_report last;
     uint32_t warm_up;
 };
@@ -181,7 +182,8 @@ static gw_status warm_up(struct member *m, gw_exchange *exchange, enum pace pace
 {
     gw_status status = GW_OK;
     for (bool warm = false; !warm && status >= 0; times->warm_up++) {
-        /* Runs that count have the same numbers, and so the same averages, however many go before. */
+        /* The runs that count use the same step numbers, however many runs go before. So they give the same
+         * averages. */
         uint32_t step = times->warm_up < WARM_UP ? times->warm_up : 3 * m->bench->runs + times->warm_up;
         status = one_run(m, exchange, pace, step, &times->last);
         warm = times->warm_up + 1 >= WARM_UP_MOST || (times->warm_up + 1 >= WARM_UP && times->last.settled);
@@ -198,15 +200,15 @@ static void show_progress(const struct member *m, const struct row *row, uint32_
             b->specs.items[row->spec], row->plan ? ", plan " : "", row->plan ? row->plan->name : "", run + 1, b->runs);
 }
 
-/* The nth timed run of a row. */
+/* Does the nth timed run of a row. */
 static gw_status timed_run(struct member *m, gw_exchange *exchange, const struct row *row, uint32_t nth,
                            struct times *times)
 {
     const struct bench *b = m->bench;
     struct gw_report before, after;
     show_progress(m, row, nth);
-    /* While other rows had their turns, connections fell back to a slow start, and caches were filled with other
-     * things. In training a step follows a step. */
+    /* While other rows had their turns, connections went back to a slow start, and caches filled with other data. In
+     * training, one step follows the other. So a run that does not count goes first. */
     gw_status status = GW_OK;
     if (row->plan && b->n_rows > 1)
         status = one_run(m, exchange, AS_BACKWARD, WARM_UP + 2 * b->runs + nth, &before);
@@ -224,7 +226,7 @@ static gw_status timed_run(struct member *m, gw_exchange *exchange, const struct
     return status;
 }
 
-/* Measures rows by turns. */
+/* Measures rows in turn. */
 static gw_status measure(struct member *m, const struct row *rows, size_t n)
 {
     struct bench *b = m->bench;
@@ -325,7 +327,7 @@ static gw_status member_work(struct bench_member *self)
     gw_status status = bench_agree(self, settings_of(b));
     if (status >= 0)
         status = get_gradient(&m);
-    /* By turns only if that is asked for: exchanges of large networks hold much memory. */
+    /* Rows are measured in turn only with a profile, because exchanges of large networks hold much memory. */
     const size_t together = b->profile.root ? b->n_rows : 1;
     for (size_t k = 0; k < b->n_rows && status >= 0; k += together)
         status = measure(&m, &b->rows[k], together);
@@ -458,14 +460,15 @@ static void print_table(const struct bench *b)
     }
     tool_note("%-28s %-6s %10s %10s %10s %12s %12s %9s %7s", "codec", "wire", "ms", "least", "codec ms", "up, MB",
               "down, MB", "messages", "x none");
-    json_array_foreach (b->results, i, row) /* wherever it stands among them */
+    json_array_foreach (b->results, i, row) /* wherever it stands among the rows */
         if (strcmp(json_string_value(json_object_get(row, "codec")), "none") == 0)
             plain = real_of(row, "seconds");
     json_array_foreach (b->results, i, row)
         print_row(row, plain);
 }
 
-/* Under every plan a codec's averages are the same bits, if the same steps went before (topk's residual is of them). */
+/* True if a codec's averages have the same bits under every plan. They do if the same steps went before, because topk's
+ * residual depends on these. */
 static bool averages_agree(const struct bench *b)
 {
     size_t i, k;
@@ -482,7 +485,7 @@ static bool averages_agree(const struct bench *b)
     return true;
 }
 
-/* Every row as predicted, and under it as measured. */
+/* Draws every row as predicted, and below it as measured. */
 static int draw_rows(const struct bench *b)
 {
     tool_timeline steps[2 * TOOL_MAX_TEXTS];
@@ -519,8 +522,8 @@ static int print_report(const struct bench *b, bool json)
                                      (json_int_t)b->total, "runs", (json_int_t)b->runs, "results", b->results));
 }
 
-/* A row for each codec, or with a profile for each of its plans. Returns 0, or an exit status with the message printed.
- */
+/* Makes a row for each codec, or with a profile for each codec and plan. Returns 0, or an exit status with the message
+ * printed. */
 static int make_rows(struct bench *b)
 {
     const size_t n_plans = b->profile.root ? b->plans.n : 1;
@@ -566,7 +569,7 @@ static int prepare(struct bench *b)
 {
     if (b->profile_path && tool_profile_read(b->profile_path, &b->profile) != 0)
         return TOOL_FAILED;
-    /* Who sleeps is silent. */
+    /* A member that sleeps is silent. */
     if (b->profile.root && bench_compute_ms(&b->profile.profile) > b->team.timeout_ms)
         return tool_wrong_use("a step of %s computes for %.0f s, and --timeout lets a member be silent for %.0f",
                               b->profile_path, 1e-3 * bench_compute_ms(&b->profile.profile), 1e-3 * b->team.timeout_ms);

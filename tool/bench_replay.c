@@ -32,7 +32,7 @@ int bench_plan_make(const tool_profile *profile, const char *spec, const char *n
     gw_merge method;
     uint64_t bytes;
     uint32_t codec = 0;
-    *out = (struct bench_plan){.name = name}; /* bench_plan_free takes it from here on, whatever fails */
+    *out = (struct bench_plan){.name = name}; /* bench_plan_free can take it from here on, whatever fails */
     int status = tool_parse_merge("--plan", name, &method, &bytes);
     if (status != 0)
         return status;
@@ -95,7 +95,7 @@ gw_status bench_plan_note(const gw_profile *profile, struct bench_plan *plan, co
     return GW_OK;
 }
 
-/* What is due so soon is due now. */
+/* If the time is so near, it does not sleep. */
 #define SHORTEST_SLEEP_S 1e-4
 
 void bench_sleep_until(double due)

@@ -19,7 +19,7 @@ uint64_t bench_settings(uint64_t settings, const char *text)
 
 gw_status bench_agree(const struct bench_member *m, uint64_t settings)
 {
-    const struct gw_report own = {.hash = settings | 1}; /* 0 is for those that differ */
+    const struct gw_report own = {.hash = settings | 1}; /* 0 means that members differ */
     struct gw_report sum;
     gw_status status = gw_meet(&m->meeting, &own, &sum);
     if (status >= 0 && sum.hash == 0)
@@ -43,7 +43,7 @@ static void tell_others(const struct bench_member *m, gw_status status, const ch
 {
     for (size_t k = 0; k <= m->team->n_links; k++) {
         gw_link link = bench_link(m->team, k, m->index);
-        if (link.ops) /* not if parameter servers take its place */
+        if (link.ops) /* there is no link if parameter servers take its place */
             link.ops->fail(link.self, status, why);
     }
 }

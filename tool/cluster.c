@@ -9,7 +9,7 @@
 
 enum { LONGEST_FILE = 64 << 10 };
 
-/* The fields are numbers above 0; a latency may be 0. */
+/* The fields are numbers above 0. A latency may be 0, too. */
 static const char *const fields[] = {"gpus_per_machine", "gpu_bandwidth", "cpu_bandwidth", "network_latency_s",
                                      "network_bandwidth"};
 enum { GPUS_PER_MACHINE, GPU_BANDWIDTH, CPU_BANDWIDTH, NETWORK_LATENCY, NETWORK_BANDWIDTH, N_FIELDS };

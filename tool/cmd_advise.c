@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* As gw_advise counts them. */
+/* The codec's specification. Codecs are numbered as in gw_advise. */
 static const char *spec_of(const tool_profile *p, uint32_t codec)
 {
     return codec < p->profile.n_codecs ? p->codecs[codec].spec : "none";

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* OUT.npy, OUT.f32, or something that is there already and no regular file, which gets raw values. */
+/* True for OUT.npy, for OUT.f32, and for something that is there already and is no regular file. The last gets raw
+ * values. */
 static bool legal_name(const char *path)
 {
     struct stat about;

@@ -21,7 +21,7 @@ typedef struct encode_job {
     tool_output output, state_output;
 } encode_job;
 
-/* A tensor's name for the codec's skip= patterns: the file's, without folder and suffix. */
+/* The tensor's name, which the codec's skip= patterns see: the file's name without folder and suffix. */
 static void tensor_name(const char *path, char *out, size_t capacity)
 {
     const char *slash = strrchr(path, '/');
@@ -31,7 +31,7 @@ static void tensor_name(const char *path, char *out, size_t capacity)
         *dot = 0;
 }
 
-/* One scaler from JSON that `gradwire scaler --json` printed. */
+/* Reads one scaler of the JSON that `gradwire scaler --json` printed. */
 static int scaler_from_json(const char *path, const json_t *value, float *out)
 {
     if (!json_is_number(value))
@@ -77,7 +77,7 @@ static int load_scalers(const char *given, uint64_t count, float *shared)
     return status;
 }
 
-/* Takes up the state that an earlier call left; a file that is not there yet is one that nothing was left in. */
+/* Loads the state that an earlier call left. If the file is not there yet, nothing was left. */
 static int load_state(encode_job *job)
 {
     size_t n_bytes = gw_encoder_state_bytes(job->encoder);
@@ -95,7 +95,7 @@ static int load_state(encode_job *job)
     return result < 0 ? tool_fail_status(result, job->state) : 0;
 }
 
-/* Writes the state, without giving it its name yet. What was encoded counts as sent. */
+/* Writes the state, but does not give the file its name yet. What was encoded counts as sent. */
 static int write_state(encode_job *job)
 {
     size_t n_bytes = gw_encoder_state_bytes(job->encoder);
@@ -137,7 +137,7 @@ static int prepare(encode_job *job)
     return job->state ? load_state(job) : 0;
 }
 
-/* "element 5 is nan"; or a sentence that the element is not finite only together with the residual in the state. */
+/* Writes "element 5 is nan", or that the element is not finite once the residual of the state is added. */
 static void describe_bad(const encode_job *job, uint64_t index, char *text, size_t capacity)
 {
     double value = (double)job->tensor.values[index];
@@ -145,8 +145,8 @@ static void describe_bad(const encode_job *job, uint64_t index, char *text, size
              isfinite(value) ? ", which with what waits of it in the state is beyond float32" : "");
 }
 
-/* Fills job->frame. Returns 0, or an exit status with the message printed; TOOL_DONE with *skipped set where the tensor
- * is not finite and may be skipped. */
+/* Fills job->frame. Returns 0, or an exit status with the message printed. If the tensor is not finite and may be
+ * skipped, returns TOOL_DONE and sets *skipped. */
 static int encode(encode_job *job, bool *skipped)
 {
     uint64_t n = job->tensor.n_elems;
@@ -181,8 +181,8 @@ static int encode(encode_job *job, bool *skipped)
     return result < 0 ? tool_fail_status(result, job->in_path) : 0;
 }
 
-/* What only the one who has the gradient can say: the variance factor sum Q^2 / sum g^2 (GSpar), and what waits in the
- * state. */
+/* Adds what only the worker that has the gradient can say: the variance factor sum Q^2 / sum g^2 (GSpar), and what
+ * waits in the state. */
 static int add_analysis(encode_job *job, json_t *object)
 {
     uint64_t n = job->tensor.n_elems;
@@ -218,7 +218,8 @@ static int deliver(encode_job *job)
     tool_frame_facts facts;
     if (job->json && tool_frame_examine(job->context, job->out_path, &job->frame, &facts) != 0)
         return TOOL_FAILED;
-    /* Both files are whole before either gets its name: what a frame holds without its state would be sent again. */
+    /* Both files are whole before either gets its name. If the frame had its name and the state did not, the next call
+     * would send the same again. */
     if (tool_output_write(&job->output, job->frame.bytes, job->frame.n_bytes) != 0 ||
         (job->state && write_state(job) != 0) || tool_output_commit(&job->output) != 0 ||
         (job->state && tool_output_commit(&job->state_output) != 0))

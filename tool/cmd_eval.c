@@ -9,7 +9,7 @@
 /* Takes the run's data if the user names none. */
 static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_options *o)
 {
-    /* The options of the run that say what is evaluated; its threads, for one, are its own. */
+    /* Takes from the run only the options that say what is evaluated. Its threads, for example, are not taken. */
     tool_usage of_data = *usage;
     while (strcmp(of_data.options->name, "--data") != 0)
         of_data.options++, of_data.given++;
@@ -19,7 +19,7 @@ static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_optio
         return status;
     bool others = tool_given(&of_data, "--data"), other_test = tool_given(&of_data, "--test");
     if (others && !other_test)
-        o->test = NULL; /* it belongs to the run's data */
+        o->test = NULL; /* the run's test set belongs to the run's data */
     if (!o->data && !gw_data_is_there(o->from))
         return tool_fail("%s is not there; --from names the folder that train --out made", o->from);
     if (!o->data)

@@ -18,12 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long workers may take to end by themselves once one has failed, and then once they were told to. */
-/* A clean stop may write a checkpoint: so much longer. */
+/* If the user asks for a stop, workers get so much more time, because a clean stop may write a checkpoint. */
 enum { STOP_SECONDS = 25 };
+/* If a worker has failed, the others get GRACE_SECONDS to end by themselves, and TERM_SECONDS more after they are told
+ * to end. */
 enum { GRACE_SECONDS = 5, TERM_SECONDS = 2 };
 
-enum { SHELL_FAILED = 255 }; /* what ssh ends with if it is not the program's own exit status */
+enum { SHELL_FAILED = 255 }; /* ssh ends with this if it fails itself */
 
 enum { MAX_HOSTS = 1024, MAX_LINE = 2000 };
 
@@ -34,20 +35,21 @@ struct host {
 
 struct launch {
     uint32_t n;
-    struct host *hosts; /* NULL: all workers on this machine */
+    struct host *hosts; /* NULL: all workers are on this machine */
     uint32_t n_hosts;
     const char *ssh;
     char address[256], port[16];
     char program[4096], folder[4096];
-    char **words; /* the command, its link said */
+    char **words; /* the workers' command line; it says which link */
     int n_words;
     struct worker *workers;
 };
 
 struct worker {
-    pid_t pid;  /* 0: ended, or never started */
-    int output; /* what it says; -1: closed, or the terminal's own */
-    int leash;  /* on a host: the other end of its standard input; -1: let go, or it is on this machine */
+    pid_t pid;  /* 0: it has ended, or was never started */
+    int output; /* the worker's output; -1: it is closed, or it is the terminal's own */
+    int leash;  /* of a worker on a host: the other end of its standard input; -1: let go, or the worker is on this
+                 * machine */
     char line[MAX_LINE];
     size_t n_line;
 };
@@ -97,7 +99,7 @@ static int read_hosts(const char *path, struct launch *launch)
     return status;
 }
 
-/* Ranks fill the hosts' slots in order. NULL if there are not so many. */
+/* Ranks fill the hosts' slots in order. NULL: there are not so many slots. */
 static const char *host_of(const struct launch *launch, uint32_t rank)
 {
     for (uint32_t h = 0; h < launch->n_hosts; h++) {
@@ -108,8 +110,8 @@ static const char *host_of(const struct launch *launch, uint32_t rank)
     return NULL;
 }
 
-/* A port of the loopback that nobody uses now. Rank 0 takes it only later, so it is none of those that the kernel gives
- * to connections (32768 and up): one of them could be taken meanwhile. */
+/* Finds a port of the loopback that nobody uses now. Rank 0 takes it only later. So it must not be one of those that
+ * the kernel gives to connections (32768 and up): the kernel could give it away before that. */
 static int free_port(char *port, size_t capacity)
 {
     enum { FIRST = 20000, N_PORTS = 12000, TRIES = 100 };
@@ -133,7 +135,7 @@ static int free_port(char *port, size_t capacity)
 
 /* ---- starting ------------------------------------------------------------------------------------------ */
 
-/* A command line for a shell, as far as it has room. */
+/* A command line for a shell. full: there was no room for all of it. */
 struct line {
     char text[131072];
     size_t n;
@@ -150,7 +152,7 @@ static void put(struct line *line, const char *text)
     line->n += n;
 }
 
-/* One more word, quoted. */
+/* Adds a word, quoted. */
 static void put_word(struct line *line, const char *word)
 {
     put(line, line->n ? " '" : "'");
@@ -159,15 +161,15 @@ static void put_word(struct line *line, const char *word)
     put(line, "'");
 }
 
-/* The host's name without "USER@": where others reach it. */
+/* The host's name without "USER@", by which others reach it. */
 static const char *machine_of(const char *host)
 {
     const char *at = strrchr(host, '@');
     return at ? at + 1 : host;
 }
 
-/* In the child: becomes the worker, or the remote shell that starts it and reads `input`. Returns only if that
- * fails. */
+/* Runs in the child. It becomes the worker, or the remote shell that starts the worker and reads `input`. Returns only
+ * if that fails. */
 static void become(const struct launch *launch, uint32_t rank, int input)
 {
     char rank_text[16], size_text[16];
@@ -182,7 +184,7 @@ static void become(const struct launch *launch, uint32_t rank, int input)
         execv(launch->program, launch->words);
         return;
     }
-    /* ssh hands one line to a shell there. */
+    /* ssh gives one line to a shell on the host. */
     static struct line line;
     const char *const names[] = {"RANK=", "WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", GW_LEASH_VARIABLE "="};
     const char *const values[] = {rank_text, size_text, launch->address, launch->port, "1"};
@@ -209,13 +211,14 @@ static void become(const struct launch *launch, uint32_t rank, int input)
     words[n++] = line.text;
     words[n] = NULL;
     dup2(input, STDIN_FILENO);
-    /* A terminal sends these to the remote shell too, which would end before its worker has said its last words. */
+    /* A terminal sends these signals to the remote shell, too. The shell would end before its worker has said its last
+     * words. */
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     execvp(words[0], words);
 }
 
-/* One worker's pipes are not another's. */
+/* The pipes are closed in children: a worker must not hold another worker's pipe. */
 static int make_pipe(int ends[2])
 {
     int status = pipe(ends);
@@ -235,7 +238,7 @@ static int start(struct launch *launch, uint32_t rank)
     struct worker *worker = &launch->workers[rank];
     int output[2] = {-1, -1}, input[2] = {-1, -1};
     worker->output = -1;
-    /* Rank 0 shows progress and results as if it were alone. */
+    /* Rank 0 shows progress and results as if it were alone, so it keeps the terminal. */
     const char byte = GW_LEASH_BYTE;
     if ((rank > 0 && make_pipe(output) < 0) || (launch->hosts && make_pipe(input) < 0) ||
         (launch->hosts && write(input[1], &byte, 1) != 1))
@@ -272,7 +275,7 @@ static void say_line(struct worker *worker, uint32_t rank)
     worker->n_line = 0;
 }
 
-/* Shows whole lines of what a worker said. */
+/* Reads what a worker said, and shows the whole lines of it. */
 static void listen_to(struct worker *worker, uint32_t rank)
 {
     char bytes[4096];
@@ -300,8 +303,8 @@ static void signal_all(const struct launch *launch, int number)
             kill(launch->workers[r].pid, number);
 }
 
-/* Lets go of the workers on hosts, which ends them as SIGTERM does: a signal would end only the remote shells. False if
- * there are none to let go of. */
+/* Lets go of the workers on hosts. That ends them as SIGTERM does; a signal would end only the remote shells. Returns
+ * false if there are none to let go of. */
 static bool let_go(const struct launch *launch)
 {
     bool any = false;
@@ -314,7 +317,7 @@ static bool let_go(const struct launch *launch)
     return any;
 }
 
-/* Asks all to end; if they were asked before, their remote shells are ended. */
+/* Asks all workers to end. If they were asked before, their remote shells are ended. */
 static void ask_to_end(const struct launch *launch, int number)
 {
     if (!let_go(launch))
@@ -329,8 +332,8 @@ static uint32_t count_living(const struct launch *launch)
     return n;
 }
 
-/* Takes note of workers that ended; *failure is the exit status of the first that failed. told: they got a signal from
- * here. */
+/* Notes which workers have ended. *failure becomes the exit status of the first that failed. told: this command has
+ * sent them a signal. */
 static void reap(struct launch *launch, bool told, int *failure)
 {
     for (uint32_t r = 0; r < launch->n; r++) {
@@ -356,7 +359,7 @@ static int wait_for_all(struct launch *launch, int failure)
 {
     struct pollfd *polls = calloc(launch->n, sizeof *polls);
     double failed_at = 0, asked_at = 0;
-    int told = 0; /* the last signal that the others got because of it */
+    int told = 0; /* the last signal that the other workers got after a failure */
     while (polls && count_living(launch) > 0) {
         for (uint32_t r = 0; r < launch->n; r++)
             polls[r] = (struct pollfd){.fd = launch->workers[r].output, .events = POLLIN};
@@ -364,10 +367,10 @@ static int wait_for_all(struct launch *launch, int failure)
         for (uint32_t r = 0; r < launch->n; r++)
             if (launch->workers[r].output >= 0 && polls[r].revents)
                 listen_to(&launch->workers[r], r);
-        if (interrupt_wanted) { /* workers that cannot hear it shall not keep this waiting */
+        if (interrupt_wanted) { /* workers that cannot hear it must not keep this command waiting */
             double asked_before = asked_at;
             asked_at = gw_clock_seconds();
-            /* What follows within a second is the same wish (cmd_train.c). */
+            /* Signals that follow within a second are the same wish (cmd_train.c). */
             if (!launch->hosts || asked_at > asked_before + 1)
                 ask_to_end(launch, interrupt_wanted);
             interrupt_wanted = 0;
@@ -377,13 +380,13 @@ static int wait_for_all(struct launch *launch, int failure)
         double now = gw_clock_seconds();
         if (failure != TOOL_DONE && failed_at <= 0)
             failed_at = now;
-        /* The others have been told through their links, and say what they know; these are for those that cannot. */
+        /* The links have told the other workers, and they say what they know. The signals are for those that cannot. */
         if (failed_at > 0 && told == 0 && now > failed_at + GRACE_SECONDS)
             ask_to_end(launch, told = SIGTERM);
         if (told == SIGTERM && now > failed_at + GRACE_SECONDS + TERM_SECONDS)
             signal_all(launch, told = SIGKILL);
     }
-    for (uint32_t r = 0; r < launch->n; r++) /* their last words */
+    for (uint32_t r = 0; r < launch->n; r++) /* the workers' last words */
         while (launch->workers[r].output >= 0)
             listen_to(&launch->workers[r], r);
     free(polls);
@@ -399,7 +402,7 @@ static int run(struct launch *launch)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     struct sigaction before;
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup */
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* under nohup it stays ignored */
         sigaction(SIGHUP, &action, NULL);
     int status = TOOL_DONE;
     for (uint32_t r = 0; r < launch->n; r++)
@@ -413,7 +416,7 @@ static int run(struct launch *launch)
 
 /* ---- the command --------------------------------------------------------------------------------------- */
 
-/* The value of an option in a command line's word, or in the one behind it; NULL if the word is something else. */
+/* The value of an option, from a word of the command line or the word after it. NULL: the word is something else. */
 static const char *option_value(const char *option, const char *word, const char *next)
 {
     size_t n = strlen(option);
@@ -422,11 +425,11 @@ static const char *option_value(const char *option, const char *word, const char
     return word[n] ? word + n + 1 : next;
 }
 
-/* The words of the workers' command line: the program, what was given, and --link tcp where it says no link. */
+/* Makes the words of the workers' command line: the program and what was given, and --link tcp if no link was given. */
 static int command_of(struct launch *launch, int n_words, char **words)
 {
     static char option[] = "--link", link[] = "tcp";
-    /* What this command says to its workers itself. */
+    /* This command itself says these to its workers. */
     static const char *const own[] = {"--workers", "--rank", "--rendezvous"};
     if (strcmp(words[0], "train") != 0 && strcmp(words[0], "probe") != 0 &&
         !(strcmp(words[0], "bench") == 0 && n_words > 1 && strcmp(words[1], "exchange") == 0))

@@ -11,7 +11,7 @@ struct planned {
     uint32_t *group_of, n_groups;
     gw_group_times *times;
     double step_ms;
-    double others[GW_MERGE_FIXED]; /* steps of the methods that take no bytes, at their numbers */
+    double others[GW_MERGE_FIXED]; /* step times of the methods that take no bytes, by their numbers */
 };
 
 static gw_status make_plan(const tool_profile *p, uint32_t codec, gw_compress compress, gw_merge method, uint64_t bytes,
@@ -29,7 +29,7 @@ static gw_status make_plan(const tool_profile *p, uint32_t codec, gw_compress co
     return status;
 }
 
-/* Without --codec: the one whose step is the shortest by this method. */
+/* If there is no --codec, takes the codec whose step is the shortest by this method. */
 static gw_status choose_codec(const tool_profile *p, gw_compress compress, gw_merge method, uint64_t bytes,
                               uint32_t *group_of, uint32_t *codec)
 {
@@ -111,7 +111,7 @@ static int print_text(const tool_profile *p, uint32_t codec, gw_compress compres
     return tool_finish_output();
 }
 
-/* The plan, and those of all methods that take no bytes under it. */
+/* Draws the plan. Below it come the plans of all methods that take no bytes. */
 static int draw(const tool_profile *p, uint32_t codec, gw_compress compress, const char *method, gw_merge merge,
                 const struct planned *plan, const char *path)
 {

@@ -46,7 +46,8 @@ static int parse_counts(const char *list, struct prediction *p)
     }
 }
 
-/* Powers of two up to a full machine; from there twice as many machines each time. Four GPUs a machine: 1, 2, 4, 8. */
+/* Takes powers of two up to a full machine. From there on it doubles the machines each time. Example with four GPUs a
+ * machine: 1, 2, 4, 8. */
 static void choose_counts(struct prediction *p)
 {
     const uint32_t each = p->options.cluster.gpus_per_machine;
@@ -77,7 +78,7 @@ static int parse_owners(const char *text, gw_predict_options *options)
                           nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
-/* The network, or the bytes that stand in its place. */
+/* Takes the network, or the bytes that the user gives in place of a network. */
 static int choose_gradient(struct prediction *p)
 {
     struct gradient *g = &p->gradient;
@@ -105,7 +106,7 @@ static int choose_gradient(struct prediction *p)
     return TOOL_DONE;
 }
 
-/* K and T(1,1,K): as given, or from how fast a GPU is known to be. */
+/* Takes K and T(1,1,K) as given, or computes them from the known speed of a GPU. */
 static int choose_batch(struct prediction *p)
 {
     gw_predict_options *o = &p->options;
@@ -206,7 +207,7 @@ static void split_elements(const struct gradient *g, struct subject *s)
     s->coded_elems = g->n_elems - s->float_elems;
 }
 
-/* Bytes for every number of machines. The same number of machines is measured once. */
+/* Measures the bytes for every number of machines. The same number of machines is measured once. */
 static gw_status count_bytes(const struct prediction *p, struct subject *s)
 {
     for (size_t i = 0; i < p->n_counts; i++) {
@@ -231,7 +232,7 @@ static gw_status count_bytes(const struct prediction *p, struct subject *s)
     return GW_OK;
 }
 
-/* Nanoseconds an element, as --codec-time says. */
+/* Takes the nanoseconds for an element, as --codec-time says. */
 static int choose_codec_time(struct prediction *p, struct subject *s)
 {
     double ns;
@@ -291,7 +292,7 @@ static int measure_codec(struct prediction *p, struct subject *s)
 
 /* ---- predictions --------------------------------------------------------------------------------------- */
 
-/* One subject with costs, or float32. */
+/* Predicts one subject: a codec with its costs, or float32. */
 static int predict_all(struct prediction *p, struct subject *s)
 {
     for (size_t i = 0; i < p->n_counts; i++) {
@@ -310,14 +311,14 @@ static int work(struct prediction *p)
     const struct subject *none = &p->subjects[0];
     p->subjects[0].spec = "none";
     p->n_subjects = 1;
-    int status = predict_all(p, &p->subjects[0]); /* refuses bad numbers before anything is measured */
+    int status = predict_all(p, &p->subjects[0]); /* this refuses bad numbers before anything is measured */
     for (size_t k = 0; k < p->specs.n && status == TOOL_DONE; k++) {
         struct subject *s = &p->subjects[p->n_subjects];
         if (strcmp(p->specs.items[k], "none") == 0)
             continue;
         p->n_subjects++;
         s->spec = p->specs.items[k];
-        memcpy(s->rows, none->rows, sizeof s->rows); /* the numbers of machines */
+        memcpy(s->rows, none->rows, sizeof s->rows); /* copies the numbers of machines */
         status = measure_codec(p, s);
         if (status == TOOL_DONE)
             status = predict_all(p, s);

@@ -14,7 +14,7 @@
 
 static const char *const default_specs[] = {"none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"};
 
-/* The command's own, beside the measurement. */
+/* What the command keeps beside the measurement. */
 struct probe {
     struct bench_team team; /* one link for messages and exchanges, and one for meetings */
     struct gw_probe work;
@@ -34,7 +34,7 @@ struct subject {
     uint32_t n_layers;
     const char *how; /* in a few words, for the file */
 
-    /* What the names point into. */
+    /* The names above point into these. */
     tool_profile table;
     gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
     struct gw_network network;
@@ -57,7 +57,7 @@ static void show_progress(void *user, const char *what)
 
 /* ---- layers ------------------------------------------------------------------------------------------ */
 
-/* A table of somebody else's network: {"forward_ms", "layers"}, as a profile has them. */
+/* Reads a table of somebody else's network: {"forward_ms", "layers"}, as in a profile. */
 static int layers_of_file(struct subject *s)
 {
     if (tool_profile_read_layers(s->layers_path, &s->table) != 0)
@@ -101,7 +101,7 @@ static int layers_of_trainer(struct subject *s, uint32_t runs)
     return 0;
 }
 
-/* Returns 0, or an exit status with the message printed. */
+/* Finds the layers. Returns 0, or an exit status with the message printed. */
 static int find_layers(struct subject *s, uint32_t runs)
 {
     const gw_network_info *network;
@@ -188,7 +188,7 @@ static void print_report(const struct probe *p, const struct subject *s)
 
 /* ---- the command ------------------------------------------------------------------------------------- */
 
-/* Times of backward may differ: they are measured on each machine, and rank 0's count. */
+/* The times of backward may differ between members. Each machine measures its own, and those of rank 0 count. */
 static uint64_t settings_of(const struct probe *p)
 {
     char text[64];
@@ -223,7 +223,7 @@ static int parse_codecs(struct probe *p)
     if (p->specs.n == 0)
         for (size_t i = 0; i < sizeof default_specs / sizeof *default_specs; i++)
             p->specs.items[p->specs.n++] = default_specs[i];
-    /* Floats come first: the link is measured with them, and advice compares with them. */
+    /* Floats come first, because the link is measured with them and advice compares with them. */
     size_t none = 0;
     while (none < p->specs.n && strcmp(p->specs.items[none], "none") != 0)
         none++;
@@ -266,10 +266,11 @@ static int write_profile(const struct probe *p, const struct subject *s, tool_ou
     return status;
 }
 
-/* The members' part. Returns an exit status. */
+/* What the members do. Returns an exit status. */
 static int measure(struct probe *p, const struct subject *s, const char *path)
 {
-    tool_output output = TOOL_OUTPUT_CLOSED; /* opened first: nobody measures for minutes to hear that it cannot be */
+    tool_output output = TOOL_OUTPUT_CLOSED; /* it is opened first, so that the user does not measure for minutes and
+                                              * then hear that it cannot be written */
     const bool writes = p->team.members.first == 0;
     if (p->team.members.size < 2)
         return tool_wrong_use("a link joins two members or more; this is the only one");

@@ -2,7 +2,7 @@
 #include "tool.h"
 #include <stdlib.h>
 
-/* Reads all frames; `out` holds n of them, cleared. */
+/* Reads all frames. `out` has room for n of them, and is cleared before. */
 static int read_frames(char **paths, uint32_t n, tool_frame *out, const void **bytes, size_t *sizes)
 {
     for (uint32_t i = 0; i < n; i++) {

@@ -7,7 +7,7 @@
 
 enum { MOST_RUNS = 256 };
 
-/* A page of 20 runs stays below 2 MB, and one of more runs does not become much larger. */
+/* A page of 20 runs stays below 2 MB. A page of more runs does not become much larger. */
 static report_limits limits_of(size_t n_runs)
 {
     const size_t n = n_runs > 0 ? n_runs : 1;

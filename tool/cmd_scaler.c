@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* True if the specification asks for buckets: read from its canonical text, where every option is spelled out. */
+/* True if the specification asks for buckets. It reads the canonical text, which spells out every option. */
 static bool has_buckets(const gw_codec *codec)
 {
     const char *option = strstr(gw_codec_canonical(codec), "bucket=");
     return option && strtoull(option + strlen("bucket="), NULL, 10) > 0;
 }
 
-/* Measures one worker's tensor; own numbers go to *own (freed by the caller), their count to *count.
- * Returns 0, or an exit status with the message printed. */
+/* Measures one worker's tensor. *own gets the worker's numbers, and the caller frees it. *count becomes how many there
+ * are. Returns 0, or an exit status with the message printed. */
 static int measure(gw_context *context, const gw_codec *codec, const char *path, uint64_t *n_elems, float **own,
                    uint64_t *count)
 {
@@ -30,7 +30,8 @@ static int measure(gw_context *context, const gw_codec *codec, const char *path,
     }
     *n_elems = tensor.n_elems;
     *count = gw_encoder_shared_count(encoder);
-    if (*count == 0 && (tensor.n_elems || !has_buckets(codec))) { /* no elements have no buckets, and no scalers */
+    if (*count == 0 && (tensor.n_elems || !has_buckets(codec))) { /* a tensor without elements has no buckets, and so
+                                                                   * no scalers */
         status = tool_wrong_use("%s: workers share no scaler under %s", path, gw_codec_canonical(codec));
         goto done;
     }
@@ -50,7 +51,7 @@ done:
     return status;
 }
 
-/* The element-wise maximum over the workers' files. Returns 0, or an exit status with the message printed. */
+/* Takes the element-wise maximum over the workers' files. Returns 0, or an exit status with the message printed. */
 static int combine(gw_context *context, const gw_codec *codec, char **paths, int n_paths, float **shared,
                    uint64_t *count)
 {
@@ -69,7 +70,7 @@ static int combine(gw_context *context, const gw_codec *codec, char **paths, int
             first_elems = n_elems;
             continue;
         }
-        /* One scaler for the whole network may combine tensors of any size. */
+        /* If one scaler is for the whole network, the tensors may have any sizes. */
         bool fits = n_own == *count && (n_elems == first_elems || gw_codec_is_global(codec));
         for (uint64_t k = 0; fits && k < n_own; k++)
             if (own[k] > (*shared)[k])
@@ -132,7 +133,8 @@ int gw_cmd_scaler(int argc, char **argv)
         status = tool_fail_status(result, NULL);
     else
         status = combine(context, codec, argv + 1, argc - 1, &shared, &count);
-    /* A tensor of one bucket prints as one that has buckets: the option decides, not the size. */
+    /* The option decides how scalers are printed, and not the size. So a tensor of one bucket prints like a tensor with
+     * many. */
     if (status == 0)
         status = print_scalers(shared, count, has_buckets(codec), json);
     free(shared);

@@ -18,7 +18,7 @@ static void on_stop(int signal_number)
     gw_ps_server_stop(running);
 }
 
-/* What the command does; the methods are those of the library's table. */
+/* What the command does. The list of methods comes from the library's table. */
 static void describe(char *text, size_t n_bytes)
 {
     size_t used = (size_t)snprintf(text, n_bytes,
@@ -47,7 +47,7 @@ static void log_line(const char *line, void *user)
     fprintf(stderr, "%s.%03ldZ %s\n", when, now.tv_nsec / 1000000, line);
 }
 
-/* "sync", "async" or "stale:S". */
+/* Reads "sync", "async" or "stale:S". */
 static int parse_mode(const char *text, gw_ps_server_options *options)
 {
     double staleness;
@@ -78,7 +78,7 @@ static int parse_missing(const char *text, gw_ps_missing *missing)
     return tool_wrong_use("--missing is \"%s\"; right are wait, continue and stop", text);
 }
 
-/* Options that mean nothing without another. */
+/* Refuses options that mean nothing without another one. */
 static int check_company(const gw_ps_server_options *o)
 {
     if (o->away_ms && o->missing == GW_PS_MISSING_WAIT)
@@ -90,7 +90,7 @@ static int check_company(const gw_ps_server_options *o)
     return TOOL_DONE;
 }
 
-/* Serves until it is told to end. */
+/* Serves until a signal tells it to end. */
 static int serve(const gw_ps_server_options *o, const char *mode, const struct tool_status *page)
 {
     struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};

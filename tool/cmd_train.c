@@ -21,8 +21,8 @@
 static volatile sig_atomic_t interrupted;
 static struct timespec first_interrupt;
 
-/* The first Ctrl-C asks for a clean stop, a second one ends the program at once. Signals that follow within a second
- * are the same wish, sent to the process and again to its group (timeout does so). */
+/* The first Ctrl-C asks for a clean stop, and a second one ends the program at once. Signals that follow within a
+ * second are the same wish. For example, timeout sends a signal to the process, and again to its group. */
 static void on_interrupt(int signal_number)
 {
     struct timespec now;
@@ -41,7 +41,7 @@ static void catch_interrupts(void)
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    /* The terminal or the connection has gone; under nohup it is ignored, and stays so. */
+    /* The terminal or the connection has gone. Under nohup the signal is ignored, and stays so. */
     struct sigaction before;
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);
@@ -82,7 +82,7 @@ static void time_text(double seconds, char *text, size_t capacity)
         snprintf(text, capacity, "%lu:%02lu:%02lu", s / 3600, s / 60 % 60, s % 60);
 }
 
-/* How many times more or fewer, or that it is the same: "1.0 times more" would tell nothing. */
+/* Says how many times more or fewer, or that it is the same. "1.0 times more" would tell nothing. */
 static void times_text(double times, const char *format, const char *more, const char *fewer, const char *same,
                        char *text, size_t capacity)
 {
@@ -94,7 +94,7 @@ static void times_text(double times, const char *format, const char *more, const
     snprintf(text + used, capacity - (size_t)used, " %s", times < 1 ? more : fewer);
 }
 
-/* On a terminal one line that is rewritten; elsewhere a line at first and then every ten seconds. */
+/* A terminal shows one line that is rewritten. Elsewhere there is a line at first, and then one every ten seconds. */
 static void show_progress(const struct gw_train_progress *p, void *user)
 {
     struct display *d = user;
@@ -220,7 +220,7 @@ static int write_report(const char *out)
     return status;
 }
 
-/* The run itself: progress, and what it came to. *stopped: the user has ended it, and no member has failed. */
+/* Runs, shows progress, and then the results. *stopped: the user has ended the run, and no member has failed. */
 static int run(const struct gw_train_options *o, bool verbose, bool report, bool json, bool *stopped)
 {
     struct display display = {.terminal = isatty(STDERR_FILENO)};
@@ -237,7 +237,7 @@ static int run(const struct gw_train_options *o, bool verbose, bool report, bool
         return tool_wrong_use("%s", gw_last_error());
     if (status != GW_OK)
         return tool_fail_status(status, NULL);
-    if (summary.workers == 0) /* rank 0, in another process, tells */
+    if (summary.workers == 0) /* rank 0, in another process, shows the results */
         return TOOL_DONE;
     bool dense = strcmp(o->codec, "none") == 0 || strcmp(o->codec, "bf16") == 0 || strcmp(o->codec, "f16") == 0;
     if (verbose || !dense)
@@ -254,12 +254,12 @@ static int run(const struct gw_train_options *o, bool verbose, bool report, bool
                                       : tool_fail("the replicas differ at the end; this is a bug, please report it");
 }
 
-/* What the command line says. */
+/* What the user said on the command line. */
 struct words {
     struct gw_train_options o;
     struct gw_members_options who;
     const char *nonfinite, *wire, *recipe, *save_at;
-    double momentum, weight_decay, scale; /* NAN, and epochs and batch_each 0: not given */
+    double momentum, weight_decay, scale; /* NAN: not given; epochs and batch_each 0: not given */
     uint64_t epochs;
     uint32_t batch_each;
     bool json, verbose, report;
@@ -267,13 +267,13 @@ struct words {
 
 /* ---- going on with a run ---------------------------------------------------------------------- */
 
-/* What the run had and this start of it cannot have. */
+/* Drops options that the run had but that this start of it cannot have. */
 static void drop_what_does_not_apply(const tool_usage *usage, struct words *w)
 {
     const struct gw_members_scheme *scheme = gw_members_find(w->who.link);
     const unsigned takes = scheme ? scheme->takes : 0;
     if (scheme && scheme->has_launcher && !tool_given(usage, "--workers"))
-        w->who.workers = 0; /* what started them knows */
+        w->who.workers = 0; /* what started the workers knows how many there are */
     if (!(takes & GW_MEMBERS_TAKES_KEYS) && !w->who.servers && !tool_given(usage, "--keys"))
         w->who.keys = NULL;
     if (!(takes & GW_MEMBERS_TAKES_INSECURE) && !tool_given(usage, "--insecure"))
@@ -282,7 +282,7 @@ static void drop_what_does_not_apply(const tool_usage *usage, struct words *w)
         w->momentum = NAN;
 }
 
-/* Takes from the folder of the run what the command line does not say. */
+/* Takes the options that the command line does not give from the folder of the run. */
 static int take_run(const tool_usage *usage, struct words *w, tool_run *of)
 {
     int status = tool_run_open(of->from, of);
@@ -311,7 +311,7 @@ static int take_recipe(const tool_usage *usage, const struct words *w)
     return tool_recipe_take(usage, w->recipe, isnan(w->scale) ? 1 : w->scale);
 }
 
-/* "0,100,1000": ascending. */
+/* Reads "0,100,1000". The numbers must ascend. */
 static int read_save_at(const char *text, struct gw_train_options *o)
 {
     o->n_gradients_at = 0;
@@ -360,7 +360,7 @@ static int settle(struct words *w)
     return TOOL_DONE;
 }
 
-/* What the run's folder is to say of it: defaults too, since they may be others in a later version. */
+/* The options that the run's folder keeps. Defaults are among them, because a later version may have other defaults. */
 static json_t *record_of(const tool_usage *usage, struct words *w, uint32_t workers)
 {
     w->who.workers = workers;
@@ -370,7 +370,7 @@ static json_t *record_of(const tool_usage *usage, struct words *w, uint32_t work
     return tool_run_record(usage);
 }
 
-/* Meets the others and runs. */
+/* Meets the other members and runs. */
 static int train(const tool_usage *usage, struct words *w, const tool_run *of)
 {
     struct gw_members members;

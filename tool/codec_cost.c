@@ -9,14 +9,14 @@
 
 enum {
     MOST_ELEMENTS = 256 << 10,
-    LEAST_ELEMENTS = 32 << 10, /* a frame's header counts little then */
+    LEAST_ELEMENTS = 32 << 10, /* with so many, a frame's header counts little */
     ALL_ELEMENTS = 16 << 20,   /* of all workers together */
     TIMED_ELEMENTS = 4 << 20,
     TIMED_RUNS = 5
 };
 
-/* The workers' gradients and frames. They encode one after another, each with an encoder of its own: a codec's state
- * belongs to one worker. */
+/* The workers' gradients and frames. Workers encode one after another. Each has an encoder of its own, because a
+ * codec's state belongs to one worker. */
 struct workers {
     gw_context *context;
     const gw_codec *codec;
@@ -50,7 +50,7 @@ static gw_status encode(struct workers *w, gw_encoder *encoder, uint32_t rank, s
                              w->push_capacity, bytes);
 }
 
-/* The shared numbers of all workers. */
+/* Collects the shared numbers of all workers. */
 static gw_status share(struct workers *w)
 {
     for (uint32_t rank = 0; rank < w->count && w->n_shared; rank++) {
@@ -140,7 +140,7 @@ gw_status tool_codec_bits(gw_context *context, const gw_codec *codec, uint32_t m
     return status;
 }
 
-/* One run of each operation; the gradient is the last worker's. */
+/* Runs each operation once. The gradient is that of the last worker. */
 static gw_status time_once(struct workers *w, gw_encoder *encoder, float *out, double *encode_s, double *decode_s)
 {
     size_t bytes;
@@ -164,7 +164,7 @@ gw_status tool_codec_seconds(gw_context *context, const gw_codec *codec, double 
         status = push_and_reduce(&w);
     if (status >= 0)
         status = open_encoder(&w, &encoder);
-    if (status >= 0) /* touches what the first run touches */
+    if (status >= 0) /* the first run touches memory for the first time, so it does not count */
         status = time_once(&w, encoder, out, &encode_s[0], &decode_s[0]);
     for (int run = 0; run < TIMED_RUNS && status >= 0; run++)
         status = time_once(&w, encoder, out, &encode_s[run], &decode_s[run]);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The other files that Gradwire writes, by how they begin, and what reads them. */
+/* The other files that Gradwire writes: how each begins, what it is, and what reads it. */
 static const struct {
     const char *magic, *what, *reader;
 } others[] = {
@@ -50,7 +50,7 @@ int tool_read_frame(const char *path, tool_frame *out)
     return -1;
 }
 
-/* True if every value of a frame is finite. It is decoded only if it need not be. */
+/* Finds out whether every value of a frame is finite. It decodes the frame only if it must. */
 static int check_finite(gw_context *context, const char *path, const tool_frame *frame, bool *finite)
 {
     *finite = true;
@@ -99,7 +99,8 @@ json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts)
         return NULL;
     int failed = 0;
     if (info->n_scalers > 0) {
-        /* One number for one scaler; of several the largest, and all of them beside it. */
+        /* If there is one scaler, this is its number. If there are several, it is the largest, and a list has all of
+         * them. */
         bool several = info->n_scalers > 1 || info->bucket > 0;
         float largest = 0;
         json_t *all = json_array();

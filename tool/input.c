@@ -83,7 +83,7 @@ void *tool_read_file(const char *path, size_t *bytes)
     return memory;
 }
 
-/* Elements of a raw file and where they begin. */
+/* How many elements a raw file has, and where they begin. */
 static int raw_header(const char *path, uint64_t file_bytes, uint64_t *n_elems, uint64_t *offset)
 {
     if (file_bytes % sizeof(float) != 0) {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { LAST_SECONDS = 60 }; /* more than launch itself waits */
+enum { LAST_SECONDS = 60 }; /* more than `launch` itself waits */
 
 static bool read_byte(char *byte)
 {
@@ -41,7 +41,7 @@ void gw_leash_wear(void)
     if (!getenv(GW_LEASH_VARIABLE))
         return;
     unsetenv(GW_LEASH_VARIABLE);
-    sigfillset(&all); /* signals are the main thread's */
+    sigfillset(&all); /* only the main thread takes signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&thread, NULL, wait_for_end, NULL) == 0)
         pthread_detach(thread);

@@ -103,8 +103,8 @@ static int unknown_command(const char *name)
     return tool_wrong_use("there is no command '%s'", name);
 }
 
-/* Messages of megabytes come and go every step: memory that is given back to the system for each is cleared again for
- * the next. */
+/* Every step takes and frees messages of megabytes. If memory goes back to the system each time, the system clears it
+ * again for the next message. So the program keeps it. */
 static void keep_memory(void)
 {
 #ifdef __GLIBC__
@@ -113,8 +113,8 @@ static void keep_memory(void)
 #endif
 }
 
-/* Every client of a server, and every member of a run, takes descriptors. Shells commonly allow 1,024 at first, and
- * more to a program that asks. */
+/* Every client of a server, and every member of a run, takes descriptors. Shells commonly allow 1,024 at first, and a
+ * program may ask for more. */
 static void allow_many_files(void)
 {
     struct rlimit limit;

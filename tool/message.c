@@ -12,7 +12,7 @@ void tool_set_command(const char *name)
     command = name;
 }
 
-/* In one piece: other processes write to the same terminal. */
+/* Prints in one piece, because other processes write to the same terminal. */
 static void print_sentence(const char *format, va_list arguments)
 {
     char text[8192];

@@ -9,7 +9,7 @@
 
 static const char magic[6] = "\x93NUMPY";
 
-/* The text of the header and how far it is read. */
+/* How far the text of the header was read. */
 typedef struct cursor {
     const char *at;
 } cursor;
@@ -30,7 +30,7 @@ static bool accept(cursor *c, const char *word)
     return true;
 }
 
-/* A quoted string without escapes, shorter than `capacity`. */
+/* Reads a quoted string that has no escapes and is shorter than `capacity`. */
 static bool accept_string(cursor *c, char *out, size_t capacity)
 {
     skip_spaces(c);
@@ -58,7 +58,7 @@ static bool accept_number(cursor *c, uint64_t *out)
     return true;
 }
 
-/* A tuple of dimensions; their product goes to *n_elems. */
+/* Reads a tuple of dimensions. *n_elems becomes their product. */
 static bool accept_shape(cursor *c, uint64_t *n_elems, int *rank)
 {
     *n_elems = 1;
@@ -196,7 +196,7 @@ int tool_npy_write_header(tool_output *output, const uint64_t *shape, int rank)
                                 : ", %llu",
                       (unsigned long long)shape[i]);
     n += snprintf(dict + n, sizeof dict - (size_t)n, "), }");
-    /* Version 1: 10 bytes, the dict, spaces and a line end up to a multiple of 64. */
+    /* Version 1 has 10 bytes, the dict, and then spaces and a line end up to a multiple of 64. */
     size_t total = ((size_t)n + 11 + 63) / 64 * 64;
     unsigned char block[1024];
     memset(block, ' ', sizeof block);

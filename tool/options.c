@@ -10,8 +10,7 @@
 
 #define MOST_OPTIONS 64
 
-/* Options by the names that other programs give them. Words of a few letters are too far apart to be found otherwise.
- */
+/* Names that other programs give to options. A word of a few letters is too far from those to be found otherwise. */
 static const struct gw_synonym synonyms[] = {{"--learning-rate", "--lr"},    {"--rate", "--lr"},
                                              {"--batch-size", "--batch"},    {"--iterations", "--steps"},
                                              {"--num-workers", "--workers"}, {"--nproc", "--workers"},
@@ -57,7 +56,7 @@ static void print_words(const char *text, size_t column, size_t indent)
 
 static int print_help(const tool_usage *usage)
 {
-    enum { TEXTS = 25 }; /* where the texts of options begin */
+    enum { TEXTS = 25 }; /* the column at which the texts of options begin */
     printf("Usage: gradwire %s\n\n", usage->synopsis);
     print_words(usage->about, 0, 0);
     printf("\nOptions:\n");

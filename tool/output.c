@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the signal handler removes; "" if nothing is open. Written only while the signals are blocked. */
+/* The files that the signal handler removes; "": none. The program writes this only while the signals are blocked. */
 enum { MAX_OPEN = 2 };
 static char doomed[MAX_OPEN][PATH_MAX];
 
@@ -20,7 +20,8 @@ static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_ENDING = sizeof ending_signals / sizeof *ending_signals };
 static struct sigaction saved_actions[N_ENDING];
 
-/* Installed with SA_RESETHAND: the signal raised here ends the process as if there had been no handler. */
+/* The handler is installed with SA_RESETHAND. So the signal that it raises ends the process as if there were no
+ * handler. */
 static void remove_and_end(int number)
 {
     for (int i = 0; i < MAX_OPEN; i++)
@@ -47,7 +48,7 @@ static void watch_signals(const char *temporary)
     for (int i = 0; i < N_ENDING; i++) {
         sigaction(ending_signals[i], NULL, &saved_actions[i]);
         if (saved_actions[i].sa_handler == SIG_IGN)
-            continue; /* nohup: stays ignored */
+            continue; /* under nohup the signal stays ignored */
         struct sigaction action = {.sa_handler = remove_and_end, .sa_flags = (int)SA_RESETHAND};
         sigemptyset(&action.sa_mask);
         sigaction(ending_signals[i], &action, NULL);
@@ -72,7 +73,7 @@ static void release(tool_output *output)
     *output = TOOL_OUTPUT_CLOSED;
 }
 
-/* FOLDER/.NAME.PID.tmp for FOLDER/NAME. NULL if it does not fit or memory is short. */
+/* Makes FOLDER/.NAME.PID.tmp of FOLDER/NAME. NULL: it does not fit, or there is no memory. */
 static char *temporary_name(const char *path)
 {
     char name[PATH_MAX];
@@ -101,7 +102,7 @@ int tool_output_open(tool_output *output, const char *path)
         }
         return 0;
     }
-    /* The name behind a symbolic link is replaced, not the link. */
+    /* If the name is a symbolic link, the file behind it is replaced, and not the link. */
     output->path = exists ? realpath(path, NULL) : strdup(path);
     output->temporary = output->path ? temporary_name(output->path) : NULL;
     if (!output->temporary) {
@@ -146,7 +147,7 @@ int tool_output_write(tool_output *output, const void *bytes, size_t n_bytes)
 int tool_output_commit(tool_output *output)
 {
     bool direct = !output->temporary;
-    /* /dev/null and pipes cannot be synced; write() has told their errors. */
+    /* /dev/null and pipes cannot be synced. write() has already told their errors. */
     bool failed = !direct && fsync(output->fd) != 0;
     if (!failed) {
         failed = close(output->fd) != 0;
@@ -157,7 +158,7 @@ int tool_output_commit(tool_output *output)
         block_signals(&before);
         failed = gw_files_publish(AT_FDCWD, output->temporary, output->path, true) != 0;
         const int error = errno;
-        unwatch_signals(output->temporary); /* it has its name, or is removed */
+        unwatch_signals(output->temporary); /* by now the file has its name, or is removed */
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         free(output->temporary);
         output->temporary = NULL;
@@ -185,7 +186,7 @@ void tool_output_discard(tool_output *output)
 
 /* ---- files that must not be one ------------------------------------------------------------- */
 
-/* True if both are one regular file; or, if neither exists yet, if both are one name in one folder. */
+/* True if both names are one regular file. If neither exists yet, true if both are one name in one folder. */
 static bool same_file(const char *a, const char *b)
 {
     struct stat of_a, of_b;

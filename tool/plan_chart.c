@@ -19,7 +19,7 @@ enum {
     TEXT = 12
 };
 
-/* What the axis can show; below, its ticks would be no numbers. */
+/* The range of the axis. Below it, the ticks could not be printed as numbers. */
 #define LEAST_MS 1e-9
 #define MOST_MS 1e12
 
@@ -30,7 +30,7 @@ static const char *const lanes[N_LANES] = {"backward", "encode", "link"};
 
 struct chart {
     tool_svg svg;
-    double ms; /* that the axis shows */
+    double ms; /* how many milliseconds the axis shows */
 };
 
 static double x_of(const struct chart *c, double ms)
@@ -45,13 +45,13 @@ static void bar(struct chart *c, double y, int lane, double begin, double end, c
                            LANE, colour);
 }
 
-/* Neighbours differ; black is for text. */
+/* Neighbours get different colours. Black is kept for text. */
 static const char *colour_of(uint32_t group)
 {
     return tool_svg_colour(1 + group % 6);
 }
 
-/* The number in the middle of a bar that has room for it. */
+/* Writes the number into the middle of a bar, if there is room for it. */
 static void number(struct chart *c, double y, int lane, double begin, double end, uint32_t group)
 {
     char text[16];
@@ -76,7 +76,8 @@ static void draw_step(struct chart *c, const gw_profile *p, const tool_timeline 
         double backward = 0;
         for (uint32_t l = t->first_layer; l < t->first_layer + t->n_layers; l++)
             backward += p->layers[l].backward_ms;
-        /* Inline, backward waits for the encoder; what is drawn as its work ends when it is ready. */
+        /* With inline compression, backward waits for the encoder. The bar of backward's work ends when the group is
+         * ready. */
         begin = fmax(begin, t->ready - backward);
         bar(c, y, 0, begin, t->ready, colour_of(g));
         number(c, y, 0, begin, t->ready, g);
@@ -91,7 +92,7 @@ static void draw_step(struct chart *c, const gw_profile *p, const tool_timeline 
     tool_svg_line(&c->svg, x_of(c, step->step_ms), y - 4, x_of(c, step->step_ms), y + N_LANES * (LANE + GAP), BLACK, 1);
 }
 
-/* 1, 2 or 5 times a power of ten: some ten to the axis. */
+/* 1, 2 or 5 times a power of ten, so that the axis has about ten ticks. */
 static double tick_of(double ms)
 {
     const double power = pow(10, floor(log10(ms / 8)));

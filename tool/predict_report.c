@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What TernGrad's figure 5 shows, with the 2-bit code, weak scaling and its batches. */
+/* What can be read from TernGrad's figure 5, with the 2-bit code, weak scaling and the paper's batches. */
 static const struct reading {
     const char *cluster, *net;
     uint32_t batch, gpus;
@@ -16,7 +16,7 @@ static const struct reading {
 
 static const double readings_ratio = 16;
 
-/* Compares with a reading of the paper: the gain that is predicted, and the T(1,1,K) that its own gain implies. */
+/* Compares with a reading of the paper. It gives the predicted gain, and the T(1,1,K) that the paper's gain implies. */
 static json_t *compare_with_reading(const struct prediction *p)
 {
     for (size_t i = 0; i < sizeof readings / sizeof *readings; i++) {
@@ -82,7 +82,7 @@ static void describe(const struct prediction *p, char *out, size_t capacity)
     snprintf(out, capacity, "%s on %s", p->net ? p->net : what, p->cluster_name);
 }
 
-/* Four digits, or all before the point. */
+/* A number as text: with four digits, or with all digits before the point. */
 struct number {
     char text[32];
 };
@@ -137,7 +137,7 @@ static int print_text(const struct prediction *p, const json_t *reading)
     return tool_finish_output();
 }
 
-/* The numbers of GPUs from the least to the most: positions in p->counts. */
+/* Orders the numbers of GPUs from the least to the most. `order` has positions in p->counts. */
 static void order_counts(const struct prediction *p, size_t order[MOST_COUNTS])
 {
     for (size_t i = 0; i < p->n_counts; i++) {

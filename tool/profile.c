@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A profile of as many layers as there may be takes some hundred kilobytes. */
+/* A profile with as many layers as possible takes a few hundred kilobytes. */
 #define MOST_BYTES (64u << 20)
 
 /* ---- fields ------------------------------------------------------------------------------------------ */
 
-/* One field of an object: a number, unless it is text. */
+/* One field of an object. It is a number if `text` is NULL. */
 struct field {
     const char *name;
     double *number;
@@ -32,7 +32,7 @@ static int unknown_field(const char *where, const char *name, const struct field
                      nearest ? "; is \"" : "", nearest ? nearest : "", nearest ? "\" meant?" : "");
 }
 
-/* Reads all fields of an object; others are refused, since a misspelt one would be taken for absent. */
+/* Reads all fields of an object. It refuses other fields, because a misspelt one would look as if it were missing. */
 static int read_fields(const char *where, const json_t *object, const struct field *fields, size_t n)
 {
     const char *name;
@@ -58,7 +58,7 @@ static int read_fields(const char *where, const json_t *object, const struct fie
     return 0;
 }
 
-/* A whole number of at most `most`. */
+/* Reads a whole number that is at most `most`. */
 static int read_count(const char *where, const char *name, double value, double most, uint64_t *out)
 {
     if (!(value >= 0 && value <= most) || value != (double)(uint64_t)value)
@@ -120,7 +120,7 @@ static int read_link(const char *path, const json_t *object, gw_profile_link *li
 
 /* ---- the file ---------------------------------------------------------------------------------------- */
 
-/* A list of 1 to `most` entries; NULL with the message printed. */
+/* Takes a list of 1 to `most` entries. Returns NULL with the message printed if there is none. */
 static const json_t *list_of(const char *path, const json_t *root, const char *name, size_t most)
 {
     const json_t *list = json_object_get(root, name);
@@ -189,7 +189,7 @@ static int read_profile(const char *path, tool_profile *out)
     return 0;
 }
 
-/* What a file of layers lacks, so that the same check serves. */
+/* A file of layers has no codecs. This stands in for one, so that the same check serves. */
 static const gw_profile_codec no_codec = {.spec = "none"};
 
 static int read_file(const char *path, bool layers_only, tool_profile *out)

@@ -69,7 +69,8 @@ static const struct recipe {
 };
 enum { N_RECIPES = sizeof recipes / sizeof *recipes };
 
-/* A recipe's word is not taken if the command line says the same in another way, or what started the workers does. */
+/* Pairs of options: the first is not taken from a recipe if the second is given. Either it says the same in another
+ * way, or what started the workers says it. */
 static const char *const rivals[][2] = {
     {"--steps", "--epochs"},    {"--epochs", "--steps"},       {"--batch", "--batch-per-worker"},
     {"--workers", "--link"},    {"--workers", "--rank"},       {"--batch-per-worker", "--batch"},
@@ -92,7 +93,7 @@ static bool is_said(const tool_usage *usage, const char *option)
     return said;
 }
 
-/* The value of a shorter run. At least one step, and at least an epoch between two drops. */
+/* The value for a shorter run. It has at least one step, and at least one epoch between two drops. */
 static void shorten(const char *option, const char *value, double scale, char *text, size_t capacity)
 {
     snprintf(text, capacity, "%s", value);
@@ -111,7 +112,7 @@ static void shorten(const char *option, const char *value, double scale, char *t
 
 static int take_word(const tool_usage *usage, const char *option, const char *value, double scale)
 {
-    static char kept[MOST_WORDS][64]; /* options point into what they were given */
+    static char kept[MOST_WORDS][64]; /* kept: options point into the texts that they were given */
     static int n_kept;
     char *text = kept[n_kept];
     if (is_said(usage, option))
@@ -124,7 +125,7 @@ static int take_word(const tool_usage *usage, const char *option, const char *va
     return TOOL_DONE;
 }
 
-/* The rate of a shortened schedule drops where `shorten` puts it; in a very short one that may be at its end. */
+/* True if the rate of a shortened schedule drops only at the end of the run. That can happen in a very short run. */
 static bool drops_at_the_end(const struct recipe *r, double scale)
 {
     double epochs = 0, drop = 0;

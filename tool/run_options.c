@@ -10,14 +10,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Rank, meeting place and folder are not here: they are of one process or of one start, not of the run. */
+/* Rank, meeting place and folder are not here. They belong to one process or to one start, and not to the run. */
 static const struct kept {
     const char *name;
     bool source;       /* data: drawn, or a path */
-    bool path;         /* written as an absolute one */
-    bool decides;      /* what the run computes: the trainer refuses another value, so there is nothing to note */
-    bool of_start;     /* said by what starts the workers; noted, never taken */
-    const char *rival; /* the same in another way: where it is given, this is not taken */
+    bool path;         /* it is written as an absolute path */
+    bool decides;      /* it decides what the run computes; the trainer refuses another value, so there is nothing to
+                        * note */
+    bool of_start;     /* what starts the workers says it; it is noted, and never taken */
+    const char *rival; /* an option that says the same in another way; if that one is given, this one is not taken */
 } kept[] = {
     {.name = "--net", .decides = true},
     {.name = "--data", .source = true, .path = true},
@@ -61,7 +62,7 @@ static const struct kept *find_kept(const char *name)
     return NULL;
 }
 
-/* The name in the file: without the dashes. */
+/* The option's name in the file: without the dashes. */
 static const char *key_of(const struct kept *k)
 {
     return k->name + 2;
@@ -79,13 +80,13 @@ static void note(tool_run *run, const char *format, ...)
     int n = vsnprintf(run->notes + run->n_notes, sizeof run->notes - run->n_notes, format, arguments);
     va_end(arguments);
     run->n_notes += (size_t)n < sizeof run->notes - run->n_notes ? (size_t)n : 0;
-    run->notes[run->n_notes] = 0; /* what has no room is left out whole */
+    run->notes[run->n_notes] = 0; /* a note that does not fit is left out whole */
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------ */
 
-/* A path as other folders see it. Not resolved: a data set is named without its ending (.gz), and may be behind links.
- */
+/* A path that is right from other folders, too. Links in it are not resolved: a data set is named without its ending
+ * (.gz), and may be behind links. */
 static json_t *absolute(const char *path)
 {
     char folder[4096];
@@ -94,7 +95,7 @@ static json_t *absolute(const char *path)
     return json_sprintf("%s/%s", folder, path);
 }
 
-/* What an option has now; NULL: nothing (or no memory). */
+/* The value that an option has now. NULL: it has none (or there is no memory). */
 static json_t *value_of(const tool_option *option, const struct kept *k)
 {
     switch (option->kind) {
@@ -104,7 +105,7 @@ static json_t *value_of(const tool_option *option, const struct kept *k)
     case TOOL_U64: {
         uint64_t value =
             option->kind == TOOL_U32 ? *(const uint32_t *)option->target : *(const uint64_t *)option->target;
-        if (value < option->min) /* 0: not given */
+        if (value < option->min) /* 0: the option was not given */
             return NULL;
         return json_integer(value < INT64_MAX ? (json_int_t)value : INT64_MAX);
     }
@@ -129,7 +130,7 @@ static void text_of(const json_t *value, char *text, size_t capacity)
         snprintf(text, capacity, "%.17g", json_real_value(value));
 }
 
-/* Texts are borrowed from `value`. */
+/* Sets an option. Texts stay in `value`. */
 static int set_value(const tool_option *option, const json_t *value, const tool_run *run)
 {
     char text[64] = "";
@@ -181,7 +182,7 @@ void tool_run_close(tool_run *run)
     run->data_are = NULL;
 }
 
-/* What the command line says where the run had something else. */
+/* Notes what the command line says if the run had something else. */
 static void compare(const tool_option *option, const struct kept *k, tool_run *run)
 {
     const json_t *theirs = value_in_run(run, k);

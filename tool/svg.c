@@ -18,8 +18,8 @@ const char *tool_svg_colour(size_t i)
     return colours[i == 0 ? 0 : 1 + (i - 1) % (N_COLOURS - 1)];
 }
 
-/* How many bytes the UTF-8 character has that begins there; 0 if none begins there, or if XML does not have it. Texts
- * come from names of files too, and may be cut in the middle of a character. */
+/* How many bytes the UTF-8 character at `text` has. 0: no character begins there, or XML does not allow it. Some texts
+ * are names of files. A text may also be cut in the middle of a character. */
 static size_t character_at(const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -36,8 +36,8 @@ static size_t character_at(const char *text)
     return n;
 }
 
-/* What would end a text or an attribute, or begin a tag, is written as an entity. Control characters are not legal in
- * XML. */
+/* Writes entities for characters that would end a text or an attribute, or begin a tag. Control characters are not
+ * legal in XML. */
 static void put_escaped(tool_svg *svg, const char *text)
 {
     for (size_t n; *text; text += n) {
@@ -159,7 +159,7 @@ static void cover(struct axis *axis, const double *values, size_t n)
     }
 }
 
-/* Powers of 10, and 2 and 5 times them if there are few. */
+/* Draws powers of 10. If there are few, it draws 2 and 5 times them, too. */
 static void draw_y_axis(tool_svg *svg, const struct axis *axis)
 {
     const bool few = axis->high / axis->low < 2000;
@@ -175,7 +175,7 @@ static void draw_y_axis(tool_svg *svg, const struct axis *axis)
         }
 }
 
-/* The points themselves, as far as there is room for their numbers. */
+/* Marks the points themselves, if there is room for their numbers. */
 static void draw_x_axis(tool_svg *svg, const struct axis *axis, const tool_svg_series *series)
 {
     double last = -INFINITY;
@@ -212,7 +212,7 @@ int tool_svg_plot_logarithmic(const tool_svg_plot *plot, const char *path)
         cover(&x, plot->series[s].x, plot->series[s].n);
         cover(&y, plot->series[s].y, plot->series[s].n);
     }
-    /* An axis of a single value has no scale; lines do not touch the frame. */
+    /* An axis with a single value has no scale, so it gets a range. Lines do not touch the frame. */
     x.low *= x.low == x.high ? 0.9 : 1, x.high *= x.low == x.high ? 1.1 : 1;
     y.low /= 1.25, y.high *= 1.25;
     if (tool_svg_begin(&svg, WIDTH, HEIGHT, plot->title) != 0)

@@ -55,7 +55,7 @@ static void counters_tell_every_use_apart(void **state)
 static void status_numbers_and_texts_are_fixed(void **state)
 {
     (void)state;
-    /* Programs outside hold on to these numbers. */
+    /* Programs that use the library rely on these numbers. */
     assert_int_equal(GW_OK, 0);
     assert_int_equal(GW_ERR_ARGUMENT, -1);
     assert_int_equal(GW_ERR_SPEC, -2);
@@ -147,11 +147,11 @@ static void errors_are_forwarded_and_success_is_not(void **state)
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
-/* An allocator whose memory begins `skew` bytes behind a multiple of 64, and that counts. */
+/* An allocator that counts. Its memory begins `skew` bytes after a multiple of 64. */
 struct skewed {
     size_t skew;
     atomic_int live, calls;
-    int fail_from; /* 0: never; k: the k-th call and those after it give nothing */
+    int fail_from; /* 0: it never fails; k: the k-th call and all after it give nothing */
 };
 
 static void *skewed_alloc(size_t bytes, void *user)
@@ -190,7 +190,8 @@ static gw_context *context_with(struct skewed *skewed, uint32_t n_threads)
 static void memory_is_aligned_whatever_the_allocator_gives(void **state)
 {
     (void)state;
-    for (size_t skew = 0; skew < 64; skew += 16) { /* "aligned for any C object" */
+    for (size_t skew = 0; skew < 64; skew += 16) { /* the allocator promises memory that is "aligned for any C
+                                                    * object" */
         struct skewed skewed = {.skew = skew};
         gw_context *context = context_with(&skewed, 1);
         for (size_t bytes = 0; bytes < 200; bytes++) {
@@ -213,7 +214,7 @@ static void memory_is_aligned_whatever_the_allocator_gives(void **state)
         gw_context_destroy(context);
         assert_int_equal(skewed.live, 0);
     }
-    /* Without a context the same comes from malloc. */
+    /* Without a context, gw_alloc does the same with malloc. */
     void *memory = gw_alloc(NULL, 3, 100);
     assert_int_equal((uintptr_t)memory % 64, 0);
     gw_free(NULL, memory);
@@ -228,7 +229,7 @@ static void sizes_that_overflow_are_refused_unasked(void **state)
     assert_null(gw_alloc(context, SIZE_MAX / 2, 3));
     assert_non_null(strstr(gw_last_error(), "no memory for 9223372036854775807 items of 3 bytes"));
     assert_null(gw_alloc(context, (size_t)1 << 32, (size_t)1 << 32));
-    assert_null(gw_calloc(context, SIZE_MAX - 71, 1)); /* the product fits, the alignment does not */
+    assert_null(gw_calloc(context, SIZE_MAX - 71, 1)); /* the product fits, but not the room for the alignment */
     assert_null(gw_calloc(context, SIZE_MAX, 1));
     assert_int_equal(skewed.calls, before);
     gw_context_destroy(context);
@@ -313,8 +314,8 @@ static void the_version_is_the_headers(void **state)
 struct loop {
     gw_context *context;
     uint32_t n_slots;
-    atomic_int times[MOST_INDICES]; /* each index was run so often */
-    atomic_bool inside[MOST_SLOTS]; /* a thread works in this slot */
+    atomic_int times[MOST_INDICES]; /* how often each index was run */
+    atomic_bool inside[MOST_SLOTS]; /* a thread is at work in this slot */
     atomic_int bad_slots, shared_slots;
     atomic_int inner; /* indices of nested loops */
 };
@@ -373,7 +374,7 @@ static void loops_cover_every_index_once(void **state)
 }
 
 struct failing_loop {
-    uint64_t first, second; /* that fail */
+    uint64_t first, second; /* the indices that fail */
     atomic_uint_fast64_t ran;
 };
 
@@ -384,13 +385,14 @@ static gw_status visit_or_fail(uint64_t i, uint32_t slot, void *user)
     atomic_fetch_add(&loop->ran, 1);
     if (i != loop->first && i != loop->second)
         return GW_OK;
-    /* the first of them takes longer */
+    /* the first of the two takes longer */
     for (volatile int spin = i == loop->first ? 200000 : 0; spin > 0; spin--)
         ;
     return gw_fail(i == loop->first ? GW_ERR_CAPACITY : GW_ERR_CLOSED, "%llu failed", (unsigned long long)i);
 }
 
-/* Whichever failed earlier in time: the least is told, in the caller's thread, and all before it were done. */
+/* The loop reports the failure with the lowest index, in the caller's thread, whichever failed first in time. All
+ * indices before that one were run. */
 static void the_first_failure_in_a_loop_is_told(void **state)
 {
     (void)state;
@@ -431,10 +433,10 @@ struct meeting {
     uint32_t n_threads;
     atomic_uint arrived;
     atomic_bool done[4];
-    unsigned modes[4]; /* of each thread, where the machine has them */
+    unsigned modes[4]; /* of each thread, if the machine has such modes */
 };
 
-/* Goes on once every thread of the pool has an index: none gets two. */
+/* Goes on when every thread of the pool has an index, so that no thread gets two. */
 static void meet(uint64_t i, uint32_t slot, void *user)
 {
     (void)i;
@@ -446,7 +448,7 @@ static void meet(uint64_t i, uint32_t slot, void *user)
     while (meeting->arrived < meeting->n_threads)
         sched_yield();
     if (slot)
-        usleep(5000); /* the caller is done first */
+        usleep(5000); /* the caller finishes first */
     meeting->done[slot] = true;
 }
 
@@ -466,7 +468,7 @@ static void count_inner(uint64_t i, uint32_t slot, void *user)
 {
     (void)i;
     struct loop *loop = user;
-    loop->bad_slots += slot != 0; /* the pool is busy: the caller does it alone */
+    loop->bad_slots += slot != 0; /* the pool is busy, so the caller does all of it */
     loop->inner++;
 }
 
@@ -492,7 +494,7 @@ static void a_loop_in_a_loop_runs_on_its_caller(void **state)
     gw_context_destroy(context);
 }
 
-/* A program's thread that shares the context with others. */
+/* A thread of the program, which shares the context with others. */
 static void *call_often(void *user)
 {
     struct loop *loop = user;
@@ -525,7 +527,7 @@ static void callers_share_a_context(void **state)
 
 /* ---- the processor and its modes --------------------------------------------------------------------- */
 
-/* gw_cpu_level() in a process of its own, where GRADWIRE_CPU is `cap`. */
+/* Reads gw_cpu_level() in a process of its own, with GRADWIRE_CPU set to `cap`. */
 static void level_under(const char *cap, char level[16])
 {
     int ends[2];
@@ -548,7 +550,7 @@ static void level_under(const char *cap, char level[16])
     assert_int_equal(status, 0);
 }
 
-/* Runs before anything else asks for the level: it is chosen once per process. */
+/* This runs before anything else asks for the level, because it is chosen once per process. */
 static void the_instruction_set_is_capped(void **state)
 {
     (void)state;
@@ -558,7 +560,7 @@ static void the_instruction_set_is_capped(void **state)
     assert_string_equal(level, best);
     level_under("scalar", level);
     assert_string_equal(level, "scalar");
-    level_under("sse9", level); /* an unknown word */
+    level_under("sse9", level); /* this word is unknown */
     assert_string_equal(level, "scalar");
     level_under(best, level);
     assert_string_equal(level, best);
@@ -567,7 +569,7 @@ static void the_instruction_set_is_capped(void **state)
         assert_string_equal(level, "avx2");
     }
     if (gw_cpu_best() == GW_CPU_AVX2) {
-        level_under("avx512", level); /* above what there is: its best */
+        level_under("avx512", level); /* the machine has less: it takes its best */
         assert_string_equal(level, "avx2");
     }
 }
@@ -593,8 +595,8 @@ static void float_modes_are_set_and_put_back(void **state)
 #endif
 }
 
-/* A thread takes over the modes of the one that started it: a host with flush-to-zero on must not change the pool's
- * sums. */
+/* A thread starts with the modes of the thread that started it. The host may have flush-to-zero on, and that must not
+ * change the pool's sums. */
 static void codec_threads_keep_denormals(void **state)
 {
     (void)state;

@@ -12,9 +12,9 @@
 
 static char path[64];
 
-static int error_of_renameat2; /* 0: it does what it should */
+static int error_of_renameat2; /* 0: renameat2 works as it should */
 
-/* In place of the C library's. */
+/* Takes the place of the C library's function. */
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
 {
     if (error_of_renameat2) {
@@ -88,7 +88,7 @@ static void test_other_errors(void **state)
     assert_true(!gw_opendir(path) && errno == ENOTDIR);
 }
 
-/* FOLDER/NAME holds `text` alone, or is not there (NULL). */
+/* True if FOLDER/NAME holds `text` alone. text NULL: true if it is not there. */
 static bool holds(int folder, const char *name, const char *text)
 {
     char found[8] = "";
@@ -118,7 +118,7 @@ static void test_a_file_gets_its_name(void **state)
     assert_int_equal(gw_files_publish(folder, "in/a.partial", "in/a", false), 0);
     assert_true(holds(folder, "in/a", "1") && holds(folder, "in/a.partial", NULL));
     put(folder, "in/a.partial", "2");
-    assert_int_equal(gw_files_publish(folder, "in/a.partial", "in/a", false), -1); /* taken */
+    assert_int_equal(gw_files_publish(folder, "in/a.partial", "in/a", false), -1); /* the name is taken */
     assert_int_equal(errno, EEXIST);
     assert_true(holds(folder, "in/a", "1") && holds(folder, "in/a.partial", NULL));
     put(folder, "in/a.partial", "2");
@@ -127,7 +127,7 @@ static void test_a_file_gets_its_name(void **state)
     assert_int_equal(gw_files_publish(folder, "absent", "in/a", true), -1);
     assert_int_equal(errno, ENOENT);
     assert_true(holds(folder, "in/a", "2"));
-    put(folder, "b.partial", "3"); /* by whole paths */
+    put(folder, "b.partial", "3"); /* with whole paths */
     snprintf(full, sizeof full, "%s/b", top);
     snprintf(partial, sizeof partial, "%s/b.partial", top);
     assert_int_equal(gw_files_publish(AT_FDCWD, partial, full, true), 0);
@@ -139,8 +139,8 @@ static void test_a_file_gets_its_name(void **state)
     assert_int_equal(rmdir(top), 0);
 }
 
-/* A file system that knows only the plain rename (renameat2 says EINVAL) gives names too, and a name that is taken
- * stays; any other error is one. */
+/* Some file systems know only the plain rename (renameat2 says EINVAL). There files get names, too, and a name that is
+ * taken stays. Any other error is an error. */
 static void test_without_renameat2(void **state)
 {
     (void)state;
@@ -155,12 +155,12 @@ static void test_without_renameat2(void **state)
     assert_int_equal(gw_files_publish(folder, "a.partial", "a", false), -1);
     assert_int_equal(errno, EEXIST);
     assert_true(holds(folder, "a", "1") && holds(folder, "a.partial", NULL));
-    assert_int_equal(symlinkat("nowhere", folder, "link"), 0); /* a name that is taken, though no file is there */
+    assert_int_equal(symlinkat("nowhere", folder, "link"), 0); /* this name is taken, though no file is there */
     put(folder, "a.partial", "3");
     assert_int_equal(gw_files_publish(folder, "a.partial", "link", false), -1);
     assert_int_equal(errno, EEXIST);
     put(folder, "a.partial", "4");
-    assert_int_equal(gw_files_publish(folder, "a.partial", "a", true), 0); /* the plain rename in any case */
+    assert_int_equal(gw_files_publish(folder, "a.partial", "a", true), 0); /* this uses the plain rename in any case */
     assert_true(holds(folder, "a", "4"));
     assert_int_equal(gw_files_publish(folder, "absent", "b", false), -1);
     assert_int_equal(errno, ENOENT);

@@ -23,12 +23,12 @@ static void the_fewest_edits_win(void **state)
         {"etrnary", "ternary"},
         {"unifrom", "uniform"},
         {"uniforms", "uniform"},
-        /* A word of two letters may have one edit: no swap, so two. */
+        /* A word of two letters may have one edit. A swap counts as two. */
         {"nx", NULL},
         {"xo", NULL},
         {"xy", NULL},
         {"nno", "on"},
-        /* One of three may have two, of six three. */
+        /* A word of three letters may have two edits, and one of six may have three. */
         {"nnn", "on"},
         {"xxxk", NULL},
         {"xyzpqr", NULL},
@@ -50,7 +50,7 @@ static void the_first_of_equals_and_the_lengths(void **state)
     char longest[GW_LONGEST_WORD + 2], one_less[GW_LONGEST_WORD + 2];
     assert_string_equal(gw_nearest("rat", equals, 3, NULL), "cat");
     assert_null(gw_nearest("rat", equals, 0, NULL));
-    /* Longer words than the longest are never near. */
+    /* A word that is longer than GW_LONGEST_WORD is never near. */
     memset(longest, 'x', sizeof longest);
     longest[GW_LONGEST_WORD] = 0;
     strcpy(one_less, longest + 1);
@@ -73,7 +73,7 @@ static void synonyms_go_before(void **state)
     assert_string_equal(gw_nearest("off", words, 2, synonyms), "none");
     assert_null(gw_nearest("off", words, 2, NULL));
     assert_string_equal(gw_nearest("nonee", words, 2, synonyms), "topk");
-    assert_string_equal(gw_nearest("top", words, 2, synonyms), "topk"); /* what it means is not in the list */
+    assert_string_equal(gw_nearest("top", words, 2, synonyms), "topk"); /* the synonym's meaning is not in the list */
 }
 
 int main(void)

@@ -16,24 +16,24 @@ static void each_kind(void **state)
                  {"a\nb\r\t\x1b[31m\x7f", "a\\x0ab\\x0d\\x09\\x1b[31m\\x7f"},
                  {"\xc3\xa4 \xe4\xbd\xa0 \xf0\x9f\x98\x80", "\xc3\xa4 \xe4\xbd\xa0 \xf0\x9f\x98\x80"},
                  {"\xff\xfe", "\\xff\\xfe"},
-                 {"\xc3", "\\xc3"}, /* cut */
+                 {"\xc3", "\\xc3"}, /* a character that is cut */
                  {"\xe4\xbd", "\\xe4\\xbd"},
                  {"\xf0\x9f\x98", "\\xf0\\x9f\\x98"},
-                 {"\xc0\xaf", "\\xc0\\xaf"}, /* not the shortest form */
+                 {"\xc0\xaf", "\\xc0\\xaf"}, /* this is not the shortest form */
                  {"\xe0\x80\xaf", "\\xe0\\x80\\xaf"},
                  {"\xed\xa0\x80", "\\xed\\xa0\\x80"},          /* a surrogate */
                  {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* beyond U+10FFFF */
                  {"\xc2\x9b"
                   "31m",
                   "\\xc2\\x9b"
-                  "31m"},                              /* a control of two bytes */
-                 {"\xe2\x80\xae", "\\xe2\\x80\\xae"},  /* turns the direction */
-                 {"\xe2\x80\xa8", "\\xe2\\x80\\xa8"}}; /* ends a line */
+                  "31m"},                              /* a control character of two bytes */
+                 {"\xe2\x80\xae", "\\xe2\\x80\\xae"},  /* this turns the direction of writing */
+                 {"\xe2\x80\xa8", "\\xe2\\x80\\xa8"}}; /* this ends a line */
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         CHECK(strcmp(gw_quote(cases[i].in).text, cases[i].out) == 0, "case %zu: %s", i, gw_quote(cases[i].in).text);
 }
 
-/* It ends inside of the room, and not inside of a character. */
+/* The text ends within its room, and not within a character. */
 static void long_text_is_cut(void **state)
 {
     (void)state;

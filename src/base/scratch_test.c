@@ -58,14 +58,14 @@ static void a_block_is_handed_out_again(void **state)
     assert_ptr_equal(once(context, GW_SCRATCH_LEAST * 2), first);
     assert_ptr_equal(once(context, GW_SCRATCH_LEAST), first);
     assert_int_equal(in_use, before + 1);
-    once(context, GW_SCRATCH_LEAST * 2 + 1); /* it is too small for that */
+    once(context, GW_SCRATCH_LEAST * 2 + 1); /* the free block is too small for that */
     assert_int_equal(in_use, before + 2);
     once(context, GW_SCRATCH_LEAST * 16);
-    once(context, GW_SCRATCH_LEAST * 8 - 1); /* one of more than twice the size is too good for that */
+    once(context, GW_SCRATCH_LEAST * 8 - 1); /* blocks of more than twice the size are not used for that */
     assert_int_equal(in_use, before + 4);
     once(context, GW_SCRATCH_LEAST * 8 - 1);
     assert_int_equal(in_use, before + 4);
-    assert_ptr_equal(once(context, GW_SCRATCH_LEAST * 2), first); /* the smallest that fits */
+    assert_ptr_equal(once(context, GW_SCRATCH_LEAST * 2), first); /* this takes the smallest block that fits */
     gw_scratch_clear(context);
     assert_int_equal(in_use, before);
     gw_context_destroy(context);

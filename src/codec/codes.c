@@ -22,7 +22,7 @@ gw_status gw_codes_pack(const int8_t *values, uint64_t n_elems, uint8_t *codes, 
             const int value = values[i + k];
             if (value < -1 || value > 1)
                 return gw_fail(GW_ERR_ARGUMENT, "value %" PRIu64 " is %d; codes are for -1, 0 and 1", i + k, value);
-            byte += (uint32_t)value << 2 * k; /* 01 becomes 00, 01 or 10, and nothing is carried */
+            byte += (uint32_t)value << 2 * k; /* 01 becomes 00, 01 or 10; nothing is carried */
         }
         codes[i / 4] = (uint8_t)byte;
     }

@@ -9,7 +9,7 @@ static void there_and_back(void **state)
 {
     (void)state;
     for (uint64_t n = 0; n <= 70; n++) {
-        /* exactly as long as needed: the sanitizers see a byte too many */
+        /* The blocks are exactly as long as needed, so that the sanitizers see a byte too many. */
         int8_t *values = malloc(n ? n : 1), *back = malloc(n ? n : 1);
         uint8_t *codes = malloc(gw_codes_bytes(n) ? gw_codes_bytes(n) : 1);
         for (uint64_t i = 0; i < n; i++)

@@ -5,7 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-/* The least s whose 2^32/s is far from overflow; smaller tensors are scaled up by 2^64 first, which is exact. */
+/* The least s for which 2^32/s is far from overflow. Smaller tensors are first scaled up by 2^64, which is exact. */
 #define TINY_SCALER 0x1p-90f
 
 void gw_draw_range(struct gw_ternary_draw *draw, const float *g, float s, uint64_t begin, uint64_t end, uint64_t base,
@@ -21,7 +21,7 @@ void gw_draw_range(struct gw_ternary_draw *draw, const float *g, float s, uint64
         draw->clip = clip < 1 ? clip * up : FLT_MAX;
     }
     draw->to_threshold = 0x1p32f / s;
-    if (s * draw->to_threshold < 0x1p32f) /* the largest element is drawn for certain */
+    if (s * draw->to_threshold < 0x1p32f) /* so the largest element is drawn for certain */
         draw->to_threshold = nextafterf(draw->to_threshold, FLT_MAX);
     while (begin < end) {
         uint64_t group = begin / GW_DRAW_GROUP, group_begin = group * GW_DRAW_GROUP, w = (group_begin - base) / 64;
@@ -31,14 +31,14 @@ void gw_draw_range(struct gw_ternary_draw *draw, const float *g, float s, uint64
             begin += n_groups * GW_DRAW_GROUP;
             continue;
         }
-        /* Whole groups go straight to the kernel; those cut by a bucket or the tensor's end through a copy with zeros
-         * around, which are never drawn. */
+        /* Whole groups go straight to the kernel. A bucket or the tensor's end may cut a group. Such a part goes
+         * through a copy with zeros around it, which are never drawn. */
         float copy[GW_DRAW_GROUP] = {0};
         uint64_t stop = end < group_begin + GW_DRAW_GROUP ? end : group_begin + GW_DRAW_GROUP, bits[2], signs[2];
         for (uint64_t e = begin; e < stop; e++)
             copy[e - group_begin] = g[e] * up;
         kernels->draw(draw, copy, group, 1, bits, signs);
-        /* The last word may be the last there is. */
+        /* A group has two words. The tensor may end with the first of them. */
         for (uint64_t half = 0; half < 2 && w + half < n_words; half++) {
             drawn[w + half] |= bits[half];
             negative[w + half] |= signs[half];

@@ -167,7 +167,7 @@ gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared,
     return GW_OK;
 }
 
-/* Fills what is common and seals. */
+/* Fills the fields that are common to all codecs. */
 static void begin_frame(const gw_encoder *encoder, const gw_draw *draw, uint64_t begin, uint64_t count,
                         struct gw_frame *frame)
 {

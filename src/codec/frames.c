@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Reads and checks what is the same for all wire codecs. What follows is check_frame. */
+/* Reads and checks what is the same for all wire codecs. The caller then calls check_frame. */
 static gw_status read_header(const void *src, size_t src_bytes, struct gw_frame *frame,
                              const struct gw_wire_codec **wire)
 {
@@ -19,7 +19,8 @@ static gw_status read_header(const void *src, size_t src_bytes, struct gw_frame 
     if (!src)
         return gw_fail(GW_ERR_ARGUMENT, "the frame is NULL");
     GW_TRY(gw_frame_read_fields(src, src_bytes, frame));
-    /* Before all else: only its codec knows where the scalers of such a frame end, and so what its checksum covers. */
+    /* This comes first. Only the wire codec knows where the scalers of the frame end, and so what its checksum
+     * covers. */
     *wire = gw_wire_codec_by_id(frame->codec);
     if (!*wire)
         return gw_fail(GW_ERR_FRAME_FIELD, "the frame's codec number %u is not known to this library", frame->codec);
@@ -39,12 +40,13 @@ static gw_status check_fields(const struct gw_frame *frame, const struct gw_wire
     while (wire->code_names[n_codes])
         n_codes++;
     if (frame->code >= n_codes)
-        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's code %u is none of %s's %zu", frame->code, wire->name, n_codes);
+        return gw_fail(GW_ERR_FRAME_FIELD, "the frame has code %u, which is not one of %s's %zu codes", frame->code,
+                       wire->name, n_codes);
     return wire->check_frame(frame);
 }
 
-/* The rest of what can be wrong with a frame. `later`: the function that reads the payload compares its checksum,
- * unless something else is wrong: that it was altered is the better answer. */
+/* Finds what else may be wrong with a frame. later: the function that reads the payload compares its checksum. But if a
+ * field is wrong, the checksum is compared here, because "it was altered" is the better answer. */
 static gw_status check_frame(struct gw_frame *frame, const struct gw_wire_codec *wire, bool later)
 {
     frame->unverified = later;
@@ -129,7 +131,7 @@ static double part_entropy(uint64_t count, uint64_t n)
     return count ? -(double)count * log2((double)count / (double)n) : 0;
 }
 
-/* What symbols that occur so often among n take at their order-0 entropy. */
+/* The order-0 entropy of symbols that occur so often among n. */
 static double symbols_entropy(const uint64_t *counts, uint64_t n_symbols, uint64_t n)
 {
     double bits = 0;
@@ -138,8 +140,8 @@ static double symbols_entropy(const uint64_t *counts, uint64_t n_symbols, uint64
     return bits;
 }
 
-/* The parts of a frame, and what the signs (of an average: the sums) of elements without a value of their own take at
- * their entropy. */
+/* The parts of a frame. *sign_entropy_bits: the entropy of the signs (in an average, of the sums) of elements without a
+ * value of their own. */
 static gw_status read_parts(gw_context *context, const struct gw_frame *frame, const struct gw_wire_codec *wire,
                             gw_frame_parts *out, double *sign_entropy_bits)
 {
@@ -156,7 +158,7 @@ static gw_status read_parts(gw_context *context, const struct gw_frame *frame, c
     return status;
 }
 
-/* Bits for an element of a frame's symbols at their order-0 entropy. */
+/* Bits for an element of a frame, at the order-0 entropy of its symbols. */
 static gw_status frame_entropy(gw_context *context, const struct gw_frame *frame, const struct gw_wire_codec *wire,
                                const uint64_t *counts, double *bits)
 {
@@ -202,7 +204,7 @@ gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_byte
     return status;
 }
 
-/* Reads the whole payload: what gw_decode refuses, this refuses too. */
+/* Reads the whole payload. It refuses what gw_decode refuses. */
 static gw_status check_payload(gw_context *context, const struct gw_frame *frame, const struct gw_wire_codec *wire)
 {
     uint64_t *counts = gw_calloc(context, 2 * (size_t)frame->workers + 1, sizeof *counts);
@@ -252,7 +254,7 @@ size_t gw_reduce_bound(const void *const *frames, const size_t *frame_bytes, uin
     return workers <= GW_MAX_WORKERS ? wire->reduce_bound(&frame, (uint32_t)workers) : 0;
 }
 
-/* Pushes are added in rank order; averages, which hold integers, come after them in any order. */
+/* Pushes are added in rank order. Averages come after them, in any order, because they hold integers. */
 static uint32_t place_of(const struct gw_frame *frame)
 {
     return frame->flags & GW_FLAG_AVERAGE ? GW_MAX_WORKERS : frame->rank;
@@ -270,7 +272,7 @@ static const char *both(const struct gw_frame *a, const struct gw_frame *b, char
     return text;
 }
 
-/* What must agree between the pushes of one slice. */
+/* Checks what must be the same in all pushes of one slice. */
 static gw_status check_agree(const struct gw_frame *a, const struct gw_frame *b)
 {
     char text[96];
@@ -296,7 +298,7 @@ static gw_status check_agree(const struct gw_frame *a, const struct gw_frame *b)
     return GW_OK;
 }
 
-/* Puts a frame among n others, in the order of their places; frames mostly come sorted. */
+/* Puts a frame among n others, in the order of their places. Frames usually come in order. */
 static void insert(struct gw_frame *sorted, uint32_t n, const struct gw_frame *frame)
 {
     for (; n > 0 && place_of(&sorted[n - 1]) > place_of(frame); n--)
@@ -326,7 +328,8 @@ gw_status gw_reduce_with(gw_context *context, const void *const *frames, const s
     const struct gw_wire_codec *wire = NULL;
     gw_status status = GW_OK;
     uint64_t workers = 0;
-    uint8_t fast = 0; /* one is enough: in an exchange rank 0 says it, and others follow a step later */
+    uint8_t fast = 0; /* one frame with the flag is enough: in an exchange rank 0 sets it, and the others follow one
+                       * step later */
     for (uint32_t i = 0; i < n_frames && status == GW_OK; i++) {
         struct gw_frame frame;
         status = read_header(frames[i], frame_bytes[i], &frame, &wire);
@@ -341,7 +344,7 @@ gw_status gw_reduce_with(gw_context *context, const void *const *frames, const s
             fast |= frame.flags & GW_FLAG_FAST;
         }
     }
-    if (status == GW_OK && own) { /* a frame of the same slice and step as the others */
+    if (status == GW_OK && own) { /* own takes part as a frame of the same slice and step as the others */
         struct gw_frame frame = sorted[0];
         frame.codec = own->wire->id;
         frame.rank = own->rank;
@@ -377,7 +380,8 @@ gw_status gw_reduce_with(gw_context *context, const void *const *frames, const s
             *dst_bytes = average.frame_bytes;
         }
     }
-    /* Whatever went wrong with frames not verified yet: that one was altered is the better answer. */
+    /* Something went wrong, and some frames may not be verified yet. If one of them was altered, that is the better
+     * answer. */
     for (uint32_t i = 0; i < n_frames && status < 0 && status != GW_ERR_MEMORY; i++) {
         struct gw_frame frame;
         if (read_header(frames[i], frame_bytes[i], &frame, &wire) < 0)

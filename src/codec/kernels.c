@@ -10,7 +10,7 @@
 
 bool gw_stats_needs_wide(uint32_t max_bits)
 {
-    /* 2^60 squared, times 1024, is far below FLT_MAX; 2^-50 squared is far above what float32 loses. */
+    /* 2^60 squared, times 1024, is far below FLT_MAX. 2^-50 squared is far above what float32 loses. */
     return (max_bits > 0x5D800000u || (max_bits < 0x26800000u && max_bits)) && max_bits < 0x7F800000u;
 }
 

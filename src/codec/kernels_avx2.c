@@ -60,7 +60,7 @@ TARGET static struct gw_stats stats_block_avx2(const float *g, uint32_t n)
 TARGET static uint32_t split_avx2(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale,
                                   struct gw_tail *below, float *kept)
 {
-    /* Magnitudes have no top bit, so that signed comparisons do. */
+    /* The top bit of magnitudes is 0, so signed comparisons are right. */
     const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
     const __m256i low8 = _mm256_set1_epi32((int)low), high8 = _mm256_set1_epi32((int)high);
     const __m256 scale8 = _mm256_set1_ps(scale);
@@ -71,7 +71,7 @@ TARGET static uint32_t split_avx2(const float *g, uint32_t n, uint32_t low, uint
     uint32_t n_below = 0;
     for (uint32_t i = 0; i < n; i += GW_STATS_LANES) {
         const float *row = g + i;
-        if (n - i < GW_STATS_LANES) { /* what is missing is 0: below, and not to be counted */
+        if (n - i < GW_STATS_LANES) { /* the missing elements are 0; they are below `low`, and do not count */
             memset(last, 0, sizeof last);
             memcpy(last, row, (n - i) * sizeof *last);
             row = last;
@@ -110,7 +110,7 @@ TARGET static inline struct halves multiply(__m256i a, __m256i m)
                            _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA)};
 }
 
-/* Eight Philox blocks, lane i of block first + i. */
+/* Eight Philox blocks. Lane i has block first + i. */
 TARGET static inline void philox(const struct gw_ternary_draw *draw, uint32_t first, __m256i out[4])
 {
     const __m256i m0 = _mm256_set1_epi32((int)GW_PHILOX_M0), m1 = _mm256_set1_epi32((int)GW_PHILOX_M1);
@@ -130,8 +130,8 @@ TARGET static inline void philox(const struct gw_ternary_draw *draw, uint32_t fi
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* Upper 16 bits of eight thresholds, in 32-bit lanes. AVX2 converts to signed integers only: 2^31 is taken off before
- * and put back after, both exactly; 2^32 and above become 0xFFFFFFFF as in the 512-bit conversion. */
+/* Upper 16 bits of eight thresholds, in 32-bit lanes. AVX2 converts only to signed integers. So 2^31 is taken off
+ * before and put back after, both exactly. 2^32 and above become 0xFFFFFFFF, as in the 512-bit conversion. */
 TARGET static inline __m256i upper_threshold(__m256 x, __m256 clip, __m256 scale)
 {
     const __m256 half = _mm256_set1_ps(0x1p31f);
@@ -163,7 +163,7 @@ TARGET static void draw_avx2(const struct gw_ternary_draw *draw, const float *g,
                 _mm_prefetch((const char *)at + 2048, _MM_HINT_T0);
                 __m256i upper = _mm256_packus_epi32(upper_threshold(x0, clip, scale), upper_threshold(x1, clip, scale));
                 upper = _mm256_permute4x64_epi64(upper, 0xD8);
-                __m256i short_by = _mm256_subs_epu16(upper, words[h][w]); /* 0 where drawn >= upper */
+                __m256i short_by = _mm256_subs_epu16(upper, words[h][w]); /* 0 if drawn >= upper */
                 below[h] = _mm256_cmpeq_epi16(short_by, _mm256_setzero_si256());
                 equal[h] = _mm256_cmpeq_epi16(upper, words[h][w]);
                 sg[w] |= ((uint32_t)_mm256_movemask_ps(x0) | (uint32_t)_mm256_movemask_ps(x1) << 8) << (16 * h);
@@ -190,7 +190,7 @@ TARGET static void draw_avx2(const struct gw_ternary_draw *draw, const float *g,
     }
 }
 
-/* All ones in lane i where bit i of `bits` is set. */
+/* Sets all bits of lane i if bit i of `bits` is set. */
 TARGET static inline __m256i lanes_of(uint32_t bits)
 {
     const __m256i each = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -219,7 +219,7 @@ TARGET static void expand_avx2(const uint64_t *nonzero, const uint64_t *sign, ui
         _mm_sfence();
 }
 
-/* A byte for each of 32 bits: all ones where it is set. */
+/* Makes a byte of each of 32 bits. All bits of the byte are ones if the bit is set. */
 TARGET static inline __m256i bytes_of_bits(uint32_t bits)
 {
     const __m256i eighth = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3,
@@ -229,7 +229,7 @@ TARGET static inline __m256i bytes_of_bits(uint32_t bits)
     return _mm256_cmpeq_epi8(_mm256_and_si256(spread, each), each);
 }
 
-/* Eight bits of each of 32 elements from n_planes planes on, as bytes. */
+/* Makes bytes of 32 elements: the first n_planes bits of each, eight at most. */
 TARGET static inline __m256i digit_bytes(const uint8_t *src, uint32_t n_planes)
 {
     __m256i digits = _mm256_setzero_si256();

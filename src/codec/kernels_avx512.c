@@ -10,7 +10,7 @@
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,popcnt")))
 
-/* lanes 0..15 and 16..31 added in float64 by halving. */
+/* Adds up lanes 0..15 and 16..31 in float64, by halving. */
 TARGET static inline double fold(__m512 low, __m512 high)
 {
     __m512d a =
@@ -81,7 +81,7 @@ TARGET static uint32_t split_avx512(const float *g, uint32_t n, uint32_t low, ui
             is_below |= (uint32_t)under << 16 * k;
             if (low != high) {
                 __mmask16 between = _mm512_mask_cmplt_epu32_mask(_knot_mask16(under), m, high16);
-                /* By way of a register: stores of some lanes take a hundred cycles on Zen 4. */
+                /* Through a register, because stores of some lanes take a hundred cycles on Zen 4. */
                 _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(between, m));
                 to += _mm_popcnt_u32(between);
             }
@@ -117,8 +117,8 @@ TARGET static void draw_avx512(const struct gw_ternary_draw *draw, const float *
         key0[r] = _mm512_set1_epi32((int)(k0 + (uint32_t)r * GW_PHILOX_W0));
         key1[r] = _mm512_set1_epi32((int)(k1 + (uint32_t)r * GW_PHILOX_W1));
     }
-    /* Only the counter's first word differs between lanes, so half of rounds 1 and 2 is the same for the whole tensor.
-     */
+    /* Only the first word of the counter differs between lanes. So half of rounds 1 and 2 is the same for the whole
+     * tensor. */
     uint32_t counter[4];
     gw_philox_counter(counter, 0, draw->step, draw->purpose, draw->rank, draw->tensor_id);
     uint64_t p1 = (uint64_t)GW_PHILOX_M1 * counter[2];
@@ -163,8 +163,8 @@ TARGET static void draw_avx512(const struct gw_ternary_draw *draw, const float *
             _mm_prefetch((const char *)(g + 32 * w) + 2112, _MM_HINT_T0);
             __m512 a0 = _mm512_castsi512_ps(_mm512_and_si512(x0, magnitude));
             __m512 a1 = _mm512_castsi512_ps(_mm512_and_si512(x1, magnitude));
-            /* Conversion to unsigned gives 0xFFFFFFFF for 2^32 and above: such an element ties or is drawn, and a tie
-             * with a threshold of 2^32 is drawn too. */
+            /* Conversion to unsigned gives 0xFFFFFFFF for 2^32 and above. Such an element is drawn or ties. A tie with
+             * a threshold of 2^32 is drawn, too. */
             __m512i t0 = _mm512_cvttps_epu32(_mm512_mul_ps(_mm512_min_ps(a0, clip), scale));
             __m512i t1 = _mm512_cvttps_epu32(_mm512_mul_ps(_mm512_min_ps(a1, clip), scale));
             __m512i upper = _mm512_permutex2var_epi16(t0, upper_halves, t1);

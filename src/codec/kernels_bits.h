@@ -16,7 +16,7 @@ GW_TARGET static uint64_t GW_SUFFIX(gather_signs)(const uint64_t *nonzero, const
         word = fill + count >= 64 ? next : word;
         n_bits += count;
     }
-    for (; w < n_words; w++) { /* all that is left goes into the last word, of which there is room for a part */
+    for (; w < n_words; w++) { /* what is left goes into the last word; dst may have room for a part of it only */
         word |= GW_GATHER(nonzero[w], sign[w]) << (n_bits & 63);
         n_bits += (unsigned)__builtin_popcountll(nonzero[w]);
     }
@@ -49,7 +49,8 @@ GW_TARGET static uint64_t GW_SUFFIX(scatter_signs)(const void *nonzero, uint64_t
     }
     if (w == n_words)
         return at;
-    /* The last bytes, nine at most, with zeros behind them. These few bits may belong to most of the words. */
+    /* Goes on with the last bytes, nine at most, and zeros behind them. These few bits may belong to most of the
+     * words. */
     uint8_t last[32] = {0};
     const uint64_t begin = at >> 3, most = sizeof last - 16;
     if (begin < src_bytes)
@@ -89,12 +90,12 @@ typedef uint64_t GW_SUFFIX(words8) __attribute__((vector_size(64)));
         out[3] = d_ & (t_ & c3_);                                                                                      \
     } while (0)
 
-/* Load up to eight words of each of n_planes planes, which lie plane beside plane, and store them again. They are
- * inlined below for the usual numbers of planes, so that the compiler unrolls the loops. */
+/* These load up to eight words of each of n_planes planes, and store them again. The planes of a word stand side by
+ * side. The functions are inlined below for the usual numbers of planes, so that the compiler unrolls the loops. */
 GW_TARGET static inline __attribute__((always_inline)) void
 GW_SUFFIX(load_planes)(const uint8_t *planes, uint32_t n_planes, uint32_t n, GW_SUFFIX(words8) * plane)
 {
-    uint64_t words[16][8] = {{0}}; /* by way of memory: compilers take vectors apart word by word */
+    uint64_t words[16][8] = {{0}}; /* through memory, because compilers take vectors apart word by word */
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < n_planes; j++)
             words[j][i] = gw_get64(planes + 8 * (i * n_planes + j));
@@ -113,13 +114,13 @@ GW_SUFFIX(store_planes)(const GW_SUFFIX(words8) * plane, uint32_t n_planes, uint
             gw_put64(planes + 8 * (i * n_planes + j), words[j][i]);
 }
 
-/* value + 1 of up to eight frames, added up in five planes. */
+/* Adds up value + 1 of up to eight frames, in five planes. */
 GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(count_frames)(const struct gw_bitmaps *frames,
                                                                                     uint32_t n_frames, uint64_t w,
                                                                                     uint32_t n,
                                                                                     GW_SUFFIX(words8) add[5])
 {
-    /* value + 1 in two bits: 1 if zero, 2 if positive. */
+    /* Two bits hold value + 1: zero is 1, positive is 2. */
     GW_SUFFIX(words8) zero[GW_ADD_FRAMES], positive[GW_ADD_FRAMES], ones[4], twos[4], carry;
 #pragma GCC unroll 8
     for (uint32_t r = 0; r < GW_ADD_FRAMES; r++) {
@@ -141,7 +142,7 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(count_fram
     carry = GW_MAJORITY(ones[2], twos[1], carry);
     add[3] = GW_XOR3(ones[3], twos[2], carry);
     carry = GW_MAJORITY(ones[3], twos[2], carry);
-    add[4] = twos[3] ^ carry; /* eight frames make at most 16 */
+    add[4] = twos[3] ^ carry; /* eight frames make 16 at most */
 }
 
 /* Adds n words from word w on. It is inlined for whole runs of eight words, for the rest, and for the usual numbers of
@@ -186,7 +187,7 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_in)(co
         GW_SUFFIX(add_words)(frames, n_frames, w, (uint32_t)(n_words - w), first, planes, n_planes);
 }
 
-/* Calls a function that is inlined, with n_planes_ as a number the compiler knows if it is a usual one. */
+/* Calls an inlined function. If n_planes is a usual number, the compiler knows it, as n_planes_. */
 #define GW_USUAL_PLANES(n_planes, call, ...)                                                                           \
     do {                                                                                                               \
         uint32_t n_planes_ = n_planes;                                                                                 \
@@ -214,21 +215,21 @@ GW_TARGET static void GW_SUFFIX(add_digits)(const struct gw_bitmaps *frames, uin
     GW_USUAL_PLANES(n_planes, GW_SUFFIX(add_in), frames, n_frames, n_words, first, planes, n_planes_);
 }
 
-/* n words from word w on, as below. */
+/* Does n words from word w on; part_all below does all words. */
 GW_TARGET static inline __attribute__((always_inline)) void
 GW_SUFFIX(part_words)(const uint8_t *planes, uint32_t n_planes, uint64_t w, uint32_t n, uint64_t n_words,
                       uint32_t center, uint64_t *negative, uint64_t *magnitudes)
 {
     GW_SUFFIX(words8) digit[16], borrow = {0}, carry;
     GW_SUFFIX(load_planes)(planes + 8 * w * n_planes, n_planes, n, digit);
-    for (uint32_t j = 0; j < n_planes; j++) { /* less the center */
+    for (uint32_t j = 0; j < n_planes; j++) { /* subtracts the center */
         const GW_SUFFIX(words8) old = digit[j];
         digit[j] = center >> j & 1 ? ~(old ^ borrow) : old ^ borrow;
         borrow = center >> j & 1 ? ~old | borrow : ~old & borrow;
     }
     memcpy(negative + w, &borrow, 8 * n);
     carry = borrow;
-    for (uint32_t j = 0; j < n_planes; j++) { /* and the other way round if that is negative */
+    for (uint32_t j = 0; j < n_planes; j++) { /* if the result is negative, negates it */
         const GW_SUFFIX(words8) turned = digit[j] ^ borrow, magnitude = turned ^ carry;
         carry &= turned;
         memcpy(magnitudes + j * n_words + w, &magnitude, 8 * n);
@@ -258,7 +259,7 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(above_word
                                                                                    uint32_t n, uint64_t n_words,
                                                                                    uint32_t level, uint64_t *marks)
 {
-    GW_SUFFIX(words8) above = {0}, equal = ~above; /* in the planes seen so far */
+    GW_SUFFIX(words8) above = {0}, equal = ~above; /* what is known from the planes seen so far */
     for (uint32_t j = n_planes; j-- > 0;) {
         GW_SUFFIX(words8) plane = {0};
         memcpy(&plane, magnitudes + j * n_words + w, 8 * n);

@@ -53,7 +53,7 @@ static uint32_t split_neon(const float *g, uint32_t n, uint32_t low, uint32_t hi
     float last[GW_STATS_LANES], *to = kept;
     for (uint32_t i = 0; i < n; i += GW_STATS_LANES) {
         const float *row = g + i;
-        if (n - i < GW_STATS_LANES) { /* what is missing is 0: below, and not to be counted */
+        if (n - i < GW_STATS_LANES) { /* the missing elements are 0; they are below `low`, and do not count */
             memset(last, 0, sizeof last);
             memcpy(last, row, (n - i) * sizeof *last);
             row = last;
@@ -96,7 +96,7 @@ static inline struct halves multiply(uint32x4_t a, uint32x4_t m)
     return (struct halves){vuzp2q_u32(vreinterpretq_u32_u64(first), vreinterpretq_u32_u64(second)), vmulq_u32(a, m)};
 }
 
-/* Four Philox blocks, lane i of block first + i. */
+/* Four Philox blocks. Lane i has block first + i. */
 static inline void philox(const struct gw_ternary_draw *draw, uint32_t first, uint32x4_t out[4])
 {
     static const uint32_t lane[4] = {0, 1, 2, 3};
@@ -116,7 +116,7 @@ static inline void philox(const struct gw_ternary_draw *draw, uint32_t first, ui
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* The conversion truncates, and gives 0xFFFFFFFF for 2^32 and above, as the 512-bit one does. */
+/* The conversion truncates. It gives 0xFFFFFFFF for 2^32 and above, as the 512-bit one does. */
 static inline uint32x4_t threshold(float32x4_t x, float32x4_t clip, float32x4_t scale)
 {
     return vcvtq_u32_f32(vmulq_f32(vminq_f32(vabsq_f32(x), clip), scale));
@@ -165,7 +165,7 @@ static void draw_neon(const struct gw_ternary_draw *draw, const float *g, uint64
     }
 }
 
-/* All ones in lane i where bit i of `bits` is set. */
+/* Sets all bits of lane i if bit i of `bits` is set. */
 static inline uint32x4_t lanes_of(uint64_t bits)
 {
     static const uint32_t each[4] = {1, 2, 4, 8};

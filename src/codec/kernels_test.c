@@ -90,7 +90,7 @@ static struct gw_stats plain_stats(const float *g, uint32_t n)
     return stats;
 }
 
-/* Equal bits; of a NaN only that it is one. */
+/* True if the bits are equal. For a NaN it is enough that both are one. */
 static bool same_double(double a, double b)
 {
     return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
@@ -101,7 +101,7 @@ static void check_stats(const struct gw_kernels *k, const float *g, uint32_t n, 
     struct gw_stats got = k->stats_block(g, n), want = plain_stats(g, n);
     CHECK(got.max_bits == want.max_bits, "%s, %u elements, %s %llu: max %08x, not %08x", k->name, n, what,
           (unsigned long long)seed, got.max_bits, want.max_bits);
-    if (want.max_bits >= 0x7F800000u) /* not finite: nobody reads the sums */
+    if (want.max_bits >= 0x7F800000u) /* not finite, so nobody reads the sums */
         return;
     CHECK(same_double(got.sum, want.sum) && same_double(got.sum_abs, want.sum_abs) &&
               same_double(got.sum_squares, want.sum_squares),
@@ -194,7 +194,7 @@ static bool plain_draw(const struct gw_ternary_draw *draw, uint64_t e, float g)
 
 #define MOST_GROUPS 8
 
-/* Draws n_groups groups from g and compares each element. Returns how many are nonzero. */
+/* Draws n_groups groups from g and compares each element with plain_draw. Returns how many are nonzero. */
 static uint32_t check_draw(const struct gw_kernels *k, const struct gw_ternary_draw *draw, const float *g,
                            uint64_t group, uint64_t n_groups, const char *what, uint64_t seed)
 {
@@ -246,14 +246,14 @@ static void draws_are_the_same(void **state)
         draw.clip = clips[numbers_below(&numbers, 6)];
         draw.to_threshold = scales[numbers_below(&numbers, 9)];
         uint64_t n_groups = numbers_below(&numbers, MOST_GROUPS + 1);
-        uint64_t last = GW_MAX_ELEMENTS / GW_DRAW_GROUP - n_groups; /* the farthest a tensor reaches */
+        uint64_t last = GW_MAX_ELEMENTS / GW_DRAW_GROUP - n_groups; /* the farthest that a tensor reaches */
         uint64_t group = seed % 3 == 0 ? 0 : seed % 3 == 1 ? last : numbers_below(&numbers, (uint32_t)last);
         fill(g, n_groups * GW_DRAW_GROUP, seed);
         check_draw(k, &draw, g, group, n_groups, "seed", seed);
     }
 }
 
-/* Where s is the largest element's, that element is drawn for certain; zeros never are. */
+/* If s is the magnitude of the largest elements, these are drawn for certain. Zeros never are. */
 static void the_ends_are_certain(void **state)
 {
     (void)state;
@@ -266,16 +266,16 @@ static void the_ends_are_certain(void **state)
             struct gw_ternary_draw draw = some_draw(&numbers);
             for (size_t i = 0; i < sizeof g / sizeof *g; i++)
                 g[i] = i % 2 ? -0.0f : i % 4 ? -1 : 1;
-            draw.to_threshold = seed % 2 ? 0x1p32f : 0x1p126f; /* the latter far beyond 2^32 */
+            draw.to_threshold = seed % 2 ? 0x1p32f : 0x1p126f; /* the latter makes thresholds far beyond 2^32 */
             drawn += check_draw(k, &draw, g, seed, MOST_GROUPS, "seed", seed);
             zeros += MOST_GROUPS * GW_DRAW_GROUP / 2;
         }
-        assert_int_equal(drawn, zeros); /* as many as there are ones */
+        assert_int_equal(drawn, zeros); /* all ones were drawn, and half of the elements are ones */
     }
 }
 
-/* The largest float at most t, and the next that stands for another whole number: thresholds are floats with 24 bits.
- */
+/* float_at_most is the largest float that is at most t. float_above is the next float that stands for another whole
+ * number. Thresholds are floats with 24 bits. */
 static float float_at_most(uint64_t t)
 {
     float x = (float)t;
@@ -287,7 +287,8 @@ static float float_above(float t)
     return t < 0x1p24f ? t + 1 : nextafterf(t, FLT_MAX);
 }
 
-/* Every element's threshold agrees with its 16 bits, so that further bits decide; both ways. */
+/* Every element's threshold has the element's 16 random bits as its upper bits. So further bits decide, in both
+ * ways. */
 static void ties_are_broken_by_further_bits(void **state)
 {
     (void)state;
@@ -304,7 +305,7 @@ static void ties_are_broken_by_further_bits(void **state)
             for (uint64_t i = 0; i < sizeof g / sizeof *g; i++) {
                 uint64_t e = group * GW_DRAW_GROUP + i, r = random_bits(&draw, e);
                 uint64_t all = r << 16 | tie_bits(&draw, e);
-                /* Drawn where all < t: the threshold just at or below `all`, or just above. */
+                /* An element is drawn if all < t. The threshold is just at or below `all`, or just above it. */
                 float below = float_at_most(all), above = float_above(below);
                 float t = (i + seed) % 2 ? below : above;
                 if ((uint64_t)t >> 16 != r)
@@ -313,9 +314,9 @@ static void ties_are_broken_by_further_bits(void **state)
                     n_ties[t == above]++;
                     expected[i] = t == above;
                 } else {
-                    expected[i] = false; /* rounded down past the tie: far more rarely */
+                    expected[i] = false; /* the threshold was rounded down past the tie; this is far rarer */
                 }
-                /* From seed 101 on one element in a group only, in any place. */
+                /* From seed 101 on, one element in a group ties, at any place. */
                 if (seed > 100 && i % GW_DRAW_GROUP != seed % GW_DRAW_GROUP)
                     t = 0, expected[i] = false;
                 drawn += expected[i];
@@ -328,7 +329,8 @@ static void ties_are_broken_by_further_bits(void **state)
     }
 }
 
-/* The 16 bits are all ones and so is the threshold: whatever it is above that, to 2^32, the element ties. */
+/* The 16 bits are all ones, and so are those of the threshold. Whatever the threshold is from there to 2^32, and
+ * beyond, the element ties. */
 static void the_highest_tie_goes_to_the_threshold(void **state)
 {
     (void)state;
@@ -355,7 +357,7 @@ static void the_highest_tie_goes_to_the_threshold(void **state)
     assert_int_equal(found, 6);
 }
 
-/* All 32 bits of this element are ones (found by search): only a threshold of 2^32 itself is above them. */
+/* All 32 bits of this element are ones (found by search). Only a threshold of 2^32 itself is above them. */
 static void the_largest_element_is_drawn_even_then(void **state)
 {
     (void)state;
@@ -380,7 +382,7 @@ static void the_largest_element_is_drawn_even_then(void **state)
 
 #define MOST_WORDS 40
 
-/* Nonzeros of any density, some words full or empty, and signs among them. */
+/* Nonzeros of any density, with signs among them. Some words are full or empty. */
 static void fill_bitmaps(uint64_t *nonzero, uint64_t *sign, uint64_t n_words, uint64_t seed)
 {
     struct numbers numbers = numbers_from(seed);
@@ -440,7 +442,7 @@ static void signs_are_gathered_and_scattered(void **state)
             CHECK(memcmp(back, sign, 8 * n_words) == 0, "%s, seed %llu", k->name, (unsigned long long)seed);
             assert_true(is_clean_around(back, side, n_words, 8));
 
-            /* Fewer bytes than the nonzeros take: what is missing counts as 0, and is not read. */
+            /* There are fewer bytes than the nonzeros take. Missing bits count as 0, and are not read. */
             size_t fewer = n_bytes ? seed / 7 % n_bytes : 0, bit = 0;
             uint8_t *cut = buffer(4, side, fewer, 1);
             memcpy(cut, expected, fewer);
@@ -509,7 +511,7 @@ static void digits_are_added(void **state)
         for (enum side side = 0; side < N_SIDES; side++) {
             for (uint32_t r = 0; r < n_frames; r++)
                 fill_bitmaps(on[r], negative[r], n_words, seed + 1000 * r);
-            /* One frame's bitmaps stand at a guard. */
+            /* The bitmaps of one frame stand at a guard page. */
             uint64_t *nonzero = buffer(0, side, n_words, 8), *sign = buffer(1, side, n_words, 8);
             memcpy(nonzero, on[0], 8 * n_words);
             memcpy(sign, negative[0], 8 * n_words);
@@ -600,7 +602,7 @@ static void planes_are_decoded(void **state)
             float *out = buffer(1, side, 64 * n_groups, sizeof *out);
             for (uint64_t i = 0; i < 8 * n_planes * n_groups; i++)
                 src[i] = (uint8_t)(numbers_word(&numbers) >> 24);
-            /* signs of their own, and another center */
+            /* With signs, and with another center. */
             const int32_t center = seed % 5 ? 0 : -7;
             uint64_t *negative = seed % 3 ? buffer(2, side, n_groups, sizeof *negative) : NULL;
             for (uint64_t i = 0; i < 64 * n_groups && negative; i++) {
@@ -627,7 +629,7 @@ static void planes_are_decoded(void **state)
 
 /* ---- parting ------------------------------------------------------------------------------------------ */
 
-/* One lane each for element i mod 32, added in float64 by halving. */
+/* Element i goes to lane i mod 32. The lanes are added in float64 by halving. */
 static double plain_fold(const float lanes[32])
 {
     double wide[32];
@@ -680,7 +682,7 @@ static void magnitudes_are_parted(void **state)
             enum side side = numbers_below(&numbers, N_SIDES);
             float *g = buffer(0, side, n, sizeof *g);
             fill(g, n, seed);
-            /* Bounds that are elements, or just above one, or the ends of what is possible. */
+            /* Each bound is an element, or just above one, or one of the ends of the range. */
             uint32_t bounds[2];
             for (int i = 0; i < 2; i++) {
                 uint32_t kind = numbers_below(&numbers, 8);

@@ -11,7 +11,7 @@ void gw_marked_put(struct gw_strings_writer *writer, const uint64_t *marks, uint
         uint64_t *room = gw_strings_room(writer, n_marked);
         if (!room)
             return;
-        room[n_marked / 64] = 0; /* gathering ends with the last byte */
+        room[n_marked / 64] = 0; /* the kernel writes only up to the last byte of the bits */
         gw_kernels_now()->gather_signs(marks, bits, n_words, (uint8_t *)room, 8 * ((size_t)n_marked / 64 + 1));
     }
     gw_strings_add(writer, n_marked, ones);
@@ -56,7 +56,7 @@ uint32_t gw_signs_put(struct gw_strings_writer *writer, enum gw_signs how, const
 {
     const uint32_t n_raw = n_raw_of(how, k), n_coded = k - n_raw;
     gw_strings_field(writer, how, 2);
-    signs[k / 64] = 0; /* gathering ends with the last byte */
+    signs[k / 64] = 0; /* the kernel writes only up to the last byte of the bits */
     gw_kernels_now()->gather_signs(marks, negative, n_words, (uint8_t *)signs, 8 * ((size_t)k / 64 + 1));
     if (how == GW_SIGNS_RAW)
         return n_raw;

@@ -27,7 +27,7 @@ struct gw_stats gw_stats_chunk(const float *g, uint64_t n)
     return total;
 }
 
-/* Chunks of one wave are measured in parallel and added up in order. */
+/* The chunks of a wave are measured in parallel, and added up in order. */
 #define WAVE 64
 
 struct wave {

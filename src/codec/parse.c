@@ -104,7 +104,7 @@ size_t gw_options_print(const struct gw_codec_record *record, const void *option
     return used;
 }
 
-/* What papers and other programs call them. */
+/* Names that papers and other programs have for codecs. */
 static const struct gw_synonym synonyms[] = {
     {"terngrad", "ternary"}, {"tern", "ternary"}, {"gsparse", "gspar"},   {"dlgs", "topk"},     {"lags", "topk"},
     {"dgc", "topk"},         {"top-k", "topk"},   {"randomk", "uniform"}, {"randk", "uniform"}, {"random", "uniform"},
@@ -122,7 +122,7 @@ static gw_status no_such_codec(const char *spec, size_t length)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", n ? ", " : "", list[n]);
     }
     size_t shown = length < MOST ? length : MOST;
-    for (size_t i = 0; i < shown; i++) /* names are lower case, and papers' are not */
+    for (size_t i = 0; i < shown; i++) /* names are in lower case; papers write some of them in upper case */
         word[i] = (char)(spec[i] >= 'A' && spec[i] <= 'Z' ? spec[i] - 'A' + 'a' : spec[i]);
     word[shown] = 0;
     const char *nearest = gw_nearest(word, list, n, synonyms);
@@ -194,8 +194,8 @@ bool gw_codec_is_global(const gw_codec *codec)
     return codec->record->is_global && codec->record->is_global(codec->options);
 }
 
-/* The n characters of `pattern` against the whole name. Only the last star met can still take more: what stands before
- * it has found its earliest place already. */
+/* Compares the n characters of `pattern` with the whole name. If they differ somewhere, only the last star can take
+ * more characters. What stands before that star has already found its first place. */
 static bool glob(const char *pattern, size_t n, const char *name)
 {
     const char *end = pattern + n, *after_star = NULL, *taken = name;

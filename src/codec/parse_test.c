@@ -51,7 +51,7 @@ static void the_listing_is_complete(void **state)
     assert_null(gw_codec_list(SIZE_MAX));
 }
 
-/* Numbers are those of the wire format, and nothing that every wire codec has is missing. */
+/* The numbers are those of the wire format, and each record has all that every wire codec must have. */
 static void wire_codecs_are_complete(void **state)
 {
     (void)state;
@@ -103,7 +103,7 @@ static void legal_words_are_spelled_out(void **state)
         "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=last+conv?.bias,min=0,code=auto,pull=auto,entropy=auto");
     canonical("ternary:min=1000000000000000000", "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=,min="
                                                  "1000000000000000000,code=auto,pull=auto,entropy=auto");
-    /* the order given does not matter */
+    /* The order of the options does not matter. */
     canonical("ternary:entropy=off,pull=packed,code=2bit,min=3,skip=a*,bucket=64,clip=3,share=on,scope=layer",
               "ternary:clip=3,share=on,bucket=64,scope=layer,skip=a*,min=3,code=2bit,pull=packed,entropy=off");
     const char *codes[] = {"auto", "2bit", "base3", "mask"}, *pulls[] = {"auto", "packed"};
@@ -131,7 +131,7 @@ static void global_is_known(void **state)
     gw_codec_destroy(codec);
 }
 
-/* Refused, and the sentence holds all of these words. */
+/* Checks that the specification is refused, with a sentence that holds all of these words. */
 static void refused(const char *spec, const char *words[])
 {
     gw_codec *codec = (gw_codec *)&codec;
@@ -243,7 +243,8 @@ static void who_leaves_nothing_in_float(void **state)
     const gw_tensor nameless = {.n_elems = 10, .last_layer = true};
     gw_codec *none = codec_of(NULL, "none"), *all = codec_of(NULL, "ternary"),
              *last = codec_of(NULL, "ternary:skip=last");
-    assert_false(gw_codec_leaves_float(none, &nameless)); /* nothing is left of it: it is float */
+    assert_false(gw_codec_leaves_float(none, &nameless)); /* the codec none leaves no tensor in float: all are float
+                                                           * already */
     assert_false(gw_codec_leaves_float(all, &nameless));
     assert_true(gw_codec_leaves_float(last, &nameless));
     assert_false(gw_codec_leaves_float(NULL, &nameless));
@@ -323,7 +324,7 @@ static void short_tensors_are_left_in_float(void **state)
 
 #define LOCALES GW_BINARY_DIR "/locales"
 
-/* Programs with a locale that writes 2,5 read and print the same specifications. The locale is built here where the
+/* Under a locale that writes 2,5, programs read and print the same specifications. The test builds such a locale if the
  * system can. */
 static void decimal_points_do_not_depend_on_the_locale(void **state)
 {
@@ -339,7 +340,7 @@ static void decimal_points_do_not_depend_on_the_locale(void **state)
     assert_string_equal(localeconv()->decimal_point, ",");
     canonical("ternary:clip=1.25", "ternary:clip=1.25" REST);
     REFUSED("ternary:clip=1,25", "option '25' has no value");
-    assert_string_equal(localeconv()->decimal_point, ","); /* the host's is left as it was */
+    assert_string_equal(localeconv()->decimal_point, ","); /* the host's locale is left as it was */
     setlocale(LC_NUMERIC, "C");
 }
 

@@ -40,7 +40,7 @@ struct gw_select_kernels {
      */
     void (*expand)(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream, float *out);
 
-    /* sum[i] += the next value where bit i of kept is set; other elements are not touched. */
+    /* sum[i] += the next value, if bit i of kept is set. Other elements are not touched. */
     void (*add)(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum);
 
     /* Of 64 * n_words bytes: which are less than `bound`. */

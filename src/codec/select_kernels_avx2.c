@@ -8,28 +8,28 @@
 #define TARGET __attribute__((target("avx2,bmi,bmi2,popcnt,f16c")))
 #define INLINE TARGET static inline __attribute__((always_inline))
 
-/* For each of the bits set in `mask`, from lane 0 on, its number. */
+/* Lists the numbers of the bits that are set in `mask`, from lane 0 on. */
 INLINE __m256i lanes_set(uint32_t mask)
 {
     uint64_t bytes = _pdep_u64(mask, 0x0101010101010101u) * 255;
     return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)_pext_u64(0x0706050403020100u, bytes)));
 }
 
-/* For each bit set in `mask`, in its lane, how many are set below it. */
+/* For each bit that is set in `mask`: its lane gets the number of set bits below it. */
 INLINE __m256i places_of(uint32_t mask)
 {
     uint64_t bytes = _pdep_u64(mask, 0x0101010101010101u) * 255;
     return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)_pdep_u64(0x0706050403020100u, bytes)));
 }
 
-/* All ones in lane i where bit i of `mask` is set. */
+/* Sets all bits of lane i if bit i of `mask` is set. */
 INLINE __m256i lanes_of(uint32_t mask)
 {
     const __m256i each = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)mask), each), each);
 }
 
-/* wire/float16.h's roundings, there and back. */
+/* Rounds as wire/float16.h does, and converts back to float32. */
 INLINE __m256 round_bf16(__m256 a)
 {
     __m256i bits = _mm256_castps_si256(a), sign = _mm256_set1_epi32((int)0x80000000u);
@@ -47,7 +47,7 @@ INLINE __m256 round_f16(__m256 a)
     return _mm256_cvtph_ps(_mm256_cvtps_ph(limited, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* What is left of a residual, in the lanes that were sent. */
+/* What is left of a residual: in the lanes that were sent, what rounding lost. */
 INLINE __m256 left_of(__m256 residual, uint32_t sent, enum gw_value_type value)
 {
     __m256 lanes = _mm256_castsi256_ps(lanes_of(sent));
@@ -84,7 +84,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
                 if (t % 2 == 0)
                     _mm_prefetch((const char *)(residual + i + 8 * t) + 4096, _MM_HINT_T0);
             }
-            /* Magnitudes have no sign bit: signed comparisons do. */
+            /* The sign bit of magnitudes is 0, so signed comparisons are right. */
             __m256i bits = _mm256_and_si256(_mm256_castps_si256(a), magnitude);
             __m256i above = _mm256_cmpgt_epi32(bits, threshold);
             equal = _mm256_sub_epi32(equal, _mm256_cmpeq_epi32(bits, threshold));
@@ -134,7 +134,7 @@ TARGET static struct gw_select_counts select_avx2(const struct gw_select_run *ru
     }
 }
 
-/* Eight values for the bits of `mask`, 0 elsewhere, and no more read than there are. */
+/* Puts the next values into the lanes of the bits in `mask`, and 0 into the others. Reads no values beyond `end`. */
 INLINE __m256 take(const float **values, const float *end, uint32_t mask)
 {
     uint32_t n = (uint32_t)__builtin_popcount(mask);
@@ -165,12 +165,13 @@ TARGET static void expand_avx2(const uint64_t *kept, uint64_t n, const float *va
         _mm_sfence();
 }
 
-/* Masked loads and stores of memory made `add` two to eight times slower than the plain loop (Zen 4). */
+/* `add` has no kernel here: masked loads and stores made it two to eight times slower than the plain loop (Zen 4). */
+
 TARGET static void below_avx2(const uint8_t *bytes, uint64_t n_words, uint8_t bound, uint64_t *out)
 {
     const __m256i limit = _mm256_set1_epi8((char)bound);
     for (uint64_t w = 0; w < n_words; w++) {
-        uint32_t half[2]; /* which are not below */
+        uint32_t half[2]; /* bytes that are not below */
         for (unsigned h = 0; h < 2; h++) {
             __m256i x = _mm256_loadu_si256((const __m256i *)(bytes + 64 * w + 32 * h));
             half[h] = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(x, limit), x));
@@ -181,22 +182,23 @@ TARGET static void below_avx2(const uint8_t *bytes, uint64_t n_words, uint8_t bo
 
 TARGET static void lower_avx2(const uint64_t *bits, uint64_t n_words, uint8_t *bytes)
 {
-    /* byte i of a lane takes byte i / 8 of the 32 bits, of which bit i % 8 is its own */
+    /* Byte i of a lane gets byte i / 8 of the 32 bits. Its own bit is bit i % 8 of that. */
     const __m256i which = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i each = _mm256_set1_epi64x((long long)0x8040201008040201u);
     for (uint64_t w = 0; w < n_words; w++)
         for (unsigned h = 0; h < 2; h++) {
             __m256i *at = (__m256i *)(bytes + 64 * w + 32 * h);
             __m256i mask = _mm256_shuffle_epi8(_mm256_set1_epi32((int)(uint32_t)(bits[w] >> (32 * h))), which);
-            __m256i ones = _mm256_cmpeq_epi8(_mm256_and_si256(mask, each), each); /* -1 where set */
+            __m256i ones = _mm256_cmpeq_epi8(_mm256_and_si256(mask, each), each); /* -1 if the bit is set */
             _mm256_storeu_si256(at, _mm256_add_epi8(_mm256_loadu_si256(at), ones));
         }
 }
 
-/* Eight values at a time, 24 bytes. Loads and stores are of 32, so the last few values are left to the plain loop. */
+/* Takes eight values at a time, which are 24 bytes. Loads and stores are of 32 bytes, so the last few values are left
+ * to the plain loop. */
 TARGET void gw_select_join_avx2(const uint8_t *rests, const uint8_t *exponents, uint64_t n, float *out)
 {
-    /* Twelve bytes to each half, then three to each lane. */
+    /* Half a register gets twelve bytes, then each lane gets three of these. */
     const __m256i halves = _mm256_setr_epi32(0, 1, 2, 0, 3, 4, 5, 0);
     const __m256i threes =
         _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, -128, 3, 4, 5, -128, 6, 7, 8, -128, 9, 10, 11, -128));

@@ -9,7 +9,7 @@
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,popcnt")))
 #define INLINE TARGET static inline __attribute__((always_inline))
 
-/* wire/float16.h's roundings, there and back. */
+/* Rounds as wire/float16.h does, and converts back to float32. */
 INLINE __m512 round_bf16(__m512 a)
 {
     __m512i bits = _mm512_castps_si512(a), sign = _mm512_set1_epi32((int)0x80000000u);
@@ -28,7 +28,7 @@ INLINE __m512 round_f16(__m512 a)
     return _mm512_cvtph_ps(_mm512_cvtps_ph(limited, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-/* What is left of a residual, in the lanes that were sent. */
+/* What is left of a residual: in the lanes that were sent, what rounding lost. */
 INLINE __m512 left_of(__m512 residual, __mmask16 sent, enum gw_value_type value)
 {
     if (value == GW_VALUE_F32)
@@ -113,7 +113,7 @@ TARGET static struct gw_select_counts select_avx512(const struct gw_select_run *
     }
 }
 
-/* 16 values for the bits of `mask`, and no more read than there are. */
+/* Puts the next values into the lanes of the bits in `mask`, and 0 into the others. Reads no values beyond `end`. */
 INLINE __m512 take(const float **values, const float *end, __mmask16 mask)
 {
     uint32_t n = (uint32_t)__builtin_popcount(mask);
@@ -149,7 +149,7 @@ TARGET static void add_avx512(const uint64_t *kept, uint64_t n, const float *val
     const float *end = values + n_values;
     for (uint64_t i = 0; i < n; i += 64) {
         uint64_t word = kept[i / 64];
-        if (__builtin_popcountll(word) < 8) { /* below, one by one is faster */
+        if (__builtin_popcountll(word) < 8) { /* with fewer than eight, one by one is faster */
             for (; word; word &= word - 1)
                 sum[i + (uint64_t)__builtin_ctzll(word)] += *values++;
             continue;

@@ -96,8 +96,8 @@ static bool run_takes(const struct gw_exchange *ex, const struct run *run, const
     return run && run->owner == slice->owner && run->n_elems + slice->count <= ex->slice_max;
 }
 
-/* An owner's own part of a run needs no frames if two things hold: its codec can add up the gradient itself, and frames
- * of others come as well, which say what they belong to. */
+/* Gives a run the owner's own part without frames, if two things hold: the codec can add up the gradient itself, and
+ * other members send frames, which say what they belong to. */
 static gw_status fill_own(struct gw_exchange *ex, const struct group *group, struct run *run)
 {
     if (run->owner != ex->rank || ex->size == 1)
@@ -197,7 +197,7 @@ static gw_status fill_machines(struct gw_exchange *ex, const uint32_t *machine_o
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r < n; r++) {
         struct machine machine = {.first = n_placed};
-        if (ex->machine_of[r].n > 0) /* a lower rank has brought this machine already */
+        if (ex->machine_of[r].n > 0) /* a lower rank has already brought this machine */
             continue;
         for (uint32_t i = r; i < (machine_of ? n : r + 1); i++)
             if (!machine_of || machine_of[i] == machine_of[r])

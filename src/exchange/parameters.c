@@ -49,7 +49,7 @@ gw_status gw_through(struct gw_exchange *ex)
         return GW_OK;
     GW_TRY(give_verdict(ex));
     ex->n_in_flight = ex->n_groups;
-    /* the last layers first, in the order in which backward finished them */
+    /* The last layers come first, in the order in which backward finished them. */
     for (uint32_t g = ex->n_groups; g-- > 0;) {
         struct group *group = &ex->groups[g];
         for (uint32_t i = 0; i < group->n_runs; i++)

@@ -171,8 +171,8 @@ static gw_status turn(struct gw_exchange *ex, bool *stop)
             return status;
         if (busy)
             return work(ex);
-        /* The pipeline waits for no member. A wake may have been lost (two exchanges on one link). The caller must not
-         * wait for ever then. */
+        /* The pipeline waits for no member. A wake may have been lost (if two exchanges share a link). The caller must
+         * not wait for ever then. */
         if (!waits)
             return gw_pipeline_look(ex, NULL, stop);
         /* A member that itself owes something is named at the first deadline. A member that may be waiting for another

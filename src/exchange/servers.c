@@ -302,7 +302,7 @@ static gw_status take_answer(struct gw_exchange *ex, const struct pending *pull)
     struct group *group = pull->group;
     struct arrival arrival = {.from = owner_of(group, pull->run)};
     gw_status status = gw_ps_wait(ex->servers->client, pull->ticket, &value);
-    if (status == GW_ERR_NONFINITE) { /* no error here: it is the step's verdict */
+    if (status == GW_ERR_NONFINITE) { /* this is no error: it is the step's verdict */
         const uint64_t refusal = gw_ps_refusal(ex->servers->client);
         arrival.verdict = (struct verdict){.bad = true, .tensor = (uint32_t)(refusal >> 32), .rank = (uint32_t)refusal};
     } else if (status < 0) {

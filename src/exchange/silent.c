@@ -39,7 +39,8 @@ static bool say(const struct gw_exchange *ex, const struct group *group, const c
 {
     if (names->n == 0)
         return false;
-    /* The caller began the step and knows its number; a trainer puts it before this sentence as it counts steps. */
+    /* The sentence has no number of the step. The caller began the step and knows it. A trainer puts the number before
+     * this sentence, counted as it counts steps. */
     gw_fail(GW_ERR_TIMEOUT, "no %s of group %u came from %s within %u ms", what, group->index, names_text(names),
             ex->timeout_ms);
     return true;

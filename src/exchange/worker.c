@@ -40,7 +40,7 @@ void gw_finish_group(struct gw_exchange *ex, struct group *group)
 {
     group->state = GROUP_DONE;
     group->moments.arrived = gw_clock_seconds();
-    /* averages may come during the last push, because the owner has its own part then */
+    /* Averages may come during the last push, because the owner then has its own part already. */
     if (group->moments.encoding > 0 && group->moments.pushed == 0)
         group->moments.pushed = group->moments.arrived;
     gw_verdict_add(&ex->verdict, group->verdict);
@@ -106,13 +106,13 @@ gw_status gw_push_run(struct gw_exchange *ex, struct group *group, struct run *r
     return group->n_pushed == group->n_runs ? gw_through(ex) : GW_OK;
 }
 
-/* The group has all that encoding needs, so its runs are put into the queue. */
+/* The group has all that encoding needs. This puts its runs into the queue. */
 static gw_status push_group(struct gw_exchange *ex, struct group *group)
 {
     group->state = GROUP_WAITS_PULLS;
     group->moments.encoding = gw_clock_seconds();
     if (ex->optimizer) {
-        ex->n_in_flight--; /* until the verdict it waits for no other member */
+        ex->n_in_flight--; /* until the verdict the group waits for no other member */
         if (group->n_runs == 0 || group->own_verdict.bad)
             return gw_through(ex);
     }
@@ -152,7 +152,7 @@ static gw_status send_stats(struct gw_exchange *ex, struct group *group)
     return ex->owners->pull(ex, group, NULL);
 }
 
-/* All tensors are measured. A codec with one decision for all tensors makes it now. */
+/* All tensors are measured. If the codec makes one decision for all of them, it makes it now. */
 static gw_status combine(struct gw_exchange *ex, struct group *group)
 {
     uint32_t bad;
@@ -211,7 +211,7 @@ gw_status gw_take_shared(struct gw_exchange *ex, struct group *group, const stru
 {
     if (arrival->verdict.bad) {
         group->verdict = group->own_verdict = arrival->verdict;
-        if (ex->optimizer) /* each key has a round for each step, so every run of the group gets a refusal */
+        if (ex->optimizer) /* each key has a round in each step, so every run of the group gets a refusal */
             return push_group(ex, group);
         gw_finish_group(ex, group);
         return GW_OK;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 37 }; /* not a multiple of any vector's width */
+enum { N = 37 }; /* no multiple of any vector's width */
 
 static void fill(float *w, float *v, float *g)
 {
@@ -67,7 +67,7 @@ static void adam_follows_its_formula(void **state)
     }
 }
 
-/* Known bits, as numpy computes them too: another instruction set, compiler or library gives the same. */
+/* The bits are known: numpy computes the same. So every instruction set, compiler and library must give them. */
 static void svrg_follows_its_formula(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void average_warms_up(void **state)
     gw_optimizer_ema(1, &e, &w, 0.99, 0); /* d = 0.1 */
     assert_true(fabs(e - (0.1 * 1 + 0.9 * 3)) < 1e-6);
     e = 1;
-    gw_optimizer_ema(1, &e, &w, 0.5, 1000000); /* d = 0.5, the given one */
+    gw_optimizer_ema(1, &e, &w, 0.5, 1000000); /* d = 0.5, as given */
     assert_true(fabs(e - 2) < 1e-6);
 }
 

@@ -24,7 +24,7 @@ static const struct network lenet = {8,
                                      {500, 20, 25000, 50, 400000, 500, 5000, 10},
                                      {1024, 1024, 1024, 1024, 1024, 1024, 1024, 1024}};
 
-/* Plans, checks what must hold of every plan, and gives back the owners' loads. */
+/* Makes a plan, and checks what must hold of every plan. `loads` gets the owners' loads. */
 static void plan(const struct network *network, uint32_t n_owners, uint64_t most, uint64_t *loads)
 {
     struct gw_slice *slices;
@@ -85,7 +85,8 @@ static void short_tensors_are_whole_and_dealt_in_order(void **state)
 {
     (void)state;
     const uint64_t n_elems[] = {100, 200, 50, 0, 1, GW_SLICE_MIN}, align[] = {1024, 1024, 1024, 1024, 1024, 1024};
-    const uint32_t owners[] = {0, 1, 2, 2, 2}; /* least loaded, the lowest on ties: 100 | 200 | 50, then 51, ... */
+    const uint32_t owners[] = {0, 1, 2, 2, 2}; /* the owner with the least goes next, the lowest if several are
+                                                * equal: 100 | 200 | 50, then 51, ... */
     struct gw_slice *slices;
     size_t n;
     assert_int_equal(gw_slices_plan(NULL, n_elems, align, 6, 3, GW_SLICE_MAX, &slices, &n), GW_OK);
@@ -103,7 +104,7 @@ static void the_longest_slice_is_a_multiple_of_the_alignment(void **state)
     assert_int_equal(gw_slice_most(GW_SLICE_MAX, 1024), 1 << 20);
     assert_int_equal(gw_slice_most(GW_SLICE_MAX, 3072), 341 * 3072);
     assert_int_equal(gw_slice_most(GW_SLICE_MAX, 3 << 20), 3 << 20);
-    /* Two owners' halves of 5 blocks and a rest: 3 blocks each, of which two make a slice. */
+    /* Two owners have halves of 5 blocks and a rest. That is 3 blocks each, and two blocks make a slice. */
     const uint64_t n_elems[] = {5 * 8192 + 1}, align[] = {8192};
     const struct gw_slice want[] = {{0, 0, 0, 16384, false},
                                     {0, 0, 16384, 8192, false},
@@ -138,7 +139,7 @@ static void medium_tensors_go_to_the_least_loaded(void **state)
 static void any_network(void **state)
 {
     (void)state;
-    uint64_t x = 88172645463325252u; /* xorshift64, its usual start */
+    uint64_t x = 88172645463325252u; /* xorshift64, with its usual start */
     for (int turn = 0; turn < 400; turn++) {
         struct network network = {.n_tensors = 1 + turn % 20};
         uint64_t loads[MOST];
@@ -153,7 +154,8 @@ static void any_network(void **state)
     }
 }
 
-/* Of owners that have the same, the lower rank gets the block that is left over, whatever they had before. */
+/* Some owners have the same load. The block that is left over goes to the one with the lowest rank, whatever they had
+ * before. */
 static void a_tie_goes_to_the_lower_rank(void **state)
 {
     (void)state;
@@ -228,7 +230,7 @@ static void a_round_averages_in_any_order(void **state)
     struct pushes *p = *state;
     struct gw_round *round;
     assert_int_equal(gw_round_create(NULL, p->codec, p->slices, 2, WORKERS, WORKERS, &round), GW_OK);
-    for (uint32_t first = 0; first < WORKERS; first++) { /* a round after a round */
+    for (uint32_t first = 0; first < WORKERS; first++) { /* one round after the other */
         char averages[64 * 1024];
         float out[ELEMS];
         size_t n_bytes, at = 0;
@@ -257,8 +259,8 @@ static void a_round_averages_in_any_order(void **state)
     gw_round_destroy(NULL);
 }
 
-/* The owner's own part has no frames: its values are added to those of the others, and the average takes their place.
- */
+/* The owner's own part has no frames. Its values are added to those of the others, and the average takes their
+ * place. */
 static void an_owner_adds_its_own(void **state)
 {
     struct pushes *p = *state;
@@ -274,7 +276,7 @@ static void an_owner_adds_its_own(void **state)
         char averages[64 * 1024];
         size_t n_bytes;
         for (uint32_t i = 0; i < ELEMS; i++)
-            values[i] = (float)(i % 100 + 1); /* rank 1's */
+            values[i] = (float)(i % 100 + 1); /* those of rank 1 */
         for (uint32_t r = 0; r < WORKERS; r++) {
             assert_false(gw_round_is_full(round));
             if (r == 1)
@@ -292,7 +294,7 @@ static void an_owner_adds_its_own(void **state)
     gw_encoder_destroy(encoder);
 }
 
-/* A round of two of the workers, and then one of two others: the first ones' frames are forgotten. */
+/* A round has two of the workers, and the next round has two others. It must forget the frames of the first two. */
 static void a_round_forgets_the_one_before(void **state)
 {
     struct pushes *p = *state;
@@ -334,7 +336,7 @@ static void a_round_checks_every_frame(void **state)
     memcpy(swapped + second, p->bytes[0], first);
     memcpy(longer, p->bytes[0], p->n_bytes[0]);
     memcpy(altered, p->bytes[0], p->n_bytes[0]);
-    altered[8] ^= 1; /* the first frame's rank */
+    altered[8] ^= 1; /* changes the rank in the first frame */
     a_round_refuses(state, 1, 6, p->bytes[0], p->n_bytes[0], GW_ERR_FRAME_MISMATCH, "encoded by rank 0");
     a_round_refuses(state, 0, 7, p->bytes[0], p->n_bytes[0], GW_ERR_FRAME_MISMATCH, "step 6");
     a_round_refuses(state, 0, 6, swapped, p->n_bytes[0], GW_ERR_FRAME_MISMATCH, "elements from 2048");
@@ -355,7 +357,7 @@ static void a_round_checks_every_frame(void **state)
     free(swapped);
 }
 
-/* A payload is read only when the round is averaged or joined. The error names the worker that sent it all the same, or
+/* A payload is read only when the round is averaged or joined. Even then the error names the worker that sent it, or
  * its relay. */
 static void an_altered_payload_is_found_in_time(void **state)
 {
@@ -374,7 +376,7 @@ static void an_altered_payload_is_found_in_time(void **state)
         for (uint32_t r = 0; r < WORKERS; r++)
             if (!relayed || (r != 1 && r != 2))
                 assert_int_equal(gw_round_put(round, r, &r, 1, 6, p->bytes[r], p->n_bytes[r]), GW_OK);
-        if (relayed) { /* by slice, then by rank */
+        if (relayed) { /* in the order of slices, and then of ranks */
             memcpy(both, p->bytes[1], first);
             memcpy(both + first, p->bytes[2], first);
             memcpy(both + 2 * first, p->bytes[1] + first, p->n_bytes[1] - first);

@@ -91,7 +91,7 @@ gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t r
     if (status == GW_OK)
         return GW_OK;
     gw_frame_info unused;
-    GW_TRY(gw_frame_parse(bytes, n_bytes, &unused)); /* if the checksum is wrong too, that is the better error */
+    GW_TRY(gw_frame_parse(bytes, n_bytes, &unused)); /* if the checksum is wrong, too, that is the better error */
     return check_slice(slice, step, rank, n_workers, info);
 }
 

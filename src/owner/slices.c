@@ -6,9 +6,9 @@
 
 #include <stdlib.h>
 
-/* An owner while slices are dealt. */
+/* What an owner has got while slices are dealt out. */
 struct load {
-    uint64_t elems; /* dealt to it so far */
+    uint64_t elems; /* how many elements it has got so far */
     uint32_t rank;
     uint64_t blocks; /* blocks of the tensor that is being dealt; a block is `align` elements */
 };

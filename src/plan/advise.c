@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The links that are looked at: from a thousandth of the profile's time a byte to a million times as much. */
+/* The links that are compared: a byte takes from a thousandth of the profile's time to a million times as much. */
 enum { STEPS_PER_DECADE = 8, DECADES_BELOW = 3, DECADES_ABOVE = 6, N_LINKS = (3 + 6) * 8 + 1, BISECTIONS = 40 };
 
-/* Shortens what a measurement cannot tell apart. */
+/* Shortens the list: measurements cannot tell such plans apart. */
 #define WORTH_TAKING 0.999
 
 struct comparison {
     gw_context *context;
-    gw_profile profile; /* the link is varied */
+    gw_profile profile; /* its link varies */
     gw_profile floats;  /* with codec "none" alone */
     gw_compress compress;
     uint32_t *group_of; /* room for one plan */
@@ -35,7 +35,8 @@ static double nth_link(const struct comparison *c, int nth)
     return c->profile.link.ms_per_byte * pow(10, (double)nth / STEPS_PER_DECADE - DECADES_BELOW);
 }
 
-/* Between a link on which the codec does not pay and a slower one on which it does. */
+/* Finds the link on which the codec begins to pay, between one on which it does not pay and a slower one on which it
+ * does. */
 static gw_status halve(struct comparison *c, uint32_t codec, double fast, double slow, double *out)
 {
     for (int i = 0; i < BISECTIONS && slow / fast > 1 + 1e-9; i++) {
@@ -55,7 +56,7 @@ static gw_status halve(struct comparison *c, uint32_t codec, double fast, double
 static gw_status find_break_even(struct comparison *c, uint32_t codec, double *out)
 {
     int pays_from = N_LINKS;
-    for (; pays_from > 0; pays_from--) { /* the slowest link first: what counts is where it stops to pay */
+    for (; pays_from > 0; pays_from--) { /* begins with the slowest link, to find where the codec stops to pay */
         double codec_ms;
         GW_TRY(step_ms(c, &c->profile, codec, nth_link(c, pays_from - 1), &codec_ms, NULL));
         if (codec_ms >= c->floats_ms[pays_from - 1])

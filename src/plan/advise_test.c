@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* One layer, so that a step can be worked out by hand: 10 ms of computing, then the link. */
+/* There is one layer, so that a step can be worked out by hand: 10 ms of computing, then the link. */
 static const gw_profile_layer layer = {"all", 1000000, 4};
 
 static gw_profile profile_of(const gw_profile_codec *codecs, uint32_t n_codecs)
@@ -49,7 +49,7 @@ static void codecs_in_their_order(void **state)
         assert_true(near(one->bytes, 1e6 * codecs[order[i]].bytes_per_element));
         assert_int_equal(one->n_groups, 1);
     }
-    /* A millisecond a byte in which what is saved is worth what it costs. */
+    /* The time for a byte at which the codec saves as much as it costs. */
     assert_true(near(advice.codecs[0].pays_from_ms_per_byte, 2 / 5.5e6));
     assert_true(advice.codecs[1].pays_from_ms_per_byte == 0);
     assert_true(isinf(advice.codecs[2].pays_from_ms_per_byte));
@@ -70,13 +70,13 @@ static void floats_are_assumed_if_they_are_missing(void **state)
     assert_int_equal(gw_advise(NULL, &p, GW_COMPRESS_INLINE, &advice), GW_OK);
     assert_true(advice.assumed_floats);
     assert_int_equal(advice.n_codecs, 2);
-    assert_int_equal(advice.codecs[0].codec, 1); /* n_codecs: floats */
+    assert_int_equal(advice.codecs[0].codec, 1); /* n_codecs: the codec is floats */
     assert_true(near(advice.floats.step_ms, 17));
     assert_true(near(advice.floats.bytes, 6e6));
     assert_false(advice.pays);
 }
 
-/* What saves less than can be measured is not advised. */
+/* A codec that saves less than a measurement can tell is not advised. */
 static void little_is_not_worth_it(void **state)
 {
     (void)state;

@@ -11,18 +11,18 @@
 
 #include <string.h>
 
-/* Far more than the sums of GW_PLAN_MAX_LAYERS numbers can be off. */
+/* The rounding errors of sums of GW_PLAN_MAX_LAYERS numbers are far below this. */
 #define ROUNDING 1e-9
 
-/* One way to group the layers from some layer on. */
+/* One way to group the layers from some layer to the last one. */
 struct way {
     struct gw_progress at;
     uint32_t n_groups;
-    uint32_t parent_layer, parent; /* the way before its last group: its number in that layer's front */
+    uint32_t parent_layer, parent; /* the way without its last group: its layer, and its number in that layer's front */
 };
 
 struct front {
-    struct way *ways; /* lane ascending, link descending */
+    struct way *ways; /* sorted: lane ascending, link descending */
     uint32_t n, capacity;
 };
 
@@ -51,7 +51,7 @@ static bool covers(const struct way *a, const struct way *b)
 
 static gw_status add_way(gw_context *context, struct front *front, const struct way *way)
 {
-    uint32_t low = 0, high = front->n; /* the first whose lane is later than this one's */
+    uint32_t low = 0, high = front->n; /* low: the first way whose lane is later than that of the new way */
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
         if (front->ways[middle].at.lane <= way->at.lane)
@@ -61,7 +61,7 @@ static gw_status add_way(gw_context *context, struct front *front, const struct 
     }
     if (low > 0 && covers(&front->ways[low - 1], way))
         return GW_OK;
-    /* Those that this one covers stand next to each other. */
+    /* The ways that the new one covers stand side by side. */
     uint32_t first = low, end = low;
     while (first > 0 && covers(way, &front->ways[first - 1]))
         first--;
@@ -79,23 +79,23 @@ static gw_status add_way(gw_context *context, struct front *front, const struct 
     return GW_OK;
 }
 
-/* What is still to be done when the layers from l on are grouped. */
+/* What is still to be done if the layers from l on are grouped. */
 struct rest {
-    double ready;   /* when backward has finished layer l, if nothing holds it up */
-    double n_elems; /* of the layers before l */
-    double lane_ms; /* the least that the lane takes for them */
+    double ready;   /* the time when backward has finished layer l, if nothing holds it up */
+    double n_elems; /* elements of the layers before l */
+    double lane_ms; /* the least time that the lane takes for these layers */
 };
 
 struct search {
     gw_context *context;
     const struct gw_model *model;
     const struct rest *rest; /* of each layer */
-    double upper;            /* a step: no way to a longer one is followed */
-    struct front *fronts;    /* fronts[l]: layers from l on are grouped */
-    double last_ms;          /* that the link takes, at least, when all is encoded */
+    double upper;            /* the length of a known step; a way to a longer one is not followed */
+    struct front *fronts;    /* fronts[l]: the ways in which the layers from l on are grouped */
+    double last_ms;          /* the least time that the link takes after all is encoded */
 };
 
-/* Puts one more group behind a way: the layers from l to `from` - 1, for every l. */
+/* Puts one more group after a way: the layers from l to `from` - 1, for every l. */
 static gw_status extend(struct search *search, uint32_t from, uint32_t nth)
 {
     const struct gw_model *model = search->model;
@@ -109,13 +109,13 @@ static gw_status extend(struct search *search, uint32_t from, uint32_t nth)
         struct way way = {.n_groups = before.n_groups + 1, .parent_layer = from, .parent = nth};
         way.at.lane = gw_lane_encoded(model, lane, n_elems);
         way.at.link = gw_link_sent(model, before.at.link, lane, way.at.lane, n_elems);
-        /* All other elements have to be sent as well, in whatever groups: a larger group is no way out. */
+        /* All other elements must be sent as well, in whatever groups. So a larger group cannot be shorter. */
         const double begin = gw_send_begin(model, before.at.link, lane, way.at.lane, n_elems);
         if (begin + p->link.alpha_ms + model->send_ms_per_element * (n_elems + rest->n_elems) + p->link.latency_ms >
             search->upper)
             return GW_OK;
         if (l == 0)
-            way.at.lane = 0; /* nothing follows that would wait for it */
+            way.at.lane = 0; /* nothing follows that would wait for the lane */
         else if (way.at.link + p->link.alpha_ms + model->send_ms_per_element * rest->n_elems + p->link.latency_ms >
                      search->upper ||
                  way.at.lane + rest->lane_ms + search->last_ms + p->link.latency_ms > search->upper)
@@ -140,7 +140,7 @@ static void fill_rest(const struct gw_model *model, struct rest *rest)
     }
 }
 
-/* Follows the best way back. */
+/* Follows the best way back, and numbers its groups. */
 static void number_layers(const struct search *search, uint32_t *group_of)
 {
     uint32_t layer = 0, nth = 0;
@@ -161,7 +161,7 @@ gw_status gw_merge_exactly(gw_context *context, const struct gw_model *model, do
     const uint32_t n = p->n_layers;
     struct rest *rest = gw_alloc(context, n, sizeof *rest);
     struct front *fronts = gw_calloc(context, (size_t)n + 1, sizeof *fronts);
-    /* What a way still needs is added up in another order than its step would be, and rounds otherwise. */
+    /* What a way still needs is added up in another order than the length of its step. So it is rounded differently. */
     struct search search = {
         .context = context, .model = model, .rest = rest, .upper = upper * (1 + ROUNDING), .fronts = fronts};
     const double first_layer = (double)p->layers[0].n_elems, run = (double)p->link.run_elements;

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "plan/timeline.h"
 
-/* A group ends with the layer that brings it to so many bytes of float32. */
+/* A group ends with the layer that brings it to `most` bytes of float32. */
 static void merge_by_bytes(const gw_profile *p, uint64_t most, uint32_t *group_of)
 {
     uint64_t bytes = 0;
@@ -46,8 +46,9 @@ static void merge_as_paper(const struct gw_model *model, uint32_t *group_of)
     }
 }
 
-/* The search is shorter the better a plan it knows at its begin. How long the processors are busy is the same for all
- * plans: the plan that is best without that is best with it. If many are, this one leaves the most to spare. */
+/* The better the plan that the search knows at its begin, the shorter is the search. The processors are busy for the
+ * same time under all plans. So the plan that is best without that time is best with it, too. If many plans are best
+ * with it, this one leaves the most to spare. */
 static gw_status merge_exactly(gw_context *context, const struct gw_model *model, uint32_t *group_of)
 {
     struct gw_model idle = *model;

@@ -12,14 +12,14 @@ enum { MOST = 16, PROFILES = 10000, MOST_OF_ALL_PLANS = 14 };
 
 static const char *const names[MOST] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"};
 
-/* A profile with memory of its own. */
+/* A profile that has its own memory. */
 struct drawn {
     gw_profile_layer layers[MOST];
     gw_profile_codec codec;
     gw_profile profile;
 };
 
-/* Mostly of the size of real ones; some numbers are 0 and some are equal, so that plans tie. */
+/* Most costs are of the size of real ones. Some are 0 and some are equal, so that plans tie. */
 static double draw_cost(struct numbers *numbers, double most)
 {
     const uint32_t kind = numbers_below(numbers, 6);
@@ -61,17 +61,19 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* The step of a plan, from the words of the model alone. Bit l of `ends`: a group ends with layer l. */
+/* The length of a plan's step, computed from the words of the model alone. Bit l of `ends`: a group ends with layer
+ * l. */
 static double step_by_words(const gw_profile *p, uint32_t ends, bool beside)
 {
     const gw_profile_codec *c = p->codecs;
     double backward = p->forward_ms; /* when backward is done with the layer */
     double encoder = p->forward_ms, link = 0, n_elems = 0;
-    double done = p->forward_ms, work = 0; /* backward if nothing holds it up; all that processors have to do */
+    double done = p->forward_ms, work = 0; /* done: when backward is done if nothing holds it up; work: when the
+                                            * processors are done */
     for (uint32_t l = p->n_layers; l-- > 0;) {
         const double n = (double)p->layers[l].n_elems;
         if (!beside)
-            backward = encoder; /* it waits until the predecessor's work is done */
+            backward = encoder; /* backward waits for the encoder */
         backward += p->layers[l].backward_ms;
         done += p->layers[l].backward_ms;
         work = larger(work, done) + c->busy_ms_per_element * n;
@@ -106,7 +108,7 @@ static uint32_t ends_of(const uint32_t *group_of, uint32_t n)
     return ends;
 }
 
-/* Issues one plan and checks that its groups, its number of groups and its step belong together. */
+/* Makes a plan. Checks that its groups, its number of groups and its step belong together. */
 static double merge(const gw_profile *p, gw_compress compress, gw_merge method, uint64_t bytes, uint32_t *group_of)
 {
     double step, again;
@@ -163,8 +165,8 @@ static void exact_is_the_best_of_all_plans(void **state)
     }
 }
 
-/* Algorithm 2, on the words of the model: from the last layer down, a layer joins the one before it if the whole step,
- * with what was decided so far, gets shorter. Where both take the same but for a rounding, either is right. */
+/* Algorithm 2, by the words of the model. From the last layer down, a layer joins the one before it if the whole step,
+ * with what was decided so far, gets shorter. If both steps are equal but for a rounding, either is right. */
 static void check_paper(const gw_profile *p, bool beside, uint32_t decided, uint32_t profile)
 {
     uint32_t ends = (1u << p->n_layers) - 1;
@@ -196,7 +198,7 @@ static void paper_follows_algorithm_2(void **state)
     }
 }
 
-/* The worked example of docs/plan.md: every number there. */
+/* The worked example of docs/plan.md. The test checks every number of it. */
 static const gw_profile_layer example_layers[] = {{"conv1", 1000, 3},
                                                   {"conv2", 2000, 2},
                                                   {"fc1", 8000, 1},
@@ -261,7 +263,7 @@ static void buckets_end_where_they_are_full(void **state)
     }
 }
 
-/* As many layers as there may be, which no test of all plans reaches. */
+/* As many layers as there may be. The test of all plans does not reach so many. */
 static void many_layers(void **state)
 {
     (void)state;
@@ -383,7 +385,7 @@ static void odd_profiles_are_refused(void **state)
     assert_int_equal(gw_profile_check(&example), GW_OK);
 }
 
-/* Times that are finite, and whose sum is not: any two of them. */
+/* Times that are finite, with a sum that is not. The test takes any two of them. */
 static void times_beyond_all_numbers_are_refused(void **state)
 {
     (void)state;
@@ -402,7 +404,7 @@ static void times_beyond_all_numbers_are_refused(void **state)
             } times[N] = {{&p.forward_ms, 6e307},
                           {&p.link.latency_ms, 6e307},
                           {&layers[1].backward_ms, 6e307},
-                          {&p.link.alpha_ms, 1.5e307}, /* four layers, one thing after another */
+                          {&p.link.alpha_ms, 1.5e307}, /* four layers, one after the other */
                           {&codec.measure_ms_fixed, 1.5e307},
                           {&codec.compress_ms_fixed, 1.5e307},
                           {&codec.measure_ms_per_element, 5e303}, /* 12,000 elements */

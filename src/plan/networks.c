@@ -12,18 +12,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where a walk through a network is: the picture that the next layer gets, and who takes the tensors. */
+/* Where a walk through a network is: the picture that the next layer gets, and where the tensors are listed. */
 struct walk {
     uint32_t channels, side; /* of the next layer's input; pictures are square */
     gw_network_tensor *out;  /* NULL: tensors are only counted */
-    double *work;            /* multiply-adds of each tensor; NULL: they are not asked for */
+    double *work;            /* multiply-adds of each tensor; NULL: nobody wants them */
     gw_network_totals totals;
     bool last_layer;
 };
 
 struct network {
     gw_network_info info;
-    uint32_t side; /* of the input, which has three channels */
+    uint32_t side; /* side of the input, which has three channels */
     void (*describe)(struct walk *);
 };
 
@@ -45,7 +45,7 @@ static void add(struct walk *w, const char *layer, const char *suffix, uint64_t 
     w->totals.multiply_adds += multiply_adds;
 }
 
-/* A layer's name of parts, such as "layer3.0.conv1". It leaves room for ".weight". */
+/* A layer's name made of parts, such as "layer3.0.conv1". It leaves room for ".weight". */
 struct name {
     char text[GW_MAX_NETWORK_NAME - sizeof ".weight"];
 };
@@ -62,8 +62,8 @@ static struct name name_of(const char *format, ...)
     return name;
 }
 
-/* A convolution of `kernel` x `kernel` with padding on all sides. Channels of a group see those of the same group only.
- * With batch norm, whose tensors are called `norm`, it has no bias. */
+/* A convolution of `kernel` x `kernel`, with padding on all sides. A channel of a group sees only channels of the same
+ * group. If there is batch norm, its tensors are called `norm`, and the convolution has no bias. */
 static void convolve(struct walk *w, const char *name, uint32_t out, uint32_t kernel, uint32_t stride, uint32_t padding,
                      uint32_t groups, const char *norm)
 {
@@ -80,13 +80,13 @@ static void convolve(struct walk *w, const char *name, uint32_t out, uint32_t ke
     }
 }
 
-/* Stride 1, and a picture of the same size. */
+/* A convolution with stride 1. The picture keeps its size. */
 static void convolve_same(struct walk *w, const char *name, uint32_t out, uint32_t kernel)
 {
     convolve(w, name, out, kernel, 1, kernel / 2, 1, NULL);
 }
 
-/* Takes the picture as one vector. */
+/* A fully connected layer, which takes the picture as one vector. */
 static void connect(struct walk *w, const char *name, uint32_t out)
 {
     const uint64_t n_weights = (uint64_t)w->channels * w->side * w->side * out;
@@ -96,14 +96,14 @@ static void connect(struct walk *w, const char *name, uint32_t out)
     add(w, name, "bias", out, out);
 }
 
-/* The layer that names the classes, and ends a network. */
+/* The layer whose outputs are the classes. It ends a network. */
 static void classify(struct walk *w, const char *name, uint32_t classes)
 {
     w->last_layer = true;
     connect(w, name, classes);
 }
 
-/* A picture of `side`, by pooling without parameters. */
+/* Pooling, which has no parameters. It makes a picture of `side`. */
 static void pool(struct walk *w, uint32_t side)
 {
     w->side = side;
@@ -127,13 +127,13 @@ static void alexnet(struct walk *w)
     classify(w, "fc8", 1000);
 }
 
-/* Channels: of the 1x1 branch, of the 3x3 branch (reduced, out), of the 5x5 branch (reduced, out), after the pool. */
+/* channels: of the 1x1 branch, of the 3x3 branch (reduced, out), of the 5x5 branch (reduced, out), after the pool. */
 static void inception(struct walk *w, const char *name, const uint32_t channels[6])
 {
     static const struct {
         const char *name;
         uint32_t kernel;
-        bool of_input; /* else of the branch's reduced channels */
+        bool of_input; /* true: it takes the block's input; false: the reduced channels of its branch */
     } branches[] = {{"1x1", 1, true},        {"3x3_reduce", 1, true}, {"3x3", 3, false},
                     {"5x5_reduce", 1, true}, {"5x5", 5, false},       {"pool_proj", 1, true}};
     const uint32_t in = w->channels;
@@ -142,10 +142,10 @@ static void inception(struct walk *w, const char *name, const uint32_t channels[
             w->channels = in;
         convolve_same(w, name_of("inception_%s.%s", name, branches[i].name).text, channels[i], branches[i].kernel);
     }
-    w->channels = channels[0] + channels[2] + channels[4] + channels[5]; /* side by side */
+    w->channels = channels[0] + channels[2] + channels[4] + channels[5]; /* the branches' outputs stand side by side */
 }
 
-/* The paper's table 1, without the two classifiers beside it, which end with training. */
+/* The paper's table 1. The two classifiers beside it are left out, because only training uses them. */
 static void googlenet(struct walk *w)
 {
     convolve(w, "conv1", 64, 7, 2, 3, 1, NULL);
@@ -168,7 +168,7 @@ static void googlenet(struct walk *w)
     classify(w, "fc", 1000);
 }
 
-/* Five stages of 3x3 convolutions, with a pool by two after each. */
+/* Five stages of 3x3 convolutions. After each stage a pool halves the picture. */
 static void vgg_stages(struct walk *w, const uint32_t n_layers[5])
 {
     static const uint32_t channels[5] = {64, 128, 256, 512, 512};
@@ -218,8 +218,8 @@ static void resnet20(struct walk *w)
     classify(w, "fc", 10);
 }
 
-/* 1x1, 3x3, 1x1. The first block of a stage has a convolution in its shortcut, too. The 3x3 convolution has the stride,
- * as in torchvision; the paper gives it to the first one. */
+/* Three convolutions: 1x1, 3x3, 1x1. The first block of a stage has a convolution in its shortcut, too. The 3x3
+ * convolution has the stride, as in torchvision. The paper gives the stride to the first one. */
 static void bottleneck(struct walk *w, uint32_t stage, uint32_t block)
 {
     const uint32_t inner = 32u << stage, stride = stage > 1 && block == 0 ? 2 : 1;
@@ -310,7 +310,7 @@ static gw_status walk(const gw_network_info *info, gw_network_tensor *out, doubl
             return GW_OK;
         }
     *totals = (gw_network_totals){0};
-    return gw_fail(GW_ERR_ARGUMENT, "the network is none that gw_network_list or gw_network_find returned");
+    return gw_fail(GW_ERR_ARGUMENT, "the network is not one that gw_network_list or gw_network_find returned");
 }
 
 gw_status gw_network_sum(const gw_network_info *network, gw_network_totals *out)

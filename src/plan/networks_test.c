@@ -6,14 +6,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Torchvision's figures stand in its documentation of weights: "num_params" and "GFLOPS", which are multiply-adds. */
+/* Torchvision's documentation of weights has these figures: "num_params" and "GFLOPS", which are multiply-adds. */
 #define TORCHVISION "torchvision's table of weights"
 
 static const struct published {
     const char *name;
     uint64_t n_params;
     const char *params_from;
-    double multiply_adds, tolerance; /* the published ones are rounded, and leave out biases and batch norm */
+    double multiply_adds, tolerance; /* the published numbers are rounded, and leave out biases and batch norm */
     const char *work_from;
     uint32_t n_tensors;
 } published[] = {
@@ -69,7 +69,7 @@ static void the_listing_is_complete(void **state)
     assert_null(gw_network_list(SIZE_MAX));
 }
 
-/* Names differ; sums are those of the network; the last two tensors are the last layer, and no others. */
+/* Names differ. Sums are those of the network. The last two tensors are the last layer, and no others are. */
 static void tensors_make_the_network(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void tensors_make_the_network(void **state)
     }
 }
 
-/* Single tensors, as the papers and the models of Caffe and torchvision have them. */
+/* Single tensors, as they are in the papers and in the models of Caffe and torchvision. */
 static void tensors_stand_where_they_should(void **state)
 {
     (void)state;
@@ -110,7 +110,7 @@ static void tensors_stand_where_they_should(void **state)
     } cases[] = {
         {"alexnet", 0, "conv1.weight", 34848, 34848ull * 55 * 55},
         {"alexnet", 1, "conv1.bias", 96, 96ull * 55 * 55},
-        {"alexnet", 2, "conv2.weight", 307200, 307200ull * 27 * 27}, /* two groups */
+        {"alexnet", 2, "conv2.weight", 307200, 307200ull * 27 * 27}, /* the convolution has two groups */
         {"alexnet", 10, "fc6.weight", 37748736, 37748736},
         {"alexnet", 15, "fc8.bias", 1000, 1000},
         {"vgg16", 24, "conv5_3.weight", 2359296, 2359296ull * 2 * 2},
@@ -139,7 +139,7 @@ static void tensors_stand_where_they_should(void **state)
     }
 }
 
-/* A third of the step is forward; backward is in proportion to the work, and makes up the rest. */
+/* Forward takes a third of the step. Backward takes the rest, in proportion to the work. */
 static void backward_is_spread_by_work(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void what_is_not_legal_is_refused(void **state)
     assert_int_equal(gw_network_find(NULL, &network), GW_ERR_ARGUMENT);
     assert_int_equal(gw_network_find("alexnet", NULL), GW_ERR_ARGUMENT);
 
-    /* one short: nothing is written */
+    /* If there is one place too few, nothing is written. */
     memset(tensors, 0x5A, sizeof tensors);
     assert_int_equal(gw_network_tensors(alexnet, tensors, 15, &n), GW_ERR_CAPACITY);
     assert_non_null(strstr(gw_last_error(), "alexnet has 16 tensors; there is room for 15"));

@@ -10,8 +10,8 @@
 
 /* ---- clusters ------------------------------------------------------------------------------------------ */
 
-/* TernGrad's figure 5 says: 128 machines with four GPUs each; GTX 1080 behind one PCI switch, and P100 connected by
- * NVLink. PCIe 3.0 x16 carries 15.75 GB/s; 12 GB/s is what large copies commonly get of it. */
+/* From TernGrad's figure 5: 128 machines with four GPUs each. The GTX 1080 are behind one PCI switch, and NVLink
+ * connects the P100. PCIe 3.0 x16 carries 15.75 GB/s; large copies commonly get 12 GB/s of it. */
 static const gw_cluster_info clusters[] = {
     {"eth-1g-gtx1080",
      "four GTX 1080 a machine, 1 Gbit/s Ethernet (TernGrad, figure 5a)",
@@ -100,7 +100,7 @@ gw_status gw_gpu_speed_find(const char *network, const char *gpu, const gw_gpu_s
 
 /* ---- checks -------------------------------------------------------------------------------------------- */
 
-/* Not finite counts as outside. */
+/* A number that is not finite is outside, too. */
 static gw_status check_range(const char *what, double value, double least, double most)
 {
     if (value >= least && value <= most && isfinite(value))
@@ -128,7 +128,7 @@ static gw_status check_cluster(const gw_cluster *cluster)
     return check_above_zero("network_bandwidth", cluster->network_bandwidth);
 }
 
-/* All but batch_seconds. */
+/* Checks all options but batch_seconds. */
 static gw_status check_options(const gw_predict_options *o, const gw_predict_codec *codec)
 {
     if (!o || o->struct_bytes != sizeof *o)
@@ -139,7 +139,7 @@ static gw_status check_options(const gw_predict_options *o, const gw_predict_cod
     GW_TRY(check_range("overlap", o->overlap, 0, 1));
     GW_TRY(check_range("straggler_cv", o->straggler_cv, 0, GW_MAX_STRAGGLER_CV));
     if ((unsigned)o->scaling > GW_SCALING_STRONG || (unsigned)o->owners > GW_OWNERS_SHARDED)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_predict: the scaling or the owners are none that there are");
+        return gw_fail(GW_ERR_ARGUMENT, "gw_predict: scaling or owners has an unknown value");
     if (o->servers && o->owners != GW_OWNERS_SERVERS)
         return gw_fail(GW_ERR_ARGUMENT, "servers is %u, but the owners are no servers", o->servers);
     if (!codec)
@@ -149,7 +149,7 @@ static gw_status check_options(const gw_predict_options *o, const gw_predict_cod
     return check_range("the codec's time", codec->seconds, 0, INFINITY);
 }
 
-/* i and j. */
+/* Computes how many GPUs each machine has, and how many machines there are: the paper's i and j. */
 static gw_status place(const gw_cluster *cluster, uint32_t gpus, gw_prediction *out)
 {
     const uint32_t each = cluster->gpus_per_machine;
@@ -168,7 +168,7 @@ static gw_status place(const gw_cluster *cluster, uint32_t gpus, gw_prediction *
 
 /* E[max of n]/mean of lognormal numbers whose standard deviation is cv times their mean. With X = exp(s*Z - s^2/2),
  * mean 1, the expected maximum is the integral of exp(s*z - s^2/2) * n * phi(z) * Phi(z)^(n-1). Simpson's rule sums it
- * over every z that counts: far below, Phi^(n-1) vanishes; far above, exp(s*z)*phi(z) does, whose peak is at s. */
+ * over every z that counts. Far below, Phi^(n-1) vanishes. Far above, exp(s*z)*phi(z) vanishes; its peak is at s. */
 static double slowest_by_mean(double cv, uint32_t n)
 {
     enum { STEPS = 8192 };
@@ -203,7 +203,7 @@ static double between_machines(const gw_predict_options *o, double up, double do
     return (c->network_latency_s + 0.5 * (up + down) / c->network_bandwidth) * log2(j);
 }
 
-/* Equation 27, and the codec: all parts but those that depend on T(1,1,K). */
+/* Computes equation 27 and the codec: all parts that do not depend on T(1,1,K). */
 static void communicate(const gw_predict_options *o, const gw_predict_codec *codec, gw_prediction *p)
 {
     const double g = o->gradient_bytes;
@@ -213,7 +213,7 @@ static void communicate(const gw_predict_options *o, const gw_predict_codec *cod
     p->codec_seconds = codec && p->machines > 1 ? codec->seconds : 0;
 }
 
-/* Computing on one GPU takes this many times as long as its part in a step. */
+/* How many times as long computing takes on one GPU as in a step of `gpus` GPUs. */
 static double spread_over(const gw_predict_options *o, uint32_t gpus)
 {
     return o->scaling == GW_SCALING_STRONG ? gpus : 1;

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A few roundings of doubles on the way are all that may differ. */
+/* True if two numbers differ by a few roundings of doubles at most. */
 static bool same(double value, double expected)
 {
     return fabs(value - expected) <= 4 * DBL_EPSILON * fabs(expected);
@@ -18,7 +18,7 @@ static bool same(double value, double expected)
 
 /* ---- the example --------------------------------------------------------------------------------------- */
 
-/* docs/predict.md computes this by hand. Two machines with four GPUs each; 60 million parameters. */
+/* docs/predict.md computes this example by hand. It has two machines with four GPUs each, and 60 million parameters. */
 static gw_predict_options example(void)
 {
     return (gw_predict_options){.struct_bytes = sizeof(gw_predict_options),
@@ -41,7 +41,7 @@ static gw_prediction predicted(const gw_predict_options *options, const gw_predi
     return p;
 }
 
-/* All 15 digits that a double promises. */
+/* Compares all 15 digits that a double promises. */
 static void check_digits(const char *what, double value, const char *expected)
 {
     char text[40];
@@ -77,7 +77,7 @@ static void the_example_by_hand(void **state)
     check_digits("strong, a ratio of 16, samples a second", p.samples_per_second, "1472.32207045291");
 }
 
-/* Without other GPUs a step is the one that was measured, with any codec and whatever the owners. */
+/* If there are no other GPUs, a step is the one that was measured, with any codec and any owners. */
 static void one_gpu_is_what_was_measured(void **state)
 {
     (void)state;
@@ -95,8 +95,8 @@ static void one_gpu_is_what_was_measured(void **state)
 
 /* ---- other cases --------------------------------------------------------------------------------------- */
 
-/* Drawn. The expected numbers were computed with Python's fractions, and log2 to 60 digits, from the formulas in
- * predict.h. All inputs are exact doubles. */
+/* These cases are drawn. The expected numbers were computed from the formulas in predict.h, with Python's fractions,
+ * and with log2 to 60 digits. All inputs are exact doubles. */
 static const struct computed {
     gw_cluster cluster;
     double gradient_bytes;
@@ -316,17 +316,17 @@ static void cases_computed_with_fractions(void **state)
     }
 }
 
-/* By hand, beside the example's 2.4605 seconds. C is 0.46, the network moves |g| in 1.92 s. */
+/* Computed by hand, beside the example's 2.4605 seconds. C is 0.46, and the network moves |g| in 1.92 s. */
 static void what_the_paper_leaves_out(void **state)
 {
     (void)state;
     gw_predict_options options = example();
     const double rest = 0.46 + 0.08;
-    options.owners = GW_OWNERS_SERVERS; /* one server's link: 4 x 1.92 each way for four machines */
+    options.owners = GW_OWNERS_SERVERS; /* one server's link carries 4 x 1.92 each way for four machines */
     assert_true(same(predicted(&options, NULL, 16).seconds, rest + 0.001 + 8 * 1.92));
     options.servers = 2;
     assert_true(same(predicted(&options, NULL, 16).seconds, rest + 0.001 + 4 * 1.92));
-    options.servers = 100; /* a worker's own link is the narrowest then */
+    options.servers = 100; /* then a worker's own link is the narrowest */
     assert_true(same(predicted(&options, NULL, 16).seconds, rest + 0.001 + 2 * 1.92));
     options.servers = 0;
     options.owners = GW_OWNERS_RING;
@@ -338,16 +338,16 @@ static void what_the_paper_leaves_out(void **state)
     options.overlap = 0.75; /* of 0.46 * 2/3 */
     assert_true(same(predicted(&options, NULL, 8).seconds, 2.4605 - 0.23));
     const gw_predict_codec coded = {.bytes_up = 10e6, .bytes_down = 20e6, .seconds = 0.1};
-    assert_true(same(predicted(&options, &coded, 8).hidden_seconds, 0.2205)); /* all of network and codec */
+    assert_true(same(predicted(&options, &coded, 8).hidden_seconds, 0.2205)); /* all of the network and the codec */
     assert_true(same(predicted(&options, &coded, 8).seconds, rest));
     options.overlap = 0;
     assert_true(same(predicted(&options, &coded, 8).seconds, 0.6605 + 0.1));
 
-    options.straggler_cv = 0.1; /* the next test's 1.0562... of two */
+    options.straggler_cv = 0.1; /* the next test has this number for two: 1.0562... */
     assert_true(fabs(predicted(&options, NULL, 2).waiting_seconds / (0.46 * 0.056232038717599) - 1) < 1e-9);
 }
 
-/* Of two there is a closed form. The others were integrated in Python in another way: over 1 - F(x)^n. */
+/* For two there is a closed form. The others were integrated in Python in another way: over 1 - F(x)^n. */
 static void the_slowest_of_many(void **state)
 {
     (void)state;
@@ -394,7 +394,7 @@ static void a_gain_implies_a_time(void **state)
                 predicted(&implied, NULL, gpus).seconds / predicted(&implied, &sixteenth, gpus).seconds;
             CHECK(fabs(ratio / gain - 1) < 1e-12, "%u GPUs, scaling %d: %.17g", gpus, scaling, ratio);
         }
-    /* A codec that takes time itself. */
+    /* This codec takes time itself. */
     gw_predict_codec slow = sixteenth;
     slow.seconds = 0.03;
     options = example();
@@ -407,7 +407,8 @@ static void a_gain_implies_a_time(void **state)
         CHECK(gw_predict_implied(&options, &sixteenth, 8, (const double[]){1, 0.5, 11, NAN, INFINITY}[i], &seconds) ==
                   GW_ERR_ARGUMENT,
               "case %d", i);
-    assert_int_equal(gw_predict_implied(&options, &sixteenth, 4, 2, &seconds), GW_ERR_ARGUMENT); /* nothing to gain */
+    assert_int_equal(gw_predict_implied(&options, &sixteenth, 4, 2, &seconds), GW_ERR_ARGUMENT); /* there is nothing
+                                                                                                  * to gain */
     assert_int_equal(gw_predict_implied(&options, &sixteenth, 9, 2, &seconds), GW_ERR_ARGUMENT);
     assert_int_equal(gw_predict_implied(&options, NULL, 8, 2, &seconds), GW_ERR_ARGUMENT);
     assert_int_equal(gw_predict_implied(&options, &sixteenth, 8, 2, NULL), GW_ERR_ARGUMENT);

@@ -24,7 +24,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* names: room for n, sorted here. */
+/* names: room for n of them. The function sorts them. */
 static gw_status check_names(const char **names, uint32_t n, const char *what)
 {
     qsort(names, n, sizeof *names, compare_names);
@@ -91,7 +91,8 @@ gw_status gw_profile_check(const gw_profile *p)
     return check_codecs(p);
 }
 
-/* Each layer's work begins when its gradient is there, and all works before it are done. */
+/* When the processors are done with all work. A layer's work begins when its gradient is there and all earlier work is
+ * done. */
 static double busy_until(const gw_profile *p, const gw_profile_codec *codec)
 {
     double backward = p->forward_ms, busy = 0;
@@ -104,8 +105,8 @@ static double busy_until(const gw_profile *p, const gw_profile_codec *codec)
     return busy;
 }
 
-/* Each number is finite. Their sum may be too large: all work of all layers, one thing after another, with a group for
- * each. No plan's step is longer. */
+/* Each number is finite, but their sum may be too large. The sum is all work of all layers, one after the other, with a
+ * group for each layer. No plan's step is longer. */
 static gw_status check_length(const struct gw_model *model)
 {
     const gw_profile *p = model->profile;
@@ -115,7 +116,7 @@ static gw_status check_length(const struct gw_model *model)
         ms += p->layers[l].backward_ms + c->measure_ms_fixed + c->compress_ms_fixed + p->link.alpha_ms +
               (c->measure_ms_per_element + c->compress_ms_per_element + model->send_ms_per_element) *
                   (double)p->layers[l].n_elems;
-    if (isfinite(2 * ms)) /* what is added up in another order rounds otherwise */
+    if (isfinite(2 * ms)) /* the factor 2 is for sums in another order, which round differently */
         return GW_OK;
     return gw_fail(GW_ERR_ARGUMENT,
                    "with codec %s the times of the profile add up to more milliseconds than a number can hold",
@@ -146,7 +147,7 @@ double gw_step_of(const struct gw_model *model, const uint32_t *group_of, gw_gro
     const gw_profile *p = model->profile;
     struct gw_progress now = {.lane = model->beside ? 0 : p->forward_ms, .link = 0};
     double backward = p->forward_ms, n_elems = 0;
-    uint32_t end = p->n_layers; /* of the group, as layers are numbered */
+    uint32_t end = p->n_layers; /* the layers of a group end before this one */
     for (uint32_t l = p->n_layers; l-- > 0;) {
         const double before = now.lane;
         backward += p->layers[l].backward_ms;
@@ -174,7 +175,7 @@ double gw_step_of(const struct gw_model *model, const uint32_t *group_of, gw_gro
     return gw_step_end(model, now.link);
 }
 
-/* The number of groups. */
+/* Checks a plan, and counts its groups. */
 static gw_status check_groups(const gw_profile *p, const uint32_t *group_of, uint32_t *n_groups)
 {
     uint32_t last = 0;

@@ -5,7 +5,8 @@
 
 struct gw_busy gw_busy_now(void)
 {
-    /* user, nice, system, idle, waiting for disks (idle too), interrupts, soft interrupts, another machine's */
+    /* user, nice, system, idle, waiting for disks (which is idle, too), interrupts, soft interrupts, stolen by another
+     * machine */
     double ticks[8];
     struct gw_busy now = {0, 0};
     FILE *file = fopen("/proc/stat", "r");

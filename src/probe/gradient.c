@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIGMA 1e-3 /* standard deviation of the ordinary elements */
+#define SIGMA 1e-3 /* the standard deviation of the ordinary elements */
 #define OUTLIER 50.0f
 #define OUTLIER_BLOCK 1000u /* one outlier in so many elements */
-#define STREAM 31u          /* the trainer's purposes are 64..95; the benchmarks draw from the last one */
+#define STREAM 31u          /* the trainer's purposes are 64..95; this is the last of them */
 
 /* Four standard normal numbers from one block of random words (Box and Muller). */
 static void gaussians(uint64_t block, float out[4])
@@ -47,7 +47,7 @@ void gw_draw_gradient(float *out, uint64_t first, uint64_t n)
 
 void gw_turn_gradient(float *out, const float *from, uint64_t n, uint64_t step)
 {
-    enum { PLACES = 7919 }; /* a prime, so that no short cycle comes of it */
+    enum { PLACES = 7919 }; /* a prime, so that steps do not come back to the same places soon */
     const uint64_t first = n ? step * PLACES % n : 0;
     memcpy(out, from + first, (n - first) * sizeof *out);
     memcpy(out + n - first, from, first * sizeof *out);

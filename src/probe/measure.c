@@ -12,7 +12,7 @@
 
 enum { RUNS = 3, MOST_RUNS = 1000, MOST_ELEMENTS = 1 << 20, TIMEOUT_MS = 60000, OF_LINK = 3, OF_CODEC = 7 };
 
-/* What rank 0 tells of a codec. */
+/* The numbers that rank 0 tells of a codec. */
 static void codec_figures(gw_profile_codec *c, double *figures[OF_CODEC])
 {
     double *const all[OF_CODEC] = {&c->compress_ms_fixed,  &c->compress_ms_per_element, &c->decompress_ms_per_element,
@@ -50,7 +50,7 @@ static gw_status check(const gw_probe_options *o)
     return GW_OK;
 }
 
-/* The layers and codecs alone, as a profile that any member can check. */
+/* Checks layers and codecs alone. Any member can do that. */
 static gw_status check_profile(const gw_probe_options *o, const gw_profile_codec *costs)
 {
     const gw_profile profile = {.struct_bytes = sizeof profile,
@@ -62,7 +62,7 @@ static gw_status check_profile(const gw_probe_options *o, const gw_profile_codec
     return gw_profile_check(&profile);
 }
 
-/* All members are about to measure the same. */
+/* Checks that all members are about to measure the same. */
 static gw_status agree(struct gw_probe_member *m)
 {
     const struct gw_probe *p = m->probe;
@@ -74,14 +74,14 @@ static gw_status agree(struct gw_probe_member *m)
         own.hash = hash->whole(p->specs[k], strlen(p->specs[k]), own.hash);
     for (uint32_t l = 0; l < p->n_layers; l++)
         own.hash = hash->whole(&p->layers[l].n_elems, sizeof p->layers[l].n_elems, own.hash);
-    own.hash |= 1; /* 0 is for those that differ */
+    own.hash |= 1; /* 0 means that members differ */
     GW_TRY(gw_meet(&m->meeting, &own, &sum));
     return sum.hash ? GW_OK
                     : gw_fail(GW_ERR_ARGUMENT, "the members are not about to measure the same: codecs, layers, runs or "
                                                "most_elements differ");
 }
 
-/* Rank 0's figures become everybody's. They come from outside, so they are checked. */
+/* Gives rank 0's figures to all members. The others check them, because they come from outside. */
 static gw_status tell(struct gw_probe_member *m)
 {
     struct gw_probe *p = m->probe;
@@ -123,7 +123,7 @@ static gw_status measure(struct gw_probe_member *m)
     for (size_t k = 0; k < m->probe->n_codecs; k++)
         GW_TRY(gw_probe_codec(m, k));
     GW_TRY(tell(m));
-    return gw_meet(&m->meeting, &nothing, &unused); /* all have left: the links are free */
+    return gw_meet(&m->meeting, &nothing, &unused); /* all members have left, so the links are free */
 }
 
 gw_status gw_probe_measure(gw_context *context, const gw_probe_options *o, gw_profile_link *link,

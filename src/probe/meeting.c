@@ -55,7 +55,7 @@ gw_status gw_meet(const struct gw_meeting *m, const struct gw_report *own, struc
     }
     for (uint32_t r = 1; r < m->link.size; r++)
         GW_TRY(send_bytes(m, r, sum, sizeof *sum));
-    const double begin = gw_clock_seconds(); /* too short for a sleep */
+    const double begin = gw_clock_seconds(); /* the time is too short for a sleep */
     while (m->link.size > 1 && gw_clock_seconds() < begin + m->one_way_s)
         ;
     return GW_OK;
@@ -70,7 +70,7 @@ gw_status gw_meeting_tell(const struct gw_meeting *m, void *bytes, size_t n_byte
     return GW_OK;
 }
 
-/* Half of what it takes to rank 1 and back. */
+/* Takes half of the time to rank 1 and back. */
 gw_status gw_meeting_begin(struct gw_meeting *m)
 {
     enum { PINGS = 15 };

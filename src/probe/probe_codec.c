@@ -16,18 +16,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A point is left out if the one before lets expect a longer run. */
+/* A point is left out if a run of it would take longer, judged by the point before. */
 #define LONGEST_RUN_S 2.0
 
-/* Before each run, as between two steps: threads sleep, and caches hold other things. */
+/* Each run begins as a step does after another one: threads sleep, and caches hold other things. */
 #define IDLE_S 0.01
 #define OTHER_BYTES (16u << 20)
 
 enum { WARM_UP = 3, SMALL = 4096, LARGE = 1 << 20, MOST_TENSORS = 64 };
 
-/* Small exchanges first. FEW and MORE groups say what one costs, and how long it takes if others are under way. MANY
- * tensors in a group say what one of them costs. WHOLE has the network's own tensors, as one group
- * and as a group each: how well they fill an exchange depends on their sizes. */
+/* Small exchanges come first. FEW and MORE groups show what one group costs, and how long it takes while others are
+ * under way. MANY tensors in a group show what one tensor costs. WHOLE has the network's own tensors: once as one
+ * group, and once with a group for each. How well they fill an exchange depends on their sizes. */
 enum { ONE, FEW, MORE, MANY, N_SMALL };
 static const struct gw_probe_point points[] = {
     [ONE] = {.groups = 1, .tensors = 1, .size = SMALL},
@@ -54,7 +54,8 @@ static uint64_t elements_of(const struct gw_probe *p, const struct gw_probe_poin
 
 /* ---- the codec by itself ------------------------------------------------------------------------------- */
 
-/* All members at once, since they may share processors. Milliseconds of the slowest. */
+/* Times the codec on all members at once, because members may share processors. The results are milliseconds of the
+ * slowest member. */
 static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, double *measure_ms, double *encode_ms)
 {
     const struct gw_probe *p = m->probe;
@@ -112,7 +113,7 @@ static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, dou
     return status;
 }
 
-/* fixed + per_element * n, through two points. */
+/* Finds the line fixed + per_element * n through two points. */
 static void through(double small_ms, double large_ms, double *fixed, double *per_element)
 {
     *per_element = fmax(0, (large_ms - small_ms) / (LARGE - SMALL));
@@ -123,16 +124,16 @@ static void through(double small_ms, double large_ms, double *fixed, double *per
 
 struct exchange_run {
     gw_tensor tensors[GW_PLAN_MAX_LAYERS];
-    uint64_t offsets[GW_PLAN_MAX_LAYERS]; /* the tensors lie one behind the other */
+    uint64_t offsets[GW_PLAN_MAX_LAYERS]; /* the tensors stand one behind the other */
     uint32_t group_of[GW_PLAN_MAX_LAYERS], n_tensors;
     float *gradient, *work;
     void *other;   /* what caches hold between two runs */
-    double *times; /* of the runs that count */
+    double *times; /* of each run that counts */
     uint64_t n_elems;
     gw_exchange *exchange;
 };
 
-/* Hands the tensors over, last layer first. */
+/* Does a step. It hands the tensors over with the last layer first. */
 static gw_status one_step(struct exchange_run *r, uint32_t step, struct gw_report *report, struct gw_busy *busy)
 {
     const struct gw_busy before = gw_busy_now();
@@ -157,13 +158,13 @@ static gw_status one_step(struct exchange_run *r, uint32_t step, struct gw_repor
     return status;
 }
 
-/* What a point took. */
+/* What a run of a point took. */
 struct taken {
     double seconds, bytes_per_element;
     double busy; /* gw_probe_point.busy */
 };
 
-/* Fewer ticks say little. */
+/* With fewer ticks the share says little. */
 enum { LEAST_TICKS = 20 };
 
 static gw_status run_point(struct gw_probe_member *m, struct exchange_run *r, struct taken *taken)
@@ -249,13 +250,13 @@ static gw_status time_exchange(struct gw_probe_member *m, size_t k, const struct
     gw_free(m->meeting.context, r);
     if (status < 0)
         return status;
-    struct gw_report report = {0}, sum; /* all are done with this exchange before the link has another */
+    struct gw_report report = {0}, sum; /* all members are done with this exchange before the link gets another one */
     return gw_meet(&m->meeting, &report, &sum);
 }
 
 /* ---- fitting the model --------------------------------------------------------------------------------- */
 
-/* What the model says of a point. */
+/* What the model predicts for a point. */
 static double model_ms(const struct gw_probe *p, const gw_profile_codec *codec, const struct gw_probe_point *point)
 {
     char names[MOST_TENSORS][12];
@@ -280,8 +281,8 @@ static double model_ms(const struct gw_probe *p, const gw_profile_codec *codec, 
     return ms;
 }
 
-/* Sets *cost, which belongs to p->link or to codec, so that the model gives what was measured at this point; at least
- * `least`. */
+/* Fits *cost, which belongs to p->link or to codec. The model then predicts what was measured at this point. *cost is
+ * at least `least`. */
 static void fit_cost(double *cost, double least, const struct gw_probe *p, const gw_profile_codec *codec,
                      const struct gw_probe_point *point)
 {
@@ -296,13 +297,14 @@ static void fit_cost(double *cost, double least, const struct gw_probe *p, const
     *cost = low;
 }
 
-/* Decoding: from the network's own tensors, if they were measured; else from all points. Relative deviations count. */
+/* Fits what decoding costs: to the network's own tensors if they were measured, else to all points. Relative deviations
+ * count. */
 static void fit_decoding(const struct gw_probe *p, gw_profile_codec *codec, const struct gw_probe_sweep *sweep)
 {
     enum { TRIALS = 240 };
     double best = INFINITY, best_ms = 0;
     const bool whole = sweep->points[sweep->n - 1].whole;
-    for (int i = 0; i <= TRIALS; i++) { /* from 0 and a hundredth of a nanosecond to a hundred */
+    for (int i = 0; i <= TRIALS; i++) { /* 0, and then from a hundredth of a nanosecond to a hundred */
         double deviation = 0;
         codec->decompress_ms_per_element = i ? 1e-8 * pow(10, 4.0 * (i - 1) / TRIALS) : 0;
         for (size_t k = whole ? sweep->n - 1 : N_SMALL; k < sweep->n; k++)
@@ -315,14 +317,14 @@ static void fit_decoding(const struct gw_probe *p, gw_profile_codec *codec, cons
     codec->decompress_ms_per_element = best_ms;
 }
 
-/* What a group costs belongs to the link as far as floats have it too, and else to the codec: shared numbers go round
- * before a group is encoded. */
+/* Fits the costs of a codec. If floats have the same cost for a group, that cost belongs to the link. The rest belongs
+ * to the codec, because shared numbers go round before a group is encoded. */
 static void fit_codec(struct gw_probe *p, size_t k)
 {
     gw_profile_codec *codec = &p->costs[k];
     struct gw_probe_sweep *sweep = &p->sweeps[k];
     const double encode_ms = codec->compress_ms_fixed, measure_ms = codec->measure_ms_fixed;
-    for (int round = 0; round < 4; round++) { /* each depends on the others a little */
+    for (int round = 0; round < 4; round++) { /* each cost depends a little on the others */
         fit_decoding(p, codec, sweep);
         fit_cost(&codec->measure_ms_fixed, measure_ms, p, codec, &sweep->points[MANY]);
         if (k == 0) {
@@ -352,14 +354,15 @@ gw_status gw_probe_codec(struct gw_probe_member *m, size_t k)
     through(small_encode, large_encode, &cost.compress_ms_fixed, &cost.compress_ms_per_element);
     for (size_t i = 0; i < N_POINTS && status >= 0; i++) {
         const double n = (double)elements_of(p, &points[i]);
-        if (i > N_SMALL && per_element_s * n > LONGEST_RUN_S) /* all members know the same times */
+        if (i > N_SMALL && per_element_s * n > LONGEST_RUN_S) /* all members know the same times, so all skip the
+                                                               * same points */
             continue;
         if (i > N_SMALL && !points[i].whole && p->most_elements && n > (double)p->most_elements)
             continue;
         struct taken taken = {0, 0, 0};
         status = time_exchange(m, k, &points[i], &taken);
         per_element_s = taken.seconds / n;
-        if (i >= N_SMALL) /* in small groups headers weigh more; the network's own are the last */
+        if (i >= N_SMALL) /* headers weigh more in small groups; the network's own groups are the last ones */
             cost.bytes_per_element = taken.bytes_per_element;
         sweep.points[sweep.n] = points[i];
         sweep.points[sweep.n].busy = taken.busy;
@@ -373,6 +376,6 @@ gw_status gw_probe_codec(struct gw_probe_member *m, size_t k)
     p->sweeps[k] = sweep;
     fit_codec(p, k);
     p->costs[k].busy_ms_per_element =
-        busy_ms_per_element; /* every other cost is fitted to exchanges that do nothing else */
+        busy_ms_per_element; /* all other costs are fitted to exchanges that do nothing else */
     return GW_OK;
 }

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A size is the last one if a round of it takes longer. */
+/* If a round takes longer, its size is the last one. */
 #define LONGEST_ROUND_S 0.4
 
 enum { WARM_UP = 2, MOST_BYTES = 16 << 20 };
@@ -23,8 +23,8 @@ double gw_probe_deviation(const struct gw_probe_sweep *sweep)
 
 /* ---- messages ------------------------------------------------------------------------------------------ */
 
-/* Networks let small bursts pass faster than what follows. So what a byte takes is the slope of the largest messages:
- * the median of those between any two of them. */
+/* Networks let small bursts pass faster than what follows. So the time for a byte is the slope of the largest messages:
+ * the median of the slopes between any two of them. */
 static double slope_of_large(const double *x, const double *t, size_t n)
 {
     enum { LARGE = 3 };
@@ -36,7 +36,7 @@ static double slope_of_large(const double *x, const double *t, size_t n)
     return n_slopes ? gw_median(slopes, n_slopes) : 0;
 }
 
-/* Every member sends `bytes` to every other one, and takes what comes. */
+/* Every member sends `bytes` to every other one, and takes what arrives. */
 static gw_status one_round(struct gw_probe_member *m, size_t bytes, double *seconds)
 {
     gw_link link = m->link;
@@ -106,7 +106,7 @@ gw_status gw_probe_messages(struct gw_probe_member *m)
         return GW_OK;
     p->link.members = others + 1;
     p->link.ms_per_byte = slope_of_large(x, t, sweep.n);
-    p->link.alpha_ms = t[0]; /* until exchanges say more (probe_codec.c) */
+    p->link.alpha_ms = t[0]; /* exchanges will say more (probe_codec.c) */
     for (size_t i = 0; i < sweep.n; i++)
         sweep.points[i].fitted_ms = p->link.alpha_ms + p->link.ms_per_byte * x[i];
     p->messages = sweep;

@@ -40,7 +40,7 @@ static void same_everywhere(void **state)
     free(bytes);
 }
 
-/* From xxHash's own documentation of the empty input. */
+/* From xxHash's documentation: the hash of the empty input. */
 static void known_answer(void **state)
 {
     (void)state;

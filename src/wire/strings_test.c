@@ -74,7 +74,7 @@ static void write_scene(struct scene *s)
     assert_true(s->n_bytes <= MOST_BYTES);
 }
 
-/* Reads n_bytes of the scene's bytes, which stand at the end of memory of just that size. */
+/* Reads n_bytes of the scene's bytes. They stand at the end of memory of just that size. */
 static gw_status read_scene(const struct scene *s, size_t n_bytes, bool compare)
 {
     static uint64_t string[MOST_BITS / 64 + 1];
@@ -121,8 +121,8 @@ static void what_is_written_is_read(void **state)
     scene_fini(&s);
 }
 
-/* Reads the first string of n scenes together, of n_bytes[i] bytes that stand at the end of their memory, and what
- * follows of each by itself. */
+/* Reads the first strings of n scenes together, and then the rest of each scene by itself. n_bytes[i] bytes stand at
+ * the end of their memory. */
 static gw_status read_together(const struct scene *scenes, uint32_t n, const size_t *n_bytes)
 {
     static uint64_t string[GW_RANS_TOGETHER][MOST_BITS / 64 + 1];
@@ -187,7 +187,7 @@ static void several_are_read_together(void **state)
         scene_fini(&scenes[k]);
 }
 
-/* What the coder promises (docs/wire-format.md): within 1 % of the entropy at shares from 0.02 to 0.97, within 5 % from
+/* The coder's promise (docs/wire-format.md): within 1 % of the entropy at shares from 0.02 to 0.97, and within 5 % from
  * 0.003 up. Signs are raw here. */
 static void sizes_are_near_the_entropy(void **state)
 {
@@ -202,7 +202,7 @@ static void sizes_are_near_the_entropy(void **state)
         draw(s.raw, (uint32_t)s.n_raw, 0.5);
         write_scene(&s);
         const double entropy = (entropy_bits(65536, s.ones[0]) + (double)s.n_raw) / 8;
-        const double table = 4, fields = 35.0 / 8; /* a chunk's entry, and this test's own fields */
+        const double table = 4, fields = 35.0 / 8; /* table: a chunk's entry; fields: this test's own */
         const double over = ((double)s.n_bytes - fields + table) / entropy - 1;
         if (getenv("GW_TEST_LOG"))
             fprintf(stderr, "share %.3f: %.2f %% over\n", shares[i], 100 * over);
@@ -211,7 +211,7 @@ static void sizes_are_near_the_entropy(void **state)
     scene_fini(&s);
 }
 
-/* No signs are sent as they are, and several strings share the states. */
+/* No signs are sent as they are. Several strings share the states. */
 static void strings_share_states(void **state)
 {
     (void)state;
@@ -230,7 +230,7 @@ static void strings_share_states(void **state)
     scene_fini(&s);
 }
 
-/* Kernels make the same bytes and states as the coder that takes a symbol at a time, and read them. */
+/* Kernels make and read the same bytes and states as the coder that takes a symbol at a time. */
 static void kernels_agree(void **state)
 {
     (void)state;
@@ -276,7 +276,7 @@ static void kernels_agree(void **state)
     }
 }
 
-/* All tables that counts can name: frequencies add up to 2^16, and none is 0. */
+/* For all tables that counts can name, frequencies add up to 2^16 and none is 0. */
 static void tables_add_up(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void tables_add_up(void **state)
                 gw_rans_table_make(&t, sizes[i], ones, last);
                 for (uint32_t class = 0; class <= last; class ++) {
                     assert_true(t.each[class] > 0);
-                    if (class > 0 && ones == 1 && sizes[i] == 1 << 18) /* rarer than 2^-16, and may occur */
+                    if (class > 0 && ones == 1 && sizes[i] == 1 << 18) /* rarer than 2^-16, but possible */
                         assert_int_equal(t.each[class], 1);
                     assert_int_equal(t.first[class], sum);
                     sum += members[class] * t.each[class];
@@ -299,8 +299,8 @@ static void tables_add_up(void **state)
             }
 }
 
-/* Every cut, and every bit turned over in the head and in a sample of the rest, is refused or read as something else;
- * nothing is read or written outside (under ASan). */
+/* Each cut is refused or read as something else. So is each flipped bit of the head and of a sample of the rest.
+ * Nothing is read or written outside (under ASan). */
 static void damage_is_refused(void **state)
 {
     (void)state;
@@ -324,7 +324,7 @@ static void damage_is_refused(void **state)
         s.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     CHECK(refused > n / 2, "%u of %u altered chunks were refused", refused, n); /* raw bits may be anything */
-    /* One byte more; and all zeros, all ones, noise. */
+    /* One byte more. Then all zeros, all ones, and noise. */
     s.bytes[s.n_bytes] = 0;
     assert_true(read_scene(&s, s.n_bytes + 1, false) < 0);
     for (uint32_t fill = 0; fill < 200; fill++) {
@@ -335,7 +335,7 @@ static void damage_is_refused(void **state)
     scene_fini(&s);
 }
 
-/* What a writer has no memory for is told, not cut. */
+/* If a writer has no memory for something, it says so, and does not cut it. */
 static void overfull_is_told(void **state)
 {
     (void)state;

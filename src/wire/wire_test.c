@@ -40,7 +40,7 @@ static void fields_are_little_endian(void **state)
     assert_true(gw_div_up(UINT64_MAX, 2) == 1ull << 63);
 }
 
-/* Random pieces of 0..56 bits, against bits set one by one. */
+/* Writes random pieces of 0..56 bits, and compares with bits that are set one by one. */
 static void bits_come_back(void **state)
 {
     (void)state;
@@ -57,7 +57,7 @@ static void bits_come_back(void **state)
                 plain[n_bits / 8] |= (uint8_t)((pieces[i] >> b & 1) << (n_bits % 8));
         }
         size_t n_bytes = (size_t)gw_div_up(n_bits, 8);
-        uint8_t *written = malloc(n_bytes + 1); /* its own block: a sanitizer sees bytes past it */
+        uint8_t *written = malloc(n_bytes + 1); /* the block has just this size, so a sanitizer sees bytes past it */
         assert_non_null(written);
         struct gw_bit_writer writer = {.at = written, .end = written + n_bytes};
         for (uint32_t i = 0; i < n_pieces; i++)
@@ -96,7 +96,7 @@ static void a_full_writer_stops(void **state)
 
 #define FRAME_BYTES (GW_HEADER_BYTES + 2 * 4 + 11)
 
-/* A ternary frame of 90 elements in buckets of 64; its payload means nothing, which the header does not look at. */
+/* A ternary frame of 90 elements in buckets of 64. Its payload means nothing; reading a header does not look at it. */
 static void make_frame(uint8_t dst[FRAME_BYTES], struct gw_frame *frame)
 {
     *frame = (struct gw_frame){.codec = GW_WIRE_TERNARY,
@@ -139,7 +139,7 @@ static void a_header_comes_back(void **state)
     assert_int_equal(read.frame_bytes, FRAME_BYTES);
     assert_ptr_equal(read.scalers, bytes + GW_HEADER_BYTES);
     assert_ptr_equal(read.payload, bytes + GW_HEADER_BYTES + 8);
-    /* What follows is not the frame's. */
+    /* The bytes that follow do not belong to the frame. */
     assert_int_equal(gw_frame_read(bytes, FRAME_BYTES + 5, &read), GW_OK);
     assert_int_equal(read.frame_bytes, FRAME_BYTES);
 
@@ -173,7 +173,7 @@ static void a_cut_frame_is_refused_at_every_length(void **state)
     for (size_t n = 0; n < FRAME_BYTES; n++) {
         uint8_t *cut = malloc(n + 1);
         assert_non_null(cut);
-        memcpy(cut + 1, bytes, n); /* ends where the block ends */
+        memcpy(cut + 1, bytes, n); /* the frame ends where the block ends */
         CHECK(gw_frame_read(cut + 1, n, &frame) == GW_ERR_FRAME_CUT, "%zu of %d bytes", n, FRAME_BYTES);
         assert_non_null(strstr(gw_last_error(), "the frame is cut"));
         free(cut);
@@ -191,21 +191,21 @@ static void every_altered_byte_is_refused(void **state)
             bytes[at] ^= (uint8_t)flip;
             gw_status status = gw_frame_read(bytes, FRAME_BYTES, &frame);
             gw_status expected = at < 2 ? GW_ERR_FRAME_MAGIC : at == 2 ? GW_ERR_FRAME_VERSION : GW_ERR_FRAME_CHECKSUM;
-            /* In the header a check of the field itself may come first. */
+            /* In the header, the check of the field itself may fail first. */
             CHECK(status == expected ||
                       (at > 2 && at < 48 && (status == GW_ERR_FRAME_FIELD || status == GW_ERR_FRAME_CUT)),
                   "byte %zu xor %02x gives %d", at, flip, status);
         }
 }
 
-/* Seals `frame`, whatever it claims, over a buffer of `n_bytes`, and reads it back. */
+/* Seals `frame`, whatever it claims, over a buffer of n_bytes bytes, and reads it back. */
 static gw_status claim(struct gw_frame frame, size_t n_bytes)
 {
     uint8_t bytes[FRAME_BYTES + 64] = {0};
     struct gw_frame read;
     uint64_t payload = frame.payload_bytes;
     frame.payload_bytes = 0;
-    frame.count = frame.count < 64 ? frame.count : 64; /* seal hashes what there is */
+    frame.count = frame.count < 64 ? frame.count : 64; /* to seal it hashes what is there */
     struct gw_frame honest = frame;
     gw_frame_seal(bytes, &honest);
     gw_put64(bytes + 40, payload);
@@ -254,7 +254,7 @@ static void fields_outside_their_limits_are_refused(void **state)
     assert_non_null(strstr(gw_last_error(), "version 255; this library reads version 2"));
 }
 
-/* A frame of a codec of the future: its scalers are no reason to call it altered. */
+/* A frame of a codec of the future. Its scalers must not make the reader say that it was altered. */
 static void an_unknown_codec_is_named(void **state)
 {
     (void)state;
@@ -282,7 +282,7 @@ static void an_unknown_codec_is_named(void **state)
     }
 }
 
-/* An allocator that nobody should have come to. */
+/* Counts the calls of an allocator that should not be called. */
 static atomic_int asked;
 
 static void *count_asking(size_t bytes, void *user)
@@ -298,8 +298,8 @@ static void give_back(void *memory, void *user)
     free(memory);
 }
 
-/* Frames of 200 bytes that claim any number of elements, in every codec and code: refused before memory is taken for
- * them. (One chunk of a sparse codec may be as small as that.) */
+/* Frames of 200 bytes that claim any number of elements, in every codec and code. They are refused before memory is
+ * taken for the elements. (One chunk of a sparse codec may be as small as that.) */
 static void claims_of_much_with_little_take_no_memory(void **state)
 {
     (void)state;
@@ -314,7 +314,7 @@ static void claims_of_much_with_little_take_no_memory(void **state)
         0, 1, 100, 144, 1 << 24, 1ull << 33, 1ull << 63, UINT64_MAX - 59, UINT64_MAX - 55, UINT64_MAX};
     const uint32_t buckets[] = {0, 1, 1024, 1u << 30, UINT32_MAX};
     asked = 0;
-    for (unsigned codec = 0; codec < 10; codec++) /* more than there are */
+    for (unsigned codec = 0; codec < 10; codec++) /* more codecs than there are */
         for (unsigned code = 0; code < 9; code++)
             for (unsigned flags = 0; flags < 16; flags++)
                 for (size_t c = codec == GW_WIRE_SPARSE || codec == GW_WIRE_GSPAR; c < sizeof counts / sizeof *counts;

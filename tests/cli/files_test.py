@@ -1,4 +1,4 @@
-"""Files: damaged input, .npy, outputs that cannot be written, interruption."""
+"""Tests files: damaged input, .npy, outputs that cannot be written, interruption."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Round trips of tensors through frames, scalers, averages."""
+"""Tests that tensors come back from frames, and tests scalers and averages."""
 
 import json
 import math

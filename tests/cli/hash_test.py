@@ -1,5 +1,5 @@
-"""One seed, one parameter hash: whatever packs the frames, on any number of codec threads, any kernels, merged or
-not."""
+"""Tests that one seed gives one hash of parameters. The code that packs the frames, the number of codec threads, the
+kernels and merging must not change it."""
 
 import os
 

@@ -1,7 +1,7 @@
-"""One seed, one parameter hash, whatever joins the workers: threads, MPI's ranks, or processes over TCP. And what the
-links refuse.
+"""Tests that one seed gives one hash of parameters, whatever joins the workers: threads, MPI's ranks, or processes over
+TCP. Also tests what the links refuse.
 
-With --all every codec at every number of workers; else a selection, to be short."""
+With --all it tests every codec at every number of workers. Else it tests a selection, which is short."""
 
 import os
 import select

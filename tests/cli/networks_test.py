@@ -3,7 +3,7 @@
 
     networks_test.py build/release/gradwire
 
-Pictures are drawn here. PyTorch and NumPy are used if they are there; without them their test is skipped."""
+The test draws its pictures. It uses PyTorch and NumPy if they are there. Without them it skips their test."""
 import json
 import math
 import os

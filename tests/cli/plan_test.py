@@ -1,4 +1,4 @@
-"""Plans and advice from profiles: what is printed, and profiles that are refused."""
+"""Tests plans and advice from profiles: what the tool prints, and profiles that it refuses."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Predictions: the example by hand, what TernGrad's figure 5 shows, codecs' bytes, charts, and bad input."""
+"""Tests predictions: the example by hand, what TernGrad's figure 5 shows, codecs' bytes, charts, and bad input."""
 
 import json
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests the Python client if it cannot be served: Ctrl-C while it waits, wrong keys, nobody there, wrong arguments,
-other servers than those of others.
+"""Tests the Python client when it cannot be served: Ctrl-C while it waits, wrong keys, no server, wrong arguments,
+other servers than those of the other clients.
 
     tests/cli/pserver_client_test.py TOOL"""
 import contextlib

@@ -1,5 +1,5 @@
-"""What tests of the parameter server from outside share: the tool, the library that the Python client loads, a server,
-check and refused."""
+"""What the tests of the parameter server from outside share: the tool, the library that the Python client loads, a
+server, check and refused."""
 import atexit
 import os
 import pathlib

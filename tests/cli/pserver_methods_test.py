@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The reduce methods are one table of the library. What tells people of methods names exactly these: the tool's help,
-the Python client, the public header and the documents.
+"""Tests that people read of exactly the reduce methods that the library's table has. The tool's help, the Python
+client, the public header and the documents name them.
 
     tests/cli/pserver_methods_test.py TOOL"""
 import re

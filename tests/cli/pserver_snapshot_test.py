@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A parameter server with --snapshot that is killed again and again while workers push: nothing that was acknowledged
-is lost, nothing is counted twice, and clients go on by themselves. Then a full disk, and an orderly end.
+"""Tests a parameter server with --snapshot. It is killed again and again while workers push. Nothing that was
+acknowledged is lost, nothing is counted twice, and clients go on by themselves. Then come a full disk, and an orderly
+end.
 
     tests/cli/pserver_snapshot_test.py TOOL"""
 import atexit

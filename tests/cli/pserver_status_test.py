@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The parameter server's status page from outside: its numbers, Prometheus' format, hostile requests, hostile names, a
-browser.
+"""Tests the parameter server's status page from outside: its numbers, Prometheus' format, hostile requests, hostile
+names, a browser.
 
     tests/cli/pserver_status_test.py TOOL"""
 import contextlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The parameter server from outside: Paddle#6599's own lines from two Python processes, refusals, signals, keys.
+"""Tests the parameter server from outside: Paddle#6599's own lines from two Python processes, refusals, signals, keys.
 
     tests/cli/pserver_test.py TOOL"""
 import json

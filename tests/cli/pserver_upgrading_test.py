@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does what docs/pserver-upgrading.md says: a server is replaced on its folder, and a folder's keys get more workers.
+"""Does what docs/pserver-upgrading.md says: it replaces a server on its folder, and a folder's keys get more workers.
 
     tests/cli/pserver_upgrading_test.py TOOL"""
 import pathlib

@@ -1,4 +1,4 @@
-"""README is true: its commands run, its C compiles, and no document links to what is not there."""
+"""Tests that README is true: its commands run, its C compiles, and no document links to what is not there."""
 
 import array
 import os

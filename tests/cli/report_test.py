@@ -1,4 +1,4 @@
-"""gradwire report: the page about runs, what it is made of, and what it makes of folders that are broken."""
+"""Tests gradwire report: the page about runs, what it is made of, and what it makes of folders that are broken."""
 
 import html.parser
 import json

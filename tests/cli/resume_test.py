@@ -1,4 +1,4 @@
-"""train --resume from outside: killed runs, what is left of them, and what may change in between."""
+"""Tests train --resume from outside: killed runs, what is left of them, and what may change in between."""
 
 import glob
 import json

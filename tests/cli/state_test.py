@@ -1,4 +1,4 @@
-"""encode --state: the residual and the threshold go from call to call, exactly, and a file that is not one is
+"""Tests encode --state. The residual and the threshold go from call to call exactly. A file that is no state is
 refused."""
 
 import os

@@ -1,4 +1,5 @@
-"""The trainer's CIFAR-10 networks in PyTorch. p: tensors by the names that `gradwire export` gives them."""
+"""The trainer's CIFAR-10 networks in PyTorch. In each function p has the tensors, by the names that `gradwire export`
+gives them."""
 import torch.nn.functional as f
 
 

@@ -1,4 +1,4 @@
-"""train, eval and export from outside: small runs on drawn digits, data files that are wrong, interruption."""
+"""Tests train, eval and export from outside: small runs on drawn digits, data files that are wrong, interruption."""
 
 import gzip
 import json

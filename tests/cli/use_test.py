@@ -1,4 +1,4 @@
-"""Help, version, wrong use: exit statuses and sentences."""
+"""Tests help, version and wrong use: exit statuses and sentences."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
-"""Checks examples/kubernetes without a cluster: fields by the API's own types (if python3-kubernetes is there), names
-that must agree, and what the containers run: here, with the files that their secrets would hold.
+"""Checks examples/kubernetes without a cluster. It checks fields with the API's own types (if python3-kubernetes is
+there), and that names agree. It runs here what the containers run, with the files that their secrets would hold.
 
     tests/cluster/kubernetes_test.py TOOL"""
 import os

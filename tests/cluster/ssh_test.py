@@ -1,5 +1,5 @@
 """Tests `gradwire launch --hosts` over a real sshd: one of its own on the loopback, with its own keys. What ends on one
-side must end on the other. Skips if there is no sshd, or if it lets this user in nowhere.
+side must end on the other. It skips if there is no sshd, or if sshd does not let this user in.
 
     tests/cluster/ssh_test.py TOOL"""
 import os

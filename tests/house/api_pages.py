@@ -1,8 +1,9 @@
-"""Every public function is explained on a page that Doxygen makes from the headers, in HTML and as a manual page.
+"""Checks that every public function is explained on a page that Doxygen makes from the headers, in HTML and as a manual
+page.
 
     tests/house/api_pages.py BUILD_DIR SOURCE_DIR
 
-Skipped if Doxygen is not installed."""
+It is skipped if Doxygen is not installed."""
 import pathlib
 import re
 import shutil

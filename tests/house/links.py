@@ -1,4 +1,4 @@
-"""Holds documents against the tree: a link of a document leads to something, and some document links every table and
+"""Checks documents against the tree. A link of a document leads to something. Some document links every table and
 picture of docs/ and experiments/. Usage: links.py SOURCE_DIR"""
 
 import re

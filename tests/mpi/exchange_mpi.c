@@ -31,7 +31,7 @@ static const char *const specs[] = {
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
-/* A small network: two long layers with their biases, one of a single element and one of none. */
+/* A small network: two long layers with their biases, a layer of a single element, and one of none. */
 static const uint64_t sizes[TENSORS] = {30000, 64, 75000, 10, 1, 0};
 
 struct member {
@@ -40,7 +40,7 @@ struct member {
     pthread_t thread;
     gw_status status;
     char sentence[512];
-    uint64_t averages, bytes; /* hashes of what came out */
+    uint64_t averages, bytes; /* hashes of the results */
 };
 
 static void hash(uint64_t *h, const void *bytes, size_t n)
@@ -49,7 +49,7 @@ static void hash(uint64_t *h, const void *bytes, size_t n)
         *h = (*h ^ ((const unsigned char *)bytes)[i]) * 0x100000001B3u; /* FNV-1a */
 }
 
-/* A gradient: bell-shaped, and another one for every rank, step and tensor. */
+/* A gradient. It is bell-shaped, and each rank, step and tensor has another one. */
 static void fill(float *g, uint32_t rank, uint32_t step, uint32_t tensor)
 {
     uint64_t x = rank * 0x9E3779B97F4A7C15u ^ step * 0xBF58476D1CE4E5B9u ^ (tensor + 1) * 0x94D049BB133111EBu;
@@ -116,7 +116,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* The same between threads of this process. */
+/* Does the same between threads of this process. */
 static void run_locally(const char *spec, struct member *members, uint32_t n)
 {
     gw_link links[MOST_RANKS];
@@ -133,7 +133,7 @@ static void run_locally(const char *spec, struct member *members, uint32_t n)
         links[r].ops->destroy(links[r].self);
 }
 
-/* What rank r saw over MPI, and what member r of the local link saw. */
+/* Compares what rank r saw over MPI with what member r of the local link saw. */
 static int compare(const char *spec, const struct member *r, const struct member *local, uint32_t rank)
 {
     if (r->status < 0 || local->status < 0)
@@ -202,12 +202,12 @@ static void *first_only(size_t bytes, void *user)
     return (*left)-- > 0 ? malloc(bytes) : no_memory(bytes, user);
 }
 
-/* The last rank fails in the second step of an exchange; and it alone has no memory for a link. */
+/* The last rank fails in the second step of an exchange. Then it alone has no memory for a link. */
 static int failures_are_heard(uint32_t rank, uint32_t n)
 {
     struct member m = {.spec = "ternary"};
     gw_codec *codec;
-    int failed = 0, left = 1; /* the context itself */
+    int failed = 0, left = 1; /* left: the context itself is one block */
     char part[64];
     if (gw_codec_parse(NULL, m.spec, &codec) < 0 || gw_link_mpi_create(NULL, MPI_COMM_WORLD, &m.link) < 0)
         MPI_Abort(MPI_COMM_WORLD, 1);
@@ -232,7 +232,7 @@ static int failures_are_heard(uint32_t rank, uint32_t n)
     return failed;
 }
 
-static int live; /* blocks of counting_context() not given back */
+static int live; /* blocks of counting_context() that were not given back */
 
 static void *count_alloc(size_t bytes, void *user)
 {
@@ -248,7 +248,7 @@ static void count_free(void *memory, void *user)
     free(memory);
 }
 
-/* A message of `n_bytes`, all of them `value`. */
+/* Sends a message of n_bytes bytes, all with this value. */
 static int send_filled(gw_context *context, gw_link link, uint32_t to, size_t n_bytes, int value)
 {
     char *bytes = gw_message_alloc(context, n_bytes);
@@ -284,8 +284,9 @@ static int answer(gw_context *context, gw_link link, size_t large, size_t small)
     return failed;
 }
 
-/* Everyone sends the last rank what MPI does not take over at once. It leaves without taking it: first with the others,
- * then after they have given up; and then all goes well over a third link, which hears nothing of the others. */
+/* Every rank sends the last one a message that MPI does not take over at once. The last rank leaves without taking it:
+ * first together with the others, and then after they have given up. Then all goes well over a third link, which hears
+ * nothing of the other two. */
 static int leaving_does_no_harm(uint32_t rank, uint32_t n)
 {
     const size_t large = 20u << 20, small = 8;
@@ -319,7 +320,7 @@ static int leaving_does_no_harm(uint32_t rank, uint32_t n)
     return failed;
 }
 
-/* The member's number comes from its caller, and here is the reverse of MPI's. */
+/* The caller gives the member's number. Here it is the reverse of MPI's. */
 static int ranks_are_the_callers(uint32_t rank, uint32_t n)
 {
     int failed = 0;
@@ -342,7 +343,7 @@ static int ranks_are_the_callers(uint32_t rank, uint32_t n)
     return failed + compare(m.spec, &m, &local[n - 1 - rank], rank);
 }
 
-/* Nobody has started MPI: the first call does, and it ends at exit. */
+/* Nobody has started MPI. The first call starts it, and it ends at exit. */
 static int main_without_mpi(void)
 {
     int begun = 1, rank, n, failed, sum = 0;

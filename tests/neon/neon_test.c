@@ -34,7 +34,8 @@ static float gradient(void)
     return r % 37 == 0 ? special[r / 37 % 8] : ((float)(r >> 40) / (1 << 23) - 1) * ldexpf(1, (int)(r % 7));
 }
 
-/* Rows of the entropy coder: the same words and states as the coder that takes a symbol at a time, and back. */
+/* Compares rows of the entropy coder with the coder that takes a symbol at a time: the same words and states, and
+ * back. */
 static void check_rans(void)
 {
     enum { ROWS = 40, N = ROWS * GW_RANS_LANES };
@@ -114,7 +115,7 @@ int main(void)
         uint64_t group = next() % 100000, nz[2][WORDS], sg[2][WORDS];
         for (int i = 0; i < N; i++)
             g[i] = gradient();
-        if (round % 4 == 0) /* thresholds whose upper half is 0: ties for one draw in 65,536 elements, and for zeros */
+        if (round % 4 == 0) /* thresholds with an upper half of 0: one draw in 65,536 elements ties, and so do zeros */
             for (int i = 0; i < N; i++)
                 g[i] *= 1e-7f;
         neon->draw(&draw, g, group, GROUPS, nz[0], sg[0]);
@@ -143,7 +144,7 @@ int main(void)
         for (uint32_t i = 0; i < n_planes * WORDS; i++)
             planes[0][i] = planes[1][i] = next();
         struct gw_bitmaps frames[GW_ADD_FRAMES];
-        for (int r = 0; r < GW_ADD_FRAMES; r++) /* sets that overlap the last frame's in part */
+        for (int r = 0; r < GW_ADD_FRAMES; r++) /* the sets overlap in part */
             frames[r] = (struct gw_bitmaps){nz[1] + r % 3, sg[1] + r % 3};
         uint32_t n_frames = 1 + (uint32_t)(next() % GW_ADD_FRAMES);
         neon->add_digits(frames, n_frames, WORDS - 2, round % 3 == 0, (uint8_t *)planes[0], n_planes);

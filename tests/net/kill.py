@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Kills or stops a random worker of a tcp run at a random time, again and again: all others must end by themselves
+"""Kills or stops a random worker of a tcp run at a random time, again and again. All others must end by themselves
 within the deadline, with an error that names it, and leave no process and no temporary file.
 
     tests/net/kill.py TOOL [--times 6] [--seed S] [--workers 4]
 
-Times are from before the workers have met to well into the training. The first two are rank 0, killed and stopped while
-the others wait with it for one that never comes: it is rank 0 that must be named. Prints a line for each, and what went
-wrong."""
+The times reach from before the workers have met to well into the training. The first two strikes hit rank 0: it is
+killed, and then stopped, while the others wait with it for a worker that never comes. They must name rank 0, and not
+that worker. Prints a line for each strike, and what went wrong."""
 import argparse
 import os
 import pathlib

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Looks for a gradient in the packets of a run, with tcpdump: without keys it is there in clear, with keys it is not.
+"""Looks for a gradient in the packets of a run, with tcpdump. Without keys it is there in clear; with keys it is not.
 
     sudo tests/net/secrecy.py TOOL
 
-Two network namespaces with a worker in each, codec none, one step; every worker saves its gradient, and pieces of 32
-bytes of it are searched for in all packets."""
+Two network namespaces have a worker each. The codec is none, and there is one step. Every worker saves its gradient,
+and the test searches for pieces of 32 bytes of it in all packets."""
 import pathlib
 import shutil
 import signal

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trainings over a bad network: one packet in a hundred is lost, or every packet takes 5 ms. The parameters must be
-those of threads.
+"""Trains over a bad network: one packet in a hundred is lost, or every packet takes 5 ms. The parameters must be those
+of a run on threads.
 
     sudo tests/net/weather.py TOOL [--steps 200] [--loss] [--delay]      (without either: both)
 
-Four network namespaces with a worker in each. Loss is an nft rule that drops what comes in at random. Delay is a relay:
+Four network namespaces have a worker each. Loss is an nft rule that drops incoming packets at random. Delay is a relay:
 every namespace has a TUN device in place of a card, and what goes in at one comes out at another 5 ms later."""
 import argparse
 import contextlib

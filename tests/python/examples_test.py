@@ -1,5 +1,6 @@
-"""Tests examples/pytorch in their small form under torchrun: they end well, replicas are identical, and the loss with a
-codec is near that without. Skips if PyTorch is not installed, and imagenet.py's test if torchvision is not."""
+"""Tests examples/pytorch in their small form under torchrun. They end well, replicas are identical, and the loss with a
+codec is near that without one. Skips if PyTorch is not installed. Skips the test of imagenet.py if torchvision is not
+installed."""
 import json
 import os
 import pathlib

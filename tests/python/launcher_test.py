@@ -1,5 +1,5 @@
-"""Tests gradwire.launcher: what mpirun, srun, torchrun and Kubernetes say, and what must be refused. The real mpirun of
-OpenMPI and of MPICH are asked too, if they are installed."""
+"""Tests gradwire.launcher: what mpirun, srun, torchrun and Kubernetes say, and what must be refused. It also asks the
+real mpirun of OpenMPI and of MPICH, if they are installed."""
 import json
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""A second encoder: docs/wire-format.md the other way. Its frames are the C library's, byte for byte."""
+"""A second encoder, which follows docs/wire-format.md. Its frames have the same bytes as those of the C library."""
 
 import math
 import struct

@@ -1,8 +1,9 @@
-"""Frames that the encoder here and the tool must both make, and which of them are kept in golden/.
+"""Frames that the encoder here and the tool must both make. Some of them are kept in golden/.
 
     python3 golden.py --write      writes golden/*.gw and golden/manifest.json anew
 
-Kept frames show when the format moves, even where both sides move alike: a decoder of tomorrow must still read them."""
+The kept frames show when the format changes, even if both encoders change in the same way. A later decoder must still
+read them."""
 
 import bisect
 import functools

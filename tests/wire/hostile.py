@@ -1,4 +1,5 @@
-"""Frames that every decoder must refuse, each for one reason: their checksums are right where they are not the point.
+"""Frames that every decoder must refuse, each for one reason. Their checksums are right, unless the checksum is that
+reason.
 
     python3 hostile.py --write     writes hostile/*.gw anew"""
 

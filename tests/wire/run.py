@@ -1,5 +1,5 @@
-"""Gradwire's tool beside the second decoder and encoder: the same floats from the same frames, the same frames from the
-same floats, and hostile ones refused by both.
+"""Compares Gradwire's tool with the second decoder and encoder. Both make the same floats of the same frames, and the
+same frames of the same floats. Both refuse hostile frames.
 
     python3 run.py GRADWIRE_TOOL"""
 

@@ -50,7 +50,7 @@ json_t *report_real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-/* A pipe would never end, and opening it may never return: regular files only. */
+/* Opens regular files only. To open a pipe may never return, and a pipe may never end. */
 static FILE *open_regular(const char *path)
 {
     struct stat about;
@@ -102,7 +102,7 @@ json_t *report_read_object(report_folder *folder, const char *name, size_t most_
 
 enum line { LINE, LINE_TOO_LONG, LINE_CUT, NO_LINE };
 
-/* The next line without its end; of one that is too long, nothing is kept. */
+/* Reads the next line, without its end. Of a line that is too long it keeps nothing. */
 static enum line next_line(FILE *file, char text[MOST_LINE], size_t *n)
 {
     bool fits = true;

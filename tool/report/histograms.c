@@ -11,7 +11,7 @@ enum { MOST_STEPS = 256, MOST_TENSORS = 256, MOST_SHOWN_STEPS = 20, N_BINS = 64 
 static const char *const kinds[] = {"raw", "clipped", "sent", "averaged"};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
-/* What the file has, and of that what is shown. */
+/* What the file has, and what of it is shown. */
 struct contents {
     json_int_t steps[MOST_STEPS];
     char tensors[MOST_TENSORS][GW_MAX_NAME];
@@ -35,7 +35,7 @@ static size_t find_tensor(const struct contents *c, const char *name)
     return i;
 }
 
-/* {"max": 0.5, "counts": [...]} as [0.5, ...]; NULL: it is not that. */
+/* Makes [0.5, ...] of {"max": 0.5, "counts": [...]}. NULL: the value is something else. */
 static json_t *counts_of(const json_t *histogram)
 {
     const json_t *counts = json_object_get(histogram, "counts"), *count;
@@ -52,7 +52,7 @@ static json_t *counts_of(const json_t *histogram)
     return out;
 }
 
-/* A line's step and tensor. False: it has none, or names that no run writes. */
+/* Reads a line's step and tensor. False: the line has none, or has a name that no run writes. */
 static bool read_head(const json_t *line, json_int_t *step, const char **tensor)
 {
     const json_t *number = json_object_get(line, "step");
@@ -75,7 +75,7 @@ static bool note_contents(void *user, const json_t *line)
     return true;
 }
 
-/* Is the i-th of n among `shown` that are spread evenly, the first and the last included? */
+/* True if the i-th of n is shown. `shown` of them are shown, spread evenly, with the first and the last among them. */
 static bool is_shown(size_t i, size_t n, size_t shown)
 {
     if (i >= n)
@@ -97,7 +97,7 @@ static bool take_shown(void *user, const json_t *line)
     if (!is_shown(find_step(c, step), c->n_steps, c->shown_steps) ||
         !is_shown(find_tensor(c, tensor), c->n_tensors, c->shown_tensors))
         return true;
-    if (json_array_size(c->rows) >= c->shown_steps * c->shown_tensors) /* a step of a tensor that is there twice */
+    if (json_array_size(c->rows) >= c->shown_steps * c->shown_tensors) /* the file has a step of a tensor twice */
         return false;
     json_t *row = json_pack("{s:I, s:s}", "step", step + 1, "tensor", tensor);
     for (size_t k = 0; k < N_KINDS; k++) {
@@ -112,7 +112,7 @@ static bool take_shown(void *user, const json_t *line)
     return good;
 }
 
-/* As many steps as are worth looking at, and then as many tensors as there is room for. */
+/* Chooses as many steps as are worth looking at, and then as many tensors as there is room for. */
 static void choose(struct contents *c, size_t most)
 {
     size_t steps = (size_t)(1.5 * sqrt((double)most));
@@ -131,7 +131,7 @@ static json_t *read_twice(report_folder *folder, FILE *file, bool partial, size_
         free(c);
         return NULL;
     }
-    /* What is wrong with the lines is noted once. */
+    /* The second pass notes what is wrong with the lines, so the first one does not. */
     report_folder quiet = {.path = folder->path};
     report_read_lines(&quiet, GW_HISTOGRAMS_FILE, file, partial, note_contents, c);
     choose(c, most);

@@ -1,6 +1,6 @@
 /* Puts the page together: its frame, its style, the data and its script, all in one text. */
 #include "report.h"
-/* CMake makes these of page.css, page.html and page.js. */
+/* CMake makes these from page.css, page.html and page.js. */
 #include "report_css.h"
 #include "report_html.h"
 #include "report_js.h"
@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A place in the frame, and what is put there. */
+/* A mark in the frame, and the text that takes its place. */
 struct part {
     const char *mark;
     const char *text;
     size_t n_bytes;
 };
 
-/* `text` with every <, > and & in it written as JSON's \u003c and so on. In JSON they stand in strings only. So no
- * text of a run can end the script element, whatever it says. */
+/* `text` as JSON that has \u003c and so on for every <, > and &. In JSON these stand in strings only. So no text of a
+ * run can end the script element, whatever the text is. */
 static char *escaped(const char *text, size_t *n_bytes)
 {
     size_t n = strlen(text), n_marked = 0, at = 0;
@@ -48,7 +48,7 @@ static char *append(char *at, const char *bytes, size_t n)
     return at + n;
 }
 
-/* The marks stand in the frame in the order of the parts. */
+/* Puts the parts at their marks. In the frame, the marks have the order of the parts. */
 static char *fill(const struct part *parts, size_t n_parts, size_t *n_bytes)
 {
     const char *from = (const char *)report_html;

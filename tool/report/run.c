@@ -11,7 +11,7 @@ enum { MOST_RUN_FILE = 1 << 20, MOST_SUMMARY = 1 << 22, MOST_FIELDS = 64, MOST_C
 
 /* ---- metrics.jsonl -------------------------------------------------------------------------- */
 
-/* Every series begins with these; then come its own. */
+/* Every series begins with these columns. Then come its own. */
 #define PLACES                                                                                                         \
     {"steps", false}, {"seconds", false},                                                                              \
     {                                                                                                                  \
@@ -34,10 +34,10 @@ static const report_column of_counts[] = {PLACES,
 
 struct metrics {
     report_series steps, tests, counted;
-    json_int_t next; /* the least number that the next line may have */
+    json_int_t next; /* the least step number that the next line may have */
     json_int_t n_lines, n_dropped;
     double milliseconds, compute_ms, encode_ms, wait_ms, bytes_up, bytes_down, dense_bytes;
-    double places[N_PLACES]; /* after the last line */
+    double places[N_PLACES]; /* the columns of PLACES, after the last line */
     json_t *wires;           /* [[steps, "small"], ...]: where the choice changed */
     char wire[16];
     size_t n_changes;
@@ -49,7 +49,7 @@ static double or_zero(const json_t *line, const char *name)
     return isfinite(value) && value > 0 ? value : 0;
 }
 
-/* A line has some of the fields, if any. `columns` are those behind the places. */
+/* Adds a row if the line has some of the fields. `columns` are the columns after those of PLACES. */
 static void add_row(struct metrics *m, report_series *series, const json_t *line)
 {
     double row[REPORT_MOST_COLUMNS];
@@ -99,7 +99,7 @@ static bool take_step(void *user, const json_t *line)
     return true;
 }
 
-/* Sums over all lines, and means over them. */
+/* Makes JSON of sums over all lines, and of means over them. */
 static json_t *totals_json(const struct metrics *m)
 {
     const double n = m->n_lines ? (double)m->n_lines : 1;
@@ -129,7 +129,7 @@ static void end(struct metrics *m)
 
 /* ---- run.json and summary.json -------------------------------------------------------------- */
 
-/* The texts, numbers and booleans of an object. */
+/* Copies the texts, numbers and booleans of an object. */
 static json_t *plain_fields(const json_t *object)
 {
     const char *name;
@@ -166,7 +166,7 @@ static json_t *layers_json(const json_t *summary, size_t most)
     return out;
 }
 
-/* Steps of an epoch, 0 if that is not known. run.json says "20000+4000 samples of 784 values". */
+/* How many steps an epoch has; 0 if that is not known. run.json says "20000+4000 samples of 784 values". */
 static json_int_t steps_per_epoch(const json_t *run)
 {
     unsigned samples;
@@ -175,7 +175,7 @@ static json_int_t steps_per_epoch(const json_t *run)
     return data && batch > 0 && sscanf(data, "%9u+", &samples) == 1 ? samples / batch : 0;
 }
 
-/* How many steps the run is to have, 0 if that is not known. */
+/* How many steps the run is to have; 0 if that is not known. */
 static json_int_t planned_steps(const json_t *run, json_int_t epoch)
 {
     const json_t *options = json_object_get(run, "options");
@@ -204,11 +204,11 @@ static json_t *describe(report_folder *folder, const json_t *run, const json_t *
                   "histograms", report_histograms(folder, limits->histograms));
     json_object_update_missing(out, more);
     json_decref(more);
-    json_object_set(out, "notes", folder->notes); /* last: until here notes may come */
+    json_object_set(out, "notes", folder->notes); /* this comes last, because notes may be added until here */
     return out;
 }
 
-/* Says so if the lines are not those of all steps. */
+/* Notes it if the lines do not cover all steps. */
 static void note_missing(report_folder *folder, const json_t *summary, const struct metrics *m, bool whole)
 {
     const json_int_t steps = summary && whole ? json_integer_value(json_object_get(summary, "steps")) : m->next;
@@ -219,7 +219,7 @@ static void note_missing(report_folder *folder, const json_t *summary, const str
                     (long long)steps);
 }
 
-/* What a folder has of a run. */
+/* Reads what a folder has of a run. */
 static json_t *read_run(report_folder *folder, const report_limits *limits)
 {
     bool partial = true;

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Some rows together. */
+/* Some rows, joined. */
 struct report_bucket {
     struct cell {
-        uint64_t n; /* rows that have a value */
+        uint64_t n; /* how many rows have a value */
         double sum, min, max;
     } cells[REPORT_MOST_COLUMNS];
     uint64_t rows;
@@ -42,7 +42,7 @@ static void merge(struct report_bucket *into, const struct report_bucket *from, 
     into->rows += from->rows;
 }
 
-/* Half as many buckets, each twice as wide. */
+/* Halves the number of buckets. Each becomes twice as wide. */
 static void halve(report_series *s)
 {
     size_t half = 0;
@@ -78,7 +78,7 @@ void report_series_add(report_series *s, const double *row)
     const size_t bytes = s->n_columns * sizeof *row;
     if (s->rows == 0)
         memcpy(s->first, row, bytes);
-    if (s->rows > 1) /* what was last until now, and was not the first */
+    if (s->rows > 1) /* the row that was last until now, unless it was also the first */
         put_together(s, s->last);
     memcpy(s->last, row, bytes);
     s->rows++;

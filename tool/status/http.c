@@ -16,24 +16,25 @@
 #define MOST_CONNECTIONS 64u
 #define MOST_ENDING 16u /* connections that have lost their place, and are not closed yet */
 #define IDLE_SECONDS 10u
-#define REQUEST_BYTES ((size_t)16 << 10) /* of its lines, and of the answer's head */
+#define REQUEST_BYTES ((size_t)16 << 10) /* of a request's lines, and of an answer's head */
 
 struct place {
     MHD_socket socket; /* MHD_INVALID_SOCKET: free */
-    uint64_t asked;    /* when it came, or asked last, in the order of all that came and asked */
+    uint64_t asked;    /* when it came, or asked last; the number counts all that came and asked */
 };
 
 struct tool_status {
     gw_ps_server *server;
     struct MHD_Daemon *daemon;
     char url[GW_ZMQ_ENDPOINT_BYTES + 16];
-    struct place places[MOST_CONNECTIONS]; /* these are touched by the thread that serves, and by no other */
+    struct place places[MOST_CONNECTIONS]; /* only the thread that serves touches these */
     uint64_t n_asked;
 };
 
 /* ---- places ---------------------------------------------------------------------------------------------------- */
 
-/* Half a request, or a byte of one now and then, keeps no place: only a whole request counts as asking. */
+/* The place of the connection that has been silent for the longest time, or a free one. Only a whole request counts as
+ * asking. So half a request, or a byte now and then, keeps no place. */
 static struct place *longest_silent(struct place *places)
 {
     struct place *found = places;
@@ -46,8 +47,8 @@ static struct place *longest_silent(struct place *places)
     return found;
 }
 
-/* A connection begins or ends; its place is what the library keeps with it. One that loses its place is shut down, and
- * so ends the next time that the library looks at it. */
+/* A connection begins or ends. The library keeps its place with it. A connection that loses its place is shut down. It
+ * ends when the library looks at it the next time. */
 static void on_connection(void *user, struct MHD_Connection *connection, void **kept,
                           enum MHD_ConnectionNotificationCode what)
 {
@@ -61,7 +62,7 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
             shutdown(place->socket, SHUT_RDWR);
         *place = (struct place){.socket = info->connect_fd, .asked = ++status->n_asked};
         *kept = place;
-    } else { /* the place may be another's by now */
+    } else { /* by now another connection may have the place */
         struct place *place = *kept;
         if (place && place->socket == info->connect_fd)
             place->socket = MHD_INVALID_SOCKET;
@@ -118,7 +119,7 @@ static enum MHD_Result send_numbers(struct tool_status *status, struct MHD_Conne
     return send_answer(connection, MHD_HTTP_OK, type, text, strlen(text), MHD_RESPMEM_MUST_FREE);
 }
 
-/* "ok", or why what is acknowledged does not outlive the server's process though it should. */
+/* Sends "ok". If the server acknowledges what may not outlive its process, although it should, sends why. */
 static enum MHD_Result send_health(struct tool_status *status, struct MHD_Connection *connection)
 {
     struct gw_ps_numbers *numbers = gw_ps_numbers_take(status->server);
@@ -142,11 +143,11 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
         keep_place(status, connection);
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return send_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n");
-    if (!*request) { /* the first of two calls; who answers there ends the connection */
+    if (!*request) { /* this is the first of two calls; an answer in the first would end the connection */
         *request = status;
         return MHD_YES;
     }
-    if (*upload_bytes) { /* a GET with a body: it is not looked at */
+    if (*upload_bytes) { /* the body of a GET is not looked at */
         *upload_bytes = 0;
         return MHD_YES;
     }
@@ -174,7 +175,7 @@ static gw_status parse_address(const char *listen, bool insecure, struct gw_zmq_
         return gw_fail(
             GW_ERR_ARGUMENT,
             "%s is not a loopback address, and the status page asks nobody for keys: anybody could read what the "
-            "server is doing; give a loopback address, or --insecure where the network is trusted",
+            "server is doing; give a loopback address, or --insecure if you trust the network",
             gw_zmq_place(address->endpoint));
     return status;
 }

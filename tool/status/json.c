@@ -16,13 +16,13 @@ static const char *presence_word(const struct gw_ps_numbers *numbers, uint32_t r
     return words[numbers->workers[rank].presence];
 }
 
-/* A client's name for a key need not be UTF-8, and JSON must. */
+/* A client's name for a key need not be UTF-8, but JSON must be. */
 static json_t *name_json(const char *name)
 {
     json_t *json = json_string(name);
     if (json)
         return json;
-    char plain[GW_PS_MAX_NAME + 1]; /* room for a reason too */
+    char plain[GW_PS_MAX_NAME + 1]; /* room for a reason, too */
     snprintf(plain, sizeof plain, "%s", name);
     for (char *c = plain; *c; c++)
         *c = *c & 0x80 ? '?' : *c;
@@ -85,7 +85,7 @@ static json_t *requests_json(const struct gw_ps_numbers *numbers)
     return requests;
 }
 
-/* null: the server has no folder for snapshots. */
+/* null if the server has no folder for snapshots. */
 static json_t *kept_json(const struct gw_ps_kept_numbers *kept)
 {
     if (!kept->is_kept)
@@ -97,7 +97,7 @@ static json_t *kept_json(const struct gw_ps_kept_numbers *kept)
                      (json_int_t)kept->failed);
 }
 
-/* Markup can be only in strings, and there JSON has another way to write it. */
+/* Markup can stand only in strings, and JSON has another way to write it there. */
 static char *without_markup(const char *text)
 {
     size_t n = 0, more = 0;

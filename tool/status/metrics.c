@@ -43,7 +43,7 @@ static void gauge(FILE *out, const char *name, uint64_t value, const char *help)
     fprintf(out, "gradwire_pserver_%s %" PRIu64 "\n", name, value);
 }
 
-/* Classes count what is not longer, so each has those before it. */
+/* A class counts all times that are not longer than its bound. So it contains the classes before it. */
 static void histogram(FILE *out, const char *name, const struct gw_ps_times *times, const char *help)
 {
     uint64_t n = 0;
@@ -56,7 +56,7 @@ static void histogram(FILE *out, const char *name, const struct gw_ps_times *tim
     fprintf(out, "gradwire_pserver_%s_sum %.6f\ngradwire_pserver_%s_count %" PRIu64 "\n", name, times->sum, name, n);
 }
 
-/* Of workers that have never come there may be very many. */
+/* True if the worker has been there. There may be very many workers that have never come. */
 static bool worth_a_line(const struct gw_ps_worker_numbers *worker)
 {
     return worker->connected || worker->pushes || worker->behind;

@@ -127,7 +127,7 @@ static void check_good(void)
     gw_free(NULL, s.labels);
 }
 
-/* Refused, with a sentence that holds all these words. */
+/* Checks that the files are refused, with a sentence that holds these words. */
 static void check_refused(const struct bytes *images, const struct bytes *labels, const char *word, const char *other)
 {
     struct gw_samples s;
@@ -260,7 +260,7 @@ static void reads_mnist(void **state)
     assert_int_equal(data.train.n, 60000);
     assert_int_equal(data.test.n, 10000);
     assert_int_equal(data.height, 28);
-    assert_int_equal(data.train.labels[0], 5); /* the first picture everyone knows */
+    assert_int_equal(data.train.labels[0], 5); /* the first picture, which everyone knows */
     uint64_t sum = 0;
     for (size_t i = 0; i < (size_t)60000 * 784; i++)
         sum += data.train.pixels[i];

@@ -62,7 +62,7 @@ static void check_row(const struct gw_samples *s, uint32_t row, int label, uint3
     }
 }
 
-/* Rows without features, comments, blank lines, tabs, CRLF, no line end at the end. */
+/* Rows without features, comments, blank lines, tabs, CRLF, and no line end at the end. */
 static void reads_what_is_legal(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void reads_what_is_legal(void **state)
     gw_data_free(&data);
 }
 
-/* What a network of layers gets. */
+/* The values that a network of layers gets. */
 static void rows_are_spread_out(void **state)
 {
     (void)state;
@@ -102,8 +102,8 @@ static void rows_are_spread_out(void **state)
     gw_data_free(&data);
 }
 
-/* The smaller label is class 0 whichever comes first; a test file has its training file's labels, and may have fewer
- * features or more. */
+/* The smaller label is class 0, whichever comes first. A test file has the labels of its training file. It may have
+ * fewer features, or more. */
 static void labels_and_features_of_two_files_fit(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static void refuses_hostile_text(void **state)
         {"1 1:-nan\n", "no finite number"},
         {"1 1:inf\n", "no finite number"},
         {"1 1:1e999\n", "no finite number"},
-        {"1 1:1e39\n", "no finite number"}, /* no float32 */
+        {"1 1:1e39\n", "no finite number"}, /* too large for float32 */
         {"1 1:1x\n", "line 1: the value in \"1:1x\" is no finite number"},
         {"1 1:1:1\n", "no finite number"},
         {"1 1:1,2:1\n", "no finite number"},
@@ -189,7 +189,7 @@ static void refuses_hostile_text(void **state)
     assert_non_null(strstr(gw_last_error(), "--test"));
 }
 
-/* Named with its ending or without; cut anywhere it is refused, with its name. */
+/* The file may be named with its ending or without. If it is cut at any place, it is refused by name. */
 static void reads_xz_and_refuses_it_cut(void **state)
 {
     (void)state;
@@ -216,7 +216,7 @@ static void reads_xz_and_refuses_it_cut(void **state)
     }
 }
 
-/* The public sets; their figures are those of the files' makers. */
+/* The public sets. Their makers publish these figures. */
 static void reads_the_public_sets(void **state)
 {
     (void)state;
@@ -252,7 +252,7 @@ static void reads_the_public_sets(void **state)
     }
 }
 
-/* Feature k is B_k * N(0, 1); what follows from how B is drawn is checked. */
+/* Feature k is B_k * N(0, 1). The test checks what follows from how B is drawn. */
 static void uneven_data_have_uneven_magnitudes(void **state)
 {
     (void)state;
@@ -279,13 +279,13 @@ static void uneven_data_have_uneven_magnitudes(void **state)
         sum2 += b2 / D;
         small += sqrt(b2) <= c1 * c2;
     }
-    /* E B^2 = integral over [0, C2] of (C1 b)^2 and over [C2, 1] of b^2. Standard deviations: B^2 has 0.30 and the mean
-     * over features 0.30/sqrt(D) = 0.0067; of x, sqrt(1/3); labels are fair coins. Six of each. */
+    /* E B^2 = integral over [0, C2] of (C1 b)^2 and over [C2, 1] of b^2. Standard deviations: B^2 has 0.30, and the
+     * mean over features 0.30/sqrt(D) = 0.0067; x has sqrt(1/3); labels are fair coins. The test allows six of each. */
     double expected = c1 * c1 * c2 * c2 * c2 / 3 + (1 - c2 * c2 * c2) / 3;
     assert_true(fabs(sum2 - expected) < 0.04);
     assert_true(fabs(sum / (N * (double)D)) < 6 * 0.58 / sqrt(N * (double)D));
     assert_true(abs((int)n_positive - N / 2) < 6 * sqrt(N) / 2);
-    /* A quarter of all features, within six binomial deviations, is below C1*C2; nothing between there and C2 but
+    /* A quarter of all features is below C1*C2, within six binomial deviations. Between there and C2 there is only
      * noise. */
     assert_true(fabs(small - c2 * D) < 6 * sqrt(c2 * (1 - c2) * D));
     gw_data_free(&data);

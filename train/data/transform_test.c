@@ -18,7 +18,7 @@
 
 enum { CHANNELS = 2, HEIGHT = 3, WIDTH = 4, PIXELS = CHANNELS * HEIGHT * WIDTH, MOST = 400 };
 
-/* Two pictures, no two pixels alike. */
+/* Two pictures. No two pixels are alike. */
 static uint8_t pixels[2 * PIXELS];
 static uint8_t labels[2];
 
@@ -42,13 +42,13 @@ static struct gw_transform fitted(const char *text)
     return t;
 }
 
-/* The pixel of a picture with black all round it. */
+/* The pixel of a picture that has black on all sides. */
 static float padded(int c, int y, int x)
 {
     return y >= 0 && y < HEIGHT && x >= 0 && x < WIDTH ? pixels[(c * HEIGHT + y) * WIDTH + x] : 0;
 }
 
-/* Whether `out`, times `factor`, is the part of picture 0 that begins at (top, left) of the picture itself. */
+/* True if `out`, times `factor`, is the part of picture 0 that begins at (top, left) of the picture itself. */
 static bool is_part(const struct gw_transform *t, const float *out, float factor, int top, int left, bool mirrored)
 {
     for (int c = 0; c < CHANNELS; c++)
@@ -137,10 +137,11 @@ static void crops_that_do_not_fit(void **state)
     assert_true(t.out_height == HEIGHT && t.out_width == WIDTH);
     data.channels = GW_MAX_CHANNELS + 1;
     assert_int_equal(gw_transform_fit(&t, &data), GW_ERR_ARGUMENT);
-    data.height = 4, data.width = 3, data.channels = 1; /* narrow ones too */
+    data.height = 4, data.width = 3, data.channels = 1; /* narrow pictures, too */
     assert_int_equal(gw_transform_parse("crop=4", &t), GW_OK);
     assert_int_equal(gw_transform_fit(&t, &data), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_data_transform(&(struct gw_data){.classes = 2}, "mirror"), GW_ERR_ARGUMENT); /* rows */
+    assert_int_equal(gw_data_transform(&(struct gw_data){.classes = 2}, "mirror"), GW_ERR_ARGUMENT); /* rows are no
+                                                                                                      * pictures */
     assert_int_equal(gw_data_transform(&(struct gw_data){.classes = 2}, NULL), GW_OK);
 }
 
@@ -163,7 +164,7 @@ static void tests_take_the_middle(void **state)
     }
 }
 
-/* Every place of the crop is drawn, mirrored and not, and nothing else. */
+/* Every place of the crop is drawn, mirrored and not. Nothing else is drawn. */
 static void training_draws_every_part(void **state)
 {
     (void)state;
@@ -187,11 +188,11 @@ static void training_draws_every_part(void **state)
                 found += is_part(&plain, out, 256, y - 1, x - 1, false);
         CHECK(found == 1, "place %u without mirror is %d parts", place, found);
     }
-    for (int y = 0; y < DOWN; y++) /* 100 of each are expected, 5 standard deviations are 48 */
+    for (int y = 0; y < DOWN; y++) /* 100 of each are expected; 5 standard deviations are 48 */
         for (int x = 0; x < ACROSS; x++)
             for (int m = 0; m < 2; m++)
                 CHECK(n_of[y][x][m] > 52 && n_of[y][x][m] < 148, "(%d, %d), mirrored %d: %d", y, x, m, n_of[y][x][m]);
-    /* Seed, step and place each draw anew; the same three draw the same. */
+    /* A change of seed, step or place gives another draw. The same three give the same draw. */
     float a[MOST], b[MOST];
     const struct gw_transform bright = fitted("brightness=100");
     gw_transform_train(&bright, 1, 2, 3, pixels, a);
@@ -231,7 +232,7 @@ static void brightness_and_contrast(void **state)
         least_factor = factor < least_factor ? factor : least_factor;
         most_factor = factor > most_factor ? factor : most_factor;
     }
-    /* 500 uniform draws come within a fiftieth of either end, but for 0.98^500. */
+    /* 500 uniform draws come within a fiftieth of either end, except with probability 0.98^500. */
     CHECK(least > -50.01f && least < -48 && most < 50.01f && most > 48, "%g to %g", (double)least, (double)most);
     CHECK(least_factor > 0.499f && least_factor < 0.53f && most_factor < 2.001f && most_factor > 1.97f, "%g to %g",
           (double)least_factor, (double)most_factor);
@@ -248,16 +249,16 @@ static void sizes_that_networks_like(void **state)
         sum += (double)out[i], squares += (double)out[i] * (double)out[i];
     assert_true(fabs(sum) < 1e-4 && fabs(squares / PIXELS - 1) < 1e-5);
     assert_true(out[1] > out[0]);
-    uint8_t flat[PIXELS]; /* of one colour: nothing is divided by 0 */
+    uint8_t flat[PIXELS]; /* a picture of one colour: nothing is divided by 0 */
     memset(flat, 9, sizeof flat);
     gw_transform_test(&t, flat, out);
     for (int i = 0; i < PIXELS; i++)
         assert_true(out[i] == 0);
-    flat[0] = 10; /* a deviation of less than 1 / sqrt(N) counts as that much */
+    flat[0] = 10; /* a deviation below 1 / sqrt(N) counts as 1 / sqrt(N) */
     gw_transform_test(&t, flat, out);
     CHECK(fabs((double)out[0] - (1 - 1.0 / PIXELS) * sqrt(PIXELS)) < 1e-4, "%g", (double)out[0]);
 
-    /* Over all pictures of the training set, channel by channel. */
+    /* Over all pictures of the training set, one channel at a time. */
     t = fitted("normalize");
     for (int c = 0; c < CHANNELS; c++) {
         sum = squares = 0;
@@ -271,7 +272,7 @@ static void sizes_that_networks_like(void **state)
               squares / n);
     }
     assert_true(out[1] > out[0]);
-    struct gw_data data = data_of(1); /* of one colour: only the mean goes */
+    struct gw_data data = data_of(1); /* pictures of one colour: only the mean is subtracted */
     memset(pixels, 9, sizeof pixels);
     assert_int_equal(gw_transform_fit(&t, &data), GW_OK);
     pixels[0] = 11;
@@ -297,7 +298,8 @@ static void every_sample_once(void **state)
         gw_order_shuffle(others[i][0], others[i][1], N, again);
         CHECK((memcmp(order, again, sizeof order) == 0) == (i == 0), "case %d", i);
     }
-    uint32_t n_first[3] = {0}; /* each of three comes first as often: 1000 expected, 5 standard deviations are 129 */
+    uint32_t n_first[3] = {0}; /* each of three comes first equally often: 1000 are expected, 5 standard deviations
+                                * are 129 */
     for (uint64_t epoch = 0; epoch < 3000; epoch++) {
         gw_order_shuffle(1, epoch, 3, order);
         n_first[order[0]]++;

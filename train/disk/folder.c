@@ -146,7 +146,7 @@ gw_status gw_folder_check(const char *folder, DIR *lock)
         snprintf(others, sizeof others, " and %u other file%s", n - 1, n == 2 ? "" : "s");
     return gw_fail(GW_ERR_SYSTEM,
                    "%s holds an earlier run (%s%s); name another folder, or add --overwrite, which replaces it; "
-                   "--resume %s goes on with it where it has checkpoints",
+                   "--resume %s goes on with it if it has checkpoints",
                    folder, first, others, folder);
 }
 

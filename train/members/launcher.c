@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The inner ones first. Open MPI sets its own names; MPICH, Intel MPI and MVAPICH start by Hydra, which sets PMI_*.
- * torchrun and gradwire launch set RANK and WORLD_SIZE. sbatch's script has SLURM_PROCID and SLURM_NTASKS too, but
- * SLURM_STEP_NUM_TASKS is srun's alone; its tasks have PMIX_RANK if it serves MPI (--mpi=pmix). Within a Slurm job
- * mpirun starts its daemons by srun, so its ranks have the daemons' SLURM_PROCID. A pod of an indexed Kubernetes job
- * has its index, and WORLD_SIZE only if the job's author says it. */
+/* Inner launchers come first. Open MPI sets names of its own. MPICH, Intel MPI and MVAPICH start by Hydra, which sets
+ * PMI_*. torchrun and gradwire launch set RANK and WORLD_SIZE. The script of sbatch has SLURM_PROCID and SLURM_NTASKS,
+ * too, but only srun sets SLURM_STEP_NUM_TASKS. Tasks of srun have PMIX_RANK if it serves MPI (--mpi=pmix). Within a
+ * Slurm job mpirun starts its daemons by srun, so its ranks have the daemons' SLURM_PROCID. A pod of an indexed
+ * Kubernetes job has its index. It has WORLD_SIZE only if the job's author sets it. */
 static const struct {
     const char *name, *size, *rank;
-    const char *mpi, *tcp; /* MPI joins them, or the link tcp can, if this variable is set; NULL: never */
+    const char *mpi, *tcp; /* if this variable is set, MPI or the link tcp can join the ranks; NULL: never */
 } launchers[] = {
     {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", NULL},
     {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", NULL},
@@ -51,7 +51,7 @@ struct gw_launcher gw_launcher_find(void)
 
 /* ---- which rank, how many, where ------------------------------------------------------------------------- */
 
-/* From the environment; *found false: it is not set. */
+/* Reads a number from the environment. *found false: the variable is not set. */
 static gw_status whole_number(const char *name, uint32_t *value, bool *found)
 {
     const char *text = getenv(name);
@@ -67,7 +67,7 @@ static gw_status whole_number(const char *name, uint32_t *value, bool *found)
     return GW_OK;
 }
 
-/* Launchers whose ranks count through the whole job, the inner ones first. */
+/* Launchers whose ranks count through the whole job. Inner ones come first. */
 static const struct ranks {
     const char *name, *size, *rank;
 } inner[] = {
@@ -78,7 +78,7 @@ static const struct ranks {
     {"Kubernetes", "WORLD_SIZE", "JOB_COMPLETION_INDEX"},
 };
 
-/* What somebody's two variables say. */
+/* What the two variables of one launcher, or of the user, say. */
 struct said {
     const char *name, *rank_name;
     uint32_t size, rank;
@@ -111,7 +111,7 @@ gw_status gw_launcher_place(uint32_t *size, uint32_t *rank)
                        by == &user ? "%s is %u, and %s is %u; leave one of them out"
                                    : "%s started %u ranks, and %s is %u; leave that out, or start as many",
                        by->name, by->size, asked ? "--workers" : "WORLD_SIZE", *size);
-    /* torchrun gives out its own ranks, whatever started it. */
+    /* torchrun gives out ranks of its own, whatever started it. */
     if (by == &user && launched && launcher.size == *size && launcher.rank != *rank && !getenv("TORCHELASTIC_RUN_ID"))
         return gw_fail(GW_ERR_ARGUMENT,
                        "RANK is %u, and %s says that this is rank %u (%s); unset RANK, or give the right one as --rank",
@@ -119,7 +119,7 @@ gw_status gw_launcher_place(uint32_t *size, uint32_t *rank)
     return GW_OK;
 }
 
-/* The first machine of a list as Slurm writes them: "node07", "node[07-12,15],login1", "a-1,a-2". */
+/* The first machine of a list in Slurm's form: "node07", "node[07-12,15],login1", "a-1,a-2". */
 static void first_machine(const char *list, char *name, size_t capacity)
 {
     size_t head = strcspn(list, "[,");
@@ -130,7 +130,8 @@ static void first_machine(const char *list, char *name, size_t capacity)
     snprintf(name + n, capacity - (size_t)n, "%.*s", (int)strcspn(number, "-,]"), number);
 }
 
-/* Steps of one job have ports of their own, and so have jobs whose numbers are near each other. */
+/* A port for this step of the job. Steps of one job get different ports, and so do jobs whose numbers are near each
+ * other. */
 static gw_status port_of_step(uint32_t *port, bool *found)
 {
     enum { FIRST = 20000, N_PORTS = 10000, STRIDE = 1009 };

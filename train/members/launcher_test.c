@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All variables that are read. The test clears them, so that those of its own caller do not matter. */
+/* All variables that the library reads. The test clears them, so that those of its caller do not matter. */
 static const char *const names[] = {"RANK",
                                     "WORLD_SIZE",
                                     "MASTER_ADDR",
@@ -35,7 +35,7 @@ static const char *const names[] = {"RANK",
                                     "SLURM_PROCID",
                                     "JOB_COMPLETION_INDEX"};
 
-/* "NAME=VALUE NAME=VALUE" and nothing else. */
+/* Sets the environment to "NAME=VALUE NAME=VALUE" and nothing else. */
 static void say(const char *assignments)
 {
     char text[512];
@@ -56,7 +56,7 @@ static void ranks_are_found(void **state)
     (void)state;
     static const struct {
         const char *said;
-        uint32_t size, rank; /* as options say */
+        uint32_t size, rank; /* what the options say */
         uint32_t found_size, found_rank;
     } cases[] = {
         {"", 0, GW_LAUNCHER_NO_RANK, 0, GW_LAUNCHER_NO_RANK},
@@ -69,12 +69,12 @@ static void ranks_are_found(void **state)
         {SRUN "SLURM_PROCID=1 RANK=6 WORLD_SIZE=8", 0, GW_LAUNCHER_NO_RANK, 8,
          6}, /* two torchruns of four under srun */
         {SRUN "SLURM_PROCID=1 RANK=2 WORLD_SIZE=4 TORCHELASTIC_RUN_ID=x", 0, GW_LAUNCHER_NO_RANK, 4, 2},
-        /* mpirun in a Slurm job: its ranks have the numbers of a daemon's step too */
+        /* mpirun in a Slurm job: its ranks also have the numbers of a daemon's step */
         {SRUN "SLURM_PROCID=1 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_RANK=5", 0, GW_LAUNCHER_NO_RANK, 8, 5},
         {SRUN "SLURM_PROCID=1 PMI_SIZE=8 PMI_RANK=5", 0, GW_LAUNCHER_NO_RANK, 8, 5},
         {"JOB_COMPLETION_INDEX=2 WORLD_SIZE=4", 0, GW_LAUNCHER_NO_RANK, 4, 2},
         {"JOB_COMPLETION_INDEX=2", 0, GW_LAUNCHER_NO_RANK, 0, GW_LAUNCHER_NO_RANK},
-        /* a script that sbatch runs is no rank */
+        /* A script that sbatch runs is no rank. */
         {"SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0", 0, GW_LAUNCHER_NO_RANK, 0, GW_LAUNCHER_NO_RANK},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -133,12 +133,12 @@ static void the_meeting_place_follows(void **state)
         assert_string_equal(place, cases[i].place);
     }
     char place[300];
-    say(SRUN); /* on its second machine */
+    say(SRUN); /* this rank is on the second machine */
     assert_int_equal(gw_launcher_meeting(0, place, sizeof place), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "rank 0 is not on the first machine of this step (n[1-2])"));
 }
 
-/* No two steps of a job, and no two jobs that are near each other, meet at one port. */
+/* No two steps of a job meet at one port. Nor do two jobs whose numbers are near each other. */
 static void steps_do_not_meet(void **state)
 {
     (void)state;

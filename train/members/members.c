@@ -31,7 +31,7 @@ static bool have(const struct gw_members_scheme *scheme)
 
 /* ---- who ------------------------------------------------------------------------------------ */
 
-/* One line for all ranks. */
+/* Prints one line for all ranks: only rank 0 prints it. */
 void gw_members_say(const struct gw_members_options *o, const struct gw_launcher *by, const char *format, ...)
 {
     char line[512];
@@ -60,17 +60,18 @@ gw_status gw_members_choose_link(struct gw_members_options *o)
         gw_members_say(o, &by, "%s started %u ranks: they are joined by --link %s", by.name, by.size, o->link);
         return GW_OK;
     }
-    return gw_fail(GW_ERR_ARGUMENT,
-                   "%s started %u ranks, and without --link each would train by itself: %s; --link local if each shall",
-                   by.name, by.size,
-                   by.mpi ? "this build has no mpi link, but --link tcp --rendezvous HOST:PORT joins them, or gradwire "
-                            "launch -n N -- train ... starts them"
-                   : strcmp(by.name, "srun") == 0
-                       ? "--link tcp joins them, or --link mpi where srun serves MPI (srun --mpi=pmix)"
-                       : "--link tcp --rendezvous HOST:PORT joins them (or MASTER_ADDR and MASTER_PORT say where)");
+    return gw_fail(
+        GW_ERR_ARGUMENT,
+        "%s started %u ranks, and without --link each would train by itself: %s; for that, give --link local", by.name,
+        by.size,
+        by.mpi ? "this build has no mpi link, but --link tcp --rendezvous HOST:PORT joins them, or gradwire "
+                 "launch -n N -- train ... starts them"
+        : strcmp(by.name, "srun") == 0
+            ? "--link tcp joins them, or --link mpi if srun serves MPI (srun --mpi=pmix)"
+            : "--link tcp --rendezvous HOST:PORT joins them (or MASTER_ADDR and MASTER_PORT say where)");
 }
 
-/* The schemes that take these options, as a list in a sentence. */
+/* Lists the schemes that take these options, for a sentence. */
 static const char *list(char *text, size_t capacity, unsigned takes)
 {
     size_t n = 0, used = 0, n_wanted = 0;
@@ -85,7 +86,7 @@ static const char *list(char *text, size_t capacity, unsigned takes)
     return text;
 }
 
-/* An option that the scheme has no use for was meant for another one. */
+/* Refuses options for which the scheme has no use. The user meant them for another scheme. */
 static gw_status check_options(const struct gw_members_scheme *scheme, const struct gw_members_options *o)
 {
     const struct {
@@ -116,7 +117,7 @@ gw_status gw_members_begin(const struct gw_members_options *o, struct gw_members
                                         .servers = o->servers,
                                         .keys = o->keys,
                                         .timeout_ms = o->timeout_ms,
-                                        .connect_ms = o->timeout_ms}; /* workers may be started before them */
+                                        .connect_ms = o->timeout_ms}; /* workers may be started before the servers */
     if (o->must_meet && scheme->is_alone)
         return gw_fail(GW_ERR_ARGUMENT, "on --link %s members never meet, and they must here", scheme->name);
     GW_TRY(check_options(scheme, o));
@@ -140,7 +141,7 @@ gw_status gw_members_connect_each(struct gw_members *m, gw_context *context, uin
     return GW_OK;
 }
 
-/* This process's ranks become clients. */
+/* Makes this process's ranks clients of the servers. */
 static gw_status connect_servers(struct gw_members *m)
 {
     m->clients = calloc(m->count, sizeof *m->clients);
@@ -148,7 +149,8 @@ static gw_status connect_servers(struct gw_members *m)
         return GW_ERR_MEMORY;
     for (uint32_t n = 0; n < m->count; n++) {
         m->servers.rank = m->first + n;
-        GW_TRY(gw_ps_client_create(NULL, &m->servers, &m->clients[n])); /* it outlives the context */
+        GW_TRY(gw_ps_client_create(NULL, &m->servers, &m->clients[n])); /* a client outlives the context, so it gets
+                                                                         * none */
     }
     if (gw_ps_n_workers(m->clients[0]) != m->size)
         return gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and this run has %u",
@@ -175,7 +177,7 @@ uint64_t gw_members_machine(void)
     const char *given = getenv("GRADWIRE_MACHINE");
     if (given)
         return XXH3_64bits(given, strlen(given));
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r"); /* new at every start of a machine */
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r"); /* it is new at every start of a machine */
     if (!file || !fgets(text, sizeof text, file))
         gethostname(text, sizeof text - 1);
     if (file)

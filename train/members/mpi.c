@@ -18,7 +18,7 @@ static bool version(char *text, size_t capacity)
     return true;
 }
 
-/* Ranks of another MPI's launcher are each a world of its own. */
+/* Refuses a launcher of another MPI: each of its ranks would be a world of its own. */
 static gw_status check_launcher(int size)
 {
     struct gw_launcher by = gw_launcher_find();
@@ -28,7 +28,7 @@ static gw_status check_launcher(int size)
     version(mpi, sizeof mpi);
     return gw_fail(GW_ERR_ARGUMENT,
                    "%s started %u ranks, and MPI sees this one alone: this build's MPI is %s; start the ranks by its "
-                   "own mpirun (or srun --mpi=pmix where it knows that), or join them by --link tcp",
+                   "own mpirun (or srun --mpi=pmix if it knows that), or join them by --link tcp",
                    by.name, by.size, mpi);
 }
 
@@ -60,7 +60,7 @@ static gw_status connect_links(struct gw_members *m, gw_context *context, uint32
     return gw_members_connect_each(m, context, n_links, links, connect_one);
 }
 
-/* A second, in which the other ranks say why. */
+/* Ends MPI. If the run has failed, the other ranks get a second to say why. */
 static void end(struct gw_members *m, bool failed)
 {
     if (m->mpi_begun && failed && m->size > 1) {

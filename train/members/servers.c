@@ -8,7 +8,7 @@ static bool version(char *text, size_t capacity)
     return gw_members_tcp.version(text, capacity);
 }
 
-/* The servers know how many workers there are. */
+/* The servers say how many workers there are. */
 static gw_status begin(const struct gw_members_options *o, struct gw_members *m)
 {
     uint32_t rank = o->rank, size = o->workers;
@@ -31,7 +31,7 @@ static gw_status begin(const struct gw_members_options *o, struct gw_members *m)
     return GW_OK;
 }
 
-/* The worker joins by itself, perhaps more than once: its links have this rank alone. */
+/* A worker joins by itself, and may do so more than once. So its links have this rank alone. */
 static gw_status connect_links(struct gw_members *m, gw_context *context, uint32_t n_links, gw_link *links)
 {
     (void)m;

@@ -4,7 +4,7 @@
 
 struct add {
     struct gw_layer head;
-    size_t n; /* floats of the layout, padding included */
+    size_t n; /* floats of the layout, with its padding */
     const float *a;
     struct gw_blob b; /* in a's layout */
     struct gw_primitive reorder_b;
@@ -27,7 +27,7 @@ static gw_status add_setup_forward(struct gw_layer *layer, const struct gw_layer
     return gw_blob_create(b->engine, &src[0]->desc, b->may_overwrite ? src[0]->data : NULL, &layer->dst);
 }
 
-/* The gradient is that of both inputs. */
+/* Both inputs get the same gradient. */
 static gw_status add_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
                                     const struct gw_blob *diff_dst)
 {

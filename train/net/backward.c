@@ -12,9 +12,9 @@
 
 enum { WARM_UP = 2 };
 
-/* When each gradient of a step was there. */
+/* How long the gradients of a step took. */
 struct watch {
-    double last; /* the gradient before, or backward's begin */
+    double last; /* when the gradient before was ready, or when backward began */
     double ms[GW_MAX_TENSORS];
 };
 
@@ -26,7 +26,7 @@ static void note_ready(void *user, uint32_t tensor)
     watch->last = now;
 }
 
-/* Samples in [-1, 1): what is in them does not change how long a layer takes. */
+/* Draws samples in [-1, 1). Their values do not change how long a layer takes. */
 static void draw_samples(float *samples, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i += 4) {
@@ -38,7 +38,7 @@ static void draw_samples(float *samples, uint64_t n)
     }
 }
 
-/* times: runs of forward, then runs of each tensor. */
+/* times: `runs` numbers for forward, then `runs` numbers for each tensor. */
 static gw_status time_steps(struct gw_model *model, uint32_t batch, uint32_t runs, const uint8_t *labels,
                             uint32_t n_tensors, double *times)
 {

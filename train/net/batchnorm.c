@@ -7,14 +7,14 @@
 #include <math.h>
 
 #define EPSILON 1e-5f
-#define NEW_SHARE 0.1f /* of a batch's statistics in the running ones, as in PyTorch */
+#define NEW_SHARE 0.1f /* a batch's share in the running statistics, as in PyTorch */
 
 struct batchnorm {
     struct gw_layer head;
     uint32_t maps;
-    float unbias;                                  /* n / (n - 1) of the n values of a map */
+    float unbias;                                  /* n / (n - 1), if a map has n values */
     float *running_mean, *running_variance;        /* the model's statistics */
-    struct gw_blob src, mean, variance, workspace; /* of this batch; for evaluation, the running ones */
+    struct gw_blob src, mean, variance, workspace; /* mean, variance: of this batch; for evaluation, the running ones */
     struct gw_blob scale, shift, diff_scale, diff_shift, diff_dst;
     dnnl_primitive_desc_t hint;
     struct gw_primitive run, reorder_diff_dst, backward;
@@ -43,7 +43,7 @@ static gw_status batchnorm_setup_forward(struct gw_layer *layer, const struct gw
     const struct gw_layer_spec *s = layer->spec;
     const struct gw_param *tensors = &b->network->tensors[s->first_tensor],
                           *kept = &b->network->statistics[s->first_statistic];
-    const uint64_t begin = b->network->n_trained; /* statistics lie behind the trained tensors */
+    const uint64_t begin = b->network->n_trained; /* statistics stand behind the trained tensors */
     const double values = (double)b->batch * s->in.height * s->in.width;
     n->maps = s->in.channels;
     n->unbias = values > 1 ? (float)(values / (values - 1)) : 1;

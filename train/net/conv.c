@@ -5,10 +5,10 @@
 
 struct conv {
     struct gw_layer head;
-    uint64_t version; /* of the parameters that `weights` holds */
+    uint64_t version; /* the version of the parameters in `weights` */
     struct gw_blob params, bias, src, weights;
     struct gw_primitive reorder_src, reorder_weights, run;
-    dnnl_primitive_desc_t hint; /* the forward description backward is derived from */
+    dnnl_primitive_desc_t hint; /* the forward description, from which oneDNN derives backward */
 
     /* backward by weights */
     struct gw_blob grads, diff_bias, bw_src, bw_diff_dst, diff_weights;
@@ -34,7 +34,7 @@ static gw_status conv_declare(struct gw_network *network, struct gw_layer_spec *
 
 struct conv_dims {
     dnnl_dim_t src[4], weights[4], bias[1], dst[4];
-    dnnl_dims_t strides, before, behind; /* what padding adds */
+    dnnl_dims_t strides, before, behind; /* before, behind: the pixels that padding adds */
 };
 
 static struct conv_dims dims_of(const struct gw_layer_spec *s, uint32_t batch)
@@ -150,7 +150,7 @@ static gw_status setup_backward_data(struct conv *c, const struct gw_layer_build
     const dnnl_memory_desc_t weights_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
     GW_TRY(gw_primitive_create(pd, "a convolution's backward by data", &c->bd_run));
 
-    /* The layout backward by weights wanted usually serves here too. */
+    /* Backward by weights has usually made the layout that is wanted here. */
     const struct gw_blob *from =
         dnnl_memory_desc_equal(&c->bw_diff_dst.desc, &diff_dst_desc) ? &c->bw_diff_dst : diff_dst;
     GW_TRY(gw_reorder_into(b->engine, from, &diff_dst_desc, &c->bd_diff_dst, &c->bd_reorder_diff_dst));

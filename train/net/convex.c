@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Neither form overflows: exp sees numbers up to 0 only. */
+/* Neither form overflows, because exp never gets a number above 0. */
 static double logistic_loss(double margin)
 {
     return margin > 0 ? log1p(exp(-margin)) : log1p(exp(margin)) - margin;
@@ -22,7 +22,7 @@ static double hinge_loss(double margin)
 static double hinge_slope(double margin)
 {
     if (isnan(margin))
-        return margin; /* so that the step's verdict finds it */
+        return margin; /* so the step's verdict finds it */
     return margin >= 1 ? 0 : -1;
 }
 

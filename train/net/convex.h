@@ -18,9 +18,9 @@ struct gw_convex {
  * svm: the hinge loss max(0, 1 - margin), with slope 0 at margin 1. */
 extern const struct gw_convex gw_convex_logreg, gw_convex_svm;
 
-/* Goes over n samples, order[0..n); NULL: first, first+1, ... They must be rows. Adds up their losses, and counts those
- * with the right sign (w.x > 0: class 1). If sum is not NULL, adds scale * (gradient of the sum of losses) to it. The
- * order of samples and features is always the same. */
+/* Goes over n samples: order[0..n), or, if order is NULL, first, first+1, ... The samples must be rows. Adds up their
+ * losses, and counts those with the right sign (w.x > 0: class 1). If sum is not NULL, adds scale * (gradient of the
+ * sum of losses) to it. The order of samples and features is always the same. */
 void gw_convex_pass(const struct gw_convex *problem, const struct gw_samples *samples, const uint32_t *order,
                     uint32_t first, uint32_t n, const float *w, double *loss, uint32_t *correct, double scale,
                     double *sum);

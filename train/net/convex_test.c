@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Small enough for Newton's method with plain elimination. */
+/* The problem is small enough for Newton's method with plain elimination. */
 enum { N = 200, D = 12 };
 #define DATA "uneven:n=200,d=12"
 #define LAMBDA 0.01
@@ -44,8 +44,8 @@ static double loss_at(const struct gw_convex *problem, const struct gw_samples *
     return loss;
 }
 
-/* Weights are multiples of 2^-6 and differences of 2^-10 are exact in float32; the hinge's are exact where no sample's
- * margin crosses 1, and one that does adds less than |x| <= 5 times the difference. */
+/* Weights are multiples of 2^-6, and differences of 2^-10 are exact in float32. The hinge's differences are exact if no
+ * sample's margin crosses 1. A sample that crosses it adds less than |x| <= 5 times the difference. */
 static void gradients_are_differences_of_the_loss(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static double newton(double *w)
         }
         for (int j = 0; j < D; j++)
             a[j][j] += 2 * LAMBDA, a[j][D] += 2 * LAMBDA * w[j];
-        for (int j = 0; j < D; j++) /* Gauss and Jordan; positive definite, so no pivots are looked for */
+        for (int j = 0; j < D; j++) /* Gauss and Jordan; the matrix is positive definite, so no pivots are looked for */
             for (int r = 0; r < D; r++) {
                 double f = r == j ? 0 : a[r][j] / a[j][j];
                 for (int k = j; k <= D; k++)
@@ -154,8 +154,8 @@ static struct gw_train_summary run(struct gw_train_options o)
     return summary;
 }
 
-/* With a constant rate SGD stays away from the minimum; SVRG comes nearer by a factor each epoch, down to what float32
- * weights can say, also with unbiased ternary gradients, whose noise goes to 0 with what is sent. */
+/* With a constant rate SGD stays away from the minimum. SVRG comes nearer by a factor in each epoch, down to what
+ * float32 weights can say. It does so with unbiased ternary gradients, too: their noise goes to 0 with what is sent. */
 static void svrg_converges_linearly_to_newtons_minimum(void **state)
 {
     (void)state;
@@ -191,11 +191,11 @@ static void sgd_converges_with_a_falling_rate(void **state)
     assert_true(late > 0 && late < 1e-5 && late < early / 10);
 }
 
-/* The minimum of a convex function is where no direction leads down; the svm's is found by hand in one dimension:
+/* At the minimum of a convex function no direction leads down. The svm's minimum is found by hand in one dimension. The
  * samples (x = 1, y = 1), (x = 0.5, y = 1), (x = 0.25, y = -1) give max(0, 1-w) + max(0, 1-w/2) + max(0, 1+w/4), a
- * third of it, plus LAMBDA*w^2: beyond w = 1 the slope is (-0.5+0.25)/3 + 2*LAMBDA*w, below it is 1/3 less; with LAMBDA
- * = 0.01 it is 0 at w = 2: there the slope is (-0.25/3 + 0.04) < 0 before and (0.25/3 + 0.04) > 0 after. Objective (0 +
- * 0 + 1.5)/3 + 0.04. */
+ * third of it, plus LAMBDA*w^2. Beyond w = 1 the slope is (-0.5+0.25)/3 + 2*LAMBDA*w, and below it is 1/3 less. With
+ * LAMBDA = 0.01 the minimum is at w = 2: there the slope is (-0.25/3 + 0.04) < 0 before and (0.25/3 + 0.04) > 0 after.
+ * The objective is (0 + 0 + 1.5)/3 + 0.04. */
 static void svm_finds_the_minimum_known_by_hand(void **state)
 {
     (void)state;
@@ -216,7 +216,8 @@ static void svm_finds_the_minimum_known_by_hand(void **state)
     unlink(path);
 }
 
-/* The same for any number of threads; for any number of workers but for the rounding of gradients. */
+/* The result is the same for any number of threads. For any number of workers it is the same but for the rounding of
+ * gradients. */
 static void runs_repeat_and_workers_do_not_matter(void **state)
 {
     (void)state;
@@ -240,7 +241,8 @@ static void runs_repeat_and_workers_do_not_matter(void **state)
     }
 }
 
-/* svrg: three gradients a sample and epoch, one more message of all floats each epoch. Passes stand in every line. */
+/* svrg computes three gradients for a sample and epoch, and sends one more message of all floats in each epoch. Every
+ * line has the passes. */
 static void passes_and_bytes_are_counted(void **state)
 {
     (void)state;
@@ -250,14 +252,14 @@ static void passes_and_bytes_are_counted(void **state)
     o.optimizer = "svrg";
     struct gw_train_summary svrg = run(o);
     assert_true(sgd.passes == 4 && svrg.passes == 12);
-    assert_int_equal(sgd.dense_bytes / 40, svrg.dense_bytes / 44); /* 40 steps; 4 full gradients */
+    assert_int_equal(sgd.dense_bytes / 40, svrg.dense_bytes / 44); /* 40 steps; svrg has 4 full gradients besides */
     assert_int_equal(sgd.bytes_up / 40, svrg.bytes_up / 44);
     assert_true(sgd.test_accuracy == sgd.train_accuracy);
-    o.steps = 15; /* ends within an epoch: two full gradients */
+    o.steps = 15; /* the run ends within an epoch, so there are two full gradients */
     assert_true(run(o).passes == 2 + 15 * 2 * 20. / N);
 }
 
-/* Every epoch's line has the objective of its end. */
+/* The line of every epoch has the objective at its end. */
 static void objective_is_written_each_epoch(void **state)
 {
     (void)state;
@@ -298,8 +300,8 @@ static void objective_is_written_each_epoch(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Resumed within an epoch (10 steps), where svrg needs its snapshot. The full gradient that it computes once more is
- * not counted again. */
+/* The run is resumed within an epoch (of 10 steps), so svrg needs its snapshot. It computes the full gradient once
+ * more, but does not count it again. */
 static void a_resumed_run_is_the_same(void **state)
 {
     (void)state;
@@ -329,7 +331,7 @@ static void a_resumed_run_is_the_same(void **state)
     }
 }
 
-/* Networks of layers take rows, too: spread out, a row is what its values are. */
+/* Networks of layers take rows, too. A row that is spread out is its values. */
 static void layers_learn_from_rows(void **state)
 {
     (void)state;
@@ -365,7 +367,7 @@ static void wrong_use_is_refused(void **state)
     }
     struct gw_train_summary s;
     struct gw_train_options o = convex("logreg", "svrg");
-    o.lr = 1e38, o.epochs = 10; /* weights overflow: there is no gradient at the snapshot */
+    o.lr = 1e38, o.epochs = 10; /* the weights overflow, so there is no gradient at the snapshot */
     assert_int_equal(gw_train_run(&o, NULL, &s), GW_ERR_NONFINITE);
     assert_non_null(strstr(gw_last_error(), "full gradient of epoch"));
 }

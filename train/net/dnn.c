@@ -133,7 +133,8 @@ gw_status gw_reorder_out_of(dnnl_engine_t engine, const dnnl_memory_desc_t *made
 }
 
 #ifdef __SANITIZE_THREAD__
-/* oneDNN is not compiled for the thread sanitizer, which so cannot see how its primitive cache is locked. */
+/* oneDNN is not compiled for the thread sanitizer. So the sanitizer cannot see the locks of oneDNN's cache of
+ * primitives. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {

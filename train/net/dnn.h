@@ -40,11 +40,11 @@ struct gw_maps {
 /* False if a layout of rank 4 is none of these. */
 bool gw_maps_of(const dnnl_memory_desc_t *desc, struct gw_maps *maps);
 
-/* A blob of this layout; data NULL: takes memory (zeroed), else borrows it. */
+/* Makes a blob of this layout. data NULL: it takes memory and sets it to 0. Else it borrows `data`. */
 gw_status gw_blob_create(dnnl_engine_t engine, const dnnl_memory_desc_t *desc, float *data, struct gw_blob *blob);
 void gw_blob_destroy(struct gw_blob *blob);
 
-/* Frees the description in every case. */
+/* Makes a primitive. It frees the description, even after an error. */
 gw_status gw_primitive_create(dnnl_primitive_desc_t desc, const char *what, struct gw_primitive *primitive);
 void gw_primitive_arg(struct gw_primitive *primitive, int which, const struct gw_blob *blob);
 gw_status gw_primitive_run(const struct gw_primitive *primitive, dnnl_stream_t stream);

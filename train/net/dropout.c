@@ -13,7 +13,7 @@ struct dropout {
     struct gw_layer head;
     uint32_t batch, values; /* samples, and values of each */
     bool training;
-    uint32_t tensor;    /* tells the streams of the network's layers apart */
+    uint32_t tensor;    /* each layer of the network draws from another stream, by this number */
     uint8_t *kept;      /* [batch * values] */
     struct gw_blob src; /* plain */
     const float *diff_dst;
@@ -40,7 +40,7 @@ static gw_status dropout_setup_forward(struct gw_layer *layer, const struct gw_l
         return GW_ERR_MEMORY;
     gw_desc_plain(&wanted, src[0]->desc.ndims, src[0]->desc.dims);
     GW_TRY(gw_reorder_into(b->engine, src[0], &wanted, &d->src, &d->reorder_src));
-    const bool own = d->src.owns_data || b->may_overwrite; /* nobody else reads it */
+    const bool own = d->src.owns_data || b->may_overwrite; /* if `own`, no other layer reads the memory */
     return gw_blob_create(b->engine, &wanted, own ? d->src.data : NULL, &layer->dst);
 }
 
@@ -51,7 +51,7 @@ static gw_status dropout_setup_backward(struct gw_layer *layer, const struct gw_
     return gw_layer_diff_beside(layer, b, diff_dst, &d->diff_dst, &d->reorder_diff_dst);
 }
 
-/* Two values share a word of 32 bits. */
+/* Draws which values are kept. A word of 32 bits is for two values. */
 static void draw(struct dropout *d, const struct gw_pass *pass)
 {
     const uint32_t threshold = (uint32_t)lrintf(d->head.spec->drop * 65536);
@@ -83,7 +83,7 @@ static gw_status dropout_forward(struct gw_layer *layer, const struct gw_pass *p
     }
     draw(d, pass);
     for (size_t i = 0; i < n; i++)
-        to[i] = d->kept[i] ? grow * from[i] : 0 * from[i]; /* a NaN stays one */
+        to[i] = d->kept[i] ? grow * from[i] : 0 * from[i]; /* a NaN stays a NaN */
     return GW_OK;
 }
 

@@ -49,7 +49,7 @@ struct gw_layer_spec {
     uint32_t first_statistic; /* batch norm: the running mean; the variance follows */
 };
 
-/* What an instance is built from. */
+/* What a layer's instance is built from. */
 struct gw_layer_build {
     dnnl_engine_t engine;
     dnnl_stream_t stream;

@@ -10,15 +10,15 @@
 #include <math.h>
 #include <string.h>
 
-#define SIDE 4             /* maps on either side */
-#define ALPHA (0.001f / 9) /* of one square */
+#define SIDE 4             /* how many maps on either side */
+#define ALPHA (0.001f / 9) /* the factor of one square */
 #define BETA 0.75f
 #define MOST_MAPS 1024
 
 struct lrn {
     struct gw_layer head;
     uint32_t batch;
-    struct gw_maps src_maps;            /* where values lie; dst and the others have the same layout */
+    struct gw_maps src_maps;            /* where the values lie; dst and the other blobs have the same layout */
     struct gw_blob src, diff_dst, base; /* base: 1 + ALPHA * squares, for backward */
     struct gw_primitive reorder_src, reorder_diff_dst;
 };
@@ -57,7 +57,7 @@ static gw_status lrn_setup_backward(struct gw_layer *layer, const struct gw_laye
 
 /* ---- one pixel -------------------------------------------------------------------------------------------------- */
 
-/* The maps of a pixel, with room for the window beyond both ends, where values are 0. */
+/* The maps of a pixel. There is room for the window beyond both ends, where values are 0. */
 struct pixel {
     float beyond[2 * SIDE + MOST_MAPS];
 };
@@ -76,7 +76,7 @@ static void store(const struct gw_maps *m, const float *from, float *to)
             to[k] = from[c + k];
 }
 
-/* sums[c] = the sum of values[c - SIDE .. c + SIDE]; values[-SIDE] is there. */
+/* sums[c] = the sum of values[c - SIDE .. c + SIDE]. The caller has SIDE more values on either side of the n values. */
 static void add_windows(uint32_t n, const float *restrict values, float *restrict sums)
 {
     for (uint32_t c = 0; c < n; c++) {

@@ -5,12 +5,12 @@
 
 #include <math.h>
 
-/* What comes back to a layer, from all that read it. */
+/* The gradient that comes back to a layer from all layers that read it. */
 struct returned {
-    struct gw_blob sum; /* of several */
+    struct gw_blob sum; /* the sum, if several layers read it */
     struct gw_primitive add;
     const struct gw_blob *diff;
-    bool shared; /* others read it too */
+    bool shared; /* other layers read this gradient, too */
 };
 
 struct gw_model {
@@ -47,7 +47,7 @@ static gw_status build_forward(struct gw_model *m, struct gw_layer_build *b)
     return GW_OK;
 }
 
-/* Where the gradient that comes back to layer i will be, once all layers behind it are set up. */
+/* Finds where the gradient that comes back to layer i will be. All layers that read layer i must be set up. */
 static gw_status gather(struct gw_model *m, const struct gw_layer_build *b, uint32_t i)
 {
     const struct gw_network *net = m->network;

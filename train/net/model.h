@@ -6,9 +6,9 @@
 
 struct gw_model;
 
-/* grads NULL: for evaluation, forward only. params and grads are flat arrays of the network; statistics are the floats
- * behind the trained ones of such an array (NULL if it has none). All must outlive the model. Create and use a model on
- * one thread. */
+/* Makes a model. grads NULL: the model is for evaluation, and goes forward only. params and grads are flat arrays of
+ * the network. statistics: the floats behind the trained ones of such an array (NULL if the network has none). All
+ * arrays must outlive the model. Create and use a model on one thread. */
 gw_status gw_model_create(const struct gw_network *network, dnnl_engine_t engine, uint32_t batch, float *params,
                           float *grads, float *statistics, struct gw_model **out);
 void gw_model_destroy(struct gw_model *model);
@@ -21,9 +21,9 @@ const float *gw_model_logits(const struct gw_model *model);
 
 gw_status gw_model_forward(struct gw_model *model, const struct gw_pass *pass);
 
-/* Softmax and cross entropy over the first n samples of the batch: adds the losses to *loss (in sample order), counts
- * the samples whose largest logit is the label's (the lowest index if equal). If the model trains, prepares backward
- * with the gradient of scale * (sum of losses). */
+/* Softmax and cross entropy over the first n samples of the batch. Adds the losses to *loss, in sample order. Counts
+ * the samples whose largest logit is the label's; if several are equal, the one with the lowest index is meant. If the
+ * model trains, prepares backward with the gradient of scale * (sum of losses). */
 void gw_model_loss(struct gw_model *model, const uint8_t *labels, uint32_t n, float scale, double *loss,
                    uint32_t *correct);
 

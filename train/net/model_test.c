@@ -16,7 +16,7 @@
 
 /* ---- the reference -------------------------------------------------------------------------- */
 
-/* A batch through the network in float64, each layer in plain layout [batch][channels][height][width]. */
+/* A batch in the network in float64. Each layer has the plain layout [batch][channels][height][width]. */
 struct reference {
     const struct gw_network *net;
     uint32_t batch;
@@ -80,7 +80,7 @@ static void fc_ref(const struct reference *r, const struct gw_layer_spec *s, con
     }
 }
 
-/* Whole batches: x and y have all samples. */
+/* Works on whole batches: x and y have all samples. */
 static void batchnorm_ref(const struct reference *r, const struct gw_layer_spec *s, const double *x, double *y)
 {
     const uint64_t pixels = (uint64_t)s->in.height * s->in.width, n = gw_shape_count(s->in);
@@ -126,7 +126,7 @@ static void shortcut_ref(const struct gw_layer_spec *s, const double *x, double 
                     c < s->in.channels ? x[(c * s->in.height + i * s->stride) * s->in.width + j * s->stride] : 0;
 }
 
-/* The draw is the model's: half of each word of Philox, as dropout.c says. */
+/* The draw is the model's: a half of each word of Philox, as in dropout.c. */
 static void dropout_ref(const struct reference *r, const struct gw_layer_spec *s, uint32_t sample, const double *x,
                         double *y)
 {
@@ -182,7 +182,7 @@ static void layer_ref(struct reference *r, uint32_t l, const float *input)
     gw_free(NULL, samples);
 }
 
-/* The batch's loss; logits are the last layer's values. */
+/* The batch's loss. The logits are the last layer's values. */
 static double forward_ref(struct reference *r, const float *input, const uint8_t *labels)
 {
     const uint32_t classes = r->net->classes;
@@ -231,7 +231,7 @@ static void note_ready(void *user, uint32_t tensor)
     r->order[r->n++] = tensor;
 }
 
-/* Everything that begins the same everywhere (biases, scales) moves, so that nothing cancels. */
+/* Changes everything that begins with the same value everywhere (biases, scales), so that nothing cancels. */
 static void stir(const struct gw_network *net, struct gw_random *r, float *params)
 {
     for (uint32_t t = 0; t < net->n_tensors; t++)
@@ -251,7 +251,8 @@ static void check_logits(const struct reference *r, const struct gw_model *model
                      want[i]);
 }
 
-/* Logits, and gradients of `probes` elements of each tensor beside differences of the reference. Frees the network. */
+/* Compares logits, and the gradients of `probes` elements of each tensor, with the reference. The latter are compared
+ * with differences of its loss. Frees the network. */
 static void check_built(struct gw_network net, uint32_t batch, int probes)
 {
     const char *name = net.name;
@@ -293,7 +294,7 @@ static void check_built(struct gw_network net, uint32_t batch, int probes)
     assert_true(fabs(loss - loss_ref) < 1e-4 * loss_ref);
     assert_int_equal(gw_model_backward(model, &pass), GW_OK);
 
-    /* Every tensor once, the last layer's first. */
+    /* Every tensor is ready once, those of the last layer first. */
     assert_int_equal(ready.n, net.n_tensors);
     for (uint32_t i = 1; i < ready.n; i++)
         assert_true(net.tensors[ready.order[i - 1]].layer >= net.tensors[ready.order[i]].layer);
@@ -366,7 +367,7 @@ static struct gw_network begin(const char *name, uint32_t channels, uint32_t sid
     return net;
 }
 
-/* A fully connected layer on top, and the checks, with batches that fill no block of a layout, and that do. */
+/* Adds a fully connected layer on top, and checks the network with batches of this size. */
 static void finish(struct gw_network net, uint32_t x, uint32_t batch)
 {
     put(&net, &gw_layer_fc, x, (struct gw_layer_spec){.units = 4});
@@ -376,7 +377,7 @@ static void finish(struct gw_network net, uint32_t x, uint32_t batch)
 
 static const struct gw_layer_spec plain;
 
-/* Maps: not enough for a block of a layout, one block, two. */
+/* Numbers of maps: fewer than a block of a layout, one block, two blocks. */
 static const uint32_t map_counts[] = {5, 16, 32};
 
 static void batch_norm_matches(void **state)
@@ -446,8 +447,8 @@ static void dropout_matches(void **state)
     }
 }
 
-/* Values that several layers read must not be written over, forward or backward: a sum of a layer and its own relu, of
- * two relus, of a dropout and a shortcut. */
+/* If several layers read some values, no layer may write over them, forward or backward. The networks add a layer and
+ * its own relu, two relus, and a dropout and a shortcut. */
 static void graphs_match(void **state)
 {
     (void)state;
@@ -473,8 +474,9 @@ static void graphs_match(void **state)
     }
 }
 
-/* Whole networks: logits; of two, gradients too. Batch norm over few values on top of each other is so steep that
- * float32 decides maxima otherwise than float64, and gradients jump with them: tests/train/torch_test.py has these. */
+/* Whole networks. All logits are compared, and for two networks the gradients, too. Batch norm over few values, several
+ * times in a row, is very steep. So float32 and float64 choose different maxima, and gradients jump with them.
+ * tests/cli/networks_test.py compares such gradients with those of PyTorch. */
 static void cifar_networks_match_the_reference(void **state)
 {
     (void)state;
@@ -509,8 +511,8 @@ static void wrong_layers_are_refused(void **state)
     gw_network_free(&net);
 }
 
-/* The running statistics after two steps that count and one that does not: 0.9 of what was, 0.1 of the batch's mean and
- * of its unbiased variance. */
+/* The running statistics after two steps that count and one that does not: 0.9 of what was there, and 0.1 of the
+ * batch's mean and of its unbiased variance. */
 static void statistics_follow_the_batches(void **state)
 {
     (void)state;
@@ -568,7 +570,8 @@ static void statistics_follow_the_batches(void **state)
     gw_free(NULL, grads);
 }
 
-/* New parameters are used as soon as the version says so, by conv layers that keep reordered weights. */
+/* When the version changes, the model uses the new parameters. Layers of convolution keep reordered weights, and must
+ * make them again. */
 static void version_brings_new_weights(void **state)
 {
     (void)state;
@@ -610,8 +613,8 @@ static void networks_are_what_they_should_be(void **state)
     assert_true(gw_network_fits(&net, (struct gw_shape){1, 28, 27}, 10) < 0);
     assert_true(gw_network_fits(&net, (struct gw_shape){1, 28, 28}, 9) < 0);
     gw_network_free(&net);
-    /* He et al. 2016; TensorFlow's tutorial; VGG16 with batch norm and one fully connected layer, no biases before it;
-     * of the last: 2,432 + 76,896 + 166,080 + 221,312 + 147,584, 2,098,176 + 1,049,600 + 10,250. */
+    /* He et al. 2016; TensorFlow's tutorial; VGG16 with batch norm and one fully connected layer, without biases before
+     * it. The last network has 2,432 + 76,896 + 166,080 + 221,312 + 147,584, 2,098,176 + 1,049,600 + 10,250. */
     static const struct {
         const char *name;
         uint64_t params;

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Room for one more element of an array that grows by doubling. */
+/* Makes room for one more element. The array grows by doubling. */
 static gw_status grow(void **array, uint32_t n, size_t element)
 {
-    if (n & (n - 1)) /* it grew when n was a power of two */
+    if (n & (n - 1)) /* it grows only if n is a power of two, or 0 */
         return GW_OK;
     void *larger = gw_calloc(NULL, n ? 2 * (size_t)n : 1, element);
     if (!larger)
@@ -88,7 +88,7 @@ gw_status gw_network_add(struct gw_network *network, const struct gw_layer_spec 
             network->layers[from].n_readers++;
     }
     network->n_layers++;
-    network->n_trained_layers++; /* tensors carry the layer's number; taken back where there are none */
+    network->n_trained_layers++; /* tensors carry the layer's number; it is taken back if the layer has no tensors */
     GW_TRY(spec->kind->declare(network, spec));
     if (network->n_tensors == n_tensors)
         network->n_trained_layers--;
@@ -149,7 +149,7 @@ gw_status gw_network_fits(const struct gw_network *network, struct gw_shape in, 
     return GW_OK;
 }
 
-/* Box and Muller. */
+/* Draws from the normal distribution (Box and Muller). */
 static float normal(struct gw_random *r)
 {
     const float a = ((float)(gw_random_word(r) >> 8) + 0.5f) * 0x1p-24f, b = gw_random_unit(r);

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct gw_layer_spec plain; /* all there is to say of it is its kind */
+static const struct gw_layer_spec plain; /* a layer of which only the kind is to be said */
 
-/* Appends a layer that takes what layer *x makes (GW_SAMPLES: the samples); *x becomes its number. */
+/* Appends a layer. It takes what layer *x makes (GW_SAMPLES: the samples). *x becomes the new layer's number. */
 __attribute__((format(printf, 5, 6))) static gw_status add(struct gw_network *network, const struct gw_layer_kind *kind,
                                                            uint32_t *x, struct gw_layer_spec layer, const char *name,
                                                            ...)
@@ -41,8 +41,8 @@ static gw_status build_lenet(struct gw_network *n)
     return add(n, &gw_layer_fc, &x, (struct gw_layer_spec){.units = 10}, "fc2");
 }
 
-/* TernGrad's CifarNet is TensorFlow's CIFAR-10 tutorial: 1,068,298 parameters, pictures of 24x24, first weights with
- * the deviations that are written there. */
+/* TernGrad's CifarNet, which is that of TensorFlow's CIFAR-10 tutorial: 1,068,298 parameters, pictures of 24x24. The
+ * standard deviations of first weights are the tutorial's. */
 static gw_status build_cifarnet(struct gw_network *n)
 {
     const struct gw_layer_spec pool = {.kernel = 3, .stride = 2, .partial = true};
@@ -69,7 +69,7 @@ static gw_status build_cifarnet(struct gw_network *n)
     return add(n, &gw_layer_fc, &x, (struct gw_layer_spec){.units = 10, .deviation = 1.f / 192}, "softmax");
 }
 
-/* A convolution without bias, batch norm, and rectified linear units if `relu`. */
+/* Adds a convolution without bias, then batch norm. If `relu`, negative values become 0. */
 static gw_status add_normed(struct gw_network *n, uint32_t *x, uint32_t units, uint32_t stride, bool relu,
                             const char *suffix)
 {
@@ -111,7 +111,8 @@ static gw_status build_resnet20(struct gw_network *n)
     return add(n, &gw_layer_fc, &x, (struct gw_layer_spec){.units = 10, .deviation = 0.01f}, "fc");
 }
 
-/* Digits and a point: what people write. strtod takes more, and names are compared as texts. */
+/* True if the text has only digits and points, as people write numbers. strtod takes more, but networks are compared by
+ * their names. */
 static bool is_plain(const char *number)
 {
     return number[strspn(number, "0123456789.")] == 0;
@@ -235,7 +236,7 @@ static gw_status build_convex(struct gw_network *n, const struct gw_convex *conv
     n->in = (struct gw_shape){0, 1, 1};
     n->classes = 2;
     if (*width == 0)
-        return GW_OK; /* gw_network_adapt knows the width */
+        return GW_OK; /* gw_network_adapt sets the width */
     char *end;
     unsigned long features = strtoul(width + 1, &end, 10);
     if (width[1] < '0' || width[1] > '9' || *end || features == 0 || features > MAX_FEATURES)
@@ -266,7 +267,7 @@ static gw_status build_svm(struct gw_network *n)
 /* ---- the table ------------------------------------------------------------------------------------------------ */
 
 static const struct {
-    const char *name;  /* a name alone; or a name and ':', if a word must follow */
+    const char *name;  /* the name; it ends in ':' if a word must follow */
     const char *shown; /* the word that follows, if there is one */
     const char *about;
     gw_status (*build)(struct gw_network *network);

@@ -4,7 +4,7 @@
 
 struct pool {
     struct gw_layer head;
-    struct gw_blob workspace; /* where each maximum was */
+    struct gw_blob workspace; /* which value of each window was the largest */
     dnnl_primitive_desc_t hint;
     struct gw_blob src, diff_dst;
     struct gw_primitive run, reorder_diff_dst, backward;
@@ -12,7 +12,7 @@ struct pool {
 
 static const dnnl_dims_t zero = {0, 0};
 
-/* How many windows there are along a side. A partial one must begin inside. */
+/* How many windows fit along a side. A partial window must begin inside the picture. */
 static uint32_t windows(const struct gw_layer_spec *s, uint32_t side)
 {
     const uint32_t whole = (side - s->kernel) / s->stride + 1, rest = (side - s->kernel) % s->stride;
@@ -32,7 +32,7 @@ static gw_status pool_declare(struct gw_network *network, struct gw_layer_spec *
     return GW_OK;
 }
 
-/* How far the last windows reach over the edge. */
+/* How far the last windows reach beyond the edge. */
 static void find_edge(const struct gw_layer_spec *s, dnnl_dims_t behind)
 {
     const uint32_t height = (s->out.height - 1) * s->stride + s->kernel,

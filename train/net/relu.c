@@ -5,7 +5,7 @@
 
 struct relu {
     struct gw_layer head;
-    size_t n; /* floats of the layout, padding included */
+    size_t n; /* floats of the layout, with its padding */
     const float *src, *diff_dst;
     struct gw_primitive reorder_diff_dst;
 };
@@ -41,7 +41,7 @@ static gw_status relu_forward(struct gw_layer *layer, const struct gw_pass *pass
 #pragma omp parallel for
     for (size_t i = 0; i < r->n; i++) {
         const float v = r->src[i];
-        to[i] = v > 0 ? v : v < 0 ? 0 : v; /* a NaN stays one */
+        to[i] = v > 0 ? v : v < 0 ? 0 : v; /* a NaN stays a NaN */
     }
     return GW_OK;
 }
@@ -55,7 +55,7 @@ static gw_status relu_backward(struct gw_layer *layer, const struct gw_pass *pas
     const float *v = layer->dst.data;
 #pragma omp parallel for
     for (size_t i = 0; i < r->n; i++)
-        d[i] = v[i] == 0 ? 0 : r->diff_dst[i]; /* after forward v is above 0, 0, or NaN */
+        d[i] = v[i] == 0 ? 0 : r->diff_dst[i]; /* forward left v above 0, 0 or NaN */
     return GW_OK;
 }
 

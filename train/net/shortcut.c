@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Values lie in blocks of maps: [batch][maps / block][height][width][block]. Plain layouts have blocks of one. */
+/* Values stand in blocks of maps: [batch][maps / block][height][width][block]. A plain layout has blocks of one map. */
 struct shortcut {
     struct gw_layer head;
     uint32_t batch, block;
@@ -23,7 +23,7 @@ static gw_status shortcut_declare(struct gw_network *network, struct gw_layer_sp
     return GW_OK;
 }
 
-/* The block of this layout, if it suits both sides; else 1. */
+/* The block of this layout, if both sides can have it; else 1. */
 static uint32_t block_of(const struct gw_blob *src, const struct gw_layer_spec *s)
 {
     static const struct {
@@ -70,7 +70,7 @@ static gw_status shortcut_setup_backward(struct gw_layer *layer, const struct gw
     return b->needs_diff[0] ? gw_blob_create(b->engine, &c->src.desc, NULL, &layer->diff_src[0]) : GW_OK;
 }
 
-/* Copies the pixels that both sides have; wide: the side with all pixels and fewer maps. */
+/* Copies the pixels that both sides have. wide: the side that has all pixels, and fewer maps. */
 static void move(const struct shortcut *c, float *wide, float *narrow, bool forward)
 {
     const struct gw_layer_spec *s = c->head.spec;

@@ -139,7 +139,7 @@ static gw_status file(struct gw_control *c, gw_message *message)
     return GW_OK;
 }
 
-/* Waits for the next message and files it. `what` and `rank` say for what it waits, for sentences. */
+/* Waits for the next message and files it. `what` and `rank` are for sentences: they say what it waits for. */
 static gw_status take(struct gw_control *c, const char *what, uint64_t step, uint32_t rank)
 {
     gw_message message;

@@ -186,13 +186,12 @@ static gw_status admit_all(struct gw_worker *w, gw_ps_client *side, const gw_ps_
         if (!ready && !*w->team->server_optimizer) /* else the servers have the state */
             GW_TRY(put_state(w, side, t + 1));
         ready = true;
+        /* GW_ERR_PEER: that worker has gone again. GW_ERR_ORDER: this worker itself was left out, and its next push
+         * will say so. */
         gw_status status = gw_ps_admit(side, r, t + 1);
         if (status == GW_OK)
             gw_train_note(w->team->callbacks, "rank %u is let in from step %llu on", r, (unsigned long long)t + 1);
-        else if (status != GW_ERR_PEER && status !=
-                                              /* GW_ERR_PEER: that worker has gone again. GW_ERR_ORDER: this worker was
-                                               * left out itself, and its next push will say so */
-                                              GW_ERR_ORDER)
+        else if (status != GW_ERR_PEER && status != GW_ERR_ORDER)
             return status;
     }
     return GW_OK;
@@ -252,7 +251,7 @@ static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *
         status = gw_ps_members(side, presence, w->team->options->workers, NULL);
         there = presence[rank] == GW_PS_PRESENT || (presence[rank] == GW_PS_AWAY && gw_clock_seconds() < deadline);
         if (status == GW_OK && (status = gw_ps_fetch(side, name, w->team->steps, &value)) == GW_ERR_TIMEOUT)
-            status = GW_OK; /* it is behind; without rounds, workers end one after the other */
+            status = GW_OK; /* that worker is behind; without rounds, workers end one after the other */
     }
     gw_free(NULL, presence);
     if (value.bytes)

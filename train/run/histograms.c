@@ -40,7 +40,7 @@ void gw_histograms_begin(struct gw_worker *w, uint64_t t)
     if (w->control.link.rank > 0 || !team->metrics.histograms.stream || !is_due(t, team->steps))
         return;
     const uint32_t n = choose_tensors(&team->network, chosen);
-    gw_free(NULL, w->histograms); /* left from a step that did not end */
+    gw_free(NULL, w->histograms); /* it may be left from a step that did not end */
     w->histograms = gw_calloc(NULL, 1, sizeof *w->histograms + n * sizeof *w->histograms->rows);
     if (!w->histograms)
         return;
@@ -120,7 +120,7 @@ void gw_histograms_after(struct gw_worker *w, bool committed)
     struct gw_team *team = w->team;
     if (!w->histograms)
         return;
-    /* If servers move the parameters, parameters come back and no averages. */
+    /* If servers move the parameters, the exchange gives parameters, and no averages. */
     for (uint32_t i = 0; committed && !*team->server_optimizer && i < w->histograms->n; i++) {
         struct gw_histogram_row *row = &w->histograms->rows[i];
         gw_histogram_count(&row->kinds[GW_HISTOGRAM_AVERAGED], w->grads + team->network.tensors[row->number].offset,

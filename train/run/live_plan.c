@@ -63,7 +63,7 @@ gw_status gw_live_plan_init(struct gw_team *team)
         live->layers[t] = (gw_profile_layer){team->network.tensors[t].name, team->network.tensors[t].n_elems, 0};
         n += live->layers[t].n_elems;
     }
-    /* Measure only a few times, and no groups much larger than the network: all workers wait meanwhile. */
+    /* Measures only a few times, and no groups much larger than the network. All workers wait meanwhile. */
     live->probe = (gw_probe_options){.struct_bytes = sizeof live->probe,
                                      .codecs = live->codecs,
                                      .layers = live->layers,

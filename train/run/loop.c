@@ -133,7 +133,7 @@ static gw_status check_alone(const struct gw_team *team)
         return gw_fail(
             GW_ERR_ARGUMENT,
             "%s has batch norm, whose statistics all workers average; with --link servers they come and go, so "
-            "take --link tcp or mpi, with --servers if servers shall average",
+            "take --link tcp or mpi, with --servers if servers are to average",
             o->net);
     if (o->resume || o->checkpoint_every)
         return gw_fail(GW_ERR_ARGUMENT,
@@ -388,7 +388,7 @@ static gw_status prepare(struct gw_team *team)
     team->metrics.window_begin = team->steps > window ? team->steps - window : 0;
     team->metrics.steps = team->steps, team->metrics.steps_per_epoch = team->steps_per_epoch;
     uint32_t begin, count = o->batch;
-    if (team->alone) /* its metrics are its own */
+    if (team->alone) /* such a worker counts its own share alone */
         gw_order_share(o->batch, o->workers, team->members->first, &begin, &count);
     team->metrics.batch = count, team->metrics.workers = team->alone ? 1 : o->workers,
     team->metrics.test_samples = team->data.test.n;
@@ -398,7 +398,7 @@ static gw_status prepare(struct gw_team *team)
     if (!team->workers)
         return GW_ERR_MEMORY;
     GW_TRY(connect_members(team));
-    /* Only after all other checks: a run that cannot begin must not remove an earlier one. */
+    /* This comes only after all other checks. A run that cannot begin must not remove an earlier one. */
     if (o->resume && team->leads)
         GW_TRY(take_up(team));
     GW_TRY(agree(team));
@@ -643,8 +643,8 @@ static gw_status load_for_eval(const struct gw_eval_options *o, const struct gw_
     if (o->data_are && strcmp(about, o->data_are) != 0) {
         gw_data_free(data);
         return gw_fail(GW_ERR_SYSTEM,
-                       "%s holds other data than the run of %s had: %s, and the run had %s; name the run's data with "
-                       "--data, or any others likewise",
+                       "%s holds other data than the run of %s had: %s, and the run had %s; name the run's data, or "
+                       "any other data, with --data",
                        o->data, o->from, about, o->data_are);
     }
     char of_run[GW_DATA_TEXT];

@@ -15,7 +15,7 @@ static gw_status wrong(const char *text)
         text);
 }
 
-/* Reads one number above 0 behind the colon. */
+/* Reads the number after the colon. It must be above 0. */
 static gw_status parse_number(const char *text, double *value)
 {
     const char *at = strchr(text, ':') + 1;

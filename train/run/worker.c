@@ -15,7 +15,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Its number among the workers whose records are added up, and that share the test set. */
+/* The worker's number among those whose records are added up and that share the test set. */
 static uint32_t place(const struct gw_worker *w)
 {
     return w->control.link.rank;
@@ -103,7 +103,7 @@ gw_status gw_worker_exchange(struct gw_worker *w, gw_ps_client *servers)
     char identity[2 * sizeof team->run_options]; /* each line grows by two characters, and has at least three */
     write_identity(team->run_options, identity);
     gw_link link = gw_team_link(team, GW_TEAM_EXCHANGE, w->index);
-    /* the trainer has compared the machines of its workers itself, and with --flat they are not used */
+    /* The trainer itself has compared the machines of its workers. With --flat they are not used. */
     link.machine_of = NULL;
     gw_exchange_options exchange = {.struct_bytes = sizeof exchange,
                                     .codec = team->codec,
@@ -212,7 +212,7 @@ static gw_status set_up(struct gw_worker *w)
     for (uint32_t m = 0; !*team->server_optimizer && m < gw_optimizer_moments(&team->rule); m++)
         if (!(w->moments[m] = gw_calloc(NULL, net->n_storage, sizeof(float))))
             return GW_ERR_MEMORY;
-    float *shown = w->params; /* the parameters that evaluation uses */
+    float *shown = w->params; /* evaluation uses these parameters */
     if (evaluates(w) && o->ema > 0 && !(shown = w->ema = gw_alloc(NULL, net->n_storage, sizeof(float))))
         return GW_ERR_MEMORY;
     if (net->n_statistics && !(w->statistics = gw_calloc(NULL, n_statistics(net), sizeof(float))))
@@ -225,7 +225,7 @@ static gw_status set_up(struct gw_worker *w)
     if (net->n_statistics)
         GW_TRY(open_statistics(w));
 
-    if (team->alone) /* it joins the others first */
+    if (team->alone) /* such a worker joins the others first */
         return GW_OK;
     GW_TRY(gw_worker_exchange(w, team->members->clients ? team->members->clients[w->index] : NULL));
     if (*team->server_optimizer)
@@ -233,7 +233,7 @@ static gw_status set_up(struct gw_worker *w)
     return load_state(w);
 }
 
-/* Backward has finished a tensor's gradient: hand it over. */
+/* Backward has finished a tensor's gradient. This hands it over. */
 static void submit(void *user, uint32_t tensor)
 {
     struct gw_worker *w = user;
@@ -252,8 +252,8 @@ static bool saves_gradient(const struct gw_worker *w, uint64_t t)
     return saves;
 }
 
-/* Writes the gradient of this step to NAME.rank-R.gwp (train.h), which has the form of a parameter file. Then hands it
- * over, the last tensor first. */
+/* Writes the gradient of this step to NAME.rank-R.gwp (train.h), in the form of a parameter file. Then it submits all
+ * tensors, the last one first. */
 static gw_status save_gradient(struct gw_worker *w, uint64_t t)
 {
     const struct gw_network *net = &w->team->network;
@@ -368,7 +368,7 @@ static gw_status account(struct gw_worker *w, struct gw_codec_report *report)
     return GW_OK;
 }
 
-/* The codec's state, and the worker's statistics behind it (load_state). */
+/* Sends the codec's state, and behind it the worker's statistics (load_state). */
 static gw_status send_state(struct gw_worker *w, uint64_t steps_done, size_t state_bytes)
 {
     const size_t own_bytes = n_statistics(&w->team->network) * sizeof(float);
@@ -476,7 +476,7 @@ static gw_status lead(struct gw_worker *w, uint64_t t)
     return gw_control_lead(&w->control, t, w->lr, w->stop_at);
 }
 
-/* Adds what the full gradient before a step took to what the step took. */
+/* Adds what the full gradient took before a step to what the step itself took. */
 static void add_result(gw_step_result *sum, const gw_step_result *more)
 {
     sum->bytes_up += more->bytes_up;
@@ -506,9 +506,8 @@ static gw_status step(struct gw_worker *w, uint64_t t)
 
     if (leads(w))
         GW_TRY(lead(w, t));
-    else
-        w->lr = gw_schedule_rate(&team->schedule, o->lr, t, team->steps,
-                                 team->steps_per_epoch); /* until rank 0 has told its rate */
+    else /* until rank 0 tells its rate */
+        w->lr = gw_schedule_rate(&team->schedule, o->lr, t, team->steps, team->steps_per_epoch);
     if (*team->server_optimizer)
         GW_TRY(gw_exchange_set_rate(w->exchange, w->lr));
     if (team->rule.rule == GW_RULE_SVRG && (t % team->steps_per_epoch == 0 || t == team->begin))
@@ -589,7 +588,7 @@ static uint64_t hash_parameters(const struct gw_worker *w)
     return hash;
 }
 
-/* After the last step: rank 0 adds that one up too, and learns whether all replicas are equal to its own. */
+/* After the last step. Rank 0 adds up that step, too. It learns whether all replicas are equal to its own. */
 static gw_status finish(struct gw_worker *w)
 {
     struct gw_team *team = w->team;
@@ -610,7 +609,7 @@ static gw_status finish(struct gw_worker *w)
 }
 
 /* Keeps the sentence of the first real error, and tells the others. Else they would wait for this worker until their
- * deadline. training: the sentence also says after how many steps it was, counted as in the progress. */
+ * deadline. training: the sentence also says after how many steps the error came, counted as in the progress. */
 static void report_failure(struct gw_worker *w, gw_status status, bool training)
 {
     struct gw_team *team = w->team;

@@ -14,13 +14,14 @@
 #include <emmintrin.h>
 #endif
 
-/* Elements worked on at a time: they are in the nearest cache while they are converted, added and hashed. */
+/* So many elements are worked on at a time. They stay in the nearest cache while they are converted, added and
+ * hashed. */
 #define BLOCK 512
 
-/* So many elements leave the cache before anybody reads them: stores go around it. */
+/* So many elements leave the cache before anybody reads them. So stores go around the cache. */
 #define STREAM_ELEMENTS ((uint64_t)512 << 10)
 
-/* Asks for bytes that are read next, so that they arrive while others are worked on. */
+/* Prefetches bytes that are read soon. They arrive while others are worked on. */
 static void ask_for(const void *at, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes; i += 64)
@@ -93,7 +94,7 @@ GW_CLONES static void add_f16(const uint8_t *src, uint64_t n, float *sum)
         sum[i] += gw_from_f16(gw_get16(src + 2 * i));
 }
 
-/* Past the cache; dst stands at a multiple of 16 bytes. */
+/* Stores around the cache. dst stands at a multiple of 16 bytes. */
 static void stream(const float *src, uint64_t n, float *dst)
 {
     uint64_t i = 0;
@@ -105,7 +106,7 @@ static void stream(const float *src, uint64_t n, float *dst)
         dst[i] = src[i];
 }
 
-/* What was streamed is seen by others from here on. */
+/* From here on other threads see what was streamed. */
 static void fence(void)
 {
 #if defined(__x86_64__)
@@ -119,7 +120,7 @@ GW_CLONES static void divide(float *sum, uint64_t n, float by)
         sum[i] /= by;
 }
 
-/* By frame->codec. */
+/* Indexed by frame->codec. */
 static const struct form {
     void (*pack)(const float *src, uint64_t n, uint8_t *dst);
     void (*unpack)(const uint8_t *src, uint64_t n, float *dst);
@@ -219,8 +220,8 @@ static size_t reduce_bound(const struct gw_frame *first, uint32_t n)
     return GW_HEADER_BYTES + width(first->codec) * (size_t)first->count;
 }
 
-/* Asks for a block of a frame, so that it arrives while two others are added: the processor does not foresee it, for
- * the next block in memory is of the same frame, and the next one added is of another. */
+/* Prefetches a block of a frame, so that it arrives while two others are added. The processor itself would not foresee
+ * it. The next block in memory is of the same frame, but the next block that is added is of another frame. */
 static void prefetch(const struct gw_frame *frame, size_t bytes, uint64_t begin, uint64_t count)
 {
     const char *from = frame->own ? (const char *)(frame->own + begin) : (const char *)frame->payload + bytes * begin;

@@ -12,7 +12,7 @@ static const uint8_t wire_ids[] = {GW_WIRE_NONE, GW_WIRE_BF16, GW_WIRE_F16};
 
 /* ---- the reference ----------------------------------------------------------------------------------- */
 
-/* What a pattern of 15 bits stands for, by the definition of the format. */
+/* The value of a pattern of 15 bits, by the definition of the format. */
 static double value_of(int codec, uint32_t pattern)
 {
     uint32_t fraction_bits = codec == 1 ? 7 : 10, exponent = pattern >> fraction_bits,
@@ -24,7 +24,7 @@ static double value_of(int codec, uint32_t pattern)
                     : ldexp(fraction, 1 - bias - (int)fraction_bits);
 }
 
-static double values[3][0x8000]; /* of bf16 and f16, rising */
+static double values[3][0x8000]; /* of bf16 and f16, in rising order */
 static const uint32_t largest[] = {0, 0x7F7F, 0x7BFF};
 
 static void make_values(void)
@@ -34,11 +34,12 @@ static void make_values(void)
             values[codec][pattern] = value_of(codec, pattern);
 }
 
-/* The pattern whose value is nearest, the even one of two; beyond the largest finite number that number. */
+/* The pattern whose value is nearest. Of two that are equally near it is the even one. Beyond the largest finite number
+ * it is that number. */
 static uint16_t nearest(int codec, float x)
 {
     const double *v = values[codec], magnitude = fabs((double)x);
-    uint32_t low = 0, high = largest[codec]; /* v[low] <= magnitude, unless that is beyond all */
+    uint32_t low = 0, high = largest[codec]; /* v[low] <= magnitude, unless the magnitude is beyond all values */
     if (magnitude >= v[high])
         low = high;
     while (high - low > 1) {
@@ -49,7 +50,7 @@ static uint16_t nearest(int codec, float x)
             high = middle;
     }
     if (low < high) {
-        double below = magnitude - v[low], above = v[high] - magnitude; /* exact: few bits */
+        double below = magnitude - v[low], above = v[high] - magnitude; /* exact, because the values have few bits */
         low = above < below || (above == below && low % 2) ? high : low;
     }
     return (uint16_t)(low | (signbit(x) ? 0x8000u : 0));
@@ -94,7 +95,7 @@ static void check_encoding(int codec, const float *g, uint64_t n)
     gw_encoder_destroy(encoder);
 }
 
-/* Every number of the format, every middle between two, and the floats next to the middles. */
+/* Tests every number of the format, every middle between two, and the floats next to the middles. */
 static void rounding_is_to_nearest_even(void **state)
 {
     (void)state;
@@ -126,7 +127,7 @@ static void any_float_comes_back_rounded(void **state)
     struct numbers numbers = numbers_from(3);
     for (uint64_t i = 0; i < n; i++)
         do
-            g[i] = gw_bits_float(numbers_word(&numbers)); /* any exponent, denormals too */
+            g[i] = gw_bits_float(numbers_word(&numbers)); /* any exponent, denormals among them */
         while (!isfinite(g[i]));
     const float ends[] = {0,          -0.0f,           FLT_MAX,     -FLT_MAX,     FLT_MIN,      0x1p-149f,
                           -0x1p-149f, 65504,           65519.996f,  65520,        1e6f,         0x1p-24f,
@@ -141,7 +142,7 @@ static void any_float_comes_back_rounded(void **state)
     free(g);
 }
 
-/* All 65,536 patterns, infinities and NaNs too: another program may send them. */
+/* Tests all 65,536 patterns, with infinities and NaNs. Another program may send them. */
 static void all_patterns_are_decoded(void **state)
 {
     (void)state;
@@ -202,11 +203,11 @@ static void averages_are_added_in_rank_order(void **state)
                 struct whole_frame pushes[50];
                 gw_encoder *encoder = encoder_of(NULL, names[codec], n);
                 for (uint32_t r = 0; r < n_workers; r++) {
-                    /* Scales differ, so that the order of adding matters. */
+                    /* Scales differ, so that the order of adding changes the sum. */
                     numbers_fill_bell(100 * n + r, g, n);
                     for (uint64_t i = 0; i < n; i++)
                         g[i] *= (float)(1 + (r * 7 + i) % 13) * (codec == 2 && i % 11 == 0 ? 1e-7f : 0.37f);
-                    /* ranks come in reverse */
+                    /* The owner gets the ranks in reverse order. */
                     pushes[n_workers - 1 - r] = encode_whole(encoder, g, n, NULL, (gw_draw){.rank = r + 2});
                     for (uint64_t i = 0; i < n; i++) {
                         float sent = reference_round(codec, g[i]);
@@ -237,7 +238,8 @@ static void averages_are_added_in_rank_order(void **state)
             }
 }
 
-/* An owner adds its own values without a frame of them: the average is the same bytes, and stands in their place. */
+/* An owner adds its own values without a frame of them. The average has the same bytes, and takes the place of these
+ * values. */
 static void an_owners_own_part_needs_no_frame(void **state)
 {
     (void)state;
@@ -273,7 +275,7 @@ static void an_owners_own_part_needs_no_frame(void **state)
                 decode_into(NULL, average, out, n);
                 assert_true(same_floats(own, out, n));
 
-                pushes[mine ? 0 : 1].bytes[48] ^= 1; /* another's */
+                pushes[mine ? 0 : 1].bytes[48] ^= 1; /* the frame of another worker */
                 assert_int_equal(gw_reduce_with(NULL, others, sizes, n_others, &part, NULL, dst, average.size, &size),
                                  GW_ERR_FRAME_CHECKSUM);
                 pushes[mine ? 0 : 1].bytes[48] ^= 1;
@@ -388,7 +390,7 @@ static void what_a_float_frame_must_not_be(void **state)
     }
 }
 
-/* One byte of a frame is altered on its way: whoever reads it refuses. */
+/* One byte of a frame is altered on its way. Everything that reads the frame refuses it. */
 static void altered_frames_are_refused(void **state)
 {
     (void)state;

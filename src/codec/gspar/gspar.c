@@ -51,10 +51,10 @@ static uint64_t gspar_shared_count(const gw_encoder *encoder)
     return shares(encoder);
 }
 
-/* Workers share the largest of their numbers, which must be that of the smallest q. So the number is q's mirror image:
- * the bits of positive floats are in the order of the floats, and counting them from infinity's downwards takes all
- * finite positive floats to all of them, the other way round. The mirror image of the image is q. 0, the smallest
- * number, says that there is no q: nothing is to be sent. */
+/* Workers share the largest of their numbers, and it must be the number of the smallest q. So the number is q's mirror
+ * image. The bits of positive floats are in the order of the floats. To subtract them from the bits of infinity maps
+ * the finite positive floats onto themselves, in reverse order. The mirror image of the image is q again. 0, the
+ * smallest number, says that there is no q: nothing is to be sent. */
 static float mirror(float x)
 {
     return x > 0 ? gw_bits_float(0x7F800000u - gw_float_bits(x)) : 0;
@@ -88,7 +88,7 @@ struct picking {
     struct gw_ternary_draw draw;
 };
 
-/* Elements drawn before those with values of their own are taken: they are in the cache then. */
+/* So many elements are drawn before those with values of their own are taken. They are then still in the cache. */
 #define PIECE 16384
 
 static void pick(const void *user, uint64_t begin, uint32_t n, struct gw_sparse_picked *picked)

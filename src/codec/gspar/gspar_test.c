@@ -12,7 +12,7 @@ static float slope_of(struct whole_frame frame)
     return gw_get_float(frame.bytes + GW_HEADER_BYTES);
 }
 
-/* Bell-shaped, with one element in `rare` 50 times as large. */
+/* A bell-shaped gradient. One element in `rare` is 50 times as large. */
 static float *gradient(uint64_t n, uint64_t seed, float scale, uint32_t rare)
 {
     float *g = room_for(n, sizeof *g);
@@ -90,7 +90,7 @@ static void frames_are_as_the_document_says(void **state)
     CHECK(digest == 0x8777a552e085996eull, "the frames' digest is %#llx", (unsigned long long)digest);
 }
 
-/* Several chunks, with any number of threads, whole and in slices. */
+/* Tests several chunks, with any number of threads, whole and in slices. */
 static void threads_and_slices_change_nothing(void **state)
 {
     (void)state;
@@ -121,7 +121,8 @@ static void threads_and_slices_change_nothing(void **state)
     free(g);
 }
 
-/* Signs alone fill the coder's states, which may take fewer bits in the end than the signs put there. */
+/* If there are signs alone, they fill the coder's states. These may take fewer bits in the end than the signs that went
+ * in. */
 static void parts_of_signs_alone_add_up(void **state)
 {
     (void)state;
@@ -157,7 +158,7 @@ static void the_ends(void **state)
         free(frame.bytes);
         gw_encoder_destroy(encoder);
     }
-    /* No more than kappa n nonzeros: all are sent, and exactly. */
+    /* There are no more than kappa n nonzeros. So all are sent, and exactly. */
     gw_encoder *encoder = encoder_of(NULL, "gspar:density=0.01", 300);
     struct whole_frame frame = encode_whole(encoder, few, 300, NULL, draw);
     decode_into(NULL, frame, out, 300);
@@ -168,8 +169,8 @@ static void the_ends(void **state)
 
 /* ---- statistics -------------------------------------------------------------------------------------- */
 
-/* Part B of element a is q with probability p = a/q. Over T draws its number k has mean Tp and variance Tp(1-p); its
- * squared error has mean a(q-a) and variance p(1-p)(q(q-2a))^2. Part A has no error. */
+/* Part B of element a is q with probability p = a/q. Over T draws it is drawn k times, with mean Tp and variance
+ * Tp(1-p). Its squared error has mean a(q-a) and variance p(1-p)(q(q-2a))^2. Part A has no error. */
 static void check_expectation(const char *spec, double eps, float scale)
 {
     enum { N = 1000, T = 3000 };
@@ -192,7 +193,7 @@ static void check_expectation(const char *spec, double eps, float scale)
         free(frame.bytes);
     }
     int m = 0;
-    for (int i = 0; i < N; i++) { /* all in units of q */
+    for (int i = 0; i < N; i++) { /* all numbers are in units of q */
         double a = fabs((double)g[i]) / q, p = a < 1 ? a : 1, spread = T * p * (1 - p);
         squares += T * a * a;
         sent += k[i];
@@ -205,7 +206,7 @@ static void check_expectation(const char *spec, double eps, float scale)
         mean += T * a * (1 - a);
         variance += spread * (1 - 2 * a) * (1 - 2 * a);
         double z = (k[i] - T * p) / sqrt(spread);
-        if (spread > 5) { /* else not nearly normal */
+        if (spread > 5) { /* else the distribution is not nearly normal */
             CHECK(fabs(z) < 6, "%s: element %d of probability %g came %u times of %d, z = %g", spec, i, p, k[i], T, z);
             chi += z * z;
             m++;
@@ -232,7 +233,7 @@ static void the_draw_has_no_bias_and_the_variance_asked_for(void **state)
     check_expectation("gspar:density=0.2", 0, 1);
 }
 
-/* A draw's elements are independent: of n, the number sent has the variance of n coins. */
+/* The elements of a draw are independent. So the number sent of n elements has the variance of n coins. */
 static void as_many_are_sent_as_asked_for(void **state)
 {
     (void)state;
@@ -265,7 +266,7 @@ static void as_many_are_sent_as_asked_for(void **state)
 struct sizes {
     uint64_t n_exact, n_other; /* parts A and B */
     uint64_t sign_bits;        /* of part B's signs */
-    uint64_t position_bits;    /* everything but those, and values */
+    uint64_t position_bits;    /* everything but signs and values */
 };
 
 static struct sizes sizes_of(struct whole_frame frame, uint64_t n)
@@ -287,7 +288,7 @@ static struct sizes sizes_of(struct whole_frame frame, uint64_t n)
             }
         }
         assert_false(gw_signs_are_skewed(m, ones));
-        sizes.sign_bits += m; /* they are fair, and sent as they are */
+        sizes.sign_bits += m; /* signs are fair, so they are sent as they are */
         sizes.n_other += m;
     }
     gw_frame_info info;
@@ -315,7 +316,7 @@ static void positions_are_within_5_percent_of_their_entropy(void **state)
     double worst = 0;
     for (size_t l = 0; l < 3; l++)
         for (size_t k = 0; k < 3; k++)
-            for (uint32_t rare = 10; rare <= 100000; rare *= 10) { /* from A alone to B alone */
+            for (uint32_t rare = 10; rare <= 100000; rare *= 10) { /* from part A alone to part B alone */
                 uint64_t n = lengths[l];
                 char spec[40];
                 snprintf(spec, sizeof spec, "gspar:density=%s", kappas[k]);
@@ -327,7 +328,8 @@ static void positions_are_within_5_percent_of_their_entropy(void **state)
                 struct sizes sizes = sizes_of(frame, n);
                 double ratio =
                     (double)sizes.position_bits / entropy_bits((double)n, (double)sizes.n_exact, (double)sizes.n_other);
-                /* Of 65 elements among 65,536 what begins the two strings alone is 36 bits, 5 % of the entropy. */
+                /* With 65 elements among 65,536, the begin of the two strings alone takes 36 bits, which is 5 % of the
+                 * entropy. */
                 bool few = sizes.n_exact + sizes.n_other < 100;
                 worst = ratio > worst && !few ? ratio : worst;
                 CHECK(ratio < (few ? 1.08 : 1.05),
@@ -341,9 +343,9 @@ static void positions_are_within_5_percent_of_their_entropy(void **state)
     printf("positions take at worst %.3f times their entropy\n", worst);
 }
 
-/* Theorem 4: with b bits a float, a vector whose largest s elements have at least 1/rho of the others' sum takes at eps
- * = rho no more than s (b + log2 d) + min(rho s log2 d, d) + b bits on average. It counts no signs for part B: neither
- * does this test, of what is really sent. */
+/* Theorem 4: let floats have b bits, and let the largest s elements have at least 1/rho of the sum of the others. Then
+ * at eps = rho a message takes no more than s (b + log2 d) + min(rho s log2 d, d) + b bits on average. The theorem does
+ * not count the signs of part B. Neither does this test, which counts what is really sent. */
 static void messages_are_no_longer_than_theorem_4_says(void **state)
 {
     (void)state;
@@ -359,7 +361,7 @@ static void messages_are_no_longer_than_theorem_4_says(void **state)
             total += fabs((double)g[i]);
         for (int i = 0; i < D; i++)
             a[i] = fabsf(g[i]);
-        for (int width = D / 2; width; width /= 2) /* shell sort, falling */
+        for (int width = D / 2; width; width /= 2) /* shell sort, in falling order */
             for (int i = width; i < D; i++) {
                 float x = a[i];
                 int j = i;

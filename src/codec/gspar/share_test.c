@@ -9,7 +9,7 @@
 
 #define MOST_WORKERS 64
 
-/* Workers that have measured, with the number that they share. */
+/* Workers that have measured, and the number that they share. */
 struct team {
     uint32_t n_workers;
     uint64_t n;
@@ -30,7 +30,8 @@ static float mirror(float x)
     return x > 0 ? gw_bits_float(0x7F800000u - gw_float_bits(x)) : 0;
 }
 
-/* Worker w's gradient is bell-shaped, `scale` and 1 + w/8 wide, one element in `rare` 50 times as large. */
+/* Worker w's gradient is bell-shaped. Its width is `scale` times (1 + w/8), and one element in `rare` is 50 times as
+ * large. */
 static struct team team_of(const char *spec, uint32_t n_workers, uint64_t n, uint64_t seed, float scale, uint32_t rare)
 {
     struct team team = {.n_workers = n_workers, .n = n};
@@ -88,7 +89,7 @@ static void workers_share_the_smallest_q(void **state)
             assert_true(slope_of(team.pushes[w]) == smallest);
         team_free(&team);
     }
-    /* The ends of the floats, and no q at all. */
+    /* The largest and the smallest floats, and no q at all. */
     static const float ends[] = {0, FLT_TRUE_MIN, FLT_MIN, 1, FLT_MAX};
     for (size_t i = 0; i < 5; i++) {
         assert_true(mirror(mirror(ends[i])) == ends[i] && mirror(ends[i]) <= FLT_MAX);
@@ -117,7 +118,7 @@ static void a_worker_of_zeros_sends_nothing_and_bounds_nothing(void **state)
     for (int i = 0; i < N; i++)
         assert_true(out[i] == sent[i] / 2);
     free(average.bytes);
-    /* All of zeros. */
+    /* A tensor of zeros. */
     memset(team.g[0], 0, N * sizeof(float));
     measure(team.encoders[0], team.g[0], &team.own[0]);
     team.shared = 0;
@@ -148,8 +149,8 @@ static void numbers_that_cannot_be_are_refused(void **state)
 
 /* ---- the draw ---------------------------------------------------------------------------------------- */
 
-/* Worker w's element a (in units of q) is sent as q with probability p = a, if it is below 1. Over T draws its squared
- * error has mean a(1-a) and variance p(1-p)(1-2a)^2; the average's sum of sent values has mean T a and variance T
+/* Worker w's element a (in units of q) is sent as q with probability p = a, if a is below 1. Over T draws its squared
+ * error has mean a(1-a) and variance p(1-p)(1-2a)^2. The sum of the average's values has mean T a and variance T
  * a(1-a), summed over workers. */
 static void every_workers_variance_is_within_its_bound(void **state)
 {
@@ -188,7 +189,7 @@ static void every_workers_variance_is_within_its_bound(void **state)
             }
             CHECK(errors[w] < epsilons[e] * squares + 5 * sqrt(variance), "%s, worker %u: squared error %g of %g", spec,
                   w, errors[w], squares);
-            /* The one with the smallest q has just what it asked for, the others less. */
+            /* The worker with the smallest q has just the variance that it asked for. The others have less. */
             bool smallest = team.own[w] == team.shared;
             CHECK(smallest == (errors[w] > epsilons[e] * squares - 5 * sqrt(variance)), "%s, worker %u: %g of %g", spec,
                   w, errors[w], squares);
@@ -202,7 +203,7 @@ static void every_workers_variance_is_within_its_bound(void **state)
                 mean += T * g;
                 variance += fabs(g) < 1 ? T * fabs(g) * (1 - fabs(g)) : 0;
             }
-            /* Averages are rounded a few times; each draw's error is below 2^-22 of what is sent. */
+            /* Averages are rounded a few times. The error of each draw is below 2^-22 of what is sent. */
             double slack = 1e-6 * (fabs(mean) + 3 * T), off = fabs(sum[i] - mean);
             CHECK(off < 6 * sqrt(variance) + slack, "%s: element %d adds up to %g, not %g +- %g", spec, i, sum[i], mean,
                   sqrt(variance));
@@ -218,7 +219,8 @@ static void every_workers_variance_is_within_its_bound(void **state)
 
 /* ---- averages ---------------------------------------------------------------------------------------- */
 
-/* What the document says of an element that workers sent as x[w]; own: whether that is a value of its own. */
+/* The mean that the document gives for an element that workers sent as x[w]. own: whether x[w] is a value of its
+ * own. */
 static float model_mean(const float *x, const bool *own, uint32_t n_workers, float q)
 {
     int32_t sum = 0;
@@ -282,7 +284,7 @@ static void check_average(const struct team *team, gw_context *contexts[2])
     gw_frame_parts parts;
     assert_int_equal(gw_frame_read_parts(NULL, average.bytes, average.size, &parts), GW_OK);
     assert_true(dense || (parts.n_values == n_values && parts.n_sent == signs[0] + signs[2]));
-    for (int c = 0; c < 2; c++) { /* the same on more threads */
+    for (int c = 0; c < 2; c++) { /* more threads give the same */
         struct whole_frame same = reduce_frames(contexts[c], team->pushes, team->n_workers, NULL);
         float *again = room_for(n, sizeof *again);
         assert_true(same_frame(same, average));
@@ -328,7 +330,7 @@ static void an_average_of_eight_takes_six_bits_an_element(void **state)
     for (uint32_t w = 0; w < W; w++) {
         struct numbers numbers = numbers_from(w + 1);
         team.g[w] = room_for(N, sizeof(float));
-        for (int i = 0; i < N; i++) /* Box and Muller: Gaussian, tails too */
+        for (int i = 0; i < N; i++) /* Gaussian, with its tails (Box and Muller) */
             team.g[w][i] = sqrtf(-2 * logf(((float)numbers_word(&numbers) + 1) * 0x1p-32f)) *
                            cosf(0x1.921fb6p+2f * numbers_unit(&numbers));
         team.encoders[w] = encoder_of(NULL, "gspar:eps=1,share=on", N);
@@ -342,7 +344,7 @@ static void an_average_of_eight_takes_six_bits_an_element(void **state)
     double bits = 8 * (double)average.size / N, entropy;
     assert_int_equal(gw_frame_symbols(NULL, average.bytes, average.size, NULL, 0, NULL, &entropy), GW_OK);
     CHECK(bits <= 6, "%g bits an element", bits);
-    /* Strings near the entropy of presence and of the sums. */
+    /* The strings come near the entropy of presence and of the sums. */
     double strings = (double)(parts.position_bits + parts.sign_bits) / N;
     CHECK(strings > entropy && strings < 1.05 * entropy, "%g bits of strings, entropy %g", strings, entropy);
     printf("%.3f bits an element: strings %.3f (entropy %.3f), values %.3f\n", bits, strings, entropy,
@@ -378,13 +380,14 @@ static void frames_that_do_not_add_up_are_refused(void **state)
     gw_encoder *private = encoder_of(NULL, "gspar", N);
     assert_int_equal(gw_encoder_shared_count(private), 0);
     other = encode_whole(private, team.g[1], N, NULL, (gw_draw){.rank = 1});
-    assert_int_equal(reduce_two(team.pushes[0], other), GW_ERR_FRAME_MISMATCH); /* one of its own */
+    assert_int_equal(reduce_two(team.pushes[0], other), GW_ERR_FRAME_MISMATCH); /* a q of its own */
     free(other.bytes);
     gw_encoder_destroy(private);
     team_free(&team);
 }
 
-/* More workers than sums are made of: floats in rank order, as if each had its own q. */
+/* There are more workers than integers are summed for. So floats are added in rank order, as if each worker had its own
+ * q. */
 static void very_many_workers_are_averaged_in_floats(void **state)
 {
     (void)state;
@@ -417,7 +420,7 @@ static void very_many_workers_are_averaged_in_floats(void **state)
     team_free(&team);
 }
 
-/* Averages with a few bits altered: refused or read, and nothing is written outside. */
+/* Averages with a few altered bits are refused or read. Nothing is written outside of the buffers. */
 static void altered_averages_do_no_harm(void **state)
 {
     (void)state;

@@ -11,12 +11,13 @@
 #include <float.h>
 #include <math.h>
 
-/* Tensors up to this length are gone through at every step: they stay in the cache. */
+/* Up to this length every step passes over the whole tensor: it stays in the cache. */
 #define SHORT 131072
-/* Elements looked at to bound the root, and how many deviations of their sums the bounds are away. */
+/* How many elements are looked at to bound the root, and how many standard deviations of their sums the bounds are away
+ * from it. */
 #define SAMPLE 8192
 #define DEVIATIONS 4
-/* Chunks parted in parallel before they are put together. */
+/* How many chunks are split in parallel before the results are put together. */
 #define WAVE 64
 
 struct problem {
@@ -28,7 +29,7 @@ struct problem {
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* The bits of the smallest float above t: magnitudes below are those at most t. */
+/* The bits of the smallest float above t. A magnitude is at most t if its bits are below these. */
 static uint32_t bits_above(double t)
 {
     if (t >= FLT_MAX)
@@ -37,8 +38,8 @@ static uint32_t bits_above(double t)
     return gw_float_bits(x) + (x <= t);
 }
 
-/* A power of two that brings magnitudes below `bits` to 2^61 at most, where squares can be added up in float32, and no
- * higher: what vanishes in spite of that is nothing beside the rest. */
+/* A power of two that scales magnitudes below `bits` to 2^61 at most, and near that. There squares can be added up in
+ * float32. If the scale makes a magnitude vanish, it is nothing beside the rest. */
 static float scale_for(uint32_t bits)
 {
     int exponent = 2 * 127 + 60 - (int)(bits >> 23);
@@ -47,10 +48,10 @@ static float scale_for(uint32_t bits)
 
 struct pass {
     const float *g;
-    uint64_t n, first; /* chunk that a wave begins with */
+    uint64_t n, first; /* first: the chunk that a wave begins with */
     uint32_t low, high;
     float scale;
-    float *to; /* what chunk first + i keeps goes to: to + i * stride */
+    float *to; /* what is kept of chunk first + i goes to: to + i * stride */
     uint64_t stride;
     struct gw_tail below[WAVE];
     uint32_t n_kept[WAVE];
@@ -78,7 +79,7 @@ static void part_chunk(uint64_t i, uint32_t slot, void *user)
     for (; at < end; at += GW_STATS_BLOCK) {
         uint32_t m = (uint32_t)(end - at < GW_STATS_BLOCK ? end - at : GW_STATS_BLOCK);
         struct gw_tail block;
-        if (pass->measures) { /* what it reads is in the cache after it */
+        if (pass->measures) { /* what it reads is in the cache afterwards */
             const struct gw_stats measured = gw_stats_block(pass->g + at, m);
             gw_stats_add(&stats, &measured);
         }
@@ -90,9 +91,9 @@ static void part_chunk(uint64_t i, uint32_t slot, void *user)
     pass->n_kept[i] = n_kept;
 }
 
-/* Adds up the magnitudes at most `low` and keeps those up to `high` in scratch->kept (scratch NULL: low = high, none
- * are kept). Returns how many; UINT64_MAX where they are more than there is room for. stats NULL: not wanted; else they
- * are only set if there was room. */
+/* Adds up the magnitudes that are at most `low`, and keeps those up to `high` in scratch->kept. If scratch is NULL, low
+ * = high and none are kept. Returns how many it kept; UINT64_MAX if there was no room for them. stats NULL: the caller
+ * does not want them. They are set only if there was room. */
 static uint64_t part(gw_context *context, const struct problem *problem, const float *g, uint64_t n, double low,
                      double high, struct gspar_scratch *scratch, struct gw_tail *below, struct gw_stats *stats)
 {
@@ -130,7 +131,7 @@ static uint64_t part(gw_context *context, const struct problem *problem, const f
 
 /* ---- Newton's steps -------------------------------------------------------------------------- */
 
-/* From t, where `tail` is what is at most t, to the root of the straight piece there. */
+/* Newton's step from t, if `tail` is what is at most t: the root of the straight piece there. */
 static double step(const struct problem *problem, const struct gw_tail *tail)
 {
     if (problem->rule == GSPAR_EPS)
@@ -139,7 +140,7 @@ static double step(const struct problem *problem, const struct gw_tail *tail)
     return room > 0 ? tail->sum / room : INFINITY;
 }
 
-/* Goes from t to the root. Sums are `base` and those of the list; *tail becomes what is at most the root. */
+/* Goes from t to the root. The sums are `base` plus those of the list. *tail becomes what is at most the root. */
 static double newton(gw_context *context, const struct problem *problem, const float *list, uint64_t n,
                      struct gw_tail base, double t, struct gw_tail *tail)
 {
@@ -148,7 +149,7 @@ static double newton(gw_context *context, const struct problem *problem, const f
         part(context, problem, list, n, t, t, NULL, tail, NULL);
         tail_add(tail, &base);
         double next = step(problem, tail);
-        /* But for rounding, only the first step can lead up. */
+        /* Apart from rounding, only the first step can go up. */
         if (next == t || (!first && (tail->count == count || next > t)))
             return t;
         t = next;
@@ -158,7 +159,7 @@ static double newton(gw_context *context, const struct problem *problem, const f
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-/* One element of each of SAMPLE equal runs, anywhere in it (splitmix64). */
+/* Takes one element, at any place, of each of SAMPLE runs of equal length (splitmix64). */
 static void take_sample(const float *g, uint64_t n, float *sample)
 {
     uint64_t run = n / SAMPLE;
@@ -170,7 +171,7 @@ static void take_sample(const float *g, uint64_t n, float *sample)
     }
 }
 
-/* On which side of t the root is, as far as a sample can tell: -1 left, +1 right, 0 not certain. */
+/* Says on which side of t the root is, as far as a sample can tell: -1 left, +1 right, 0 not certain. */
 static int side_of_root(const struct problem *problem, const float *sample, double t)
 {
     double sum = 0, squares = 0;
@@ -180,7 +181,8 @@ static int side_of_root(const struct problem *problem, const float *sample, doub
         squares += x * x;
     }
     double spread = squares - sum * sum / SAMPLE, most = problem->rule == GSPAR_EPS ? t * t / 4 : 1;
-    /* Besides the deviation of what was seen, a few elements of the largest effect that were not. */
+    /* The margin is some deviations of what was seen, and a few elements of the largest effect that the sample may have
+     * missed. */
     double margin = DEVIATIONS * ((spread > 0 ? sqrt(spread) : 0) + most);
     double budget = problem->budget * SAMPLE / (double)problem->n;
     int over = sum - margin > budget, under = sum + margin < budget;
@@ -199,13 +201,13 @@ static void bound_root(gw_context *context, const struct problem *problem, const
     *high = INFINITY;
     if (!isfinite(t)) /* the sample is all zeros */
         return;
-    if (t == 0) /* all that is not zero is certain, in the sample */
+    if (t == 0) /* in the sample, all nonzero elements are certain */
         t = FLT_TRUE_MIN;
     double factor = 1 + 1.0 / 64;
     for (; t / factor >= FLT_TRUE_MIN && !*low; factor *= factor)
         if (side_of_root(problem, sample, t / factor) > 0)
             *low = t / factor;
-    /* Nothing is known of what is larger than the sample's largest. */
+    /* The sample says nothing about magnitudes above its largest one. */
     for (factor = 1 + 1.0 / 64; t * factor<FLT_MAX && * high> FLT_MAX; factor *= factor)
         if (side_of_root(problem, sample, t * factor) < 0)
             *high = t * factor;
@@ -239,11 +241,12 @@ void gspar_scratch_fini(gw_context *context, struct gspar_scratch *scratch)
     *scratch = (struct gspar_scratch){0};
 }
 
-/* What one pass over a long tensor finds, by bounds of the root from a sample. */
+/* What one pass over a long tensor finds, with bounds of the root from a sample. */
 struct between {
     double low, high;
-    struct gw_tail below; /* at most low */
-    uint64_t n_kept;      /* up to high, in scratch->kept; UINT64_MAX: they had no room */
+    struct gw_tail below; /* what is at most low */
+    uint64_t n_kept;      /* how many are above that, up to high; they are in scratch->kept. UINT64_MAX: there was no
+                           * room for them */
 };
 
 static gw_status look_between(gw_context *context, const struct problem *problem, const float *g,
@@ -257,7 +260,7 @@ static gw_status look_between(gw_context *context, const struct problem *problem
     return GW_OK;
 }
 
-/* The root of a long tensor, which is right of 0. */
+/* The root of a long tensor. It is greater than 0. */
 static double solve_long(gw_context *context, const struct problem *problem, const float *g,
                          const struct gspar_scratch *scratch, const struct between *between, double start,
                          struct gw_tail *tail)
@@ -274,7 +277,7 @@ static double solve_long(gw_context *context, const struct problem *problem, con
     return newton(context, problem, g, problem->n, (struct gw_tail){0}, start, tail);
 }
 
-/* known: of a pass that was made already; NULL: none was. */
+/* known: what a pass found that was made already; NULL: there was none. */
 static gw_status solve(gw_context *context, const float *g, uint64_t n, const struct gw_stats *stats,
                        struct gspar_target target, struct gspar_scratch *scratch, const struct between *known,
                        struct gspar_solution *solution)
@@ -318,7 +321,7 @@ gw_status gspar_measure_and_solve(gw_context *context, const float *g, uint64_t 
     bool at_once = target.rule == GSPAR_DENSITY && target.value < 1 && n > SHORT;
     struct between between;
     if (at_once) {
-        /* How sums are scaled depends on the largest magnitude, which is not known yet: any finite one may be it. */
+        /* The scale of the sums depends on the largest magnitude, which is not known yet. It may be any finite one. */
         struct problem problem = {target.rule, n, target.value * (double)n, 0x7F7FFFFFu};
         GW_TRY(look_between(context, &problem, g, scratch, &between, stats));
         at_once = between.n_kept != UINT64_MAX;

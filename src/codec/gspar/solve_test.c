@@ -33,7 +33,7 @@ static void fill(float *g, uint64_t n, enum kind kind, uint64_t seed)
         case EQUAL:
             x = i % 2 ? 0.7f : -0.7f;
             break;
-        case TINY: /* most of them denormal */
+        case TINY: /* most of them are denormal */
             x *= 0x1p-128f;
             break;
         case HUGE_:
@@ -42,7 +42,7 @@ static void fill(float *g, uint64_t n, enum kind kind, uint64_t seed)
         case OUTLIER:
             x *= numbers_below(&numbers, 1000) ? 1 : 50;
             break;
-        case FLAT: /* all alike but for the last bits */
+        case FLAT: /* all equal but for the last bits */
             x = 1 + x * 0x1p-18f;
             break;
         default:
@@ -57,7 +57,7 @@ static void fill(float *g, uint64_t n, enum kind kind, uint64_t seed)
 struct reference {
     uint64_t n_nonzero;
     long double slope;    /* 0: all nonzeros are certain */
-    const long double *a; /* magnitudes, falling */
+    const long double *a; /* magnitudes, in falling order */
 };
 
 static int falling(const void *a, const void *b)
@@ -86,7 +86,7 @@ static long double exact_slope(const long double *a, uint64_t n, double eps)
     return slope;
 }
 
-/* Algorithm 3. Follows p_i / |g_i| of those below 1, which all have the same. */
+/* Algorithm 3. It follows p_i / |g_i| of those below 1: all of them have the same. */
 static long double greedy_slope(const long double *a, uint64_t n, uint64_t n_nonzero, double kappa)
 {
     long double room = (double)(kappa * (double)n), sum = 0;
@@ -119,7 +119,7 @@ static long double greedy_slope(const long double *a, uint64_t n, uint64_t n_non
 
 /* ---- one case ---------------------------------------------------------------------------------------- */
 
-static uint64_t digest = 0; /* of all slopes and counts, in order */
+static uint64_t digest = 0; /* a hash of all slopes and counts, in order */
 static uint32_t n_cases, n_same;
 
 static void note(const void *bytes, size_t size)
@@ -134,7 +134,7 @@ static struct gspar_solution solve(gw_context *context, const float *g, uint64_t
     struct gspar_solution solution;
     struct gw_stats stats = gw_stats_run(context, g, n);
     CHECK(gspar_solve(context, g, n, &stats, target, &scratch, &solution) == GW_OK, "%s", gw_last_error());
-    /* The same, statistics and all, where one pass makes both. */
+    /* The same with statistics, if one pass makes both. */
     struct gspar_solution at_once;
     struct gw_stats measured;
     CHECK(gspar_measure_and_solve(context, g, n, target, &scratch, &measured, &at_once) == GW_OK, "%s",
@@ -148,8 +148,8 @@ static struct gspar_solution solve(gw_context *context, const float *g, uint64_t
     return solution;
 }
 
-/* The optimum's conditions for min sum p_i under sum g_i^2 / p_i <= (1 + eps) sum g_i^2, 0 < p_i <= 1: with p_i =
- * min(|g_i|/q, 1) one multiplier serves all elements, so what is left is that the limit on the variance is reached. */
+/* The conditions of the optimum for min sum p_i under sum g_i^2 / p_i <= (1 + eps) sum g_i^2, 0 < p_i <= 1. With p_i =
+ * min(|g_i|/q, 1) one multiplier serves all elements. So only one condition is left: the variance reaches its limit. */
 static void check_optimum(const long double *a, uint64_t n, double eps, float slope, const char *what)
 {
     long double variance = 0, squares = 0, q = slope;
@@ -161,8 +161,8 @@ static void check_optimum(const long double *a, uint64_t n, double eps, float sl
           (1 + (long double)eps) * squares);
 }
 
-/* Lemma 3: if all but the s largest sum up to rho times those, no more than (1 + rho) s are sent on average at eps =
- * rho. */
+/* Lemma 3: let all elements but the s largest sum up to at most rho times the sum of these. Then at eps = rho no more
+ * than (1 + rho) s are sent on average. */
 static void check_sparse_vectors(const float *g, const long double *a, uint64_t n, const char *what)
 {
     for (uint64_t s = 1; s < n; s += 1 + s) {
@@ -209,12 +209,12 @@ static void check_case(gw_context *context, const float *g, uint64_t n, enum kin
         free(a);
         return;
     }
-    /* float32: half a unit of the last place, which is the same for all denormals; and the rounding of sums in lanes of
-     * 32 elements, which goes the same way every time where elements are equal. */
+    /* float32 is off by half a unit of the last place, which is the same for all denormals. Sums in lanes of 32
+     * elements are rounded, too. If elements are equal, this rounding goes the same way every time. */
     long double rounding = kind == EQUAL ? 1e-6L : 4e-7L, room = want * rounding + 0x1p-150L;
     long double most = want < FLT_MAX ? want : FLT_MAX;
     CHECK(fabsl((long double)got.slope - most) <= room, "%s: slope %.9g, not %.9Lg", what, (double)got.slope, want);
-    /* Elements within rounding of the slope may count or not. */
+    /* Elements that are equal to the slope within rounding may count or not. */
     uint64_t least = 0, most_certain = 0, exactly = 0;
     long double expected = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -255,7 +255,7 @@ static void short_tensors_are_as_the_paper_says(void **state)
     }
 }
 
-/* These are sampled first. */
+/* The solver takes a sample of these first. */
 static void long_tensors_are_as_the_paper_says(void **state)
 {
     (void)state;
@@ -265,7 +265,7 @@ static void long_tensors_are_as_the_paper_says(void **state)
         enum kind kind = seed % N_KINDS;
         float *g = room_for(n, sizeof *g);
         fill(g, n, kind, seed);
-        if (seed % 4 == 3) /* what a sample of runs may miss: nearly everything in one place */
+        if (seed % 4 == 3) /* a sample of runs may miss this: nearly everything is in one place */
             for (uint64_t i = 0; i + 300 < n; i++)
                 g[i] *= 0x1p-20f;
         check_case(seed % 2 ? context : NULL, g, n, kind, seed, targets[seed / N_KINDS], false);
@@ -311,12 +311,12 @@ static void the_simplest_tensors(void **state)
     assert_true(solve(NULL, g, 0, eps).slope == 0 && solve(NULL, g, 0, half).slope == 0);
     assert_true(solve(NULL, g, 4, eps).slope == 0 && solve(NULL, g, 4, half).slope == 0);
     g[2] = -3;
-    /* Alone, an element may have twice its square: it is sent half of the time, as 6. */
+    /* A single element may have twice its square. So it is sent half of the time, as 6. */
     struct gspar_solution one = solve(NULL, g, 4, eps);
     assert_true(one.slope == 6 && one.n_certain == 0 && one.expected == 0.5);
     one = solve(NULL, g, 4, half);
     assert_true(one.slope <= 3 && one.n_certain == 1 && one.expected == 1);
-    /* The largest float, more than twice of which cannot be written. */
+    /* The largest float. Twice that cannot be written. */
     g[2] = FLT_MAX;
     assert_true(solve(NULL, g, 4, eps).slope == FLT_MAX);
     /* 4 and three ones at density 0.5: 4 is certain, and the ones share what is left. */

@@ -23,23 +23,23 @@ struct onebit_options {
     uint64_t bucket;
 };
 
-/* What a bucket's elements are sent as. */
+/* The two values of a bucket's elements as they are sent. */
 struct pair {
     float positive, negative; /* p; -m */
 };
 
-/* Of the elements of a run: what measure.h says of the non-negative ones and of the negative ones, with 0 in place of
- * the others. */
+/* Sums over the elements of a run, as in measure.h. `positive` is of the non-negative elements, `negative` of the
+ * negative ones; the others count as 0. */
 struct sums {
     struct gw_stats positive, negative;
     uint64_t n_negative;
 };
 
 struct onebit_state {
-    struct gw_residual residual; /* what was sent is still in it: `sent` */
-    struct pair *sent[2];        /* of each bucket; [i] belongs to the residual's buffer i */
+    struct gw_residual residual; /* it still contains what was sent; settle takes that out */
+    struct pair *sent[2];        /* of each bucket; sent[i] belongs to the residual's buffer i */
     struct sums *runs;           /* while measuring */
-    uint64_t n_buckets, n_runs;  /* of a bucket */
+    uint64_t n_buckets, n_runs;  /* n_runs: of one bucket */
 };
 
 static uint32_t bucket_of(const gw_encoder *encoder)
@@ -88,13 +88,13 @@ static gw_status onebit_open(gw_encoder *encoder)
 
 /* ---- measure --------------------------------------------------------------------------------- */
 
-/* What a block of a run is split into. */
+/* The elements of a block, split by their signs. */
 struct split {
     float positive[GW_STATS_BLOCK], negative[GW_STATS_BLOCK];
     uint32_t n_negative;
 };
 
-/* What is left of the step before. */
+/* What is left of an element after the step before. */
 static inline float left_of(float before, struct pair sent)
 {
     return before - (before < 0 ? sent.negative : sent.positive);
@@ -132,11 +132,11 @@ static struct sums measure_run(const float *before, struct pair sent, const floa
 struct measuring {
     const gw_encoder *encoder;
     const float *g;
-    uint64_t n_together; /* runs that are measured in one call */
+    uint64_t n_together; /* how many runs one call measures */
 };
 
-/* A run is at most GW_CHUNK elements of one bucket, counted from its begin; short ones are measured several at a time.
- */
+/* A run is at most GW_CHUNK elements of one bucket, counted from the bucket's begin. One call measures several short
+ * runs. */
 static void measure_runs(uint64_t i, uint32_t slot, void *user)
 {
     (void)slot;
@@ -147,14 +147,14 @@ static void measure_runs(uint64_t i, uint32_t slot, void *user)
     for (uint64_t run = i * m->n_together; run < last; run++) {
         uint64_t b = run / s->n_runs, begin = b * elems + run % s->n_runs * GW_CHUNK, end = (b + 1) * elems;
         end = end < n ? end : n;
-        end = end < begin ? begin : end; /* of a short last bucket: no such run */
+        end = end < begin ? begin : end; /* a short last bucket may not have this run */
         s->runs[run] =
             measure_run(gw_residual_now(&s->residual) + begin, s->sent[s->residual.current][b], m->g + begin,
                         end - begin < GW_CHUNK ? end - begin : GW_CHUNK, gw_residual_next(&s->residual) + begin);
     }
 }
 
-/* Subtracts from the residual what was sent, and so makes it what it is called. */
+/* Subtracts from the residual what was sent. Only then it is what its name says. */
 static void settle(const gw_encoder *encoder)
 {
     struct onebit_state *s = encoder->state;
@@ -235,7 +235,7 @@ GW_CLONES static void put_signs(const float *a, uint64_t n, uint8_t *dst)
 }
 
 struct encoding {
-    const float *a; /* of the slice */
+    const float *a; /* a = g + residual, of the slice */
     uint64_t n;
     uint8_t *payload;
 };
@@ -382,7 +382,7 @@ static struct pair pair_of(const struct gw_frame *frame, uint64_t b)
     return (struct pair){gw_get_float(frame->scalers + 8 * b), -gw_get_float(frame->scalers + 8 * b + 4)};
 }
 
-/* How many of the n elements from `begin` are in its bucket. */
+/* How many of the n elements from `begin` on are in the bucket of the first. */
 static uint64_t piece_elems(const struct gw_frame *frame, uint64_t begin, uint64_t n)
 {
     uint64_t left = frame->bucket ? frame->bucket - begin % frame->bucket : n;
@@ -426,7 +426,7 @@ static size_t reduce_bound(const struct gw_frame *first, uint32_t workers)
     return GW_HEADER_BYTES + 4 * (size_t)first->count;
 }
 
-/* Elements added at a time, in the nearest cache. */
+/* So many elements are added at a time. They stay in the nearest cache. */
 #define BLOCK 1024
 
 static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options,

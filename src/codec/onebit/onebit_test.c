@@ -46,7 +46,7 @@ static double model_sum(const float *x, uint64_t n)
 
 struct model {
     uint64_t n, bucket, n_buckets;
-    float *residual, *next, *sent, *means; /* means: two of each bucket, both not negative */
+    float *residual, *next, *sent, *means; /* means: two of each bucket, neither is negative */
 };
 
 static struct model model_of(uint64_t n, uint64_t bucket)
@@ -68,7 +68,7 @@ static void model_free(struct model m)
     free(m.means);
 }
 
-/* What is sent of g, and the residual that follows. */
+/* What is sent of g, and the residual that is left. */
 static void model_step(struct model *m, const float *g)
 {
     float *part = room_for(m->n, sizeof *part);
@@ -99,7 +99,7 @@ static void model_commit(struct model *m)
 
 /* ---- frames ------------------------------------------------------------------------------------------ */
 
-/* Residuals stand at the end of a saved state, before its checksum. */
+/* The residual stands at the end of a saved state, before the checksum. */
 static void residual_of(const gw_encoder *encoder, uint64_t n, float *residual)
 {
     size_t n_bytes = gw_encoder_state_bytes(encoder);
@@ -165,14 +165,14 @@ static void runs_are_as_the_document_says(void **state)
                              (int)scale, t);
                     CHECK(same_frame(frames[0], frames[1]), "%s: threads matter", what);
                     check_frame(&m, frames[0], what);
-                    bool committed = t != 1; /* a step that somebody drops */
+                    bool committed = t != 1; /* somebody drops this step */
                     for (int i = 0; i < 2; i++) {
                         assert_int_equal(gw_encoder_commit(encoders[i], committed), GW_OK);
                         free(frames[i].bytes);
                     }
                     if (committed)
                         model_commit(&m);
-                    if (t == 2) /* from here on the first goes on from what a save has settled */
+                    if (t == 2) /* from here on, the first encoder goes on from what a save has settled */
                         residual_of(encoders[0], n, residual);
                     if (t == 2)
                         CHECK(same_floats(residual, m.residual, n), "%s: another residual", what);
@@ -234,7 +234,7 @@ static void averages_are_of_floats(void **state)
             for (uint32_t w = 0; w < workers; w++) {
                 gw_encoder *encoder = encoder_of(NULL, spec, N);
                 numbers_fill_bell(w, g, N);
-                /* given in another order than they are added in */
+                /* The frames are given in another order than the one in which they are added. */
                 frames[workers - 1 - w] = encode_whole(encoder, g, N, NULL, (gw_draw){.rank = w});
                 decode_into(NULL, frames[workers - 1 - w], out, N);
                 for (int i = 0; i < N; i++)
@@ -274,7 +274,7 @@ static void reports_are_of_the_signs(void **state)
     assert_true(info.always_finite && info.n_scalers == 2 && info.payload_bytes == 2);
     assert_string_equal(info.code, "signs");
     free(frame.bytes);
-    /* Of zeros nothing is sent but zeros. */
+    /* Of zeros only zeros are sent. */
     const float zeros[10] = {0};
     assert_int_equal(gw_encoder_commit(encoder, false), GW_OK);
     frame = encode_whole(encoder, zeros, 10, NULL, (gw_draw){0});
@@ -286,8 +286,8 @@ static void reports_are_of_the_signs(void **state)
 
 /* ---- between steps ----------------------------------------------------------------------------------- */
 
-/* Error feedback: what was sent up to now is what came in, but for a residual that stays bounded. So the mean of what
- * was sent goes to the mean of what came in as 1/T. */
+/* Error feedback: what was sent up to now is what came in, less a residual that stays bounded. So the mean of what was
+ * sent goes to the mean of what came in, as 1/T. */
 static void what_is_not_sent_waits(void **state)
 {
     (void)state;
@@ -321,7 +321,7 @@ static void what_is_not_sent_waits(void **state)
             assert_true(condition.threshold == 0 && condition.threshold_age == 0);
         }
     }
-    /* |e| of one step is about 0.6 |g|; it does not grow with the number of steps */
+    /* |e| of one step is about 0.6 |g|. It does not grow with the number of steps. */
     CHECK(norm[1] < 2 * norm[0] && norm[1] < 5 * sqrt(N), "the residual grows: %g, then %g", norm[0], norm[1]);
     gw_encoder_destroy(encoder);
 }
@@ -358,8 +358,8 @@ static void what_is_not_finite_is_found(void **state)
     free(room);
     gw_encoder_destroy(encoder);
 
-    /* Gradient plus residual overflows, though both are finite. The first two are sent as they are and leave nothing;
-     * half of the third waits. */
+    /* Gradient plus residual overflows, though both are finite. The first two elements are sent as they are and leave
+     * nothing. Half of the third waits. */
     float large[] = {FLT_MAX, FLT_MAX, FLT_MAX, 0};
     gw_measure info;
     encoder = encoder_of(NULL, "onebit:bucket=2", 4);
@@ -384,7 +384,7 @@ static void a_saved_state_goes_on(void **state)
     for (uint32_t t = 0; t < 3; t++) {
         numbers_fill_bell(t, g, N);
         for (int i = 0; i < N; i++)
-            g[i] *= 0x1p-130f; /* what is left is denormal */
+            g[i] *= 0x1p-130f; /* what is left becomes denormal */
         free(encode_whole(a, g, N, NULL, (gw_draw){0}).bytes);
         assert_int_equal(gw_encoder_commit(a, true), GW_OK);
     }
@@ -402,7 +402,7 @@ static void a_saved_state_goes_on(void **state)
         any = any || fpclassify(gw_get_float(saved + n_bytes - 8 - 4 * (i + 1))) == FP_SUBNORMAL;
     assert_true(any);
 #endif
-    /* onto one that has been somewhere else, and whose bucket differs: options may */
+    /* The state is loaded into an encoder that has made other steps, and whose bucket differs. Options may differ. */
     free(encode_whole(b, g, N, NULL, (gw_draw){0}).bytes);
     assert_int_equal(gw_encoder_commit(b, true), GW_OK);
     assert_int_equal(gw_encoder_load(b, saved, n_bytes), GW_OK);
@@ -423,7 +423,7 @@ static void a_saved_state_goes_on(void **state)
     gw_encoder_destroy(other);
 }
 
-/* Of four workers' states each of any other number begins with the mean residual. */
+/* Any other number of workers begins with the mean residual of four workers' states. */
 static void states_move_to_other_numbers_of_workers(void **state)
 {
     (void)state;

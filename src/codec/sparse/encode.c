@@ -12,8 +12,8 @@ struct slot {
 };
 
 struct gw_sparse_memory {
-    uint32_t n_slots; /* one a thread */
-    uint8_t *wave;    /* a chunk for each, if there is more than one */
+    uint32_t n_slots; /* one for each thread */
+    uint8_t *wave;    /* a chunk of each slot, if there are several slots */
     size_t stride;
     size_t *sizes; /* of a wave's chunks */
     struct slot *slots;
@@ -68,7 +68,7 @@ struct encoding {
     const void *user;
     const struct gw_frame *frame;
     bool fast;
-    uint64_t first; /* chunk that a wave begins with */
+    uint64_t first; /* the chunk that a wave begins with */
     uint8_t *to;    /* where the payload of chunk first + i goes: to + i * stride */
 };
 
@@ -84,7 +84,7 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
     memset(picked->exact, 0, n_bytes);
     memset(picked->negative, 0, n_bytes);
     e->pick(e->user, e->frame->begin + at, n, picked);
-    /* A chunk's bytes are those of a frame that has only it. */
+    /* The bytes of a chunk are those of a frame that has this chunk alone. */
     struct gw_frame one = {.codec = e->frame->codec, .code = e->frame->code, .count = n};
     struct gw_sparse_source source = {picked->kept, picked->exact, picked->negative, picked->values, e->fast};
     gw_sparse_write(&source, slot->scratch, e->to + i * e->memory->stride - GW_HEADER_BYTES, &one);

@@ -13,8 +13,8 @@
 
 #include <math.h>
 
-/* From here on decoded floats go around the cache: what reads them comes when the network's other tensors have passed
- * through. */
+/* From this length on, decoded floats are stored around the cache. Nobody reads them soon: by then the network's other
+ * tensors have passed through the cache. */
 #define STREAM_ELEMENTS (128u << 10)
 
 static gw_status check_frame(const struct gw_frame *frame)
@@ -53,7 +53,7 @@ static gw_status check_frame(const struct gw_frame *frame)
     return GW_OK;
 }
 
-/* Calls body for every bit of `words`, with its number in `i`. */
+/* Runs body for every bit that is set in `words`. `i` is its number. */
 #define FOR_EACH_BIT(words, n_words, i, body)                                                                          \
     do {                                                                                                               \
         for (uint32_t w_ = 0; w_ < (n_words); w_++)                                                                    \
@@ -65,7 +65,7 @@ static gw_status check_frame(const struct gw_frame *frame)
 
 /* ---- reading on the context's threads ---------------------------------------------------------------- */
 
-/* Where each chunk of a frame begins in its payload, and the last one ends. NULL: no memory. */
+/* Where each chunk of a frame begins in its payload, and where the last one ends. NULL: there is no memory. */
 static size_t *offsets_of(gw_context *context, const struct gw_frame *frame)
 {
     uint64_t n_chunks = gw_sparse_n_chunks(frame);
@@ -95,14 +95,14 @@ static void readers_fini(struct readers *readers)
     gw_free(readers->context, readers->scratch);
 }
 
-/* True if it holds sums of signs. */
+/* True if the frame holds sums of signs. */
 static bool has_levels(const struct gw_frame *frame)
 {
     return frame->codec == GW_WIRE_GSPAR && frame->flags & GW_FLAG_AVERAGE;
 }
 
-/* sum_workers: of sums of signs that are to be read or written; 0: there are none. writes: averages are written, too.
- * To be finished whatever is returned. */
+/* sum_workers: how many workers the sums have that are read or written; 0: there are no sums. writes: averages are
+ * written, too. Call readers_fini after it, also after an error. */
 static gw_status readers_init(struct readers *readers, gw_context *context, const struct gw_frame *frames,
                               uint32_t n_frames, uint32_t sum_workers, bool writes)
 {
@@ -127,7 +127,7 @@ static struct gw_sparse_place place_of(const struct readers *readers, uint32_t r
     return (struct gw_sparse_place){&readers->frames[r], c, readers->offsets[r][c], readers->offsets[r][c + 1]};
 }
 
-/* Chunk c of frame r, if the frames before it are read in order. */
+/* Reads chunk c of frame r. The caller must read chunk c of the frames in order, from frame 0 on. */
 static gw_status read_chunk(const struct readers *readers, uint32_t r, uint64_t c, uint32_t slot,
                             struct gw_sparse_chunk *chunk)
 {
@@ -144,10 +144,10 @@ static gw_status read_chunk(const struct readers *readers, uint32_t r, uint64_t 
 
 static float slope_of(const struct gw_frame *frame)
 {
-    return frame->codec == GW_WIRE_GSPAR ? fabsf(gw_get_float(frame->scalers)) : 0; /* -0 is 0 */
+    return frame->codec == GW_WIRE_GSPAR ? fabsf(gw_get_float(frame->scalers)) : 0; /* -0 becomes 0 */
 }
 
-/* What a sum of signs is multiplied by: rounded once. */
+/* What a sum of signs is multiplied by. It is rounded once. */
 static float unit_of(const struct gw_frame *average)
 {
     return slope_of(average) / (float)average->workers;
@@ -155,7 +155,7 @@ static float unit_of(const struct gw_frame *average)
 
 struct decoding {
     struct readers readers;
-    uint32_t together; /* chunks that a thread reads at a time */
+    uint32_t together; /* how many chunks a thread reads at a time */
     float *out;
 };
 
@@ -199,7 +199,7 @@ static gw_status decode(gw_context *context, const struct gw_frame *frame, float
     gw_status status =
         readers_init(&decoding.readers, context, frame, 1, has_levels(frame) ? frame->workers : 0, false);
     if (status == GW_OK) {
-        /* Each thread gets some. */
+        /* so that each thread gets some chunks */
         const uint64_t n_chunks = gw_sparse_n_chunks(frame), each = n_chunks / decoding.readers.n_slots;
         decoding.together = each < 1 ? 1 : each < GW_RANS_TOGETHER ? (uint32_t)each : GW_RANS_TOGETHER;
         status = gw_parallel_try(context, gw_div_up(n_chunks, decoding.together), decode_chunks, &decoding);
@@ -210,7 +210,7 @@ static gw_status decode(gw_context *context, const struct gw_frame *frame, float
 
 /* ---- reports ----------------------------------------------------------------------------------------- */
 
-/* Reads all chunks in order and shows each. */
+/* Reads all chunks in order, and calls show with each. */
 static gw_status each_chunk(gw_context *context, const struct gw_frame *frame,
                             void (*show)(const struct gw_frame *, const struct gw_sparse_chunk *, void *user),
                             void *user)
@@ -251,8 +251,8 @@ static gw_status symbols(gw_context *context, const struct gw_frame *frame, uint
 
 struct spending {
     gw_frame_parts *out;
-    uint64_t *sums;          /* how often each occurs: sum + workers */
-    uint64_t exponents[256]; /* likewise */
+    uint64_t *sums;          /* how often each sum occurs; index: sum + workers */
+    uint64_t exponents[256]; /* how often each exponent occurs */
 };
 
 static void count_sums(const struct gw_frame *frame, const struct gw_sparse_chunk *chunk, uint64_t *sums)
@@ -298,9 +298,10 @@ static gw_status parts(gw_context *context, const struct gw_frame *frame, gw_fra
 
 /* ---- the owner's sum ------------------------------------------------------------------------- */
 
-/* What one thread adds in: room for the largest chunk of the slice, and no more, since most tensors are small. */
+/* What one thread adds in. It has room for the largest chunk of the slice, and no more, because most tensors are
+ * small. */
 struct sum {
-    float *sum;     /* 0 between chunks */
+    float *sum;     /* it is 0 between chunks */
     uint64_t *kept; /* of the average */
     float *values;
     uint64_t *exact, *negative; /* of the average, if signs are added up; else NULL */
@@ -310,10 +311,11 @@ struct summing {
     struct readers readers;
     struct sum *sums; /* of each slot */
     const struct gw_frame *average;
-    float q, unit;         /* if signs are added up: of one worker, and of the average */
-    uint64_t first;        /* chunk that a wave begins with */
-    size_t stride, *sizes; /* of a wave's chunks */
-    uint8_t *wave, *to;    /* chunk first + i goes to to + i * stride; wave: a wave's bytes, if it has several */
+    float q, unit;         /* if signs are added up: q of one worker, and unit of the average */
+    uint64_t first;        /* the chunk that a wave begins with */
+    size_t stride, *sizes; /* sizes: of a wave's chunks */
+    uint8_t *wave, *to;    /* chunk first + i goes to: to + i * stride. wave: a wave's bytes, if a wave has several
+                            * chunks */
 };
 
 static void add(const struct sum *s, const struct gw_frame *frame, const struct gw_sparse_chunk *chunk)
@@ -322,7 +324,7 @@ static void add(const struct sum *s, const struct gw_frame *frame, const struct 
     if (!chunk->exact) {
         gw_select_kernels_now()->add(chunk->kept, chunk->n, chunk->values, chunk->n_values, s->sum);
     } else {
-        /* Signs are random: a branch on them would be guessed wrong half the time. */
+        /* signs are random, so the processor would guess a branch wrong half of the time */
         uint32_t q = gw_float_bits(slope_of(frame));
         for (uint32_t w = 0; w < n_words; w++)
             for (uint64_t bits = chunk->kept[w] & ~chunk->exact[w], negative = chunk->negative[w]; bits;
@@ -337,12 +339,13 @@ static void add(const struct sum *s, const struct gw_frame *frame, const struct 
         s->kept[w] |= chunk->kept[w];
 }
 
-/* Averages the values of the elements of `of`; those that are 0 then are left out of it. Returns how many are left. */
+/* Averages the values of the elements of `of`, and takes out of `of` those whose average is 0. Returns how many are
+ * left. */
 static uint32_t divide(const struct sum *s, uint64_t *of, uint32_t n_words, float divisor)
 {
     uint32_t n = 0;
     for (uint32_t w = 0; w < n_words; w++) {
-        uint64_t cancelled = 0; /* not sent */
+        uint64_t cancelled = 0; /* elements whose average is 0; they are not sent */
         for (uint64_t bits = of[w]; bits; bits &= bits - 1) {
             unsigned j = (unsigned)__builtin_ctzll(bits);
             float mean = s->sum[64 * w + j] / divisor;
@@ -362,8 +365,8 @@ static uint32_t words_of(const struct summing *summing, uint64_t c)
     return (uint32_t)gw_div_up(left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK, 64);
 }
 
-/* Chunk c of frames that share q: signs of elements that no worker has sent a value of are added up in integers. To the
- * values of others goes what the signs make, as one product. */
+/* Adds up chunk c of frames that share q. If no worker has sent a value of an element, its signs are added up in
+ * integers. Else the sum of its signs becomes a float by one product, and is added to the values. */
 static gw_status add_chunk_of_signs(const struct summing *summing, uint64_t c, uint32_t slot)
 {
     const struct readers *readers = &summing->readers;
@@ -388,7 +391,7 @@ static gw_status add_chunk_of_signs(const struct summing *summing, uint64_t c, u
     return GW_OK;
 }
 
-/* Averages chunk c: the bitmap of elements that are not 0, and their values. */
+/* Averages chunk c. Makes the bitmap of the elements that are not 0, and their values. */
 static gw_status average_chunk(const struct summing *summing, uint64_t c, uint32_t slot, uint32_t *n_kept)
 {
     const struct readers *readers = &summing->readers;
@@ -430,7 +433,7 @@ static gw_status write_sparse_chunk(uint64_t i, uint32_t slot, void *user)
         return GW_OK;
     }
     GW_TRY(average_chunk(summing, c, slot, &n_kept));
-    /* Written as a frame of this chunk alone. */
+    /* The chunk is written as a frame of this chunk alone. */
     struct gw_frame one = {.codec = GW_WIRE_SPARSE, .code = GW_VALUE_F32, .count = left};
     gw_sparse_write(&source, summing->readers.scratch[slot], to - GW_HEADER_BYTES, &one);
     summing->sizes[i] = one.payload_bytes;
@@ -459,7 +462,7 @@ static gw_status write_dense_chunk(uint64_t c, uint32_t slot, void *user)
     return GW_OK;
 }
 
-/* *fits false: sparse is not smaller than dense. */
+/* *fits becomes false if sparse is not smaller than dense. */
 static gw_status write_sparse(struct summing *s, uint8_t *payload, struct gw_frame *average, bool *fits)
 {
     uint64_t n_chunks = gw_sparse_n_chunks(average);
@@ -541,7 +544,7 @@ static void summing_fini(struct summing *s)
     readers_fini(&s->readers);
 }
 
-/* True if owners add up the signs of such pushes of n workers in integers. */
+/* True if the owner adds up the signs of such pushes of n workers in integers. */
 static bool adds_signs(const struct gw_frame *first, uint32_t n)
 {
     return first->codec == GW_WIRE_GSPAR && !(first->flags & GW_FLAG_PRIVATE) && n <= GW_SPARSE_LEVELS_MAX_WORKERS;
@@ -551,12 +554,13 @@ static size_t reduce_bound(const struct gw_frame *first, uint32_t n)
 {
     const uint64_t chunk = first->count < GW_SPARSE_CHUNK ? first->count : GW_SPARSE_CHUNK;
     (void)n;
-    /* Sparse is given up as soon as floats would take no more: by then a chunk may have been written past that. */
+    /* The owner stops writing a sparse frame as soon as floats would take no more bytes. By then it may have written
+     * one chunk past that. */
     return gw_frame_head_bytes(first->n_scalers) + 4 * (size_t)first->count + 4 * (size_t)gw_sparse_n_chunks(first) +
            gw_sparse_bound(GW_WIRE_SPARSE, chunk);
 }
 
-/* Workers that share q have the same. */
+/* Workers that share q must have the same q. */
 static const char *gspar_disagreement(const struct gw_frame *a, const struct gw_frame *b)
 {
     if ((a->flags ^ b->flags) & GW_FLAG_PRIVATE)

@@ -72,7 +72,7 @@ void gw_sparse_levels_mark(struct gw_sparse_levels *levels, const uint64_t *with
     }
 }
 
-/* The elements beyond level 0, above and below it; and how many. */
+/* Marks the elements beyond level 0: those above 0, and those below it. Counts both. */
 static void begin_marks(const struct gw_sparse_levels *levels, const uint64_t *nonzero, const uint64_t *negative,
                         uint32_t n_words, uint32_t count[2])
 {

@@ -7,18 +7,19 @@
 #include "codec/kernels.h"
 #include "codec/sparse/values.h"
 
-/* Strings of a push: which are sent, which have values, which are negative; and 16 of exponents. */
+/* The strings of a push: which elements are sent, which of these have values, which are negative; and 16 for
+ * exponents. */
 #define PUSH_STRINGS 19u
-/* Strings of an average's chunk take so many bits together at most, or else floats are sent: docs/wire-format.md,
- * section 6a, "Adding up", names both numbers. */
+/* The strings of an average's chunk may have so many bits together, and there may be so many strings. If they need
+ * more, floats are sent: docs/wire-format.md, section 6a, "Adding up", names both numbers. */
 #define SUM_STRINGS_BITS (32ull * GW_SPARSE_CHUNK)
 #define SUM_STRINGS (PUSH_STRINGS + 2 * GW_SPARSE_LEVELS_MAX_WORKERS)
 
-/* A chunk whose positions are read. */
+/* A chunk whose positions were read. */
 struct begun {
     struct gw_sparse_place place;
     struct gw_strings_reader reader;
-    uint64_t head_bits; /* of the coder's states, before any string */
+    uint64_t head_bits; /* bits of the coder's states, which are read before any string */
     uint32_t n_kept;
     uint64_t kept[GW_SPARSE_WORDS];
 };
@@ -30,12 +31,13 @@ struct gw_sparse_scratch {
     float values[GW_SPARSE_CHUNK];
     uint64_t marks[2][GW_SPARSE_WORDS];
     uint8_t exponents[GW_SPARSE_CHUNK];
-    uint64_t raw[GW_SPARSE_CHUNK / 2 + 2]; /* what is sent as it is: 32 bits an element, and what a writer may touch */
+    uint64_t raw[GW_SPARSE_CHUNK / 2 + 2]; /* what is sent as it is: 32 bits an element, and room for what a writer
+                                            * may touch beyond that */
     struct gw_sparse_levels *levels;
     struct gw_strings_writer writer;
 };
 
-/* Few workers' strings never take that many, and get less memory. */
+/* With few workers the strings never reach the limit, so the writer gets less memory. */
 static gw_status init_writer(gw_context *context, uint32_t workers, struct gw_strings_writer *writer)
 {
     const uint32_t n_strings = PUSH_STRINGS + 2 * workers;
@@ -92,15 +94,15 @@ uint64_t gw_sparse_n_chunks(const struct gw_frame *frame)
     return gw_div_up(frame->count, GW_SPARSE_CHUNK);
 }
 
-/* A table of sizes stands before the chunks where there are several. */
+/* If a frame has several chunks, a table of their sizes stands before them. */
 static size_t table_bytes(const struct gw_frame *frame)
 {
     uint64_t n_chunks = gw_sparse_n_chunks(frame);
     return n_chunks > 1 ? 4 * n_chunks : 0;
 }
 
-/* The most bytes of a chunk of n elements that has them all as values, as they are, behind so many strings: two bytes
- * for each eight bits of these, 40 for each in the head, and 160 for lanes and fields. */
+/* The most bytes of a chunk of n elements that sends all values as they are, behind n_strings strings. A string takes
+ * two bytes for each eight of its bits, and 40 in the head. 160 bytes are for lanes and fields. */
 static size_t chunk_bound(uint64_t n, uint32_t n_strings)
 {
     return 4 * (size_t)n + n_strings * (size_t)(gw_div_up(n, 8) * 2 + 40) + 160;
@@ -119,15 +121,15 @@ static uint32_t count_ones(const uint64_t *words, uint32_t n_words)
     return (uint32_t)gw_kernels_now()->count(words, n_words);
 }
 
-/* What a chunk has to say. */
+/* What is to be written of a chunk. */
 struct saying {
     const struct gw_sparse_source *source;
     enum gw_value_type type;
     uint32_t n;
-    bool parts, sums; /* gspar; and its averages */
+    bool parts, sums; /* parts: of gspar; sums: of an average of gspar */
 };
 
-/* Collects all strings, and what is sent as it is in scratch->raw. Returns how many bits the latter has. */
+/* Collects all strings. What is sent as it is goes to scratch->raw. Returns how many bits the latter has. */
 static uint64_t say(const struct saying *saying, bool as_they_are, struct gw_sparse_scratch *scratch,
                     uint32_t *n_values)
 {
@@ -146,7 +148,7 @@ static uint64_t say(const struct saying *saying, bool as_they_are, struct gw_spa
             scratch->string[w] = scratch->rest[w] & source->negative[w];
         }
         const uint32_t n_rest = n_kept - *n_values, n_negative = count_ones(scratch->string, n_words);
-        /* Levels of sums ask each side by itself, so their signs are read before. */
+        /* Each level of the sums has one question for each sign. So a reader must know the signs before the levels. */
         if (saying->sums)
             gw_marked_put(writer, scratch->rest, n_rest, source->negative, n_words, n_negative);
         else
@@ -163,13 +165,14 @@ static uint64_t say(const struct saying *saying, bool as_they_are, struct gw_spa
     return n_raw + n_raw_signs;
 }
 
-/* Writes a chunk of at most `limit` bytes, and returns how many; SIZE_MAX: it does not fit, or there are too many
- * strings. *n_values: how many values it has. */
+/* Writes a chunk of at most `limit` bytes. Returns how many it has; SIZE_MAX: it does not fit, or there are too many
+ * strings. *n_values becomes the number of its values. */
 static size_t write_chunk(const struct saying *saying, struct gw_sparse_scratch *scratch, uint8_t *dst, size_t limit,
                           uint32_t *n_values)
 {
     for (int try = 0; try < 2; try++) {
-        /* What strings take is only estimated before. If a push does not fit so, values are sent as they are. */
+        /* At first the size of the strings is only an estimate. If a push then does not fit, its values are sent as
+         * they are. */
         const bool as_they_are = saying->source->fast || try;
         const uint64_t n_raw = say(saying, as_they_are, scratch, n_values);
         const size_t size = gw_strings_finish(&scratch->writer, scratch->raw, n_raw, dst, limit);
@@ -286,7 +289,8 @@ gw_status gw_sparse_read(struct gw_sparse_scratch *scratch, uint32_t i, struct g
     uint64_t n_raw;
     GW_TRY(gw_sparse_get_exponents(reader, gw_sparse_value_type(frame), chunk->n_values, &exponents, &coming, &n_raw));
     GW_TRY(gw_strings_close(reader, n_raw + n_raw_signs, scratch->raw));
-    /* States that took in raw signs may take fewer bits in the end than these: by as much, signs have cost less. */
+    /* The coder's states may hold raw signs. Then the chunk may take fewer bits than these counts say. The difference
+     * is what the signs did not cost. */
     const uint64_t spent = (uint64_t)chunk->position_bits + chunk->sign_bits,
                    bits = 8 * (uint64_t)(begun->place.end - begun->place.begin);
     chunk->sign_bits -= spent > bits ? (uint32_t)(spent - bits) : 0;

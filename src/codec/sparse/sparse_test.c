@@ -6,7 +6,7 @@
 #include "wire/bytes.h"
 #include "wire/float16.h"
 
-/* A slice with its values as they must come back. */
+/* A slice, and its values as they must come back. */
 struct slice {
     uint64_t n;
     uint64_t *kept, *exact, *negative;
@@ -19,8 +19,8 @@ static uint64_t words_of(uint64_t n)
     return n / 64 + 2;
 }
 
-/* Every element is sent with probability `share`; with codec gspar one in five of these has its own value. Where many
- * are sent, one in 32 is tiny, and one in 64 is 0. */
+/* Every element is sent with probability `share`. With codec gspar one in five of these has its own value. If many are
+ * sent, one element in 64 is tiny, and one in 64 is 0. */
 static struct slice slice_of(uint8_t codec, uint8_t code, uint64_t n, double share, uint64_t seed)
 {
     struct slice s = {.n = n, .q = 0.625f};
@@ -90,7 +90,7 @@ static struct whole_frame frame_of_slice(uint8_t codec, uint8_t code, const stru
     gw_frame_seal(bytes, &frame);
     assert_true(frame.frame_bytes <= bound);
     gw_sparse_scratch_destroy(NULL, scratch);
-    struct whole_frame whole = frame_of(bytes, frame.frame_bytes); /* a copy of just that size */
+    struct whole_frame whole = frame_of(bytes, frame.frame_bytes); /* a copy of exactly that size */
     free(bytes);
     return whole;
 }
@@ -111,8 +111,8 @@ static double entropy_of(double p)
     return p > 0 && p < 1 ? -p * log2(p) - (1 - p) * log2(1 - p) : 0;
 }
 
-/* What `inspect --json` calls entropy_bits_per_element: bits for the presence of an element (absent, without a value of
- * its own, with one) and for the signs of those without. */
+/* What `inspect --json` calls entropy_bits_per_element: bits for the presence of an element (absent, sent without a
+ * value of its own, sent with one), and for the signs of those without. */
 static double expected_entropy(const struct slice *s)
 {
     double n = (double)s->n, kept = (double)s->n_kept, without = kept - (double)s->n_values, negative = 0;
@@ -156,8 +156,8 @@ static void slices_come_back(void **state)
             }
 }
 
-/* Positions (absent, A, B) cost at most 5 % more than their entropy. So do exponents, but for the largest
- * and the heads of their strings. */
+/* Positions (absent, A, B) cost at most 5 % more than their entropy. So do exponents, apart from the largest one and
+ * the heads of their strings. */
 static void positions_are_near_their_entropy(void **state)
 {
     (void)state;
@@ -179,7 +179,7 @@ static void positions_are_near_their_entropy(void **state)
                 double bits = (double)parts.position_bits;
                 CHECK(fabs(parts.position_entropy_bits - least) < 1e-6 * least, "entropy %g",
                       parts.position_entropy_bits);
-                /* Below a share of 0.003 the heads of two strings are some percent of so few bits. */
+                /* With a share below 0.003 the heads of two strings are a few percent of so few bits. */
                 const double heads = densities[d] < 0.003 ? (double)n / GW_SPARSE_CHUNK * 48 + 48 : 0;
                 CHECK(bits < 1.05 * least + heads,
                       "%s, %llu elements, %g of them: %g bits of positions, entropy %g, %.2f %% over", info.codec,
@@ -209,7 +209,7 @@ static void check_average(uint8_t codec, uint32_t n_workers, uint64_t n, double 
     for (uint32_t r = 0; r < n_workers; r++) {
         uint8_t code = codec == GW_WIRE_SPARSE ? (uint8_t)(r % 3) : 0; /* codes may differ */
         struct slice s = slice_of(codec, code, n, share, seed + r);
-        if (r == 1 && n_workers == 2) /* two that cancel out */
+        if (r == 1 && n_workers == 2) /* two workers whose values cancel out */
             for (uint64_t i = 0; i < s.n_values; i++)
                 s.values[i] = 0;
         frames[r] = frame_of_slice(codec, code, &s, r);
@@ -236,7 +236,7 @@ static void check_average(uint8_t codec, uint32_t n_workers, uint64_t n, double 
               n_workers, (unsigned long long)i, (unsigned long long)n, (double)out[i], (double)expected);
     }
     for (int c = 0; n > GW_SPARSE_CHUNK && n_workers < 8 && seed % 20 < 10 && c < 2;
-         c++) { /* the same on more threads */
+         c++) { /* more threads give the same */
         struct whole_frame same = reduce_frames(contexts[c], frames, n_workers, NULL);
         assert_int_equal(same.size, average.size);
         assert_memory_equal(same.bytes, average.bytes, same.size);
@@ -291,7 +291,7 @@ static void frames_that_disagree_are_refused(void **state)
 
 /* ---- hostile frames ---------------------------------------------------------------------------------- */
 
-/* All that reads a frame, on a block of its size; they must agree. */
+/* Calls all functions that read a frame, on a block of the frame's size. They must agree. */
 static gw_status readers_say(struct whole_frame frame, uint64_t n)
 {
     float *out = room_for(n, sizeof *out);
@@ -346,13 +346,14 @@ static void altered_frames_do_no_harm(void **state)
     CHECK(tally[0] > 1000 && tally[1] > 1000, "%u refused, %u accepted", tally[0], tally[1]);
 }
 
-/* A frame crafted by hand, of elements of which 1 and 3 are sent. */
+/* A frame crafted by hand. Elements 1 and 3 are sent. */
 struct craft {
     struct gw_frame frame; /* codec, code, flags, bucket, workers, count */
     uint32_t n_raw;        /* bits */
-    float q;               /* gspar, of whose two elements the second has a value of its own */
-    uint32_t top, n_below; /* 1 + the largest exponent, if they are apart; and how many strings there are */
-    uint64_t below[3];     /* of two bits, and after one that is not 3 of one */
+    float q;               /* for gspar, whose second sent element has a value of its own */
+    uint32_t top, n_below; /* top: 1 + the largest exponent, if exponents are apart; n_below: how many strings there
+                            * are */
+    uint64_t below[3];     /* each string has two bits, or one if the string before it is not 3 */
 };
 
 static gw_status crafted(struct craft craft)
@@ -399,7 +400,7 @@ static gw_status crafted(struct craft craft)
     return status;
 }
 
-/* What tests/wire/hostile.py does not try. */
+/* Frames that tests/wire/hostile.py does not try. */
 static void what_no_encoder_writes_is_refused(void **state)
 {
     (void)state;
@@ -427,7 +428,7 @@ static void what_no_encoder_writes_is_refused(void **state)
     other = sparse;
     other.bucket = 1;
     assert_int_equal(crafted((struct craft){.frame = other, .n_raw = 64}), field);
-    /* exponents apart: at most 1, of which one is below; at most 0; at most 2 */
+    /* Exponents are apart. The largest is 1, and one exponent is below it; then the largest is 0; then it is 2. */
     const struct craft apart = {.frame = sparse, .n_raw = 48, .top = 2, .n_below = 1, .below = {2}};
     struct craft craft = apart;
     assert_int_equal(crafted(craft), GW_OK);
@@ -449,7 +450,7 @@ static void what_no_encoder_writes_is_refused(void **state)
     assert_int_equal(crafted(craft), GW_OK); /* a bit of padding */
     craft.n_raw = 25;
     assert_int_equal(crafted(craft), no);
-    /* gspar: a value and a sign */
+    /* For gspar there is one value and one sign. */
     const struct craft parts = {.frame = gspar, .n_raw = 33};
     static const float slopes[] = {0, 1, -1, NAN, INFINITY};
     for (int i = 0; i < 5; i++) {

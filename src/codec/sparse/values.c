@@ -5,7 +5,7 @@
 #include "codec/select_kernels.h"
 #include "codec/marked.h"
 
-/* A value's bits: sign, exponent, fraction, as IEEE 754 has them. */
+/* A value's bits are sign, exponent and fraction, as in IEEE 754. */
 struct layout {
     unsigned exponent_bits, fraction_bits;
 };
@@ -40,8 +40,8 @@ unsigned gw_value_rest_bits(enum gw_value_type type)
     return layout_of(type).fraction_bits + 1;
 }
 
-/* Exponents below the largest that are told apart by strings; what is smaller still, zeros too, is rare or not worth
- * it. */
+/* Strings tell apart so many exponents below the largest. Smaller values, zeros among them, are rare or not worth a
+ * string. */
 #define LEVELS 16
 
 static void take_exponents(enum gw_value_type type, const float *values, uint32_t n, uint8_t *exponents)
@@ -61,7 +61,8 @@ static void take_exponents(enum gw_value_type type, const float *values, uint32_
     }
 }
 
-/* Marks for n values, all set; bytes for what is past n in the last word of marks are never below any exponent. */
+/* Begins with marks on all n values. The last word of marks may go past n. The bytes for that part get the largest
+ * exponent, so that they are never below a level. */
 static uint32_t begin_marks(struct gw_sparse_exponents *memory, uint32_t n)
 {
     uint32_t n_words = (n + 63) / 64;
@@ -75,7 +76,7 @@ static uint32_t begin_marks(struct gw_sparse_exponents *memory, uint32_t n)
 /* How many exponents there are of each size, and the largest. */
 struct census {
     uint32_t counts[256];
-    uint8_t top, last; /* strings ask whether it is below top, below top - 1, ..., below last + 1 */
+    uint8_t top, last; /* strings ask whether an exponent is below top, below top - 1, ..., below last + 1 */
 };
 
 static void take_census(const uint8_t *exponents, uint32_t n, struct census *census)
@@ -88,22 +89,23 @@ static void take_census(const uint8_t *exponents, uint32_t n, struct census *cen
     census->last = census->top > LEVELS ? census->top - LEVELS : 0;
 }
 
-/* True if exponents take less apart than with their values, as far as that is known beforehand. */
+/* True if exponents take fewer bits in strings than beside their values. This is an estimate. */
 static bool saves(struct layout layout, uint32_t n, const struct census *census)
 {
     uint64_t used = layout.exponent_bits;
     uint32_t left = n;
     for (uint32_t x = census->top; x > census->last && left; x--) {
         const uint32_t below = left - census->counts[x];
-        used += gw_strings_estimate(left, below) + 32; /* and what the head has of a string */
+        used += gw_strings_estimate(left, below) + 32; /* 32: what the head has of a string */
         left = below;
     }
     used += census->last ? (uint64_t)left * layout.exponent_bits : 0;
     return used < (uint64_t)n * layout.exponent_bits;
 }
 
-/* The largest exponent, then of all how far they are below it: "is it below 0?", of those that are "is it below 1?",
- * ... Returns which are left in the end; those are asked no more. */
+/* Puts the largest exponent. Then a string asks of all values: is the exponent below the largest? Of those that said
+ * yes, the next string asks: is it below the largest less 1? And so on. Returns the marks of those that said yes to all
+ * questions. *n_left becomes their number, if their exponents must be sent as they are. */
 static const uint64_t *put_exponents(struct gw_strings_writer *writer, struct layout layout, uint32_t n,
                                      const struct census *census, struct gw_sparse_exponents *memory, uint32_t *n_left)
 {
@@ -132,7 +134,7 @@ static void put_plain(enum gw_value_type type, const float *values, uint32_t n, 
             gw_put16(at + 2 * (size_t)i, (uint16_t)to_bits(type, values[i]));
 }
 
-/* Fractions and signs. */
+/* Puts fractions and signs. */
 static void put_rest(enum gw_value_type type, const float *values, uint32_t n, struct gw_bit_writer *writer)
 {
     switch (type) {

@@ -23,12 +23,13 @@ enum ternary_code ternary_pull_code(const struct ternary_options *options)
                                              : codes[options->pull];
 }
 
-/* Strings of a chunk take so many bits together at most; if sums are so even that they would take more, they are sent
- * packed. docs/wire-format.md, section 5, names both numbers. */
+/* The strings of a chunk may take so many bits together. Sums that are spread so evenly that they would take more are
+ * sent packed. docs/wire-format.md, section 5, names both numbers. */
 #define STRINGS_BITS (16u << 16)
 #define STRINGS_MOST (2 * (LEVELS_MAX_WORKERS + 1))
 
-/* Few workers' sums of few elements never come near that, and small frames are many: they take less memory. */
+/* The sums of few workers, or of few elements, never come near that. Small frames are many. So they take less
+ * memory. */
 static gw_status init_writer(gw_context *context, const struct ternary_sums *sums, uint64_t n_words,
                              struct gw_strings_writer *writer)
 {
@@ -74,7 +75,7 @@ void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *s
     *scratch = (struct ternary_sum_scratch){0};
 }
 
-/* Bit i of `byte` to the lowest bit of byte i. */
+/* Moves bit i of `byte` to the lowest bit of byte i. */
 static uint64_t bits_to_bytes(uint64_t byte)
 {
     uint64_t one_each = byte * 0x0101010101010101ull & 0x8040201008040201ull;
@@ -99,20 +100,20 @@ static void list_digits(uint32_t n_planes, const uint8_t *planes, uint32_t n, ui
     }
 }
 
-/* Planes stand in whole words already; those of a last, short group are cut to its bytes. */
+/* Planes already stand as whole words. If the last group is short, its planes are cut to the bytes that it needs. */
 static void write_packed(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n, uint8_t *dst)
 {
     size_t whole = 8 * (size_t)(n / 64) * sums->n_planes, bytes = gw_div_up(n % 64, 8);
     if (dst != planes)
         memcpy(dst, planes, whole);
     for (uint32_t j = 0; j < sums->n_planes && bytes; j++) {
-        /* Padding is 0 whatever the adders left there. */
+        /* Padding is 0, whatever the adders left there. */
         uint64_t plane = gw_get64(planes + whole + 8 * j) & ((1ull << (n % 64)) - 1);
         memcpy(dst + whole + j * bytes, &plane, bytes);
     }
 }
 
-/* The reverse of write_packed; false: padding is not 0. */
+/* The reverse of write_packed. Returns false if padding is not 0. */
 static bool read_packed(const struct ternary_sums *sums, const uint8_t *src, uint32_t n, uint8_t *planes)
 {
     size_t whole = 8 * (size_t)(n / 64) * sums->n_planes, bytes = gw_div_up(n % 64, 8);

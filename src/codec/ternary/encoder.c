@@ -9,23 +9,23 @@
 #include <float.h>
 #include <math.h>
 
-/* How many chunks are encoded in parallel before they are joined, if more than one thread works. */
+/* If more than one thread works, so many chunks are encoded in parallel before they are joined. */
 #define WAVE 64
 
-/* What one thread encodes a chunk in. */
+/* The memory in which one thread encodes a chunk. */
 struct slot {
     struct ternary_bits bits;
-    struct gw_strings_writer writer; /* if the options can need one */
+    struct gw_strings_writer writer; /* set if the options can need a writer */
 };
 
 struct ternary_state {
     uint64_t n_scalers;
-    float *clip;            /* c * sigma of each bucket; FLT_MAX: not clipped */
-    float *own;             /* s of each bucket, this worker's */
-    struct gw_stats *stats; /* of each bucket, while measuring */
-    struct slot *slots;     /* one a thread; taken at the first encode and kept */
+    float *clip;            /* c * sigma of each bucket; FLT_MAX: the bucket is not clipped */
+    float *own;             /* this worker's s of each bucket */
+    struct gw_stats *stats; /* of each bucket, for measuring */
+    struct slot *slots;     /* one for each thread; taken at the first encode, and kept */
     uint32_t n_slots;
-    struct ternary_options fast; /* the options where the wire is to be fast */
+    struct ternary_options fast; /* the options that GW_WIRE_FAST uses */
     uint8_t *wave;               /* bytes of a wave's chunks, if there is more than one thread */
     size_t wave_stride;
 };
@@ -89,8 +89,8 @@ void ternary_close(gw_encoder *encoder)
 
 /* ---- clip and scaler ------------------------------------------------------------------------- */
 
-/* Bucket `b` of n elements: f(g) limits g to c * sigma (eq. 21), s = max |f(g)| (eq. 2). Elements that are all alike
- * have no sigma to speak of and would be clipped to nothing: a bucket with c * sigma < |mean| is not clipped. */
+/* For bucket b of n elements: f(g) limits g to c * sigma (eq. 21), and s = max |f(g)| (eq. 2). If all elements are
+ * equal, sigma is about 0, and clipping would leave nothing. So a bucket with c * sigma < |mean| is not clipped. */
 static void set_scaler(struct ternary_state *state, double c, uint64_t b, uint64_t n)
 {
     const struct gw_stats *stats = &state->stats[b];
@@ -123,7 +123,7 @@ static void measure_bucket(uint64_t b, uint32_t slot, void *user)
     (void)slot;
     const struct measuring *m = user;
     struct ternary_state *state = m->encoder->state;
-    /* NULL: buckets are spread over the threads already. */
+    /* NULL: the threads already share out the buckets */
     state->stats[b] = gw_stats_run(NULL, m->g + bucket_begin(m->encoder, b), bucket_count(m->encoder, b));
     if (state->stats[b].max_bits < 0x7F800000u)
         set_scaler(state, options_of(m->encoder)->clip, b, bucket_count(m->encoder, b));
@@ -161,14 +161,14 @@ gw_status ternary_measure(gw_encoder *encoder, const float *g, float *shared, gw
 struct encoding {
     gw_encoder *encoder;
     const float *g;
-    const float *scalers; /* of the whole tensor, a bucket each */
+    const float *scalers; /* of the whole tensor, one for each bucket */
     const gw_draw *draw;
     const struct gw_frame *frame;
     enum ternary_code code;
-    uint64_t first; /* chunk of the slice that a wave begins with */
-    bool measure;   /* buckets of a chunk are measured just before it is drawn */
+    uint64_t first; /* the chunk of the slice that a wave begins with */
+    bool measure;   /* the buckets of a chunk are measured just before it is drawn */
     uint32_t entries[WAVE];
-    uint8_t *to; /* where chunk first + i of a wave goes: to + i * stride */
+    uint8_t *to; /* chunk first + i of a wave goes to: to + i * stride */
     size_t stride;
 };
 
@@ -193,7 +193,7 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
             struct measuring m = {e->encoder, e->g};
             measure_bucket(b, index, &m);
         }
-        if (state->stats[b].max_bits < 0x7F800000u) { /* else found out after the whole pass */
+        if (state->stats[b].max_bits < 0x7F800000u) { /* else the caller finds out after the whole pass */
             draw.clip = state->clip[b];
             gw_draw_range(&draw, e->g, e->scalers[b], at, stop, begin, bits->nonzero, bits->sign, CHUNK_WORDS);
         }
@@ -204,11 +204,11 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
                                       &state->slots[index].writer, e->to + i * e->stride);
 }
 
-/* Takes scratch at the first call; a call that ran out of memory can be repeated. */
+/* Takes the memory at the first call. The caller can repeat a call that ran out of memory. */
 static gw_status take_scratch(gw_encoder *encoder)
 {
     struct ternary_state *state = encoder->state;
-    const struct ternary_options *o = encoder->options; /* whatever the wire is now, it may be small later */
+    const struct ternary_options *o = encoder->options; /* not those of the wire now: it may be small later */
     uint64_t n = encoder->tensor.n_elems;
     uint32_t n_threads = n > GW_CHUNK ? gw_thread_count(encoder->context) : 1;
     size_t most = ternary_push_chunk_bound((uint32_t)(n < GW_CHUNK ? n : GW_CHUNK));

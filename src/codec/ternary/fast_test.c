@@ -32,7 +32,7 @@ static gw_frame_info info_of(struct whole_frame frame)
     return info;
 }
 
-/* But for the flag and the checksum. */
+/* True if the frames are equal, apart from the flag and the checksum. */
 static bool alike(struct whole_frame a, struct whole_frame b)
 {
     return a.size == b.size && memcmp(a.bytes, b.bytes, 5) == 0 && memcmp(a.bytes + 6, b.bytes + 6, 42) == 0 &&
@@ -55,7 +55,7 @@ static void fast_frames_are_those_of_named_codes(void **state)
             push_all(context, specs[s][0], GW_WIRE_SMALL, GW_WIRE_SMALL, small);
             push_all(context, specs[s][0], GW_WIRE_FAST, GW_WIRE_FAST, fast);
             push_all(context, specs[s][0], GW_WIRE_SMALL, GW_WIRE_FAST,
-                     late); /* an owner hears it before its pushers */
+                     late); /* the owner hears the choice before the workers do */
             push_all(context, specs[s][1], GW_WIRE_SMALL, GW_WIRE_SMALL, named);
             for (uint32_t r = 0; r < N_WORKERS; r++) {
                 assert_true(alike(fast[r], named[r]));
@@ -87,7 +87,7 @@ static void fast_frames_are_those_of_named_codes(void **state)
         }
 }
 
-/* Averages of machines keep what one of their pushes asked for, in whatever order they come. */
+/* The average of a machine keeps what one of its pushes asked for. The order of the pushes does not matter. */
 static void averages_of_averages_keep_it(void **state)
 {
     (void)state;

@@ -38,7 +38,7 @@ static struct whole_frame craft(struct craft c)
     return made;
 }
 
-/* What all readers of a frame say; they agree. */
+/* Calls all functions that read a frame. They must agree. */
 static gw_status readers_say(gw_context *context, struct whole_frame frame, uint64_t count)
 {
     float *out = room_for(count + 1, sizeof *out);
@@ -128,8 +128,8 @@ static void masks(void **state)
     ACCEPTED(.code = CODE_MASK, .count = 5, PAYLOAD("\0"));
 }
 
-/* Coded strings by hand, without a lane: all values are nonzero, or none. Section 6 of docs/wire-format.md has more
- * rules; src/wire/strings_test.c and tests/wire/hostile.py break those. */
+/* Coded strings made by hand, without a lane: all values are nonzero, or none is. Section 6 of docs/wire-format.md has
+ * more rules. src/wire/strings_test.c and tests/wire/hostile.py break those. */
 static void coded_strings(void **state)
 {
     (void)state;
@@ -145,12 +145,13 @@ static void coded_strings(void **state)
     REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD("\x74\x11"));   /* signs are sent in three ways */
     REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD("\x14\x31"));   /* the raw bits' padding */
     REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD(""));
-    /* of two workers: five sums of 2 or -2 beside a center of 2; of 1 or -1; the string that says which is missing */
+    /* Of two workers. Five sums are 2 or -2 beside a center of 2; then they are 1 or -1; then the string that says
+     * which is missing. */
     ACCEPTED(TWO, .code = CODE_RANS, .count = 5, PAYLOAD("\xA8\x14\x11"));
     ACCEPTED(TWO, .code = CODE_RANS, .count = 5, PAYLOAD("\xA8\x00\x11"));
     REFUSED(TWO, .code = CODE_RANS, .count = 5, PAYLOAD("\xA8\x00"));
     ACCEPTED(TWO, .code = CODE_RANS, .count = 5, PAYLOAD("\x08\0"));
-    /* a center of 5; sums of 2 away from 4, once below it, once above */
+    /* A center of 5. Then sums that are 2 away from a center of 4, once below it and once above. */
     REFUSED(TWO, .code = CODE_RANS, .count = 5, PAYLOAD("\x14\0"));
     ACCEPTED(TWO, .code = CODE_RANS, .count = 5, PAYLOAD("\xB0\x00\x1F"));
     REFUSED(TWO, .code = CODE_RANS, .count = 5, PAYLOAD("\xB0\x00\x1E"));
@@ -168,7 +169,7 @@ static void tables(void **state)
     masked[sizeof masked - 2] = 0x13;
     masked[sizeof masked - 1] = 0x05;
     reads(GW_OK, __LINE__, c);
-    for (uint32_t at = 0; at < 6; at++) /* sizes and payload differ; a code, where the header has it */
+    for (uint32_t at = 0; at < 6; at++) /* sizes and payload differ; a code stands where the header has one already */
         for (uint32_t bit = 0; bit < 8; bit++) {
             masked[at] ^= (uint8_t)(1u << bit);
             reads(GW_ERR_FRAME_PAYLOAD, __LINE__, c);
@@ -181,7 +182,7 @@ static void tables(void **state)
         c = (struct craft){.code = CODE_MIXED, .count = n, .payload = mixed, .payload_bytes = sizeof mixed};
         gw_status expected = code == CODE_MASK ? GW_OK : GW_ERR_FRAME_PAYLOAD;
         reads(expected, __LINE__, c);
-        if (code == CODE_RANS) { /* all nonzero */
+        if (code == CODE_RANS) { /* all values are nonzero */
             mixed[9] = 0x14;
             mixed[10] = 0x11;
             reads(GW_OK, __LINE__, c);
@@ -268,7 +269,8 @@ static void strings_are_for_1024_workers(void **state)
     reads(GW_OK, __LINE__, c);
 }
 
-/* An average of so many workers and one push more, of a tensor without elements, which any number can have averaged. */
+/* An average of so many workers, and one push more. The tensor has no elements, so any number of workers can have
+ * averaged it. */
 static void sums_of_too_many_workers(void **state)
 {
     (void)state;
@@ -292,7 +294,8 @@ static void sums_of_too_many_workers(void **state)
               gw_last_error());
         assert_true(good || strstr(gw_last_error(), "the frames hold 32768 workers; at most 32767"));
     }
-    /* As many frames as there can be are looked at, one by one: here all are rank 0's. One more are not. */
+    /* The owner looks at as many frames as there can be, one by one. Here all are rank 0's. One frame more is
+     * refused. */
     const void **many = room_for(GW_MAX_WORKERS + 1, sizeof *many);
     size_t *many_sizes = room_for(GW_MAX_WORKERS + 1, sizeof *many_sizes), size;
     for (uint32_t i = 0; i <= GW_MAX_WORKERS; i++)
@@ -319,14 +322,14 @@ static void mutate(gw_context *context, struct whole_frame frame, uint64_t count
     struct numbers numbers = numbers_from(seed);
     struct whole_frame altered = frame_of(frame.bytes, frame.size);
     for (uint32_t k = numbers_below(&numbers, 4) + 1; k && altered.size > 56; k--) {
-        /* half of them near the front, where tables and heads of chunks stand */
+        /* Half of the altered bytes are near the front, where tables and heads of chunks stand. */
         uint32_t span = (uint32_t)altered.size - 56, near = span < 24 ? span : 24;
         uint32_t at = 56 + (numbers_below(&numbers, 2) ? numbers_below(&numbers, near) : numbers_below(&numbers, span));
         altered.bytes[at] =
             (uint8_t)(numbers_below(&numbers, 2) ? numbers_word(&numbers)
                                                  : altered.bytes[at] ^ 1u << numbers_below(&numbers, 8));
     }
-    if (seed % 5 == 0) { /* another code, other flags, more workers */
+    if (seed % 5 == 0) { /* also another code, other flags, or more workers */
         altered.bytes[4] = (uint8_t)numbers_below(&numbers, 9);
         altered.bytes[5] ^= (uint8_t)(1u << numbers_below(&numbers, 3));
         if (altered.bytes[5] & GW_FLAG_AVERAGE)

@@ -6,10 +6,10 @@
 #include "base/error.h"
 #include "codec/ternary/ternary.h"
 
-/* Which sums are asked the next question: all that are above a level, or those on one side of the center. */
+/* The sums to which the next question goes: all that are above a level, or only those on one side of the center. */
 struct side {
     uint64_t *marks, *next;
-    uint32_t count, most; /* how many of them, and how far from the center they may be */
+    uint32_t count, most; /* how many sums there are, and how far from the center they may be */
 };
 
 static void swap(struct side *side)
@@ -28,17 +28,17 @@ GW_CLONES static uint64_t sum_planes(const uint8_t *planes, uint32_t n_planes, u
     return sum;
 }
 
-/* The mean of the digits. */
+/* The mean of the digits, rounded. */
 static uint32_t center_of(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n)
 {
     const uint8_t *last = planes + 8 * (size_t)(n / 64) * sums->n_planes;
     uint64_t sum = sum_planes(planes, sums->n_planes, n / 64);
-    for (uint32_t j = 0; j < sums->n_planes && n % 64; j++) /* adders may leave anything past the end */
+    for (uint32_t j = 0; j < sums->n_planes && n % 64; j++) /* the adders may leave anything past the end */
         sum += (uint64_t)__builtin_popcountll(gw_get64(last + 8 * j) & ((1ull << (n % 64)) - 1)) << j;
     return (uint32_t)((2 * sum + n) / (2 * (uint64_t)n));
 }
 
-/* Bits that are lost if both sides are asked together which of their digits are farther from the center: 3/4 of
+/* How many bits are lost if one string says of both sides which digits are farther from the center. That is 3/4 of
  * Pearson's chi-square. */
 static uint64_t loss_together(uint32_t k, uint32_t n_negative, uint32_t n_farther, uint32_t n_below)
 {
@@ -49,7 +49,7 @@ static uint64_t loss_together(uint32_t k, uint32_t n_negative, uint32_t n_farthe
     return (uint64_t)(3 * k * (off * off / (above * below)) / (4 * (int64_t)n_farther * (k - n_farther)));
 }
 
-/* How many of the digits are more than `level` from the center, and how many of these are below it. */
+/* Returns how many digits are more than `level` from the center. *n_below: how many of these are below it. */
 static uint32_t count_farther(const struct ternary_sum_scratch *scratch, uint32_t n, uint32_t n_planes, uint32_t level,
                               uint32_t *n_below)
 {
@@ -62,8 +62,9 @@ static uint32_t count_farther(const struct ternary_sum_scratch *scratch, uint32_
     return count;
 }
 
-/* How the signs of k digits are sent. Coded ones come first, and each side is asked by itself. Else both are asked
- * together: if they are alike in how many there are and in how many go on, or if that costs little. */
+/* Chooses how the signs of k digits are sent. If they are coded, they come first, and each side has strings of its own.
+ * Else both sides share strings. They do so if there are about as many digits on each side and about as many of them go
+ * on, or if sharing costs little. */
 static enum gw_signs choose(const struct ternary_sum_scratch *scratch, uint32_t n, uint32_t n_planes, uint32_t k,
                             uint32_t n_negative)
 {
@@ -141,7 +142,7 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
     return gw_strings_finish(writer, signs, n_raw, dst, limit);
 }
 
-/* Reads which of a side's sums are farther than `level` from the center, into side->next. */
+/* Reads which of a side's sums are farther than `level` from the center. The answer goes to side->next. */
 static gw_status ask(struct gw_strings_reader *reader, uint32_t level, uint32_t n_words, uint64_t *string,
                      struct side *side)
 {
@@ -153,7 +154,8 @@ static gw_status ask(struct gw_strings_reader *reader, uint32_t level, uint32_t 
     return GW_OK;
 }
 
-/* Signs came after the levels: no sum may be past its end on the side that is nearer to the center. */
+/* Checks sums whose signs came after the levels. No sum may be past the end on the side whose end is nearer to the
+ * center. */
 static gw_status check_ends(const struct ternary_sums *sums, uint32_t center, const uint64_t *past,
                             const uint64_t *negative, uint32_t n_words)
 {
@@ -172,8 +174,8 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
     static const uint64_t none[CHUNK_WORDS];
     uint64_t *string = scratch->string->words, *nonzero = scratch->nonzero->words, *negative = scratch->negative->words;
     struct gw_strings_reader reader;
-    /* What is above a level adds a 1, as a positive value of a push does, and is added up as pushes are. Half of the
-     * digit is that 1, half is the number of levels: one plane more. */
+    /* What is above a level adds a 1, as a positive value of a push does. So it is added up as pushes are. The adders
+     * add value + 1, so a digit is the sum plus the number of levels. That takes one plane more. */
     struct gw_bitmaps batch[GW_ADD_FRAMES];
     const uint32_t n_words = (n + 63) / 64, above = 2 * sums->workers;
     uint32_t count, level = 0, n_planes = sums->n_planes + 1;
@@ -224,7 +226,7 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
         }
         marks = next;
     }
-    if (level < GW_ADD_FRAMES) /* as few planes as that many levels make */
+    if (level < GW_ADD_FRAMES) /* takes only as many planes as so many levels need */
         n_planes = level ? 32 - (uint32_t)__builtin_clz(2 * level) : 0;
     if (level % GW_ADD_FRAMES)
         kernels->add_digits(batch, level % GW_ADD_FRAMES, n_words, level < GW_ADD_FRAMES, scratch->planes, n_planes);

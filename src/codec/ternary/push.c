@@ -13,8 +13,8 @@ uint32_t ternary_count(const uint64_t *words, uint32_t n)
 
 size_t ternary_push_chunk_bound(uint32_t n)
 {
-    /* 2bit takes n/4, and rans no more: it is packed with that as its limit. mask takes at worst 2 bits an element,
-     * its two parts rounded up to bytes. */
+    /* 2bit takes n/4, and rans not more, because that is the limit of its packing. mask takes at most 2 bits an
+     * element, and its two parts are rounded up to bytes. */
     return gw_div_up(n, 4) + 2;
 }
 
@@ -29,7 +29,7 @@ gw_status ternary_push_writer_init(gw_context *context, uint64_t n_elems, struct
     return gw_strings_writer_init(context, 2 * (n_elems < GW_CHUNK ? n_elems : GW_CHUNK), 2, 2, writer);
 }
 
-/* Bits 0..31 to bits 0, 2, 4, ... 62. */
+/* Moves bits 0..31 to bits 0, 2, 4, ... 62. */
 static uint64_t spread(uint64_t x)
 {
     x &= 0xFFFFFFFFull;
@@ -50,7 +50,7 @@ static uint64_t unspread(uint64_t x)
     return (x | x >> 16) & 0xFFFFFFFFull;
 }
 
-/* 2bit: 00 = -1, 01 = 0, 10 = +1 (Paddle#6599): the low bit is "zero", the high bit "positive". */
+/* 2bit: 00 = -1, 01 = 0, 10 = +1 (Paddle#6599). The low bit is "zero", the high bit "positive". */
 static void pack_2bit(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
 {
     (void)count;
@@ -91,10 +91,10 @@ static gw_status unpack_2bit(const uint8_t *src, size_t src_bytes, uint32_t n, s
     return GW_OK;
 }
 
-/* base3: digits value + 1, five to a byte, the first the lowest: 121 is five zeros. */
+/* base3: a digit is value + 1. A byte has five digits, the first is the lowest. 121 is five zeros. */
 static struct {
     uint8_t weight[32];              /* the sum of 3^i over the set bits */
-    uint8_t nonzero[256], sign[256]; /* 0xFF in nonzero: no such byte */
+    uint8_t nonzero[256], sign[256]; /* nonzero is 0xFF: there is no such byte */
 } base3;
 
 static void base3_fill(void)
@@ -121,7 +121,7 @@ static void base3_ready(void)
     pthread_once(&once, base3_fill);
 }
 
-/* Five bits from bit `at` on; words past the chunk's end are not read. */
+/* Reads five bits from bit `at` on. It does not read past the words of the chunk. */
 static uint32_t five(const uint64_t *words, uint32_t at, uint32_t n_words)
 {
     uint32_t w = at / 64, shift = at % 64;
@@ -170,7 +170,7 @@ static gw_status unpack_base3(const uint8_t *src, size_t src_bytes, uint32_t n, 
     return GW_OK;
 }
 
-/* mask: a bitmap of nonzeros, then their signs. */
+/* mask: a bitmap of the nonzeros, then their signs. */
 static void pack_mask(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
 {
     const size_t head = gw_div_up(n, 8);
@@ -191,7 +191,7 @@ static gw_status unpack_mask(const uint8_t *src, size_t src_bytes, uint32_t n, s
             bits->nonzero[n_words - 1] = 0;
         memcpy(bits->nonzero, src, head);
     }
-    /* Reading stops at src_bytes, so the signs can be counted while they are read. */
+    /* scatter_signs does not read past src_bytes. So it can count the signs while it reads them. */
     *count = (uint32_t)gw_kernels_now()->scatter_signs(nonzero, n_words, src + head, signs, bits->sign);
     if (signs == gw_div_up(*count, 8) && *count % 8 && src[src_bytes - 1] >> (*count % 8))
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's sign bits are padded with bits that are not 0");
@@ -215,13 +215,13 @@ static size_t bytes_mask(uint32_t n, uint32_t count)
     return gw_div_up(n, 8) + gw_div_up(count, 8);
 }
 
-/* The codes that take no entropy coder, by their numbers on the wire. */
+/* The codes without an entropy coder, by their numbers on the wire. */
 static const struct plain_code {
-    /* of a chunk of n elements, `count` of which are not 0 */
+    /* the size of a chunk of n elements, `count` of which are not 0 */
     size_t (*bytes)(uint32_t n, uint32_t count);
     void (*pack)(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst);
-    /* src has at least bytes(n, 0). If the size depends on it, sets *count. A code that has the bitmap of nonzeros as
-     * it is may leave it there, if there is a view, which it then changes. */
+    /* src has at least bytes(n, 0) bytes. Sets *count if the size depends on it. view NULL: everything is copied. Else
+     * a code whose chunk holds the bitmap of nonzeros may leave it there and change the view. */
     gw_status (*unpack)(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits,
                         struct gw_bitmaps *view, uint32_t *count);
 } plain_codes[] = {
@@ -236,7 +236,7 @@ size_t ternary_plain_bytes(enum ternary_code code, uint32_t n, uint32_t count)
     return plain_codes[code].bytes(n, count);
 }
 
-/* Returns the size, also if it is above `limit`: then nothing is written. */
+/* Returns the size. If it is above `limit`, nothing is written. */
 static size_t pack_rans(const struct ternary_bits *bits, uint32_t n, uint32_t count, size_t limit,
                         struct gw_strings_writer *writer, uint8_t *dst)
 {
@@ -255,14 +255,15 @@ enum ternary_code ternary_frame_code(enum ternary_code code, bool average, uint6
     return n_chunks ? (enum ternary_code)ENTRY_CODE(first_entry) : average ? CODE_PACKED : CODE_2BIT;
 }
 
-/* Nonzeros so near one half (1/32) that coding where they are saves less than 0.3 % of a bit each. */
+/* True if so near one half (1/32) of the elements are not 0 that coding their places saves less than 0.3 % of a bit
+ * each. */
 static bool is_even(uint32_t n, uint32_t count)
 {
     const uint32_t twice = 2 * count, off = twice > n ? twice - n : n - twice;
     return 16 * (uint64_t)off <= n;
 }
 
-/* The smallest of the codes that take no entropy coder, the first of equals. */
+/* The smallest of the codes without an entropy coder. Of equal ones it is the first. */
 static enum ternary_code smallest_plain(uint32_t n, uint32_t count)
 {
     enum ternary_code best = 0;
@@ -289,7 +290,7 @@ uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ter
     return ENTRY(code, plain_codes[code].bytes(n, count));
 }
 
-/* Reads the signs, which follow where the nonzeros are. */
+/* Reads the signs. They follow the places of the nonzeros. */
 static gw_status unpack_signs(struct gw_strings_reader *reader, uint32_t n, uint32_t count, struct ternary_bits *bits)
 {
     uint64_t signs[CHUNK_WORDS + 1];
@@ -331,7 +332,7 @@ gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; it takes at least %zu",
                        n, src_bytes, ternary_code_names[code], least);
     GW_TRY(plain->unpack(src, src_bytes, n, bits, view, &count));
-    if (n % 64 && bits->nonzero[n / 64] >> (n % 64)) /* of such an n, nonzeros are always copied */
+    if (n % 64 && bits->nonzero[n / 64] >> (n % 64)) /* for such an n, unpack always copies the nonzeros */
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's padding holds values past its %u elements", n);
     const size_t bytes = plain->bytes(n, count);
     if (src_bytes != bytes)

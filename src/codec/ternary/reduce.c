@@ -10,10 +10,10 @@
 
 #include <math.h>
 
-/* Decoded tensors above this do not stay in any cache: stores go around it. */
+/* A decoded tensor of more elements stays in no cache. So stores go around the cache. */
 #define STREAM_ELEMENTS (4u << 20)
 
-/* How many chunks are added up in parallel before they are joined, if more than one thread works. */
+/* If more than one thread works, so many chunks are added up in parallel before they are joined. */
 #define WAVE 64
 
 /* The size of a chunk whose code has no table. */
@@ -24,7 +24,7 @@ static size_t fixed_size(const struct gw_frame *frame, const struct ternary_sums
     return ternary_plain_bytes(frame->code, n, 0);
 }
 
-/* What fixed_size needs: nothing for pushes, whose frames are many. */
+/* What fixed_size needs. For pushes it needs nothing. That saves time, because pushes are many. */
 static struct ternary_sums sums_for_sizes(const struct gw_frame *frame)
 {
     return frame->flags & GW_FLAG_AVERAGE ? ternary_sums_of(frame->workers) : (struct ternary_sums){0};
@@ -69,7 +69,7 @@ gw_status ternary_check_frame(const struct gw_frame *frame)
                                (unsigned long long)c, ENTRY_CODE(entry));
             total += ENTRY_SIZE(entry);
         }
-        /* a single chunk: the function that reads it finds out */
+        /* the function that reads the single chunk finds out */
     } else if (n_chunks && ternary_sizes_differ(frame->code)) {
         total = frame->payload_bytes;
     } else if (n_chunks) {
@@ -85,7 +85,7 @@ gw_status ternary_check_frame(const struct gw_frame *frame)
 
 /* ---- where chunks stand ---------------------------------------------------------------------- */
 
-/* Offsets of chunks in the payload, n_chunks + 1 of them. NULL: no memory. */
+/* The offsets of the chunks in the payload: n_chunks + 1 of them. NULL: there is no memory. */
 static size_t *chunk_offsets(gw_context *context, const struct gw_frame *frame)
 {
     uint64_t n_chunks = n_chunks_of(frame);
@@ -129,7 +129,8 @@ struct place {
     uint64_t c;
 };
 
-/* Up to GW_RANS_TOGETHER chunks of pushes, chunk i to bits[i]. views: NULL, or as many. */
+/* Unpacks up to GW_RANS_TOGETHER chunks of pushes: chunk i into bits[i]. views: NULL, or as many as there are
+ * chunks. */
 static gw_status unpack_many(const struct place *places, uint32_t n_places, struct ternary_bits *bits,
                              struct gw_bitmaps *views)
 {
@@ -156,11 +157,11 @@ static gw_status unpack_many(const struct place *places, uint32_t n_places, stru
 
 /* ---- decode and count ------------------------------------------------------------------------ */
 
-/* What one thread works in. */
+/* The memory that one thread works in. */
 struct slot {
-    struct ternary_bits *bits;          /* reduce: of GW_ADD_FRAMES frames; else GW_RANS_TOGETHER */
-    struct ternary_sum_scratch scratch; /* averages */
-    struct ternary_sum_scratch added;   /* reduce: averages that are added up */
+    struct ternary_bits *bits;          /* reduce: of GW_ADD_FRAMES frames; else of GW_RANS_TOGETHER chunks */
+    struct ternary_sum_scratch scratch; /* for averages */
+    struct ternary_sum_scratch added;   /* reduce: for averages that are added up */
     float *values;                      /* reduce of private scalers: two chunks */
 };
 
@@ -176,13 +177,14 @@ struct job {
     float *out; /* decode; private scalers' sums */
     /* reduce */
     const struct ternary_options *options;
-    uint32_t n_pushes;          /* of the frames; averages come after them */
-    struct ternary_sums *added; /* of each of these */
-    uint64_t first;             /* chunk that a wave begins with */
+    uint32_t n_pushes;          /* how many frames are pushes; averages come after them */
+    struct ternary_sums *added; /* of each of these averages */
+    uint64_t first;             /* the chunk that a wave begins with */
     uint32_t entries[WAVE];
-    uint8_t *to, *wave; /* chunk first + i goes to to + i * stride; wave: a wave's bytes */
+    uint8_t *to, *wave; /* chunk first + i goes to: to + i * stride. wave: a wave's bytes */
     size_t stride;
-    /* on one thread: of each frame, and last of the average, taken as chunks pass by; else NULL */
+    /* On one thread: a hash of each frame, and last that of the average. They are taken while chunks pass by. Else
+     * NULL. */
     uint8_t *hashes;
     size_t hash_stride;
 };
@@ -205,7 +207,7 @@ static void job_fini(struct job *job)
     gw_free(job->context, job->hashes);
 }
 
-/* Offsets of all frames, and slots with bitmaps. */
+/* Finds the offsets of all frames, and takes slots with bitmaps. */
 static gw_status job_init(struct job *job, gw_context *context, const struct gw_frame *frames, uint32_t n_frames)
 {
     *job = (struct job){.context = context, .frame = frames, .n_frames = n_frames};
@@ -244,7 +246,7 @@ static float scaler_at(const struct gw_frame *frame, uint64_t i)
     return gw_get_float(frame->scalers + 4 * (frame->bucket ? i / frame->bucket : 0));
 }
 
-/* Bitmaps of the chunk that begins at element `base` of the slice, to floats. */
+/* Makes floats of the bitmaps of the chunk that begins at element `base` of the slice. */
 static void expand_chunk(const struct gw_frame *frame, const struct ternary_bits *bits, uint64_t base, uint32_t n,
                          bool stream, float *out)
 {
@@ -263,7 +265,7 @@ static void expand_chunk(const struct gw_frame *frame, const struct ternary_bits
         out[i] = gw_expand_element(bits->nonzero, bits->sign, i, scaler_at(frame, base + i));
 }
 
-/* As many chunks as are unpacked at a time. */
+/* Decodes as many chunks as are unpacked at a time. */
 static gw_status decode_pushes(uint64_t i, uint32_t index, void *user)
 {
     struct job *job = user;
@@ -281,7 +283,7 @@ static gw_status decode_pushes(uint64_t i, uint32_t index, void *user)
     return GW_OK;
 }
 
-/* S * (s/N), s/N rounded once. */
+/* The decoded value is S * (s/N). s/N is rounded once. */
 static float quantum(const struct gw_frame *frame, uint64_t i)
 {
     return scaler_at(frame, i) / (float)frame->workers;
@@ -295,7 +297,8 @@ static gw_status unpack_average(struct job *job, uint64_t c, struct slot *slot)
                               offsets[c + 1] - offsets[c], chunk_elems(frame, c), &slot->scratch);
 }
 
-/* A chunk with one scaler straight from the wire, in whole groups of 64 sums. *done: how many that were. */
+/* Decodes a chunk with one scaler straight from the wire, in whole groups of 64 sums. *done: how many sums that
+ * were. */
 static gw_status decode_packed(const struct job *job, uint64_t c, float *out, uint64_t *done)
 {
     const struct gw_frame *frame = job->frame;
@@ -314,7 +317,7 @@ static gw_status decode_packed(const struct job *job, uint64_t c, float *out, ui
     return GW_OK;
 }
 
-/* The same by way of planes, all of it. */
+/* Decodes a chunk with one scaler through planes, and all of its sums. */
 static gw_status decode_levels(const struct job *job, uint64_t c, struct slot *slot, float *out)
 {
     const struct gw_frame *frame = job->frame;
@@ -428,8 +431,8 @@ size_t ternary_reduce_bound(const struct gw_frame *first, uint32_t workers)
     return bytes;
 }
 
-/* A checksum is one more pass over bytes that come from memory. On one thread chunks are hashed in order just before
- * they are unpacked, and the average's just after they are packed; several threads verify the frames beforehand. */
+/* A checksum is one more pass over bytes in memory. On one thread, reduce hashes chunks in order just before it unpacks
+ * them, and those of the average just after it packs them. With several threads it verifies the frames beforehand. */
 static gw_status hashes_init(struct job *job)
 {
     if (job->n_slots > 1) {
@@ -464,7 +467,7 @@ static void hash_average(struct job *job, const void *bytes, size_t n_bytes)
         gw_hash_now()->add(job->hashes + job->n_frames * job->hash_stride, bytes, n_bytes);
 }
 
-/* Every chunk was hashed: do the frames match their checksums? */
+/* Compares the checksums of all frames. Every chunk must have been hashed. */
 static gw_status hashes_compare(struct job *job)
 {
     for (uint32_t r = 0; r < job->n_frames && job->hashes; r++)
@@ -472,7 +475,7 @@ static gw_status hashes_compare(struct job *job)
     return GW_OK;
 }
 
-/* Own scalers: floats are added in rank order, divided by N once, and sent as float32. */
+/* For private scalers. The floats are added in rank order, divided by N once, and sent as float32. */
 static gw_status add_private(uint64_t c, uint32_t index, void *user)
 {
     struct job *job = user;
@@ -483,7 +486,7 @@ static gw_status add_private(uint64_t c, uint32_t index, void *user)
         hash_chunk(job, r, c);
         GW_TRY(unpack_push(&job->frame[r], job->offsets[r], c, slot->bits, NULL));
         expand_chunk(&job->frame[r], slot->bits, c * GW_CHUNK, n, false, r ? one : sum);
-        /* Zeros are added too: x + 0 is x, and a sum of -0 and 0 is the same 0 on every machine. */
+        /* Zeros are added, too. x + 0 is x, and a sum of -0 and 0 is the same 0 on every machine. */
         for (uint32_t i = 0; r && i < n; i++)
             sum[i] += one[i];
     }
@@ -494,7 +497,8 @@ static gw_status add_private(uint64_t c, uint32_t index, void *user)
     return GW_OK;
 }
 
-/* A table stands before the chunks and is known after them, so a frame that has one is hashed at the end. */
+/* A table of chunks stands before the chunks, but it is known only after them. So a frame with a table is hashed at the
+ * end. */
 static void seal(struct job *job, uint8_t *dst, struct gw_frame *average, bool table)
 {
     if (job->hashes && !table)
@@ -520,8 +524,8 @@ static gw_status reduce_private(struct job *job, uint8_t *payload, struct gw_fra
     return GW_OK;
 }
 
-/* Pushes are read a chunk at a time in turn, too short a run for the processor's own prefetcher: the next one is asked
- * for while this one is added. */
+/* Pushes are read in turn, a chunk at a time. Such a run is too short for the processor's own prefetcher. So this asks
+ * for the next chunk while the present one is added. */
 static void ask_for_next(const struct job *job, uint32_t r, uint64_t c)
 {
     if (++r == job->n_frames) {
@@ -534,7 +538,7 @@ static void ask_for_next(const struct job *job, uint32_t r, uint64_t c)
         __builtin_prefetch(job->frame[r].payload + at, 0, 2);
 }
 
-/* 64 digits as bit planes. */
+/* Makes bit planes of 64 digits. */
 static void digits_to_planes(const uint16_t *digits, uint32_t n_planes, uint64_t *planes)
 {
     memset(planes, 0, n_planes * sizeof *planes);
@@ -543,8 +547,8 @@ static void digits_to_planes(const uint16_t *digits, uint32_t n_planes, uint64_t
             planes[j] |= (uint64_t)(digits[i] >> j & 1) << i;
 }
 
-/* Adds a chunk of sums, those of average r, to the digits in planes: carries ripple up. Sums of a machine's workers
- * come this way, far fewer than pushes. */
+/* Adds a chunk of sums, those of average r, to the digits in planes, with carries. Such averages come from the relay of
+ * a machine. There are far fewer of them than pushes. */
 static gw_status add_average(struct job *job, uint32_t r, uint64_t c, struct slot *slot, uint8_t *planes)
 {
     const struct gw_frame *frame = &job->frame[r];
@@ -554,7 +558,7 @@ static gw_status add_average(struct job *job, uint32_t r, uint64_t c, struct slo
     uint16_t *digits = slot->added.digits;
     GW_TRY(ternary_sum_unpack(sums, chunk_code(frame, c), frame->payload + at[0], at[1] - at[0], n, &slot->added));
     for (uint32_t i = n; i < 64 * n_words; i++)
-        digits[i] = (uint16_t)frame->workers; /* a sum of 0, as padding of pushes is */
+        digits[i] = (uint16_t)frame->workers; /* a sum of 0, like the padding of pushes */
     for (uint32_t w = 0; w < n_words; w++) {
         uint64_t other[16], carry = 0;
         digits_to_planes(digits + 64 * (size_t)w, sums->n_planes, other);
@@ -568,7 +572,7 @@ static gw_status add_average(struct job *job, uint32_t r, uint64_t c, struct slo
     return GW_OK;
 }
 
-/* What adding averages takes, if there are any. */
+/* Takes what is needed to add averages, if there are any. */
 static gw_status averages_init(struct job *job)
 {
     uint32_t most = 0;
@@ -589,7 +593,7 @@ static gw_status averages_init(struct job *job)
     return GW_OK;
 }
 
-/* Shared scalers: integers, as bit planes. */
+/* For shared scalers. Adds integers, as bit planes. */
 static gw_status add_shared(uint64_t i, uint32_t index, void *user)
 {
     struct job *job = user;
@@ -600,7 +604,7 @@ static gw_status add_shared(uint64_t i, uint32_t index, void *user)
     enum ternary_code code = ternary_pull_code(job->options);
     uint8_t *to = job->to + i * job->stride;
     uint8_t *planes = ternary_sum_planes(code, n, &slot->scratch, to);
-    struct gw_bitmaps batch[GW_ADD_FRAMES]; /* filled by so many at a time, to its end */
+    struct gw_bitmaps batch[GW_ADD_FRAMES]; /* the batch is filled a group at a time, to its end */
     _Static_assert(GW_ADD_FRAMES % GW_RANS_TOGETHER == 0, "a batch is unpacked in whole groups");
     for (uint32_t r = 0; r < job->n_pushes;) {
         const uint32_t at = r % GW_ADD_FRAMES;
@@ -674,7 +678,7 @@ gw_status ternary_reduce(gw_context *context, const struct gw_frame *frames, uin
                                (double)gw_get_float(frames[r].scalers + 4 * i));
     struct job job;
     gw_status status = job_init(&job, context, frames, n);
-    static const struct ternary_options defaults; /* auto, auto */
+    static const struct ternary_options defaults; /* code and pull are auto */
     job.options = options ? options : &defaults;
     const struct ternary_options fast = ternary_fast(job.options);
     if (average->flags & GW_FLAG_FAST)

@@ -10,7 +10,7 @@ static const char *const push_codes[] = {"auto", "2bit", "base3", "mask"};
 static const char *const pull_codes[] = {"auto", "packed"};
 static const char *const entropies[] = {"auto", "on", "off"};
 
-/* Pushes of N workers of one tensor, and what their ternary values add up to. */
+/* Pushes of N workers of one tensor, and the sums of their ternary values. */
 struct team {
     uint32_t n_workers;
     uint64_t n, bucket, n_scalers;
@@ -19,8 +19,8 @@ struct team {
     int32_t *sums;
 };
 
-/* Ranks take codes in turn: an owner adds whatever comes. The larger `room`, the farther scalers are above all elements
- * and the fewer nonzeros there are. */
+/* Ranks take codes in turn, because an owner adds any code. `room` says how far scalers are above all elements: the
+ * larger it is, the fewer nonzeros there are. */
 static struct team make_team(gw_context *context, uint64_t seed, uint32_t n_workers, uint64_t n, uint64_t bucket,
                              float room)
 {
@@ -44,7 +44,7 @@ static struct team make_team(gw_context *context, uint64_t seed, uint32_t n_work
         team.pushes[r] = encode_whole(encoder, g, n, team.scalers,
                                       (gw_draw){.seed = seed, .rank = r + (uint32_t)seed % 3, .step = 9});
         gw_encoder_destroy(encoder);
-        /* pushes decode rightly, says ternary_test.c */
+        /* ternary_test.c checks that pushes decode rightly. */
         decode_into(NULL, team.pushes[r], g, n);
         for (uint64_t i = 0; i < n; i++)
             team.sums[i] += (g[i] > 0) - (g[i] < 0);
@@ -62,7 +62,7 @@ static void free_team(struct team team)
     free(team.sums);
 }
 
-/* Everything that an average says, against the plain sums. */
+/* Compares all that an average says with the plain sums. */
 static void check_average(gw_context *context, const struct team *team, struct whole_frame average, const char *spec)
 {
     gw_frame_info info;
@@ -103,7 +103,7 @@ static void check_average(gw_context *context, const struct team *team, struct w
     for (size_t k = 0; k < n_symbols; k++)
         entropy -=
             expected[k] ? (double)expected[k] / (double)team->n * log2((double)expected[k] / (double)team->n) : 0;
-    counts[0] = 77; /* the frame says how many workers are in it; the caller, how much room there is */
+    counts[0] = 77; /* the frame says how many workers it has; the caller says how much room there is */
     assert_int_equal(gw_frame_symbols(context, average.bytes, average.size, counts, n_symbols - 1, &n_nonzero, &bits),
                      GW_ERR_CAPACITY);
     assert_non_null(strstr(gw_last_error(), "gw_frame_symbols: room for"));
@@ -130,7 +130,7 @@ static void check_team(gw_context *context, const struct team *team)
             if (e == 2 || (p == 1 && e == 0)) {
                 assert_string_equal(info.code, "packed");
                 packed = info.payload_bytes;
-            } else { /* auto is no larger; a table may come on top */
+            } else { /* auto is no larger, apart from a table */
                 CHECK(info.payload_bytes <= packed + 4 * ((team->n + 65535) / 65536),
                       "%s, %u workers, %llu elements: %zu bytes, %zu are possible", spec, team->n_workers,
                       (unsigned long long)team->n, info.payload_bytes, packed);
@@ -143,7 +143,7 @@ static void check_team(gw_context *context, const struct team *team)
     struct whole_frame named = reduce_frames(context, team->pushes, team->n_workers, "ternary");
     assert_true(same_frame(average, named));
     free(named.bytes);
-    /* another codec's options are not ternary's */
+    /* Options of another codec are not those of ternary. */
     named = reduce_frames(context, team->pushes, team->n_workers, "none");
     assert_true(same_frame(average, named));
     free(named.bytes);
@@ -166,7 +166,7 @@ static void sums_are_exact(void **state)
         }
 }
 
-/* The sizes and buckets of pushes, every pull code and entropy. */
+/* Tests the sizes and buckets of pushes, with every pull code and entropy. */
 static void every_size_and_bucket_is_averaged(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void every_size_and_bucket_is_averaged(void **state)
         }
 }
 
-/* 32,767 workers: sums of 16 bits, in base 65,535. */
+/* 32,767 workers have sums of 16 bits, in base 65,535. */
 static void as_many_workers_as_there_can_be(void **state)
 {
     (void)state;
@@ -265,7 +265,7 @@ static void own_scalers_are_averaged_in_float(void **state)
                         numbers_fill_bell(r + 10 * n, g, n);
                         for (uint64_t i = 0; i < n; i++)
                             g[i] *= 1 + 0.37f * (float)r;
-                        /* ranks come in reverse */
+                        /* The owner gets the ranks in reverse order. */
                         pushes[n_workers - 1 - r] =
                             encode_whole(encoder, g, n, NULL, (gw_draw){.seed = 1, .rank = r, .step = 9});
                         gw_encoder_destroy(encoder);
@@ -324,8 +324,8 @@ static void refuse(gw_status expected, struct whole_frame a, struct whole_frame 
     CHECK(strstr(gw_last_error(), words), "\"%s\" does not say \"%s\"", gw_last_error(), words);
 }
 
-/* Workers are added up in parts, in any codes, and the parts with the workers left: byte for byte what all at once
- * give. */
+/* Workers are added up in parts, in any codes. Then the parts are added to the other workers. The result has the same
+ * bytes as if all were added at once. */
 static void averages_add_up_like_pushes(void **state)
 {
     (void)state;
@@ -400,7 +400,7 @@ static void mismatches_name_both(void **state)
     };
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         refuse(GW_ERR_FRAME_MISMATCH, a, other[i].frame, other[i].words);
-        refuse(GW_ERR_FRAME_MISMATCH, other[i].frame, a, other[i].words); /* whatever comes first */
+        refuse(GW_ERR_FRAME_MISMATCH, other[i].frame, a, other[i].words); /* the order does not matter */
         free(other[i].frame.bytes);
     }
     struct whole_frame b = push_of("none", 1, 2048, 0, 1, five), average = reduce_frames(NULL, &b, 1, NULL);
@@ -448,7 +448,7 @@ static void wrong_reductions_are_refused(void **state)
     free(b.bytes);
 }
 
-/* One byte of one frame is altered on its way: the owner refuses, whatever it adds and on however many threads. */
+/* One byte of one frame is altered on its way. The owner refuses it, whatever it adds and on however many threads. */
 static void altered_pushes_are_refused(void **state)
 {
     (void)state;

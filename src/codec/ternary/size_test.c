@@ -10,9 +10,9 @@ static const double shares[] = {0.003, 0.004, 0.005, 0.007, 0.01, 0.014, 0.02, 0
                                 0.6,   0.64,  0.67,  0.7,   0.75, 0.8,   0.85, 0.9,  0.94, 0.97};
 #define N_SHARES (sizeof shares / sizeof *shares)
 
-/* A tensor of which `share` comes out nonzero, and `negative` of those below zero, as a push of rank r. Gaussian
- * magnitudes where that is possible: clipped at 2.5 sigma they give 0.32 with their own scaler, and less with a larger
- * one. Above that magnitudes are even between two bounds. */
+/* A push of rank r of a tensor. `share` of its elements come out nonzero, and `negative` of these are below zero.
+ * Magnitudes are Gaussian if that is possible: clipped at 2.5 sigma, a share of 0.32 comes out with their own scaler,
+ * and less with a larger one. For a larger share, magnitudes are even between two bounds. */
 static struct whole_frame push_with(double share, double negative, uint64_t n, uint32_t rank, uint64_t seed)
 {
     float *g = room_for(n, sizeof *g), s = 1;
@@ -26,7 +26,7 @@ static struct whole_frame push_with(double share, double negative, uint64_t n, u
     }
     gw_encoder *encoder = encoder_of(NULL, gaussian ? "ternary" : "ternary:clip=0", n);
     if (gaussian)
-        s = (float)(0.8143 / share); /* the mean magnitude of numbers_bell() */
+        s = (float)(0.8143 / share); /* 0.8143 is the mean magnitude of numbers_bell() */
     struct whole_frame frame = encode_whole(encoder, g, n, &s, (gw_draw){.seed = seed, .rank = rank});
     gw_encoder_destroy(encoder);
     free(g);
@@ -35,7 +35,7 @@ static struct whole_frame push_with(double share, double negative, uint64_t n, u
 
 static uint32_t n_misses;
 
-/* Notes a frame that is too large, and goes on: the list of misses says more than the first. */
+/* Notes a frame that is too large, and goes on. The list of all of them says more than the first one. */
 static void check_size(struct whole_frame frame, double share, double negative, uint32_t n_workers)
 {
     gw_frame_info info;
@@ -44,7 +44,7 @@ static void check_size(struct whole_frame frame, double share, double negative, 
     assert_int_equal(gw_frame_parse(frame.bytes, frame.size, &info), GW_OK);
     assert_int_equal(gw_frame_symbols(NULL, frame.bytes, frame.size, NULL, 0, &nonzeros, &entropy), GW_OK);
     double n = (double)info.n_elems, p = (double)nonzeros / n, bits = 8.0 * (double)info.payload_bytes / n;
-    if (!info.average && negative == 0.5) /* else there is a mean, and sigma and the clip are smaller */
+    if (!info.average && negative == 0.5) /* else there is a mean, and both sigma and the clip are smaller */
         CHECK(fabs(p - share) < 0.01 * share + 5 * sqrt(share / n), "wanted %g nonzero, got %g", share, p);
     if (bits > (p < 0.02 ? 1.05 : info.average ? 1.02 : 1.01) * entropy) {
         print_error("%u workers, %llu elements, share %g, %g of it negative (%g nonzero sums): %g bits an element with "

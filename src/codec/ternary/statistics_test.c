@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Draws the tensor for one place in a run; returns its nonzeros as +1, -1. */
+/* Draws the tensor for one place in a run. *t gets its nonzeros as +1 and -1. */
 static void draw_tensor(gw_encoder *encoder, const float *g, uint64_t n, const float *shared, gw_draw draw, int8_t *t)
 {
     float *out = room_for(n, sizeof *out);
@@ -32,9 +32,9 @@ static gw_encoder *tensor_encoder(const char *spec, uint32_t id, uint64_t n)
     return encoder;
 }
 
-/* Counts k of T draws are binomial: (k - Tp) / sqrt(T p (1-p)) is nearly normal, and the squares of m of them add up to
- * a chi-square of mean m and variance 2m. The squared error of all, sum of (t - f/s)^2, has mean T sum p (1-p), which
- * is the variance |f| (s - |f|) over s^2, and variance T sum p (1-p) (1-2p)^2. */
+/* Counts k of T draws are binomial: (k - Tp) / sqrt(T p (1-p)) is nearly normal. The squares of m of them add up to a
+ * chi-square of mean m and variance 2m. The squared error of all, sum of (t - f/s)^2, has mean T sum p (1-p), which is
+ * the variance |f| (s - |f|) over s^2. It has variance T sum p (1-p) (1-2p)^2. */
 static void check_expectation(const char *spec, float scale, float room, enum over over)
 {
     enum { N = 500, T = 3000 };
@@ -84,7 +84,7 @@ static void check_expectation(const char *spec, float scale, float room, enum ov
             continue;
         }
         double z = (k[i] - T * p) / sqrt(spread);
-        if (spread > 5) /* else not nearly normal */
+        if (spread > 5) /* else the distribution is not nearly normal */
             CHECK(fabs(z) < 6, "%s, scale %g, over %s: element %d of probability %g came %u times of %d, z = %g", spec,
                   scale, over_names[over], i, p, k[i], T, z);
         if (spread > 5) {
@@ -116,7 +116,7 @@ static void the_draw_has_no_bias_and_the_right_variance(void **state)
 enum { LONG = 1 << 20 };
 static const double share = 0.3;
 
-/* All elements with probability 0.3 but the first, which is the scaler. */
+/* All elements have probability 0.3, apart from the first one, which is as large as the scaler. */
 static int8_t *equal_draws(uint64_t seed, uint32_t rank, uint32_t step, uint32_t tensor)
 {
     float *g = room_for(LONG, sizeof *g);
@@ -131,7 +131,7 @@ static int8_t *equal_draws(uint64_t seed, uint32_t rank, uint32_t step, uint32_t
     return t;
 }
 
-/* Of independent draws the sum of (x-p)(y-p) over n pairs has mean 0 and deviation p (1-p) sqrt(n). */
+/* If draws are independent, the sum of (x-p)(y-p) over n pairs has mean 0 and deviation p (1-p) sqrt(n). */
 static double correlation(const int8_t *x, const int8_t *y, int n)
 {
     double sum = 0;
@@ -166,16 +166,17 @@ static void draws_are_independent_of_each_other(void **state)
             CHECK(fabs(z) < 5, "%s and %s: z = %g", places[a].what, places[b].what, z);
         }
     }
-    /* Elements of one draw: neighbours, halves of a word, words of a block, blocks of a group, groups, chunks. */
+    /* Compares elements of one draw: neighbours, halves of a word, words of a block, blocks of a group, groups,
+     * chunks. */
     const int lags[] = {1, 2, 3, 4, 8, 15, 16, 17, 31, 32, 33, 64, 96, 127, 128, 129, 256, 1024, 65536};
     for (size_t l = 0; l < sizeof lags / sizeof *lags; l++) {
         double z = correlation(draws[0] + 1, draws[0] + 1 + lags[l], LONG - 1 - lags[l]);
         CHECK(fabs(z) < 5, "elements %d apart: z = %g", lags[l], z);
-        /* the same, one step later */
+        /* Then the same, one step later. */
         z = correlation(draws[0] + 1, draws[4] + 1 + lags[l], LONG - 1 - lags[l]);
         CHECK(fabs(z) < 5, "elements %d apart, one step later: z = %g", lags[l], z);
     }
-    /* Each place in a group of 128 has its share: 8192 draws each. */
+    /* Each place in a group of 128 must have its share of 8192 draws. */
     for (int place = 0; place < 128; place++) {
         int count = 0;
         for (int i = place; i < LONG; i += 128)
@@ -189,8 +190,8 @@ static void draws_are_independent_of_each_other(void **state)
 
 /* ---- small probabilities ----------------------------------------------------------------------------- */
 
-/* 16 random bits alone would round 2^-17 to 0 or to 2^-16. Of 2^23 draws 64 are expected, with a deviation of 8: within
- * five. */
+/* With 16 random bits alone, 2^-17 would be rounded to 0 or to 2^-16. Of 2^23 draws 64 are expected, with a deviation
+ * of 8. The test allows five deviations. */
 static void probabilities_are_finer_than_sixteen_bits(void **state)
 {
     (void)state;

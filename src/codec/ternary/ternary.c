@@ -56,7 +56,7 @@ static bool leaves_float(const void *raw, const gw_tensor *tensor)
     return tensor->n_elems < o->min || gw_pattern_matches(o->skip, tensor);
 }
 
-/* Places in `codes` and `pulls` above. */
+/* Indices into `codes` and `pulls` above. */
 enum { AUTO, CODE_IS_MASK = 3, PULL_IS_PACKED = 1 };
 
 static bool has_wire_choice(const void *raw)

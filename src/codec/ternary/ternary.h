@@ -33,8 +33,8 @@ struct ternary_options {
     int code, pull, entropy;
 };
 
-/* The options with GW_WIRE_FAST: where the options say auto, it takes the codes that cost the fewest cycles. These are
- * mask and packed, without an entropy stage. */
+/* The options with GW_WIRE_FAST. If an option is auto, it becomes the code that costs the fewest cycles: mask or
+ * packed, without an entropy stage. */
 struct ternary_options ternary_fast(const struct ternary_options *as_given);
 
 #define CHUNK_WORDS (GW_CHUNK / 64)
@@ -109,9 +109,9 @@ enum ternary_code ternary_push_code(const struct ternary_options *options);
 /* The memory with which one thread packs pushes. */
 gw_status ternary_push_writer_init(gw_context *context, uint64_t n_elems, struct gw_strings_writer *writer);
 
-/* Packs one chunk with `count` nonzeros. code CODE_MIXED: with ENTROPY_AUTO the smallest, with ENTROPY_OFF the smallest
- * but for rans, with ENTROPY_ON rans unless it takes more than the bound; only then `writer` is used. Returns the
- * entry, its code set. */
+/* Packs one chunk with `count` nonzeros. With CODE_MIXED, `entropy` chooses the code. ENTROPY_AUTO: the smallest.
+ * ENTROPY_OFF: the smallest except rans. ENTROPY_ON: rans, unless it takes more than the bound. `writer` is used only
+ * with CODE_MIXED. Returns the entry, with its code. */
 uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ternary_bits *bits, uint32_t n,
                            uint32_t count, struct gw_strings_writer *writer, uint8_t *dst);
 

@@ -23,7 +23,7 @@ static float own_scaler(const char *spec, const float *g, uint64_t n)
     return s;
 }
 
-/* Nine zeros and a ten: mean 1, variance (9 * 1 + 81) / 10 = 9, sigma 3. */
+/* Nine zeros and a ten have mean 1, variance (9 * 1 + 81) / 10 = 9, and sigma 3. */
 static void scalers_by_hand(void **state)
 {
     (void)state;
@@ -34,7 +34,7 @@ static void scalers_by_hand(void **state)
     assert_true(own_scaler("ternary:clip=3.25", g, 10) == 9.75f);
     assert_true(own_scaler("ternary:clip=3.5", g, 10) == 10); /* 10.5 is above all elements */
     assert_true(own_scaler("ternary:clip=1e30", g, 10) == 10);
-    /* 0.34 sigma = 1.02 is just above the mean, 0.33 sigma = 0.99 below it: not clipped. */
+    /* 0.34 sigma = 1.02 is just above the mean. 0.33 sigma = 0.99 is below it, so nothing is clipped. */
     assert_true(own_scaler("ternary:clip=0.34", g, 10) == 1.02f);
     assert_true(own_scaler("ternary:clip=0.33", g, 10) == 10);
     for (int i = 0; i < 10; i++)
@@ -42,7 +42,7 @@ static void scalers_by_hand(void **state)
     assert_true(own_scaler("ternary:clip=0.34", g, 10) == 1.02f);
     assert_true(own_scaler("ternary:clip=0.33", g, 10) == 10);
 
-    /* A limit that float32 cannot hold does not clip to nothing. */
+    /* If float32 cannot hold the limit, clipping does not make everything 0. */
     const float least[4] = {0x1p-149f, -0x1p-149f, 0x1p-149f, -0x1p-149f};
     assert_true(own_scaler("ternary:clip=0.001", least, 4) == 0x1p-149f);
 
@@ -75,7 +75,7 @@ static void measures_by_hand(void **state)
     gw_encoder_destroy(encoder);
 }
 
-/* Against sums in float64, over lengths that do and do not fill blocks. */
+/* Compares with sums in float64, over lengths that fill blocks and that do not. */
 static void scalers_of_random_tensors(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void scalers_of_random_tensors(void **state)
         double limit = 2.5 * sqrt(variance > 0 ? variance : 0),
                expected = limit >= fabs(mean) && limit < most ? limit : most;
         double s = own_scaler("ternary", g, n);
-        /* Near the rule's edge rounding decides; no seed comes within 1 %. */
+        /* Near the edge of the rule, rounding decides. No seed comes within 1 % of it. */
         assert_true(fabs(limit - fabs(mean)) > 0.01 * limit);
         CHECK(fabs(s - expected) <= 1e-5 * expected, "seed %llu, %llu elements: %g, not %g", (unsigned long long)seed,
               (unsigned long long)n, s, expected);
@@ -121,7 +121,7 @@ static void check_exact(const char *spec, float value, uint64_t n)
     free(out);
 }
 
-/* c * sigma < |mean|: clipping would take the gradient away (on purpose beside the paper). */
+/* c * sigma < |mean|, so clipping would take the gradient away. This departs from the paper on purpose. */
 static void equal_elements_and_single_ones_come_back_exactly(void **state)
 {
     (void)state;
@@ -135,8 +135,8 @@ static void equal_elements_and_single_ones_come_back_exactly(void **state)
         }
 }
 
-/* All 32 random bits of element 1,855,559 are ones under this seed (found by search). Where s * (2^32 / s) rounds to
- * less than 2^32, only raising the quotient keeps that element. */
+/* Under this seed all 32 random bits of element 1,855,559 are ones (found by search). Here s * (2^32 / s) rounds to
+ * less than 2^32. So that element is kept only because the quotient is raised. */
 static void the_largest_element_is_always_drawn(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void zeros_give_zeros(void **state)
         for (uint64_t i = 0; i < n; i++)
             g[i] = i % 2 ? -0.0f : 0;
         gw_encoder *encoder = encoder_of(NULL, "ternary", n);
-        /* also where other workers' scaler is not 0 */
+        /* Also if the scaler of the other workers is not 0. */
         for (float s = 0; s < 2; s++) {
             struct whole_frame frame = encode_whole(encoder, g, n, &s, at_step);
             decode_into(NULL, frame, out, n);
@@ -191,9 +191,9 @@ static const char *const entropies[] = {"auto", "on", "off"};
 
 struct gradient {
     uint64_t n, bucket, n_scalers;
-    float *g, *own, *shared; /* shared: somewhat above own in places */
-    int8_t *t;               /* the model's values */
-    float *values;           /* and what they stand for */
+    float *g, *own, *shared; /* shared: a little above own at some places */
+    int8_t *t;               /* the model's ternary values */
+    float *values;           /* the floats that these stand for */
 };
 
 /* A gradient of any scale, its scalers, and what a worker must send for it. */
@@ -301,7 +301,7 @@ static void every_code_size_and_bucket_comes_back(void **state)
         }
 }
 
-/* Scalers from denormal to FLT_MAX, clipped and not. */
+/* Tests scalers from denormal to FLT_MAX, with and without clipping. */
 static void every_scale_comes_back(void **state)
 {
     (void)state;
@@ -317,8 +317,8 @@ static void every_scale_comes_back(void **state)
             }
 }
 
-/* The codes named are the codes used, and auto's choice is not larger than any of them. entropy=on codes, whatever
- * code is named. */
+/* The codes that are named are the codes that are used. The choice of auto is not larger than any of them. entropy=on
+ * uses the entropy coder, whatever code is named. */
 static void codes_are_what_was_asked_for(void **state)
 {
     (void)state;
@@ -344,7 +344,7 @@ static void codes_are_what_was_asked_for(void **state)
                         assert_string_equal(info.code, n > 65536 ? "mixed" : "rans");
                     if (c > 0 && info.payload_bytes < least && e == 2)
                         least = info.payload_bytes;
-                    if (c == 0 && e == 0) /* a table entry may come on top */
+                    if (c == 0 && e == 0) /* auto may have table entries besides */
                         CHECK(info.payload_bytes <= least + 4 * (n / 65536 + 1),
                               "%s, %llu elements: %zu bytes, %zu are possible", spec, (unsigned long long)n,
                               info.payload_bytes, least);
@@ -402,7 +402,7 @@ static void threads_change_nothing(void **state)
     }
 }
 
-/* Elements are drawn by their place in the tensor, whatever the slice: slices side by side decode to the whole. */
+/* Elements are drawn by their place in the tensor, whatever the slice. So slices side by side decode to the whole. */
 static void slices_equal_the_whole(void **state)
 {
     (void)state;
@@ -428,7 +428,7 @@ static void slices_equal_the_whole(void **state)
             }
             CHECK(same_floats(out, sliced, n), "%s in slices of %llu", kinds[k], (unsigned long long)(step * align));
         }
-        /* an empty slice at the end, where the end is aligned or not */
+        /* An empty slice, at the begin of the tensor. */
         struct whole_frame empty = encode_slice(encoder, g, NULL, at_step, 0, 0);
         decode_into(NULL, empty, sliced, 0);
         free(empty.bytes);
@@ -507,7 +507,7 @@ static void measure_encode_is_measure_and_encode(void **state)
                         assert_true(info.finite == fused_info.finite && info.max_abs == fused_info.max_abs &&
                                     info.mean == fused_info.mean && info.sigma == fused_info.sigma &&
                                     info.sum_abs_bound == fused_info.sum_abs_bound);
-                    /* and slices can be encoded after it */
+                    /* Slices can be encoded after it, too. */
                     struct whole_frame again = encode_slice(fused, g, given ? shared : NULL, at_step, 0, n);
                     assert_true(same_frame(frame, again));
                     free(again.bytes);
@@ -521,7 +521,7 @@ static void measure_encode_is_measure_and_encode(void **state)
                 }
 }
 
-/* Seed, rank, step and tensor all change the draw; each step afresh, and an encoder remembers nothing. */
+/* Seed, rank, step and tensor all change the draw. Each step draws anew, and an encoder remembers nothing. */
 static void every_place_in_a_run_draws_its_own(void **state)
 {
     (void)state;
@@ -555,8 +555,8 @@ static void every_place_in_a_run_draws_its_own(void **state)
 
 /* ---- known bytes --------------------------------------------------------------------------------------- */
 
-/* Frames, hashed together: the same on every machine and instruction set, and in every version that
- * keeps the wire format. Where the format changes on purpose the number changes with it. */
+/* A hash of many frames. It is the same on every machine and instruction set, and in every version with the same wire
+ * format. If somebody changes the format on purpose, this number changes, too. */
 static void frames_are_known_to_the_byte(void **state)
 {
     (void)state;
@@ -714,7 +714,7 @@ static void nan_and_infinity_are_found_and_refused(void **state)
             uint8_t *bytes = room_for(bound, 1);
             for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
                 float kept = g[places[p]], kept_last = g[n - 1];
-                g[n - 1] = NAN; /* the first is named */
+                g[n - 1] = NAN; /* the first bad element is named */
                 g[places[p]] = bad[p % 4];
                 for (uint64_t b = 0; b < n_shared; b++)
                     shared[b] = -7;
@@ -723,7 +723,7 @@ static void nan_and_infinity_are_found_and_refused(void **state)
                 CHECK(!info.finite && info.bad_index == places[p], "%s: %llu, not %llu", specs[k],
                       (unsigned long long)info.bad_index, (unsigned long long)places[p]);
                 for (uint64_t b = 0; b < n_shared; b++)
-                    assert_true(shared[b] == -7); /* not set */
+                    assert_true(shared[b] == -7); /* the numbers are not set */
                 assert_int_equal(gw_encoder_encode(encoder, g, NULL, &at_step, 0, n, bytes, bound, &size),
                                  GW_ERR_NONFINITE);
                 char where[80];
@@ -737,7 +737,7 @@ static void nan_and_infinity_are_found_and_refused(void **state)
                 assert_true(!info.finite && info.bad_index == places[p]);
                 g[places[p]] = kept;
                 g[n - 1] = kept_last;
-                /* the next gradient is not held up */
+                /* The next gradient can be encoded. */
                 assert_int_equal(gw_encoder_measure_encode(encoder, g, NULL, &at_step, bytes, bound, &size, &info),
                                  GW_OK);
                 assert_true(info.finite);
@@ -854,7 +854,7 @@ static void wrong_calls_are_refused(void **state)
     gw_codec_destroy(codec);
 }
 
-/* skip= and min=: the tensor is float32 and nothing is shared (which tensors those are is in parse_test.c). */
+/* With skip= and min= the tensor is float32, and nothing is shared. parse_test.c tests which tensors these are. */
 static void tensors_left_in_float_come_back_exactly(void **state)
 {
     (void)state;

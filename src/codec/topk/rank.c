@@ -38,7 +38,8 @@ void gw_select_list_fini(gw_context *context, struct gw_select_list *list)
 
 struct gw_select_chunk gw_select_list_chunk(const struct gw_select_list *list, uint64_t i)
 {
-    uint32_t low = 0, end = list->n_parts; /* the last part that begins at chunk i or before it, empty ones aside */
+    uint32_t low = 0, end = list->n_parts; /* the last part that begins at chunk i or before it; it is never an empty
+                                            * one */
     while (end - low > 1) {
         uint32_t middle = low + (end - low) / 2;
         if (list->first_chunk[middle] <= i)
@@ -58,8 +59,8 @@ uint32_t gw_select_list_slots(gw_context *context, const struct gw_select_list *
 
 /* ---- the k-th largest -------------------------------------------------------------------------------- */
 
-/* The k-th largest of n numbers from `low` to `high`, in linear time; x is used up. *k comes out as how many equal to
- * it are among the k. */
+/* Finds the k-th largest of n numbers from `low` to `high`, in linear time. It overwrites x. *k becomes the count of
+ * those among the k that are equal to it. */
 static uint32_t kth_largest(uint32_t *x, uint64_t n, uint64_t *k, uint32_t low, uint32_t high)
 {
     uint32_t bins[2048];
@@ -87,7 +88,7 @@ static uint32_t kth_largest(uint32_t *x, uint64_t n, uint64_t *k, uint32_t low, 
     return low;
 }
 
-/* Lists up to this length are ranked in a copy. */
+/* Up to this length the search works on a copy of the list. */
 #define SMALL 65536u
 
 static gw_status find_small(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low,
@@ -106,7 +107,7 @@ static gw_status find_small(gw_context *context, const struct gw_select_list *li
     return GW_OK;
 }
 
-/* A histogram of the magnitudes from `low` to `high`, one a thread. */
+/* A histogram of the magnitudes from `low` to `high`. Each thread has one. */
 #define N_BINS 8192u
 struct histogram {
     const struct gw_select_list *list;
@@ -139,8 +140,8 @@ gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, u
     h.bins = gw_scratch_take(context, (size_t)n_slots * N_BINS, sizeof *h.bins);
     if (!h.bins)
         return GW_ERR_MEMORY;
-    /* k counts down by the elements above `high`, which narrows to the bin that holds the k-th until bins are one value
-     * wide. */
+    /* Each round takes the bin that holds the k-th largest. k then loses the elements above that bin, and `low` and
+     * `high` become the bin's ends. The rounds end when a bin is one value wide. */
     while (h.low < h.high) {
         h.shift = 0;
         while ((h.high - h.low) >> h.shift >= N_BINS)
@@ -173,13 +174,13 @@ uint64_t gw_rank_sample_size(uint64_t n)
 
 uint64_t gw_rank_sample_place(uint64_t n, uint64_t s)
 {
-    /* Anywhere in the s-th of equal runs: nothing periodic follows. */
+    /* The place is anywhere in the s-th of runs of equal length. So a sample follows no period of the tensor. */
     uint64_t run = n / gw_rank_sample_size(n), mixed = (s + 1) * 0x9E3779B97F4A7C15u;
     mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9u;
     return s * run + (uint64_t)((unsigned __int128)mixed * run >> 64);
 }
 
-/* Every element of a sample comes from memory: many are asked for before they are needed. */
+/* Every element of a sample comes from memory. So many are asked for before they are needed. */
 #define AHEAD 24u
 
 static void ask_for(const struct gw_select_part *part, uint64_t i)
@@ -204,8 +205,8 @@ gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, 
         return GW_OK;
     }
     uint64_t n_sample = gw_rank_sample_size(list->n);
-    /* The sample's rank that is four deviations beyond the k-th's, and what is above that in the whole, with six to
-     * spare. */
+    /* j is the sample's rank that is four standard deviations beyond the one expected of the k-th largest. *most is how
+     * many elements of the whole list may be above the j-th of the sample, with six deviations to spare. */
     double expected = (double)k / (double)list->n * (double)n_sample, j = ceil(expected + 4 * sqrt(expected) + 8);
     double above = (j + 6 * sqrt(j) + 16) / (double)n_sample * (double)list->n;
     *most = above < (double)list->n ? (uint64_t)above : list->n;
@@ -217,7 +218,7 @@ gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, 
     float *sample = gw_scratch_take(context, n_sample, sizeof *sample);
     if (!sample)
         return GW_ERR_MEMORY;
-    uint64_t base = 0; /* of part p in the list */
+    uint64_t base = 0; /* where part p begins in the list */
     for (uint64_t s = 0, p = 0; s < n_sample; s++) {
         uint64_t at = gw_rank_sample_place(list->n, s);
         for (; at - base >= list->parts[p].n; p++)

@@ -45,13 +45,13 @@ struct gw_rank {
 gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low, uint32_t high,
                        struct gw_rank *rank);
 
-/* The sample of a list of n elements, n above its size: how many, and the place of number s. Tests look where a guess
- * does not. */
+/* The sample of a list of n elements, if n is larger than the sample: its size, and the place of its element s. Tests
+ * use these to put values where no guess looks. */
 uint64_t gw_rank_sample_size(uint64_t n);
 uint64_t gw_rank_sample_place(uint64_t n, uint64_t s);
 
-/* A guess from a sample: a magnitude that is hardly ever above the k-th largest, and that hardly more than *most
- * elements are above. *most is at least k. Where the list is short the guess is the k-th largest. */
+/* Guesses a magnitude from a sample. The guess is hardly ever above the k-th largest, and hardly ever are more than
+ * *most elements above the guess. *most is at least k. If the list is short, the guess is the k-th largest itself. */
 gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t *bits,
                         uint64_t *most);
 

@@ -12,16 +12,16 @@
 
 #include <stdatomic.h>
 
-/* From here on what is left goes around the cache: it is not read before the next step, when the network's other
- * tensors have passed through. */
+/* From this length on, the kernel stores `next` around the cache. Nobody reads it before the next step, and by then the
+ * network's other tensors have passed through the cache. */
 #define STREAM_ELEMENTS (128u << 10)
 
-/* What the pass found in one chunk, and what becomes of it. */
+/* What the pass found in one chunk, and what is selected of it. */
 struct chunk {
-    uint64_t at;  /* its values in job.above */
-    uint64_t out; /* its values in job.values */
+    uint64_t at;  /* where its values are in job.above */
+    uint64_t out; /* where its values go in job.values */
     uint32_t n_above, n_equal, max_bits;
-    uint32_t n_ties, n_kept; /* what is selected in the end: n_ties of those equal to job.final */
+    uint32_t n_ties, n_kept; /* what is selected in the end; n_ties: of those equal to job.final */
 };
 
 struct job {
@@ -29,14 +29,14 @@ struct job {
     struct gw_select_part *parts;
     uint32_t n_slots;
     size_t slot_values; /* room of a slot in `scratch` */
-    float *scratch;     /* a chunk's values as they are found, of each slot */
-    float *room;        /* that was taken for `above`; NULL: none */
-    float *above;       /* values above `threshold`, of chunks in any order */
+    float *scratch;     /* of each slot: the values of the chunk at hand */
+    float *room;        /* the memory that was taken for `above`; NULL: none */
+    float *above;       /* values above `threshold`; chunks are in any order */
     uint64_t above_room;
     atomic_uint_fast64_t above_used; /* may pass above_room; then some were not stored */
     struct chunk *chunks;
     uint32_t threshold; /* of the pass, as bits */
-    uint32_t final;     /* the selection's, not below that of the pass */
+    uint32_t final;     /* the threshold of the selection; not below that of the pass */
     float *values;
 };
 
@@ -62,7 +62,8 @@ static void job_fini(gw_context *context, struct job *job)
     gw_select_list_fini(context, &job->list);
 }
 
-/* Values wait here until it is known which are selected. What was there before is gone. */
+/* Takes room for values that wait until it is known which of them are selected. It frees the room of an earlier
+ * pass. */
 static gw_status take_room(gw_context *context, struct job *job, uint64_t n)
 {
     gw_scratch_give(context, job->room);
@@ -141,7 +142,8 @@ static void recount_chunk(uint64_t i, uint32_t slot, void *user)
     chunk->n_ties = n_equal;
 }
 
-/* Everything above job->final and the first n_ties equal to it: how much of each chunk that is. */
+/* Selects everything above job->final, and the first n_ties that are equal to it. Says how much of each chunk that
+ * is. */
 static void share_out(gw_context *context, struct job *job, uint64_t n_ties)
 {
     bool again = job->final != job->threshold;
@@ -163,7 +165,8 @@ static void share_out(gw_context *context, struct job *job, uint64_t n_ties)
     }
 }
 
-/* Bits of the first elements, at most *left, of a word whose magnitude is `final` and that are not in `on`. */
+/* Finds the elements of a word whose magnitude is `final` and that are not in `on`. Returns the bits of the first ones,
+ * *left at most. */
 static uint64_t find_ties(const float *next, uint64_t n, uint64_t on, uint32_t final, uint32_t *left)
 {
     uint64_t ties = 0;
@@ -176,14 +179,14 @@ static uint64_t find_ties(const float *next, uint64_t n, uint64_t on, uint32_t f
     return taken;
 }
 
-/* Of a chunk's values that the pass found, those that are selected stay, and the bits of the others are cleared. */
+/* Keeps those of a chunk's values that are selected. Clears the bits of the others. */
 static void drop(const struct chunk *chunk, uint32_t final, uint64_t n, float *values, uint64_t *kept)
 {
     const float *from = values;
     uint32_t left = chunk->n_ties;
     for (uint64_t w = 0; 64 * w < n; w++) {
         uint64_t gone = 0;
-        /* the processor cannot foresee whether one stays: no branches */
+        /* no branches: the processor cannot foresee whether a value stays */
         for (uint64_t rest = kept[w]; rest; rest &= rest - 1) {
             float a = *from++;
             uint32_t bits = gw_float_bits(a) & 0x7FFFFFFFu, tie = (bits == final) & (left > 0),
@@ -197,8 +200,8 @@ static void drop(const struct chunk *chunk, uint32_t final, uint64_t n, float *v
     }
 }
 
-/* Brings the values of a chunk to dst, with those of the ties that are selected. The pass left these out, since they
- * are no larger than its threshold. */
+/* Brings the values of a chunk to dst, together with the ties that are selected. The pass did not find the ties,
+ * because they are not above its threshold. */
 static void take_ties(const struct chunk *chunk, uint32_t final, uint64_t n, const float *values, const float *next,
                       uint64_t *kept, float *dst)
 {
@@ -213,7 +216,7 @@ static void take_ties(const struct chunk *chunk, uint32_t final, uint64_t n, con
     }
 }
 
-/* Brings a chunk from the pass's threshold to the final one: values to their place, rounded. */
+/* Brings a chunk from the pass's threshold to the final one: its values go to their place, rounded. */
 static void finish_chunk(uint64_t i, uint32_t slot, void *user)
 {
     (void)slot;
@@ -233,7 +236,7 @@ static void finish_chunk(uint64_t i, uint32_t slot, void *user)
         dst[v] = gw_select_round(part->value, dst[v]);
 }
 
-/* What job->final and the ties are, if it is the k-th largest among what the pass found. */
+/* Finds job->final and the number of ties, if the k-th largest is among what the pass found. */
 static gw_status rank_above(gw_context *context, struct job *job, const struct totals *totals, uint64_t k,
                             uint64_t *n_ties)
 {
@@ -247,7 +250,7 @@ static gw_status rank_above(gw_context *context, struct job *job, const struct t
     return GW_OK;
 }
 
-/* The same among all. The pass is done again. */
+/* Finds both among all elements, and passes over them again. */
 static gw_status rank_all(gw_context *context, struct job *job, struct totals *totals, uint64_t k, uint64_t *n_ties)
 {
     struct gw_rank rank;
@@ -263,7 +266,7 @@ static bool is_finite(const struct totals *totals)
     return totals->max_bits < 0x7F800000u;
 }
 
-/* Passes and finds what is selected in the end; *n_ties: how many equal to job->final. */
+/* Passes over the tensors and finds the k largest. *n_ties: how many of them are equal to job->final. */
 static gw_status find_exact(gw_context *context, struct job *job, uint64_t k, struct totals *totals, uint64_t *n_ties)
 {
     uint64_t most;
@@ -282,7 +285,7 @@ static gw_status find_exact(gw_context *context, struct job *job, uint64_t k, st
     return GW_OK;
 }
 
-/* The same of what is above `floor`, but of k at most. */
+/* Finds what is above `floor`. If this is more than k, it finds the k largest. */
 static gw_status find_above(gw_context *context, struct job *job, uint32_t floor, uint64_t k, bool many,
                             struct totals *totals, uint64_t *n_ties)
 {
@@ -293,7 +296,7 @@ static gw_status find_above(gw_context *context, struct job *job, uint32_t floor
         GW_TRY(gw_rank_guess(context, &job->list, k, &job->threshold, &most));
     if (job->threshold < floor)
         job->threshold = floor;
-    if (!many && job->n_slots == 1) { /* one thread finds values in their order */
+    if (!many && job->n_slots == 1) { /* one thread finds the values in their order, so they can stay where they are */
         job->above = job->values;
         job->above_room = k;
     } else {

@@ -4,9 +4,12 @@
  * residual of an element is a if it was not sent, else what rounding lost. Selection leaves a of all elements in
  * memory, and a bitmap says which were sent. So to send an element or not changes one bit, and needs no store into a
  * large tensor. Magnitudes are compared as integers (the bits without the sign), which is exact for denormals too.
- * Everything is the same bits for any number of threads and any instruction set. select.c whole tensors and lists of
- * tensors, on the context's threads rank.c the k-th largest magnitude, found exactly select_kernels.h the loops that
- * run once per element */
+ * Everything is the same bits for any number of threads and any instruction set.
+ *
+ *
+ *   select.c           whole tensors and lists of tensors, on the context's threads
+ *   rank.c             the k-th largest magnitude, found exactly
+ *   select_kernels.h   the loops that run once per element */
 #ifndef GW_CODEC_TOPK_SELECT_H
 #define GW_CODEC_TOPK_SELECT_H
 

@@ -22,8 +22,8 @@ enum kind {
     FEW_LEVELS,
     PERIODIC,
     SPECIALS,
-    SAMPLE_LARGE, /* only what a guess looks at is large */
-    SAMPLE_SMALL, /* all but that */
+    SAMPLE_LARGE, /* only the elements of a guess's sample are large */
+    SAMPLE_SMALL, /* all elements but those are large */
     N_KINDS
 };
 
@@ -65,7 +65,7 @@ static float gradient(enum kind kind, struct numbers *numbers, uint64_t i, uint6
     }
 }
 
-/* g and a residual, whose sum is of the kind too. */
+/* Fills g and a residual. Their sum is of the kind, too. */
 static void fill(float *g, float *residual, uint64_t n, enum kind kind, uint64_t seed)
 {
     struct numbers numbers = numbers_from(seed);
@@ -85,7 +85,8 @@ static uint32_t magnitude(float x)
     return gw_float_bits(x) & 0x7FFFFFFFu;
 }
 
-/* What a value becomes on the wire, from its definition: the nearest of the two neighbours, ties to the even one. */
+/* The value after it was sent, from its definition: the nearest of the two neighbours, and of two that are equally near
+ * the even one. */
 static float rounded(enum gw_value_type value, float x)
 {
     if (value == GW_VALUE_F32)
@@ -114,14 +115,14 @@ static void find_sets(void)
 
 #define FOR_EACH_SET(k) for (const struct gw_select_kernels **k##_at = sets, *k; (k = *k##_at); k##_at++)
 
-#define MOST 2112 /* elements of a buffer in kernels' tests */
+#define MOST 2112 /* elements of a buffer in the tests of kernels */
 
 static uint64_t some_length(uint64_t seed)
 {
     return seed < 300 ? seed : seed < 350 ? 1024 - 25 + (seed - 300) : (seed * 769) % (MOST + 1);
 }
 
-/* A threshold that some elements are above, some equal to, at times all or none. */
+/* A threshold. Some elements are above it and some are equal to it; sometimes all are above it, or none is. */
 static uint32_t some_threshold(struct numbers *numbers, const float *g, const float *residual, uint64_t n)
 {
     uint32_t pick = numbers_below(numbers, 8);
@@ -202,7 +203,7 @@ static void elements_are_selected(void **state)
     }
 }
 
-/* All 2^16 upper halves of floats, with lower halves near ties: every rounding of what was sent. */
+/* Tests all 2^16 upper halves of floats, with lower halves near ties. That is every rounding of what was sent. */
 static void what_rounding_lost_is_left(void **state)
 {
     (void)state;
@@ -315,7 +316,7 @@ static void bytes_are_compared_and_lowered(void **state)
     }
 }
 
-/* Every exponent, and what is beside it. */
+/* Tests every exponent, and the bits beside it. */
 static void floats_are_cut_and_joined(void **state)
 {
     (void)state;
@@ -369,7 +370,7 @@ static struct tensor tensor_of(uint64_t n, enum kind kind, uint64_t seed)
                                      .value = seed % 3,
                                      .next = room_for(n, 4),
                                      .kept = room_for(gw_div_up(n, 64), 8)};
-    /* Of some tensors one element in nine was sent. */
+    /* Of some tensors, one element in nine was sent in the step before. */
     memset(t.sent, 0, 8 * gw_div_up(n, 64));
     for (uint64_t i = seed % 9; i < n && kind <= DENORMAL; i += 9)
         t.sent[i / 64] |= 1ull << (i % 64);
@@ -443,7 +444,7 @@ static void model_above(struct tensor *t, float threshold)
     }
 }
 
-/* Bitmap, values, residual and counts are the model's. Returns where the values end. */
+/* Checks that bitmap, values, residual and counts are the model's. Returns where the values end. */
 static const float *check_written(const char *what, const struct tensor *t, const float *values)
 {
     uint32_t most = 0;
@@ -469,7 +470,7 @@ static const float *check_written(const char *what, const struct tensor *t, cons
     return values;
 }
 
-/* All of selection on one list of tensors, by every number of threads. */
+/* Tests all of selection on one list of tensors, with every number of threads. */
 static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uint64_t k)
 {
     struct gw_select_part parts[8];
@@ -488,7 +489,7 @@ static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uin
             end = check_written(what, &t[p], end);
         }
         assert_true(end == values + k);
-        /* The same by way of a threshold that too much is above, foreseen or not. */
+        /* The same result by a threshold that too many are above, expected or not. */
         for (int many = 0; many < 2 && threshold > 0; many++) {
             for (uint32_t p = 0; p < n_parts; p++)
                 parts[p] = t[p].part;
@@ -544,7 +545,7 @@ static void the_largest_are_selected_around_chunks(void **state)
     check_tensor(1500001, BELL, 1, 15001); /* long enough for all threads to wake up */
 }
 
-/* Samples of these tensors say nothing of the rest: too much, or too little, is above the guess. */
+/* Samples of these tensors do not tell what the rest is like. Too many elements, or too few, are above the guess. */
 static void a_wrong_guess_is_put_right(void **state)
 {
     (void)state;
@@ -568,7 +569,7 @@ static void a_wrong_guess_is_put_right(void **state)
     assert_true(above > most);
     tensor_free(&t);
 
-    for (uint64_t seed = 0; seed < 3; seed++) { /* a type of values each */
+    for (uint64_t seed = 0; seed < 3; seed++) { /* each seed has another type of values */
         check_tensor(n, SAMPLE_LARGE, seed, 8000);
         check_tensor(n, SAMPLE_SMALL, seed, 100);
     }
@@ -606,7 +607,7 @@ static void what_is_above_is_selected(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 600; seed++) {
         struct numbers numbers = numbers_from(seed);
-        /* Chunks enough for threads to wake up before all is done, and to find values in another order. */
+        /* There are enough chunks that threads wake up before all is done, and find values in another order. */
         uint64_t n = seed == 13       ? 3000001
                      : seed % 50 == 0 ? 60000 + numbers_below(&numbers, 150000)
                                       : numbers_below(&numbers, 3000);
@@ -617,7 +618,8 @@ static void what_is_above_is_selected(void **state)
         snprintf(what, sizeof what, "%llu elements, seed %llu", (unsigned long long)n, (unsigned long long)seed);
         for (int c = 0; c < 3; c++)
             for (int many = 0; many < 2; many++) {
-                /* Blocks end where their content does: a sanitizer, or the heap's own checks, see what is past it. */
+                /* Blocks end where their content ends. So a sanitizer, or the heap's own checks, see an access past the
+                 * end. */
                 uint64_t k = t.n_kept ? t.n_kept : 1;
                 float *values = room_for(t.n_kept, 4);
                 t.part.n_kept = 99;
@@ -686,7 +688,7 @@ static void memory_may_run_out_anywhere(void **state)
     (void)state;
     struct scarce scarce = {.left = 1000};
     gw_context *context = scarce_context(&scarce);
-    /* Of the second kind the guess is wrong, and everything is ranked. */
+    /* For a tensor of the second kind the guess is wrong, and everything is ranked. */
     static const enum kind kinds[] = {BELL, SAMPLE_LARGE};
     for (int which = 0; which < 2; which++) {
         struct tensor t[2] = {tensor_of(200, BELL, 1), tensor_of(150000, kinds[which], 2)};

@@ -30,22 +30,23 @@ struct topk_options {
 struct memory {
     float threshold;
     bool has_threshold;
-    uint64_t age;   /* steps since the threshold was taken, that one included */
-    uint64_t steps; /* committed, up to the number of dense ones */
+    uint64_t age;   /* steps since the threshold was taken, counting that step */
+    uint64_t steps; /* committed steps, counted up to the number of dense ones */
 };
 
 struct topk_state {
-    struct memory now, next;     /* next: once the step is committed */
-    struct gw_residual residual; /* what was sent still in it: see settle */
-    uint64_t *kept[2];           /* what was sent of either buffer */
-    float *values; /* scope=global: in the first tensor's, all tensors'; grows to what selection may give */
+    struct memory now, next;     /* next becomes now when the step is committed */
+    struct gw_residual residual; /* it still contains what was sent; settle takes that out */
+    uint64_t *kept[2];           /* for each buffer, which elements were sent */
+    float *values; /* scope=global: the first tensor has the values of all tensors. It grows to what selection may
+                    * give. */
     uint64_t capacity;
     const float *selected; /* this tensor's values */
     uint64_t n_selected;
-    bool many;                            /* the last selection came near its bound */
-    bool pending;                         /* next and the other residual are the outcome of a step not committed yet */
-    const float *g;                       /* scope=global: measured, to be selected from */
-    uint64_t cursor_begin, cursor_values; /* values that stand before element cursor_begin */
+    bool many;                            /* the last selection took more than half of its bound */
+    bool pending;                         /* `next` and the other residual belong to a step that is not committed yet */
+    const float *g;                       /* scope=global: the measured gradient, for combine to select from */
+    uint64_t cursor_begin, cursor_values; /* how many values stand before element cursor_begin */
 };
 
 static const struct topk_options *options_of(const gw_encoder *encoder)
@@ -121,8 +122,8 @@ static bool is_dense(const gw_encoder *encoder)
     return ((const struct topk_state *)encoder->state)->now.steps < options_of(encoder)->dense;
 }
 
-/* Selects from all tensors together; one where the scope is a layer. *bad: the first tensor whose g + residual is not
- * finite. */
+/* Selects from all tensors together. With scope=layer there is one. *bad becomes the first tensor whose g + residual is
+ * not finite. */
 static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, uint32_t *bad)
 {
     gw_encoder *first = encoders[0];
@@ -161,7 +162,8 @@ static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, u
         next.has_threshold = true;
         next.age = 1;
     } else if (status == GW_OK && n) {
-        /* A stale threshold lets too many through: of those the largest, and the threshold stays where it is. */
+        /* An old threshold may let too many through. Then the largest of those are selected, and the threshold does not
+         * change. */
         status = gw_select_above(first->context, parts, n_encoders, next.threshold, capacity, lead->many, lead->values);
         next.age++;
     }
@@ -286,7 +288,7 @@ static void topk_commit(gw_encoder *encoder, bool committed)
     s->pending = false;
 }
 
-/* With scope=global combine then leaves the tensor out. */
+/* With scope=global, combine then leaves the tensor out. */
 static bool topk_rest(gw_encoder *encoder)
 {
     struct topk_state *s = encoder->state;
@@ -308,7 +310,8 @@ static void topk_scale(gw_encoder *encoder, float factor)
     s->now.threshold *= factor;
 }
 
-/* A saved state: threshold, whether there is one, its age, dense steps done; then the residual. */
+/* A saved state: the threshold, whether there is one, its age, how many dense steps were done. Then comes the
+ * residual. */
 #define STATE_HEAD 24
 
 static size_t topk_state_bytes(uint64_t n_elems)
@@ -341,7 +344,7 @@ static gw_status topk_load(gw_encoder *encoder, const uint8_t *src)
     return GW_OK;
 }
 
-/* The threshold is taken afresh. */
+/* The merged state has no threshold. The next step takes a new one. */
 static void topk_merge(const void *const *states, uint32_t n_states, size_t at, uint64_t n_elems, uint8_t *dst)
 {
     memset(dst, 0, STATE_HEAD);
@@ -360,7 +363,8 @@ static void topk_describe(const gw_encoder *encoder, gw_encoder_condition *condi
 
 /* ---- for measurements ------------------------------------------------------------------------ */
 
-/* The standard deviation of most elements. A few large ones among them do not move the median of magnitudes. */
+/* The standard deviation of most elements, from the median of magnitudes. A few very large elements do not move the
+ * median. */
 static double sigma_of(const float *g, uint64_t n)
 {
     enum { SAMPLES = 1023 };
@@ -373,13 +377,13 @@ static double sigma_of(const float *g, uint64_t n)
             samples[at] = samples[at - 1];
         samples[at] = x;
     }
-    return samples[count / 2] / 0.6745; /* of a normal distribution */
+    return samples[count / 2] / 0.6745; /* for a normal distribution */
 }
 
-/* An element's residual walks at random, with a step of sigma, until it passes the threshold H; then it is sent, and
- * begins at 0 again. On average it passes H by 0.583 sigma, so a walk takes (H / sigma + 0.583)^2 steps, and a share of
- * 1 / (H / sigma + 0.583)^2 is sent in a step (Siegmund, Sequential Analysis, 1985, chapter X). That share is k / n.
- * The residuals of all elements then have the density of a triangle over [-H, H]. */
+/* An element's residual walks at random, with a step of sigma, until it passes the threshold H. Then it is sent, and
+ * begins at 0 again. On average it passes H by 0.583 sigma. So a walk takes (H / sigma + 0.583)^2 steps, and a step
+ * sends a share of 1 / (H / sigma + 0.583)^2 (Siegmund, Sequential Analysis, 1985, chapter X). That share is k / n. The
+ * residuals of all elements then have the density of a triangle over [-H, H]. */
 static void topk_run_in(gw_encoder *encoder, const float *g, uint32_t rank)
 {
     const struct topk_options *o = options_of(encoder);

@@ -38,7 +38,7 @@ static gw_encoder_condition condition_of(const gw_encoder *encoder)
     return condition;
 }
 
-/* One step of one worker: measured, sent, decoded, committed. Returns how many elements were sent. */
+/* One step of one worker: it measures, encodes, decodes and commits. Returns how many elements were sent. */
 static uint64_t step(gw_encoder *encoder, const float *g, uint64_t n, uint32_t t, bool committed, float *sent)
 {
     gw_measure info;
@@ -54,8 +54,8 @@ static uint64_t step(gw_encoder *encoder, const float *g, uint64_t n, uint32_t t
     return nonzero;
 }
 
-/* A reference of the whole codec: residual, threshold and its age, followed with plain loops. Heavy tails, and
- * magnitudes that grow from step to step so that thresholds get old. */
+/* Compares the codec with a reference in plain loops, which follows residual, threshold and its age. Gradients have
+ * heavy tails, and magnitudes grow from step to step, so that thresholds get old. */
 static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refresh, double bound,
                                    enum gw_value_type value)
 {
@@ -75,7 +75,7 @@ static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refr
             limit = threshold = kth_largest(a, N, k);
             age = 1;
         } else {
-            limit = nextafterf(threshold, INFINITY); /* above it, not at it */
+            limit = nextafterf(threshold, INFINITY); /* elements must be above it, and not at it */
             age++;
             float cap = kth_largest(a, N, most);
             limit = cap > limit ? cap : limit;
@@ -121,7 +121,7 @@ static void runs_are_as_prescribed(void **state)
     a_run_is_as_prescribed("topk:ratio=1", 1, 100, 4, GW_VALUE_F32);
 }
 
-/* Slices in any order make up the whole; encoding does not change the state. */
+/* Slices in any order make up the whole. To encode does not change the state. */
 static void slices_are_parts_of_the_whole(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void slices_are_parts_of_the_whole(void **state)
     gw_encoder_destroy(encoder);
 }
 
-/* scope=global: one threshold for several tensors, as if they were one. */
+/* With scope=global there is one threshold for several tensors, as if they were one. */
 static void global_selection_is_that_of_one_tensor(void **state)
 {
     (void)state;
@@ -178,7 +178,7 @@ static void global_selection_is_that_of_one_tensor(void **state)
         }
         assert_memory_equal(apart, joined, sizeof apart);
     }
-    /* Not finite only once the residual is added. */
+    /* The gradient is finite, but not once the residual is added. */
     static float huge[N];
     gw_measure info;
     uint32_t bad;
@@ -190,8 +190,9 @@ static void global_selection_is_that_of_one_tensor(void **state)
             assert_true(info.finite);
         }
         assert_int_equal(gw_encoders_combine(many, 5, &bad), GW_OK);
-        assert_int_equal(bad, round ? 3 : 5); /* all five of tensor 2 were sent, being the first */
-        if (round) {                          /* measured again, and nobody asks which */
+        assert_int_equal(bad, round ? 3 : 5); /* all five elements of tensor 2 were sent, because they came first */
+        if (round) {                          /* the tensors are measured again, and the caller does not ask which is
+                                               * bad */
             for (int i = 0; i < 5; i++)
                 assert_int_equal(gw_encoder_measure(many[i], huge + begins[i], NULL, 0, &info), GW_OK);
             assert_int_equal(gw_encoders_combine(many, 5, NULL), GW_ERR_NONFINITE);
@@ -216,7 +217,7 @@ static void dense_steps_come_first(void **state)
     static float g[N], sent[N];
     for (uint32_t t = 0; t < 6; t++) {
         numbers_fill_bell(t, g, N);
-        uint64_t n_sent = step(encoder, g, N, t, t != 1, sent); /* the second does not count */
+        uint64_t n_sent = step(encoder, g, N, t, t != 1, sent); /* the second step does not count */
         if (t < 4)
             assert_memory_equal(sent, g, sizeof g);
         else if (t == 4)
@@ -247,13 +248,13 @@ static void what_is_not_finite_is_found(void **state)
             assert_int_equal(gw_encoder_encode(encoder, g, NULL, &(gw_draw){.step = 1}, 0, N, dst, sizeof dst,
                                                &n_bytes),
                              GW_ERR_NONFINITE);
-            gw_encoder_commit(encoder, b == 0); /* even where the caller says so: what is not finite is never kept */
+            gw_encoder_commit(encoder, b == 0); /* what is not finite is never kept, even if the caller says so */
             after = condition_of(encoder);
             assert_memory_equal(&after, &before, sizeof after);
         }
         gw_encoder_destroy(encoder);
     }
-    /* gradient plus residual overflow */
+    /* Gradient plus residual overflows. */
     gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.001", N);
     gw_measure info;
     for (uint32_t i = 0; i < N; i++)
@@ -313,7 +314,8 @@ static void a_saved_state_goes_on(void **state)
     }
 }
 
-/* Four workers' states on three and on eight: the average contribution (1/N) sum e_i is kept to rounding. */
+/* Four workers' states go to three workers and to eight. The average contribution (1/N) sum e_i stays the same, apart
+ * from rounding. */
 static void states_move_to_other_numbers_of_workers(void **state)
 {
     (void)state;
@@ -341,7 +343,8 @@ static void states_move_to_other_numbers_of_workers(void **state)
         uint8_t *merged = room_for(n_bytes, 1);
         assert_int_equal(gw_states_merge((const void *const *)states, 4, n_bytes, merged), GW_OK);
         assert_int_equal(gw_encoder_load(fresh, merged, n_bytes), GW_OK);
-        /* each of m workers begins with the same, so their average is it; seen by sending everything that waits */
+        /* Each of m workers begins with the same state, so that is also their average. The test reads the residual from
+         * the state. */
         gw_encoder_condition condition = condition_of(fresh);
         double norm = 0;
         for (uint32_t i = 0; i < N; i++) {
@@ -351,7 +354,7 @@ static void states_move_to_other_numbers_of_workers(void **state)
             norm += (double)e * (double)e;
         }
         assert_true(norm > 0 && fabs(condition.residual_norm - sqrt(norm)) < 1e-9 * sqrt(norm));
-        assert_int_equal(condition.threshold_age, 0); /* taken afresh */
+        assert_int_equal(condition.threshold_age, 0); /* the next step takes a new threshold */
         free(merged);
     }
     uint8_t *merged = room_for(n_bytes, 1);
@@ -370,7 +373,7 @@ static void states_move_to_other_numbers_of_workers(void **state)
     assert_int_equal(gw_states_merge((const void *const *)states, 0, n_bytes, merged), GW_ERR_ARGUMENT);
     const void *hole[] = {states[0], NULL};
     assert_int_equal(gw_states_merge(hole, 2, n_bytes, merged), GW_ERR_ARGUMENT);
-    /* As many states as there can be workers, which keep nothing; one more is refused. */
+    /* There are as many states as there can be workers, and they keep nothing. One more is refused. */
     gw_encoder *empty = encoder_of(NULL, "topk:ratio=0.01", 0);
     size_t empty_bytes = gw_encoder_state_bytes(empty);
     uint8_t *nothing = room_for(empty_bytes, 1), *all = room_for(empty_bytes, 1);
@@ -385,7 +388,8 @@ static void states_move_to_other_numbers_of_workers(void **state)
     free(many);
     free(nothing);
     free(all);
-    /* More elements than a tensor can have, whose bytes are as many as N elements take, modulo 2^64. */
+    /* A state that claims more elements than a tensor can have. Modulo 2^64 its bytes are as many as those of N
+     * elements. */
     gw_put64((uint8_t *)states[0] + 24, (1ull << 62) + N);
     gw_put64((uint8_t *)states[0] + n_bytes - 8, gw_hash_now()->whole(states[0], n_bytes - 8, 0));
     assert_int_equal(gw_states_merge((const void *const *)states, 1, n_bytes, merged), GW_ERR_ARGUMENT);
@@ -397,9 +401,10 @@ static void states_move_to_other_numbers_of_workers(void **state)
     gw_encoder_destroy(fresh);
 }
 
-/* A fresh encoder that reuses its first threshold sends four times as much (its bound) for long. One that was run in
- * sends its share from the first step on. A sum over 40 steps of 65,536 elements: for a share of 0.01 its standard
- * deviation is below 0.7 percent of it, and the formula for the threshold is right to some percent. */
+/* A fresh encoder that reuses its first threshold sends four times its share (its bound) for a long time. An encoder
+ * that was run in sends its share from the first step on. The test sums 40 steps of 65,536 elements. For a share of
+ * 0.01 the standard deviation of this sum is below 0.7 percent of it, and the formula for the threshold is right to a
+ * few percent. */
 static void what_was_run_in_sends_its_share(void **state)
 {
     (void)state;
@@ -424,7 +429,7 @@ static void what_was_run_in_sends_its_share(void **state)
         gw_encoder_destroy(fresh);
         gw_encoder_destroy(used);
     }
-    /* Zeros tell nothing, and other codecs keep nothing. */
+    /* Zeros do not tell anything, and other codecs keep nothing. */
     memset(g, 0, sizeof g);
     const char *others[] = {"topk", "topk:ratio=1", "topk:dense=5", "topk:scope=global", "onebit", "ternary"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {

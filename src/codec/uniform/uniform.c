@@ -11,7 +11,8 @@ struct uniform_options {
     double density;
 };
 
-/* Elements drawn at once: all draws ask for the same probability, so the kernel is given as many ones. */
+/* So many elements are drawn at once. All of them are drawn with the same probability, so the kernel gets an array of
+ * ones. */
 #define PIECE 4096
 
 struct uniform_state {
@@ -57,11 +58,11 @@ static gw_status uniform_measure(gw_encoder *encoder, const float *g, float *sha
 
 struct picking {
     const float *g, *ones;
-    double p; /* the probability that is drawn with */
+    double p; /* the probability of the draw */
     struct gw_ternary_draw draw;
 };
 
-/* What would round beyond the largest float is that. */
+/* If the quotient would round to infinity, this gives the largest float. */
 static float rescale(float g, double p)
 {
     double x = (double)g / p;
@@ -81,7 +82,7 @@ static void pick(const void *user, uint64_t begin, uint32_t n, struct gw_sparse_
             uint64_t kept = 0, bits = m - 64 * w < 64 ? drawn[w] & ((1ull << (m - 64 * w)) - 1) : drawn[w];
             for (; bits; bits &= bits - 1) {
                 uint32_t e = (uint32_t)__builtin_ctzll(bits);
-                bool sent = g[e] != 0; /* zeros need not be */
+                bool sent = g[e] != 0; /* zeros need not be sent */
                 *values = rescale(g[e], p->p);
                 values += sent;
                 kept |= (uint64_t)sent << e;
@@ -97,7 +98,8 @@ static gw_status uniform_encode(gw_encoder *encoder, const float *g, const float
     struct uniform_state *state = encoder->state;
     const struct uniform_options *o = encoder->options;
     (void)shared;
-    /* Thresholds are whole numbers; values are divided by just the probability that there is. */
+    /* The draw compares with a whole number, so its probability differs a little from `density`. Values are divided by
+     * the probability of the draw. */
     float threshold = (float)(uint64_t)(float)(o->density * 0x1p32);
     struct picking p = {.g = g,
                         .ones = state->ones,

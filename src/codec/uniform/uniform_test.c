@@ -4,7 +4,8 @@
 
 #include <float.h>
 
-/* Every element but zeros is sent where its random number is below density * 2^32, divided by just that probability. */
+/* An element that is not 0 is sent if its random number is below density * 2^32. Its value is divided by exactly that
+ * probability. */
 static float model(float g, double density, gw_draw draw, uint32_t tensor, uint64_t e)
 {
     uint64_t t = (uint64_t)(float)(density * 0x1p32), h = t >> 16 < 65535 ? t >> 16 : 65535;
@@ -82,8 +83,8 @@ static void slices_are_parts_of_the_whole(void **state)
     gw_encoder_destroy(encoder);
 }
 
-/* Of T draws an element comes k times, binomial with probability p; the squared error of one is g^2 (1/p - 1) on
- * average. Fixed seeds; five deviations. */
+/* Of T draws an element comes k times, which is binomial with probability p. The squared error of one draw is g^2 (1/p
+ * - 1) on average. Seeds are fixed, and the test allows five deviations. */
 static void the_draw_has_no_bias_and_the_right_variance(void **state)
 {
     (void)state;

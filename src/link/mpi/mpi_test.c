@@ -33,7 +33,7 @@ static void too_low_a_thread_level(void **state)
     assert_non_null(strstr(gw_last_error(), "MPI_Init_thread"));
 }
 
-/* Ends MPI under a link with messages nobody took. */
+/* Ends MPI while a link has messages that nobody has taken. */
 static void finalised(void **state)
 {
     (void)state;
@@ -70,7 +70,7 @@ static void one_rank_of_a_communicator(void **state)
     link_test_send(context, &link, 0, 40, 3, 4);
     link_test_expect(&link, 0, 40, 3, 4);
     void *bytes = gw_message_alloc(context, 8);
-    assert_int_equal(link.ops->send_all(link.self, bytes, 8, LINK_LONG_MS), GW_OK); /* to nobody */
+    assert_int_equal(link.ops->send_all(link.self, bytes, 8, LINK_LONG_MS), GW_OK); /* there is nobody to send to */
     link_test_end(context, &link, 1);
 
     assert_int_equal(gw_link_mpi_create(context = link_test_context(), MPI_COMM_NULL, &link), GW_ERR_ARGUMENT);
@@ -111,7 +111,7 @@ static void creation_survives_lack_of_memory(void **state)
     }
     assert_int_equal(status, GW_OK);
     assert_true(n > 10);
-    allocations_left = 1000; /* what comes in while leaving takes memory too */
+    allocations_left = 1000; /* messages that come in while it leaves take memory, too */
     link_test_end(context, links, 2);
 }
 
@@ -128,12 +128,12 @@ static void messages_survive_lack_of_memory(void **state)
     allocations_left = 1000;
     link_test_send(context, &links[0], 1, 50, 3, 4);
     link_test_send(context, &links[0], 1, 60, 5, 6);
-    link_test_expect(&links[1], 0, 50, 3, 4); /* if MPI was quick, the second send has taken it in */
+    link_test_expect(&links[1], 0, 50, 3, 4); /* if MPI was quick, the second send has already taken this message in */
     for (long n = 0; n < 2; n++) {
         allocations_left = n;
         assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_MEMORY);
     }
-    /* Nothing was lost by it. To fail takes no memory either. */
+    /* Nothing was lost by that. To fail takes no memory either. */
     allocations_left = 1000;
     link_test_expect(&links[1], 0, 60, 5, 6);
     allocations_left = 0;
@@ -146,7 +146,7 @@ static void messages_survive_lack_of_memory(void **state)
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */
 
-/* With a low limit this tests what otherwise only messages of more than 1 GiB would need. */
+/* A low limit takes the place of messages of more than 1 GiB. */
 static void large_messages_go_in_blocks(void **state)
 {
     (void)state;
@@ -173,7 +173,7 @@ static void one_message_to_all(void **state)
         long before = atomic_load(&link_test_live);
         void *bytes = link_test_message(context, sizes[i], i, 9);
         assert_int_equal(links[2].ops->send_all(links[2].self, bytes, sizes[i], LINK_LONG_MS), GW_OK);
-        /* Memory for one message and its record. That of the last message may be freed already. */
+        /* There is memory for one message and its record. That of the last message may be freed already. */
         assert_true(atomic_load(&link_test_live) <= before + 2);
         for (uint32_t r = 0; r < 4; r++)
             if (r != 2)
@@ -188,7 +188,7 @@ static void one_message_to_all(void **state)
     link_test_end(context, links, 4);
 }
 
-/* Links of the same communicator do not hear each other, nor the program's own traffic. */
+/* Links of the same communicator do not hear each other, nor the program's own messages. */
 static void links_are_apart(void **state)
 {
     (void)state;
@@ -242,6 +242,6 @@ int main(int argc, char **argv)
     }
     failed += link_conformance(&factory);
     failed += cmocka_run_group_tests_name("mpi alone", own, NULL, NULL);
-    failed += cmocka_run_group_tests_name("MPI_Finalize", after, NULL, NULL); /* ends MPI */
+    failed += cmocka_run_group_tests_name("MPI_Finalize", after, NULL, NULL); /* this ends MPI, so it comes last */
     return failed;
 }

@@ -1,5 +1,5 @@
-"""Runs the cases of torch_test.py on one rank: torch_cases RESULT CASE... writes {case: what it found} as
-JSON. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who it is."""
+"""Runs the cases of torch_test.py on one rank: torch_cases RESULT CASE... writes {case: what it found} as JSON. RANK,
+WORLD_SIZE, MASTER_ADDR and MASTER_PORT say which rank this is."""
 import json
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What is sent is right: averages, replicas, layers in float, the plain hook."""
+"""Tests that what is sent is right: averages, replicas, layers in float, the plain hook."""
 import torch
 from torch.nn.parallel import DistributedDataParallel
 

@@ -1,4 +1,4 @@
-"""codec="auto", and what is logged."""
+"""Tests codec="auto", and what is logged."""
 import os
 
 import torch

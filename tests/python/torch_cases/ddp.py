@@ -1,4 +1,4 @@
-"""What DistributedDataParallel does: buckets, accumulation, unused parameters, join, scaling, several models."""
+"""Tests what DistributedDataParallel does: buckets, accumulation, unused parameters, join, scaling, several models."""
 import threading
 import time
 

@@ -1,4 +1,5 @@
-"""What goes wrong: gradients that are not finite, wrong arguments, ranks that disagree, raise, are late or die."""
+"""Tests what goes wrong: gradients that are not finite, wrong arguments, and ranks that disagree, raise, are late or
+die."""
 import copy
 import gc
 import os

@@ -1,4 +1,4 @@
-"""How the bytes travel: transports, a part of the job, links that go without a word."""
+"""Tests how the bytes travel: transports, a part of the job, links that go without a word."""
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 

@@ -1,4 +1,4 @@
-"""FSDP2's all-reduce hook, which this PyTorch need not have."""
+"""Tests FSDP2's all-reduce hook. The installed PyTorch need not have it."""
 import os
 
 import torch

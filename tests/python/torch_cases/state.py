@@ -1,4 +1,5 @@
-"""What a compression keeps: saved, restored, onto other numbers of ranks, and states that nobody should believe."""
+"""Tests what a compression keeps: it is saved, restored, and brought to other numbers of ranks. States that cannot be
+right are refused."""
 import os
 
 import torch
