@@ -208,7 +208,7 @@ static void bound_root(gw_context *context, const struct problem *problem, const
         if (side_of_root(problem, sample, t / factor) > 0)
             *low = t / factor;
     /* The sample says nothing about magnitudes above its largest one. */
-    for (factor = 1 + 1.0 / 64; t * factor<FLT_MAX && * high> FLT_MAX; factor *= factor)
+    for (factor = 1 + 1.0 / 64; *high > FLT_MAX && t * factor < FLT_MAX; factor *= factor)
         if (side_of_root(problem, sample, t * factor) < 0)
             *high = t * factor;
 }
