@@ -129,7 +129,8 @@ static void begin_message(int fd, size_t n_bytes)
 
 static void one_member_is_closed(const struct gw_zmq_limits *limits, int greedy, size_t n_bytes)
 {
-    struct gw_zmq_net net = {.timeout_ms = 60000};
+    /* A member may send heartbeats for as long as it is connected: some kilobytes a second with so short a timeout. */
+    struct gw_zmq_net net = {.timeout_ms = 100};
     struct served s = {.n_admitted = 0};
     char endpoint[80];
     size_t length = sizeof endpoint;
