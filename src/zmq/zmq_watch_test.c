@@ -150,7 +150,7 @@ static void one_member_is_closed(const struct gw_zmq_limits *limits, int greedy,
     }
     for (int m = 0; m < MEMBERS; m++)
         if (m != greedy)
-            begin_message(fds[m], 1000); /* what every member may */
+            begin_message(fds[m], MEMBER_BYTES / 2); /* what every member may, and a stranger may not */
     begin_message(fds[greedy], n_bytes);
     for (int i = 0; i < 60000 && flood_open(&fds[greedy], 1) == 1; i++)
         usleep(1000);
