@@ -674,6 +674,48 @@ static void who_owns_the_slices_is_clear(void **state)
     gw_context_destroy(world.context);
 }
 
+/* The second one has another seed. It hears so from the first server, also if there is no other. */
+static void workers_that_differ_are_refused(void **state)
+{
+    (void)state;
+    for (uint32_t n_servers = 1; n_servers <= 2; n_servers++) {
+        struct world world = {.spec = "none", .n = 2, .n_servers = n_servers, .timeout_ms = 20000};
+        char addresses[64 * WORLD_MAX_SERVERS];
+        gw_ps_client *clients[2];
+        gw_exchange *exchanges[2];
+        float first = 1, *const values[] = {&first};
+        const gw_tensor tensor = {.name = "x", .n_elems = 1};
+        world.context = world_context();
+        assert_int_equal(gw_codec_parse(world.context, world.spec, &world.codec), GW_OK);
+        world_start_servers(&world, addresses, sizeof addresses);
+        for (uint32_t r = 0; r < 2; r++) {
+            const gw_ps_client_options who = {.struct_bytes = sizeof who,
+                                              .servers = addresses,
+                                              .rank = r,
+                                              .timeout_ms = 20000};
+            assert_int_equal(gw_ps_client_create(world.context, &who, &clients[r]), GW_OK);
+            const gw_exchange_options options = {.struct_bytes = sizeof options,
+                                                 .codec = world.codec,
+                                                 .tensors = &tensor,
+                                                 .n_tensors = 1,
+                                                 .servers = clients[r],
+                                                 .seed = 7 + r,
+                                                 .timeout_ms = 20000,
+                                                 .server_optimizer = "sgd"};
+            assert_int_equal(gw_exchange_create(world.context, &options, &exchanges[r]), GW_OK);
+            assert_int_equal(gw_exchange_init_parameters(exchanges[r], values), r ? GW_ERR_ARGUMENT : GW_OK);
+        }
+        assert_non_null(strstr(gw_last_error(), "rank 1 has seed = 8, and rank 0"));
+        for (uint32_t r = 0; r < 2; r++) {
+            gw_exchange_destroy(exchanges[r]);
+            gw_ps_client_destroy(clients[r]);
+        }
+        world_stop_servers(&world);
+        gw_codec_destroy(world.codec);
+        gw_context_destroy(world.context);
+    }
+}
+
 /* One goes without a word: the others learn for whom they waited. */
 static void one_that_leaves_is_named(void **state)
 {
@@ -714,6 +756,7 @@ int main(void)
         cmocka_unit_test(averages_need_rounds),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(who_owns_the_slices_is_clear),
+        cmocka_unit_test(workers_that_differ_are_refused),
         cmocka_unit_test(one_that_leaves_is_named),
     };
     return cmocka_run_group_tests_name("servers", tests, NULL, NULL);

@@ -164,6 +164,33 @@ static void automatic_compares_both(void **state)
     world_end(&w);
 }
 
+/* Which of the two times is whose. No step is made. */
+static void the_report_has_what_was_compared(void **state)
+{
+    (void)state;
+    gw_context *context = world_context();
+    gw_codec *codec;
+    gw_link links[2];
+    gw_exchange *ex;
+    gw_wire_report report;
+    const gw_tensor tensor = {.n_elems = 4};
+    assert_int_equal(gw_codec_parse(context, "ternary", &codec), GW_OK);
+    assert_int_equal(gw_link_local_create(context, 2, links), GW_OK);
+    const gw_exchange_options options = {
+        .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[0]};
+    assert_int_equal(gw_exchange_create(context, &options, &ex), GW_OK);
+    ex->chooser.compared[false] = 3, ex->chooser.compared[true] = 2;
+    ex->chooser.n_probes = 5, ex->chooser.n_changes = 1, ex->chooser.fast = true;
+    assert_int_equal(gw_exchange_wire(ex, &report), GW_OK);
+    assert_true(report.compares && report.small_seconds == 3 && report.fast_seconds == 2);
+    assert_true(report.n_comparisons == 5 && report.n_changes == 1 && report.stands == GW_WIRE_FAST);
+    gw_exchange_destroy(ex);
+    for (int r = 0; r < 2; r++)
+        links[r].ops->destroy(links[r].self);
+    gw_codec_destroy(codec);
+    gw_context_destroy(context);
+}
+
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
@@ -203,6 +230,7 @@ int main(void)
                                        cmocka_unit_test(the_others_follow_rank_0),
                                        cmocka_unit_test(named_codes_are_respected),
                                        cmocka_unit_test(automatic_compares_both),
+                                       cmocka_unit_test(the_report_has_what_was_compared),
                                        cmocka_unit_test(wrong_calls_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
-/* Tests what measurements work with: the gradient that is drawn, how it is turned, medians, deviations, and that a link
- * is measured with as many messages as were asked for. No time is asserted. */
+/* Tests what measurements work with: the gradient that is drawn, how it is turned, how codecs are run in, medians,
+ * deviations, and that a link is measured with as many messages as were asked for. No time is asserted. */
 #include "probe/gradient.h"
 #include "checks.h"
 #include "probe/probe.h"
+#include "probe/run_in.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -164,6 +165,39 @@ static void every_size_is_sent_as_often_as_asked(void **state)
     }
 }
 
+/* Each tensor gets its own part of the gradients, wherever that lies. */
+static void every_tensor_is_run_in(void **state)
+{
+    (void)state;
+    enum { N = 4096, TENSORS = 3 };
+    static float gradients[TENSORS * N];
+    static const uint64_t offsets[TENSORS] = {N, 2 * N, 0};
+    const gw_tensor tensors[TENSORS] = {{.id = 0, .n_elems = N}, {.id = 1, .n_elems = N}, {.id = 2, .n_elems = N}};
+    gw_encoder_condition conditions[TENSORS];
+    gw_codec *codec;
+    gw_link link;
+    gw_exchange *exchange;
+    gw_draw_gradient(gradients, 0, N);
+    for (uint32_t i = 0; i < N; i++)
+        gradients[N + i] = 2 * gradients[i], gradients[2 * N + i] = 4 * gradients[i];
+    assert_int_equal(gw_codec_parse(NULL, "topk", &codec), GW_OK);
+    assert_int_equal(gw_link_local_create(NULL, 1, &link), GW_OK);
+    const gw_exchange_options options = {
+        .struct_bytes = sizeof options, .codec = codec, .tensors = tensors, .n_tensors = TENSORS, .link = link};
+    assert_int_equal(gw_exchange_create(NULL, &options, &exchange), GW_OK);
+    gw_exchange_run_in(exchange, gradients, offsets);
+    for (uint32_t t = 0; t < TENSORS; t++) {
+        assert_int_equal(gw_exchange_describe(exchange, t, &conditions[t]), GW_OK);
+        assert_true(conditions[t].residual_norm > 0 && conditions[t].threshold_age == 1);
+    }
+    assert_true(conditions[2].threshold > 0);
+    assert_true(conditions[0].threshold == 2 * conditions[2].threshold);
+    assert_true(conditions[1].threshold == 4 * conditions[2].threshold);
+    gw_exchange_destroy(exchange);
+    link.ops->destroy(link.self);
+    gw_codec_destroy(codec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +206,7 @@ int main(void)
         cmocka_unit_test(turned_by_the_step),
         cmocka_unit_test(medians),
         cmocka_unit_test(every_size_is_sent_as_often_as_asked),
+        cmocka_unit_test(every_tensor_is_run_in),
     };
     return cmocka_run_group_tests_name("probe gradient", tests, NULL, NULL);
 }

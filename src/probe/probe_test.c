@@ -189,7 +189,7 @@ static void wrong_calls(void **state)
     list[1] = w.codecs[0];
     refused(&w, "none"); /* twice */
     list[0] = w.codecs[1];
-    refused(&w, "must be none");
+    refused(&w, "the first codec is ternary");
     *o = good;
     o->n_layers = 0;
     refused(&w, "layers");

@@ -133,6 +133,12 @@ static void the_list_alone_says(void **state)
     assert_int_equal(gw_keys_new_client(anna, server, "carl"), GW_ERR_ARGUMENT);
     assert_int_equal(access(at("carl/gradwire.key_secret"), F_OK), -1);
     assert_int_equal(access(at("server/allowed/carl.key"), F_OK), -1);
+    /* A folder's name may have one letter. */
+    char before[1000];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(at(".")), 0);
+    assert_int_equal(gw_keys_new_client("d", server, "dora"), GW_OK);
+    assert_int_equal(chdir(before), 0);
     gw_zmq_keys_free(NULL, client);
     gw_zmq_keys_free(NULL, keys);
 }

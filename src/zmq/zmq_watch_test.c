@@ -129,7 +129,8 @@ static void begin_message(int fd, size_t n_bytes)
 
 static void one_member_is_closed(const struct gw_zmq_limits *limits, int greedy, size_t n_bytes)
 {
-    struct gw_zmq_net net = {.timeout_ms = 60000};
+    /* A member may send heartbeats for as long as it is connected: some kilobytes a second with so short a timeout. */
+    struct gw_zmq_net net = {.timeout_ms = 100};
     struct served s = {.n_admitted = 0};
     char endpoint[80];
     size_t length = sizeof endpoint;
@@ -149,7 +150,7 @@ static void one_member_is_closed(const struct gw_zmq_limits *limits, int greedy,
     }
     for (int m = 0; m < MEMBERS; m++)
         if (m != greedy)
-            begin_message(fds[m], 1000); /* what every member may */
+            begin_message(fds[m], MEMBER_BYTES / 2); /* what every member may, and a stranger may not */
     begin_message(fds[greedy], n_bytes);
     for (int i = 0; i < 60000 && flood_open(&fds[greedy], 1) == 1; i++)
         usleep(1000);

@@ -1,5 +1,5 @@
 /* Tests a run's folder and its files: which names a run owns, what is found and removed of an earlier one, and that
- * nobody else may write meanwhile; that a file has its name only once it is whole. */
+ * nobody else may write meanwhile; that a file has its name only once it is whole; and run.json. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include "checks.h"
 #include "disk/file.h"
 #include "disk/folder.h"
+#include "disk/run_file.h"
 
 #include <fcntl.h>
 #include <gradwire/status.h>
@@ -288,6 +289,32 @@ static void one_at_a_time(void **state)
     rmdir(in("new"));
 }
 
+/* ---- run.json -------------------------------------------------------------------------------------------- */
+
+/* It is found from the folder and from a file in it. */
+static void options_come_back(void **state)
+{
+    (void)state;
+    json_t *options = json_pack("{s:i}", "seed", 7), *run;
+    assert_int_equal(gw_run_file_read(folder, &run), GW_OK);
+    assert_null(run); /* there is none yet */
+    assert_int_equal(gw_run_file_write(folder, options, "4+2 samples"), GW_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(gw_run_file_read(i ? in("parameters.gwp") : folder, &run), GW_OK);
+        assert_true(json_equal(json_object_get(run, "options"), options));
+        assert_string_equal(json_string_value(json_object_get(run, "data")), "4+2 samples");
+        json_decref(run);
+    }
+    assert_int_equal(gw_run_file_write("/nowhere/at/all", options, "4+2 samples"), GW_ERR_SYSTEM);
+    json_decref(options);
+    static const char *const bad[] = {"{\"options\": {}", "{\"options\": 3}", "[]", ""};
+    for (int i = 0; i < 4; i++) {
+        put("run.json", bad[i]);
+        CHECK(gw_run_file_read(folder, &run) == GW_ERR_SYSTEM && !run, "%s", bad[i]);
+    }
+    unlink(in("run.json"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +324,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_newest_checkpoint, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(an_earlier_run_is_cleared, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(one_at_a_time, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(options_come_back, make_folder, remove_folder),
     };
     return cmocka_run_group_tests_name("disk folder", tests, NULL, NULL);
 }

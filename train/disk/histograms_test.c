@@ -108,7 +108,7 @@ static void lines_are_gone_on_with(void **state)
                 check_cut(bytes, cut, before, ends, steps, N);
 }
 
-/* The longest event there is fits, and is found again; an empty histogram writes none. */
+/* The longest event there is fits, has the limits of all bins, and is found again; an empty histogram writes none. */
 static void events_hold_histograms(void **state)
 {
     (void)state;
@@ -123,6 +123,16 @@ static void events_hold_histograms(void **state)
     assert_true(end > scalars + 1024);
     gw_tensorboard_histogram(f, 2.5, h->step, row->tensor, "sent", &row->kinds[GW_HISTOGRAM_SENT]);
     assert_int_equal(ftell(f), end);
+    uint8_t bytes[4096];
+    double limits[GW_HISTOGRAM_BINS];
+    for (uint32_t bin = 0; bin < GW_HISTOGRAM_BINS; bin++)
+        limits[bin] = gw_histogram_limit(&row->kinds[GW_HISTOGRAM_AVERAGED], bin);
+    rewind(f);
+    assert_int_equal(fread(bytes, 1, sizeof bytes, f), end);
+    long at = scalars;
+    while (at + (long)sizeof limits <= end && memcmp(bytes + at, limits, sizeof limits) != 0) /* little-endian */
+        at++;
+    assert_true(at + (long)sizeof limits <= end);
     rewind(f);
     assert_int_equal(gw_tensorboard_end_before(f, h->step + 1), end);
     rewind(f);

@@ -56,6 +56,23 @@ static void what_is_written_comes_back(void **state)
     }
 }
 
+/* The numbers of the head have places of their own, which later versions must find again. */
+static void the_head_stays_as_it_is(void **state)
+{
+    (void)state;
+    static const char want[] = "GWSTATE1"
+                               "\x63\0\0\0\0\0\0\0"
+                               "\x2c\1\0\0\0\0\0\0"
+                               "\2\0\0\0\4\0\0\0"
+                               "\x9\0\0\0\0\0\0\0";
+    uint8_t head[40];
+    write_state(9);
+    FILE *f = fopen(path, "rb");
+    assert_int_equal(fread(head, 1, sizeof head, f), sizeof head);
+    fclose(f);
+    assert_memory_equal(head, want, sizeof head);
+}
+
 static void check_refused(uint64_t identity, const char *word)
 {
     struct gw_rank_state s = {.identity = identity, .step = 300, .rank = 2, .workers = 4};
@@ -122,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_written_comes_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(the_head_stays_as_it_is, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(damage_is_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(others_files_are_refused, make_folder, remove_folder),
     };

@@ -417,6 +417,25 @@ static void not_yet_until_it_is_too_late(void **state)
     }
 }
 
+/* A value in two parts is not there before both are, whichever server is late. */
+static void all_parts_are_waited_for(void **state)
+{
+    (void)state;
+    static const struct lie lie = {GW_PS_INIT, NULL, {.status = GW_ERR_ORDER, .sentence = "may be back soon"}, 0, 0};
+    const gw_ps_shape large = ROW(LARGE);
+    for (int late = 0; late < 2; late++) {
+        struct liar liars[2];
+        char places[200];
+        begin(&liars[0], late == 0 ? &lie : NULL), begin(&liars[1], late == 1 ? &lie : NULL);
+        snprintf(places, sizeof places, "%s,%s", liars[0].place, liars[1].place);
+        gw_ps_client *client = test_client(places, 0, false, 400);
+        assert_int_equal(gw_ps_init_parameter(client, "x", GW_PS_FLOAT32, &large), GW_ERR_TIMEOUT);
+        assert_non_null(strstr(gw_last_error(), lie.reply.sentence));
+        gw_ps_client_destroy(client);
+        end(&liars[0]), end(&liars[1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +446,7 @@ int main(void)
         cmocka_unit_test(members_stay_in_their_room),
         cmocka_unit_test(another_number_of_workers),
         cmocka_unit_test(not_yet_until_it_is_too_late),
+        cmocka_unit_test(all_parts_are_waited_for),
     };
     return cmocka_run_group_tests_name("pserver liar", tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ void gw_ps_folder_close(struct gw_ps_folder *folder)
 static bool is_name(const char *name, enum gw_ps_records_kind kind, const char *ending, uint64_t *generation)
 {
     const char *digits = strchr(name, '-');
-    if (!digits || digits[1] < '0' || digits[1] > '9')
+    if (!digits)
         return false;
     errno = 0;
     *generation = strtoull(digits + 1, NULL, 10);

@@ -196,6 +196,28 @@ static void test_room_again(void **state)
     end(&world);
 }
 
+/* Snapshots fail, and the journals go on: all of them since the last snapshot are counted. */
+static void test_bytes_since_a_snapshot(void **state)
+{
+    struct world world;
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    begin(&world, 3);
+    for (int i = 0; i < 4; i++) {
+        append_many(&world, 3 + i);
+        const uint64_t before = gw_ps_keeper_info(world.keeper).journal_bytes;
+        most_file_bytes(100);
+        CHECK(snapshot(&world) == GW_OK && gw_ps_keeper_finish(world.keeper) == GW_ERR_SYSTEM, "of a full disk");
+        most_file_bytes(RLIM_INFINITY);
+        const uint64_t now = gw_ps_keeper_info(world.keeper).journal_bytes;
+        CHECK(now == before + GW_PS_RECORDS_HEADER, "%llu bytes, %llu before", (unsigned long long)now,
+              (unsigned long long)before);
+    }
+    snapshot_now(&world);
+    assert_int_equal(gw_ps_keeper_info(world.keeper).journal_bytes, GW_PS_RECORDS_HEADER);
+    end(&world);
+}
+
 /* The newest snapshot mended a gap, and is damaged: the older one does not pass for it. */
 static void test_gap_is_not_skipped(void **state)
 {
@@ -274,6 +296,7 @@ int main(void)
         cmocka_unit_test(test_torn_before_an_empty_one),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_room_again),
+        cmocka_unit_test(test_bytes_since_a_snapshot),
         cmocka_unit_test(test_gap_is_not_skipped),
         cmocka_unit_test(test_snapshot_after_a_gap_is_missing),
         cmocka_unit_test(test_full_tmpfs),

@@ -46,6 +46,46 @@ static void test_only_so_many_stay(void **state)
     end(&world);
 }
 
+struct long_body {
+    const uint8_t *bytes;
+    size_t n_bytes;
+    uint32_t n_times;
+};
+
+static gw_status on_long_body(void *user, uint8_t type, const void *head, size_t n_head, const void *body,
+                              size_t n_body)
+{
+    struct long_body *expected = user;
+    CHECK(type == FILLING && n_head == 2 && memcmp(head, "ab", 2) == 0 && n_body == expected->n_bytes &&
+              memcmp(body, expected->bytes, n_body) == 0,
+          "type %u, a head of %zu bytes, a body of %zu", type, n_head, n_body);
+    expected->n_times++;
+    return GW_OK;
+}
+
+/* A body that is only checked is read in pieces over each other. One that is replayed is whole. */
+static void test_long_bodies(void **state)
+{
+    enum { N = (1 << 20) + 5 };
+    struct world world;
+    (void)state;
+    uint8_t *bytes = malloc(N);
+    assert_non_null(bytes);
+    struct numbers random = numbers_from(1);
+    for (size_t i = 0; i < N; i++)
+        bytes[i] = (uint8_t)numbers_word(&random);
+    begin(&world, 1);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(gw_ps_keeper_append(world.keeper, FILLING, "ab", 2, bytes, N), GW_OK);
+    close_it(&world);
+    const struct gw_ps_keeper_options options = {.folder = world.folder, .keep = 1, .every_s = 1e9};
+    struct long_body expected = {bytes, N, 0};
+    assert_int_equal(gw_ps_keeper_open(world.context, &options, on_long_body, &expected, &world.keeper), GW_OK);
+    assert_int_equal(expected.n_times, 2);
+    free(bytes);
+    end(&world);
+}
+
 static void test_two_servers(void **state)
 {
     struct world world, other;
@@ -259,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_only_so_many_stay),
+        cmocka_unit_test(test_long_bodies),
         cmocka_unit_test(test_two_servers),
         cmocka_unit_test(test_due),
         cmocka_unit_test(test_beside_snapshots),

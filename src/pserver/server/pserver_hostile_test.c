@@ -59,13 +59,14 @@ struct scene {
     gw_ps_server *server;
     pthread_t thread;
     void *zmq;
-    atomic_uint n_lines;
+    atomic_uint n_lines, n_dropped;
 };
 
 static void log_line(const char *line, void *user)
 {
     struct scene *scene = user;
     scene->n_lines++;
+    scene->n_dropped += strstr(line, "it does not take its answers") != NULL;
     if (getenv("GW_TEST_LOG"))
         fprintf(stderr, "%s\n", line);
 }
@@ -75,8 +76,8 @@ static void *run(void *server)
     return (void *)(intptr_t)gw_ps_server_run(server);
 }
 
-/* snapshot: a folder, or NULL. */
-static void begin_with(struct scene *scene, uint32_t n_workers, const char *snapshot)
+/* snapshot: a folder, or NULL. n_buckets: in how many lists the server keeps its clients, a power of two. */
+static void begin_with(struct scene *scene, uint32_t n_workers, const char *snapshot, uint32_t n_buckets)
 {
     const gw_allocator allocator = {counted_alloc, counted_free, NULL};
     const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
@@ -95,6 +96,8 @@ static void begin_with(struct scene *scene, uint32_t n_workers, const char *snap
                                     .log = log_line,
                                     .log_user = scene};
     assert_int_equal(gw_ps_server_create(scene->context, &o, &scene->server), GW_OK);
+    assert_true(n_buckets <= scene->server->n_buckets);
+    scene->server->n_buckets = n_buckets;
     assert_int_equal(pthread_create(&scene->thread, NULL, run, scene->server), 0);
     scene->zmq = zmq_ctx_new();
     zmq_ctx_set(scene->zmq, ZMQ_MAX_SOCKETS, 4000);
@@ -102,7 +105,7 @@ static void begin_with(struct scene *scene, uint32_t n_workers, const char *snap
 
 static void begin(struct scene *scene, uint32_t n_workers)
 {
-    begin_with(scene, n_workers, NULL);
+    begin_with(scene, n_workers, NULL, 1024);
 }
 
 static void end(struct scene *scene)
@@ -693,7 +696,7 @@ static void answers_that_nobody_reads(void **state)
     (void)state;
     struct scene scene;
     static const uint8_t bytes[MAX_KEY_BYTES / 8];
-    begin(&scene, 1);
+    begin_with(&scene, 1, NULL, 1); /* nobody is forgotten in the first list */
     void *socket = connect_slow(&scene, NULL, 4), *reader = joined(&scene, GW_PS_READER);
     hello(socket, 0);
     assert_int_equal(answer(socket).status, GW_OK);
@@ -714,6 +717,7 @@ static void answers_that_nobody_reads(void **state)
         send_request(reader, &(struct gw_ps_request){.operation = GW_PS_INIT, .id = 1}, NULL, 0);
         expect(reader, GW_ERR_ARGUMENT, "a key's name"); /* others are answered all the while */
     }
+    CHECK(scene.n_dropped == 1, "%u were dropped", scene.n_dropped); /* and not only when its connection broke */
     zmq_close(socket);
     zmq_close(reader);
     while (live_bytes > MAX_BYTES / 2)
@@ -891,7 +895,7 @@ static void answers_say_what_is_not_kept(void **state)
     (void)state;
     signal(SIGXFSZ, SIG_IGN);
     assert_non_null(mkdtemp(folder));
-    begin_with(&scene, 1, folder);
+    begin_with(&scene, 1, folder, 1024);
     void *socket = joined(&scene, 0);
     init_key(socket, "x", GW_PS_UINT8, 1000);
     assert_true(push_is_kept(socket, &nth));
@@ -906,7 +910,7 @@ static void answers_say_what_is_not_kept(void **state)
     }
     zmq_close(socket);
     end(&scene);
-    begin_with(&scene, 1, folder);
+    begin_with(&scene, 1, folder, 1024);
     socket = joined(&scene, 0);
     send_request(socket,
                  &(struct gw_ps_request){

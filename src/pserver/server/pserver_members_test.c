@@ -20,18 +20,21 @@ static void list_as(uint32_t place, uint32_t n_servers)
     place_in_list = place, servers_in_list = n_servers;
 }
 
-/* The answer's status. */
-static gw_status ghost_asks(const struct ghost *g, const struct gw_ps_request *request, const void *body,
-                            size_t n_bytes)
+static void ghost_sends(const struct ghost *g, const struct gw_ps_request *request, const void *body, size_t n_bytes)
 {
     struct gw_ps_request whole = *request;
     whole.place = place_in_list, whole.n_servers = servers_in_list;
     whole.n_parts = whole.n_parts ? whole.n_parts : 1;
-    uint8_t head[GW_PS_HEAD_BYTES], answer[GW_PS_HEAD_BYTES];
+    uint8_t head[GW_PS_HEAD_BYTES];
     size_t n = gw_ps_request_write(head, &whole);
     assert_int_equal(zmq_send(g->socket, head, n, body ? ZMQ_SNDMORE : 0), n);
     if (body)
         assert_int_equal(zmq_send(g->socket, body, n_bytes, 0), n_bytes);
+}
+
+static struct gw_ps_reply ghost_hears(const struct ghost *g)
+{
+    uint8_t answer[GW_PS_HEAD_BYTES];
     int got = zmq_recv(g->socket, answer, sizeof answer, 0);
     struct gw_ps_reply reply;
     assert_true(got > 0);
@@ -39,7 +42,15 @@ static gw_status ghost_asks(const struct ghost *g, const struct gw_ps_request *r
     int more = 0;
     for (size_t size = sizeof more; zmq_getsockopt(g->socket, ZMQ_RCVMORE, &more, &size) == 0 && more;) /* a value */
         zmq_recv(g->socket, answer, sizeof answer, 0);
-    return reply.status;
+    return reply;
+}
+
+/* The answer's status. */
+static gw_status ghost_asks(const struct ghost *g, const struct gw_ps_request *request, const void *body,
+                            size_t n_bytes)
+{
+    ghost_sends(g, request, body, n_bytes);
+    return ghost_hears(g).status;
 }
 
 static void ghost_says(const struct ghost *g, const struct gw_ps_request *request, const void *body, size_t n_bytes)
@@ -513,6 +524,46 @@ static void one_begins_otherwise(void **state)
     }
 }
 
+/* A reader's pull waits for a scale that does not come. It is answered when the run ends, whichever of the two keys is
+ * the run's. */
+static void a_wait_for_a_scale_ends_with_the_run(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct gw_ps_request pull = {.operation = GW_PS_PULL,
+                                     .method = GW_PS_DECODE_SUM,
+                                     .id = 5,
+                                     .timeout_ms = LONG_MS};
+        const char *codes = i ? KEY : "codes", *scale = i ? "scale" : KEY;
+        const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+        const uint8_t code = 1;
+        struct test_server s;
+        snprintf(pull.key, sizeof pull.key, "%s", codes);
+        snprintf(pull.scale_key, sizeof pull.scale_key, "%s", scale);
+        test_server_begin(&s, &(gw_ps_server_options){.n_workers = 1});
+        gw_ps_client *side = come_to(&s, GW_PS_READER);
+        expect_ok(gw_ps_init_parameter(side, codes, GW_PS_UINT8, &one));
+        init(side, scale);
+        struct ghost a = ghost_joins(&s, 0), reader = ghost_comes(&s, GW_PS_READER, 0);
+        ghost_agrees(&a, "net = lenet\n");
+        struct gw_ps_request push = {.operation = GW_PS_PUSH, .nth = 1, .id = 1};
+        snprintf(push.key, sizeof push.key, "%s", codes);
+        ghost_says(&a, &push, &code, sizeof code);
+        ghost_sends(&reader, &pull, NULL, 0);
+        ghost_says(&reader, &(struct gw_ps_request){.operation = GW_PS_MEMBERS, .id = 6}, NULL, 0); /* the pull waits */
+        ghost_says(&a, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
+        ghost_goes(&a);
+        a = ghost_joins(&s, 0);
+        ghost_agrees(&a, "net = mlp\n");
+        const struct gw_ps_reply reply = ghost_hears(&reader);
+        assert_true(reply.id == 5 && reply.status == GW_ERR_PEER);
+        assert_non_null(strstr(reply.sentence, "the run that this server served is over"));
+        ghost_goes(&a), ghost_goes(&reader);
+        gw_ps_client_destroy(side);
+        test_server_end(&s);
+    }
+}
+
 static gw_status ghost_would_agree(const struct ghost *g, const char *lines)
 {
     return ghost_asks(g, &(struct gw_ps_request){.operation = GW_PS_AGREE, .id = 9}, lines, strlen(lines));
@@ -758,6 +809,7 @@ int main(void)
         cmocka_unit_test(a_round_without_it_is_not_its_own),
         cmocka_unit_test(admitted_twice),
         cmocka_unit_test(one_begins_otherwise),
+        cmocka_unit_test(a_wait_for_a_scale_ends_with_the_run),
         cmocka_unit_test(backup_workers),
         cmocka_unit_test(one_joins_while_others_train),
         cmocka_unit_test(nobody_admits),

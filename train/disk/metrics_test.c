@@ -1,0 +1,282 @@
+/* Tests what a run tells of its steps: how the workers' records add up to lines and sums, and that a run that is gone
+ * on with has the sums of one that was not interrupted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "checks.h"
+#include "disk/folder.h"
+#include "disk/metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WORKERS = 2, STEPS = 4 };
+
+static char folder[200];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/metrics_test.XXXXXX", GW_BINARY_DIR);
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    static const char *const files[] = {GW_METRICS_FILE, GW_HISTOGRAMS_FILE, GW_EVENTS_FILE};
+    for (int i = 0; i < 3; i++) {
+        char path[400];
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        if (unlink(path) != 0)
+            return -1;
+    }
+    return rmdir(folder);
+}
+
+/* Two more steps are planned than are made. */
+static struct gw_metrics a_run(bool convex)
+{
+    return (struct gw_metrics){.steps = STEPS + 2,
+                               .steps_per_epoch = 2,
+                               .window_begin = 1,
+                               .batch = 8,
+                               .workers = WORKERS,
+                               .train_samples = 16,
+                               .test_samples = 4,
+                               .convex = convex};
+}
+
+/* Step 2 is dropped for worker 1's sake. The test set is looked at after steps 1 and 3, the second time with no success
+ * at all. Frames are counted in steps 0 and 3. What rank 0 alone tells is something else on the other. All numbers are
+ * exact in binary and in milliseconds. */
+static const struct gw_step_record *records_of(uint64_t step)
+{
+    static struct gw_step_record records[WORKERS];
+    const bool last = step == 3, evaluated = step == 1 || last, accounted = step == 0 || last;
+    for (uint32_t r = 0; r < WORKERS; r++)
+        records[r] = (struct gw_step_record){
+            .loss = (double)(4 * (r + 1) * (step + 1)),
+            .correct = (uint32_t)step + r,
+            .gradients = 4,
+            .step_seconds = 2 + r,
+            .compute_seconds = 1 + r,
+            .result = {.committed = step != 2 || r == 0,
+                       .bytes_up = 100 + r,
+                       .bytes_down = 200 + r,
+                       .dense_bytes = 400,
+                       .messages = 3,
+                       .nonzeros = r      ? 7
+                                   : last ? 0
+                                          : 2,
+                       .elements = r ? 7 : 4,
+                       .encode_seconds = 0.5 + r,
+                       .wait_seconds = 0.25 + 0.5 * r,
+                       .bound_gap = (double)(step + r),
+                       .wire = step == 1 || r ? GW_WIRE_FAST : GW_WIRE_SMALL},
+            .wire = {.stands = r ? GW_WIRE_SMALL : GW_WIRE_FAST, .small_seconds = 0.5, .fast_seconds = 0.25 + r},
+            .wire_compared = step == 1,
+            .lr = 0.5,
+            .accounted = accounted,
+            .report = accounted ? (struct gw_codec_report){r + 3.0 * !last, r + 3.0 * !last, r + 5.0 + (double)step}
+                                : GW_CODEC_REPORT_NONE,
+            .evaluated = evaluated,
+            .test_correct = step == 1 ? 1 + r : 0,
+            .full_loss = step == 1 ? 4
+                         : last    ? 8
+                                   : 0,
+            .full_correct = step == 1 ? 3 + r : 0,
+            .l2_term = 0.25 + 9 * r};
+    return records;
+}
+
+/* The n-th line of the file. The caller releases it. */
+static json_t *line_of(int n)
+{
+    char path[400];
+    json_t *line = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, GW_METRICS_FILE);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    for (int i = 0; i <= n; i++) {
+        json_decref(line);
+        line = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL);
+        assert_non_null(line);
+    }
+    fclose(f);
+    return line;
+}
+
+static void write_run(bool convex)
+{
+    struct gw_metrics m = a_run(convex);
+    assert_int_equal(gw_metrics_open(&m, folder, true), GW_OK);
+    for (uint64_t step = 0; step < STEPS; step++)
+        assert_int_equal(gw_metrics_step(&m, step, records_of(step)), GW_OK);
+    assert_int_equal(gw_metrics_commit(&m), GW_OK);
+    gw_metrics_abandon(&m);
+}
+
+#define NOT -1 /* the line has no such field */
+
+/* A line has the workers' numbers together. What was not looked at in this step is not in it. */
+static void a_line_has_the_sums_of_all_workers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        double at[STEPS];
+        bool convex; /* lines of other networks do not have it */
+    } fields[] = {{"step", {0, 1, 2, 3}, false},
+                  {"epoch", {0, 0, 1, 1}, false},
+                  {"loss", {1.5, 3, 4.5, 6}, false},
+                  {"accuracy", {0.125, 0.375, 0.625, 0.875}, false},
+                  {"lr", {0.5, 0.5, 0.5, 0.5}, false},
+                  {"step_ms", {2000, 2000, 2000, 2000}, false},
+                  {"compute_ms", {1500, 1500, 1500, 1500}, false},
+                  {"encode_ms", {1000, 1000, 1000, 1000}, false},
+                  {"wait_ms", {500, 500, 500, 500}, false},
+                  {"bytes_up", {201, 201, 201, 201}, false},
+                  {"bytes_down", {401, 401, 401, 401}, false},
+                  {"dense_bytes", {800, 800, 800, 800}, false},
+                  {"messages", {6, 6, 6, 6}, false},
+                  {"nonzero_share", {0.5, NAN, NAN, 0}, false}, /* null: its frames were not counted */
+                  {"bound_gap", {1, 2, 3, 4}, false},
+                  {"wire_small_ms", {NOT, 500, NOT, NOT}, false},
+                  {"wire_fast_ms", {NOT, 250, NOT, NOT}, false},
+                  {"passes", {0.5, 1, 1.5, 2}, false},
+                  {"variance_factor", {3, NOT, NOT, 0}, false},
+                  {"residual_norm", {3, NOT, NOT, 0}, false},
+                  {"threshold_age", {5, NOT, NOT, 8}, false},
+                  {"test_accuracy", {NOT, 0.75, NOT, 0}, false},
+                  {"train_loss", {NOT, 0.5, NOT, 1}, true},
+                  {"train_accuracy", {NOT, 0.4375, NOT, 0}, true},
+                  {"objective", {NOT, 0.75, NOT, 1.25}, true}};
+    for (int convex = 0; convex < 2; convex++) {
+        write_run(convex);
+        for (int step = 0; step < STEPS; step++) {
+            json_t *line = line_of(step);
+            for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+                const json_t *field = json_object_get(line, fields[i].key);
+                const double want = fields[i].convex && !convex ? NOT : fields[i].at[step];
+                CHECK(want == NOT   ? !field
+                      : isnan(want) ? json_is_null(field)
+                                    : json_is_number(field) && json_number_value(field) == want,
+                      "%s, step %d, convex %d", fields[i].key, step, convex);
+            }
+            assert_int_equal(json_is_true(json_object_get(line, "committed")), step != 2);
+            assert_string_equal(json_string_value(json_object_get(line, "wire")), step == 1 ? "fast" : "small");
+            const char *stands = json_string_value(json_object_get(line, "wire_stands"));
+            assert_true(step == 1 ? stands && strcmp(stands, "fast") == 0 : !stands);
+            json_decref(line);
+        }
+    }
+}
+
+/* What all four steps add up to. Means of steps leave out the dropped one. */
+static void check_sums(const struct gw_metrics *m, uint64_t first)
+{
+    static struct gw_train_summary s;
+    struct gw_train_progress p;
+    gw_metrics_summary(m, &s);
+    CHECK(s.steps == 4 && s.skipped_steps == 1 && s.fast_steps == 1 && s.passes == 2, "from step %d on", (int)first);
+    CHECK(s.bytes_up == 804 && s.bytes_down == 1604 && s.dense_bytes == 3200, "from step %d on", (int)first);
+    CHECK(s.seconds == 8 && s.step_ms == 2000 && s.compute_ms == 1500 && s.encode_ms == 1000 && s.wait_ms == 500 &&
+              s.images_per_second == 4,
+          "from step %d on", (int)first);
+    CHECK(s.nonzero_share == 0.25 && s.variance_factor == 1.5 && s.residual_norm == 0 && s.threshold_age == 8,
+          "from step %d on", (int)first);
+    CHECK(s.test_accuracy == 0 && s.convex == m->convex, "from step %d on", (int)first);
+    if (m->convex)
+        CHECK(s.train_loss == 1 && s.train_accuracy == 0 && s.objective == 1.25, "from step %d on", (int)first);
+    else
+        CHECK(s.train_loss == 4.5 && s.train_accuracy == 0.625, "from step %d on", (int)first);
+    gw_metrics_progress(m, &p);
+    CHECK(p.step == 4 && p.steps == 6 && p.skipped_steps == 1 && p.images_per_second == 4 && p.seconds_left == 4,
+          "from step %d on", (int)first);
+    CHECK(fabs(p.loss - 3.5) < 1e-14 && fabs(m->running_accuracy - 1.375 / 3) < 1e-15, "from step %d on", (int)first);
+    CHECK(p.accuracy_is_test && p.accuracy == 0 && p.times_smaller == 3200.0 / 804, "from step %d on", (int)first);
+}
+
+/* Wherever the run was interrupted. The files have lines of later steps, which are dropped. */
+static void a_run_that_is_gone_on_with_has_the_same_sums(void **state)
+{
+    (void)state;
+    for (int convex = 0; convex < 2; convex++) {
+        struct gw_metrics m = a_run(convex);
+        assert_int_equal(gw_metrics_open(&m, NULL, false), GW_OK); /* nothing is written */
+        for (uint64_t step = 0; step < STEPS; step++)
+            assert_int_equal(gw_metrics_step(&m, step, records_of(step)), GW_OK);
+        check_sums(&m, 0);
+        for (uint64_t first = 0; first <= STEPS; first++) {
+            m = a_run(convex);
+            write_run(convex);
+            assert_int_equal(gw_metrics_resume(&m, folder, first), GW_OK);
+            CHECK(m.n_steps == first && m.next == first, "from step %d on", (int)first);
+            CHECK((m.test_accuracy < 0) == (first < 2) && (m.residual_norm < 0) == (first < 1), "from step %d on",
+                  (int)first);
+            for (uint64_t step = first; step < STEPS; step++)
+                assert_int_equal(gw_metrics_step(&m, step, records_of(step)), GW_OK);
+            check_sums(&m, first);
+            assert_int_equal(gw_metrics_commit(&m), GW_OK);
+            gw_metrics_abandon(&m);
+            json_decref(line_of(STEPS - 1));
+        }
+    }
+}
+
+/* Lines are read up to the first one that no run wrote. That one and all after it are dropped. */
+static void a_damaged_line_ends_what_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to; /* in the line of step 2 */
+    } cases[] = {{"\"step\": 2", "\"step\": -2"},
+                 {"\"step\": 2", "\"step\": 1"},
+                 {"\"loss\"", "\"lost\""},
+                 {"\"passes\": 1.5", "\"passes\": -1.5"},
+                 {"\"committed\": false", "\"committed\": 0"},
+                 {"\"bytes_up\": 201", "\"bytes_up\": 0.5"},
+                 {"\"bytes_up\": 201", "\"bytes_up\": -1"},
+                 {"}", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[400], lines[STEPS][2000];
+        struct gw_metrics m = a_run(true);
+        write_run(true);
+        snprintf(path, sizeof path, "%s/%s", folder, GW_METRICS_FILE);
+        FILE *f = fopen(path, "r+");
+        assert_non_null(f);
+        for (int step = 0; step < STEPS; step++)
+            assert_non_null(fgets(lines[step], sizeof lines[step], f));
+        rewind(f);
+        for (int step = 0; step < STEPS; step++) {
+            const char *at = step == 2 ? strstr(lines[step], cases[i].from) : NULL;
+            assert_true(at || step != 2);
+            if (at)
+                fprintf(f, "%.*s%s%s", (int)(at - lines[step]), lines[step], cases[i].to, at + strlen(cases[i].from));
+            else
+                fputs(lines[step], f);
+        }
+        assert_int_equal(fclose(f), 0);
+        assert_int_equal(gw_metrics_resume(&m, folder, STEPS), GW_OK);
+        CHECK(m.n_steps == 2 && m.next == STEPS && m.bytes_up == 402, "%s: %d steps", cases[i].to, (int)m.n_steps);
+        assert_int_equal(ftell(m.lines.stream), strlen(lines[0]) + strlen(lines[1]));
+        assert_int_equal(gw_metrics_commit(&m), GW_OK);
+        gw_metrics_abandon(&m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_line_has_the_sums_of_all_workers, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_run_that_is_gone_on_with_has_the_same_sums, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_damaged_line_ends_what_is_read, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
+}

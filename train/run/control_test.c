@@ -1,0 +1,112 @@
+/* Tests how workers begin a run together: rank 0 waits for all of them, and all get the same numbers of machines; one
+ * with other options is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "checks.h"
+#include "run/control.h"
+
+#include <gradwire/link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WORKERS = 4, LONG_MS = 60000 };
+
+struct worker {
+    struct gw_control control;
+    struct gw_resume resume;
+    struct gw_start start;
+    uint32_t machine_of[WORKERS];
+    gw_status status;
+    char sentence[200];
+    pthread_t thread;
+};
+
+static void *await_start(void *user)
+{
+    struct worker *w = user;
+    w->status = gw_control_await_start(&w->control, &w->resume, &w->start);
+    snprintf(w->sentence, sizeof w->sentence, "%s", w->status < 0 ? gw_last_error() : "");
+    return NULL;
+}
+
+/* Ranks before `first` are in the process of rank 0. */
+static void begin_run(struct worker *workers, gw_link *links, uint32_t first, const uint64_t *machines,
+                      const char *options_of_last)
+{
+    assert_int_equal(gw_link_local_create(NULL, WORKERS, links), GW_OK);
+    memset(workers, 0, WORKERS * sizeof *workers);
+    for (uint32_t r = 0; r < WORKERS; r++) {
+        struct worker *w = &workers[r];
+        assert_int_equal(gw_control_init(&w->control, NULL, links[r], LONG_MS, 0), GW_OK);
+        w->start = (struct gw_start){.options = r == WORKERS - 1 ? options_of_last : "seed 1\n",
+                                     .steps = 9,
+                                     .machine = machines[r],
+                                     .threads = 2 + r,
+                                     .machine_of = w->machine_of};
+    }
+    for (uint32_t r = first; r < WORKERS; r++)
+        assert_int_equal(pthread_create(&workers[r].thread, NULL, await_start, &workers[r]), 0);
+    assert_int_equal(gw_control_send_start(&workers[0].control, first, &workers[0].resume, &workers[0].start), GW_OK);
+    for (uint32_t r = first; r < WORKERS; r++)
+        pthread_join(workers[r].thread, NULL);
+}
+
+static void end_run(struct worker *workers, gw_link *links)
+{
+    for (uint32_t r = 0; r < WORKERS; r++) {
+        gw_control_fini(&workers[r].control);
+        links[r].ops->destroy(links[r].self);
+    }
+}
+
+static void machines_are_numbered_by_rank(void **state)
+{
+    (void)state;
+    static struct worker workers[WORKERS];
+    static const struct {
+        uint32_t first;
+        uint64_t machines[WORKERS];
+        uint32_t machine_of[WORKERS];
+    } cases[] = {{1, {7, 9, 7, 5}, {0, 1, 0, 2}},
+                 {1, {7, 7, 7, 7}, {0, 0, 0, 0}},
+                 {1, {9, 8, 7, 6}, {0, 1, 2, 3}},
+                 {2, {7, 7, 5, 5}, {0, 0, 1, 1}},
+                 {3, {7, 7, 7, 0}, {0, 0, 0, 1}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gw_link links[WORKERS];
+        begin_run(workers, links, cases[i].first, cases[i].machines, "seed 1\n");
+        for (uint32_t r = 0; r < WORKERS; r += r ? 1 : cases[i].first) {
+            CHECK(workers[r].status == GW_OK, "case %zu, rank %u: %s", i, r, workers[r].sentence);
+            CHECK(memcmp(workers[r].machine_of, cases[i].machine_of, sizeof workers[r].machine_of) == 0,
+                  "case %zu, rank %u: machines %u, %u, %u, %u", i, r, workers[r].machine_of[0],
+                  workers[r].machine_of[1], workers[r].machine_of[2], workers[r].machine_of[3]);
+            CHECK(workers[r].start.threads == 2, "case %zu, rank %u: %u threads", i, r, workers[r].start.threads);
+        }
+        end_run(workers, links);
+    }
+}
+
+static void other_options_are_refused(void **state)
+{
+    (void)state;
+    static struct worker workers[WORKERS];
+    static const uint64_t machines[WORKERS] = {0};
+    gw_link links[WORKERS];
+    begin_run(workers, links, 1, machines, "seed 2\n");
+    for (uint32_t r = 0; r < WORKERS - 1; r++)
+        assert_int_equal(workers[r].status, GW_OK);
+    assert_int_equal(workers[WORKERS - 1].status, GW_ERR_ARGUMENT);
+    assert_string_equal(workers[WORKERS - 1].sentence, "--seed is 2, and rank 0 has 1: all workers must have the same");
+    end_run(workers, links);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(machines_are_numbered_by_rank),
+                                       cmocka_unit_test(other_options_are_refused)};
+    return cmocka_run_group_tests_name("control", tests, NULL, NULL);
+}
