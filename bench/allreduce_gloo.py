@@ -18,7 +18,7 @@ dist.init_process_group(
 torch.manual_seed(rank)
 gradient = torch.randn(elements)
 seconds = []
-for run in range(runs + 1):  # the first warms up
+for run in range(runs + 1):  # the first run warms up
     work = gradient.clone()
     dist.barrier()
     begin = time.perf_counter()

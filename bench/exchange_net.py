@@ -53,7 +53,7 @@ def gradwire(args, folder, shape, codec, runs, wire="auto"):
 
 
 def by_turns(args, folder, shape, codec):
-    """A row for each wire choice, the median of its turns; one row where the codec has no choice."""
+    """A row for each wire choice, the median of its turns. If the codec has no choice, there is one row."""
     wires = args.wire.split(",")
     first = gradwire(args, folder, shape, codec, args.runs, wires[0])
     if len(wires) == 1 or not first["wire_has_choice"]:
@@ -74,7 +74,7 @@ def by_turns(args, folder, shape, codec):
 
 
 def gloo(elements, runs):
-    """None where PyTorch is not installed."""
+    """The median seconds of Gloo's all-reduce. None: PyTorch is not installed."""
     python = "/usr/bin/python3"
     if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
         return None
@@ -107,7 +107,7 @@ def gloo(elements, runs):
 
 
 def openmpi(folder, elements, runs):
-    """None where OpenMPI is not installed."""
+    """The median seconds of OpenMPI's all-reduce. None: OpenMPI is not installed, or the run failed."""
     compiler, mpirun = shutil.which("mpicc.openmpi"), shutil.which("mpirun.openmpi")
     if not compiler or not mpirun:
         return None
@@ -159,7 +159,7 @@ def openmpi(folder, elements, runs):
 
 
 def measure(args, folder, name, shape, elements, rate):
-    """The lines of one network at one rate."""
+    """Returns the lines of the table for one network at one rate."""
     net.shape(HOSTS, rate)
     note(f"{name} at {rate}: Gloo and OpenMPI")
     rings = {"Gloo, ring": gloo(elements, args.runs), "OpenMPI, ring": openmpi(folder, elements, args.runs)}

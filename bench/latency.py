@@ -28,7 +28,7 @@ OVER_TCP = "--mca btl tcp,self --mca pml ob1".split()
 
 
 def gloo_member(rank, size, place, tensors, elements, steps):
-    """One member of Gloo's all-reduce; rank 0 prints the seconds of each step."""
+    """Runs one member of Gloo's all-reduce. Rank 0 prints the seconds of each step."""
     import datetime
     import time
 
@@ -53,12 +53,12 @@ def gloo_member(rank, size, place, tensors, elements, steps):
 
 
 def in_host(args, rank, words):
-    """The command line in the rank's namespace, if there are namespaces."""
+    """The command line, which runs in the rank's namespace if there are namespaces."""
     return (["ip", "netns", "exec", net.namespace(rank)] if args.in_namespaces else []) + [str(w) for w in words]
 
 
 def members(args, size, words_of):
-    """Runs a process for each rank and returns what rank 0 printed; None if one failed."""
+    """Runs a process for each rank, and returns what rank 0 printed. None: one of them failed."""
     interface = "e0" if args.in_namespaces else "lo"
     processes = [
         subprocess.Popen(
@@ -86,7 +86,7 @@ def tcp(args, size, codec, tensors, groups):
 
 def gloo(args, size, tensors, groups):
     args.port += 1
-    # one group: one flat tensor, as DistributedDataParallel has it
+    # A group is one flat tensor, as DistributedDataParallel has it.
     shape = [groups, ELEMENTS * tensors // groups]
     words = ["/usr/bin/python3", HERE / "latency.py", "--gloo-member"]
     return members(args, size, lambda r: [*words, r, size, place(args, args.port), *shape, args.steps])
@@ -111,7 +111,7 @@ def mpi(args, size, options, words):
 
 
 def rows(args, size, tensors, groups):
-    """Name, function, and whether it is a peer, for every row of one table."""
+    """Returns name, function, and whether it is a peer, for every row of one table."""
     peer = [groups, ELEMENTS * tensors // groups, args.steps]
     yield "Gloo", lambda: gloo(args, size, tensors, groups), "tcp"
     yield "OpenMPI, tcp", lambda: mpi(args, size, OVER_TCP, ["allreduce", *peer]), "tcp"

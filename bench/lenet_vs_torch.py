@@ -36,7 +36,7 @@ def torch_images_per_second(torch, steps, batch, threads):
     images = torch.rand(16, batch, 1, 28, 28)
     labels = torch.randint(0, 10, (16, batch))
     begin = 0.0
-    for step in range(-20, steps):  # the first 20 warm up
+    for step in range(-20, steps):  # the first 20 steps warm up
         if step == 0:
             begin = time.perf_counter()
         optimizer.zero_grad()

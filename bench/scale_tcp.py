@@ -23,7 +23,7 @@ RUN = ["train", "--net", "mlp:784-32-10", "--data", "digits", "--batch", "64", "
 
 
 def run(args, size, plan, port):
-    """Most memory of a member in MB (the largest, the mean), messages a step, ms a step, seconds in all."""
+    """Returns the most memory of a member in MB (the largest, the mean), messages a step, ms a step, seconds in all."""
     with tempfile.TemporaryDirectory() as out:
         begin = time.monotonic()
         environment = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
