@@ -23,7 +23,7 @@ COLUMNS = ["run", "net", "method", "seed", "scale", "epochs", "test_accuracy", "
 COLUMNS += ["dense_bytes", "parameter_hash"]
 
 SCALE = {"resnet20": 0.07, "vgg16:0.25": 0.1}
-EPOCHS = 140  # the paper's
+EPOCHS = 140  # as in the paper
 RECIPES = {"resnet20": "dlgs-resnet20", "vgg16:0.25": "dlgs-vgg16"}
 METHODS = {  # name: codec, seeds
     "none": ("none", (1, 2, 3)),
@@ -51,7 +51,7 @@ def all_runs(scale):
 
 
 def over_a_server(args, words):
-    """DLGS's own architecture: the server has the parameters, and workers push while backward runs."""
+    """Trains in DLGS's own architecture: the server has the parameters, and workers push while backward runs."""
     tool = str(pathlib.Path(args.tool).resolve())
     place = f"127.0.0.1:{PORT}"
     server = subprocess.Popen([tool, "server", "--workers", "3", "--listen", place], stderr=subprocess.DEVNULL)

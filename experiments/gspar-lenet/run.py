@@ -70,7 +70,8 @@ def run_one(args, run):
 
 
 def means(rows):
-    """Runs before 2026-11-23 do not say how many steps they dropped: nan."""
+    """Returns the mean figures of each method. Runs before 2026-11-23 do not say how many steps they dropped, which
+    gives nan."""
     by = {}
     for row in rows:
         by.setdefault((row["method"], row["setting"]), []).append(row)
@@ -111,7 +112,7 @@ def table(rows):
 
 
 def draw(found, order):
-    """Accuracy against bits sent an element and step, a line a method."""
+    """Draws accuracy against the bits that are sent for an element in a step. Each method is a line."""
     if not shutil.which("gnuplot"):
         return
     lines = {

@@ -44,7 +44,7 @@ CODECS = {"none": "none", "ternary": "ternary", "topk": "topk:ratio=0.01"}
 
 
 def all_runs():
-    """(name, optimizer, mode, codec, learning rate, seed), the most telling first."""
+    """Returns all runs as (name, optimizer, mode, codec, learning rate, seed), the most telling first."""
     return [
         (f"{optimizer}-{mode.replace(':', '')}-{codec}-lr{lr:g}-s{seed}", optimizer, mode, codec, lr, seed)
         for seed in (1, 2)

@@ -48,7 +48,7 @@ ROWS = [  # name, codec, dropout, weight decay
 
 
 def all_runs(scale):
-    """(run, name, codec, dropout, weight decay, steps)"""
+    """Returns all runs as (run, name, codec, dropout, weight decay, steps)."""
     suffix, steps = f"-x{scale:g}" if scale else "", round((scale or 1) * STEPS)
     return [(name.replace(", ", "-").replace(" ", "-") + suffix, name, *rest, steps) for name, *rest in ROWS]
 
@@ -113,7 +113,7 @@ def tensors(args, path, folder):
 
 
 def bound(g):
-    """TernGrad's assumption bounds max|g| * |g|_1; beside |g|^2, which floats need."""
+    """TernGrad's assumption bounds max|g| * |g|_1. This returns its ratio to |g|^2, which floats need."""
     return abs(g).max() * abs(g).sum() / (g @ g)
 
 

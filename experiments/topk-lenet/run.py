@@ -104,7 +104,7 @@ def run_one(args, run):
             out,
         )
         steps = [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
-    # Rank 0 counts what it sends in some of the steps, spread over the run.
+    # Rank 0 counts what it sends in some steps, which are spread over the run.
     drift = [step["nonzero_share"] / ratio for step in steps if ratio and step["nonzero_share"] is not None]
     return {
         **{k: s[k] for k in COLUMNS if k in s},
