@@ -43,10 +43,8 @@ def _is_installed():
 
 def _missing():
     """Returns [(what a build needs and this machine lacks, Debian's package)]."""
-    own = {
-        "make": "CMAKE_GENERATOR",
-        "a C compiler": "CC",
-    }  # the user chooses these; CMake itself says if they are missing
+    # The user chooses these. CMake itself says if they are missing.
+    own = {"make": "CMAKE_GENERATOR", "a C compiler": "CC"}
     missing = [
         (what, package)
         for what, names, package in PROGRAMS

@@ -58,8 +58,8 @@ void gw_rans_table_make(struct gw_rans_table *table, uint32_t m, uint32_t ones, 
         table->each[class] = (uint16_t)(each ? each : 1);
         left -= members[class] * table->each[class];
     }
-    table->each[0] =
-        (uint16_t)left; /* the byte without ones is at least as frequent as any other, so it takes the rest */
+    /* The byte without ones is at least as frequent as any other, so it takes the rest. */
+    table->each[0] = (uint16_t)left;
     for (uint32_t class = 0, first = 0; class <= last; class ++) {
         const uint32_t each = table->each[class], shift = (uint32_t)__builtin_clz(each) - 16, reciprocal = 65536 / each;
         table->first[class] = (uint16_t)first;
@@ -123,8 +123,8 @@ bool gw_rans_decode(struct gw_rans_source *source, uint32_t n, uint32_t n_lanes)
                                                   (slot >= first[4]) + (slot >= first[5]) + (slot >= first[6]) +
                                                   (slot >= first[7]) + (slot >= first[8]);
         const uint32_t each = table->each[class], in_class = slot - table->first[class];
-        uint32_t index = in_class * table->reciprocal[class] >> 16,
-                 rest = in_class - index * each; /* the right index may be one more */
+        /* The right index may be one more. */
+        uint32_t index = in_class * table->reciprocal[class] >> 16, rest = in_class - index * each;
         const uint32_t more = rest >= each;
         index += more;
         rest -= each & -more;

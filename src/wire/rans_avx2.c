@@ -115,8 +115,8 @@ TARGET static uint8_t *encode_avx2(const struct gw_rans_table *table, const uint
             const __m256i u1 = _mm256_or_si256(_mm256_mullo_epi16(x1, s.half[h]), _mm256_mulhi_epu16(x0, s.half[h]));
             const __m256i q0 = _mm256_add_epi16(_mm256_mullo_epi16(v.half[h], u1), u0);
             __m256i q = _mm256_add_epi16(_mm256_mulhi_epu16(v.half[h], u1), u1);
-            q = _mm256_add_epi16(_mm256_add_epi16(q, _mm256_set1_epi16(2)),
-                                 at_least(q0, u0)); /* plus one, plus the carry */
+            /* plus one, plus the carry */
+            q = _mm256_add_epi16(_mm256_add_epi16(q, _mm256_set1_epi16(2)), at_least(q0, u0));
             __m256i r = _mm256_sub_epi16(u0, _mm256_mullo_epi16(q, d));
             const __m256i fits = at_least(q0, r);
             q = _mm256_sub_epi16(_mm256_sub_epi16(q, _mm256_set1_epi16(1)), fits);
