@@ -57,8 +57,8 @@ DIR *gw_opendir(const char *path)
     return folder;
 }
 
-/* Some file systems cannot sync folders (EINVAL). Some folders may be written but not read (EACCES). Both are no
- * errors. */
+/* Some file systems cannot sync folders (EINVAL). Some folders may be written but not read (EACCES). Neither is an
+ * error. */
 static int sync_folder_of(int folder, const char *name)
 {
     char path[PATH_MAX];

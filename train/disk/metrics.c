@@ -289,7 +289,7 @@ static bool read_line(const struct gw_metrics *m, const char *text, uint64_t *st
     if (!read_real(line, "residual_norm", 1, &s->report.residual_norm) ||
         !read_real(line, "threshold_age", 1, &s->report.threshold_age))
         s->report.residual_norm = -1;
-    /* A line has the sum of all steps up to its own. */
+    /* A line has the passes of all steps up to its own. */
     s->gradients = whole ? (uint64_t)llround(passes * m->train_samples) - m->gradients : 0;
     json_decref(line);
     return whole;

@@ -413,8 +413,8 @@ class Compression:
         self.close()
 
     def end(self, error):
-        """If error is an exception that ended this rank's program, this tells the other ranks, which would wait
-        else."""
+        """If error is an exception that ended this rank's program, this tells the other ranks. Else they would
+        wait."""
         is_open = not self._is_closed and self._process == os.getpid()
         if isinstance(error, Exception) and self._error is None and is_open:
             self._end(Error(Status.SYSTEM, f"its program ended with {type(error).__name__}: {error}"))
