@@ -38,7 +38,7 @@ static void wake(struct gw_tcp_endpoint *me)
 
 /* ---- sending ------------------------------------------------------------------------------------- */
 
-/* ZeroMQ is done with a frame. ZeroMQ's own threads call this. */
+/* Is called when ZeroMQ is done with a frame. ZeroMQ's own threads call this. */
 static void message_left(void *data, void *hint)
 {
     struct gw_tcp_endpoint *me = hint;
