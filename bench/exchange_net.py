@@ -5,12 +5,12 @@ ring.
     sudo bench/exchange_net.py [--tool build/release/gradwire] [--nets vgg16,alexnet] [--rates 10gbit,1gbit,100mbit]
                                [--runs 3] [--codecs SPEC SPEC ...] [--wire auto] [--gradients NAME] [-o table.txt]
 
-Four network namespaces on a bridge; tbf limits what each sends and receives. Every figure is a median of the runs, each
-run's time that of its slowest member, from a barrier until all have the averages in their gradients. `wire` is what the
-interfaces counted beside what Gradwire reports; the rest is TCP's, IP's and Ethernet's headers, acknowledgements and
-the meeting. With --wire small,fast,auto each codec that has a choice is measured with all of these, by turns; `x best`
-is its time over that of the better of small and fast. Gloo is taken through PyTorch, where it is installed; OpenMPI's
-ring where mpicc and mpirun are. """
+The hosts are four network namespaces on a bridge. tbf limits what each sends and receives. Every figure is a median of
+the runs. A run's time is that of its slowest member, from a barrier until all have the averages in their gradients.
+`wire` is what the interfaces counted over what Gradwire reports. The rest is TCP's, IP's and Ethernet's headers,
+acknowledgements and the meeting. With --wire small,fast,auto each codec that has a choice is measured with all of
+these, by turns. `x best` is its time over that of the better of small and fast. Gloo is measured through PyTorch, if
+that is installed, and OpenMPI's ring if mpicc and mpirun are installed."""
 import argparse
 import datetime
 import json

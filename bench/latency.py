@@ -4,11 +4,11 @@
     bench/latency.py [--program build/release/latency] [--sizes 2,4,8] [--models 1:1,200:1,200:200] [--steps 300]
                      [--rounds 3] [--namespaces 4]
 
-Every member is a process. Steps follow each other without a pause; the time is rank 0's. The rows of a table run by
-turns, --rounds times, and the table has p50 and p99 of all their steps, in microseconds. Where members talk over TCP,
-OpenMPI does too (`--mca btl tcp,self`); the mpi link is compared with OpenMPI as it comes (shared memory). With
---namespaces 0 nothing needs root. Needs a build with the trainer's options, `mpirun.openmpi` and PyTorch for
-/usr/bin/python3; what is missing is left out.
+Every member is a process. Steps follow each other without a pause. The time is rank 0's. The rows of a table run by
+turns, --rounds times, and the table has p50 and p99 of all their steps, in microseconds. If members talk over TCP, so
+does OpenMPI (`--mca btl tcp,self`). The mpi link is compared with OpenMPI as it comes (shared memory). With
+--namespaces 0 nothing needs root. Needs a build with the trainer's options, `mpirun.openmpi`, and PyTorch for
+/usr/bin/python3. Rows for which something is missing are left out.
 """
 import argparse
 import json

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """LeNet training speed: gradwire train (codec none, 1 worker) beside PyTorch on the same network, batch and threads.
 
-Both train on pictures of MNIST's shape with momentum 0.9 and weight decay; torch gets its batches ready in memory, so
-that nothing but the training step is measured. Runs alternate; medians are compared. Exits 77 where torch is absent.
+Both train on pictures of MNIST's shape with momentum 0.9 and weight decay. torch gets its batches ready in memory, so
+that only the training step is measured. Runs take turns, and medians are compared. Exits 77 if torch is missing.
 
     bench/lenet_vs_torch.py --tool build/release/gradwire [--data DIR|digits] [--threads 1] [--runs 5] [--steps 400]
 """

@@ -1,5 +1,5 @@
-"""Several hosts on one machine: network namespaces joined by a bridge, their links shaped. Needs root. Standard library
-only."""
+"""Makes several hosts on one machine: network namespaces, which a bridge joins, with shaped links. Needs root. Standard
+library only."""
 import contextlib
 import os
 import pathlib

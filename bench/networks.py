@@ -3,9 +3,9 @@
 
     /usr/bin/python3 bench/networks.py [--tool build/release/gradwire] [--runs 3]
 
-Each run is a process of one worker, by turns with one of PyTorch's: STEPS steps of forward, backward and momentum, of
-which the median counts. Pictures are drawn. Memory is the process's largest resident set. PyTorch and NumPy must be
-installed."""
+Each run is a process of one worker, and takes turns with a process of PyTorch. It makes STEPS steps of forward,
+backward and momentum, and the median counts. Pictures are drawn. Memory is the process's largest resident set. PyTorch
+and NumPy must be installed."""
 import argparse
 import json
 import os

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Exact selection of the largest magnitudes: topk's beside torch.topk, on the same numbers in the same process.
 
-The gradient is Gaussian, one element in a thousand 50 times larger. Two public calls are timed:
+The gradient is Gaussian, and one element in a thousand is 50 times larger. Two public calls are timed:
     selection   gw_encoder_measure of topk:ratio=R,refresh=1: exactly k elements of gradient plus residual are selected
                 and the new residual is written. It does more than torch.topk, which has no residual to read and write.
     step        gw_encoder_measure_encode: the selection, and the frame of it
-torch.topk (sorted=False) gets magnitudes that were made beforehand. memcpy, ours and torch's alternate; medians are
-compared, of processor time too, since other processes lengthen wall time. Both must select the same magnitudes. Exits
-77 where torch is absent, 1 where selections differ.
+torch.topk (sorted=False) gets magnitudes that were made beforehand. memcpy, ours and torch's take turns. Medians are
+compared, also those of processor time, because other processes lengthen wall time. Both must select the same
+magnitudes. Exits 77 if torch is missing, and 1 if selections differ.
 
     bench/topk_vs_torch.py [--library build/release/libgradwire.so] [--elements 64Mi] [--ratio R]... [--runs 5] [--json]
 """

@@ -5,10 +5,11 @@
     sudo bench/train_net.py --data DIR [--tool build/release/gradwire] [--rates 10gbit,1gbit,100mbit] [--nets lenet,mlp]
                             [--codecs SPEC SPEC ...] [--goals FILE] [--only-goals] [-o table.txt]
 
-Four network namespaces on a bridge, a worker in each; tbf limits what each sends and receives. How many steps a codec
-needs to 97 % test accuracy is a property of the codec and not of the network (the parameters are the same, bit for
-bit): it is found once, on threads of this machine, at the end of each epoch. Seconds a step are then measured over each
-network, and multiplied. --goals FILE keeps what was found, since it takes far longer than the rest. """
+The hosts are four network namespaces on a bridge, with a worker in each. tbf limits what each sends and receives. How
+many steps a codec needs to 97 % test accuracy depends on the codec, and not on the network: the parameters are the
+same, bit for bit. So this is found once, on threads of this machine, at the end of each epoch. Then seconds a step are
+measured over each network, and multiplied. --goals FILE keeps what was found, because it takes far longer than the
+rest."""
 import argparse
 import json
 import pathlib

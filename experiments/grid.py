@@ -1,6 +1,6 @@
 """What the experiments share: a grid of trainings that can be interrupted at any time and goes on where it was.
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated. table.txt is made anew from
+results.tsv has a line for every finished run. A run whose line is there is not repeated. table.txt is made anew from
 results.tsv after every run. Standard library only."""
 import argparse
 import concurrent.futures

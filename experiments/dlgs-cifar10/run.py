@@ -7,8 +7,8 @@ Methods: floats, global Top-K, LAGS (layer-wise Top-K, a new threshold in every 
 steps), ternary and gspar. The schedule is the paper's (recipes dlgs-resnet20 and dlgs-vgg16), shortened by SCALE;
 --scale 1 repeats a row at full length: --only 'resnet20-dlgs-0.1-s1' --scale 1.
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run."""
+results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
+at any time, and goes on where it was. table.txt is made anew from results.tsv after every run."""
 import pathlib
 import statistics
 import subprocess

@@ -4,9 +4,9 @@ sparsification.
 
     experiments/gspar-convex/run.py --data DIR [--tool build/release/gradwire] [--jobs 2] [--only GLOB] [--table]
 
-DIR holds a9a, w8a and mushrooms (LIBSVM, plain or compressed); drawn data of uneven magnitude (section 5.1 of the
-paper) need none. One line of results.tsv for every finished run; a run whose line is there is not repeated. At the end
-of a call table.txt, and a chart for every problem where gnuplot is installed, are made anew. """
+DIR holds a9a, w8a and mushrooms (LIBSVM, plain or compressed). Drawn data of uneven magnitude (section 5.1 of the
+paper) need no files. results.tsv has a line for every finished run. A run whose line is there is not repeated. At the
+end of a call table.txt is made anew and, if gnuplot is installed, a chart for every problem."""
 import json
 import math
 import pathlib

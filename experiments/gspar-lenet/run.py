@@ -3,9 +3,9 @@
 
     experiments/gspar-lenet/run.py --data DIR [--tool build/release/gradwire] [--jobs 2] [--only GLOB] [--table]
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt, and accuracy.svg where gnuplot is installed, are made anew
-from results.tsv after every run. """
+results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
+at any time, and goes on where it was. After every run table.txt is made anew from results.tsv and, if gnuplot is
+installed, accuracy.svg, too."""
 import math
 import pathlib
 import shutil

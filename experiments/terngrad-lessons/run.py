@@ -9,8 +9,8 @@ The paper advises for ternary gradients: less dropout, half the weight decay, th
 way, and says what clipping does to them (NumPy is needed): gradients.txt. --scale 148 repeats a row with the steps of
 the paper's four workers, 185,000.
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run."""
+results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
+at any time, and goes on where it was. table.txt is made anew from results.tsv after every run."""
 import argparse
 import itertools
 import json
