@@ -1,5 +1,5 @@
 """One member of Gloo's ring all-reduce over a flat float32 tensor, through PyTorch. Rank 0 prints the seconds of each
-run, each that of the slowest member. Run by bench/exchange_net.py in every network namespace:
+run, which are those of the slowest member. bench/exchange_net.py runs this in every network namespace:
 
     allreduce_gloo.py RANK SIZE HOST:PORT ELEMENTS RUNS
 """
@@ -18,7 +18,7 @@ dist.init_process_group(
 torch.manual_seed(rank)
 gradient = torch.randn(elements)
 seconds = []
-for run in range(runs + 1):  # the first warms up
+for run in range(runs + 1):  # the first run warms up
     work = gradient.clone()
     dist.barrier()
     begin = time.perf_counter()

@@ -12,7 +12,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     float *work = malloc((size_t)elements * sizeof *work);
-    for (int run = 0; work && run <= runs; run++) { /* the first warms up */
+    for (int run = 0; work && run <= runs; run++) { /* the first run warms up */
         for (int i = 0; i < elements; i++)
             work[i] = (float)((i * 7 + rank) % 1000) * 1e-3f;
         MPI_Barrier(MPI_COMM_WORLD);

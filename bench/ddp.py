@@ -29,10 +29,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 METHODS = ["float32", "fp16", "powersgd-1", "powersgd-4", "none", "ternary", "topk:ratio=0.01", "gspar:density=0.01"]
 METHODS += ["auto"]
-LOOK, MOST_STEPS, RATE = 25, 1000, 0.05  # of --until
+LOOK, MOST_STEPS, RATE = 25, 1000, 0.05  # for --until
 STEPS = {"mlp": {"100mbit": 4, "1gbit": 10, "none": 10}, "alexnet": {"100mbit": 1, "1gbit": 3, "none": 5}}
 STEPS.update(resnet50=STEPS["alexnet"], tiny={"100mbit": 50, "1gbit": 100, "none": 200})
-WARM_UP = {"tiny": 30, "auto": 32}  # else 2; auto chooses after 14 steps, and has made sure after 12 more
+WARM_UP = {"tiny": 30, "auto": 32}  # others: 2. auto chooses after 14 steps, and checks its choice after 12 more
 PORT = 29490
 
 
@@ -40,7 +40,7 @@ PORT = 29490
 
 
 def shapes_of(model):
-    """The parameters' sizes, first layer first."""
+    """The sizes of the parameters, those of the first layer first."""
     if model == "tiny":
         return [64] * 200
     if model == "alexnet":
@@ -62,7 +62,7 @@ def shapes_of(model):
 
 
 def make(torch, model, seed):
-    """(module, function that gives a loss)."""
+    """Returns (module, function that gives a loss)."""
     torch.manual_seed(seed)
     if model == "mlp":
         module = torch.nn.Sequential(
@@ -76,7 +76,7 @@ def make(torch, model, seed):
         return module, lambda ddp: torch.nn.functional.cross_entropy(ddp(x), y)
 
     class Sized(torch.nn.Module):
-        """The gradient of each parameter is a drawn tensor."""
+        """A module in which the gradient of each parameter is a drawn tensor."""
 
         def __init__(self):
             super().__init__()
@@ -91,7 +91,7 @@ def make(torch, model, seed):
 
 
 def attach(torch, ddp, method):
-    """Returns what closes it."""
+    """Attaches a method to ddp. Returns a function that ends it."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
     if method == "fp16":
@@ -112,7 +112,7 @@ def sent():
 
 
 def train_until(torch, job, method, ddp):
-    """Trains until enough is right. Rank 0 prints how long it took."""
+    """Trains until enough test pictures are classified right. Rank 0 prints how long it took."""
     import torch.distributed as dist
 
     sys.path.insert(0, str(HERE.parent / "examples/pytorch"))
@@ -195,7 +195,7 @@ def host(job):
 
 
 def measure(net, args, model, rate):
-    """{method: (median, least and most seconds of a step, bytes of a step)}; with --until {method: row}."""
+    """Returns {method: (median, least and most seconds of a step, bytes of a step)}, or {method: row} with --until."""
     job = {"model": model, "hosts": args.hosts, "rounds": args.rounds, "methods": args.methods}
     job.update(steps=STEPS[model][rate], warm_up=WARM_UP.get(model, 2), until=args.until, data=args.data)
     processes = []

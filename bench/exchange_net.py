@@ -5,12 +5,12 @@ ring.
     sudo bench/exchange_net.py [--tool build/release/gradwire] [--nets vgg16,alexnet] [--rates 10gbit,1gbit,100mbit]
                                [--runs 3] [--codecs SPEC SPEC ...] [--wire auto] [--gradients NAME] [-o table.txt]
 
-Four network namespaces on a bridge; tbf limits what each sends and receives. Every figure is a median of the runs, each
-run's time that of its slowest member, from a barrier until all have the averages in their gradients. `wire` is what the
-interfaces counted beside what Gradwire reports; the rest is TCP's, IP's and Ethernet's headers, acknowledgements and
-the meeting. With --wire small,fast,auto each codec that has a choice is measured with all of these, by turns; `x best`
-is its time over that of the better of small and fast. Gloo is taken through PyTorch, where it is installed; OpenMPI's
-ring where mpicc and mpirun are. """
+The hosts are four network namespaces on a bridge. tbf limits what each sends and receives. Every figure is a median of
+the runs. A run's time is that of its slowest member, from a barrier until all have the averages in their gradients.
+`wire` is what the interfaces counted over what Gradwire reports. The rest is TCP's, IP's and Ethernet's headers,
+acknowledgements and the meeting. With --wire small,fast,auto each codec that has a choice is measured with all of
+these, by turns. `x best` is its time over that of the better of small and fast. Gloo is measured through PyTorch, if
+that is installed, and OpenMPI's ring if mpicc and mpirun are installed."""
 import argparse
 import datetime
 import json
@@ -53,7 +53,7 @@ def gradwire(args, folder, shape, codec, runs, wire="auto"):
 
 
 def by_turns(args, folder, shape, codec):
-    """A row for each wire choice, the median of its turns; one row where the codec has no choice."""
+    """A row for each wire choice, the median of its turns. If the codec has no choice, there is one row."""
     wires = args.wire.split(",")
     first = gradwire(args, folder, shape, codec, args.runs, wires[0])
     if len(wires) == 1 or not first["wire_has_choice"]:
@@ -74,7 +74,7 @@ def by_turns(args, folder, shape, codec):
 
 
 def gloo(elements, runs):
-    """None where PyTorch is not installed."""
+    """The median seconds of Gloo's all-reduce. None: PyTorch is not installed."""
     python = "/usr/bin/python3"
     if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
         return None
@@ -107,7 +107,7 @@ def gloo(elements, runs):
 
 
 def openmpi(folder, elements, runs):
-    """None where OpenMPI is not installed."""
+    """The median seconds of OpenMPI's all-reduce. None: OpenMPI is not installed, or the run failed."""
     compiler, mpirun = shutil.which("mpicc.openmpi"), shutil.which("mpirun.openmpi")
     if not compiler or not mpirun:
         return None
@@ -159,7 +159,7 @@ def openmpi(folder, elements, runs):
 
 
 def measure(args, folder, name, shape, elements, rate):
-    """The lines of one network at one rate."""
+    """Returns the lines of the table for one network at one rate."""
     net.shape(HOSTS, rate)
     note(f"{name} at {rate}: Gloo and OpenMPI")
     rings = {"Gloo, ring": gloo(elements, args.runs), "OpenMPI, ring": openmpi(folder, elements, args.runs)}

@@ -162,7 +162,7 @@ static int with_mpi(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* as the tool does: what codecs take in a step stays with the process */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* like the tool: memory that codecs take in a step stays with the process */
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     if (argc == 10 && strcmp(argv[1], "tcp") == 0)
         return over_tcp(argv + 2);

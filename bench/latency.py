@@ -4,11 +4,11 @@
     bench/latency.py [--program build/release/latency] [--sizes 2,4,8] [--models 1:1,200:1,200:200] [--steps 300]
                      [--rounds 3] [--namespaces 4]
 
-Every member is a process. Steps follow each other without a pause; the time is rank 0's. The rows of a table run by
-turns, --rounds times, and the table has p50 and p99 of all their steps, in microseconds. Where members talk over TCP,
-OpenMPI does too (`--mca btl tcp,self`); the mpi link is compared with OpenMPI as it comes (shared memory). With
---namespaces 0 nothing needs root. Needs a build with the trainer's options, `mpirun.openmpi` and PyTorch for
-/usr/bin/python3; what is missing is left out.
+Every member is a process. Steps follow each other without a pause. The time is rank 0's. The rows of a table run by
+turns, --rounds times, and the table has p50 and p99 of all their steps, in microseconds. If members talk over TCP, so
+does OpenMPI (`--mca btl tcp,self`). The mpi link is compared with OpenMPI as it comes (shared memory). With
+--namespaces 0 nothing needs root. Needs a build with the trainer's options, `mpirun.openmpi`, and PyTorch for
+/usr/bin/python3. Rows for which something is missing are left out.
 """
 import argparse
 import json
@@ -28,7 +28,7 @@ OVER_TCP = "--mca btl tcp,self --mca pml ob1".split()
 
 
 def gloo_member(rank, size, place, tensors, elements, steps):
-    """One member of Gloo's all-reduce; rank 0 prints the seconds of each step."""
+    """Runs one member of Gloo's all-reduce. Rank 0 prints the seconds of each step."""
     import datetime
     import time
 
@@ -53,12 +53,12 @@ def gloo_member(rank, size, place, tensors, elements, steps):
 
 
 def in_host(args, rank, words):
-    """The command line in the rank's namespace, if there are namespaces."""
+    """The command line, which runs in the rank's namespace if there are namespaces."""
     return (["ip", "netns", "exec", net.namespace(rank)] if args.in_namespaces else []) + [str(w) for w in words]
 
 
 def members(args, size, words_of):
-    """Runs a process for each rank and returns what rank 0 printed; None if one failed."""
+    """Runs a process for each rank, and returns what rank 0 printed. None: one of them failed."""
     interface = "e0" if args.in_namespaces else "lo"
     processes = [
         subprocess.Popen(
@@ -86,7 +86,7 @@ def tcp(args, size, codec, tensors, groups):
 
 def gloo(args, size, tensors, groups):
     args.port += 1
-    # one group: one flat tensor, as DistributedDataParallel has it
+    # A group is one flat tensor, as DistributedDataParallel has it.
     shape = [groups, ELEMENTS * tensors // groups]
     words = ["/usr/bin/python3", HERE / "latency.py", "--gloo-member"]
     return members(args, size, lambda r: [*words, r, size, place(args, args.port), *shape, args.steps])
@@ -111,7 +111,7 @@ def mpi(args, size, options, words):
 
 
 def rows(args, size, tensors, groups):
-    """Name, function, and whether it is a peer, for every row of one table."""
+    """Returns name, function, and whether it is a peer, for every row of one table."""
     peer = [groups, ELEMENTS * tensors // groups, args.steps]
     yield "Gloo", lambda: gloo(args, size, tensors, groups), "tcp"
     yield "OpenMPI, tcp", lambda: mpi(args, size, OVER_TCP, ["allreduce", *peer]), "tcp"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """LeNet training speed: gradwire train (codec none, 1 worker) beside PyTorch on the same network, batch and threads.
 
-Both train on pictures of MNIST's shape with momentum 0.9 and weight decay; torch gets its batches ready in memory, so
-that nothing but the training step is measured. Runs alternate; medians are compared. Exits 77 where torch is absent.
+Both train on pictures of MNIST's shape with momentum 0.9 and weight decay. torch gets its batches ready in memory, so
+that only the training step is measured. Runs take turns, and medians are compared. Exits 77 if torch is missing.
 
     bench/lenet_vs_torch.py --tool build/release/gradwire [--data DIR|digits] [--threads 1] [--runs 5] [--steps 400]
 """
@@ -36,7 +36,7 @@ def torch_images_per_second(torch, steps, batch, threads):
     images = torch.rand(16, batch, 1, 28, 28)
     labels = torch.randint(0, 10, (16, batch))
     begin = 0.0
-    for step in range(-20, steps):  # the first 20 warm up
+    for step in range(-20, steps):  # the first 20 steps warm up
         if step == 0:
             begin = time.perf_counter()
         optimizer.zero_grad()

@@ -1,5 +1,5 @@
-"""Several hosts on one machine: network namespaces joined by a bridge, their links shaped. Needs root. Standard library
-only."""
+"""Makes several hosts on one machine: network namespaces, which a bridge joins, with shaped links. Needs root. Standard
+library only."""
 import contextlib
 import os
 import pathlib
@@ -8,8 +8,8 @@ import sys
 
 PREFIX = "gwbench"
 NETWORK = "10.77.0"
-# tbf needs a bucket that holds what the card hands over at once; measured to give 94 % of the rate and more. Real cards
-# have no bucket at all: with 512 KB at 100 Mbit/s, whole steps of a small network passed at once.
+# tbf needs a bucket that holds what the card hands over at once. These buckets were measured to give 94 % of the rate
+# and more. Real cards have no bucket at all. With 512 KB at 100 Mbit/s, whole steps of a small network passed at once.
 SHAPES = {
     "100mbit": "burst 48kb latency 100ms",
     "1gbit": "burst 128kb latency 20ms",
@@ -35,7 +35,8 @@ def namespace(host):
 def remove(hosts):
     for host in range(hosts):
         sh(f"ip netns pids {namespace(host)} 2>/dev/null | xargs -r kill -9", check=False)
-        # The kernel takes a namespace's links away some time after the namespace: by name, they are gone at once.
+        # The kernel removes a namespace's links some time after the namespace. If they are removed by name, they are
+        # gone at once.
         sh(f"ip link del {PREFIX}v{host} 2>/dev/null", check=False)
         sh(f"ip netns del {namespace(host)} 2>/dev/null", check=False)
     sh(f"ip link del {PREFIX}0 2>/dev/null", check=False)
@@ -43,7 +44,8 @@ def remove(hosts):
 
 @contextlib.contextmanager
 def congestion(control):
-    """What new namespaces inherit: how TCP shares a full link. Put back at the end. None: as this machine has it."""
+    """Sets how TCP shares a full link, which new namespaces inherit. The setting is put back at the end. None: it stays
+    as this machine has it."""
     if control is None:
         yield
         return
@@ -58,8 +60,9 @@ def congestion(control):
 
 @contextlib.contextmanager
 def network(hosts, control="cubic"):
-    """`hosts` namespaces with addresses of their own on one bridge; removed at the end, however it comes. TCP's
-    congestion control is cubic, Linux's own choice, whatever this machine is set to. None keeps this machine's."""
+    """Makes `hosts` namespaces with addresses of their own on one bridge. They are removed at the end, also after an
+    error. TCP's congestion control is cubic, Linux's own choice, whatever this machine is set to. None keeps this
+    machine's."""
     remove(hosts)
     try:
         sh(f"ip link add {PREFIX}0 type bridge && ip link set {PREFIX}0 up")
@@ -77,7 +80,7 @@ def network(hosts, control="cubic"):
 
 
 def shape(hosts, rate):
-    """Limits what every host sends and what it receives; None: no limit."""
+    """Limits what every host sends and what it receives. None: there is no limit."""
     for host in range(hosts):
         for where, device in ((f"-n {namespace(host)}", "e0"), ("", f"{PREFIX}v{host}")):
             sh(f"tc {where} qdisc del dev {device} root 2>/dev/null", check=False)
@@ -86,15 +89,15 @@ def shape(hosts, rate):
 
 
 def sent_bytes(hosts):
-    """What all hosts have sent so far, TCP's and Ethernet's headers included, by the interfaces' own counters."""
+    """How many bytes all hosts have sent so far, with TCP's and Ethernet's headers. The interfaces count them."""
     return sum(
         int(sh(f"ip netns exec {namespace(host)} cat /sys/class/net/e0/statistics/tx_bytes")) for host in range(hosts)
     )
 
 
 def shell_script(folder):
-    """A program SCRIPT HOST LINE that runs a command line in the namespace of the host with that address, as ssh would.
-    It drops options before the host, so that mpirun can use it too."""
+    """Makes a program SCRIPT HOST LINE that runs a command line in the namespace of the host with that address, as ssh
+    would. It drops options before the host, so that mpirun can use it, too."""
     path = pathlib.Path(folder) / "netns-shell"
     path.write_text(
         '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1\nshift\n'
@@ -116,15 +119,15 @@ def may_make_networks():
 
 
 def need_root():
-    """Leaves with status 77, which is skipped for a test, where namespaces cannot be made."""
+    """Ends the program with status 77, which means "skipped" for a test, if namespaces cannot be made."""
     if not may_make_networks():
         print("skipped: this makes network namespaces, which needs root and iproute2", file=sys.stderr)
         sys.exit(77)
 
 
 def launch(tool, hosts, folder, words, keys=None):
-    """The command line of `gradwire launch` over the namespaces, one worker each. keys: a folder of them, to encrypt
-    with."""
+    """The command line of `gradwire launch` over the namespaces, with one worker in each. keys: a folder of keys, to
+    encrypt with."""
     names = pathlib.Path(folder) / "hosts"
     names.write_text("".join(f"{address(host)}\n" for host in range(hosts)))
     return [

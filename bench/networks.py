@@ -3,9 +3,9 @@
 
     /usr/bin/python3 bench/networks.py [--tool build/release/gradwire] [--runs 3]
 
-Each run is a process of one worker, by turns with one of PyTorch's: STEPS steps of forward, backward and momentum, of
-which the median counts. Pictures are drawn. Memory is the process's largest resident set. PyTorch and NumPy must be
-installed."""
+Each run is a process of one worker, and takes turns with a process of PyTorch. It makes STEPS steps of forward,
+backward and momentum, and the median counts. Pictures are drawn. Memory is the process's largest resident set. PyTorch
+and NumPy must be installed."""
 import argparse
 import json
 import os
@@ -27,7 +27,7 @@ RATE = 0.01
 
 
 def measured(words):
-    """What a process prints, and its largest memory in MB."""
+    """Runs a process. Returns what it prints, and its largest memory in MB."""
     process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     text = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
@@ -51,7 +51,7 @@ def theirs(args, net, batch, threads, folder):
 
 
 def torch_main(args, net, batch, threads, folder):
-    """The other process: prints a step's median seconds."""
+    """The main function of the other process. It prints the median seconds of a step."""
     import numpy
     import torch
     import torch_networks

@@ -26,45 +26,45 @@
 #define MOST_CLIENTS 1024
 #define MOST_RUNS 99
 #define MOST_UNDER_WAY 1024
-#define TIMEOUT_MS 600000  /* that a client waits for an answer */
-#define START_SECONDS 60.0 /* that a server may take to listen */
-/* bytes of a value that the echo keeps as a copy, as the server does; longer ones it keeps as they came */
+#define TIMEOUT_MS 600000  /* how long a client waits for an answer */
+#define START_SECONDS 60.0 /* how long a server may take until it listens */
+/* the echo copies a value with up to so many bytes, as the server does. It keeps longer ones as they came */
 #define ECHO_COPIES 16384
 
-/* Bytes of heads (docs/pserver-protocol.md); of requests those before the key's name. */
+/* How many bytes heads have (docs/pserver-protocol.md). For requests this is without the key's name. */
 enum { PUSH_HEAD = 29, PUSH_ANSWER = 28, PULL_HEAD = 30, PULL_ANSWER = 41 };
 
 /* One line of the table. */
 struct row {
     const char *name, *mode;
     gw_ps_method method;
-    bool one_key; /* of all clients; else each has its own */
-    /* half of the operations of each push, half pull; so many are under way at a time */
+    bool one_key; /* all clients share a key; else each has its own */
+    /* Each client does n_operations: half of them push, half pull. `way` of them are under way at a time. */
     uint32_t n_clients, n_operations, way;
-    size_t n_bytes; /* of a value */
+    size_t n_bytes; /* bytes of a value */
 };
 
-/* What one run of one side gave. */
+/* The figures that one run of one side gives. */
 enum { RATE, MB_RATE, P50_US, P99_US, SERVER_US, CLIENT_US, IDLE_KB, PEAK_MB, N_FIGURES };
 static const char *const figure_names[N_FIGURES] = {
     "operations_per_second", "megabytes_per_second", "p50_us",        "p99_us", "server_cpu_us",
     "client_cpu_us",         "server_kb_per_client", "server_peak_mb"};
 
-/* What clients tell, in memory that all processes share. */
+/* What clients tell. It lies in memory that all processes share. */
 struct told {
     atomic_uint ready;
     struct {
-        _Alignas(64) atomic_uint done; /* operations */
+        _Alignas(64) atomic_uint done; /* how many operations have ended */
         double ended, cpu;
     } clients[MOST_CLIENTS];
-    float seconds[]; /* of every operation */
+    float seconds[]; /* how long each operation took */
 };
 
 static struct {
     const char *gradwire;
     uint32_t runs;
     bool json;
-    double began, share; /* since when; how much of all is behind us */
+    double began, share; /* began: when the program began; share: how much of all its work is done */
 } app = {.runs = 3};
 
 static double now(void)
@@ -103,7 +103,7 @@ static void name_key(const struct row *row, uint32_t rank, char name[32])
 
 /* ---- the echo ---------------------------------------------------------------------------------------------- */
 
-/* What each client sent last, found by its connection's number; those count up. */
+/* The value that a client sent last. It is found by the number of the client's connection. These numbers count up. */
 struct kept {
     uint32_t route;
     bool taken;
@@ -163,7 +163,7 @@ static void echo_one(void *socket, struct kept *all)
     zmq_msg_close(&route);
 }
 
-/* The process of the echo, until it is killed. */
+/* The process of the echo. It runs until it is killed. */
 __attribute__((noreturn)) static void echo_main(void)
 {
     static struct kept all[MOST_CLIENTS];
@@ -181,14 +181,14 @@ __attribute__((noreturn)) static void echo_main(void)
 
 /* ---- clients ----------------------------------------------------------------------------------------------- */
 
-/* One client of either side. */
+/* One client, of the server or of the echo. */
 struct client {
     const struct row *row;
     uint32_t rank;
     const float *value;
     char key[32];
     gw_ps_client *gradwire;
-    void *zmq, *socket; /* of the echo's */
+    void *zmq, *socket; /* for clients of the echo */
     uint64_t tickets[MOST_UNDER_WAY];
 };
 
@@ -218,7 +218,7 @@ static void left_alone(void *bytes, void *hint)
     (void)bytes, (void)hint;
 }
 
-/* The nth operation is asked for: pushes and pulls by turns. */
+/* Asks for the nth operation. Pushes and pulls take turns. */
 static void client_begin(struct client *client, uint32_t nth)
 {
     static const uint8_t head[PULL_HEAD + sizeof client->key];
@@ -243,7 +243,7 @@ static void client_begin(struct client *client, uint32_t nth)
     }
 }
 
-/* Waits for the nth operation's answer. */
+/* Waits for the answer to the nth operation. */
 static void client_end(struct client *client, uint32_t nth)
 {
     const bool push = nth % 2 == 0;
@@ -275,7 +275,7 @@ static double cpu_seconds(clockid_t clock)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The process of one client: connects, waits until all have, and asks. */
+/* The process of one client. It connects, waits until all clients have connected, and asks. */
 static void client_main(const struct row *row, uint32_t rank, bool echo, const char *address, const float *value,
                         int go, struct told *told)
 {
@@ -308,7 +308,7 @@ static void client_main(const struct row *row, uint32_t rank, bool echo, const c
 
 /* ---- one side of one run ----------------------------------------------------------------------------------- */
 
-/* A process that ends with this one. */
+/* Starts a process that ends when this one ends. */
 static pid_t fork_child(void)
 {
     fflush(NULL);
@@ -320,7 +320,7 @@ static pid_t fork_child(void)
     return pid;
 }
 
-/* The server; what it says on standard error goes to `log`. */
+/* Starts the server. What it says on standard error goes to `log`. */
 static pid_t start_server(const struct row *row, bool echo, FILE *log)
 {
     char workers[16];
@@ -337,7 +337,7 @@ static pid_t start_server(const struct row *row, bool echo, FILE *log)
     die("%s cannot be run: %s", echo ? "the echo" : app.gradwire, strerror(errno));
 }
 
-/* Waits until it listens; where. */
+/* Waits until the server listens, and reads its address. */
 static void read_address(pid_t server, FILE *log, char address[256])
 {
     const double deadline = now() + START_SECONDS;
@@ -356,7 +356,7 @@ static void read_address(pid_t server, FILE *log, char address[256])
     die("the server did not listen within %g s", START_SECONDS);
 }
 
-/* "VmRSS" or "VmHWM" of a process, KiB. */
+/* The field "VmRSS" or "VmHWM" of a process, in KiB. */
 static double memory_of(pid_t pid, const char *field)
 {
     char name[64], line[256];
@@ -382,7 +382,7 @@ static void show(const struct row *row, bool echo, uint32_t run, const struct to
             share > 0 ? took / share * (1 - share) : 0.0);
 }
 
-/* Until all clients have ended. */
+/* Waits until all clients have ended. */
 static void wait_for_clients(const struct row *row, bool echo, uint32_t run, const struct told *told, pid_t server,
                              double side_share)
 {
@@ -488,7 +488,7 @@ static struct spread spread_of(const double *numbers, uint32_t n)
     return (struct spread){sorted[0], (sorted[(n - 1) / 2] + sorted[n / 2]) / 2, sorted[n - 1]};
 }
 
-/* All runs of one row: figures of the server and of the echo, and the ratio of their rates run by run. */
+/* All runs of one row: the figures of the server and of the echo, and the ratio of their rates in each run. */
 struct measured {
     double figures[2][N_FIGURES][MOST_RUNS], ratio[MOST_RUNS];
 };
@@ -498,7 +498,7 @@ static void measure(const struct row *row, const float *value, double row_share,
     const double side_share = row_share / (2 * app.runs);
     for (uint32_t r = 0; r < app.runs; r++) {
         for (int i = 0; i < 2; i++) {
-            const int echo = (i + (int)r) % 2 == 0; /* each goes first by turns */
+            const int echo = (i + (int)r) % 2 == 0; /* the two sides take turns to go first */
             double figures[N_FIGURES];
             run_side(row, echo, r, value, side_share, figures);
             for (int f = 0; f < N_FIGURES; f++)
@@ -585,7 +585,7 @@ static uint32_t number(const char *text, long least, long most)
     return (uint32_t)n;
 }
 
-/* Sizes go to the rows, small ones first. */
+/* Reads the options into the rows. Returns the list of the rows that are wanted. */
 static const char *parse(int argc, char **argv, struct row rows[4])
 {
     enum { GRADWIRE, ROWS, RUNS, CLIENTS, OPERATIONS, BYTES, UNDER_WAY, LARGE_CLIENTS, LARGE_MIB, ROUNDS, JSON, HELP };
@@ -657,7 +657,7 @@ static bool is_wanted(const char *list, const char *name)
     return false;
 }
 
-/* The tool beside this program. */
+/* Finds the tool beside this program. */
 static void find_tool(void)
 {
     static char path[4096];
@@ -669,7 +669,7 @@ static void find_tool(void)
     app.gradwire = path;
 }
 
-/* What is pushed: one for all clients, whose processes share its memory. */
+/* Makes the value that clients push. It is one for all clients, whose processes share its memory. */
 static const float *make_value(const struct row rows[4])
 {
     size_t n = 0;

@@ -4,9 +4,9 @@ step, time.
 
     bench/scale_tcp.py [--tool build/release/gradwire] [--sizes 2,4,8,16,32,64] [--steps 100] [-o table.txt]
 
-Trains mlp:784-32-10 (4 tensors) on drawn digits, a process for each worker, with a group of tensors per layer and with
-one group. Memory is the largest that a process had, data and network included; what a single worker without a link
-takes stands first. """
+Trains mlp:784-32-10 (4 tensors) on drawn digits, with a process for each worker, once with a group for each layer and
+once with one group. Memory is the most that a process had, with data and network. A single worker without a link stands
+first."""
 import argparse
 import json
 import os
@@ -23,7 +23,7 @@ RUN = ["train", "--net", "mlp:784-32-10", "--data", "digits", "--batch", "64", "
 
 
 def run(args, size, plan, port):
-    """Most memory of a member in MB (the largest, the mean), messages a step, ms a step, seconds in all."""
+    """Returns the most memory of a member in MB (the largest, the mean), messages a step, ms a step, seconds in all."""
     with tempfile.TemporaryDirectory() as out:
         begin = time.monotonic()
         environment = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Sizes of sparse frames: the bits of the positions beside their entropy, and what a sent element costs in all.
 
-The gradient is Gaussian, one element in a thousand 50 times larger; of a shorter one the longest's first elements are
-taken. Each is encoded by 'gradwire encode', whose --json says what the frame holds. Positions need no fewer than
-n*H(sent/n) bits where nothing is known but how many are sent (with gspar also: of which part each is). The frame,
-header and all, is given per sent element.
+The gradient is Gaussian, and one element in a thousand is 50 times larger. A shorter gradient is the begin of the
+longest. 'gradwire encode' encodes each, and its --json says what the frame holds. If only the number of sent elements
+is known, positions need at least n*H(sent/n) bits. With gspar each element's part must be known, too. The table gives
+the bits of the whole frame, with its header, for each sent element.
 
     bench/sparse_sizes.py [--tool build/release/gradwire] [--elements N]... [--density D]... [--codec SPEC]... [--json]
 """

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Exact selection of the largest magnitudes: topk's beside torch.topk, on the same numbers in the same process.
 
-The gradient is Gaussian, one element in a thousand 50 times larger. Two public calls are timed:
+The gradient is Gaussian, and one element in a thousand is 50 times larger. Two public calls are timed:
     selection   gw_encoder_measure of topk:ratio=R,refresh=1: exactly k elements of gradient plus residual are selected
                 and the new residual is written. It does more than torch.topk, which has no residual to read and write.
     step        gw_encoder_measure_encode: the selection, and the frame of it
-torch.topk (sorted=False) gets magnitudes that were made beforehand. memcpy, ours and torch's alternate; medians are
-compared, of processor time too, since other processes lengthen wall time. Both must select the same magnitudes. Exits
-77 where torch is absent, 1 where selections differ.
+torch.topk (sorted=False) gets magnitudes that were made beforehand. memcpy, ours and torch's take turns. Medians are
+compared, also those of processor time, because other processes lengthen wall time. Both must select the same
+magnitudes. Exits 77 if torch is missing, and 1 if selections differ.
 
     bench/topk_vs_torch.py [--library build/release/libgradwire.so] [--elements 64Mi] [--ratio R]... [--runs 5] [--json]
 """
@@ -63,13 +63,13 @@ def load(path):
 
 
 class TopK:
-    """One tensor's encoder. No step is ever committed, so the residual stays zero and every call selects from g itself;
-    it is read, and its successor written, all the same."""
+    """The encoder of one tensor. No step is ever committed. So the residual stays zero, and every call selects from g
+    itself. The encoder reads the residual, and writes the next one, all the same."""
 
     def __init__(self, library, ratio, n):
         self.library, self.n, self.frame_bytes = library, n, c_size_t()
         self.codec, self.encoder = c_void_p(), c_void_p()
-        # One thread, the caller's: no context.
+        # Without a context there is one thread, the caller's.
         self.check(library.gw_codec_parse(None, b"topk:refresh=1,ratio=%s" % repr(ratio).encode(), byref(self.codec)))
         tensor = Tensor(b"gradient", 0, n, False)
         self.check(library.gw_encoder_create(None, self.codec, byref(tensor), byref(self.encoder)))
@@ -104,7 +104,8 @@ def timed(call):
 
 
 def same_selection(torch, g, decoded, largest):
-    """Whether what was sent is k elements of g whose magnitudes are torch's. Which of equal ones is free."""
+    """True if k elements of g were sent, with the magnitudes that torch selects. Among equal magnitudes, any element is
+    right."""
     sent = decoded.nonzero().squeeze(1)
     values = decoded[sent]
     return torch.equal(values, g[sent]) and torch.equal(values.abs().sort()[0], largest.sort()[0])
@@ -121,7 +122,7 @@ def measure(torch, topk, g, copy, magnitudes, k, runs, progress):
         "torch": lambda: largest.append(torch.topk(magnitudes, k, sorted=False)[0]),
     }
     samples = {name: [] for name in calls}
-    for run in range(-1, runs):  # the first round touches all memory
+    for run in range(-1, runs):  # round -1 touches all memory, and does not count
         largest.clear()
         for name, call in calls.items():
             sample = timed(call)

@@ -5,10 +5,11 @@
     sudo bench/train_net.py --data DIR [--tool build/release/gradwire] [--rates 10gbit,1gbit,100mbit] [--nets lenet,mlp]
                             [--codecs SPEC SPEC ...] [--goals FILE] [--only-goals] [-o table.txt]
 
-Four network namespaces on a bridge, a worker in each; tbf limits what each sends and receives. How many steps a codec
-needs to 97 % test accuracy is a property of the codec and not of the network (the parameters are the same, bit for
-bit): it is found once, on threads of this machine, at the end of each epoch. Seconds a step are then measured over each
-network, and multiplied. --goals FILE keeps what was found, since it takes far longer than the rest. """
+The hosts are four network namespaces on a bridge, with a worker in each. tbf limits what each sends and receives. How
+many steps a codec needs to 97 % test accuracy depends on the codec, and not on the network: the parameters are the
+same, bit for bit. So this is found once, on threads of this machine, at the end of each epoch. Then seconds a step are
+measured over each network, and multiplied. --goals FILE keeps what was found, because it takes far longer than the
+rest."""
 import argparse
 import json
 import pathlib
@@ -28,12 +29,12 @@ NETS = {  # batch, most epochs, the same rate for all codecs
     "lenet": (["--net", "lenet", "--batch", "64", "--lr", "0.01"], 3),
     "mlp": (["--net", "mlp:784-4096-4096-10", "--batch", "512", "--lr", "0.05"], 5),
 }
-# Steps measured over each network: enough for a steady mean, few enough for 100 Mbit/s.
+# How many steps are measured over each network: enough for a steady mean, few enough for 100 Mbit/s.
 STEPS = {"lenet": {"10gbit": 200, "1gbit": 200, "100mbit": 100}, "mlp": {"10gbit": 16, "1gbit": 10, "100mbit": 5}}
 
 
 def train_over(tool, folder, options, data, codec, steps, plan="none"):
-    """The summary of a training on the hosts of a network that stands: a worker on each."""
+    """Trains on the hosts of a network that is there, with a worker on each. Returns the summary."""
     words = ["train", *options, "--data", data, "--codec", codec, "--steps", steps, "--schedule", "const"]
     words += ["--plan", plan, "--json", "--timeout", 600]
     command = net.launch(tool, HOSTS, folder, words)
@@ -45,7 +46,7 @@ def train_over(tool, folder, options, data, codec, steps, plan="none"):
 
 
 def goal_in(metrics):
-    """Steps until the test accuracy was 97 %, as far as the run has come; None where it was not yet."""
+    """How many steps it took until the test accuracy was 97 %. None: the run has not come so far."""
     if not metrics.exists():
         return None
     for line in metrics.read_text().splitlines(keepends=True):
@@ -55,7 +56,8 @@ def goal_in(metrics):
 
 
 def steps_to_goal(args, options, epochs, codec):
-    """Steps until the test accuracy is 97 % at an epoch's end, where the run is stopped; None where it never is."""
+    """How many steps it takes until the test accuracy is 97 % at the end of an epoch. The run is stopped then. None: it
+    never comes so far."""
     with tempfile.TemporaryDirectory() as out:
         words = [
             args.tool,
@@ -96,7 +98,7 @@ def steps_to_goal(args, options, epochs, codec):
 
 
 def goals(args, name):
-    """{codec: steps to 97 %, or None} of a network."""
+    """Returns {codec: steps to 97 %, or None} of a network."""
     path = pathlib.Path(args.goals)
     known = json.loads(path.read_text()) if path.exists() else {}
     options, epochs = NETS[name]

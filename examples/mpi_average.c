@@ -14,10 +14,10 @@
 enum { ELEMENTS = 100000, STEPS = 50 };
 
 static float gradient[ELEMENTS];
-static double sum[ELEMENTS]; /* of the averages of all steps */
+static double sum[ELEMENTS]; /* the sum of the averages of all steps */
 
-/* The gradient that a rank finds in its share of the batch; the same in every step, so that there is something to
- * compare. */
+/* The gradient that a rank finds in its share of the batch. It is the same in every step, so that the program can
+ * compare the averages with the mean. */
 static float value(int rank, int i)
 {
     return sinf(0.001f * (float)i) + 0.1f * (float)rank;
@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     }
     printf("rank %d of %d: %llu bytes up a step, %llu as float32; largest error of the mean %.2f\n", rank, n,
            (unsigned long long)result.bytes_up, (unsigned long long)result.dense_bytes, worst);
-    link.ops->destroy(link.self); /* before MPI ends */
+    link.ops->destroy(link.self); /* this must come before MPI ends */
     gw_codec_destroy(codec);
     MPI_Finalize();
     return worst > 0.8;

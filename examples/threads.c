@@ -17,13 +17,13 @@ struct worker {
     gw_codec *codec;
     gw_link link;
     float gradient[ELEMENTS];
-    double sum[ELEMENTS]; /* of the averages of all steps */
+    double sum[ELEMENTS]; /* the sum of the averages of all steps */
     unsigned long long bytes_up, dense_bytes;
     gw_status status;
 };
 
-/* The gradient that a worker finds in its share of the batch; the same in every step, so that there is something to
- * compare. */
+/* The gradient that a worker finds in its share of the batch. It is the same in every step, so that the program can
+ * compare the averages with the mean. */
 static float value(unsigned rank, unsigned i)
 {
     return sinf(0.001f * (float)i) + 0.1f * (float)rank;
@@ -55,7 +55,7 @@ static void *work(void *argument)
         w->bytes_up += result.bytes_up;
         w->dense_bytes += result.dense_bytes;
     }
-    if (w->status < 0) /* the sentence is this thread's own */
+    if (w->status < 0) /* each thread has a sentence of its own */
         fprintf(stderr, "rank %u: %s\n", w->link.rank, gw_last_error());
     gw_exchange_destroy(exchange);
     return NULL;

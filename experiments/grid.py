@@ -1,6 +1,6 @@
 """What the experiments share: a grid of trainings that can be interrupted at any time and goes on where it was.
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated. table.txt is made anew from
+results.tsv has a line for every finished run. A run whose line is there is not repeated. table.txt is made anew from
 results.tsv after every run. Standard library only."""
 import argparse
 import concurrent.futures
@@ -34,7 +34,8 @@ def this_machine():
 
 
 def machine(rows=()):
-    """What a table was measured on, and when: machines and dates of its rows; this one today if there are none."""
+    """Says on which machine a table was measured, and when: the machines and dates of its rows. If there are no rows,
+    it is this machine, today."""
     machines = sorted({row["machine"] for row in rows}) or [this_machine()]
     dates = sorted({row["date"] for row in rows}) or [datetime.date.today().isoformat()]
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
@@ -42,13 +43,13 @@ def machine(rows=()):
 
 
 def _cell(value):
-    """Six digits say all that a run's figures mean."""
+    """Six digits are enough for a run's figures."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 class Grid:
-    """columns: of results.tsv, the first is the run's name; date and machine follow. table(rows): the lines of
-    table.txt."""
+    """columns: those of results.tsv. The first is the run's name. Date and machine follow the last. table(rows) returns
+    the lines of table.txt."""
 
     def __init__(self, here, columns, table):
         self.results, self.table = here / "results.tsv", here / "table.txt"
@@ -80,8 +81,8 @@ class Grid:
         temporary.replace(self.table)
 
     def main(self, doc, runs, run_one, needs_data=True, options=None):
-        """runs: tuples that begin with the run's name. run_one(args, run) returns the row, or raises Failed. options:
-        [(name, argparse's keywords)] in place of --data and --tool."""
+        """Makes the runs that are not done yet. runs: tuples that begin with the run's name. run_one(args, run) returns
+        the row, or raises Failed. options: [(name, argparse's keywords)] in place of --data and --tool."""
         parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
         for name, words in options or [
             ("--data", {"help": "folder with the data's files"}),
@@ -122,7 +123,7 @@ class Grid:
 
 
 def take_scale():
-    """Takes --scale X out of the command line; None: it is not there."""
+    """Takes --scale X out of the command line. None: it is not there."""
     if "--scale" not in sys.argv:
         return None
     at = sys.argv.index("--scale")
@@ -132,7 +133,7 @@ def take_scale():
 
 
 def accuracy_of(rows):
-    """Test accuracy of these runs in percent: the mean, and a text of seven characters with the spread."""
+    """Returns the test accuracy of these runs in percent: the mean, and a text of seven characters with the spread."""
     accuracies = [100 * float(row["test_accuracy"]) for row in rows]
     spread = f"{max(accuracies) - min(accuracies):7.2f}" if len(rows) > 1 else f"{'':7}"
     return statistics.mean(accuracies), spread
@@ -143,7 +144,7 @@ class Failed(Exception):
 
 
 def train(args, *words):
-    """Runs `gradwire train`; the summary, whose replicas must be identical."""
+    """Runs `gradwire train`. Returns the summary. Replicas must be identical."""
     done = subprocess.run(
         [args.tool, "train", *map(str, words), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -28,11 +28,11 @@ enum { MODE_UNMET = 4, MODE_STALE = 8 };
 
 /* bits of an answer */
 enum {
-    ANSWER_RAW = 1,        /* the bytes are the head; else they alter an honest one */
-    ANSWER_LENGTH = 2,     /* the body has the length that is given; else an honest one */
-    ANSWER_NO_BODY = 4,    /* even if one belongs there */
+    ANSWER_RAW = 1,        /* the bytes are the head; else they alter an honest head */
+    ANSWER_LENGTH = 2,     /* the input gives the length of the body; else the length is honest */
+    ANSWER_NO_BODY = 4,    /* there is no body, even if one belongs there */
     ANSWER_PIECES = 8,     /* the body comes in two messages */
-    ANSWER_FOR_SCALE = 16, /* the scale's pull is answered */
+    ANSWER_FOR_SCALE = 16, /* this answers the pull of the scale */
     ANSWER_CUT = 32,       /* an honest head loses its last byte */
 };
 
@@ -97,7 +97,7 @@ static void give_bytes(void *bytes, void *user)
     free(bytes);
 }
 
-/* Memory that ends with the bytes, so that sanitizers see a read past them. */
+/* Sends bytes in memory that ends with them, so that sanitizers see a read past them. */
 static void send_exact(void *socket, const uint8_t *bytes, size_t n_bytes, int flags)
 {
     zmq_msg_t message;
@@ -123,7 +123,8 @@ static void know(gw_ps_client *client, const char *name, struct key key)
 
 static const char *const names[] = {"row", "split", "codes", "scale", "one", "frames", "stranger"};
 
-/* As if these keys had been initialised: with parts on all servers, and on one. */
+/* Makes the client know these keys, as if it had initialised them. Some have parts on all servers, others are on one.
+ */
 static void know_all(gw_ps_client *client)
 {
     const uint32_t n = client->n_servers;
@@ -184,7 +185,7 @@ static void free_client(gw_ps_client *client)
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-/* What an honest server says to that part. */
+/* The answer of an honest server to that part of a ticket. */
 static struct gw_ps_reply honest(const struct gw_ps_asked *asked, uint64_t *n_bytes)
 {
     const struct gw_ps_request *request = asked->request;
@@ -211,7 +212,7 @@ static struct gw_ps_reply honest(const struct gw_ps_asked *asked, uint64_t *n_by
     return reply;
 }
 
-/* The head, altered as the input says: its bytes. */
+/* Writes the head, altered as the input says. Returns how many bytes it has. */
 static size_t make_head(struct input *in, uint8_t kind, const struct gw_ps_reply *reply, uint8_t *head)
 {
     const size_t asked = take16(in) % GW_PS_HEAD_BYTES, left = (size_t)(in->end - in->at),
@@ -246,7 +247,7 @@ static void answer(struct input *in, const gw_ps_client *client, uint8_t kind, u
         send_exact(pipes.theirs[s], NULL, n_body, 0);
 }
 
-/* Answers to a ticket that is under way. */
+/* Sends answers to a ticket that is under way. */
 static void answer_ticket(struct input *in, gw_ps_client *client, uint64_t id)
 {
     for (uint32_t left = take8(in) % (MOST_ANSWERS + 1); left > 0; left--) {
@@ -261,7 +262,7 @@ static void answer_ticket(struct input *in, gw_ps_client *client, uint64_t id)
     gw_ps_client_pump(client, -1, 0);
 }
 
-/* Answers that lie there before a call of one ticket, which is the next one. Last comes a refusal, so that the client
+/* Sends answers to the next ticket, before a call makes it and waits for it. A refusal comes last, so that the client
  * waits for nothing. */
 static void answer_before(struct input *in, gw_ps_client *client, struct gw_ps_request request)
 {
@@ -283,7 +284,7 @@ static void answer_before(struct input *in, gw_ps_client *client, struct gw_ps_r
 
 /* ---- what the client makes of them ------------------------------------------------------------------------- */
 
-/* A value that was taken as good is as its type, shape and counts say. */
+/* If the client took a value as good, the value must be as its type, shape and counts say. */
 static void value_checked(const gw_ps_value *value, const struct gw_ps_asked *asked, uint32_t n_parts)
 {
     const size_t width = gw_ps_type_bytes(value->type);
@@ -296,10 +297,10 @@ static void value_checked(const gw_ps_value *value, const struct gw_ps_asked *as
     promise(!asked->type || gw_ps_shapes_equal(&value->shape, &shape));
     promise(is_get ? value->n_pushes == 0 && value->round >= asked->request->number
                    : value->n_pushes <= asked->n_workers && value->round <= GW_PS_MOST_ROUNDS);
-    gw_hash_now()->whole(value->bytes, value->n_bytes, 0); /* every byte is there */
+    gw_hash_now()->whole(value->bytes, value->n_bytes, 0); /* so that sanitizers see a byte that is missing */
 }
 
-/* Else the next push would wait for what the servers say of one that failed. */
+/* Clears the doubt about pushes that failed. Else the next push would wait for what the servers say of them. */
 static void settle_all(gw_ps_client *client)
 {
     for (uint64_t k = 0; k < client->names.n; k++)
@@ -394,7 +395,7 @@ static void one_call(struct input *in, gw_ps_client *client)
         break;
     case ADMIT:
         answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_ADMIT, .round = 3});
-        client->n_servers = 1; /* one ticket */
+        client->n_servers = 1; /* so the call makes one ticket only */
         gw_ps_admit(client, 1, 3);
         client->n_servers = n_servers;
         break;

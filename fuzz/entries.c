@@ -23,7 +23,7 @@ enum mode {
     MODE_SCALERS = 4, /* reduce: frames 1.. take the first one's scalers */
 };
 
-/* A frame of a few bytes may rightly stand for 2^34 zeros; decoding those would only cost time. */
+/* A frame of a few bytes may rightly stand for 2^34 zeros. To decode these would only cost time. */
 #define MAX_ELEMENTS (1u << 20)
 #define MAX_FRAMES 8
 
@@ -46,7 +46,7 @@ static void promise(int kept)
         abort();
 }
 
-/* One for the whole process. */
+/* One context serves the whole process. */
 static gw_context *context(void)
 {
     static gw_context *only;
@@ -74,7 +74,7 @@ static void seal(uint8_t *frame, size_t size)
     gw_frame_reseal(frame, size);
 }
 
-/* A copy that ends where the memory ends, so that sanitizers see a read past it. */
+/* Makes a copy that ends where its memory ends, so that sanitizers see a read past it. */
 static uint8_t *exact_copy(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size ? size : 1);
@@ -83,7 +83,7 @@ static uint8_t *exact_copy(const uint8_t *data, size_t size)
     return copy;
 }
 
-/* Decodes a frame that was parsed. A frame that decodes can also be counted, and the counts add up. */
+/* Decodes a frame that was parsed. If and only if a frame can be decoded, its symbols can be counted. */
 static void decode_checked(const uint8_t *frame, size_t size, const gw_frame_info *info)
 {
     if (info->n_elems > MAX_ELEMENTS)
@@ -143,7 +143,7 @@ int gw_fuzz_inspect(const uint8_t *data, size_t size)
     return 0;
 }
 
-/* Makes a frame one that could stand beside `first` as worker `rank`'s. */
+/* Changes a frame so that it could stand beside `first`, as the frame of worker `rank`. */
 static void make_agree(uint8_t *frame, size_t size, const uint8_t *first, size_t first_size, uint32_t rank,
                        uint8_t mode)
 {
@@ -153,7 +153,7 @@ static void make_agree(uint8_t *frame, size_t size, const uint8_t *first, size_t
     memcpy(frame + AT_TENSOR, first + AT_TENSOR, AT_PAYLOAD_BYTES - AT_TENSOR);
     gw_put32(frame + AT_RANK, rank);
     size_t head = head_bytes(first);
-    /* A wild count makes the sum wrap. */
+    /* If the count is wild, the sum in head_bytes may wrap. */
     if (mode & MODE_SCALERS && head >= GW_HEADER_BYTES && head <= size && head <= first_size)
         memcpy(frame + GW_HEADER_BYTES, first + GW_HEADER_BYTES, head - GW_HEADER_BYTES);
 }
@@ -162,7 +162,7 @@ static void make_agree(uint8_t *frame, size_t size, const uint8_t *first, size_t
 static void reduce_checked(uint8_t *const *frames, const size_t *sizes, uint32_t n)
 {
     gw_frame_info info;
-    uint64_t workers = 0; /* averages stand for several */
+    uint64_t workers = 0; /* an average stands for several workers */
     for (uint32_t i = 0; i < n; i++) {
         if (gw_frame_parse(frames[i], sizes[i], &info) != GW_OK)
             continue;
@@ -212,7 +212,7 @@ int gw_fuzz_reduce(const uint8_t *data, size_t size)
     return 0;
 }
 
-/* A request that is read as good is written again with the same bytes. */
+/* If a request is read as good, and written again, it must have the same bytes. */
 static void request_checked(const uint8_t *bytes, size_t n_bytes)
 {
     struct gw_ps_request request;
@@ -241,7 +241,7 @@ int gw_fuzz_pserver(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     uint8_t *bytes = exact_copy(data + 1, size - 1);
-    if (data[0] >= 2 && size - 1 >= 8) { /* else most would end at the magic number */
+    if (data[0] >= 2 && size - 1 >= 8) { /* else most inputs would end at the magic number */
         memcpy(bytes, data[0] % 2 ? "GWPQ" : "GWPA", 4);
         bytes[4] = GW_PS_VERSION;
         bytes[5] = (uint8_t)(1 + bytes[5] % (GW_PS_OPERATIONS - 1));
@@ -287,7 +287,7 @@ static void seal_records(uint8_t *bytes, size_t n_bytes, enum gw_ps_records_kind
         const size_t room = n_bytes - at - GW_PS_RECORD_AROUND;
         const uint64_t seed = place_of(kind, ordinal), n_head = gw_get32(bytes + at) % 64,
                        n_body = gw_get64(bytes + at + 8);
-        if (n_head <= room && n_body <= 4096) { /* others stay: lengths that are too long */
+        if (n_head <= room && n_body <= 4096) { /* other lengths stay as they are, too long */
             gw_put32(bytes + at, (uint32_t)n_head);
             gw_put64(bytes + at + 8, n_body % (room - n_head + 1));
         }
@@ -309,7 +309,7 @@ static gw_status on_replay(void *user, uint8_t type, const void *head, size_t n_
 {
     struct replayed *replayed = user;
     (void)type;
-    gw_hash_now()->whole(head, n_head, 0); /* every byte is there */
+    gw_hash_now()->whole(head, n_head, 0); /* so that sanitizers see a byte that is missing */
     gw_hash_now()->whole(body, n_body, 0);
     replayed->n++;
     replayed->n_bytes += GW_PS_RECORD_AROUND + n_head + n_body;
@@ -341,7 +341,7 @@ int gw_fuzz_records(const uint8_t *data, size_t size)
 }
 
 #ifdef GW_HAVE_TCP
-/* A contact that was found good can be read again. */
+/* Reads contacts that were found good. This must succeed. */
 static void read_contacts(struct gw_tcp_reader reader, uint32_t n, uint32_t n_links, bool keyed)
 {
     char key[GW_ZMQ_KEY_CHARS + 1], endpoint[GW_ZMQ_ENDPOINT_BYTES];
@@ -360,7 +360,7 @@ int gw_fuzz_join(const uint8_t *data, size_t size)
     uint8_t *bytes = exact_copy(data + 1, size - 1);
     size_t n_bytes = size - 1;
     static const char *const magics[] = {"GWTJ", "GWTW", "GWTT", "GWTR", "GWTH"};
-    if (data[0] && n_bytes >= GW_TCP_HEAD_BYTES) { /* else most would end at the magic number */
+    if (data[0] && n_bytes >= GW_TCP_HEAD_BYTES) { /* else most inputs would end at the magic number */
         memcpy(bytes, magics[data[0] % 5], 4);
         gw_put16(bytes + 4, GW_TCP_VERSION);
         gw_put16(bytes + 6, gw_get16(bytes + 6) & 1);

@@ -59,7 +59,8 @@ static void write_file(const char *path, uint8_t mode, const void *bytes, size_t
     }
 }
 
-/* Mode 1 (seal), so that mutations of the seeds get past the checksum. */
+/* Writes a seed in mode 1 (seal), so that mutations of it get past the checksum. Seeds for reduce are in mode 7, so
+ * that mutated frames also agree. */
 static void write_seed(const char *folder, const char *name, size_t i, size_t k, const void *bytes, size_t n_bytes)
 {
     char path[4096];
@@ -77,7 +78,7 @@ static void write_head(const char *folder, const char *name, uint8_t operation, 
     write_file(path, mode, bytes, n_bytes);
 }
 
-/* A few large elements among small ones: all codes have something to do. */
+/* Draws a few large elements among small ones, so that all codes have something to do. */
 static void draw(float *g, uint64_t n, uint32_t rank)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -126,8 +127,8 @@ static void write_seeds(const char *folder, gw_context *context, size_t i, size_
     gw_codec_destroy(codec);
 }
 
-/* Heads of the parameter server: one request and one answer of every operation, as they are (mode 1 and 0) and
- * repaired. */
+/* Writes heads of the parameter server: for every operation one request (mode 1), one answer and one error (mode 0).
+ * The fuzzer reads them as they are. */
 static void write_heads(const char *folder)
 {
     for (uint8_t operation = GW_PS_HELLO; operation < GW_PS_OPERATIONS; operation++) {
@@ -166,8 +167,8 @@ static void write_heads(const char *folder)
     }
 }
 
-/* What a client asks of 1 to 3 servers, each kind of call and each key twice (fuzz/client_entry.c), and honest answers
- * of all of them; the fuzzer makes the lies. */
+/* Writes what a client asks of 1 to 3 servers, and honest answers of all of them. Each file has one kind of call and
+ * one key, with all codes (fuzz/client_entry.c). The fuzzer makes the lies. */
 static void write_answers(const char *folder)
 {
     enum { CALLS = 13, KEYS = 7, CODES = 9 };
@@ -179,9 +180,9 @@ static void write_answers(const char *folder)
                 size_t n = 0;
                 for (uint8_t code = 0; code < CODES; code++) {
                     bytes[n++] = call;
-                    if (call > 0 && call < 10) /* those have a key, a code and a number */
+                    if (call > 0 && call < 10) /* these calls have a key, a code and a number */
                         bytes[n++] = key, bytes[n++] = code, bytes[n++] = 2;
-                    bytes[n++] = servers + 2; /* answers; the first is for the scale, if there is one */
+                    bytes[n++] = servers + 2; /* how many answers; the first is for the scale, if there is one */
                     for (uint8_t s = 0; s < servers + 2; s++) {
                         bytes[n++] = s == 0 ? 16 : 0;
                         bytes[n++] = s;

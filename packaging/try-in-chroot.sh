@@ -26,7 +26,7 @@ packages=$top/build/deb/packages
 ls "$packages"/*.deb >/dev/null || { echo "no packages in $packages: run make deb first" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || { echo "a chroot needs root" >&2; exit 1; }
 "$top/scripts/install-deps.sh" chroot
-# In namespaces of its own: what is mounted and what still runs ends with this script.
+# Runs in namespaces of its own. So mounts and processes end with this script.
 if [ -z "${GRADWIRE_IN_NAMESPACE:-}" ]; then
     GRADWIRE_IN_NAMESPACE=yes exec unshare --mount --pid --fork --kill-child --mount-proc "$0" "${arguments[@]}"
 fi
@@ -42,7 +42,7 @@ if [ -z "$root" ]; then
 fi
 
 step() { printf '%s  %s\n' "$(date +%T)" "$*"; }
-# Quiet, unless it fails.
+# Runs a command. Shows what it prints only if it fails.
 quietly() { "$@" >"$root.log" 2>&1 || { cat "$root.log"; exit 1; }; }
 # Boots the chroot for one command, without a network.
 booted() {
@@ -56,7 +56,7 @@ StandardError=inherit
 UNIT
     mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
     ln -sf ../command.service "$root/etc/systemd/system/multi-user.target.wants"
-    umount "$root/proc" # systemd would find its first process in another place, and not start
+    umount "$root/proc" # else systemd would find its first process in another place, and not start
     timeout 300 systemd-nspawn --quiet --directory "$root" --boot --register=no --keep-unit --private-network \
         </dev/null >"$root.boot" 2>&1 || cat "$root.boot"
     mount -t proc proc "$root/proc"
@@ -84,7 +84,7 @@ inside useradd --create-home tester
 apt_get update
 
 ours=$(sed -n 's/^Package: //p' "$root/packages/Packages" | sort -u)
-# Every file of the system but those that apt and dpkg write for themselves.
+# Lists every file of the system, except those that apt and dpkg write for themselves.
 files() {
     inside find / -xdev \( -path /proc -o -path /packages -o -path /var/cache -o -path /var/lib/apt \
         -o -path /var/lib/dpkg -o -path /var/log -o -path /tmp \) -prune -o -print | sort
@@ -121,7 +121,7 @@ while IFS= read -r line; do
 done < <(cat "$root/source/debian/tests/control"; echo)
 
 step "all packages: install, use the service's folder, purge"
-# What they need stays, so that only their own traces are compared.
+# The packages on which they depend stay, so that only their own traces are compared.
 # shellcheck disable=SC2086
 apt_get install $(grep -v -e -dbgsym <<<"$ours")
 apt_get purge $ours

@@ -18,7 +18,7 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARY = "libgradwire.so.0"
-# What building needs: (its name, one of these programs or a condition of pkg-config, Debian's package).
+# What a build needs: (its name, one of these programs or a condition of pkg-config, Debian's package).
 PROGRAMS = (("CMake", ("cmake",), "cmake"), ("make", ("make",), "make"))
 PROGRAMS += (("a C compiler", ("cc", "gcc", "clang"), "gcc"),)
 PKG_CONFIG = os.environ.get("PKG_CONFIG", "pkg-config")
@@ -32,7 +32,7 @@ def _version():
 
 
 def _is_installed():
-    """The system's own library, of this version."""
+    """True if the system has the library, in this version."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError:
@@ -42,8 +42,9 @@ def _is_installed():
 
 
 def _missing():
-    """[(what building needs and this machine lacks, Debian's package)]."""
-    own = {"make": "CMAKE_GENERATOR", "a C compiler": "CC"}  # the user's choice; CMake itself says if it is not there
+    """Returns [(what a build needs and this machine lacks, Debian's package)]."""
+    # The user chooses these. CMake itself says if they are missing.
+    own = {"make": "CMAKE_GENERATOR", "a C compiler": "CC"}
     missing = [
         (what, package)
         for what, names, package in PROGRAMS
@@ -58,7 +59,7 @@ def _missing():
 
 
 def _build():
-    """The bytes of the library, built from the checkout."""
+    """Builds the library from the checkout, and returns its bytes."""
     source = HERE.parent
     if not (source / "CMakeLists.txt").exists():
         sys.exit(
@@ -130,7 +131,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    """`pip install -e ./python`: the checkout's own files, and the library of its build folder."""
+    """For `pip install -e ./python`: takes the checkout's own files, and the library of its build folder."""
     return _finish(wheel_directory, {"gradwire.pth": f"{HERE}\n".encode()}, "py3-none-any")
 
 

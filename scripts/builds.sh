@@ -13,7 +13,8 @@ shift || true
 names=("$@")
 [ ${#names[@]} -gt 0 ] || names=(clang no-zeromq no-mpi no-onednn asan tsan)
 
-# The tests that end within a second or two; those of the tool and of the house are about more than a build.
+# The tests that end within a second or two. Tests of the tool and of the house are left out: they test more than a
+# build.
 quick=(-L fast -E '^(cli|house|net|wire|python|cluster|example)_|@|^neon$|^mpich$')
 
 for name in "${names[@]}"; do

@@ -28,9 +28,9 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COPY = ROOT / "build/mutate"
-TIMEOUT_S = 120  # of all tests of one change, or four times what they take without a change
+TIMEOUT_S = 120  # for all tests of one change; or it is four times what they take without a change
 
-# A token, and what may stand in its place.
+# A token, and the tokens that may take its place.
 CHANGES = {
     "<": ["<=", ">"],
     "<=": ["<", ">"],
@@ -60,7 +60,7 @@ TOKEN = re.compile(
 
 
 def places(path):
-    """[(offset, token, replacement)] of all changes of a file."""
+    """Returns [(offset, token, replacement)] for all changes of a file."""
     found, text = [], path.read_text()
     for match in TOKEN.finditer(text):
         token = match.group()
@@ -73,7 +73,7 @@ def places(path):
 
 
 def run(words, timeout=None):
-    """Exit status, None if it took longer. Then all that it started is ended too."""
+    """Runs a command. Returns its exit status. None: it took longer. Then all that it started is ended, too."""
     process = subprocess.Popen(
         words, cwd=COPY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
@@ -88,7 +88,7 @@ def run(words, timeout=None):
 
 
 def end_session(session):
-    """A test has a process group of its own, but ctest's session."""
+    """Ends all processes of a session. A test has a process group of its own, but it is in ctest's session."""
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -101,7 +101,7 @@ def end_session(session):
 def make_copy():
     words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     files = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout.decode().split("\0")
-    for left in (COPY / "source").rglob("*"):  # of an earlier copy
+    for left in (COPY / "source").rglob("*"):  # files of an earlier copy
         if left.is_file() and str(left.relative_to(COPY / "source")) not in files:
             left.unlink()
     for name in files:
@@ -120,7 +120,8 @@ def make_copy():
 
 
 def targets(tests):
-    """Options of cmake --build for the tests that a regular expression names: none, if one is no program of its own."""
+    """Returns options of cmake --build for the tests that a regular expression names. There are none if one of the
+    tests is no program of its own."""
     words = ["ctest", "--test-dir", "build", "-N", "-R", tests]
     said = subprocess.run(words, cwd=COPY, stdout=subprocess.PIPE, text=True)
     found = {name.split("@")[0] for name in re.findall(r"Test +#\d+: (\S+)", said.stdout)}
@@ -134,7 +135,7 @@ def is_at(folder, place, lines):
 
 
 def objects():
-    """{source: object} of all that the copy's build compiles; sources as the checkout names them."""
+    """Returns {source: object} for all that the copy's build compiles. Sources have the checkout's names."""
     commands = json.loads((COPY / "build/compile_commands.json").read_text())
     here, found = (COPY / "source").resolve(), {}
     for c in commands:
@@ -144,7 +145,7 @@ def objects():
 
 
 def tell(tests, jobs, timeout=None):
-    """What the tests say of the copy: passed, failed, or hung if they take longer."""
+    """Runs the tests of the copy. Returns passed, failed, or hung if they take longer."""
     begin = time.monotonic()
     for label in ("fast", "slow"):
         left = timeout and max(1, timeout - (time.monotonic() - begin))
@@ -170,7 +171,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="compilers and tests at a time (default 2)")
     args = parser.parse_args()
     COPY = pathlib.Path(args.copy).resolve()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by way of run(), which ends what it started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # this exit passes through run(), which ends what it started
     folder = pathlib.Path(args.folder)
     sources = sorted(p for p in (ROOT / folder).rglob("*.c") if not p.name.endswith("_test.c"))
     names = sorted(p.stem for p in (ROOT / folder).rglob("*_test.c"))

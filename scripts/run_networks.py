@@ -17,7 +17,7 @@ import net
 import train_net
 
 OPTIONS = train_net.NETS["lenet"][0]
-# Bits a second of each rate, and the steps that are measured over it: a few seconds each.
+# The bits a second of each rate, and how many steps are measured over it. Each takes a few seconds.
 RATES = {"100mbit": ("100 Mbit/s", 1e8, 20), "1gbit": ("1 Gbit/s", 1e9, 60)}
 
 
@@ -36,7 +36,7 @@ def measure(tool, data):
 
 
 def compute(runs):
-    """A worker sends its share of all bytes, and receives as much meanwhile."""
+    """Computes how long a step's bytes take. A worker sends its share of all bytes, and receives as much meanwhile."""
     for name, bits, _ in RATES.values():
         row(name, [8e3 * (s["bytes_up"] + s["bytes_down"]) / s["workers"] / s["steps"] / bits for s in runs])
 

@@ -15,8 +15,9 @@ def may_listen(port):
 
 
 def free_ports(n=1):
-    """Endless: the first of n ports next to each other that are free on this machine. All are below 32768. The kernel
-    gives higher ones to those who connect: any process's connection can take one before a server listens there."""
+    """Yields without end the first of n ports next to each other that are free on this machine. All are below 32768.
+    The kernel gives higher ports to connections. So any process's connection could take one before a server listens
+    there."""
     begin = os.getpid() * 7
     for i in itertools.count():
         first = 21000 + (begin + i * n) % (11000 - n)

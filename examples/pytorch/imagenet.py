@@ -24,15 +24,15 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from torchvision import transforms
 
-# Rate for a batch of 256, then dropout and weight decay: as usual, and with ternary gradients. AlexNet's and
-# GoogLeNet's are those of TernGrad, tables 2 and 3. The paper trains neither of the others.
+# The rate for a batch of 256, then dropout and weight decay: as usual, and with ternary gradients. For AlexNet and
+# GoogLeNet these are the numbers of TernGrad, tables 2 and 3. The paper trains neither of the others.
 SETTINGS = {
     "alexnet": (0.01, (0.5, 5e-4), (0.2, 5e-4)),
     "googlenet": (0.04, (0.2, 4e-5), (0.08, 1e-5)),
     "vgg11": (0.01, (0.5, 5e-4), (0.2, 2.5e-4)),
     "resnet50": (0.1, (None, 1e-4), (None, 5e-5)),
 }
-MOMENTUM, POWER = 0.9, 0.5  # the rate falls as (1 - t/T)^0.5
+MOMENTUM, POWER = 0.9, 0.5  # the rate falls like (1 - t/T)^0.5
 
 
 class Drawn(Dataset):
@@ -52,7 +52,7 @@ class Drawn(Dataset):
 
 
 def load(args):
-    """(training set, test set, number of classes)."""
+    """Returns (training set, test set, number of classes)."""
     if args.data == "drawn":
         return Drawn(5000, args.pixels), Drawn(100, args.pixels), 10
     normalize = transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
@@ -87,12 +87,12 @@ def top1(model, data, batch):
 
 
 def digest(model):
-    """A number of the bits of all parameters."""
+    """A number that depends on the bits of all parameters."""
     return sum(p.detach().view(torch.int32).long().sum().item() for p in model.parameters())
 
 
 class Saved:
-    """A folder that a run goes on from. Files are whole or not there: they are renamed when they are complete."""
+    """A folder from which a run can go on. A file gets its name when it is complete. So it is whole, or not there."""
 
     def __init__(self, folder, rank):
         self.folder, self.rank = pathlib.Path(folder), rank
@@ -105,7 +105,7 @@ class Saved:
         of_all, of_rank = self._files(epoch)
         if compression:
             self._put(compression.state_dict(), of_rank)
-        dist.barrier()  # what all share names an epoch whose other files are there
+        dist.barrier()  # so the shared file names an epoch whose other files are there
         if self.rank == 0:
             self._put({"model": module.state_dict(), "optimizer": optimizer.state_dict()}, of_all)
         dist.barrier()
@@ -149,7 +149,7 @@ def train(args):
     n_steps = min(args.steps or len(loader), len(loader))
     for epoch in range(done, args.epochs):
         sampler.set_epoch(epoch)
-        torch.manual_seed(args.seed + 1000 * epoch + rank)  # dropout, as if there had been no pause
+        torch.manual_seed(args.seed + 1000 * epoch + rank)  # so dropout goes on as if there had been no pause
         begin = time.perf_counter()
         for step, (x, y) in zip(range(n_steps), loader):
             left = 1 - (epoch * n_steps + step) / (args.epochs * n_steps)

@@ -31,7 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def read(folder, name):
-    """The bytes of a file, which may be compressed."""
+    """Reads the bytes of a file, which may be compressed."""
     for ending, unpack in (("", lambda raw: raw), (".gz", gzip.decompress), (".xz", lzma.decompress)):
         path = pathlib.Path(folder) / (name + ending)
         if path.exists():
@@ -68,7 +68,7 @@ def drawn(shape, n=2000, n_test=500):
 
 
 def text(n):
-    """Sentences of a small grammar: what comes next can be learned, but not all of it."""
+    """Sentences of a small grammar. A model can learn what comes next, but not all of it."""
     draw = random.Random(1)
     people, verbs = ["the worker", "an owner", "a server", "the client"], ["sends", "adds up", "waits for", "keeps"]
     things = ["a frame", "two slices", "the average", "gradients", "its residual"]
@@ -82,7 +82,7 @@ def text(n):
 
 
 def characters(window=32, n=60000, n_test=6000):
-    """Windows of text, and each character's follower."""
+    """Windows of text, and for each character the one that follows."""
     whole = text(n + n_test)
     letters = sorted(set(whole))
     numbers = torch.tensor([letters.index(c) for c in whole])
@@ -137,7 +137,7 @@ def resnet20():
 
 
 class Transformer(nn.Module):
-    """Two layers that look back only."""
+    """Two layers that look only at earlier characters."""
 
     def __init__(self, letters, width=64, window=32):
         super().__init__()
@@ -154,7 +154,7 @@ class Transformer(nn.Module):
 
 
 def load(args):
-    """(model, training set, test set)."""
+    """Returns (model, training set, test set)."""
     if args.model == "transformer":
         train, test, letters = characters()
         return Transformer(letters), train, test
@@ -182,7 +182,7 @@ def evaluate(model, test):
 
 
 def digest(model):
-    """A number of the bits of all parameters."""
+    """A number that depends on the bits of all parameters."""
     return sum(p.detach().view(torch.int32).long().sum().item() for p in model.parameters()) & (2**63 - 1)
 
 

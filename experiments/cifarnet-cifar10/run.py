@@ -6,8 +6,8 @@
 The paper runs 300,000 steps of 128 and 18,750 of 2048, some 768 epochs, and loses 0.92 and 0.39 points with ternary
 gradients. The recipe is terngrad-cifarnet; its length is shortened by SCALE; --scale 1 repeats a row at full length.
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run."""
+results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
+at any time, and goes on where it was. table.txt is made anew from results.tsv after every run."""
 import pathlib
 import statistics
 import sys

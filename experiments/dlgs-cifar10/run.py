@@ -7,8 +7,8 @@ Methods: floats, global Top-K, LAGS (layer-wise Top-K, a new threshold in every 
 steps), ternary and gspar. The schedule is the paper's (recipes dlgs-resnet20 and dlgs-vgg16), shortened by SCALE;
 --scale 1 repeats a row at full length: --only 'resnet20-dlgs-0.1-s1' --scale 1.
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run."""
+results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
+at any time, and goes on where it was. table.txt is made anew from results.tsv after every run."""
 import pathlib
 import statistics
 import subprocess
@@ -23,7 +23,7 @@ COLUMNS = ["run", "net", "method", "seed", "scale", "epochs", "test_accuracy", "
 COLUMNS += ["dense_bytes", "parameter_hash"]
 
 SCALE = {"resnet20": 0.07, "vgg16:0.25": 0.1}
-EPOCHS = 140  # the paper's
+EPOCHS = 140  # as in the paper
 RECIPES = {"resnet20": "dlgs-resnet20", "vgg16:0.25": "dlgs-vgg16"}
 METHODS = {  # name: codec, seeds
     "none": ("none", (1, 2, 3)),
@@ -51,7 +51,7 @@ def all_runs(scale):
 
 
 def over_a_server(args, words):
-    """DLGS's own architecture: the server has the parameters, and workers push while backward runs."""
+    """Trains in DLGS's own architecture: the server has the parameters, and workers push while backward runs."""
     tool = str(pathlib.Path(args.tool).resolve())
     place = f"127.0.0.1:{PORT}"
     server = subprocess.Popen([tool, "server", "--workers", "3", "--listen", place], stderr=subprocess.DEVNULL)

@@ -26,7 +26,7 @@ import exchange_net
 import net
 
 WORKERS = 4
-# Images that one worker trains in a second, and in a step.
+# How many images one worker trains in a second, and in a step.
 SPEEDS = {"resnet20": (6000, 32), "vgg16": (4000, 32), "resnet50": (104, 32)}
 METHODS = {
     "none": ("none", "none"),
@@ -48,7 +48,7 @@ def run(words):
 
 @contextlib.contextmanager
 def servers(args, n):
-    """Started anew on the hosts after the workers'; their list."""
+    """Starts servers anew, on the hosts after those of the workers. Yields their list."""
     started, places = [], []
     for host in range(WORKERS, WORKERS + n):
         places.append(f"{net.address(host)}:{PORT}")
@@ -66,7 +66,7 @@ def servers(args, n):
 
 
 def probe(args, folder, name):
-    """A profile over one server's link: what a worker sends and receives passes it together with the others'."""
+    """Makes a profile for the link of one server. The frames of all workers pass this link together."""
     path = pathlib.Path(folder) / f"{name}.json"
     if path.exists():
         return path
@@ -76,7 +76,8 @@ def probe(args, folder, name):
     words = ["probe", "--net", name, "--images-per-second", images, "--batch", batch, *codecs, "--runs", 5]
     run(net.launch(args.tool, WORKERS, folder, [*words, "--timeout", 300, "-o", path]))
     profile = json.loads(path.read_text())
-    # Among workers (N - 1) / N of a gradient leaves each, and as much comes. Here N whole ones come in at the server.
+    # Among workers, (N - 1) / N of a gradient leaves each worker, and as much comes in. Here N whole gradients come in
+    # at the server.
     profile["link"]["ms_per_byte"] *= WORKERS**2 / (2 * (WORKERS - 1))
     path.write_text(json.dumps(profile))
     return path

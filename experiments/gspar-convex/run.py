@@ -4,9 +4,9 @@ sparsification.
 
     experiments/gspar-convex/run.py --data DIR [--tool build/release/gradwire] [--jobs 2] [--only GLOB] [--table]
 
-DIR holds a9a, w8a and mushrooms (LIBSVM, plain or compressed); drawn data of uneven magnitude (section 5.1 of the
-paper) need none. One line of results.tsv for every finished run; a run whose line is there is not repeated. At the end
-of a call table.txt, and a chart for every problem where gnuplot is installed, are made anew. """
+DIR holds a9a, w8a and mushrooms (LIBSVM, plain or compressed). Drawn data of uneven magnitude (section 5.1 of the
+paper) need no files. results.tsv has a line for every finished run. A run whose line is there is not repeated. At the
+end of a call table.txt is made anew and, if gnuplot is installed, a chart for every problem."""
 import json
 import math
 import pathlib
@@ -36,10 +36,11 @@ COLUMNS = [
     "objectives",
 ]
 
-WORKERS, BATCH = 4, 32  # the paper: M = 4, mini-batches of 8
+WORKERS, BATCH = 4, 32  # as in the paper: M = 4, mini-batches of 8
 RATES = [4.0**k for k in range(-6, 4)]
 DENSITIES, EPS = (0.05, 0.2), (1, 4)
-# Epochs of a run, and of those that look for the minimum: drawn data have few samples, so few steps an epoch.
+# How many epochs a run has, and a long run that looks for the minimum. Drawn data have few samples, so an epoch has few
+# steps.
 
 
 def epochs_of(data, long=False):
@@ -62,7 +63,7 @@ PROBLEMS += [
 ]
 PROBLEMS += [("svm-a9a-1e-3", "svm", "a9a", 1e-3), ("svm-uneven-0.6-0.25-1e-3", "svm", uneven(0.6, 0.25), 1e-3)]
 METHODS = ["none"] + [f"{name}:density={d}" for d in DENSITIES for name in ("gspar", "uniform")]
-BOUNDED = [f"gspar:eps={eps}" for eps in EPS]  # the variance is bounded, and the density follows (problem (2))
+BOUNDED = [f"gspar:eps={eps}" for eps in EPS]  # these bound the variance, and the density follows (problem (2))
 
 
 def all_runs():
@@ -124,7 +125,7 @@ def run_one(args, run):
             )
         except grid.Failed as why:
             if "NaN" in str(why) or "infinit" in str(why):
-                return row  # diverged: the rate is too large
+                return row  # it diverged, because the rate is too large
             raise
         steps = [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
     weight = s["layers"][0]
@@ -135,7 +136,7 @@ def run_one(args, run):
         "bits_a_step": weight["push_payload_bits"] * weight["elements"],
         "frame_bits": weight["push_bits"] * weight["elements"],
         "elements": weight["elements"],
-        # Of those that look for the minimum only that is kept.
+        # Of a run that looks for the minimum, only the minimum is kept.
         "objectives": ",".join(f"{x:.10g}" for x in ([min(objectives)] if long else objectives)),
     }
 
@@ -159,7 +160,8 @@ class Curve:
         self.last = min(self.objectives[-2:]) if len(self.objectives) > epochs_of(row["data"]) else math.inf
 
     def bits_to(self, level, least):
-        """Bits until the gap to `least` is `level`, the gap falling geometrically within an epoch."""
+        """Returns the bits that are sent until the gap to `least` is `level`. Within an epoch the gap falls
+        geometrically."""
         gaps = [max(x - least, 1e-300) for x in self.objectives]
         for e in range(1, len(gaps)):
             if gaps[e] <= level:
@@ -169,13 +171,13 @@ class Curve:
 
 
 def best_curves(rows):
-    """For every problem whose runs are all in: the least objective known, and for every optimizer and codec the curve
-    of the best rate."""
+    """Returns, for every problem whose runs are all done, the least objective known, and for every optimizer and codec
+    the curve of the best rate."""
     found = {}
     for name, net, data, l2 in PROBLEMS:
         mine = [r for r in rows if (r["net"], r["data"], float(r["lambda"])) == (net, data, l2)]
         if len([r for r in mine if r["codec"] in METHODS]) < len(RATES) * (1 + 2 * len(METHODS)):
-            continue  # only once all its runs are in
+            continue  # not all of its runs are done
         mine = [r for r in mine if r["objectives"]]
         least = min(min(float(x) for x in r["objectives"].split(",")) for r in mine)
         best = {}
@@ -224,7 +226,7 @@ def table(rows):
 
 
 def table_of_bounded(rows):
-    """gspar:eps=E, whose density follows from the gradient, beside floats and the given density of 0.2."""
+    """The table of gspar:eps=E, whose density follows from the gradient, beside floats and the given density of 0.2."""
     lines = [
         "",
         "",
@@ -266,7 +268,7 @@ def table_of_bounded(rows):
 
 
 def draw(rows):
-    """One chart a problem: the gap against passes and against bits, both optimizers."""
+    """Draws a chart for each problem: the gap against passes and against bits, for both optimizers."""
     if not shutil.which("gnuplot"):
         return
     for name, (least, best) in best_curves(rows).items():

@@ -3,9 +3,9 @@
 
     experiments/gspar-lenet/run.py --data DIR [--tool build/release/gradwire] [--jobs 2] [--only GLOB] [--table]
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt, and accuracy.svg where gnuplot is installed, are made anew
-from results.tsv after every run. """
+results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
+at any time, and goes on where it was. After every run table.txt is made anew from results.tsv and, if gnuplot is
+installed, accuracy.svg, too."""
 import math
 import pathlib
 import shutil
@@ -70,7 +70,8 @@ def run_one(args, run):
 
 
 def means(rows):
-    """Runs before 2026-11-23 do not say how many steps they dropped: nan."""
+    """Returns the mean figures of each method. Runs before 2026-11-23 do not say how many steps they dropped, which
+    gives nan."""
     by = {}
     for row in rows:
         by.setdefault((row["method"], row["setting"]), []).append(row)
@@ -111,7 +112,7 @@ def table(rows):
 
 
 def draw(found, order):
-    """Accuracy against bits sent an element and step, a line a method."""
+    """Draws accuracy against the bits that are sent for an element in a step. Each method is a line."""
     if not shutil.which("gnuplot"):
         return
     lines = {

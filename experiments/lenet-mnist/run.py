@@ -3,8 +3,8 @@
 
     experiments/lenet-mnist/run.py --data DIR [--tool build/release/gradwire] [--jobs 2] [--only GLOB] [--table]
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run.
+results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
+at any time, and goes on where it was. table.txt is made anew from results.tsv after every run.
 """
 import pathlib
 import sys
@@ -36,19 +36,19 @@ OPTIMIZERS = {
     "momentum": ["--optimizer", "momentum", "--momentum", "0.9", "--lr", "0.01"],
     "sgd": ["--optimizer", "sgd", "--lr", "0.1"],
 }
-# The paper evaluates a moving average throughout; three points of the figure show what that changes.
+# The paper always evaluates a moving average. Three points of the figure show what that changes.
 AVERAGED, DECAY = "momentum, averaged", 0.9999
 OPTIMIZERS[AVERAGED] = [*OPTIMIZERS["momentum"], "--ema", str(DECAY)]
 AVERAGED_AT = (2, 4, 16)
-# How values are packed changes bytes, never parameters (the same hash: docs/wire-format.md). Away from N = 4, whose
-# bytes are reported, the fastest packing is taken.
+# How values are packed changes bytes, never parameters: docs/wire-format.md says that the hash is the same. The table
+# reports bytes only for N = 4. So all other runs take the fastest packing.
 FAST = "code=mask,pull=packed,entropy=off"
 VARIANTS = {"no-clip": "ternary:clip=0", "unshared": "ternary:share=off", "global": "ternary:scope=global"}
 PAPER_WORST = 0.22
 
 
 def all_runs():
-    """All runs, (name, workers, optimizer, codec name, specification, seed), the most telling first."""
+    """Returns all runs as (name, workers, optimizer, codec name, specification, seed), the most telling first."""
     runs = []
     for workers in (4, 1, 2, 8, 16, 32, 64):
         seeds = (1, 2) if workers <= 16 else (1,)

@@ -4,9 +4,9 @@ modes.
 
     experiments/lenet-servers/run.py --data DIR [--tool build/release/gradwire] [--jobs 2] [--only GLOB] [--table]
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run. `local` are
-the workers' own parameters, without a server: `sync` must have its hash. """
+results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
+at any time, and goes on where it was. table.txt is made anew from results.tsv after every run. `local` are the workers'
+own parameters, without a server. `sync` must have the same hash."""
 import contextlib
 import pathlib
 import re
@@ -44,7 +44,7 @@ CODECS = {"none": "none", "ternary": "ternary", "topk": "topk:ratio=0.01"}
 
 
 def all_runs():
-    """(name, optimizer, mode, codec, learning rate, seed), the most telling first."""
+    """Returns all runs as (name, optimizer, mode, codec, learning rate, seed), the most telling first."""
     return [
         (f"{optimizer}-{mode.replace(':', '')}-{codec}-lr{lr:g}-s{seed}", optimizer, mode, codec, lr, seed)
         for seed in (1, 2)

@@ -22,11 +22,11 @@ import exchange_net
 import net
 
 HOSTS = 4
-# Images that one worker trains in a second, and in a step: of one GPU, by multiply-adds.
+# How many images one worker trains in a second, and in a step. The worker has one GPU; multiply-adds give its speed.
 SPEEDS = {"resnet50": (300, 32), "vgg16": (4000, 32), "resnet20": (6000, 32)}
 CODECS = ["none", "ternary", "topk:ratio=0.01"]
 PLANS = ["none", "single", "paper", "exact", "fixed:25MB"]
-FLOAT_PLANS, FLOAT_RUNS = ["exact"], 3  # floats take long, and are here for the advice
+FLOAT_PLANS, FLOAT_RUNS = ["exact"], 3  # floats take long, and only the advice needs them
 
 
 def run(args, folder, words):
@@ -38,7 +38,7 @@ def run(args, folder, words):
 
 
 def replay(args, folder, profile, codecs, plans, runs):
-    """The rows of these codecs with these plans, by turns."""
+    """Measures these codecs with these plans, by turns. Returns the rows."""
     words = ["bench", "exchange", "--profile", profile, "--runs", runs, "--timeout", 300, "--json"]
     words += [word for codec in codecs for word in ("--codec", codec)]
     words += [word for plan in plans for word in ("--plan", plan)]
@@ -46,7 +46,7 @@ def replay(args, folder, profile, codecs, plans, runs):
 
 
 def measure(args, folder, name, rate):
-    """The rows of one network at one rate, and the advice."""
+    """Measures one network at one rate. Returns the rows and the advice."""
     profile = pathlib.Path(args.profiles or folder) / f"{name}-{rate}.json"
     images, batch = SPEEDS[name]
     codecs = [word for codec in CODECS for word in ("--codec", codec)]
@@ -64,7 +64,7 @@ def measure(args, folder, name, rate):
 
 
 def summary(cells):
-    """How well plans and predictions did over all cells of the table."""
+    """Says how good plans and predictions were over all cells of the table."""
     off = [row["predicted_seconds"] / row["seconds"] - 1 for rows, _ in cells for row in rows]
     errors = [100 * abs(error) for error in off]
     lines = [f"predicted: median error {statistics.median(errors):.1f} %, worst {max(errors):.1f} %"]

@@ -83,7 +83,8 @@ def seconds(milliseconds):
 
 
 def draw(ms, machine):
-    """A panel for each network; bars of a panel share its scale, so that each panel shows what a user there gains."""
+    """Draws a panel for each network. Bars of a panel have the same scale, so each panel shows what a user there
+    gains."""
     width, panel, bar, top, label, full = 900, 290, 34, 92, 84, 130
     height = top + len(CODECS) * bar + 46
     svg = [

@@ -9,8 +9,8 @@ The paper advises for ternary gradients: less dropout, half the weight decay, th
 way, and says what clipping does to them (NumPy is needed): gradients.txt. --scale 148 repeats a row with the steps of
 the paper's four workers, 185,000.
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run."""
+results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
+at any time, and goes on where it was. table.txt is made anew from results.tsv after every run."""
 import argparse
 import itertools
 import json
@@ -48,7 +48,7 @@ ROWS = [  # name, codec, dropout, weight decay
 
 
 def all_runs(scale):
-    """(run, name, codec, dropout, weight decay, steps)"""
+    """Returns all runs as (run, name, codec, dropout, weight decay, steps)."""
     suffix, steps = f"-x{scale:g}" if scale else "", round((scale or 1) * STEPS)
     return [(name.replace(", ", "-").replace(" ", "-") + suffix, name, *rest, steps) for name, *rest in ROWS]
 
@@ -113,7 +113,7 @@ def tensors(args, path, folder):
 
 
 def bound(g):
-    """TernGrad's assumption bounds max|g| * |g|_1; beside |g|^2, which floats need."""
+    """TernGrad's assumption bounds max|g| * |g|_1. This returns its ratio to |g|^2, which floats need."""
     return abs(g).max() * abs(g).sum() / (g @ g)
 
 

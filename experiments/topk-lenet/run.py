@@ -4,8 +4,8 @@ thresholds.
 
     experiments/topk-lenet/run.py --data DIR [--tool build/release/gradwire] [--jobs 2] [--only GLOB] [--table]
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run. """
+results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
+at any time, and goes on where it was. table.txt is made anew from results.tsv after every run."""
 import json
 import pathlib
 import sys
@@ -104,7 +104,7 @@ def run_one(args, run):
             out,
         )
         steps = [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
-    # Rank 0 counts what it sends in some of the steps, spread over the run.
+    # Rank 0 counts what it sends in some steps, which are spread over the run.
     drift = [step["nonzero_share"] / ratio for step in steps if ratio and step["nonzero_share"] is not None]
     return {
         **{k: s[k] for k in COLUMNS if k in s},

@@ -6,8 +6,8 @@
 examples/pytorch/train.py trains LeNet on MNIST with four processes, ResNet-20 on CIFAR-10 with three, and a small
 transformer on a text that a grammar makes with four. Call it with a Python that has PyTorch.
 
-One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run."""
+results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
+at any time, and goes on where it was. table.txt is made anew from results.tsv after every run."""
 import json
 import os
 import pathlib

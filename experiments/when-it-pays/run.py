@@ -29,7 +29,7 @@ import exchange_net
 import net
 
 HOSTS = 4
-# Samples that one worker trains in a second, and in a step.
+# How many samples one worker trains in a second, and in a step.
 SPEEDS = {
     "alexnet": (690, 128),
     "googlenet": (292, 64),
@@ -38,7 +38,7 @@ SPEEDS = {
     "vgg16": (1400, 32),
     "resnet20": (6000, 32),
 }
-MEASURED = {"lenet": 64, "mlp:784-2048-2048-10": 64}  # the trainer runs them here, one worker alone
+MEASURED = {"lenet": 64, "mlp:784-2048-2048-10": 64}  # the trainer runs these networks here, with one worker alone
 CODECS = ["none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"]
 BANDWIDTHS = {
     "100 Mbit/s": 1e8,
@@ -64,7 +64,7 @@ def run(words):
 
 
 def layers_alone(args, name, batch, folder):
-    """A file of a network's times, measured while nothing else runs here."""
+    """Makes a file of a network's times. They are measured while nothing else runs here."""
     path = pathlib.Path(folder) / "alone.json"
     run(
         [
@@ -115,7 +115,7 @@ def measure(args):
             profile = json.loads(probe(args, name, folder).read_text())
             here = profile["link"]["ms_per_byte"]
             for bandwidth, bits in BANDWIDTHS.items():
-                profile["link"]["ms_per_byte"] = here * 1e9 / bits  # what was measured is 1 Gbit/s less headers
+                profile["link"]["ms_per_byte"] = here * 1e9 / bits  # it was measured at 1 Gbit/s, less headers
                 path = pathlib.Path(folder) / "there.json"
                 path.write_text(json.dumps(profile))
                 for row in json.loads(run([args.tool, "advise", "--profile", path, "--json"]))["codecs"]:
@@ -166,7 +166,7 @@ def check(args, cells):
 
 
 def read():
-    """(network, bandwidth): {codec: (step_ms, speedup)}"""
+    """Returns {(network, bandwidth): {codec: (step_ms, speedup)}}."""
     cells = {}
     with (HERE / "results.tsv").open(newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
@@ -176,7 +176,7 @@ def read():
 
 
 def best(cell):
-    """The codec with the shortest step; none if it saves less than a hundredth."""
+    """Returns the codec with the shortest step. If that saves less than a hundredth, it returns none."""
     codec = min(cell, key=lambda name: cell[name][0])
     return (codec, cell[codec][1]) if cell[codec][1] > 1.01 else ("none", 1.0)
 
@@ -207,7 +207,7 @@ def write_table(cells, machine):
 
 
 def shade(speedup):
-    """White at 1, a strong green from 10 on; text stays black on all of them."""
+    """Returns a colour: white at 1, and a strong green from 10 on. Black text can be read on all of them."""
     part = min(1.0, max(0.0, (speedup - 1) / 9)) ** 0.5
     return "#" + "".join(f"{round(255 + part * (end - 255)):02x}" for end in (102, 194, 165))
 

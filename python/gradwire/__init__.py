@@ -17,7 +17,7 @@ __all__ = [*_OF_FRAMES, "Error", "Status", "Timeout", "__version__"]
 
 
 def __getattr__(name):
-    """numpy is loaded with the first part that needs it."""
+    """Loads numpy with the first part that needs it."""
     if name in _OF_FRAMES:
         return getattr(importlib.import_module(".frames", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ import operator
 from . import _library
 
 POINTER, TEXT, STATUS, SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_size_t
-OUT = ctypes.POINTER(ctypes.c_void_p)  # where a call puts a pointer
+OUT = ctypes.POINTER(ctypes.c_void_p)  # a place where a call puts a pointer
 
 
 class ContextOptions(ctypes.Structure):
@@ -259,7 +259,7 @@ def library():
 
 
 def in_range(what, number, least, most):
-    """ctypes would cut off what does not fit. Returns the number; raises TypeError and ValueError."""
+    """Checks a number, because ctypes would cut off what does not fit. Returns it. Raises TypeError and ValueError."""
     try:
         number = operator.index(number)
     except TypeError:
@@ -270,7 +270,7 @@ def in_range(what, number, least, most):
 
 
 def text(what, given):
-    """As C takes it. Raises TypeError and ValueError."""
+    """Returns the text as C takes it. Raises TypeError and ValueError."""
     if not isinstance(given, str):
         raise TypeError(f"{what} is {given!r}, and must be a string")
     if "\0" in given:
@@ -279,7 +279,8 @@ def text(what, given):
 
 
 class Codec:
-    """A parsed specification. Raises gradwire.Error with what would be right; TypeError and ValueError."""
+    """A parsed specification. If it is wrong, this raises gradwire.Error, which says what would be right. It also
+    raises TypeError and ValueError."""
 
     def __init__(self, spec: str):
         self.handle = POINTER()

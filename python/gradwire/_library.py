@@ -7,7 +7,7 @@ import pathlib
 
 from .errors import Error, Status, Timeout
 
-VERSION = "0.1.0"  # of this package; the library's must be the same before 1.0
+VERSION = "0.1.0"  # the version of this package; before 1.0 the library must have the same
 NAME = "libgradwire.so.0"
 
 _HERE = pathlib.Path(__file__).resolve().parent
@@ -24,7 +24,7 @@ def _places(name, variable):
 
 
 def find(name, variable, mode=ctypes.DEFAULT_MODE):
-    """The ctypes library. Raises ImportError with every place that was looked at."""
+    """Finds the ctypes library. If there is none, raises ImportError, which names every place that was looked at."""
     reasons = []
     for place in _places(name, variable):
         try:
@@ -38,7 +38,7 @@ def find(name, variable, mode=ctypes.DEFAULT_MODE):
 
 @functools.lru_cache(maxsize=None)
 def load():
-    """libgradwire, of this package's version."""
+    """Loads libgradwire, which must have this package's version."""
     library = find(NAME, "GRADWIRE_LIBRARY")
     library.gw_version.restype = ctypes.c_char_p
     found = library.gw_version().decode()
@@ -52,7 +52,7 @@ def load():
 
 
 def check(status):
-    """Returns a status that is no error; else raises what the library says."""
+    """Returns the status if it is no error. Else raises an error with what the library says."""
     if status < 0:
         sentence = load().gw_last_error().decode(errors="replace")
         raise (Timeout if status == Status.TIMEOUT else Error)(status, sentence)
@@ -60,7 +60,7 @@ def check(status):
 
 
 def fail(status, sentence):
-    """For what C calls: stores a sentence for gw_last_error() of this thread, and returns the status."""
+    """For functions that C calls: stores a sentence for gw_last_error() of this thread, and returns the status."""
     return load().gw_fail(status, sentence.replace("%", "%%").encode())
 
 

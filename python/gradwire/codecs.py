@@ -24,7 +24,7 @@ class _Info(ctypes.Structure):
 
 
 def codecs():
-    """[{name, summary, source, options: [{key, default, values, help}]}]."""
+    """Returns [{name, summary, source, options: [{key, default, values, help}]}]."""
     lib = _library.declare({"gw_codec_list": (ctypes.POINTER(_Info), [ctypes.c_size_t])})
     found = []
     while info := lib.gw_codec_list(len(found)):
@@ -46,7 +46,7 @@ def _decoded(value):
 
 
 def listing():
-    """The text that `gradwire codecs` prints, but for the line about kernels."""
+    """The text that `gradwire codecs` prints, without the line about kernels."""
     lines = []
     for codec in codecs():
         lines += [codec["name"], *(f"    {text}" for text in (codec["summary"], codec["source"]) if text)]

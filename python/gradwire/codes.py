@@ -25,7 +25,7 @@ def _check(status):
 
 
 def pack(values):
-    """values: integers -1, 0 and 1, of any shape, taken in C order. Returns uint8, one byte for four of them."""
+    """Packs values: integers -1, 0 and 1, of any shape, taken in C order. Returns uint8, one byte for four of them."""
     given = numpy.asarray(values)
     if given.size and not numpy.issubdtype(given.dtype, numpy.integer):
         raise TypeError(f"codes are made of integers, and these are {given.dtype}")
@@ -38,7 +38,7 @@ def pack(values):
 
 
 def unpack(codes, n):
-    """The first n values, int8; codes has one byte for four of them, and no more."""
+    """Returns the first n values, int8. codes has one byte for four of them, and no more."""
     codes = numpy.ascontiguousarray(codes)
     if codes.dtype != numpy.uint8:
         raise TypeError(f"codes are uint8, and these are {codes.dtype}")

@@ -3,7 +3,7 @@ import enum
 
 
 class Status(enum.IntEnum):
-    """The library's numbers that Python names (gradwire/status.h says what they mean; a test compares them)."""
+    """The library's numbers that Python names. gradwire/status.h says what they mean. A test compares them."""
 
     OK = 0
     NOT_YET = 1
@@ -20,7 +20,7 @@ class Status(enum.IntEnum):
 
 
 class Error(RuntimeError):
-    """A call failed; the text says what is wrong and what would be right. `status` is the library's number
+    """A call failed. The text says what is wrong and what would be right. `status` is the library's number
     (gradwire/status.h)."""
 
     def __init__(self, status: int, sentence: str):
@@ -29,4 +29,4 @@ class Error(RuntimeError):
 
 
 class Timeout(Error):
-    """A deadline passed; the text names the members or the server that were waited for."""
+    """A deadline passed. The text names the members or the server for which the call waited."""

@@ -22,7 +22,7 @@ def _is_torch(thing):
 
 
 def _array(thing, dtype, what):
-    """A contiguous numpy array on the same memory if that is possible."""
+    """Returns a contiguous numpy array, on the same memory if that is possible."""
     if _is_torch(thing):
         if thing.device.type != "cpu":
             raise ValueError(f"{what} is on {thing.device}; bring it to the CPU first")
@@ -56,8 +56,8 @@ class _Encoder:
 
 
 def measure(tensor, codec: str = "ternary", *, name: str = ""):
-    """The numbers of this tensor that workers share before they encode: float32, none for most codecs. The largest of
-    all workers, element by element, goes to encode(shared=...)."""
+    """Returns the numbers of this tensor that workers share before they encode: float32, none for most codecs. Take the
+    largest of all workers, element by element, and give that to encode(shared=...)."""
     lib, array = _api.library(), _array(tensor, numpy.float32, "the tensor")
     with _Encoder(codec, name, 0, array.size) as encoder:
         shared = numpy.zeros(lib.gw_encoder_shared_count(encoder), numpy.float32)
@@ -76,12 +76,12 @@ def encode(
     id: int = 0,
     shared=None,
 ):
-    """The frame of a whole tensor, as one worker would push it: uint8, one dimension.
+    """Returns the frame of a whole tensor, as one worker would push it: uint8, one dimension.
 
-    tensor: float32, finite. codec: a specification, `NAME[:key=value,...]`. seed, rank (0 to 32766) and step: what
-    random draws depend on, besides id, the tensor's number. name: what skip= looks at. shared: the largest of all
-    workers' numbers (measure), so that their frames can be added up; None: this tensor's own. A codec with a residual
-    begins with an empty one. Raises gradwire.Error."""
+    tensor: float32, finite. codec: a specification, `NAME[:key=value,...]`. seed, rank (0 to 32766), step and id, the
+    tensor's number: random draws depend on these. name: skip= looks at it. shared: the largest of all workers' numbers
+    (measure), so that their frames can be added up. None: this tensor's own numbers. A codec with a residual begins
+    with an empty one. Raises gradwire.Error."""
     lib, array = _api.library(), _array(tensor, numpy.float32, "the tensor")
     draw = _api.Draw(
         seed=_api.in_range("seed", seed, 0, 2**64 - 1),
@@ -121,7 +121,7 @@ def _parse(frame, what="the frame"):
 
 
 def decode(frame):
-    """The values of a frame, float32, one dimension. Raises gradwire.Error if the frame is not whole and right."""
+    """Returns the values of a frame: float32, one dimension. Raises gradwire.Error if the frame is damaged or wrong."""
     array, info = _parse(frame)
     values = numpy.empty(info.n_elems, numpy.float32)
     _library.check(
@@ -131,7 +131,8 @@ def decode(frame):
 
 
 def inspect(frame) -> dict:
-    """What a frame says of itself, all of it checked; bits_per_element counts the payload, entropy its symbols'."""
+    """Returns what a frame says of itself, after all of it was checked. bits_per_element counts the payload. entropy is
+    that of the frame's symbols."""
     array, info = _parse(frame)
     lib, n_nonzero, entropy = _api.library(), ctypes.c_uint64(), ctypes.c_double()
     _library.check(
@@ -156,8 +157,8 @@ def inspect(frame) -> dict:
 
 
 def reduce(frames):
-    """The frame of the average of workers' frames of one slice, in any order: what an owner does. Raises gradwire.Error
-    if they do not belong together."""
+    """Averages the workers' frames of one slice, as an owner does. They may come in any order. Returns the frame of the
+    average. Raises gradwire.Error if the frames do not belong together."""
     frames = list(frames)
     if not frames:
         raise ValueError("there are no frames to add up")

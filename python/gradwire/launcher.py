@@ -9,8 +9,8 @@ import re
 import typing
 import zlib
 
-# (name, number of ranks, rank, ranks on this machine), the inner ones first: within a Slurm job, mpirun
-# starts its daemons by srun, so that its ranks have the daemons' SLURM_PROCID too.
+# (name, number of ranks, rank, ranks on this machine). The inner ones come first: within a Slurm job, mpirun starts its
+# daemons by srun. So mpirun's ranks have the SLURM_PROCID of a daemon, too.
 _LAUNCHERS = (
     ("mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
@@ -23,7 +23,7 @@ _FIRST_PORT, _N_PORTS, _STRIDE = 20000, 10000, 1009
 
 
 def _number(said, name):
-    """A whole number, or None if nobody says it."""
+    """Returns a whole number. None: the variable is not set."""
     text = said.get(name, "")
     if text and not re.fullmatch("[0-9]{1,10}", text):
         raise ValueError(f"the environment variable {name} is {text[:40]!r}, and must be a whole number")
@@ -31,12 +31,12 @@ def _number(said, name):
 
 
 def _first_machine(machines):
-    """Of a list as Slurm writes them: "node07", "node[07-12,15],login1", "a-1,a-2"."""
+    """Returns the first machine of a list as Slurm writes it: "node07", "node[07-12,15],login1", "a-1,a-2"."""
     return re.sub(r"\[([^-,\]]*)", r"\1", re.match(r"[^\[,]*(\[[^-,\]]*)?", machines)[0])
 
 
 def _address(said, by, size, rank):
-    """Where rank 0 listens; None if nobody says it."""
+    """Returns the machine where rank 0 listens. None: nothing says it."""
     if said.get("MASTER_ADDR"):
         return said["MASTER_ADDR"]
     name, local_size = by
@@ -53,7 +53,7 @@ def _address(said, by, size, rank):
 
 
 def _port(said, by):
-    """Jobs, and steps of one job, have ports of their own. None if nothing tells jobs apart."""
+    """Returns the port. Jobs, and steps of one job, have ports of their own. None: nothing tells jobs apart."""
     if said.get("MASTER_PORT"):
         return _number(said, "MASTER_PORT")
     job, step = _number(said, "SLURM_JOB_ID"), _number(said, "SLURM_STEP_ID")
@@ -65,11 +65,11 @@ def _port(said, by):
 
 
 def environment(said: typing.Optional[typing.Mapping[str, str]] = None) -> typing.Dict[str, str]:
-    """RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as PyTorch's process group wants them, and LOCAL_RANK if somebody
-    says it. What the environment has already (torchrun, `gradwire launch`) stays as it is.
+    """Returns RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as PyTorch's process group wants them, and LOCAL_RANK if
+    the launcher tells it. What the environment has already (torchrun, `gradwire launch`) stays as it is.
 
-    Raises ValueError if something is missing, is no number or contradicts something else; the text says what would be
-    right. said: in place of os.environ."""
+    Raises ValueError if something is missing, is no number or contradicts something else. The text says what would be
+    right. said: this is read in place of os.environ."""
     said = os.environ if said is None else said
     by = found = None
     for name, size_name, rank_name, local_size in _LAUNCHERS:
@@ -82,7 +82,7 @@ def environment(said: typing.Optional[typing.Mapping[str, str]] = None) -> typin
         raise ValueError(
             f"{by[0]} started {found[0]} ranks, and WORLD_SIZE is {size}; leave that out, or start as many"
         )
-    # torchrun gives out its own ranks, whatever started it.
+    # torchrun gives its own ranks to its processes, whatever started torchrun.
     if found and rank not in (None, found[1]) and size in (None, found[0]) and "TORCHELASTIC_RUN_ID" not in said:
         raise ValueError(f"RANK is {rank}, and {by[0]} says that this is rank {found[1]} ({found[2]}); unset RANK")
     if found:

@@ -71,7 +71,7 @@ class _Options(ctypes.Structure):
 
 
 _MOST_MS, _MOST_VERSION, _MOST_DIM = 2**32 - 1, 2**64 - 1, 2**63 - 1
-_SLICE_MS = 200  # that the library waits in one go: in between Python hears signals, Ctrl-C for one
+_SLICE_MS = 200  # so long the library waits in one go. In between Python hears signals, such as Ctrl-C
 _lib = None
 
 
@@ -105,7 +105,7 @@ def _library_now():
 
 
 def methods():
-    """The names of the reduce methods, as the library has them."""
+    """Returns the names of the reduce methods, as the library has them."""
     names = []
     while name := _library_now().gw_ps_method_name(len(names) + 1):
         names.append(name.decode())
@@ -120,7 +120,7 @@ def _number(parse, word, what, known):
 
 
 def _text(text, what):
-    """C would end the text at a NUL character."""
+    """Returns the text as C takes it. C would end a text at a NUL character, so none may be in it."""
     if not isinstance(text, str):
         raise TypeError(f"{what} is {text!r}, of type {type(text).__name__}; it must be a str")
     if "\0" in text:
@@ -129,7 +129,7 @@ def _text(text, what):
 
 
 def _whole(number, most, what):
-    """ctypes would wrap one that does not fit, and int() would cut a fraction off."""
+    """Checks a whole number. ctypes would wrap one that does not fit, and int() would cut a fraction off."""
     try:
         if isinstance(number, (bool, numpy.bool_)):
             raise TypeError
@@ -165,7 +165,7 @@ def _real(number, what):
 
 
 def _dims(shape):
-    """The shape as a list: one integer stands for one dimension."""
+    """Returns the shape as a list. An integer stands for a shape of one dimension."""
     if isinstance(shape, (str, bytes)):
         raise TypeError(f"shape is {shape!r}; it must be an integer, or a list of them")
     dims = list(shape) if numpy.iterable(shape) else [shape]
@@ -175,8 +175,8 @@ def _dims(shape):
 
 
 def _fitting(array, wanted, key, type):
-    """The array as the key's type has it. Floats are rounded. Integers are never wrapped, floats never cut to integers,
-    and nothing finite becomes infinite."""
+    """Returns the array in the key's type. Floats are rounded. Integers are never wrapped, floats are never cut to
+    integers, and no finite number becomes infinite."""
     if array.dtype.hasobject:
         raise TypeError(f'the value for "{key}" holds Python objects, not numbers')
     if array.dtype == wanted:
@@ -207,7 +207,7 @@ def _from_bfloat16(bits):
 
 
 class Client:
-    """One worker, or with rank=READER somebody who only pulls.
+    """One worker. With rank=READER it is a client that only pulls.
 
     `servers`: "HOST:PORT", several with commas between. `keys`: this client's folder (`gradwire keys new DIR --client
     NAME --of SERVERDIR`). `timeout`: a call gives up after so many seconds. `connect_timeout`: a new client gives up
@@ -239,8 +239,9 @@ class Client:
             raise
 
     def _wait(self, begin, *arguments, array=None, value=None):
-        """Begins a request, and waits for its answer in slices. `array`: what it sends; `value`: for the answer."""
-        self._give_up()  # what a second Ctrl-C has left
+        """Begins a request, and waits for its answer in slices. `array`: what the request sends. `value`: takes the
+        answer."""
+        self._give_up()  # a second Ctrl-C may have left a request
         self._sent = array
         out = None if value is None else ctypes.byref(value)
         try:
@@ -257,18 +258,20 @@ class Client:
             raise
 
     def _give_up(self):
-        """The request that is under way, if there is one. Only then its array may go: the library sends from there."""
+        """Gives up the request that is under way, if there is one. Its array must stay until then, because the library
+        sends from it."""
         if self._ticket.value and self._client:
             self._lib.gw_ps_cancel(self._client, self._ticket)
         self._ticket.value, self._sent = 0, None
 
     def init_parameter(self, key, shape, type, optimizer=None, value=None):
-        """Makes the key; the same from several clients is one initialisation. Refused where it is there with another
-        shape, type or optimizer.
+        """Makes the key. If several clients make the same key, it is made once. The server refuses if the key is there
+        with another shape, type or optimizer.
 
-        With an optimizer ("sgd", "momentum:lr=0.1,momentum=0.9", "adam:lr=0.001") pushes are gradients, which move
-        parameters on the server that pull_parameter(key, "parameters") gets. They begin with the first client's value,
-        which may be None elsewhere: until it is there pushes and pulls wait."""
+        With an optimizer ("sgd", "momentum:lr=0.1,momentum=0.9", "adam:lr=0.001") pushes are gradients. They move
+        parameters on the server, which pull_parameter(key, "parameters") gets. The parameters begin with the value of
+        the first client that brings one; other clients may give None. Pushes and pulls wait until the value is there.
+        """
         name, number = _text(key, "key"), _number(self._lib.gw_ps_type_parse, type, "type", ", ".join(_DTYPES))
         shape = _dims(shape)
         given = _Shape(len(shape), (ctypes.c_uint64 * MAX_DIMS)(*shape))
@@ -287,7 +290,7 @@ class Client:
                 self._wait(self._lib.gw_ps_first_begin, name, first.ctypes.data, first.size, array=first)
 
     def _array(self, key, value):
-        """The value as the key's type has it."""
+        """Returns the value as an array of the key's type."""
         known = self._keys.get(key)
         type = known.type if known else None
         if type == "frame" or type is None and isinstance(value, (bytes, bytearray, memoryview)):
@@ -304,12 +307,12 @@ class Client:
         return bits
 
     def push_parameter(self, key, value, rate=0.0):
-        """Pushes this worker's next value: an array of the key's shape, or what numpy makes one of; for a frame its
-        bytes. rate: the learning rate, where the key has an optimizer; 0: the key's own."""
+        """Pushes this worker's next value: an array of the key's shape, or what numpy can make one of. For a frame it
+        is the frame's bytes. rate: the learning rate, if the key has an optimizer. 0: the key's own rate."""
         name, rate = _text(key, "key"), _real(rate, "rate")
         with self._lock:
             array, known = self._array(key, value), self._keys.get(key)
-            if known and known.doubtful:  # the last push may have been taken or not: the server knows
+            if known and known.doubtful:  # the server may have taken the last push or not, so ask it
                 self._wait(self._lib.gw_ps_init_begin, name, known.number, ctypes.byref(known.given), known.optimizer)
                 known.doubtful = False
             _library.check(self._lib.gw_ps_set_rate(self._open(), rate))
@@ -321,8 +324,8 @@ class Client:
                 raise
 
     def pull_parameter(self, key, reduce_method, scale_key=None):
-        """The pushes of all workers in the round of this worker's last push, reduced: a numpy array, or bytes for a
-        frame."""
+        """Returns the reduced pushes of all workers in the round of this worker's last push: a numpy array, or bytes
+        for a frame."""
         name, scale = _text(key, "key"), None if scale_key is None else _text(scale_key, "scale_key")
         method = _number(
             self._lib.gw_ps_method_parse,
@@ -359,7 +362,7 @@ class Client:
             return self._lib.gw_ps_take_in_memory_notice(self._open())
 
     def _taken(self, value):
-        """The array, or of frames the bytes, and frees the library's own."""
+        """Returns the value as an array, or as bytes if it is frames. Frees the library's memory."""
         try:
             data = ctypes.string_at(value.bytes, value.n_bytes)
             type = self._lib.gw_ps_type_name(value.type).decode()

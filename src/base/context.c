@@ -51,6 +51,6 @@ void gw_context_destroy(gw_context *context)
     gw_pool_destroy(context, context->pool);
     gw_scratch_clear(context);
     pthread_mutex_destroy(&context->scratch.lock);
-    gw_context last = *context; /* the allocator outlives the memory it stands in */
+    gw_context last = *context; /* the allocator must outlive the memory in which it stands */
     gw_free(&last, context);
 }

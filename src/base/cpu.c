@@ -14,8 +14,8 @@
 static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
 
 #if defined(__x86_64__)
-/* clang 14's run-time check does not know F16C. It needs what AVX2 needs of the operating system, which is asked for.
- */
+/* clang 14's run-time check does not know F16C. F16C needs no more of the operating system than AVX2, and the caller
+ * asks for AVX2, too. */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -57,7 +57,7 @@ static void choose(void)
         if (have && strcmp(cap, names[level]) == 0)
             chosen = level;
     }
-    /* A cap above what an x86 has means "no cap". */
+    /* A cap above what an x86 processor has means "no cap". */
     if (best == GW_CPU_AVX2 && strcmp(cap, "avx512") == 0)
         chosen = best;
 }

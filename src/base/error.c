@@ -25,7 +25,7 @@ const char *gw_last_error(void)
 
 gw_status gw_fail(gw_status status, const char *format, ...)
 {
-    /* The arguments may point into last_error itself (a sentence built on a callee's). */
+    /* The arguments may point into last_error itself, if a sentence is built on that of a callee. */
     char sentence[sizeof last_error];
     va_list args;
     va_start(args, format);

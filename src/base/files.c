@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define FIRST_PAUSE_MS 10u
-#define MOST_PAUSES 6u /* each twice as long as the one before: GW_FILES_PATIENCE_MS together */
+#define MOST_PAUSES 6u /* each is twice as long as the one before; together they take GW_FILES_PATIENCE_MS */
 
 _Static_assert(FIRST_PAUSE_MS *((1u << MOST_PAUSES) - 1) == GW_FILES_PATIENCE_MS, "the pauses as the header says");
 
@@ -57,8 +57,8 @@ DIR *gw_opendir(const char *path)
     return folder;
 }
 
-/* Some file systems cannot sync folders (EINVAL), and a folder may be written but not read (EACCES): they are left
- * alone. */
+/* Some file systems cannot sync folders (EINVAL). Some folders may be written but not read (EACCES). Neither is an
+ * error. */
 static int sync_folder_of(int folder, const char *name)
 {
     char path[PATH_MAX];
@@ -84,7 +84,7 @@ int gw_files_publish(int folder, const char *partial, const char *name, bool rep
 {
     int failed =
         replace ? renameat(folder, partial, folder, name) : renameat2(folder, partial, folder, name, RENAME_NOREPLACE);
-    if (failed && !replace && errno == EINVAL) { /* a file system that knows only rename */
+    if (failed && !replace && errno == EINVAL) { /* the file system knows only rename */
         failed = faccessat(folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
         errno = EEXIST;
         failed = failed || renameat(folder, partial, folder, name) != 0;

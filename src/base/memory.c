@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Memory handed out begins at a multiple of 64 (a cache line, a 512-bit register); the word before it remembers what
- * the allocator gave, which promises only ordinary alignment. */
+/* Memory begins at a multiple of 64 (a cache line, a 512-bit register). The allocator promises only ordinary alignment.
+ * So the word before the memory holds the address that the allocator gave. */
 #define ALIGN 64
 
 static void *plain_alloc(size_t bytes, void *user)

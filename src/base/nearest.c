@@ -9,7 +9,8 @@ unsigned gw_edit_distance(const char *a, const char *b)
     const size_t la = strlen(a), lb = strlen(b);
     if (la > GW_LONGEST_WORD || lb > GW_LONGEST_WORD)
         return UINT_MAX;
-    /* d[i % 3][j] turns the first i letters of a into the first j of b; a swap looks two rows back */
+    /* d[i % 3][j] is how many edits turn the first i letters of a into the first j letters of b. A swap looks two rows
+     * back. */
     unsigned d[3][GW_LONGEST_WORD + 1];
     for (size_t j = 0; j <= lb; j++)
         d[0][j] = (unsigned)j;

@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character at `at` (RFC 3629: the shortest form, no surrogates, up to U+10FFFF) that may be shown;
- * 0: there is none. A byte behind it is read only if those before it fit, so the end of the text is never passed. */
+/* How many bytes the UTF-8 character at `at` has (RFC 3629: the shortest form, no surrogates, up to U+10FFFF). 0: no
+ * character is there that may be shown. A byte is read only if the bytes before it fit, so the end of the text is never
+ * passed. */
 static size_t shown_bytes(const uint8_t *at)
 {
     if (at[0] < 0x80)
@@ -23,8 +24,8 @@ static size_t shown_bytes(const uint8_t *at)
             return 0;
         character = character << 6 | (at[i] & 0x3F);
     }
-    /* U+0080 to U+009F are controls; U+2028 and U+2029 end a line; U+202A to U+202E and U+2066 to U+2069 turn its
-     * direction. */
+    /* U+0080 to U+009F are controls. U+2028 and U+2029 end a line. U+202A to U+202E and U+2066 to U+2069 change the
+     * direction of a line. */
     const bool acts = character < 0xA0 || (character >= 0x2028 && character <= 0x202E) ||
                       (character >= 0x2066 && character <= 0x2069);
     const bool wrong = character < least[n] || (character >= 0xD800 && character <= 0xDFFF) || character > 0x10FFFF;

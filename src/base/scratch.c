@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The size stands in front of a block. */
+/* The size of a block stands in so many bytes in front of it. */
 #define FRONT 64
 
 static void *block_of(void *memory)
@@ -21,7 +21,7 @@ static size_t bytes_of(const void *memory)
     return bytes;
 }
 
-/* The smallest idle block of at least so many bytes, and of at most twice as many; NULL: there is none. */
+/* Takes the smallest idle block of at least so many bytes, and of at most about twice as many. NULL: there is none. */
 static void *find(struct gw_scratch *scratch, size_t bytes)
 {
     uint32_t best = scratch->n;
@@ -43,7 +43,7 @@ void *gw_scratch_take(gw_context *context, size_t count, size_t size)
     size_t bytes, total;
     void *memory = NULL;
     if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, FRONT, &total))
-        return gw_alloc(context, count, size); /* which refuses it */
+        return gw_alloc(context, count, size); /* gw_alloc refuses such a size */
     if (context && bytes >= GW_SCRATCH_LEAST) {
         pthread_mutex_lock(&context->scratch.lock);
         memory = find(&context->scratch, bytes);

@@ -54,7 +54,7 @@ static gw_status unknown(const struct gw_spec *spec, const char *key)
                    nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
-/* One option: `item` is key, or key=value. */
+/* Reads one option. `item` is key, or key=value. */
 static gw_status read_option(const struct gw_spec *spec, char *item, uint64_t *given)
 {
     char *equals = strchr(item, '=');

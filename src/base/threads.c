@@ -15,14 +15,14 @@ struct gw_pool {
     pthread_mutex_t busy; /* held by the caller whose loop the pool runs */
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t work, done;
-    uint64_t round;   /* counts loops; a thread joins each once */
-    uint32_t running; /* pool threads still in this round */
+    uint64_t round;   /* counts loops; a thread joins each loop once */
+    uint32_t running; /* how many pool threads are still in this round */
     bool stop;
     void (*run)(uint64_t, uint32_t, void *);
     void *user;
     uint64_t n;
     atomic_uint_fast64_t next;
-    uint32_t n_threads; /* the calling thread included */
+    uint32_t n_threads; /* with the calling thread */
     uint32_t n_started;
     struct member {
         struct gw_pool *pool;
@@ -46,7 +46,7 @@ static void *member_main(void *arg)
     struct member *self = arg;
     struct gw_pool *pool = self->pool;
     uint64_t seen = 0;
-    gw_float_enter(); /* a thread begins with the modes of the one that started it, the host's */
+    gw_float_enter(); /* a new thread has the modes of the thread that started it, which is the host's */
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         while (pool->round == seen && !pool->stop)

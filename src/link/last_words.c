@@ -8,7 +8,7 @@
 
 bool gw_link_last_words(const gw_link *link)
 {
-    /* If a connection broke, the tcp link waits 3 s. After that it is sure that nothing more comes from the member. */
+    /* If a connection broke, the tcp link waits for 3 s. After that nothing more comes from the member. */
     enum { MOST_MESSAGES = 1000, WAIT_MS = 4000 };
     const double end = gw_clock_seconds() + WAIT_MS / 1000.0;
     char sentence[1024];

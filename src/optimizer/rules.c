@@ -22,7 +22,7 @@ void gw_optimizer_momentum(size_t n, float *restrict w, float *restrict v, const
     }
 }
 
-/* beta^n by squares: the same bits with every mathematical library. */
+/* beta^n, by squares. So the bits do not depend on the mathematical library. */
 static double power(double beta, uint64_t n)
 {
     double result = 1;

@@ -10,7 +10,7 @@
 
 #define MOST_OPTIONS 5
 
-/* Reads a number from `least` on; if `below` is finite, it must be below that. */
+/* An option takes a number from `least` on. If `below` is finite, the number must be below it. */
 struct option {
     const char *name;
     float *value;
@@ -32,7 +32,7 @@ static const struct rule rules[] = {
     [GW_RULE_SVRG] = {"svrg", 0, {.rule = GW_RULE_SVRG, .lr = 0.01f}},
 };
 
-/* The options of a rule, in the order of its text; returns how many. */
+/* Lists the options of a rule, in the order of its text. Returns how many there are. */
 static uint32_t options_of(struct gw_optimizer *o, struct option out[MOST_OPTIONS])
 {
     uint32_t n = 0;
@@ -94,7 +94,7 @@ void gw_optimizer_text(const struct gw_optimizer *optimizer, char text[GW_OPTIMI
     uint32_t n = options_of(&copy, options);
     struct gw_plain before = gw_plain_enter();
     size_t used = (size_t)snprintf(text, GW_OPTIMIZER_TEXT, "%s:", rules[copy.rule].name);
-    for (uint32_t i = 0; i < n; i++) /* 9 digits say which float it is */
+    for (uint32_t i = 0; i < n; i++) /* 9 digits tell one float from every other */
         used += (size_t)snprintf(text + used, GW_OPTIMIZER_TEXT - used, "%s%s=%.9g", i ? "," : "", options[i].name,
                                  (double)*options[i].value);
     gw_plain_leave(before);

@@ -131,7 +131,8 @@ gw_status gw_frame_place(const void *src, size_t src_bytes, uint64_t (*n_scalers
                        (unsigned long long)frame->begin, GW_SLICE_ALIGN);
     if (!(frame->flags & GW_FLAG_AVERAGE) && frame->workers != 1)
         return gw_fail(GW_ERR_FRAME_FIELD, "a push frame claims %u workers; it always holds one", frame->workers);
-    /* A few times count <= 2^34 at most: these sums cannot wrap once the payload is known to be below src_bytes. */
+    /* The head has at most a few times `count` bytes, and count <= 2^34. So these sums cannot wrap, once it is known
+     * that the payload is not longer than src_bytes. */
     frame->n_scalers = n_scalers ? n_scalers(frame->bucket, frame->count) : 0;
     size_t head = gw_frame_head_bytes(frame->n_scalers);
     if (payload_bytes > src_bytes || head > src_bytes - payload_bytes)

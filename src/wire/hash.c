@@ -1,5 +1,5 @@
 /* XXH3 for every processor of the family, and the choice of the variant for this one. */
-#define GW_HASH gw_hash_plain /* SSE2 or NEON, which every processor of the family has */
+#define GW_HASH gw_hash_plain /* it uses SSE2 or NEON, which every processor of the family has */
 #include "wire/hash_impl.h"
 
 extern const struct gw_hash gw_hash_avx2, gw_hash_avx512;

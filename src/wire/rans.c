@@ -47,7 +47,7 @@ void gw_rans_table_make(struct gw_rans_table *table, uint32_t m, uint32_t ones, 
     static const uint8_t members[9] = {1, 8, 28, 56, 70, 56, 28, 8, 1};
     const struct gw_rans_order *places = gw_rans_order();
     *table = (struct gw_rans_table){.last = last};
-    /* Shares in 32 fractional bits; the share of ones is at most a half. */
+    /* These are shares, with 32 fractional bits. The share of ones is at most a half. */
     const uint64_t one = ((uint64_t)ones << 32) / m, zero = (1ull << 32) - one;
     uint32_t left = 65536;
     for (uint32_t class = 1; class <= last; class ++) {
@@ -58,7 +58,8 @@ void gw_rans_table_make(struct gw_rans_table *table, uint32_t m, uint32_t ones, 
         table->each[class] = (uint16_t)(each ? each : 1);
         left -= members[class] * table->each[class];
     }
-    table->each[0] = (uint16_t)left; /* no ones: at least as frequent as any other byte, and it takes the rest */
+    /* The byte without ones is at least as frequent as any other, so it takes the rest. */
+    table->each[0] = (uint16_t)left;
     for (uint32_t class = 0, first = 0; class <= last; class ++) {
         const uint32_t each = table->each[class], shift = (uint32_t)__builtin_clz(each) - 16, reciprocal = 65536 / each;
         table->first[class] = (uint16_t)first;
@@ -93,7 +94,7 @@ uint8_t *gw_rans_encode(const struct gw_rans_table *table, const uint8_t *symbol
     for (uint32_t i = n; i-- > 0;) {
         const uint32_t class = places->class_of[symbols[i]], each = table->each[class];
         uint32_t x = states_now[i & mask];
-        /* The processor cannot foresee whether a word goes out: no branch. */
+        /* The processor cannot foresee whether a word goes out, so there is no branch. */
         const bool full = x >= each << 16;
         gw_put16(words, (uint16_t)x);
         words += 2 * full;
@@ -122,7 +123,8 @@ bool gw_rans_decode(struct gw_rans_source *source, uint32_t n, uint32_t n_lanes)
                                                   (slot >= first[4]) + (slot >= first[5]) + (slot >= first[6]) +
                                                   (slot >= first[7]) + (slot >= first[8]);
         const uint32_t each = table->each[class], in_class = slot - table->first[class];
-        uint32_t index = in_class * table->reciprocal[class] >> 16, rest = in_class - index * each; /* or one more */
+        /* The right index may be one more. */
+        uint32_t index = in_class * table->reciprocal[class] >> 16, rest = in_class - index * each;
         const uint32_t more = rest >= each;
         index += more;
         rest -= each & -more;
@@ -149,7 +151,8 @@ extern const struct gw_rans gw_rans_avx2, gw_rans_avx512, gw_rans_neon;
 const struct gw_rans *gw_rans_for(enum gw_cpu cpu)
 {
 #if defined(__x86_64__)
-    /* Words are compressed and bytes permuted by two extensions that the first processors with AVX-512 lack. */
+    /* The kernel compresses words and permutes bytes with two extensions. The first processors with AVX-512 lack these.
+     */
     if (cpu == GW_CPU_AVX512 && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2"))
         return &gw_rans_avx512;
     if (cpu == GW_CPU_AVX2 || cpu == GW_CPU_AVX512)

@@ -16,31 +16,32 @@ TARGET static inline struct halves halves_of(const uint16_t numbers[16])
     const __m256i all = _mm256_loadu_si256((const __m256i *)numbers);
     const __m256i low = _mm256_packus_epi16(_mm256_and_si256(all, _mm256_set1_epi16(255)), _mm256_setzero_si256());
     const __m256i high = _mm256_packus_epi16(_mm256_srli_epi16(all, 8), _mm256_setzero_si256());
-    /* packus works within each half of the register: numbers 0..7, zeros, 8..15, zeros */
+    /* packus works within each half of the register, so it gives numbers 0..7, zeros, numbers 8..15, zeros */
     return (struct halves){_mm256_permute4x64_epi64(low, 0x88), _mm256_permute4x64_epi64(high, 0x88)};
 }
 
-/* Two registers of 16 numbers, the lanes of a row in order. */
+/* Two registers of 16 numbers. They hold the lanes of a row in order. */
 struct row {
     __m256i half[2];
 };
 
-/* `classes` are bytes, parted as unpacking wants them: 0-7, 16-23, 8-15, 24-31. */
+/* `classes` are bytes in the order that unpacking needs: 0-7, 16-23, 8-15, 24-31. */
 TARGET static inline struct row look_up(struct halves table, __m256i classes)
 {
     const __m256i low = _mm256_shuffle_epi8(table.low, classes), high = _mm256_shuffle_epi8(table.high, classes);
     return (struct row){{_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)}};
 }
 
-/* A table of 256 bytes, 16 at a time: where the index is in the next 16, its shuffle gives the byte, elsewhere 0. */
+/* Looks up in a table of 256 bytes, 16 of them at a time. If an index is in these 16, the shuffle gives the byte. Else
+ * it gives 0. */
 TARGET static inline __m256i look_up_256(const uint8_t table[256], __m256i index)
 {
     __m256i found = _mm256_setzero_si256();
-    __m256i at = index; /* less 16 for each table before */
+    __m256i at = index; /* the index, less 16 for each part before */
 #pragma GCC unroll 16
     for (int t = 0; t < 16; t++) {
         const __m256i part = _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *)(table + 16 * t)));
-        /* adding with saturation keeps 0..15 below 0x80, and lifts all from 16 on to 0x80 and above */
+        /* To add with saturation keeps 0..15 below 0x80, and lifts all from 16 on to 0x80 and above. */
         const __m256i place = _mm256_adds_epu8(at, _mm256_set1_epi8(0x70));
         found = _mm256_or_si256(found, _mm256_shuffle_epi8(part, place));
         at = _mm256_sub_epi8(at, _mm256_set1_epi8(16));
@@ -61,7 +62,8 @@ TARGET static inline __m256i at_least(__m256i a, __m256i b) /* unsigned, 16 bits
     return _mm256_cmpeq_epi16(_mm256_max_epu16(a, b), a);
 }
 
-/* Which of a row's lanes are all ones, eight lanes each: packing works within halves of registers. */
+/* Which of a row's lanes are all ones, eight lanes in each byte. Their order is mended, because packing works within
+ * halves of registers. */
 struct masks {
     uint8_t of[4];
 };
@@ -113,7 +115,8 @@ TARGET static uint8_t *encode_avx2(const struct gw_rans_table *table, const uint
             const __m256i u1 = _mm256_or_si256(_mm256_mullo_epi16(x1, s.half[h]), _mm256_mulhi_epu16(x0, s.half[h]));
             const __m256i q0 = _mm256_add_epi16(_mm256_mullo_epi16(v.half[h], u1), u0);
             __m256i q = _mm256_add_epi16(_mm256_mulhi_epu16(v.half[h], u1), u1);
-            q = _mm256_add_epi16(_mm256_add_epi16(q, _mm256_set1_epi16(2)), at_least(q0, u0)); /* one and the carry */
+            /* plus one, plus the carry */
+            q = _mm256_add_epi16(_mm256_add_epi16(q, _mm256_set1_epi16(2)), at_least(q0, u0));
             __m256i r = _mm256_sub_epi16(u0, _mm256_mullo_epi16(q, d));
             const __m256i fits = at_least(q0, r);
             q = _mm256_sub_epi16(_mm256_sub_epi16(q, _mm256_set1_epi16(1)), fits);
@@ -131,7 +134,7 @@ TARGET static uint8_t *encode_avx2(const struct gw_rans_table *table, const uint
     return words;
 }
 
-/* The next words for the lanes in `mask`, 0 for others; *words moves. */
+/* Takes the next words for the lanes in `mask`, and moves *words. Other lanes get 0. */
 TARGET static inline __m128i take(const struct gw_rans_order *order, uint32_t mask, const uint8_t **words)
 {
     const __m128i last = _mm_loadu_si128((const __m128i *)(*words - 16));
@@ -150,7 +153,8 @@ TARGET static uint32_t decode_avx2(struct gw_rans_source *source, uint32_t n_row
     const __m256i class_begin = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)order->class_begin));
     const __m256i sign = _mm256_set1_epi16((short)0x8000);
     const uint8_t *begin = source->begin, *at = source->words;
-    __m256i bound[8]; /* first - 1 of classes from 1 on, for signed comparison; unused ones are above all slots */
+    __m256i bound[8]; /* first - 1 of the classes from 1 on, for signed comparison. For unused classes it is above all
+                         slots */
     struct row low, high;
     for (uint32_t c = 1; c <= 8; c++)
         bound[c - 1] =
@@ -177,7 +181,7 @@ TARGET static uint32_t decode_avx2(struct gw_rans_source *source, uint32_t n_row
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {
             const __m256i in_class = _mm256_sub_epi16(low.half[h], b.half[h]);
-            const __m256i q = _mm256_mulhi_epu16(in_class, v.half[h]); /* or one more */
+            const __m256i q = _mm256_mulhi_epu16(in_class, v.half[h]); /* the right index may be one more */
             __m256i r = _mm256_sub_epi16(in_class, _mm256_mullo_epi16(q, f.half[h]));
             const __m256i more = at_least(r, f.half[h]);
             index.half[h] = _mm256_sub_epi16(q, more);

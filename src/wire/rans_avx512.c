@@ -40,7 +40,7 @@ TARGET static inline __m256i count_ones(__m256i bytes)
                            _mm256_shuffle_epi8(ones, _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble)));
 }
 
-/* The numbers in the opposite order: words are appended from the highest lane down. */
+/* The numbers in the opposite order, because words are appended from the highest lane down. */
 TARGET static inline __m512i reversed(__m512i x)
 {
     const __m512i down = _mm512_set_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
@@ -93,9 +93,9 @@ TARGET static uint8_t *encode_avx512(const struct gw_rans_table *table, const ui
     return words;
 }
 
-/* What decoding a string looks at, in each row. */
+/* What the decoder of a string looks at in each row. */
 struct plan {
-    __m512i each, first, reciprocal, bound[8]; /* the latter: `first` of classes from 1 on */
+    __m512i each, first, reciprocal, bound[8]; /* bound: `first` of the classes from 1 on */
     __mmask32 occurs[8];
 };
 
@@ -150,7 +150,7 @@ decode_row(const struct plan *plan, const struct bytes256 *byte, __m512i class_b
                   v = _mm512_permutexvar_epi16(class, plan->reciprocal),
                   c = _mm512_permutexvar_epi16(class, class_begin);
     const __m512i in_class = _mm512_sub_epi16(low, b);
-    __m512i q = _mm512_mulhi_epu16(in_class, v); /* or one more */
+    __m512i q = _mm512_mulhi_epu16(in_class, v); /* the right index may be one more */
     __m512i r = _mm512_sub_epi16(in_class, _mm512_mullo_epi16(q, f));
     const __mmask32 more = _mm512_cmpge_epu16_mask(r, f);
     q = _mm512_mask_add_epi16(q, more, q, one);
@@ -215,8 +215,8 @@ TARGET static inline __attribute__((always_inline)) uint32_t decode_by_turns(str
     return row;
 }
 
-/* A row takes a hundred cycles from the states before it to those after it, and about twenty of the processor's time.
- */
+/* A row takes a hundred cycles from the states before it to those after it, but only about twenty cycles of the
+ * processor's time. So rows of several strings go by turns. */
 TARGET static uint32_t decode_many_avx512(struct gw_rans_source *sources, uint32_t n_sources, uint32_t n_rows)
 {
     switch (n_sources) {

@@ -37,7 +37,7 @@ static inline uint16x8_t multiply_high(uint16x8_t a, uint16x8_t b)
                       vreinterpretq_u16_u32(vmull_high_u16(a, b)));
 }
 
-/* Bit i: lane i is all ones. */
+/* Bit i is set if lane i is all ones. */
 static inline uint32_t mask_of(uint16x8_t lanes)
 {
     static const uint16_t bits[8] = {1, 2, 4, 8, 16, 32, 64, 128};
@@ -110,7 +110,7 @@ static uint32_t decode_neon(struct gw_rans_source *source, uint32_t n_rows)
                 class = vsubq_u16(class, vcgeq_u16(low[h], vdupq_n_u16(table->first[c])));
             const uint8x8_t classes = vmovn_u16(class);
             const uint16x8_t f = look_up(each, classes), in_class = vsubq_u16(low[h], look_up(first, classes));
-            uint16x8_t q = multiply_high(in_class, look_up(reciprocal, classes)); /* or one more */
+            uint16x8_t q = multiply_high(in_class, look_up(reciprocal, classes)); /* the right index may be one more */
             uint16x8_t r = vmlsq_u16(in_class, q, f);
             const uint16x8_t more = vcgeq_u16(r, f);
             q = vsubq_u16(q, more);

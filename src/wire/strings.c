@@ -7,10 +7,10 @@
 #include <string.h>
 
 #define LANES_BITS 2
-#define LAST_BITS 3     /* the largest class of a string's bytes, less one */
-#define EXPONENT_BITS 4 /* of a state: 2^16 times 2 to this is its leading one */
+#define LAST_BITS 3     /* bits of a string's largest class, less one */
+#define EXPONENT_BITS 4 /* bits of a state's exponent. The state's leading one is 2^16 times 2 to this exponent */
 #define STATE_MOST 35   /* bits of a state: an exponent, and what stands below the leading one */
-/* A lane takes in 28 raw bits on average. One that takes in none costs 20 bits; lanes may cost a 160th of the chunk. */
+/* An average lane takes in 28 raw bits. One that takes in none costs 20 bits. Lanes may cost a 160th of the chunk. */
 #define LANE_FILL 28
 #define LANE_COST 20
 #define WORTH 160
@@ -22,7 +22,7 @@ static unsigned bit_length(uint32_t x)
     return x ? 32 - (unsigned)__builtin_clz(x) : 0;
 }
 
-/* Turns all bits if ones are the commoner value; returns the most ones in a byte. */
+/* Turns all bits over, if flip is 0xFF: then ones are the commoner value. Returns the most ones in a byte. */
 GW_CLONES static uint32_t normalise(uint8_t *symbols, size_t n, uint8_t flip)
 {
     uint8_t most = 0;
@@ -55,7 +55,7 @@ gw_status gw_strings_writer_init(gw_context *context, uint64_t max_bits, uint32_
     *writer = (struct gw_strings_writer){.capacity = (size_t)max_bits / 8 + 8 * (size_t)max_strings,
                                          .head_bytes = (size_t)max_field_bits / 8 + 3 * (size_t)max_strings + 8,
                                          .max_notes = max_strings};
-    writer->symbols = gw_scratch_take(context, writer->capacity + 8, 1); /* and a word past the last string */
+    writer->symbols = gw_scratch_take(context, writer->capacity + 8, 1); /* with a word past the last string */
     writer->words = gw_scratch_take(context, 2 * writer->capacity + 64, 1);
     writer->head = gw_scratch_take(context, writer->head_bytes, 1);
     writer->notes = gw_scratch_take(context, max_strings, sizeof *writer->notes);
@@ -113,7 +113,7 @@ void gw_strings_add(struct gw_strings_writer *writer, uint32_t m, uint32_t ones)
     const uint32_t n = (m + 7) / 8;
     const bool flip = ones > m - ones;
     uint8_t *symbols = writer->symbols + writer->used;
-    if (flip && m % 8) /* its padding stays 0 */
+    if (flip && m % 8) /* so that the padding is 0 afterwards */
         symbols[n - 1] |= (uint8_t)(0xFF << (m % 8));
     struct gw_string_note note = {.at = writer->used,
                                   .m = m,
@@ -136,14 +136,15 @@ void gw_strings_put(struct gw_strings_writer *writer, const uint64_t *string, ui
     gw_strings_add(writer, m, ones);
 }
 
-/* Bits [at, at + n) of a string, n <= 32. */
+/* Reads the bits [at, at + n) of a string. n <= 32. */
 static uint32_t bits_at(const uint8_t *raw, uint64_t at, unsigned n)
 {
     const size_t byte = (size_t)(at / 8), last = (size_t)((at + n + 7) / 8);
     return (uint32_t)(gw_get_partial(raw + byte, last - byte) >> (at % 8) & ((1ull << n) - 1));
 }
 
-/* A lane's state before it codes anything: bits from the end of raw, as long as there are enough for any state. */
+/* A lane's state before it codes anything. It is made of bits from the end of raw, as long as there are enough for any
+ * state. */
 static uint32_t first_state(const uint8_t *raw, uint64_t *left)
 {
     if (*left < STATE_MOST)
@@ -170,7 +171,7 @@ static void code_all(const struct gw_strings_writer *writer, uint32_t n_lanes, s
     }
 }
 
-/* The most lanes that cost little: an index of lanes_of. */
+/* Chooses the largest number of lanes that costs little. Returns an index of lanes_of. */
 static uint32_t choose_lanes(const struct gw_strings_writer *writer, uint64_t n_raw)
 {
     if (!writer->n_notes)
@@ -259,9 +260,9 @@ static gw_status no_string(uint32_t m)
     return gw_fail(GW_ERR_FRAME_PAYLOAD, "a coded string of %u bits is cut, or altered", m);
 }
 
-/* A string on its way: what its head says, and where its symbols are read from. */
+/* A string that is being read: what its head says, and where its symbols come from. */
 struct coming {
-    uint32_t m, rarer, n; /* bits, the rarer of them, and symbols left */
+    uint32_t m, rarer, n; /* m: bits; rarer: how many have the rarer value; n: symbols left */
     bool flip, is_coded;
     struct gw_rans_table table;
     struct gw_rans_source source;
@@ -306,7 +307,7 @@ static gw_status arrive(struct gw_strings_reader *reader, struct coming *coming,
     if (!gw_rans_decode(&coming->source, coming->n, reader->n_lanes))
         return no_string(m);
     reader->words = coming->source.words;
-    /* What follows takes the count for true. */
+    /* Check the count, because callers trust it. */
     const uint64_t tail = m % 64 ? (1ull << (m % 64)) - 1 : ~0ull;
     if (string[n_words - 1] & ~tail || flip_and_count(string, n_words, coming->flip ? ~0ull : 0) != coming->rarer)
         return no_string(m);
@@ -314,7 +315,8 @@ static gw_status arrive(struct gw_strings_reader *reader, struct coming *coming,
     return GW_OK;
 }
 
-/* As far as all of them go, if they are coded on as many lanes as kernels have. */
+/* Reads several strings together, as far as the shortest of them goes. This needs strings that are coded on as many
+ * lanes as the kernels have. */
 static void come_together(const struct gw_strings_reader *readers, uint32_t n, struct coming *coming)
 {
     const struct gw_rans *kernels = gw_rans_for(gw_cpu());
@@ -398,7 +400,7 @@ gw_status gw_strings_close(struct gw_strings_reader *reader, uint64_t n_raw, uin
         memcpy(raw, src, plain);
         return GW_OK;
     }
-    /* The last byte may be shared with bits of a state. */
+    /* The last byte may also hold bits of a state. */
     memcpy(raw, src, plain - 1);
     put_at(raw, 8 * (uint64_t)(plain - 1), src[plain - 1], 8);
     return src[plain - 1] >> (left % 8) ? no_end() : GW_OK;

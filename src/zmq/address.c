@@ -105,7 +105,7 @@ gw_status gw_zmq_address_towards(const struct gw_zmq_address *there, struct gw_z
 {
     memset(address, 0, sizeof *address);
     address->socket_bytes = sizeof address->socket;
-    /* Connecting a datagram socket sends nothing: it only asks which way packets would go. */
+    /* To connect a datagram socket sends nothing. It only asks which way packets would go. */
     int fd = socket(there->socket.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     bool ok = fd >= 0 && connect(fd, (const struct sockaddr *)&there->socket, there->socket_bytes) == 0 &&
               getsockname(fd, (struct sockaddr *)&address->socket, &address->socket_bytes) == 0;

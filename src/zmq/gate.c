@@ -72,7 +72,7 @@ static void look_at_folder(struct gw_zmq_gate *gate)
     const double looked = keys->looked;
     bool changed;
     gw_status status = gw_zmq_keys_look(gate->context, keys, &changed);
-    if (keys->looked == looked) /* too soon: nothing was read, well or not */
+    if (keys->looked == looked) /* it is too soon, so nothing was read */
         return;
     if (status < 0 && gate->read)
         gw_zmq_log(gate->log, "the keys that may connect stay as they were: %s", gw_last_error());

@@ -177,8 +177,8 @@ static void came(struct gw_zmq_door *door, int fd)
 {
     struct stat status;
     struct connection *c = new_connection(door, fd);
-    /* without memory for it the connection cannot be watched, so it may not come in. In rare cases the number may
-     * belong to another file by now */
+    /* Without memory for it, the watch cannot watch the connection, so it must not come in. In rare cases the number
+     * may belong to another file by now. */
     if (!c) {
         reset_descriptor(fd);
         return;

@@ -62,7 +62,7 @@ class Files(harness.Case):
         self.refused(1, "inspect", "/dev/null", says="must be a file")
 
     def test_other_files_of_ours(self):
-        """What Gradwire writes besides frames is called by its name, with the command that reads it."""
+        """If a file is one of ours but no frame, the message names its kind, and the command that reads it."""
         for begin, says in [
             (b"GWPARAM1", ["holds parameters of a network", "gradwire eval --from"]),
             (b"GWSTATE1", ["codec state, beside a checkpoint", "--resume"]),
@@ -207,7 +207,7 @@ class Files(harness.Case):
                     [harness.TOOL, "encode", "--codec", "none", source, "-o", self.path("big.gw")],
                     stderr=subprocess.DEVNULL,
                 )
-                # Stop it while the temporary file is there, which is when something could be left behind.
+                # Stop the tool while its temporary file is there. Only then could it leave something behind.
                 while process.poll() is None and not any(n.endswith(".tmp") for n in os.listdir(self.folder)):
                     time.sleep(0.001)
                 process.send_signal(number)

@@ -56,7 +56,7 @@ class Frames(harness.Case):
             if about["codec"] == "ternary" and "bucket" not in spec:
                 self.assertEqual({abs(v) for v in decoded}, {0.0, about["scaler"]}, spec)
                 plain.setdefault("clip=0" in spec, decoded)
-                # Codes and entropy stages change the bytes, never the values.
+                # Codes and entropy coding change the bytes, never the values.
                 self.assertEqual(decoded, plain["clip=0" in spec], spec)
             self.assertIn(f"{N}", self.ok("inspect", frame))
 
@@ -80,7 +80,7 @@ class Frames(harness.Case):
         self.assertAlmostEqual(about["entropy_bits_per_element"], bits, places=9)
 
     def test_entropy_of_sparse_frames(self):
-        """The entropy counts the presence of each element and the signs of gspar's part B; values are left out."""
+        """The entropy counts the presence of each element and the signs of gspar's part B. It does not count values."""
 
         def bits(*counts):
             return -sum(c * math.log2(c / sum(counts)) for c in counts if c)
@@ -119,7 +119,7 @@ class Frames(harness.Case):
     def test_encode_json_is_inspect_json(self):
         source = self.write_f32("g.f32", harness.gaussians(500, 8))
         encoded = self.ok_json("encode", "--codec", "ternary", source, "-o", self.path("g.gw"))
-        self.assertGreater(encoded.pop("variance_factor"), 1)  # needs the gradient, which inspect has not
+        self.assertGreater(encoded.pop("variance_factor"), 1)  # this needs the gradient, which inspect does not have
         self.assertEqual(encoded, self.ok_json("inspect", self.path("g.gw")))
 
     def push(self, spec, gradients, scaler=None):
@@ -144,7 +144,7 @@ class Frames(harness.Case):
         frames = self.push("ternary", gradients, as_file)
         self.assertEqual(with_number, [self.read_bytes(f) for f in frames])
 
-        # The average is the sum of the ternary values times s/N, s/N rounded once.
+        # The average is the sum of the ternary values times s/N. s/N is rounded once.
         about = self.ok_json("reduce", *frames, "-o", self.path("average.gw"))
         self.assertEqual(about, self.ok_json("inspect", self.path("average.gw")))
         self.assertEqual((about["workers"], about["frame"], about["elements"]), (4, "average", N))
@@ -153,7 +153,7 @@ class Frames(harness.Case):
         expected = [float32(sum(column) * unit) for column in zip(*signs)]
         self.assertEqual(self.decode(self.path("average.gw")), expected)
 
-        # Order does not matter, nor how the sums are packed.
+        # The order of the frames does not matter. Neither does it matter how the sums are packed.
         self.ok("reduce", *reversed(frames), "-o", self.path("other.gw"))
         self.assertEqual(self.read_bytes(self.path("average.gw")), self.read_bytes(self.path("other.gw")))
         for pull in ["packed", "auto"]:

@@ -57,19 +57,19 @@ class Case(unittest.TestCase):
         )
 
     def ok(self, *words):
-        """Runs the tool, which must succeed; returns what it printed on standard output."""
+        """Runs the tool, which must succeed. Returns what it printed on standard output."""
         done = self.run_tool(*words)
         self.assertEqual(done.returncode, 0, f"{words}: {done.stderr}")
         return done.stdout
 
     def ok_json(self, *words):
-        """The one JSON object that a command prints with --json."""
+        """Runs a command with --json. Returns the one JSON object that it prints."""
         value = json.loads(self.ok(*words, "--json"))
         self.assertIsInstance(value, dict)
         return value
 
     def refused(self, status, *words, says=()):
-        """Runs the tool, which must return `status` and say these words on standard error and nothing elsewhere."""
+        """Runs the tool. It must return `status`, say these words on standard error, and say nothing elsewhere."""
         done = self.run_tool(*words)
         self.assertEqual(done.returncode, status, f"{words}: {done.stdout}{done.stderr}")
         self.assertEqual(done.stdout, "", f"{words}")

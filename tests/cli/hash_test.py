@@ -5,7 +5,7 @@ import os
 
 import harness
 
-# 784 x 100 weights are more than one chunk; the biases are far less.
+# 784 x 100 weights are more than one chunk. The biases are far fewer.
 RUN = ["--net", "mlp:784-100-10", "--data", "digits", "--workers", "4", "--batch", "32", "--steps", "12", "--seed", "3"]
 PACKINGS = [
     f"code={code},pull={pull},entropy={entropy}"
@@ -28,7 +28,7 @@ class Hash(harness.Case):
         return summary["parameter_hash"]
 
     def same(self, codec):
-        """The hash of a codec, which threads, kernels and merging must not change."""
+        """Checks that threads, kernels and merging do not change the hash of a codec. Returns it."""
         expected = self.hash_of(codec)
         for words in (["--codec-threads", "2"], ["--plan", "single"], ["--plan", "single", "--codec-threads", "3"]):
             self.assertEqual(self.hash_of(codec, *words), expected, words)

@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import ports
 
 PORTS = ports.free_ports()
-# Of small frames, so that bytes can be compared: what auto takes depends on time.
+# The frames are small ones, so that the test can compare bytes. What auto takes depends on time.
 WIRE = ["--wire", "small"]
 RUN = ["--net", "mlp:784-40-10", "--data", "digits", *WIRE, "--batch", "28", "--steps", "8", "--seed", "5"]
 CODECS = [
@@ -51,7 +51,7 @@ MPI = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_btl": "self,vader,tcp",
     "ASAN_OPTIONS": "detect_leaks=0",
-}  # MPI keeps memory of its own
+}  # MPI keeps memory of its own, which looks like a leak
 
 
 def chosen():
@@ -101,7 +101,7 @@ class Links(harness.Case):
         )
 
     def wait_for_steps(self, run, out):
-        """Until the run has written lines of metrics: its workers have met and train, however busy the machine is."""
+        """Waits until the run has written lines of metrics. Then its workers have met, and train."""
         lines = os.path.join(out, "metrics.jsonl.partial")
         self.wait_until(run, lambda: os.path.exists(lines) and os.path.getsize(lines), "no steps were done")
 
@@ -135,7 +135,7 @@ class Links(harness.Case):
             self.skipTest("the tool is built without the tcp link")
 
     def compare(self, run):
-        """The hash and the bytes of every chosen run, as `run` gives them, are those of threads."""
+        """Checks that every chosen run has the same hash and bytes as a run on threads. `run` makes the run."""
         for codec, n in chosen():
             with self.subTest(codec=codec, workers=n):
                 words = ["train", *RUN, "--codec", codec, "--json"]
@@ -171,7 +171,7 @@ class Links(harness.Case):
         self.compare(lambda n, words: self.summary([mpirun, "-n", n, harness.TOOL, *words, "--link", "mpi"], MPI))
 
     def test_started_by_mpirun(self):
-        """Without --link, mpirun's ranks are one run. With --link local they are not, and are told so."""
+        """Without --link, mpirun's ranks are one run. With --link local they are not, and the tool says so."""
         mpirun = self.need_mpi()
         words = ["train", *RUN, "--json"]
         environment = {**os.environ, **MPI}
@@ -186,7 +186,7 @@ class Links(harness.Case):
         done = subprocess.run(run, stderr=subprocess.PIPE, text=True, timeout=100, env=environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr.count("mpirun started 2 ranks, and --link is local"), 1, done.stderr)
-        # A launcher of another MPI: each rank would be a world of its own.
+        # The launcher is that of another MPI, so each rank would be a world of its own.
         other = {**environment, "PMI_SIZE": "2", "PMI_RANK": "0"}
         for link in [[], ["--link", "mpi"]]:
             done = self.run_tool("train", *RUN, *link, env=other)
@@ -194,7 +194,7 @@ class Links(harness.Case):
             self.assertIn("mpiexec started 2 ranks, and MPI sees this one alone", done.stderr)
 
     def test_stopped_under_mpirun(self):
-        """Ranks that end together, because the user wants it, end their MPI job in good order."""
+        """If ranks end together because the user wants it, their MPI job ends in good order."""
         mpirun = self.need_mpi()
         words = ["--link", "mpi", "--net", "mlp:784-8-10", "--data", "digits", "--steps", 10**8]
         command = [mpirun, "-n", "2", harness.TOOL, "train", *map(str, words)]
@@ -234,7 +234,7 @@ class Links(harness.Case):
             done = self.run_tool("train", *RUN, env={**os.environ, **script, **more})
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertNotIn("ranks", done.stderr)
-        # What says where to meet is joined.
+        # A process that is told where to meet joins the others.
         self.need_tcp()
         meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(next(PORTS))}
         words = [harness.TOOL, "train", *map(str, RUN), "--json"]
@@ -271,7 +271,7 @@ class Links(harness.Case):
             self.assertEqual(tcp["parameter_hash"], local["parameter_hash"])
 
     def test_the_wire_choice(self):
-        """It changes bytes, and no result. auto has tried both within these steps."""
+        """The choice changes bytes, and no result. auto tries both within these steps."""
         self.need_tcp()
         run = ["train", *RUN[:4], "--codec", "ternary", "--steps", "24", "--out", self.path("run"), "--overwrite"]
         runs = {}
@@ -315,8 +315,8 @@ class Links(harness.Case):
         self.refused(2, *bench, "--wire", "tiny", says="--wire is \"tiny\"")
 
     def test_resume_over_tcp(self):
-        """Rank 0 keeps the folder of a run; the others get what they go on from by message, also on another number of
-        workers."""
+        """Rank 0 keeps the folder of a run. The other ranks get by message what they need to go on, also if the number
+        of workers is another."""
         self.need_tcp()
         run = [
             "train",
@@ -358,7 +358,7 @@ class Links(harness.Case):
         self.assertNotEqual(four["parameter_hash"], whole["parameter_hash"])
 
     def test_bench_of_networks(self):
-        """The built-in networks: their tensors are averaged, help lists them, and another name is refused."""
+        """The tensors of built-in networks are averaged. help lists these networks, and another name is refused."""
         bench = ["bench", "exchange", "--runs", 1, "--workers", 2, "--codec", "none", "--codec", "ternary:skip=last"]
         report = self.ok_json(*bench, "--net", "resnet20")
         self.assertEqual((report["tensors"], report["elements"]), (59, 269722))
@@ -508,7 +508,7 @@ class Links(harness.Case):
             self.assertEqual(len(saved), 1, os.listdir(out))
 
     def test_nohup_is_heeded(self):
-        """A hangup that was ignored when the program was started stays ignored."""
+        """If hangups were ignored when the program was started, they stay ignored."""
         self.need_tcp()
         for n, launch in enumerate(([], ["launch", "-n", "2", "--"])):
             out = self.path(f"run-{n}")
@@ -547,7 +547,7 @@ class Links(harness.Case):
     def test_stopped_while_members_meet(self):
         self.need_tcp()
         for rank in (0, 1):
-            with socket.socket() as rank_0:  # rank 1's; it accepts nobody, so it says nothing
+            with socket.socket() as rank_0:  # rank 1 takes this for rank 0; it accepts nobody, so it says nothing
                 rank_0.bind(("127.0.0.1", 0))
                 port = rank_0.getsockname()[1]
                 if rank == 0:
@@ -571,7 +571,7 @@ class Links(harness.Case):
                 self.assertEqual(alone.returncode, 1)
 
     def test_what_rank_0_decides(self):
-        """The others make checkpoints, and end at a NaN, because rank 0 does."""
+        """The other ranks make checkpoints, and end at a NaN, because rank 0 does."""
         self.need_tcp()
         out, port = self.path("run"), next(PORTS)
         words = [
@@ -645,7 +645,7 @@ class Links(harness.Case):
             self.assertIn(says, done.stderr)
 
     def test_launch_on_hosts(self):
-        """A remote shell is a program that gets a host and a line; here it runs the line."""
+        """A remote shell is a program that gets a host and a command line. Here it only runs the line."""
         self.need_tcp()
         shell, hosts = self.path("shell"), self.path("hosts")
         with open(shell, "w") as file:

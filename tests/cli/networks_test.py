@@ -31,7 +31,8 @@ class Networks(harness.Case):
         return json.loads(self.ok("train", "--data", self.data, "--json", *words))
 
     def test_resume_is_exact(self):
-        """Batch norm's statistics, dropout, crops and adam's moments: eight steps are four and four more."""
+        """With batch norm's statistics, dropout, crops and adam's moments, eight steps give the same as four and four
+        more."""
         for net, codec, optimizer in [
             ("resnet20", "none", "momentum"),
             ("resnet20", "topk:ratio=0.05,refresh=3", "adam"),
@@ -51,7 +52,7 @@ class Networks(harness.Case):
             self.assertAlmostEqual(evaluated["test_accuracy"], parts["test_accuracy"], 12)
 
     def test_resume_onto_other_workers(self):
-        """Statistics of two workers go on with three: as the average, which the checkpoint has."""
+        """Three workers go on with the statistics of two: they take the average, which the checkpoint has."""
         words = ["--net", "resnet20", "--codec", "topk:ratio=0.05", "--schedule", "const", "--lr", 0.001, "--batch", 6]
         words += ["--checkpoint-every", 2, "--out", self.path("run")]
         self.train(*words, "--workers", 2, "--steps", 2)
@@ -153,7 +154,7 @@ class Networks(harness.Case):
 
 @unittest.skipUnless(torch, "PyTorch and NumPy are not installed")
 class BesidePyTorch(harness.Case):
-    """The trainer shows gradients and losses, and these say as much as logits."""
+    """Compares gradients and losses, which the trainer shows. They tell as much as logits."""
 
     def batch(self, folder, names):
         pixels, labels = [], []
@@ -170,15 +171,15 @@ class BesidePyTorch(harness.Case):
         return {os.path.basename(f)[: -len(".npy")]: torch.tensor(numpy.load(f)) for f in files}
 
     def whiten(self, pixels):
-        """The middle of 24x24, each picture with mean 0 and variance 1."""
+        """Cuts out the middle of 24x24, and gives each picture mean 0 and variance 1."""
         middle = pixels[:, :, 4:28, 4:28]
         flat = middle.flatten(1)
         return ((flat - flat.mean(1, keepdim=True)) / flat.std(1, unbiased=False, keepdim=True)).view(middle.shape)
 
     def test_networks(self):
-        """float32 on both sides. A value near 0 may pass a maximum on one side only; then gradients behind it differ by
-        a little. Over a whole tensor that stays below a hundredth; a wrong layer differs by its whole length.
-        CifarNet's training crops are drawn, so of it the test loss is compared alone."""
+        """Both sides compute in float32. A value near 0 may pass a maximum on one side only. Then gradients behind it
+        differ by a little. Over a whole tensor that stays below a hundredth. If a layer is wrong, the difference is as
+        long as the tensor. CifarNet's training crops are drawn, so only its test loss is compared."""
         data = self.path("cifar")
         pictures.write_cifar(data, per_file=8)
         pixels, labels = self.batch(data, [f"data_batch_{i}.bin" for i in range(1, 6)])
@@ -193,7 +194,8 @@ class BesidePyTorch(harness.Case):
             cross_entropy = torch.nn.functional.cross_entropy
             words = ["train", "--net", net, "--data", data, "--batch", len(labels), "--transform", transform, "--json"]
 
-            # Ten steps, after which the network says something: the test loss, with statistics of all batches.
+            # Ten steps, so that the network has learned something. The test compares the test loss, which depends on
+            # the statistics of all batches.
             run = self.path(f"trained-{net}")
             self.ok(*words, "--steps", 10, "--lr", 0.02, "--out", run)
             test = self.whiten(test_pixels) if net == "cifarnet" else (test_pixels - mean) / deviation
@@ -207,7 +209,7 @@ class BesidePyTorch(harness.Case):
             if net == "cifarnet":
                 continue
 
-            # The first step's gradient.
+            # Compare the gradient of the first step.
             run, gradient = self.path(f"first-{net}"), self.path(f"gradient-{net}")
             words += ["--weight-decay", 0, "--out", run, "--save-gradients", gradient, "--save-at", 0]
             summary = json.loads(self.ok(*words, "--steps", 1, "--lr", 0))

@@ -6,7 +6,7 @@ SIDE = 32
 
 
 def write_cifar(folder, per_file=4, n_test=12, seed=1):
-    """Six small files in CIFAR-10's form. Each class has a colour, so there is something to learn."""
+    """Writes six small files in CIFAR-10's form. Each class has a colour, so there is something to learn."""
     os.makedirs(folder, exist_ok=True)
     r = random.Random(seed)
     for name, n in [*((f"data_batch_{i}.bin", per_file) for i in range(1, 6)), ("test_batch.bin", n_test)]:

@@ -22,7 +22,7 @@ def codec(spec, **costs):
 
 
 def profile():
-    """The example of docs/plan.md, and floats."""
+    """Returns the example of docs/plan.md, with floats added."""
     costs = {"compress_ms_fixed": 0.5, "compress_ms_per_element": 0.00025, "decompress_ms_per_element": 0.000125}
     return {
         "forward_ms": 4,
@@ -67,7 +67,7 @@ class Plan(harness.Case):
         self.assertEqual((plan["codec"], plan["compress"], plan["method"]), ("ternary", "inline", "exact"))
         path = self.write({**profile(), "compress": "beside", "about": {"date": "a day"}})
         self.assertEqual(self.ok_json("plan", "--profile", path)["compress"], "beside")
-        # A codec is found however it is spelled.
+        # The command finds a codec in any spelling.
         self.assertEqual(self.ok_json("plan", "--profile", path, "--codec", "ternary:clip=2.5")["codec"], "ternary")
         self.refused(1, "plan", "--profile", path, "--codec", "bf16", says='no codec "bf16"')
         self.refused(2, "plan", "--profile", path, "--codec", "ternari", says="ternary")
@@ -101,7 +101,7 @@ class Plan(harness.Case):
         self.assertAlmostEqual(advice["step_ms"], 17.5)
         self.assertAlmostEqual(advice["step_ms_floats"], 21.5)
         self.assertIn("Take ternary with --plan exact", self.ok("advise", "--profile", path))
-        # At the bandwidth at which it begins to pay, both take the same time.
+        # At the bandwidth from which the codec pays, both take the same time.
         edge = advice["codecs"][0]["pays_from_ms_per_byte"]
         for factor, pays in [(0.999, False), (1.001, True)]:
             there = profile()
@@ -116,13 +116,13 @@ class Plan(harness.Case):
         advice = self.ok_json("advise", "--profile", path)
         self.assertEqual((advice["codec"], advice["pays"], advice["speedup"]), ("none", False, 1))
         self.assertIn("Take none", self.ok("advise", "--profile", path))
-        # Without floats they are assumed, and it says so.
+        # If the profile has no floats, the command assumes their costs, and says so.
         slow["codecs"].pop(0)
         advice = self.ok_json("advise", "--profile", self.write(slow))
         self.assertEqual((advice["codec"], advice["assumed"]["floats"]), ("none", True))
 
     def test_replay(self):
-        """Plans change messages, never averages; a step takes at least its backward."""
+        """Plans change messages, never averages. A step takes at least as long as its backward."""
         p = profile()
         p["layers"].append({"name": "fc3", "elements": 70000, "backward_ms": 2})
         path = self.write(p)
@@ -144,9 +144,9 @@ class Plan(harness.Case):
         self.assertEqual([r["groups"] for r in rows if r["plan"] == "none"], [5, 5])
         single = [r for r in rows if r["plan"] == "single"]
         self.assertTrue(all(r["groups"] == 1 and r["hidden_share"] is None for r in single))
-        # Bytes do not depend on the plan, but for a header for each message.
+        # Bytes do not depend on the plan, except for the header of each message.
         self.assertLess(rows[2]["bytes_up"] - rows[3]["bytes_up"], 3 * 5 * 64)
-        # A codec that the profile does not have: plans that need no costs.
+        # The profile does not have this codec, so only plans work that need no costs.
         words = ["bench", "exchange", "--profile", path, "--workers", 2, "--runs", 1, "--codec", "bf16"]
         row = self.ok_json(*words, "--plan", "single")["results"][0]
         self.assertIsNone(row["predicted_seconds"])
@@ -159,7 +159,7 @@ class Plan(harness.Case):
         self.refused(1, "bench", "exchange", "--profile", self.write("{}"), says="gradwire probe")
 
     def test_probe(self):
-        """What probe writes, plan, advise and replays read. No time is asserted."""
+        """plan, advise and replays read what probe writes. The test asserts no time."""
         path = self.path("probed.json")
         few = ["probe", "--workers", 2, "--runs", 1, "-o", path]
         words = [*few, "--net", "mlp:512-256-4", "--batch", 4, "--codec", "ternary", "--codec", "none"]
@@ -176,7 +176,7 @@ class Plan(harness.Case):
         self.ok("plan", "--profile", path)
         self.ok("advise", "--profile", path)
         self.ok("bench", "exchange", "--profile", path, "--runs", 1, "--workers", 2)
-        # Built-in networks, and somebody else's times.
+        # Built-in networks, with times that the user gives.
         self.ok(*few, "--net", "resnet20", "--images-per-second", 1000, "--batch", 10, "--codec", "none")
         with open(path) as file:
             probed = json.load(file)
@@ -237,7 +237,7 @@ class Plan(harness.Case):
             self.assertFalse([name for name in os.listdir(self.folder) if name.startswith("out-")])
 
     def test_train(self):
-        """The parameters are the same bits under every plan."""
+        """With every plan the parameters have the same bits."""
         names = ["conv1", "conv2", "fc1", "fc2"]
         tensors = [f"{name}.{part}" for name in names for part in ("weight", "bias")]
         words = ["train", "--net", "lenet", "--data", "digits", "--workers", 2, "--batch", 8, "--steps", 4]
@@ -254,7 +254,7 @@ class Plan(harness.Case):
                 messages.append(summary["bytes_up"])
             self.assertEqual(len(hashes), 1)
             self.assertEqual(len(set(messages)), 5 if codec == "ternary" else len(set(messages)))
-        # What probe and plan made fits the network that was probed.
+        # What probe and plan have made fits the network that was probed.
         probed, found = self.path("probed.json"), self.path("found.json")
         self.ok("probe", "--workers", 2, "--runs", 1, "--batch", 8, "--codec", "ternary", "-o", probed)
         self.write_bytes("found.json", self.ok("plan", "--profile", probed, "--codec", "ternary", "--json").encode())
@@ -276,7 +276,7 @@ class Plan(harness.Case):
         self.refused(1, *words, "--plan", self.path("absent.json"), says="absent.json")
 
     def test_train_plans_live(self):
-        """The parameters are the same bits if the plan is made, and made anew, while the run trains."""
+        """The parameters have the same bits if the plan is made, and made anew, while the run trains."""
         words = ["train", "--net", "lenet", "--data", "digits", "--workers", 3, "--batch", 9, "--steps", 30]
         for codec in ["none", "ternary", "topk:ratio=0.05,refresh=8"]:
             hashes = set()
@@ -295,7 +295,7 @@ class Plan(harness.Case):
                 self.assertIn(plan["groups"], [4] if plans == 0 else range(1, 9))
                 self.assertEqual(plan["predicted_ms"] is None, plans == 0)
             self.assertEqual(len(hashes), 1)
-        # A run that was interrupted goes on, and plans its own steps.
+        # If a run was interrupted, it goes on, and makes a plan of its own steps.
         run = self.path("resumed")
         words += ["--codec", codec]
         self.ok(*words[:-3], 20, *words[-2:], "--plan", "exact", "--out", run, "--checkpoint-every", 20)
@@ -313,7 +313,7 @@ class Plan(harness.Case):
             self.refused(2, *words[:-2], *more, says=says)
 
     def test_replay_refuses(self):
-        """With an exit status, and not by a signal; what is there stays."""
+        """The command refuses with an exit status, not by a signal. Files that are there stay."""
         path = self.write(profile())
         replay = ["bench", "exchange", "--profile", path]
         self.refused(2, *replay, "--plan", "fixed:0", says="fixed:BYTES")

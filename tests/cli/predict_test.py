@@ -28,7 +28,7 @@ class Predict(harness.Case):
         return self.write_bytes(name, json.dumps({**BY_HAND, **changes}).encode())
 
     def rows(self, *words):
-        """Rows by codec and number of GPUs."""
+        """Returns the rows by codec and number of GPUs."""
         return {(row["codec"], row["gpus"]): row for row in self.ok_json("predict", *words)["rows"]}
 
     def gain(self, net, cluster, gpus, *words):
@@ -58,7 +58,8 @@ class Predict(harness.Case):
                 self.assertIn(f" {row[key]:.15g} ", DOCUMENT)
 
     def test_rows(self):
-        """`none` stands beside the codecs for every number of GPUs, and all that was assumed is told."""
+        """For every number of GPUs there is a row of `none` beside the codecs. The command tells all that it
+        assumes."""
         words = ["--net", "googlenet", "--cluster", ETHERNET, "--ratio", "16"]
         report = self.ok_json("predict", *words, "--codec", "ternary", "--codec", "none", "--codec", "bf16")
         gpus = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
@@ -118,7 +119,7 @@ class Predict(harness.Case):
         self.assertNotIn("figure_5", self.ok_json("predict", "--net", "googlenet", "--cluster", ETHERNET))
 
     def test_the_document_is_what_the_tool_says(self):
-        """The tables and charts of docs/predict.md."""
+        """Checks the tables and charts of docs/predict.md."""
         commands = re.findall(r"\n    (gradwire predict .*)\n\n((?:    .*\n)+)", DOCUMENT)
         self.assertEqual(len(commands), 4)
         for command, table in commands:
@@ -145,10 +146,10 @@ class Predict(harness.Case):
         ternary, skipping = rows["ternary", 8], rows["ternary:skip=last", 8]
         self.assertLess(ternary["bytes_up"], dense / 16)
         self.assertGreater(ternary["bytes_up"], dense / 64)
-        # the last layer keeps its bytes, and the others have the same bits
+        # The last layer keeps its bytes. The other layers have the same bits per element.
         share = (dense - last) / dense
         self.assertAlmostEqual(skipping["bytes_up"], last + share * ternary["bytes_up"], delta=1)
-        # sums of more machines have more levels, and unions of more selections more elements
+        # Sums of more machines have more levels. Unions of more selections have more elements.
         for codec in ("ternary", "topk:ratio=0.01"):
             self.assertGreater(rows[codec, 512]["bytes_down"], 1.5 * rows[codec, 8]["bytes_down"], codec)
             self.assertAlmostEqual(rows[codec, 512]["bytes_up"] / rows[codec, 8]["bytes_up"], 1, delta=0.1)
@@ -169,7 +170,7 @@ class Predict(harness.Case):
         self.assertAlmostEqual(given["bf16", 8]["codec_seconds"], 2.5e-9 * 25557032, places=12)
         self.assertEqual(given["bf16", 4]["codec_seconds"], 0)
         self.assertEqual(given["none", 8]["codec_seconds"], 0)
-        self.assertGreater(self.rows(*words)["bf16", 8]["codec_seconds"], 0)  # measured here
+        self.assertGreater(self.rows(*words)["bf16", 8]["codec_seconds"], 0)  # the command measured this here
         self.assertEqual(self.rows(*words, "--ratio", "2")["bf16", 8]["codec_seconds"], 0)
         self.assertGreater(self.rows(*words, "--ratio", "2", "--codec-time", "here")["bf16", 8]["codec_seconds"], 0)
 
@@ -213,11 +214,11 @@ class Predict(harness.Case):
         self.assertEqual(len(root.getElementsByTagName("circle")), 3 * 10)
         self.assertIn("a<b>", root.getAttribute("aria-label"))
         charts = []
-        for gpus in ("4,8,64", "64,4,8"):  # a line goes from left to right
+        for gpus in ("4,8,64", "64,4,8"):  # in any order, a line goes from left to right
             self.ok(*words, "--gpus", gpus, "-o", chart)
             charts.append(self.read_bytes(chart))
         self.assertEqual(charts[0], charts[1])
-        self.ok(*words, "--gpus", "4", "-o", chart)  # one point
+        self.ok(*words, "--gpus", "4", "-o", chart)  # a line of one point
         xml.dom.minidom.parse(chart)
         self.assertNotIn("nan", self.read_bytes(chart).decode())
         self.refused(1, *words, "-o", self.path("no/such/folder.svg"), says="folder")

@@ -17,8 +17,8 @@ import time
 
 from pserver_common import TOOL, Server, check, numpy, refused
 
-LONG = 300.0  # seconds that nobody waits: whoever does fails this test
-SOON = 60.0  # where something is said at once, on a busy machine
+LONG = 300.0  # seconds; if a call waits so long, this test fails
+SOON = 60.0  # seconds for an answer that comes at once, on a busy machine
 
 
 @contextlib.contextmanager
@@ -30,7 +30,7 @@ def at_once(what):
 
 @contextlib.contextmanager
 def interrupted(what):
-    """The block is ended by Ctrl-C, which comes while it waits."""
+    """Ends the block by Ctrl-C, which comes while the block waits."""
     timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
     timer.start()
     try:
@@ -60,14 +60,15 @@ def ctrl_c(ps):
             a.pull_parameter("w", "parameters")
         with interrupted("a value that nobody puts"):
             a.fetch("x")
-        # It goes on where it was: the server has forgotten what was given up, a push too that waited there.
-        a.init_parameter("x", [1], "float32")  # when this is answered it has
+        # The client goes on where it was. The server has forgotten all requests that were given up, also a push that
+        # waited there. When the server answers this one, it has forgotten them.
+        a.init_parameter("x", [1], "float32")
         b.push_parameter("x", [10])
         check(a.pull_parameter("x", "sum") == 11, "the pull after a push that was interrupted")
         a.push_parameter("x", [3])
         b.push_parameter("x", [30])
         check(a.pull_parameter("x", "sum") == 33, "the push after one that was interrupted")
-        # A large push is sent from where it stands.
+        # A large push is sent from the caller's memory, without a copy.
         a.push_parameter("large", large)
         for n in (2, 4):
             with interrupted("a large push"):
@@ -78,7 +79,7 @@ def ctrl_c(ps):
         a.push_parameter("large", 8 * large)
         b.push_parameter("large", large)
         check((a.pull_parameter("large", "sum") == 9).all(), "the large push after some that were interrupted")
-        # A server that does not answer at all.
+        # The server does not answer at all.
         server.process.send_signal(signal.SIGSTOP)
         with interrupted("a push to a stopped server"):
             a.push_parameter("x", [3])
@@ -96,7 +97,7 @@ def ctrl_c(ps):
 
 def closed_port(ps):
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and does not listen
+        taken.bind(("127.0.0.1", 0))  # but it does not listen
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with at_once("a closed port"):
             refused(
@@ -104,7 +105,7 @@ def closed_port(ps):
             )
         with interrupted("waiting for a server"):
             ps.Client(address, rank=0, timeout=LONG, connect_timeout=LONG)
-    # Who takes the connection and ends it.
+    # A process takes the connection and ends it.
     with socket.create_server(("127.0.0.1", 0)) as door:
         address = f"127.0.0.1:{door.getsockname()[1]}"
         threading.Thread(target=turn_all_away, args=[door], daemon=True).start()
@@ -174,7 +175,7 @@ def keys(ps):
             )
         log = keyed.end()
         check(re.search(r'refused address=\S+ reason="[^"]*(has no keys|a client without keys does so)', log), log)
-        # An address, or "?" if it had gone. The client tries again some three times a second.
+        # The log has an address, or "?" if the client had gone. The client tries again some three times a second.
         check(0 < log.count('reason="it takes this server for another') < 9 + 5 * tried, log)
         check("refused a connection from 127.0.0.1: its key" in log, log)
         log = plain.end()
@@ -199,7 +200,7 @@ def arguments(ps):
             ("12", ["'12'"]),
             (None, ["None"]),
             ([1] * 9, ["9 dimensions", "8 are possible"]),
-            ([2**62, 2], []),  # the server says what it takes
+            ([2**62, 2], []),  # the server says which shapes it takes
             ([0], []),
         ):
             refused(lambda: client.init_parameter("x", shape, "uint8"), *words)
@@ -246,8 +247,8 @@ def arguments(ps):
 
 
 def parts(ps):
-    """No part of a key is given as the whole: not to a client that does not know the key, nor to one that lists other
-    servers. A key of more than 1 MiB lies on all servers."""
+    """The servers never give a part of a key as the whole. This holds for a client that does not know the key, and for
+    one that lists other servers. A key of more than 1 MiB lies on all servers."""
     servers = [Server("--workers", "1") for _ in range(3)]
     places = [server.address for server in servers]
     value = numpy.arange(300001, dtype=numpy.float32)
@@ -274,7 +275,8 @@ def parts(ps):
 
 
 def snippet(ps):
-    """PaddlePaddle/Paddle#6599's own calls, with its shapes and values: a matrix, a scalar, and ternary codes."""
+    """Makes the calls of PaddlePaddle/Paddle#6599, with its shapes and values: a matrix, a scalar, and ternary
+    codes."""
     from gradwire import codes
 
     server = Server("--workers", "2")

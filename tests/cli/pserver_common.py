@@ -31,9 +31,9 @@ class Server:
         self.process = subprocess.Popen(
             [str(TOOL), "server", "--listen", listen, *options], stderr=subprocess.PIPE, text=True
         )
-        atexit.register(self.process.kill)  # where a check fails
+        atexit.register(self.process.kill)  # if a check fails, the server ends, too
         self.read, found = "", None
-        while not found:  # before it are lines about the snapshot folder
+        while not found:  # lines about the snapshot folder may come first
             line = self.process.stderr.readline()
             self.read += line
             check(line, f"the log says where the server listens: {self.read}")
@@ -41,7 +41,7 @@ class Server:
         self.address = found.group(1)
 
     def wait_for(self, words):
-        """The next line of the log that has these words."""
+        """Returns the next line of the log that has these words."""
         for line in self.process.stderr:
             self.read += line
             if words in line:

@@ -20,10 +20,10 @@ from pserver_common import TOOL, check, numpy
 import gradwire.pserver as ps
 
 KILLS = 20
-PATIENCE = 60  # seconds until what must happen has happened
+PATIENCE = 60  # seconds within which all that must happen has happened
 
-# Each step pushes numbers that tell the step, and looks at all that came of them. Rank 0 says when to stop, to all in
-# the same step.
+# Each step pushes numbers that depend on the step, and checks all results. Rank 0 says when to stop. All workers hear
+# it in the same step.
 WORKER = """
 import os, sys, numpy
 import gradwire.pserver as ps
@@ -53,7 +53,7 @@ client.close()
 
 
 class Server:
-    """On the same address every time, so that clients find it again."""
+    """A server. Each start uses the same address, so that clients find it again."""
 
     def __init__(self, folder, *options, listen="127.0.0.1:0"):
         self.log_path = pathlib.Path(folder).parent / f"server-{time.monotonic_ns()}.log"
@@ -61,7 +61,7 @@ class Server:
             self.process = subprocess.Popen(
                 [str(TOOL), "server", "--listen", listen, "--snapshot", str(folder), *options], stderr=log
             )
-        atexit.register(self.process.kill)  # where a check fails
+        atexit.register(self.process.kill)  # if a check fails, the server ends, too
         self.address = self.wait_for(r"listening address=(\S+)").group(1)
 
     def log(self):
@@ -101,9 +101,9 @@ def killed(folder):
     for worker in workers:
         atexit.register(worker.kill)
     for kill in range(KILLS):
-        for _ in range(random.randrange(1, 30)):  # so that some steps are done in between
+        for _ in range(random.randrange(1, 30)):  # so that the workers make some steps in between
             check(workers[0].stdout.readline(), "the workers go on")
-        time.sleep(random.random() * 0.05)  # a moment of no step in particular
+        time.sleep(random.random() * 0.05)  # so that the kill comes at any moment of a step
         server.kill()
         server = Server(folder / "kept", *options, listen=server.address)
         check("restored folder=" in server.log(), server.log())
@@ -128,7 +128,7 @@ def killed(folder):
 
 
 def refused(folder):
-    """Two servers on one folder; another server's folder; a folder whose journal was altered."""
+    """A server is refused if its folder is in use, if it is another server's, and if its journal was altered."""
 
     def fails(word, *options):
         done = subprocess.run(
@@ -172,7 +172,8 @@ def until(holds, what):
 
 
 def full(folder):
-    """A disk of its own that fills up: the server serves on and says so; once there is room all is kept again."""
+    """The server has a disk of its own, which fills up. The server serves on, and says so. When there is room again, it
+    keeps all changes again."""
     disk = folder / "disk"
     disk.mkdir()
     mounted = subprocess.run(
@@ -204,7 +205,7 @@ def full(folder):
                 server.log(),
             )
             check((client.pull_parameter(key="x", reduce_method="sum") == 99).all(), "it goes on serving")
-            # A snapshot may have fitted meanwhile, for a while; room makes it last.
+            # A snapshot may have fitted meanwhile, for a while. With room on the disk it lasts.
             subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
             until(lambda: ask(page, "/health")[0] == 200, "a health that is good again")
             check("gradwire_pserver_durable 1" in ask(page, "/metrics")[1] and " durable" in server.log(), server.log())

@@ -21,8 +21,8 @@ import time
 from pserver_common import SOURCE, TOOL, check, numpy
 
 HOSTILE = '<img src=x onerror="document.title=\'taken\'">&<script>document.title="taken"</script>'
-PATIENCE = 30  # seconds until numbers must have come
-SOON = 8  # seconds for what takes milliseconds; less than the page gives who is silent
+PATIENCE = 30  # seconds within which numbers must have come
+SOON = 8  # seconds for an answer that takes milliseconds; the page gives silent clients more time
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"')
 
 
 def parse_metrics(text):
-    """{(name, labels): value}; each family must have HELP, then TYPE, then all its samples, once."""
+    """Returns {(name, labels): value}. Each family must have HELP, then TYPE, then all its samples, once."""
     check(text.endswith("\n") and "\n\n" not in text and "\r" not in text, "lines end with one line feed")
     values, types, current, helped = {}, {}, None, None
     for line in text.splitlines():
@@ -122,7 +122,7 @@ def one(values, name, **labels):
 
 
 def until(page, expected):
-    """The numbers once they are as expected: {(name, (label, value)...): number}."""
+    """Waits until the numbers are as expected, and returns them. expected: {(name, (label, value)...): number}."""
     end = time.monotonic() + PATIENCE
     while True:
         values = metrics(page)
@@ -221,7 +221,7 @@ def numbers(ps):
             ],
             status,
         )
-        # The third comes, and what waited goes on.
+        # The third worker comes, and the requests that waited go on.
         waiting = subprocess.Popen(
             [
                 sys.executable,
@@ -328,7 +328,7 @@ def hostile_requests(page):
 
 def half_request(page):
     s = socket.socket()
-    s.settimeout(0.2)  # where the queue of the system is full, nobody answers
+    s.settimeout(0.2)  # if the queue of the system is full, nobody answers
     with contextlib.suppress(OSError):
         s.connect(page)
         s.sendall(b"GET /metr")
@@ -337,8 +337,8 @@ def half_request(page):
 
 @contextlib.contextmanager
 def half_requests(page, n, trickle):
-    """n connections that have sent half a request. trickle: they send a byte more now and then, and come again if the
-    page has closed them."""
+    """Opens n connections that have sent half a request. trickle: they send one more byte now and then, and come again
+    if the page has closed them."""
     held, stop = [half_request(page) for _ in range(n)], threading.Event()
 
     def go_on():
@@ -364,7 +364,7 @@ def half_requests(page, n, trickle):
 
 
 def many_connections(ps, address, page):
-    """Half requests hold no places of the page: who asks is answered meanwhile. The server itself goes on, too."""
+    """Half requests do not take all places of the page: it answers other clients meanwhile. The server goes on, too."""
     for trickle in (False, True):
         with half_requests(page, 200, trickle) as held, ps.Client(address, rank=0, timeout=20) as client:
             for _ in range(10):
@@ -377,10 +377,10 @@ def many_connections(ps, address, page):
             for step in range(100):
                 client.push_parameter(key="beside", value=[step])
                 check(client.pull_parameter(key="beside", reduce_method="max") == step, "the server serves beside that")
-            if not trickle:  # nobody lets go, but the page does: half a request has its time
+            if not trickle:  # the clients hold their connections, but the page ends half a request after some time
                 held[-1].settimeout(PATIENCE)
                 check(held[-1].recv(1 << 16).split(b" ")[1:2] in ([], [b"408"]), "a half request is ended")
-    # Who asks keeps the connection while others come that say nothing.
+    # A client that asks keeps its connection, while others come that say nothing.
     browser = http.client.HTTPConnection(*page, timeout=PATIENCE)
     silent = []
     for _ in range(20):
@@ -409,7 +409,7 @@ def hostile_names(ps, client, page):
 
 
 def browser(page):
-    """The page, drawn: what it says, nothing in its console, and no name has become markup."""
+    """Draws the page in a browser. Checks what it says, that its console is empty, and that no name became markup."""
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if not program:
         print("left out: no Chromium to draw the page")

@@ -152,7 +152,7 @@ def values_of_no_round(ps):
         refused(lambda: ps.Client(server.address, rank=2**32, timeout=1), "rank is 4294967296")
         with ps.Client(
             server.address, rank=numpy.int64(0), timeout=2**32 / 1000
-        ) as patient:  # whose milliseconds need 33 bits
+        ) as patient:  # its timeout in milliseconds needs 33 bits
             patient.init_parameter(key="state", shape=[2, 2], type="bfloat16")
     server.end()
 
@@ -210,7 +210,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def a_push_whose_answer_is_late(ps):
-    """It may have been taken or not: the next value is not mistaken for it."""
+    """The server may have taken the push or not. It does not mistake the next value for it."""
     server = Server("--workers", "1")
     with ps.Client(server.address, rank=0, timeout=1) as client:
         client.init_parameter(key="x", shape=[1], type="int32")
@@ -240,12 +240,13 @@ def keys(ps):
         for name in ("job", "stranger"):
             check(new_keys(f"{folder}/{name}")[0] == 0, "keys are made")
         check(new_keys(f"{folder}/anna", "--client", "anna", "--of", f"{folder}/job")[0] == 0, "a client's are, too")
-        # The stranger knows the server's public key, and is not listed.
+        # The stranger knows the server's public key, but is not in the server's list.
         (pathlib.Path(folder) / "stranger/rendezvous.key").write_text(
             (pathlib.Path(folder) / "job/gradwire.key").read_text()
         )
         server = Server("--workers", "1", "--keys", f"{folder}/job")
-        # Not even the server's own key lets a client in, though it is listed: who had it could pass for the server.
+        # Not even the server's own key lets a client in, though it is in the list. A client with this key could pass
+        # for the server.
         no_key = "is not in the folder allowed/"
         refused(lambda: ps.Client(server.address, rank=0, keys=f"{folder}/job"), "its key", no_key)
         refused(lambda: ps.Client(server.address, rank=0), "has no keys", "takes only clients that have")
@@ -272,7 +273,8 @@ def keys(ps):
 
 
 def keys_come_and_go(ps):
-    """A file in allowed/ lets a client in without a new start, and once it is gone the client is out."""
+    """A file in allowed/ lets a client in, and the server need not start anew. When the file is gone, the client is
+    out."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         for name in ("job", "guest"):
@@ -324,7 +326,7 @@ def hash_of(*words):
 
 
 def training():
-    """The parameters of threads, of processes, with one server and with three."""
+    """Threads and processes get the same parameters, with one server and with three."""
     for codec in ("ternary", "none", "gspar:eps=0.5", "topk:ratio=0.05,refresh=3"):
         alone = hash_of("--net", "lenet", "--codec", codec)
         for n in (1, 3):
@@ -347,8 +349,8 @@ def training():
 
 
 def parameters_on_servers():
-    """In sync the servers' parameters are the workers' own, bit for bit; in the other modes all workers end with the
-    servers' last ones."""
+    """In mode sync the servers' parameters are the workers' own, bit for bit. In the other modes all workers end with
+    the servers' last parameters."""
     small = ["--net", "mlp:784-16-10"]
     for net, optimizer, codec, n in (
         (["--net", "lenet"], "momentum", "ternary", 1),
@@ -372,10 +374,11 @@ def parameters_on_servers():
         servers = [Server("--workers", "3", "--mode", mode) for _ in range(2)]
         address = ",".join(server.address for server in servers)
         for codec in ("ternary", "topk:ratio=0.05"):
-            hash_of(*small, "--codec", codec, "--servers", address, "--parameters", "servers")  # replicas are identical
+            # This checks that replicas are identical.
+            hash_of(*small, "--codec", codec, "--servers", address, "--parameters", "servers")
         hash_of(
             *small, "--lr", "1e30", "--servers", address, "--parameters", "servers"
-        )  # nearly all steps are dropped, by each worker
+        )  # each worker drops nearly all steps
         done = subprocess.run(
             [str(TOOL), "train", "--data", "digits", *small, "--workers", "3", "--steps", "9", "--servers", address],
             stderr=subprocess.PIPE,
@@ -388,7 +391,7 @@ def parameters_on_servers():
 
 
 def stopped_without_rounds():
-    """A run on servers that wait for nobody stops when it is asked to, wherever its workers are."""
+    """A run on servers that wait for nobody stops when the user asks for it, wherever its workers are."""
     for mode in ("async", "stale:2"):
         server = Server("--workers", "3", "--mode", mode)
         process = subprocess.Popen(
@@ -411,7 +414,7 @@ def stopped_without_rounds():
             stderr=subprocess.PIPE,
             text=True,
         )
-        process.stderr.readline()  # its first step is through
+        process.stderr.readline()  # it has done its first step
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=60)[1]
         check(process.returncode == 1 and "of 1000000 steps, as asked" in said, said)
@@ -419,7 +422,7 @@ def stopped_without_rounds():
 
 
 def backup_workers():
-    """Rounds that do not wait for the slowest: replicas are identical; a codec with shared numbers is refused."""
+    """Rounds do not wait for the slowest worker. Replicas are identical. A codec with shared numbers is refused."""
     server = Server("--workers", "3", "--backup", "1")
     small = ["--net", "mlp:784-16-10", "--servers", server.address]
     for codec in ("none", "topk:ratio=0.05", "ternary:share=off"):
@@ -460,10 +463,10 @@ def comes_again(servers, *words):
 
 
 def a_server_that_has_lost_its_part():
-    """A run whose parameters are on two servers does not go on with first ones on the one that was started anew."""
+    """The parameters of a run are on two servers. If one is started anew, it must not go on with first parameters."""
     servers = [Server("--workers", "1") for _ in range(2)]
     worker = comes_again(servers, "--parameters", "servers")
-    worker.stderr.readline()  # its first step is through
+    worker.stderr.readline()  # it has done its first step
     worker.send_signal(signal.SIGINT)
     worker.communicate(timeout=60)
     address = servers[1].address
@@ -477,7 +480,7 @@ def a_server_that_has_lost_its_part():
 
 
 def another_optimizer():
-    """Who comes to a run with another optimizer is told so."""
+    """A worker that comes to a run with another optimizer gets an error that says so."""
     server = Server("--workers", "2", "--missing", "continue", "--min-workers", "1")
     first = comes_again([server])
     first.stderr.readline()
@@ -490,7 +493,7 @@ def another_optimizer():
 
 
 def replays():
-    """Steps of a profile over servers: the same averages as among the members."""
+    """Steps of a profile over servers give the same averages as among the members."""
     layers = [{"name": f"l{i}", "elements": 5000 + i, "backward_ms": 0.5} for i in range(4)]
     link = {"alpha_ms": 0.1, "ms_per_byte": 1e-6, "members": 3}
     costs = {"compress_ms_fixed": 0, "compress_ms_per_element": 0, "decompress_ms_per_element": 0}

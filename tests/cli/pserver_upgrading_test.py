@@ -39,7 +39,7 @@ def main():
         before = a_round(clients, 1.0)[0]
         server.end()
         shutil.copytree(folder / "old", folder / "before")
-        # A client asks while no server is there, and is answered by the next one.
+        # A client asks while no server is there. The next server answers it.
         late = []
         asks = threading.Thread(target=lambda: late.append(clients[0].pull_parameter("w", "parameters")))
         asks.start()
@@ -52,7 +52,7 @@ def main():
             client.close()
         server.end()
 
-        # Another number of workers is refused; the page's script carries the keys over.
+        # The server refuses another number of workers. The script in the document carries the keys over.
         more = subprocess.run(
             [str(TOOL), "server", "--listen", "127.0.0.1:0", "--workers", "3", "--snapshot", str(folder / "old")],
             stderr=subprocess.PIPE,
@@ -80,7 +80,7 @@ def main():
             client.close()
         new.end()
 
-        # The way back.
+        # Go back to the old version.
         shutil.rmtree(folder / "old")
         (folder / "before").rename(folder / "old")
         server = Server(*options)

@@ -12,7 +12,7 @@ import pictures
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text()
-# A reader's machines, keys and servers are not here, and `make` would run the tests from within the tests.
+# A reader's machines, keys and servers are missing here, and `make` would run the tests from within the tests.
 ELSEWHERE = ("make", "mpirun", "cc ", "gradwire launch --hosts", "gradwire server", "gradwire train --link servers")
 C_PROGRAM = """#include <gradwire/gradwire.h>
 typedef struct communicator *MPI_Comm;
@@ -43,7 +43,8 @@ class Readme(harness.Case):
         self.write_bytes(name, data + array.array("f", values).tobytes())
 
     def test_commands(self):
-        """Every line that begins with gradwire, in README's order and one folder; trainings only for a few steps."""
+        """Runs every line that begins with gradwire, in README's order and in one folder. Trainings make only a few
+        steps."""
         for rank in range(2):
             self.write_npy(f"g{rank}.npy", harness.gaussians(5000, rank))
         pictures.write_cifar(self.path("cifar10"), per_file=40)
@@ -52,7 +53,7 @@ class Readme(harness.Case):
             words = line.replace("build/release/gradwire", "gradwire")
             if not re.match(r"gradwire|mpirun|make|cc ", words) or words.startswith(ELSEWHERE):
                 continue
-            # The time that a reader has for it; what it says does not depend on it.
+            # A reader has more time. What the commands say does not depend on the number of steps.
             words = re.sub(r"--(epochs|steps) \d+", "--steps 12", words)
             if "--resume" in words:
                 words = words.replace("--steps 12", "") + " --steps 16"
@@ -77,7 +78,7 @@ class Readme(harness.Case):
         self.assertGreaterEqual(ran, 8)
 
     def test_options_of_other_commands(self):
-        """Commands that cannot run here name options that there are."""
+        """Checks that commands that cannot run here name options that exist."""
         for line in code_lines():
             if not line.startswith(("gradwire server", "gradwire train --link servers")):
                 continue
@@ -89,7 +90,8 @@ class Readme(harness.Case):
         part = README.split("## In a C program", 1)[1].split("\n\n", 1)[1]
         body = re.match(r"(?:    .*\n)+", part).group()
         source = C_PROGRAM % body
-        # Declared here as link_mpi.h does it: its own check is house_headers', and MPI may not be installed.
+        # Declare MPI's types here as link_mpi.h does, because MPI may not be installed. house_headers checks that
+        # header.
         done = subprocess.run(
             ["gcc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{ROOT}/include", "-xc", "-"],
             input=source,
@@ -100,7 +102,7 @@ class Readme(harness.Case):
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_links(self):
-        """Every relative link of every document leads to a file."""
+        """Checks that every relative link of every document leads to a file."""
         for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("experiments/**/*.md")]:
             for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
                 if not re.match(r"[a-z]+:", target):

@@ -10,13 +10,13 @@ import time
 
 import harness
 
-# Every chart's script is in the page: nothing is fetched.
+# The script of every chart is in the page, so the page fetches nothing.
 OUTSIDE = re.compile(r"""https?:|\bsrc\s*=|@import|url\((?!data:)|<link(?![^>]*href="data:,")|<iframe|\bimport\b""")
 RUN = ["train", "--net", "lenet", "--data", "digits", "--batch", 16, "--workers", 2, "--codec", "ternary"]
 
 
 class Page(html.parser.HTMLParser):
-    """A page's elements that matter here: scripts, and whether all that is opened is closed."""
+    """Finds the scripts of a page, and checks that all elements that are opened are closed."""
 
     VOID = {"meta", "link", "br", "input"}
 
@@ -44,7 +44,7 @@ class Page(html.parser.HTMLParser):
 
 class Report(harness.Case):
     def report(self, *folders, name="report.html"):
-        """Writes a page, checks what holds for every page, and returns the data in it."""
+        """Makes a page, checks what must hold for every page, and returns the data in it."""
         path = self.path(name)
         told = self.ok_json("report", *folders, "-o", path)
         text = self.read_bytes(path).decode()
@@ -85,7 +85,7 @@ class Report(harness.Case):
         return json.dumps({**fields, **more}) + "\n"
 
     def synthetic(self, name, n_steps, finished=True, **more):
-        """A run's folder as a run of n_steps steps might leave it, with histograms and a summary."""
+        """Makes a run's folder as a run of n_steps steps might leave it, with histograms and a summary."""
         folder = self.path(name)
         options = {"net": "lenet", "codec": "ternary", "batch": 200, "steps": n_steps, "workers": 4}
         self.write(folder, "run.json", json.dumps({"gradwire": "0", "data": "20000+4000 samples", "options": options}))
@@ -151,7 +151,8 @@ class Report(harness.Case):
         self.assertEqual(run["wires"], [[1, "small"]])
 
     def test_histograms_of_a_run(self):
-        """Recorded in twenty steps, and their sums, counts and events agree; nothing of the training changes."""
+        """A run records histograms in twenty steps. Their sums, counts and events agree, and the training is the
+        same."""
         out = self.path("run")
         told = self.ok_json(*RUN, "--steps", 60, "--out", out)
         self.assertEqual(told["parameter_hash"], self.ok_json(*RUN, "--steps", 60)["parameter_hash"])
@@ -183,7 +184,7 @@ class Report(harness.Case):
         self.assertEqual(run["histograms"]["rows"][0]["step"], 1)
 
     def test_which_histograms_there_are(self):
-        """A codec with a residual, and one that loses nothing, have no frames that are drawn; one step is enough."""
+        """A codec with a residual draws no frames, and neither does a codec that loses nothing. One step is enough."""
         for codec, kinds in [
             ("none", ["raw", "averaged"]),
             ("topk", ["raw", "averaged"]),
@@ -201,7 +202,7 @@ class Report(harness.Case):
             self.assertEqual([json.loads(line)["tensor"] for line in file], ["weight"] * 3)
 
     def fields(self, message):
-        """A message of protocol buffers as (number, value): integers, bytes, or a double or float as a number."""
+        """Yields the fields of a protocol buffers message as (number, value): integers, bytes, doubles and floats."""
         at = 0
 
         def varint():
@@ -228,7 +229,7 @@ class Report(harness.Case):
             yield key >> 3, value
 
     def histogram_events(self, out):
-        """((step, tag), {number of HistogramProto's field: [numbers]}) of all histograms in the event file."""
+        """Yields ((step, tag), {number of HistogramProto's field: [numbers]}) of all histograms in the event file."""
         content, at, last = self.read_bytes(os.path.join(out, "events.out.tfevents.0.gradwire")), 0, 0
         while at < len(content):
             (n,) = struct.unpack_from("<Q", content, at)

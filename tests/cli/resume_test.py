@@ -18,12 +18,12 @@ COUNTED = [
     "variance_factor",
     "residual_norm",
     "threshold_age",
-]  # on some steps, spread over the planned length
+]  # only some steps have these; they are spread over the planned length
 TIMES = ["step_ms", "compute_ms", "encode_ms", "wait_ms"]
 
 
 def write_data(folder, seed):
-    """A small data set of noise under MNIST's names; an epoch has 9 steps."""
+    """Writes a small data set of noise under MNIST's names. An epoch has 9 steps."""
     draw = random.Random(seed)
     os.mkdir(folder)
     for name, n in [("train", 600), ("t10k", 100)]:
@@ -34,7 +34,7 @@ def write_data(folder, seed):
 
 
 class Resume(harness.Case):
-    """Runs of all tests are on the same data; most begin as copies of one run."""
+    """Runs of all tests have the same data. Most begin as copies of one run."""
 
     shared = whole = data = None
 
@@ -55,8 +55,8 @@ class Resume(harness.Case):
         self.words = [*RUN, "--data", self.data]
 
     def begun(self, name="run", until=None):
-        """A folder as an uninterrupted run leaves it; `until`: as an interrupted one, with checkpoints up to that
-        step."""
+        """Returns a folder as an uninterrupted run leaves it. With `until` it is as an interrupted run leaves it, with
+        checkpoints up to that step."""
         if not Resume.whole:
             made = os.path.join(self.shared, "run")
             self.ok("train", *self.words, "--workers", 4, "--steps", 30, "--checkpoint-every", 10, "--out", made)
@@ -77,7 +77,7 @@ class Resume(harness.Case):
                 os.remove(path)
 
     def resume(self, out, *more, workers=4, steps=30):
-        """Goes on; returns the summary and what was said."""
+        """Goes on with a run. Returns the summary, and what the tool said."""
         done = self.run_tool(
             "train",
             *self.words,
@@ -105,12 +105,13 @@ class Resume(harness.Case):
         return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
 
     def events(self, out, counted):
-        """TensorBoard's events without their times and, where not `counted`, without those that only counted steps
-        have."""
+        """Returns TensorBoard's events without their times. If not `counted`, those that only counted steps have are
+        left out, too."""
         content, at, events = self.read_bytes(os.path.join(out, "events.out.tfevents.0.gradwire")), 0, []
         while at < len(content):
             (n,) = struct.unpack_from("<Q", content, at)
-            events.append(content[at + 12 + 9 : at + 12 + n])  # behind length and its checksum; field 1 is the time
+            # The event stands behind its length and the length's checksum. Its field 1 is the time.
+            events.append(content[at + 12 + 9 : at + 12 + n])
             at += 12 + n + 4
         return [event for event in events if counted or not (b"codec/" in event or b"gradient/" in event)]
 
@@ -118,8 +119,8 @@ class Resume(harness.Case):
         return {name: self.read_bytes(os.path.join(out, name)) for name in os.listdir(out)}
 
     def check_same_run(self, out, reference, same_length=True):
-        """Everything but times is what an uninterrupted run writes. same_length: the interrupted one was to be as
-        long."""
+        """Checks that everything but times is as an uninterrupted run writes it. same_length: the interrupted run had
+        the same planned length."""
         lines = self.metrics(out), self.metrics(reference)
         for line in lines[0] + lines[1] if not same_length else []:
             for field in COUNTED:
@@ -168,7 +169,7 @@ class Resume(harness.Case):
         self.assertEqual(process.wait(), -signal.SIGKILL)
 
     def test_killed_again_and_again(self):
-        """A run without end is killed at random moments after new checkpoints, then ended."""
+        """Kills an endless run at random moments after new checkpoints. Then ends it."""
         out, reference = self.path("run"), self.path("reference")
         run = ["train", *self.words, "--data", "digits", "--workers", 4, "--schedule", "const", "--checkpoint-every", 5]
         moments = random.Random(7)
@@ -197,7 +198,7 @@ class Resume(harness.Case):
         self.ok(*run, "--resume", out)
         self.ok(*run, "--out", self.path("reference"))
         for path in glob.glob(os.path.join(out, f"checkpoint-{steps:08}.*")):
-            os.remove(path)  # the reference makes none there
+            os.remove(path)  # the reference makes no checkpoint there
         self.check_same_run(out, self.path("reference"), same_length=False)
 
     def test_codecs_without_state(self):
@@ -266,8 +267,8 @@ class Resume(harness.Case):
             self.assertEqual(self.resume(out, workers=workers, steps=33)[0]["steps"], 33)
 
     def test_computing_threads(self):
-        """They are kept where not given; another number is told. (Checkpoints hold the number, so files differ where it
-        does.)"""
+        """If the number is not given, the run keeps its own. If another is given, the tool says so. (Checkpoints hold
+        the number, so files differ if the numbers differ.)"""
         run = ["train", "--net", "mlp:784-16-10", "--data", self.data, "--steps", 12, "--checkpoint-every", 4]
         reference = self.path("reference")
         self.ok(*run, "--threads", 2, "--out", reference)
@@ -282,8 +283,8 @@ class Resume(harness.Case):
                 self.check_same_run(out, reference)
 
     def test_residuals_are_averaged(self):
-        """Where nothing but one element a tensor is sent and no parameter moves, residuals are sums of gradients: their
-        mean over workers does not depend on how many they are."""
+        """If only one element of a tensor is sent, and no parameter moves, residuals are sums of gradients. So their
+        mean over the workers does not depend on how many workers there are."""
         run = ["train", *self.words, "--codec", "topk:ratio=1e-9,refresh=1", "--lr", 0, "--checkpoint-every", 2]
         made = self.path("made")
         self.ok(*run, "--workers", 4, "--steps", 2, "--out", made)
@@ -303,10 +304,11 @@ class Resume(harness.Case):
             got = mean(out, workers)
             far = sum(not abs(a - b) <= 1e-5 for a, b in zip(got, want))
             self.assertEqual(len(got), len(want))
-            self.assertLess(far, len(want) // 50)  # heads, and what was sent
+            self.assertLess(far, len(want) // 50)  # the heads of states differ, and elements that were sent
 
     def test_damaged_checkpoints(self):
-        """The newest is not whole: the one before it serves, and all is as if the run had not been interrupted."""
+        """If the newest checkpoint is not whole, the run goes on from the one before it. In the end all is as if nobody
+        had interrupted the run."""
 
         def cut(path):
             self.write_bytes(path, self.read_bytes(path)[:-1])
@@ -337,7 +339,8 @@ class Resume(harness.Case):
             self.check_same_run(out, Resume.whole)
 
     def test_states_of_another_run(self):
-        """Same names, step and sizes, but another learning rate: the states are not mixed."""
+        """The states of another run have the same names, step and sizes, but another learning rate. They are not
+        mixed."""
         out, other = self.begun(until=20), self.path("other")
         self.ok(
             "train", *self.words, "--workers", 4, "--steps", 30, "--checkpoint-every", 10, "--lr", 0.02, "--out", other
@@ -404,7 +407,7 @@ class Resume(harness.Case):
         self.assertEqual(self.snapshot(out), before)
 
     def test_alone(self):
-        """--resume needs no other option: the run's folder knows them all, from any place."""
+        """--resume needs no other option, because the run's folder has them all. It works from any folder."""
         spec = ["--net", "mlp:784-16-10", "--workers", 3, "--codec", "topk:ratio=0.05,refresh=3", "--batch", 30]
         spec += ["--optimizer", "sgd", "--lr", "0.1", "--schedule", "step:1", "--l2", "1e-4", "--ema", "0.9"]
         spec += ["--seed", 9, "--plan", "single", "--nonfinite", "stop", "--checkpoint-every", 4, "--epochs", 1]
@@ -425,7 +428,7 @@ class Resume(harness.Case):
             self.assertEqual(json.load(file)["options"], kept)
 
     def test_given_beside(self):
-        """What is given beside --resume holds, is told, and holds in the next resumption too."""
+        """An option beside --resume holds, the tool says so, and it holds in the next resumption, too."""
         out = self.begun(until=10)
         done = self.run_tool(
             "train", "--resume", out, "--workers", 2, "--steps", 40, "--checkpoint-every", 20, "--flat"
@@ -470,7 +473,7 @@ class Resume(harness.Case):
         self.assertEqual(self.ok_json("eval", "--from", self.path("b"))["data"], moved)
 
     def test_folders_without_run_file(self):
-        """Earlier versions wrote none. Nothing is guessed in its place."""
+        """Earlier versions wrote no run file. The tool does not guess what it would hold."""
         out = self.begun(until=20)
         os.remove(os.path.join(out, "run.json"))
         self.assertIn("there is no run.json in", self.resume(out)[1])
@@ -506,7 +509,7 @@ class Resume(harness.Case):
             says=["finished run of 30 steps", "larger --steps"],
         )
         self.assertEqual(self.snapshot(out), before)
-        # Killed after the last checkpoint, before all was saved.
+        # The run was killed after the last checkpoint, before it had saved all.
         self.interrupt(out, 30)
         self.resume(out)
         self.check_same_run(out, Resume.whole)
@@ -517,7 +520,7 @@ class Resume(harness.Case):
         run = ["train", *self.words, "--workers", 4, "--checkpoint-every", 10, "--resume", out]
         self.kill_after_a_checkpoint(run, out, 0)
         self.assertNotIn("summary.json", os.listdir(out))
-        # Parameters of the shorter run would be taken for the newest.
+        # Else the parameters of the shorter run would count as the newest.
         self.refused(
             1, "eval", "--data", self.data, "--from", out, says=["holds no parameters.gwp", "a checkpoint can be named"]
         )

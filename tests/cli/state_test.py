@@ -68,7 +68,7 @@ class State(harness.Case):
         self.assertEqual(self.read_bytes(self.path("state")), before)
 
     def test_what_waits_can_make_an_element_infinite(self):
-        """Two steps of finite numbers: the sentence does not call the second step's gradient infinite."""
+        """Both steps have finite numbers. So the sentence must not call the second step's gradient infinite."""
         g = self.write_f32("large.f32", [3.2e38, 3e38] + [0.0] * (self.N - 2))
         encode = [
             "encode",
@@ -117,7 +117,7 @@ class State(harness.Case):
         self.assertEqual(self.read_bytes(self.path("state")), state)
 
     def test_one_file_has_one_role(self):
-        """Whatever its spelling, and whether it is there already."""
+        """A file must not have two roles. Neither its spelling nor whether it is there already makes a difference."""
         g, other = self.write_f32("g.f32", self.gradient(0)), os.path.join(self.folder, ".", "new")
         os.symlink(g, self.path("link.f32"))
         os.link(g, self.path("hard.f32"))

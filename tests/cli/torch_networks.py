@@ -4,7 +4,7 @@ import torch.nn.functional as f
 
 
 def normed(p, suffix, x, training, stride=1):
-    """A convolution and batch norm."""
+    """A convolution, and batch norm behind it."""
     x = f.conv2d(x, p[f"conv{suffix}.weight"], None, stride, 1)
     name, kept = f"norm{suffix}", (None, None)
     if not training:
@@ -50,7 +50,7 @@ def cifarnet(p, x, _):
 
 
 def alexnet(p, x, _):
-    """Without dropout."""
+    """alexnet-small, without dropout."""
     for i, pad in enumerate((2, 2, 1, 1, 1), 1):
         x = f.relu(f.conv2d(x, p[f"conv{i}.weight"], p[f"conv{i}.bias"], 1, pad))
         if i in (1, 2, 5):

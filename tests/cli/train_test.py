@@ -37,7 +37,7 @@ class Train(harness.Case):
             self.skipTest("the tool is built without the trainer")
 
     def data(self, **changed):
-        """A folder with MNIST's file names, of 64 black images."""
+        """Makes a folder with MNIST's file names, which hold 64 black images."""
         files = {
             "train-images-idx3-ubyte": images(64),
             "train-labels-idx1-ubyte": labels(64),
@@ -102,7 +102,7 @@ class Train(harness.Case):
         self.assertEqual(len(before), 9 + len(foreign))
         refusal = [out, "an earlier run (checkpoint-00000010.gwp and 8 other files)", "--overwrite"]
         self.refused(1, "train", *SMALL, "--out", out, says=refusal)
-        # Neither is it taken away for a run that cannot begin.
+        # Neither is the earlier run removed if the new one cannot begin.
         self.refused(1, "train", *SMALL, "--out", out, "--overwrite", "--data", self.path("absent"), says="absent")
         self.assertEqual({name: self.read_bytes(os.path.join(out, name)) for name in os.listdir(out)}, before)
         self.ok("train", *SMALL, "--out", out, "--overwrite", "--checkpoint-every", 14)
@@ -148,7 +148,7 @@ class Train(harness.Case):
         self.assertEqual(self.ok_json("inspect", self.path("w.gw"))["elements"], 784 * 16)
 
     def test_the_wire_choice_among_threads(self):
-        """There is no network between them, and nothing that could depend on time."""
+        """There is no network between threads, so nothing may depend on time."""
         whys = {}
         for wire, workers, codec in [
             ("auto", 2, "ternary"),
@@ -170,7 +170,7 @@ class Train(harness.Case):
             return [json.loads(line) for line in file]
 
     def kept_by_rank_0(self, path, sizes):
-        """The residual's norm and the oldest threshold's age, read from a state file of topk."""
+        """Reads the residual's norm and the oldest threshold's age from a state file of topk."""
         content, at, squares, oldest = self.read_bytes(path), 40, 0, 0
         for n in sizes:
             self.assertEqual(content[at : at + 4], b"GWST")
@@ -181,7 +181,7 @@ class Train(harness.Case):
         return math.sqrt(squares), oldest
 
     def test_what_the_codec_keeps(self):
-        """200 steps, of which every tenth one is counted."""
+        """Runs 200 steps. Every tenth step is counted."""
         out = self.path("topk")
         run = ["train", *SMALL, "--steps", 200, "--workers", 2]
         summary = self.ok_json(*run, "--codec", "topk:ratio=0.02,refresh=7", "--out", out, "--checkpoint-every", 50)
@@ -224,7 +224,7 @@ class Train(harness.Case):
                 self.assertNotIn("variance_factor", summary)
 
     def test_same_parameters_whatever_runs(self):
-        """Kernels, codes, entropy stages, threads and plans change no parameter."""
+        """Kernels, codes, entropy coding, threads and plans change no parameter."""
         hashes = set()
         for level, codec, more in [
             ("scalar", "ternary", []),
@@ -326,7 +326,7 @@ class Train(harness.Case):
             self.assertEqual((seen["samples"], seen["train_accuracy"]), (4, 1))
             self.assertAlmostEqual(seen["train_loss"], result["train_loss"], 12)
             self.assertNotIn("test_accuracy", seen)
-            # A test file with one of the two labels only.
+            # The test file has only one of the two labels.
             self.write_bytes("one.t", b"1 2:1\n1 2:3 3:1\n")
             self.assertEqual(
                 self.ok_json("eval", "--data", file, "--test", self.path("one.t"), "--from", out)["test_accuracy"], 1
@@ -377,7 +377,7 @@ class Train(harness.Case):
         self.assertNotRegex(done.stderr, "objective -?(nan|inf)")
 
     def test_places_of_gradients(self):
-        """They are written in the middle of a run, so what is wrong with their place is found before it."""
+        """A run writes gradients in its middle. So the tool checks their place before the run begins."""
         words = ["train", *SMALL, "--save-at", 1, "--save-gradients"]
         self.refused(1, *words, self.path("absent/g"), says=["absent", "cannot be written to"])
         for name in ["", self.path("folder/"), self.path(200 * "n")]:
@@ -387,7 +387,7 @@ class Train(harness.Case):
         self.assertTrue(os.path.exists(self.path("g.rank-0.gwp")))
 
     def test_files_that_fail(self):
-        """What is wrong with a file is a failure, whatever the file; what is wrong with an option is wrong use."""
+        """If a file is wrong, any file, the tool has failed. If an option is wrong, the tool was used wrongly."""
         absent, out = self.path("absent"), self.path("run")
         self.refused(1, "train", *SMALL, "--data", absent, says=absent)
         self.ok("train", *SMALL, "--out", out)

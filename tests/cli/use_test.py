@@ -34,7 +34,8 @@ class Use(harness.Case):
         self.assertIn(words["kernels"][0], ["scalar", "avx2", "avx512", "neon"])
 
     def test_open_files(self):
-        """Every command raises its limit of open files as far as it may. The pipe for its output is full: it waits."""
+        """Every command raises its limit of open files as far as it may. The pipe for its output is full, so the
+        command waits, and the test can look."""
         for words in (["help"], ["codecs"], ["decode", "--help"]):
             reads, writes = os.pipe()
             with contextlib.ExitStack() as ends:
@@ -66,7 +67,7 @@ class Use(harness.Case):
     def test_unknown_option(self):
         self.refused(2, "encode", "--codek", "none", says=["no option '--codek'", "did you mean '--codec'?"])
         self.refused(2, "inspect", "--xyzzy", says="no option '--xyzzy'")
-        # what other programs call them, too far from ours for a count of letters
+        # Other programs call some options by names that have too few letters in common with ours.
         self.refused(2, "train", "--learning-rate", "0.1", says="did you mean '--lr'?")
         self.refused(2, "train", "--batch-size", "64", says="did you mean '--batch'?")
         self.refused(2, "train", "--codec", "terngrad", says="did you mean 'ternary'?")
@@ -178,7 +179,7 @@ class Use(harness.Case):
         self.assertNotIn("bf16", text)
 
     def test_levels_agree(self):
-        """The instruction set changes no byte."""
+        """Checks that the instruction set changes no byte."""
         a = self.write_f32("a.f32", harness.gaussians(5000, 3))
         frames = []
         for level in ["scalar", "avx2", "avx512"]:

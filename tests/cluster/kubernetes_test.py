@@ -36,13 +36,13 @@ MODELS["PersistentVolumeClaim"] = "V1PersistentVolumeClaim"
 
 
 def objects(name):
-    """{(kind, name): object} of a file."""
+    """Reads a file. Returns {(kind, name): object}."""
     found = list(yaml.safe_load_all((EXAMPLES / name).read_text()))
     return {(one["kind"], one["metadata"]["name"]): one for one in found}
 
 
 def faults(value, kind, where):
-    """What the API would refuse: fields that are not there, values of other types, fields that are missing."""
+    """Returns what the API would refuse: fields that do not exist, values of other types, fields that are missing."""
     inner = re.fullmatch(r"(?:list\[|dict\(str, )(.*)[\])]", kind)
     if inner:
         if not isinstance(value, list if kind.startswith("list") else dict):
@@ -61,7 +61,8 @@ def faults(value, kind, where):
     for name in set(value) & set(names):
         found += faults(value[name], model.openapi_types[names[name]], f"{where}.{name}")
     try:
-        model(**{names[name]: value[name] for name in value if name in names})  # which misses what is required
+        # This raises if a required field is missing.
+        model(**{names[name]: value[name] for name in value if name in names})
     except ValueError as error:
         found.append(f"{where}: {error}")
     return found
@@ -148,8 +149,8 @@ class Kubernetes(harness.Case):
             self.skipTest("the tool is built without the trainer or without the tcp link")
 
     def keys_of(self, one, made):
-        """The folder that the first container makes of its secret: the files of `made` which the secret names, behind
-        links and readable for a group, as Kubernetes shows them."""
+        """Returns the folder that the first container makes of its secret. The secret has those files of `made` that it
+        names, behind links and readable for a group, as Kubernetes shows them."""
         secret, keys = (self.path(f"{one['metadata']['name']}-{name}") for name in ("secret", "keys"))
         shutil.copytree(made, secret + "-data")
         os.makedirs(secret + "/allowed")
@@ -169,7 +170,7 @@ class Kubernetes(harness.Case):
         return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def end(self, runs):
-        """What all said, who must end well."""
+        """Waits for the processes, which must end well. Returns what they said."""
         try:
             said = [run.communicate(timeout=DEADLINE)[0] for run in runs]
         finally:
@@ -195,7 +196,7 @@ class Kubernetes(harness.Case):
 
     def test_the_server_answers_its_probes_and_its_workers(self):
         self.need_tcp()
-        # An address that must be refused, so that no server stays.
+        # The server must refuse this address, so that none stays.
         refused = self.run_tool("server", "--workers", 1, "--listen", "127.0.0.1:0", "--metrics", "0.0.0.0:0").stderr
         if "this build has no status page" in refused:
             self.skipTest("the tool is built without libmicrohttpd")

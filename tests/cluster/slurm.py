@@ -14,14 +14,14 @@ import subprocess
 import sys
 import time
 
-HOME = pathlib.Path("/run/slurm")  # in a /run of its own
-HOST_NAME = pathlib.Path("/proc/sys/kernel/hostname")  # of the namespace
+HOME = pathlib.Path("/run/slurm")  # in a /run of this program's own
+HOST_NAME = pathlib.Path("/proc/sys/kernel/hostname")  # the name of the namespace's host
 NODES = ["n1", "n2", "n3"]
 ADDRESSES = {f"n{i}": f"10.77.0.{i + 1}" for i in range(4)}
 PROGRAMS = ["unshare", "nsenter", "ip", "munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "sinfo"]
 READY_SECONDS = 60
 
-# Two partitions share the nodes: jobs of `urgent` put those of `all` back into the queue.
+# Two partitions share the nodes. Jobs of `urgent` put jobs of `all` back into the queue.
 CONFIGURATION = """ClusterName=throwaway
 SlurmctldHost=n0
 SlurmUser=root
@@ -67,7 +67,7 @@ def skip(why):
 
 
 def make_network():
-    """A bridge, on which the controller is n0, and a network namespace for each node."""
+    """Makes a bridge, on which the controller is n0, and a network namespace for each node."""
     hosts = pathlib.Path("/etc/hosts").read_text() + "".join(f"{a} {name}\n" for name, a in ADDRESSES.items())
     (HOME / "hosts").write_text(hosts)
     sh(f"mount --bind {HOME}/hosts /etc/hosts")
@@ -87,13 +87,13 @@ def start_daemons():
     files["pid-file"] = "munge.pid"
     sh("munged " + " ".join(f"--{option}={HOME / name}" for option, name in files.items()))
     (HOME / "slurm.conf").write_text(CONFIGURATION.format(home=HOME))
-    (HOME / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # named, so that none is looked for; none is used
+    (HOME / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # so that Slurm looks for none; it uses none
     os.environ["SLURM_CONF"] = str(HOME / "slurm.conf")
     sh("slurmctld")
     for node in NODES:
         (HOME / f"tmp-{node}").mkdir()
         (HOME / f"spool-{node}").mkdir()
-        # nsenter, since `ip netns exec` would hide the control groups, which slurmd looks for.
+        # This needs nsenter: `ip netns exec` would hide the control groups, which slurmd looks for.
         inside = f"echo {node} >{HOST_NAME} && exec slurmd"
         sh(f"nsenter --net=/run/netns/{node} unshare --uts sh -c '{inside}'")
 
@@ -111,7 +111,7 @@ def wait_for_nodes():
 
 
 def inside(command):
-    """The first process of the new namespaces, whose end ends all others."""
+    """The first process of the new namespaces. When it ends, all others end."""
     for place in ("/run", "/dev/shm"):
         sh(f"mount -t tmpfs -o mode=1777 none {place}")
     os.makedirs("/run/netns")

@@ -42,7 +42,7 @@ class Slurm(harness.Case):
         os.chmod(self.folder, 0o755)
 
     def links(self):
-        """(link, what srun needs for it, what the tool needs for it)."""
+        """Yields (link, what srun needs for it, what the tool needs for it)."""
         said = self.ok("--version")
         if "tcp" in said.partition("links")[2]:
             yield "tcp", [], ["--link", "tcp", "--insecure"]
@@ -50,7 +50,7 @@ class Slurm(harness.Case):
             yield "mpi", ["--mpi=pmix"], ["--link", "mpi"]
 
     def end(self, run, status=None):
-        """What a command printed; its exit status must be that one, or if there is none, a failure."""
+        """Returns what a command printed. Its exit status must be `status`, or any failure if that is None."""
         try:
             said, heard = run.communicate(timeout=DEADLINE)
         finally:
@@ -70,7 +70,7 @@ class Slurm(harness.Case):
         return self.ok_json(*words, "--workers", workers)["parameter_hash"]
 
     def workers(self):
-        """{rank: pid} of the tool's tasks on all nodes."""
+        """Returns {rank: pid} of the tool's tasks on all nodes."""
         found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -96,7 +96,8 @@ class Slurm(harness.Case):
             time.sleep(0.02)
 
     def begin(self, kind, link, *words):
-        """An srun of four ranks on two nodes that has done some steps, and its folder."""
+        """Starts an srun of four ranks on two nodes, and waits until it has done some steps. Returns it and its
+        folder."""
         out = self.path("run")
         shutil.rmtree(out, ignore_errors=True)
         run = start("srun", "-N2", "-n4", *kind, harness.TOOL, *TRAIN, *link, "--out", out, *words)
@@ -109,7 +110,7 @@ class Slurm(harness.Case):
         return [name for name in os.listdir(out) if re.fullmatch(r"checkpoint-\d+\.gwp", name)]
 
     def test_ranks_on_several_nodes(self):
-        """Two on one node and one on each of two others: the parameters are those of threads."""
+        """Two ranks on one node, and one on each of two others, give the parameters that threads give."""
         expected, tested = self.here(*SHORT, workers=4), 0
         for name, kind, link in self.links():
             with self.subTest(link=name):
@@ -120,7 +121,7 @@ class Slurm(harness.Case):
             self.skipTest("the tool is built without tcp, and without an OpenMPI that this Slurm serves")
 
     def test_mpi_is_found(self):
-        """Where srun serves MPI, no option says so."""
+        """If srun serves MPI, the tool finds it without an option."""
         for name, kind, _ in self.links():
             if name == "mpi":
                 run = start("srun", "-N2", "-n2", *kind, harness.TOOL, *SHORT, "--json")
@@ -145,7 +146,8 @@ class Slurm(harness.Case):
                 self.assertNotIn("replica", said + heard)
 
     def test_two_steps_at_once(self):
-        """Of one allocation. Each has the parameters that it has alone. What is no task of a step is told so."""
+        """Two steps of one allocation run at once. Each has the parameters that it has alone. A process that is no task
+        of a step gets an error that says so."""
         if "tcp" not in [name for name, _, _ in self.links()]:
             self.skipTest("the tool is built without the tcp link")
         train = " ".join([harness.TOOL, *TRAIN, "--steps 800 --link tcp --insecure --json"])
@@ -174,19 +176,20 @@ class Slurm(harness.Case):
                 os.kill(self.workers()[2], signal.SIGKILL)
                 heard = self.end(run)[1]
                 self.assertRegex(heard, "srun: error: n[12]: tasks? 2: Killed")
-                if name == "tcp":  # MPI takes all with it
+                if name == "tcp":  # MPI ends all ranks
                     self.assertEqual(len(re.findall(r"rank 2 \(10\.77\.0\.\d:\d+\) died", heard)), 3, heard)
                 self.none_are_left()
 
     def goes_on(self, out):
-        """(how many steps an endless run that was stopped shall have in all, and the parameters it has then)."""
+        """Returns how many steps an endless run that was stopped shall have in all, and the parameters that it has
+        then."""
         names = self.checkpoints(out)
         self.assertEqual(len(names), 1)
         steps = int(re.sub(r"\D", "", names[0])) + 20
         return steps, self.here(*ENDLESS, "--steps", steps, workers=4)
 
     def test_scancel_saves_and_resume_goes_on(self):
-        """scancel sends SIGTERM, and SIGKILL some time later. The run ends between both, with a checkpoint."""
+        """scancel sends SIGTERM, and SIGKILL some time later. The run ends between the two, with a checkpoint."""
         for name, kind, link in self.links():
             with self.subTest(link=name):
                 run, out = self.begin(kind, link, *ENDLESS[len(TRAIN) :], "--checkpoint-every", 1000000)
@@ -198,7 +201,7 @@ class Slurm(harness.Case):
                 self.assertEqual(self.hash_of(start("srun", "-N3", "-n4", *kind, harness.TOOL, *resume)), expected)
 
     def test_preemption(self):
-        """A job that is put back into the queue saves first, and goes on when it starts again."""
+        """If a job is put back into the queue, it saves first. It goes on when it starts again."""
         if "tcp" not in [name for name, _, _ in self.links()]:
             self.skipTest("the tool is built without the tcp link")
         out, tcp = self.path("run"), "--link tcp --insecure --json"
@@ -224,7 +227,7 @@ fi
         self.assertEqual(summary["parameter_hash"], expected, heard)
 
     def test_pytorch(self):
-        """The ranks of PyTorch's process group are found as the tool's are."""
+        """The ranks of PyTorch's process group are found in the same way as the tool's."""
         if subprocess.run([sys.executable, "-c", "import torch.distributed"], stderr=subprocess.DEVNULL).returncode:
             self.skipTest("PyTorch is not installed")
         example = [sys.executable, ROOT / "examples/pytorch/train.py", "--model", "lenet", "--data", "drawn", "--json"]

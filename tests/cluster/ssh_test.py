@@ -49,7 +49,7 @@ StrictHostKeyChecking yes
 
 
 class Ssh(harness.Case):
-    """Workers start in a folder whose name must be quoted, and with a home that is none."""
+    """Workers start in a folder whose name must be quoted. Their home does not exist."""
 
     def setUp(self):
         super().setUp()
@@ -73,7 +73,7 @@ class Ssh(harness.Case):
         for name, text in (("sshd_config", SERVER), ("ssh_config", CLIENT)):
             pathlib.Path(self.path(name)).write_text(text.format(port=port, folder=self.folder))
         if os.getuid() == 0 and not os.path.exists("/run/sshd"):
-            os.mkdir("/run/sshd", 0o755)  # sshd as root wants it; systemd would have made it
+            os.mkdir("/run/sshd", 0o755)  # sshd needs it as root; systemd would have made it
             self.addCleanup(os.rmdir, "/run/sshd")
         log = open(self.path("sshd.log"), "w")
         self.addCleanup(log.close)
@@ -92,7 +92,7 @@ class Ssh(harness.Case):
             time.sleep(0.05)
 
     def workers(self):
-        """{pid: rank} of the tool's processes that run in the odd folder, but for launch itself."""
+        """Returns {pid: rank} of the tool's processes that run in the odd folder, except launch itself."""
         found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -129,7 +129,7 @@ class Ssh(harness.Case):
         )
 
     def endless(self):
-        """A run that has begun."""
+        """Starts an endless run, and waits until it has begun."""
         words = ["--steps", 1000000, "--timeout", 10, "--out", "run", "--checkpoint-every", 1000000]
         run = self.launch("127.0.0.1 2\nlocalhost\n", *words)
         lines, end = os.path.join(self.there, "run", "metrics.jsonl.partial"), time.monotonic() + DEADLINE
@@ -154,7 +154,7 @@ class Ssh(harness.Case):
         self.assertEqual(harness.json.loads(said)["parameter_hash"], here["parameter_hash"])
 
     def test_no_way_to_a_host(self):
-        """The other workers wait for the one that never comes. They end all the same."""
+        """The other workers wait for one that never comes. They end all the same."""
         known = pathlib.Path(self.path("known"))
         strange = known.read_text().replace("[localhost]", "[elsewhere]")
         for host, says in (("127.0.0.9", "Connection refused"), ("localhost", "Host key verification failed")):
@@ -177,7 +177,7 @@ class Ssh(harness.Case):
         self.none_are_left()
 
     def test_an_interrupt_saves(self):
-        """Ctrl-C reaches launch and the ssh processes under it at once."""
+        """Ctrl-C reaches launch and its ssh processes at once."""
         run = self.endless()
         os.killpg(run.pid, signal.SIGINT)
         heard = run.communicate(timeout=DEADLINE)[1]
@@ -195,7 +195,7 @@ class Ssh(harness.Case):
         self.assertEqual(len(self.checkpoints()), 1)
 
     def test_no_standard_input(self):
-        """A remote shell that hands on no standard input: nobody holds it, and the run goes on to its end."""
+        """If a remote shell hands on no standard input, the run goes on to its end all the same."""
         self.ssh += " -n"
         run = self.launch("127.0.0.1\nlocalhost\n", "--steps", 200)
         self.assertEqual((run.communicate(timeout=DEADLINE), run.returncode)[1], 0)

@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-# What each room may use beside itself; the longest name that fits a file is its room. Tests may use any.
+# What each room may use beside itself. A file's room is the longest name that fits its path. Tests may use any room.
 ROOMS = {
     "zmq": {"base"},
     "link/tcp": {"base", "link", "wire", "zmq"},
@@ -23,7 +23,7 @@ def room_of(path):
 
 
 def includes(source):
-    """Of every file of a room: the inner headers that it includes."""
+    """Returns {file: the inner headers that it includes} for every file of a room."""
     found = {}
     for room in ROOMS:
         for path in sorted((source / room).rglob("*.[ch]")):
@@ -34,7 +34,7 @@ def includes(source):
 
 
 def circle(uses):
-    """One circle of a graph, or nothing."""
+    """Finds one circle of a graph. None: there is none."""
     state = {}
 
     def walk(node, way):
@@ -56,7 +56,7 @@ def circle(uses):
 def main():
     source = Path(sys.argv[1]) / "src"
     complaints = []
-    uses = {}  # of a header with the .c file of its name
+    uses = {}  # a header counts as one with the .c file of the same name
     for name, headers in includes(source).items():
         room = room_of(name)
         for header in headers:

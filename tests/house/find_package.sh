@@ -8,7 +8,7 @@ version=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 DESTDIR='' cmake --install "$build" --prefix "$work/first" >/dev/null
-mv "$work/first" "$work/second" # no file may know where it was installed
+mv "$work/first" "$work/second" # no file may depend on the folder where it was installed
 
 # The mpi link is used with the MPI that it was built with.
 mpicc=$(sed -n 's/^MPI_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
@@ -38,12 +38,12 @@ for component in "${components[@]}"; do
 done
 
 refused() { # PATTERN COMPONENT VERSION
-    rm -rf "$work/$2-$3" # what was found before
+    rm -rf "$work/$2-$3" # with all that CMake found before
     if configure "$2" "$3"; then
         echo "component $2, version $3: taken, and should be refused"
         exit 1
     fi
-    # CMake breaks lines where it likes.
+    # CMake may break lines anywhere.
     if ! tr -s ' \n' ' ' <"$work/said" | grep -qE "$1"; then
         echo "component $2, version $3: expected to read '$1' in"
         cat "$work/said"

@@ -12,13 +12,13 @@ import sys
 
 COLUMNS = 120
 SOURCES = (".c", ".h")
-# What stands under the limit; tables of results and golden files are data.
+# These files keep to the limit of columns. Tables of results and golden files are data, and need not.
 TEXTS = (*SOURCES, ".py", ".sh", ".md", ".1", ".cmake", ".html", ".css", ".js", ".service", ".in")
 NAMES = ("Makefile", "CMakeLists.txt", ".clang-format", "run")
 
 
 def tracked(folder):
-    """The tracked files that are still there, as paths."""
+    """Returns the paths of the tracked files that are still there."""
     try:
         listing = subprocess.run(["git", "-C", folder, "ls-files", "-z"], stdout=subprocess.PIPE, check=True)
     except (FileNotFoundError, subprocess.CalledProcessError):
@@ -37,7 +37,7 @@ def long_lines(path, text):
 
 
 def first_sentence(path, text):
-    """A source begins with a comment (a script: after its #! line) that has at least three words."""
+    """Checks that a source begins with a comment of at least three words. A script has its #! line before that."""
     body = re.sub(r"\A#!.*\n", "", text)
     opening = {
         ".c": r"/\*",
@@ -53,7 +53,7 @@ def first_sentence(path, text):
 
 
 def formatter(command, version, paths):
-    """What a formatter would change; nothing if it is not the version that made the sources."""
+    """Returns what a formatter would change. If it has not the version that made the sources, this returns nothing."""
     if not shutil.which(command[0]):
         print(f"left out: {command[0]} is not installed")
         return []

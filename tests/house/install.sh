@@ -12,7 +12,7 @@ pc=$(find "$stage" -name gradwire.pc)
 package=gradwire
 pkg() { PKG_CONFIG_PATH=$(dirname "$pc") pkg-config "$@" $package; }
 libdir=$(pkg --variable=libdir)
-# The .pc file names the folder it was installed to, whatever prefix was configured.
+# The .pc file names the folder to which it was installed, whatever prefix was configured.
 [ "$(realpath "$libdir")" = "$(realpath "$(dirname "$pc")/..")" ]
 
 cat >"$stage/program.c" <<'PROGRAM'
@@ -47,7 +47,7 @@ if [ -x "$stage/bin/gradwire" ]; then
     [ -f "$stage/share/man/man1/gradwire.1" ]
 fi
 
-# The mpi link, where it was built, from outside: nothing of libgradwire but its public functions is there.
+# If the mpi link was built, use it from outside. Only the public functions of libgradwire are there.
 if [ -f "$(dirname "$pc")/gradwire-mpi.pc" ]; then
     package=gradwire-mpi
     cat >"$stage/mpi.c" <<'PROGRAM'

@@ -30,7 +30,7 @@ def main():
             linked.add(str(target.relative_to(source)) if target.is_relative_to(source) else link)
     for name in names:
         shown = name.endswith((".svg", ".png")) or (name.startswith("experiments/") and name.endswith(".txt"))
-        # machine.txt says where a table was made, and the table repeats it
+        # machine.txt says where a table was made. The table repeats it, so no page needs a link to it.
         if shown and name.startswith(("docs/", "experiments/")) and not name.endswith("machine.txt"):
             if name not in linked and (source / name).exists():
                 complaints.append(f"{name} is in the tree, and no document links it")

@@ -9,7 +9,8 @@ targets() { ninja -C "$build" -t targets all; }
 of_tcp='((tcp|zmq)_[a-z_]*test|pserver_hostile_test|servers_test):'
 of_tcp+='|src/(zmq|link/tcp|pserver/(server|client))/[a-z_]*\.c\.o:'
 
-# Into a variable, not a pipe: a grep that has found enough would end ninja, and that counts as its failure.
+# The list goes into a variable, not into a pipe. A grep that has found enough would end ninja, and that would count as
+# ninja's failure.
 configure
 found=$(targets)
 if ! grep -qE "$of_tcp" <<<"$found"; then

@@ -5,7 +5,7 @@ set -euo pipefail
 library=$1
 list=$2
 export LC_ALL=C
-# name@version, and for the version itself GRADWIRE_0@GRADWIRE_0
+# Each line is name@version. For the version itself it is GRADWIRE_0@GRADWIRE_0.
 defined=$(nm --dynamic --defined-only --with-symbol-versions --format=posix "$library" |
     awk '{ sub("@@", "@", $1); print $2 == "A" ? $1 "@" $1 : $1 }' | sort)
 listed=$(sed -n 's/^ \([^ ]*\) .*/\1/p' "$list" | sort)

@@ -8,7 +8,7 @@ import sys
 
 
 def first(path, pattern):
-    """The first match's groups, joined with dots."""
+    """Returns the groups of the first match, joined with dots."""
     found = re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     if not found:
         sys.exit(f"{path}: nothing here looks like {pattern}")

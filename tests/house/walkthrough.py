@@ -30,7 +30,7 @@ with tempfile.TemporaryDirectory() as folder:
         paths.append(pathlib.Path(folder) / pathlib.Path(name).name)
         paths[-1].write_text(code)
     program = pathlib.Path(folder) / "program"
-    # The linker takes the table of records that comes first, and not the library's own.
+    # This table of records comes first, so the linker takes it, and not the library's own.
     flags = ["-std=gnu17", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", f"-I{source}/src", f"-I{source}/include"]
     subprocess.run([compiler, *flags, *paths, "-o", program, library, *sys.argv[4:]], check=True)
     done = subprocess.run([program], stdout=subprocess.PIPE, text=True)

@@ -53,10 +53,8 @@ class Run:
     def __init__(self, args, folder, namespaces=False, server_words=(), missing="continue", seconds_alone=0):
         self.args, self.folder, self.namespaces = args, pathlib.Path(folder), namespaces
         self.server_words, self.missing = list(server_words), missing
-        self.seconds_alone, self.begin = (
-            seconds_alone,
-            time.monotonic(),
-        )  # that the others may go on without who is struck
+        # The others may go on for seconds_alone without a worker that was struck.
+        self.seconds_alone, self.begin = seconds_alone, time.monotonic()
         self.servers, self.workers = [None] * args.servers, {}
         host, port = net.address(WORKERS) if namespaces else "127.0.0.1", next(args.ports)
         self.places = [f"{host}:{port + i}" for i in range(args.servers)]
@@ -121,7 +119,7 @@ class Run:
         return self.folder / f"rank-{rank}"
 
     def step(self, rank):
-        """How many steps a worker has made, by its metrics; 0 where it has none yet."""
+        """Returns how many steps a worker has made. Its metrics say it. 0: there are none yet."""
         try:
             with open(self.out(rank) / "metrics.jsonl.partial", "rb") as lines:
                 lines.seek(max(0, lines.seek(0, os.SEEK_END) - 4096))
@@ -134,8 +132,8 @@ class Run:
         return max(self.step(rank) for rank in self.workers)
 
     def has_time(self):
-        """The run is not so near its end that what was struck could not come back: the others may go on without it, and
-        faster, until it is noticed."""
+        """True if the run is so far from its end that a struck process can come back. The others may go on without that
+        process, and faster, until they notice it again."""
         steps, alone = self.foremost(), 0
         if self.seconds_alone:
             alone = 1.5 * (self.seconds_alone + 5) * steps / (time.monotonic() - self.begin)
@@ -153,7 +151,7 @@ class Run:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def finish(self):
-        """Each worker's summary."""
+        """Waits for the workers, and returns the summary of each."""
         summaries = []
         for rank, worker in sorted(self.workers.items()):
             wait_for(f"rank {rank} ends", lambda: worker.poll() is not None)
@@ -173,8 +171,7 @@ class Run:
                 process.wait()
 
 
-# ---- faults: each strikes once, and leaves when all is well again
-# ------------------------------------------------------------------
+# ---- faults: each function strikes once, and returns when all is well again ------------------------------------------
 
 
 def strike_worker(run, chance):
@@ -217,7 +214,8 @@ def strike_join(run, chance):
 
 
 def strike_disk(run, chance):
-    """Full until the server says so and a while longer; then it must be durable again."""
+    """Fills the disk until the server says so, and a while longer. When there is room again, the server must make a
+    snapshot."""
     filler, log = run.snapshots(0) / "filler", "server-0"
     seen = len(run.log(log))
     with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
@@ -241,7 +239,7 @@ STRIKES = {
     "join": strike_join,
     "disk": strike_disk,
 }
-# What a server's log must tell after each: one of these words.
+# After each fault, a server's log must have one of these words.
 TOLD = {
     "worker": ["lost rank="],
     "server": ["restored"],
@@ -254,7 +252,7 @@ TOLD = {
 
 @contextlib.contextmanager
 def surroundings(fault, folder):
-    """Networks and file systems that a fault needs."""
+    """Makes the networks and file systems that a fault needs."""
     with contextlib.ExitStack() as stack:
         if fault == "cut":
             stack.enter_context(net.network(WORKERS + 1))
@@ -267,7 +265,7 @@ def surroundings(fault, folder):
 
 
 def train(args, fault, chance, most):
-    """One run, struck up to `most` times. Returns how often, and the accuracy."""
+    """Trains once, and strikes the run up to `most` times. Returns how often it struck, and the accuracy."""
     with tempfile.TemporaryDirectory(prefix="gradwire-faults-") as folder, surroundings(fault, folder):
         run = Run(
             args,

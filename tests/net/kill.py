@@ -21,15 +21,15 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import ports  # noqa: E402
 
-TIMEOUT = 3  # seconds a worker may be silent
-# Meeting and links may take the deadline one after the other; where a member is waited for through another, twice
-# (exchange.h). The rest is for starting on a busy machine.
+TIMEOUT = 3  # seconds for which a worker may be silent
+# Meeting and links may each take the deadline, one after the other. If a member waits for another through a third, it
+# may take the deadline twice (exchange.h). The rest is for the start on a busy machine.
 MOST_SECONDS = 2 * TIMEOUT + 8
 RUN = ["--net", "mlp:784-64-10", "--data", "digits", "--steps", "1000000", "--codec", "ternary"]
 
 
 def wait_for_guests(port, n, rank_0):
-    """Until n others are connected to rank 0's port."""
+    """Waits until n others are connected to rank 0's port."""
     end = time.monotonic() + 60
     while rank_0.poll() is None and time.monotonic() < end:
         with open("/proc/net/tcp") as file:
@@ -40,12 +40,12 @@ def wait_for_guests(port, n, rank_0):
 
 
 def attempt(args, chance, folder, nth):
-    """The sentences of what went wrong."""
+    """Makes one attempt. Returns sentences about all that went wrong."""
     how = chance.choice([signal.SIGKILL, signal.SIGSTOP])
     victim, after = chance.randrange(args.workers), chance.choice([chance.uniform(0, 0.5), chance.uniform(0.5, 4)])
     started, timeout = args.workers, TIMEOUT
     if nth < 2:
-        timeout = 3 * TIMEOUT  # half of it is left when rank 0 falls silent
+        timeout = 3 * TIMEOUT  # half of the time is left when rank 0 falls silent
         how, victim, after, started = [signal.SIGKILL, signal.SIGSTOP][nth], 0, chance.uniform(0, 1), args.workers - 1
     print(
         f"rank {victim}{' while members meet' if nth < 2 else ''}, {how.name} after {after:.2f} s", end="", flush=True

@@ -20,14 +20,14 @@ HOSTS, PIECE = 2, 32
 
 
 def pieces_of(path):
-    """Pieces of the saved gradient that are not all alike: zeros are everywhere."""
+    """Returns pieces of the saved gradient. Pieces of mostly equal bytes are left out, because zeros are everywhere."""
     data = path.read_bytes()[4096:-8]
     pieces = {data[at : at + PIECE] for at in range(0, len(data) - PIECE, PIECE)}
     return [piece for piece in pieces if len(set(piece)) > PIECE // 2]
 
 
 def seen_in_clear(tool, folder, extra):
-    """How many pieces of the gradients the packets hold, of how many, and the hash of the parameters."""
+    """Returns how many pieces of the gradients the packets hold, of how many, and the hash of the parameters."""
     folder.mkdir()
     dump = folder / "packets"
     tcpdump = subprocess.Popen(
@@ -78,7 +78,7 @@ def seen_in_clear(tool, folder, extra):
         net.launch(tool, HOSTS, folder, words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     size = -1
-    while size != dump.stat().st_size:  # tcpdump has written what it has seen
+    while size != dump.stat().st_size:  # wait until tcpdump has written all that it has seen
         size = dump.stat().st_size
         time.sleep(1)
     tcpdump.send_signal(signal.SIGINT)

@@ -53,13 +53,13 @@ def lossy_network():
 
 
 def relay(devices, stop):
-    """Hands every packet on to the device of the host it is for, DELAY seconds later."""
+    """Hands every packet on to the device of its host, DELAY seconds later."""
     waiting, count = [], 0
     while not stop.is_set():
         left = max(0, waiting[0][0] - time.monotonic()) if waiting else 0.2
         for device in select.select(devices, [], [], left)[0]:
             packet = os.read(device, 65536)
-            host = packet[19] - 1 if packet[0] >> 4 == 4 else -1  # the last byte of the IPv4 address it goes to
+            host = packet[19] - 1 if packet[0] >> 4 == 4 else -1  # the last byte of the IPv4 address to which it goes
             if 0 <= host < HOSTS:
                 heapq.heappush(waiting, (time.monotonic() + DELAY, count, host, packet))
                 count += 1

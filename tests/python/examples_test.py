@@ -19,7 +19,7 @@ PORTS = ports.free_ports()
 
 
 def run(example, *words, processes=3):
-    """What it printed on rank 0, and the whole of it."""
+    """Runs an example. Returns what rank 0 printed, and all that was printed."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     # Without -r and -t, Debian's torchrun 1.13 fails under Python 3.11 before it starts anything.
     command = ["torchrun", "-r", "1", "-t", "1", "--nproc_per_node", str(processes), "--master_port", str(next(PORTS))]
@@ -29,7 +29,7 @@ def run(example, *words, processes=3):
 
 
 def train(*words, processes=3):
-    """The lines that train.py prints as JSON."""
+    """Runs train.py. Returns the lines that it prints as JSON."""
     done, lines = run("train.py", "--json", *words, processes=processes)
     return done, [json.loads(line) for line in lines if line.startswith("{")]
 
@@ -57,7 +57,8 @@ class Examples(unittest.TestCase):
         self.check(*words, codecs=["gspar:density=0.2"], within=0.1)
 
     def test_imagenet(self):
-        """Two epochs at once, and the second one again from what the first one left: the same bits."""
+        """Trains two epochs at once. Then trains the second one again, from the state after the first: the bits are the
+        same."""
         if not torchvision:
             self.skipTest("torchvision is not installed")
         words = ["--net", "googlenet", "--data", "drawn", "--pixels", 32, "--batch", 8, "--steps", 1, "--epochs", 2]

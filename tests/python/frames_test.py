@@ -125,7 +125,7 @@ class Frames(unittest.TestCase):
             with self.assertRaises(error) as caught:
                 call()
             self.assertIn(says, str(caught.exception))
-        for at in range(0, frame.size, 7):  # whatever is altered, something is said, and nothing crashes
+        for at in range(0, frame.size, 7):  # each altered byte gives an error with a sentence, and no crash
             altered = frame.copy()
             altered[at] ^= 0x55
             with self.assertRaises(gradwire.Error):
@@ -155,7 +155,7 @@ class Structures(unittest.TestCase):
         "Profile": "gw_profile",
         "ProbeOptions": "gw_probe_options",
     }
-    RENAMED = {("Message", "sender"): "from"}  # a word of Python's
+    RENAMED = {("Message", "sender"): "from"}  # because "from" is a keyword of Python
 
     def test_fields_stand_where_the_compiler_puts_them(self):
         lines, expected = [], []

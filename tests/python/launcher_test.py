@@ -25,7 +25,7 @@ TORCHRUN["TORCHELASTIC_RUN_ID"] = "none"
 
 
 def found(**said):
-    """(rank, size, place, local rank)."""
+    """Returns (rank, size, place, local rank)."""
     told = environment(said)
     return told["RANK"], told["WORLD_SIZE"], f"{told['MASTER_ADDR']}:{told['MASTER_PORT']}", told.get("LOCAL_RANK")
 
@@ -45,7 +45,7 @@ class Launcher(unittest.TestCase):
         self.assertRegex(place, r"^127\.0\.0\.1:2\d{4}$")
         self.assertNotEqual(found(**{**OPENMPI, "PMIX_NAMESPACE": "1092419586"})[2], place)
         self.assertEqual(found(**HYDRA, MASTER_PORT="29500"), ("2", "4", "127.0.0.1:29500", "2"))
-        # In a Slurm job its ranks have the numbers of a daemon's step too.
+        # In a Slurm job, mpirun's ranks also have the numbers of a daemon's step.
         within = {**SRUN, **OPENMPI, "MASTER_ADDR": "n1"}
         self.assertEqual(found(**within), ("1", "4", f"n1:{place.partition(':')[2]}", "1"))
 
@@ -78,7 +78,7 @@ class Launcher(unittest.TestCase):
             self.assertIn(says, str(raised.exception))
 
     def test_real_mpirun(self):
-        """All ranks of a job find one place, and each its own rank."""
+        """All ranks of a job find the same place, and each finds its own rank."""
         code = "import json; from gradwire.launcher import environment; print(json.dumps(environment()))"
         for name, more in (("mpirun.openmpi", {}), ("mpirun.mpich", {"MASTER_PORT": "29500"})):
             if not shutil.which(name):

@@ -26,10 +26,10 @@ class Factory(ctypes.Structure):
 
 
 def groups(size):
-    """A process group for each rank, all in this process."""
+    """Makes a process group for each rank, all in this process."""
     store, made = dist.HashStore(), [None] * size
-    # Not the constructor that takes a timeout: before 2.6 it writes down its new object without Python's lock, and
-    # threads that do so at the same time break the list (PyTorch's issue 143593).
+    # The constructor that takes a timeout is not used. Before PyTorch 2.6 it adds its new object to a list without
+    # Python's lock, and threads that do so at the same time break the list (PyTorch's issue 143593).
     options = dist.ProcessGroupGloo._Options()
     options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
     options._timeout = datetime.timedelta(days=300)
@@ -46,7 +46,7 @@ def groups(size):
 
 
 class Kept:
-    """Objects that C still points to: until the test ends."""
+    """Keeps objects to which C still points, until the test ends."""
 
     links = []
 
@@ -73,7 +73,7 @@ class Conformance(unittest.TestCase):
 
 
 class Hostile(unittest.TestCase):
-    """What a rank of another version, or a broken one, could send."""
+    """Sends what a rank of another version, or a broken one, could send."""
 
     def setUp(self):
         self.groups = groups(2)
@@ -122,12 +122,12 @@ class Hostile(unittest.TestCase):
 
 class Leaving(unittest.TestCase):
     def test_with_messages_unread(self):
-        """Who sent it what it has not received hears so at once."""
+        """A rank leaves and has not received all messages. Their senders hear of it at once."""
         ends = [GroupLink(group, 7, 1000).link() for group in groups(3)]
         ops = [links.operations(end) for end in ends]
         lib = _library.load()
         message = _api.Message()
-        for sender, n in ((0, 1), (1, 2)):  # one of each is received, so that the first of rank 1 stays
+        for sender, n in ((0, 1), (1, 2)):  # one message of each sender is received, so that rank 1's first one stays
             for _ in range(n):
                 ops[sender].send(ends[sender].self, 2, lib.gw_message_alloc(None, 8), 8, 20000)
             self.assertEqual(ops[2].recv(ends[2].self, 20000, ctypes.byref(message)), 0)

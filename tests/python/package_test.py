@@ -46,7 +46,7 @@ class Package(unittest.TestCase):
         self.assertEqual(files_of_the_checkout(), before, "building left files in the checkout")
 
     def test_what_building_needs(self):
-        """On a machine with nothing but Python, one sentence names all that is missing."""
+        """On a machine that has only Python, one sentence names all that is missing."""
         with tempfile.TemporaryDirectory(prefix="gradwire-package-") as folder:
             script = "import build_wheel; build_wheel._is_installed = lambda: False; build_wheel.build_wheel('.')"
             environment = {k: v for k, v in os.environ.items() if k not in ("CC", "CMAKE_GENERATOR", "PKG_CONFIG")}

@@ -17,12 +17,12 @@ sys.path.insert(0, str(HERE.parent))
 import ports
 
 LIBRARY = os.environ["GRADWIRE_LIBRARY"]
-DEADLINE = 240  # seconds that cases may take on a busy machine
+DEADLINE = 240  # so many seconds cases may take on a busy machine
 PORTS = ports.free_ports()
 
 
 class Ranks:
-    """Processes that run cases; closed whatever happens."""
+    """Processes that run cases. They are closed whatever happens."""
 
     def __init__(self, cases, size, folder, environment=None):
         self.paths = [os.path.join(folder, f"result-{rank}-{time.monotonic_ns()}.json") for rank in range(size)]
@@ -31,7 +31,7 @@ class Ranks:
         self.processes = [
             subprocess.Popen(
                 [sys.executable, str(HERE / "torch_cases"), self.paths[rank], *cases],
-                # OpenMPI's processes of two jobs may not make the same folder at the same time.
+                # The OpenMPI processes of two jobs must not make the same folder at the same time.
                 env={**base, "RANK": str(rank), "TMPDIR": tempfile.mkdtemp(dir=folder)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -41,7 +41,7 @@ class Ranks:
         ]
 
     def finish(self):
-        """[(exit code, what it printed, what it found)] of every rank."""
+        """Returns [(exit code, what it printed, what it found)] for every rank."""
         end, done = time.monotonic() + DEADLINE, []
         try:
             for process, path in zip(self.processes, self.paths):
@@ -62,21 +62,21 @@ class Case(unittest.TestCase):
         self.addCleanup(lambda: subprocess.run(["rm", "-rf", self.folder], check=True))
 
     def run_cases(self, *cases, size=3, environment=None):
-        """What each rank found, all of which must have ended well."""
+        """Runs cases, which must end well on all ranks. Returns what each rank found."""
         done = Ranks(cases, size, self.folder, environment).finish()
         for rank, (code, text, _) in enumerate(done):
             self.assertEqual(code, 0, f"rank {rank} of {cases}: {text}")
         return [found for _, _, found in done]
 
     def same(self, found, case):
-        """All ranks found the same; returns it."""
+        """Checks that all ranks found the same, and returns it."""
         for other in found[1:]:
             self.assertEqual(found[0][case], other[case], case)
         return found[0][case]
 
 
 class Averages(Case):
-    """Benign cases share their processes: starting PyTorch takes longer than they do."""
+    """Cases without errors share their processes, because the start of PyTorch takes longer than they do."""
 
     def test_averages(self):
         found = self.run_cases(
@@ -197,7 +197,7 @@ class Transports(Case):
             self.assertEqual(len(set(digests)), 1, codec)
 
     def test_mpi_is_absent(self):
-        """Of the job, MPI sees one rank: the others were not started by it."""
+        """MPI sees only one rank of the job, because mpirun has not started the others."""
         if "GRADWIRE_MPI_LIBRARY" not in os.environ:
             self.skipTest("the mpi link is not there")
         for code, text, _ in Ranks(["clipping"], 2, self.folder, {"TRANSPORT": "mpi"}).finish():
@@ -206,7 +206,7 @@ class Transports(Case):
 
 
 class Sharded(Case):
-    """FSDP2's hook, called by units of our own: this PyTorch has no fully_shard."""
+    """Units of our own call FSDP2's hook, because this PyTorch has no fully_shard."""
 
     def test_sharded(self):
         self.sharded({})
@@ -243,7 +243,7 @@ class Auto(Case):
     def test_auto(self):
         cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is", "auto_and_join"]
         found = self.run_cases(*cases)
-        # 5 + 9 steps with the all-reduce; 3 + 9 and one more tell how long the codec's take.
+        # The all-reduce makes 5 + 9 steps. 3 + 9 more, and one, tell how long the codec's steps take.
         expected = {
             "auto_takes_a_codec": [14, 26, 0, 3],
             "auto_goes_back": [26, 14, 3, 0],
@@ -324,7 +324,7 @@ class Failures(Case):
             self.assertLess(seconds, 60)
 
     def test_one_rank_ends_between_steps(self):
-        """The others hear why at once. attach's timeout is a minute."""
+        """The other ranks hear at once why. attach's timeout is a minute."""
         for environment in ({}, {"TRANSPORT": "torch"}):
             done = Ranks(["one_rank_ends_between_steps"], 3, self.folder, environment).finish()
             self.assertEqual(done[1][0], 1)
@@ -399,7 +399,7 @@ class Lock(Case):
     def test_python_goes_on(self):
         shares = self.run_cases("python_goes_on", size=2)[0]["python_goes_on"]
         print("a counter beside a step that waits:", ", ".join(f"{share:.2f}" for share in shares))
-        self.assertGreater(max(shares), 0.5)  # loosely: others may use the machine
+        self.assertGreater(max(shares), 0.5)  # a loose limit, because other programs may use the machine
 
 
 if __name__ == "__main__":

@@ -29,12 +29,12 @@ def ceil_div(a, b):
 
 
 def bits_of(data):
-    """The bits of bytes as text, lowest bit of the first byte first."""
+    """Returns the bits of bytes as text. The lowest bit of the first byte comes first."""
     return format(int.from_bytes(data, "little"), f"0{8 * len(data)}b")[::-1] if data else ""
 
 
 def split_bitmap(data, n, what):
-    """A bitmap of n bits at the begin of data, as text, and the rest of data."""
+    """Cuts a bitmap of n bits off the begin of data. Returns it as text, and the rest of data."""
     size = ceil_div(n, 8)
     require(len(data) >= size, f"{what}: cut short")
     bits = bits_of(data[:size])
@@ -53,8 +53,8 @@ TWO_BIT, BASE3, MASK, PACKED, RANS, MIXED = range(6)
 PUSH_CODES = {TWO_BIT, BASE3, MASK, RANS, MIXED}
 AVERAGE_CODES = {PACKED, RANS, MIXED}
 TABLE_CODES = {MASK, RANS, MIXED}
-SPARSE_CODES = {0: NONE, 1: BF16, 2: F16}  # how the values of codec sparse are written
-CODES = {  # of pushes, of averages
+SPARSE_CODES = {0: NONE, 1: BF16, 2: F16}  # the forms in which codec sparse writes values
+CODES = {  # the codes of pushes, and those of averages
     NONE: ({0}, {0}),
     BF16: ({0}, {0}),
     F16: ({0}, {0}),
@@ -96,7 +96,7 @@ class Header:
 
 
 def parse(data):
-    """Checks everything that the header says; returns header, scalers, payload and the bytes of the frame."""
+    """Checks all that the header says. Returns header, scalers, payload and the bytes of the frame."""
     require(len(data) >= HEADER_BYTES, "shorter than a header")
     (
         magic,
@@ -154,7 +154,7 @@ def half_to_float32_word(h):
 
 
 def decode_floats(codec, payload):
-    """float32 bytes: infinities and NaN pass as they are."""
+    """Returns float32 bytes. Infinities and NaN pass as they are."""
     if codec == NONE:
         return payload
     halves = struct.unpack(f"<{len(payload) // 2}H", payload)
@@ -193,12 +193,12 @@ def read_mask(data, n):
     return place_signs(nonzeros, signs)
 
 
-FIRST_SIGNS = 896  # so many are raw if signs are mixed
+FIRST_SIGNS = 896  # if signs are mixed, so many are raw
 RAW_SIGNS, CODED_SIGNS, MIXED_SIGNS = range(3)
 
 
 def read_signs(coded, k):
-    """How k signs are sent, how many of them, the first, are raw, and the string of the others."""
+    """Returns how k signs are sent, how many of them are raw, and the string of the others. The raw ones come first."""
     how = coded.number(2)
     require(how <= MIXED_SIGNS and (how < MIXED_SIGNS or k > FIRST_SIGNS), "signs: sent in no way there is")
     n_raw = {RAW_SIGNS: k, CODED_SIGNS: 0, MIXED_SIGNS: FIRST_SIGNS}[how]
@@ -220,7 +220,7 @@ TABLE_ENTRY = 3  # bytes
 
 
 def read_table(header, payload, code_bytes):
-    """Cuts the payload into chunks: (code, bytes) of each."""
+    """Cuts the payload into chunks. Returns (code, bytes) for each."""
     n_chunks, rest = header.n_chunks(), payload
     require(header.code != MIXED or n_chunks > 1, "mixed, and fewer than two chunks")
     if header.code not in TABLE_CODES:
@@ -243,7 +243,7 @@ def read_table(header, payload, code_bytes):
 
 
 def read_push(header, payload):
-    """The values -1, 0, 1."""
+    """Returns the values -1, 0, 1."""
     values = []
     sizes = {TWO_BIT: lambda n: ceil_div(n, 4), BASE3: lambda n: ceil_div(n, 5)}
     for i, (code, data) in enumerate(read_table(header, payload, sizes.get(header.code))):
@@ -274,7 +274,7 @@ def read_packed(data, n, workers):
 
 
 def read_distances(coded, k, signs, ends):
-    """How far k digits are from the center: ends say how far above and below it a digit may be."""
+    """Returns how far k digits are from the center. `ends` says how far above and below it a digit may be."""
     distances, sides = [1] * k, [(max(ends), range(k))]
     if signs is not None:
         sides = [(end, [i for i in range(k) if signs[i] == sign]) for end, sign in zip(ends, "01")]
@@ -306,7 +306,7 @@ AVERAGE_READERS = {PACKED: read_packed, RANS: read_rans_digits}
 
 
 def read_average(header, payload):
-    """The sums -N..N."""
+    """Returns the sums -N..N."""
     sums, workers = [], header.workers
     for i, (code, data) in enumerate(read_table(header, payload, lambda n: packed_bytes(n, workers))):
         require(code in AVERAGE_READERS, "a chunk in a code that averages do not have")
@@ -320,12 +320,12 @@ def read_average(header, payload):
 
 LANES = [0, 1, 8, 32]
 LEAST_STATE = 1 << 16
-BYTES = sorted(range(256), key=lambda byte: (bin(byte).count("1"), byte))  # as a table orders them
+BYTES = sorted(range(256), key=lambda byte: (bin(byte).count("1"), byte))  # in the order of a table
 TURNED_OVER = str.maketrans("01", "10")
 
 
 def frequencies(c, m, most_ones):
-    """f_0 to f_K, K being the most ones of a byte of a string with c ones among its m bits."""
+    """Returns f_0 to f_K of a string with c ones among its m bits. K is the most ones that a byte of it has."""
     one = (c << 32) // m
     zero, f = (1 << 32) - one, [0] * (most_ones + 1)
     for k in range(1, most_ones + 1):
@@ -338,7 +338,7 @@ def frequencies(c, m, most_ones):
 
 
 class Table:
-    """The bytes of a string: which slots each has."""
+    """The slots of each byte of a string."""
 
     def __init__(self, c, m, most_ones):
         f = frequencies(c, m, most_ones)
@@ -347,7 +347,7 @@ class Table:
         self.starts = [0, *itertools.accumulate(self.frequencies)][:-1]
 
     def at_slot(self, slot):
-        """The byte that has the slot, its frequency and its first slot."""
+        """Returns the byte that has the slot, its frequency and its first slot."""
         i = bisect.bisect_right(self.starts, slot) - 1
         return self.bytes[i], self.frequencies[i], self.starts[i]
 
@@ -365,7 +365,7 @@ class Coded:
         return self.bits[begin : self.at]
 
     def number(self, width):
-        """A number of the head."""
+        """Reads a number of the head."""
         return int("0" + self.take(width)[::-1], 2)
 
     def state(self):
@@ -373,7 +373,7 @@ class Coded:
         return (1 << 16 + e) + self.number(16 + e)
 
     def string(self, m):
-        """The next string, of m bits, as text."""
+        """Reads the next string, which has m bits, as text."""
         c = self.number(m.bit_length())
         require(c <= m, "rans: a count of more than there are")
         if c in (0, m):
@@ -401,7 +401,7 @@ class Coded:
         return int.from_bytes(self.data[self.words_at : self.words_at + 2], "little")
 
     def end(self, n_raw):
-        """The n_raw raw bits, as text; nothing else may be left."""
+        """Returns the n_raw raw bits, as text. Nothing else may be left."""
         r, in_states = n_raw, ""
         for x in self.states:
             if r < 35:
@@ -419,14 +419,14 @@ class Coded:
 
 # ---- 6a. Sparse frames ----------------------------------------------------------------------------------------------
 
-PLUS, MINUS = 1, -1  # elements of gspar without a value of their own; in averages also other sums
+PLUS, MINUS = 1, -1  # elements of gspar without a value of their own. Averages also have other sums
 
 
 FIELDS = {NONE: (23, 8), BF16: (7, 8), F16: (10, 5)}  # bits of a value's fraction and of its exponent
 
 
 def cut_sparse(header, payload):
-    """The bytes of each chunk."""
+    """Returns the bytes of each chunk."""
     n_chunks = header.n_chunks()
     sizes, rest = [len(payload)] * n_chunks, payload
     if n_chunks > 1:
@@ -442,7 +442,7 @@ def exponents_asked(largest):
 
 
 def read_exponents(coded, n, width):
-    """The exponents that strings tell, None of others; and what those may be at most."""
+    """Returns the exponents that strings tell, with None for the others, and what the others may be at most."""
     largest = coded.number(width)
     exponents, left = [None] * n, range(n)
     for x in exponents_asked(largest):
@@ -458,8 +458,8 @@ def read_exponents(coded, n, width):
 
 
 def announce_values(coded, n, form):
-    """What the strings say of n values: their exponents as read_exponents has them, None if they are not apart; and how
-    many raw bits there are."""
+    """Reads what the strings say of n values. Returns their exponents as read_exponents does, or None if they are not
+    apart, and how many raw bits there are."""
     fraction_bits, exponent_bits = FIELDS[form]
     if n == 0 or coded.number(1) == 0:
         return None, 8 * FLOAT_BYTES[form] * n
@@ -472,7 +472,7 @@ def number_of(bits):
 
 
 def read_values(bits, n, form, announced):
-    """The float32 bytes of each value."""
+    """Returns the float32 bytes of each value."""
     fraction_bits, exponent_bits = FIELDS[form]
     width, data = fraction_bits + 1 if announced else 8 * FLOAT_BYTES[form], b""
     late = (number_of(bits[at : at + exponent_bits]) for at in range(width * n, len(bits), exponent_bits))
@@ -490,7 +490,7 @@ def read_values(bits, n, form, announced):
 
 
 def read_beyond(coded, sums, workers):
-    """How far the sums, which are -1, 0 or 1 yet, are from 0."""
+    """Reads how far the sums are from 0. Before this they are -1, 0 or 1."""
     sides = {sign: [i for i, s in enumerate(sums) if s == sign] for sign in (1, -1)}
     for _ in range(1, workers):
         for sign in sides:
@@ -501,7 +501,7 @@ def read_beyond(coded, sums, workers):
 
 
 def read_chunk(coded, n, header):
-    """What read_elements says of one chunk."""
+    """Returns for one chunk what read_elements returns for all."""
     form = SPARSE_CODES[header.code] if header.codec == SPARSE else NONE
     sent = coded.string(n)
     k, n_raw_signs, signs, sums = sent.count("1"), 0, "", []
@@ -522,7 +522,8 @@ def read_chunk(coded, n, header):
 
 
 def read_elements(header, payload):
-    """Of each element None if it is not sent, a sum (PLUS or MINUS of a push), or the float32 bytes of a value."""
+    """Returns for each element None if it is not sent, a sum (in a push PLUS or MINUS), or the float32 bytes of its
+    value."""
     out = []
     for i, data in enumerate(cut_sparse(header, payload)):
         out += read_chunk(Coded(data), header.chunk_elems(i), header)
@@ -530,7 +531,7 @@ def read_elements(header, payload):
 
 
 def read_sparse(header, scalers, payload):
-    """float32 bytes of all elements."""
+    """Returns the float32 bytes of all elements."""
     unit = float32(abs(scalers[0]) / header.workers) if header.codec == GSPAR else 0.0
     words = {None: bytes(4)}
     elements = read_elements(header, payload)
@@ -544,7 +545,7 @@ def read_sparse(header, scalers, payload):
 
 
 def read_onebit(header, scalers, payload):
-    """float32 bytes of all elements."""
+    """Returns the float32 bytes of all elements."""
     bits, _ = split_bitmap(payload, header.count, "onebit")
     bucket = header.bucket or max(header.count, 1)
     means = [scalers[2 * (i // bucket) + (bit == "1")] for i, bit in enumerate(bits)]
@@ -555,7 +556,8 @@ def read_onebit(header, scalers, payload):
 
 
 def decode(data):
-    """Header, scalers, ternary values or sums (None of other frames), and the floats as little-endian bytes."""
+    """Returns header, scalers, ternary values or sums (None for other codecs), and the floats as little-endian
+    bytes."""
     header, scalers, payload, _ = parse(data)
     if header.codec in (SPARSE, GSPAR):
         return header, scalers, None, read_sparse(header, scalers, payload)

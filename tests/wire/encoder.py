@@ -38,17 +38,17 @@ from library import float32
 
 
 def bits_where(condition, numbers):
-    """Text of 0 and 1: which of the numbers the condition holds for."""
+    """Returns text of 0 and 1. It says for which of the numbers the condition holds."""
     return "".join("1" if condition(x) else "0" for x in numbers)
 
 
 def bytes_of_bits(bits):
-    """Text of 0 and 1 into bytes, the first in the lowest bit of the first byte, padded with 0."""
+    """Turns text of 0 and 1 into bytes, padded with 0. The first character becomes the lowest bit of the first byte."""
     return int("0" + bits[::-1], 2).to_bytes(ceil_div(len(bits), 8), "little")
 
 
 def number(x, width):
-    """Text of 0 and 1, the lowest bit first."""
+    """Returns x as text of 0 and 1, the lowest bit first."""
     return format(x, f"0{width}b")[::-1]
 
 
@@ -56,7 +56,7 @@ def number(x, width):
 
 
 def seal(header, scalers, payload):
-    """A whole frame, with its checksum."""
+    """Makes a whole frame, with its checksum."""
     h, rest = header, library.bytes_of_floats(scalers) + payload
     head = struct.pack(
         "<2sBBBBHIIIIQQQ",
@@ -78,7 +78,7 @@ def seal(header, scalers, payload):
 
 
 def with_flags(frame, flags):
-    """The frame with these flags, too."""
+    """Returns the frame with these flags added."""
     header, scalers, payload, _ = decoder.parse(frame)
     header.flags |= flags
     return seal(header, scalers, payload)
@@ -88,7 +88,7 @@ def with_flags(frame, flags):
 
 
 def round_even(word, bits):
-    """An unsigned number without its lowest bits, rounded to nearest, ties to even."""
+    """Returns an unsigned number without its lowest bits, rounded to nearest, ties to even."""
     kept, rest, half = word >> bits, word & (1 << bits) - 1, 1 << bits - 1
     return kept + (rest > half or (rest == half and kept & 1))
 
@@ -147,7 +147,7 @@ def lost_with_raw_signs(signs):
 
 
 def room_for_loss(signs, positions):
-    """The most bits that may be lost so that lanes are filled."""
+    """Returns how many bits may be lost at most to fill lanes."""
     return (estimate(positions.m, positions.rarer) + len(signs)) // 256
 
 
@@ -159,7 +159,7 @@ def choose_signs(signs, positions):
 
 
 def sent_signs(signs, how):
-    """What stands in the head, and the raw bits."""
+    """Returns what stands in the head, and the raw bits."""
     n_raw = {decoder.RAW_SIGNS: len(signs), decoder.CODED_SIGNS: 0, decoder.MIXED_SIGNS: decoder.FIRST_SIGNS}[how]
     return [number(how, 2), *([String(signs[n_raw:])] if how else [])], signs[:n_raw]
 
@@ -178,7 +178,7 @@ PUSH_WRITERS = {TWO_BIT: two_bit, BASE3: base3, MASK: mask, RANS: rans}
 
 
 def chunk_of_push(values, code, entropy):
-    """(code, bytes)"""
+    """Returns (code, bytes)."""
     if entropy == "on":
         data = rans(values)
         if len(data) <= ceil_div(len(values), 4) + 2:
@@ -193,7 +193,7 @@ def chunk_of_push(values, code, entropy):
 
 
 def join(chunks, named, header):
-    """The payload; sets the header's code, if that is not a named one."""
+    """Returns the payload. Sets the header's code, if the code was not named."""
     if chunks and not named:
         header.code = MIXED if len(chunks) > 1 else chunks[0][0]
     table = b""
@@ -208,7 +208,7 @@ def chunks_of(numbers, size=CHUNK):
 
 
 def push_of_values(values, scalers, code="auto", entropy="auto", private=False, **fields):
-    """The frame of ternary values; code is a number or auto."""
+    """Returns the frame of ternary values. code is a number or auto."""
     named = code != "auto" and entropy != "on"
     header = Header(TERNARY, code if named else TWO_BIT, private * PRIVATE, count=len(values), **fields)
     chunks = [chunk_of_push(part, code, entropy) for part in chunks_of(values)]
@@ -228,8 +228,9 @@ def packed(sums, workers):
 
 
 def level_strings(sides):
-    """For j = 1, 2, ...: of the digits that are at least j from the center, which are farther. Sides are both in one
-    or each by itself: how far away a digit may be, and how far digits are."""
+    """Yields a string for j = 1, 2, ... It says which of the digits that are at least j from the center are farther. A
+    side has how far away a digit may be, and how far digits are. Both sides of the center are in one, or each is
+    one."""
     for j in range(1, max(end for end, _ in sides)):
         for end, distances in sides:
             if j < end:
@@ -237,7 +238,7 @@ def level_strings(sides):
 
 
 def lost_together(distances, j):
-    """If both sides are asked together which of their digits are more than j from the center."""
+    """Returns how many bits are lost if one string says for both sides which digits are more than j from the center."""
     asked = [d for d in distances if abs(d) >= j]
     below, farther = sum(d < 0 for d in asked), [d for d in asked if abs(d) > j]
     above, far_below = len(asked) - below, sum(d < 0 for d in farther)
@@ -259,7 +260,7 @@ def choose_signs_of_sums(distances, signs, positions):
 
 
 def parts_of_sums(sums, workers, center=None):
-    """What stands in the head of a chunk in rans, and its raw bits."""
+    """Returns what stands in the head of a chunk in rans, and its raw bits."""
     digits, n = [s + workers for s in sums], len(sums)
     center = (2 * sum(digits) + n) // (2 * n) if center is None else center
     distances = [digit - center for digit in digits if digit != center]
@@ -280,7 +281,7 @@ def room_of_strings(parts):
 
 
 def chunk_of_average(sums, workers, code):
-    """(code, bytes)"""
+    """Returns (code, bytes)."""
     plain = PACKED, packed(sums, workers)
     if code == PACKED or workers > decoder.LEVELS_MOST_WORKERS:
         return plain
@@ -291,7 +292,7 @@ def chunk_of_average(sums, workers, code):
 
 
 def average_of_sums(sums, scalers, workers, code="auto", entropy="auto", **fields):
-    if code != RANS:  # which is no choice of the library's
+    if code != RANS:  # the library never chooses this code by itself
         code = {"off": PACKED, "on": "auto"}.get(entropy, code)
     header = Header(TERNARY, PACKED if code == "auto" else code, decoder.AVERAGE, workers, count=len(sums), **fields)
     chunks = [chunk_of_average(part, workers, code) for part in chunks_of(sums)]
@@ -299,7 +300,7 @@ def average_of_sums(sums, scalers, workers, code="auto", entropy="auto", **field
 
 
 def sum_of_floats(columns):
-    """float32 sums in rank order, divided by how many they are."""
+    """Adds in float32, in rank order. Returns the sums, divided by the number of columns."""
     out = list(columns[0])
     for column in columns[1:]:
         out = [float32(a + b) for a, b in zip(out, column)]
@@ -307,7 +308,7 @@ def sum_of_floats(columns):
 
 
 def reduce(frames, code="auto", entropy="auto"):
-    """The average of one slice's pushes, or of these and averages."""
+    """Returns the average of the pushes of one slice, or of pushes and averages."""
     if any(decoder.parse(frame)[0].flags & FAST for frame in frames):
         off = "off" if entropy == "auto" else entropy
         return with_flags(add_up(frames, PACKED if code == "auto" else code, off), FAST)
@@ -337,7 +338,7 @@ def add_up(frames, code, entropy):
 
 
 class String:
-    """A string of bits, and what its head and its bytes are. Its count and most ones can be said to be others."""
+    """A string of bits, with its head and its bytes. The caller may give a wrong count, or wrong most ones."""
 
     def __init__(self, bits, count=None, most_ones=None):
         m, c = len(bits), bits.count("1") if count is None else count
@@ -351,13 +352,13 @@ class String:
 
 
 def estimate(m, ones):
-    """Bits of a string, about."""
+    """Estimates how many bits a string takes."""
     rarer = min(ones, m - ones)
     return rarer * ((m // rarer).bit_length() + 1) if rarer else 0
 
 
 def fitting_lanes(strings, n_raw):
-    """How many lanes an encoder takes; strings are those that are read from lanes."""
+    """Returns how many lanes an encoder takes. strings: those that are read from lanes."""
     estimated = sum(estimate(string.m, string.rarer) for string in strings)
     for lanes in (32, 8) if strings else ():
         if max(0, lanes - n_raw // 28) * 3200 <= n_raw + estimated:
@@ -366,7 +367,7 @@ def fitting_lanes(strings, n_raw):
 
 
 def fill_states(lanes, raw):
-    """States that hold raw bits, and the rest of these."""
+    """Returns states that hold raw bits, and the raw bits that are left."""
     states = []
     for _ in range(lanes):
         if len(raw) < 35:
@@ -379,7 +380,7 @@ def fill_states(lanes, raw):
 
 
 def put_byte(x, byte, table, words):
-    """The state after a byte; what it does not hold is appended to the words."""
+    """Returns the state after a byte. Bits that the state cannot hold are appended to the words."""
     i = table.bytes.index(byte)
     f, start = table.frequencies[i], table.starts[i]
     if x >= f << 16:
@@ -394,7 +395,8 @@ def state_text(x):
 
 
 def cut_coded(parts, raw="", lanes=None, states=None):
-    """The three parts of a chunk of strings, and of numbers, which are text: the head as text, the rest, the words."""
+    """Makes a chunk of strings, and of numbers, which are text. Returns its three parts: the head as text, the rest,
+    and the words."""
     strings = [part for part in parts if isinstance(part, String) and part.bytes]
     lanes = fitting_lanes(strings, len(raw)) if lanes is None else lanes
     states, rest = (states, raw) if states else fill_states(lanes, raw)
@@ -433,7 +435,8 @@ def numbers(exponents, width):
 
 
 def room_of_exponents(exponents, width):
-    """How many bits shorter exponents are apart, as an encoder estimates; they are apart if that is above 0."""
+    """Estimates, as an encoder does, how many bits are saved if exponents are apart. If this is above 0, they are
+    apart."""
     largest, left, apart = max(exponents), len(exponents), width
     for x in decoder.exponents_asked(largest):
         if left:
@@ -444,7 +447,7 @@ def room_of_exponents(exponents, width):
 
 
 def cut_values(data, form):
-    """Of each value its fraction and sign as text, and its exponent field."""
+    """Returns for each value its fraction and sign as text, and its exponent field."""
     fraction_bits, exponent_bits = FIELDS[form]
     begin, end, size = fraction_bits, fraction_bits + exponent_bits, FLOAT_BYTES[form]
     texts = [bits_of(data[at : at + size]) for at in range(0, len(data), size)]
@@ -452,7 +455,7 @@ def cut_values(data, form):
 
 
 def values_as_they_are(data, _):
-    """What stands in the head of a chunk, and raw bits."""
+    """Returns what stands in the head of a chunk, and raw bits."""
     return ["0"], bits_of(data)
 
 
@@ -469,7 +472,7 @@ def values_shorter(data, form):
 
 
 def parts_of_sparse(elements, codec, form, with_values=values_shorter, workers=None):
-    """What stands in the head of a chunk, and its raw bits."""
+    """Returns what stands in the head of a chunk, and its raw bits."""
     sent = [x for x in elements if x is not None]
     sums, own = [x for x in sent if isinstance(x, int)], [x for x in sent if isinstance(x, float)]
     positions, late = String(bits_where(lambda x: x is not None, elements)), ""
@@ -487,7 +490,8 @@ def parts_of_sparse(elements, codec, form, with_values=values_shorter, workers=N
 
 
 def chunk_of_sparse(elements, codec, form, with_values=values_shorter, workers=None):
-    """Elements: None is not sent; floats and, of gspar, sums (integers: PLUS, MINUS) are. workers: of an average."""
+    """Makes a chunk of elements. None is not sent. Floats are sent, and with gspar also sums (integers: PLUS, MINUS).
+    workers: the number of workers of an average."""
     data = coded(*parts_of_sparse(elements, codec, form, with_values, workers))
     n, n_strings = len(elements), 3 if codec == GSPAR else 1
     if with_values is values_shorter and workers is None:
@@ -505,7 +509,7 @@ def beyond_parts(sums, workers):
 
 
 def sparse(elements, codec=SPARSE, code=0, workers=None):
-    """The payload."""
+    """Returns the payload."""
     form = SPARSE_CODES[code]
     chunks = [chunk_of_sparse(part, codec, form, workers=workers) for part in chunks_of(elements, SPARSE_CHUNK)]
     return table_and_chunks(chunks)
@@ -525,13 +529,13 @@ def push_of_parts(elements, q, private=True, **fields):
 
 
 def sums_of_parts(elements, q, workers, **fields):
-    """A gspar average."""
+    """Makes a gspar average."""
     header = Header(GSPAR, 0, decoder.AVERAGE, workers, count=len(elements), **fields)
     return seal(header, [q], sparse(elements, GSPAR, workers=workers))
 
 
 def mean_of_parts(column, q):
-    """Of one element: None, a sum, or a float that is the average."""
+    """Returns for one element None, a sum, or a float that is the average."""
     total = sum(x for x in column if isinstance(x, int))
     own = [library.floats(x)[0] for x in column if isinstance(x, bytes)]
     if not own:
@@ -543,7 +547,7 @@ def mean_of_parts(column, q):
 
 
 def average_of_parts(frames, scalers, fields):
-    """Pushes with a shared q."""
+    """Averages pushes with a shared q."""
     parts = sorted((decoder.parse(frame) for frame in frames), key=lambda part: part[0].rank)
     columns = zip(*(decoder.read_elements(header, payload) for header, _, payload, _ in parts))
     elements = [mean_of_parts(column, scalers[0]) for column in columns]
@@ -562,7 +566,8 @@ def average_of_parts(frames, scalers, fields):
 
 
 def average_of_sparse(columns, fields):
-    """What is not 0, where that is smaller. What was not sent is +0 here: adding that changes no sum but -0."""
+    """Sends only the elements that are not 0, if that is smaller. An element that was not sent counts as +0 here. To
+    add +0 changes no sum but -0."""
     values = [x or 0.0 for x in sum_of_floats(columns)]
     payload, codec = sparse([x or None for x in values]), SPARSE
     if values and len(payload) >= 4 * len(values):
@@ -574,7 +579,7 @@ def average_of_sparse(columns, fields):
 
 
 def means_of_signs(part):
-    """The mean of the numbers that are not negative, and the mean magnitude of those that are."""
+    """Returns the mean of the numbers that are not negative, and the mean magnitude of the negative ones."""
     means = []
     for negative in (False, True):
         count = sum((x < 0) == negative for x in part)
@@ -584,7 +589,7 @@ def means_of_signs(part):
 
 
 def push_of_onebit(values, residual, bucket=0, **fields):
-    """The frame, and the residual of the next step."""
+    """Returns the frame, and the residual of the next step."""
     a = [float32(g + r) for g, r in zip(values, residual)]
     scalers = []
     for begin in range(0, len(a) if bucket else 1, bucket or 1):
@@ -638,7 +643,7 @@ def quotient(s):
 
 
 def draw(values, scalers, clips, bucket, draws, begin=0):
-    """Gradients into ternary values: TernGrad's equations 1 to 3 and 21."""
+    """Turns gradients into ternary values, by TernGrad's equations 1 to 3 and 21."""
     out, bucket = [], bucket or max(len(values), 1)
     ready = []
     for s in scalers:
@@ -661,7 +666,7 @@ def draw(values, scalers, clips, bucket, draws, begin=0):
 
 
 def sum_block(values, square):
-    """(sum of g, sum of g^2) of up to 1024 elements."""
+    """Returns (sum of g, sum of g^2) of up to 1024 elements."""
     largest = max(map(abs, values))
     if 0 < largest < 2.0**-50 or largest > 2.0**60:
         total = 0.0
@@ -689,7 +694,7 @@ def sum_bucket(values, square):
 
 
 def measure(values, bucket=0, c=2.5):
-    """Own scalers and clips, one of each bucket."""
+    """Returns this tensor's own scalers and clips, one for each bucket."""
     scalers, clips = [], []
     for begin in range(0, len(values) if bucket else 1, bucket or 1):
         part = values[begin : begin + bucket] if bucket else values

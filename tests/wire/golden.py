@@ -46,7 +46,7 @@ FLOATS = {NONE: "none", BF16: "bf16", F16: "f16"}
 
 @functools.lru_cache(maxsize=None)
 def bell(n, scale=1e-3, seed=1):
-    """Nearly Gaussian, from sums of what random() gives, which is the same in every Python."""
+    """Nearly Gaussian numbers: sums of random(), which gives the same in every Python."""
     source = random.Random(seed)
     return tuple(float32(scale * (sum(source.random() for _ in range(6)) - 3)) for _ in range(n))
 
@@ -60,7 +60,7 @@ def spiky(n, seed=2):
 
 @functools.lru_cache(maxsize=None)
 def all_magnitudes(n, seed=3):
-    """From below the least denormal to 1e37, so that blocks are summed both ways and products vanish."""
+    """Numbers from below the least denormal to 1e37. So blocks are summed in both ways, and some products become 0."""
     source = random.Random(seed)
     return tuple(float32((source.random() - 0.5) * 10 ** (81 * source.random() - 44)) for _ in range(n))
 
@@ -73,7 +73,8 @@ def around(exponents, n=1024, seed=4):
 
 
 def rounding_cases():
-    """float32 words at, just below and just above what rounds to even, underflows and overflows in bf16 and half."""
+    """float32 words around the limits of bf16 and half. They are at, just below and just above numbers that round to
+    even, underflow or overflow."""
     words = [
         0,
         1,
@@ -104,7 +105,7 @@ def rounding_cases():
 
 
 def ties(seed, n=2048):
-    """Elements whose threshold is hardly another number than the one drawn for them: the second draw decides."""
+    """Elements whose threshold is close to the number drawn for them, so that the second draw decides."""
     draws, source, values = encoder.Draws(seed), random.Random(6), [1.0]
     for e in range(1, n):
         number = draws.first(e) << 16 | draws.second(e)
@@ -129,7 +130,7 @@ def kept(case, condition=True):
 
 
 class Push:
-    """One worker's tensor, encoded here or by the tool."""
+    """The tensor of one worker, encoded here or by the tool."""
 
     kept = False
 
@@ -186,8 +187,8 @@ class Push:
 
 
 class Largest:
-    """The first step of a worker that sends its k largest elements, of equals the first. Their residual is +0 yet, and
-    is added: -0 becomes +0."""
+    """The first step of a worker that sends its k largest elements. Of equal ones it sends the first. Their residual is
+    still +0. It is added, so -0 becomes +0."""
 
     kept = False
 
@@ -213,7 +214,7 @@ class Largest:
 
 
 class Signs:
-    """The last of a worker's steps, each on what the one before left."""
+    """The last step of a worker. Each step goes on from the residual that the one before left."""
 
     kept = False
 
@@ -240,7 +241,7 @@ class Signs:
 
 
 class Average:
-    """Pushes and averages added up."""
+    """The average of pushes and averages."""
 
     kept = False
 
@@ -259,7 +260,7 @@ class Average:
 
 
 class Written:
-    """A frame that the tool does not make from files: a slice, or an average of very many workers."""
+    """A frame that the tool does not make from files, such as a slice, or an average of very many workers."""
 
     kept = False
 
@@ -301,7 +302,7 @@ def pushes():
     yield Push("push-auto-minus-zero", [-0.0, 0.0, -1.0, 1.0] * 25)
     yield Push("push-alone", [0.0] * 70 + [-5.0] + [0.0] * 70)
     yield from coded_pushes()
-    # 2^32 / s has to be raised, and element 1 draws a number that is hardly below its threshold.
+    # 2^32 / s must be rounded up, and element 1 draws a number that is only just below its threshold.
     yield Push("push-certain", [0.8474337458610535] * 2, clip=0, seed=3854854)
     yield kept(Push("push-ties", ties(21), clip=0, seed=21))
     yield kept(Push("push-far", bell(300), seed=2**64 - 1, rank=32766, step=2**32 - 1, tensor=2**32 - 1))
@@ -313,7 +314,8 @@ def pushes():
         yield kept(Push(f"push-private-{bucket}", values, bucket=bucket, private=True, seed=12), bucket == 1024)
     yield Push("push-bucket-long", bell(70000) + bell(3000), bucket=66560, seed=13, entropy="off")
     yield Push("push-bucket-shared", bell(3000), bucket=1024, shared=[0.004, 0.1, 0.003], seed=14)
-    # Blocks on both sides of where sums are float64: enough of them to see the last bit of some sigma move.
+    # Blocks on both sides of the limits beyond which sums are float64. There are enough to see the last bit of some
+    # sigma change.
     for name, exponents in [("small", (-50, -49)), ("large", (60, 61))]:
         yield Push(f"push-thresholds-{name}", around(24 * exponents), bucket=1024, seed=17)
     for clip in [0, 2.5]:
@@ -332,7 +334,7 @@ SKEWED = (-1, *[1] * 9)
 
 
 def exactly(name, values, keep=False, **choices):
-    """A push of these ternary values: without a clip, elements of the largest magnitude are drawn for certain."""
+    """A push of these ternary values. Without a clip, elements of the largest magnitude are drawn for certain."""
     return kept(Push(f"push-{name}", values, clip=0, **choices), keep)
 
 
@@ -345,12 +347,12 @@ def first_where(condition, numbers):
 
 
 def lanes_of(values):
-    """How many lanes an encoder takes for a chunk."""
+    """Returns how many lanes an encoder takes for a chunk."""
     return decoder.LANES[encoder.rans(values)[0] & 3]
 
 
 def coded_pushes():
-    """What the entropy coder makes of shares of nonzeros and of negative ones, in 0, 1, 8 and 32 lanes."""
+    """Pushes for the entropy coder, with many shares of nonzeros and of negative ones, in 0, 1, 8 and 32 lanes."""
     for n, shares in [
         *((n, [0, 0.001, 0.02, 0.3, 0.5, 0.97, 1]) for n in (7, 300, 5000)),
         (66001, [0.0002, 0.02, 0.3]),
@@ -361,12 +363,14 @@ def coded_pushes():
                 for entropy in ["auto", "on"] if n < 66001 else ["auto"]:
                     keep = entropy == "on" and name != "positive" and n > 7
                     yield exactly(f"share-{share}-{name}-{n}-{entropy}", values, keep, entropy=entropy)
-    # A count is written wider from a power of two on.
+    # From a power of two on, a count is written with more bits.
     for n in head_sizes():
         for name, nonzeros, negative in [("0", 0, 0), ("1", 1, 0), ("some", n // 25 + n // 5, n // 25), ("all", n, 1)]:
             values = in_order(n, nonzeros, negative)
             yield exactly(f"head-{n}-{name}", values, name == "1" and n in (2, 3, 4, 65536), entropy="on")
-    # Just not, and just: more lanes; signs as a string; so even that rans is not tried; so long that it is not taken.
+    # The following are on both sides of a limit. From there on, an encoder takes more lanes; or it sends signs as a
+    # string; or it does not try rans, because the values are too even; or it does not take rans, because it is too
+    # long.
     for lanes, density, signs in [(8, 0.2, (1,)), (8, 0.3, (-1, 1)), (8, 0.9, SKEWED), (32, 0.05, (-1, 1))]:
         values = ternary(40000, density, 8, signs)
         n = bisect.bisect_left(range(40000), lanes, key=lambda n: lanes_of(values[:n]))
@@ -377,7 +381,7 @@ def coded_pushes():
         fewest = first_where(lambda c: not encoder.are_skewed("1" * c + "0" * (k - c)), range(k + 1))
         for negative in sorted({fewest - 1, fewest, k - fewest, k - fewest + 1} & set(range(k + 1))):
             yield exactly(f"signs-{negative}-of-{k}", in_order(k, k, negative), k == 100, entropy="on")
-    # Just coded, and just mixed.
+    # On both sides of the limit signs are coded, or mixed.
     for k in [896, 897, 2000, 5000, 30000]:
         positions = String(encoder.nonzeros_and_signs(in_order(65536, k, 0))[0])
         how = [encoder.choose_signs("1" * c + "0" * (k - c), positions) for c in range(k // 2 + 1)]
@@ -394,7 +398,7 @@ def coded_pushes():
 
 
 def frames_of_workers(n_workers, n, density, signs=(-1, 1), **fields):
-    """Pushes of different codes, not in rank order: neither matters."""
+    """Pushes of different codes, not in rank order. Neither may matter."""
     fields = {"step": 3, "tensor": 9, **fields}
     n_scalers = Header(TERNARY, count=n, bucket=fields.get("bucket", 0)).n_scalers()
     scalers = [abs(s) for s in bell(n_scalers + 1000, seed=6)[1000:]]
@@ -417,12 +421,14 @@ def averages():
                     )
         for n in [0, 1, 64, 65]:
             yield kept(Average(f"average-{n_workers}-auto-{n}", frames_of_workers(n_workers, n, 0.5)), n_workers == 3)
-        # Sums about another than 0, with signs that are a string, and with levels that none or all reach.
+        # Sums around another number than 0, with signs that are a string, and with levels that no sum or all sums
+        # reach.
         yield kept(Average(f"average-{n_workers}-skewed", frames_of_workers(n_workers, 2000, 0.3, SKEWED)))
         yield kept(
             Average(f"average-{n_workers}-positive", frames_of_workers(n_workers, 2000, 0.9, (1,))), n_workers == 8
         )
-        for density in [0.2, 0.02] if n_workers in (2, 8) else []:  # mixed signs: the skew is small, the chunk large
+        # Signs are mixed, because the skew is small and the chunk is large.
+        for density in [0.2, 0.02] if n_workers in (2, 8) else []:
             frames = frames_of_workers(n_workers, 20000, density, (-1,) * 4 + (1,) * 6)
             yield kept(Average(f"average-{n_workers}-mixed-{density}", frames), (n_workers, density) == (8, 0.2))
         equal = [exactly("", in_order(309, 302, 2), rank=rank).frame for rank in range(n_workers)]
@@ -470,7 +476,7 @@ def frames_of_floats(codec, n_workers):
 
 @functools.lru_cache(maxsize=None)
 def wide_frames():
-    """Two chunks."""
+    """Frames of two chunks."""
     both = [ternary(65536, 0.01, rank) + ternary(4464, 0.3, rank + 2, SKEWED) for rank in range(2)]
     return [encoder.push_of_values(values, [0.25], rank=rank) for rank, values in enumerate(both)]
 
@@ -485,14 +491,14 @@ def average_of(sums, n_workers):
 
 
 def uneven(n, n_workers, seed=9):
-    """Sums that workers might have of independent values, and the largest ones."""
+    """Sums that workers may have if their values are independent, and the largest possible sums."""
     source, most = random.Random(seed), min(n_workers, 3 * math.isqrt(n_workers))
     return [-n_workers, n_workers] + [source.randint(-most, most) * (source.random() < 0.7) for _ in range(n - 2)]
 
 
 def of_much_room(part):
-    """Sums whose strings fill an encoder's room if `part` is 155: that of sums other than 0 takes 1024 words, those of
-    magnitudes 1 to 17 take 1023, 1022, ... words, and that of 18 takes `part`. Signs are raw."""
+    """Sums whose strings fill an encoder's room if `part` is 155. The string of sums other than 0 takes 1024 words.
+    Those of magnitudes 1 to 17 take 1023, 1022, ... words, and that of 18 takes `part`. Signs are raw."""
     at_least = [64 * (1024 - j) for j in range(18)] + [64 * part, 64]
     magnitudes = [sum(i < count for count in at_least[1:]) for i in range(65536)]
     return [magnitude * (-1) ** i for i, magnitude in enumerate(magnitudes)]
@@ -507,7 +513,7 @@ def written():
             if code == PACKED or n_workers <= decoder.LEVELS_MOST_WORKERS:
                 name = f"average-of-{n_workers}-{CODES[code]}{'-sparse' if numbers is sparse else ''}"
                 yield kept(Written(name, encoder.average_of_sums(numbers, [0.75], n_workers, code)))
-    # A slice's draws are those of the same elements in the whole tensor.
+    # Elements of a slice get the same draws as in the whole tensor.
     values, begin, end = bell(5000, seed=7), 2048, 4500
     own, clips = encoder.measure(values, 1024)
     draws = encoder.Draws(seed=20, rank=1, step=2, tensor=3)
@@ -523,8 +529,8 @@ def written():
 
 
 def odd_pushes():
-    """What encoders do not do, and decoders take: no chunk, and called mask or rans; another number of lanes; a larger
-    K; signs the other way; raw bits in lanes that no string is read from."""
+    """Pushes that no encoder makes, but that decoders take: no chunk, with code mask or rans; another number of lanes;
+    a larger K; signs sent in the other way; raw bits in lanes from which no string is read."""
     for code in (decoder.MASK, RANS):
         yield kept(Written(f"odd-empty-{CODES[code]}", encoder.seal(Header(TERNARY, code), [1.5], b"")))
     for name, n, share, signs in [("few", 9, 0.3, (-1, 1)), ("fair", 300, 0.3, (-1, 1)), ("full", 300, 1, SKEWED)]:
@@ -546,7 +552,7 @@ def odd_pushes():
 
 
 def odd_averages():
-    """Any center will do."""
+    """Averages around any center. Decoders take them all."""
     sums = [3, 0, -3, -1, 0, 2, 1, 0, 0, 0, 0, 1, -2, 2, 3]
     for n_workers in [3, 4]:
         for center in range(2 * n_workers + 1):
@@ -567,13 +573,13 @@ def sparse_pushes():
         yield kept(Largest(f"{name}-rounding", rounding_cases(), 1, code))
         yield Largest(f"{name}-magnitudes", all_magnitudes(5000), 0.5, code)
         yield kept(Largest(f"{name}-two-chunks", spiky(SPARSE_CHUNK + 1), 0.001, code))
-    # Where ternary has chunks, and where a count is written wider.
+    # Sizes around the chunks of ternary, and around those from which a count is written with more bits.
     for n in [65535, 65536, 65537, 131071, 131072, 131073, SPARSE_CHUNK - 1, SPARSE_CHUNK]:
         yield Largest(f"sparse-{n}", spiky(n), 0.001)
         if n in (65536, SPARSE_CHUNK):
             yield Largest(f"sparse-{n}-most", spiky(n), 0.99)
     yield Largest("sparse-three-chunks", spiky(2 * SPARSE_CHUNK + 70000), 0.01, 1)
-    for ratio in [0.25, 0.49, 0.5, 0.51, 0.75, 1]:  # on either side of the half the rarer bit is another
+    for ratio in [0.25, 0.49, 0.5, 0.51, 0.75, 1]:  # below and above a half, another bit is the rarer one
         yield Largest(f"sparse-share-{ratio}", bell(1000), ratio)
     for at in [0, 131071, SPARSE_CHUNK - 1]:
         values = [0.0] * SPARSE_CHUNK
@@ -585,8 +591,8 @@ def sparse_pushes():
 
 
 def of_exponents(exponents, form):
-    """Numbers of these exponent fields, in turn positive and negative, the first with the fraction of 1.5; those of
-    field 0 are no zeros."""
+    """Numbers with these exponent fields. They are positive and negative by turns. The first one has the fraction of
+    1.5. Those of field 0 are not zero."""
     bias = 15 if form == F16 else 127
     return [
         (-1) ** i * (1.5 if i == 0 else 1) * 2.0 ** (max(x, 1) - bias) * (0.5 if x == 0 else 1)
@@ -596,8 +602,8 @@ def of_exponents(exponents, form):
 
 @functools.lru_cache(maxsize=None)
 def exponents_by_room(n, width, in_the_end):
-    """Fields that an encoder writes apart with 2 or 1 bits of room, and some with none or too few, which it does not.
-    in_the_end: some are sent after the strings."""
+    """Exponent fields by room, from 2 to -2 bits. With 2 or 1 bits an encoder writes them apart. With less it does not.
+    in_the_end: some fields are sent after the strings."""
     source, found = random.Random(n), {}
     for _ in range(20000):
         spread, far = source.uniform(0.02, 1) * n**0.5, source.random() * in_the_end
@@ -618,7 +624,7 @@ def exponents_by_room(n, width, in_the_end):
 
 
 def sparse_values():
-    """Values with their exponents apart, and not."""
+    """Values whose exponents are apart, and values whose exponents are not."""
     for code, form in SPARSE_CODES.items():
         name, width = f"sparse-{FLOATS[form]}", decoder.FIELDS[form][1]
         middle, most = 2 ** (width - 1), 2**width - 2
@@ -628,9 +634,9 @@ def sparse_values():
                     Largest(f"{name}-{n}-of-field-{x}", of_exponents([x] * n, form), 1, code),
                     x == middle and n in (1, 2, 300),
                 )
-        for x in [0, 1, 2, 3, most]:  # two values, and the first string of one bit
+        for x in [0, 1, 2, 3, most]:  # two values; if there is a second string, it has one bit
             yield Largest(f"{name}-fields-{x}-and-less", of_exponents([x, max(0, x - 1)], form), 1, code)
-        for x in [15, 16, 17, 18, most]:  # up to 16 every field is asked about, and beyond it the last are sent
+        for x in [15, 16, 17, 18, most]:  # up to 16 a string asks about every field; beyond it the last fields are sent
             ends = [x] * 300 + [y for y in (0, 1, 2, x - 17, x - 16, x - 15, x - 14) if y >= 0] * 2
             yield kept(Largest(f"{name}-ends-{x}", of_exponents(ends, form), 1, code), x in (16, 17))
         yield Largest(f"{name}-end-alone", of_exponents([most] * 30 + [0], form), 1, code)
@@ -644,7 +650,7 @@ def sparse_values():
 
 
 def parts(n, density, own, seed):
-    """Elements of gspar: few sent, some of those with a value of their own."""
+    """Elements of gspar. A share of them, `density`, is sent. Of these a share, `own`, has a value of its own."""
     source = random.Random(seed)
     return [
         None
@@ -667,7 +673,7 @@ def parts_pushes():
         yield kept(Written(f"gspar-{n}", frame), n == SPARSE_CHUNK + 1)
     dense = parts(70000, 0.99, 0.9, 8) + [None] * (SPARSE_CHUNK - 70000) + [MINUS]
     yield Written("gspar-last-element", encoder.push_of_parts(dense, 0.75))
-    # Own values: one, two of one exponent, which are written apart, and so many that they are.
+    # Own values: one; two whose exponents are written apart or not; and many.
     for name, own in [
         ("one", [1.5]),
         ("zero", [-0.0]),
@@ -685,7 +691,7 @@ def parts_pushes():
 
 
 def frames_of_parts(n_workers, n, density, own=0.3, q=None):
-    """q None: each worker has its own."""
+    """Frames of workers. q None: each worker has its own q."""
     return [
         encoder.push_of_parts(
             parts(n, density, own, rank),
@@ -700,19 +706,19 @@ def frames_of_parts(n_workers, n, density, own=0.3, q=None):
 
 
 def frames_of_largest(n_workers, n, ratio):
-    """Of codes that differ."""
+    """Frames of workers whose codes differ."""
     return [Largest("", spiky(n, seed=rank), ratio, rank % 3, rank, 3, 9).frame for rank in reversed(range(n_workers))]
 
 
 def columns(*workers):
-    """Codec sparse: what each worker sends of a few elements."""
+    """Frames of codec sparse. Each worker's list says what it sends of a few elements."""
     return [encoder.push_of_sparse(elements, rank=rank) for rank, elements in enumerate(workers)]
 
 
 def sparse_averages():
     for n_workers in [1, 2, 3, 9]:
         for n in [0, 1, 300]:
-            for share in [0.02, 0.5, 1]:  # that of sums differs: some averages are sparse, and some dense
+            for share in [0.02, 0.5, 1]:  # the share of the sums differs, so some averages are sparse, and some dense
                 name = f"{n_workers}-{n}-{share}"
                 yield kept(Average(f"average-sparse-{name}", frames_of_largest(n_workers, n, share)), n == 300)
                 yield kept(Average(f"average-gspar-{name}", frames_of_parts(n_workers, n, share)), n == 300)
@@ -725,7 +731,7 @@ def sparse_averages():
         yield kept(Average(f"average-shared-q-{q}", frames_of_parts(3, 70, 0.5, 0.05, q)))
     for own in [0, 1]:
         yield kept(Average(f"average-shared-own-{own}", frames_of_parts(5, 300, 0.4, own, 0.7)))
-    # What some send as +-q and others as a value: also if these cancel each other, overflow, or are 0.
+    # Some workers send an element as +-q, and others as a value. These may cancel each other, overflow, or be 0.
     sums = [
         [PLUS, 0.25, PLUS, MINUS, 1e8, 0.75, 3e38, -0.0, -0.0, 0.5],
         [PLUS, PLUS, -1.0, 1.25, 1.0, MINUS, 3e38, None, MINUS, -0.5],
@@ -742,7 +748,7 @@ def sparse_averages():
         "average-sparse-magnitudes",
         [Largest("", all_magnitudes(2000, seed=rank), 0.5, rank=rank).frame for rank in range(9)],
     )
-    for n in [64, 1000, 3000]:  # one element of 3000 is not sent: a payload as long as that of codec none
+    for n in [64, 1000, 3000]:  # if one element of 3000 is not sent, the payload is as long as that of codec none
         for left_out in [0, 1, 2]:
             elements = [1.0] * (n // 2) + [None] * left_out + [-1.0] * (n - n // 2 - left_out)
             yield kept(Average(f"average-sparse-{n}-but-{left_out}", columns(elements)), n == 3000)
@@ -752,16 +758,16 @@ def sparse_averages():
         [1.0, -2.5, None, None, -0.0, 3e38, -3e38],
         [-1e8, None, None, None, None, None, None],
     ]
-    # In float32 and rank order; to 0; below the least number, also from below; to infinity.
+    # Sums in float32 and in rank order. They become 0, or less than the least number, on both sides, or infinite.
     frames = columns(*([*map(lambda x: x if x is None else float32(x), worker), *few] for worker in sums))
     yield kept(Average("average-sparse-sums", frames))
     yield kept(Average("average-sparse-minus-zero", columns([-0.0] * 3 + few)))
-    # Among others whose exponents are worth writing apart: numbers below the least normal one, and infinite ones.
+    # Numbers below the least normal one, and infinite ones, stand among others. The exponents are worth writing apart.
     values = [*bell(1000, 1.0), *[3e38] * 3, -3e38, *[1e-40, -1e-45] * 2, *[None] * 2000]
     frames = columns(*[[x if x is None else float32(x) for x in values]] * 3)
     yield kept(Average("average-sparse-values", frames))
     yield kept(Average("average-sparse-nan", columns([*bell(30), math.nan, None, math.inf, *[None] * 30])))
-    # Zeros of a dense payload are +0.
+    # In a dense payload all zeros are +0.
     for name, zeros in [("rounded", [float32(-1e-45), None]), ("minus", [-0.0])]:
         frames = columns(*([1.0] * 1500 + [x] + [1.0] * 1500 for x in zeros))
         yield Average(f"average-sparse-dense-{name}-zero", frames)
@@ -784,12 +790,12 @@ def sparse_written():
     for codec in [SPARSE, NONE]:
         frame = encoder.seal(Header(codec, 0, decoder.AVERAGE, 3), [], b"")
         yield kept(Written(f"average-sparse-empty-{codec}", frame))
-    # What encoders do not do, and decoders take: numbers that are not finite, zeros that are sent, other forms of
-    # strings and values, an average that would be smaller dense, or is of one.
+    # Frames that no encoder makes, but that decoders take: numbers that are not finite, zeros that are sent, other
+    # forms of strings and values, an average that would be smaller if it were dense, an average of one worker.
     odd = library.floats(bytes.fromhex("0000807f 000080ff 0000c07f 00000000 00000080"))
     yield kept(Written("odd-sparse-values", encoder.push_of_sparse([None, *odd, None])))
     yield kept(Written("odd-gspar-values", encoder.push_of_parts([PLUS, *odd, None], 0.5)))
-    for lanes in (1, 8, 32):  # another number of lanes, and tables for more ones than there are
+    for lanes in (1, 8, 32):  # other numbers of lanes, and tables for more ones than a byte has
         few = [None] * 9 + [1.5, -2.0, None, 0.25] * 3
         texts, raw = encoder.parts_of_sparse(few, SPARSE, NONE, encoder.values_apart)
         for name, string in [("", texts[0]), ("-most", String("0" * 9 + "1101" * 3, most_ones=8))]:
@@ -799,12 +805,12 @@ def sparse_written():
         texts, raw = encoder.parts_of_sparse([PLUS, MINUS, None, 1.0, MINUS] * 30, GSPAR, NONE)
         data = encoder.coded(texts, raw, lanes=lanes)
         yield kept(Written(f"odd-gspar-lanes-{lanes}", encoder.seal(Header(GSPAR, count=150), [0.5], data)))
-        # Signs that are a string though they are fair.
+        # Signs are a string, though they are fair.
         signs = String("01" * 20)
         data = encoder.coded([String("1" * 40), String("0" * 40), encoder.AS_STRING, signs], lanes=lanes)
         yield kept(Written(f"odd-gspar-signs-{lanes}", encoder.seal(Header(GSPAR, count=40), [0.5], data)))
     for code, form in SPARSE_CODES.items():
-        # Values in the longer form, and a largest exponent field that none has.
+        # Values are in the longer form, or no value has the largest exponent field.
         data = encoder.pack_floats(form, [1.0, -1.5, 2.0, 0.0, 1.25, 1e-7])
         rests, exponents = encoder.cut_values(data, form)
         width, six = decoder.FIELDS[form][1], String("1" * 6)
@@ -817,7 +823,7 @@ def sparse_written():
         for name, data in chunks:
             frame = encoder.seal(Header(SPARSE, code, count=6), [], data)
             yield kept(Written(f"odd-sparse-{FLOATS[form]}-{name}", frame))
-        # Nothing but zeros, though 3 fields are asked about.
+        # All values are zeros, though strings ask about 3 fields.
         minus_zeros = (decoder.FIELDS[form][0] * "0" + "1") * 2
         data = encoder.coded([String("11"), "1", encoder.number(3, width), *[String("11")] * 3], minus_zeros)
         frame = encoder.seal(Header(SPARSE, code, count=2), [], data)
@@ -859,7 +865,7 @@ def onebit():
     yield Signs("onebit-negative", [-2.0, -1.0] * 100)
     for bucket in [0, 64]:
         yield kept(Signs(f"onebit-magnitudes-{bucket}", all_magnitudes(5000), bucket=bucket))
-    # Blocks on both sides of where sums are float64.
+    # Blocks on both sides of the limits beyond which sums are float64.
     for name, exponents in [("small", (-50, -49)), ("large", (60, 61))]:
         yield Signs(f"onebit-thresholds-{name}", around(24 * exponents), bucket=1024)
     for exponent in [-145, -127, 100, 126]:

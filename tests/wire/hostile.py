@@ -52,12 +52,12 @@ def entry(size, code=0):
 
 
 def table(*chunks):
-    """A payload of (code, bytes)."""
+    """Makes a payload, with its table, of chunks (code, bytes)."""
     return b"".join(entry(len(data), code) for code, data in chunks) + b"".join(data for _, data in chunks)
 
 
 def resealed(frame, at, new):
-    """Other bytes at an offset of the header, and the checksum made right again."""
+    """Puts other bytes at an offset of the header, and makes the checksum right again."""
     data = bytearray(frame)
     data[at : at + len(new)] = new
     checksum = library.xxh3(bytes(data[:48]), 0) ^ library.xxh3(bytes(data[56:]), 1)
@@ -78,7 +78,7 @@ def headers():
     yield "altered-scaler", good[:56] + b"\1" + good[57:], "wrong checksum"
     yield "altered-payload", good[:-1] + b"\x55", "wrong checksum"
     yield "altered-checksum", good[:48] + bytes(8) + good[56:], "wrong checksum"
-    # The two halves of the checksum are not interchangeable.
+    # The two halves of the checksum must not be exchanged.
     swapped = library.xxh3(good[:48], 1) ^ library.xxh3(good[56:], 0)
     yield "seeds-swapped", good[:48] + struct.pack("<Q", swapped) + good[56:], "wrong checksum"
     for name, at, new, says in [
@@ -189,8 +189,8 @@ NONZEROS, NEGATIVE = encoder.nonzeros_and_signs(CODED)
 
 
 def coded_counts():
-    """Counts that are no counts, or not those of the strings, which are read as they are said to be: (name, elements,
-    chunk, what is said)."""
+    """Yields (name, elements, chunk, words of the message). A count is more than there are bits, or it is not the count
+    of its string. A decoder reads the string as the count says."""
     for m, c in [(2, 3), (5, 6), (5, 7), (8, 9), (8, 15), (64, 65), (65536, 65537), (65536, 131071)]:
         for name, before in [("", ""), ("second-", number(m, m.bit_length()) + AS_STRING)]:
             data = bytes_of_bits("00" + before + number(c, m.bit_length()) + "0")
@@ -209,7 +209,7 @@ def coded_counts():
 
 
 def coded_states(lanes):
-    """States of lanes that hold no raw bits, as there are too few of these, or none."""
+    """States of lanes that hold no raw bits, because there are too few raw bits, or none. The states are not 2^16."""
     for name, raw, signs in [("few-raw", NEGATIVE, [AS_RAW]), ("no-raw", "", [AS_STRING, String(NEGATIVE)])]:
         for lane in sorted({0, lanes - 1}):
             for state in (0x10001, 0x1FFFF, 0x20000, 0xFFFFFFFF):
@@ -220,7 +220,7 @@ def coded_states(lanes):
 
 
 def coded_seams(lanes):
-    """What is cut or altered between a chunk's parts."""
+    """Chunks that are cut or altered between their parts."""
     n, k = len(NONZEROS), len(NEGATIVE)
     head_text, rest, words = cut_coded([String(NONZEROS), AS_RAW], NEGATIVE, lanes=lanes)
     head, pad = bytes_of_bits(head_text), -len(head_text) % 8
@@ -235,7 +235,7 @@ def coded_seams(lanes):
         ("long", head + rest + words + b"\0"),
         ("longer", head + rest + words + b"\0\0"),
     ]:
-        if data != head + rest + words:  # many lanes need no word
+        if data != head + rest + words:  # with many lanes there may be no word to cut
             yield f"{name}-{lanes}", n, data, "rans: "
     for at in sorted({0, pad - 1}) if pad else []:
         data = bytes_of_bits(head_text + "0" * at + "1") + rest + words
@@ -243,12 +243,13 @@ def coded_seams(lanes):
     for at in (k % 8, 7):
         data = head + rest[:-1] + bytes([rest[-1] | 1 << at]) + words
         yield f"rest-padding-{at}-{lanes}", n, data, "the rest's padding"
-    # With another K other bytes are read, as they have other slots. It stands before the head's last two bits.
+    # With another K a decoder reads other bytes, because bytes have other slots. K stands before the head's last two
+    # bits.
     begin, right = head_text[:-5], int(head_text[-5:-2][::-1], 2)
     for other in sorted(set(range(8)) - {right}):
         data = bytes_of_bits(begin + number(other, 3) + AS_RAW) + rest + words
         yield f"most-ones-{other + 1}-{lanes}", n, data, "rans: "
-    # A string's last byte, with as many ones as are said, or one more.
+    # The padding of a string's last byte has a one. The string has as many ones as its count says, or one more.
     for text in (NONZEROS, NONZEROS.translate(decoder.TURNED_OVER)):
         for at in (n % 8, 7):
             for name in ("as-many", "more"):
@@ -260,7 +261,7 @@ def coded_seams(lanes):
 
 
 def coded_strings():
-    """Pushes in rans: what is wrong with their strings."""
+    """Pushes in rans whose strings are wrong."""
     cases = [*coded_counts()]
     for lanes in (1, 8, 32):
         cases += [*coded_states(lanes), *coded_seams(lanes)]
@@ -274,7 +275,7 @@ def coded_strings():
     ]:
         heads = "".join(part.head if isinstance(part, String) else part for part in parts)
         cases.append((f"no-lanes-{name}", n, bytes_of_bits("00" + heads), "no lanes"))
-    # Of eight lanes the first two hold raw bits, the last one does not.
+    # Of eight lanes the first two hold raw bits. The others do not.
     raw = "10" * 30
     states, rest = encoder.fill_states(8, raw)
     assert states[1] != 1 << 16 == states[2]
@@ -282,7 +283,7 @@ def coded_strings():
         others = states[:lane] + [0x10001] + states[lane + 1 :]
         head, _, words = cut_coded([String("1" * 60 + "0"), AS_RAW], raw, lanes=8, states=others)
         cases.append((f"state-{lane}-after-raw", 61, bytes_of_bits(head) + bytes_of_bits(rest) + words, "not 2^16"))
-    # Mixed, though there are no more signs than those that are raw; and a fourth way.
+    # Signs are mixed, though there are no more of them than those that are raw. Or they are sent in a fourth way.
     for k in (1, 5, 896):
         for how, signs in [(2, [String("")]), (3, []), (3, [String("1" * k)])]:
             data = coded([String("1" * k), number(how, 2), *signs], "01" * (k // 2))
@@ -351,7 +352,7 @@ def averages():
 
     packed = encoder.packed(VALUES, 2)
     yield "packed-above-2N", average(PACKED, b"\x7f\0\x7f"), "above 2N"
-    planes = (bytes(7) + b"\x80") * 2  # element 63 is 3, where one worker reaches 2
+    planes = (bytes(7) + b"\x80") * 2  # element 63 is 3, but one worker reaches only 2
     yield "packed-last-above-2N", average(PACKED, planes, n=64, workers=1), "above 2N"
     yield "packed-second-group-above-2N", average(PACKED, bytes(16) + planes, n=128, workers=1), "above 2N"
     yield "packed-padding", average(PACKED, bytes([packed[0] | 0x80]) + packed[1:]), "packed: padding"
@@ -369,11 +370,12 @@ def averages():
             ("long", good + b"\0", "rans: "),
         ]:
             yield f"sums-{center}-{name}", average(RANS, data, 3, len(sums)), says
-        # As one worker fewer and more wrote it, there are fewer and more strings, and the center has other bits.
+        # The header claims another number of workers. Then there would be fewer or more strings, and the center would
+        # have other bits.
         for workers in (1, 2, 4, 5):
             says = "below 0 or above 2N" if (center, workers) == (3, 2) else "rans: "
             yield f"sums-{center}-of-{workers}", average(RANS, good, workers, len(sums)), says
-        # Each of the strings with a count of more than it has bits.
+        # Each of the strings in turn has a count of more ones than it has bits.
         for i, part in enumerate(parts):
             if isinstance(part, String) and part.m & part.m + 1:
                 others = [*parts[:i], String("0" * part.m, count=part.m + 1), *parts[i + 1 :]]
@@ -381,7 +383,7 @@ def averages():
     for center in (5, 6, 7):
         data = coded([number(center, 3), String("0" * N), AS_RAW])
         yield f"sums-center-{center}-of-2", average(RANS, data), "a center above 2N"
-    # Sums that are past the last one, by their first string, by signs, and by the last of their levels.
+    # Sums are beyond the largest one: by their first string, by signs, or by the last of their levels.
     ones = String("1" * N)
     for name, parts, raw in [
         ("above-4", [number(4, 3), ones, AS_STRING, String("0" * N)], ""),
@@ -394,12 +396,12 @@ def averages():
         ("raw-one-above-4", [number(3, 3), ones, AS_RAW, ones, String("0" * N)], "1" * (N - 1) + "0"),
     ]:
         yield f"sums-{name}", average(RANS, coded(parts, raw)), "below 0 or above 2N"
-    # A string that is not there: none can be farther.
+    # There is one string too many, because no sum can be farther.
     yield "sums-string-more", average(RANS, coded([number(2, 3), ones, AS_RAW, ones, ones], "0" * N)), "rans: "
     for workers in (1025, 32767):
         data = coded([number(workers, (2 * workers).bit_length()), String("0" * N), AS_RAW])
         yield f"sums-of-{workers}-workers", average(RANS, data, workers=workers), "too many workers"
-    # Of two chunks the first is packed, and the second would be read.
+    # Of two chunks the first is packed. The second is in rans, which is not for so many workers.
     payload = table((PACKED, encoder.packed([0] * CHUNK, 1025)), (RANS, coded(*encoder.parts_of_sums([0], 1025))))
     yield "sums-mixed-of-1025-workers", average(MIXED, payload, 1025, CHUNK + 1), "too many workers"
 
@@ -477,7 +479,7 @@ def sparse_headers():
 
 
 def sparse_chunks():
-    """What is wrong with a chunk's parts and strings."""
+    """Chunks whose parts or strings are wrong."""
 
     def push(data, n=N, code=0):
         return sealed(Header(SPARSE, code, count=n), data, [])
@@ -516,8 +518,8 @@ def sparse_chunks():
     for m, c in [(5, 6), (27, 28), (65536, 65537), (SPARSE_CHUNK, SPARSE_CHUNK + 1), (SPARSE_CHUNK, 2**19 - 1)]:
         data = bytes_of_bits("00" + number(c, m.bit_length()) + "0" * 8)
         yield f"sparse-count-{c}-of-{m}", push(data, n=m), "more than there"
-    # Twenty elements, of which nine are sent, of which one has a value of its own, and signs are a string. The same as
-    # sums of three workers, whose levels come before the value.
+    # Nine of twenty elements are sent. One of these has a value of its own. Signs are a string. Then the same as sums
+    # of three workers, whose levels come before the value.
     asked = ["1" * 9 + "0" * 11, "1" + "0" * 8, "10" * 4]
     levels = [*asked, "1010", "0101", "10", "01"]
     for kind, strings, flag, of in [("gspar-parts", asked, AS_STRING, gspar), ("gspar-sums", levels, "", None)]:
@@ -527,14 +529,14 @@ def sparse_chunks():
         good = coded([*parts, "0"], "01" * 16)
         assert decoder.decode(of(good, 20))[3]
         for i, part in enumerate(parts):
-            if isinstance(part, String) and part.m & part.m + 1:  # its count can be one too many
+            if isinstance(part, String) and part.m & part.m + 1:  # the bits of its count can say one too many
                 data = coded([*parts[:i], number(part.m + 1, part.m.bit_length()), "0" * 40])
                 yield f"{kind}-too-many-{i}", of(data, 20), "rans: "
         for at in range(1, len(good)):
             yield f"{kind}-cut-at-{at}", of(good[:at], 20), "rans: "
         yield f"{kind}-long", of(good + b"\0", 20), "rans: "
         yield f"{kind}-one-string-more", of(coded([*parts, String("1"), "0"], "01" * 16), 20), "rans: "
-    # Fair signs are the last raw bits.
+    # Fair signs are raw bits, and stand last.
     parts, raw = encoder.parts_of_sparse([PLUS, MINUS] * 9, GSPAR, NONE)
     for name, other in [("short", raw[:-9]), ("long", raw + "0" * 8), ("none", "")]:
         yield f"gspar-signs-{name}", gspar(coded(parts, other), 18), "rans: "
@@ -543,7 +545,7 @@ def sparse_chunks():
 
 
 def sparse_values():
-    """What is wrong with values, most of them with their exponents apart."""
+    """Wrong values. Most of them have their exponents apart."""
 
     def push(n, parts, raw="", code=0):
         return sealed(Header(SPARSE, code, count=n), coded([String("1" * n), *parts], raw), [])
@@ -560,7 +562,7 @@ def sparse_values():
         for n_strings in (0, 1, 15):
             parts = ["1", number(most, width), *[String("1" * 9)] * n_strings]
             yield f"{name}-run-out-of-strings-{n_strings}", push(9, parts, code=code), "rans: "
-        # Fields in the end: more than 16 below the largest.
+        # Fields in the end must be at least 16 below the largest.
         for e in sorted({17, 20, most}):
             parts = ["1", number(e, width), String("0" * 7 + "11"), *[String("11")] * 15]
             for at, fields in enumerate([[e - 15, 0], [0, e - 15], [most, 0]]):
@@ -583,7 +585,7 @@ def sparse_values():
         for at in range(1, len(whole), 3):
             frame = sealed(Header(SPARSE, code, count=9), whole[:at], [])
             yield f"{name}-cut-at-{at}", frame, "rans: "
-        if len(rests) % 8:  # halves
+        if len(rests) % 8:  # only f16
             head, rest, words = cut_coded([String("1" * 9), *good], rests, lanes=1)
             data = bytes_of_bits(head) + rest[:-1] + bytes([rest[-1] | 0x80]) + words
             yield f"{name}-padding", sealed(Header(SPARSE, code, count=9), data, []), "padding is not 0"
@@ -618,7 +620,7 @@ def sparse_tables():
             ("swapped", struct.pack("<II", b, a) + last + full, "rans: "),
         ]:
             yield f"{kind}-table-{name}", sealed(Header(codec, count=two), payload, scalers), says
-        # As above, of two values with their exponents apart.
+        # The same, with two values whose exponents are apart.
         full, last = [encoder.sparse([None] * n + [1.0, -1.0], codec) for n in (SPARSE_CHUNK - 2, 7)]
         a, b = len(full), len(last)
         for name, sizes, says in [
@@ -628,7 +630,7 @@ def sparse_tables():
         ]:
             frame = sealed(Header(codec, count=two), struct.pack("<II", *sizes) + full + last, scalers)
             yield f"{kind}-table-apart-{name}", frame, says
-        # One chunk has no table, also where ternary has several.
+        # One chunk has no table, also if ternary would have several chunks.
         for n in (N, CHUNK + 1):
             data = encoder.sparse([None] * (n - 1) + [1.0], codec)
             frame = sealed(Header(codec, count=n), struct.pack("<I", len(data)) + data, scalers)
@@ -678,7 +680,7 @@ def onebit_frames():
 
 
 def all_cases():
-    """(name, frame, what the decoder here says of it)"""
+    """Yields (name, frame, words that the decoder here says of it)."""
     for group in [
         headers,
         float_frames,

@@ -33,8 +33,8 @@ def xxh3(data, seed):
 
 
 def float32(x):
-    """x rounded to float32, to nearest, ties to even. One operation on two float32 in Python's float64, rounded by
-    this, is the float32 operation: 53 bits are more than twice 24 and two."""
+    """Rounds x to float32, to nearest, ties to even. If Python's float64 does one operation on two float32, and this
+    rounds the result, that is the float32 operation. The reason is that 53 bits are more than twice 24 plus two."""
     return ctypes.c_float(x).value
 
 

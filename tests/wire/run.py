@@ -22,7 +22,7 @@ import hostile
 import library
 from decoder import RANS, Header
 
-# The tool syncs what it writes, and a thousand syncs of a busy disk take long.
+# The tool syncs all that it writes, and a thousand syncs of a busy disk take long.
 if os.access("/dev/shm", os.W_OK):
     tempfile.tempdir = "/dev/shm"
 
@@ -33,7 +33,7 @@ MOST_ELEMENTS = 200000
 
 class Wire(harness.Case):
     def tool_decodes(self, frame):
-        """The bytes of the floats; None where the tool refuses the frame, which it then says in words."""
+        """Returns the bytes of the floats. None: the tool refuses the frame, and says so in words."""
         out = self.path("out.f32")
         done = self.run_tool("decode", self.write_bytes("in.gw", frame), "-o", out)
         if done.returncode == 0:
@@ -52,7 +52,7 @@ def shared_floats(elements, q, workers):
 
 
 class Alone(unittest.TestCase):
-    """Without the tool: what the encoder here writes, the decoder here reads back."""
+    """Tests without the tool that the decoder here reads what the encoder here writes."""
 
     def numbers(self, largest):
         source = random.Random(largest)
@@ -121,7 +121,7 @@ class Golden(Wire):
                     self.assertEqual(case.frame, self.read_bytes(golden.path_of(case.name)))
 
     def test_drawn_elements(self):
-        """Which elements gspar and uniform send is drawn; the bytes that say so are known."""
+        """gspar and uniform draw the elements that they send. The test knows which bytes must follow from that."""
         tensors = [
             [1.0],
             [0.0] * 300,
@@ -163,7 +163,7 @@ def differences(a, b):
 
 class Strangers(Wire):
     def test_reduce_refuses(self):
-        """Frames that do not add up, each with the first one."""
+        """Frames that cannot be added to the first one are refused."""
         sparse = encoder.push_of_sparse(hostile.ELEMENTS)
         gspar = encoder.push_of_parts(hostile.PARTS, 0.5)
         shared = encoder.push_of_parts(hostile.PARTS, 0.5, False)
@@ -221,7 +221,7 @@ class Hostile(Wire):
                     self.assertIsNone(self.tool_decodes(bad))
 
     def test_fuzz_corpus(self):
-        """What fuzzing found worth keeping: both say the same of it."""
+        """The tool and the decoder here say the same of all inputs that fuzzing found worth keeping."""
         names = sorted(os.listdir(CORPUS)) if os.path.isdir(CORPUS) else []
         if not names:
             self.skipTest("fuzz/corpus is empty")
@@ -247,7 +247,7 @@ class Hostile(Wire):
 
 
 def sealed(frame):
-    """As fuzz/entries.c repairs a frame."""
+    """Repairs a frame as fuzz/entries.c does."""
     if len(frame) < 56:
         return frame
     data = bytearray(frame)

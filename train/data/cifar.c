@@ -13,7 +13,7 @@ static const char *const train_files[] = {"data_batch_1.bin", "data_batch_2.bin"
 enum { N_TRAIN_FILES = sizeof train_files / sizeof *train_files };
 static const char *const test_files[] = {"test_batch.bin"};
 
-/* One file's bytes; *n: its pictures. */
+/* Reads the bytes of one file. *n: how many pictures they are. */
 static gw_status read_file(const char *folder, const char *name, uint32_t classes, uint8_t **bytes, uint32_t *n)
 {
     char whole[4096], path[4096];

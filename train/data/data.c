@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The drawn digits are one fixed data set: the run's seed moves parameters and order, never the data. */
+/* The drawn digits are one fixed data set. The run's seed changes parameters and order, never the data. */
 enum { DIGITS_SEED = 1, DIGITS_TRAIN = 20000, DIGITS_TEST = 4000 };
 
 static gw_status load_digits(struct gw_data *data)
@@ -36,8 +36,8 @@ static void test_on_training_set(struct gw_data *data)
     data->test_is_train = true;
 }
 
-/* A test file may reach fewer features than its training file (a9a), or more (a1a): what training never saw keeps
- * weight 0. */
+/* A test file may have fewer features than its training file (a9a), or more (a1a). A feature that training never saw
+ * keeps weight 0. */
 static gw_status load_libsvm(const char *source, const char *test, struct gw_data *data)
 {
     struct gw_label_values labels = {.n = 0};
@@ -136,7 +136,7 @@ static const struct {
     {"uneven[:OPTIONS]", "drawn rows, GSpar's section 5.1", true, false, 2, is_uneven, uneven},
     {"DIR", "a folder with MNIST's four files", false, false, 10, is_mnist, mnist},
     {"DIR", "a folder with CIFAR-10's six binary files", false, false, 10, is_cifar, cifar},
-    {"FILE", "LIBSVM text, two classes", false, true, 2, is_file, load_libsvm}, /* last: any other file is */
+    {"FILE", "LIBSVM text, two classes", false, true, 2, is_file, load_libsvm}, /* last: any other file is this */
 };
 enum { N_SOURCES = sizeof sources / sizeof *sources };
 
@@ -168,7 +168,7 @@ static gw_status load(const char *source, const char *test, struct gw_data *data
                            sources[found].about, sources[i].about);
         found = i;
         if (sources[i].drawn)
-            break; /* a word, whatever files there are */
+            break; /* a word means its data, even if a file has the same name */
     }
     if (found < 0)
         return gw_fail(GW_ERR_SYSTEM,

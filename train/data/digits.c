@@ -10,7 +10,7 @@
 
 enum { SIDE = 28, MAX_POINTS = 24, MAX_STROKES = 3 };
 
-/* A stroke is a polyline in a box of [-1, 1] x [-1, 1], y downwards. The lists end at n. */
+/* A stroke is a polyline in a box of [-1, 1] x [-1, 1]. y points downwards. The lists have n entries. */
 struct stroke {
     int n;
     float xy[MAX_POINTS][2];
@@ -133,7 +133,7 @@ static const struct glyph glyphs[10] = {
         {-.4f, 1}}}}},
 };
 
-/* Darkens `image` along the segment a-b: full inside half the width, fading over one pixel. */
+/* Darkens `image` along the segment a-b. The ink is full within half the width, and fades over one pixel. */
 static void draw_segment(float image[SIDE][SIDE], const float a[2], const float b[2], float half_width, float ink)
 {
     float reach = half_width + 1;
@@ -178,7 +178,7 @@ static void draw_digit(struct gw_random *r, unsigned digit, uint8_t *out)
         }
     }
 
-    /* Stray strokes, fainter and shorter than the digit's. */
+    /* Stray strokes are fainter and shorter than those of the digit. */
     uint32_t n_stray = gw_random_below(r, 3);
     for (uint32_t i = 0; i < n_stray; i++) {
         float a[2] = {gw_random_between(r, 0, SIDE), gw_random_between(r, 0, SIDE)};
@@ -189,7 +189,7 @@ static void draw_digit(struct gw_random *r, unsigned digit, uint8_t *out)
     float noise = gw_random_between(r, 0, .35f);
     for (int y = 0; y < SIDE; y++)
         for (int x = 0; x < SIDE; x++) {
-            /* Four bytes of one word: their sum is near enough a bell curve, sigma 0.29. */
+            /* The sum of the four bytes of a word is near enough to a bell curve, with sigma 0.29. */
             uint32_t w = gw_random_word(r);
             float bell = (float)((w & 255) + (w >> 8 & 255) + (w >> 16 & 255) + (w >> 24)) * (1.f / 510) - 1;
             float value = image[y][x] + noise * bell;

@@ -15,7 +15,7 @@ static uint32_t big_endian32(const uint8_t *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Reads a file, checks magic and length, and returns the dimensions; *bytes then still starts with the header. */
+/* Reads a file, checks magic and length, and gives the dimensions. *bytes still starts with the header then. */
 static gw_status read_idx(const char *folder, const char *name, unsigned rank, char *path, size_t path_capacity,
                           uint8_t **bytes, uint32_t dims[3])
 {

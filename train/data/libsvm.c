@@ -23,7 +23,7 @@ struct reader {
     uint32_t n_features;
 };
 
-/* The word at `at`, for an error's sentence. */
+/* The word at `at`, for an error message. */
 struct word {
     char text[33];
 };
@@ -47,8 +47,8 @@ static bool at_line_end(const struct reader *r)
     return r->at == r->end || *r->at == '\n' || *r->at == '#';
 }
 
-/* Reads a finite number that a blank or the line's end follows. strtod alone would take blanks, line ends, "nan",
- * "inf". */
+/* Reads a finite number. A blank or the end of the line must follow it. strtod alone would take blanks, line ends,
+ * "nan" and "inf", too. */
 static bool read_number(struct reader *r, double *value)
 {
     char *end;
@@ -83,7 +83,7 @@ static gw_status read_label(struct reader *r)
     return GW_OK;
 }
 
-/* previous: the index before in this line; 0 if there is none. */
+/* *previous: the index before this one in the line. It is 0 if there is none. */
 static gw_status read_pair(struct reader *r, uint32_t *previous)
 {
     const char *begin = r->at;
@@ -113,7 +113,7 @@ static gw_status read_pair(struct reader *r, uint32_t *previous)
     return GW_OK;
 }
 
-/* One line, up to its end. Blank lines and comments are no samples; a label alone is one. */
+/* Reads one line, up to its end. Blank lines and comments are no samples. A label alone is a sample. */
 static gw_status read_line(struct reader *r)
 {
     uint32_t index = 0;

@@ -20,7 +20,7 @@ struct growing {
     const char *path;
 };
 
-/* Makes room for at least one more chunk, and a zero behind it. */
+/* Makes room for at least one more chunk and a zero behind it. */
 static gw_status grow(struct growing *g)
 {
     if (g->capacity - g->n > CHUNK)
@@ -38,7 +38,7 @@ static gw_status grow(struct growing *g)
     return GW_OK;
 }
 
-/* zlib reads files that are not compressed as they are, so this serves plain files too. */
+/* This serves plain files, too: zlib reads a file that is not compressed as it is. */
 static gw_status read_gzip(struct growing *g)
 {
     gzFile file = gzopen(g->path, "rb");
@@ -110,7 +110,7 @@ static gw_status read_xz(struct growing *g)
     return status;
 }
 
-/* What a data file may have behind its name. */
+/* The endings that the name of a data file may have. */
 static const char *const endings[] = {"", ".gz", ".xz"};
 enum { N_ENDINGS = sizeof endings / sizeof *endings };
 

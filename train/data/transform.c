@@ -129,7 +129,7 @@ gw_status gw_transform_fit(struct gw_transform *t, const struct gw_data *data)
                        t->height, t->width, t->pad);
     const size_t n = (size_t)t->height * t->width;
     for (uint32_t c = 0; t->normalize && c < t->channels; c++) {
-        uint64_t sum = 0, squares = 0; /* whole numbers: the same on every machine */
+        uint64_t sum = 0, squares = 0; /* whole numbers give the same sums on every machine */
         for (uint32_t i = 0; i < data->train.n; i++) {
             const uint8_t *plane = data->train.pixels + ((size_t)i * t->channels + c) * n;
             for (size_t k = 0; k < n; k++)
@@ -145,13 +145,13 @@ gw_status gw_transform_fit(struct gw_transform *t, const struct gw_data *data)
 
 /* ---- pictures --------------------------------------------------------------------------------------------------- */
 
-/* The part whose first pixel is (top, left) of the padded picture, as numbers from 0 to 255. */
+/* Cuts out the part whose first pixel is (top, left) of the padded picture, as numbers from 0 to 255. */
 static void cut(const struct gw_transform *t, const uint8_t *pixels, uint32_t top, uint32_t left, bool mirrored,
                 float *out)
 {
     for (uint32_t c = 0; c < t->channels; c++)
         for (uint32_t y = 0; y < t->out_height; y++, out += t->out_width) {
-            const uint32_t row = top + y - t->pad; /* above the picture it wraps, and is out of it too */
+            const uint32_t row = top + y - t->pad; /* a row above the picture wraps around: it is outside, too */
             const uint8_t *from = pixels + ((size_t)c * t->height + row) * t->width;
             for (uint32_t x = 0; x < t->out_width; x++) {
                 const uint32_t column = left + x - t->pad;
@@ -179,7 +179,7 @@ static void change_contrast(const struct gw_transform *t, float factor, float *o
     }
 }
 
-/* To the size that the network gets. */
+/* Scales pixels to the size that the network gets. */
 static void bring_to_size(const struct gw_transform *t, float *out)
 {
     const size_t n = (size_t)t->out_height * t->out_width, all = t->channels * n;

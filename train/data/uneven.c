@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* One fixed data set for the same options, whatever the run's seed. */
+/* The same options give the same data set, whatever the run's seed is. */
 enum { SEED = 1 };
 enum stream { ROWS, MAGNITUDES, WEIGHTS };
 
@@ -50,7 +50,7 @@ static gw_status read_options(const char *text, struct uneven *u)
     return GW_OK;
 }
 
-/* Box and Muller, the cosine alone. */
+/* Box and Muller's method, with the cosine alone. */
 static double normal(struct gw_random *r)
 {
     double radius = sqrt(-2 * log(1 - (double)gw_random_unit(r)));

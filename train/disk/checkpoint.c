@@ -16,7 +16,7 @@ static const char magic[8] = {'G', 'W', 'P', 'A', 'R', 'A', 'M', '1'};
 enum { KINDS = 4 };
 static const char *const kinds[KINDS] = {"", "momentum.", "ema.", "variance."};
 
-/* Parameters and their average come with batch norm's statistics; what an optimizer keeps does not. */
+/* The parameters and their average have batch norm's statistics behind them. What an optimizer keeps has none. */
 static uint32_t count_of(const struct gw_network *net, int kind)
 {
     return net->n_tensors + (kind == 0 || kind == 2 ? net->n_statistics : 0);
@@ -155,7 +155,7 @@ static gw_status get_text(struct reader *r, char *text, size_t capacity)
     return GW_OK;
 }
 
-/* The list of tensors must be the network's, once for each kind. Finds out which kinds there are. */
+/* Checks that the list of tensors is the network's list, once for each kind. Finds out which kinds there are. */
 static gw_status read_list(struct reader *r, const struct gw_network *net, bool present[KINDS])
 {
     for (int k = 0; k < KINDS; k++) {
@@ -183,7 +183,7 @@ static gw_status read_list(struct reader *r, const struct gw_network *net, bool 
     return GW_OK;
 }
 
-/* What only checkpoints have. */
+/* Reads what only checkpoints have. */
 static gw_status read_run(struct reader *r, struct gw_checkpoint *c)
 {
     uint64_t workers = 0, n_state_files = 0, threads = 0;

@@ -38,8 +38,8 @@ gw_status gw_file_reopen(const char *folder, const char *name, struct gw_file *f
     return open_partial(folder, name, true, file);
 }
 
-/* errno may be of something else by now where a write failed that was not looked at: the disk being full is asked
- * again. */
+/* If an earlier write failed and nobody looked, errno may tell of another call by now. So this function asks again
+ * whether the disk is full. */
 static gw_status write_error(const struct gw_file *file)
 {
     int error = errno;
@@ -99,7 +99,7 @@ void gw_file_discard(struct gw_file *file, bool keep)
 gw_status gw_file_read(const char *path, uint8_t **bytes, size_t *n_bytes)
 {
     struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* opening a pipe would wait for its writer */
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* to open a pipe would wait for a writer */
         return gw_fail(GW_ERR_SYSTEM, "%s is no regular file", path);
     FILE *stream = gw_fopen(path, "rbe");
     if (!stream)

@@ -42,7 +42,7 @@ gw_status gw_folder_lock(const char *folder, DIR **lock)
 
 /* ---- an earlier run ------------------------------------------------------------------------- */
 
-/* The first n characters of `name` are GW_CHECKPOINT_FILE with some number. */
+/* True if the first n characters of `name` are GW_CHECKPOINT_FILE with some number. */
 static bool is_checkpoint(const char *name, size_t n, uint64_t *steps_done)
 {
     char same[64];
@@ -50,11 +50,11 @@ static bool is_checkpoint(const char *name, size_t n, uint64_t *steps_done)
     if (sscanf(name, "checkpoint-%20llu", &step) != 1)
         return false;
     *steps_done = step;
-    snprintf(same, sizeof same, GW_CHECKPOINT_FILE, step); /* no other spelling of the number */
+    snprintf(same, sizeof same, GW_CHECKPOINT_FILE, step); /* any other spelling of the number differs */
     return n == strlen(same) && strncmp(name, same, n) == 0;
 }
 
-/* The same for GW_STATE_FILE. */
+/* The same, for GW_STATE_FILE. */
 static bool is_state(const char *name, size_t n)
 {
     char same[96];
@@ -66,7 +66,7 @@ static bool is_state(const char *name, size_t n)
     return n == strlen(same) && strncmp(name, same, n) == 0;
 }
 
-/* `name` is one that a run writes; *partial: not whole yet. */
+/* True if a run writes a file of this name. *partial: the file is not whole yet. */
 static bool is_of_a_run(const char *name, bool *partial)
 {
     static const char *const names[] = {GW_RUN_FILE,       GW_METRICS_FILE,    GW_EVENTS_FILE, GW_SUMMARY_FILE,
@@ -82,7 +82,7 @@ static bool is_of_a_run(const char *name, bool *partial)
     return is_checkpoint(name, n, &steps_done) || is_state(name, n);
 }
 
-/* Says how the run ended. */
+/* True if the file of this name says how the run ended. */
 static bool is_of_the_end(const char *name)
 {
     return strcmp(name, GW_PARAMETER_FILE) == 0 || strcmp(name, GW_REPORT_FILE) == 0;
@@ -137,7 +137,7 @@ gw_status gw_folder_check(const char *folder, DIR *lock)
     for (const struct dirent *entry; (entry = readdir(lock));) {
         if (!is_of_a_run(entry->d_name, &partial))
             continue;
-        if (n++ == 0 || strcmp(entry->d_name, first) < 0) /* the same one whatever the folder's order */
+        if (n++ == 0 || strcmp(entry->d_name, first) < 0) /* so the folder's order does not matter */
             snprintf(first, sizeof first, "%s", entry->d_name);
     }
     if (n == 0)
@@ -161,10 +161,10 @@ static gw_status remove_file(const char *folder, DIR *lock, const char *name, bo
 
 gw_status gw_folder_clear(const char *folder, DIR *lock, bool keep_whole)
 {
-    /* First, so that a folder that is left half cleared does not look complete. */
+    /* The summary goes first, so that a folder that is half cleared does not look complete. */
     bool removed = false, partial;
     GW_TRY(remove_file(folder, lock, GW_SUMMARY_FILE, &removed));
-    do { /* once more after the last: some file systems skip names while others are removed */
+    do { /* until nothing more is found: some file systems skip names while others are removed */
         removed = false;
         rewinddir(lock);
         for (const struct dirent *entry; (entry = readdir(lock));) {

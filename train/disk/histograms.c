@@ -19,7 +19,7 @@ void gw_histogram_count(struct gw_histogram *h, const float *values, uint64_t n)
         sum += value;
         squares += value * value;
     }
-    if (n == 0 || !isfinite(squares)) /* a NaN or an infinity makes the sum of squares one */
+    if (n == 0 || !isfinite(squares)) /* a NaN or an infinity among the values makes this sum no finite number */
         return;
     h->n = n, h->least = least, h->largest = largest, h->sum = sum, h->squares = squares;
     h->max = fmax(fabs(least), fabs(largest));

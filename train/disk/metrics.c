@@ -44,13 +44,13 @@ static void put(FILE *file, const char *key, double value)
         fprintf(file, ", \"%s\": null", key);
 }
 
-/* One step, all workers together. */
+/* The numbers of one step, for all workers together. */
 struct totals {
     double loss, accuracy, step_seconds, compute_seconds, encode_seconds, wait_seconds, bound_gap;
-    double test_accuracy; /* below 0: not looked at */
-    double full_accuracy; /* below 0: no full pass */
+    double test_accuracy; /* below 0: the test samples were not tried */
+    double full_accuracy; /* below 0: there was no full pass */
     double full_loss, objective;
-    double nonzero_share; /* below 0: its frames were not counted */
+    double nonzero_share; /* below 0: nobody counted the frames */
     struct gw_codec_report report;
     uint64_t bytes_up, bytes_down, dense_bytes, messages, gradients;
     bool committed, fast;
@@ -173,7 +173,7 @@ static void drop_first_histograms(struct gw_metrics *m)
     gw_free(NULL, first);
 }
 
-/* Those of steps up to this one. */
+/* Writes the histograms of all steps up to this one. */
 static void write_histograms(struct gw_metrics *m, uint64_t step)
 {
     for (; m->pending && m->pending->step <= step; drop_first_histograms(m)) {
@@ -186,7 +186,7 @@ static void write_histograms(struct gw_metrics *m, uint64_t step)
     }
 }
 
-/* A step enters the sums. */
+/* Adds a step to the sums. */
 static void count(struct gw_metrics *m, uint64_t step, const struct totals *s)
 {
     m->next = step + 1;
@@ -200,7 +200,7 @@ static void count(struct gw_metrics *m, uint64_t step, const struct totals *s)
     if (!s->committed)
         m->n_skipped++;
     else {
-        /* the mean at first, then the last 50 steps or so */
+        /* At first this is the mean of all steps. Later it is about the mean of the last 50. */
         double take = fmax(0.02, 1.0 / (double)(m->n_steps - m->n_skipped));
         m->running_loss += take * (s->loss - m->running_loss);
         m->running_accuracy += take * (s->accuracy - m->running_accuracy);
@@ -260,7 +260,7 @@ static bool read_count(const json_t *line, const char *key, uint64_t *value)
     return json_is_integer(field) && json_integer_value(field) >= 0;
 }
 
-/* What write_line wrote. */
+/* Reads a line that write_line wrote. False: the line is not whole. */
 static bool read_line(const struct gw_metrics *m, const char *text, uint64_t *step, struct totals *s)
 {
     double passes;
@@ -289,7 +289,7 @@ static bool read_line(const struct gw_metrics *m, const char *text, uint64_t *st
     if (!read_real(line, "residual_norm", 1, &s->report.residual_norm) ||
         !read_real(line, "threshold_age", 1, &s->report.threshold_age))
         s->report.residual_norm = -1;
-    /* A line has the sum so far. */
+    /* A line has the passes of all steps up to its own. */
     s->gradients = whole ? (uint64_t)llround(passes * m->train_samples) - m->gradients : 0;
     json_decref(line);
     return whole;

@@ -22,7 +22,7 @@ void gw_train_note(const struct gw_train_callbacks *callbacks, const char *forma
     callbacks->note(text, callbacks->user);
 }
 
-#define TRANSFORM "transform " /* begins its line, the last one */
+#define TRANSFORM "transform " /* begins the last line, if that is the transform's */
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -37,13 +37,13 @@ gw_status gw_resume_options(const struct gw_train_options *o, const gw_codec *co
                      o->net, gw_codec_canonical(codec), about, o->batch, o->optimizer, o->lr,
                      strcmp(o->optimizer, "momentum") == 0 ? o->momentum : 0, o->schedule,
                      isnan(o->l2) ? o->weight_decay : 2 * o->l2, o->ema, (unsigned long long)o->seed);
-    if (transform && strcmp(transform, "scale") != 0 && (size_t)n < capacity) /* runs before transforms only scaled */
+    if (transform && strcmp(transform, "scale") != 0 && (size_t)n < capacity) /* runs of older versions only scaled */
         n += snprintf(text + n, capacity - (size_t)n, TRANSFORM "%s\n", transform);
     return (size_t)n < capacity ? GW_OK
                                 : gw_fail(GW_ERR_ARGUMENT, "the run's options take more than %zu bytes", capacity - 1);
 }
 
-/* The value of the last line if that is the transform's; else what runs without the line do. */
+/* The value of the last line, if that is the transform's. Else the transform of runs without this line. */
 static const char *transform_in(const char *options)
 {
     const char *at = strstr(options, "\n" TRANSFORM);
@@ -72,7 +72,7 @@ gw_status gw_resume_check(const struct gw_resume *r, const char *options)
         key = d.first, mine += name + 1, other += name + 1;
     } else if (strncmp(d.first, TRANSFORM, strlen(TRANSFORM)) == 0 ||
                strncmp(d.second, TRANSFORM, strlen(TRANSFORM)) ==
-                   0) { /* stands last, and only if it is not the default */
+                   0) { /* this line is the last one, and only there if its value is not the default */
         name = strlen(TRANSFORM) - 1;
         mine = gw_resume_transform(options, of_mine, sizeof of_mine);
         other = gw_resume_transform(theirs, of_theirs, sizeof of_theirs);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-enum { MAX_RUN_FILE = 1 << 20 }; /* what a run writes is some kilobytes */
+enum { MAX_RUN_FILE = 1 << 20 }; /* a run writes some kilobytes */
 
 void gw_data_describe(const struct gw_data *data, char *text, size_t capacity)
 {
@@ -36,7 +36,7 @@ gw_status gw_run_file_write(const char *folder, json_t *options, const char *dat
     return status;
 }
 
-/* The path that run.json of `from` must have. */
+/* Finds the path of the run.json that belongs to `from`, a folder or a file in it. */
 static gw_status find(const char *from, char *path, size_t capacity)
 {
     struct stat st;

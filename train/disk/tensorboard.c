@@ -15,14 +15,14 @@ uint32_t gw_crc32c(const void *bytes, size_t n_bytes)
     return ~crc;
 }
 
-/* TFRecord stores checksums masked, so that a checksum of data that holds checksums stays a good one. */
+/* TFRecord stores checksums masked. So a checksum of data that holds checksums is still a good one. */
 static uint32_t masked(const void *bytes, size_t n_bytes)
 {
     uint32_t crc = gw_crc32c(bytes, n_bytes);
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/* A message under construction: protocol buffers' wire format. */
+/* A message under construction, in the wire format of protocol buffers. */
 struct message {
     uint8_t bytes[1536]; /* a histogram is the longest */
     size_t n;
@@ -83,9 +83,9 @@ static void write_record(FILE *file, const struct message *m)
     fwrite(tail.bytes, 1, tail.n, file);
 }
 
-/* Event: 1 wall_time (double), 2 step (int64), 3 file_version (string), 5 summary; Summary: 1 value; Summary.Value: 1
- * tag, 2 simple_value (float), 5 histo; HistogramProto, all doubles: 1 min, 2 max, 3 num, 4 sum, 5 sum_squares, 6
- * bucket_limit, 7 bucket, the last two repeated and packed. */
+/* The fields of the messages, by number. Event: 1 wall_time (double), 2 step (int64), 3 file_version (string), 5
+ * summary. Summary: 1 value. Summary.Value: 1 tag, 2 simple_value (float), 5 histo. HistogramProto, all doubles: 1 min,
+ * 2 max, 3 num, 4 sum, 5 sum_squares, 6 bucket_limit, 7 bucket. The last two are repeated and packed. */
 void gw_tensorboard_begin(FILE *file, double wall_time)
 {
     static const char version[] = "brain.Event:2";
@@ -95,7 +95,7 @@ void gw_tensorboard_begin(FILE *file, double wall_time)
     write_record(file, &event);
 }
 
-/* An event with one Summary.Value in it. */
+/* Writes an event with one Summary.Value in it. */
 static void write_value(FILE *file, double wall_time, uint64_t step, const struct message *entry)
 {
     struct message summary = {.n = 0}, event = {.n = 0};
@@ -138,8 +138,8 @@ void gw_tensorboard_histogram(FILE *file, double wall_time, uint64_t step, const
     write_value(file, wall_time, step, &entry);
 }
 
-/* The step of an event that one of the three functions above wrote: field 2 behind the time; the first record has none.
- */
+/* The step of an event that a function above wrote: field 2, which stands behind the time. The first record has no
+ * step, which counts as 0. */
 static uint64_t event_step(const uint8_t *event, uint64_t n_bytes)
 {
     uint64_t step = 0;

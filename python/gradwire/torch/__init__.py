@@ -22,7 +22,7 @@ __all__ = ["attach", "attach_sharded", "hook", "Compression", "ShardedCompressio
 
 
 def hook(state: Compression, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """The communication hook under attach: ddp.register_comm_hook(compression, gradwire.torch.hook)."""
+    """The communication hook that attach registers: ddp.register_comm_hook(compression, gradwire.torch.hook)."""
     return state.submit(bucket)
 
 
@@ -43,20 +43,20 @@ def attach(
     """Makes ddp average its gradients through Gradwire. All ranks call it, with the same arguments.
 
     codec: a specification (`python3 -m gradwire.codecs` lists them). skip= takes names of parameters, as the model's
-    named_parameters() gives them; each must fit one. Or "auto": some steps are left to DDP's own all-reduce and timed,
-    link and codecs are measured for some seconds, and the codec with the shortest predicted step is taken, if that is
-    shorter than the all-reduce's; compression.choice says what and why.
-    candidates: what auto chooses from, beside none and the all-reduce; topk and gspar are not among them unless you
-    name them, since they change training more.
+    named_parameters() gives them; each must fit one. Or "auto": DDP's own all-reduce makes some steps, which are timed.
+    Link and codecs are measured for some seconds. Then auto takes the codec with the shortest predicted step, if that
+    step is shorter than the all-reduce's. compression.choice says what it took, and why.
+    candidates: auto chooses from these, from none and from the all-reduce. topk and gspar are not among them unless you
+    name them, because they change training more.
 
     transport: "tcp" (connections of Gradwire's own), "mpi" (the job runs under mpirun or srun), or "torch" (through a
     process group of PyTorch over Gloo). keys: tcp, a folder of `gradwire keys new`, which encrypts; None: nothing is
     encrypted, as in the process group itself. rendezvous: tcp, "HOST:PORT" of rank 0, if it cannot be found.
 
     scaler: the GradScaler in use, so that residuals follow its factor. nonfinite: what happens if a rank's gradient
-    holds a NaN or an infinity: "nan" fills all gradients on all ranks with NaN (a GradScaler then skips the step),
-    "raise" raises on all ranks. seed: of random draws. timeout: seconds after which a silent rank has failed, also one
-    that does not attach. threads: codec threads, 1 to 256.
+    holds a NaN or an infinity. "nan" fills all gradients on all ranks with NaN, and a GradScaler then skips the step.
+    "raise" raises on all ranks. seed: the seed of random draws. timeout: a rank that is silent for so many seconds has
+    failed, also one that does not attach. threads: how many threads the codec has, 1 to 256.
 
     Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
     if not isinstance(ddp, DistributedDataParallel):
@@ -79,7 +79,7 @@ def attach(
     everything = declare(list(ddp.module.named_parameters()))
     for spec in candidates if codec == "auto" else [codec]:
         check_skip(spec, _api.Codec(spec), everything)
-    # What is longest: an owner's frames of all ranks, if every machine has many of them.
+    # The longest message: an owner's frames of all ranks, if every machine has many ranks.
     size = dist.get_world_size(ddp.process_group)
     most_bytes = (1 << 20) + size * sum(8 * n + 4096 for _, n, _ in tensors)
     if not parsed:

@@ -13,17 +13,17 @@ from .. import _api, _library
 from ..errors import Error, Status
 from .links import tell
 
-CANDIDATES = ("bf16", "ternary")  # beside none
-_WARM_UP, _TIMED = 5, 9  # steps; DDP rebuilds its buckets in the first ones
+CANDIDATES = ("bf16", "ternary")  # none is a candidate, too
+_WARM_UP, _TIMED = 5, 9  # steps; DDP rebuilds its buckets in the first steps
 _SETTLE = 3  # steps of a new codec that are not timed
-_GAIN = 0.97  # a codec is taken if its step is predicted to be shorter than so much of the all-reduce's
+_GAIN = 0.97  # auto takes a codec if its predicted step is shorter than so much of the all-reduce's
 _LEAST_ELEMENTS = 1 << 20
-MOST_PROBE_BYTES = 16 << 20  # of each rank: a probe's messages and groups, however small the model is
-_MOST_EXACT = 400  # tensors; the exact plan of more may take minutes, while all wait
+MOST_PROBE_BYTES = 16 << 20  # so much a probe's messages and groups may take on each rank, however small the model is
+_MOST_EXACT = 400  # for more tensors the exact plan may take minutes, while all ranks wait
 
 
 class Auto:
-    """One rank's part. `passing`: buckets go to DDP's own all-reduce."""
+    """The part of one rank. `passing`: buckets go to DDP's own all-reduce."""
 
     def __init__(self, parameters, tensors, candidates, group, links, timeout_ms):
         if len(tensors) > _api.PLAN_MAX_LAYERS:
@@ -81,8 +81,8 @@ class Auto:
         return not self.passing and self.chosen is None
 
     def choose(self):
-        """Between two steps, on all ranks. Sets `chosen`: {"codec": None (the all-reduce) or a specification, "groups":
-        of each tensor, ...}, rank 0's choice."""
+        """Chooses. All ranks call this, between two steps. Sets `chosen` to rank 0's choice: {"codec": None (the
+        all-reduce) or a specification, "groups": the group of each tensor, ...}."""
         begin = time.perf_counter()
         self.stop_timing()
         if self._links[0].size == 1:
@@ -99,7 +99,7 @@ class Auto:
             self._say(self.chosen["why"])
 
     def adopt(self, chosen, **more):
-        """Goes on with a choice, which was made before or comes from another rank."""
+        """Goes on with a choice that was made before, or that comes from another rank."""
         if not isinstance(chosen, dict) or "codec" not in chosen:
             raise Error(Status.FRAME_MISMATCH, "auto's choice does not name a codec")
         groups = chosen.get("groups")
@@ -120,7 +120,8 @@ class Auto:
         self._ends.clear()
 
     def codec(self):
-        """The one that an exchange is made with; none if the all-reduce goes on: a step is under way."""
+        """The codec with which an exchange is made. It is none if the choice is the all-reduce: this step is under way
+        already, so the exchange makes it."""
         return self.codecs[self.chosen["codec"] or "none"]
 
     def stop_timing(self):
@@ -160,8 +161,9 @@ class Auto:
         )
 
     def _times(self):
-        """Medians over the timed steps, in milliseconds: from one step's end to the first gradient of the next, and
-        from each gradient to the one before it in the network. Gradients that came in another order count as one."""
+        """Returns medians over the timed steps, in milliseconds: from the end of a step to the first gradient of the
+        next, and from each gradient to the one before it in the network. Gradients that came in another order count as
+        one."""
         forward, backward = [0.0], [[0.0] * len(self._tensors)]  # a rank that has joined computes nothing
         if self._steps:
             forward, backward = [], []
@@ -176,7 +178,7 @@ class Auto:
         return max(0.0, statistics.median(forward)), [statistics.median(column) for column in zip(*backward)]
 
     def _decide(self, profile, seconds):
-        """Rank 0."""
+        """Makes the choice, on rank 0."""
         all_reduce_ms = self._step_ms()
         plans, n = [], len(self._tensors)
         method = _api.MERGE_EXACT if n <= _MOST_EXACT else _api.MERGE_PAPER
@@ -216,8 +218,8 @@ class Auto:
     # ---- afterwards --------------------------------------------------------------------------------------------
 
     def begin_step(self):
-        """Before a step of the exchange. After some of them rank 0 says whether they are shorter than the all-reduce's,
-        and all go back to that together if they are not."""
+        """Is called before a step of the exchange. After some steps rank 0 says how long they take. If they take longer
+        than the all-reduce's, all ranks go back to the all-reduce together."""
         if not self._verdict_due or len(self._ends) < _SETTLE + _TIMED + 1:
             return
         self._verdict_due = False
@@ -232,7 +234,7 @@ class Auto:
                 self._say(f"{self.chosen['why']}")
 
     def end_step(self):
-        """After a step of the exchange: from the next one on, buckets may go to the all-reduce."""
+        """Is called after a step of the exchange. From the next step on, buckets may go to the all-reduce."""
         self.passing = self.chosen["codec"] is None
         if self._verdict_due:
             self._ends.append(time.perf_counter())

@@ -25,7 +25,8 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # what gradients may be
 
 
 def _groups(tensors, group_bytes):
-    """The group of each tensor: neighbours in the order in which backward gives gradients, the last one first."""
+    """Returns the group of each tensor. A group holds neighbours in the order in which backward gives gradients, the
+    last tensor first."""
     group_of, group, n_bytes = [0] * len(tensors), 0, 0
     for i in reversed(range(len(tensors))):
         if n_bytes and n_bytes + 4 * tensors[i][1] > group_bytes:
@@ -42,14 +43,14 @@ def _failed(error):
 
 
 def declare(parameters):
-    """[(name, elements, last_layer)]: the last layer is the last module's parameters."""
+    """Returns [(name, elements, last_layer)]. The last layer is the parameters of the last module."""
     last = parameters[-1][0].rpartition(".")[0]
     return [(name, p.numel(), name.rpartition(".")[0] == last) for name, p in parameters]
 
 
 def check_skip(spec, codec, tensors, kind="parameter"):
-    """A name in skip= that fits no parameter is a mistake, and would leave a layer compressed without a word.
-    kind: what the tensors are called."""
+    """Raises if a name in skip= fits no parameter. Such a name is a mistake, and without an error a layer would be
+    compressed against the user's wish. kind: what the tensors are called."""
     unmatched = codec.unmatched(tensors)
     if unmatched:
         names = [name for name, _, _ in tensors]
@@ -60,7 +61,7 @@ def check_skip(spec, codec, tensors, kind="parameter"):
 
 
 class _Layout:
-    """Which tensors a bucket holds, and where. Halves are widened into `staging`, float32."""
+    """Which tensors a bucket holds, and where they lie. 16-bit floats are widened into `staging`, float32."""
 
     def __init__(self, numbers, buffer, gradients):
         self.n, self.numbers, self.offsets = len(numbers), (ctypes.c_uint32 * len(numbers))(*numbers), []
@@ -69,7 +70,7 @@ class _Layout:
             if gradient.storage().data_ptr() != buffer.storage().data_ptr() or not gradient.is_contiguous():
                 raise Error(Status.ARGUMENT, "a gradient does not lie in one piece in its bucket")
             self.offsets.append(offset)
-        # The exchange moves float32.
+        # The exchange takes float32 in the host's memory.
         self.staging = None
         if buffer.dtype != torch.float32 or buffer.is_cuda:
             self.staging = torch.empty(buffer.numel(), dtype=torch.float32, pin_memory=buffer.is_cuda)
@@ -83,7 +84,7 @@ class _Layout:
 
 
 class _Bucket:
-    """One on its way: from the hook to the thread and back."""
+    """A bucket on its way from the hook to the thread and back."""
 
     def __init__(self, layout, buffer, scale):
         self.layout, self.buffer, self.scale = layout, buffer, scale
@@ -95,7 +96,8 @@ class _Bucket:
         return self.buffer if self.layout.staging is None else self.layout.staging
 
     def bring(self):
-        """To where the exchange reads it. On the hook's thread, and on CUDA in its stream."""
+        """Copies the bucket to where the exchange reads it. The hook's thread calls this. With CUDA, the copy is made
+        in the thread's stream."""
         if self.layout.staging is not None:
             self.layout.staging.copy_(self.buffer, non_blocking=self.buffer.is_cuda)
             if self.buffer.is_cuda:
@@ -103,22 +105,22 @@ class _Bucket:
                 self.copied.record()
 
     def finish(self):
-        """The averages stand in floats()."""
+        """Is called when the averages stand in floats()."""
         if self.layout.staging is not None:
             self.buffer.copy_(self.layout.staging)
         self.future.set_result(self.buffer)
 
 
 class Compression:
-    """Averages gradients over a process group, compressed. Made by gradwire.torch.attach; the hook's state.
+    """Averages gradients over a process group, compressed. gradwire.torch.attach makes it. It is the hook's state.
 
     codec: the canonical specification; "auto" until the choice is made, and "none" if that is DDP's own all-reduce.
     choice: None, or what codec="auto" has chosen: {"codec" (None: DDP's own all-reduce), "groups" (of each parameter),
-    "why", "all_reduce_ms", "predicted_ms", "measured_ms"}. rank, size: in the group."""
+    "why", "all_reduce_ms", "predicted_ms", "measured_ms"}. rank, size: those in the group."""
 
     def __init__(self, parameters, codec, auto, links, machine_of, *, nonfinite, scaler, seed, timeout_ms, threads):
-        """links: closed by close(). codec: an _api.Codec, or None with auto, an auto.Auto."""
-        self._parameters = parameters  # kept, so that nobody else gets their identities
+        """links: close() closes them. codec: an _api.Codec; or it is None, and auto is an auto.Auto."""
+        self._parameters = parameters  # kept, so that no other object gets their identities
         self._number_of = {id(p): i for i, (_, p) in enumerate(parameters)}
         self._tensors = declare(parameters)
         self._nonfinite, self._scaler, self._scale = nonfinite, scaler, None
@@ -147,8 +149,8 @@ class Compression:
     # ---- the hook's side
 
     def submit(self, bucket) -> torch.futures.Future:
-        """Takes a bucket (torch.distributed.GradBucket). The future is the same buffer with the averages. What goes
-        wrong comes through the future, too: after an exception in a hook, DDP's next backward fails in DDP itself."""
+        """Takes a bucket (torch.distributed.GradBucket). The future gives the same buffer with the averages. Errors
+        come through the future, too: after an exception in a hook, DDP's next backward fails in DDP itself."""
         try:
             self.check()
         except Error as error:
@@ -191,7 +193,7 @@ class Compression:
     # ---- the thread's side
 
     def _run_step(self, first):
-        """Takes the buckets of a step, the first of which is here. Returns them, and the step's result."""
+        """Takes the buckets of a step. `first` is the first of them. Returns them, and the step's result."""
         items, n_tensors, item = [], 0, first
         try:
             if self._auto:
@@ -215,12 +217,12 @@ class Compression:
                     break
                 item = self._queue.get()
                 if item is None:  # close() in the middle of a step
-                    self._queue.put(None)  # the thread itself has to see it, too
+                    self._queue.put(None)  # the thread's loop has to see the end, too
                     raise Error(Status.CLOSED, "this rank closed its compression in the middle of a step")
                 if item is _ENDED:
                     raise self._error
             return items, self._member.wait()
-        except Exception as error:  # a defect, too, must not leave backward waiting
+        except Exception as error:  # even after a defect, backward must not wait for ever
             items = items or [first]
             self._end(error, items)
             return items, None
@@ -260,7 +262,8 @@ class Compression:
         )
 
     def _end(self, error, items=()):
-        """Any thread. No step follows. Those who wait hear why, on the other ranks too."""
+        """Ends the exchange: no step follows. All that wait hear why, also on the other ranks. Any thread may call
+        this."""
         if self._error is None:
             status, why = getattr(error, "status", Status.SYSTEM), str(error)
             if not isinstance(error, Error):
@@ -312,24 +315,24 @@ class Compression:
         return dict(self._auto.chosen) if self._auto and self._auto.chosen else None
 
     def stats(self) -> dict:
-        """Sums over this rank's steps: steps, dropped_steps, bytes_up, bytes_down, dense_bytes (float32 by the same
-        route), times_smaller_up, times_smaller_down, encode_seconds, wait_seconds (the thread's, behind the last
-        gradient). With codec="auto" also all_reduce_steps: those that DDP's own all-reduce made, which are in no other
-        number."""
+        """Returns sums over this rank's steps: steps, dropped_steps, bytes_up, bytes_down, dense_bytes (float32 by the
+        same route), times_smaller_up, times_smaller_down, encode_seconds, wait_seconds (how long the thread waited
+        after the last gradient). With codec="auto" also all_reduce_steps: how many steps DDP's own all-reduce made.
+        These are in no other number."""
         sums = self._totals.stats()
         if self._auto:
             sums["all_reduce_steps"] = self._auto.n_passed
         return sums
 
     def log(self, writer, step: int, prefix: str = "gradwire/") -> None:
-        """Writes what the last step took to TensorBoard: scalars bytes_up, bytes_down, dense_bytes, times_smaller_up,
-        times_smaller_down, encode_seconds and wait_seconds, and dropped_steps so far. writer: a SummaryWriter of
-        torch.utils.tensorboard, or anything with its add_scalar(tag, value, step). Call it on one rank, after
-        backward."""
+        """Writes to TensorBoard what the last step took: the scalars bytes_up, bytes_down, dense_bytes,
+        times_smaller_up, times_smaller_down, encode_seconds and wait_seconds, and dropped_steps so far. writer: a
+        SummaryWriter of torch.utils.tensorboard, or any object with its add_scalar(tag, value, step). Call this on one
+        rank, after backward."""
         self._totals.log(writer, step, prefix)
 
     def state_dict(self) -> dict:
-        """What this rank keeps between steps: plain values and one uint8 tensor. Every rank saves its own."""
+        """Returns what this rank keeps between steps: plain values and one uint8 tensor. Every rank saves its own."""
         self._wait_until_idle()
         state = self._member.save() if self._member and not (self._auto and self._auto.passing) else b""
         return {
@@ -346,9 +349,9 @@ class Compression:
         }
 
     def load_state_dict(self, state) -> None:
-        """Goes on where state_dict() was taken. `state`: this rank's own dictionary; or, for a job of any other size,
-        a list of those of all its ranks: every rank then begins with the mean residual. Call before the first step, on
-        all ranks."""
+        """Goes on where state_dict() was taken. `state`: this rank's own dictionary. If the state is of a job of
+        another size, it is a list of the dictionaries of all ranks of that job. Every rank then begins with the mean
+        residual. Call this before the first step, on all ranks."""
         self._wait_until_idle()
         checks = [("seed", self._seed, "seed"), ("parameters", [name for name, _, _ in self._tensors], "names")]
         if self.codec != "auto":
@@ -365,15 +368,16 @@ class Compression:
             self._member.check_states(residuals)
             try:
                 self._member.load(residuals)
-            except Error as error:  # some tensors may have theirs already
+            except Error as error:  # some tensors may have their residuals already
                 self._end(error)
                 raise
         self._step, self._scale = first["step"], first["scale"]
 
     def close(self) -> None:
-        """Ends the exchange. Other ranks hear of it if a step is under way. A second call does nothing."""
+        """Ends the exchange. If a step is under way, the other ranks hear of it. A second call does nothing."""
         thread, self._thread = self._thread, None
-        if thread is None or os.getpid() != self._process:  # a fork has neither the thread nor a say in the links
+        # A forked process does not have the thread, and must not close the links.
+        if thread is None or os.getpid() != self._process:
             return
         still_open.discard(self)
         self._queue.put(None)
@@ -409,18 +413,20 @@ class Compression:
         self.close()
 
     def end(self, error):
-        """If error is an exception that ended this rank's program: tells the other ranks, which would wait for it."""
+        """If error is an exception that ended this rank's program, this tells the other ranks. Else they would
+        wait."""
         is_open = not self._is_closed and self._process == os.getpid()
         if isinstance(error, Exception) and self._error is None and is_open:
             self._end(Error(Status.SYSTEM, f"its program ended with {type(error).__name__}: {error}"))
 
 
-still_open = weakref.WeakSet()  # closed when Python ends
+still_open = weakref.WeakSet()  # these are closed when Python ends
 _ENDED = object()  # in the queue: an error has ended the exchange
 
 
 def _serve(reference, items):
-    """The thread. It holds no reference between steps, so that a compression that nobody uses can go."""
+    """The thread's function. It holds no reference between steps, so that Python can delete a compression that nobody
+    uses."""
     for first in iter(items.get, None):
         compression = reference()
         if compression is None:
@@ -432,7 +438,7 @@ def _serve(reference, items):
 
 @atexit.register
 def _close_all():
-    # Python keeps here what ended the program. At a prompt, it is the last mistake that was typed.
+    # In sys.last_value Python keeps the error that ended the program. At a prompt, it is the user's last error.
     error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     for compression in list(still_open):
         compression.end(error)

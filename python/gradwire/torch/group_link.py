@@ -17,13 +17,13 @@ from ..errors import Status
 
 _HEAD = struct.Struct("<IiQ")  # kind, status, bytes
 _HEAD_BYTES = 4096
-_INLINE = _HEAD_BYTES - _HEAD.size  # bytes of a message that fit into its head
+_INLINE = _HEAD_BYTES - _HEAD.size  # a message with so many bytes fits into its head
 _DATA, _FAIL, _BYE = range(3)
 _LEAVE_S = 2.0  # how long destroy waits for what is still under way
 
 
 def _view(address, n_bytes):
-    """The bytes at an address as a tensor, which does not own them."""
+    """Returns the bytes at an address as a tensor, which does not own them."""
     return torch.frombuffer((ctypes.c_char * n_bytes).from_address(address), dtype=torch.uint8)
 
 
@@ -34,9 +34,11 @@ def _head(kind, status, n_bytes):
 
 
 class GroupLink:
-    """group: a process group over Gloo, whose operations may wait for months. tag: of this link, below 2^31.
-    most_bytes: no message is longer; one that says so is refused before there is memory for it. context: of the
-    messages' memory, or None. when_done: called when the link needs the group no more."""
+    """A link over a process group.
+
+    group: a process group over Gloo, whose operations may wait for months. tag: this link's tag, below 2^31.
+    most_bytes: no message is longer. If a head claims more, the link refuses before it takes memory. context: messages
+    take their memory from it, or it is None. when_done: is called when the link needs the group no more."""
 
     def __init__(self, group, tag, most_bytes, context=None, when_done=None):
         self._lib = _api.library()
@@ -45,15 +47,15 @@ class GroupLink:
         self.rank, self.size = group.rank(), group.size()
         self._peers = [r for r in range(self.size) if r != self.rank]
         self._changed = threading.Condition()
-        # Under it:
+        # Used under self._changed's lock:
         self._inbox = collections.deque()  # (sender, address, bytes)
         self._closed = self._has_failed = False
-        self._why = {}  # of a rank that failed: the sentence, the first one first
+        self._why = {}  # the sentence of each rank that failed, in the order in which they failed
         self._left = set()
         self._n_received = dict.fromkeys(range(self.size), 0)  # messages that the user has taken, by sender
-        # What goes to one rank keeps its order, and nothing follows a farewell.
+        # With these locks, messages to one rank keep their order, and none follows a farewell.
         self._sending = {r: threading.Lock() for r in self._peers}
-        self._n_sent = dict.fromkeys(self._peers, 0)  # messages, under that lock
+        self._n_sent = dict.fromkeys(self._peers, 0)  # messages, counted under that lock
         self._said_bye = set()
         self._ops = _api.LinkOps(
             b"torch",
@@ -74,7 +76,7 @@ class GroupLink:
             thread.start()
 
     def link(self):
-        """The C side's view. It holds this object; keep it until destroy has returned."""
+        """Returns the link as C sees it. It holds this object. Keep it until destroy has returned."""
         link = _api.Link(ops=ctypes.addressof(self._ops), self=id(self), rank=self.rank, size=self.size)
         link.owner = self
         return link
@@ -83,7 +85,7 @@ class GroupLink:
 
     @staticmethod
     def _guard(function):
-        """An exception cannot go through C."""
+        """Turns an exception into a status, because an exception cannot go through C."""
 
         def call(_, *arguments):
             try:
@@ -103,7 +105,7 @@ class GroupLink:
         return self._send_to(self._peers, address, n_bytes)
 
     def _send_to(self, ranks, address, n_bytes):
-        """Owns the message, also if it fails."""
+        """Sends a message to these ranks. It owns the message, also if it fails."""
         with self._changed:
             status = self._refusal(ranks)
             if status == 0 and ranks == [self.rank]:
@@ -131,7 +133,7 @@ class GroupLink:
         return 0
 
     def _post(self, ranks, tensors, address=None, last=False):
-        """Hands tensors to Gloo for these ranks. The message at `address` is freed when they have left. last: nothing
+        """Hands tensors to Gloo for these ranks. When they have left, the message at `address` is freed. last: nothing
         follows."""
         works, status = [], 0
         for to in ranks:
@@ -185,14 +187,15 @@ class GroupLink:
             self._say_bye(peer)
 
     def _say_bye(self, peer):
-        """A farewell tells how many of the peer's messages were received: it waits for no answer to the others."""
+        """Sends a farewell. It tells how many of the peer's messages were received, so that the peer knows whether all
+        of them were."""
         with self._changed:
             n_received = self._n_received[peer]
         self._post([peer], [_head(_BYE, 0, n_received)], last=True)
 
     def _destroy(self):
-        """Waits until the other ranks have answered the farewell, and what was sent has left: a thread that still waits
-        in Gloo when Python ends takes the process with it."""
+        """Waits until the other ranks have answered the farewell, and all that was sent has left. If a thread still
+        waits in Gloo when Python ends, the process crashes."""
         self._close()
         deadline = time.monotonic() + _LEAVE_S
         for thread in self._receivers:
@@ -218,7 +221,7 @@ class GroupLink:
                 try:
                     work.wait()
                 except RuntimeError:
-                    pass  # the thread that receives from that rank hears of it, too
+                    pass  # the thread that receives from that rank notices it, too
             if address:
                 self._lib.gw_message_free(address)
 
@@ -231,7 +234,7 @@ class GroupLink:
             self._note_broken(peer, error)
 
     def _take(self, peer, head):
-        """One message. False: none follows."""
+        """Takes one message. False: none follows."""
         self._group.recv([head], peer, self._tag).wait()
         kind, status, n_bytes = _HEAD.unpack_from(head.numpy())
         if kind == _BYE:
@@ -249,7 +252,8 @@ class GroupLink:
 
     def _take_bytes(self, peer, head, n_bytes):
         with self._changed:
-            # A closed link's context may be gone. What still comes is taken all the same, so that its sender is done.
+            # If the link is closed, its context may be gone. Messages that still come are taken all the same, so that
+            # their senders can go on.
             address = None if self._closed else self._lib.gw_message_alloc(self._context, n_bytes)
             dropped = self._closed
         whole = False
@@ -279,7 +283,7 @@ class GroupLink:
             lost = n_received < n_sent and not self._closed
         if lost:
             self._note(peer, f"rank {peer} left the link before it had received all that rank {self.rank} sent it")
-        self._say_bye(peer)  # nothing follows, and its thread for us can end
+        self._say_bye(peer)  # nothing follows, so the peer's thread that receives from this rank can end
 
     def _note(self, peer, sentence):
         with self._changed:
@@ -287,7 +291,7 @@ class GroupLink:
             self._changed.notify_all()
 
     def _note_broken(self, peer, error):
-        """Gloo has lost a rank. What it says comes behind what the rank itself had said."""
+        """Notes that Gloo has lost a rank. If the rank itself has said why, that sentence stays."""
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         with self._changed:
             if peer not in self._left:

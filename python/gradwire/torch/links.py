@@ -17,12 +17,13 @@ from .rendezvous import find_places, meet
 
 TRANSPORTS = ("tcp", "mpi", "torch")
 _MPI = "libgradwire_mpi.so.0"
-_AGES = datetime.timedelta(days=300)  # a receive that Gloo gives up breaks the group; the exchange has deadlines
+# If Gloo gives up a receive, the group breaks. The exchange has deadlines of its own.
+_AGES = datetime.timedelta(days=300)
 _TAG = 1 << 20
 
 
 def check_options(transport, nonfinite, timeout, seed, threads):
-    """Raises ValueError and TypeError."""
+    """Checks these options. Raises ValueError and TypeError."""
     if nonfinite not in ("nan", "raise"):
         raise ValueError(f'nonfinite is {nonfinite!r}, and must be "nan" or "raise"')
     if transport not in TRANSPORTS:
@@ -36,8 +37,8 @@ def check_options(transport, nonfinite, timeout, seed, threads):
 
 
 def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=None, keys=None):
-    """([n_links links between the same ranks], the machine's number of each rank, or None if the link knows it). Each
-    is destroyed by its holder: link.ops's destroy. most_bytes: no message is longer."""
+    """Returns ([n_links links between the same ranks], the machine's number of each rank, or None if the link knows
+    it). The holder of a link destroys it, with destroy of link.ops. most_bytes: no message is longer."""
     if transport != "tcp" and (rendezvous is not None or keys is not None):
         raise ValueError(f'rendezvous and keys are for transport="tcp", and the transport is "{transport}"')
     if rendezvous is not None:
@@ -61,14 +62,16 @@ def operations(link):
 
 
 def interrupt(link, why, status=Status.CLOSED):
-    """Any thread, while another waits: tells the other members, and ends what is waited for with an error."""
+    """Tells the other members, and ends a call that waits with an error. Any thread may call this while another
+    waits."""
     ops = operations(link)
     ops.fail(link.self, status, why.encode())
     ops.close(link.self)
 
 
 def tell(link, mine, timeout_ms):
-    """Rank 0's bytes to all others. Everybody gets them. Nothing else travels over this link meanwhile."""
+    """Sends rank 0's bytes to all other ranks, and returns them on every rank. Nothing else may travel over this link
+    meanwhile."""
     ops, lib = operations(link), _api.library()
     if link.rank > 0:
         message = _api.Message()
@@ -104,7 +107,8 @@ def _tcp(group, n_links, timeout_ms, rendezvous, keys, machine_of):
 
 @functools.lru_cache(maxsize=None)
 def _mpi_library():
-    """OpenMPI's plug-ins look for its symbols in the whole process."""
+    """Loads the library with the mpi link. Its symbols are global, because OpenMPI's plug-ins look for OpenMPI's
+    symbols in the whole process."""
     library = _library.find(_MPI, "GRADWIRE_MPI_LIBRARY", mode=ctypes.RTLD_GLOBAL)
     library.gw_link_mpi_world.restype = ctypes.c_int
     library.gw_link_mpi_world.argtypes = [
@@ -124,7 +128,7 @@ def _mpi(group):
 
 
 class _OwnGroup:
-    """A group that some links share. When the last one is done with it, its connections and threads go."""
+    """A group that some links share. When the last link is done with it, its connections and threads go."""
 
     def __init__(self, group, n_links):
         self.group, self._n_links, self._lock = _gloo_group(group), n_links, threading.Lock()
@@ -142,7 +146,8 @@ class _OwnGroup:
 
 
 def _gloo_group(group):
-    """A group of the same ranks for our messages alone. Those of the job may not wait as long as ours."""
+    """Makes a group of the same ranks for our messages alone. Operations of the job's own group may not wait as long as
+    ours."""
     options = {"timeout": _AGES, "backend": "gloo"}
     size = dist.get_world_size(group)
     if size < dist.get_world_size():

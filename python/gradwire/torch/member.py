@@ -8,8 +8,10 @@ _OUT = ctypes.byref
 
 
 class Member:
-    """tensors: [(name, elements, last_layer)] in declared order. group_of: each one's group. machine_of: each rank's
-    machine; None: the link knows. Raises gradwire.Error."""
+    """This rank's member of an exchange.
+
+    tensors: [(name, elements, last_layer)] in declared order. group_of: the group of each tensor. machine_of: the
+    machine of each rank. None: the link knows it. Raises gradwire.Error."""
 
     def __init__(self, link, tensors, group_of, codec, machine_of, *, seed, timeout_ms, threads):
         self.tensors = tensors
@@ -49,11 +51,12 @@ class Member:
         _library.check(self._lib.gw_exchange_begin(self._exchange, step))
 
     def submit(self, n, numbers, addresses):
-        """ctypes arrays: n tensors' numbers, and where their gradients are."""
+        """Submits n tensors. Two ctypes arrays hold their numbers, and the addresses of their gradients."""
         _library.check(self._lib.gw_exchange_submit_many(self._exchange, n, numbers, addresses))
 
     def wait(self):
-        """Lets go of Python's lock until the averages stand in the gradients. The same object every time."""
+        """Waits until the averages stand in the gradients, without Python's lock. Returns the same object every
+        time."""
         _library.check(self._lib.gw_exchange_wait(self._exchange, _OUT(self._result)))
         return self._result
 
@@ -61,14 +64,14 @@ class Member:
         _library.check(self._lib.gw_exchange_scale(self._exchange, factor))
 
     def save(self):
-        """What the codec keeps of all tensors on this rank, as bytes; b"" if it keeps nothing."""
+        """Returns what the codec keeps of all tensors on this rank, as bytes: b"" if it keeps nothing."""
         state = ctypes.create_string_buffer(self._lib.gw_exchange_state_bytes(self._exchange))
         if len(state):
             _library.check(self._lib.gw_exchange_save(self._exchange, state, len(state)))
         return state.raw
 
     def check_states(self, states):
-        """Raises gradwire.Error if one is not as long as those of this codec and these tensors."""
+        """Raises gradwire.Error if a state has not the length of this codec's state for these tensors."""
         n_bytes = self._lib.gw_exchange_state_bytes(self._exchange)
         for state in states:
             if len(state) != n_bytes:
@@ -79,8 +82,8 @@ class Member:
                 )
 
     def load(self, states):
-        """This rank's own state, or those of all ranks of a job of another size: bytes each. Raises gradwire.Error;
-        the exchange has then ended."""
+        """Loads this rank's own state, or the states of all ranks of a job of another size, each as bytes. If it raises
+        gradwire.Error, the exchange has ended."""
         self.check_states(states)
         if not states[0]:
             return
@@ -89,7 +92,7 @@ class Member:
         _library.check(self._lib.gw_exchange_load(self._exchange, places, len(states), len(states[0])))
 
     def close(self):
-        """Nobody may wait any more. The link is its holder's."""
+        """Ends the member. No thread may wait in it any more. The link stays, because it belongs to its holder."""
         if self._exchange:
             self._lib.gw_exchange_destroy(self._exchange)
         if self._context:

@@ -9,13 +9,13 @@ import torch.distributed as dist
 
 from ..errors import Error, Status, Timeout
 
-# Below the ports that the system hands out, so that nobody gets ours between the question and the use.
+# These are below the ports that the system gives out. So no process gets one between the look and the use.
 _PORTS = range(21000, 32000)
 _TRIES = 100
 
 
 def _place():
-    """What ranks that reach each other over loopback have in common: the boot, and the network namespace."""
+    """Returns what ranks have in common if they reach each other over loopback: the boot, and the network namespace."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip(), os.stat("/proc/self/ns/net").st_ino
 
@@ -36,7 +36,7 @@ def _free_port(host):
 
 
 def _address(one_machine):
-    """Rank 0's own address, as the others reach it. torchrun and others give it in MASTER_ADDR."""
+    """Returns the address where the others reach rank 0. torchrun and other launchers give it in MASTER_ADDR."""
     if one_machine:
         return "127.0.0.1"
     host = os.environ.get("MASTER_ADDR") or socket.gethostname()
@@ -53,8 +53,10 @@ def _address(one_machine):
 
 
 def find_places(group, wants, timeout_ms):
-    """The machine's number of each rank: the lowest rank there. All ranks call it, and want the same, in words."""
-    if dist.get_backend(group) == "gloo":  # the group's own deadline may be half an hour; others have no such barrier
+    """Returns the machine's number of each rank: the lowest rank there. All ranks call this. `wants` says in words what
+    they want, which must be the same on all ranks."""
+    # The group's own deadline may be half an hour. Other backends have no such barrier.
+    if dist.get_backend(group) == "gloo":
         try:
             dist.monitored_barrier(group, datetime.timedelta(milliseconds=timeout_ms), wait_all_ranks=True)
         except RuntimeError as error:
@@ -76,7 +78,7 @@ def find_places(group, wants, timeout_ms):
 
 
 def meet(group, rendezvous, one_machine):
-    """All ranks call it. Returns where rank 0 is reached, "HOST:PORT"."""
+    """All ranks call this. Returns the place where they reach rank 0, "HOST:PORT"."""
     rank = dist.get_rank(group)
     told = [None]
     if rank == 0:
@@ -86,7 +88,7 @@ def meet(group, rendezvous, one_machine):
                 told = [(f"[{host}]" if ":" in host else host) + f":{_free_port(host)}"]
             else:
                 told = [rendezvous]
-        except Exception as error:  # the others must not wait for what rank 0 cannot find
+        except Exception as error:  # if rank 0 finds no address, the others must not wait for one
             told = [error]
     dist.broadcast_object_list(told, src=_global_rank(group, 0), group=group)
     if isinstance(told[0], Exception):
@@ -95,8 +97,8 @@ def meet(group, rendezvous, one_machine):
 
 
 def _global_rank(group, rank):
-    """broadcast_object_list takes the number in the whole world."""
-    for name in ("get_global_rank", "_get_global_rank"):  # 1.13 has the second only, in distributed_c10d
+    """Returns the rank's number in the whole world, which broadcast_object_list takes."""
+    for name in ("get_global_rank", "_get_global_rank"):  # PyTorch 1.13 has only the second, in distributed_c10d
         find = getattr(dist, name, None) or getattr(dist.distributed_c10d, name, None)
         if find:
             return find(group, rank) if group is not None and group is not dist.group.WORLD else rank

@@ -18,12 +18,12 @@ from .member import Member
 from .states import FORMAT, pick, to_tensor
 from .totals import Totals
 
-_MOST_UNITS = 64  # tcp: links between the same members
+_MOST_UNITS = 64  # tcp makes at most so many links between the same members
 _SEEDS_APART = 0x9E3779B97F4A7C15  # units draw from seeds of their own
 
 
 def find_units(model):
-    """[(name, module)] of what fully_shard was called on."""
+    """Returns [(name, module)] of the modules on which fully_shard was called."""
     return [(name or "root", m) for name, m in model.named_modules() if hasattr(m, "set_all_reduce_hook")]
 
 
@@ -43,9 +43,9 @@ def attach_sharded(
     """Makes replicas of a model of FSDP2 average their gradients through Gradwire. All ranks call it.
 
     model: fully_shard was called on it, or on its parts, with a mesh of one dimension: the ranks of one replica.
-    replicas: the ranks that hold this rank's shard, one of each replica. codec: a specification; skip= goes by names of
-    units ("root" for the model itself), and takes no "last". The rest is as in gradwire.torch.attach. With "tcp", rank
-    0 of `replicas` needs an address of its own: every such group calls with another rendezvous, or with none.
+    replicas: the ranks that hold the same shard as this rank, one in each replica. codec: a specification. skip= takes
+    names of units ("root" for the model itself), and not "last". The rest is as in gradwire.torch.attach. With "tcp",
+    rank 0 of `replicas` needs an address of its own. So every such group calls with another rendezvous, or with none.
 
     Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
     units = find_units(model)
@@ -79,12 +79,12 @@ def attach_sharded(
 
 
 class ShardedCompression:
-    """Averages gradients over replicas, compressed. Made by gradwire.torch.attach_sharded.
+    """Averages gradients over replicas, compressed. gradwire.torch.attach_sharded makes it.
 
-    codec: the canonical specification. rank, size: in the group of replicas."""
+    codec: the canonical specification. rank, size: those in the group of replicas."""
 
     def __init__(self, units, codec, links, machine_of, *, nonfinite, seed, timeout_ms, threads):
-        """links: one for each unit, closed by close()."""
+        """links: one for each unit. close() closes them."""
         self._names = [name for name, _ in units]
         self._codec, self.codec = codec, codec.canonical
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
@@ -99,7 +99,7 @@ class ShardedCompression:
         still_open.add(self)
 
     def _average(self, unit, output):
-        """The hook. output: the unit's flat gradient on this rank, which becomes the average over the replicas."""
+        """The hook. output: the unit's flat gradient on this rank. It becomes the average over the replicas."""
         with self._busy:
             self.check()
             try:
@@ -137,7 +137,7 @@ class ShardedCompression:
             output.copy_(floats, non_blocking=output.is_cuda)
 
     def _staged(self, unit, output):
-        """The gradient as float32 in the host's memory."""
+        """Returns the gradient as float32 in the host's memory."""
         if self._staging[unit] is None or self._staging[unit].numel() != output.numel():
             self._staging[unit] = torch.empty(output.numel(), dtype=torch.float32, pin_memory=output.is_cuda)
         self._staging[unit].copy_(output.view(-1), non_blocking=output.is_cuda)
@@ -146,7 +146,8 @@ class ShardedCompression:
         return self._staging[unit]
 
     def _member(self, unit, n_elements):
-        """Of the unit's exchange. How long its gradient is, is known when the first one is here."""
+        """Returns the member of the unit's exchange. It is made when the first gradient is here, because only then its
+        length is known."""
         member = self._members[unit]
         if member is None:
             seed = (self._seed + unit * _SEEDS_APART) % 2**64
@@ -170,15 +171,16 @@ class ShardedCompression:
             raise Error(Status.ORDER, "gradwire: this compression is closed")
 
     def stats(self) -> dict:
-        """As Compression.stats(). A step here is a unit's: one backward makes as many as there are units."""
+        """Like Compression.stats(). A step here is a step of one unit. So one backward makes as many steps as there are
+        units."""
         return self._totals.stats()
 
     def log(self, writer, step: int, prefix: str = "gradwire/") -> None:
-        """As Compression.log(), of the last unit that was averaged."""
+        """Like Compression.log(), for the last unit that was averaged."""
         self._totals.log(writer, step, prefix)
 
     def state_dict(self) -> dict:
-        """What this rank keeps between steps: plain values and uint8 tensors. Every rank saves its own."""
+        """Returns what this rank keeps between steps: plain values and uint8 tensors. Every rank saves its own."""
         with self._busy:
             self.check()
             return {
@@ -203,7 +205,7 @@ class ShardedCompression:
         return loaded[0]
 
     def load_state_dict(self, state) -> None:
-        """As Compression.load_state_dict(). What a unit's residuals hold is checked at its first gradient."""
+        """Like Compression.load_state_dict(). The residuals of a unit are checked at its first gradient."""
         with self._busy:
             self.check()
             checks = [("codec", self.codec, "codec"), ("seed", self._seed, "seed"), ("units", self._names, "names")]
@@ -212,7 +214,7 @@ class ShardedCompression:
             self._to_load = [[s["residuals"][u].numpy().tobytes() for s in states] for u in range(len(self._names))]
 
     def close(self) -> None:
-        """Ends the exchange. Other replicas hear of it if a step is under way. A second call does nothing."""
+        """Ends the exchange. If a step is under way, the other replicas hear of it. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -228,7 +230,7 @@ class ShardedCompression:
         self._busy.release()
 
     def end(self, error):
-        """As Compression.end(): tells the other replicas."""
+        """Like Compression.end(): tells the other replicas."""
         if isinstance(error, Exception) and self._error is None and not self._is_closed:
             for link in self._links:
                 interrupt(link, f"its program ended with {type(error).__name__}: {error}")

@@ -9,18 +9,18 @@ _KEYS = {"format", "codec", "names", "rank", "size", "seed", "step", "scale", "r
 
 
 def to_tensor(state):
-    """bytes as a tensor, which torch.save writes as plain data."""
+    """Returns the bytes as a tensor, which torch.save writes as plain data."""
     return torch.frombuffer(bytearray(state), dtype=torch.uint8) if state else torch.empty(0, dtype=torch.uint8)
 
 
 def _check_kinds(state):
-    """A state comes from a file, which may hold anything."""
+    """Checks the types of a state's fields. A state comes from a file, which may hold anything."""
     missing = sorted(_KEYS - state.keys())
     if missing:
         raise ValueError(f"the state has no {missing[0]}")
     if not isinstance(state["names"], list):
         raise ValueError(f"the state's names are {state['names']!r}, and must be a list")
-    several = isinstance(state["residuals"], list)  # of FSDP2: one for each unit
+    several = isinstance(state["residuals"], list)  # a state of FSDP2 has one for each unit
     for what in ("step", "residuals"):
         if isinstance(state[what], list) != several or (several and len(state[what]) != len(state["names"])):
             raise ValueError(f"the state's {what} is not for its {len(state['names'])} names")
@@ -37,8 +37,9 @@ def _check_kinds(state):
 
 
 def pick(state, rank, size, checks):
-    """The states that this rank loads: one, or all of a job of another size, whose mean it begins with. state: a
-    dictionary, or a list of them. checks: [(what, this job's value, key in the state)]. Raises ValueError."""
+    """Returns the states that this rank loads: one, or all states of a job of another size, and then the rank begins
+    with their mean. state: a dictionary, or a list of them. checks: [(what, this job's value, key in the state)].
+    Raises ValueError."""
     states = [state] if isinstance(state, dict) else list(state)
     if not states:
         raise ValueError("the list of states is empty")

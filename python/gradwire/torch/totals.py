@@ -1,6 +1,7 @@
 """Adds up what the steps of an exchange cost: for stats() and for TensorBoard."""
 
-_SUMMED = ("bytes_up", "bytes_down", "dense_bytes", "encode_seconds", "wait_seconds")  # of a step's result
+# These numbers of a step's result are summed up.
+_SUMMED = ("bytes_up", "bytes_down", "dense_bytes", "encode_seconds", "wait_seconds")
 
 
 def _with_ratios(figures):
@@ -12,14 +13,14 @@ def _with_ratios(figures):
 
 
 class Totals:
-    """Of one rank."""
+    """The sums of one rank."""
 
     def __init__(self):
         self._sums = dict.fromkeys(["steps", "dropped_steps", *_SUMMED], 0)
         self._last = dict.fromkeys(_SUMMED, 0)
 
     def add(self, result):
-        """result: a step's, as _api.StepResult."""
+        """Adds the result of a step, an _api.StepResult."""
         self._sums["steps"] += 1
         self._sums["dropped_steps"] += not result.committed
         for name in _SUMMED:

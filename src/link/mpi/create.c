@@ -10,7 +10,7 @@
 
 #define MOST_SLOTS 100u /* so that every tag stays below 32,767, which all MPIs allow */
 
-/* Memory from the context, all zero; given back with gw_message_free. */
+/* Takes memory from the context, all zero. gw_message_free gives it back. */
 static void *take(gw_context *context, size_t n_bytes)
 {
     void *memory = gw_message_alloc(context, n_bytes);

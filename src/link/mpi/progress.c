@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 
-/* How many unfinished sends are looked at in one go. Each look lets MPI work on all of them. */
+/* So many unfinished sends are looked at in one go. Each look lets MPI work on all of them. */
 enum { LOOKS = 8 };
 
 gw_status gw_mpi_refused(int error, const char *call)

@@ -17,7 +17,7 @@
 #define LEAVE_SECONDS 2.0 /* how long destroy waits until all that was sent has left */
 /* the most bytes of a message, so that a stranger cannot make a member take more memory */
 #define MOST_BYTES ((int64_t)8 << 30)
-/* from this size on, to send the room costs less than a copy: 0.2 % of the bytes */
+/* from this size on, the room before the bytes is sent, too. It adds 0.2 %, and saves the receiver a copy */
 #define LARGE_BYTES ((size_t)64 << 10)
 #define STRANGER_BYTES ((uint64_t)8 << 10) /* what one stranger may send; a handshake and a HELLO have less */
 #define ID_BYTES 6 /* a peer's routing id: 'r', attempt, rank. Ids that begin with 0 are ZeroMQ's own */
@@ -38,7 +38,7 @@ static void wake(struct gw_tcp_endpoint *me)
 
 /* ---- sending ------------------------------------------------------------------------------------- */
 
-/* ZeroMQ is done with a frame. ZeroMQ's own threads call this. */
+/* Is called when ZeroMQ is done with a frame. ZeroMQ's own threads call this. */
 static void message_left(void *data, void *hint)
 {
     struct gw_tcp_endpoint *me = hint;
@@ -487,7 +487,7 @@ gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me)
     gw_status status = GW_OK;
     pthread_mutex_lock(&me->lock);
     for (uint32_t i = 1; i < me->group->size && status == GW_OK; i++)
-        /* begins after its own rank, so that not all connect to rank 0 first */
+        /* begin after the own rank, so that not all members connect to rank 0 first */
         status = gw_tcp_dial(me, (me->group->rank + i) % me->group->size);
     pthread_mutex_unlock(&me->lock);
     return status;

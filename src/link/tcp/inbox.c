@@ -19,15 +19,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The connection on which a peer's messages come has ended. ZeroMQ has all that the peer had sent, BYE included. We get
- * it as soon as ZeroMQ's thread has passed it on. This is how long we wait for that. */
+/* The connection on which a peer's messages come has ended. ZeroMQ has all that the peer had sent, with its BYE. The
+ * endpoint gets it when ZeroMQ's thread has passed it on. The endpoint waits so long for that. */
 #define IN_GRACE_SECONDS 0.25
-/* Our own connection to a peer has ended, but messages of the peer may still be on their way, with a BYE behind them. A
- * peer that leaves waits 2 s for those. This is longer. */
+/* The endpoint's own connection to a peer has ended. But messages of the peer may still be on their way, with a BYE
+ * behind them. A peer that leaves waits 2 s for these. This is longer. */
 #define OUT_GRACE_SECONDS 3.0
 #define REDIAL_SECONDS 0.1
-/* Another member has told that it lost a member. Messages of the lost member to us may still be on their way, and
- * perhaps its own FAIL, which tells more. This is how long we wait for them. */
+/* Another member has told that it lost a member. Messages of the lost member may still be on their way to this
+ * endpoint, and perhaps its own FAIL, which tells more. The endpoint waits so long for them. */
 #define NEWS_GRACE_SECONDS 0.25
 #define OTHERS_SECONDS 0.01 /* between two looks at other links while members meet */
 
@@ -42,9 +42,9 @@ static void set_timer(struct gw_tcp_endpoint *me, double *timer, double seconds)
         me->next_at = at;
 }
 
-/* Keeps a copy of the connection's descriptor, which stays open when ZeroMQ closes its own. It shows whether the peer
- * has closed the connection: then the peer died; else it does not answer. If there is no free descriptor, we cannot
- * tell. */
+/* Keeps a copy of the connection's descriptor, which stays open when ZeroMQ closes its own. The copy shows whether the
+ * peer has closed the connection. If so, the peer died. Else the peer does not answer. Without a free descriptor there
+ * is no copy, and the endpoint cannot tell. */
 static void keep(struct gw_tcp_peer *peer)
 {
     gw_tcp_let_go(peer);

@@ -10,8 +10,8 @@
 
 #include <stdio.h>
 
-/* The connection to rank 0 has ended. ZeroMQ has all that rank 0 had said before, the table included. We get it as soon
- * as ZeroMQ's thread has passed it on. This is how long we wait for that. */
+/* The connection to rank 0 has ended. ZeroMQ has all that rank 0 had said before, perhaps with the table. The visitor
+ * gets it when ZeroMQ's thread has passed it on. The visitor waits so long for that. */
 #define GRACE_SECONDS 0.25
 #define UNANSWERED_SECONDS                                                                                             \
     (4 * GW_TCP_JOIN_SECONDS) /* if rank 0 has been silent for this time at the deadline, the sentence names rank 0 */

@@ -25,7 +25,7 @@ static bool is_of_codes(const struct gw_ps_asked *asked)
            (asked->request->method == GW_PS_DECODE_SUM || asked->request->method == GW_PS_DECODE_AVERAGE);
 }
 
-/* The type of the value in the answer; 0: not known, because the key is not known. */
+/* The type of the value in the answer. 0: it is not known, because the key is not known. */
 static gw_ps_type type_for(const struct gw_ps_asked *asked)
 {
     if (asked->type == 0 || asked->request->operation == GW_PS_FETCH)

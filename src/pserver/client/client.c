@@ -588,7 +588,7 @@ static bool is_of_one_number(const gw_ps_client *client, const struct ticket *ti
     return of_a_round || ticket->operation == GW_PS_FETCH;
 }
 
-/* Waits until the ticket and that of its scale are answered. GW_NOT_YET: they were not until the time `until`. */
+/* Waits until the ticket and the ticket of its scale have their answers. GW_NOT_YET: the time `until` came first. */
 static gw_status wait_until(gw_ps_client *client, const struct ticket *ticket, double until)
 {
     gw_status status = GW_OK;
@@ -633,7 +633,7 @@ static gw_status wait(gw_ps_client *client, uint64_t id, double until, gw_ps_val
         status = gw_ps_scale_value(client, ticket, out);
     if (status < 0 && out)
         gw_ps_value_free(out);
-    gw_ps_client_drop(client, ticket->scale); /* it has been waited for already, unless the value did not come */
+    gw_ps_client_drop(client, ticket->scale); /* its answer is here already, unless the value did not come */
     gw_ps_ticket_drop(client, ticket);
     return status;
 }
@@ -654,7 +654,7 @@ void gw_ps_cancel(gw_ps_client *client, uint64_t id)
     if (!ticket)
         return;
     gw_ps_cancel(client, ticket->scale);
-    /* When a connection ends, the server forgets its requests. Without that, it would do this request later, and take
+    /* When a connection ends, the server forgets its requests. Else the server would do this request later, and take
      * it for the next one. */
     for (uint32_t p = 0; p < ticket->n_parts; p++)
         if (!ticket->parts[p].done)
@@ -697,8 +697,8 @@ static gw_status set_up(struct gw_ps_client *client, const gw_ps_client_options 
     return options->no_wait ? GW_OK : gw_ps_client_meet(client, UINT32_MAX);
 }
 
-/* Says BYE to the servers, and gives it a moment to leave. If it does not arrive, the servers notice the end of the
- * connection. */
+/* Says BYE to the servers, and gives the message a moment to leave. If it does not arrive, the servers notice the end
+ * of the connection. */
 static void say_goodbye(struct gw_ps_client *client)
 {
     for (uint32_t s = 0; s < client->n_servers; s++)

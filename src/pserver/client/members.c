@@ -4,8 +4,8 @@
 #include "pserver/client/for_exchange.h"
 #include "pserver/client/tickets.h"
 
-/* Takes the body of the answer to MEMBERS. It was checked that it has a byte for each worker. If one byte is wrong,
- * nothing is written. */
+/* Takes the body of the answer to MEMBERS. The body has a byte for each worker, which was checked before. If one byte
+ * is wrong, nothing is written. */
 static gw_status take_presence(const struct gw_ps_client *client, struct part *part, gw_ps_presence *presence)
 {
     const uint8_t *bytes = zmq_msg_data(&part->value);
@@ -55,8 +55,8 @@ static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, ui
 }
 
 /* Waits until the first server lets this worker in. run_flags: the flags of the other servers. If a run has begun
- * there, a worker must admit this one. But if all workers of that run have died, it ends in a moment. Then nobody has
- * to admit this worker any more, and the first server is told so. */
+ * there, a worker must admit this one. But if all workers of that run have died, the run ends in a moment. Then nobody
+ * has to admit this worker any more, and this function tells the first server so. */
 static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t run_flags, uint64_t *round)
 {
     struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_JOIN, 0, 1);

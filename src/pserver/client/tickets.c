@@ -270,9 +270,9 @@ static gw_status take_body(struct gw_ps_client *client, struct part *part, struc
     return GW_OK;
 }
 
-/* Takes an answer. It is checked before anything of it is used. If it cannot be right, or there is no memory for it, it
- * becomes an error. has_body: the answer has a body, and `body` is the part of it that came. unfit: why the body could
- * not be taken. */
+/* Takes an answer, and checks it before it uses anything of it. If the answer cannot be right, or there is no memory
+ * for it, it becomes an error. has_body: the answer has a body, and `body` is the part of it that came. unfit: why the
+ * body could not be taken. */
 static void take_answer(struct gw_ps_client *client, uint32_t s, struct part *part, const struct gw_ps_reply *reply,
                         bool has_body, struct gw_zmq_body *body, gw_status unfit)
 {

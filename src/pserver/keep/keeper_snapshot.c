@@ -141,7 +141,7 @@ static gw_status write_file(const struct gw_ps_keeper *keeper, struct gw_ps_keep
         unlinkat(keeper->folder.fd, partial, 0);
     if (status == GW_OK && gw_files_publish(keeper->folder.fd, partial, name.text, true) != 0) {
         status = gw_fail(GW_ERR_SYSTEM, "it cannot get its name on disk: %s", strerror(errno));
-        /* the journal that follows does not need it, because that may begin after a gap */
+        /* the journal that follows does not need this snapshot, because that journal may begin after a gap */
         unlinkat(keeper->folder.fd, name.text, 0);
     }
     return status;

@@ -78,7 +78,7 @@ static void write_parameters(const struct snapshot_writer *to, const struct gw_p
     }
 }
 
-/* As the change that deposited it. */
+/* Writes the deposited value, as the change that deposited it. */
 static void write_deposit(const struct snapshot_writer *to, const struct gw_ps_key *key)
 {
     const struct gw_ps_change deposit = {.kind = GW_PS_CHANGE_DEPOSIT,

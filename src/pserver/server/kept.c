@@ -14,7 +14,7 @@
 #define DEFAULT_EVERY_S 60
 #define DEFAULT_KEEP 3
 
-/* Types of records; never used again for another. */
+/* Types of records. A number is never used again for another type. */
 enum {
     /* first_round u64, agreed_by u32; then 1 u8 and the agreed text, or 0 u8 if nothing is agreed on */
     RUN = GW_PS_KEEP_OWN,

@@ -238,7 +238,7 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
     return GW_OK;
 }
 
-/* One that came at that time is done. A fetch waits for as long as its client likes: that is no latency. */
+/* Notes how long a push or a pull took. A fetch waits for as long as its client likes, so its time says nothing. */
 static void note_time(struct gw_ps_server *server, const struct gw_ps_request *request, double came)
 {
     if (request->operation == GW_PS_PUSH || request->operation == GW_PS_PULL)

@@ -274,7 +274,7 @@ gw_status gw_ps_store_bring_first(struct gw_ps_store *store, struct gw_ps_key *k
     if (p->values)
         return GW_OK;
     GW_TRY(gw_ps_parameters_admit_first(key, value));
-    if (!gw_ps_store_has_room(store, 0)) /* these bytes count already, and will be gone when their copy stays */
+    if (!gw_ps_store_has_room(store, 0)) /* the value's bytes count already; a copy takes their place */
         return gw_fail(GW_ERR_CAPACITY,
                        "the parameters of \"%s\" have %zu bytes, and with them the server holds %" PRIu64
                        " of at most %" PRIu64 " (--max-bytes)",

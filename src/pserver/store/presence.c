@@ -12,8 +12,8 @@ static bool begins_with(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* A worker comes. True if it takes part in this key from the round `from` on. Else it goes on at the open round of the
- * key, or after it. */
+/* True if a worker that comes takes part in this key from the round `from` on. Else the worker goes on at the open
+ * round of the key, or after it. */
 static bool is_named(const struct gw_ps_key *key, const char *prefix, uint64_t from)
 {
     return from > 0 && begins_with(key->name, prefix);
@@ -39,7 +39,7 @@ static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
         key->pushed[rank] = first - 1;
     }
     if (store->options.mode != GW_PS_SYNC)
-        /* results were made without its last push, which counts again */
+        /* results were made without the worker's last push, which counts again */
         gw_ps_key_forget_results(store, key, &key->open);
     gw_ps_key_finish(store, key); /* this also counts again how many workers are due */
 }

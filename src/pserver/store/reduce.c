@@ -156,8 +156,8 @@ static float mean_of(wide sum, uint32_t n)
     return sum < 0 ? -mean : mean;
 }
 
-/* How the pushes of a round are joined. A method does it block by block, in a number type that is wide enough for every
- * type of its kind. Or it does it with all at once. */
+/* How the pushes of a round are joined. A method joins them block by block, in a number type that is wide enough for
+ * every type of its kind. Or it joins all of them at once. */
 struct join {
     void (*floats)(const struct work *work, uint64_t begin, uint32_t n, double *all);
     void (*integers)(const struct work *work, uint64_t begin, uint32_t n, wide *all);
@@ -274,7 +274,7 @@ static float at_place(uint32_t place)
     return gw_bits_float(place >> 31 ? place & 0x7FFFFFFFu : ~place);
 }
 
-/* The mean of two numbers in float32, rounded once. If their sum is too large, their halves are added; these are exact
+/* The mean of two numbers in float32, rounded once. If their sum is too large, this adds their halves, which are exact
  * then. */
 static float mean_of_two(float low, float high)
 {
@@ -282,11 +282,12 @@ static float mean_of_two(float low, float high)
     return isinf(sum) && isfinite(low) && isfinite(high) ? low * 0.5f + high * 0.5f : sum * 0.5f;
 }
 
-/* Numbers that are sorted at a time: an L1 cache holds them. They are of one element at least. */
+/* So many numbers are sorted at a time. An L1 cache holds them. But if one element alone has more, all of its numbers
+ * are sorted. */
 #define SORTED_AT_ONCE 8192u
 
-/* Exchanges low[i] and high[i] if they stand in the wrong order. A compiler makes a minimum and a maximum of many
- * numbers at a time of it. */
+/* Exchanges low[i] and high[i] if they stand in the wrong order. A compiler turns this loop into minimums and maximums
+ * of many numbers at a time. */
 static void put_in_order(uint32_t *restrict low, uint32_t *restrict high, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {

@@ -9,7 +9,8 @@ from common import SIZE, TOPK, attached, backward, digest, local_gradients, netw
 
 
 def averages_are_those_of_the_library():
-    """Bit for bit what the library makes of the same gradients, for codecs without shared numbers."""
+    """The averages are bit for bit those that the library makes of the same gradients. The codecs have no shared
+    numbers."""
     found = {}
     for codec in ("none", "bf16", "uniform:density=0.3", "onebit", TOPK):
         ddp, compression = attached(codec)
@@ -35,7 +36,7 @@ def replicas_stay_identical():
 
 
 def last_layer_goes_as_float():
-    """skip=last goes by parameter names: the last module's weight and bias are exact."""
+    """skip=last looks at parameter names. So the last module's weight and bias are exact."""
     ddp, compression = attached("ternary:skip=last")
     backward(ddp, 0)
     mean = [sum(local_gradients(r)[i] for r in range(SIZE)) / SIZE for i in range(4)]

@@ -9,7 +9,7 @@ from common import RANK, attached, backward, digest, train
 
 
 def auto_runs(gain, later_ms):
-    """Forty steps with a gain and a step's time that are not measured here. What every rank found."""
+    """Trains forty steps. The gain and a step's time are given, not measured. Returns what the rank found."""
     gain_before, step_ms_before = gw_auto._GAIN, gw_auto.Auto._step_ms
     gw_auto._GAIN = gain
     gw_auto.Auto._step_ms = lambda self: 10.0 if self.chosen is None else later_ms
@@ -21,7 +21,7 @@ def auto_runs(gain, later_ms):
         choice = compression.choice
         found = [before, compression.codec, choice["codec"], stats["all_reduce_steps"], stats["steps"], digest(ddp)]
         state = compression.state_dict()
-        assert len(compression._auto._ends) < 20  # no list that every step makes longer
+        assert len(compression._auto._ends) < 20  # the list must not grow with every step
         compression.close()
         again, resumed = attached("auto", candidates=["ternary"])
         resumed.load_state_dict(state)
@@ -43,7 +43,7 @@ def auto_goes_back():
 
 
 def auto_over_the_group():
-    """What is measured may be larger than the model."""
+    """The messages that are measured may be larger than the model."""
     ddp, compression = attached("auto", candidates=["ternary"], transport="torch")
     train(ddp, 16)
     found = [compression.choice["codec"], digest(ddp)]
@@ -56,7 +56,7 @@ def auto_takes_none():
 
 
 def auto_as_it_is():
-    """Whatever it takes here: all ranks take it, and stay identical."""
+    """auto may take anything here. All ranks take the same, and stay identical."""
     ddp, compression = attached("auto")
     train(ddp, 40)
     found = [compression.choice["codec"], compression.choice.get("predicted_ms"), digest(ddp)]

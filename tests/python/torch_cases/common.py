@@ -46,7 +46,7 @@ def train(ddp, steps, optimizer=None, first=0):
 
 
 def digest(module):
-    """The same number on ranks whose parameters are the same bits."""
+    """Returns a number. Ranks whose parameters have the same bits get the same number."""
     return sum(p.detach().contiguous().view(torch.int32).long().sum().item() for p in module.parameters())
 
 
@@ -56,14 +56,15 @@ def attached(codec, seed=0, hidden=64, ddp_options=None, transport=TRANSPORT, **
 
 
 def local_gradients(rank, step=0):
-    """What this rank's gradient is without any exchange."""
+    """Returns this rank's gradient without any exchange."""
     model = network()
     backward(model, step, rank)
     return [p.grad for p in model.parameters()]
 
 
 def residuals_in(state, module):
-    """The residual of every tensor in the bytes of topk's state: 56 bytes come before each, a checksum after it."""
+    """Returns the residual of every tensor in the bytes of topk's state. 56 bytes come before each, and a checksum
+    after it."""
     found, at, raw = {}, 0, state["residuals"]
     for name, p in module.named_parameters():
         found[name] = raw[at + 56 : at + 56 + 4 * p.numel()].clone().view(torch.float32)

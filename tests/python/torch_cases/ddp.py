@@ -13,7 +13,7 @@ from common import RANK, SIZE, TOPK, attached, backward, batch, digest, local_gr
 
 
 def buckets_of_all_sizes():
-    """Many buckets, one bucket, views: the same bits."""
+    """Many buckets, one bucket and views give the same bits."""
     found = []
     for options in ({}, {"bucket_cap_mb": 0.001}, {"gradient_as_bucket_view": True}, {"static_graph": True}):
         ddp, compression = attached("ternary", ddp_options=options)
@@ -24,7 +24,7 @@ def buckets_of_all_sizes():
 
 
 def accumulation():
-    """no_sync sends nothing; then the sum is averaged."""
+    """no_sync sends nothing. Then the sum is averaged."""
     ddp, compression = attached("none")
     with ddp.no_sync():
         backward(ddp, 0)
@@ -48,7 +48,7 @@ class Branches(torch.nn.Module):
 
 
 def unused_parameters():
-    """A branch that no rank used keeps its residual, and its gradient stays what DDP says: none."""
+    """A branch that no rank used keeps its residual. Its gradient stays None, as DDP says."""
     ddp = DistributedDataParallel(Branches(), find_unused_parameters=True)
     compression = gw.attach(ddp, TOPK)
     states, grads = [], []
@@ -66,7 +66,7 @@ def unused_parameters():
 
 
 def uneven_inputs():
-    """join(): ranks that are done send zeros, which count in the average."""
+    """With join(), ranks that are done send zeros, which count in the average."""
     ddp, compression = attached("none")
     optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
     with ddp.join():
@@ -89,7 +89,7 @@ def clipping():
 
 
 def several_models():
-    """Two models in one process, by turns, as two alone."""
+    """Two models train in one process, by turns. They get the same as two models that train alone."""
     alone = []
     for seed in (1, 2):
         ddp, compression = attached("ternary", seed=seed)
@@ -111,7 +111,7 @@ def frozen_parameters():
     model = network()
     model[0].weight.requires_grad_(False)
     ddp = DistributedDataParallel(model)
-    compression = gw.attach(ddp, "ternary:skip=0.weight")  # the name fits, though it needs no gradient
+    compression = gw.attach(ddp, "ternary:skip=0.weight")  # the name fits, though this parameter needs no gradient
     train(ddp, 2)
     names = compression.state_dict()["names"]
     compression.close()
@@ -119,7 +119,7 @@ def frozen_parameters():
 
 
 class Bucket:
-    """As DDP's, for element types that DDP over Gloo refuses."""
+    """A bucket like DDP's, for element types that DDP over Gloo refuses."""
 
     def __init__(self, parameters, dtype):
         self._parameters = parameters
@@ -140,7 +140,7 @@ class Bucket:
 
 
 def halves():
-    """Buckets of float16 and bfloat16 by hand: the average of the widened values, narrowed once."""
+    """Buckets of float16 and bfloat16, made by hand, get the average of the widened values, narrowed once."""
     found = {}
     for dtype in (torch.float16, torch.bfloat16):
         ddp, compression = attached("none")
@@ -163,7 +163,7 @@ def halves():
 
 
 class Scaler:
-    """What attach needs of a GradScaler, which does nothing without CUDA."""
+    """Has what attach needs of a GradScaler. PyTorch's own does nothing without CUDA."""
 
     def __init__(self):
         self.scale = 1024.0
@@ -173,7 +173,7 @@ class Scaler:
 
 
 def gradient_scaling():
-    """The factor changes in the middle; gradients divided by it are those of a run without scaling, bit for bit."""
+    """The factor changes in the middle. Gradients divided by it are bit for bit those of a run without scaling."""
     found = []
     for scaling in (False, True):
         scaler = Scaler() if scaling else None
@@ -193,7 +193,8 @@ def gradient_scaling():
 
 
 def python_goes_on():
-    """A counter on the main thread, while a step waits a second for rank 1. Its speed beside that of no step."""
+    """The main thread counts while a step waits a second for rank 1. Compares its speed with the speed without a
+    step."""
     ddp, compression = attached("ternary")
     train(ddp, 2)
 

@@ -18,7 +18,7 @@ from common import RANK, SIZE, TOPK, TRANSPORT, attached, backward, batch, diges
 
 
 def not_finite():
-    """One rank's NaN reaches all as NaN, and the next step is as ever."""
+    """A NaN of one rank reaches all ranks as NaN. The next step is as usual."""
     ddp, compression = attached(TOPK)
     optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
     before = digest(ddp)
@@ -90,7 +90,7 @@ def wrong_arguments():
 
 
 class OtherNames(torch.nn.Module):
-    """network()'s shapes, so that DDP itself sees no difference."""
+    """Has the shapes of network(), so that DDP itself sees no difference."""
 
     def __init__(self):
         super().__init__()
@@ -123,7 +123,7 @@ def refuse(*_):
 
 
 def one_rank_raises_in_backward():
-    """It goes on to its end, and the others hear who left."""
+    """The rank goes on to its end. The other ranks hear which rank left."""
     ddp = DistributedDataParallel(network(), bucket_cap_mb=0.0001)
     compression = gw.attach(ddp, "ternary", timeout=20, transport=TRANSPORT)
     train(ddp, 3)
@@ -141,7 +141,8 @@ def one_rank_raises_in_backward():
 
 
 class Deep(torch.nn.Module):
-    """Several buckets, whatever DDP's first one takes. between: what goes from the first layer to the others passes."""
+    """A network of several buckets, whatever DDP's first one takes. What goes from the first layer to the others passes
+    through `between`."""
 
     def __init__(self, first_type=torch.float32):
         super().__init__()
@@ -163,12 +164,12 @@ class Refuse(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        time.sleep(0.3)  # the thread takes what was handed over, and waits for more
+        time.sleep(0.3)  # meanwhile the thread takes the first bucket, and waits for more
         raise ValueError("rank 1 has had enough")
 
 
 def one_rank_raises_between_buckets():
-    """Its step can never end. It can say so, close, and leave."""
+    """The step of that rank can never end. The rank can say so, close, and leave."""
     ddp = DistributedDataParallel(Deep(), bucket_cap_mb=0.1)
     compression = gw.attach(ddp, TOPK, timeout=20, transport=TRANSPORT)
     train(ddp, 3)
@@ -197,7 +198,7 @@ class Wait(Refuse):
 
 
 def types_that_differ():
-    """The second bucket cannot be taken, when the first one is under way."""
+    """When the first bucket is under way, the exchange cannot take the second one."""
     module = Deep(torch.float64)
     module.between = Wait.apply
     ddp = DistributedDataParallel(module, bucket_cap_mb=0.1)
@@ -240,7 +241,7 @@ def transports_that_differ():
 
 
 def copies():
-    """There is one of each. What looks like a copy would close it."""
+    """A compression cannot be copied: if Python deleted the copy, that would close the original."""
     ddp, compression = attached("ternary")
     said = []
     for make in (copy.copy, copy.deepcopy, pickle.dumps):
@@ -255,7 +256,7 @@ def copies():
 
 
 def forks():
-    """A child has no part in the links, and may not wait for threads that it does not have."""
+    """A forked child has no part in the links. It must not wait for threads that it does not have."""
     ddp, compression = attached("ternary")
     train(ddp, 2)
     child = os.fork()
@@ -281,7 +282,7 @@ def forks():
 
 
 def groups_go():
-    """Threads and open files after one attach and close, and after five."""
+    """Counts threads and open files after one attach and close, and after five."""
     found = []
     for _ in range(5):
         ddp, compression = attached("ternary", transport="torch")
@@ -294,7 +295,7 @@ def groups_go():
 
 
 def one_rank_ends_between_steps():
-    """Nobody catches what its program raises, and it closes nothing itself."""
+    """Nobody catches the error of that rank's program, and the program closes nothing itself."""
     ddp, compression = attached("ternary")
     start = time.monotonic()
     try:

@@ -9,7 +9,8 @@ from common import RANK, TOPK, TRANSPORT, attached, digest, network, train
 
 
 def transports():
-    """The same bits whatever carries them. A network large enough for several groups and for bodies behind heads."""
+    """All transports give the same bits. The network is large enough for several groups, and for messages with a body
+    behind the head."""
     found = {}
     for codec in ("none", "ternary", TOPK):
         digests = []
@@ -23,7 +24,7 @@ def transports():
 
 
 def part_of_the_job():
-    """A model that two of the ranks train, through a process group."""
+    """Two of the ranks train a model, through a process group of their own."""
     group = dist.new_group([0, 1])
     if RANK > 1:
         return "not in it"
@@ -38,7 +39,7 @@ def part_of_the_job():
 
 
 def goes_without_a_word():
-    """The process ends with an open compression, and Python ends as ever."""
+    """The process ends with an open compression. Python ends as usual."""
     ddp, compression = attached("ternary", transport="torch")
     train(ddp, 2)
     globals()["kept"] = (ddp, compression)

@@ -12,7 +12,8 @@ from common import RANK, SIZE, TOPK, TRANSPORT, backward, digest, network
 
 
 class Unit(torch.nn.Linear):
-    """Calls the hook as a unit of fully_shard does: with all its gradients as one flat tensor, which it then takes."""
+    """Calls the hook as a unit of fully_shard does, with all its gradients as one flat tensor. Then it takes the result
+    out of that tensor."""
 
     def set_all_reduce_hook(self, hook, *, stream=None):
         self.hook = hook
@@ -50,7 +51,7 @@ def sharded(codec, **options):
 
 
 def sharded_averages():
-    """Bit for bit what the library makes of the same flat gradients."""
+    """The averages are bit for bit those that the library makes of the same flat gradients."""
     flats = []
     for rank in range(SIZE):
         model = units()
@@ -73,7 +74,7 @@ def sharded_averages():
 
 
 def sharded_training():
-    """[digest, steps] of several kinds, and of one that goes on from a saved state."""
+    """Returns [digest, steps] of several kinds of training, and of one that goes on from a saved state."""
     found = {}
     for codec, dtype in (("ternary:skip=2", torch.float32), (TOPK, torch.float32), ("ternary", torch.bfloat16)):
         model, compression = sharded(codec)

@@ -10,7 +10,8 @@ from common import RANK, SIZE, TOPK, attached, digest, residuals_in, train
 
 
 def resume():
-    """Ten steps at once, and five, saved, loaded into fresh objects, and five more: the same bits."""
+    """Ten steps at once give the same bits as five steps, a state that is saved and loaded into fresh objects, and five
+    more steps."""
     found = []
     for codec in (TOPK, "onebit", "ternary"):
         ddp, compression = attached(codec)
@@ -39,7 +40,7 @@ def resume():
 
 
 def save_states():
-    """For another number of ranks."""
+    """Saves states for another number of ranks."""
     ddp, compression = attached(TOPK)
     train(ddp, 3)
     torch.save(compression.state_dict(), os.environ["FOLDER"] + f"/of-{SIZE}-{RANK}.pt")
@@ -48,7 +49,7 @@ def save_states():
 
 
 def load_states():
-    """The states of three ranks on two: the mean residual is kept."""
+    """Two ranks load the states of three. The mean residual stays the same."""
     states = [torch.load(os.environ["FOLDER"] + f"/of-3-{r}.pt") for r in range(3)]
     ddp, compression = attached(TOPK)
     said = []
@@ -71,7 +72,8 @@ def load_states():
 
 
 def hostile_states():
-    """What a file may hold. All is refused before anything changes, but for what only a checksum tells."""
+    """Loads what a file may hold. Each wrong state is refused before anything changes, except those that only a
+    checksum finds."""
     ddp, compression = attached(TOPK)
     train(ddp, 2)
     good = compression.state_dict()
