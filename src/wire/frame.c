@@ -136,8 +136,8 @@ gw_status gw_frame_place(const void *src, size_t src_bytes, uint64_t (*n_scalers
     frame->n_scalers = n_scalers ? n_scalers(frame->bucket, frame->count) : 0;
     size_t head = gw_frame_head_bytes(frame->n_scalers);
     if (payload_bytes > src_bytes || head > src_bytes - payload_bytes)
-        return gw_fail(GW_ERR_FRAME_CUT, "the frame is cut: %zu bytes of %llu", src_bytes,
-                       (unsigned long long)head + payload_bytes);
+        return gw_fail(GW_ERR_FRAME_CUT, "the frame is cut: %zu bytes, and its head takes %zu and its payload %llu",
+                       src_bytes, head, (unsigned long long)payload_bytes);
     frame->payload_bytes = (size_t)payload_bytes;
     frame->frame_bytes = head + frame->payload_bytes;
     frame->scalers = h + GW_HEADER_BYTES;
