@@ -264,6 +264,10 @@ class Auto(Case):
         self.same(found, "auto_as_it_is")
         self.same(found, "auto_and_join")
 
+    def test_times(self):
+        """Seconds 1 and 3 of each step have the gradients, and second 10 its end."""
+        self.assertEqual(self.run_cases("auto_times")[0]["auto_times"], [[1000.0, [2000.0, 0.0]], 10000.0])
+
 
 class Logs(Case):
     def test_logs(self):

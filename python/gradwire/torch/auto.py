@@ -57,22 +57,27 @@ class Auto:
 
     def all_reduce(self, bucket):
         future = allreduce_hook(self._group, bucket)
+        times = self.chosen is None
+        if times and self._n_handed == 0:
+            self._ends.append(0.0)
         self._n_handed += len(bucket.parameters())
-        if self._n_handed < len(self._tensors):
-            return future
-        self._n_handed = 0
-        self.n_passed += 1
-        if self.chosen is not None:
-            return future
+        if self._n_handed == len(self._tensors):
+            self._n_handed = 0
+            self.n_passed += 1
+            if times:
+                self._note_step()
+        return future.then(self._ended) if times else future
+
+    def _note_step(self):
         ready, self._ready = self._ready, {}
-        if self._ends and ready:
-            self._steps.append((self._ends[-1], ready))
+        if len(self._ends) > 1 and ready:
+            self._steps.append((self._ends[-2], ready))
         if self.n_passed == _WARM_UP + _TIMED:
             self.passing = False  # the next step begins with the choice, on all ranks
-        return future.then(self._ended)
 
     def _ended(self, future):
-        self._ends.append(time.perf_counter())
+        """A step's last bucket may be there before an earlier one, which is larger. The step ends with the latest."""
+        self._ends[-1] = time.perf_counter()
         return future.value()[0] if isinstance(future.value(), list) else future.value()
 
     # ---- the choice --------------------------------------------------------------------------------------------

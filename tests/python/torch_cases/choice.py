@@ -4,6 +4,7 @@ import os
 import torch
 
 from gradwire.torch import auto as gw_auto
+from gradwire.torch.compression import declare
 
 from common import RANK, attached, backward, digest, train
 
@@ -76,6 +77,43 @@ def auto_and_join():
     found = [compression.choice["codec"], digest(ddp)]
     compression.close()
     return found
+
+
+class Bucket:
+    def __init__(self, parameter):
+        self.parameter, self.future = parameter, torch.futures.Future()
+
+    def parameters(self):
+        return [self.parameter]
+
+
+class Clock:
+    seconds = 0.0
+
+    @classmethod
+    def perf_counter(cls):
+        return cls.seconds
+
+
+def auto_times():
+    """In every step the first bucket is large and arrives last. Returns what auto takes the times to be."""
+    parameters = [("small", torch.nn.Parameter(torch.zeros(1))), ("large", torch.nn.Parameter(torch.zeros(9)))]
+    time_before, hook_before = gw_auto.time, gw_auto.allreduce_hook
+    gw_auto.time, gw_auto.allreduce_hook = Clock, lambda _, bucket: bucket.future
+    try:
+        auto = gw_auto.Auto(parameters, declare(parameters), ["ternary"], None, [], 1000)
+        for step in range(4):
+            small, large = (Bucket(parameter) for _, parameter in parameters)
+            for tensor, bucket, seconds in ((1, large, 1.0), (0, small, 3.0)):
+                Clock.seconds = 10.0 * step + seconds
+                auto._note(tensor, None)
+                auto.all_reduce(bucket)
+            for bucket, seconds in ((small, 4.0), (large, 10.0)):
+                Clock.seconds = 10.0 * step + seconds
+                bucket.future.set_result(torch.zeros(1))
+        return [auto._times(), auto._step_ms()]
+    finally:
+        gw_auto.time, gw_auto.allreduce_hook = time_before, hook_before
 
 
 class Writer:
