@@ -16,6 +16,7 @@ hosts still talk through namespaces.
 says how long that took: all steps, with the optimizer, without the looks at the test set (every 25 steps). What auto
 measures is part of its time. Needs python3-torch."""
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -23,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -34,31 +36,29 @@ STEPS = {"mlp": {"100mbit": 4, "1gbit": 10, "none": 10}, "alexnet": {"100mbit": 
 STEPS.update(resnet50=STEPS["alexnet"], tiny={"100mbit": 50, "1gbit": 100, "none": 200})
 WARM_UP = {"tiny": 30, "auto": 32}  # others: 2. auto chooses after 14 steps, and checks its choice after 12 more
 PORT = 29490
+SILENCE = 1800  # seconds that a method may take
 
 
 # ---- a host ----------------------------------------------------------------------------------------------------------
 
 
 def shapes_of(model):
-    """The sizes of the parameters, those of the first layer first."""
+    """The parameters' shapes, first layer first. Convolutions have (maps, the rest): PowerSGD takes matrices."""
     if model == "tiny":
-        return [64] * 200
+        return [(64,)] * 200
     if model == "alexnet":
-        layers = [(96 * 363, 96), (256 * 1200, 256), (384 * 2304, 384), (384 * 1728, 384), (256 * 1728, 256)]
-        layers += [(4096 * 9216, 4096), (4096 * 4096, 4096), (1000 * 4096, 1000)]
-        return [n for layer in layers for n in layer]
-    sizes, maps = [64 * 3 * 49, 64, 64], 64
+        layers = [(96, 363), (256, 1200), (384, 2304), (384, 1728), (256, 1728), (4096, 9216), (4096, 4096)]
+        return [shape for maps, rest in [*layers, (1000, 4096)] for shape in ((maps, rest), (maps,))]
+    shapes, maps = [(64, 3 * 49), (64,), (64,)], 64
     for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
         for block in range(blocks):
-            convs = [maps * width, width * width * 9, width * width * 4]
-            outs = [width, width, 4 * width]
+            convs = [(width, maps), (width, 9 * width), (4 * width, width)]
             if block == 0:
-                convs.append(maps * 4 * width)
-                outs.append(4 * width)
-            for conv, out in zip(convs, outs):
-                sizes += [conv, out, out]
+                convs.append((4 * width, maps))
+            for conv in convs:
+                shapes += [conv, (conv[0],), (conv[0],)]
             maps = 4 * width
-    return [*sizes, 2048 * 1000, 1000]
+    return [*shapes, (1000, 2048), (1000,)]
 
 
 def make(torch, model, seed):
@@ -80,12 +80,12 @@ def make(torch, model, seed):
 
         def __init__(self):
             super().__init__()
-            sizes = shapes_of(model)
-            self.parts = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(n)) for n in sizes])
-            self.drawn = [torch.randn(n) for n in sizes]
+            shapes = shapes_of(model)
+            self.parts = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(shape)) for shape in shapes])
+            self.drawn = [torch.randn(shape).flatten() for shape in shapes]
 
         def forward(self, _):
-            return sum(torch.dot(p, g) for p, g in zip(self.parts, self.drawn))
+            return sum(torch.dot(p.flatten(), g) for p, g in zip(self.parts, self.drawn))
 
     return Sized(), lambda ddp: ddp(None)
 
@@ -157,11 +157,13 @@ def host(job):
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=job["rank"], world_size=job["hosts"])
+    first_bucket = dist._DEFAULT_FIRST_BUCKET_BYTES
     for _ in range(job["rounds"]):
         for method in job["methods"]:
             module, loss = make(torch, job["model"], 0)
-            # powerSGD_hook runs with one bucket only.
+            # powerSGD_hook runs with one bucket only. With more, its ranks wait for each other for ever over Gloo.
             cap = 10000 if method.startswith("powersgd") else 25
+            dist._DEFAULT_FIRST_BUCKET_BYTES = cap << 20 if method.startswith("powersgd") else first_bucket
             ddp = DistributedDataParallel(module, bucket_cap_mb=cap)
             close = attach(torch, ddp, method)
             if job["until"]:
@@ -194,6 +196,29 @@ def host(job):
 # ---- all of them -----------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def deadline(processes, seconds):
+    """Kills the processes once so many seconds have passed since the last call of what it gives."""
+    timer = None
+
+    def end():
+        for p in processes:
+            p.kill()
+
+    def heard():
+        nonlocal timer
+        if timer:
+            timer.cancel()
+        timer = threading.Timer(seconds, end)
+        timer.start()
+
+    heard()
+    try:
+        yield heard
+    finally:
+        timer.cancel()
+
+
 def measure(net, args, model, rate):
     """Returns {method: (median, least and most seconds of a step, bytes of a step)}, or {method: row} with --until."""
     job = {"model": model, "hosts": args.hosts, "rounds": args.rounds, "methods": args.methods}
@@ -212,11 +237,13 @@ def measure(net, args, model, rate):
             out = subprocess.PIPE if rank == 0 else subprocess.DEVNULL
             processes.append(subprocess.Popen(command, env=environment, stdout=out, text=True))
         rows = []
-        for line in processes[0].stdout:
-            rows.append(json.loads(line))
-            print(f"{model}, {rate}: {rows[-1]['method']} done", file=sys.stderr, flush=True)
+        with deadline(processes, SILENCE) as heard:
+            for line in processes[0].stdout:
+                heard()
+                rows.append(json.loads(line))
+                print(f"{model}, {rate}: {rows[-1]['method']} done", file=sys.stderr, flush=True)
         if any(p.wait() for p in processes):
-            raise SystemExit(f"a host failed: {model} at {rate}")
+            raise SystemExit(f"a host failed, or no method ended within {SILENCE} s: {model} at {rate}")
     finally:
         for p in processes:
             p.kill()

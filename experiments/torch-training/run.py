@@ -25,7 +25,7 @@ COLUMNS = ["run", "model", "codec", "seed", "processes", "epochs", "steps", "acc
 COLUMNS += ["times_smaller_down", "hash"]
 
 MODELS = {  # processes, seeds, words
-    "lenet": (4, (1, 2, 3), ["--epochs", 3, "--batch", 64, "--lr", 0.02]),
+    "lenet": (4, (1, 2, 3), ["--epochs", 2, "--batch", 64, "--lr", 0.02]),
     "transformer": (4, (1, 2, 3), ["--epochs", 12, "--batch", 32, "--lr", 0.1]),
     "resnet20": (3, (1,), ["--epochs", 2, "--batch", 96, "--lr", 0.1]),
 }
