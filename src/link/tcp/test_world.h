@@ -37,15 +37,21 @@ static inline void world_raise_file_limit(void)
     }
 }
 
-/* "127.0.0.1:PORT" with a port that nobody uses now. */
+/* "127.0.0.1:PORT" with a port that nobody uses now. It is below 32768. The kernel gives higher ports to connections,
+ * so any process's connection could take one before a member listens there. */
 static inline void world_free_place(char place[32])
 {
+    static atomic_uint n_tried;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&address, bytes) == 0 &&
-                getsockname(fd, (struct sockaddr *)&address, &bytes) == 0);
-    close(fd);
+    bool is_free = false;
+    for (int i = 0; i < 1000 && !is_free; i++) {
+        address.sin_port = htons((uint16_t)(21000 + ((unsigned)getpid() * 7 + n_tried++) % 11000));
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        assert_true(fd >= 0);
+        is_free = bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+        close(fd);
+    }
+    assert_true(is_free);
     snprintf(place, 32, "127.0.0.1:%u", ntohs(address.sin_port));
 }
 
