@@ -78,7 +78,7 @@ def attach(
     tensors, timeout_ms = declare(parameters), max(1, round(1000 * timeout))
     everything = declare(list(ddp.module.named_parameters()))
     for spec in candidates if codec == "auto" else [codec]:
-        check_skip(spec, _api.Codec(spec), everything)
+        check_skip(spec, everything)
     # The longest message: an owner's frames of all ranks, if every machine has many ranks.
     size = dist.get_world_size(ddp.process_group)
     most_bytes = (1 << 20) + size * sum(8 * n + 4096 for _, n, _ in tensors)

@@ -14,6 +14,7 @@ import weakref
 
 import torch
 
+from .. import _api
 from ..errors import Error, Status, Timeout
 from .links import interrupt, operations
 from .member import Member
@@ -48,10 +49,10 @@ def declare(parameters):
     return [(name, p.numel(), name.rpartition(".")[0] == last) for name, p in parameters]
 
 
-def check_skip(spec, codec, tensors, kind="parameter"):
+def check_skip(spec, tensors, kind="parameter"):
     """Raises if a name in skip= fits no parameter. Such a name is a mistake, and without an error a layer would be
     compressed against the user's wish. kind: what the tensors are called."""
-    unmatched = codec.unmatched(tensors)
+    unmatched = _api.Codec(spec).unmatched(tensors)
     if unmatched:
         names = [name for name, _, _ in tensors]
         shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

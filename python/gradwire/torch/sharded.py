@@ -65,7 +65,7 @@ def attach_sharded(
     in_float = [_api.library().gw_codec_leaves_float(parsed.handle, _api.Tensor(b"", 0, 1, last)) for last in (0, 1)]
     if in_float == [False, True]:
         raise ValueError(f"{codec}: a unit of FSDP2 is no last layer; name the units that skip= leaves in float")
-    check_skip(codec, parsed, [(name, 1, False) for name, _ in units], "unit")
+    check_skip(codec, [(name, 1, False) for name, _ in units], "unit")
     check_options(transport, nonfinite, timeout, seed, threads)
     n_elements = sum(p.numel() for p in model.parameters())
     most_bytes = (1 << 20) + dist.get_world_size(replicas) * (8 * n_elements + 4096)
