@@ -162,8 +162,9 @@ def host(job):
         for method in job["methods"]:
             module, loss = make(torch, job["model"], 0)
             # powerSGD_hook runs with one bucket only. With more, its ranks wait for each other for ever over Gloo.
-            cap = 10000 if method.startswith("powersgd") else 25
-            dist._DEFAULT_FIRST_BUCKET_BYTES = cap << 20 if method.startswith("powersgd") else first_bucket
+            one_bucket = method.startswith("powersgd")
+            cap = 10000 if one_bucket else 25
+            dist._DEFAULT_FIRST_BUCKET_BYTES = cap << 20 if one_bucket else first_bucket
             ddp = DistributedDataParallel(module, bucket_cap_mb=cap)
             close = attach(torch, ddp, method)
             if job["until"]:
