@@ -4,9 +4,8 @@
 #define _GNU_SOURCE /* nftw */
 #include "optimizer/optimizer.h"
 #include "exchange_world.h"
+#include "folders.h"
 #include "pserver/server/numbers.h"
-
-#include <ftw.h>
 
 static const uint64_t mixed_sizes[] = {5000, 0, 1, 33001, 7, 70001, 1024};
 static const uint32_t one_group[] = {0, 0, 0, 0, 0, 0, 0};
@@ -365,12 +364,6 @@ static void stage_leave(struct stage *stage, uint32_t r)
     stage->clients[r] = NULL;
 }
 
-static int stage_remove(const char *path, const struct stat *info, int kind, struct FTW *at)
-{
-    (void)info, (void)kind, (void)at;
-    return remove(path);
-}
-
 static void stage_end(struct stage *stage)
 {
     for (uint32_t r = 0; r < STAGE_WORKERS; r++)
@@ -378,7 +371,7 @@ static void stage_end(struct stage *stage)
     for (int s = 0; s < STAGE_SERVERS; s++) {
         stage_stop(stage, s);
         if (stage->folders[s][0])
-            nftw(stage->folders[s], stage_remove, 8, FTW_DEPTH | FTW_PHYS);
+            remove_folder(stage->folders[s]);
     }
     gw_codec_destroy(stage->codec);
     gw_context_destroy(stage->context);

@@ -2,18 +2,12 @@
 #ifndef GW_ZMQ_TEST_KEYS_H
 #define GW_ZMQ_TEST_KEYS_H
 
+#include "folders.h"
 #include "zmq/keys.h"
 
 #include <gradwire/link.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <fcntl.h>
-#include <ftw.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -55,12 +49,6 @@ static inline void copy_file(const char *from, const char *to)
     write_file(to, text, 0644);
 }
 
-static inline int remove_one(const char *path, const struct stat *status, int type, struct FTW *ftw)
-{
-    (void)status, (void)type, (void)ftw;
-    return remove(path);
-}
-
 static inline int begin(void **state)
 {
     (void)state;
@@ -70,7 +58,8 @@ static inline int begin(void **state)
 static inline int end(void **state)
 {
     (void)state;
-    return nftw(test_keys_root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    remove_folder(test_keys_root);
+    return 0;
 }
 
 #endif

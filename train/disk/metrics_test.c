@@ -1,10 +1,5 @@
 /* Tests what a run tells of its steps: how the workers' records add up to lines and sums, and that a run that is gone
  * on with has the sums of one that was not interrupted. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "checks.h"
 #include "disk/folder.h"
 #include "disk/metrics.h"
@@ -271,12 +266,39 @@ static void a_damaged_line_ends_what_is_read(void **state)
     }
 }
 
+/* Events that no run wrote are dropped. The first event names the format, and it stands there once: after whole events,
+ * and after damaged ones. */
+static void damaged_events_begin_anew(void **state)
+{
+    (void)state;
+    char path[400], bytes[2000];
+    for (int damaged = 0; damaged < 2; damaged++) {
+        struct gw_metrics m = a_run(false);
+        write_run(false);
+        snprintf(path, sizeof path, "%s/%s", folder, GW_EVENTS_FILE);
+        if (damaged)
+            assert_int_equal(truncate(path, 5), 0);
+        assert_int_equal(gw_metrics_resume(&m, folder, STEPS), GW_OK);
+        assert_int_equal(gw_metrics_commit(&m), GW_OK);
+        gw_metrics_abandon(&m);
+        FILE *f = fopen(path, "r");
+        assert_non_null(f);
+        const size_t n = fread(bytes, 1, sizeof bytes, f);
+        fclose(f);
+        int times = 0;
+        for (size_t at = 0; at + 11 <= n; at++)
+            times += memcmp(bytes + at, "brain.Event", 11) == 0;
+        CHECK(times == 1 && (n < 100) == damaged, "damaged %d: %d times in %zu bytes", damaged, times, n);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_line_has_the_sums_of_all_workers, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_run_that_is_gone_on_with_has_the_same_sums, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_damaged_line_ends_what_is_read, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(damaged_events_begin_anew, make_folder, remove_folder),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
 }

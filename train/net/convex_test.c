@@ -1,11 +1,8 @@
 /* Tests convex networks: losses and gradients against their formulas, the minimum against Newton's method, whole
  * runs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
+#define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
+#include "folders.h"
 #include "run/train.h"
 
 #include <math.h>
@@ -307,7 +304,7 @@ static void a_resumed_run_is_the_same(void **state)
     (void)state;
     static const char *const optimizers[] = {"sgd", "svrg", "momentum"};
     for (int k = 0; k < 3; k++) {
-        char folder[4096], command[4200];
+        char folder[4096];
         struct gw_train_options o = convex("logreg", optimizers[k]);
         o.codec = "ternary", o.steps = 47;
         struct gw_train_summary whole = run(o);
@@ -326,8 +323,7 @@ static void a_resumed_run_is_the_same(void **state)
         o.l2 = 2 * LAMBDA, o.steps = 60;
         assert_int_equal(gw_train_run(&o, NULL, &other), GW_ERR_ARGUMENT);
         assert_non_null(strstr(gw_last_error(), "weight-decay"));
-        snprintf(command, sizeof command, "rm -r '%s'", folder);
-        assert_int_equal(system(command), 0);
+        remove_folder(folder);
     }
 }
 

@@ -180,7 +180,9 @@ static void silent_connections(void **state)
     for (int i = 0; i < 3 * N; i++) {
         for (int t = 0; t < 3000 && (fds[i] = flood_connect(ports[i % 3])) < 0; t++)
             link_test_pause(10);
-        assert_true(fds[i] >= 0);
+        if (fds[i] < 0)
+            fail_msg("connection %d, to port %u (%d of rendezvous, rank 0, rank 1): %s", i, ports[i % 3], i % 3,
+                     strerror(errno));
     }
     go(&processes[2]);
     end(processes);

@@ -2,7 +2,7 @@
  * give the same answers, to the bit, in every mode. */
 #define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
-#include "checks.h"
+#include "folders.h"
 #include "pserver/keep/snapshot.h"
 #include "pserver/keep/keep.h"
 #include "wire/bytes.h"
@@ -10,7 +10,6 @@
 #include <gradwire/codec.h>
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -128,19 +127,13 @@ static void begin(struct world *world, gw_ps_mode mode, uint32_t min_workers, ui
     CHECK(try_open(world) == GW_OK && !gw_ps_keep_was_there(world->kept.keep), "%s", gw_last_error());
 }
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-    (void)st, (void)flag, (void)ftw;
-    return remove(path);
-}
-
 static void end(struct world *world)
 {
     if (world->kept.store)
         close_kept(world);
     gw_ps_store_destroy(world->other.store);
     gw_context_destroy(world->context);
-    nftw(world->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    remove_folder(world->folder);
 }
 
 /* ---- the same is asked of both ------------------------------------------------------------------------------ */

@@ -3,14 +3,13 @@
 #define GW_PSERVER_KEEP_TEST_KEEPER_H
 
 #include "base/memory.h"
-#include "checks.h"
+#include "folders.h"
 #include "pserver/keep/keeper.h"
 #include "wire/bytes.h"
 #include "wire/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -114,19 +113,6 @@ static inline gw_status snapshot(struct world *world)
 static inline void snapshot_now(struct world *world)
 {
     CHECK(snapshot(world) == GW_OK && gw_ps_keeper_finish(world->keeper) == GW_OK, "%s", gw_last_error());
-}
-
-/* ---- folders -------------------------------------------------------------------------------------------------- */
-
-static inline int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-    (void)st, (void)flag, (void)ftw;
-    return remove(path);
-}
-
-static inline void remove_folder(const char *path)
-{
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static inline gw_status try_open(struct world *world)

@@ -2,13 +2,12 @@
  * clients are served. The server is a process of its own, and the test measures its memory from outside. */
 #define _GNU_SOURCE /* nftw */
 #include "base/clock.h"
-#include "checks.h"
 #include "flood.h"
+#include "folders.h"
 #include "pserver/protocol/message.h"
 #include "zmq/keys.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <gradwire/link.h>
 #include <gradwire/pserver.h>
 #include <pthread.h>
@@ -20,12 +19,6 @@ enum { KEY_BYTES = 1 << 20, MAX_BYTES = 64 << 20, MOST_MIB = 160, MOST_KNOWN_MIB
 
 static char root[] = GW_BINARY_DIR "/pserver_flood_test.XXXXXX";
 static char keys_path[sizeof root + 8], client_path[sizeof root + 8], log_path[sizeof root + 8];
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *ftw)
-{
-    (void)status, (void)type, (void)ftw;
-    return remove(path);
-}
 
 /* ---- the server --------------------------------------------------------------------------------------------- */
 
@@ -277,7 +270,7 @@ static void silent_connections(void **state)
         CHECK(log_has(few ? "only a reserve of open files is left" : "has not said who it is within"),
               "the log says nothing");
         CHECK(log_has("snapshot ") && !log_has("failed") && !log_has("not-durable"), "something could not be kept");
-        nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        remove_folder(folder);
     }
 }
 
@@ -353,6 +346,6 @@ int main(void)
                                        cmocka_unit_test(one_address_pushes_out_its_own),
                                        cmocka_unit_test(clients_that_left_stay_connected)};
     int failed = cmocka_run_group_tests_name("pserver flood", tests, NULL, NULL);
-    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    remove_folder(root);
     return failed;
 }

@@ -1,7 +1,8 @@
 /* Tests a running server against clients that do things that our client never does. After each of them a good client is
  * served at once. When all have gone, nothing of theirs is left. */
+#define _GNU_SOURCE /* nftw */
 #include "base/clock.h"
-#include "checks.h"
+#include "folders.h"
 #include "pserver/protocol/message.h"
 #include "pserver/server/state.h"
 
@@ -890,7 +891,7 @@ static bool push_is_kept(void *socket, uint64_t *nth)
 static void answers_say_what_is_not_kept(void **state)
 {
     struct scene scene;
-    char folder[] = "/tmp/gradwire-hostile-XXXXXX", command[64];
+    char folder[] = "/tmp/gradwire-hostile-XXXXXX";
     uint64_t nth = 0;
     (void)state;
     signal(SIGXFSZ, SIG_IGN);
@@ -921,8 +922,7 @@ static void answers_say_what_is_not_kept(void **state)
           (int)nth);
     zmq_close(socket);
     end(&scene);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
+    remove_folder(folder);
 }
 
 /* ---- a folder that no server has written ---------------------------------------------------------------------- */
@@ -932,7 +932,7 @@ static void an_agreement_too_long(void **state)
 {
     static const char about[] = "workers=1 mode=sync min_workers=0 backup=0";
     static uint8_t run_head[13 + GW_PS_MOST_AGREED + 1];
-    char folder[] = "/tmp/gradwire-hostile-XXXXXX", path[64], command[64];
+    char folder[] = "/tmp/gradwire-hostile-XXXXXX", path[64];
     struct gw_ps_records records;
     (void)state;
     assert_non_null(mkdtemp(folder));
@@ -956,8 +956,7 @@ static void an_agreement_too_long(void **state)
         CHECK(more ? status == GW_ERR_FRAME_FIELD : status == GW_OK, "%zu more: %d %s", more, status, gw_last_error());
         gw_ps_server_destroy(server);
     }
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
+    remove_folder(folder);
 }
 
 int main(void)
