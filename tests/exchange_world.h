@@ -83,7 +83,7 @@ struct poison {
  * or ahead. */
 enum flips { FLIP_NOBODY, FLIP_LEADER, FLIP_ALL };
 
-enum quits { QUIT_NOT, QUIT_DESTROY, QUIT_SILENT, QUIT_WRONG_STEP };
+enum quits { QUIT_NOT, QUIT_DESTROY, QUIT_SILENT, QUIT_WRONG_STEP, QUIT_LEAVE };
 
 struct member {
     struct world *world;
@@ -124,6 +124,7 @@ struct world {
     uint64_t seed;       /* of gradients and draws */
     uint64_t order_seed; /* of shuffles and pauses */
     bool shuffle, dawdle, chaos, account;
+    bool leaves;     /* each member says so when it has made all its steps */
     uint32_t rounds; /* exchanges one after the other on the same links; 0 means 1 */
     uint32_t timeout_ms;
     const uint32_t *machine_of, *link_machines; /* machine_of: of the options; link_machines: of the link */
@@ -348,6 +349,10 @@ static bool world_step(struct member *m, gw_exchange *ex, uint32_t step, float *
         world_good(m, gw_exchange_set_wire(ex, (step + m->rank) % 2 ? GW_WIRE_SMALL : GW_WIRE_FAST));
     if (w->server_optimizer && !world_good(m, gw_exchange_set_rate(ex, world_rate(w, m->rank, step))))
         return false;
+    if (quits && w->quits == QUIT_LEAVE) {
+        world_good(m, gw_exchange_leave(ex));
+        return false;
+    }
     if (!world_good(m, gw_exchange_begin(ex, quits && w->quits == QUIT_WRONG_STEP ? step + 1000 : step)))
         return false;
     for (uint32_t i = 0; i < w->n_tensors; i++) {
@@ -417,6 +422,8 @@ static void world_round(struct member *m, float **gradients)
     }
     if (m->status == GW_OK)
         world_good(m, gw_exchange_wire(ex, &m->wire));
+    if (w->leaves && m->status == GW_OK)
+        world_good(m, gw_exchange_leave(ex));
     gw_exchange_destroy(ex);
 }
 

@@ -122,6 +122,13 @@ typedef struct gw_tensor_traffic {
  * GW_ERR_SYSTEM the other members hear that this one failed. */
 GW_API gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options, gw_exchange **out);
 
+/* Tells the other members that this one begins no more steps. Call it between steps. A member that has begun another
+ * step gets GW_ERR_PEER at once, with a sentence that names this member. Without this call, such a member waits until
+ * its timeout. Members that have made the same steps are not disturbed. The call does not wait. After it, call only
+ * gw_exchange_destroy. A second call does nothing. With servers the call does nothing: they notice themselves who is
+ * there. Errors: GW_ERR_ORDER (a step is open), or the error that ended an earlier step. */
+GW_API gw_status gw_exchange_leave(gw_exchange *exchange);
+
 /* Stops the pipeline and destroys the exchange. If a step is still under way, it is abandoned, and the other members
  * are told. NULL is allowed. */
 GW_API void gw_exchange_destroy(gw_exchange *exchange);

@@ -241,6 +241,7 @@ _SIGNATURES = {
         ],
     ),
     "gw_exchange_create": (STATUS, [POINTER, ctypes.POINTER(ExchangeOptions), OUT]),
+    "gw_exchange_leave": (STATUS, [POINTER]),
     "gw_exchange_destroy": (None, [POINTER]),
     "gw_exchange_begin": (STATUS, [POINTER, ctypes.c_uint32]),
     "gw_exchange_submit_many": (STATUS, [POINTER, ctypes.c_uint32, _COUNTED, ctypes.POINTER(POINTER)]),

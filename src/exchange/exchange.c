@@ -215,6 +215,20 @@ static gw_status check_between_steps(const struct gw_exchange *ex, const char *c
     return ex->open ? gw_fail(GW_ERR_ORDER, "%s in the middle of a step", call) : GW_OK;
 }
 
+gw_status gw_exchange_leave(gw_exchange *ex)
+{
+    GW_TRY(check_between_steps(ex, "gw_exchange_leave"));
+    void *wake = NULL;
+    pthread_mutex_lock(&ex->lock);
+    gw_status status = pipeline_status(ex);
+    if (status == GW_OK && !ex->left) {
+        ex->left = ex->leaves = true;
+        wake = take_wake(ex);
+    }
+    pthread_mutex_unlock(&ex->lock);
+    return status == GW_OK ? call(ex, wake) : status;
+}
+
 /* ---- the wire choice ------------------------------------------------------------------------------------ */
 
 /* True if this member compares step times. With GW_WIRE_AUTO rank 0 does. If servers keep parameters, every member
@@ -271,6 +285,8 @@ gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
     gw_status status = pipeline_status(ex);
     if (status == GW_OK && ex->open)
         status = gw_fail(GW_ERR_ORDER, "step %u begins before the step before it was waited for", step);
+    if (status == GW_OK && ex->left)
+        status = gw_fail(GW_ERR_ORDER, "step %u begins after gw_exchange_leave", step);
     if (status == GW_OK) {
         /* The pipeline need not wake for this. It cannot do anything before the first tensor comes, and early messages
          * can wait. */

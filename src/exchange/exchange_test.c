@@ -1,6 +1,7 @@
 /* Tests the exchange over the local link against the codec's own functions on whole tensors, in any order of
  * submission and arrival and with any grouping. Also: gradients that are not finite, and what ends an exchange. */
 #include "base/clock.h"
+#include "checks.h"
 #include "exchange_world.h"
 
 static const uint64_t mixed_sizes[] = {5000, 0, 1, 33001, 7, 70001, 1024};
@@ -738,10 +739,13 @@ static void links_serve_again(void **state)
     (void)state;
     struct world world = {
         .spec = "ternary", .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 3, .seed = 4, .rounds = 3};
-    world_run(&world);
-    world_check_ok(&world);
-    world_check_averages(&world);
-    world_end(&world);
+    for (int leaves = 0; leaves < 2; leaves++) { /* a farewell may reach the exchange that follows */
+        world.leaves = leaves;
+        world_run(&world);
+        world_check_ok(&world);
+        world_check_averages(&world);
+        world_end(&world);
+    }
 }
 
 /* An exchange that saw by itself that it was to end leaves the message that would have told it so to the one that
@@ -806,6 +810,56 @@ static void a_member_that_goes_is_named(void **state)
             world_end(&world);
         }
     }
+}
+
+/* Nobody waits for its timeout, and nobody is disturbed in the step before. */
+static void a_member_that_leaves_is_named(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"none", "ternary"};
+    for (int s = 0; s < 2; s++)
+        for (uint32_t step = 0; step < 3; step++) {
+            struct world world = {.spec = some[s],
+                                  .n = 4,
+                                  .sizes = mixed_sizes,
+                                  .n_tensors = N_MIXED,
+                                  .n_steps = 4,
+                                  .seed = 6 + step,
+                                  .dawdle = step == 1,
+                                  .timeout_ms = 1000000,
+                                  .quitter = 2,
+                                  .quits_step = step,
+                                  .quits = QUIT_LEAVE};
+            world_run(&world);
+            for (uint32_t r = 0; r < world.n; r++) {
+                const struct member *member = &world.members[r];
+                const gw_status want = r == 2 ? GW_OK : GW_ERR_PEER;
+                CHECK(member->steps_done == step && member->status == want, "rank %u, step %u: %d after %u steps: %s",
+                      r, step, member->status, member->steps_done, member->sentence);
+                if (r != 2)
+                    CHECK(member->again == GW_ERR_PEER && strstr(member->sentence, "rank 2 has ended its exchange"),
+                          "rank %u: %s", r, member->sentence);
+            }
+            world_end(&world);
+        }
+}
+
+/* The order of calls around it. */
+static void who_has_left_begins_no_step(void **state)
+{
+    (void)state;
+    struct alone a;
+    alone_open(&a, "none", false);
+    assert_int_equal(gw_exchange_leave(NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_begin(a.ex, 0), GW_OK);
+    assert_int_equal(gw_exchange_leave(a.ex), GW_ERR_ORDER);
+    alone_close(&a);
+    alone_open(&a, "none", false);
+    assert_int_equal(gw_exchange_leave(a.ex), GW_OK);
+    assert_int_equal(gw_exchange_leave(a.ex), GW_OK);
+    assert_int_equal(gw_exchange_begin(a.ex, 0), GW_ERR_ORDER);
+    assert_non_null(strstr(gw_last_error(), "after gw_exchange_leave"));
+    alone_close(&a);
 }
 
 static const uint32_t machines_3[] = {0, 1, 1};
@@ -981,6 +1035,8 @@ int main(void)
         cmocka_unit_test(links_serve_again),
         cmocka_unit_test(a_call_left_behind_does_no_harm),
         cmocka_unit_test(a_member_that_goes_is_named),
+        cmocka_unit_test(a_member_that_leaves_is_named),
+        cmocka_unit_test(who_has_left_begins_no_step),
         cmocka_unit_test(a_silent_member_is_named),
         cmocka_unit_test(different_steps_are_an_error),
         cmocka_unit_test(an_altered_message_does_no_harm),

@@ -17,6 +17,7 @@
  *     WAKE        a member to itself: look at what was submitted (no body)
  *     HELLO       a member to every other, before anything else: what must be the same on all, as lines "name = value".
  *                 It has the version of these messages at offset 2 (so it always will), and 0 in the fields after that
+ *     LEAVE       a member to every other: the step in this header was its last (no body; group, run and step are 0)
  *
  * A group without shared numbers has no STATS and no SHARED. */
 #ifndef GW_EXCHANGE_MESSAGE_H
@@ -26,9 +27,17 @@
 
 #include <stdbool.h>
 
-enum message_type { MESSAGE_STATS = 1, MESSAGE_SHARED, MESSAGE_PUSH, MESSAGE_PULL, MESSAGE_WAKE, MESSAGE_HELLO };
+enum message_type {
+    MESSAGE_STATS = 1,
+    MESSAGE_SHARED,
+    MESSAGE_PUSH,
+    MESSAGE_PULL,
+    MESSAGE_WAKE,
+    MESSAGE_HELLO,
+    MESSAGE_LEAVE
+};
 
-#define MESSAGE_VERSION 2
+#define MESSAGE_VERSION 3
 #define MESSAGE_HEADER 16
 #define HELLO_MOST 16384 /* bytes of all its lines, with a closing 0 */
 #define MESSAGE_BAD_BYTES (MESSAGE_HEADER + 8)

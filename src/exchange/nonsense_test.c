@@ -1,14 +1,10 @@
 /* Tests an exchange among bare links that say what the test wants: first messages that differ, messages that cannot
  * be, runs in any order, twice, or not at all. Rank 0 is the exchange; rank 2, if there is one, hears what it tells
  * the others. */
+#include "checks.h"
 #include "exchange/state.h"
 #include "shortage.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,7 +148,7 @@ static void a_first_message_is_checked(void **state)
         int cut, more; /* bytes at the end */
         const char *words;
     } cases[] = {
-        {2, 9, 0, 0, "messages of version 9, and this rank of version 2"},
+        {2, 9, 0, 0, "messages of version 9, and this rank of version 3"},
         {1, 1, 0, 0, "is not lines of text"},
         {4, 1, 0, 0, "is not lines of text"},
         {8, 1, 0, 0, "is not lines of text"},
@@ -382,6 +378,12 @@ static void nonsense_is_refused(void **state)
         {"none: type 0", {0, 0, 1, 0, 0, 7}, 0, 0, 1, 0, 0},
         {"none: type 9", {9, 0, 1, 0, 0, 7}, 0, 0, 1, 0, 0},
         {"none: type 5", {MESSAGE_WAKE, 0, 1, 0, 0, 7}, 0, 0, 1, 0, 0},
+        {"none: type 8", {8, 0, 1, 0, 0, 7}, 0, 0, 1, 0, 0},
+        {"none: farewell of 16 bytes", {MESSAGE_LEAVE, 1, 1, 0, 0, 0}, 0, 0, 1, 0, 0},
+        {"none: farewell of 16 bytes", {MESSAGE_LEAVE, 0, 1, 1, 0, 0}, 0, 0, 1, 0, 0},
+        {"none: farewell of 16 bytes", {MESSAGE_LEAVE, 0, 1, 0, 1, 0}, 0, 0, 1, 0, 0},
+        {"none: farewell of 16 bytes", {MESSAGE_LEAVE, 0, 1, 0, 0, 7}, 0, 0, 1, 0, 0},
+        {"none: farewell of 20 bytes", {MESSAGE_LEAVE, 0, 1, 0, 0, 0}, 4, 0, 1, 0, 0},
         {"none: flags 2", {MESSAGE_PUSH, 2, 1, 0, 0, 7}, 0, 0, 1, 0, 0},
         {"none: run 3", {MESSAGE_PUSH, 0, 1, 0, 3, 7}, 0, 0, 1, 0, 0},
         {"none: run 4294967295", {MESSAGE_PULL, 0, 1, 0, UINT32_MAX, 7}, 0, 0, 1, 0, 0},
@@ -564,6 +566,34 @@ static void relays_are_the_ones_in_turn(void **state)
     stage_ends(s, stage_submit(s), GW_ERR_TIMEOUT, "no gradients of group 0 came from ranks 1 and 2 within 200 ms");
 }
 
+/* Rank 1 leaves before the step. Rank 0 ends, and says nothing to rank 2: rank 1 has said it, and rank 2 may still end
+ * the step before. A farewell that comes before rank 1's first message was said to an earlier exchange. */
+static void a_farewell_is_not_passed_on(void **state)
+{
+    (void)state;
+    for (int stale = 0; stale < 2; stale++) {
+        uint8_t farewell[MESSAGE_HEADER];
+        gw_message message;
+        gw_status status;
+        struct stage *s = stage_begin("none", 3, 200, NULL);
+        message_header_write(farewell, &(struct message_header){.type = MESSAGE_LEAVE});
+        if (stale)
+            say(s, 1, farewell, sizeof farewell);
+        say(s, 1, s->hello, s->hello_bytes);
+        say(s, 2, s->hello, s->hello_bytes);
+        if (!stale)
+            say(s, 1, farewell, sizeof farewell);
+        status = stage_submit(s);
+        status = status == GW_OK ? gw_exchange_wait(s->ex, NULL) : status;
+        CHECK(status == (stale ? GW_ERR_TIMEOUT : GW_ERR_PEER), "stale %d: %d, %s", stale, status, gw_last_error());
+        CHECK((strstr(gw_last_error(), "rank 1 has ended its exchange") != NULL) == !stale, "%s", gw_last_error());
+        while ((status = s->links[2].ops->recv(s->links[2].self, 1, &message)) == GW_OK)
+            gw_message_free(message.bytes);
+        CHECK(status == (stale ? GW_ERR_PEER : GW_ERR_TIMEOUT), "rank 2 hears: %s", gw_last_error());
+        stage_end(s);
+    }
+}
+
 /* Links say of what size they are; others than the most are refused before memory is taken for them. */
 static void sizes_of_links_at_their_limits(void **state)
 {
@@ -611,11 +641,17 @@ static void sizes_of_links_at_their_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_line_must_be_the_same), cmocka_unit_test(a_first_message_is_checked),
-        cmocka_unit_test(who_says_nothing_is_named),   cmocka_unit_test(a_step_waits_for_the_comparison),
-        cmocka_unit_test(members_that_differ_end),     cmocka_unit_test(an_identity_is_checked),
-        cmocka_unit_test(nonsense_is_refused),         cmocka_unit_test(runs_come_in_any_order_but_once),
-        cmocka_unit_test(relays_are_the_ones_in_turn), cmocka_unit_test(sizes_of_links_at_their_limits),
+        cmocka_unit_test(every_line_must_be_the_same),
+        cmocka_unit_test(a_first_message_is_checked),
+        cmocka_unit_test(who_says_nothing_is_named),
+        cmocka_unit_test(a_step_waits_for_the_comparison),
+        cmocka_unit_test(members_that_differ_end),
+        cmocka_unit_test(an_identity_is_checked),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(runs_come_in_any_order_but_once),
+        cmocka_unit_test(a_farewell_is_not_passed_on),
+        cmocka_unit_test(relays_are_the_ones_in_turn),
+        cmocka_unit_test(sizes_of_links_at_their_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

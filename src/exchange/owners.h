@@ -78,6 +78,9 @@ struct gw_owners {
      * returns false if it finds none. */
     bool (*silent)(const struct gw_exchange *exchange, bool any);
 
+    /* Tells the others that this member begins no more steps. NULL: these owners need not be told. */
+    void (*leave)(struct gw_exchange *exchange);
+
     /* Tells the others that this member failed, and why. */
     void (*fail)(struct gw_exchange *exchange, gw_status status, const char *why);
 

@@ -17,6 +17,7 @@ static gw_status peers_init(struct gw_exchange *ex, const gw_exchange_options *o
     ex->link = *link;
     ex->rank = link->rank;
     ex->size = ex->n_owners = link->size;
+    ex->leaver = ex->size;
     return GW_OK;
 }
 
@@ -40,6 +41,22 @@ static gw_status peers_declare(struct gw_exchange *ex)
 static void peers_fail(struct gw_exchange *ex, gw_status status, const char *why)
 {
     ex->link.ops->fail(ex->link.self, status, why);
+}
+
+/* How long a farewell may wait in a full queue. The member that it is for hears of the link's end at the latest. */
+#define FAREWELL_MS 100
+
+/* Some of the others may have left already, so this goes on after an error. */
+static void peers_leave(struct gw_exchange *ex)
+{
+    const struct message_header header = {.type = MESSAGE_LEAVE, .nth_step = ex->nth_step};
+    for (uint32_t r = 0; r < ex->size; r++) {
+        void *bytes = r == ex->rank ? NULL : gw_message_alloc(ex->context, MESSAGE_HEADER);
+        if (!bytes)
+            continue;
+        message_header_write(bytes, &header);
+        ex->link.ops->send(ex->link.self, r, bytes, MESSAGE_HEADER, FAREWELL_MS);
+    }
 }
 
 static void peers_close(struct gw_exchange *ex)
@@ -115,6 +132,29 @@ static gw_status handle_hello(struct gw_exchange *ex, const gw_message *message)
     return GW_OK;
 }
 
+/* All others have heard it from the leaver itself. Some may still end the step before this one. */
+static gw_status miss(struct gw_exchange *ex)
+{
+    ex->others_know = true;
+    return gw_fail(GW_ERR_PEER,
+                   "rank %u has ended its exchange, and this rank has begun one more step; all members must make the "
+                   "same number of steps",
+                   ex->leaver);
+}
+
+/* If the member has made the step that is under way here, all that it owes has come before this message. */
+static gw_status handle_leave(struct gw_exchange *ex, const gw_message *message)
+{
+    const struct message_header h = message_header_read(message->bytes);
+    if (h.flags || h.group || h.run || h.step || message->n_bytes != MESSAGE_HEADER || message->from == ex->rank)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a farewell of %zu bytes that cannot be", message->from,
+                       message->n_bytes);
+    if (!ex->have_hello[message->from]) /* it was said to an earlier exchange on this link */
+        return GW_OK;
+    ex->leaver = message->from;
+    return ex->running && h.nth_step != ex->nth_step ? miss(ex) : GW_OK;
+}
+
 static gw_status handle_shared(struct gw_exchange *ex, struct group *group, const gw_message *message,
                                const struct arrival *arrival)
 {
@@ -150,6 +190,8 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
     const struct message_header h = message_header_read(message->bytes);
     if (h.type == MESSAGE_HELLO)
         return handle_hello(ex, message);
+    if (h.type == MESSAGE_LEAVE)
+        return handle_leave(ex, message);
     if (from != ex->rank && !ex->have_hello[from])
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u before it said what it is part of", from,
                        h.type);
@@ -189,10 +231,12 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
     }
 }
 
-/* Messages that came too early in the last step belong to this one. */
+/* Messages that came too early in the last step belong to this one. A member that has left sends nothing for it. */
 static gw_status peers_begin(struct gw_exchange *ex, double rate)
 {
     (void)rate;
+    if (ex->leaver < ex->size)
+        return miss(ex);
     struct gw_message_queue early = ex->early;
     ex->early = (struct gw_message_queue){NULL, NULL};
     gw_status status = GW_OK;
@@ -239,6 +283,7 @@ const struct gw_owners gw_owners_peers = {
     .receive = peers_receive,
     .call = peers_call,
     .silent = gw_silent_members,
+    .leave = peers_leave,
     .fail = peers_fail,
     .close = peers_close,
 };

@@ -86,6 +86,7 @@ gw_status gw_pipeline_look(struct gw_exchange *ex, void *wake, bool *stop)
         wake = NULL;
     }
     *stop = ex->stop;
+    const bool leaves = ex->leaves;
     const bool begun = ex->begun;
     const struct beginning beginning = {.step = ex->begun_step,
                                         .account = ex->begun_account,
@@ -96,10 +97,12 @@ gw_status gw_pipeline_look(struct gw_exchange *ex, void *wake, bool *stop)
     const uint32_t n = ex->n_submitted;
     memcpy(ex->to_measure.numbers + (begun ? 0 : ex->to_measure.n), ex->submitted, n * sizeof *ex->submitted);
     ex->n_submitted = 0;
-    ex->begun = false;
+    ex->begun = ex->leaves = false;
     pthread_mutex_unlock(&ex->lock);
 
     gw_message_free(wake); /* this wake belongs to an earlier exchange on this link, which stopped before it came */
+    if (leaves && ex->owners->leave)
+        ex->owners->leave(ex);
     if (*stop)
         return GW_OK;
     if (begun)

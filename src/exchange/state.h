@@ -51,6 +51,7 @@ struct gw_exchange {
 
     /* Only the caller's thread uses these. */
     bool open;         /* true between begin and wait */
+    bool left;         /* gw_exchange_leave was called */
     bool *handed_over; /* for each tensor: it was submitted in this step */
     uint32_t n_handed_over;
     bool account_next;
@@ -65,7 +66,8 @@ struct gw_exchange {
     pthread_cond_t changed;
     void *wake; /* a WAKE message, with which the caller wakes the pipeline; NULL while it is on its way */
     bool stop;
-    bool begun; /* the caller has begun a step that the pipeline has not seen yet */
+    bool leaves; /* the caller begins no more steps, and the pipeline has not told the others yet */
+    bool begun;  /* the caller has begun a step that the pipeline has not seen yet */
     bool begun_account;
     uint32_t begun_step;
     enum errand begun_errand;
@@ -90,6 +92,7 @@ struct gw_exchange {
     bool account;
     bool *have_hello; /* of each rank */
     uint32_t n_hellos;
+    uint32_t leaver; /* a rank that has left; `size`: none has */
     enum errand errand;
     uint32_t n_in_flight; /* groups that wait for other members */
     uint32_t n_through;   /* with an optimizer: how many groups have no push left to send in this step */

@@ -339,6 +339,16 @@ class Failures(Case):
                 self.assertIn("its program ended with ValueError: rank 1 has had enough", said)
                 self.assertLess(seconds, 30)
 
+    def test_one_rank_has_fewer_batches(self):
+        """The other ranks hear at once who has ended, although nothing failed there."""
+        for environment in ({}, {"TRANSPORT": "torch"}):
+            done = Ranks(["one_rank_has_fewer_batches"], 3, self.folder, environment).finish()
+            self.assertEqual(done[1][0], 0, done[1][1])
+            for rank in (0, 2):
+                code, text, found = done[rank]
+                self.assertTrue(found, text)
+                self.assertIn("rank 1 has ended its exchange", found["one_rank_has_fewer_batches"])
+
     def test_one_rank_raises_between_buckets(self):
         for environment in ({}, {"TRANSPORT": "torch"}):
             found = self.run_cases("one_rank_raises_between_buckets", environment=environment)

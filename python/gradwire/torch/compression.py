@@ -375,7 +375,8 @@ class Compression:
         self._step, self._scale = first["step"], first["scale"]
 
     def close(self) -> None:
-        """Ends the exchange. If a step is under way, the other ranks hear of it. A second call does nothing."""
+        """Ends the exchange. The other ranks hear of it: at once if a step is under way, else when they begin another
+        step. A second call does nothing."""
         thread, self._thread = self._thread, None
         # A forked process does not have the thread, and must not close the links.
         if thread is None or os.getpid() != self._process:
@@ -395,6 +396,7 @@ class Compression:
         if self._auto:
             self._auto.stop_timing()
         if self._member:
+            self._member.leave()
             self._member.close()
         for link in self._links:
             operations(link).destroy(link.self)

@@ -214,7 +214,8 @@ class ShardedCompression:
             self._to_load = [[s["residuals"][u].numpy().tobytes() for s in states] for u in range(len(self._names))]
 
     def close(self) -> None:
-        """Ends the exchange. If a step is under way, the other replicas hear of it. A second call does nothing."""
+        """Ends the exchange. The other replicas hear of it: at once if a step is under way, else when they begin
+        another step. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -224,6 +225,7 @@ class ShardedCompression:
                 interrupt(link, "it closed in the middle of a step")
             self._busy.acquire()
         for member in filter(None, self._members):
+            member.leave()
             member.close()
         for link in self._links:
             operations(link).destroy(link.self)

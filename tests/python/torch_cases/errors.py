@@ -311,6 +311,19 @@ def one_rank_ends_between_steps():
     return [said, time.monotonic() - start]
 
 
+def one_rank_has_fewer_batches():
+    """Its program ends well."""
+    ddp, compression = attached("ternary", timeout=600)
+    train(ddp, 3)
+    if RANK == 1:
+        return None
+    try:
+        train(ddp, 1, first=3)
+        return "no error"
+    except RuntimeError as error:
+        return str(error)
+
+
 def one_rank_is_killed():
     ddp, compression = attached("ternary", timeout=10)
     start = time.monotonic()
