@@ -93,11 +93,12 @@ def table(rows):
     lines = [
         "PyTorch with gradwire.torch beside DistributedDataParallel's own all-reduce (ddp), at equal steps: test",
         "accuracy in percent and test loss at the end, means over seeds, and the spread of the accuracy. Replicas were",
-        "the same bits after every epoch. SGD with momentum 0.9, weight decay 0.0005.",
+        "the same bits after every epoch. SGD with momentum 0.9, weight decay 0.0005. A run chooses by measured times",
+        "how values are packed (docs/wire-format.md). So there are the fewest and the most times smaller of all seeds.",
         f"{grid.machine(rows)}; experiments/torch-training/run.py",
         "",
         f"{'model':12} {'codec':18} {'ranks':>5} {'steps':>6} {'seeds':>5} {'accuracy':>9} {'spread':>7} "
-        f"{'to ddp':>7} {'loss':>8} {'to ddp, %':>9} {'up, x smaller':>14} {'down':>6}",
+        f"{'to ddp':>7} {'loss':>8} {'to ddp, %':>9} {'up, x smaller':>14} {'down':>12}",
     ]
     by = {}
     for row in rows:
@@ -105,6 +106,10 @@ def table(rows):
 
     def mean(found, key):
         return statistics.mean(float(row[key]) for row in found)
+
+    def between(found, key):
+        ends = [f"{end(float(row[key]) for row in found):.1f}" for end in (min, max)]
+        return ends[0] if ends[0] == ends[1] else "-".join(ends)
 
     for model in MODELS:
         ddp = by.get((model, "ddp"))
@@ -124,8 +129,8 @@ def table(rows):
                     gaps = f"{gap:+7.2f} {mean(found, 'loss'):8.4f} {loss:+9.2f}"
             lines.append(
                 f"{model:12} {codec:18} {found[0]['processes']:>5} {found[0]['steps']:>6} {len(found):5} "
-                f"{accuracy:9.2f} {spread} {gaps} {mean(found, 'times_smaller_up'):14.1f} "
-                f"{mean(found, 'times_smaller_down'):6.1f}"
+                f"{accuracy:9.2f} {spread} {gaps} {between(found, 'times_smaller_up'):>14} "
+                f"{between(found, 'times_smaller_down'):>12}"
             )
     return lines
 
