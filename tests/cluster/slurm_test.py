@@ -24,8 +24,7 @@ DEADLINE = 100
 TRAIN = ["train", "--net", "mlp:784-40-10", "--data", "digits", "--codec", "ternary", "--wire", "small"]
 SHORT = [*TRAIN, "--batch", "28", "--steps", "8", "--seed", "5"]
 ENDLESS = [*TRAIN, "--schedule", "const", "--steps", "1000000"]
-MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-ENVIRONMENT = {**os.environ, **MPI, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")}
+ENVIRONMENT = {**os.environ, **harness.MPI, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")}
 
 
 def start(*words):
