@@ -58,6 +58,7 @@ static void release(struct gw_exchange *ex)
     gw_layout_fini(ex);
     for (uint32_t t = 0; ex->tensors && t < ex->n_tensors; t++)
         gw_encoder_destroy(ex->tensors[t].encoder);
+    gw_free(ex->context, ex->have_left);
     gw_free(ex->context, ex->have_hello);
     gw_free(ex->context, ex->hello);
     gw_free(ex->context, ex->optimizer);
@@ -217,10 +218,13 @@ static gw_status check_between_steps(const struct gw_exchange *ex, const char *c
 
 gw_status gw_exchange_leave(gw_exchange *ex)
 {
-    GW_TRY(check_between_steps(ex, "gw_exchange_leave"));
+    if (!ex)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_leave: the exchange is NULL");
     void *wake = NULL;
     pthread_mutex_lock(&ex->lock);
     gw_status status = pipeline_status(ex);
+    if (status == GW_OK)
+        status = check_between_steps(ex, "gw_exchange_leave");
     if (status == GW_OK && !ex->left) {
         ex->left = ex->leaves = true;
         wake = take_wake(ex);

@@ -844,6 +844,24 @@ static void a_member_that_leaves_is_named(void **state)
         }
 }
 
+/* If nothing is sent, a member may be steps ahead when it leaves. */
+static void members_with_nothing_to_send_may_leave_early(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {0, 0};
+    struct world world = {.spec = "none",
+                          .n = 3,
+                          .sizes = sizes,
+                          .n_tensors = 2,
+                          .n_steps = 4,
+                          .leaves = true,
+                          .quits_step = 1,
+                          .late_us = 100000};
+    world_run(&world);
+    world_check_ok(&world);
+    world_end(&world);
+}
+
 /* The order of calls around it. */
 static void who_has_left_begins_no_step(void **state)
 {
@@ -1036,6 +1054,7 @@ int main(void)
         cmocka_unit_test(a_call_left_behind_does_no_harm),
         cmocka_unit_test(a_member_that_goes_is_named),
         cmocka_unit_test(a_member_that_leaves_is_named),
+        cmocka_unit_test(members_with_nothing_to_send_may_leave_early),
         cmocka_unit_test(who_has_left_begins_no_step),
         cmocka_unit_test(a_silent_member_is_named),
         cmocka_unit_test(different_steps_are_an_error),

@@ -80,7 +80,8 @@ gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.identity has a line without \"=\"; right is name = value");
     ex->hello = gw_strdup(ex->context, own);
     ex->have_hello = gw_calloc(ex->context, ex->size, sizeof *ex->have_hello);
-    return ex->hello && ex->have_hello ? GW_OK : GW_ERR_MEMORY;
+    ex->have_left = gw_calloc(ex->context, ex->size, sizeof *ex->have_left);
+    return ex->hello && ex->have_hello && ex->have_left ? GW_OK : GW_ERR_MEMORY;
 }
 
 gw_status gw_hello_check(struct gw_exchange *ex, const gw_message *message)
@@ -105,6 +106,7 @@ gw_status gw_hello_check(struct gw_exchange *ex, const gw_message *message)
         return gw_fail(GW_ERR_ARGUMENT, "rank %u has %s, and this rank %s; all members must have the same", from,
                        difference.first, difference.second);
     ex->have_hello[from] = true;
+    ex->have_left[from] = false; /* it may have left an earlier exchange on this link */
     ex->n_hellos++;
     return GW_OK;
 }

@@ -3,6 +3,7 @@
  * the others. */
 #include "checks.h"
 #include "exchange/state.h"
+#include "link/message.h"
 #include "shortage.h"
 
 #include <stdio.h>
@@ -383,6 +384,7 @@ static void nonsense_is_refused(void **state)
         {"none: farewell of 16 bytes", {MESSAGE_LEAVE, 0, 1, 1, 0, 0}, 0, 0, 1, 0, 0},
         {"none: farewell of 16 bytes", {MESSAGE_LEAVE, 0, 1, 0, 1, 0}, 0, 0, 1, 0, 0},
         {"none: farewell of 16 bytes", {MESSAGE_LEAVE, 0, 1, 0, 0, 7}, 0, 0, 1, 0, 0},
+        {"none: farewell of 16 bytes", {MESSAGE_LEAVE, 0, 1, 0, 0, 0}, 0, 0, 2, 0, 0},
         {"none: farewell of 20 bytes", {MESSAGE_LEAVE, 0, 1, 0, 0, 0}, 4, 0, 1, 0, 0},
         {"none: flags 2", {MESSAGE_PUSH, 2, 1, 0, 0, 7}, 0, 0, 1, 0, 0},
         {"none: run 3", {MESSAGE_PUSH, 0, 1, 0, 3, 7}, 0, 0, 1, 0, 0},
@@ -566,6 +568,44 @@ static void relays_are_the_ones_in_turn(void **state)
     stage_ends(s, stage_submit(s), GW_ERR_TIMEOUT, "no gradients of group 0 came from ranks 1 and 2 within 200 ms");
 }
 
+/* A member that leaves and stays on the link repeats nothing and sends nothing more. Links do not wait until a farewell
+ * is received. */
+static void a_farewell_is_the_last_word(void **state)
+{
+    (void)state;
+    uint8_t farewell[MESSAGE_HEADER], push[MESSAGE_HEADER];
+    gw_message message;
+    struct stage *s = stage_begin("none", 3, 0, NULL);
+    for (uint32_t r = 1; r < 3; r++)
+        say(s, r, s->hello, s->hello_bytes);
+    message_header_write(farewell, &(struct message_header){.type = MESSAGE_LEAVE, .nth_step = 1});
+    message_header_write(push, &(struct message_header){.type = MESSAGE_PUSH, .nth_step = 2, .step = STEP + 1});
+    say(s, 1, farewell, sizeof farewell);
+    say(s, 1, push, sizeof push);
+    stage_ends(s, stage_submit(s), GW_ERR_FRAME_FIELD, "rank 1 sent a message of type 3 after its farewell");
+
+    gw_link links[2];
+    gw_codec *codec;
+    gw_exchange *ex;
+    const gw_tensor tensor = {.id = 0};
+    assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
+    assert_int_equal(gw_link_local_create(NULL, 2, links), GW_OK);
+    const gw_exchange_options options = {
+        .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[0]};
+    assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_OK);
+    assert_int_equal(gw_exchange_leave(ex), GW_OK);
+    for (int nth = 0; nth < 2; nth++) { /* HELLO comes first */
+        assert_int_equal(links[1].ops->recv(links[1].self, 10000, &message), GW_OK);
+        CHECK(message_header_read(message.bytes).type == (nth ? MESSAGE_LEAVE : MESSAGE_HELLO), "message %d", nth);
+        CHECK(gw_message_node_of(message.bytes)->farewell == (nth == 1), "message %d", nth);
+        gw_message_free(message.bytes);
+    }
+    gw_exchange_destroy(ex);
+    links[0].ops->destroy(links[0].self);
+    links[1].ops->destroy(links[1].self);
+    gw_codec_destroy(codec);
+}
+
 /* Rank 1 leaves before the step. Rank 0 ends, and says nothing to rank 2: rank 1 has said it, and rank 2 may still end
  * the step before. A farewell that comes before rank 1's first message was said to an earlier exchange. */
 static void a_farewell_is_not_passed_on(void **state)
@@ -587,6 +627,7 @@ static void a_farewell_is_not_passed_on(void **state)
         status = status == GW_OK ? gw_exchange_wait(s->ex, NULL) : status;
         CHECK(status == (stale ? GW_ERR_TIMEOUT : GW_ERR_PEER), "stale %d: %d, %s", stale, status, gw_last_error());
         CHECK((strstr(gw_last_error(), "rank 1 has ended its exchange") != NULL) == !stale, "%s", gw_last_error());
+        assert_int_equal(gw_exchange_leave(s->ex), status); /* the error that ended it */
         while ((status = s->links[2].ops->recv(s->links[2].self, 1, &message)) == GW_OK)
             gw_message_free(message.bytes);
         CHECK(status == (stale ? GW_ERR_PEER : GW_ERR_TIMEOUT), "rank 2 hears: %s", gw_last_error());
@@ -641,17 +682,12 @@ static void sizes_of_links_at_their_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_line_must_be_the_same),
-        cmocka_unit_test(a_first_message_is_checked),
-        cmocka_unit_test(who_says_nothing_is_named),
-        cmocka_unit_test(a_step_waits_for_the_comparison),
-        cmocka_unit_test(members_that_differ_end),
-        cmocka_unit_test(an_identity_is_checked),
-        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(runs_come_in_any_order_but_once),
-        cmocka_unit_test(a_farewell_is_not_passed_on),
-        cmocka_unit_test(relays_are_the_ones_in_turn),
-        cmocka_unit_test(sizes_of_links_at_their_limits),
+        cmocka_unit_test(every_line_must_be_the_same), cmocka_unit_test(a_first_message_is_checked),
+        cmocka_unit_test(who_says_nothing_is_named),   cmocka_unit_test(a_step_waits_for_the_comparison),
+        cmocka_unit_test(members_that_differ_end),     cmocka_unit_test(an_identity_is_checked),
+        cmocka_unit_test(nonsense_is_refused),         cmocka_unit_test(runs_come_in_any_order_but_once),
+        cmocka_unit_test(a_farewell_is_not_passed_on), cmocka_unit_test(a_farewell_is_the_last_word),
+        cmocka_unit_test(relays_are_the_ones_in_turn), cmocka_unit_test(sizes_of_links_at_their_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

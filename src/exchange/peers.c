@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "exchange/pipeline.h"
 #include "exchange/relay.h"
+#include "link/message.h"
 
 #include <string.h>
 
@@ -43,9 +44,6 @@ static void peers_fail(struct gw_exchange *ex, gw_status status, const char *why
     ex->link.ops->fail(ex->link.self, status, why);
 }
 
-/* How long a farewell may wait in a full queue. The member that it is for hears of the link's end at the latest. */
-#define FAREWELL_MS 100
-
 /* Some of the others may have left already, so this goes on after an error. */
 static void peers_leave(struct gw_exchange *ex)
 {
@@ -55,7 +53,8 @@ static void peers_leave(struct gw_exchange *ex)
         if (!bytes)
             continue;
         message_header_write(bytes, &header);
-        ex->link.ops->send(ex->link.self, r, bytes, MESSAGE_HEADER, FAREWELL_MS);
+        gw_message_node_of(bytes)->farewell = true;
+        ex->link.ops->send(ex->link.self, r, bytes, MESSAGE_HEADER, ex->timeout_ms);
     }
 }
 
@@ -132,9 +131,12 @@ static gw_status handle_hello(struct gw_exchange *ex, const gw_message *message)
     return GW_OK;
 }
 
-/* All others have heard it from the leaver itself. Some may still end the step before this one. */
-static gw_status miss(struct gw_exchange *ex)
+/* An error if a member has made fewer steps than this one has begun, and no more will come. */
+static gw_status miss_leaver(struct gw_exchange *ex)
 {
+    if (ex->leaver == ex->size || (int16_t)(ex->nth_step - ex->leaver_step) <= 0)
+        return GW_OK;
+    /* All others have heard it from the leaver itself. Some may still end the step before this one. */
     ex->others_know = true;
     return gw_fail(GW_ERR_PEER,
                    "rank %u has ended its exchange, and this rank has begun one more step; all members must make the "
@@ -146,13 +148,19 @@ static gw_status miss(struct gw_exchange *ex)
 static gw_status handle_leave(struct gw_exchange *ex, const gw_message *message)
 {
     const struct message_header h = message_header_read(message->bytes);
-    if (h.flags || h.group || h.run || h.step || message->n_bytes != MESSAGE_HEADER || message->from == ex->rank)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a farewell of %zu bytes that cannot be", message->from,
+    const uint32_t from = message->from;
+    if (h.flags || h.group || h.run || h.step || message->n_bytes != MESSAGE_HEADER || from == ex->rank ||
+        ex->have_left[from])
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a farewell of %zu bytes that cannot be", from,
                        message->n_bytes);
-    if (!ex->have_hello[message->from]) /* it was said to an earlier exchange on this link */
+    ex->have_left[from] = true;
+    if (!ex->have_hello[from]) /* it was said to an earlier exchange on this link */
         return GW_OK;
-    ex->leaver = message->from;
-    return ex->running && h.nth_step != ex->nth_step ? miss(ex) : GW_OK;
+    if (ex->leaver == ex->size || (int16_t)(h.nth_step - ex->leaver_step) < 0) {
+        ex->leaver = from;
+        ex->leaver_step = h.nth_step;
+    }
+    return ex->running ? miss_leaver(ex) : GW_OK;
 }
 
 static gw_status handle_shared(struct gw_exchange *ex, struct group *group, const gw_message *message,
@@ -192,6 +200,8 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
         return handle_hello(ex, message);
     if (h.type == MESSAGE_LEAVE)
         return handle_leave(ex, message);
+    if (ex->have_left[from])
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u after its farewell", from, h.type);
     if (from != ex->rank && !ex->have_hello[from])
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u before it said what it is part of", from,
                        h.type);
@@ -235,8 +245,7 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
 static gw_status peers_begin(struct gw_exchange *ex, double rate)
 {
     (void)rate;
-    if (ex->leaver < ex->size)
-        return miss(ex);
+    GW_TRY(miss_leaver(ex));
     struct gw_message_queue early = ex->early;
     ex->early = (struct gw_message_queue){NULL, NULL};
     gw_status status = GW_OK;

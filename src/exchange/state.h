@@ -92,7 +92,9 @@ struct gw_exchange {
     bool account;
     bool *have_hello; /* of each rank */
     uint32_t n_hellos;
-    uint32_t leaver; /* a rank that has left; `size`: none has */
+    bool *have_left;      /* of each rank; the last thing that came from it was a farewell */
+    uint32_t leaver;      /* the rank that left first; `size`: none has */
+    uint16_t leaver_step; /* its nth_step */
     enum errand errand;
     uint32_t n_in_flight; /* groups that wait for other members */
     uint32_t n_through;   /* with an optimizer: how many groups have no push left to send in this step */

@@ -14,6 +14,8 @@ struct gw_message_node {
     /* the memory does not come from gw_message_alloc: allocator.free(room, NULL) gives it back, and nobody may send it
      * on */
     bool foreign;
+    /* a last word, which the receiver need not receive: it may leave before, and no message is lost then */
+    bool farewell;
 };
 
 #define GW_MESSAGE_HEAD 64 /* bytes before the message's own; so the message begins on a cache line of its own */

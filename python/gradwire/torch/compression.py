@@ -225,7 +225,9 @@ class Compression:
             return items, self._member.wait()
         except Exception as error:  # even after a defect, backward must not wait for ever
             items = items or [first]
-            self._end(error, items)
+            # If another rank is the cause, the exchange has told all who must know. Some may still end an earlier step.
+            told = self._member is not None and isinstance(error, Error) and error.status == Status.PEER
+            self._end(error, items, told)
             return items, None
 
     def _serve_step(self, first):
@@ -262,16 +264,16 @@ class Compression:
             Status.NONFINITE, f"gradwire: the gradient of {name} on rank {result.bad_rank} holds a NaN or an infinity"
         )
 
-    def _end(self, error, items=()):
-        """Ends the exchange: no step follows. All that wait hear why, also on the other ranks. Any thread may call
-        this."""
+    def _end(self, error, items=(), told=False):
+        """Ends the exchange: no step follows. All that wait hear why, also on the other ranks, unless they were told.
+        Any thread may call this."""
         if self._error is None:
             status, why = getattr(error, "status", Status.SYSTEM), str(error)
             if not isinstance(error, Error):
                 why = f"{type(error).__name__}: {why}"
             self._error = Error(status, f"gradwire: {why}" if "gradwire" not in why else why)
             self._queue.put(_ENDED)  # the thread may wait for the rest of a step
-            for link in self._links:
+            for link in () if told else self._links:
                 interrupt(link, why, status)
         for item in items:
             item.future.set_exception(self._error)

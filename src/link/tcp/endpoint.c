@@ -188,13 +188,14 @@ gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint
     if (to == group->rank)
         return send_to_self(me, bytes, n_bytes);
     zmq_msg_t frame;
+    const bool counts = !gw_message_node_of(bytes)->farewell;
     GW_TRY(make_frame(me, bytes, n_bytes, &frame));
     gw_status status = GW_OK;
     pthread_mutex_lock(&me->lock);
-    if (atomic_load(&me->closed)) /* its BYE has already been sent */
-        status = closed_here(me);
-    else if (!is_there(me, to) || !count_sent(me, to, put_frame(me, to, &frame)))
-        status = why_not(me, to);
+    const bool sent = !atomic_load(&me->closed) && is_there(me, to) && put_frame(me, to, &frame);
+    me->peers[to].n_sent += sent && counts;
+    if (!sent) /* if this endpoint is closed, its BYE has already been sent */
+        status = atomic_load(&me->closed) ? closed_here(me) : why_not(me, to);
     pthread_mutex_unlock(&me->lock);
     zmq_msg_close(&frame);
     return status;

@@ -1,5 +1,6 @@
 /* Tests members of the tcp link that are processes and die. The parent forks before it has threads. */
 #include "link/tcp/endpoint.h"
+#include "link/message.h"
 #include "link/tcp/test_world.h"
 
 #include <gradwire/exchange.h>
@@ -168,6 +169,30 @@ static void left_with_messages_unread(void **state)
     link_test_end(context, NULL, 0);
 }
 
+/* A farewell is another thing: nobody misses it. */
+static void left_with_a_farewell_unread(void **state)
+{
+    (void)state;
+    struct world_member members[3];
+    gw_context *context = link_test_context();
+    world_meet(context, 3, 1, members, NULL);
+    world_expect_all(members, 3, GW_OK, NULL);
+    gw_link *links[3] = {&members[0].links[0], &members[1].links[0], &members[2].links[0]};
+    void *farewell = gw_message_alloc(context, 8);
+    assert_non_null(farewell);
+    gw_message_node_of(farewell)->farewell = true;
+    assert_int_equal(links[1]->ops->send(links[1]->self, 2, farewell, 8, LINK_LONG_MS), GW_OK);
+    link_test_send(context, links[2], 1, 8, 3, 3);
+    links[2]->ops->destroy(links[2]->self);
+    link_test_expect(links[1], 2, 8, 3, 3);
+    gw_message message;
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(links[1 - i]->ops->recv(links[1 - i]->self, 300, &message), GW_ERR_TIMEOUT);
+    for (uint32_t r = 0; r < 2; r++)
+        links[r]->ops->destroy(links[r]->self);
+    link_test_end(context, NULL, 0);
+}
+
 /* The same with an exchange: one member does not take part in a step. */
 static void left_under_a_step(void **state)
 {
@@ -316,6 +341,7 @@ int main(void)
         cmocka_unit_test(stopped),
         cmocka_unit_test(in_good_order),
         cmocka_unit_test(left_with_messages_unread),
+        cmocka_unit_test(left_with_a_farewell_unread),
         cmocka_unit_test(left_under_a_step),
     };
     return cmocka_run_group_tests_name("tcp death", tests, NULL, NULL);
