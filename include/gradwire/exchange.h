@@ -126,7 +126,7 @@ GW_API gw_status gw_exchange_create(gw_context *context, const gw_exchange_optio
  * step gets GW_ERR_PEER at once, with a sentence that names this member. Without this call, such a member waits until
  * its timeout. Members that have made the same steps are not disturbed. The call does not wait. After it, call only
  * gw_exchange_destroy. A second call does nothing. With servers the call does nothing: they notice themselves who is
- * there. Errors: GW_ERR_ORDER (a step is open), or the error that ended an earlier step. */
+ * there. Errors: GW_ERR_ARGUMENT (NULL), GW_ERR_ORDER (a step is open), or the error that ended an earlier step. */
 GW_API gw_status gw_exchange_leave(gw_exchange *exchange);
 
 /* Stops the pipeline and destroys the exchange. If a step is still under way, it is abandoned, and the other members
