@@ -141,6 +141,26 @@ class Leaving(unittest.TestCase):
         for rank in (0, 1):
             ops[rank].destroy(ends[rank].self)
 
+    def test_because_another_failed(self):
+        """Rank 1 has not heard yet that rank 0 failed, and hears it from rank 2: while it receives if rank 2 has not
+        taken all its messages, else when it sends to rank 2."""
+        lib = _library.load()
+        message = _api.Message()
+        for unread in (True, False):
+            ends = [GroupLink(group, 7, 1000).link() for group in groups(3)]
+            ops = [links.operations(end) for end in ends]
+            if unread:
+                ops[1].send(ends[1].self, 2, lib.gw_message_alloc(None, 8), 8, 20000)
+            ends[2].owner._note(0, "rank 0 failed: it is out of paper")
+            ops[2].destroy(ends[2].self)
+            status = ops[1].recv(ends[1].self, 20000 if unread else 500, ctypes.byref(message))
+            self.assertEqual(status, -61 if unread else -60)
+            if not unread:
+                self.assertEqual(ops[1].send(ends[1].self, 2, lib.gw_message_alloc(None, 8), 8, 20000), -61)
+            self.assertEqual(lib.gw_last_error().decode(), "rank 0 failed: it is out of paper")
+            for rank in (0, 1):
+                ops[rank].destroy(ends[rank].self)
+
 
 if __name__ == "__main__":
     try:

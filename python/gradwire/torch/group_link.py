@@ -51,7 +51,7 @@ class GroupLink:
         self._inbox = collections.deque()  # (sender, address, bytes)
         self._closed = self._has_failed = False
         self._why = {}  # the sentence of each rank that failed, in the order in which they failed
-        self._left = set()
+        self._left = {}  # what each rank that left had heard of a failure, or an empty string
         self._n_received = dict.fromkeys(range(self.size), 0)  # messages that the user has taken, by sender
         # With these locks, messages to one rank keep their order, and none follows a farewell.
         self._sending = {r: threading.Lock() for r in self._peers}
@@ -129,7 +129,7 @@ class GroupLink:
             if to in self._why and to != self.rank:
                 return _library.fail(Status.PEER, self._why[to])
             if to in self._left:
-                return _library.fail(Status.PEER, f"rank {to} left the link")
+                return _library.fail(Status.PEER, self._left[to] or f"rank {to} left the link")
         return 0
 
     def _post(self, ranks, tensors, address=None, last=False):
@@ -188,10 +188,13 @@ class GroupLink:
 
     def _say_bye(self, peer):
         """Sends a farewell. It tells how many of the peer's messages were received, so that the peer knows whether all
-        of them were."""
+        of them were, and the first failure that this rank has heard of. The peer may not have heard of it yet."""
         with self._changed:
             n_received = self._n_received[peer]
-        self._post([peer], [_head(_BYE, 0, n_received)], last=True)
+            text = next(iter(self._why.values()), "").encode()[: _INLINE - 1]
+        head = _head(_BYE, 0, n_received)
+        ctypes.memmove(head.data_ptr() + _HEAD.size, text, len(text))
+        self._post([peer], [head], last=True)
 
     def _destroy(self):
         """Waits until the other ranks have answered the farewell, and all that was sent has left. If a thread still
@@ -238,7 +241,8 @@ class GroupLink:
         self._group.recv([head], peer, self._tag).wait()
         kind, status, n_bytes = _HEAD.unpack_from(head.numpy())
         if kind == _BYE:
-            self._peer_left(peer, n_bytes)
+            why = head[_HEAD.size :].numpy().tobytes().split(b"\0")[0]
+            self._peer_left(peer, n_bytes, why.decode(errors="replace"))
             return False
         if kind == _FAIL and status < 0 and n_bytes <= _INLINE:
             text = head[_HEAD.size : _HEAD.size + n_bytes].numpy().tobytes()
@@ -275,14 +279,15 @@ class GroupLink:
             self._note(self.rank, f"rank {self.rank} failed: no memory for a message of {n_bytes} bytes")
         return True
 
-    def _peer_left(self, peer, n_received):
+    def _peer_left(self, peer, n_received, why):
         with self._sending[peer]:
             n_sent = self._n_sent[peer]
         with self._changed:
-            self._left.add(peer)
+            self._left[peer] = why
             lost = n_received < n_sent and not self._closed
         if lost:
-            self._note(peer, f"rank {peer} left the link before it had received all that rank {self.rank} sent it")
+            unread = f"rank {peer} left the link before it had received all that rank {self.rank} sent it"
+            self._note(peer, why or unread)
         self._say_bye(peer)  # nothing follows, so the peer's thread that receives from this rank can end
 
     def _note(self, peer, sentence):

@@ -103,6 +103,8 @@ static gw_status why_not(const struct gw_tcp_endpoint *me, uint32_t rank)
     const struct gw_tcp_peer *peer = &me->peers[rank];
     switch (atomic_load(&peer->state)) {
     case GW_TCP_LEFT:
+        if (*me->left_why)
+            return gw_fail(GW_ERR_PEER, "%s", me->left_why);
         return gw_fail(GW_ERR_PEER, "rank %u left the link", rank);
     case GW_TCP_FAILED:
     case GW_TCP_LOST:
@@ -282,8 +284,9 @@ static void say_news(struct gw_tcp_endpoint *me, uint32_t lost, const char *sent
     }
 }
 
-/* Tells each peer that is still there that this member leaves, and how many of the peer's messages it has received. The
- * lock must be held. */
+/* Tells each peer that is still there that this member leaves, how many of the peer's messages it has received, and
+ * whose failure it has heard of. That member has told the peer, too, but on another connection. So the peer may learn
+ * it here first. The lock must be held. */
 static void say_bye(struct gw_tcp_endpoint *me)
 {
     const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_BYE};
@@ -294,6 +297,8 @@ static void say_bye(struct gw_tcp_endpoint *me)
         uint8_t *bytes = zmq_msg_data(&frame);
         gw_tcp_envelope_write(bytes, &envelope);
         gw_put64(bytes + GW_MESSAGE_ENVELOPE, atomic_load(&me->peers[r].n_taken));
+        memset(bytes + GW_MESSAGE_ENVELOPE + 8, 0, GW_TCP_TEXT_BYTES);
+        snprintf((char *)bytes + GW_MESSAGE_ENVELOPE + 8, GW_TCP_TEXT_BYTES, "%s", me->why);
         put_frame(me, r, &frame);
         zmq_msg_close(&frame);
     }
@@ -399,14 +404,20 @@ void gw_tcp_peer_told_of(struct gw_tcp_endpoint *me, uint32_t rank, const char *
     pthread_mutex_unlock(&me->lock);
 }
 
-void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_received)
+void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_received, const char *why)
 {
     char sentence[GW_TCP_TEXT_BYTES];
     pthread_mutex_lock(&me->lock);
+    if (!*me->left_why)
+        snprintf(me->left_why, sizeof me->left_why, "%s", why);
     const struct gw_tcp_peer *peer = &me->peers[rank];
     bool lost = atomic_load(&peer->state) <= GW_TCP_PRESENT && n_received < peer->n_sent && !atomic_load(&me->closed);
-    snprintf(sentence, sizeof sentence, "rank %u (%s) left the link before it had received all that rank %u sent it",
-             rank, gw_zmq_place(peer->endpoint), me->group->rank);
+    if (*why)
+        snprintf(sentence, sizeof sentence, "%s", why);
+    else
+        snprintf(sentence, sizeof sentence,
+                 "rank %u (%s) left the link before it had received all that rank %u sent it", rank,
+                 gw_zmq_place(peer->endpoint), me->group->rank);
     peer_gone(me, rank, GW_TCP_LEFT, lost ? sentence : NULL);
     if (lost) /* others may wait for this peer, or for this rank, and may have no reason to send it anything */
         say_fail(me, GW_ERR_PEER, sentence);

@@ -74,9 +74,10 @@ struct gw_tcp_endpoint {
     pthread_mutex_t lock;
     void *out;
     struct gw_tcp_notice fail;
-    struct gw_message_queue own; /* messages of this rank to itself */
-    uint32_t failed_peer;        /* the first peer that failed or was lost, or GW_TCP_NOBODY */
-    char why[GW_TCP_TEXT_BYTES]; /* the sentence about it */
+    struct gw_message_queue own;      /* messages of this rank to itself */
+    uint32_t failed_peer;             /* the first peer that failed or was lost, or GW_TCP_NOBODY */
+    char why[GW_TCP_TEXT_BYTES];      /* the sentence about it */
+    char left_why[GW_TCP_TEXT_BYTES]; /* what the first peer that left because of a failure said about it */
 
     atomic_bool closed, sleeping;
     atomic_size_t n_outstanding; /* frames that ZeroMQ has got, and has not sent or dropped yet */
@@ -111,8 +112,8 @@ void gw_tcp_peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_pee
 void gw_tcp_peer_told_of(struct gw_tcp_endpoint *me, uint32_t rank, const char *sentence);
 
 /* A peer said BYE, and how many messages of this rank it has received. If some are missing, that is a failure, and all
- * members hear of it. */
-void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_received);
+ * members hear of it. why: what the peer had heard of a failure, or empty. */
+void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_received, const char *why);
 
 /* The functions of the link, without recv. */
 gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms);

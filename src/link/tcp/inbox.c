@@ -154,7 +154,8 @@ static void take_notice(struct gw_tcp_endpoint *me, const struct gw_tcp_envelope
         if (n_bytes != GW_TCP_BYE_BYTES)
             break;
         settle_news(me);
-        gw_tcp_peer_left(me, from, gw_get64(body));
+        gw_tcp_text_read(body + 8, GW_TCP_TEXT_BYTES, text);
+        gw_tcp_peer_left(me, from, gw_get64(body), text);
         return;
     case GW_TCP_FAIL:
         if (from != me->news_of)

@@ -169,6 +169,38 @@ static void left_with_messages_unread(void **state)
     link_test_end(context, NULL, 0);
 }
 
+/* Rank 2 leaves because rank 0 failed. Rank 1 has not heard that yet, and hears it from rank 2: while it receives if
+ * rank 2 has not taken all its messages, else when it sends to rank 2. */
+static void leave_because_another_failed(bool unread)
+{
+    struct world_member members[3];
+    gw_context *context = link_test_context();
+    world_meet(context, 3, 1, members, NULL);
+    world_expect_all(members, 3, GW_OK, NULL);
+    gw_link *links[3] = {&members[0].links[0], &members[1].links[0], &members[2].links[0]};
+    if (unread)
+        link_test_send(context, links[1], 2, 8, 1, 1);
+    gw_tcp_peer_told_of(links[2]->self, 0, "rank 0 failed: it is out of paper");
+    links[2]->ops->destroy(links[2]->self);
+    gw_message message;
+    assert_int_equal(links[1]->ops->recv(links[1]->self, unread ? LINK_LONG_MS : 500, &message),
+                     unread ? GW_ERR_PEER : GW_ERR_TIMEOUT);
+    if (!unread)
+        assert_int_equal(links[1]->ops->send(links[1]->self, 2, gw_message_alloc(context, 8), 8, LINK_LONG_MS),
+                         GW_ERR_PEER);
+    assert_string_equal(gw_last_error(), "rank 0 failed: it is out of paper");
+    for (uint32_t r = 0; r < 2; r++)
+        links[r]->ops->destroy(links[r]->self);
+    link_test_end(context, NULL, 0);
+}
+
+static void left_because_another_failed(void **state)
+{
+    (void)state;
+    leave_because_another_failed(true);
+    leave_because_another_failed(false);
+}
+
 /* A farewell is another thing: nobody misses it. */
 static void left_with_a_farewell_unread(void **state)
 {
@@ -341,6 +373,7 @@ int main(void)
         cmocka_unit_test(stopped),
         cmocka_unit_test(in_good_order),
         cmocka_unit_test(left_with_messages_unread),
+        cmocka_unit_test(left_because_another_failed),
         cmocka_unit_test(left_with_a_farewell_unread),
         cmocka_unit_test(left_under_a_step),
     };

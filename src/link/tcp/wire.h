@@ -15,7 +15,8 @@
  *             rank 0 to everybody: the meeting failed; or to one: it is no member, or too late
  *     HELLO   session u64, link u32
  *             member to member, on each link (after an envelope)
- *     BYE     n_received u64: how many of the receiver's messages came
+ *     BYE     n_received u64: how many of the receiver's messages came;
+ *             text, padded with zeros: the failure of a member of which the sender has heard, or nothing
  *             member to member (after an envelope)
  *     FAIL    text, padded with zeros: "rank 2 failed: ...", of the sender
  *             member to member (after an envelope)
@@ -35,14 +36,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GW_TCP_VERSION 4
+#define GW_TCP_VERSION 5
 #define GW_TCP_MAX_LINKS 64u
 #define GW_TCP_TEXT_BYTES 320 /* room for a sentence and its end */
 #define GW_TCP_HEAD_BYTES 8
 #define GW_TCP_JOIN_HEAD (GW_TCP_HEAD_BYTES + 12)
 #define GW_TCP_TABLE_HEAD (GW_TCP_HEAD_BYTES + 16)
 #define GW_TCP_HELLO_BYTES (GW_TCP_HEAD_BYTES + 12)
-#define GW_TCP_BYE_BYTES 8
+#define GW_TCP_BYE_BYTES (8 + GW_TCP_TEXT_BYTES)
 #define GW_TCP_NEWS_BYTES (4 + GW_TCP_TEXT_BYTES)
 #define GW_TCP_TEXT_MESSAGE_BYTES (GW_TCP_HEAD_BYTES + 4 + GW_TCP_TEXT_BYTES) /* the longest WAIT or REFUSE */
 
