@@ -137,6 +137,8 @@ def train_until(torch, job, method, ddp):
         told = [train.evaluate(ddp.module, test)[0] if job["rank"] == 0 else None]
         dist.broadcast_object_list(told)
         accuracy = told[0]
+        if job["rank"] == 0:
+            print(f"{method}: {steps} steps, {seconds:.1f} s, {100 * accuracy:.2f} %", file=sys.stderr, flush=True)
     found = [None] * job["hosts"]
     dist.all_gather_object(found, sent() - before)
     if job["rank"] == 0:
@@ -211,6 +213,7 @@ def deadline(processes, seconds):
         if timer:
             timer.cancel()
         timer = threading.Timer(seconds, end)
+        timer.daemon = True
         timer.start()
 
     heard()

@@ -3,6 +3,7 @@ library only."""
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -59,24 +60,46 @@ def congestion(control):
 
 
 @contextlib.contextmanager
-def network(hosts, control="cubic"):
-    """Makes `hosts` namespaces with addresses of their own on one bridge. They are removed at the end, also after an
-    error. TCP's congestion control is cubic, Linux's own choice, whatever this machine is set to. None keeps this
-    machine's."""
-    remove(hosts)
+def signals_end_it():
+    """SIGINT and SIGTERM end what is inside as an exception, so that it can clean up. Nothing interrupts the cleaning:
+    later signals do nothing. (`timeout` sends its signal twice.)"""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
+
+    def end(number, _):
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for number in before:
+        signal.signal(number, end)
     try:
-        sh(f"ip link add {PREFIX}0 type bridge && ip link set {PREFIX}0 up")
-        for host in range(hosts):
-            ns, outer = namespace(host), f"{PREFIX}v{host}"
-            with congestion(control):
-                sh(f"ip netns add {ns}")
-            sh(f"ip link add {outer} type veth peer name e0 netns {ns}")
-            sh(f"ip link set {outer} master {PREFIX}0 up")
-            sh(f"ip -n {ns} addr add {address(host)}/24 dev e0")
-            sh(f"ip -n {ns} link set e0 up && ip -n {ns} link set lo up")
         yield
     finally:
-        remove(hosts)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def network(hosts, control="cubic"):
+    """Makes `hosts` namespaces with addresses of their own on one bridge. They are removed at the end, also after an
+    error, SIGINT or SIGTERM. TCP's congestion control is cubic, Linux's own choice, whatever this machine is set to.
+    None keeps this machine's."""
+    remove(hosts)
+    with signals_end_it():
+        try:
+            sh(f"ip link add {PREFIX}0 type bridge && ip link set {PREFIX}0 up")
+            for host in range(hosts):
+                ns, outer = namespace(host), f"{PREFIX}v{host}"
+                with congestion(control):
+                    sh(f"ip netns add {ns}")
+                sh(f"ip link add {outer} type veth peer name e0 netns {ns}")
+                sh(f"ip link set {outer} master {PREFIX}0 up")
+                sh(f"ip -n {ns} addr add {address(host)}/24 dev e0")
+                sh(f"ip -n {ns} link set e0 up && ip -n {ns} link set lo up")
+            yield
+        finally:
+            remove(hosts)
 
 
 def shape(hosts, rate):
