@@ -32,7 +32,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 METHODS = ["float32", "fp16", "powersgd-1", "powersgd-4", "none", "ternary", "topk:ratio=0.01", "gspar:density=0.01"]
 METHODS += ["auto"]
 LOOK, MOST_STEPS, RATE = 25, 1000, 0.05  # for --until
-STEPS = {"mlp": {"100mbit": 4, "1gbit": 10, "none": 10}, "alexnet": {"100mbit": 1, "1gbit": 3, "none": 5}}
+STEPS = {"mlp": {"100mbit": 4, "1gbit": 10, "none": 10}, "alexnet": {"100mbit": 3, "1gbit": 3, "none": 5}}
 STEPS.update(resnet50=STEPS["alexnet"], tiny={"100mbit": 50, "1gbit": 100, "none": 200})
 WARM_UP = {"tiny": 30, "auto": 32}  # others: 2. auto chooses after 14 steps, and checks its choice after 12 more
 PORT = 29490

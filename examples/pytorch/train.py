@@ -197,6 +197,7 @@ def main():
     parser.add_argument("--steps", type=int, help="steps of an epoch (default: the whole training set)")
     parser.add_argument("--batch", type=int, default=64, help="of all processes together")
     parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--schedule", choices=["constant", "cosine"], default="constant", help="of the learning rate")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -215,6 +216,7 @@ def main():
         compression = gw.attach(ddp, args.codec, seed=args.seed)
     optimizer = torch.optim.SGD(ddp.parameters(), args.lr, momentum=0.9, weight_decay=5e-4)
     n_steps = min(args.steps or len(train[0]), len(train[0]) // args.batch)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.epochs * n_steps)
     for epoch in range(args.epochs):
         order = torch.randperm(len(train[0]), generator=torch.Generator().manual_seed(1000 * args.seed + epoch))
         start = time.perf_counter()
@@ -223,6 +225,8 @@ def main():
             optimizer.zero_grad()
             loss_of(ddp(train[0][mine]), train[1][mine]).backward()
             optimizer.step()
+            if args.schedule == "cosine":
+                schedule.step()
         seconds = time.perf_counter() - start
         digests = [None] * size
         dist.all_gather_object(digests, digest(module))

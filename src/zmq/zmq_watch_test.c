@@ -1,10 +1,13 @@
 /* Tests that the watch closes a stranger that sends too much, even if the watch slept while the application read the
- * event of its coming. It also closes whichever member sends more of a message than it may, and no other. */
+ * event of its coming. It also closes whichever member sends more of a message than it may, and no other. Bytes that
+ * are still in the kernel do not count. */
 #include "checks.h"
 #include "flood.h"
 #include "zmq/net.h"
 
+#include <linux/sockios.h>
 #include <stdatomic.h>
+#include <sys/ioctl.h>
 
 static atomic_bool is_inside, may_leave;
 
@@ -73,6 +76,9 @@ struct served {
     void *socket;
     struct gw_zmq_door *door;
     atomic_int n_admitted;
+    atomic_bool is_busy; /* the application takes nothing */
+    uint16_t port;
+    int fds[MEMBERS];
 };
 
 /* In the watch's thread: whoever has sent a whole message is admitted. */
@@ -80,6 +86,8 @@ static bool take_all(void *user)
 {
     struct served *s = user;
     zmq_msg_t part;
+    if (atomic_load(&s->is_busy))
+        return false;
     zmq_msg_init(&part);
     while (zmq_msg_recv(&part, s->socket, ZMQ_DONTWAIT) >= 0) {
         if (zmq_msg_more(&part)) /* whose it is */
@@ -127,27 +135,42 @@ static void begin_message(int fd, size_t n_bytes)
         }
 }
 
+/* Listens, with room for `room` messages of a member in ZeroMQ (0: no limit), and admits all members. */
+static void serve_members(struct served *s, struct gw_zmq_net *net, const struct gw_zmq_limits *limits, int room)
+{
+    char endpoint[80];
+    size_t length = sizeof endpoint;
+    assert_int_equal(gw_zmq_net_open(net), GW_OK);
+    s->socket = zmq_socket(net->zmq, ZMQ_ROUTER);
+    assert_non_null(s->socket);
+    assert_int_equal(zmq_setsockopt(s->socket, ZMQ_RCVHWM, &room, sizeof room), 0);
+    assert_int_equal(gw_zmq_net_door(net, s->socket, "members", 0, limits, &s->door), GW_OK);
+    assert_int_equal(zmq_bind(s->socket, "tcp://127.0.0.1:*"), 0);
+    assert_int_equal(zmq_getsockopt(s->socket, ZMQ_LAST_ENDPOINT, endpoint, &length), 0);
+    s->port = (uint16_t)atoi(strrchr(endpoint, ':') + 1);
+    gw_zmq_door_serve(s->door, take_all, s);
+    for (int m = 0; m < MEMBERS; m++) {
+        s->fds[m] = connection_of(s->port, true);
+        while (atomic_load(&s->n_admitted) <= m)
+            usleep(1000);
+    }
+}
+
+static void serve_no_more(struct served *s, struct gw_zmq_net *net)
+{
+    for (int m = 0; m < MEMBERS; m++)
+        close(s->fds[m]);
+    gw_zmq_door_close(&s->socket, &s->door);
+    gw_zmq_net_close(net);
+}
+
 static void one_member_is_closed(const struct gw_zmq_limits *limits, int greedy, size_t n_bytes)
 {
     /* A member may send heartbeats for as long as it is connected: some kilobytes a second with so short a timeout. */
     struct gw_zmq_net net = {.timeout_ms = 100};
     struct served s = {.n_admitted = 0};
-    char endpoint[80];
-    size_t length = sizeof endpoint;
-    int fds[MEMBERS];
-    assert_int_equal(gw_zmq_net_open(&net), GW_OK);
-    s.socket = zmq_socket(net.zmq, ZMQ_ROUTER);
-    assert_non_null(s.socket);
-    assert_int_equal(gw_zmq_net_door(&net, s.socket, "members", 0, limits, &s.door), GW_OK);
-    assert_int_equal(zmq_bind(s.socket, "tcp://127.0.0.1:*"), 0);
-    assert_int_equal(zmq_getsockopt(s.socket, ZMQ_LAST_ENDPOINT, endpoint, &length), 0);
-    const uint16_t port = (uint16_t)atoi(strrchr(endpoint, ':') + 1);
-    gw_zmq_door_serve(s.door, take_all, &s);
-    for (int m = 0; m < MEMBERS; m++) {
-        fds[m] = connection_of(port, true);
-        while (atomic_load(&s.n_admitted) <= m)
-            usleep(1000);
-    }
+    serve_members(&s, &net, limits, 0);
+    int *fds = s.fds;
     for (int m = 0; m < MEMBERS; m++)
         if (m != greedy)
             begin_message(fds[m], MEMBER_BYTES / 2); /* what every member may, and a stranger may not */
@@ -156,17 +179,14 @@ static void one_member_is_closed(const struct gw_zmq_limits *limits, int greedy,
         usleep(1000);
     CHECK(flood_open(&fds[greedy], 1) == 0, "member %d was let send %zu bytes of a message", greedy, n_bytes);
     CHECK(flood_open(fds, MEMBERS) == MEMBERS - 1, "others than member %d were closed", greedy);
-    int stranger = connection_of(port, false); /* it comes after members, and may send less than they */
+    int stranger = connection_of(s.port, false); /* it comes after members, and may send less than they */
     begin_message(stranger, 2 * limits->stranger_bytes);
     for (int i = 0; i < 60000 && flood_open(&stranger, 1) == 1; i++)
         usleep(1000);
     CHECK(flood_open(&stranger, 1) == 0, "a stranger was let send %zu bytes", (size_t)(2 * limits->stranger_bytes));
     CHECK(flood_open(fds, MEMBERS) == MEMBERS - 1, "a member was closed for a stranger");
     close(stranger);
-    for (int m = 0; m < MEMBERS; m++)
-        close(fds[m]);
-    gw_zmq_door_close(&s.socket, &s.door);
-    gw_zmq_net_close(&net);
+    serve_no_more(&s, &net);
 }
 
 /* By the limit of one message, and by that of all members together, who then has most of it. */
@@ -187,9 +207,54 @@ static void whichever_member_is_greedy(void **state)
     }
 }
 
+/* Sends messages of 4000 bytes until the kernel takes no more. *n_sent: how many bytes were sent so far. Returns how
+ * many of them have come to the other side. */
+static size_t send_until_full(int fd, size_t *n_sent)
+{
+    static const char message[9 + 4000] = {2, 0, 0, 0, 0, 0, 0, 4000 >> 8, (char)(4000 & 255)};
+    for (int tries = 0; tries < 100;) {
+        const size_t at = *n_sent % sizeof message;
+        const ssize_t n = send(fd, message + at, sizeof message - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0) {
+            *n_sent += (size_t)n;
+            continue;
+        }
+        tries++;
+        usleep(1000);
+    }
+    int n_unsent = 0;
+    assert_int_equal(ioctl(fd, SIOCOUTQ, &n_unsent), 0);
+    return *n_sent - (size_t)n_unsent;
+}
+
+static void what_the_kernel_holds_does_not_count(void **state)
+{
+    (void)state;
+    const struct gw_zmq_limits limits = {.most_strangers = 8,
+                                         .silent_s = 600,
+                                         .stranger_bytes = 4096,
+                                         .all_bytes = 2 * MEMBER_BYTES};
+    struct gw_zmq_net net = {.timeout_ms = 60000};
+    struct served s = {.n_admitted = 0};
+    serve_members(&s, &net, &limits, 2);
+    atomic_store(&s.is_busy, true);
+    size_t n_come = 0, n_sent[MEMBERS] = {0};
+    for (int m = 0; m < MEMBERS; m++)
+        n_come += send_until_full(s.fds[m], &n_sent[m]);
+    CHECK(n_come > limits.all_bytes, "only %zu bytes came", n_come);
+    usleep(500000); /* the watch looks every 50 ms */
+    CHECK(flood_open(s.fds, MEMBERS) == MEMBERS, "a member was closed for what the kernel holds");
+    atomic_store(&s.is_busy, false);
+    for (int m = 0; m < MEMBERS; m++)
+        send_until_full(s.fds[m], &n_sent[m]);
+    CHECK(flood_open(s.fds, MEMBERS) == MEMBERS, "a member was closed while its messages were taken");
+    serve_no_more(&s, &net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_application_reads_first),
-                                       cmocka_unit_test(whichever_member_is_greedy)};
+                                       cmocka_unit_test(whichever_member_is_greedy),
+                                       cmocka_unit_test(what_the_kernel_holds_does_not_count)};
     return cmocka_run_group_tests_name("zmq watch", tests, NULL, NULL);
 }

@@ -142,16 +142,24 @@ static void in_good_order(void **state)
     die(IN_GOOD_ORDER, LINK_LONG_MS);
 }
 
+static gw_context *meet_three(struct world_member members[3], gw_link *links[3])
+{
+    gw_context *context = link_test_context();
+    world_meet(context, 3, 1, members, NULL);
+    world_expect_all(members, 3, GW_OK, NULL);
+    for (uint32_t r = 0; r < 3; r++)
+        links[r] = &members[r].links[0];
+    return context;
+}
+
 /* Tests a member that leaves before it has received all messages. The sender of such a message hears that at once, and
  * tells the others. */
 static void left_with_messages_unread(void **state)
 {
     (void)state;
     struct world_member members[3];
-    gw_context *context = link_test_context();
-    world_meet(context, 3, 1, members, NULL);
-    world_expect_all(members, 3, GW_OK, NULL);
-    gw_link *links[3] = {&members[0].links[0], &members[1].links[0], &members[2].links[0]};
+    gw_link *links[3];
+    gw_context *context = meet_three(members, links);
     link_test_send(context, links[0], 2, 8, 1, 1);
     link_test_expect(links[2], 0, 8, 1, 1);
     link_test_send(context, links[1], 2, 8, 1, 1); /* not received */
@@ -174,10 +182,8 @@ static void left_with_messages_unread(void **state)
 static void leave_because_another_failed(bool unread)
 {
     struct world_member members[3];
-    gw_context *context = link_test_context();
-    world_meet(context, 3, 1, members, NULL);
-    world_expect_all(members, 3, GW_OK, NULL);
-    gw_link *links[3] = {&members[0].links[0], &members[1].links[0], &members[2].links[0]};
+    gw_link *links[3];
+    gw_context *context = meet_three(members, links);
     if (unread)
         link_test_send(context, links[1], 2, 8, 1, 1);
     gw_tcp_peer_told_of(links[2]->self, 0, "rank 0 failed: it is out of paper");
@@ -206,10 +212,8 @@ static void left_with_a_farewell_unread(void **state)
 {
     (void)state;
     struct world_member members[3];
-    gw_context *context = link_test_context();
-    world_meet(context, 3, 1, members, NULL);
-    world_expect_all(members, 3, GW_OK, NULL);
-    gw_link *links[3] = {&members[0].links[0], &members[1].links[0], &members[2].links[0]};
+    gw_link *links[3];
+    gw_context *context = meet_three(members, links);
     void *farewell = gw_message_alloc(context, 8);
     assert_non_null(farewell);
     gw_message_node_of(farewell)->farewell = true;
