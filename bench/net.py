@@ -60,24 +60,44 @@ def congestion(control):
 
 
 @contextlib.contextmanager
-def signals_end_it():
-    """SIGINT and SIGTERM end what is inside as an exception, so that it can clean up. Nothing interrupts the cleaning:
-    later signals do nothing. (`timeout` sends its signal twice.)"""
+def signals_wait():
+    """SIGINT and SIGTERM wait, so that nothing half made or half removed stays behind. The context manager that this
+    gives lets them through: inside it, the first one ends the program as an exception. (`timeout` sends its signal
+    twice.)"""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
+    came, passes = [], False
 
-    def end(number, _):
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)
-        raise SystemExit(128 + number)
+    def end():
+        nonlocal passes
+        passes = False
+        raise SystemExit(128 + came[0])
+
+    def note(number, _):
+        came.append(number)
+        if passes:
+            end()
+
+    @contextlib.contextmanager
+    def let_through():
+        nonlocal passes
+        passes = True
+        try:
+            if came:
+                end()
+            yield
+        finally:
+            passes = False
 
     for number in before:
-        signal.signal(number, end)
+        signal.signal(number, note)
     try:
-        yield
+        yield let_through
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if came:
+        end()
 
 
 @contextlib.contextmanager
@@ -85,9 +105,9 @@ def network(hosts, control="cubic"):
     """Makes `hosts` namespaces with addresses of their own on one bridge. They are removed at the end, also after an
     error, SIGINT or SIGTERM. TCP's congestion control is cubic, Linux's own choice, whatever this machine is set to.
     None keeps this machine's."""
-    remove(hosts)
-    with signals_end_it():
+    with signals_wait() as let_through:
         try:
+            remove(hosts)
             sh(f"ip link add {PREFIX}0 type bridge && ip link set {PREFIX}0 up")
             for host in range(hosts):
                 ns, outer = namespace(host), f"{PREFIX}v{host}"
@@ -97,7 +117,8 @@ def network(hosts, control="cubic"):
                 sh(f"ip link set {outer} master {PREFIX}0 up")
                 sh(f"ip -n {ns} addr add {address(host)}/24 dev e0")
                 sh(f"ip -n {ns} link set e0 up && ip -n {ns} link set lo up")
-            yield
+            with let_through():
+                yield
         finally:
             remove(hosts)
 

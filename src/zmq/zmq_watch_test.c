@@ -138,12 +138,14 @@ static void begin_message(int fd, size_t n_bytes)
 /* Listens, with room for `room` messages of a member in ZeroMQ (0: no limit), and admits all members. */
 static void serve_members(struct served *s, struct gw_zmq_net *net, const struct gw_zmq_limits *limits, int room)
 {
+    const int kernel_bytes = 128 << 10; /* of each connection, whatever this machine gives it */
     char endpoint[80];
     size_t length = sizeof endpoint;
     assert_int_equal(gw_zmq_net_open(net), GW_OK);
     s->socket = zmq_socket(net->zmq, ZMQ_ROUTER);
     assert_non_null(s->socket);
     assert_int_equal(zmq_setsockopt(s->socket, ZMQ_RCVHWM, &room, sizeof room), 0);
+    assert_int_equal(zmq_setsockopt(s->socket, ZMQ_RCVBUF, &kernel_bytes, sizeof kernel_bytes), 0);
     assert_int_equal(gw_zmq_net_door(net, s->socket, "members", 0, limits, &s->door), GW_OK);
     assert_int_equal(zmq_bind(s->socket, "tcp://127.0.0.1:*"), 0);
     assert_int_equal(zmq_getsockopt(s->socket, ZMQ_LAST_ENDPOINT, endpoint, &length), 0);

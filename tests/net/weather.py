@@ -70,27 +70,29 @@ def relay(devices, stop):
 
 @contextlib.contextmanager
 def slow_network():
-    net.remove(HOSTS)
     devices, stop = [], threading.Event()
     thread = threading.Thread(target=relay, args=(devices, stop))
-    try:
-        for host in range(HOSTS):
-            ns, name = net.namespace(host), f"{net.PREFIX}t{host}"
-            device = os.open("/dev/net/tun", os.O_RDWR)
-            devices.append(device)
-            fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH14x", name.encode(), IFF_TUN | IFF_NO_PI))
-            net.sh(f"ip netns add {ns} && ip link set {name} netns {ns} && ip -n {ns} link set {name} name e0")
-            net.sh(f"ip -n {ns} addr add {net.address(host)}/24 dev e0")
-            net.sh(f"ip -n {ns} link set e0 up && ip -n {ns} link set lo up")
-        thread.start()
-        yield
-    finally:
-        stop.set()
-        if thread.is_alive():
-            thread.join()
-        for device in devices:
-            os.close(device)
-        net.remove(HOSTS)
+    with net.signals_wait() as let_through:
+        try:
+            net.remove(HOSTS)
+            for host in range(HOSTS):
+                ns, name = net.namespace(host), f"{net.PREFIX}t{host}"
+                device = os.open("/dev/net/tun", os.O_RDWR)
+                devices.append(device)
+                fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH14x", name.encode(), IFF_TUN | IFF_NO_PI))
+                net.sh(f"ip netns add {ns} && ip link set {name} netns {ns} && ip -n {ns} link set {name} name e0")
+                net.sh(f"ip -n {ns} addr add {net.address(host)}/24 dev e0")
+                net.sh(f"ip -n {ns} link set e0 up && ip -n {ns} link set lo up")
+            thread.start()
+            with let_through():
+                yield
+        finally:
+            stop.set()
+            if thread.is_alive():
+                thread.join()
+            for device in devices:
+                os.close(device)
+            net.remove(HOSTS)
 
 
 def summary(command):

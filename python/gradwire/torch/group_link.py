@@ -302,4 +302,4 @@ class GroupLink:
             if peer not in self._left:
                 self._why.setdefault(peer, f"rank {peer} failed: its connection ended ({first})")
                 self._changed.notify_all()
-            return self._why.get(peer, f"rank {peer} left the link")
+            return self._why.get(peer) or self._left.get(peer) or f"rank {peer} left the link"

@@ -103,7 +103,7 @@ static gw_status why_not(const struct gw_tcp_endpoint *me, uint32_t rank)
     const struct gw_tcp_peer *peer = &me->peers[rank];
     switch (atomic_load(&peer->state)) {
     case GW_TCP_LEFT:
-        if (*me->left_why)
+        if (peer->left_because)
             return gw_fail(GW_ERR_PEER, "%s", me->left_why);
         return gw_fail(GW_ERR_PEER, "rank %u left the link", rank);
     case GW_TCP_FAILED:
@@ -408,9 +408,10 @@ void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_rece
 {
     char sentence[GW_TCP_TEXT_BYTES];
     pthread_mutex_lock(&me->lock);
+    struct gw_tcp_peer *peer = &me->peers[rank];
     if (!*me->left_why)
         snprintf(me->left_why, sizeof me->left_why, "%s", why);
-    const struct gw_tcp_peer *peer = &me->peers[rank];
+    peer->left_because |= *why && atomic_load(&peer->state) <= GW_TCP_FAILED;
     bool lost = atomic_load(&peer->state) <= GW_TCP_PRESENT && n_received < peer->n_sent && !atomic_load(&me->closed);
     if (*why)
         snprintf(sentence, sizeof sentence, "%s", why);

@@ -30,6 +30,7 @@ struct gw_tcp_peer {
     atomic_int state;                     /* enum gw_tcp_peer_state; changed under the lock */
     uint8_t attempt;                      /* how often `out` has connected to it; part of its routing id */
     bool reached;                         /* it has accepted the connection of `out` */
+    bool left_because;                    /* it left, and said that another one's failure was the reason */
     uint64_t n_sent;                      /* messages of the user that were sent to it; under the lock */
     atomic_uint_least64_t n_taken;        /* messages from it that the user has received */
     int in_fd;                            /* descriptor of the connection on which its messages come; -1: none yet */

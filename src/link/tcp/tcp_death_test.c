@@ -195,8 +195,15 @@ static void leave_because_another_failed(bool unread)
         assert_int_equal(links[1]->ops->send(links[1]->self, 2, gw_message_alloc(context, 8), 8, LINK_LONG_MS),
                          GW_ERR_PEER);
     assert_string_equal(gw_last_error(), "rank 0 failed: it is out of paper");
-    for (uint32_t r = 0; r < 2; r++)
-        links[r]->ops->destroy(links[r]->self);
+    /* rank 0 itself leaves in good order */
+    links[0]->ops->destroy(links[0]->self);
+    if (!unread) {
+        assert_int_equal(links[1]->ops->recv(links[1]->self, 500, &message), GW_ERR_TIMEOUT);
+        assert_int_equal(links[1]->ops->send(links[1]->self, 0, gw_message_alloc(context, 8), 8, LINK_LONG_MS),
+                         GW_ERR_PEER);
+        assert_string_equal(gw_last_error(), "rank 0 left the link");
+    }
+    links[1]->ops->destroy(links[1]->self);
     link_test_end(context, NULL, 0);
 }
 
