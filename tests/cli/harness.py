@@ -43,6 +43,17 @@ CODECS = [
 ]
 
 
+def _has_trainer():
+    if not TOOL:
+        return False
+    done = subprocess.run([TOOL, "help"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return "\n  train " in done.stdout
+
+
+HAS_TRAINER = _has_trainer()
+needs_trainer = unittest.skipUnless(HAS_TRAINER, "the tool is built without the trainer")
+
+
 class Case(unittest.TestCase):
     """A test with a folder of its own, which must hold no temporary file at the end."""
 

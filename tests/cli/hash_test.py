@@ -14,12 +14,8 @@ PACKINGS = [
 ]
 
 
+@harness.needs_trainer
 class Hash(harness.Case):
-    def setUp(self):
-        super().setUp()
-        if "\n  train " not in self.ok("help"):
-            self.skipTest("the tool is built without the trainer")
-
     def hash_of(self, codec, *words, **environment):
         done = self.run_tool("train", *RUN, "--codec", codec, *words, "--json", env={**os.environ, **environment})
         self.assertEqual(done.returncode, 0, done.stderr)

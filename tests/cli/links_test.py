@@ -63,13 +63,9 @@ def listens(port):
         return s.connect_ex(("127.0.0.1", port)) == 0
 
 
+@harness.needs_trainer
 class Links(harness.Case):
     local = {}  # summaries of runs on threads
-
-    def setUp(self):
-        super().setUp()
-        if "\n  train " not in self.ok("help"):
-            self.skipTest("the tool is built without the trainer")
 
     def summary(self, words, environment=None):
         done = subprocess.run(

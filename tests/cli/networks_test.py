@@ -21,6 +21,7 @@ except ImportError:
     torch = None
 
 
+@harness.needs_trainer
 class Networks(harness.Case):
     def setUp(self):
         super().setUp()
@@ -153,6 +154,7 @@ class Networks(harness.Case):
 
 
 @unittest.skipUnless(torch, "PyTorch and NumPy are not installed")
+@harness.needs_trainer
 class BesidePyTorch(harness.Case):
     """Compares gradients and losses, which the trainer shows. They tell as much as logits."""
 

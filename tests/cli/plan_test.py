@@ -121,6 +121,7 @@ class Plan(harness.Case):
         advice = self.ok_json("advise", "--profile", self.write(slow))
         self.assertEqual((advice["codec"], advice["assumed"]["floats"]), ("none", True))
 
+    @harness.needs_trainer
     def test_replay(self):
         """Plans change messages, never averages. A step takes at least as long as its backward."""
         p = profile()
@@ -158,6 +159,7 @@ class Plan(harness.Case):
         self.refused(2, "bench", "exchange", "--profile", path, "--plan", "best", says="must be exact")
         self.refused(1, "bench", "exchange", "--profile", self.write("{}"), says="gradwire probe")
 
+    @harness.needs_trainer
     def test_probe(self):
         """plan, advise and replays read what probe writes. The test asserts no time."""
         path = self.path("probed.json")
@@ -187,6 +189,7 @@ class Plan(harness.Case):
         with open(path) as file:
             self.assertEqual(json.load(file)["layers"], table["layers"])
 
+    @harness.needs_trainer
     def test_probe_refuses(self):
         path = self.path("probed.json")
         self.refused(2, "probe", says="-o is missing")
@@ -210,6 +213,7 @@ class Plan(harness.Case):
         self.refused(1, "probe", "-o", self.path("no/folder"), "--net", "mlp:4-4", "--workers", 2, "--runs", 1)
         self.assertEqual([name for name in os.listdir(self.folder) if "probed" in name], [])
 
+    @harness.needs_trainer
     def test_members_must_agree(self):
         if "tcp" not in self.ok("--version"):
             self.skipTest("the tool is built without the tcp link")
@@ -236,6 +240,7 @@ class Plan(harness.Case):
                 self.assertIn("the same", said)
             self.assertFalse([name for name in os.listdir(self.folder) if name.startswith("out-")])
 
+    @harness.needs_trainer
     def test_train(self):
         """With every plan the parameters have the same bits."""
         names = ["conv1", "conv2", "fc1", "fc2"]
@@ -275,6 +280,7 @@ class Plan(harness.Case):
             self.assertIn("--plan is", self.run_tool(*words, "--plan", how).stderr)
         self.refused(1, *words, "--plan", self.path("absent.json"), says="absent.json")
 
+    @harness.needs_trainer
     def test_train_plans_live(self):
         """The parameters have the same bits if the plan is made, and made anew, while the run trains."""
         words = ["train", "--net", "lenet", "--data", "digits", "--workers", 3, "--batch", 9, "--steps", 30]
@@ -312,6 +318,7 @@ class Plan(harness.Case):
         ]:
             self.refused(2, *words[:-2], *more, says=says)
 
+    @harness.needs_trainer
     def test_replay_refuses(self):
         """The command refuses with an exit status, not by a signal. Files that are there stay."""
         path = self.write(profile())

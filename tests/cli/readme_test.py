@@ -42,6 +42,7 @@ class Readme(harness.Case):
         data = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode()
         self.write_bytes(name, data + array.array("f", values).tobytes())
 
+    @harness.needs_trainer
     def test_commands(self):
         """Runs every line that begins with gradwire, in README's order and in one folder. Trainings make only a few
         steps."""
@@ -77,6 +78,7 @@ class Readme(harness.Case):
             ran += 1
         self.assertGreaterEqual(ran, 8)
 
+    @harness.needs_trainer
     def test_options_of_other_commands(self):
         """Checks that commands that cannot run here name options that exist."""
         for line in code_lines():

@@ -42,6 +42,7 @@ class Page(html.parser.HTMLParser):
             self.scripts[-1][1] += text
 
 
+@harness.needs_trainer
 class Report(harness.Case):
     def report(self, *folders, name="report.html"):
         """Makes a page, checks what must hold for every page, and returns the data in it."""

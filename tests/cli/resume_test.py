@@ -33,6 +33,7 @@ def write_data(folder, seed):
             file.write(struct.pack(">II", 0x801, n) + bytes(draw.randrange(10) for _ in range(n)))
 
 
+@harness.needs_trainer
 class Resume(harness.Case):
     """Runs of all tests have the same data. Most begin as copies of one run."""
 
@@ -50,8 +51,6 @@ class Resume(harness.Case):
 
     def setUp(self):
         super().setUp()
-        if "\n  train " not in self.ok("help"):
-            self.skipTest("the tool is built without the trainer")
         self.words = [*RUN, "--data", self.data]
 
     def begun(self, name="run", until=None):

@@ -30,12 +30,8 @@ def labels(n, magic=0x801, label=3):
     return struct.pack(">II", magic, n) + bytes([label]) * n
 
 
+@harness.needs_trainer
 class Train(harness.Case):
-    def setUp(self):
-        super().setUp()
-        if "\n  train " not in self.ok("help"):
-            self.skipTest("the tool is built without the trainer")
-
     def data(self, **changed):
         """Makes a folder with MNIST's file names, which hold 64 black images."""
         files = {
