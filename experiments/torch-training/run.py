@@ -39,12 +39,14 @@ CODECS = {
     "topk": "topk:ratio=0.05",
 }
 QUARTER = {"topk-quarter": "topk:ratio=0.25"}  # for the models that lose with less
+HOOK = "topk_hook.py"  # Top-K with 0.05, written with PyTorch alone
 PORTS = ports.free_ports()
 
 
 def codecs_of(model):
-    """{short name: specification}"""
-    return {**CODECS, **QUARTER} if model in ("transformer", "resnet20-cosine") else CODECS
+    """{short name: specification, or HOOK}"""
+    more = {"transformer": QUARTER, "resnet20-cosine": {**QUARTER, "topk-hook": HOOK}}
+    return {**CODECS, **more.get(model, {})}
 
 
 def all_runs():
@@ -61,8 +63,10 @@ def run_one(args, run):
     n, _, words = MODELS[key]
     model = key.partition("-")[0]
     folder = {"lenet": args.mnist, "resnet20": args.cifar}.get(model)
-    command = [sys.executable, str(grid.ROOT / "examples/pytorch/train.py"), "--json", "--model", model]
-    command += ["--codec", codec, "--seed", str(seed), *map(str, words), *(["--data", folder] if folder else [])]
+    script = HERE / HOOK if codec == HOOK else grid.ROOT / "examples/pytorch/train.py"
+    command = [sys.executable, str(script), "--json", "--model", model]
+    command += ["--codec", "ddp" if codec == HOOK else codec, "--seed", str(seed), *map(str, words)]
+    command += ["--data", folder] if folder else []
     environment = {**os.environ, "PYTHONPATH": str(grid.ROOT / "python"), "OMP_NUM_THREADS": "1"}
     environment.update(WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(next(PORTS)))
     ranks = [
