@@ -216,7 +216,9 @@ def main():
         compression = gw.attach(ddp, args.codec, seed=args.seed)
     optimizer = torch.optim.SGD(ddp.parameters(), args.lr, momentum=0.9, weight_decay=5e-4)
     n_steps = min(args.steps or len(train[0]), len(train[0]) // args.batch)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.epochs * n_steps)
+    schedule = None
+    if args.schedule == "cosine":
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.epochs * n_steps)
     for epoch in range(args.epochs):
         order = torch.randperm(len(train[0]), generator=torch.Generator().manual_seed(1000 * args.seed + epoch))
         start = time.perf_counter()
@@ -225,7 +227,7 @@ def main():
             optimizer.zero_grad()
             loss_of(ddp(train[0][mine]), train[1][mine]).backward()
             optimizer.step()
-            if args.schedule == "cosine":
+            if schedule:
                 schedule.step()
         seconds = time.perf_counter() - start
         digests = [None] * size

@@ -3,10 +3,6 @@
 #include "checks.h"
 #include "exchange_world.h"
 
-static const uint64_t mixed_sizes[] = {5000, 0, 1, 33001, 7, 70001, 1024};
-
-#define N_MIXED (sizeof mixed_sizes / sizeof mixed_sizes[0])
-
 static void a_member_that_goes_is_named(void **state)
 {
     (void)state;

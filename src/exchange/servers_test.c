@@ -7,12 +7,6 @@
 #include "folders.h"
 #include "pserver/server/numbers.h"
 
-static const uint64_t mixed_sizes[] = {5000, 0, 1, 33001, 7, 70001, 1024};
-static const uint32_t one_group[] = {0, 0, 0, 0, 0, 0, 0};
-static const uint32_t three_groups[] = {2, 0, 1, 1, 0, 2, 2};
-
-#define N_MIXED (sizeof mixed_sizes / sizeof mixed_sizes[0])
-
 static const char *const specs[] = {
     "none",
     "bf16",
