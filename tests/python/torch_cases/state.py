@@ -3,6 +3,7 @@ right are refused."""
 import os
 
 import torch
+import torch.distributed as dist
 
 import gradwire
 
@@ -105,6 +106,7 @@ def hostile_states():
     train(ddp, 1)
     compression.load_state_dict(good)
     train(ddp, 1)
+    dist.barrier()  # else a rank that still ends its step would hear that another one has failed
     for call in (lambda: compression.load_state_dict(dict(good, residuals=altered)), compression.check):
         try:
             call()
