@@ -5,12 +5,15 @@
 #   long.sh [JOBS [SECONDS]]       SECONDS: of each fuzzer
 #   ONLY='changes in src/*'        which parts to run; the names are those of the table
 #   GRADWIRE_CHANGES=40            changes a folder
+#   GRADWIRE_SEED=1                another seed makes other changes
+#   GRADWIRE_MINUTES=60            no further change of a folder is begun after so long
 #
 # A part's row is written as soon as the part has ended, in place of the row that it had. So the work can be done in
 # pieces. A part that fails does not stop the others; the script fails at the end.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-jobs=${1:-$(nproc)} seconds=${2:-600} changes=${GRADWIRE_CHANGES:-40} only=${ONLY:-*}
+jobs=${1:-$(nproc)} seconds=${2:-600} only=${ONLY:-*}
+changes=(--changes "${GRADWIRE_CHANGES:-40}" --seed "${GRADWIRE_SEED:-1}" --minutes "${GRADWIRE_MINUTES:-60}")
 folders=(src/base src/wire src/codec src/zmq src/link src/owner src/optimizer src/exchange src/pserver src/plan
          src/probe train/net train/data train/disk train/run)
 names=("make asan" "make tsan" "make fuzz" "${folders[@]/#/changes in }")
@@ -50,7 +53,7 @@ run "make asan" make asan JOBS="$jobs"
 run "make tsan" make tsan JOBS="$jobs"
 run "make fuzz" make fuzz SECONDS="$seconds"
 for folder in "${folders[@]}"; do
-    run "changes in $folder" scripts/mutate.py "$folder" --changes "$changes" --keep "$logs/${folder//\//-}.survivors"
+    run "changes in $folder" scripts/mutate.py "$folder" "${changes[@]}" --keep "$logs/${folder//\//-}.survivors"
 done
 if [ "$n_run" = 0 ]; then
     printf 'No part fits ONLY=%s. The parts are:\n' "$only" >&2
