@@ -12,9 +12,18 @@
 
 static char path[64];
 
-static int error_of_renameat2; /* 0: renameat2 works as it should */
+static int error_of_renameat2, error_of_fsync; /* 0: the call works as it should */
 
-/* Takes the place of the C library's function. */
+/* These two take the place of the C library's functions. */
+int fsync(int fd)
+{
+    if (error_of_fsync) {
+        errno = error_of_fsync;
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
 {
     if (error_of_renameat2) {
@@ -176,12 +185,42 @@ static void test_without_renameat2(void **state)
     assert_int_equal(rmdir(top), 0);
 }
 
+/* A file has its name also in a folder that may be written but not read, and if the file system cannot sync folders. If
+ * the folder does not come to disk, that is an error. */
+static void test_the_folder_comes_to_disk(void **state)
+{
+    (void)state;
+    char top[] = "/tmp/gradwire-files-XXXXXX";
+    const bool is_root = geteuid() == 0; /* root may read every folder */
+    assert_non_null(mkdtemp(top));
+    const int folder = open(top, O_RDONLY | O_DIRECTORY);
+    put(folder, "a.partial", "1");
+    assert_int_equal(chmod(top, 0300), 0);
+    assert_true(!is_root || (chown(top, 65534, (gid_t)-1) == 0 && seteuid(65534) == 0));
+    const int result = gw_files_publish(folder, "a.partial", "a", true);
+    assert_true(!is_root || seteuid(0) == 0);
+    assert_int_equal(result, 0);
+    assert_int_equal(chmod(top, 0700), 0);
+    error_of_fsync = EINVAL;
+    put(folder, "a.partial", "2");
+    assert_int_equal(gw_files_publish(folder, "a.partial", "a", true), 0);
+    error_of_fsync = EIO;
+    put(folder, "a.partial", "3");
+    assert_int_equal(gw_files_publish(folder, "a.partial", "a", true), -1);
+    assert_int_equal(errno, EIO);
+    assert_true(holds(folder, "a", "3"));
+    error_of_fsync = 0;
+    unlinkat(folder, "a", 0);
+    close(folder);
+    assert_int_equal(rmdir(top), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_file_gets_its_name),   cmocka_unit_test(test_without_renameat2),
         cmocka_unit_test(test_waits_for_a_descriptor), cmocka_unit_test(test_gives_up),
-        cmocka_unit_test(test_other_errors),
+        cmocka_unit_test(test_other_errors),           cmocka_unit_test(test_the_folder_comes_to_disk),
     };
     return cmocka_run_group_tests_name("files", tests, make_file, remove_file);
 }

@@ -15,6 +15,7 @@ static void each_kind(void **state)
                  {"a\\b", "a\\\\b"},
                  {"a\nb\r\t\x1b[31m\x7f", "a\\x0ab\\x0d\\x09\\x1b[31m\\x7f"},
                  {"\xc3\xa4 \xe4\xbd\xa0 \xf0\x9f\x98\x80", "\xc3\xa4 \xe4\xbd\xa0 \xf0\x9f\x98\x80"},
+                 {"\xc2\xa0 \xf4\x8f\xbf\xbf", "\xc2\xa0 \xf4\x8f\xbf\xbf"}, /* the first and the last of many bytes */
                  {"\xff\xfe", "\\xff\\xfe"},
                  {"\xc3", "\\xc3"}, /* a character that is cut */
                  {"\xe4\xbd", "\\xe4\\xbd"},
