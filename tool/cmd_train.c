@@ -8,6 +8,7 @@
 #include "report/report.h"
 #include "run_options.h"
 #include "tool.h"
+#include "disk/metrics.h"
 #include "run/train.h"
 
 #include <math.h>

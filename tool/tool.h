@@ -161,7 +161,7 @@ typedef struct tool_named_file {
  * tells which files are the same, whatever their spelling. Returns 0, or TOOL_WRONG_USE with the message printed. */
 int tool_check_apart(const tool_named_file *files, size_t n);
 
-/* ---- input files: input.c, npy.c, frame_file.c ---- */
+/* ---- input files: input.c, tensor_file.c, npy.c, frame_file.c ---- */
 
 /* 64-byte aligned memory, or NULL with the message printed. Released with free(). */
 void *tool_alloc(uint64_t count, size_t size);

@@ -38,6 +38,17 @@ gw_status gw_send_to_all(struct gw_exchange *exchange, void *bytes, size_t n_byt
 void gw_count_up(struct gw_exchange *exchange, uint32_t to, size_t n_bytes);
 void gw_count_down(struct gw_exchange *exchange, uint32_t from, size_t n_bytes);
 
+/* ---- what is over (finish.c) ---- */
+
+/* Notes that a run is over: its results are in the gradients, or it has none. */
+void gw_pulled(struct gw_exchange *exchange, struct group *group, struct run *run);
+
+void gw_finish_group(struct gw_exchange *exchange, struct group *group);
+
+/* True if all groups are done, but the first message of some member has not come yet. */
+bool gw_waits_for_hellos(const struct gw_exchange *exchange);
+void gw_finish_step(struct gw_exchange *exchange);
+
 /* ---- worker (worker.c) ---- */
 
 /* Measures a tensor. If that was the last of its group, sends the group's statistics, or begins to encode the group. */
@@ -50,15 +61,6 @@ gw_status gw_push_run(struct gw_exchange *exchange, struct group *group, struct 
 gw_status gw_take_shared(struct gw_exchange *exchange, struct group *group, const struct arrival *arrival);
 gw_status gw_take_averages(struct gw_exchange *exchange, struct group *group, struct run *run,
                            const struct arrival *arrival);
-
-/* Notes that a run is over: its results are in the gradients, or it has none. */
-void gw_pulled(struct gw_exchange *exchange, struct group *group, struct run *run);
-
-void gw_finish_group(struct gw_exchange *exchange, struct group *group);
-
-/* True if all groups are done, but the first message of some member has not come yet. */
-bool gw_waits_for_hellos(const struct gw_exchange *exchange);
-void gw_finish_step(struct gw_exchange *exchange);
 
 /* ---- parameters on servers (parameters.c) ---- */
 

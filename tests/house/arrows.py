@@ -1,20 +1,46 @@
-"""Checks #include lines against the order of rooms: a room uses only rooms below it, and no files use each other in a
-circle. Usage: arrows.py SOURCE_DIR"""
+"""Checks who uses whom. A file includes only what its room may use. No headers include each other in a circle, and no
+files call each other in a circle. Usage: arrows.py SOURCE_DIR BUILD_DIR"""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
-# What each room may use beside itself. A file's room is the longest name that fits its path. Tests may use any room.
+# What each room may include beside itself. A name is a path below src, train or tool, as #include lines have it. A
+# file's room is the longest name that fits its path. Tests may use any room.
 ROOMS = {
+    "base": set(),
+    "wire": {"base"},
+    "codec": {"base", "wire"},
+    "codec/gspar": {"base", "codec", "codec/sparse", "wire"},
+    "codec/topk": {"base", "codec", "codec/sparse", "wire"},
+    "codec/uniform": {"base", "codec", "codec/sparse", "wire"},
     "zmq": {"base"},
+    "link": {"base"},
     "link/tcp": {"base", "link", "wire", "zmq"},
+    "owner": {"base", "codec", "wire"},
+    "optimizer": {"base"},
+    "exchange": {"base", "codec", "link", "owner", "pserver/client", "pserver/protocol", "wire"},
+    "pserver": {"base"},
     "pserver/protocol": {"base", "wire"},
     "pserver/store": {"base", "codec", "optimizer", "pserver/protocol", "wire"},
     "pserver/keep": {"base", "optimizer", "pserver/protocol", "pserver/store", "wire"},
     "pserver/server": {"base", "pserver/keep", "pserver/protocol", "pserver/store", "wire", "zmq"},
     "pserver/client": {"base", "pserver/protocol", "wire", "zmq"},
+    "plan": {"base"},
+    "probe": {"base", "codec", "exchange", "wire"},
+    # the trainer
+    "data": {"base"},
+    "net": {"base", "data", "probe"},
+    "members": {"base"},
+    "disk": {"base", "data", "net", "wire"},
+    "run": {"base", "data", "disk", "link", "members", "net", "optimizer", "probe", "wire"},
+    # the tool. Of the library's rooms it may use what docs/design.md names, and nothing else
+    "": {"base", "data", "disk", "members", "net", "run", "report", "status", "probe", "pserver/protocol"},
+    "report": {"base", "disk"},
+    "status": {"base", "pserver/server", "zmq"},
 }
+NO_ROOM = ""  # headers in no room: types.h and random.h, which the trainer's rooms share, and tool.h
 
 
 def room_of(path):
@@ -22,15 +48,38 @@ def room_of(path):
     return max(fitting, key=len) if fitting else path.rpartition("/")[0]
 
 
-def includes(source):
-    """Returns {file: the inner headers that it includes} for every file of a room."""
+def includes(tops):
+    """Returns {file: the inner headers that it includes} for every file that is no test."""
     found = {}
-    for room in ROOMS:
-        for path in sorted((source / room).rglob("*.[ch]")):
-            name = str(path.relative_to(source))
-            if not re.search(r"_test\.c$|/test_\w+\.h$", name):
+    for top in tops:
+        for path in sorted(top.rglob("*.[ch]")):
+            name = str(path.relative_to(top))
+            if not re.search(r"_test\.c$|(^|/)test_\w+\.h$", name):
                 found[name] = re.findall(r'^#include "([^"]+)"', path.read_text(), re.M)
     return found
+
+
+def calls(source, build):
+    """Returns {file: the files whose functions it calls} for all that was compiled. A table may name its entries, as
+    the table of codecs does, and an entry may call the table's file. So data do not count."""
+    objects = {}  # by file; a file may be compiled several times, for several programs
+    for path in sorted(build.rglob("*.c.o")):
+        name = re.search(r"\.dir/(.*)\.o$", str(path)).group(1)
+        if re.match("(src|train|tool)/", name) and not name.endswith("_test.c") and (source / name).exists():
+            objects.setdefault(name, path)
+    if not objects:
+        return {}
+    said = subprocess.run(["nm", "-A", *map(str, objects.values())], check=True, stdout=subprocess.PIPE, text=True)
+    file_of = {str(path): name for name, path in objects.items()}
+    owner, wants = {}, {}
+    for line in said.stdout.splitlines():
+        path, rest = line.split(":", 1)
+        *_, kind, symbol = rest.split()
+        if kind == "U":
+            wants.setdefault(file_of[path], set()).add(symbol)
+        elif kind in "TWi":
+            owner[symbol] = file_of[path]
+    return {name: {owner[s] for s in symbols if owner.get(s, name) != name} for name, symbols in wants.items()}
 
 
 def circle(uses):
@@ -54,20 +103,24 @@ def circle(uses):
 
 
 def main():
-    source = Path(sys.argv[1]) / "src"
+    source, build = Path(sys.argv[1]), Path(sys.argv[2])
     complaints = []
-    uses = {}  # a header counts as one with the .c file of the same name
-    for name, headers in includes(source).items():
+    uses = includes([source / "src", source / "train", source / "tool"])
+    if not uses:
+        complaints.append(f"{source} has no file to look at")
+    for name, headers in uses.items():
         room = room_of(name)
         for header in headers:
-            if room_of(header) not in {room, *ROOMS[room]}:
-                complaints.append(f"src/{name} includes {header}: {room} may use {', '.join(sorted(ROOMS[room]))} only")
-            if header[:-2] != name[:-2]:
-                uses.setdefault(name[:-2], set()).add(header[:-2])
-    if not uses:
-        complaints.append("there is no file to look at")
-    if found := circle(uses):
-        complaints.append("these use each other in a circle: " + " -> ".join(found))
+            if room_of(header) not in {room, *ROOMS.get(room, ROOMS), NO_ROOM}:
+                may = ", ".join(sorted(ROOMS[room])) or "nothing"
+                complaints.append(f"{name} includes {header}: {room} may use {may} only")
+    if found := circle({name: headers for name, headers in uses.items() if name.endswith(".h")}):
+        complaints.append("these include each other in a circle: " + " -> ".join(found))
+    called = calls(source, build)
+    if not called:
+        complaints.append(f"{build} holds no compiled file")
+    if found := circle(called):
+        complaints.append("these call each other in a circle: " + " -> ".join(found))
     for complaint in complaints:
         print(complaint)
     return 1 if complaints else 0

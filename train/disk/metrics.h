@@ -4,7 +4,7 @@
 
 #include "disk/file.h"
 #include "disk/histograms.h"
-#include "run/train.h"
+#include "types.h"
 
 #include <dirent.h>
 
@@ -90,6 +90,9 @@ void gw_metrics_summary(const struct gw_metrics *metrics, struct gw_train_summar
 /* commit gives the files their final names. abandon leaves them as .partial, if a run ended early. */
 gw_status gw_metrics_commit(struct gw_metrics *metrics);
 void gw_metrics_abandon(struct gw_metrics *metrics);
+
+/* The summary in the form of the run's summary.json. NULL: there is no memory. */
+json_t *gw_train_summary_json(const struct gw_train_summary *summary);
 
 /* Writes OUT/summary.json. */
 gw_status gw_metrics_write_summary(const char *out, const struct gw_train_summary *summary);

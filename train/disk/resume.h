@@ -9,7 +9,7 @@
 #include "disk/checkpoint.h"
 #include "data/data.h"
 #include "disk/rank_state.h"
-#include "run/train.h"
+#include "types.h"
 
 #include <dirent.h>
 
@@ -34,11 +34,11 @@ gw_status gw_resume_find(const char *folder, DIR *lock, const struct gw_train_ca
 gw_status gw_resume_check(const struct gw_resume *resume, const char *options);
 void gw_resume_free(struct gw_resume *resume);
 
-/* Gives one sentence for people to callbacks->note, if there is such a function. */
 /* The transform in the options of a checkpoint's run, copied to `text`. NULL: there are no options, or no transform of
  * pictures is known. */
 const char *gw_resume_transform(const char *options, char *text, size_t capacity);
 
+/* Gives one sentence for people to callbacks->note, if there is such a function. */
 void gw_train_note(const struct gw_train_callbacks *callbacks, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

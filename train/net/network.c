@@ -115,16 +115,6 @@ void gw_network_close(struct gw_network *network)
     }
 }
 
-gw_status gw_network_adapt(struct gw_network *network, struct gw_shape in)
-{
-    if (!network->convex || network->in.channels > 0)
-        return GW_OK;
-    char name[sizeof network->name];
-    snprintf(name, sizeof name, "%s:%llu", network->convex->name, (unsigned long long)gw_shape_count(in));
-    gw_network_free(network);
-    return gw_network_create(name, network);
-}
-
 bool gw_network_is(const struct gw_network *network, const char *name)
 {
     return strcmp(network->name, name) == 0 || (network->convex && strcmp(network->convex->name, name) == 0);

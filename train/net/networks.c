@@ -325,3 +325,13 @@ gw_status gw_network_create(const char *name, struct gw_network *network)
     gw_network_names(names, sizeof names);
     return gw_fail(GW_ERR_ARGUMENT, "the network \"%s\" is unknown; right are %s", name, names);
 }
+
+gw_status gw_network_adapt(struct gw_network *network, struct gw_shape in)
+{
+    if (!network->convex || network->in.channels > 0)
+        return GW_OK;
+    char name[sizeof network->name];
+    snprintf(name, sizeof name, "%s:%llu", network->convex->name, (unsigned long long)gw_shape_count(in));
+    gw_network_free(network);
+    return gw_network_create(name, network);
+}

@@ -8,6 +8,7 @@
 #include "run/plan.h"
 #include "disk/run_file.h"
 #include "run/team.h"
+#include "run/train.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -408,15 +409,6 @@ static gw_status prepare(struct gw_team *team)
 }
 
 /* ---- during --------------------------------------------------------------------------------- */
-
-void gw_team_fail(const struct gw_team *team, uint32_t index, gw_status status, const char *text)
-{
-    for (uint32_t kind = 0; kind < team->n_links; kind++) {
-        gw_link link = gw_team_link(team, kind, index);
-        if (link.ops)
-            link.ops->fail(link.self, status, text);
-    }
-}
 
 static gw_status run_workers(struct gw_team *team)
 {

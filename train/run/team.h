@@ -147,12 +147,20 @@ static inline gw_wire gw_team_wire(const struct gw_team *team)
     return team->options->wire == GW_WIRE_AUTO && !gw_team_has_network(team) ? GW_WIRE_SMALL : team->options->wire;
 }
 
+/* How many numbers batch norm's statistics are. They lie behind the trained parameters. */
+static inline size_t gw_team_n_statistics(const struct gw_team *team)
+{
+    return (size_t)(team->network.n_storage - team->network.n_trained);
+}
+
 /* Tells the others that a worker failed. Else they would wait for it until their deadline. */
 void gw_team_fail(const struct gw_team *team, uint32_t index, gw_status status, const char *text);
 
-/* A worker's thread. */
+/* A worker's thread (training.c). */
 void *gw_worker_main(void *worker);
 void gw_worker_free(struct gw_worker *worker);
+
+/* ---- worker.c ---- */
 
 /* Sets parameters, and all that belongs to them, for the begin of a run. They are drawn, or come from the run that is
  * resumed. */

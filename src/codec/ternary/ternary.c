@@ -56,28 +56,6 @@ static bool leaves_float(const void *raw, const gw_tensor *tensor)
     return tensor->n_elems < o->min || gw_pattern_matches(o->skip, tensor);
 }
 
-/* Indices into `codes` and `pulls` above. */
-enum { AUTO, CODE_IS_MASK = 3, PULL_IS_PACKED = 1 };
-
-static bool has_wire_choice(const void *raw)
-{
-    const struct ternary_options *o = raw;
-    return (o->code == AUTO && o->entropy != ENTROPY_ON) ||
-           (o->pull == AUTO && o->share == SHARE_ON && o->entropy == ENTROPY_AUTO);
-}
-
-struct ternary_options ternary_fast(const struct ternary_options *as_given)
-{
-    struct ternary_options fast = *as_given;
-    if (fast.code == AUTO)
-        fast.code = CODE_IS_MASK;
-    if (fast.pull == AUTO)
-        fast.pull = PULL_IS_PACKED;
-    if (fast.entropy == ENTROPY_AUTO)
-        fast.entropy = ENTROPY_OFF;
-    return fast;
-}
-
 static bool is_global(const void *raw)
 {
     return ((const struct ternary_options *)raw)->scope == SCOPE_GLOBAL;
@@ -97,7 +75,7 @@ const struct gw_codec_record gw_codec_ternary = {
     .check_options = check_options,
     .leaves_float = leaves_float,
     .is_global = is_global,
-    .has_wire_choice = has_wire_choice,
+    .has_wire_choice = ternary_has_wire_choice,
     .open = ternary_open,
     .close = ternary_close,
     .shared_count = ternary_shared_count,

@@ -37,6 +37,9 @@ struct ternary_options {
  * packed, without an entropy stage. */
 struct ternary_options ternary_fast(const struct ternary_options *as_given);
 
+/* True if frames with GW_WIRE_FAST differ from those with GW_WIRE_SMALL. */
+bool ternary_has_wire_choice(const void *options);
+
 #define CHUNK_WORDS (GW_CHUNK / 64)
 
 static inline uint64_t n_chunks_of(const struct gw_frame *frame)

@@ -1,4 +1,4 @@
-/* Makes and frees a hub of the mpi link. */
+/* Makes a hub of the mpi link and its endpoints. */
 #include "link/mpi/hub.h"
 
 #include "base/error.h"
@@ -18,18 +18,6 @@ static void *take(gw_context *context, size_t n_bytes)
 }
 
 /* ---- endpoints ------------------------------------------------------------------------------------------ */
-
-static void endpoint_free(struct gw_mpi_endpoint *endpoint)
-{
-    gw_message_queue_clear(&endpoint->inbox);
-    gw_mpi_outgoing_free(endpoint->failure);
-    gw_mpi_outgoing_free(endpoint->farewell);
-    for (uint32_t r = 0; r < endpoint->hub->size; r++)
-        gw_message_free(endpoint->peers[r].why);
-    pthread_cond_destroy(&endpoint->arrived);
-    pthread_mutex_destroy(&endpoint->sending);
-    gw_message_free(endpoint);
-}
 
 static bool condition_init(pthread_cond_t *condition)
 {
@@ -64,50 +52,13 @@ static struct gw_mpi_endpoint *endpoint_new(struct gw_mpi_hub *hub, uint32_t ran
     if (endpoint->failure)
         endpoint->failure->bytes = gw_message_alloc(hub->context, GW_MPI_WHY_BYTES);
     if (!endpoint->farewell || !endpoint->failure || !endpoint->failure->bytes) {
-        endpoint_free(endpoint);
+        gw_mpi_endpoint_free(endpoint);
         return NULL;
     }
     return endpoint;
 }
 
 /* ---- the hub -------------------------------------------------------------------------------------------- */
-
-void gw_mpi_hub_free(struct gw_mpi_hub *hub)
-{
-    bool runs = gw_mpi_runs();
-    if (hub->comm != MPI_COMM_NULL && runs && gw_mpi_is_over(hub))
-        MPI_Comm_free(&hub->comm);
-    if (!runs) { /* MPI has ended, so it reads and writes nothing any more */
-        while (hub->posted) {
-            struct gw_mpi_outgoing *next = hub->posted->next;
-            gw_mpi_outgoing_free(hub->posted);
-            hub->posted = next;
-        }
-        while (hub->outgoing) {
-            struct gw_mpi_outgoing *next = hub->outgoing->next;
-            gw_mpi_outgoing_free(hub->outgoing);
-            hub->outgoing = next;
-        }
-        while (hub->incoming) {
-            struct gw_mpi_incoming *next = hub->incoming->next;
-            gw_message_free(hub->incoming->bytes);
-            gw_message_free(hub->incoming);
-            hub->incoming = next;
-        }
-    }
-    for (uint32_t i = 0; hub->local && i < hub->n_local; i++)
-        if (hub->local[i])
-            endpoint_free(hub->local[i]);
-    gw_message_free(hub->local);
-    gw_message_free(hub->process_of);
-    gw_message_free(hub->slot_of);
-    gw_message_free(hub->machine_of);
-    gw_message_free(hub->rank_at);
-    gw_message_free(hub->held_up);
-    pthread_mutex_destroy(&hub->moving);
-    pthread_mutex_destroy(&hub->lock);
-    gw_message_free(hub);
-}
 
 /* Works out in which process and slot every rank lives. process_of NULL: rank r lives in process r. */
 static gw_status place(struct gw_mpi_hub *hub, const uint32_t *process_of, uint32_t process)

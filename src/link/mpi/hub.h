@@ -107,8 +107,11 @@ struct gw_mpi_hub {
 gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
                       size_t largest_count, gw_link *links);
 
-/* Frees the hub. If MPI still runs, memory that MPI may still use is not freed. */
+/* ---- hub.c ---- */
+
+/* Frees the hub and its endpoints. If MPI still runs, memory that MPI may still use is not freed. */
 void gw_mpi_hub_free(struct gw_mpi_hub *hub);
+void gw_mpi_endpoint_free(struct gw_mpi_endpoint *endpoint);
 
 /* ---- endpoint.c ---- */
 

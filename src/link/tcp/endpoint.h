@@ -1,5 +1,5 @@
-/* One rank's endpoint of one link. endpoint.c opens it, sends, and ends it. inbox.c receives, and finds out which
- * members are gone.
+/* One rank's endpoint of one link. endpoint.c sends. inbox.c receives, and finds out which members are gone. lifetime.c
+ * opens the endpoint, and ends it.
  *
  * The socket `in` is a bound DEALER: all that others send arrives there. The socket `out` is a ROUTER with a connection
  * to each of the others. A message travels as one frame. Its envelope lies in the room before its bytes. */
@@ -16,6 +16,8 @@
 #include <zmq.h>
 
 #define GW_TCP_NOBODY UINT32_MAX
+/* the most bytes of a message, so that a stranger cannot make a member take more memory */
+#define GW_TCP_MOST_BYTES ((int64_t)8 << 30)
 
 enum gw_tcp_peer_state {
     GW_TCP_AWAITED, /* its HELLO has not come yet */
@@ -86,21 +88,6 @@ struct gw_tcp_endpoint {
     struct gw_tcp_peer *peers;   /* `size` of them; the one of this rank is not used */
 };
 
-/* Makes the endpoint, and listens at `address`. endpoint gets the address with its port. */
-gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const struct gw_zmq_address *address,
-                               char endpoint[GW_ZMQ_ENDPOINT_BYTES], struct gw_tcp_endpoint **out);
-
-/* Connects to every peer and says HELLO. The table of addresses must have come. */
-gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me);
-
-/* Waits until every peer has said HELLO and has accepted our connection. */
-gw_status gw_tcp_endpoint_await(struct gw_tcp_endpoint *me, double deadline);
-
-/* shut waits at most 2 s until all that was sent has left, and closes the sockets. free frees the memory. It must come
- * after the end of the ZeroMQ context. */
-void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me);
-void gw_tcp_endpoint_free(struct gw_tcp_endpoint *me);
-
 /* Connects to a peer, perhaps again. The lock must be held. */
 gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank);
 
@@ -122,12 +109,8 @@ gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t time
 void gw_tcp_fail(void *self, gw_status status, const char *why);
 void gw_tcp_close(void *self);
 
-/* In inbox.c. recv is the link's function. discard is for shutting: it takes what has come and drops it, and learns
- * which members are gone. */
-gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message);
-void gw_tcp_discard(struct gw_tcp_endpoint *me);
-
-/* Closes the copy of the connection, in_kept. */
-void gw_tcp_let_go(struct gw_tcp_peer *peer);
+/* Makes what fail sends. drop gives it back if it was not sent. */
+gw_status gw_tcp_notice_make(struct gw_tcp_endpoint *me);
+void gw_tcp_notice_drop(struct gw_tcp_endpoint *me);
 
 #endif

@@ -6,6 +6,7 @@
  *
  * When all have met, the door stays open as long as the group exists. The watch's thread answers there. Whoever comes
  * then hears that the job is already running. */
+#include "link/tcp/host.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"

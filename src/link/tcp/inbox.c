@@ -4,9 +4,9 @@
  * nothing: ZeroMQ tells that its connection broke, or that it answers no heartbeats. ZeroMQ tells this beside the
  * messages, so messages may still come. So the peer counts as lost only some time later, when `in` is empty and no BYE
  * has come. */
+#include "link/tcp/inbox.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "link/tcp/endpoint.h"
 #include "link/tcp/missing.h"
 
 #include <errno.h>

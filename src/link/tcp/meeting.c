@@ -1,5 +1,4 @@
-/* Brings all members together at rank 0's address. This file holds what both sides share; host.c is rank 0's side,
- * visitor.c is the side of the others. */
+/* What both sides of the meeting share. host.c is rank 0's side, visitor.c is the side of the others. */
 #include "link/tcp/meeting.h"
 #include "base/clock.h"
 #include "link/tcp/endpoint.h"
@@ -51,11 +50,4 @@ bool gw_tcp_take_parts(void *socket, zmq_msg_t *parts, int n, bool *whole)
     }
     *whole = i == n;
     return true;
-}
-
-gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
-                      char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES], double deadline)
-{
-    return group->rank == 0 ? gw_tcp_receive_guests(group, rendezvous, endpoints, deadline)
-                            : gw_tcp_visit(group, rendezvous, endpoints, deadline);
 }

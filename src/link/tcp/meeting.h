@@ -10,22 +10,6 @@
 
 #define GW_TCP_JOIN_SECONDS 0.5 /* between two JOINs of a member; rank 0 answers each of them */
 
-/* Meets the other members. endpoints: where this rank listens, one for each link. Fills the peers of group->endpoints,
- * group->keys_of and group->session. */
-gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
-                      char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES], double deadline);
-
-/* ---- the two sides, and what they share ---- */
-
-gw_status gw_tcp_receive_guests(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
-                                char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES], double deadline);
-
-/* Closes the door at which rank 0 answers. NULL is allowed. */
-void gw_tcp_host_end(struct gw_tcp_host *host);
-
-gw_status gw_tcp_visit(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
-                       char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES], double deadline);
-
 /* Writes where this rank can be reached. */
 uint8_t *gw_tcp_write_contact(const struct gw_tcp_group *group, uint8_t *at, char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES]);
 

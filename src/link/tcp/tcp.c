@@ -2,8 +2,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "link/tcp/endpoint.h"
-#include "link/tcp/meeting.h"
+#include "link/tcp/host.h"
+#include "link/tcp/inbox.h"
+#include "link/tcp/lifetime.h"
+#include "link/tcp/visitor.h"
 
 #include <gradwire/codec.h>
 
@@ -139,7 +141,8 @@ static gw_status join(struct gw_tcp_group *group, const struct gw_zmq_address *r
     const double deadline = gw_clock_seconds() + group->timeout_ms / 1000.0;
     for (uint32_t l = 0; l < group->n_links; l++)
         GW_TRY(gw_tcp_endpoint_open(group, l, own, endpoints[l], &group->endpoints[l]));
-    GW_TRY(gw_tcp_meet(group, rendezvous, endpoints, deadline));
+    GW_TRY(group->rank == 0 ? gw_tcp_receive_guests(group, rendezvous, endpoints, deadline)
+                            : gw_tcp_visit(group, rendezvous, endpoints, deadline));
     for (uint32_t l = 0; l < group->n_links; l++)
         GW_TRY(gw_tcp_endpoint_connect(group->endpoints[l]));
     for (uint32_t l = 0; l < group->n_links; l++)

@@ -1,6 +1,7 @@
 /* The meeting as the other ranks see it: they say JOIN to rank 0, again and again, until it has the table for them.
  * Rank 0 answers every JOIN. So the others notice that rank 0 is gone: its connection ends, or, if its machine fell
  * silent, no answer comes. */
+#include "link/tcp/visitor.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -8,6 +8,7 @@
 #include "pserver/client/for_exchange.h"
 #include "pserver/client/tickets.h"
 #include "pserver/client/values.h"
+#include "pserver/protocol/methods.h"
 #include "wire/bytes.h"
 #include "wire/hash.h"
 #include "zmq/socket.h"
@@ -600,6 +601,15 @@ static gw_status wait_until(gw_ps_client *client, const struct ticket *ticket, d
     return status;
 }
 
+static gw_status multiply_by_scale(gw_ps_client *client, const struct ticket *ticket, gw_ps_value *out)
+{
+    gw_ps_value scale;
+    GW_TRY(gw_ps_wait(client, ticket->scale, &scale));
+    const gw_status status = gw_ps_scale_value(client, ticket, &scale, out);
+    gw_ps_value_free(&scale);
+    return status;
+}
+
 static gw_status wait(gw_ps_client *client, uint64_t id, double until, gw_ps_value *out)
 {
     if (!client)
@@ -630,7 +640,7 @@ static gw_status wait(gw_ps_client *client, uint64_t id, double until, gw_ps_val
     if (status == GW_OK && brings)
         status = gw_ps_take_value(client, ticket, out);
     if (status == GW_OK && ticket->scale)
-        status = gw_ps_scale_value(client, ticket, out);
+        status = multiply_by_scale(client, ticket, out);
     if (status < 0 && out)
         gw_ps_value_free(out);
     gw_ps_client_drop(client, ticket->scale); /* its answer is here already, unless the value did not come */

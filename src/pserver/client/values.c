@@ -54,19 +54,15 @@ gw_status gw_ps_take_value(struct gw_ps_client *client, struct ticket *ticket, g
     return GW_OK;
 }
 
-gw_status gw_ps_scale_value(struct gw_ps_client *client, const struct ticket *ticket, gw_ps_value *out)
+gw_status gw_ps_scale_value(struct gw_ps_client *client, const struct ticket *ticket, const gw_ps_value *scale,
+                            gw_ps_value *out)
 {
-    gw_ps_value scale;
-    GW_TRY(gw_ps_wait(client, ticket->scale, &scale));
-    const bool alike = client->servers[0].mode != GW_PS_SYNC || scale.round == out->round;
-    const float by = gw_get_float(scale.bytes);
-    const uint64_t round = scale.round;
-    gw_ps_value_free(&scale);
-    if (!alike)
+    const float by = gw_get_float(scale->bytes);
+    if (client->servers[0].mode == GW_PS_SYNC && scale->round != out->round)
         return gw_fail(GW_ERR_ORDER,
                        "round %" PRIu64 " of \"%s\" is pulled, and of its scale_key it is round %" PRIu64
                        "; both take part in every round: push to both equally often (a reader: try again)",
-                       out->round, ticket->parts[0].request.key, round);
+                       out->round, ticket->parts[0].request.key, scale->round);
     const gw_float_env before = gw_float_enter();
     uint8_t *at = out->bytes;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {

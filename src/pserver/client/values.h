@@ -7,8 +7,9 @@
 /* Makes the value of a ticket whose parts have all been answered. */
 gw_status gw_ps_take_value(struct gw_ps_client *client, struct ticket *ticket, gw_ps_value *out);
 
-/* Multiplies a value by the scale, which comes with the ticket's second ticket. The bits are the same as if one server
- * had both keys. */
-gw_status gw_ps_scale_value(struct gw_ps_client *client, const struct ticket *ticket, gw_ps_value *out);
+/* Multiplies a value by the scale, which came with the ticket's second ticket. The bits are the same as if one server
+ * had both keys. Errors: GW_ERR_ORDER (the scale is of another round). */
+gw_status gw_ps_scale_value(struct gw_ps_client *client, const struct ticket *ticket, const gw_ps_value *scale,
+                            gw_ps_value *out);
 
 #endif

@@ -22,17 +22,4 @@ struct gw_ps_text {
 };
 struct gw_ps_text gw_ps_shape_text(const gw_ps_shape *shape);
 
-/* A pull of `key` whose result is multiplied by the maximum of `scale_key`. */
-struct gw_ps_scaling {
-    const char *key;
-    gw_ps_type type;
-    gw_ps_method method;
-    const char *scale_key;
-    gw_ps_type scale_type;
-    const gw_ps_shape *scale_shape;
-};
-
-/* Checks that such a pull is possible. Errors: GW_ERR_ARGUMENT, and the sentence says why it is not. */
-gw_status gw_ps_check_scale(const struct gw_ps_scaling *scaling);
-
 #endif
