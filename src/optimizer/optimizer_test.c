@@ -90,6 +90,35 @@ static void average_warms_up(void **state)
     assert_true(fabs(e - 2) < 1e-6);
 }
 
+/* The numbers behind the last element stay, for any length. */
+static void nothing_is_written_behind_the_end(void **state)
+{
+    (void)state;
+    const struct gw_adam adam = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
+    for (size_t n = 0; n < N; n++)
+        for (int rule = 0; rule < 5; rule++) {
+            float w[N], first[N], second[N], g[N], unused[N], before[3 * N];
+            fill(w, first, g);
+            fill(unused, second, unused);
+            memcpy(before, w + n, (N - n) * sizeof *w);
+            memcpy(before + N, first + n, (N - n) * sizeof *w);
+            memcpy(before + 2 * N, second + n, (N - n) * sizeof *w);
+            if (rule == 0)
+                gw_optimizer_sgd(n, w, g, 0.1f, 0.01f);
+            else if (rule == 1)
+                gw_optimizer_momentum(n, w, first, g, 0.1f, 0.9f, 0.01f);
+            else if (rule == 2)
+                gw_optimizer_adam(n, w, first, second, g, 0.01f, &adam, 0.1f, 1);
+            else if (rule == 3)
+                gw_optimizer_svrg(n, w, first, g, 0.1f, 0.01f);
+            else
+                gw_optimizer_ema(n, w, g, 0.5, 100);
+            assert_memory_equal(before, w + n, (N - n) * sizeof *w);
+            assert_memory_equal(before + N, first + n, (N - n) * sizeof *w);
+            assert_memory_equal(before + 2 * N, second + n, (N - n) * sizeof *w);
+        }
+}
+
 static void bits_are_known(void **state)
 {
     (void)state;
@@ -166,6 +195,8 @@ static void refuses_other_words(void **state)
         {"sgd:momentum=0.9", "has no option 'momentum'; it has lr, weight-decay"},
         {"momentum:momentum=1", "below 1"},
         {"momentum:momentum=-0.1", "from 0 up"},
+        {"adam:beta1=1", "below 1"},
+        {"adam:beta2=1", "below 1"},
         {"adam:beta1=x", "takes a number"},
         {"adam:beta1=", "takes a number"},
         {"adam:lr", "has no value"},
@@ -195,6 +226,7 @@ int main(void)
         cmocka_unit_test(adam_follows_its_formula),
         cmocka_unit_test(svrg_follows_its_formula),
         cmocka_unit_test(average_warms_up),
+        cmocka_unit_test(nothing_is_written_behind_the_end),
         cmocka_unit_test(bits_are_known),
         cmocka_unit_test(specifications_go_there_and_back),
         cmocka_unit_test(longest_specification_has_room),

@@ -392,6 +392,35 @@ static void an_altered_payload_is_found_in_time(void **state)
     }
 }
 
+/* Slices that are not summed are joined: their frames lie slice by slice, in the order of the ranks. */
+static void a_join_keeps_the_frames(void **state)
+{
+    struct pushes *p = *state;
+    char expected[64 * 1024], joined[64 * 1024];
+    size_t n_expected = 0, n_bytes;
+    gw_frame_info info;
+    struct gw_round *round;
+    assert_int_equal(gw_round_create(NULL, p->codec, p->slices, 2, WORKERS, WORKERS, &round), GW_OK);
+    for (uint32_t slice = 0; slice < 2; slice++)
+        for (uint32_t r = 0; r < WORKERS; r++) {
+            assert_int_equal(gw_frame_parse(p->bytes[r], p->n_bytes[r], &info), GW_OK);
+            const size_t begin = slice ? info.frame_bytes : 0;
+            const size_t n = slice ? p->n_bytes[r] - begin : info.frame_bytes;
+            assert_true(!p->slices[slice].summed && n_expected + n <= sizeof expected);
+            memcpy(expected + n_expected, p->bytes[r] + begin, n);
+            n_expected += n;
+        }
+    for (uint32_t r = 0; r < WORKERS; r++)
+        assert_int_equal(gw_round_put(round, r, &r, 1, 6, p->bytes[r], p->n_bytes[r]), GW_OK);
+    assert_int_equal(gw_round_bound(round, true), n_expected);
+    assert_true(gw_round_bound(round, false) < n_expected / 2); /* averages are shorter than all frames */
+    assert_int_equal(gw_round_reduce(round, true, joined, n_expected - 1, &n_bytes), GW_ERR_CAPACITY);
+    assert_int_equal(gw_round_reduce(round, true, joined, n_expected, &n_bytes), GW_OK);
+    assert_int_equal(n_bytes, n_expected);
+    assert_memory_equal(joined, expected, n_expected);
+    gw_round_destroy(round);
+}
+
 static void an_average_is_of_all_workers(void **state)
 {
     struct pushes *p = *state;
@@ -469,6 +498,7 @@ int main(void)
         cmocka_unit_test(a_round_forgets_the_one_before),
         cmocka_unit_test(a_round_checks_every_frame),
         cmocka_unit_test(an_altered_payload_is_found_in_time),
+        cmocka_unit_test(a_join_keeps_the_frames),
         cmocka_unit_test(an_average_is_of_all_workers),
     };
     return cmocka_run_group_tests(tests, pushes_setup, pushes_teardown);

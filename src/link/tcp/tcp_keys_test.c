@@ -153,6 +153,46 @@ static void unlisted_by_a_peer(void **state)
     link_test_end(context, NULL, 0);
 }
 
+/* A listed machine says JOIN with the key of another one. If that were believed, the others would encrypt for that key
+ * what this machine's member is to read. */
+static void another_machines_key(void **state)
+{
+    (void)state;
+    struct world_member members[2];
+    struct gw_zmq_keys *own, *others;
+    char place[32], endpoint[GW_ZMQ_ENDPOINT_BYTES];
+    uint8_t bytes[GW_TCP_TEXT_MESSAGE_BYTES];
+    const int linger = 5000;
+    gw_context *context = link_test_context();
+    void *zmq = zmq_ctx_new(), *socket = zmq_socket(zmq, ZMQ_DEALER);
+    assert_int_equal(gw_zmq_keys_load(NULL, at("job"), &own), GW_OK);
+    assert_int_equal(gw_zmq_keys_load(NULL, at("other"), &others), GW_OK);
+    world_prepare(context, 2, 1, members, place);
+    members[0].options.keys = at("job");
+    members[0].options.timeout_ms = SHORT_MS;
+    members[0].options.log = world_keep_line;
+    world_forget_lines();
+    world_start_one(&members[0]);
+    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
+    zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, own->public_key, GW_ZMQ_KEY_CHARS);
+    zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, own->public_key, GW_ZMQ_KEY_CHARS);
+    zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, own->secret_key, GW_ZMQ_KEY_CHARS);
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", place);
+    assert_int_equal(zmq_connect(socket, endpoint), 0);
+    const struct gw_tcp_join join = {.keyed = true, .rank = 1, .size = 2, .n_links = 1};
+    uint8_t *contact = gw_tcp_write_key(gw_tcp_join_write(bytes, &join), others->public_key);
+    const size_t n_bytes = (size_t)(gw_tcp_write_endpoint(contact, "tcp://127.0.0.1:1") - bytes);
+    assert_int_equal(zmq_send(socket, bytes, n_bytes, 0), n_bytes);
+    world_await_line("from 127.0.0.1 at the rendezvous: not a member's");
+    world_join(&members[0], 1);
+    world_expect_all(&members[0], 1, GW_ERR_TIMEOUT, "rank 1 did not come");
+    zmq_close(socket);
+    zmq_ctx_term(zmq);
+    gw_zmq_keys_free(NULL, own);
+    gw_zmq_keys_free(NULL, others);
+    link_test_end(context, NULL, 0);
+}
+
 /* ---- memory -------------------------------------------------------------------------------------------- */
 
 static atomic_int allocations, fail_at;
@@ -192,7 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_folder_for_all),    cmocka_unit_test(two_machines),
         cmocka_unit_test(the_unlisted_stay_out), cmocka_unit_test(unlisted_by_a_peer),
-        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(another_machines_key),  cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests_name("tcp keys", tests, begin, end);
 }
