@@ -25,7 +25,7 @@ static void a_member_that_goes_is_named(void **state)
                     continue;
                 assert_int_equal(world.members[r].status, GW_ERR_PEER);
                 assert_non_null(strstr(world.members[r].sentence, "rank 2"));
-                /* It may go while another still waits for a third one's part of the step before. */
+                /* When rank 2 goes, another member may still wait for a third member's part of the step before. */
                 assert_in_range(world.members[r].steps_done, 0, 1);
                 assert_int_equal(world.members[r].again, GW_ERR_PEER);
             }
@@ -34,7 +34,7 @@ static void a_member_that_goes_is_named(void **state)
     }
 }
 
-/* Nobody waits for its timeout, and nobody is disturbed in the step before. */
+/* No member waits until its timeout. No member is disturbed while it ends the step before. */
 static void a_member_that_leaves_is_named(void **state)
 {
     (void)state;
@@ -97,15 +97,17 @@ static void a_silent_member_is_named(void **state)
         long late_us;
         const uint32_t *machine_of;
     } cases[] = {
-        {"none", 2, 0, NULL, 0, NULL},       /* the others wait for its gradients */
-        {"none", 1, 0, NULL, 0, machines_3}, /* rank 2 waits for them and others for rank 2, or all for them */
+        {"none", 2, 0, NULL, 0, NULL}, /* the others wait for rank 2's gradients */
+        /* If rank 2 is a run's relay, it waits for rank 1's gradients, and rank 0 waits for rank 2. Else both wait for
+         * rank 1. */
+        {"none", 1, 0, NULL, 0, machines_3},
         {"none", 2, 0, NULL, 0, machines_3},
         {"ternary", 2, 3, NULL, 0, machines_3},
-        {"ternary", 1, 4, NULL, 0, NULL}, /* ... for its statistics */
+        {"ternary", 1, 4, NULL, 0, NULL}, /* the others wait for rank 1's statistics */
         {"ternary", 1, 0, one_group,
-         /* rank 2 has waited for the coordinator long before that waits for rank 1 */
+         /* rank 2 waits for the coordinator long before the coordinator waits for rank 1 */
          400000, NULL},
-        {"ternary", 0, 0, one_group, 0, NULL}, /* it is the only coordinator */
+        {"ternary", 0, 0, one_group, 0, NULL}, /* rank 0 is the only coordinator */
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         struct world world = {.spec = cases[c].spec,
@@ -164,7 +166,8 @@ static void different_steps_are_an_error(void **state)
 
 /* ---- a message that was altered ------------------------------------------------------------------------- */
 
-/* One altered message, any of them: each member ends with a status, and if all go on, they agree. */
+/* One message is altered, in each turn another one. Each member must end with a status. If all go on, they must agree.
+ */
 static void an_altered_message_does_no_harm(void **state)
 {
     (void)state;

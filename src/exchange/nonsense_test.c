@@ -606,8 +606,9 @@ static void a_farewell_is_the_last_word(void **state)
     gw_codec_destroy(codec);
 }
 
-/* Rank 1 leaves before the step. Rank 0 ends, and says nothing to rank 2: rank 1 has said it, and rank 2 may still end
- * the step before. A farewell that comes before rank 1's first message was said to an earlier exchange. */
+/* Rank 1 leaves before the step. So rank 0's exchange ends. Rank 0 does not tell rank 2: rank 1 has told it already,
+ * and rank 2 may still be busy with the step before. If a farewell comes before rank 1's first message (stale), it was
+ * meant for an earlier exchange, and rank 0 passes over it. */
 static void a_farewell_is_not_passed_on(void **state)
 {
     (void)state;
@@ -635,7 +636,7 @@ static void a_farewell_is_not_passed_on(void **state)
     }
 }
 
-/* Links say of what size they are; others than the most are refused before memory is taken for them. */
+/* A link says how many members it has. If they are too many, the exchange must refuse it before it takes memory. */
 static void sizes_of_links_at_their_limits(void **state)
 {
     (void)state;

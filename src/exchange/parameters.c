@@ -29,8 +29,8 @@ static void scatter(const struct gw_exchange *ex, const struct group *group, con
     }
 }
 
-/* Servers move parameters key by key. If a tensor of any group is not finite, no key may move in this step. So the
- * verdict says of the pushes that have left that they do not count. Keys that got no push get a refusal in its place.
+/* Servers move parameters key by key. If a tensor of any group is not finite, no key may move in this step. Some pushes
+ * have left already: the verdict then says that they do not count. A key that got no push gets a refusal in its place.
  */
 static gw_status give_verdict(struct gw_exchange *ex)
 {

@@ -1,11 +1,17 @@
 /* The pipeline: one thread of each member that turns what arrives into what is sent.
  *
- * A tensor goes SUBMIT -> measured; a group whose tensors are all measured goes STATS -> (coordinator) SHARED ->
- * encoded, PUSH -> (owners) reduced, PULL -> decoded, done; a group without shared numbers goes straight to PUSH. A
- * large group has many runs, and each goes its way from PUSH to PULL by itself. Each member is a worker (worker.c). If
- * the workers own the slices, it is also coordinator of some groups (coordinator.c) and owner of some runs (owner.c).
- * What it sends to itself travels through the link as well. There is one exception: floats that an owner can add
- * without a frame (run->own).
+ * The caller submits a tensor, and the pipeline measures it. Once all tensors of a group are measured, the group goes
+ * this way:
+ *   1. STATS: the worker sends its shared numbers to the group's coordinator.
+ *   2. SHARED: the coordinator sends the largest of them to all workers.
+ *   3. PUSH: the worker encodes its slices and sends them to their owners.
+ *   4. PULL: the owners add them up and send the averages to all workers. The worker decodes them: the group is done.
+ * A group without shared numbers begins with PUSH. A large group has many runs, and each goes its way from PUSH to PULL
+ * by itself.
+ *
+ * Each member is a worker (worker.c). If the workers own the slices, it is also coordinator of some groups
+ * (coordinator.c) and owner of some runs (owner.c). What it sends to itself travels through the link as well. There is
+ * one exception: floats that an owner can add without a frame (run->own).
  *
  * A handler never waits: the only place where the thread sleeps is the owners' `receive`. The thread first handles what
  * has arrived, because others wait for the result. Then it measures one tensor or encodes one run, and looks again. */

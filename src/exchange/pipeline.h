@@ -43,10 +43,13 @@ void gw_count_down(struct gw_exchange *exchange, uint32_t from, size_t n_bytes);
 /* Notes that a run is over: its results are in the gradients, or it has none. */
 void gw_pulled(struct gw_exchange *exchange, struct group *group, struct run *run);
 
+/* Notes that a group is done in this step. After the last group the step ends, if no first message is missing. */
 void gw_finish_group(struct gw_exchange *exchange, struct group *group);
 
 /* True if all groups are done, but the first message of some member has not come yet. */
 bool gw_waits_for_hellos(const struct gw_exchange *exchange);
+
+/* Ends the step: the encoders get its verdict, and the caller gets its result. */
 void gw_finish_step(struct gw_exchange *exchange);
 
 /* ---- worker (worker.c) ---- */

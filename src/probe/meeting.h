@@ -24,8 +24,11 @@ struct gw_report {
 gw_status gw_meeting_begin(struct gw_meeting *meeting);
 
 /* Waits until all members have come. All return at about the same time: rank 0 waits as long as its message to the
- * others takes. *sum has the largest times of all members, the sum of their bytes, rank 0's `settled`, and rank 0's
- * hash, or 0 if another hash differs. */
+ * others takes. *sum has:
+ *   - seconds, encode_seconds, busy: the largest of all members;
+ *   - bytes_up, bytes_down, messages: the sums over all members;
+ *   - settled: rank 0's;
+ *   - hash: rank 0's; 0 if another member's hash differs. */
 gw_status gw_meet(const struct gw_meeting *meeting, const struct gw_report *own, struct gw_report *sum);
 
 /* Sends n bytes of rank 0 to all others. On the others, `bytes` gets them. */

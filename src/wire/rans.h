@@ -78,15 +78,17 @@ const struct gw_rans *gw_rans_for(enum gw_cpu cpu);
 
 /* ---- what kernels share ---------------------------------------------------------------------- */
 
-/* All bytes, ordered by their number of ones and then by value. position: the place of a byte. byte: the byte at a
- * place. Also where each class begins. shuffle: for a mask of eight lanes, the places (in bytes) of the words that
- * these lanes take from the last eight words; 0x80: none. pack: for a mask, the places from which the words of these
- * lanes are appended, the highest lane first. */
+/* The order of all bytes: by their number of ones, then by value. And tables for masks of eight lanes, which say what a
+ * kernel does with the words (2 bytes each) of the lanes in the mask. */
 struct gw_rans_order {
-    _Alignas(64) uint8_t position[256];
-    _Alignas(64) uint8_t byte[256];
+    _Alignas(64) uint8_t position[256]; /* the place of each byte in the order */
+    _Alignas(64) uint8_t byte[256];     /* the byte at each place */
+    /* Each lane takes a word of the last eight words. This is where its two bytes stand there; 0x80: it takes none. */
     _Alignas(64) uint8_t shuffle[256][16];
+    /* The lanes' words are appended, the highest lane first. This is where each appended byte comes from; 0x80: none.
+     */
     _Alignas(64) uint8_t pack[256][16];
+    /* the class of each byte; the place at which each class begins */
     uint8_t class_of[256], class_begin[16];
 };
 const struct gw_rans_order *gw_rans_order(void);

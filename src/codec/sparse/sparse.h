@@ -38,8 +38,8 @@ static inline enum gw_value_type gw_sparse_value_type(const struct gw_frame *fra
 /* The most bytes the payload of n elements takes. */
 size_t gw_sparse_bound(uint8_t wire_id, uint64_t n);
 
-/* Memory to read with, and if `writes` to write with; one thread at a time. workers: of the gspar averages that are
- * read or written; 0: there are none. */
+/* Memory for reading, and for writing too if `writes` is true. Only one thread may use it at a time. workers: the most
+ * workers that a gspar average to read or write is made of; 0: there are no such averages. */
 struct gw_sparse_scratch;
 gw_status gw_sparse_scratch_create(gw_context *context, uint32_t workers, bool writes, struct gw_sparse_scratch **out);
 void gw_sparse_scratch_destroy(gw_context *context, struct gw_sparse_scratch *scratch);
@@ -49,12 +49,12 @@ void gw_sparse_scratch_destroy(gw_context *context, struct gw_sparse_scratch *sc
 void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scratch *scratch, uint8_t *dst,
                      struct gw_frame *frame);
 
-/* A chunk's sums of signs, for an average to be written. */
+/* The sums of signs of a chunk. The caller fills them in before it writes the chunk of an average. */
 struct gw_sparse_levels *gw_sparse_levels_of(struct gw_sparse_scratch *scratch);
 
-/* Writes one chunk of a gspar average: source->kept, the values, and the sums of the scratch, which were marked, for
- * what has no value. at: room for 4 * n bytes. Returns its bytes; SIZE_MAX: as many as the floats would take, or more.
- */
+/* Writes one chunk of a gspar average. Elements that are exact have values. For the others that are kept it writes the
+ * sums of the scratch, in which the caller has marked them (gw_sparse_levels_mark). at: room for 4 * n bytes. Returns
+ * how many bytes the chunk has. SIZE_MAX: it would have at least as many as n floats. */
 size_t gw_sparse_write_sums(const struct gw_sparse_source *source, uint32_t n, struct gw_sparse_scratch *scratch,
                             uint8_t *at);
 

@@ -40,8 +40,8 @@ unsigned gw_value_rest_bits(enum gw_value_type type)
     return layout_of(type).fraction_bits + 1;
 }
 
-/* Strings tell apart so many exponents below the largest. Smaller values, zeros among them, are rare or not worth a
- * string. */
+/* How many questions the strings ask at most. So they tell apart this many exponents: the largest, and those just
+ * below it. Values with smaller exponents, zeros among them, are rare, or not worth a string. */
 #define LEVELS 16
 
 static void take_exponents(enum gw_value_type type, const float *values, uint32_t n, uint8_t *exponents)

@@ -19,27 +19,29 @@ static inline unsigned gw_value_bits(enum gw_value_type type)
     return type == GW_VALUE_F32 ? 32 : 16;
 }
 
-/* The exponent field of a value as it is sent, and how many bits stand beside it: fraction and sign. */
+/* The exponent field of x as a value of this type. */
 uint32_t gw_value_exponent(enum gw_value_type type, float x);
+
+/* How many bits of a value are not its exponent: the bits of its fraction, and its sign. */
 unsigned gw_value_rest_bits(enum gw_value_type type);
 
-/* Adds to a chunk what its strings say of n values, already rounded to their type, and writes what is sent as it is,
- * beginning at `raw`, which has room for 4 * n + 8 bytes. Returns how many bits that is; if some of the last byte's are
- * not used they are 0. as_they_are: exponents are not apart. */
+/* Writes n values of a chunk. They are already rounded to their type. What strings say of them goes to `writer`. What
+ * is sent as it is goes to `raw`, which has room for 4 * n + 8 bytes. Returns how many bits the latter has; unused bits
+ * of its last byte are 0. as_they_are: exponents are not sent apart from the rest. */
 uint64_t gw_sparse_put_values(struct gw_strings_writer *writer, enum gw_value_type type, const float *values,
                               uint32_t n, bool as_they_are, struct gw_sparse_exponents *memory, uint8_t *raw);
 
 /* What the strings said of n values. */
 struct gw_sparse_coming {
     enum gw_value_type type;
-    uint32_t n, n_small; /* n_small: values that are marked, whose exponents are sent as they are */
-    uint32_t last;       /* and at most this */
-    bool apart;
-    const uint64_t *small;
+    uint32_t n, n_small;   /* n_small: how many values `small` marks */
+    uint32_t last;         /* the largest exponent that these may have */
+    bool apart;            /* exponents are sent apart from the rest */
+    const uint64_t *small; /* marks the values whose exponents are sent as they are */
     uint8_t *exponents;
 };
 
-/* Reads it; *n_raw: how many bits are sent as they are. */
+/* Reads what the strings say. *n_raw: how many bits are sent as they are. */
 gw_status gw_sparse_get_exponents(struct gw_strings_reader *reader, enum gw_value_type type, uint32_t n,
                                   struct gw_sparse_exponents *memory, struct gw_sparse_coming *coming, uint64_t *n_raw);
 

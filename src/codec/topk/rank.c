@@ -205,8 +205,9 @@ gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, 
         return GW_OK;
     }
     uint64_t n_sample = gw_rank_sample_size(list->n);
-    /* j is the sample's rank that is four standard deviations beyond the one expected of the k-th largest. *most is how
-     * many elements of the whole list may be above the j-th of the sample, with six deviations to spare. */
+    /* The k-th largest of the list is expected at place `expected` of the sorted sample. j is four standard deviations
+     * beyond that place, so the j-th largest of the sample is hardly ever above the k-th of the list. *most is how many
+     * elements of the list may be above the j-th of the sample, with six deviations to spare. */
     double expected = (double)k / (double)list->n * (double)n_sample, j = ceil(expected + 4 * sqrt(expected) + 8);
     double above = (j + 6 * sqrt(j) + 16) / (double)n_sample * (double)list->n;
     *most = above < (double)list->n ? (uint64_t)above : list->n;

@@ -98,7 +98,7 @@ static bool has_socket(pid_t process, unsigned long inode)
     return false;
 }
 
-/* A port at which the process listens, once it does; `except` is not it. */
+/* Waits until the process listens at a port other than `except`, and returns that port. */
 static uint16_t port_of(pid_t process, uint16_t except)
 {
     for (int i = 0; i < 3000; i++) {
@@ -164,8 +164,8 @@ static void parts_without_end(void **state)
     end(processes);
 }
 
-/* More than a member has descriptors, at both of its ports, before the last member comes; they stay as long as they
- * may. */
+/* Before the last member comes, each port gets more connections than a member has descriptors. They send nothing. They
+ * stay until the members close them. */
 static void silent_connections(void **state)
 {
     (void)state;

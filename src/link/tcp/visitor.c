@@ -11,12 +11,13 @@
 
 #include <stdio.h>
 
-/* The connection to rank 0 has ended. ZeroMQ has all that rank 0 had said before, perhaps with the table. The visitor
- * gets it when ZeroMQ's thread has passed it on. The visitor waits so long for that. */
+/* When the connection to rank 0 has ended, ZeroMQ may still hold messages that rank 0 sent before, perhaps the table.
+ * The visitor waits this long for ZeroMQ's thread to hand them over. */
 #define GRACE_SECONDS 0.25
-#define UNANSWERED_SECONDS                                                                                             \
-    (4 * GW_TCP_JOIN_SECONDS) /* if rank 0 has been silent for this time at the deadline, the sentence names rank 0 */
-/* how often the keys may not match; another process may have been at the address for a moment */
+/* If rank 0 has been silent for this long at the deadline, the sentence names rank 0. */
+#define UNANSWERED_SECONDS (4 * GW_TCP_JOIN_SECONDS)
+/* One side has keys and the other has none: after so many times the visitor gives up. Once may be an accident, because
+ * another process may have been at the address for a moment. */
 #define MOST_MISMATCHES 4
 
 struct visitor {

@@ -7,11 +7,11 @@
 
 /* Record types, in addition to those of changes. Records of a key come after the change that makes the key. */
 enum gw_ps_snapshot_record {
-    GW_PS_SNAPSHOT_STORE = 32,  /* rounds, foremost u64; begun u8 */
-    GW_PS_SNAPSHOT_WORKER = 33, /* one for each rank: rank u32; pushes, skipped u64; present u8 */
-    /* latest, n_due u32; foremost u64; for the rounds before, whole and open: number u64 */
+    GW_PS_SNAPSHOT_STORE = 32,  /* rounds u64; foremost u64; begun u8 */
+    GW_PS_SNAPSHOT_WORKER = 33, /* one for each rank: rank u32; pushes u64; skipped u64; present u8 */
+    /* latest u32; n_due u32; foremost u64; then u64 each: the numbers of the rounds `before`, `whole` and `open` */
     GW_PS_SNAPSHOT_KEY = 34,
-    GW_PS_SNAPSHOT_KEY_RANKS = 35, /* for each rank: pushed, taken u64 */
+    GW_PS_SNAPSHOT_KEY_RANKS = 35, /* for each rank: pushed u64; taken u64 */
     /* round u8: 0 before, 1 whole, 2 open; rank u32; refusal u64 (all ones: none); body: the value */
     GW_PS_SNAPSHOT_PUSH = 36,
     /* of a key with an optimizer: set u8, unusable u64; for each rank: rate float64; body: the values, if set is 1 */

@@ -43,8 +43,8 @@ static void types_and_their_words(void **state)
         assert_true(!gw_ps_type_parse(words[i], &type) && type == GW_PS_INT64);
 }
 
-/* Of each method the number of the type of its result, by the number of the key's type; 0: there is none. And how many
- * bytes a result of 3 elements has. */
+/* results[T] is the type of a method's result if the key has type T; 0: the method does not take such a key. bytes_of_3
+ * has the bytes of a result of 3 elements, by the type of the result. */
 static void methods_and_their_results(void **state)
 {
     (void)state;

@@ -214,8 +214,8 @@ static void hello(void *socket, uint64_t rank)
                  NULL, 0);
 }
 
-/* Clients that have closed their sockets may still be there for the server, under this rank or as one of the most that
- * it takes: a while later they are not. */
+/* Connects, and says HELLO until the server accepts it. The server may not have noticed yet that earlier clients have
+ * closed their sockets. One of them may still have this rank, or they may be as many clients as the server takes. */
 static void *joined(const struct scene *scene, uint64_t rank)
 {
     void *socket = connect_raw(scene, NULL);
@@ -532,7 +532,7 @@ static void clients_that_do_not_wait(void **state)
     (void)state;
     struct scene scene;
     begin(&scene, 2);
-    void *busy = connect_raw(&scene, NULL); /* so that the server comes to them late */
+    void *busy = connect_raw(&scene, NULL); /* it keeps the server busy, so that the server looks at the others late */
     for (uint64_t i = 0; i < 300; i++) {
         for (int j = 0; j < 100; j++)
             send_part(busy, "nonsense", 8, false);
@@ -564,14 +564,15 @@ static void clients_that_do_not_wait(void **state)
     end(&scene);
 }
 
-/* Some come and go without a word, some say HELLO first: their descriptors are used again by those after them, and rank
- * 1, which waits all the while, is not taken for one of them. */
+/* Some connections come and go without a word. Others say HELLO first. The server uses the descriptors of those that
+ * have gone again, for those that come later. Rank 1 waits all the while. The server must not take it for one of them.
+ */
 static void a_storm_of_connections(void **state)
 {
     (void)state;
     struct scene scene;
     begin(&scene, 2);
-    /* a descriptor that is free, then rank 1's */
+    /* The server's descriptor for `gone` is free later. That for `early` is free now, so rank 1 can get it. */
     void *gone = joined(&scene, GW_PS_READER), *early = connect_raw(&scene, NULL);
     send_request(early, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
     assert_int_equal(answer(early).operation, GW_PS_WHO);
@@ -690,8 +691,8 @@ static void pushes_that_wait_are_counted(void **state)
     end(&scene);
 }
 
-/* Results wait for a client that does not read them; the server neither waits nor takes more than it may, and in the
- * end it lets go of that client. */
+/* Results wait for a client that does not read them. The server must not wait for it, and must not take more memory
+ * than it may. In the end it drops that client. */
 static void answers_that_nobody_reads(void **state)
 {
     (void)state;
@@ -728,7 +729,8 @@ static void answers_that_nobody_reads(void **state)
     end(&scene);
 }
 
-/* Nor is it of use any more to a JOIN whose very answer was one too many. */
+/* A client sends JOIN after JOIN and reads no answer. At last the answer to a JOIN is one too many, so the server drops
+ * the client. The rest of that JOIN must not use the client any more. */
 static void joins_whose_answers_nobody_reads(void **state)
 {
     (void)state;
@@ -764,8 +766,9 @@ static void joins_whose_answers_nobody_reads(void **state)
     end(&scene);
 }
 
-/* A client that reads nothing has so many answers coming that one of them is too many while its own request is still
- * being done: AGREE, JOIN and ADMIT end the run before, and refuse what waits for it. */
+/* A client reads nothing, and many answers wait for it. Then it sends AGREE, JOIN or ADMIT. Each of these ends the run
+ * before, and refuses the requests that wait for that run, this client's among them. So one answer is too many while
+ * the server still handles the client's own request. */
 static void too_many_answers_in_the_midst(void **state)
 {
     (void)state;
@@ -927,7 +930,8 @@ static void answers_say_what_is_not_kept(void **state)
 
 /* ---- a folder that no server has written ---------------------------------------------------------------------- */
 
-/* What workers agreed on is longer than any server takes, and than there is room for when it is written again. */
+/* A journal has the lines on which workers agreed. First they are as long as a server takes. Then they are a byte
+ * longer: when the server writes them again, there is no room for them. So it must refuse that journal. */
 static void an_agreement_too_long(void **state)
 {
     static const char about[] = "workers=1 mode=sync min_workers=0 backup=0";

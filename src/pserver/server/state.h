@@ -99,9 +99,8 @@ struct gw_ps_server {
         const char *why;
         double at;
     } told; /* the last line of the log about such a connection */
-    struct gw_ps_key
-        /* keys whose queues must be tried again. If there are more, the queues of all keys are */
-        *woken[GW_PS_MOST_WOKEN];
+    /* The keys whose queues must be tried again. n_woken > GW_PS_MOST_WOKEN: the queues of all keys must. */
+    struct gw_ps_key *woken[GW_PS_MOST_WOKEN];
     uint32_t n_woken;
     char *agreed; /* the lines on which workers have agreed; NULL: none yet */
     uint32_t agreed_by;
