@@ -15,7 +15,7 @@ FUZZ_SECONDS := $(if $(filter command line environment,$(origin SECONDS)),$(SECO
 
 help:
 	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare (2 min)"
-	@echo "make check    build everything and run all tests (20 min on two cores)"
+	@echo "make check    build everything and run all tests (about 16 min on two cores)"
 	@echo "make builds   build with clang, without ZeroMQ, MPI or oneDNN, with sanitizers; the quick tests of each (8 min)"
 	@echo "make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     the tests under ThreadSanitizer, without the trainer"
@@ -37,7 +37,7 @@ run:
 	@scripts/run.sh build/release/gradwire
 
 check:
-	@echo "make check: builds, then runs all tests; about 17 minutes on two cores."
+	@echo "make check: builds, then runs all tests; about 16 minutes on two cores."
 	scripts/install-deps.sh build check
 	cmake --preset release -DGW_BUILD_TESTS=ON
 	cmake --build --preset release -j $(JOBS)

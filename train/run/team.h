@@ -1,4 +1,4 @@
-/* What the workers of a run share, and one worker. Only the trainer's loop includes it.
+/* What the workers of a run share, and one worker. Only files of this folder include it.
  *
  * A team is the workers of this process: ranks first..first+count-1 of all. Other workers may be in other processes;
  * the links take care of that. Workers meet in the exchange. All else they tell each other over the control link
