@@ -13,7 +13,7 @@ import sys
 COLUMNS = 120
 SOURCES = (".c", ".h")
 # These files keep to the limit of columns. Tables of results and golden files are data, and need not.
-TEXTS = (*SOURCES, ".py", ".sh", ".md", ".1", ".cmake", ".html", ".css", ".js", ".service", ".in")
+TEXTS = (*SOURCES, ".py", ".sh", ".md", ".1", ".cmake", ".html", ".css", ".js", ".service", ".in", ".supp")
 NAMES = ("Makefile", "CMakeLists.txt", ".clang-format", "run")
 
 
@@ -37,11 +37,13 @@ def long_lines(path, text):
 
 
 def first_sentence(path, text):
-    """Checks that a source begins with a comment of at least three words. A script has its #! line before that."""
-    body = re.sub(r"\A#!.*\n", "", text)
+    """Checks that a source begins with a comment of at least three words. A script has its #! line before that, and a
+    page its doctype: with anything before the doctype, browsers use the rules of old pages."""
+    body = re.sub(r"\A(#!|<!DOCTYPE html>).*\n", "", text)
     opening = {
         ".c": r"/\*",
         ".h": r"/\*",
+        ".html": "<!--",
         ".css": r"/\*",
         ".js": r"/\*",
         ".py": r'(?:"""|#)',
@@ -78,7 +80,7 @@ def main():
         if path.suffix in TEXTS or path.name in NAMES:
             text = path.read_text()
             faults += long_lines(path.relative_to(folder), text)
-            if path.suffix in (*SOURCES, ".css", ".js", ".py", ".sh"):
+            if path.suffix in (*SOURCES, ".html", ".css", ".js", ".py", ".sh", ".supp"):
                 faults += first_sentence(path.relative_to(folder), text)
     sources = [str(path) for path in paths if path.suffix in SOURCES]
     faults += formatter(["clang-format", "--dry-run", "-Werror"], r"version 14\.", sources)
