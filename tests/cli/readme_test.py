@@ -18,8 +18,10 @@ C_PROGRAM = """#include <gradwire/gradwire.h>
 typedef struct communicator *MPI_Comm;
 extern MPI_Comm MPI_COMM_WORLD;
 gw_status gw_link_mpi_create(gw_context *context, MPI_Comm communicator, gw_link *link);
-void program(gw_tensor tensor, float *gradient, uint32_t n_steps);
-void program(gw_tensor tensor, float *gradient, uint32_t n_steps)
+gw_status gw_average_mpi(gw_context *context, const char *spec, MPI_Comm communicator, uint64_t seed, float *values,
+                         uint64_t n_elems, gw_step_result *result);
+void program(gw_tensor tensor, float *gradient, uint64_t n, uint64_t seed, uint32_t n_steps);
+void program(gw_tensor tensor, float *gradient, uint64_t n, uint64_t seed, uint32_t n_steps)
 {
     gw_codec *codec;
     gw_link link;
@@ -89,9 +91,10 @@ class Readme(harness.Case):
                 self.assertIn(option + " ", page, line)
 
     def test_c(self):
-        part = README.split("## In a C program", 1)[1].split("\n\n", 1)[1]
-        body = re.match(r"(?:    .*\n)+", part).group()
-        source = C_PROGRAM % body
+        part = README.split("## In a C program", 1)[1].split("\n## ", 1)[0]
+        blocks = re.findall(r"(?:^    .*\n)+", part, re.M)
+        self.assertEqual(len(blocks), 2)
+        source = C_PROGRAM % "".join(blocks)
         # Declare MPI's types here as link_mpi.h does, because MPI may not be installed. house_headers checks that
         # header.
         done = subprocess.run(
