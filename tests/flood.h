@@ -83,7 +83,7 @@ static inline void *flood_socket(void *zmq, const char *endpoint, const char *se
     return zmq_connect(socket, endpoint) == 0 ? socket : NULL;
 }
 
-/* Makes a plain connection from an address of the loopback to a port of it. Below 0: there is none. */
+/* Makes a plain connection from the loopback address `from` to a port of this machine. Below 0: it failed. */
 static inline int flood_connect_from(const char *from, uint16_t port)
 {
     const struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(from)};
@@ -104,7 +104,7 @@ static inline int flood_connect(uint16_t port)
     return flood_connect_from("127.0.0.1", port);
 }
 
-/* How many of the connections the other side has not ended. */
+/* Counts the connections that the other side has not ended. */
 static inline int flood_open(const int *fds, int n)
 {
     int open = 0;

@@ -112,7 +112,7 @@ static void shorten(const char *option, const char *value, double scale, char *t
 
 static int take_word(const tool_usage *usage, const char *option, const char *value, double scale)
 {
-    static char kept[MOST_WORDS][64]; /* kept: options point into the texts that they were given */
+    static char kept[MOST_WORDS][64]; /* static, because options point into these texts later */
     static int n_kept;
     char *text = kept[n_kept];
     if (is_said(usage, option))

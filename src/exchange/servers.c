@@ -341,8 +341,8 @@ static gw_status take(struct gw_exchange *ex, bool *got)
     return GW_OK;
 }
 
-/* Waits until something may have come. It also reads what a call wrote to the eventfd. The call had set its wake
- * before. */
+/* Waits until something may have come. It also reads what a call of the program wrote to the eventfd. The call had left
+ * its wake before it wrote. */
 static gw_status wait_for_news(const struct servers *me, double deadline)
 {
     uint64_t n;

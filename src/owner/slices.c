@@ -10,7 +10,7 @@
 struct load {
     uint64_t elems; /* how many elements it has got so far */
     uint32_t rank;
-    uint64_t blocks; /* blocks of the tensor that is being dealt; a block is `align` elements */
+    uint64_t blocks; /* how many blocks it gets of the tensor that is dealt out now; a block is `align` elements */
 };
 
 static int by_load(const void *a, const void *b)

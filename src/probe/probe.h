@@ -19,10 +19,10 @@
 
 enum { GW_PROBE_MOST_POINTS = 24 };
 
-/* As the exchange cuts large groups (docs/design.md, "Runs"). */
+/* The most elements of a run: the exchange cuts large groups into runs (docs/design.md, "Runs"). */
 #define GW_PROBE_RUN_ELEMENTS (1 << 20)
 
-/* One measured point: a message size, or groups of tensors of a size through a codec. */
+/* One measured point: messages of one size, or exchanges of groups whose tensors have one size. */
 struct gw_probe_point {
     uint64_t groups, tensors; /* tensors of each group; both 1 for a message */
     uint64_t size;            /* bytes that a member sends, or elements of each tensor */

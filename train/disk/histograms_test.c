@@ -56,7 +56,7 @@ static void the_ends_of_the_range(void **state)
     }
 }
 
-/* Of one tensor. The caller frees it. */
+/* Makes histograms of one tensor at a step. The caller frees them. */
 static struct gw_histograms *some(uint64_t step)
 {
     struct gw_histograms *h = calloc(1, sizeof *h + sizeof *h->rows);
@@ -70,7 +70,7 @@ static struct gw_histograms *some(uint64_t step)
     return h;
 }
 
-/* Of a file that was cut, whole lines of steps before `before` are kept. */
+/* Cuts a file after `cut` bytes. Of that file, the whole lines of steps below `before` must be kept. */
 static void check_cut(const char *bytes, long cut, uint64_t before, const long *ends, const uint64_t *steps, int n)
 {
     FILE *f = tmpfile();
@@ -83,7 +83,7 @@ static void check_cut(const char *bytes, long cut, uint64_t before, const long *
     fclose(f);
 }
 
-/* Wherever the file was cut: a line without its end is not whole. */
+/* A run goes on with a file that was cut anywhere. A line without its end must not count. */
 static void lines_are_gone_on_with(void **state)
 {
     (void)state;

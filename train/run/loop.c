@@ -382,14 +382,14 @@ static gw_status prepare(struct gw_team *team)
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     team->evaluators = processors > 0 && processors < o->workers ? (uint32_t)processors : o->workers;
     if (team->network.convex || team->members->count < o->workers)
-        /* convex: there is no model that takes memory. Sums of losses must not depend on the machine, and no worker
-         * should be idle */
+        /* Each worker evaluates a share, so that none is idle. If the network is convex, this needs no memory for
+         * models, and the sums of losses must not depend on how many processors this machine has. */
         team->evaluators = team->alone ? 1 : o->workers;
     uint64_t window = team->steps >= team->steps_per_epoch ? team->steps_per_epoch : 100;
     team->metrics.window_begin = team->steps > window ? team->steps - window : 0;
     team->metrics.steps = team->steps, team->metrics.steps_per_epoch = team->steps_per_epoch;
     uint32_t begin, count = o->batch;
-    if (team->alone) /* such a worker counts its own share alone */
+    if (team->alone) /* this worker counts only its own share of the batch */
         gw_order_share(o->batch, o->workers, team->members->first, &begin, &count);
     team->metrics.batch = count, team->metrics.workers = team->alone ? 1 : o->workers,
     team->metrics.test_samples = team->data.test.n;

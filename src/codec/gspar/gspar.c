@@ -88,7 +88,8 @@ struct picking {
     struct gw_ternary_draw draw;
 };
 
-/* So many elements are drawn before those with values of their own are taken. They are then still in the cache. */
+/* How many elements are drawn at a time. Then those with values of their own are taken from these, while they are still
+ * in the cache. */
 #define PIECE 16384
 
 static void pick(const void *user, uint64_t begin, uint32_t n, struct gw_sparse_picked *picked)

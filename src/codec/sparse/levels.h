@@ -9,10 +9,10 @@
 /* With more workers, sums reach so many levels that the questions take too long. */
 #define GW_SPARSE_LEVELS_MAX_WORKERS 1024
 
-/* Memory for the sums of one chunk, and the sums. One thread at a time. */
+/* The sums of one chunk, and memory to code them. Only one thread may use it at a time. */
 struct gw_sparse_levels {
     uint32_t workers, n_planes;
-    uint32_t offset;      /* what was added to the sums in `planes` */
+    uint32_t offset;      /* the sums in `planes` are larger than the true ones by this */
     uint8_t *planes;      /* as struct gw_kernels has them */
     uint64_t *magnitudes; /* of the sums, since they were marked: planes of max_words words, one after the other */
     uint64_t *farther;    /* sums beyond a level, on either side */
@@ -34,11 +34,11 @@ int32_t gw_sparse_levels_at(const struct gw_sparse_levels *levels, uint32_t i);
 void gw_sparse_levels_mark(struct gw_sparse_levels *levels, const uint64_t *without, uint32_t n_words,
                            uint64_t *nonzero, uint64_t *negative);
 
-/* Adds how far the sums of the elements that were marked are from 0. */
+/* Adds strings to `writer`. For each element that was marked they say how far its sum is from 0. */
 void gw_sparse_levels_put(struct gw_strings_writer *writer, struct gw_sparse_levels *levels, const uint64_t *nonzero,
                           const uint64_t *negative, uint32_t n_words);
 
-/* The reverse: the sum of an element that is not marked is 0. `string`: room for n_words words. */
+/* Reads these strings back into sums. An element that is not marked has the sum 0. `string`: room for n_words words. */
 gw_status gw_sparse_levels_get(struct gw_strings_reader *reader, struct gw_sparse_levels *levels,
                                const uint64_t *nonzero, const uint64_t *negative, uint32_t n_words, uint64_t *string);
 

@@ -9,8 +9,8 @@
 
 /* MPI wakes no thread, so a thread that waits must look again and again. At first it looks without a pause: that is
  * enough for the answers of a step of a small model. Then it sleeps for an eighth of the time that it has waited so
- * far. So sleeping makes a wait longer by an eighth at most. It does not yield: if there are more threads than cores, a
- * thread that yields goes behind all others, and a thread that wakes goes before them. */
+ * far. So sleeping makes a wait longer by an eighth at most. It does not yield. If there are more threads than cores,
+ * the kernel runs a thread that yields after all others, and a thread that wakes up before them. */
 #define LOOK_SECONDS 200e-6
 #define SHORTEST_NAP 50e-6
 #define LONGEST_NAP 1e-3

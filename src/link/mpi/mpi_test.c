@@ -133,7 +133,7 @@ static void messages_survive_lack_of_memory(void **state)
         allocations_left = n;
         assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_MEMORY);
     }
-    /* Nothing was lost by that. To fail takes no memory either. */
+    /* These failures have lost no message. Nor does `fail` need memory. */
     allocations_left = 1000;
     link_test_expect(&links[1], 0, 60, 5, 6);
     allocations_left = 0;
@@ -146,7 +146,7 @@ static void messages_survive_lack_of_memory(void **state)
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */
 
-/* A low limit takes the place of messages of more than 1 GiB. */
+/* Messages of more than 1 GiB go in blocks. The test lowers that limit, so that small messages go in blocks. */
 static void large_messages_go_in_blocks(void **state)
 {
     (void)state;

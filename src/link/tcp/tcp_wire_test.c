@@ -108,7 +108,7 @@ static void what_is_written_reads_back(void **state)
     assert_int_not_equal(gw_tcp_tag(session, 0), gw_tcp_tag(session, 1));
 }
 
-/* No message that was cut is one, nor one with something behind it. */
+/* A message that was cut must be refused, and so must one with a byte after its end. */
 static void cut_is_refused(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void cut_is_refused(void **state)
     }
 }
 
-/* Whatever bytes there are, what reads as good has contacts that can be read. */
+/* Altered messages may be refused or accepted. If one is accepted, all its contacts can be read. */
 static void altered_is_refused_or_sound(void **state)
 {
     (void)state;
@@ -212,7 +212,7 @@ static void numbers_at_their_limits(void **state)
     assert_true(reads_table_of(1, GW_TCP_MAX_LINKS));
     assert_false(reads_table_of(1, GW_TCP_MAX_LINKS + 1));
     assert_false(reads_table_of(1, 0));
-    for (int c = 0; c < 256; c++) { /* a key goes into lines of a log: no control character, no space */
+    for (int c = 0; c < 256; c++) { /* keys go into the log, so control characters and spaces are refused */
         char read[GW_ZMQ_KEY_CHARS + 1];
         uint8_t bytes[GW_ZMQ_KEY_CHARS];
         memset(bytes, 'x', sizeof bytes);

@@ -83,7 +83,8 @@ static inline void world_join(struct world_member *members, uint32_t n)
         pthread_join(members[r].thread, NULL);
 }
 
-/* n members with the options that members differ in nothing but rank; `place` has room for 32. */
+/* Prepares n members, whose options differ in the rank alone. They meet at a free port. `place` has room for 32 bytes,
+ * and gets the address. */
 static inline void world_prepare(gw_context *context, uint32_t n, uint32_t n_links, struct world_member *members,
                                  char *place)
 {
@@ -98,8 +99,8 @@ static inline void world_prepare(gw_context *context, uint32_t n, uint32_t n_lin
                                                        .timeout_ms = LINK_LONG_MS}};
 }
 
-/* Lets the members meet, each in a thread of its own. change(members), unless NULL, changes their options before that.
- */
+/* Lets the members meet, each in a thread of its own. If `change` is not NULL, it is called before that, and may change
+ * their options. */
 static inline void world_meet(gw_context *context, uint32_t n, uint32_t n_links, struct world_member *members,
                               void (*change)(struct world_member *members))
 {

@@ -10,9 +10,10 @@
 #include <string.h>
 #include <zmq.h>
 
-enum { LARGE = 1 << 19, MOST_LIARS = 3 }; /* elements: as float32 in parts, where there are several servers */
+/* LARGE: elements. If there are several servers, so many float32 are divided into parts. */
+enum { LARGE = 1 << 19, MOST_LIARS = 3 };
 
-/* What one says in place of the truth to one operation. */
+/* What a server answers to one operation, in place of the truth. */
 struct lie {
     enum gw_ps_operation to;
     const char *about; /* the key; NULL: any */
@@ -43,7 +44,7 @@ static void say(const struct liar *liar, const void *route, size_t n_route, cons
     free(body);
 }
 
-/* An honest answer to what is not asked about in this test. */
+/* Answers a request: with the lie if it is about this operation and key, and else honestly. */
 static void answer(struct liar *liar, const void *route, size_t n_route, const struct gw_ps_request *request)
 {
     const struct lie *lie = liar->lie;
@@ -91,7 +92,7 @@ static void begin(struct liar *liar, const struct lie *lie)
     char endpoint[64];
     size_t n = sizeof endpoint;
     *liar = (struct liar){.zmq = zmq_ctx_new(), .n_workers = 2, .lie = lie};
-    const int linger = 0; /* what it has said and nobody has read does not keep the test from ending */
+    const int linger = 0; /* answers that nobody has read must not keep the test from ending */
     liar->socket = zmq_socket(liar->zmq, ZMQ_ROUTER);
     assert_int_equal(zmq_setsockopt(liar->socket, ZMQ_LINGER, &linger, sizeof linger), 0);
     assert_int_equal(zmq_bind(liar->socket, "tcp://127.0.0.1:*"), 0);
@@ -107,7 +108,7 @@ static void end(struct liar *liar)
     zmq_ctx_term(liar->zmq);
 }
 
-/* One client of so many liars, who all say the same. */
+/* One client with n servers, which all tell the same lie. */
 struct scene {
     struct liar liars[MOST_LIARS];
     uint32_t n;
@@ -132,7 +133,7 @@ static void part(struct scene *scene)
         end(&scene->liars[i]);
 }
 
-/* It was refused by this client's own judgement, at once: not at the end of its patience. */
+/* The client itself must have refused the answer, and at once: not because a deadline has passed. */
 static void expect_refused(gw_status status, const char *words, double since)
 {
     if (status != GW_ERR_PEER || !strstr(gw_last_error(), words))
@@ -147,7 +148,7 @@ static void expect_refused(gw_status status, const char *words, double since)
         .n_dims = 1, .dims = { n }                                                                                     \
     }
 
-/* A pull of a key of float32, of 1 element or of LARGE ones, whose answer is a lie. */
+/* The client pulls a float32 key of 1 element or of LARGE elements, and the answer is a lie. */
 static void pulls_that_lie(void **state)
 {
     (void)state;
@@ -157,7 +158,7 @@ static void pulls_that_lie(void **state)
         uint32_t n_servers;
         const char *words;
     } cases[] = {
-        /* types that are none, and one that is another: over one server, and in parts */
+        /* numbers of no type, and another type than the key's: from one server, and in parts from two */
         {{GW_PS_PULL, NULL, {.code = 0, .number = 1, .shape = ROW(1), .n_pushes = 1}, 4, 0}, 1, 1, "type number 0"},
         {{GW_PS_PULL, NULL, {.code = 0, .number = 1, .shape = ROW(LARGE / 2), .n_pushes = 1}, 2 * LARGE, 0},
          LARGE,
@@ -209,7 +210,7 @@ static void pulls_that_lie(void **state)
          1,
          1,
          "the shape [2]"},
-        /* no value, and one where there is none */
+        /* no value */
         {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 1}, 0, 0},
          1,
          1,
@@ -231,7 +232,7 @@ static void pulls_that_lie(void **state)
          1,
          1,
          "at most 2^62"},
-        /* another answer, and none at all */
+        /* the answer to another operation, and bytes that are no answer */
         {{GW_PS_PULL, NULL, {.operation = GW_PS_MEMBERS, .number = 1}, 2, 0}, 1, 1, "answered with a MEMBERS"},
         {{GW_PS_PULL, NULL, {.number = 1}, 100, .raw = true}, 1, 1, "is not to be believed"},
     };
@@ -249,7 +250,8 @@ static void pulls_that_lie(void **state)
     }
 }
 
-/* Codes times a scale that lives elsewhere, whose answer has 100,001 bytes: nothing beyond them is read or written. */
+/* The client pulls codes, and their scale from another key. An answer has a length that no value can have, such as
+ * 100,001 bytes. The client must refuse it, and read and write nothing beyond its end. */
 static void a_scaled_pull_of_an_odd_length(void **state)
 {
     (void)state;
@@ -273,7 +275,7 @@ static void a_scaled_pull_of_an_odd_length(void **state)
     }
 }
 
-/* Other requests of a client, and messages that are no answer to them. */
+/* The client sends other requests than pulls, and gets answers that cannot be true. */
 static void other_lies(void **state)
 {
     (void)state;
@@ -317,7 +319,7 @@ static void other_lies(void **state)
     }
 }
 
-/* A server that cannot be one is not met. */
+/* A server's welcome says what no server can be. The client must not accept that server. */
 static void no_such_server(void **state)
 {
     (void)state;
@@ -346,8 +348,7 @@ static void no_such_server(void **state)
     }
 }
 
-/* A caller's buffer is never written beyond its end: neither where it is too small, nor where the servers are started
- * again for more workers. */
+/* gw_ps_members never writes beyond the caller's buffer. If the buffer is too small, nothing is written. */
 static void members_stay_in_their_room(void **state)
 {
     (void)state;
@@ -364,7 +365,8 @@ static void members_stay_in_their_room(void **state)
     test_server_end(&s);
 }
 
-/* Started again at the same address, for another number of workers. */
+/* A server is started again at the same address, for more workers. The client must notice it, and must not write
+ * beyond the caller's buffer. */
 static void another_number_of_workers(void **state)
 {
     (void)state;
@@ -389,7 +391,7 @@ static void another_number_of_workers(void **state)
     test_server_end(&s);
 }
 
-/* What says "not yet" until the deadline has passed is a deadline that has passed. */
+/* Servers answer "not yet" until the client's deadline has passed. The client must return GW_ERR_TIMEOUT. */
 static void not_yet_until_it_is_too_late(void **state)
 {
     (void)state;
@@ -417,7 +419,7 @@ static void not_yet_until_it_is_too_late(void **state)
     }
 }
 
-/* A value in two parts is not there before both are, whichever server is late. */
+/* A value is in two parts on two servers, and one of them is late. The client must wait for both. */
 static void all_parts_are_waited_for(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Tests the heads of requests and answers there and back. Every cut, every altered byte and every field that cannot be
- * is read without harm. Bytes are read from blocks that end where the message ends, so that sanitizers see a step too
- * far. */
+/* Tests the heads of requests and answers. What is written must read back. Heads that are cut, have an altered byte, or
+ * a field that is not possible, must do no harm. Bytes are read from blocks that end where the message ends, so that
+ * sanitizers see a read beyond the end. */
 #include "checks.h"
 #include "pserver/protocol/message.h"
 #include "wire/bytes.h"
@@ -240,7 +240,7 @@ static void every_cut_is_refused(void **state)
         size_t size = gw_ps_reply_write(bytes, &replies[i]);
         for (size_t cut = 0; cut < size; cut++) {
             gw_status status = read_reply(bytes, cut, &reply);
-            bool sentence = replies[i].status < 0 && cut >= FIXED; /* a shorter one is one too */
+            bool sentence = replies[i].status < 0 && cut >= FIXED; /* a sentence that was cut is a shorter sentence */
             CHECK(sentence ? status == GW_OK : is_error_of_messages(status), "answer %zu cut to %zu of %zu bytes: %d",
                   i, cut, size, status);
         }
@@ -250,7 +250,7 @@ static void every_cut_is_refused(void **state)
     }
 }
 
-/* Whatever is read as good says the same again when it is written. */
+/* If an altered head is accepted, it must say the same after it was written and read again. */
 static void every_altered_byte_is_harmless(void **state)
 {
     (void)state;
@@ -299,7 +299,7 @@ static void fields_that_cannot_be(void **state)
     bytes[AT_VERSION] = GW_PS_VERSION + 1;
     assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_VERSION);
     assert_non_null(strstr(gw_last_error(), "version 4"));
-    assert_int_equal(request.id, 3); /* its client hears of it */
+    assert_int_equal(request.id, 3); /* the id was read, so the server can answer */
     bytes[AT_VERSION] = GW_PS_VERSION;
     bytes[AT_ZERO] = 9;
     assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_FIELD);
@@ -318,7 +318,7 @@ static void fields_that_cannot_be(void **state)
         size_t n = gw_ps_request_write(pushed, &push);
         CHECK(read_request(pushed, n, &request) == GW_ERR_FRAME_FIELD, "a rate of %g", bad_rates[i]);
     }
-    /* What the byte for a code may be at most. */
+    /* The largest number that the byte for a code may have. */
     static const struct {
         enum gw_ps_operation operation;
         uint8_t most;
@@ -332,7 +332,7 @@ static void fields_that_cannot_be(void **state)
             CHECK(read_request(sent, n, &request) == (code <= codes[i].most ? GW_OK : GW_ERR_FRAME_FIELD),
                   "operation %d, code %u", codes[i].operation, code);
         }
-    /* A name with a zero, and one that is as long as what is left and more. */
+    /* A name that holds a zero byte, and a name that is longer than the rest of the message. */
     bytes[FIXED + 2] = 0;
     assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_FIELD);
     assert_string_equal(request.key, "");
@@ -340,7 +340,7 @@ static void fields_that_cannot_be(void **state)
     bytes[FIXED] = 255;
     assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_FIELD);
     bytes[FIXED] = 3;
-    /* A shape of more dimensions than there may be, with the bytes for them. */
+    /* A shape has more dimensions than are allowed, and the message has the bytes for them. */
     memset(bytes + size, 0, 8 * 9);
     bytes[FIXED + 4] = 9;
     assert_int_equal(read_request(bytes, size + 8, &request), GW_ERR_FRAME_FIELD);
@@ -348,13 +348,13 @@ static void fields_that_cannot_be(void **state)
     assert_int_equal(read_request(bytes, size + 8, &request), GW_ERR_FRAME_FIELD);
     bytes[FIXED + 4] = 8;
     assert_int_equal(read_request(bytes, size, &request), GW_OK);
-    /* Each is taken for the other: the magic says no. */
+    /* A request is read as an answer: its magic is another one. */
     assert_int_equal(read_reply(bytes, size, &reply), GW_ERR_FRAME_MAGIC);
     assert_int_equal(gw_ps_request_read(NULL, 0, &request), GW_ERR_FRAME_CUT);
     size = gw_ps_reply_write(bytes, &(struct gw_ps_reply){.operation = GW_PS_PUSH});
-    bytes[AT_STATUS] = 1; /* GW_PS_WAIT is nobody's answer */
+    bytes[AT_STATUS] = 1; /* GW_PS_WAIT, which no server answers */
     assert_int_equal(read_reply(bytes, size, &reply), GW_ERR_FRAME_FIELD);
-    /* Sentences come from anybody and go to a terminal. */
+    /* Anybody can send a sentence, and it goes to a terminal. So control characters become question marks. */
     struct gw_ps_reply error = {.operation = GW_PS_PUSH,
                                 .status = GW_ERR_PEER,
                                 .sentence = "a\x1b[2Jb\nc\x7f \xc3\xa4"};

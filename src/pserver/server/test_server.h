@@ -31,7 +31,7 @@ static inline void *test_server_run(void *server)
     return (void *)(intptr_t)gw_ps_server_run(server);
 }
 
-/* With these options, at any free port. */
+/* Starts a server with these options, at a free port. */
 static inline void test_server_begin(struct test_server *s, const gw_ps_server_options *chosen)
 {
     gw_ps_server_options options = *chosen;
@@ -51,7 +51,7 @@ static inline void test_server_end(struct test_server *s)
     gw_ps_server_destroy(s->server);
 }
 
-/* A client that must be welcome; servers: of one or several, with commas between. */
+/* Makes a client, which the servers must accept. servers: the address of one or several, with commas between. */
 static inline gw_ps_client *test_client(const char *servers, uint32_t rank, bool joins, uint32_t timeout_ms)
 {
     gw_ps_client_options options = {

@@ -191,8 +191,8 @@ static gw_status parameters_of(struct gw_ps_store *store, struct gw_ps_key *key,
     return GW_OK;
 }
 
-/* The round of the scale key that belongs to the key's round `number`. GW_PS_WAIT: the scale key is behind; *waits_for
- * is set to it. */
+/* Finds the round of the scale key that belongs to the key's round `number`. GW_PS_WAIT: one of the two keys is behind,
+ * and *waits_for is that key. */
 static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number, uint32_t rank,
                                  struct gw_ps_key *scale_key, struct gw_ps_round **round, struct gw_ps_key **waits_for)
 {
@@ -215,7 +215,8 @@ static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *ke
     return GW_PS_WAIT;
 }
 
-/* Rounds that went on without the worker are not its own. Once it has pushed again, the open round is. */
+/* Fails if the key's rounds went on without the worker: they are not the worker's rounds. Once it has pushed again, the
+ * open round is its own. */
 static gw_status check_own_round(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
 {
     if (store->options.mode != GW_PS_SYNC || rank >= store->options.n_workers || key->taken[rank] == 0 ||

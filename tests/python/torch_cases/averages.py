@@ -50,7 +50,7 @@ def the_hook_by_itself():
     ddp = DistributedDataParallel(network())
     other, compression = attached("ternary")
     del other
-    dist.barrier()  # who has not met all others yet would hear of the failure as an error of attach
+    dist.barrier()  # a rank that is still in attach when another fails would get the error there
     try:
         ddp.register_comm_hook(compression, gw.hook)
         backward(ddp, 0)
