@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 
-/* A made-up network: how long a step takes with either choice, how far steps scatter, how many are outliers. */
+/* A made-up network: how long a step takes with each choice, how far steps scatter, and how many are outliers. */
 struct steps {
     double small, fast, noise;
     uint32_t outliers; /* one in so many takes five times as long; 0: none */
@@ -29,14 +29,14 @@ static double step(struct steps *s, bool fast)
     return s->outliers && uniform(s) * s->outliers < 1 ? 5 * seconds : seconds;
 }
 
-/* What n steps took, over what they would have taken with the better choice alone; outliers are left out of both. */
+/* Makes n steps. Returns their time, divided by the time of n steps with the better choice. Neither counts outliers. */
 static double run(struct gw_chooser *c, struct steps *s, uint32_t n)
 {
     double best = s->small < s->fast ? s->small : s->fast, spent = 0;
     bool before = gw_chooser_next(c);
     for (uint32_t i = 0; i < n; i++) {
         bool fast = gw_chooser_next(c);
-        /* Where the choice changes the others follow a step later: that step is as long as the longer. */
+        /* If the choice changes, the others follow a step later. So this step takes as long as the slower choice. */
         struct steps mixed = *s;
         if (fast != before)
             mixed.small = mixed.fast = s->small > s->fast ? s->small : s->fast;
@@ -101,7 +101,7 @@ static void follows_a_network_that_changes(void **state)
     assert_int_equal(c.n_changes, 6);
 }
 
-/* A step that was delayed by something else, in a probe or near it, decides nothing. */
+/* Something else delays one step, whichever it is. That must decide nothing. */
 static void one_outlier_decides_nothing(void **state)
 {
     (void)state;

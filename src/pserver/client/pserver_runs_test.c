@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* As if its process had been killed: not a word. */
+/* Ends a client as if its process had been killed: it does not say that it leaves. */
 static void die(gw_ps_client *client)
 {
     for (uint32_t s = 0; s < client->n_servers; s++)
@@ -25,8 +25,8 @@ static void leave(gw_ps_client *client, bool dies)
         gw_ps_client_destroy(client);
 }
 
-/* Rank 0 has pushed to a round that rank 1 never pushed to; then both end. What the next two push is not mixed with it.
- */
+/* Rank 0 has pushed to a round, and rank 1 has not; then both end. That push must not mix with the pushes of the next
+ * two workers. */
 static void a_leftover_push_does_not_mix(void **state)
 {
     (void)state;
@@ -51,7 +51,8 @@ static void a_leftover_push_does_not_mix(void **state)
     }
 }
 
-/* Without rounds a worker's last push counts, but not one of a run before; "latest" and parameters stay. */
+/* In mode async the last push of each worker counts. But a push of the run before must not count in a sum. "latest"
+ * must still give it. */
 static void without_rounds_too(void **state)
 {
     (void)state;
@@ -63,7 +64,7 @@ static void without_rounds_too(void **state)
     push(a, "x", 1000), push(b, "x", 2000);
     expect_sum(a, "x", 3000, 2);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
-    expect_sum(reader, "x", 3000, 2); /* nobody has begun anything else yet */
+    expect_sum(reader, "x", 3000, 2); /* no new run has begun yet */
     a = come_to(&s, 0);
     init(a, "x");
     expect_ok(gw_ps_pull_parameter(a, "x", GW_PS_LATEST, NULL, &value));
@@ -76,7 +77,7 @@ static void without_rounds_too(void **state)
     test_server_end(&s);
 }
 
-/* A worker that dies and comes back while another is there goes on in the same run: what it pushed stays. */
+/* A worker dies and comes back while another one is there. The run goes on, and the worker's push must stay. */
 static void who_comes_back_goes_on(void **state)
 {
     (void)state;
@@ -94,7 +95,8 @@ static void who_comes_back_goes_on(void **state)
     test_server_end(&s);
 }
 
-/* A server that is started again with what it kept: its workers come back by themselves, and are not a new run. */
+/* A server is started again on its folder. Its workers come back by themselves. The server must not take them for a new
+ * run. */
 static void a_restart_is_no_new_run(void **state)
 {
     (void)state;
@@ -113,7 +115,7 @@ static void a_restart_is_no_new_run(void **state)
     assert_int_equal(gw_ps_server_create(NULL, &options, &s.server), GW_OK);
     assert_int_equal(pthread_create(&s.thread, NULL, test_server_run, s.server), 0);
     a = come_to(&s, 0);
-    push(b, "x", 2); /* whose connection is another now */
+    push(b, "x", 2); /* over a new connection */
     init(a, "x");
     expect_sum(b, "x", 7, 2);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
@@ -133,7 +135,7 @@ static void find_round(const char *line, void *user)
         left_out_at = atoi(at + 6);
 }
 
-/* The log names the round that goes on without a worker, also where there is no exchange. */
+/* The log names the round that goes on without a worker, also if the workers use no exchange. */
 static void left_out_of_which_round(void **state)
 {
     (void)state;

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <zmq.h>
 
-/* A worker without a library, whose connection ends without a word. */
+/* A worker that speaks to the server without the library. When it goes, it says nothing: its connection just ends. */
 struct ghost {
     void *zmq, *socket;
 };
 
-/* Which of how many servers the next ghost comes to. */
+/* The place of the server that the next ghost comes to, in the list of all servers, and the length of that list. */
 static uint32_t place_in_list = 0, servers_in_list = 1;
 
 static void list_as(uint32_t place, uint32_t n_servers)
@@ -45,7 +45,7 @@ static struct gw_ps_reply ghost_hears(const struct ghost *g)
     return reply;
 }
 
-/* The answer's status. */
+/* Sends a request, and returns the status of the answer. */
 static gw_status ghost_asks(const struct ghost *g, const struct gw_ps_request *request, const void *body,
                             size_t n_bytes)
 {
@@ -104,8 +104,8 @@ static void ghost_goes(struct ghost *g)
 
 /* ---- without a worker --------------------------------------------------------------------------------------- */
 
-/* One dies between its pushes of a round: that of which it had pushed counts it, the other does not, and no later one.
- */
+/* A worker dies in a round, after it has pushed to key x and before it pushes to y. The round of x counts that push.
+ * The round of y goes on without the worker, and so do later rounds. */
 static void the_rest_continues(void **state)
 {
     (void)state;
@@ -122,12 +122,12 @@ static void the_rest_continues(void **state)
     push(a, "x", 5), push(b, "x", 6);
     expect_sum(a, "x", 11, 2);
 
-    /* It comes back, and takes part from the open rounds on. */
+    /* The worker comes back, and takes part from the open rounds on. */
     gw_ps_client *again = come_to(&s, 2);
     init(again, "x"), init(again, "y");
     push(a, "x", 1), push(b, "x", 2), push(again, "x", 4);
     expect_sum(again, "x", 7, 3), expect_sum(a, "x", 7, 3);
-    gw_ps_client_destroy(again); /* leaves with a word: nobody waits at all */
+    gw_ps_client_destroy(again); /* it says that it leaves, so nobody waits for it */
     push(a, "y", 1), push(b, "y", 1);
     expect_sum(a, "y", 2, 2);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
@@ -147,7 +147,7 @@ static void expect_parameter(gw_ps_client *client, const char *key, float w)
     gw_ps_value_free(&value);
 }
 
-/* One dies between its push and its verdict: its push counts in no key, and the rest goes on without it. */
+/* A worker dies between its push and its verdict. Its push must not count, and the other goes on without it. */
 static void one_dies_before_its_verdict(void **state)
 {
     (void)state;
@@ -188,7 +188,8 @@ static void one_dies_before_its_verdict(void **state)
     test_server_end(&s);
 }
 
-/* One is left out after its push was acknowledged, and is back before the others have pushed: its push counts. */
+/* The server leaves out a worker after it acknowledged its push. The worker is back before the others have pushed. Its
+ * push must count. */
 static void an_acknowledged_push_stays(void **state)
 {
     (void)state;
@@ -209,7 +210,7 @@ static void an_acknowledged_push_stays(void **state)
     struct ghost back = ghost_comes(&s, 2, 0);
     push(a, "x", 10), push(b, "x", 20);
     expect_sum(a, "x", 70, 3);
-    ghost_pushes(&back, "x", 2, 40); /* sent again: taken once */
+    ghost_pushes(&back, "x", 2, 40); /* sent again: it counts once */
     ghost_pushes(&back, "x", 3, 4);
     push(a, "x", 1), push(b, "x", 2);
     expect_sum(b, "x", 7, 3);
@@ -218,8 +219,8 @@ static void an_acknowledged_push_stays(void **state)
     test_server_end(&s);
 }
 
-/* Pushes that were numbered before the worker was left out are not taken for pushes that the server took. The result of
- * another round is not taken for the one that the worker asks for. */
+/* A worker was left out, and sends pushes with the numbers of rounds that went on without it. The server must refuse
+ * them, and not act as if it had taken them. */
 static void what_comes_too_late_is_refused(void **state)
 {
     (void)state;
@@ -236,7 +237,8 @@ static void what_comes_too_late_is_refused(void **state)
         push(a, "x", 5), expect_sum(a, "x", 5, 1);
     struct ghost back = ghost_comes(&s, 1, 0);
     const float x = 1;
-    for (uint64_t nth = 1; nth <= 5; nth++) { /* 1 was taken, 2 to 4 went on without it, 5 is open */
+    for (uint64_t nth = 1; nth <= 5;
+         nth++) { /* round 1 has its push, rounds 2 to 4 went on without it, round 5 is open */
         const struct gw_ps_request again = {.operation = GW_PS_PUSH, .nth = nth, .id = nth, .key = "x"};
         assert_int_equal(ghost_asks(&back, &again, &x, sizeof x), nth == 1 || nth == 5 ? GW_OK : GW_ERR_PEER);
     }
@@ -247,7 +249,7 @@ static void what_comes_too_late_is_refused(void **state)
     test_server_end(&s);
 }
 
-/* One that is back and has not pushed again is not answered with a round that went on without it. */
+/* A worker is back, and pulls before it has pushed again. The answer must not be a round that went on without it. */
 static void a_round_without_it_is_not_its_own(void **state)
 {
     (void)state;
@@ -265,7 +267,7 @@ static void a_round_without_it_is_not_its_own(void **state)
     for (uint32_t i = 0; i < 3; i++)
         push(a, "x", 5), expect_sum(a, "x", 5, 1);
     struct ghost back = ghost_comes(&s, 1, 0);
-    assert_int_equal(ghost_asks(&back, &pull, NULL, 0), GW_ERR_PEER); /* it asks again for what it had pushed to */
+    assert_int_equal(ghost_asks(&back, &pull, NULL, 0), GW_ERR_PEER); /* it asks for the round to which it had pushed */
     ghost_pushes(&back, "x", 5, 7);
     push(a, "x", 2);
     ghost_says(&back, &pull, NULL, 0);
@@ -291,7 +293,7 @@ static void the_rest_stops(void **state)
     test_server_end(&s);
 }
 
-/* Two of four begin; the others join while they train. */
+/* Two of four workers begin. A third comes later, and takes part at once. */
 static void some_begin(void **state)
 {
     (void)state;
@@ -301,7 +303,8 @@ static void some_begin(void **state)
     init(a, "x");
     push(a, "x", 1);
     uint64_t early;
-    expect_ok(gw_ps_pull_begin(a, "x", GW_PS_SUM, NULL, &early)); /* waits: one alone does not begin */
+    expect_ok(
+        gw_ps_pull_begin(a, "x", GW_PS_SUM, NULL, &early)); /* it waits, because one worker alone does not begin */
     gw_ps_client *b = come_to(&s, 3);
     init(b, "x");
     push(b, "x", 2);
@@ -317,8 +320,8 @@ static void some_begin(void **state)
     test_server_end(&s);
 }
 
-/* A round does not wait for the slowest; what that pushes later is dropped, and it can still pull what the others had.
- */
+/* A round does not wait for the slowest worker. What that worker pushes later is dropped. It can still pull the result
+ * of the others. */
 static void backup_workers(void **state)
 {
     (void)state;
@@ -329,7 +332,7 @@ static void backup_workers(void **state)
         w[r] = come_to(&s, r), init(w[r], "x");
     push(w[0], "x", 1), push(w[1], "x", 2);
     expect_sum(w[0], "x", 3, 2), expect_sum(w[1], "x", 3, 2);
-    push(w[0], "x", 10), push(w[1], "x", 20); /* not whole: one more and rank 2 would be two rounds late */
+    push(w[0], "x", 10), push(w[1], "x", 20); /* this round stays open, or else rank 2 would be two rounds late */
     uint64_t ticket;
     gw_ps_value value;
     expect_ok(gw_ps_pull_begin(w[0], "x", GW_PS_SUM, NULL, &ticket));
@@ -347,8 +350,8 @@ static void backup_workers(void **state)
     test_server_end(&s);
 }
 
-/* One that joins by itself, and was left out: what it asks for again of the round it was in is not answered with a
- * later one. */
+/* A worker that takes part by a JOIN was left out. It comes back, and asks again for the result of its last round. The
+ * server must refuse that, and not answer with a later round. */
 static void who_was_left_out_is_told(void **state)
 {
     (void)state;
@@ -416,7 +419,7 @@ static void one_joins_while_others_train(void **state)
     (void)state;
     struct pair p;
     serve_two(&p, 3, GW_PS_MISSING_CONTINUE);
-    for (int run_number = 0; run_number < 2; run_number++) { /* a second run finds nothing of the first */
+    for (int run_number = 0; run_number < 2; run_number++) { /* the second run must find nothing of the first */
         gw_ps_client *w[3];
         for (uint32_t r = 0; r < 3; r++) {
             w[r] = test_client(p.places, r, true, LONG_MS);
@@ -432,7 +435,7 @@ static void one_joins_while_others_train(void **state)
         while (!gw_ps_take_join_request(w[0])) {
             one_round(w, 2), round++;
             assert_false(gw_ps_take_join_request(w[1]));
-            expect_ok(gw_ps_members(w[0], NULL, 0, NULL)); /* hears what the first server says */
+            expect_ok(gw_ps_members(w[0], NULL, 0, NULL)); /* a call that takes in what the first server has said */
         }
         gw_ps_presence presence[3];
         expect_ok(gw_ps_members(w[1], presence, sizeof presence / sizeof *presence, NULL));
@@ -452,7 +455,7 @@ static void one_joins_while_others_train(void **state)
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
-/* Nobody admits: the one that waits is told so, and the others are not held up. */
+/* Nobody admits a newcomer. It is told so at its deadline. The others train on meanwhile. */
 static void nobody_admits(void **state)
 {
     (void)state;
@@ -468,12 +471,12 @@ static void nobody_admits(void **state)
     one_round(&a, 1);
     assert_int_equal(gw_ps_admit(c, 0, 1), GW_ERR_ORDER); /* that round is over */
     gw_ps_client_destroy(c);
-    assert_int_equal(gw_ps_admit(a, 1, 7), GW_ERR_PEER); /* nobody there */
+    assert_int_equal(gw_ps_admit(a, 1, 7), GW_ERR_PEER); /* no such worker is there */
     gw_ps_client_destroy(a);
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
-/* The answer to an ADMIT was lost and it comes again: what was pushed meanwhile stays. */
+/* The answer to an ADMIT was lost, so the ADMIT is sent again. What the newcomer pushed meanwhile must stay. */
 static void admitted_twice(void **state)
 {
     (void)state;
@@ -505,8 +508,8 @@ static void ghost_agrees(const struct ghost *g, const char *lines)
     ghost_says(g, &(struct gw_ps_request){.operation = GW_PS_AGREE, .id = 8}, lines, strlen(lines));
 }
 
-/* The first of a run is started, ended, and started again with something else, before the other has ever come: nobody
- * else has agreed. */
+/* The first worker of a run is started, ended, and started again with other options, before the other worker has come.
+ * The server must take the new options, because nobody else has agreed to the old ones. */
 static void one_begins_otherwise(void **state)
 {
     (void)state;
@@ -524,8 +527,8 @@ static void one_begins_otherwise(void **state)
     }
 }
 
-/* A reader's pull waits for a scale that does not come. It is answered when the run ends, whichever of the two keys is
- * the run's. */
+/* A reader's pull waits for a scale that does not come. When the run ends, the server must answer the pull. One of the
+ * two keys belongs to the run: in the first turn it is the scale, in the second the codes. */
 static void a_wait_for_a_scale_ends_with_the_run(void **state)
 {
     (void)state;
@@ -576,8 +579,8 @@ static void wait_until_away(gw_ps_client *reader, uint32_t rank)
         expect_ok(gw_ps_members(reader, presence, sizeof presence / sizeof *presence, NULL));
 }
 
-/* The connection of a run's first worker breaks before the second has come: it is one run, and what was acknowledged
- * stays. Only when another comes under its rank, or it has left, is the run over. */
+/* The connection of a run's first worker breaks before the second worker has come. When the first is back, the run goes
+ * on, with all that was acknowledged. The run is over only if the worker left, or if another client has its rank. */
 static void the_first_is_back_in_a_moment(void **state)
 {
     (void)state;
@@ -608,7 +611,7 @@ static void the_first_is_back_in_a_moment(void **state)
     test_server_end(&s);
 }
 
-/* All of a run that waits are killed and come again: the run begins anew. */
+/* All workers of a run end, and come again. The run must begin anew. */
 static void all_come_again(void **state)
 {
     (void)state;
@@ -626,7 +629,8 @@ static void all_come_again(void **state)
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
-/* This server, or its network, was away for all: nobody is left out, whichever worker is back first. */
+/* All connections end at once, as if the server's network had failed. Nobody must be left out, even if one worker is
+ * back before the others. */
 static void all_are_away_at_once(void **state)
 {
     (void)state;
@@ -645,14 +649,14 @@ static void all_are_away_at_once(void **state)
     expect_ok(gw_ps_members(reader, presence, sizeof presence / sizeof *presence, NULL));
     assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_AWAY);
     ghost_pushes(&a, "x", 2, 1);
-    while (presence[1] != GW_PS_ABSENT) /* now somebody goes on without it */
+    while (presence[1] != GW_PS_ABSENT) /* rank 0 goes on, so the server now leaves out rank 1 */
         expect_ok(gw_ps_members(reader, presence, sizeof presence / sizeof *presence, NULL));
     ghost_goes(&a);
     gw_ps_client_destroy(reader);
     test_server_end(&s);
 }
 
-/* A run whose parameters are on the servers goes on where its last workers left it. */
+/* The parameters of a run are on the servers. The next workers must go on where the last ones stopped. */
 static void parameters_outlive_their_workers(void **state)
 {
     (void)state;
@@ -678,7 +682,8 @@ static void parameters_outlive_their_workers(void **state)
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
-/* Two of a run on two servers die, and come again before anybody has missed them: the run begins anew on both. */
+/* Both workers of a run on two servers die, and come again before a server has left them out. The run must begin anew
+ * on both servers. */
 static void all_die_and_come_again(void **state)
 {
     (void)state;
@@ -692,7 +697,7 @@ static void all_die_and_come_again(void **state)
         gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS);
         init(reader, KEY);
         gw_ps_client_destroy(reader);
-        for (uint32_t s = 0; s < 2; s++) /* the key is on one of them */
+        for (uint32_t s = 0; s < 2; s++) /* the key is on one of the servers only */
             for (uint32_t r = 0; r < 2; r++) {
                 const float x = 1;
                 struct gw_ps_request push = {.operation = GW_PS_PUSH, .nth = 1, .id = 8, .key = KEY};
@@ -723,8 +728,8 @@ static void all_die_and_come_again(void **state)
     list_as(0, 1);
 }
 
-/* One finds that on the second server a run has begun, and waits to be let in. That run is over, and another begins: it
- * need not wait. */
+/* A worker finds that a run has begun on the second server, and waits until somebody admits it. But that run is over.
+ * When another run begins there, the worker must take part without being admitted. */
 static void what_had_begun_elsewhere_is_over(void **state)
 {
     (void)state;
@@ -761,8 +766,8 @@ static void what_had_begun_elsewhere_is_over(void **state)
     list_as(0, 1);
 }
 
-/* One waits to be let in by another, who dies without a word. Once that one is left out, the one that waits begins: a
- * run of its own, or, where the parameters are here, with the next round. */
+/* A worker waits for another one to admit it, and that one dies. Once the server has left out the dead one, the worker
+ * that waits must begin. If the server keeps the parameters, it begins with the next round, else with a new run. */
 static void who_waits_for_one_left_out_begins(void **state)
 {
     (void)state;

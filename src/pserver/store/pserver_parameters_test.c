@@ -168,7 +168,7 @@ static float gradient_element(uint32_t rank, uint32_t step, int i)
     return (float)(int32_t)(x * 2246822519u) * 0x1p-33f;
 }
 
-/* What a worker pushes in a step; of frames, two, back to back. */
+/* Makes what a worker pushes in a step. If the type is frames, it is two frames, one after the other. */
 static void make_push(const struct world *world, gw_ps_type type, const char *codec, uint32_t rank, uint32_t step,
                       struct pushed *out)
 {
@@ -223,7 +223,7 @@ static void widen(const struct world *world, gw_ps_type type, const void *bytes,
     }
 }
 
-/* The local optimizer: the round's average, and one update. */
+/* What the store must compute: averages the pushes of a round, and makes one update with the rule. */
 static void update(const struct world *world, gw_ps_type type, const char *codec, const char *optimizer,
                    const struct pushed *pushes, uint32_t n, float rate, uint64_t step, float *w,
                    float *const moments[2])
@@ -270,7 +270,8 @@ enum { N_CASES = sizeof cases / sizeof *cases };
 
 /* ---- the modes ---------------------------------------------------------------------------------------------- */
 
-/* Once a round, whoever pushes first; at rank 0's rate; if that is 0, at the key's own. */
+/* In mode sync the parameters move once in a round, whoever pushes first. The rate is that of rank 0's push, or the
+ * key's own if that is 0. */
 static void whole_rounds_move_parameters(void **state)
 {
     (void)state;
@@ -295,7 +296,7 @@ static void whole_rounds_move_parameters(void **state)
                 check_pulled(&world, key, GW_PS_READER, before, t - 1);
                 assert_int_equal(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, r == 0 ? (double)rate : 7),
                                  GW_OK);
-                /* its answer was lost: once is enough */
+                /* as if the answer was lost: the push must not count again */
                 assert_int_equal(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, 0.9), GW_OK);
                 if (i + 1 < WORKERS)
                     assert_int_equal(pull(&world, key, r, &answer), GW_PS_WAIT);
@@ -307,7 +308,8 @@ static void whole_rounds_move_parameters(void **state)
     }
 }
 
-/* Each push by itself, at a third of its own rate. */
+/* In mode async each push moves the parameters by itself, at a third of its own rate, because there are three workers.
+ */
 static void single_pushes_move_parameters(void **state)
 {
     (void)state;
@@ -355,7 +357,7 @@ static void stale_pulls_wait_for_the_slowest(void **state)
         for (uint32_t r = 0; r < 2; r++)
             assert_int_equal(push(&world, key, r, nth, one.bytes, one.n_bytes, 0), GW_OK);
     assert_int_equal(pull(&world, key, 0, &answer), GW_PS_WAIT);
-    assert_int_equal(pull(&world, key, 2, &answer), GW_OK); /* it has not pushed: as they are now */
+    assert_int_equal(pull(&world, key, 2, &answer), GW_OK); /* it has not pushed, so it gets the parameters of now */
     gw_ps_blob_give(answer.value);
     world.n_woken = 0;
     assert_int_equal(push(&world, key, 2, 1, one.bytes, one.n_bytes, 0), GW_OK);
@@ -384,7 +386,7 @@ static void refused_rounds_change_nothing(void **state)
         if (t == 4)
             update(&world, GW_PS_FLOAT32, "", "adam", pushes, WORKERS, 0.1f, 4, w, moments);
         for (uint32_t r = 0; r < WORKERS; r++)
-            if (r == t - 1) /* each once: as the first, in the middle, as the last */
+            if (r == t - 1) /* each worker refuses once: as the first, in the middle, as the last */
                 assert_int_equal(gw_ps_store_refuse(world.store, key, r, t, 70 + t), GW_OK);
             else
                 assert_int_equal(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, 0.1), GW_OK);
@@ -399,7 +401,7 @@ static void refused_rounds_change_nothing(void **state)
     end(&world);
 }
 
-/* One is left out: the round is the others', at the least rank's rate of those. */
+/* A worker leaves. The round is then made of the others' pushes, at the rate of the lowest rank among them. */
 static void rounds_of_fewer_move_parameters(void **state)
 {
     (void)state;
@@ -427,7 +429,8 @@ static void rounds_of_fewer_move_parameters(void **state)
     end(&world);
 }
 
-/* Frames of other slices than the others': told at the pull, nothing moves, and the next round goes on. */
+/* A worker's frames do not fit those of the others, so the round has no average. Pulls say so, the parameters stay, and
+ * the next round goes on. */
 static void a_round_without_an_average_changes_nothing(void **state)
 {
     (void)state;
@@ -456,7 +459,7 @@ static void a_round_without_an_average_changes_nothing(void **state)
     end(&world);
 }
 
-/* The others do not notice, and their reductions leave it out. */
+/* In mode async a worker refuses. Only its own pulls fail. The pulls of the others leave it out. */
 static void refusals_are_ones_own_without_rounds(void **state)
 {
     (void)state;
@@ -516,7 +519,7 @@ static void a_nan_is_refused(void **state)
 
 /* ---- pushes that wait for a verdict --------------------------------------------------------------------------- */
 
-/* Rounds move parameters as those of plain pushes do, once the last verdict is in, and not before. */
+/* A round of pending pushes moves the parameters as plain pushes do, but only when the last verdict is in. */
 static void rounds_wait_for_verdicts(void **state)
 {
     (void)state;
@@ -545,7 +548,7 @@ static void rounds_wait_for_verdicts(void **state)
                            moments);
                 assert_int_equal(judge(&world, key, r, t), GW_OK);
                 assert_int_equal(world.n_woken > 0, r + 1 == WORKERS);
-                assert_int_equal(judge(&world, key, r, t), GW_OK); /* its answer was lost */
+                assert_int_equal(judge(&world, key, r, t), GW_OK); /* sent again, as if the answer was lost */
             }
             for (uint32_t r = 0; r < WORKERS; r++)
                 check_pulled(&world, key, r, w, t);
@@ -554,7 +557,8 @@ static void rounds_wait_for_verdicts(void **state)
     }
 }
 
-/* One bad verdict: the round moves nothing, whoever gives it when, and all are told the least number. */
+/* After one bad verdict the round moves nothing, whoever gives it. If several are bad, all workers get the smallest
+ * number. */
 static void a_bad_verdict_drops_the_round(void **state)
 {
     (void)state;
@@ -578,7 +582,7 @@ static void a_bad_verdict_drops_the_round(void **state)
             assert_int_equal(gw_ps_store_judge(world.store, key, r, t,
                                                r == t - 1 || (t == 1 && r > 0) ? 70 + t + r : UINT64_MAX),
                              GW_OK);
-        assert_true(t == 4 || atomic_load(&world.total) < before); /* such a push is not kept */
+        assert_true(t == 4 || atomic_load(&world.total) < before); /* a push with a bad verdict is not kept */
         check_pulled(&world, key, GW_PS_READER, w, t);
         for (uint32_t r = 0; r < WORKERS && t <= 3; r++) {
             refused(pull(&world, key, r, &answer), GW_ERR_NONFINITE, "could not be used");
@@ -590,7 +594,7 @@ static void a_bad_verdict_drops_the_round(void **state)
     end(&world);
 }
 
-/* Each push moves the parameters by itself when its verdict comes. */
+/* In mode async each push moves the parameters when its own verdict comes. */
 static void single_pushes_wait_for_verdicts(void **state)
 {
     (void)state;
@@ -617,7 +621,7 @@ static void single_pushes_wait_for_verdicts(void **state)
                 check_pulled(&world, key, GW_PS_READER, w, n_updates + 1);
                 const bool bad = t == 2 && r == 1;
                 widen(&world, cases[c].type, pushes[r].bytes, pushes[r].n_bytes, g);
-                n_updates++; /* a refusal counts there, too */
+                n_updates++; /* a refusal counts as an update, too */
                 if (!bad)
                     gw_optimizer_update(&rule, N, w, moments, g, (float)(0.3 / WORKERS), n_updates);
                 assert_int_equal(gw_ps_store_judge(world.store, key, r, t, bad ? 5 : UINT64_MAX), GW_OK);
@@ -633,8 +637,8 @@ static void single_pushes_wait_for_verdicts(void **state)
     }
 }
 
-/* A worker goes between its push and its verdict: the round is the others', and so it is if it comes back too late. One
- * that comes back for that round pushes again. */
+/* A worker leaves between its push and its verdict. The round is then made of the others' pushes, also if the worker
+ * comes back too late. If it comes back while the round is open, it pushes again. */
 static void who_goes_before_its_verdict_does_not_count(void **state)
 {
     (void)state;
@@ -646,7 +650,7 @@ static void who_goes_before_its_verdict_does_not_count(void **state)
     first_values(w);
     assert_int_equal(put(&world, key, w, N), GW_OK);
     for (uint32_t t = 1; t <= 3; t++) {
-        const bool first_goes = t == 2; /* else when the others' verdicts are in */
+        const bool first_goes = t == 2; /* else it leaves after the others' verdicts */
         for (uint32_t r = 0; r < WORKERS; r++) {
             make_push(&world, GW_PS_FLOAT32, "", r, t, &pushes[r]);
             assert_int_equal(push_pending(&world, key, r, t, &pushes[r], r + 0.5), GW_OK);
@@ -656,7 +660,7 @@ static void who_goes_before_its_verdict_does_not_count(void **state)
         assert_int_equal(judge(&world, key, 1, t), GW_OK);
         check_pulled(&world, key, GW_PS_READER, w, t - 1);
         assert_int_equal(judge(&world, key, 2, t), GW_OK);
-        if (t == 1) { /* the first round is to have all */
+        if (t == 1) { /* the first round has the pushes of all */
             assert_int_equal(judge(&world, key, 0, t), GW_OK);
             update(&world, GW_PS_FLOAT32, "", "sgd", pushes, WORKERS, 0.5f, t, w, (float *[2]){NULL});
             continue;
@@ -694,7 +698,7 @@ static void who_goes_before_its_verdict_does_not_count(void **state)
     end(&world);
 }
 
-/* A round does not wait for the verdict of a backup worker; what comes of it later changes nothing. */
+/* With a backup worker a round does not wait for the last verdict. If that comes later, it changes nothing. */
 static void a_late_verdict_changes_nothing(void **state)
 {
     (void)state;
@@ -746,7 +750,7 @@ static void verdicts_out_of_place(void **state)
     assert_int_equal(put(&world, key, w, N), GW_OK);
     refused(judge(&world, key, 0, 1), GW_ERR_ORDER, "its last one is number 0"); /* nothing was pushed */
     assert_int_equal(push_pending(&world, key, 0, 1, &one, 0), GW_OK);
-    assert_int_equal(push_pending(&world, key, 0, 1, &one, 0), GW_OK); /* its answer was lost */
+    assert_int_equal(push_pending(&world, key, 0, 1, &one, 0), GW_OK); /* sent again, as if the answer was lost */
     assert_int_equal(gw_ps_store_pushed(world.store, key, 0), 1);
     refused(judge(&world, key, 0, 2), GW_ERR_ORDER, "its last one is number 1");
     refused(judge(&world, key, 0, 0), GW_ERR_ORDER, "number 0");
@@ -757,7 +761,7 @@ static void verdicts_out_of_place(void **state)
     refused(gw_ps_store_may_judge(world.store, "w", 1, 1), GW_ERR_ORDER, "its last one is number 0");
     assert_int_equal(push_pending(&world, key, 0, 2, &one, 0), GW_PS_WAIT); /* its round is not whole */
     assert_int_equal(judge(&world, key, 0, 1), GW_OK);
-    assert_int_equal(gw_ps_store_judge(world.store, key, 0, 1, 3), GW_OK); /* the first one stands */
+    assert_int_equal(gw_ps_store_judge(world.store, key, 0, 1, 3), GW_OK); /* the first verdict stands */
     for (uint32_t r = 1; r < WORKERS; r++) {
         make_push(&world, GW_PS_FLOAT32, "", r, 1, &one);
         assert_int_equal(push(&world, key, r, 1, one.bytes, one.n_bytes, 0), GW_OK); /* without a verdict */
@@ -795,7 +799,8 @@ static void nothing_goes_on_before_there_are_parameters(void **state)
     end(&world);
 }
 
-/* Parameters on their way to a client stay as they were; what nobody else holds is moved where it is. */
+/* Parameters that are on their way to a client must not change. If nobody else holds them, the store moves them in
+ * place. */
 static void pulled_parameters_stay_as_they_are(void **state)
 {
     (void)state;
@@ -876,7 +881,8 @@ static void parameters_count(void **state)
     assert_int_equal(atomic_load(&world.total), before + 4 * N);
     assert_true(gw_ps_key_info(world.store, key).bytes >= 8 * N);
     end(&world);
-    begin(&world, GW_PS_SYNC, 0, before + 4 * N + 500); /* room for them, not for as many again */
+    begin(&world, GW_PS_SYNC, 0,
+          before + 4 * N + 500); /* there is room for the parameters, but not for a second copy */
     key = key_of(&world, GW_PS_FLOAT32, "", "momentum");
     struct gw_ps_blob *large = blob_of(&world, w, sizeof w);
     refused(put(&world, key, w, N), GW_ERR_CAPACITY, "the parameters of \"w\" have 4000 bytes");
@@ -885,7 +891,7 @@ static void parameters_count(void **state)
     end(&world);
 }
 
-/* Retries once after the failure that was asked for. */
+/* Makes a call. If it fails for want of memory, which may happen once, makes it again. */
 #define STEP(call)                                                                                                     \
     do {                                                                                                               \
         gw_status status_ = (call);                                                                                    \
@@ -897,7 +903,7 @@ static void parameters_count(void **state)
         CHECK(status_ == GW_OK, "allocation %d: %s gives %d: %s", fail_at, #call, status_, gw_last_error());           \
     } while (0)
 
-/* Returns the number of allocations. What comes of it is the same whichever of them fails. */
+/* Makes two rounds, in which one allocation fails. The parameters go to `out`. Returns the number of allocations. */
 static int life_with_a_failure(int fail_at, gw_ps_mode mode, float *out)
 {
     struct world world;
@@ -931,7 +937,7 @@ static int life_with_a_failure(int fail_at, gw_ps_mode mode, float *out)
     gw_ps_blob_give(answer.value);
     int calls = world.shortage.calls;
     end(&world);
-    /* where a round cannot be finished, the next pull does it */
+    /* if there was no memory to finish a round, the next pull finishes it */
     CHECK(calls >= fail_at, "allocation %d of %d did not fail", fail_at, calls);
     return calls;
 }
