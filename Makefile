@@ -20,7 +20,7 @@ help:
 	@echo "make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     the tests under ThreadSanitizer, without the trainer"
 	@echo "make fuzz     run the fuzzers, SECONDS=60 each"
-	@echo "make long     all of asan, tsan and fuzz, and changes that tests must notice (hours); docs/long.md has the last"
+	@echo "make long     asan, tsan, fuzz, faults while training, changes that tests must notice (hours): docs/long.md"
 	@echo "make bench    speed of the codecs beside memcpy"
 	@echo "make format   clang-format over all C sources, black over all Python"
 	@echo "make install  library, headers, tool and man page to PREFIX=$(PREFIX)"

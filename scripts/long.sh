@@ -1,9 +1,11 @@
 #!/bin/bash
 # Runs what takes hours: all tests with AddressSanitizer and UndefinedBehaviorSanitizer, all with ThreadSanitizer, every
-# fuzzer, and changes in every folder that its tests must notice. Writes the table of docs/long.md.
+# fuzzer, trainings in which workers die or networks and disks fail, and changes in every folder that its tests must
+# notice. Writes the table of docs/long.md.
 #
 #   long.sh [JOBS [SECONDS]]       SECONDS: of each fuzzer
 #   ONLY='changes in src/*'        which parts to run; the names are those of the table
+#   GRADWIRE_STRIKES=20            how often each fault strikes; cut networks and full disks need root
 #   GRADWIRE_CHANGES=40            changes a folder
 #   GRADWIRE_SEED=1                another seed makes other changes
 #   GRADWIRE_MINUTES=60            no further change of a folder is begun after so long
@@ -12,11 +14,11 @@
 # pieces. A part that fails does not stop the others; the script fails at the end.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-jobs=${1:-$(nproc)} seconds=${2:-600} only=${ONLY:-*}
+jobs=${1:-$(nproc)} seconds=${2:-600} only=${ONLY:-*} strikes=${GRADWIRE_STRIKES:-20}
 changes=(--changes "${GRADWIRE_CHANGES:-40}" --seed "${GRADWIRE_SEED:-1}" --minutes "${GRADWIRE_MINUTES:-60}")
 folders=(src/base src/wire src/codec src/zmq src/link src/owner src/optimizer src/exchange src/pserver src/plan
-         src/probe train/net train/data train/disk train/run)
-names=("make asan" "make tsan" "make fuzz" "${folders[@]/#/changes in }")
+         src/probe train/net train/data train/members train/disk train/run)
+names=("make asan" "make tsan" "make fuzz" "workers that die" "faults" "${folders[@]/#/changes in }")
 logs=build/long page=docs/long.md
 machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores"
 mkdir -p "$logs"
@@ -43,15 +45,22 @@ run() { # NAME WORDS...: what its last lines say becomes a row
     n_run=$((n_run + 1)) log=$logs/${name//[^a-z]/-}.log
     echo "$name ..." >&2
     if "$@" >"$log" 2>&1; then result=well; else result=FAILED failed=1; fi
-    said=$(grep -hE 'tests passed|changes, |fuzzer' "$log" | tail -1 | tr '|' '/')
+    said=$(grep -hE 'tests passed|changes, |fuzzer|things wrong' "$log" | tail -1 | tr '|' '/')
     said="| $name | $result | ${said:-see $log} | $(((SECONDS - begin) / 60)) min |"
     write_row "$name" "$said $(date -u +%F), $(git rev-parse --short HEAD), $machine |"
     echo "$said" >&2
 }
 
+strike() { # SCRIPT OPTIONS...: trainings with faults
+    cmake --preset release && cmake --build --preset release -j "$jobs" --target gradwire_tool &&
+        "tests/net/$1" build/release/gradwire "${@:2}"
+}
+
 run "make asan" make asan JOBS="$jobs"
 run "make tsan" make tsan JOBS="$jobs"
 run "make fuzz" make fuzz SECONDS="$seconds"
+run "workers that die" strike kill.py --times "$strikes"
+run "faults" strike faults.py --times "$strikes"
 for folder in "${folders[@]}"; do
     run "changes in $folder" scripts/mutate.py "$folder" "${changes[@]}" --keep "$logs/${folder//\//-}.survivors"
 done
