@@ -1,6 +1,7 @@
 /* gradwire codecs: lists the codecs, their options, and the kernels that run here. */
 #include "tool.h"
 #include <stdio.h>
+#include <string.h>
 
 static json_t *codec_json(const gw_codec_info *codec)
 {
@@ -30,30 +31,55 @@ static void print_codec(const gw_codec_info *codec)
     putchar('\n');
 }
 
+/* True if one of the specifications names this codec, or if there are none. */
+static bool is_wanted(const gw_codec_info *codec, int n_specs, char **specs)
+{
+    const size_t length = strlen(codec->name);
+    bool wanted = n_specs == 0;
+    for (int i = 0; i < n_specs && !wanted; i++)
+        wanted = strcspn(specs[i], ":") == length && strncmp(specs[i], codec->name, length) == 0;
+    return wanted;
+}
+
 int gw_cmd_codecs(int argc, char **argv)
 {
     bool json = false;
     const tool_option options[] = {{"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0}};
     const tool_usage usage = {
-        .synopsis = "codecs [--json]",
-        .about = "Lists the codecs, their options with the defaults, and the kernels that run here.",
-        .example = "gradwire codecs",
+        .synopsis = "codecs [--json] [NAME...]",
+        .about = "Lists the codecs, their options with the defaults, and the kernels that run here. If you give names, "
+                 "it lists only these codecs. In place of a name you can give a whole specification. It is checked.",
+        .example = "gradwire codecs\n"
+                   "  gradwire codecs topk",
         .options = options,
         .n_options = 1,
-        .args = "codecs takes no files",
+        .max_args = -1,
+        .args = "names of codecs",
     };
     int status = tool_parse(&usage, &argc, argv);
     if (status != TOOL_PARSED)
         return status;
-    const gw_codec_info *codec;
-    if (json) {
-        json_t *list = json_array();
-        for (size_t i = 0; (codec = gw_codec_list(i)); i++)
-            json_array_append_new(list, codec_json(codec));
-        return tool_print_json(json_pack("{s:s, s:o}", "kernels", gw_cpu_level(), "codecs", list));
+    char **specs = argv + 1;
+    const int n_specs = argc - 1;
+    for (int i = 0; i < n_specs; i++) {
+        gw_codec *parsed;
+        gw_status found = gw_codec_parse(NULL, specs[i], &parsed);
+        if (found < 0)
+            return tool_fail_status(found, NULL);
+        gw_codec_destroy(parsed);
     }
-    for (size_t i = 0; (codec = gw_codec_list(i)); i++)
-        print_codec(codec);
+    json_t *list = json ? json_array() : NULL;
+    const gw_codec_info *codec;
+    for (size_t i = 0; (codec = gw_codec_list(i)); i++) {
+        if (!is_wanted(codec, n_specs, specs))
+            continue;
+        if (json)
+            json_array_append_new(list, codec_json(codec));
+        else
+            print_codec(codec);
+    }
+    if (json)
+        return tool_print_json(json_pack("{s:s, s:o}", "kernels", gw_cpu_level(), "codecs", list));
     printf("Write NAME, or NAME:key=value,key=value,... The values above are the defaults.\n"
            "Kernels that run here: %s (GRADWIRE_CPU=scalar|avx2|avx512|neon caps them).\n",
            gw_cpu_level());

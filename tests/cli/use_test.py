@@ -154,7 +154,24 @@ class Use(harness.Case):
             self.assertEqual(defaults[key], value, key)
         text = self.ok("codecs")
         for name in names:
-            self.assertIn(name, text)
+            self.assertIn(f"{name}\n    ", text)
+        for name in names:
+            self.assertEqual(self.ok_json("codecs", name)["codecs"], [listing["codecs"][names.index(name)]])
+
+    def test_some_codecs(self):
+        """Names choose what is listed. The order stays that of the whole list."""
+        names = [codec["name"] for codec in self.ok_json("codecs", "topk", "none", "topk")["codecs"]]
+        self.assertEqual(names, ["none", "topk"])
+        whole, text = self.ok("codecs"), self.ok("codecs", "topk")
+        self.assertTrue(text.startswith("topk\n"), text)
+        self.assertIn("ratio=", text)
+        parts = whole.split("\n\n")
+        (topk,) = (part for part in parts if part.startswith("topk\n"))
+        self.assertEqual(text, f"{topk}\n\n{parts[-1]}")
+        self.assertEqual(self.ok("codecs", "topk:ratio=0.01"), text)
+        self.refused(2, "codecs", "top", says=["no codec 'top'", "did you mean 'topk'?"])
+        self.refused(2, "codecs", "none", "terngrad", "--json", says="did you mean 'ternary'?")
+        self.refused(2, "codecs", "topk:ratio=7", says="ratio")
 
     def test_bench(self):
         bench = self.ok_json("bench", "codec", "--elements", "10K", "--runs", "2", "--workers", "3")
