@@ -642,7 +642,7 @@ int tool_bench_exchange(int argc, char **argv)
         TOOL_MEMBERS_OPTIONS(&who, &links),
         {"--servers", "LIST",
          "parameter servers HOST:PORT,... (gradwire server) average, in place of the members. They serve one exchange: "
-         "one codec, and one plan",
+         "one codec, and one plan. --keys is for them, too",
          TOOL_TEXT, &who.servers, 0, 0},
         {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };

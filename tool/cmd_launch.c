@@ -1,6 +1,7 @@
 /* gradwire launch: starts the workers of a tcp run, here or on other machines by ssh, and sees them to their end. */
 #include "base/clock.h"
 #include "leash.h"
+#include "members/members.h"
 #include "tool.h"
 
 #include <ctype.h>
@@ -425,24 +426,35 @@ static const char *option_value(const char *option, const char *word, const char
     return word[n] ? word + n + 1 : next;
 }
 
-/* Makes the words of the workers' command line: the program and what was given, and --link tcp if no link was given. */
+/* Every worker is told its rank and where all meet. So the launcher can start members of the links that take both. */
+enum { TOLD = GW_MEMBERS_TAKES_RANK | GW_MEMBERS_TAKES_RENDEZVOUS };
+
+static bool can_start(const struct gw_members_scheme *scheme)
+{
+    return scheme && (scheme->takes & TOLD) == TOLD;
+}
+
+/* Makes the words of the workers' command line: the program and what was given. If no link was given, it adds --link
+ * with the first link that can be started. */
 static int command_of(struct launch *launch, int n_words, char **words)
 {
-    static char option[] = "--link", link[] = "tcp";
+    static char option[100];
+    char links[100];
     /* This command itself says these to its workers. */
     static const char *const own[] = {"--workers", "--rank", "--rendezvous"};
     if (strcmp(words[0], "train") != 0 && strcmp(words[0], "probe") != 0 &&
         !(strcmp(words[0], "bench") == 0 && n_words > 1 && strcmp(words[1], "exchange") == 0))
         return tool_wrong_use("'%s' has no workers; what can be launched is train, probe and bench exchange", words[0]);
     bool says_link = false;
-    launch->words = calloc((size_t)n_words + 4, sizeof *launch->words);
+    launch->words = calloc((size_t)n_words + 3, sizeof *launch->words);
     if (!launch->words)
         return tool_fail("out of memory");
     launch->words[launch->n_words++] = launch->program;
     for (int i = 0; i < n_words; i++) {
         const char *value = option_value("--link", words[i], i + 1 < n_words ? words[i + 1] : "");
-        if (value && strcmp(value, "tcp") != 0)
-            return tool_wrong_use("launch starts workers that meet over tcp, and --link is %s", value);
+        if (value && !can_start(gw_members_find(value)))
+            return tool_wrong_use("launch starts workers that meet over %s, and --link is %s",
+                                  gw_members_list(TOLD, false, " or ", links, sizeof links), value);
         for (size_t k = 0; k < sizeof own / sizeof *own; k++)
             if (option_value(own[k], words[i], ""))
                 return tool_wrong_use("launch tells every worker its %s, and the command has one too", own[k]);
@@ -450,8 +462,11 @@ static int command_of(struct launch *launch, int n_words, char **words)
         launch->words[launch->n_words++] = words[i];
     }
     if (!says_link) {
+        size_t first = 0;
+        while (!can_start(gw_members_schemes[first]))
+            first++;
+        snprintf(option, sizeof option, "--link=%s", gw_members_schemes[first]->name);
         launch->words[launch->n_words++] = option;
-        launch->words[launch->n_words++] = link;
     }
     return TOOL_DONE;
 }

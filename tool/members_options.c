@@ -5,6 +5,28 @@
 
 void tool_describe_links(bool alone, struct tool_links_help *help)
 {
+    const struct {
+        char *text;
+        size_t capacity;
+        unsigned takes;
+        const char *about;
+    } options[] = {
+        {help->rank, sizeof help->rank, GW_MEMBERS_TAKES_RANK,
+         "which member this is, from 0 (default: what RANK or Slurm says)"},
+        {help->rendezvous, sizeof help->rendezvous, GW_MEMBERS_TAKES_RENDEZVOUS,
+         "where rank 0 listens and all meet (default: MASTER_ADDR:MASTER_PORT)"},
+        {help->advertise, sizeof help->advertise, GW_MEMBERS_TAKES_ADVERTISE,
+         "where the others reach this member (default: its address towards rank 0)"},
+        {help->keys, sizeof help->keys, GW_MEMBERS_TAKES_KEYS,
+         "encrypt everything, and let in only members whose key is listed in this folder (gradwire keys)"},
+        {help->insecure, sizeof help->insecure, GW_MEMBERS_TAKES_INSECURE,
+         "without keys, let in anybody from other machines"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        char links[64];
+        snprintf(options[i].text, options[i].capacity, "%s: %s",
+                 gw_members_list(options[i].takes, alone, ", ", links, sizeof links), options[i].about);
+    }
     size_t n = 0, t = (size_t)snprintf(help->text, sizeof help->text, "how members reach each other");
     const char *before = ". ";
     for (size_t i = 0; gw_members_schemes[i]; i++) {

@@ -5,10 +5,11 @@
 #include "members/members.h"
 #include "tool.h"
 
-/* Help of --link, made from the schemes. */
+/* Help of these options, made from the schemes. */
 struct tool_links_help {
-    char names[64]; /* "local|tcp|..." */
-    char text[800];
+    char names[64];                                                            /* "local|tcp|..." */
+    char text[800];                                                            /* of --link */
+    char rank[200], rendezvous[200], advertise[200], keys[200], insecure[200]; /* "tcp, servers: which member ..." */
 };
 
 /* alone: also schemes whose members never meet each other. */
@@ -17,33 +18,12 @@ void tool_describe_links(bool alone, struct tool_links_help *help);
 /* Lines of a command's table of options. who: struct gw_members_options *; help: struct tool_links_help *. */
 #define TOOL_MEMBERS_OPTIONS(who, help)                                                                                \
     {"--link", (help)->names, (help)->text, TOOL_TEXT, &(who)->link, 0, 0},                                            \
-        {"--rank", "R",          "tcp, servers: which member this is, from 0 (default: what RANK or Slurm says)",      \
-         TOOL_U32, &(who)->rank, 0,                                                                                    \
-         1023},                                                                                                        \
-        {"--rendezvous",                                                                                               \
-         "HOST:PORT",                                                                                                  \
-         "tcp: where rank 0 listens and all meet (default: MASTER_ADDR:MASTER_PORT)",                                  \
-         TOOL_TEXT,                                                                                                    \
-         &(who)->rendezvous,                                                                                           \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"--advertise",                                                                                                \
-         "HOST",                                                                                                       \
-         "tcp: where the others reach this member (default: its address towards rank 0)",                              \
-         TOOL_TEXT,                                                                                                    \
-         &(who)->advertise,                                                                                            \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"--keys",                                                                                                     \
-         "DIR",                                                                                                        \
-         "tcp, servers: encrypt everything, and let in only members whose key is listed in this folder (gradwire "     \
-         "keys)",                                                                                                      \
-         TOOL_TEXT,                                                                                                    \
-         &(who)->keys,                                                                                                 \
-         0,                                                                                                            \
-         0},                                                                                                           \
+        {"--rank", "R", (help)->rank, TOOL_U32, &(who)->rank, 0, 1023},                                                \
+        {"--rendezvous", "HOST:PORT", (help)->rendezvous, TOOL_TEXT, &(who)->rendezvous, 0, 0},                        \
+        {"--advertise", "HOST", (help)->advertise, TOOL_TEXT, &(who)->advertise, 0, 0},                                \
+        {"--keys", "DIR", (help)->keys, TOOL_TEXT, &(who)->keys, 0, 0},                                                \
     {                                                                                                                  \
-        "--insecure", NULL, "tcp: without keys, let in anybody from other machines", TOOL_FLAG, &(who)->insecure, 0, 0 \
+        "--insecure", NULL, (help)->insecure, TOOL_FLAG, &(who)->insecure, 0, 0                                        \
     }
 
 /* Sets the number of members if the command line says none: four threads, or as many as the launcher started. */

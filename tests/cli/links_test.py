@@ -4,6 +4,7 @@ TCP. Also tests what the links refuse.
 With --all it tests every codec at every number of workers. Else it tests a selection, which is short."""
 
 import os
+import re
 import select
 import shutil
 import signal
@@ -589,19 +590,41 @@ class Links(harness.Case):
         self.assertEqual((first.returncode, other.wait(60)), (0, 0), first.stderr + other.communicate()[1])
         self.assertIn("checkpoint-00000004.rank-1-of-2.gws", os.listdir(out))
 
+    def test_help_says_which_links_take_an_option(self):
+        """Each of these options begins its help with the links that take it. Any other link refuses it."""
+        values = {"--rank": ["0"], "--rendezvous": ["h:1"], "--advertise": ["h"], "--keys": ["k"], "--insecure": []}
+        for command in (["train"], ["probe", "-o", self.path("p")], ["bench", "exchange"]):
+            page = self.ok(*command, "--help")
+            links = re.search(r"^  --link (\S+)", page, re.M)[1].split("|")
+            self.assertEqual("servers" in links, command == ["train"])
+            for option, value in values.items():
+                takers = re.search(rf"^  {option} .*?([a-z, ]+):", page, re.M)[1].strip().split(", ")
+                for link in links:
+                    if link in takers:
+                        said = self.refused(2, *command, "--link", link, option, *value)
+                        self.assertIn(f"the link {link} needs", said, f"{command} {option}")
+                    else:
+                        says = f"{option} is for --link {' and '.join(takers)}, and --link is {link}\n"
+                        self.refused(2, *command, "--link", link, option, *value, says=says)
+                self.assertEqual([taker for taker in takers if taker not in links], [], f"{command} {option}")
+
     def test_wrong_use(self):
         self.refused(2, "train", "--link", "servers", "--rank", 0, says=["--servers"])
         self.refused(2, "train", "--link", "servers", "--servers", "127.0.0.1:1", says=["--rank"])
         self.refused(
             2, "train", "--link", "servers", "--servers", "127.0.0.1:1", "--rank", 3, "--workers", 3, says=["0 to 2"]
         )
-        self.refused(2, "train", "--link", "pigeon", says=["pigeon", "local, tcp, mpi and servers"])
+        self.refused(2, "train", "--link", "pigeon", says=["pigeon", "local, tcp, mpi and servers\n"])
+        self.refused(2, "probe", "--link", "pigeon", "-o", self.path("p"), says=["pigeon", "local, tcp and mpi\n"])
         self.refused(2, "bench", "exchange", "--link", "servers", says=["members never meet"])
         self.refused(2, "train", "--rank", "1", says="--link is local")
         self.refused(2, "launch", "--", "train", says="-n N")
         self.refused(2, "launch", "-n", "2", says="a command")
         self.refused(2, "launch", "-n", "2", "--", "codecs", says="has no workers")
-        self.refused(2, "launch", "-n", "2", "--", "train", "--link=mpi", says="--link is mpi")
+        for link in ("mpi", "local", "servers", "pigeon"):
+            for words in ([f"--link={link}"], ["--link", link]):
+                says = f"workers that meet over tcp, and --link is {link}\n"
+                self.refused(2, "launch", "-n", "2", "--", "train", *words, says=says)
         self.refused(2, "launch", "-n", "2", "--", "train", "--workers", "3", says="tells every worker its --workers")
         self.refused(1, "launch", "--hosts", self.folder, "--", "train", says="cannot be read")
         self.refused(1, "launch", "--hosts", self.path("none"), "--", "train", says="cannot be read")

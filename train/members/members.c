@@ -23,6 +23,24 @@ const struct gw_members_scheme *gw_members_find(const char *name)
     return NULL;
 }
 
+const char *gw_members_list(unsigned takes, bool alone, const char *last, char *text, size_t capacity)
+{
+    const char *name = NULL; /* the newest that is not written yet */
+    size_t used = 0;
+    *text = 0;
+    for (size_t i = 0; gw_members_schemes[i]; i++) {
+        const struct gw_members_scheme *s = gw_members_schemes[i];
+        if ((s->takes & takes) != takes || (s->is_alone && !alone))
+            continue;
+        if (name && used < capacity)
+            used += (size_t)snprintf(text + used, capacity - used, "%s%s", used ? ", " : "", name);
+        name = s->name;
+    }
+    if (name && used < capacity)
+        snprintf(text + used, capacity - used, "%s%s", used ? last : "", name);
+    return text;
+}
+
 static bool have(const struct gw_members_scheme *scheme)
 {
     char text[200];
@@ -58,21 +76,6 @@ gw_status gw_members_choose_link(struct gw_members_options *o)
             : "--link tcp --rendezvous HOST:PORT joins them (or MASTER_ADDR and MASTER_PORT say where)");
 }
 
-/* Lists the schemes that take these options, for a sentence. */
-static const char *list(char *text, size_t capacity, unsigned takes)
-{
-    size_t n = 0, used = 0, n_wanted = 0;
-    for (size_t i = 0; gw_members_schemes[i]; i++)
-        n_wanted += (gw_members_schemes[i]->takes & takes) == takes;
-    for (size_t i = 0; gw_members_schemes[i] && used < capacity; i++)
-        if ((gw_members_schemes[i]->takes & takes) == takes) {
-            const char *before = n == 0 ? "" : n + 1 == n_wanted ? " and " : ", ";
-            used += (size_t)snprintf(text + used, capacity - used, "%s%s", before, gw_members_schemes[i]->name);
-            n++;
-        }
-    return text;
-}
-
 /* Refuses options for which the scheme has no use. The user meant them for another scheme. */
 static gw_status check_options(const struct gw_members_scheme *scheme, const struct gw_members_options *o)
 {
@@ -89,7 +92,7 @@ static gw_status check_options(const struct gw_members_scheme *scheme, const str
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].is_given && !(scheme->takes & options[i].bit))
             return gw_fail(GW_ERR_ARGUMENT, "%s is for --link %s, and --link is %s", options[i].option,
-                           list(links, sizeof links, options[i].bit), scheme->name);
+                           gw_members_list(options[i].bit, !o->must_meet, " and ", links, sizeof links), scheme->name);
     return GW_OK;
 }
 
@@ -99,7 +102,8 @@ gw_status gw_members_begin(const struct gw_members_options *o, struct gw_members
     char links[100];
     *m = (struct gw_members){.scheme = scheme};
     if (!scheme)
-        return gw_fail(GW_ERR_ARGUMENT, "there is no link \"%s\"; there are %s", o->link, list(links, sizeof links, 0));
+        return gw_fail(GW_ERR_ARGUMENT, "there is no link \"%s\"; there are %s", o->link,
+                       gw_members_list(0, !o->must_meet, " and ", links, sizeof links));
     m->servers = (gw_ps_client_options){.struct_bytes = sizeof m->servers,
                                         .servers = o->servers,
                                         .keys = o->keys,

@@ -83,6 +83,10 @@ extern const struct gw_members_scheme *const gw_members_schemes[]; /* all of the
 /* Finds a scheme by its name. NULL: there is none. */
 const struct gw_members_scheme *gw_members_find(const char *name);
 
+/* Lists the schemes that take all of these options, for a sentence: "local, tcp and mpi". alone: also schemes whose
+ * members never meet each other. last: what stands before the last name. Returns `text`. */
+const char *gw_members_list(unsigned takes, bool alone, const char *last, char *text, size_t capacity);
+
 /* Chooses a link if none is given: local; or, if a launcher started several ranks (launcher.h), the link that joins
  * them. GW_ERR_ARGUMENT: no link joins them. Without this error, each rank would be a run of its own and know nothing
  * of the others. */
