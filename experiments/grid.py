@@ -6,6 +6,7 @@ import argparse
 import concurrent.futures
 import csv
 import datetime
+import decimal
 import fnmatch
 import json
 import os
@@ -42,9 +43,21 @@ def machine(rows=()):
     return f"machine: {' and '.join(machines)}; {when}"
 
 
-def _cell(value):
-    """Six digits are enough for a run's figures."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+# How many significant digits a column of floats has, by its kind. Runs of one kind differ in the third or fourth digit
+# of losses, shares, times and bits, so four are enough for what is measured or predicted.
+MEASURED, SET = 4, 6
+DIGITS = dict.fromkeys(("lr", "lambda", "scale", "ratio", "setting", "dropout", "weight_decay"), SET)
+DIGITS |= {"bits_a_step": 6, "loss": 6, "nonzero_share": 5, "step_ms": 6}  # tables print so much of these
+
+
+def figure(value, digits=MEASURED):
+    """Returns a float as text without an exponent, and anything else as it is."""
+    return format(decimal.Decimal(f"{value:.{digits}g}"), "f") if isinstance(value, float) else str(value)
+
+
+def cell(column, value):
+    """Returns what results.tsv has of a value."""
+    return figure(value, DIGITS.get(column, MEASURED))
 
 
 class Grid:
@@ -70,7 +83,7 @@ class Grid:
             with self.results.open("a") as out:
                 if new:
                     out.write("\t".join(self.columns) + "\n")
-                out.write("\t".join(_cell(row[c]) for c in self.columns) + "\n")
+                out.write("\t".join(cell(c, row[c]) for c in self.columns) + "\n")
                 out.flush()
                 os.fsync(out.fileno())
             self.write_table()

@@ -47,9 +47,7 @@ def run_one(args, run):
         "codec": codec,
         "seed": seed,
         "scale": scale,
-        "test_accuracy": f"{s['test_accuracy']:.4f}",
-        "train_loss": f"{s['train_loss']:.4f}",
-        "nonzero_share": "" if share is None else f"{share:.4f}",
+        "nonzero_share": "" if share is None else share,
     }
 
 

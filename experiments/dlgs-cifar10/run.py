@@ -74,8 +74,6 @@ def run_one(args, run):
         "seed": seed,
         "scale": scale,
         "epochs": round(scale * EPOCHS),
-        "test_accuracy": f"{s['test_accuracy']:.4f}",
-        "train_loss": f"{s['train_loss']:.4f}",
     }
 
 

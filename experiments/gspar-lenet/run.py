@@ -65,7 +65,7 @@ def run_one(args, run):
         "method": method,
         "setting": setting,
         "seed": seed,
-        "nonzero_share": f"{share:.6f}",
+        "nonzero_share": share,
     }
 
 

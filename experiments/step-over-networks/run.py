@@ -16,8 +16,9 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path[:0] = [str(ROOT / "bench"), str(HERE.parent)]
 import exchange_net
+import grid
 import net
 import train_net
 
@@ -42,7 +43,7 @@ def measure(args):
                 for codec in CODECS:
                     s = train_net.train_over(args.tool, folder, OPTIONS, args.data, codec, STEPS[rate])
                     row = {"rate": rate, "codec": codec, "run": run, **{name: s[name] for name in COLUMNS[3:]}}
-                    rows.append({**row, "step_ms": f"{s['step_ms']:.1f}", "compute_ms": f"{s['compute_ms']:.1f}"})
+                    rows.append({name: grid.cell(name, value) for name, value in row.items()})
                     exchange_net.note(f"{rate}, run {run + 1} of {args.runs}, {codec}: {s['step_ms']:.0f} ms a step")
     with (HERE / "results.tsv").open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, delimiter="\t", lineterminator="\n")

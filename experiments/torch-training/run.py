@@ -100,10 +100,10 @@ def run_one(args, run):
         "processes": n,
         "epochs": len(lines),
         "steps": sum(line["steps"] for line in lines),
-        "accuracy": f"{last['accuracy']:.4f}",
-        "loss": f"{last['loss']:.5f}",
-        "times_smaller_up": f"{last.get('times_smaller_up', 1):.2f}",
-        "times_smaller_down": f"{last.get('times_smaller_down', 1):.2f}",
+        "accuracy": last["accuracy"],
+        "loss": last["loss"],
+        "times_smaller_up": last.get("times_smaller_up", 1),
+        "times_smaller_down": last.get("times_smaller_down", 1),
         "hash": last["hash"],
     }
 

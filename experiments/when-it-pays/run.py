@@ -24,8 +24,9 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path[:0] = [str(ROOT / "bench"), str(HERE.parent)]
 import exchange_net
+import grid
 import net
 
 HOSTS = 4
@@ -119,7 +120,8 @@ def measure(args):
                 path = pathlib.Path(folder) / "there.json"
                 path.write_text(json.dumps(profile))
                 for row in json.loads(run([args.tool, "advise", "--profile", path, "--json"]))["codecs"]:
-                    rows.append([name, bandwidth, row["codec"], f"{row['step_ms']:.2f}", f"{row['speedup']:.3f}"])
+                    figures = [grid.figure(row[key]) for key in ("step_ms", "speedup")]
+                    rows.append([name, bandwidth, row["codec"], *figures])
     with (HERE / "results.tsv").open("w", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerows([COLUMNS, *rows])
