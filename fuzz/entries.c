@@ -218,8 +218,8 @@ static void request_checked(const uint8_t *bytes, size_t n_bytes)
     struct gw_ps_request request;
     uint8_t again[GW_PS_HEAD_BYTES];
     gw_status status = gw_ps_request_read(bytes, n_bytes, &request);
-    promise(strlen(request.key) <= GW_PS_MAX_NAME && strlen(request.scale_key) <= GW_PS_MAX_NAME &&
-            strlen(request.codec) <= GW_PS_MAX_NAME);
+    promise(strlen(request.key) <= GW_PS_MOST_NAME && strlen(request.scale_key) <= GW_PS_MOST_NAME &&
+            strlen(request.codec) <= GW_PS_MOST_NAME);
     promise(status == GW_OK || *gw_last_error() != 0);
     if (status == GW_OK)
         promise(gw_ps_request_write(again, &request) == n_bytes && memcmp(again, bytes, n_bytes) == 0);
@@ -232,7 +232,7 @@ static void reply_checked(const uint8_t *bytes, size_t n_bytes)
     gw_status status = gw_ps_reply_read(bytes, n_bytes, &reply);
     promise(strlen(reply.sentence) < sizeof reply.sentence);
     if (status == GW_OK && reply.status == GW_OK)
-        promise(reply.shape.n_dims <= GW_PS_MAX_DIMS && gw_ps_reply_write(again, &reply) == n_bytes &&
+        promise(reply.shape.n_dims <= GW_PS_MOST_DIMS && gw_ps_reply_write(again, &reply) == n_bytes &&
                 memcmp(again, bytes, n_bytes) == 0);
 }
 

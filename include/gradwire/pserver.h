@@ -20,8 +20,8 @@
 extern "C" {
 #endif
 
-#define GW_PS_MAX_DIMS 8
-#define GW_PS_MAX_NAME 255 /* bytes of a key's name */
+#define GW_PS_MOST_DIMS 8
+#define GW_PS_MOST_NAME 255 /* bytes of a key's name */
 
 /* Types of keys. The numbers are a part of the protocol. A number is never used again for another type. */
 typedef enum gw_ps_type {
@@ -87,7 +87,7 @@ GW_API bool gw_ps_method_parse(const char *word, gw_ps_method *out);
 
 typedef struct gw_ps_shape {
     uint32_t n_dims; /* 0: one element */
-    uint64_t dims[GW_PS_MAX_DIMS];
+    uint64_t dims[GW_PS_MOST_DIMS];
 } gw_ps_shape;
 
 /* ---- server ---------------------------------------------------------------------------------------------- */
@@ -285,10 +285,12 @@ GW_API gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t lea
 
 /* ---- without waiting
  *
- * gw_ps_NAME_begin does what gw_ps_NAME_parameter or gw_ps_NAME does, and does not wait. It sends the request and sets
- * a ticket. Each ticket is given back once, by gw_ps_wait, gw_ps_wait_for or gw_ps_cancel. Many may be under way; those
- * of one key are done in order. `bytes` and `values` must stay as they are until then. Errors of what is sent come from
- * gw_ps_wait. */
+ * gw_ps_NAME_begin does what gw_ps_NAME_parameter or gw_ps_NAME does, and does not wait. There is one exception:
+ * gw_ps_init_optimized has two parts here, gw_ps_init_begin for the key and gw_ps_first_begin for its first parameters.
+ *
+ * These calls send the request and set a ticket. Each ticket is given back once, by gw_ps_wait, gw_ps_wait_for or
+ * gw_ps_cancel. Many may be under way; those of one key are done in order. `bytes` and `values` must stay as they are
+ * until then. Errors of what is sent come from gw_ps_wait. */
 
 /* Begins a gw_ps_push_parameter. */
 GW_API gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes,

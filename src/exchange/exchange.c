@@ -42,9 +42,9 @@ static gw_status check_options(const gw_exchange_options *o)
     if (o->server_optimizer && !o->servers)
         return gw_fail(GW_ERR_ARGUMENT,
                        "gw_exchange_options.server_optimizer is for parameter servers, and options.servers is NULL");
-    if (o->server_optimizer && (!o->server_optimizer[0] || strlen(o->server_optimizer) > GW_PS_MAX_NAME))
+    if (o->server_optimizer && (!o->server_optimizer[0] || strlen(o->server_optimizer) > GW_PS_MOST_NAME))
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer must be a specification of 1 to %d bytes",
-                       GW_PS_MAX_NAME);
+                       GW_PS_MOST_NAME);
     GW_TRY(check_wire(o->wire, "gw_exchange_options.wire"));
     return GW_OK;
 }

@@ -31,8 +31,8 @@ static gw_status find_key(struct gw_ps_client *client, const char *name, struct 
 {
     uint64_t k = name ? gw_ps_names_find(&client->names, name) : GW_PS_NO_NAME;
     *out = k == GW_PS_NO_NAME ? NULL : &client->keys[k];
-    if (!name || !name[0] || strlen(name) > GW_PS_MAX_NAME)
-        return gw_fail(GW_ERR_ARGUMENT, "a key's name must have 1 to %d bytes", GW_PS_MAX_NAME);
+    if (!name || !name[0] || strlen(name) > GW_PS_MOST_NAME)
+        return gw_fail(GW_ERR_ARGUMENT, "a key's name must have 1 to %d bytes", GW_PS_MOST_NAME);
     return GW_OK;
 }
 
@@ -164,14 +164,14 @@ gw_status gw_ps_init_begin(gw_ps_client *client, const char *name, gw_ps_type ty
     struct key *known;
     if (!client || !shape || !ticket)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_init_begin: %s is NULL", client ? shape ? "ticket" : "shape" : "client");
-    if (optimizer && (!optimizer[0] || strlen(optimizer) > GW_PS_MAX_NAME))
+    if (optimizer && (!optimizer[0] || strlen(optimizer) > GW_PS_MOST_NAME))
         return gw_fail(GW_ERR_ARGUMENT, "the optimizer of \"%s\" must be a specification of 1 to %d bytes",
-                       name ? name : "", GW_PS_MAX_NAME);
+                       name ? name : "", GW_PS_MOST_NAME);
     GW_TRY(find_key(client, name, &known));
     struct key key = stranger(client, name);
-    if (shape->n_dims > GW_PS_MAX_DIMS)
+    if (shape->n_dims > GW_PS_MOST_DIMS)
         return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have %u dimensions; %d are possible", name, shape->n_dims,
-                       GW_PS_MAX_DIMS);
+                       GW_PS_MOST_DIMS);
     key.type = type;
     key.shape = *shape;
     bool plain = gw_ps_shape_elems(shape, &key.n_elems) && gw_ps_type_bytes(type); /* the server says what is wrong */

@@ -36,7 +36,7 @@ static gw_status check(const struct gw_ps_reader *r, uint8_t type)
 static gw_status apply_init(struct gw_ps_store *store, struct gw_ps_reader *r, const char *name)
 {
     gw_ps_shape shape;
-    char codec[GW_PS_MAX_NAME + 1], optimizer[GW_PS_MAX_NAME + 1];
+    char codec[GW_PS_MOST_NAME + 1], optimizer[GW_PS_MOST_NAME + 1];
     const gw_ps_type type = (gw_ps_type)gw_ps_get8(r);
     gw_ps_get_shape(r, &shape);
     gw_ps_get_name(r, codec);
@@ -118,7 +118,7 @@ gw_status gw_ps_journal_apply(struct gw_ps_store *store, atomic_uint_least64_t *
                               size_t n_head, const void *body, size_t n_body)
 {
     struct gw_ps_reader r = {head, (const uint8_t *)head + n_head, true};
-    char name[GW_PS_MAX_NAME + 1];
+    char name[GW_PS_MOST_NAME + 1];
     gw_ps_get_name(&r, name);
     gw_status status = apply(store, total, (enum gw_ps_change_kind)type, &r, name, body, n_body);
     if (status == GW_OK || status == GW_ERR_MEMORY || status == GW_ERR_CAPACITY)

@@ -41,7 +41,7 @@ static inline void gw_ps_put_double(struct gw_ps_writer *w, double x)
     gw_ps_put64(w, bits);
 }
 
-/* Writes a name of at most GW_PS_MAX_NAME bytes: its length in one byte, then its bytes. */
+/* Writes a name of at most GW_PS_MOST_NAME bytes: its length in one byte, then its bytes. */
 static inline void gw_ps_put_name(struct gw_ps_writer *w, const char *name)
 {
     size_t length = strlen(name);
@@ -90,7 +90,7 @@ static inline double gw_ps_get_double(struct gw_ps_reader *r)
     return x;
 }
 
-static inline void gw_ps_get_name(struct gw_ps_reader *r, char name[GW_PS_MAX_NAME + 1])
+static inline void gw_ps_get_name(struct gw_ps_reader *r, char name[GW_PS_MOST_NAME + 1])
 {
     size_t length = gw_ps_get8(r);
     const uint8_t *bytes = gw_ps_take(r, length);
@@ -103,7 +103,7 @@ static inline void gw_ps_get_name(struct gw_ps_reader *r, char name[GW_PS_MAX_NA
 static inline void gw_ps_get_shape(struct gw_ps_reader *r, gw_ps_shape *shape)
 {
     shape->n_dims = gw_ps_get8(r);
-    r->good = r->good && shape->n_dims <= GW_PS_MAX_DIMS;
+    r->good = r->good && shape->n_dims <= GW_PS_MOST_DIMS;
     for (uint32_t d = 0; r->good && d < shape->n_dims; d++)
         shape->dims[d] = gw_ps_get64(r);
 }

@@ -104,9 +104,9 @@ struct gw_ps_request {
         uint64_t version;    /* BRING of a deposit, FETCH */
         uint64_t round;      /* JOIN, ADMIT */
     };
-    uint32_t timeout_ms;                                           /* how long it may wait for other workers */
-    char key[GW_PS_MAX_NAME + 1], scale_key[GW_PS_MAX_NAME + 1];   /* "" if there is none */
-    char codec[GW_PS_MAX_NAME + 1], optimizer[GW_PS_MAX_NAME + 1]; /* INIT; "": none */
+    uint32_t timeout_ms;                                             /* how long it may wait for other workers */
+    char key[GW_PS_MOST_NAME + 1], scale_key[GW_PS_MOST_NAME + 1];   /* "" if there is none */
+    char codec[GW_PS_MOST_NAME + 1], optimizer[GW_PS_MOST_NAME + 1]; /* INIT; "": none */
     double rate; /* PUSH: learning rate of an optimizer; 0: the key's own */
     gw_ps_shape shape;
     /* PUSH of GW_PS_PUSH_REFUSED: why there is no value. VERDICT: why the pushes do not count; UINT64_MAX: they count

@@ -54,10 +54,10 @@ static size_t request_examples(struct gw_ps_request out[N])
     out[0].incarnation = UINT64_MAX - 5;
     out[1].operation = GW_PS_INIT;
     out[1].hello_flags = GW_PS_FRAME;
-    fill_name(out[1].key, GW_PS_MAX_NAME);
+    fill_name(out[1].key, GW_PS_MOST_NAME);
     out[1].shape = deep;
-    fill_name(out[1].codec, GW_PS_MAX_NAME);
-    fill_name(out[1].optimizer, GW_PS_MAX_NAME);
+    fill_name(out[1].codec, GW_PS_MOST_NAME);
+    fill_name(out[1].optimizer, GW_PS_MOST_NAME);
     out[2].operation = GW_PS_INIT;
     fill_name(out[2].key, 1);
     out[3].operation = GW_PS_PUSH;
@@ -65,8 +65,8 @@ static size_t request_examples(struct gw_ps_request out[N])
     out[3].rate = 0.1;
     out[4].operation = GW_PS_PULL;
     out[4].hello_flags = GW_PS_DECODE_AVERAGE;
-    fill_name(out[4].key, GW_PS_MAX_NAME);
-    fill_name(out[4].scale_key, GW_PS_MAX_NAME);
+    fill_name(out[4].key, GW_PS_MOST_NAME);
+    fill_name(out[4].scale_key, GW_PS_MOST_NAME);
     out[5].operation = GW_PS_PULL;
     fill_name(out[5].key, 3);
     out[6].operation = GW_PS_BYE;

@@ -46,7 +46,7 @@ bool gw_ps_is_float(gw_ps_type type)
 bool gw_ps_shape_elems(const gw_ps_shape *shape, uint64_t *n_elems)
 {
     *n_elems = 1;
-    if (shape->n_dims > GW_PS_MAX_DIMS)
+    if (shape->n_dims > GW_PS_MOST_DIMS)
         return false;
     for (uint32_t d = 0; d < shape->n_dims; d++) {
         if (shape->dims[d] == 0 || shape->dims[d] > MOST_ELEMS / *n_elems)
@@ -66,7 +66,7 @@ struct gw_ps_text gw_ps_shape_text(const gw_ps_shape *shape)
     struct gw_ps_text out;
     size_t used = 0;
     out.text[used++] = '[';
-    for (uint32_t d = 0; d < shape->n_dims && d < GW_PS_MAX_DIMS; d++)
+    for (uint32_t d = 0; d < shape->n_dims && d < GW_PS_MOST_DIMS; d++)
         used += (size_t)snprintf(out.text + used, sizeof out.text - used, "%s%" PRIu64, d ? ", " : "", shape->dims[d]);
     snprintf(out.text + used, sizeof out.text - used, "]");
     return out;

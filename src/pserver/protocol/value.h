@@ -10,7 +10,7 @@ size_t gw_ps_type_bytes(gw_ps_type type);
 
 bool gw_ps_is_float(gw_ps_type type);
 
-/* Counts the elements of a shape. false: the shape is not legal, because it has more than GW_PS_MAX_DIMS dimensions, a
+/* Counts the elements of a shape. false: the shape is not legal, because it has more than GW_PS_MOST_DIMS dimensions, a
  * dimension of 0, or more than 2^48 elements. */
 bool gw_ps_shape_elems(const gw_ps_shape *shape, uint64_t *n_elems);
 
@@ -18,7 +18,7 @@ bool gw_ps_shapes_equal(const gw_ps_shape *a, const gw_ps_shape *b);
 
 /* A shape as people write it, "[3, 4]". */
 struct gw_ps_text {
-    char text[GW_PS_MAX_DIMS * 22 + 3];
+    char text[GW_PS_MOST_DIMS * 22 + 3];
 };
 struct gw_ps_text gw_ps_shape_text(const gw_ps_shape *shape);
 

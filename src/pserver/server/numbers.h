@@ -17,7 +17,7 @@ struct gw_ps_member_numbers {
 };
 
 struct gw_ps_key_numbers {
-    char name[GW_PS_MAX_NAME + 1];
+    char name[GW_PS_MOST_NAME + 1];
     gw_ps_type type;
     gw_ps_shape shape;
     uint64_t rounds, bytes;

@@ -53,8 +53,8 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
 static gw_status check_name(const char *name)
 {
     size_t length = strlen(name);
-    if (length == 0 || length > GW_PS_MAX_NAME)
-        return gw_fail(GW_ERR_ARGUMENT, "a key's name has %zu bytes; 1 to %d are possible", length, GW_PS_MAX_NAME);
+    if (length == 0 || length > GW_PS_MOST_NAME)
+        return gw_fail(GW_ERR_ARGUMENT, "a key's name has %zu bytes; 1 to %d are possible", length, GW_PS_MOST_NAME);
     for (size_t i = 0; i < length; i++)
         if ((uint8_t)name[i] < ' ' || name[i] == 0x7F)
             return gw_fail(GW_ERR_ARGUMENT, "a key's name holds the control character 0x%02x", (uint8_t)name[i]);

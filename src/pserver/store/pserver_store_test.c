@@ -484,12 +484,12 @@ static void names_and_shapes(void **state)
     (void)state;
     struct world world;
     struct gw_ps_key *key, *first;
-    char longest[GW_PS_MAX_NAME + 2];
+    char longest[GW_PS_MOST_NAME + 2];
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}}, none = {0}, zero = {.n_dims = 2, .dims = {3, 0}},
                       wraps = {.n_dims = 2, .dims = {1ull << 40, 1ull << 40}}, deep = {.n_dims = 9},
                       eight = {.n_dims = 8, .dims = {1, 2, 1, 2, 1, 2, 1, 2}};
     memset(longest, 'n', sizeof longest);
-    longest[GW_PS_MAX_NAME + 1] = 0;
+    longest[GW_PS_MOST_NAME + 1] = 0;
     begin(&world, 1, GW_PS_SYNC, 0);
     struct gw_ps_store *store = world.store;
     refused(gw_ps_store_find(store, "x", &key), GW_ERR_ARGUMENT, "nor any other");
