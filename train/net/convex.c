@@ -26,8 +26,8 @@ static double hinge_slope(double margin)
     return margin >= 1 ? 0 : -1;
 }
 
-const struct gw_convex gw_convex_logreg = {"logreg", logistic_loss, logistic_slope};
-const struct gw_convex gw_convex_svm = {"svm", hinge_loss, hinge_slope};
+const struct gw_convex gw_convex_logreg = {.name = "logreg", .loss = logistic_loss, .slope = logistic_slope};
+const struct gw_convex gw_convex_svm = {.name = "svm", .loss = hinge_loss, .slope = hinge_slope};
 
 void gw_convex_pass(const struct gw_convex *problem, const struct gw_samples *samples, const uint32_t *order,
                     uint32_t first, uint32_t n, const float *w, double *loss, uint32_t *correct, double scale,

@@ -53,7 +53,7 @@ static const struct {
     gw_ps_type (*result)(gw_ps_type type);
     const char *help;
 } methods[] = {
-#define ENTRY(number, name, result, join, finish, help) [number] = {name, result, help},
+#define ENTRY(number, word, type_of, join, finish, text) [number] = {.name = word, .result = type_of, .help = text},
     GW_PS_METHODS(ENTRY)
 #undef ENTRY
 };

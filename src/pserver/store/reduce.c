@@ -575,17 +575,19 @@ static gw_status copy(struct work *work, struct gw_ps_result *out)
     return GW_OK;
 }
 
-static const struct join largest = {largest_of_floats, largest_of_integers, NULL},
-                         smallest = {smallest_of_floats, smallest_of_integers, NULL},
-                         sum = {sum_of_floats, sum_of_integers, NULL}, middle = {middle_of_floats, NULL, NULL},
-                         newest = {.at_once = copy}, decoded = {.at_once = decode}, not_of_a_round = {.at_once = NULL};
-static const struct finish as_it_is = {NULL, integers_as_they_are}, divided = {divide_floats, divide_integers};
+static const struct join largest = {.floats = largest_of_floats, .integers = largest_of_integers},
+                         smallest = {.floats = smallest_of_floats, .integers = smallest_of_integers},
+                         sum = {.floats = sum_of_floats, .integers = sum_of_integers},
+                         middle = {.floats = middle_of_floats}, newest = {.at_once = copy},
+                         decoded = {.at_once = decode}, not_of_a_round = {.at_once = NULL};
+static const struct finish as_it_is = {.integers = integers_as_they_are},
+                           divided = {.floats = divide_floats, .integers = divide_integers};
 
 static const struct {
     const struct join *join;
     const struct finish *finish;
 } methods[] = {
-#define ENTRY(number, name, result, join, finish, help) [number] = {&join, &finish},
+#define ENTRY(number, name, result, joined_by, made_by, help) [number] = {.join = &joined_by, .finish = &made_by},
     GW_PS_METHODS(ENTRY)
 #undef ENTRY
 };
