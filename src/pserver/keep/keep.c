@@ -17,8 +17,7 @@ struct gw_ps_keep {
     struct gw_ps_keep_options options;
     struct gw_ps_keeper *keeper;
     char about[MOST_ABOUT + 1];
-    bool was_there;                            /* the folder held something, also the line `about` */
-    enum { TO_JOURNAL, TO_SNAPSHOT } notes_go; /* where a record of the owner goes */
+    bool was_there; /* the folder held something, also the line `about` */
 };
 
 /* ---- read ------------------------------------------------------------------------------------------------ */
@@ -60,11 +59,7 @@ static void on_change(void *user, const struct gw_ps_change *change)
 
 void gw_ps_keep_note(struct gw_ps_keep *keep, uint8_t type, const void *head, size_t n_head)
 {
-    if (!keep)
-        return;
-    if (keep->notes_go == TO_SNAPSHOT)
-        gw_ps_keeper_add(keep->keeper, type, head, n_head, NULL);
-    else
+    if (keep)
         gw_ps_keeper_append(keep->keeper, type, head, n_head, NULL, 0);
 }
 
@@ -75,16 +70,19 @@ static void add(void *user, uint8_t type, const void *head, size_t n_head, struc
     gw_ps_keeper_add(user, type, head, n_head, blob);
 }
 
+void gw_ps_keep_add(struct gw_ps_keep *keep, uint8_t type, const void *head, size_t n_head)
+{
+    gw_ps_keeper_add(keep->keeper, type, head, n_head, NULL);
+}
+
 static void take_snapshot(struct gw_ps_keep *keep)
 {
     if (gw_ps_keeper_begin(keep->keeper) < 0)
         return;
-    keep->notes_go = TO_SNAPSHOT;
-    gw_ps_keep_note(keep, ABOUT, keep->about, strlen(keep->about));
+    gw_ps_keep_add(keep, ABOUT, keep->about, strlen(keep->about));
     gw_status status = gw_ps_snapshot_write(keep->store, add, keep->keeper);
     if (keep->options.own_snapshot)
         keep->options.own_snapshot(keep->options.user, keep);
-    keep->notes_go = TO_JOURNAL;
     gw_ps_keeper_end(keep->keeper, status);
 }
 

@@ -18,7 +18,7 @@ struct gw_ps_keep_options {
     const char *about;
 
     /* The owner may keep records of its own beside the store. own_replay gets such a record again at the start; its
-     * errors may be any. own_snapshot notes all of them for a snapshot. NULL: the owner keeps none. */
+     * errors may be any. own_snapshot adds all of them to a snapshot (gw_ps_keep_add). NULL: the owner keeps none. */
     gw_status (*own_replay)(void *user, uint8_t type, const void *head, size_t n_head);
     void (*own_snapshot)(void *user, struct gw_ps_keep *keep);
     void *user;
@@ -37,8 +37,11 @@ bool gw_ps_keep_was_there(const struct gw_ps_keep *keep);
 /* Ends the keeping. NULL is allowed. */
 void gw_ps_keep_close(struct gw_ps_keep *keep);
 
-/* Keeps a record of the owner. keep NULL: does nothing. */
+/* Keeps a new record of the owner, in the journal. keep NULL: does nothing. */
 void gw_ps_keep_note(struct gw_ps_keep *keep, uint8_t type, const void *head, size_t n_head);
+
+/* Adds a record of the owner to the snapshot that is being taken. For own_snapshot only. */
+void gw_ps_keep_add(struct gw_ps_keep *keep, uint8_t type, const void *head, size_t n_head);
 
 /* Takes a snapshot if one is due, and looks whether one has ended. Call it about four times a second. */
 void gw_ps_keep_look(struct gw_ps_keep *keep);

@@ -55,7 +55,7 @@ static void own_snapshot(void *user, struct gw_ps_keep *keep)
     struct world *world = user;
     uint8_t head[8];
     gw_put64(head, world->own);
-    gw_ps_keep_note(keep, OWN, head, sizeof head);
+    gw_ps_keep_add(keep, OWN, head, sizeof head);
 }
 
 static void on_line(const char *line, void *user)

@@ -21,38 +21,50 @@ enum {
     WORKER = GW_PS_KEEP_OWN + 1, /* rank u32; joined_as, joined_from, agreed_as u64 */
 };
 
-void gw_ps_note_run(struct gw_ps_server *server)
+enum { RUN_BYTES = 13, WORKER_BYTES = 28 }; /* a record; the agreed text of a run comes on top */
+
+static size_t write_run(const struct gw_ps_server *server, uint8_t *head)
 {
     const size_t n = server->agreed ? strlen(server->agreed) : 0;
-    uint8_t head[13 + GW_PS_MOST_AGREED];
     struct gw_ps_writer w = {head};
     gw_ps_put64(&w, server->first_round);
     gw_ps_put32(&w, server->agreed_by);
     gw_ps_put8(&w, server->agreed != NULL);
     memcpy(w.at, server->agreed ? server->agreed : "", n);
-    gw_ps_keep_note(server->keep, RUN, head, 13 + n);
+    return RUN_BYTES + n;
 }
 
-void gw_ps_note_worker(struct gw_ps_server *server, uint32_t rank)
+static size_t write_worker(const struct gw_ps_server *server, uint32_t rank, uint8_t *head)
 {
     const struct gw_ps_worker *worker = &server->workers[rank];
-    uint8_t head[28];
     struct gw_ps_writer w = {head};
     gw_ps_put32(&w, rank);
     gw_ps_put64(&w, worker->joined_as);
     gw_ps_put64(&w, worker->joined_from);
     gw_ps_put64(&w, worker->agreed_as);
-    gw_ps_keep_note(server->keep, WORKER, head, sizeof head);
+    return WORKER_BYTES;
 }
 
-static void note_all(void *user, struct gw_ps_keep *keep)
+void gw_ps_note_run(struct gw_ps_server *server)
 {
-    struct gw_ps_server *server = user;
-    (void)keep; /* the server has it already */
-    gw_ps_note_run(server);
+    uint8_t head[RUN_BYTES + GW_PS_MOST_AGREED];
+    gw_ps_keep_note(server->keep, RUN, head, write_run(server, head));
+}
+
+void gw_ps_note_worker(struct gw_ps_server *server, uint32_t rank)
+{
+    uint8_t head[WORKER_BYTES];
+    gw_ps_keep_note(server->keep, WORKER, head, write_worker(server, rank, head));
+}
+
+static void add_all(void *user, struct gw_ps_keep *keep)
+{
+    const struct gw_ps_server *server = user;
+    uint8_t head[RUN_BYTES + GW_PS_MOST_AGREED];
+    gw_ps_keep_add(keep, RUN, head, write_run(server, head));
     for (uint32_t r = 0; r < server->options.n_workers; r++)
         if (server->workers[r].joined_as || server->workers[r].agreed_as)
-            gw_ps_note_worker(server, r);
+            gw_ps_keep_add(keep, WORKER, head, write_worker(server, r, head));
 }
 
 static gw_status replay_run(struct gw_ps_server *server, struct gw_ps_reader *r)
@@ -133,7 +145,7 @@ gw_status gw_ps_server_keep(struct gw_ps_server *server)
                                                           .log_user = server},
                                                .about = about,
                                                .own_replay = replay,
-                                               .own_snapshot = note_all,
+                                               .own_snapshot = add_all,
                                                .user = server};
     GW_TRY(gw_ps_keep_open(server->context, server->store, &options, &server->keep));
     if (gw_ps_keep_was_there(server->keep))
