@@ -97,3 +97,17 @@ int gw_files_publish(int folder, const char *partial, const char *name, bool rep
     }
     return sync_folder_of(folder, name);
 }
+
+int gw_files_commit(int fd, int folder, const char *partial, const char *name, bool replace)
+{
+    int failed = fsync(fd) != 0, error = errno;
+    if (close(fd) != 0 && !failed) {
+        failed = 1;
+        error = errno;
+    }
+    if (!failed)
+        return gw_files_publish(folder, partial, name, replace);
+    unlinkat(folder, partial, 0);
+    errno = error;
+    return -1;
+}

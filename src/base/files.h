@@ -23,4 +23,8 @@ DIR *gw_opendir(const char *path);
  * machine fails now. Any thread may call it. */
 int gw_files_publish(int folder, const char *partial, const char *name, bool replace);
 
+/* The same for a file that is written and still open: brings it to disk, and closes `fd` in any case. If that fails,
+ * `partial` is removed. */
+int gw_files_commit(int fd, int folder, const char *partial, const char *name, bool replace);
+
 #endif

@@ -246,17 +246,18 @@ static gw_status write_key(const char *folder, const char *name, mode_t mode, co
     int fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd < 0)
         return gw_fail(GW_ERR_SYSTEM, "%s cannot be made: %s", partial, strerror(errno));
-    bool ok = write(fd, line, sizeof line - 1) == (ssize_t)sizeof line - 1 && fsync(fd) == 0;
+    const bool written = write(fd, line, sizeof line - 1) == (ssize_t)sizeof line - 1;
     int error = errno;
-    close(fd);
     explicit_bzero(line, sizeof line);
-    if (!ok)
-        unlink(partial);
-    if (ok && gw_files_publish(AT_FDCWD, partial, path, false) != 0) {
-        ok = false;
+    if (written && gw_files_commit(fd, AT_FDCWD, partial, path, false) == 0)
+        return GW_OK;
+    if (written)
         error = errno;
+    else {
+        close(fd);
+        unlink(partial);
     }
-    return ok ? GW_OK : gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", path, strerror(error));
+    return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", path, strerror(error));
 }
 
 static gw_status make_folder(const char *path)

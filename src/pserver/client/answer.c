@@ -22,7 +22,7 @@ static bool brings_value(const struct gw_ps_request *request)
 static bool is_of_codes(const struct gw_ps_asked *asked)
 {
     return asked->request->operation == GW_PS_PULL && asked->type == GW_PS_UINT8 &&
-           (asked->request->method == GW_PS_DECODE_SUM || asked->request->method == GW_PS_DECODE_AVERAGE);
+           gw_ps_method_decodes((gw_ps_method)asked->request->method);
 }
 
 /* The type of the value in the answer. 0: it is not known, because the key is not known. */

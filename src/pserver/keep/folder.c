@@ -227,25 +227,18 @@ gw_status gw_ps_folder_read_newest(gw_context *context, const struct gw_ps_folde
                    folder->path, found.why[0] ? found.why : "it is too long");
 }
 
-static gw_status write_newest(int fd, uint64_t generation)
-{
-    struct gw_ps_records records;
-    GW_TRY(gw_ps_records_begin(&records, fd, GW_PS_NEWEST, generation, 0));
-    return fsync(fd) == 0 ? GW_OK : gw_fail(GW_ERR_SYSTEM, "it cannot be brought to disk: %s", strerror(errno));
-}
-
 gw_status gw_ps_folder_write_newest(const struct gw_ps_folder *folder, uint64_t generation)
 {
     static const char partial[] = NEWEST ".partial";
     const int fd = gw_openat(folder->fd, partial, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return gw_fail(GW_ERR_SYSTEM, "%s/%s cannot be written: %s", folder->path, partial, strerror(errno));
-    gw_status status = write_newest(fd, generation);
-    if (close(fd) != 0 && status == GW_OK)
-        status = gw_fail(GW_ERR_SYSTEM, "it cannot be written: %s", strerror(errno));
-    if (status == GW_OK && gw_files_publish(folder->fd, partial, NEWEST, true) != 0)
-        status = gw_fail(GW_ERR_SYSTEM, "it cannot take its place: %s", strerror(errno));
-    if (status < 0)
+    struct gw_ps_records records;
+    gw_status status = gw_ps_records_begin(&records, fd, GW_PS_NEWEST, generation, 0);
+    if (status < 0) {
+        close(fd);
         unlinkat(folder->fd, partial, 0);
+    } else if (gw_files_commit(fd, folder->fd, partial, NEWEST, true) != 0)
+        status = gw_fail(GW_ERR_SYSTEM, "it cannot be brought to disk: %s", strerror(errno));
     return status < 0 ? gw_fail(status, "%s/" NEWEST ": %s", folder->path, gw_last_error()) : GW_OK;
 }

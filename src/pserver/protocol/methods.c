@@ -97,18 +97,22 @@ gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type)
                    name ? name : "a method of that number", has);
 }
 
+bool gw_ps_method_decodes(gw_ps_method method)
+{
+    return method == GW_PS_DECODE_SUM || method == GW_PS_DECODE_AVERAGE;
+}
+
 uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_elems)
 {
     gw_ps_type result = methods[method].result(type);
-    bool codes = type == GW_PS_UINT8 && (method == GW_PS_DECODE_SUM || method == GW_PS_DECODE_AVERAGE);
+    bool codes = type == GW_PS_UINT8 && gw_ps_method_decodes(method);
     return n_elems * (codes ? 4 : 1) * (result == GW_PS_FRAME ? sizeof(float) : gw_ps_type_bytes(result));
 }
 
 gw_status gw_ps_check_scale(const struct gw_ps_scaling *scaling)
 {
     uint64_t n_elems;
-    if (scaling->type != GW_PS_UINT8 ||
-        (scaling->method != GW_PS_DECODE_SUM && scaling->method != GW_PS_DECODE_AVERAGE))
+    if (scaling->type != GW_PS_UINT8 || !gw_ps_method_decodes(scaling->method))
         return gw_fail(
             GW_ERR_ARGUMENT,
             "\"%s\" is %s and pulled with %s; a scale_key goes with decode_sum and decode_average of uint8 only",

@@ -31,6 +31,9 @@ gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type);
 /* The type of the result. 0: the type does not allow the method, or one of the two numbers is not valid. */
 gw_ps_type gw_ps_result_type(gw_ps_method method, gw_ps_type type);
 
+/* True if the method decodes what was pushed, and so may multiply it by a scale: decode_sum and decode_average. */
+bool gw_ps_method_decodes(gw_ps_method method);
+
 /* The most bytes of a result, if the key has n_elems elements. If the result is a frame, this is an estimate. */
 uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_elems);
 

@@ -166,6 +166,7 @@ struct join {
 
 /* How the result is made of the joined pushes, and stored. */
 struct finish {
+    bool divides; /* by the number of pushes; for a join that is `at_once` */
     void (*floats)(const struct work *work, double *all, uint32_t n);
     gw_status (*integers)(const struct work *work, uint64_t begin, uint32_t n, const wide *all);
 };
@@ -400,7 +401,7 @@ static gw_status codes_block(const struct work *work, uint64_t begin, uint32_t n
         }
     }
     /* S / N; with a scale s it is S * (s/N), with s/N rounded once, as in frames */
-    const float by = work->method == GW_PS_DECODE_AVERAGE ? (float)work->n : 1;
+    const float by = work->finish->divides ? (float)work->n : 1;
     uint8_t *out = work->out + begin * sizeof(float);
     for (uint32_t i = 0; i < n; i++)
         gw_put_float(out + i * sizeof(float), work->scale ? (float)sum[i] * (*work->scale / by) : (float)sum[i] / by);
@@ -561,7 +562,7 @@ static gw_status decode(struct work *work, struct gw_ps_result *out)
 {
     if (work->type == GW_PS_UINT8)
         return codes(work, out);
-    return work->method == GW_PS_DECODE_SUM ? frame_sum(work, out) : frame_average(work, out);
+    return work->finish->divides ? frame_average(work, out) : frame_sum(work, out);
 }
 
 /* Copies one push, which the caller has chosen. */
@@ -581,7 +582,7 @@ static const struct join largest = {.floats = largest_of_floats, .integers = lar
                          middle = {.floats = middle_of_floats}, newest = {.at_once = copy},
                          decoded = {.at_once = decode}, not_of_a_round = {.at_once = NULL};
 static const struct finish as_it_is = {.integers = integers_as_they_are},
-                           divided = {.floats = divide_floats, .integers = divide_integers};
+                           divided = {.divides = true, .floats = divide_floats, .integers = divide_integers};
 
 static const struct {
     const struct join *join;
