@@ -339,6 +339,26 @@ static void event_file_begins_as_tensorboards(void **state)
                         15);
 }
 
+/* A scalar's event, byte by byte. */
+static void a_scalar_is_an_event(void **state)
+{
+    (void)state;
+    static const uint8_t known[] = {
+        0x09, 0,    0,    0, 0,   0,   0,   4,   0x40,                  /* wall_time 2.5 */
+        0x10, 0xac, 2,                                                  /* step 300 */
+        0x2a, 13,                                                       /* summary */
+        0x0a, 11,   0x0a, 4, 'l', 'o', 's', 's', 0x15, 0, 0, 0x80, 0x3f /* value: tag, simple_value 1 */
+    };
+    uint8_t bytes[64];
+    FILE *f = tmpfile();
+    gw_tensorboard_scalar(f, 2.5, 300, "loss", 1);
+    rewind(f);
+    assert_int_equal(fread(bytes, 1, sizeof bytes, f), 8 + 4 + sizeof known + 4);
+    fclose(f);
+    assert_int_equal(bytes[0], sizeof known);
+    assert_memory_equal(bytes + 12, known, sizeof known);
+}
+
 /* Whole records of earlier steps are kept, wherever the file was cut. */
 static void event_files_are_gone_on_with(void **state)
 {
@@ -392,6 +412,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_wait_for_a_descriptor, make_folder, remove_folder),
         cmocka_unit_test(crc32c_has_its_known_answers),
         cmocka_unit_test(event_file_begins_as_tensorboards),
+        cmocka_unit_test(a_scalar_is_an_event),
         cmocka_unit_test(event_files_are_gone_on_with),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

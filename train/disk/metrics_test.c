@@ -225,6 +225,86 @@ static void a_run_that_is_gone_on_with_has_the_same_sums(void **state)
     }
 }
 
+/* A run that ends early leaves its files without their names. A run that made no step leaves nothing. */
+static void a_run_that_ends_early(void **state)
+{
+    (void)state;
+    static const char *const files[] = {GW_METRICS_FILE, GW_HISTOGRAMS_FILE, GW_EVENTS_FILE};
+    for (int n_steps = 0; n_steps < 2; n_steps++) {
+        struct gw_metrics m = a_run(false);
+        assert_int_equal(gw_metrics_open(&m, folder, true), GW_OK);
+        if (n_steps)
+            assert_int_equal(gw_metrics_step(&m, 0, records_of(0)), GW_OK);
+        gw_metrics_abandon(&m);
+        for (int i = 0; i < 3; i++) {
+            char path[400], partial[420];
+            snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+            snprintf(partial, sizeof partial, "%s" GW_PARTIAL, path);
+            assert_int_equal(access(path, F_OK), -1);
+            assert_int_equal(access(partial, F_OK), n_steps ? 0 : -1);
+            if (n_steps)
+                assert_int_equal(unlink(partial), 0);
+        }
+    }
+}
+
+static int remove_empty_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+/* A number that a summary has. -1: the field is null. */
+static double number_of(const json_t *object, const char *field)
+{
+    const json_t *value = json_object_get(object, field);
+    assert_true(json_is_number(value) || json_is_null(value));
+    return json_is_null(value) ? -1 : json_number_value(value);
+}
+
+/* A summary has an objective if the network is convex, and a row for each tensor. What there is not is null, or is not
+ * there. */
+static void a_summary_says_what_there_is(void **state)
+{
+    (void)state;
+    static struct gw_train_summary summary;
+    for (int convex = 0; convex < 2; convex++)
+        for (uint32_t n_tensors = 0; n_tensors < 3; n_tensors++) {
+            summary = (struct gw_train_summary){.net = "logreg",
+                                                .codec = "none",
+                                                .convex = convex,
+                                                .objective = 0.25,
+                                                .l2 = 0.5,
+                                                .test_accuracy = NAN,
+                                                .train_accuracy = 0.75,
+                                                .nonzero_share = NAN,
+                                                .variance_factor = convex ? 2 : -1,
+                                                .residual_norm = convex ? 3 : -1,
+                                                .threshold_age = 4,
+                                                .n_tensors = n_tensors};
+            for (uint32_t t = 0; t < GW_MAX_TENSORS; t++)
+                summary.tensors[t] = (struct gw_train_tensor){.name = "w", .elements = 10 + t, .push_bits = 1.5};
+            json_t *o = gw_train_summary_json(&summary);
+            assert_non_null(o);
+            assert_string_equal(json_string_value(json_object_get(o, "net")), "logreg");
+            assert_true(number_of(o, "test_accuracy") == -1 && number_of(o, "train_accuracy") == 0.75);
+            assert_true(number_of(o, "nonzero_share") == -1);
+            static const char *const fields[] = {"objective", "l2", "variance_factor", "residual_norm",
+                                                 "threshold_age"};
+            static const double values[] = {0.25, 0.5, 2, 3, 4};
+            for (int i = 0; i < 5; i++)
+                if (convex)
+                    assert_true(number_of(o, fields[i]) == values[i]);
+                else
+                    assert_null(json_object_get(o, fields[i]));
+            const json_t *layers = json_object_get(o, "layers");
+            assert_int_equal(json_array_size(layers), n_tensors);
+            for (uint32_t t = 0; t < n_tensors; t++)
+                assert_true(number_of(json_array_get(layers, t), "elements") == 10 + t);
+            json_decref(o);
+        }
+}
+
 /* Lines are read up to the first one that no run wrote. That one and all after it are dropped. */
 static void a_damaged_line_ends_what_is_read(void **state)
 {
@@ -297,6 +377,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_line_has_the_sums_of_all_workers, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_run_that_is_gone_on_with_has_the_same_sums, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_run_that_ends_early, make_folder, remove_empty_folder),
+        cmocka_unit_test(a_summary_says_what_there_is),
         cmocka_unit_test_setup_teardown(a_damaged_line_ends_what_is_read, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(damaged_events_begin_anew, make_folder, remove_folder),
     };

@@ -417,6 +417,14 @@ static void pooling_matches(void **state)
                 (struct gw_layer_spec){.kernel = 3, .stride = 2, .partial = true, .average = i % 2});
         finish(net, x, 2);
     }
+    for (uint32_t side = 6; side < 9; side++) { /* windows that leave a pixel out between them */
+        struct gw_network net = begin("windows apart", 3, side);
+        uint32_t x = put(&net, &gw_layer_conv, GW_SAMPLES,
+                         (struct gw_layer_spec){.units = 5, .kernel = 3, .stride = 1, .padding = 1});
+        x = put(&net, &gw_layer_pool, x, (struct gw_layer_spec){.kernel = 2, .stride = 3, .partial = true});
+        assert_int_equal(net.layers[x].out.width, side < 7 ? 2 : 3); /* 0 and 3; and 6, if that is inside */
+        finish(net, x, 2);
+    }
 }
 
 static void response_normalisation_matches(void **state)
@@ -570,6 +578,38 @@ static void statistics_follow_the_batches(void **state)
     gw_free(NULL, grads);
 }
 
+/* Of two values, the unbiased variance is twice the variance. */
+static void two_values_have_a_variance(void **state)
+{
+    (void)state;
+    struct gw_network net = begin("two values", 3, 2);
+    uint32_t x = put(&net, &gw_layer_conv, GW_SAMPLES,
+                     (struct gw_layer_spec){.units = 16, .kernel = 2, .stride = 1, .no_bias = true});
+    x = put(&net, &gw_layer_batchnorm, x, plain);
+    put(&net, &gw_layer_fc, x, (struct gw_layer_spec){.units = 4});
+    gw_network_close(&net);
+    float *params = gw_calloc(NULL, net.n_storage, sizeof *params),
+          *grads = gw_calloc(NULL, net.n_storage, sizeof *grads);
+    dnnl_engine_t engine;
+    struct gw_model *model;
+    assert_int_equal(dnnl_engine_create(&engine, dnnl_cpu, 0), dnnl_success);
+    gw_network_init(&net, 5, params);
+    for (uint64_t i = 0; i < net.tensors[0].n_elems; i++)
+        params[net.tensors[0].offset + i] = 0.25f;
+    assert_int_equal(gw_model_create(&net, engine, 2, params, grads, params + net.n_trained, &model), GW_OK);
+    for (int i = 0; i < 24; i++) /* the sums of the two samples times 0.25 are 3 and 7 */
+        gw_model_input(model)[i] = i < 12 ? 1.0f : 7.0f / 3;
+    assert_int_equal(gw_model_forward(model, &(struct gw_pass){.version = 1}), GW_OK);
+    gw_model_keep(model);
+    assert_true(fabs(params[net.statistics[0].offset] - 0.1 * 5) < 1e-5);
+    assert_true(fabs(params[net.statistics[1].offset] - (0.9 * 1 + 0.1 * 8)) < 1e-5);
+    gw_model_destroy(model);
+    dnnl_engine_destroy(engine);
+    gw_network_free(&net);
+    gw_free(NULL, params);
+    gw_free(NULL, grads);
+}
+
 /* When the version changes, the model uses the new parameters. Layers of convolution keep reordered weights, and must
  * make them again. */
 static void version_brings_new_weights(void **state)
@@ -619,14 +659,22 @@ static void networks_are_what_they_should_be(void **state)
         const char *name;
         uint64_t params;
         uint32_t tensors, statistics;
-    } known[] = {{"resnet20", 269722, 59, 38},  {"cifarnet", 1068298, 10, 0},   {"vgg16", 14724042, 41, 26},
-                 {"vgg16:1", 14724042, 41, 26}, {"vgg16:0.25", 923130, 41, 26}, {"alexnet-small", 3772330, 16, 0}};
+    } known[] = {{"resnet20", 269722, 59, 38},        {"cifarnet", 1068298, 10, 0},
+                 {"vgg16", 14724042, 41, 26},         {"vgg16:1", 14724042, 41, 26},
+                 {"vgg16:0.25", 923130, 41, 26},      {"alexnet-small", 3772330, 16, 0},
+                 {"alexnet-small:0", 3772330, 16, 0}, {"alexnet-small:0.9", 3772330, 16, 0}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         assert_int_equal(gw_network_create(known[i].name, &net), GW_OK);
         if (net.n_params != known[i].params || net.n_tensors != known[i].tensors ||
             net.n_statistics != known[i].statistics)
             fail_msg("%s has %llu parameters in %u tensors and %u statistics", known[i].name,
                      (unsigned long long)net.n_params, net.n_tensors, net.n_statistics);
+        uint64_t end = net.n_trained; /* statistics lie one behind the other, behind what is trained */
+        for (uint32_t k = 0; k < net.n_statistics; k++) {
+            assert_in_range(net.statistics[k].offset, end, end + 15);
+            end = net.statistics[k].offset + net.statistics[k].n_elems;
+        }
+        assert_in_range(net.n_storage, end, end + 15);
         gw_network_free(&net);
     }
     static const char *const wrong[] = {"",
@@ -646,6 +694,7 @@ static void networks_are_what_they_should_be(void **state)
                                         "vgg16:1x",
                                         "vgg16:100",
                                         "alexnet-small:1",
+                                        "alexnet-small:0.91",
                                         "alexnet-small:-0.1",
                                         "mlp:1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -669,6 +718,7 @@ int main(void)
         cmocka_unit_test(wrong_layers_are_refused),
         cmocka_unit_test(cifar_networks_match_the_reference),
         cmocka_unit_test(statistics_follow_the_batches),
+        cmocka_unit_test(two_values_have_a_variance),
         cmocka_unit_test(version_brings_new_weights),
         cmocka_unit_test(networks_are_what_they_should_be),
     };

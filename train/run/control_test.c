@@ -104,9 +104,59 @@ static void other_options_are_refused(void **state)
     end_run(workers, links);
 }
 
+/* A resumed run: every process gets rank 0's arrays, and its numbers up to their limits. */
+static void a_resumed_run_goes_on_everywhere(void **state)
+{
+    (void)state;
+    enum { N = 3 };
+    static struct worker workers[WORKERS];
+    for (unsigned there = 0; there < 16; there++) { /* which of the arrays the run has */
+        float arrays[4][N];
+        gw_link links[WORKERS];
+        memset(workers, 0, sizeof workers);
+        assert_int_equal(gw_link_local_create(NULL, WORKERS, links), GW_OK);
+        for (int a = 0; a < 4; a++)
+            for (int i = 0; i < N; i++)
+                arrays[a][i] = (float)(10 * a + i);
+        for (uint32_t r = 0; r < WORKERS; r++) {
+            assert_int_equal(gw_control_init(&workers[r].control, NULL, links[r], LONG_MS, 0), GW_OK);
+            workers[r].start = (struct gw_start){.options = "seed 1\n",
+                                                 .steps = 9,
+                                                 .n_floats = N,
+                                                 .threads = r ? 1 : 256,
+                                                 .machine_of = workers[r].machine_of};
+        }
+        struct gw_checkpoint *c = &workers[0].resume.checkpoint;
+        float **const from[] = {&c->params, &c->momentum, &c->ema, &c->variance};
+        for (int a = 0; a < 4; a++)
+            *from[a] = there >> a & 1 ? arrays[a] : NULL;
+        c->step = 5;
+        for (uint32_t r = 1; r < WORKERS; r++)
+            assert_int_equal(pthread_create(&workers[r].thread, NULL, await_start, &workers[r]), 0);
+        assert_int_equal(gw_control_send_start(&workers[0].control, 1, &workers[0].resume, &workers[0].start), GW_OK);
+        for (uint32_t r = 1; r < WORKERS; r++) {
+            pthread_join(workers[r].thread, NULL);
+            CHECK(workers[r].status == GW_OK, "arrays %x, rank %u: %s", there, r, workers[r].sentence);
+            assert_int_equal(workers[r].start.threads, 256);
+            c = &workers[r].resume.checkpoint;
+            float *const to[] = {c->params, c->momentum, c->ema, c->variance};
+            assert_int_equal(c->step, 5);
+            for (int a = 0; a < 4; a++) {
+                if (there >> a & 1)
+                    assert_memory_equal(to[a], arrays[a], sizeof arrays[a]);
+                else
+                    assert_null(to[a]);
+            }
+            gw_resume_free(&workers[r].resume);
+        }
+        end_run(workers, links);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(machines_are_numbered_by_rank),
-                                       cmocka_unit_test(other_options_are_refused)};
+                                       cmocka_unit_test(other_options_are_refused),
+                                       cmocka_unit_test(a_resumed_run_goes_on_everywhere)};
     return cmocka_run_group_tests_name("control", tests, NULL, NULL);
 }
