@@ -135,10 +135,13 @@ def is_at(folder, place, lines):
 
 
 def objects():
-    """Returns {source: object} for all that the copy's build compiles. Sources have the checkout's names."""
+    """Returns {source: object} for all sources of the checkout that the copy's build compiles. Sources have the
+    checkout's names."""
     commands = json.loads((COPY / "build/compile_commands.json").read_text())
     here, found = (COPY / "source").resolve(), {}
     for c in commands:
+        if here not in pathlib.Path(c["file"]).parents:
+            continue  # the build has made this source itself
         made = COPY / "build" / re.search(r" -o (\S+)", c["command"]).group(1)
         found.setdefault(ROOT / pathlib.Path(c["file"]).relative_to(here), made)
     return found
