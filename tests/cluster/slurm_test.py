@@ -24,7 +24,14 @@ DEADLINE = 100
 TRAIN = ["train", "--net", "mlp:784-40-10", "--data", "digits", "--codec", "ternary", "--wire", "small"]
 SHORT = [*TRAIN, "--batch", "28", "--steps", "8", "--seed", "5"]
 ENDLESS = [*TRAIN, "--schedule", "const", "--steps", "1000000"]
-ENVIRONMENT = {**os.environ, **harness.MPI, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")}
+LIBRARY = os.path.join(os.path.dirname(harness.TOOL), "libgradwire.so")
+ENVIRONMENT = {
+    **os.environ,
+    **harness.MPI,
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": str(ROOT / "python"),
+    "GRADWIRE_LIBRARY": LIBRARY,
+}
 
 
 def start(*words):
@@ -229,6 +236,9 @@ fi
         """The ranks of PyTorch's process group are found in the same way as the tool's."""
         if subprocess.run([sys.executable, "-c", "import torch.distributed"], stderr=subprocess.DEVNULL).returncode:
             self.skipTest("PyTorch is not installed")
+        load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+        if subprocess.run([sys.executable, "-c", load, LIBRARY], stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("a sanitized library cannot be loaded into a plain Python")
         example = [sys.executable, ROOT / "examples/pytorch/train.py", "--model", "lenet", "--data", "drawn", "--json"]
         run = start("srun", "-N2", "-n3", *example, "--steps", 2, "--batch", 12)
         line = harness.json.loads(self.end(run, 0)[0].splitlines()[-1])

@@ -153,10 +153,74 @@ static void a_resumed_run_goes_on_everywhere(void **state)
     }
 }
 
+/* Takes the next message of a link, changes words of its body, and sends it on over another link to rank `to`. */
+static void pass_on(gw_link from, gw_link to_link, uint32_t to, const uint64_t (*changes)[2], int n_changes)
+{
+    gw_message message;
+    assert_int_equal(from.ops->recv(from.self, LONG_MS, &message), GW_OK);
+    for (int i = 0; i < n_changes; i++) /* a head of 16 bytes, and then words of 8 bytes */
+        memcpy((char *)message.bytes + 16 + 8 * changes[i][0], &changes[i][1], 8);
+    assert_int_equal(to_link.ops->send(to_link.self, to, message.bytes, message.n_bytes, LONG_MS), GW_OK);
+}
+
+/* A START whose numbers cannot be is refused, also if its length fits them. Somebody between rank 0 and rank 1 changes
+ * them. */
+static void a_start_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    enum { OPTIONS, STEPS, THREADS, FLOATS = 5, PARAMS = 7, MOMENTUM, EMA, VARIANCE, N_STATES, STATE_BYTES, N = 3 };
+    static const struct {
+        int n_changes; /* 0: all is well */
+        uint64_t changes[2][2];
+    } cases[] = {
+        {0, {{0}}},
+        {1, {{THREADS, 256}}},
+        {1, {{THREADS, 257}}},
+        {2, {{PARAMS, 2}, {MOMENTUM, 0}}},
+        {2, {{MOMENTUM, 2}, {EMA, 0}}},
+        {2, {{EMA, 2}, {VARIANCE, 0}}},
+        {2, {{VARIANCE, 2}, {PARAMS, 0}}},
+        {1, {{OPTIONS, UINT64_MAX}}},
+        {1, {{OPTIONS, 8}}},
+        {1, {{FLOATS, UINT64_MAX / 4}}},
+        {1, {{FLOATS, N + 1}}},
+        {1, {{N_STATES, GW_MAX_WORKERS + 1}}},
+        {2, {{N_STATES, 2}, {STATE_BYTES, (uint64_t)1 << 63}}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static struct worker workers[2];
+        gw_link to_leader[2], to_follower[2];
+        float floats[N] = {1, 2, 3};
+        memset(workers, 0, sizeof workers);
+        assert_int_equal(gw_link_local_create(NULL, 2, to_leader), GW_OK);
+        assert_int_equal(gw_link_local_create(NULL, 2, to_follower), GW_OK);
+        assert_int_equal(gw_control_init(&workers[0].control, NULL, to_leader[0], LONG_MS, 0), GW_OK);
+        assert_int_equal(gw_control_init(&workers[1].control, NULL, to_follower[1], LONG_MS, 0), GW_OK);
+        for (int r = 0; r < 2; r++)
+            workers[r].start = (struct gw_start){
+                .options = "seed 1\n", .steps = 9, .n_floats = N, .threads = 2, .machine_of = workers[r].machine_of};
+        struct gw_checkpoint *c = &workers[0].resume.checkpoint;
+        c->params = c->momentum = c->ema = c->variance = floats;
+        assert_int_equal(pthread_create(&workers[1].thread, NULL, await_start, &workers[1]), 0);
+        pass_on(to_follower[0], to_leader[1], 0, NULL, 0);
+        assert_int_equal(gw_control_send_start(&workers[0].control, 1, &workers[0].resume, &workers[0].start), GW_OK);
+        pass_on(to_leader[1], to_follower[0], 1, cases[i].changes, cases[i].n_changes);
+        pthread_join(workers[1].thread, NULL);
+        CHECK((workers[1].status == GW_OK) == (i < 2), "case %zu: %d, %s", i, workers[1].status, workers[1].sentence);
+        gw_resume_free(&workers[1].resume);
+        for (int r = 0; r < 2; r++) {
+            gw_control_fini(&workers[r].control);
+            to_leader[r].ops->destroy(to_leader[r].self);
+            to_follower[r].ops->destroy(to_follower[r].self);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(machines_are_numbered_by_rank),
                                        cmocka_unit_test(other_options_are_refused),
-                                       cmocka_unit_test(a_resumed_run_goes_on_everywhere)};
+                                       cmocka_unit_test(a_resumed_run_goes_on_everywhere),
+                                       cmocka_unit_test(a_start_that_cannot_be_is_refused)};
     return cmocka_run_group_tests_name("control", tests, NULL, NULL);
 }
