@@ -2,7 +2,6 @@
 #include "status/status.h"
 #include "tool.h"
 
-#ifndef GW_HAVE_HTTP
 int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, struct tool_status **out)
 {
     (void)server, (void)listen, (void)insecure, (void)out;
@@ -20,4 +19,3 @@ void tool_status_close(struct tool_status *status)
 {
     (void)status;
 }
-#endif
