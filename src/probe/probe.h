@@ -68,6 +68,11 @@ struct gw_probe_member {
  */
 gw_status gw_probe_messages(struct gw_probe_member *member);
 
+/* The time for a byte, if x[i] bytes take t[i]; x rises. Networks let small bursts pass faster than what follows. So
+ * this is the slope of the three largest: the median of the slopes between any two of them, and at least 0. n below 2:
+ * 0. */
+double gw_probe_slope(const double *x, const double *t, size_t n);
+
 /* Measures one codec by itself and in exchanges, and sets its costs and its sweep; with codec "none" first, it also
  * sets the link's alpha and latency (probe_codec.c). */
 gw_status gw_probe_codec(struct gw_probe_member *member, size_t codec);

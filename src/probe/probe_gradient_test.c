@@ -90,6 +90,20 @@ static void medians(void **state)
     assert_true(gw_probe_deviation(&sweep) == 0.25);
 }
 
+/* Small messages do not count, and one that took too long counts little. */
+static void slopes(void **state)
+{
+    (void)state;
+    static const double x[] = {1, 2, 16, 32, 64}, line[] = {9, 9, 18, 26, 42}, late[] = {9, 9, 18, 42, 42},
+                        falling[] = {9, 8, 7, 6, 5};
+    assert_true(gw_probe_slope(x, line, 5) == 0.5);
+    assert_true(gw_probe_slope(x, late, 5) == 0.5); /* the three slopes are 1.5, 0.5 and 0 */
+    assert_true(gw_probe_slope(x, falling, 5) == 0);
+    assert_true(gw_probe_slope(x + 3, line + 3, 2) == 0.5);
+    assert_true(gw_probe_slope(x, line, 1) == 0);
+    assert_true(gw_probe_slope(x, line, 0) == 0);
+}
+
 /* ---- messages ------------------------------------------------------------------------------------------ */
 
 enum { MEMBERS = 3, RUNS = 4, WARM_UP = 2 };
@@ -205,6 +219,7 @@ int main(void)
         cmocka_unit_test(it_is_drawn_as_it_says),
         cmocka_unit_test(turned_by_the_step),
         cmocka_unit_test(medians),
+        cmocka_unit_test(slopes),
         cmocka_unit_test(every_size_is_sent_as_often_as_asked),
         cmocka_unit_test(every_tensor_is_run_in),
     };

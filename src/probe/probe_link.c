@@ -23,9 +23,7 @@ double gw_probe_deviation(const struct gw_probe_sweep *sweep)
 
 /* ---- messages ------------------------------------------------------------------------------------------ */
 
-/* Networks let small bursts pass faster than what follows. So the time for a byte is the slope of the largest messages:
- * the median of the slopes between any two of them. */
-static double slope_of_large(const double *x, const double *t, size_t n)
+double gw_probe_slope(const double *x, const double *t, size_t n)
 {
     enum { LARGE = 3 };
     double slopes[LARGE * (LARGE - 1) / 2];
@@ -105,7 +103,7 @@ gw_status gw_probe_messages(struct gw_probe_member *m)
     if (m->link.rank != 0)
         return GW_OK;
     p->link.members = others + 1;
-    p->link.ms_per_byte = slope_of_large(x, t, sweep.n);
+    p->link.ms_per_byte = gw_probe_slope(x, t, sweep.n);
     p->link.alpha_ms = t[0]; /* exchanges will say more (probe_codec.c) */
     for (size_t i = 0; i < sweep.n; i++)
         sweep.points[i].fitted_ms = p->link.alpha_ms + p->link.ms_per_byte * x[i];
