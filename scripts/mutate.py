@@ -233,10 +233,9 @@ def main():
         print(f"\r[{n}/{len(picked)}] {counts['noticed']} noticed, {len(survivors)} survived; about {left / 60:.0f} "
               "min left ", end="", file=sys.stderr, flush=True)  # fmt: skip
     print(file=sys.stderr)
-    print(f"{folder}, seed {args.seed}: {counts.total()} changes, {counts['not compiled']} of which do not compile; of "
-          f"{counts['same code']} the compiler makes the same code; the tests noticed {counts['noticed']} and took "
-          f"longer than {timeout:.0f} s with {counts['hung']}, those of other folders noticed "
-          f"{counts['noticed elsewhere']} more, and {len(survivors)} survived")  # fmt: skip
+    print(f"seed {args.seed}; " + ", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items())))
+    noticed = counts["noticed"] + counts["noticed elsewhere"] + counts["hung"]
+    print(f"{counts.total()} changes, {noticed} noticed, {len(survivors)} not")
     if args.keep:
         pathlib.Path(args.keep).write_text("".join(f"{line}\n" for line in survivors))
     return 0
