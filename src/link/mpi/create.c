@@ -51,7 +51,9 @@ static struct gw_mpi_endpoint *endpoint_new(struct gw_mpi_hub *hub, uint32_t ran
     endpoint->farewell = gw_mpi_outgoing_new(hub->context, hub->size - 1);
     if (endpoint->failure)
         endpoint->failure->bytes = gw_message_alloc(hub->context, GW_MPI_WHY_BYTES);
-    if (!endpoint->farewell || !endpoint->failure || !endpoint->failure->bytes) {
+    if (endpoint->farewell)
+        endpoint->farewell->bytes = gw_message_alloc(hub->context, GW_MPI_WHY_BYTES);
+    if (!endpoint->farewell || !endpoint->failure || !endpoint->failure->bytes || !endpoint->farewell->bytes) {
         gw_mpi_endpoint_free(endpoint);
         return NULL;
     }

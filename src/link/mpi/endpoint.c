@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "link/last_words.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* MPI wakes no thread, so a thread that waits must look again and again. At first it looks without a pause: that is
@@ -32,11 +33,12 @@ static double nap_after(double waited)
 /* GW_OK if `to` still listens; else an error with its sentence. The hub's lock must be held. */
 static gw_status listens(const struct gw_mpi_endpoint *me, uint32_t to)
 {
-    if (me->peers[to].failed)
-        return gw_fail(GW_ERR_PEER, "%s", me->peers[to].why);
-    if (me->peers[to].left)
-        return gw_fail(GW_ERR_PEER, "rank %u left the link", to);
-    return GW_OK;
+    const struct gw_mpi_peer *peer = &me->peers[to];
+    if (!peer->failed && !peer->left)
+        return GW_OK;
+    if (peer->why)
+        return gw_fail(GW_ERR_PEER, "%s", peer->why);
+    return gw_fail(GW_ERR_PEER, "rank %u %s", to, peer->failed ? "failed" : "left the link");
 }
 
 /* GW_OK if this endpoint may send to `to`, or to all (GW_MPI_NOBODY). */
@@ -197,9 +199,14 @@ static void mpi_close(void *self)
     struct gw_message_queue undelivered = me->inbox;
     me->inbox = (struct gw_message_queue){NULL, NULL};
     pthread_cond_signal(&me->arrived);
-    pthread_mutex_unlock(&hub->lock);
     struct gw_mpi_outgoing *farewell = me->farewell;
     me->farewell = NULL;
+    /* Another member may hear of this farewell before it hears of the failure. */
+    if (farewell && me->failed_peer != GW_MPI_NOBODY && me->peers[me->failed_peer].why) {
+        snprintf(farewell->bytes, GW_MPI_WHY_BYTES, "%s", me->peers[me->failed_peer].why);
+        farewell->n_bytes = strlen(farewell->bytes) + 1;
+    }
+    pthread_mutex_unlock(&hub->lock);
     gw_mpi_outgoing_free(me->failure);
     me->failure = NULL;
     if (farewell && gw_mpi_runs())

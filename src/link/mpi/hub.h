@@ -48,7 +48,9 @@ struct gw_mpi_incoming {
 /* What an endpoint knows of another. */
 struct gw_mpi_peer {
     bool failed, left;
-    char *why; /* if it failed: the message that said so */
+    /* the message that said so. If it failed, it tells why. If it left because it had heard of another one's failure,
+     * it tells of that. NULL: it left in good order, or said nothing */
+    char *why;
 };
 
 struct gw_mpi_hub;

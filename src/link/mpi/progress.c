@@ -202,6 +202,8 @@ static const struct gw_mpi_endpoint *deliver(struct gw_mpi_hub *hub, const struc
     struct gw_mpi_endpoint *to = hub->local[slots % hub->slots];
     uint32_t from = hub->rank_at[(size_t)in->source * hub->slots + slots / hub->slots];
     struct gw_mpi_peer *peer = &to->peers[from];
+    const char *text = in->bytes;
+    const bool tells = in->n_bytes > 0 && in->n_bytes <= GW_MPI_WHY_BYTES && !text[in->n_bytes - 1];
     bool kept = false;
     pthread_mutex_lock(&hub->lock);
     switch (kind) {
@@ -213,10 +215,11 @@ static const struct gw_mpi_endpoint *deliver(struct gw_mpi_hub *hub, const struc
         }
         break;
     case GW_MPI_FAIL:
-        kept = !peer->failed;
-        if (kept) {
-            peer->failed = true;
+        kept = !peer->why && tells;
+        if (kept)
             peer->why = in->bytes;
+        if (!peer->failed) {
+            peer->failed = true;
             if (to->failed_peer == GW_MPI_NOBODY)
                 to->failed_peer = from;
         }
@@ -224,6 +227,9 @@ static const struct gw_mpi_endpoint *deliver(struct gw_mpi_hub *hub, const struc
     default:
         peer->left = true;
         hub->farewells++;
+        kept = !peer->why && tells;
+        if (kept)
+            peer->why = in->bytes;
     }
     if (to->sleeping) {
         to->sleeping = false;
