@@ -16,6 +16,12 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 jobs=${1:-$(nproc)} seconds=${2:-600} only=${ONLY:-*} strikes=${GRADWIRE_STRIKES:-20}
 changes=(--changes "${GRADWIRE_CHANGES:-40}" --seed "${GRADWIRE_SEED:-1}" --minutes "${GRADWIRE_MINUTES:-60}")
+for number in "$jobs" "$seconds" "$strikes" "${GRADWIRE_CHANGES:-1}" "${GRADWIRE_SEED:-1}" "${GRADWIRE_MINUTES:-1}"; do
+    if ! [[ $number =~ ^[1-9][0-9]*$ ]]; then
+        echo "long.sh: '$number' is no number from 1 up" >&2
+        exit 2
+    fi
+done
 folders=(src/base src/wire src/codec src/zmq src/link src/owner src/optimizer src/exchange src/pserver src/plan
          src/probe train/net train/data train/members train/disk train/run)
 names=("make asan" "make tsan" "make fuzz" "workers that die" "faults" "${folders[@]/#/changes in }")

@@ -175,7 +175,16 @@ def main():
     args = parser.parse_args()
     COPY = pathlib.Path(args.copy).resolve()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # this exit passes through run(), which ends what it started
-    folder = pathlib.Path(args.folder)
+    folder = pathlib.Path(args.folder).resolve()
+    if not folder.is_relative_to(ROOT):
+        sys.exit(f"{args.folder} is not in {ROOT}")
+    folder = folder.relative_to(ROOT)
+    if args.changes < 1:
+        parser.error("--changes must be 1 or more")
+    for place in args.at or []:
+        path, _, line = place.rpartition(":")
+        if not line.isdigit() or not (ROOT / folder / path).is_file():
+            parser.error(f"--at {place}: it must be FILE:LINE, and FILE must be in {folder}")
     sources = sorted(p for p in (ROOT / folder).rglob("*.c") if not p.name.endswith("_test.c"))
     names = sorted(p.stem for p in (ROOT / folder).rglob("*_test.c"))
     if not sources or not (names or args.tests):
@@ -203,9 +212,11 @@ def main():
     picked = choice.sample(all_places, min(args.changes, len(all_places)))
     if args.at:
         picked = [place for place in all_places if is_at(folder, place, args.at)]
+    if not picked:
+        sys.exit("there is nothing to change at these places")
     counts, survivors, start = collections.Counter(), [], time.monotonic()
     for path, at, old, new in picked:
-        if args.minutes and time.monotonic() - start > 60 * args.minutes:
+        if args.minutes is not None and time.monotonic() - start > 60 * args.minutes:
             break
         target, text, made = COPY / "source" / path.relative_to(ROOT), path.read_text(), object_of[path]
         if path not in unchanged:

@@ -446,12 +446,15 @@ static int command_of(struct launch *launch, int n_words, char **words)
         !(strcmp(words[0], "bench") == 0 && n_words > 1 && strcmp(words[1], "exchange") == 0))
         return tool_wrong_use("'%s' has no workers; what can be launched is train, probe and bench exchange", words[0]);
     bool says_link = false;
+    const int n_names = strcmp(words[0], "bench") == 0 ? 2 : 1;
     launch->words = calloc((size_t)n_words + 3, sizeof *launch->words);
     if (!launch->words)
         return tool_fail("out of memory");
     launch->words[launch->n_words++] = launch->program;
     for (int i = 0; i < n_words; i++) {
         const char *value = option_value("--link", words[i], i + 1 < n_words ? words[i + 1] : "");
+        if (value && !*value)
+            return tool_wrong_use("--link needs a value");
         if (value && !can_start(gw_members_find(value)))
             return tool_wrong_use("launch starts workers that meet over %s, and --link is %s",
                                   gw_members_list(TOLD, false, " or ", links, sizeof links), value);
@@ -466,7 +469,11 @@ static int command_of(struct launch *launch, int n_words, char **words)
         while (!can_start(gw_members_schemes[first]))
             first++;
         snprintf(option, sizeof option, "--link=%s", gw_members_schemes[first]->name);
-        launch->words[launch->n_words++] = option;
+        /* behind the command's names, because it would be no option behind a -- of the user's */
+        char **behind = launch->words + 1 + n_names;
+        memmove(behind + 1, behind, (size_t)(n_words - n_names) * sizeof *behind);
+        *behind = option;
+        launch->n_words++;
     }
     return TOOL_DONE;
 }

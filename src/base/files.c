@@ -89,13 +89,15 @@ int gw_files_publish(int folder, const char *partial, const char *name, bool rep
         errno = EEXIST;
         failed = failed || renameat(folder, partial, folder, name) != 0;
     }
-    if (failed) {
-        const int error = errno;
+    if (!failed && sync_folder_of(folder, name) == 0)
+        return 0;
+    const int error = errno;
+    if (failed)
         unlinkat(folder, partial, 0);
-        errno = error;
-        return -1;
-    }
-    return sync_folder_of(folder, name);
+    else if (!replace)
+        unlinkat(folder, name, 0);
+    errno = error;
+    return -1;
 }
 
 int gw_files_commit(int fd, int folder, const char *partial, const char *name, bool replace)

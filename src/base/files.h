@@ -19,8 +19,9 @@ DIR *gw_opendir(const char *path);
 
 /* Gives the file `partial`, which is written, on disk and closed, its name, and brings that to disk. Both are paths, as
  * renameat() takes them with `folder` (AT_FDCWD: as they stand). replace false: fails with EEXIST if the name is taken.
- * Returns 0; or -1, and errno says why. Then `partial` is removed; or it has its name already, but may lose it if the
- * machine fails now. Any thread may call it. */
+ * Returns 0; or -1, and errno says why. After -1 `partial` is removed. If only the name did not come to disk: with
+ * `replace` false the file is removed, too; with `replace` true it has its name, but may lose it if the machine fails
+ * now. Any thread may call it. */
 int gw_files_publish(int folder, const char *partial, const char *name, bool replace);
 
 /* The same for a file that is written and still open: brings it to disk, and closes `fd` in any case. If that fails,

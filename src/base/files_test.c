@@ -209,6 +209,10 @@ static void test_the_folder_comes_to_disk(void **state)
     assert_int_equal(gw_files_publish(folder, "a.partial", "a", true), -1);
     assert_int_equal(errno, EIO);
     assert_true(holds(folder, "a", "3"));
+    put(folder, "b.partial", "4"); /* this name was free, so it is free again */
+    assert_int_equal(gw_files_publish(folder, "b.partial", "b", false), -1);
+    assert_int_equal(errno, EIO);
+    assert_true(holds(folder, "b", NULL) && holds(folder, "b.partial", NULL));
     error_of_fsync = 0;
     unlinkat(folder, "a", 0);
     close(folder);

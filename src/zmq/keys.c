@@ -244,8 +244,11 @@ static gw_status write_key(const char *folder, const char *name, mode_t mode, co
         return gw_fail(GW_ERR_SYSTEM, "the path %s is too long", path);
     snprintf(line, sizeof line, "%s\n", key);
     int fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd < 0 && errno == EEXIST)
+        return gw_fail(GW_ERR_SYSTEM, "%s is there, perhaps from an earlier try that was killed; remove it", partial);
     if (fd < 0)
         return gw_fail(GW_ERR_SYSTEM, "%s cannot be made: %s", partial, strerror(errno));
+    errno = ENOSPC; /* a short write says no more */
     const bool written = write(fd, line, sizeof line - 1) == (ssize_t)sizeof line - 1;
     int error = errno;
     explicit_bzero(line, sizeof line);

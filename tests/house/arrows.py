@@ -111,11 +111,20 @@ def main():
         complaints.append(f"{source} has no file to look at")
     for name, headers in uses.items():
         room = room_of(name)
+        if room != NO_ROOM and room not in ROOMS:
+            complaints.append(f"{name} is in a room that the table of this test does not have")
         for header in headers:
             if room_of(header) not in {room, *ROOMS.get(room, ROOMS), NO_ROOM}:
                 may = ", ".join(sorted(ROOMS[room])) or "nothing"
                 complaints.append(f"{name} includes {header}: {room} may use {may} only")
-    if found := circle({name: headers for name, headers in uses.items() if name.endswith(".h")}):
+
+    def whole(name, header):
+        """A header of the tool is named as it lies beside the file, or in tool/."""
+        near = [f"{name.rpartition('/')[0]}/{header}", f"tool/{header}"] if name.startswith("tool/") else []
+        return next((path for path in near if path in uses), header)
+
+    among = {name: [whole(name, h) for h in headers] for name, headers in uses.items() if name.endswith(".h")}
+    if found := circle(among):
         complaints.append("these include each other in a circle: " + " -> ".join(found))
     called = calls(source, build)
     if not called:

@@ -261,35 +261,26 @@ static void say_fail(struct gw_tcp_endpoint *me, gw_status status, const char *w
     gw_tcp_notice_drop(me);
 }
 
-/* Makes a frame for a notice to one peer, with `n_bytes` zeros as its body. Returns the body, or NULL: there is no
- * memory. It counts as outstanding until it is sent or dropped. So shut waits for it, and drops it if the peer has
- * ended meanwhile. Without the count, ZeroMQ would keep it for a peer that never takes it, until LINGER has passed. */
-static uint8_t *make_notice(struct gw_tcp_endpoint *me, uint8_t type, size_t n_bytes, zmq_msg_t *frame)
-{
-    const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = type};
-    uint8_t *body = gw_message_alloc(me->group->context, n_bytes);
-    if (!body)
-        return NULL;
-    memset(body, 0, n_bytes);
-    gw_tcp_envelope_write(body - GW_MESSAGE_ENVELOPE, &envelope);
-    atomic_fetch_add(&me->n_outstanding, 1);
-    if (zmq_msg_init_data(frame, body - GW_MESSAGE_ENVELOPE, GW_MESSAGE_ENVELOPE + n_bytes, message_left, me) == 0)
-        return body;
-    message_left(body - GW_MESSAGE_ENVELOPE, me);
-    return NULL;
-}
-
 /* Tells the other peers that this member has lost one of them, as far as there is memory. They may not see it
  * themselves, if only the connection between these two broke. The lock must be held. */
 static void say_news(struct gw_tcp_endpoint *me, uint32_t lost, const char *sentence)
 {
+    const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_NEWS};
     for (uint32_t r = 0; r < me->group->size && !atomic_load(&me->closed); r++) {
-        zmq_msg_t frame;
-        uint8_t *body = r != lost && hears(me, r) ? make_notice(me, GW_TCP_NEWS, GW_TCP_NEWS_BYTES, &frame) : NULL;
+        uint8_t *body = r != lost && hears(me, r) ? gw_message_alloc(me->group->context, GW_TCP_NEWS_BYTES) : NULL;
         if (!body)
             continue;
+        uint8_t *start = body - GW_MESSAGE_ENVELOPE;
+        zmq_msg_t frame;
+        gw_tcp_envelope_write(start, &envelope);
+        memset(body, 0, GW_TCP_NEWS_BYTES);
         gw_put32(body, lost);
         snprintf((char *)body + 4, GW_TCP_TEXT_BYTES, "%s", sentence);
+        atomic_fetch_add(&me->n_outstanding, 1);
+        if (zmq_msg_init_data(&frame, start, GW_MESSAGE_ENVELOPE + GW_TCP_NEWS_BYTES, message_left, me) != 0) {
+            message_left(start, me);
+            continue;
+        }
         put_frame(me, r, &frame);
         zmq_msg_close(&frame);
     }
@@ -297,16 +288,24 @@ static void say_news(struct gw_tcp_endpoint *me, uint32_t lost, const char *sent
 
 /* Tells each peer that is still there that this member leaves, how many of the peer's messages it has received, and
  * whose failure it has heard of. That member has told the peer, too, but on another connection. So the peer may learn
- * it here first. The lock must be held. */
+ * it here first. Takes no memory of the program: a farewell that is missing looks like a death. The lock must be held.
+ */
 static void say_bye(struct gw_tcp_endpoint *me)
 {
+    const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_BYE};
     for (uint32_t r = 0; r < me->group->size; r++) {
+        struct gw_tcp_peer *peer = &me->peers[r];
         zmq_msg_t frame;
-        uint8_t *body = hears(me, r) ? make_notice(me, GW_TCP_BYE, GW_TCP_BYE_BYTES, &frame) : NULL;
-        if (!body)
+        if (!hears(me, r))
             continue;
-        gw_put64(body, atomic_load(&me->peers[r].n_taken));
-        snprintf((char *)body + 8, GW_TCP_TEXT_BYTES, "%s", me->why);
+        gw_tcp_envelope_write(peer->bye, &envelope);
+        gw_put64(peer->bye + GW_MESSAGE_ENVELOPE, atomic_load(&peer->n_taken));
+        snprintf((char *)peer->bye + GW_MESSAGE_ENVELOPE + 8, GW_TCP_TEXT_BYTES, "%s", me->why);
+        atomic_fetch_add(&me->n_outstanding, 1);
+        if (zmq_msg_init_data(&frame, peer->bye, sizeof peer->bye, notice_left, me) != 0) {
+            atomic_fetch_sub(&me->n_outstanding, 1);
+            continue;
+        }
         put_frame(me, r, &frame);
         zmq_msg_close(&frame);
     }

@@ -41,6 +41,7 @@ struct gw_tcp_peer {
     double lost_at;
     bool silent;      /* this side ended the connection, because the peer had not answered */
     double redial_at; /* when to connect again after an attempt that failed; 0: nothing to do */
+    uint8_t bye[GW_MESSAGE_ENVELOPE + GW_TCP_BYE_BYTES]; /* the farewell to it, so that the end takes no memory */
 };
 
 /* What the endpoint sends if it fails. It is made beforehand, so that a failure takes no memory. */

@@ -273,7 +273,7 @@ static void turned_away(struct gw_tcp_endpoint *me, uint32_t rank)
 }
 
 /* Reads the events of both sockets. shutting: this endpoint ends, so it drops what was to go to a peer whose connection
- * broke. */
+ * broke, or that could not be connected to. */
 static void read_events(struct gw_tcp_endpoint *me, bool shutting)
 {
     struct gw_zmq_event event;
@@ -287,6 +287,8 @@ static void read_events(struct gw_tcp_endpoint *me, bool shutting)
             me->n_unreached--;
         } else if (event.what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
             turned_away(me, r);
+        else if (event.what == ZMQ_EVENT_CLOSED && shutting)
+            gw_tcp_peer_gone(me, r, GW_TCP_LEFT, "");
         else if (event.what == ZMQ_EVENT_CLOSED)
             set_timer(me, &me->peers[r].redial_at, REDIAL_SECONDS);
         else if (event.what == ZMQ_EVENT_DISCONNECTED && shutting)
@@ -469,4 +471,9 @@ void gw_tcp_discard(struct gw_tcp_endpoint *me)
         if (got)
             gw_message_free(message.bytes);
     read_events(me, true);
+    for (uint32_t r = 0; r < me->group->size; r++)
+        if (me->peers[r].redial_at != 0) { /* the last attempt to connect was refused, and there is no other */
+            me->peers[r].redial_at = 0;
+            gw_tcp_peer_gone(me, r, GW_TCP_LEFT, "");
+        }
 }

@@ -225,6 +225,41 @@ static void left_because_another_failed(void **state)
     leave_because_another_failed(false);
 }
 
+static atomic_bool refuses;
+
+static void *refusing_alloc(size_t bytes, void *user)
+{
+    return atomic_load(&refuses) ? NULL : link_test_alloc(bytes, user);
+}
+
+/* A member that has no memory left ends in good order all the same. */
+static void in_good_order_without_memory(void **state)
+{
+    (void)state;
+    const gw_allocator allocator = {refusing_alloc, link_test_free, NULL};
+    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
+    struct world_member members[3];
+    char place[32];
+    gw_message message;
+    gw_context *context = link_test_context(), *scarce;
+    atomic_store(&refuses, false);
+    assert_int_equal(gw_context_create(&options, &scarce), GW_OK);
+    world_prepare(context, 3, 1, members, place);
+    members[1].context = scarce;
+    world_start(members, 3);
+    world_join(members, 3);
+    world_expect_all(members, 3, GW_OK, NULL);
+    atomic_store(&refuses, true);
+    members[1].links[0].ops->destroy(members[1].links[0].self);
+    gw_context_destroy(scarce);
+    assert_int_equal(members[0].links[0].ops->recv(members[0].links[0].self, 1500, &message), GW_ERR_TIMEOUT);
+    assert_int_equal(link_test_send_to_the_gone(context, &members[0].links[0], 1), GW_ERR_PEER);
+    assert_string_equal(gw_last_error(), "rank 1 left the link");
+    members[0].links[0].ops->destroy(members[0].links[0].self);
+    members[2].links[0].ops->destroy(members[2].links[0].self);
+    link_test_end(context, NULL, 0);
+}
+
 /* A farewell is another thing: nobody misses it. */
 static void left_with_a_farewell_unread(void **state)
 {
@@ -394,6 +429,7 @@ int main(void)
         cmocka_unit_test(killed_after_sending),
         cmocka_unit_test(stopped),
         cmocka_unit_test(in_good_order),
+        cmocka_unit_test(in_good_order_without_memory),
         cmocka_unit_test(left_with_messages_unread),
         cmocka_unit_test(left_because_another_failed),
         cmocka_unit_test(left_with_a_farewell_unread),
