@@ -66,7 +66,7 @@ run "make asan" make asan JOBS="$jobs"
 run "make tsan" make tsan JOBS="$jobs"
 run "make fuzz" make fuzz SECONDS="$seconds"
 run "workers that die" strike kill.py --times "$strikes"
-run "faults" strike faults.py --times "$strikes"
+run "faults" strike faults.py --times "$strikes" --steps 6000
 for folder in "${folders[@]}"; do
     run "changes in $folder" scripts/mutate.py "$folder" "${changes[@]}" --keep "$logs/${folder//\//-}.survivors"
 done

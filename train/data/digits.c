@@ -178,12 +178,18 @@ static void draw_digit(struct gw_random *r, unsigned digit, uint8_t *out)
         }
     }
 
-    /* Stray strokes are fainter and shorter than those of the digit. */
+    /* Stray strokes are fainter and shorter than those of the digit. Every draw is a statement of its own. Else the
+     * order of two draws would be the compiler's choice. */
     uint32_t n_stray = gw_random_below(r, 3);
     for (uint32_t i = 0; i < n_stray; i++) {
-        float a[2] = {gw_random_between(r, 0, SIDE), gw_random_between(r, 0, SIDE)};
-        float b[2] = {a[0] + gw_random_between(r, -6, 6), a[1] + gw_random_between(r, -6, 6)};
-        draw_segment(image, a, b, gw_random_between(r, .3f, .8f), gw_random_between(r, .3f, .8f));
+        float a[2], b[2];
+        a[0] = gw_random_between(r, 0, SIDE);
+        a[1] = gw_random_between(r, 0, SIDE);
+        b[0] = a[0] + gw_random_between(r, -6, 6);
+        b[1] = a[1] + gw_random_between(r, -6, 6);
+        const float stray_ink = gw_random_between(r, .3f, .8f);
+        const float stray_half_width = gw_random_between(r, .3f, .8f);
+        draw_segment(image, a, b, stray_half_width, stray_ink);
     }
 
     float noise = gw_random_between(r, 0, .35f);
