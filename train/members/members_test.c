@@ -1,0 +1,137 @@
+/* Tests the table of links: how it is listed and searched, which options each link takes and misses, and which link is
+ * chosen if none is given. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "checks.h"
+#include "members/members.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void lists(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned takes;
+        bool alone;
+        const char *words;
+    } cases[] = {{0, true, "local, tcp, mpi and servers"},
+                 {0, false, "local, tcp and mpi"},
+                 {GW_MEMBERS_TAKES_RANK, true, "tcp and servers"},
+                 {GW_MEMBERS_TAKES_RANK, false, "tcp"},
+                 {GW_MEMBERS_TAKES_RANK | GW_MEMBERS_TAKES_RENDEZVOUS, true, "tcp"},
+                 {1u << 20, true, ""}};
+    char text[100];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(gw_members_list(cases[i].takes, cases[i].alone, " and ", text, sizeof text),
+                            cases[i].words);
+    for (size_t room = 1; room < 20; room++) { /* what does not fit is cut */
+        memset(text, 'x', sizeof text);
+        gw_members_list(0, true, " and ", text, room);
+        CHECK(strlen(text) < room && text[room] == 'x', "%zu bytes", room);
+    }
+}
+
+static void every_link_is_found(void **state)
+{
+    (void)state;
+    assert_ptr_equal(gw_members_find("local"), &gw_members_local);
+    assert_ptr_equal(gw_members_find("tcp"), &gw_members_tcp);
+    assert_ptr_equal(gw_members_find("mpi"), &gw_members_mpi);
+    assert_ptr_equal(gw_members_find("servers"), &gw_members_servers);
+    assert_null(gw_members_find("local2"));
+    assert_null(gw_members_find(""));
+}
+
+#define NO GW_MEMBERS_NO_RANK
+
+/* What begin says of options. words NULL: it takes them, and then `first`, `count` and `size` are known. */
+static void options_fit_their_link(void **state)
+{
+    (void)state;
+    static const struct {
+        struct gw_members_options options;
+        const char *words;
+        uint32_t size, first, count;
+    } cases[] = {
+        {{.link = "local", .workers = 3, .rank = NO}, NULL, 3, 0, 3},
+        {{.link = "local", .rank = 0}, "--rank is for --link tcp and servers, and --link is local", 0, 0, 0},
+        {{.link = "local", .rank = 0, .must_meet = true}, "--rank is for --link tcp, and --link is local", 0, 0, 0},
+        {{.link = "local", .rank = NO, .insecure = true}, "--insecure is for --link tcp,", 0, 0, 0},
+        {{.link = "local", .rank = NO, .keys = "k"}, "--keys is for --link tcp and servers,", 0, 0, 0},
+        {{.link = "pigeon", .rank = NO}, "there are local, tcp, mpi and servers", 0, 0, 0},
+        {{.link = "servers", .workers = 2, .rank = 1, .servers = "h:1", .must_meet = true}, "never meet", 0, 0, 0},
+        {{.link = "tcp", .rank = NO}, "tcp needs --workers N", 0, 0, 0},
+        {{.link = "tcp", .workers = 2, .rank = NO}, "tcp needs --rank R", 0, 0, 0},
+        {{.link = "tcp", .workers = 2, .rank = 1}, "tcp needs --rendezvous HOST:PORT", 0, 0, 0},
+        {{.link = "tcp", .workers = 2, .rank = 2, .rendezvous = "h:1"}, "ranks are 0 to 1", 0, 0, 0},
+        {{.link = "tcp", .workers = 2, .rank = 1, .rendezvous = "h:1"}, NULL, 2, 1, 1},
+        {{.link = "servers", .workers = 2, .rank = 1}, "needs --servers HOST:PORT", 0, 0, 0},
+        {{.link = "servers", .workers = 2, .rank = NO, .servers = "h:1"}, "needs --rank R", 0, 0, 0},
+        {{.link = "servers", .workers = 2, .rank = 2, .servers = "h:1"}, "ranks are 0 to 1", 0, 0, 0},
+        {{.link = "servers", .workers = 2, .rank = 1, .servers = "h:1"}, NULL, 2, 1, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gw_members members;
+        char version[200];
+        const struct gw_members_scheme *scheme = gw_members_find(cases[i].options.link);
+        if (scheme && !scheme->version(version, sizeof version))
+            continue; /* this build does not have that link */
+        const gw_status status = gw_members_begin(&cases[i].options, &members);
+        if (cases[i].words) {
+            CHECK(status == GW_ERR_ARGUMENT && strstr(gw_last_error(), cases[i].words), "case %zu: %d, %s", i, status,
+                  gw_last_error());
+            continue;
+        }
+        CHECK(status == GW_OK, "case %zu: %s", i, gw_last_error());
+        CHECK(members.size == cases[i].size && members.first == cases[i].first && members.count == cases[i].count,
+              "case %zu: rank %u and %u more of %u", i, members.first, members.count - 1, members.size);
+        gw_members_end(&members, false);
+    }
+}
+
+static char logged[600];
+
+static void keep(const char *line, void *user)
+{
+    (void)user;
+    snprintf(logged, sizeof logged, "%s", line);
+}
+
+/* Without a launcher, members are threads. torchrun says where they meet, so tcp joins them, and rank 0 says so. */
+static void a_link_is_chosen(void **state)
+{
+    (void)state;
+    struct gw_members_options options = {.rank = NO, .log = keep};
+    assert_int_equal(gw_members_choose_link(&options), GW_OK);
+    assert_string_equal(options.link, "local");
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("MASTER_ADDR", "h", 1);
+    setenv("MASTER_PORT", "1", 1);
+    setenv("TORCHELASTIC_RUN_ID", "x", 1);
+    for (int rank = 1; rank >= 0; rank--) {
+        options.link = NULL;
+        logged[0] = 0;
+        setenv("RANK", rank ? "1" : "0", 1);
+        assert_int_equal(gw_members_choose_link(&options), GW_OK);
+        assert_string_equal(options.link, "tcp");
+        assert_int_equal(logged[0] != 0, rank == 0);
+    }
+    assert_non_null(strstr(logged, "started 2 ranks: they are joined by --link tcp"));
+    options = (struct gw_members_options){.link = "local", .rank = NO}; /* what is given stays */
+    assert_int_equal(gw_members_choose_link(&options), GW_OK);
+    assert_string_equal(options.link, "local");
+    clearenv();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lists), cmocka_unit_test(every_link_is_found),
+                                       cmocka_unit_test(options_fit_their_link), cmocka_unit_test(a_link_is_chosen)};
+    clearenv(); /* a launcher of this test does not matter */
+    return cmocka_run_group_tests_name("members", tests, NULL, NULL);
+}
