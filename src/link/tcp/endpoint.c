@@ -58,6 +58,18 @@ static void notice_left(void *data, void *hint)
     atomic_fetch_sub(&me->n_outstanding, 1);
 }
 
+/* Makes a frame of bytes that stay where they are. It counts as outstanding until ZeroMQ has sent or dropped it, and
+ * then calls `left`. So shut waits for it, and drops it if its peer has ended meanwhile. false: there is no memory, and
+ * `left` was called. */
+static bool lend(struct gw_tcp_endpoint *me, void *bytes, size_t n_bytes, zmq_free_fn *left, zmq_msg_t *frame)
+{
+    atomic_fetch_add(&me->n_outstanding, 1);
+    if (zmq_msg_init_data(frame, bytes, n_bytes, left, me) == 0)
+        return true;
+    left(bytes, me);
+    return false;
+}
+
 /* Sends the frame to one peer, and leaves an empty frame. false: there is no connection to the peer any more. The lock
  * must be held. */
 static bool put_frame(struct gw_tcp_endpoint *me, uint32_t rank, zmq_msg_t *frame)
@@ -148,11 +160,8 @@ static gw_status make_frame(struct gw_tcp_endpoint *me, void *bytes, size_t n_by
         memset(start, 0, n_before);
     }
     gw_tcp_envelope_write(start, &envelope);
-    zmq_free_fn *left = large ? large_left : message_left;
-    atomic_fetch_add(&me->n_outstanding, 1);
-    if (zmq_msg_init_data(frame, start, n_before + n_bytes, left, me) == 0)
+    if (lend(me, start, n_before + n_bytes, large ? large_left : message_left, frame))
         return GW_OK;
-    left(start, me);
     return gw_fail(GW_ERR_MEMORY, "no memory for a message of %zu bytes", n_bytes);
 }
 
@@ -225,11 +234,9 @@ gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t time
 gw_status gw_tcp_notice_make(struct gw_tcp_endpoint *me)
 {
     struct gw_tcp_notice *notice = &me->fail;
-    atomic_fetch_add(&me->n_outstanding, 1);
-    notice->ready = zmq_msg_init_data(&notice->frame, notice->bytes, sizeof notice->bytes, notice_left, me) == 0;
+    notice->ready = lend(me, notice->bytes, sizeof notice->bytes, notice_left, &notice->frame);
     if (notice->ready)
         return GW_OK;
-    atomic_fetch_sub(&me->n_outstanding, 1);
     return gw_fail(GW_ERR_MEMORY, "no memory for a notice of the tcp link");
 }
 
@@ -276,11 +283,8 @@ static void say_news(struct gw_tcp_endpoint *me, uint32_t lost, const char *sent
         memset(body, 0, GW_TCP_NEWS_BYTES);
         gw_put32(body, lost);
         snprintf((char *)body + 4, GW_TCP_TEXT_BYTES, "%s", sentence);
-        atomic_fetch_add(&me->n_outstanding, 1);
-        if (zmq_msg_init_data(&frame, start, GW_MESSAGE_ENVELOPE + GW_TCP_NEWS_BYTES, message_left, me) != 0) {
-            message_left(start, me);
+        if (!lend(me, start, GW_MESSAGE_ENVELOPE + GW_TCP_NEWS_BYTES, message_left, &frame))
             continue;
-        }
         put_frame(me, r, &frame);
         zmq_msg_close(&frame);
     }
@@ -301,11 +305,8 @@ static void say_bye(struct gw_tcp_endpoint *me)
         gw_tcp_envelope_write(peer->bye, &envelope);
         gw_put64(peer->bye + GW_MESSAGE_ENVELOPE, atomic_load(&peer->n_taken));
         snprintf((char *)peer->bye + GW_MESSAGE_ENVELOPE + 8, GW_TCP_TEXT_BYTES, "%s", me->why);
-        atomic_fetch_add(&me->n_outstanding, 1);
-        if (zmq_msg_init_data(&frame, peer->bye, sizeof peer->bye, notice_left, me) != 0) {
-            atomic_fetch_sub(&me->n_outstanding, 1);
+        if (!lend(me, peer->bye, sizeof peer->bye, notice_left, &frame))
             continue;
-        }
         put_frame(me, r, &frame);
         zmq_msg_close(&frame);
     }
