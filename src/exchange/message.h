@@ -17,7 +17,9 @@
  *     WAKE        a member to itself: look at what was submitted (no body)
  *     HELLO       a member to every other, before anything else: what must be the same on all, as lines "name = value".
  *                 It has the version of these messages at offset 2 (so it always will), and 0 in the fields after that
- *     LEAVE       a member to every other: the step in this header was its last (no body; group, run and step are 0)
+ *     LEAVE       a member to every other: it sends nothing more. The body is 8 bytes: the rank that left first, and
+ *                 how many steps that one had begun (the low 16 bits). That rank is the sender, or the one whose
+ *                 leaving has ended the sender's exchange. In the header, group, run and step are 0
  *
  * A group without shared numbers has no STATS and no SHARED. */
 #ifndef GW_EXCHANGE_MESSAGE_H
@@ -37,10 +39,11 @@ enum message_type {
     MESSAGE_LEAVE
 };
 
-#define MESSAGE_VERSION 3
+#define MESSAGE_VERSION 4
 #define MESSAGE_HEADER 16
 #define HELLO_MOST 16384 /* bytes of all its lines, with a closing 0 */
 #define MESSAGE_BAD_BYTES (MESSAGE_HEADER + 8)
+#define MESSAGE_LEAVE_BYTES (MESSAGE_HEADER + 8)
 #define MESSAGE_FLAG_BAD 1u
 
 struct message_header {

@@ -6,6 +6,7 @@
 #include "link/message.h"
 #include "shortage.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct stage {
     float gradients[2][ELEMS];
     char *hello; /* rank 0's, header and lines */
     size_t hello_bytes;
+    atomic_bool breaks; /* a send of rank 0 to rank 1 fails. Rank 1's farewell waits to be received then */
 };
 
 static void say(struct stage *s, uint32_t from, const void *bytes, size_t n_bytes)
@@ -31,6 +33,16 @@ static void say(struct stage *s, uint32_t from, const void *bytes, size_t n_byte
     void *copy = gw_message_alloc(NULL, n_bytes);
     memcpy(copy, bytes, n_bytes);
     s->links[from].ops->send(s->links[from].self, 0, copy, n_bytes, 1000); /* rank 0 may have ended */
+}
+
+/* A farewell of `from`. It tells who left first, after which step. */
+static void say_leave(struct stage *s, uint32_t from, uint32_t first, uint32_t its_step)
+{
+    uint8_t bytes[MESSAGE_LEAVE_BYTES];
+    message_header_write(bytes, &(struct message_header){.type = MESSAGE_LEAVE, .nth_step = (uint16_t)its_step});
+    gw_put32(bytes + MESSAGE_HEADER, first);
+    gw_put32(bytes + MESSAGE_HEADER + 4, its_step);
+    say(s, from, bytes, sizeof bytes);
 }
 
 /* What rank 0 sends to `to` next, of a type; others are dropped. false: it has failed, and gw_last_error() says why. */
@@ -43,6 +55,39 @@ static bool hear(struct stage *s, uint32_t to, uint8_t type, gw_message *message
     }
     return false;
 }
+
+/* ---- rank 0's link: a local one, whose connection to rank 1 may break ---- */
+
+static gw_status stage_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+{
+    struct stage *s = self;
+    if (to != 1 || !atomic_load(&s->breaks))
+        return s->links[0].ops->send(s->links[0].self, to, bytes, n_bytes, timeout_ms);
+    gw_message_free(bytes);
+    say_leave(s, 1, 1, 0);
+    return gw_fail(GW_ERR_PEER, "rank 1 is not there");
+}
+
+static gw_status stage_recv(void *self, uint32_t timeout_ms, gw_message *message)
+{
+    struct stage *s = self;
+    return s->links[0].ops->recv(s->links[0].self, timeout_ms, message);
+}
+
+static void stage_fail(void *self, gw_status status, const char *why)
+{
+    struct stage *s = self;
+    (s->links[0].ops->fail)(s->links[0].self, status, why); /* cmocka has a macro of this name */
+}
+
+static void stage_close(void *self)
+{
+    struct stage *s = self;
+    s->links[0].ops->close(s->links[0].self);
+}
+
+static const gw_link_ops stage_ops = {
+    .name = "stage", .send = stage_send, .recv = stage_recv, .fail = stage_fail, .close = stage_close};
 
 /* Every bare link has heard rank 0's first message; none has said anything. */
 static struct stage *stage_begin(const char *spec, uint32_t n, uint32_t timeout_ms, const uint32_t *machine_of)
@@ -60,7 +105,7 @@ static struct stage *stage_begin(const char *spec, uint32_t n, uint32_t timeout_
                                    .codec = s->codec,
                                    .tensors = s->tensors,
                                    .n_tensors = 2,
-                                   .link = s->links[0],
+                                   .link = {.ops = &stage_ops, .self = s, .size = n},
                                    .seed = 9,
                                    .timeout_ms = timeout_ms,
                                    .machine_of = machine_of,
@@ -149,7 +194,7 @@ static void a_first_message_is_checked(void **state)
         int cut, more; /* bytes at the end */
         const char *words;
     } cases[] = {
-        {2, 9, 0, 0, "messages of version 9, and this rank of version 3"},
+        {2, 9, 0, 0, "messages of version 9, and this rank of version 4"},
         {1, 1, 0, 0, "is not lines of text"},
         {4, 1, 0, 0, "is not lines of text"},
         {8, 1, 0, 0, "is not lines of text"},
@@ -573,14 +618,13 @@ static void relays_are_the_ones_in_turn(void **state)
 static void a_farewell_is_the_last_word(void **state)
 {
     (void)state;
-    uint8_t farewell[MESSAGE_HEADER], push[MESSAGE_HEADER];
+    uint8_t push[MESSAGE_HEADER];
     gw_message message;
     struct stage *s = stage_begin("none", 3, 0, NULL);
     for (uint32_t r = 1; r < 3; r++)
         say(s, r, s->hello, s->hello_bytes);
-    message_header_write(farewell, &(struct message_header){.type = MESSAGE_LEAVE, .nth_step = 1});
     message_header_write(push, &(struct message_header){.type = MESSAGE_PUSH, .nth_step = 2, .step = STEP + 1});
-    say(s, 1, farewell, sizeof farewell);
+    say_leave(s, 1, 1, 1);
     say(s, 1, push, sizeof push);
     stage_ends(s, stage_submit(s), GW_ERR_FRAME_FIELD, "rank 1 sent a message of type 3 after its farewell");
 
@@ -598,42 +642,110 @@ static void a_farewell_is_the_last_word(void **state)
         assert_int_equal(links[1].ops->recv(links[1].self, 10000, &message), GW_OK);
         CHECK(message_header_read(message.bytes).type == (nth ? MESSAGE_LEAVE : MESSAGE_HELLO), "message %d", nth);
         CHECK(gw_message_node_of(message.bytes)->farewell == (nth == 1), "message %d", nth);
-        gw_message_free(message.bytes);
+        if (nth == 0) /* it says the same */
+            assert_int_equal(links[1].ops->send(links[1].self, 0, message.bytes, message.n_bytes, 0), GW_OK);
+        else
+            gw_message_free(message.bytes);
     }
+    void *answer = gw_message_alloc(NULL, MESSAGE_LEAVE_BYTES);
+    message_header_write(answer, &(struct message_header){.type = MESSAGE_LEAVE, .nth_step = 1});
+    memset(message_body(answer), 0, MESSAGE_LEAVE_BYTES - MESSAGE_HEADER); /* it leaves because rank 0 did */
+    assert_int_equal(links[1].ops->send(links[1].self, 0, answer, MESSAGE_LEAVE_BYTES, 0), GW_OK);
+    CHECK(links[1].ops->recv(links[1].self, 200, &message) == GW_ERR_TIMEOUT, "rank 1 hears: %s", gw_last_error());
     gw_exchange_destroy(ex);
     links[0].ops->destroy(links[0].self);
     links[1].ops->destroy(links[1].self);
     gw_codec_destroy(codec);
 }
 
-/* Rank 1 leaves before the step. So rank 0's exchange ends. Rank 0 does not tell rank 2: rank 1 has told it already,
- * and rank 2 may still be busy with the step before. If a farewell comes before rank 1's first message (stale), it was
- * meant for an earlier exchange, and rank 0 passes over it. */
-static void a_farewell_is_not_passed_on(void **state)
+/* Rank 1 leaves before the step. So rank 0's exchange ends. Rank 2 may still be busy with the step before, so rank 0
+ * does not tell it of a failure. Rank 0 leaves, too, and says that rank 1 was the first. If a farewell comes before
+ * rank 1's first message (stale), it was meant for an earlier exchange, and rank 0 passes over it. */
+static void a_farewell_is_passed_on_as_a_farewell(void **state)
 {
     (void)state;
     for (int stale = 0; stale < 2; stale++) {
-        uint8_t farewell[MESSAGE_HEADER];
         gw_message message;
         gw_status status;
+        uint32_t farewells = 0;
         struct stage *s = stage_begin("none", 3, 200, NULL);
-        message_header_write(farewell, &(struct message_header){.type = MESSAGE_LEAVE});
         if (stale)
-            say(s, 1, farewell, sizeof farewell);
+            say_leave(s, 1, 1, 0);
         say(s, 1, s->hello, s->hello_bytes);
         say(s, 2, s->hello, s->hello_bytes);
         if (!stale)
-            say(s, 1, farewell, sizeof farewell);
+            say_leave(s, 1, 1, 0);
         status = stage_submit(s);
         status = status == GW_OK ? gw_exchange_wait(s->ex, NULL) : status;
         CHECK(status == (stale ? GW_ERR_TIMEOUT : GW_ERR_PEER), "stale %d: %d, %s", stale, status, gw_last_error());
         CHECK((strstr(gw_last_error(), "rank 1 has ended its exchange") != NULL) == !stale, "%s", gw_last_error());
         assert_int_equal(gw_exchange_leave(s->ex), status); /* the error that ended it */
-        while ((status = s->links[2].ops->recv(s->links[2].self, 1, &message)) == GW_OK)
+        while ((status = s->links[2].ops->recv(s->links[2].self, 1, &message)) == GW_OK) {
+            const struct message_header h = message_header_read(message.bytes);
+            if (h.type == MESSAGE_LEAVE) {
+                const uint8_t *body = message_body(message.bytes);
+                farewells++;
+                assert_int_equal(message.n_bytes, MESSAGE_LEAVE_BYTES);
+                assert_int_equal(h.nth_step, 1);
+                assert_int_equal(gw_get32(body), 1);
+                assert_int_equal(gw_get32(body + 4), 0);
+            }
             gw_message_free(message.bytes);
+        }
         CHECK(status == (stale ? GW_ERR_PEER : GW_ERR_TIMEOUT), "rank 2 hears: %s", gw_last_error());
+        assert_int_equal(farewells, stale ? 0 : 1);
         stage_end(s);
     }
+}
+
+/* Rank 2 heard of rank 1's end, and ended itself. Rank 0 hears of it from rank 2 first. */
+static void a_farewell_names_who_left_first(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t first, its_step;
+        gw_status status;
+        const char *words;
+    } cases[] = {
+        {1, 0, GW_ERR_PEER, "rank 1 has ended its exchange"},
+        {1, 0xffff, GW_ERR_PEER,
+         "rank 1 has ended its exchange"}, /* the number's low 16 bits; this is the step before 0 */
+        {2, 0, GW_ERR_PEER, "rank 2 has ended its exchange"},
+        {1, 1, GW_ERR_TIMEOUT, "came from ranks 1 and 2"}, /* it has made this step */
+        {3, 0, GW_ERR_FRAME_FIELD, "rank 2 says that rank 3 left first, after step number 0, which cannot be"},
+        {0, 0, GW_ERR_FRAME_FIELD, "rank 2 says that rank 0 left first"}, /* rank 0 knows better */
+        {1, 0x10000, GW_ERR_FRAME_FIELD, "after step number 65536"},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct stage *s = stage_begin("none", 3, 200, NULL);
+        for (uint32_t r = 1; r < 3; r++)
+            say(s, r, s->hello, s->hello_bytes);
+        say_leave(s, 2, cases[c].first, cases[c].its_step);
+        gw_status status = stage_submit(s);
+        status = status == GW_OK ? gw_exchange_wait(s->ex, NULL) : status;
+        CHECK(status == cases[c].status && strstr(gw_last_error(), cases[c].words), "case %zu: %d, %s", c, status,
+              gw_last_error());
+        stage_end(s);
+    }
+}
+
+/* Rank 1's farewell has come, but rank 0 sends to it before it reads that. */
+static void a_send_that_fails_finds_the_farewell(void **state)
+{
+    (void)state;
+    gw_message message;
+    struct stage *s = stage_begin("none", 3, 0, NULL);
+    for (uint32_t r = 1; r < 3; r++)
+        say(s, r, s->hello, s->hello_bytes);
+    atomic_store(&s->breaks, true);
+    gw_status status = stage_submit(s);
+    status = status == GW_OK ? gw_exchange_wait(s->ex, NULL) : status;
+    CHECK(status == GW_ERR_PEER && strstr(gw_last_error(), "rank 1 has ended its exchange"), "%d, %s", status,
+          gw_last_error());
+    assert_true(hear(s, 2, MESSAGE_LEAVE, &message)); /* not a failure */
+    assert_int_equal(gw_get32(message_body(message.bytes)), 1);
+    gw_message_free(message.bytes);
+    stage_end(s);
 }
 
 /* A link says how many members it has. If they are too many, the exchange must refuse it before it takes memory. */
@@ -683,12 +795,20 @@ static void sizes_of_links_at_their_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_line_must_be_the_same), cmocka_unit_test(a_first_message_is_checked),
-        cmocka_unit_test(who_says_nothing_is_named),   cmocka_unit_test(a_step_waits_for_the_comparison),
-        cmocka_unit_test(members_that_differ_end),     cmocka_unit_test(an_identity_is_checked),
-        cmocka_unit_test(nonsense_is_refused),         cmocka_unit_test(runs_come_in_any_order_but_once),
-        cmocka_unit_test(a_farewell_is_not_passed_on), cmocka_unit_test(a_farewell_is_the_last_word),
-        cmocka_unit_test(relays_are_the_ones_in_turn), cmocka_unit_test(sizes_of_links_at_their_limits),
+        cmocka_unit_test(every_line_must_be_the_same),
+        cmocka_unit_test(a_first_message_is_checked),
+        cmocka_unit_test(who_says_nothing_is_named),
+        cmocka_unit_test(a_step_waits_for_the_comparison),
+        cmocka_unit_test(members_that_differ_end),
+        cmocka_unit_test(an_identity_is_checked),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(runs_come_in_any_order_but_once),
+        cmocka_unit_test(a_farewell_is_passed_on_as_a_farewell),
+        cmocka_unit_test(a_farewell_names_who_left_first),
+        cmocka_unit_test(a_send_that_fails_finds_the_farewell),
+        cmocka_unit_test(a_farewell_is_the_last_word),
+        cmocka_unit_test(relays_are_the_ones_in_turn),
+        cmocka_unit_test(sizes_of_links_at_their_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,20 +44,6 @@ static void peers_fail(struct gw_exchange *ex, gw_status status, const char *why
     ex->link.ops->fail(ex->link.self, status, why);
 }
 
-/* Some of the others may have left already, so this goes on after an error. */
-static void peers_leave(struct gw_exchange *ex)
-{
-    const struct message_header header = {.type = MESSAGE_LEAVE, .nth_step = ex->nth_step};
-    for (uint32_t r = 0; r < ex->size; r++) {
-        void *bytes = r == ex->rank ? NULL : gw_message_alloc(ex->context, MESSAGE_HEADER);
-        if (!bytes)
-            continue;
-        message_header_write(bytes, &header);
-        gw_message_node_of(bytes)->farewell = true;
-        ex->link.ops->send(ex->link.self, r, bytes, MESSAGE_HEADER, ex->timeout_ms);
-    }
-}
-
 static void peers_close(struct gw_exchange *ex)
 {
     ex->link.ops->close(ex->link.self);
@@ -131,38 +117,6 @@ static gw_status handle_hello(struct gw_exchange *ex, const gw_message *message)
     return GW_OK;
 }
 
-/* An error if a member has made fewer steps than this one has begun, and no more will come. */
-static gw_status miss_leaver(struct gw_exchange *ex)
-{
-    if (ex->leaver == ex->size || (int16_t)(ex->nth_step - ex->leaver_step) <= 0)
-        return GW_OK;
-    /* All others have heard it from the leaver itself. Some may still end the step before this one. */
-    ex->others_know = true;
-    return gw_fail(GW_ERR_PEER,
-                   "rank %u has ended its exchange, and this rank has begun one more step; all members must make the "
-                   "same number of steps",
-                   ex->leaver);
-}
-
-/* If the member has made the step that is under way here, all that it owes has come before this message. */
-static gw_status handle_leave(struct gw_exchange *ex, const gw_message *message)
-{
-    const struct message_header h = message_header_read(message->bytes);
-    const uint32_t from = message->from;
-    if (h.flags || h.group || h.run || h.step || message->n_bytes != MESSAGE_HEADER || from == ex->rank ||
-        ex->have_left[from])
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a farewell of %zu bytes that cannot be", from,
-                       message->n_bytes);
-    ex->have_left[from] = true;
-    if (!ex->have_hello[from]) /* it was said to an earlier exchange on this link */
-        return GW_OK;
-    if (ex->leaver == ex->size || (int16_t)(h.nth_step - ex->leaver_step) < 0) {
-        ex->leaver = from;
-        ex->leaver_step = h.nth_step;
-    }
-    return ex->running ? miss_leaver(ex) : GW_OK;
-}
-
 static gw_status handle_shared(struct gw_exchange *ex, struct group *group, const gw_message *message,
                                const struct arrival *arrival)
 {
@@ -199,7 +153,7 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
     if (h.type == MESSAGE_HELLO)
         return handle_hello(ex, message);
     if (h.type == MESSAGE_LEAVE)
-        return handle_leave(ex, message);
+        return gw_take_leave(ex, message);
     if (ex->have_left[from])
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u after its farewell", from, h.type);
     if (from != ex->rank && !ex->have_hello[from])
@@ -245,7 +199,7 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
 static gw_status peers_begin(struct gw_exchange *ex, double rate)
 {
     (void)rate;
-    GW_TRY(miss_leaver(ex));
+    GW_TRY(gw_miss_leaver(ex));
     struct gw_message_queue early = ex->early;
     ex->early = (struct gw_message_queue){NULL, NULL};
     gw_status status = GW_OK;
@@ -292,7 +246,7 @@ const struct gw_owners gw_owners_peers = {
     .receive = peers_receive,
     .call = peers_call,
     .silent = gw_silent_members,
-    .leave = peers_leave,
+    .leave = gw_say_leave,
     .fail = peers_fail,
     .close = peers_close,
 };

@@ -38,6 +38,18 @@ gw_status gw_send_to_all(struct gw_exchange *exchange, void *bytes, size_t n_byt
 void gw_count_up(struct gw_exchange *exchange, uint32_t to, size_t n_bytes);
 void gw_count_down(struct gw_exchange *exchange, uint32_t from, size_t n_bytes);
 
+/* ---- farewells (leave.c) ---- */
+
+/* Tells every other member that this one sends nothing more, and who left first. */
+void gw_say_leave(struct gw_exchange *exchange);
+
+/* Handles another member's farewell. If that member has made the step that is under way here, all that it owes has come
+ * before this message. */
+gw_status gw_take_leave(struct gw_exchange *exchange, const gw_message *message);
+
+/* GW_ERR_PEER if a member that left has made fewer steps than this one has begun. This member leaves then, too. */
+gw_status gw_miss_leaver(struct gw_exchange *exchange);
+
 /* ---- what is over (finish.c) ---- */
 
 /* Notes that a run is over: its results are in the gradients, or it has none. */

@@ -30,11 +30,19 @@ void *gw_message_bad(struct gw_exchange *ex, enum message_type type, const struc
     return bytes;
 }
 
-/* If a send failed because a member has failed, the link may have heard why. */
+/* A farewell may say why a send failed. Other messages are of no use any more. */
+static gw_status look_for_leave(void *exchange, const gw_message *message)
+{
+    const bool is_leave =
+        message->n_bytes >= MESSAGE_HEADER && message_header_read(message->bytes).type == MESSAGE_LEAVE;
+    return is_leave ? gw_take_leave(exchange, message) : GW_OK;
+}
+
+/* If a send failed because a member has left or failed, that member may have said why. */
 static gw_status sent(struct gw_exchange *ex, gw_status status)
 {
     if (status == GW_ERR_PEER)
-        ex->others_know = gw_link_last_words(&ex->link);
+        ex->others_know = gw_link_last_words(&ex->link, look_for_leave, ex);
     return status;
 }
 

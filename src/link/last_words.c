@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-bool gw_link_last_words(const gw_link *link)
+bool gw_link_last_words(const gw_link *link, gw_link_look *look, void *user)
 {
     /* If a connection broke, the tcp link waits for 3 s. After that nothing more comes from the member. */
     enum { MOST_MESSAGES = 1000, WAIT_MS = 4000 };
@@ -21,7 +21,10 @@ bool gw_link_last_words(const gw_link *link)
             return true;
         if (heard < 0)
             break;
+        heard = look ? look(user, &message) : GW_OK;
         gw_message_free(message.bytes);
+        if (heard == GW_ERR_PEER)
+            return true;
     }
     gw_fail(GW_ERR_PEER, "%s", sentence);
     return false;

@@ -33,7 +33,7 @@ static void late_words_are_heard(void **state)
     const gw_link link = {.ops = &ops, .self = &told};
     (void)state;
     gw_fail(GW_ERR_PEER, "rank 1 is not there");
-    assert_true(gw_link_last_words(&link));
+    assert_true(gw_link_last_words(&link, NULL, NULL));
     assert_true(told);
     assert_string_equal(gw_last_error(), "rank 1 has lost its power");
 }
@@ -44,8 +44,52 @@ static void without_words_the_sentence_stays(void **state)
     const gw_link link = {.ops = &ops};
     (void)state;
     gw_fail(GW_ERR_PEER, "rank 1 is not there");
-    assert_false(gw_link_last_words(&link));
+    assert_false(gw_link_last_words(&link, NULL, NULL));
     assert_string_equal(gw_last_error(), "rank 1 is not there");
+}
+
+/* Three messages wait; the link itself says nothing. */
+static gw_status has_three(void *self, uint32_t timeout_ms, gw_message *message)
+{
+    uint32_t *n_taken = self;
+    if (*n_taken == 3)
+        return tells_nothing(self, timeout_ms, message);
+    message->from = ++*n_taken;
+    message->bytes = gw_message_alloc(NULL, 1);
+    message->n_bytes = 1;
+    return GW_OK;
+}
+
+struct listener {
+    uint32_t who_tells, n_seen;
+};
+
+static gw_status look_for(void *user, const gw_message *message)
+{
+    struct listener *listener = user;
+    listener->n_seen++;
+    if (message->from != listener->who_tells)
+        return gw_fail(GW_ERR_FRAME_FIELD, "nonsense");
+    return gw_fail(GW_ERR_PEER, "rank %u has gone home", message->from);
+}
+
+static void a_message_may_have_the_words(void **state)
+{
+    const gw_link_ops ops = {.name = "three", .recv = has_three};
+    uint32_t n_taken = 0;
+    const gw_link link = {.ops = &ops, .self = &n_taken};
+    struct listener listener = {.who_tells = 2};
+    (void)state;
+    gw_fail(GW_ERR_PEER, "rank 1 is not there");
+    assert_true(gw_link_last_words(&link, look_for, &listener));
+    assert_string_equal(gw_last_error(), "rank 2 has gone home");
+    assert_int_equal(listener.n_seen, 2);
+
+    listener.who_tells = 9;
+    gw_fail(GW_ERR_PEER, "rank 1 is not there");
+    assert_false(gw_link_last_words(&link, look_for, &listener));
+    assert_string_equal(gw_last_error(), "rank 1 is not there");
+    assert_int_equal(listener.n_seen, 3);
 }
 
 int main(void)
@@ -53,6 +97,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(late_words_are_heard),
         cmocka_unit_test(without_words_the_sentence_stays),
+        cmocka_unit_test(a_message_may_have_the_words),
     };
     return cmocka_run_group_tests_name("last words", tests, NULL, NULL);
 }

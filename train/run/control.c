@@ -87,7 +87,7 @@ static gw_status send(struct gw_control *c, uint32_t to, void *bytes, size_t n_b
         return GW_ERR_MEMORY;
     gw_status status = c->link.ops->send(c->link.self, to, bytes, n_bytes, c->timeout_ms);
     if (status == GW_ERR_PEER)
-        gw_link_last_words(&c->link);
+        gw_link_last_words(&c->link, NULL, NULL);
     return status;
 }
 

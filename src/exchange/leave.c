@@ -1,0 +1,68 @@
+/* Farewells of members that own the slices: tells the others that this member leaves, and notes which of them left
+ * first. */
+#include "base/error.h"
+#include "exchange/pipeline.h"
+#include "link/message.h"
+
+/* True if a member has made fewer steps than this one has begun. No more steps of it will come. */
+static bool lacks_leaver(const struct gw_exchange *ex)
+{
+    return ex->leaver < ex->size && (int16_t)(ex->nth_step - ex->leaver_step) > 0;
+}
+
+/* Some of the others may have left already, so this goes on after an error. */
+void gw_say_leave(struct gw_exchange *ex)
+{
+    const bool lacks = lacks_leaver(ex);
+    const struct message_header header = {.type = MESSAGE_LEAVE, .nth_step = ex->nth_step};
+    ex->have_left[ex->rank] = true;
+    for (uint32_t r = 0; r < ex->size; r++) {
+        uint8_t *bytes = r == ex->rank ? NULL : gw_message_alloc(ex->context, MESSAGE_LEAVE_BYTES);
+        if (!bytes)
+            continue;
+        message_header_write(bytes, &header);
+        gw_put32(bytes + MESSAGE_HEADER, lacks ? ex->leaver : ex->rank);
+        gw_put32(bytes + MESSAGE_HEADER + 4, lacks ? ex->leaver_step : ex->nth_step);
+        gw_message_node_of(bytes)->farewell = true;
+        ex->link.ops->send(ex->link.self, r, bytes, MESSAGE_LEAVE_BYTES, ex->timeout_ms);
+    }
+}
+
+/* The leaver itself has told all others. But its words travel on another connection than this member's, so a member
+ * may hear of this one's end first. That is why this farewell names the leaver. A failure would be too much: some may
+ * still end the step before this one. */
+gw_status gw_miss_leaver(struct gw_exchange *ex)
+{
+    if (!lacks_leaver(ex))
+        return GW_OK;
+    gw_say_leave(ex);
+    ex->others_know = true;
+    return gw_fail(GW_ERR_PEER,
+                   "rank %u has ended its exchange, and this rank has begun one more step; all members must make the "
+                   "same number of steps",
+                   ex->leaver);
+}
+
+gw_status gw_take_leave(struct gw_exchange *ex, const gw_message *message)
+{
+    const struct message_header h = message_header_read(message->bytes);
+    const uint32_t from = message->from;
+    if (h.flags || h.group || h.run || h.step || message->n_bytes != MESSAGE_LEAVE_BYTES || from == ex->rank ||
+        ex->have_left[from])
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a farewell of %zu bytes that cannot be", from,
+                       message->n_bytes);
+    ex->have_left[from] = true;
+    if (!ex->have_hello[from]) /* it was said to an earlier exchange on this link */
+        return GW_OK;
+    const uint32_t first = gw_get32((const uint8_t *)message->bytes + MESSAGE_HEADER);
+    const uint32_t its_step = gw_get32((const uint8_t *)message->bytes + MESSAGE_HEADER + 4);
+    if (first >= ex->size || its_step > UINT16_MAX || (first == ex->rank && !ex->have_left[first]))
+        return gw_fail(GW_ERR_FRAME_FIELD,
+                       "rank %u says that rank %u left first, after step number %u, which cannot be", from, first,
+                       its_step);
+    if (first != ex->rank && (ex->leaver == ex->size || (int16_t)(its_step - ex->leaver_step) < 0)) {
+        ex->leaver = first;
+        ex->leaver_step = (uint16_t)its_step;
+    }
+    return ex->running ? gw_miss_leaver(ex) : GW_OK;
+}
