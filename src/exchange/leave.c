@@ -4,10 +4,11 @@
 #include "exchange/pipeline.h"
 #include "link/message.h"
 
-/* True if a member has made fewer steps than this one has begun. No more steps of it will come. */
+/* True if a member has made fewer steps than this one has begun. Between steps: fewer than this one begins with the
+ * next step. No more steps of that member will come. */
 static bool lacks_leaver(const struct gw_exchange *ex)
 {
-    return ex->leaver < ex->size && (int16_t)(ex->nth_step - ex->leaver_step) > 0;
+    return ex->leaver < ex->size && (int16_t)(ex->nth_step + !ex->running - ex->leaver_step) > 0;
 }
 
 /* Some of the others may have left already, so this goes on after an error. */
@@ -37,10 +38,8 @@ gw_status gw_miss_leaver(struct gw_exchange *ex)
         return GW_OK;
     gw_say_leave(ex);
     ex->others_know = true;
-    return gw_fail(GW_ERR_PEER,
-                   "rank %u has ended its exchange, and this rank has begun one more step; all members must make the "
-                   "same number of steps",
-                   ex->leaver);
+    return gw_fail(GW_ERR_PEER, "rank %u has ended its exchange%s; all members must make the same number of steps",
+                   ex->leaver, ex->running ? ", and this rank has begun one more step" : "");
 }
 
 gw_status gw_take_leave(struct gw_exchange *ex, const gw_message *message)

@@ -47,7 +47,8 @@ void gw_say_leave(struct gw_exchange *exchange);
  * before this message. */
 gw_status gw_take_leave(struct gw_exchange *exchange, const gw_message *message);
 
-/* GW_ERR_PEER if a member that left has made fewer steps than this one has begun. This member leaves then, too. */
+/* GW_ERR_PEER if a member that left has made fewer steps than this one has begun. This member leaves then, too. Between
+ * steps the next step counts as begun: call it there only if no step can follow. */
 gw_status gw_miss_leaver(struct gw_exchange *exchange);
 
 /* ---- what is over (finish.c) ---- */

@@ -1,4 +1,5 @@
 /* Makes the pipeline's messages and sends them to other members over the link, and counts what crosses. */
+#include "base/error.h"
 #include "exchange/pipeline.h"
 #include "exchange/relay.h"
 #include "link/last_words.h"
@@ -30,12 +31,21 @@ void *gw_message_bad(struct gw_exchange *ex, enum message_type type, const struc
     return bytes;
 }
 
-/* A farewell may say why a send failed. Other messages are of no use any more. */
+/* A farewell may say why a send failed. It counts only behind its sender's HELLO. Other messages are of no use any
+ * more.
+ */
 static gw_status look_for_leave(void *exchange, const gw_message *message)
 {
-    const bool is_leave =
-        message->n_bytes >= MESSAGE_HEADER && message_header_read(message->bytes).type == MESSAGE_LEAVE;
-    return is_leave ? gw_take_leave(exchange, message) : GW_OK;
+    struct gw_exchange *ex = exchange;
+    if (message->from >= ex->size || message->n_bytes < MESSAGE_HEADER)
+        return GW_OK;
+    const uint8_t type = message_header_read(message->bytes).type;
+    if (type == MESSAGE_HELLO)
+        return gw_hello_check(ex, message);
+    if (type != MESSAGE_LEAVE)
+        return GW_OK;
+    GW_TRY(gw_take_leave(ex, message));
+    return gw_miss_leaver(ex);
 }
 
 /* If a send failed because a member has left or failed, that member may have said why. */

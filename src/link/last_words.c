@@ -9,14 +9,13 @@
 bool gw_link_last_words(const gw_link *link, gw_link_look *look, void *user)
 {
     /* If a connection broke, the tcp link waits for 3 s. After that nothing more comes from the member. */
-    enum { MOST_MESSAGES = 1000, WAIT_MS = 4000 };
+    enum { WAIT_MS = 4000 };
     const double end = gw_clock_seconds() + WAIT_MS / 1000.0;
     char sentence[1024];
     gw_message message;
     snprintf(sentence, sizeof sentence, "%s", gw_last_error());
-    for (int i = 0; i < MOST_MESSAGES; i++) {
-        const double left = end - gw_clock_seconds();
-        gw_status heard = link->ops->recv(link->self, left > 0 ? (uint32_t)(left * 1000) : 0, &message);
+    for (double left; (left = end - gw_clock_seconds()) > 0;) {
+        gw_status heard = link->ops->recv(link->self, (uint32_t)(left * 1000), &message);
         if (heard == GW_ERR_PEER)
             return true;
         if (heard < 0)

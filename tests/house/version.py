@@ -1,5 +1,6 @@
 """Gradwire's version is in CMakeLists.txt. The headers, the Python package, the changes and Debian's changelog say
-the same, and so do those who name the library by its SONAME.
+the same, and so do those who name the library by its SONAME. docs/wire-format.md has the version of the exchange's
+messages.
 
     tests/house/version.py SOURCE_DIR"""
 import pathlib
@@ -34,6 +35,9 @@ def main():
         (debian / "control", r"^Package: libgradwire(\d+)$", soversion),
         (debian / f"libgradwire{soversion}.symbols", r"\A(\S+) libgradwire", soname),
     ]
+    messages = first(root / "src/exchange/message.h", r"^#define MESSAGE_VERSION (\d+)")
+    if first(root / "docs/wire-format.md", r"version of these messages, which is (\d+)") != messages:
+        sys.exit(f"docs/wire-format.md has another version of the exchange's messages than {messages}")
     faults = [
         f"{path.relative_to(root)} says {found}; CMakeLists.txt makes it {wanted}"
         for path, pattern, wanted in says

@@ -392,6 +392,22 @@ class Failures(Case):
             self.assertIn("rank 1", checked)
             self.assertLess(seconds, 60)
 
+    def test_one_rank_is_stopped(self):
+        """When Python ends, no thread may wait in Gloo: if it came back then, the process would abort."""
+        ranks = Ranks(["one_rank_is_stopped"], 2, self.folder)
+        try:
+            closed, end = os.path.join(self.folder, "closed"), time.monotonic() + DEADLINE
+            while not os.path.exists(closed) and time.monotonic() < end:
+                time.sleep(0.01)
+            with self.assertRaises(subprocess.TimeoutExpired):
+                ranks.processes[1].wait(2)
+        finally:
+            ranks.processes[0].send_signal(signal.SIGCONT)
+        done = ranks.finish()
+        for code, text, _ in done:
+            self.assertEqual(code, 0, text)
+        self.assertIn("waits at most 30 s until rank 0 has answered its farewell", done[1][1])
+
     def test_library(self):
         for library, says in [
             (os.path.join(self.folder, "absent.so"), "install it, or name it in GRADWIRE_LIBRARY"),

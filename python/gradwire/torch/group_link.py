@@ -3,12 +3,15 @@
 A message is a head of fixed size, and behind it the bytes that did not fit into the head. For each other rank a thread
 receives. One more thread waits until messages have been sent, because Gloo reads them until then. All members of a
 group make the same number of links over it, each with a tag of its own."""
+import atexit
 import collections
 import ctypes
 import queue
 import struct
+import sys
 import threading
 import time
+import weakref
 
 import torch
 
@@ -20,6 +23,7 @@ _HEAD_BYTES = 4096
 _INLINE = _HEAD_BYTES - _HEAD.size  # a message with so many bytes fits into its head
 _DATA, _FAIL, _BYE = range(3)
 _LEAVE_S = 2.0  # how long destroy waits for what is still under way
+_END_S = 30.0  # how long the end of Python waits for it
 
 
 def _view(address, n_bytes):
@@ -197,8 +201,7 @@ class GroupLink:
         self._post([peer], [head], last=True)
 
     def _destroy(self):
-        """Waits until the other ranks have answered the farewell, and all that was sent has left. If a thread still
-        waits in Gloo when Python ends, the process crashes."""
+        """Waits until the other ranks have answered the farewell, and all that was sent has left."""
         self._close()
         deadline = time.monotonic() + _LEAVE_S
         for thread in self._receivers:
@@ -207,10 +210,17 @@ class GroupLink:
         self._sender.join(max(0, deadline - time.monotonic()))
         with self._changed:
             self._drop_inbox()
-        # Gloo must outlive a thread that still waits in it.
-        if self._when_done and not any(thread.is_alive() for thread in [self._sender, *self._receivers]):
+        if any(thread.is_alive() for thread in self._threads()):
+            _unended.add(self)  # Gloo must outlive a thread that still waits in it
+        elif self._when_done:
             self._group = None
             self._when_done()
+
+    def _threads(self):
+        return [self._sender, *self._receivers]
+
+    def _silent(self):
+        return [peer for peer, thread in zip(self._peers, self._receivers) if thread.is_alive()]
 
     def _drop_inbox(self):
         while self._inbox:
@@ -303,3 +313,20 @@ class GroupLink:
                 self._why.setdefault(peer, f"rank {peer} failed: its connection ended ({first})")
                 self._changed.notify_all()
             return self._why.get(peer) or self._left.get(peer) or f"rank {peer} left the link"
+
+
+_unended = weakref.WeakSet()  # destroyed links. Their threads still wait for ranks that are slow
+
+
+@atexit.register
+def _end_all():
+    """Waits once more. If a thread comes back from Gloo while Python ends, the process aborts. Python calls this after
+    what was registered later, so links that the program did not close have been destroyed."""
+    deadline = time.monotonic() + _END_S
+    links = list(_unended)
+    silent = sorted({peer for link in links for peer in link._silent()})
+    if silent:
+        print(f"gradwire: this program ends, and waits at most {_END_S:.0f} s until rank {', '.join(map(str, silent))} "
+              "has answered its farewell", file=sys.stderr, flush=True)  # fmt: skip
+    for thread in [thread for link in links for thread in link._threads()]:
+        thread.join(max(0, deadline - time.monotonic()))

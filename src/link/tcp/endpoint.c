@@ -101,7 +101,9 @@ static bool put_shared(struct gw_tcp_endpoint *me, uint32_t rank, zmq_msg_t *fra
 
 static bool count_sent(struct gw_tcp_endpoint *me, uint32_t rank, bool sent)
 {
-    me->peers[rank].n_sent += sent;
+    struct gw_tcp_peer *peer = &me->peers[rank];
+    peer->n_sent += sent;
+    peer->n_owed = sent ? peer->n_sent : peer->n_owed;
     return sent;
 }
 
@@ -200,7 +202,9 @@ gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint
     gw_status status = GW_OK;
     pthread_mutex_lock(&me->lock);
     const bool sent = !atomic_load(&me->closed) && is_there(me, to) && put_frame(me, to, &frame);
-    me->peers[to].n_sent += sent && counts;
+    me->peers[to].n_sent += sent;
+    if (sent && counts)
+        me->peers[to].n_owed = me->peers[to].n_sent;
     if (!sent) /* if this endpoint is closed, its BYE has already been sent */
         status = atomic_load(&me->closed) ? closed_here(me) : why_not(me, to);
     pthread_mutex_unlock(&me->lock);
@@ -420,7 +424,7 @@ void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_rece
     if (!*me->left_why)
         snprintf(me->left_why, sizeof me->left_why, "%s", why);
     peer->left_because |= *why && atomic_load(&peer->state) <= GW_TCP_FAILED;
-    bool lost = atomic_load(&peer->state) <= GW_TCP_PRESENT && n_received < peer->n_sent && !atomic_load(&me->closed);
+    bool lost = atomic_load(&peer->state) <= GW_TCP_PRESENT && n_received < peer->n_owed && !atomic_load(&me->closed);
     if (*why)
         snprintf(sentence, sizeof sentence, "%s", why);
     else

@@ -34,6 +34,7 @@ struct gw_tcp_peer {
     bool reached;                         /* it has accepted the connection of `out` */
     bool left_because;                    /* it left, and said that another one's failure was the reason */
     uint64_t n_sent;                      /* messages of the user that were sent to it; under the lock */
+    uint64_t n_owed;                      /* the same, up to the last one that is no farewell */
     atomic_uint_least64_t n_taken;        /* messages from it that the user has received */
     int in_fd;                            /* descriptor of the connection on which its messages come; -1: none yet */
     int in_kept; /* a copy of in_fd, which ZeroMQ does not close: it tells which side ended the connection; -1: none */

@@ -101,10 +101,10 @@ void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me)
         return;
     }
     const double end = gw_clock_seconds() + LEAVE_SECONDS;
+    gw_tcp_notice_drop(me); /* what discard reads is no failure of this member: it leaves */
     if (me->door && me->out_events)
         gw_tcp_discard(me); /* a member that has left need not hear that this one leaves */
     gw_tcp_close(me);
-    gw_tcp_notice_drop(me);
     while (atomic_load(&me->n_outstanding) > 0 && gw_clock_seconds() < end && me->door && me->out_events) {
         /* No message comes to `out`. But ZeroMQ frees dropped frames only when somebody looks at the socket. */
         zmq_pollitem_t items[] = {{me->in, 0, ZMQ_POLLIN, 0},

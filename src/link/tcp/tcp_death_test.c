@@ -282,7 +282,50 @@ static void left_with_a_farewell_unread(void **state)
     link_test_end(context, NULL, 0);
 }
 
-/* The same with an exchange: one member does not take part in a step. */
+/* A farewell that was received does not stand for a message that was not. */
+static void left_with_a_message_behind_a_farewell_unread(void **state)
+{
+    (void)state;
+    struct world_member members[3];
+    gw_link *links[3];
+    gw_context *context = meet_three(members, links);
+    void *farewell = gw_message_alloc(context, 8);
+    gw_message message;
+    assert_non_null(farewell);
+    gw_message_node_of(farewell)->farewell = true;
+    assert_int_equal(links[1]->ops->send(links[1]->self, 2, farewell, 8, LINK_LONG_MS), GW_OK);
+    assert_int_equal(links[2]->ops->recv(links[2]->self, LINK_LONG_MS, &message), GW_OK);
+    gw_message_free(message.bytes);
+    link_test_send(context, links[1], 2, 8, 1, 1);
+    links[2]->ops->destroy(links[2]->self);
+    assert_int_equal(links[1]->ops->recv(links[1]->self, LINK_LONG_MS, &message), GW_ERR_PEER);
+    assert_non_null(strstr(gw_last_error(), "left the link before it had received all that rank 1 sent it"));
+    for (uint32_t r = 0; r < 2; r++)
+        links[r]->ops->destroy(links[r]->self);
+    link_test_end(context, NULL, 0);
+}
+
+/* Rank 2 left before it had received all. Rank 1 hears of that only when it leaves itself. So nothing of rank 1 has
+ * failed, and rank 0 goes on. */
+static void who_leaves_has_not_failed(void **state)
+{
+    (void)state;
+    struct world_member members[3];
+    gw_link *links[3];
+    gw_context *context = meet_three(members, links);
+    gw_message message;
+    link_test_send(context, links[1], 2, 8, 1, 1); /* not received */
+    links[2]->ops->destroy(links[2]->self);
+    expect_to_leave(links[0], 2);
+    nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL); /* rank 1 has the farewell by now, too */
+    links[1]->ops->destroy(links[1]->self);
+    expect_to_leave(links[0], 1);
+    assert_int_equal(links[0]->ops->recv(links[0]->self, 100, &message), GW_ERR_TIMEOUT);
+    links[0]->ops->destroy(links[0]->self);
+    link_test_end(context, NULL, 0);
+}
+
+/* An exchange hears it, too, if one member does not take part in a step. */
 static void left_under_a_step(void **state)
 {
     (void)state;
@@ -433,6 +476,8 @@ int main(void)
         cmocka_unit_test(left_with_messages_unread),
         cmocka_unit_test(left_because_another_failed),
         cmocka_unit_test(left_with_a_farewell_unread),
+        cmocka_unit_test(left_with_a_message_behind_a_farewell_unread),
+        cmocka_unit_test(who_leaves_has_not_failed),
         cmocka_unit_test(left_under_a_step),
     };
     return cmocka_run_group_tests_name("tcp death", tests, NULL, NULL);

@@ -127,6 +127,7 @@ def one_rank_raises_in_backward():
     ddp = DistributedDataParallel(network(), bucket_cap_mb=0.0001)
     compression = gw.attach(ddp, "ternary", timeout=20, transport=TRANSPORT)
     train(ddp, 3)
+    dist.barrier()  # a failure ends a step that another rank still ends
     x, y = batch(9)
     start = time.monotonic()
     try:
@@ -173,6 +174,7 @@ def one_rank_raises_between_buckets():
     ddp = DistributedDataParallel(Deep(), bucket_cap_mb=0.1)
     compression = gw.attach(ddp, TOPK, timeout=20, transport=TRANSPORT)
     train(ddp, 3)
+    dist.barrier()  # a failure ends a step that another rank still ends
     if RANK == 1:
         ddp.module.between = Refuse.apply
     said = []
@@ -322,6 +324,31 @@ def one_rank_has_fewer_batches():
         return "no error"
     except RuntimeError as error:
         return str(error)
+
+
+def one_rank_is_stopped():
+    """Rank 1's program ends meanwhile. The test wakes rank 0 up again."""
+    ddp, compression = attached("ternary", transport="torch")
+    train(ddp, 3)
+    place = os.environ["FOLDER"] + "/"
+    if RANK == 0:
+        with open(place + "pid", "w", encoding="utf-8") as file:
+            file.write(str(os.getpid()))
+        os.rename(place + "pid", place + "stopped")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return None
+    while not os.path.exists(place + "stopped"):
+        time.sleep(0.01)
+    with open(place + "stopped", encoding="utf-8") as file:
+        pid = file.read()
+    while True:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            if file.read().rpartition(")")[2].split()[0] == "T":
+                break
+        time.sleep(0.01)
+    compression.close()
+    with open(place + "closed", "w", encoding="utf-8"):
+        return None
 
 
 def one_rank_is_killed():
