@@ -341,13 +341,19 @@ class Failures(Case):
 
     def test_one_rank_has_fewer_batches(self):
         """The other ranks hear at once who has ended, although nothing failed there."""
+        self.one_rank_ends_well("one_rank_has_fewer_batches")
+
+    def test_one_rank_forgets_its_compression(self):
+        self.one_rank_ends_well("one_rank_forgets_its_compression")
+
+    def one_rank_ends_well(self, case):
         for environment in ({}, {"TRANSPORT": "torch"}):
-            done = Ranks(["one_rank_has_fewer_batches"], 3, self.folder, environment).finish()
+            done = Ranks([case], 3, self.folder, environment).finish()
             self.assertEqual(done[1][0], 0, done[1][1])
             for rank in (0, 2):
                 code, text, found = done[rank]
                 self.assertTrue(found, text)
-                self.assertIn("rank 1 has ended its exchange", found["one_rank_has_fewer_batches"])
+                self.assertIn("rank 1 has ended its exchange", found[case])
 
     def test_one_rank_raises_between_buckets(self):
         for environment in ({}, {"TRANSPORT": "torch"}):

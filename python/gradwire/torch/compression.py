@@ -141,6 +141,7 @@ class Compression:
         self._thread = threading.Thread(target=_serve, args=(weakref.ref(self), self._queue), name="gradwire")
         self._thread.daemon = True
         self._thread.start()
+        _threads.add(self._thread)
         still_open.add(self)
 
     def _make_member(self, codec, group_of):
@@ -425,7 +426,9 @@ class Compression:
             self._end(Error(Status.SYSTEM, f"its program ended with {type(error).__name__}: {error}"))
 
 
+_END_S = 30.0  # how long the end of Python waits for a thread that closes a compression
 still_open = weakref.WeakSet()  # these are closed when Python ends
+_threads = weakref.WeakSet()
 _ENDED = object()  # in the queue: an error has ended the exchange
 
 
@@ -448,3 +451,7 @@ def _close_all():
     for compression in list(still_open):
         compression.end(error)
         compression.close()
+    # If the program dropped a compression while a step ended, its own thread closes it. If Python ended meanwhile, the
+    # thread would die in the middle, or the process would abort.
+    for thread in list(_threads):
+        thread.join(_END_S)

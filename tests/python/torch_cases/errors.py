@@ -5,6 +5,7 @@ import gc
 import os
 import pickle
 import signal
+import threading
 import time
 
 import torch
@@ -311,6 +312,37 @@ def one_rank_ends_between_steps():
         raise ValueError("rank 1 has had enough")
     compression.close()
     return [said, time.monotonic() - start]
+
+
+def slowed(function, seconds):
+    """Returns the function, which takes so much longer on all threads but the main one."""
+
+    def slow(self, *arguments):
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(seconds)
+        return function(self, *arguments)
+
+    return slow
+
+
+def one_rank_forgets_its_compression():
+    """The thread still has the step when rank 1 drops the compression. So the thread closes it, while Python ends."""
+    ddp, compression = attached("ternary", timeout=600)
+    train(ddp, 2)
+    if RANK == 1:
+        for owner, name, seconds in [(type(compression), "_settled", 0.5), (type(compression._member), "leave", 2)]:
+            setattr(owner, name, slowed(getattr(owner, name), seconds))
+        train(ddp, 1, first=2)
+        del ddp, compression
+        gc.collect()
+        time.sleep(1)
+        return None
+    train(ddp, 1, first=2)
+    try:
+        train(ddp, 1, first=3)
+        return "no error"
+    except RuntimeError as error:
+        return str(error)
 
 
 def one_rank_has_fewer_batches():
