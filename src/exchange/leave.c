@@ -4,6 +4,8 @@
 #include "exchange/pipeline.h"
 #include "link/message.h"
 
+#include <stdio.h>
+
 /* True if a member has made fewer steps than this one has begun. Between steps: fewer than this one begins with the
  * next step. No more steps of that member will come. */
 static bool lacks_leaver(const struct gw_exchange *ex)
@@ -40,6 +42,15 @@ gw_status gw_miss_leaver(struct gw_exchange *ex)
     ex->others_know = true;
     return gw_fail(GW_ERR_PEER, "rank %u has ended its exchange%s; all members must make the same number of steps",
                    ex->leaver, ex->running ? ", and this rank has begun one more step" : "");
+}
+
+gw_status gw_add_leaver(struct gw_exchange *ex, gw_status status)
+{
+    char sentence[sizeof ex->sentence];
+    if (ex->leaver == ex->size)
+        return status;
+    snprintf(sentence, sizeof sentence, "%s", gw_last_error());
+    return gw_fail(status, "%s; before that, rank %u had ended its exchange", sentence, ex->leaver);
 }
 
 gw_status gw_take_leave(struct gw_exchange *ex, const gw_message *message)

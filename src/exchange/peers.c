@@ -225,10 +225,8 @@ static gw_status peers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool
     if (status == GW_ERR_TIMEOUT)
         return GW_NOT_YET;
     if (status < 0) {
-        if (status == GW_ERR_PEER && !ex->running)
-            GW_TRY(gw_miss_leaver(ex));          /* no step can follow, and the first leaver is the reason */
         ex->others_know = status == GW_ERR_PEER; /* a member that failed has told everybody */
-        return status;
+        return ex->running ? status : gw_add_leaver(ex, status);
     }
     if (is_wake(ex, &message))
         return gw_pipeline_look(ex, message.bytes, stop);

@@ -51,6 +51,9 @@ gw_status gw_take_leave(struct gw_exchange *exchange, const gw_message *message)
  * steps the next step counts as begun: call it there only if no step can follow. */
 gw_status gw_miss_leaver(struct gw_exchange *exchange);
 
+/* Returns an error that came between steps. If a member had left before, the sentence says so, too. */
+gw_status gw_add_leaver(struct gw_exchange *exchange, gw_status status);
+
 /* ---- what is over (finish.c) ---- */
 
 /* Notes that a run is over: its results are in the gradients, or it has none. */

@@ -31,9 +31,7 @@ void *gw_message_bad(struct gw_exchange *ex, enum message_type type, const struc
     return bytes;
 }
 
-/* A farewell may say why a send failed. It counts only behind its sender's HELLO. Other messages are of no use any
- * more.
- */
+/* A farewell may say why a send failed. It counts only behind its sender's HELLO. Nobody needs other messages now. */
 static gw_status look_for_leave(void *exchange, const gw_message *message)
 {
     struct gw_exchange *ex = exchange;
