@@ -28,7 +28,7 @@ struct stage {
     size_t hello_bytes;
     /* a send of rank 0 to rank 1 fails; when it does, rank 1's first message and farewell wait to be received */
     atomic_bool breaks;
-    bool is_strange; /* rank 2's messages seem to come from a rank that there is not */
+    atomic_bool is_strange; /* rank 2's messages seem to come from a rank that there is not */
 };
 
 static inline void say(struct stage *s, uint32_t from, const void *bytes, size_t n_bytes)
@@ -67,7 +67,7 @@ static inline gw_status stage_send(void *self, uint32_t to, void *bytes, size_t 
     if (to != 1 || !atomic_load(&s->breaks))
         return s->links[0].ops->send(s->links[0].self, to, bytes, n_bytes, timeout_ms);
     gw_message_free(bytes);
-    if (s->is_strange)
+    if (atomic_load(&s->is_strange))
         say_leave(s, 2, 1, 0);
     say(s, 1, s->hello, s->hello_bytes);
     say_leave(s, 1, 1, 0);
@@ -78,7 +78,7 @@ static inline gw_status stage_recv(void *self, uint32_t timeout_ms, gw_message *
 {
     struct stage *s = self;
     const gw_status status = s->links[0].ops->recv(s->links[0].self, timeout_ms, message);
-    if (status == GW_OK && s->is_strange && message->from == 2)
+    if (status == GW_OK && atomic_load(&s->is_strange) && message->from == 2)
         message->from = 0x40000000;
     return status;
 }

@@ -131,7 +131,7 @@ static void a_send_that_fails_finds_the_farewell(void **state)
         say(s, 1, s->hello, s->hello_bytes);
         if (!strange)
             say(s, 2, s->hello, s->hello_bytes);
-        s->is_strange = strange;
+        atomic_store(&s->is_strange, strange);
         atomic_store(&s->breaks, true);
         gw_status status = stage_submit(s);
         status = status == GW_OK ? gw_exchange_wait(s->ex, NULL) : status;
