@@ -458,14 +458,24 @@ static rlim_t reserve_begins(void)
     return limit.rlim_cur > 2 * RESERVE ? limit.rlim_cur - RESERVE : limit.rlim_cur / 2;
 }
 
+/* True if the lowest free descriptor belongs to the reserve, or none is free. */
+static bool is_in_reserve(const struct gw_zmq_watch *watch, rlim_t reserve)
+{
+    const int lowest = fcntl(watch->wake, F_DUPFD_CLOEXEC, 0);
+    if (lowest >= 0)
+        close(lowest);
+    return lowest < 0 || (rlim_t)lowest >= reserve;
+}
+
 static void look_at_strangers(struct gw_zmq_watch *watch, struct gw_zmq_door *door)
 {
     const rlim_t reserve = reserve_begins();
     uint64_t all = 0;
-    uint32_t n = 0, n_high = 0;
+    uint32_t n = 0, n_high = 0, n_closing = 0;
     struct connection *largest = NULL;
     for (uint32_t i = 0; i < door->n_live; i++) {
         struct connection *c = door->live[i];
+        n_closing += c->closing;
         if (c->admitted || c->closing)
             continue;
         measure(c);
@@ -484,6 +494,9 @@ static void look_at_strangers(struct gw_zmq_watch *watch, struct gw_zmq_door *do
         close_connection(watch, door, largest, "strangers have sent too much");
         n--;
     }
+    /* Descriptors that have become free, or soon will, need no more room. So a member that came behind many strangers
+     * may stay. */
+    n_high = n_high > n_closing && is_in_reserve(watch, reserve) ? n_high - n_closing : 0;
     for (struct connection *c; n_high && (c = stranger_to_close(door)); n_high--, n--)
         close_connection(watch, door, c, "only a reserve of open files is left (ulimit -n)");
     for (struct connection *c; n > door->limits.most_strangers && (c = stranger_to_close(door)); n--)

@@ -8,6 +8,7 @@
 #include <linux/sockios.h>
 #include <stdatomic.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 
 static atomic_bool is_inside, may_leave;
 
@@ -65,6 +66,61 @@ static void the_application_reads_first(void **state)
     zmq_close(stranger);
     gw_zmq_door_close(&socket, &door);
     gw_zmq_door_close(&served, &other);
+    gw_zmq_net_close(&net);
+}
+
+/* ---- open files ------------------------------------------------------------------------------------------ */
+
+/* Fills the lowest free descriptors, until one has the number `end` or none is free. Returns how many it took. */
+static int fill(int *taken, int end)
+{
+    int n = 0;
+    while (n < end && (taken[n] = dup(STDERR_FILENO)) >= 0 && taken[n] < end)
+        n++;
+    if (n < end && taken[n] >= 0)
+        close(taken[n]);
+    return n;
+}
+
+/* A stranger has a descriptor of the reserve. It may stay while lower ones are free, and only then. */
+static void the_reserve_is_for_need(void **state)
+{
+    (void)state;
+    enum { HIGH = 150, FILES = 128 };
+    struct gw_zmq_net net = {.timeout_ms = 60000};
+    struct gw_zmq_door *door;
+    struct gw_zmq_event event;
+    struct rlimit limit, few;
+    char endpoint[80];
+    int taken[HIGH];
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_true(limit.rlim_cur > 2 * HIGH);
+    assert_int_equal(gw_zmq_net_open(&net), GW_OK);
+    void *socket = open_door(&net, "door", &door, endpoint);
+    int n = fill(taken, HIGH);
+    const int stranger = flood_connect((uint16_t)atoi(strrchr(endpoint, ':') + 1));
+    assert_true(stranger >= HIGH);
+    do {
+        while (!gw_zmq_door_event(door, &event))
+            usleep(1000);
+    } while (event.what != ZMQ_EVENT_ACCEPTED);
+    assert_true((int)event.value >= HIGH);
+    while (n > 0)
+        close(taken[--n]);
+    few = (struct rlimit){FILES, limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    usleep(100000);
+    const bool stayed = flood_open(&stranger, 1) == 1;
+    n = fill(taken, FILES);
+    bool ended = false;
+    for (int i = 0; i < 10000 && !(ended = flood_open(&stranger, 1) == 0); i++)
+        usleep(1000);
+    while (n > 0)
+        close(taken[--n]);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    CHECK(stayed && ended, "stayed %d, ended %d", stayed, ended);
+    close(stranger);
+    gw_zmq_door_close(&socket, &door);
     gw_zmq_net_close(&net);
 }
 
@@ -256,6 +312,7 @@ static void what_the_kernel_holds_does_not_count(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_application_reads_first),
+                                       cmocka_unit_test(the_reserve_is_for_need),
                                        cmocka_unit_test(whichever_member_is_greedy),
                                        cmocka_unit_test(what_the_kernel_holds_does_not_count)};
     return cmocka_run_group_tests_name("zmq watch", tests, NULL, NULL);

@@ -16,6 +16,9 @@
 
 /* from this size on, the room before the bytes is sent, too. It adds 0.2 %, and saves the receiver a copy */
 #define LARGE_BYTES ((size_t)64 << 10)
+/* If ZeroMQ has told nothing of an attempt to connect for so long, it is made again: ZeroMQ drops an attempt without a
+ * word if no descriptor is free. */
+#define STALE_SECONDS 1.0
 #define ID_BYTES 6 /* a peer's routing id: 'r', attempt, rank. Ids that begin with 0 are ZeroMQ's own */
 
 static void peer_id(const struct gw_tcp_endpoint *me, uint32_t rank, uint8_t id[ID_BYTES])
@@ -345,6 +348,9 @@ gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank)
         zmq_disconnect(me->out, peer->endpoint);
     uint8_t id[ID_BYTES];
     peer_id(me, rank, id);
+    peer->stale_at = gw_clock_seconds() + STALE_SECONDS;
+    if (me->next_at == 0 || peer->stale_at < me->next_at)
+        me->next_at = peer->stale_at;
     if (zmq_setsockopt(me->out, ZMQ_CONNECT_ROUTING_ID, id, ID_BYTES) != 0)
         return gw_fail(GW_ERR_SYSTEM, "ZeroMQ refuses a routing id: %s", zmq_strerror(zmq_errno()));
     GW_TRY(gw_zmq_connect(me->out, peer->endpoint, me->group->net.keys ? me->group->keys_of[rank] : NULL));

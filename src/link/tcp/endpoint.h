@@ -42,6 +42,7 @@ struct gw_tcp_peer {
     double lost_at;
     bool silent;      /* this side ended the connection, because the peer had not answered */
     double redial_at; /* when to connect again after an attempt that failed; 0: nothing to do */
+    double stale_at;  /* when to connect again if nothing has come of the attempt until then; 0: it has succeeded */
     uint8_t bye[GW_MESSAGE_ENVELOPE + GW_TCP_BYE_BYTES]; /* the farewell to it, so that the end takes no memory */
 };
 
@@ -67,7 +68,7 @@ struct gw_tcp_endpoint {
     struct gw_message_queue early; /* messages that came before all HELLOs */
     uint32_t n_awaited;            /* members whose HELLO is missing */
     uint32_t n_unreached;          /* members that have not accepted this endpoint's connection */
-    double next_at;                /* the earliest of all lost_at, redial_at and news_at; 0: none */
+    double next_at;                /* the earliest of all lost_at, redial_at, stale_at and news_at; 0: none */
 
     /* Another member has told that it lost a member. Messages may still be on their way, so this holds only from
      * news_at on. */

@@ -26,6 +26,7 @@
  * behind them. A peer that leaves waits 2 s for these. This is longer. */
 #define OUT_GRACE_SECONDS 3.0
 #define REDIAL_SECONDS 0.1
+#define BEGUN_SECONDS 35.0 /* ZeroMQ ends an attempt that it has begun within 30 s, and tells so */
 /* Another member has told that it lost a member. Messages of the lost member may still be on their way to this
  * endpoint, and perhaps its own FAIL, which tells more. The endpoint waits so long for them. */
 #define NEWS_GRACE_SECONDS 0.25
@@ -284,8 +285,11 @@ static void read_events(struct gw_tcp_endpoint *me, bool shutting)
             continue;
         if (event.what == ZMQ_EVENT_HANDSHAKE_SUCCEEDED && !me->peers[r].reached) {
             me->peers[r].reached = true;
+            me->peers[r].stale_at = 0;
             me->n_unreached--;
-        } else if (event.what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+        } else if (event.what == ZMQ_EVENT_CONNECT_DELAYED || event.what == ZMQ_EVENT_CONNECTED)
+            me->peers[r].stale_at = me->peers[r].reached ? 0 : gw_clock_seconds() + BEGUN_SECONDS;
+        else if (event.what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
             turned_away(me, r);
         else if (event.what == ZMQ_EVENT_CLOSED && shutting)
             gw_tcp_peer_gone(me, r, GW_TCP_LEFT, "");
@@ -293,6 +297,8 @@ static void read_events(struct gw_tcp_endpoint *me, bool shutting)
             set_timer(me, &me->peers[r].redial_at, REDIAL_SECONDS);
         else if (event.what == ZMQ_EVENT_DISCONNECTED && shutting)
             gw_tcp_peer_gone(me, r, GW_TCP_LEFT, "");
+        else if (event.what == ZMQ_EVENT_DISCONNECTED && !me->peers[r].reached)
+            set_timer(me, &me->peers[r].redial_at, REDIAL_SECONDS); /* strangers may have taken its room there */
         else if (event.what == ZMQ_EVENT_DISCONNECTED)
             set_timer(me, &me->peers[r].lost_at, OUT_GRACE_SECONDS);
     }
@@ -329,13 +335,13 @@ static void run_timers(struct gw_tcp_endpoint *me)
             gw_tcp_let_go(peer);
             peer->lost_at = 0;
         }
-        if (peer->redial_at != 0 && peer->redial_at <= now) {
-            peer->redial_at = 0;
+        if ((peer->redial_at != 0 && peer->redial_at <= now) || (peer->stale_at != 0 && peer->stale_at <= now)) {
+            peer->redial_at = peer->stale_at = 0;
             if (atomic_load(&peer->state) <= GW_TCP_FAILED)
                 redial(me, r);
         }
-        for (int i = 0; i < 2; i++) {
-            double at = i ? peer->lost_at : peer->redial_at;
+        for (int i = 0; i < 3; i++) {
+            const double at = (const double[]){peer->lost_at, peer->redial_at, peer->stale_at}[i];
             if (at != 0 && (me->next_at == 0 || at < me->next_at))
                 me->next_at = at;
         }

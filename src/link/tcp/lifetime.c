@@ -42,8 +42,8 @@ static gw_status open_sockets(struct gw_tcp_endpoint *me, const struct gw_zmq_ad
                                          .stranger_bytes = STRANGER_BYTES};
     snprintf(name, sizeof name, "in-%u", me->nth);
     GW_TRY(gw_zmq_net_door(&me->group->net, me->in, name, 0, &limits, &me->door));
-    const int news =
-        ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED;
+    const int news = ZMQ_EVENT_CONNECT_DELAYED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                     ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED;
     snprintf(name, sizeof name, "out-%u", me->nth);
     GW_TRY(gw_zmq_monitor(me->group->net.zmq, me->out, name, news, &me->out_events));
     GW_TRY(descriptor(me->in, &me->in_ready));

@@ -1,5 +1,6 @@
 /* Tests strangers that send without end, or nothing at all, while members of a tcp link meet: memory stays limited, and
- * the members meet. Each member is a process of its own, and the test measures its memory from outside. */
+ * the members meet. So they do if a member has no free descriptor for a while. Each member is a process of its own, and
+ * the test measures its memory from outside. */
 #define _GNU_SOURCE /* pipe2 */
 #include "flood.h"
 #include "link/tcp/test_world.h"
@@ -7,21 +8,38 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
-enum { MEMBERS = 3, MOST_MIB = 96, PARTS_OF_A_BYTE = 6 << 20, LARGE_PARTS = 400 };
+enum { MEMBERS = 3, MOST_MIB = 96, PARTS_OF_A_BYTE = 6 << 20, LARGE_PARTS = 400, FEW_FILES = 128 };
 
 struct process {
     pid_t id;
     int go; /* it comes when a byte can be read, and ends when this is closed */
 };
 
-static void be_a_member(struct world_member *member, unsigned most_files, int go)
+/* Takes all descriptors that are free, before the last member comes, and gives them back after a while. */
+static void *hog(void *argument)
+{
+    int taken[FEW_FILES], n = 0;
+    (void)argument;
+    link_test_pause(300);
+    while (n < FEW_FILES && (taken[n] = dup(STDERR_FILENO)) >= 0)
+        n++;
+    link_test_pause(2500);
+    while (n > 0)
+        close(taken[--n]);
+    return NULL;
+}
+
+static void be_a_member(struct world_member *member, unsigned most_files, bool hogs, int go)
 {
     const struct rlimit limit = {most_files, most_files};
+    pthread_t thread;
     char byte;
     if (most_files && setrlimit(RLIMIT_NOFILE, &limit) != 0)
         _exit(2);
     if (read(go, &byte, 1) != 1)
         _exit(3);
+    if (hogs && pthread_create(&thread, NULL, hog, NULL) != 0)
+        _exit(6);
     world_come(member);
     if (member->status < 0) {
         fprintf(stderr, "rank %u: %s\n", member->options.rank, member->sentence);
@@ -38,6 +56,8 @@ static void be_a_member(struct world_member *member, unsigned most_files, int go
     }
     while (read(go, &byte, 1) < 0)
         ;
+    if (hogs)
+        pthread_join(thread, NULL);
     member->links[0].ops->destroy(member->links[0].self);
     gw_context_destroy(member->context);
     _exit(0);
@@ -49,7 +69,7 @@ static void go(const struct process *process)
 }
 
 /* The first two are there and wait for the third, which comes when it is told. */
-static void begin(struct process *processes, unsigned most_files, char *place)
+static void begin(struct process *processes, unsigned most_files, uint32_t hog_rank, char *place)
 {
     struct world_member members[MEMBERS];
     world_prepare(NULL, MEMBERS, 1, members, place);
@@ -64,7 +84,7 @@ static void begin(struct process *processes, unsigned most_files, char *place)
                 close(processes[before].go);
             close(ends[1]);
             members[r].context = link_test_context();
-            be_a_member(&members[r], most_files, ends[0]);
+            be_a_member(&members[r], most_files, r == hog_rank, ends[0]);
         }
         close(ends[0]);
         processes[r].go = ends[1];
@@ -127,7 +147,7 @@ static void parts_without_end(void **state)
     (void)state;
     struct process processes[MEMBERS];
     char place[32], endpoint[64];
-    begin(processes, 0, place);
+    begin(processes, 0, MEMBERS, place);
     const uint16_t rendezvous = (uint16_t)atoi(strrchr(place, ':') + 1);
     uint16_t ports[3];
     pid_t owners[3] = {processes[0].id, processes[0].id, processes[1].id};
@@ -169,12 +189,12 @@ static void parts_without_end(void **state)
 static void silent_connections(void **state)
 {
     (void)state;
-    enum { N = 400, FILES = 128 };
+    enum { N = 400 };
     struct process processes[MEMBERS];
     char place[32];
     int fds[3 * N];
     world_raise_file_limit();
-    begin(processes, FILES, place);
+    begin(processes, FEW_FILES, MEMBERS, place);
     const uint16_t rendezvous = (uint16_t)atoi(strrchr(place, ':') + 1);
     const uint16_t ports[3] = {rendezvous, port_of(processes[0].id, rendezvous), port_of(processes[1].id, rendezvous)};
     for (int i = 0; i < 3 * N; i++) {
@@ -190,8 +210,23 @@ static void silent_connections(void **state)
         close(fds[i]);
 }
 
+/* A member has no descriptor left when it is to connect to the others. ZeroMQ drops such an attempt without a word. */
+static void no_descriptor_for_a_while(void **state)
+{
+    (void)state;
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct process processes[MEMBERS];
+        char place[32];
+        begin(processes, FEW_FILES, rank, place);
+        link_test_pause(1000);
+        go(&processes[2]);
+        end(processes);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_without_end), cmocka_unit_test(silent_connections)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_without_end), cmocka_unit_test(silent_connections),
+                                       cmocka_unit_test(no_descriptor_for_a_while)};
     return cmocka_run_group_tests_name("tcp flood", tests, NULL, NULL);
 }

@@ -125,6 +125,39 @@ static void any_order(void **state)
     }
 }
 
+/* Rank 1's first connection ends before both sides have said how they speak, as strangers may cause it. Rank 0 answers
+ * its second one, and is not taken for dead. */
+static void a_first_connection_that_is_cut(void **state)
+{
+    (void)state;
+    struct world_member members[3];
+    char place[32], byte;
+    gw_context *context = link_test_context();
+    world_prepare(context, 3, 1, members, place);
+    const struct sockaddr_in address = {.sin_family = AF_INET,
+                                        .sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1)),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int listener = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    const struct linger at_once = {.l_onoff = 1};
+    assert_int_equal(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes), 0);
+    assert_int_equal(bind(listener, (const struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    world_start_one(&members[1]);
+    const int first = accept(listener, NULL, NULL);
+    assert_int_equal(recv(first, &byte, 1, 0), 1);
+    assert_int_equal(setsockopt(first, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+    close(first);
+    close(listener);
+    members[2].delay_ms = 800;
+    world_start_one(&members[0]);
+    world_start_one(&members[2]);
+    world_join(members, 3);
+    world_expect_all(members, 3, GW_OK, NULL);
+    world_talk(context, members, 3, 0);
+    world_end_links(members, 3);
+    link_test_end(context, NULL, 0);
+}
+
 static void the_missing_are_named(void **state)
 {
     (void)state;
@@ -530,6 +563,7 @@ int main(void)
         cmocka_unit_test(a_name_that_nobody_knows_yet),
         cmocka_unit_test(rank_0_listens_where_it_is_told),
         cmocka_unit_test(any_order),
+        cmocka_unit_test(a_first_connection_that_is_cut),
         cmocka_unit_test(the_missing_are_named),
         cmocka_unit_test(nobody_at_the_rendezvous),
         cmocka_unit_test(a_second_one_comes_late),

@@ -30,6 +30,7 @@ struct visitor {
     double heard_at;                     /* when that was */
     double lost_at;                      /* when the end of the connection is final; 0: it has not ended */
     int n_mismatches;                    /* one side has keys, and the other has none */
+    bool is_connected;                   /* ZeroMQ has a connection to rank 0, and both have said how they speak */
     bool dial_again, turned_away;
 };
 
@@ -89,8 +90,15 @@ static void read_events(struct visitor *visitor)
         } else if (event.what == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
             visitor->n_mismatches += event.value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH;
             visitor->dial_again = true; /* after this ZeroMQ does not connect again by itself */
-        } else if (event.what == ZMQ_EVENT_DISCONNECTED && visitor->lost_at == 0) {
-            visitor->lost_at = gw_clock_seconds() + GRACE_SECONDS;
+        } else if (event.what == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+            /* if nothing was heard on the connection before this one, that one was given up for its room */
+            visitor->lost_at = visitor->waiting_for[0] ? visitor->lost_at : 0;
+            visitor->is_connected = true;
+        } else if (event.what == ZMQ_EVENT_DISCONNECTED) {
+            /* nothing can have come on a connection that was not ready, and ZeroMQ tries again */
+            if (visitor->is_connected && visitor->lost_at == 0)
+                visitor->lost_at = gw_clock_seconds() + GRACE_SECONDS;
+            visitor->is_connected = false;
         }
     }
 }
@@ -171,7 +179,8 @@ static gw_status knock(struct visitor *visitor, double deadline)
 static gw_status open_visit(struct visitor *visitor)
 {
     struct gw_tcp_group *group = visitor->group;
-    const int news = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_DISCONNECTED;
+    const int news = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                     ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED;
     visitor->socket = gw_zmq_socket_new(&group->net, ZMQ_DEALER, false);
     if (!visitor->socket)
         return GW_ERR_SYSTEM;
