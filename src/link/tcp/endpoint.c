@@ -8,6 +8,7 @@
 #include "zmq/socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -16,9 +17,12 @@
 
 /* from this size on, the room before the bytes is sent, too. It adds 0.2 %, and saves the receiver a copy */
 #define LARGE_BYTES ((size_t)64 << 10)
-/* If ZeroMQ has told nothing of an attempt to connect for so long, it is made again: ZeroMQ drops an attempt without a
- * word if no descriptor is free. */
-#define STALE_SECONDS 1.0
+/* ZeroMQ drops an attempt to connect without a word if no descriptor is free. So an attempt waits for a free one.
+ * Another thread may still take that one. So if ZeroMQ has told nothing of an attempt for STALE_SECONDS, it is made
+ * again. This is long, because a slow machine may not have begun the attempt yet. If both were made, the peer would
+ * hear the first one, and see it end. */
+#define NO_ROOM_SECONDS 0.1
+#define STALE_SECONDS 10.0
 #define ID_BYTES 6 /* a peer's routing id: 'r', attempt, rank. Ids that begin with 0 are ZeroMQ's own */
 
 static void peer_id(const struct gw_tcp_endpoint *me, uint32_t rank, uint8_t id[ID_BYTES])
@@ -339,18 +343,29 @@ void gw_tcp_close(void *self)
 
 /* ---- peers ------------------------------------------------------------------------------------------- */
 
+static bool has_free_descriptor(const struct gw_tcp_endpoint *me)
+{
+    const int copy = fcntl(me->wake, F_DUPFD_CLOEXEC, 0);
+    if (copy >= 0)
+        close(copy);
+    return copy >= 0;
+}
+
 gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank)
 {
     struct gw_tcp_peer *peer = &me->peers[rank];
+    const bool has_room = has_free_descriptor(me);
+    peer->stale_at = gw_clock_seconds() + (has_room ? STALE_SECONDS : NO_ROOM_SECONDS);
+    if (me->next_at == 0 || peer->stale_at < me->next_at)
+        me->next_at = peer->stale_at;
+    if (!has_room)
+        return GW_OK;
     if (peer->attempt == UINT8_MAX)
         return gw_fail(GW_ERR_PEER, "rank %u (%s) cannot be connected to", rank, gw_zmq_place(peer->endpoint));
     if (peer->attempt++)
         zmq_disconnect(me->out, peer->endpoint);
     uint8_t id[ID_BYTES];
     peer_id(me, rank, id);
-    peer->stale_at = gw_clock_seconds() + STALE_SECONDS;
-    if (me->next_at == 0 || peer->stale_at < me->next_at)
-        me->next_at = peer->stale_at;
     if (zmq_setsockopt(me->out, ZMQ_CONNECT_ROUTING_ID, id, ID_BYTES) != 0)
         return gw_fail(GW_ERR_SYSTEM, "ZeroMQ refuses a routing id: %s", zmq_strerror(zmq_errno()));
     GW_TRY(gw_zmq_connect(me->out, peer->endpoint, me->group->net.keys ? me->group->keys_of[rank] : NULL));

@@ -42,7 +42,7 @@ struct gw_tcp_peer {
     double lost_at;
     bool silent;      /* this side ended the connection, because the peer had not answered */
     double redial_at; /* when to connect again after an attempt that failed; 0: nothing to do */
-    double stale_at;  /* when to connect again if nothing has come of the attempt until then; 0: it has succeeded */
+    double stale_at;  /* when to try again if nothing has come of the attempt until then; 0: it has succeeded */
     uint8_t bye[GW_MESSAGE_ENVELOPE + GW_TCP_BYE_BYTES]; /* the farewell to it, so that the end takes no memory */
 };
 
@@ -91,7 +91,7 @@ struct gw_tcp_endpoint {
     struct gw_tcp_peer *peers;   /* `size` of them; the one of this rank is not used */
 };
 
-/* Connects to a peer, perhaps again. The lock must be held. */
+/* Connects to a peer, perhaps again, or later if no descriptor is free. The lock must be held. */
 gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank);
 
 /* Notes that a peer is gone: nothing more is sent to it. recv reports the first peer that failed or was lost, with

@@ -337,7 +337,7 @@ static void run_timers(struct gw_tcp_endpoint *me)
         }
         if ((peer->redial_at != 0 && peer->redial_at <= now) || (peer->stale_at != 0 && peer->stale_at <= now)) {
             peer->redial_at = peer->stale_at = 0;
-            if (atomic_load(&peer->state) <= GW_TCP_FAILED)
+            if (!peer->reached && atomic_load(&peer->state) <= GW_TCP_FAILED)
                 redial(me, r);
         }
         for (int i = 0; i < 3; i++) {
