@@ -125,13 +125,11 @@ static inline void stage_create(struct stage *s, uint32_t timeout_ms, const uint
     assert_int_equal(gw_exchange_create_cut(NULL, &options, CUT, &s->ex), GW_OK);
 }
 
-/* Every bare link has heard rank 0's first message; none has said anything. */
-static inline struct stage *stage_begin(const char *spec, uint32_t n, uint32_t timeout_ms, const uint32_t *machine_of)
+/* Every bare link hears rank 0's first message. */
+static inline void stage_meet(struct stage *s)
 {
-    struct stage *s = stage_open(spec, n);
     gw_message message;
-    stage_create(s, timeout_ms, machine_of);
-    for (uint32_t r = 1; r < n; r++) {
+    for (uint32_t r = 1; r < s->n; r++) {
         assert_true(hear(s, r, MESSAGE_HELLO, &message));
         if (r == 1) {
             s->hello = malloc(message.n_bytes + 1);
@@ -140,6 +138,14 @@ static inline struct stage *stage_begin(const char *spec, uint32_t n, uint32_t t
         }
         gw_message_free(message.bytes);
     }
+}
+
+/* Every bare link has heard rank 0's first message; none has said anything. Rank 0 has begun its first step. */
+static inline struct stage *stage_begin(const char *spec, uint32_t n, uint32_t timeout_ms, const uint32_t *machine_of)
+{
+    struct stage *s = stage_open(spec, n);
+    stage_create(s, timeout_ms, machine_of);
+    stage_meet(s);
     assert_int_equal(gw_exchange_begin(s->ex, STEP), GW_OK);
     return s;
 }
@@ -148,6 +154,12 @@ static inline gw_status stage_submit(struct stage *s)
 {
     gw_status status = gw_exchange_submit(s->ex, 1, s->gradients[1]);
     return status < 0 ? status : gw_exchange_submit(s->ex, 0, s->gradients[0]);
+}
+
+static inline gw_status stage_finish_step(struct stage *s)
+{
+    gw_status status = stage_submit(s);
+    return status < 0 ? status : gw_exchange_wait(s->ex, NULL);
 }
 
 static inline void stage_end(struct stage *s)

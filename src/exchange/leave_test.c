@@ -66,8 +66,7 @@ static void a_farewell_is_passed_on_as_a_farewell(void **state)
         say(s, 2, s->hello, s->hello_bytes);
         if (!stale)
             say_leave(s, 1, 1, 0);
-        status = stage_submit(s);
-        status = status == GW_OK ? gw_exchange_wait(s->ex, NULL) : status;
+        status = stage_finish_step(s);
         CHECK(status == (stale ? GW_ERR_TIMEOUT : GW_ERR_PEER), "stale %d: %d, %s", stale, status, gw_last_error());
         CHECK((strstr(gw_last_error(), "rank 1 has ended its exchange") != NULL) == !stale, "%s", gw_last_error());
         assert_int_equal(gw_exchange_leave(s->ex), status); /* the error that ended it */
@@ -112,8 +111,7 @@ static void a_farewell_names_who_left_first(void **state)
         for (uint32_t r = 1; r < 3; r++)
             say(s, r, s->hello, s->hello_bytes);
         say_leave(s, 2, cases[c].first, cases[c].its_step);
-        gw_status status = stage_submit(s);
-        status = status == GW_OK ? gw_exchange_wait(s->ex, NULL) : status;
+        gw_status status = stage_finish_step(s);
         CHECK(status == cases[c].status && strstr(gw_last_error(), cases[c].words), "case %zu: %d, %s", c, status,
               gw_last_error());
         stage_end(s);
@@ -133,8 +131,7 @@ static void a_send_that_fails_finds_the_farewell(void **state)
             say(s, 2, s->hello, s->hello_bytes);
         atomic_store(&s->is_strange, strange);
         atomic_store(&s->breaks, true);
-        gw_status status = stage_submit(s);
-        status = status == GW_OK ? gw_exchange_wait(s->ex, NULL) : status;
+        gw_status status = stage_finish_step(s);
         CHECK(status == GW_ERR_PEER && strstr(gw_last_error(), "rank 1 has ended its exchange"), "%d, %s", status,
               gw_last_error());
         assert_true(hear(s, 2, MESSAGE_LEAVE, &message)); /* not a failure */
@@ -156,8 +153,7 @@ static void a_first_message_that_cannot_be_sent_finds_the_farewell(void **state)
     atomic_store(&s->breaks, true);
     stage_create(s, 0, NULL);
     gw_status status = gw_exchange_begin(s->ex, STEP);
-    status = status == GW_OK ? stage_submit(s) : status;
-    status = status == GW_OK ? gw_exchange_wait(s->ex, NULL) : status;
+    status = status == GW_OK ? stage_finish_step(s) : status;
     CHECK(status == GW_ERR_PEER && strstr(gw_last_error(), "rank 1 has ended its exchange"), "%d, %s", status,
           gw_last_error());
     stage_end(s);
@@ -168,13 +164,9 @@ static void a_failure_between_steps_is_not_the_only_reason(void **state)
 {
     (void)state;
     for (int left = 0; left < 2; left++) {
-        gw_message message;
         struct stage *s = stage_open("none", 3);
         stage_create(s, 0, NULL);
-        assert_true(hear(s, 2, MESSAGE_HELLO, &message));
-        s->hello = malloc(message.n_bytes);
-        memcpy(s->hello, message.bytes, s->hello_bytes = message.n_bytes);
-        gw_message_free(message.bytes);
+        stage_meet(s);
         say(s, 1, s->hello, s->hello_bytes);
         if (left)
             say_leave(s, 1, 1, 0);

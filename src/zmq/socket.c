@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 #include <zmq.h>
 
 gw_status gw_zmq_set_int(void *socket, int option, int value)
@@ -42,4 +44,12 @@ gw_status gw_zmq_connect(void *socket, const char *endpoint, const char *server_
         return gw_fail(GW_ERR_SYSTEM, "the address %s cannot be connected to: %s", gw_zmq_place(endpoint),
                        zmq_strerror(zmq_errno()));
     return GW_OK;
+}
+
+int gw_zmq_free_descriptor(void)
+{
+    const int lowest = eventfd(0, EFD_CLOEXEC);
+    if (lowest >= 0)
+        close(lowest);
+    return lowest;
 }

@@ -14,4 +14,7 @@ gw_status gw_zmq_bind(void *socket, const struct gw_zmq_address *address, char e
 /* Connects to an endpoint whose server has that public key (NULL without keys). */
 gw_status gw_zmq_connect(void *socket, const char *endpoint, const char *server_key);
 
+/* The lowest descriptor that is free now; below 0: none is. ZeroMQ needs one for each connection. */
+int gw_zmq_free_descriptor(void);
+
 #endif

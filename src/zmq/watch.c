@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "zmq/socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -458,12 +459,10 @@ static rlim_t reserve_begins(void)
     return limit.rlim_cur > 2 * RESERVE ? limit.rlim_cur - RESERVE : limit.rlim_cur / 2;
 }
 
-/* True if the lowest free descriptor belongs to the reserve, or none is free. */
-static bool is_in_reserve(const struct gw_zmq_watch *watch, rlim_t reserve)
+/* True if only descriptors of the reserve are free, or none is. */
+static bool only_reserve_is_left(rlim_t reserve)
 {
-    const int lowest = fcntl(watch->wake, F_DUPFD_CLOEXEC, 0);
-    if (lowest >= 0)
-        close(lowest);
+    const int lowest = gw_zmq_free_descriptor();
     return lowest < 0 || (rlim_t)lowest >= reserve;
 }
 
@@ -496,7 +495,7 @@ static void look_at_strangers(struct gw_zmq_watch *watch, struct gw_zmq_door *do
     }
     /* Descriptors that have become free, or soon will, need no more room. So a member that came behind many strangers
      * may stay. */
-    n_high = n_high > n_closing && is_in_reserve(watch, reserve) ? n_high - n_closing : 0;
+    n_high = n_high > n_closing && only_reserve_is_left(reserve) ? n_high - n_closing : 0;
     for (struct connection *c; n_high && (c = stranger_to_close(door)); n_high--, n--)
         close_connection(watch, door, c, "only a reserve of open files is left (ulimit -n)");
     for (struct connection *c; n > door->limits.most_strangers && (c = stranger_to_close(door)); n--)

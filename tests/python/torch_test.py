@@ -409,7 +409,7 @@ class Failures(Case):
                 ranks.processes[1].wait(2)
         finally:
             ranks.processes[0].send_signal(signal.SIGCONT)
-        done = ranks.finish()
+            done = ranks.finish()
         for code, text, _ in done:
             self.assertEqual(code, 0, text)
         self.assertIn("waits at most 30 s until rank 0 has answered its farewell", done[1][1])

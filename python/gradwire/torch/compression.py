@@ -16,6 +16,7 @@ import torch
 
 from .. import _api
 from ..errors import Error, Status, Timeout
+from .group_link import join_at_end
 from .links import interrupt, operations
 from .member import Member
 from .states import FORMAT, pick, to_tensor
@@ -426,9 +427,8 @@ class Compression:
             self._end(Error(Status.SYSTEM, f"its program ended with {type(error).__name__}: {error}"))
 
 
-_END_S = 30.0  # how long the end of Python waits for a thread that closes a compression
 still_open = weakref.WeakSet()  # these are closed when Python ends
-_threads = weakref.WeakSet()
+_threads = weakref.WeakSet()  # those of all compressions
 _ENDED = object()  # in the queue: an error has ended the exchange
 
 
@@ -453,5 +453,4 @@ def _close_all():
         compression.close()
     # If the program dropped a compression while a step ended, its own thread closes it. If Python ended meanwhile, the
     # thread would die in the middle, or the process would abort.
-    for thread in list(_threads):
-        thread.join(_END_S)
+    join_at_end(list(_threads))

@@ -23,7 +23,7 @@ _HEAD_BYTES = 4096
 _INLINE = _HEAD_BYTES - _HEAD.size  # a message with so many bytes fits into its head
 _DATA, _FAIL, _BYE = range(3)
 _LEAVE_S = 2.0  # how long destroy waits for what is still under way
-_END_S = 30.0  # how long the end of Python waits for it
+_END_S = 30.0  # how long the end of Python waits for it, and for a thread that closes a compression
 
 
 def _view(address, n_bytes):
@@ -318,15 +318,20 @@ class GroupLink:
 _unended = weakref.WeakSet()  # destroyed links. Their threads still wait for ranks that are slow
 
 
+def join_at_end(threads):
+    """Waits for threads when Python ends."""
+    deadline = time.monotonic() + _END_S
+    for thread in threads:
+        thread.join(max(0, deadline - time.monotonic()))
+
+
 @atexit.register
 def _end_all():
     """Waits once more. If a thread comes back from Gloo while Python ends, the process aborts. Python calls this after
     what was registered later, so links that the program did not close have been destroyed."""
-    deadline = time.monotonic() + _END_S
     links = list(_unended)
     silent = sorted({peer for link in links for peer in link._silent()})
     if silent:
         print(f"gradwire: this program ends, and waits at most {_END_S:.0f} s until rank {', '.join(map(str, silent))} "
               "has answered its farewell", file=sys.stderr, flush=True)  # fmt: skip
-    for thread in [thread for link in links for thread in link._threads()]:
-        thread.join(max(0, deadline - time.monotonic()))
+    join_at_end([thread for link in links for thread in link._threads()])

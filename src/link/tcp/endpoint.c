@@ -8,7 +8,6 @@
 #include "zmq/socket.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -106,11 +105,13 @@ static bool put_shared(struct gw_tcp_endpoint *me, uint32_t rank, zmq_msg_t *fra
     return sent;
 }
 
-static bool count_sent(struct gw_tcp_endpoint *me, uint32_t rank, bool sent)
+/* owed: the peer must not leave before it has received the message. */
+static bool count_sent(struct gw_tcp_endpoint *me, uint32_t rank, bool sent, bool owed)
 {
     struct gw_tcp_peer *peer = &me->peers[rank];
     peer->n_sent += sent;
-    peer->n_owed = sent ? peer->n_sent : peer->n_owed;
+    if (sent && owed)
+        peer->n_owed = peer->n_sent;
     return sent;
 }
 
@@ -204,15 +205,12 @@ gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint
     if (to == group->rank)
         return send_to_self(me, bytes, n_bytes);
     zmq_msg_t frame;
-    const bool counts = !gw_message_node_of(bytes)->farewell;
+    const bool owed = !gw_message_node_of(bytes)->farewell;
     GW_TRY(make_frame(me, bytes, n_bytes, &frame));
     gw_status status = GW_OK;
     pthread_mutex_lock(&me->lock);
     const bool sent = !atomic_load(&me->closed) && is_there(me, to) && put_frame(me, to, &frame);
-    me->peers[to].n_sent += sent;
-    if (sent && counts)
-        me->peers[to].n_owed = me->peers[to].n_sent;
-    if (!sent) /* if this endpoint is closed, its BYE has already been sent */
+    if (!count_sent(me, to, sent, owed)) /* if this endpoint is closed, its BYE has already been sent */
         status = atomic_load(&me->closed) ? closed_here(me) : why_not(me, to);
     pthread_mutex_unlock(&me->lock);
     zmq_msg_close(&frame);
@@ -233,7 +231,7 @@ gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t time
     if (atomic_load(&me->closed))
         status = closed_here(me);
     for (uint32_t r = 0; r < group->size && status != GW_ERR_CLOSED; r++)
-        if (r != group->rank && !(is_there(me, r) && count_sent(me, r, put_shared(me, r, &frame))))
+        if (r != group->rank && !(is_there(me, r) && count_sent(me, r, put_shared(me, r, &frame), true)))
             status = why_not(me, r);
     pthread_mutex_unlock(&me->lock);
     zmq_msg_close(&frame);
@@ -343,21 +341,12 @@ void gw_tcp_close(void *self)
 
 /* ---- peers ------------------------------------------------------------------------------------------- */
 
-static bool has_free_descriptor(const struct gw_tcp_endpoint *me)
-{
-    const int copy = fcntl(me->wake, F_DUPFD_CLOEXEC, 0);
-    if (copy >= 0)
-        close(copy);
-    return copy >= 0;
-}
-
 gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank)
 {
     struct gw_tcp_peer *peer = &me->peers[rank];
-    const bool has_room = has_free_descriptor(me);
+    const bool has_room = gw_zmq_free_descriptor() >= 0;
     peer->stale_at = gw_clock_seconds() + (has_room ? STALE_SECONDS : NO_ROOM_SECONDS);
-    if (me->next_at == 0 || peer->stale_at < me->next_at)
-        me->next_at = peer->stale_at;
+    gw_tcp_look_at(me, peer->stale_at);
     if (!has_room)
         return GW_OK;
     if (peer->attempt == UINT8_MAX)

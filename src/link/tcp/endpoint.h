@@ -91,6 +91,13 @@ struct gw_tcp_endpoint {
     struct gw_tcp_peer *peers;   /* `size` of them; the one of this rank is not used */
 };
 
+/* Has the receiving thread look at its timers at this time, or before. */
+static inline void gw_tcp_look_at(struct gw_tcp_endpoint *me, double at)
+{
+    if (at != 0 && (me->next_at == 0 || at < me->next_at))
+        me->next_at = at;
+}
+
 /* Connects to a peer, perhaps again, or later if no descriptor is free. The lock must be held. */
 gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank);
 

@@ -26,7 +26,7 @@
  * behind them. A peer that leaves waits 2 s for these. This is longer. */
 #define OUT_GRACE_SECONDS 3.0
 #define REDIAL_SECONDS 0.1
-#define BEGUN_SECONDS 35.0 /* ZeroMQ ends an attempt that it has begun within 30 s, and tells so */
+#define BEGUN_SECONDS 35.0 /* ZeroMQ ends a handshake within 30 s, and tells so */
 /* Another member has told that it lost a member. Messages of the lost member may still be on their way to this
  * endpoint, and perhaps its own FAIL, which tells more. The endpoint waits so long for them. */
 #define NEWS_GRACE_SECONDS 0.25
@@ -39,8 +39,7 @@ static void set_timer(struct gw_tcp_endpoint *me, double *timer, double seconds)
     double at = gw_clock_seconds() + seconds;
     if (*timer == 0 || at < *timer)
         *timer = at;
-    if (me->next_at == 0 || at < me->next_at)
-        me->next_at = at;
+    gw_tcp_look_at(me, *timer);
 }
 
 /* Keeps a copy of the connection's descriptor, which stays open when ZeroMQ closes its own. The copy shows whether the
@@ -340,11 +339,9 @@ static void run_timers(struct gw_tcp_endpoint *me)
             if (!peer->reached && atomic_load(&peer->state) <= GW_TCP_FAILED)
                 redial(me, r);
         }
-        for (int i = 0; i < 3; i++) {
-            const double at = (const double[]){peer->lost_at, peer->redial_at, peer->stale_at}[i];
-            if (at != 0 && (me->next_at == 0 || at < me->next_at))
-                me->next_at = at;
-        }
+        gw_tcp_look_at(me, peer->lost_at);
+        gw_tcp_look_at(me, peer->redial_at);
+        gw_tcp_look_at(me, peer->stale_at);
     }
 }
 

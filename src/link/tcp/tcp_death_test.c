@@ -260,6 +260,14 @@ static void in_good_order_without_memory(void **state)
     link_test_end(context, NULL, 0);
 }
 
+static void send_farewell(gw_context *context, gw_link *link, uint32_t to)
+{
+    void *farewell = gw_message_alloc(context, 8);
+    assert_non_null(farewell);
+    gw_message_node_of(farewell)->farewell = true;
+    assert_int_equal(link->ops->send(link->self, to, farewell, 8, LINK_LONG_MS), GW_OK);
+}
+
 /* A farewell is another thing: nobody misses it. */
 static void left_with_a_farewell_unread(void **state)
 {
@@ -267,10 +275,7 @@ static void left_with_a_farewell_unread(void **state)
     struct world_member members[3];
     gw_link *links[3];
     gw_context *context = meet_three(members, links);
-    void *farewell = gw_message_alloc(context, 8);
-    assert_non_null(farewell);
-    gw_message_node_of(farewell)->farewell = true;
-    assert_int_equal(links[1]->ops->send(links[1]->self, 2, farewell, 8, LINK_LONG_MS), GW_OK);
+    send_farewell(context, links[1], 2);
     link_test_send(context, links[2], 1, 8, 3, 3);
     links[2]->ops->destroy(links[2]->self);
     link_test_expect(links[1], 2, 8, 3, 3);
@@ -289,11 +294,8 @@ static void left_with_a_message_behind_a_farewell_unread(void **state)
     struct world_member members[3];
     gw_link *links[3];
     gw_context *context = meet_three(members, links);
-    void *farewell = gw_message_alloc(context, 8);
     gw_message message;
-    assert_non_null(farewell);
-    gw_message_node_of(farewell)->farewell = true;
-    assert_int_equal(links[1]->ops->send(links[1]->self, 2, farewell, 8, LINK_LONG_MS), GW_OK);
+    send_farewell(context, links[1], 2);
     assert_int_equal(links[2]->ops->recv(links[2]->self, LINK_LONG_MS, &message), GW_OK);
     gw_message_free(message.bytes);
     link_test_send(context, links[1], 2, 8, 1, 1);
