@@ -30,7 +30,8 @@ gw_status gw_zmq_bind(void *socket, const struct gw_zmq_address *address, char e
     if (zmq_bind(socket, address->endpoint) == 0 && zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &bytes) == 0)
         return GW_OK;
     const int why = zmq_errno();
-    gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", gw_zmq_place(address->endpoint), zmq_strerror(why));
+    gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", gw_zmq_place(address->endpoint),
+            why == EADDRINUSE ? "another program listens there; end it, or take another port" : zmq_strerror(why));
     errno = why;
     return GW_ERR_SYSTEM;
 }

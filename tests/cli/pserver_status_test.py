@@ -474,6 +474,34 @@ def wrong_use():
             check(ask((page[0].strip("[]"), page[1]), "/health")[0] == 200, f"the page at {where}")
 
 
+def one_page_a_port():
+    """A second server's page is refused at the port of the first, however the two addresses overlap."""
+    pairs = [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")]
+    if has_ipv6():
+        pairs += [("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::1]", "[::]"), ("[::]", "127.0.0.1"), ("0.0.0.0", "[::]")]
+    for first, second in pairs:
+        with server("--workers", "1", "--insecure", "--metrics", f"{first}:0") as (_, page):
+            port = page[1]
+            done = subprocess.run(
+                [str(TOOL), "server", "--workers", "1", "--listen", "127.0.0.1:0", "--insecure"]
+                + ["--metrics", f"{second}:{port}"],
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=20,
+            )
+            check(
+                done.returncode == 1
+                and f"cannot listen at {second}:{port}" in done.stderr
+                and "another program listens there" in done.stderr,
+                f"{second} beside {first}: {done.returncode} {done.stderr}",
+            )
+            held = http.client.HTTPConnection(page[0].strip("[]"), port, timeout=PATIENCE)
+            held.request("GET", "/health")
+            check(held.getresponse().read() == b"ok\n", "a connection that is open when the server ends")
+        with server("--workers", "1", "--insecure", "--metrics", f"{first}:{port}"):
+            held.close()  # the port is free for the next server at once, whatever is left of old connections
+
+
 def has_ipv6():
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as s:
         s.bind(("::1", 0))
@@ -503,6 +531,7 @@ def main():
             hostile_names(ps, client, page)
             browser(page)
     wrong_use()
+    one_page_a_port()
     print("the status page answers as it must")
     return 0
 

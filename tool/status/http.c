@@ -182,16 +182,17 @@ static gw_status parse_address(const char *listen, bool insecure, struct gw_zmq_
 
 static bool start(struct tool_status *status, const struct gw_zmq_address *address)
 {
-    unsigned flags =
-        MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | (address->socket.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
+    /* [::] is all addresses of the machine, as it is for the parameter server's own socket. The option
+     * MHD_OPTION_LISTENING_ADDRESS_REUSE stays out: it would let another program share the port. */
+    unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
+                     (address->socket.ss_family == AF_INET6 ? MHD_USE_DUAL_STACK : 0);
     for (size_t i = 0; i < MOST_CONNECTIONS; i++)
         status->places[i].socket = MHD_INVALID_SOCKET;
-    status->daemon =
-        MHD_start_daemon(flags, 0, NULL, NULL, on_request, status, MHD_OPTION_SOCK_ADDR,
-                         (const struct sockaddr *)&address->socket, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
-                         MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS + MOST_ENDING, MHD_OPTION_CONNECTION_TIMEOUT,
-                         IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
-                         on_connection, status, MHD_OPTION_END);
+    status->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, status, MHD_OPTION_SOCK_ADDR,
+                                      (const struct sockaddr *)&address->socket, MHD_OPTION_CONNECTION_LIMIT,
+                                      MOST_CONNECTIONS + MOST_ENDING, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS,
+                                      MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
+                                      on_connection, status, MHD_OPTION_END);
     return status->daemon != NULL;
 }
 
@@ -211,7 +212,9 @@ int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, st
     status->server = server;
     if (!start(status, &address)) {
         tool_fail("the status page cannot listen at %s: %s", gw_zmq_place(address.endpoint),
-                  errno ? strerror(errno) : "no memory or threads");
+                  errno == EADDRINUSE ? "another program listens there; end it, or give --metrics another port"
+                  : errno             ? strerror(errno)
+                                      : "no memory or threads");
         free(status);
         return -1;
     }
