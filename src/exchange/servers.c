@@ -1,6 +1,7 @@
 /* Parameter servers that own the slices. What a worker pushes to an owner is a push to a key there, and what comes back
  * is a pull of it. Statistics are a float32 key, pulled with max. The frames of a run are a frame key, pulled with
  * decode_average, or with parameters if the servers keep them. The pipeline's thread makes all calls of the client. */
+#include "base/append.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -18,6 +19,8 @@
 /* At the deadline the server says for whom it waits. This is how long the client waits for that after the deadline. */
 #define GRACE_MS 1500
 
+#define PULL_PARAMETERS "the pull of parameters"
+
 /* What the answer to a request holds. */
 enum awaited { AWAITS_NOTHING, AWAITS_SHARED, AWAITS_AVERAGES, AWAITS_PARAMETERS };
 
@@ -26,7 +29,9 @@ struct pending {
     struct pending *next;
     uint64_t ticket;
     enum awaited awaited;
-    struct group *group;
+    const char *what;    /* what was sent to the server, in the words of an error's sentence */
+    uint32_t owner;      /* the number of the server */
+    struct group *group; /* NULL: the request is about all groups */
     struct run *run;
     void *bytes; /* the message that a push was sent from, kept until the server has it; else NULL */
 };
@@ -59,17 +64,35 @@ static gw_status servers_init(struct gw_exchange *ex, const gw_exchange_options 
     return GW_OK;
 }
 
-static struct pending *pend(struct gw_exchange *ex, struct group *group, struct run *run, enum awaited awaited)
+/* The number of the owner that answers for a run, or for a group's statistics (run NULL). */
+static uint32_t owner_of(const struct group *group, const struct run *run)
+{
+    return run ? run->owner : group->coordinator;
+}
+
+static struct pending *pend(struct gw_exchange *ex, const char *what, uint32_t owner, enum awaited awaited)
 {
     struct servers *me = ex->servers;
     struct pending *pending = gw_calloc(ex->context, 1, sizeof *pending);
     if (!pending)
         return NULL;
+    pending->what = what;
+    pending->owner = owner;
     pending->awaited = awaited;
-    pending->group = group;
-    pending->run = run;
     *me->end = pending;
     me->end = &pending->next;
+    return pending;
+}
+
+/* As pend, for a request about a run, or about a group's statistics (run NULL). */
+static struct pending *pend_run(struct gw_exchange *ex, const char *what, struct group *group, struct run *run,
+                                enum awaited awaited)
+{
+    struct pending *pending = pend(ex, what, owner_of(group, run), awaited);
+    if (pending) {
+        pending->group = group;
+        pending->run = run;
+    }
     return pending;
 }
 
@@ -114,12 +137,6 @@ static struct key_name name_of(const struct group *group, const struct run *run)
     else
         snprintf(name.text, sizeof name.text, GW_PS_EXCHANGE "group %u/statistics", group->index);
     return name;
-}
-
-/* The number of the owner that answers for a run, or for a group's statistics (run NULL). */
-static uint32_t owner_of(const struct group *group, const struct run *run)
-{
-    return run ? run->owner : group->coordinator;
 }
 
 static gw_status declare_key(struct gw_exchange *ex, const struct group *group, const struct run *run)
@@ -202,7 +219,8 @@ static gw_status servers_push(struct gw_exchange *ex, struct group *group, struc
     gw_ps_client *client = ex->servers->client;
     const struct key_name key = name_of(group, run);
     const size_t n_body = n_bytes - MESSAGE_HEADER;
-    struct pending *push = pend(ex, group, run, AWAITS_NOTHING);
+    struct pending *push =
+        pend_run(ex, run ? "the push of gradients" : "the push of statistics", group, run, AWAITS_NOTHING);
     if (!push) {
         gw_message_free(bytes);
         return GW_ERR_MEMORY;
@@ -216,7 +234,7 @@ static gw_status servers_push(struct gw_exchange *ex, struct group *group, struc
 
 static gw_status servers_refuse(struct gw_exchange *ex, struct group *group, struct run *run, struct verdict verdict)
 {
-    struct pending *refusal = pend(ex, group, run, AWAITS_NOTHING);
+    struct pending *refusal = pend_run(ex, "the refusal", group, run, AWAITS_NOTHING);
     if (!refusal)
         return GW_ERR_MEMORY;
     gw_count_up(ex, owner_of(group, run), MESSAGE_BAD_BYTES);
@@ -241,7 +259,7 @@ static gw_status servers_judge(struct gw_exchange *ex, struct verdict verdict)
     for (uint32_t s = 0; s < ex->n_owners; s++) {
         const struct group *group;
         const struct run *run = any_run_of(ex, ex->first_owner + s, &group);
-        struct pending *judgement = run ? pend(ex, NULL, NULL, AWAITS_NOTHING) : NULL;
+        struct pending *judgement = run ? pend(ex, "the verdict on the step", run->owner, AWAITS_NOTHING) : NULL;
         if (!run)
             continue;
         if (!judgement)
@@ -257,7 +275,8 @@ static gw_status servers_pull(struct gw_exchange *ex, struct group *group, struc
 {
     const enum awaited awaited = !run ? AWAITS_SHARED : ex->optimizer ? AWAITS_PARAMETERS : AWAITS_AVERAGES;
     const gw_ps_method method = !run ? GW_PS_MAX : ex->optimizer ? GW_PS_PARAMETERS : GW_PS_DECODE_AVERAGE;
-    struct pending *pull = pend(ex, group, run, awaited);
+    const char *what = !run ? "the pull of shared numbers" : ex->optimizer ? PULL_PARAMETERS : "the pull of averages";
+    struct pending *pull = pend_run(ex, what, group, run, awaited);
     if (!pull)
         return GW_ERR_MEMORY;
     return sent(ex, gw_ps_pull_begin(ex->servers->client, name_of(group, run).text, method, NULL, &pull->ticket));
@@ -265,7 +284,7 @@ static gw_status servers_pull(struct gw_exchange *ex, struct group *group, struc
 
 static gw_status servers_put(struct gw_exchange *ex, struct group *group, struct run *run, void *values)
 {
-    struct pending *put = pend(ex, group, run, AWAITS_NOTHING);
+    struct pending *put = pend_run(ex, "the first parameters", group, run, AWAITS_NOTHING);
     if (!put) {
         gw_message_free(values);
         return GW_ERR_MEMORY;
@@ -277,7 +296,7 @@ static gw_status servers_put(struct gw_exchange *ex, struct group *group, struct
 
 static gw_status servers_get(struct gw_exchange *ex, struct group *group, struct run *run)
 {
-    struct pending *get = pend(ex, group, run, AWAITS_PARAMETERS);
+    struct pending *get = pend_run(ex, PULL_PARAMETERS, group, run, AWAITS_PARAMETERS);
     if (!get)
         return GW_ERR_MEMORY;
     return sent(ex, gw_ps_pull_now_begin(ex->servers->client, name_of(group, run).text, &get->ticket));
@@ -294,6 +313,20 @@ static gw_status servers_call(struct gw_exchange *ex, void *wake)
 
 /* ---- receiving -----------------------------------------------------------------------------------------------------
  */
+
+struct words {
+    char text[64];
+};
+
+/* What was sent, for a sentence. */
+static struct words words_of(const struct pending *request)
+{
+    struct words words = {""};
+    gw_append(words.text, sizeof words.text, "%s", request->what);
+    if (request->group)
+        gw_append(words.text, sizeof words.text, " of group %u", request->group->index);
+    return words;
+}
 
 /* Handles the answer to a pull, or its error. */
 static gw_status take_answer(struct gw_exchange *ex, const struct pending *pull)
@@ -333,10 +366,7 @@ static gw_status take(struct gw_exchange *ex, bool *got)
         *got = pending->awaited != AWAITS_NOTHING;
         const gw_status status = *got ? take_answer(ex, pending) : gw_ps_wait(me->client, pending->ticket, NULL);
         unpend(ex, at);
-        /* The server's deadline for this request has passed. That is not the deadline of this `receive`, so the error
-         * gets another number. */
-        if (status < 0)
-            return status == GW_ERR_TIMEOUT ? gw_fail(GW_ERR_PEER, "%s", gw_last_error()) : status;
+        GW_TRY(status);
     }
     return GW_OK;
 }
@@ -369,23 +399,30 @@ static gw_status servers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bo
     }
 }
 
+/* The oldest request that a server has not answered. NULL: it has answered all. */
+static const struct pending *oldest_of(const struct servers *me, uint32_t owner)
+{
+    const struct pending *pending = me->first;
+    while (pending && pending->owner != owner)
+        pending = pending->next;
+    return pending;
+}
+
 /* If workers are missing, the servers' answers name them. So the silent ones here are servers that owe an answer. */
 static bool servers_silent(const struct gw_exchange *ex, bool any)
 {
     const struct servers *me = ex->servers;
-    char places[512] = "";
-    size_t used = 0;
+    char who[448] = "";
     (void)any;
-    for (uint32_t s = 0; s < ex->n_owners && used < sizeof places; s++) {
-        bool owes = false;
-        for (const struct pending *p = me->first; p; p = p->next)
-            owes |= owner_of(p->group, p->run) == ex->first_owner + s;
-        if (owes)
-            used += (size_t)snprintf(places + used, sizeof places - used, "%s%s", used ? ", " : " at ",
-                                     gw_ps_client_place(me->client, s));
+    for (uint32_t s = 0; s < ex->n_owners; s++) {
+        const struct pending *request = oldest_of(me, ex->first_owner + s);
+        if (request)
+            gw_append(who, sizeof who, "%s at %s did not answer %s", who[0] ? "; the one" : "the parameter server",
+                      gw_ps_client_place(me->client, s), words_of(request).text);
     }
-    gw_fail(GW_ERR_TIMEOUT, "the parameter server%s%s did not answer within %u ms", strchr(places, ',') ? "s" : "",
-            places, ex->timeout_ms);
+    if (!who[0])
+        return false;
+    gw_fail(GW_ERR_TIMEOUT, "%s within %u ms", who, ex->timeout_ms);
     return true;
 }
 

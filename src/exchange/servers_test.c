@@ -721,7 +721,7 @@ static void one_that_leaves_is_named(void **state)
                           .quits_after = 3};
     world_run(&world);
     for (uint32_t r = 0; r < world.n; r += 2) {
-        assert_true(world.members[r].status == GW_ERR_PEER && world.members[r].steps_done == 2);
+        assert_true(world.members[r].status == GW_ERR_TIMEOUT && world.members[r].steps_done == 2);
         assert_non_null(strstr(world.members[r].sentence, "rank 1"));
     }
     world_end(&world);

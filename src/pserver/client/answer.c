@@ -54,6 +54,14 @@ static gw_status cannot_be(const struct gw_ps_asked *asked, const char *what, ui
                    words[asked->request->operation], asked->request->key, what, has, must);
 }
 
+gw_status gw_ps_answer_missing(const struct gw_ps_request *request, const char *place)
+{
+    const char *about = request->key[0] ? request->key : NULL;
+    return gw_fail(GW_ERR_TIMEOUT, "the server at %s does not answer: %s%s%s%s has waited %u ms", place,
+                   words[request->operation], about ? " of \"" : "", about ? about : "", about ? "\"" : "",
+                   request->timeout_ms);
+}
+
 gw_ps_shape gw_ps_answer_shape(const struct gw_ps_asked *asked)
 {
     gw_ps_shape shape = asked->shape;

@@ -28,6 +28,9 @@ uint64_t gw_ps_answer_most(const struct gw_ps_asked *asked);
 gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_reply *reply, bool has_body,
                              uint64_t n_bytes);
 
+/* Makes the error that no answer has come in time. place: the server's HOST:PORT. */
+gw_status gw_ps_answer_missing(const struct gw_ps_request *request, const char *place);
+
 /* Checks that the answer to HELLO can come from a server. Errors: GW_ERR_PEER (it cannot). */
 gw_status gw_ps_answer_check_hello(const struct gw_ps_reply *reply);
 

@@ -2,111 +2,13 @@
  * sentence, and uses none of it. */
 #include "base/clock.h"
 #include "pserver/client/for_exchange.h"
-#include "pserver/protocol/message.h"
 #include "pserver/client/test_calls.h"
+#include "pserver/client/test_liar.h"
 
 #include <gradwire/codec.h>
 
-#include <string.h>
-#include <zmq.h>
-
 /* LARGE: elements. If there are several servers, so many float32 are divided into parts. */
 enum { LARGE = 1 << 19, MOST_LIARS = 3 };
-
-/* What a server answers to one operation, in place of the truth. */
-struct lie {
-    enum gw_ps_operation to;
-    const char *about; /* the key; NULL: any */
-    struct gw_ps_reply reply;
-    size_t n_bytes; /* of the body; 0: none */
-    bool raw;       /* the body is all that is sent */
-};
-
-struct liar {
-    void *zmq, *socket;
-    pthread_t thread;
-    uint32_t n_workers;
-    const struct lie *lie;
-    char place[64];
-};
-
-static void say(const struct liar *liar, const void *route, size_t n_route, const struct gw_ps_reply *reply,
-                size_t n_bytes, bool raw)
-{
-    uint8_t head[GW_PS_HEAD_BYTES], *body = calloc(n_bytes + 1, 1);
-    assert_non_null(body);
-    memset(body, 1, n_bytes);
-    zmq_send(liar->socket, route, n_route, ZMQ_SNDMORE);
-    if (!raw)
-        zmq_send(liar->socket, head, gw_ps_reply_write(head, reply), n_bytes ? ZMQ_SNDMORE : 0);
-    if (n_bytes || raw)
-        zmq_send(liar->socket, body, n_bytes, 0);
-    free(body);
-}
-
-/* Answers a request: with the lie if it is about this operation and key, and else honestly. */
-static void answer(struct liar *liar, const void *route, size_t n_route, const struct gw_ps_request *request)
-{
-    const struct lie *lie = liar->lie;
-    struct gw_ps_reply reply = {.operation = request->operation, .id = request->id, .number = request->number};
-    if (lie && lie->to == request->operation && (!lie->about || strcmp(lie->about, request->key) == 0)) {
-        reply = lie->reply;
-        reply.id = request->id;
-        reply.operation = reply.operation ? reply.operation : request->operation;
-        say(liar, route, n_route, &reply, lie->n_bytes, lie->raw);
-        return;
-    }
-    reply.n_workers = liar->n_workers;
-    reply.timeout_ms = LONG_MS;
-    reply.number = request->operation == GW_PS_PUSH ? request->number : 1;
-    say(liar, route, n_route, &reply, request->operation == GW_PS_MEMBERS ? liar->n_workers : 0, false);
-}
-
-static void *lie_on(void *user)
-{
-    struct liar *liar = user;
-    uint8_t route[64], bytes[GW_PS_HEAD_BYTES];
-    for (;;) {
-        struct gw_ps_request request;
-        const int n_route = zmq_recv(liar->socket, route, sizeof route, 0);
-        if (n_route < 0)
-            break;
-        const int n = zmq_recv(liar->socket, bytes, sizeof bytes, 0);
-        int more = 0;
-        size_t size = sizeof more;
-        while (zmq_getsockopt(liar->socket, ZMQ_RCVMORE, &more, &size) == 0 && more) {
-            zmq_msg_t scrap;
-            zmq_msg_init(&scrap);
-            zmq_msg_recv(&scrap, liar->socket, 0);
-            zmq_msg_close(&scrap);
-        }
-        if (n >= 0 && gw_ps_request_read(bytes, (size_t)n, &request) == GW_OK)
-            answer(liar, route, (size_t)n_route, &request);
-    }
-    zmq_close(liar->socket);
-    return NULL;
-}
-
-static void begin(struct liar *liar, const struct lie *lie)
-{
-    char endpoint[64];
-    size_t n = sizeof endpoint;
-    *liar = (struct liar){.zmq = zmq_ctx_new(), .n_workers = 2, .lie = lie};
-    const int linger = 0; /* answers that nobody has read must not keep the test from ending */
-    liar->socket = zmq_socket(liar->zmq, ZMQ_ROUTER);
-    assert_int_equal(zmq_setsockopt(liar->socket, ZMQ_LINGER, &linger, sizeof linger), 0);
-    assert_int_equal(zmq_bind(liar->socket, "tcp://127.0.0.1:*"), 0);
-    assert_int_equal(zmq_getsockopt(liar->socket, ZMQ_LAST_ENDPOINT, endpoint, &n), 0);
-    snprintf(liar->place, sizeof liar->place, "%s", endpoint + strlen("tcp://"));
-    assert_int_equal(pthread_create(&liar->thread, NULL, lie_on, liar), 0);
-}
-
-static void end(struct liar *liar)
-{
-    zmq_ctx_shutdown(liar->zmq);
-    pthread_join(liar->thread, NULL);
-    zmq_ctx_term(liar->zmq);
-}
 
 /* One client with n servers, which all tell the same lie. */
 struct scene {
@@ -120,7 +22,7 @@ static void meet(struct scene *scene, uint32_t n, const struct lie *lie)
     char places[4 * sizeof scene->liars[0].place * MOST_LIARS] = "";
     scene->n = n;
     for (uint32_t i = 0; i < n; i++) {
-        begin(&scene->liars[i], lie);
+        liar_begin(&scene->liars[i], lie);
         snprintf(places + strlen(places), sizeof places - strlen(places), "%s%s", i ? "," : "", scene->liars[i].place);
     }
     scene->client = test_client(places, 0, false, LONG_MS);
@@ -130,7 +32,7 @@ static void part(struct scene *scene)
 {
     gw_ps_client_destroy(scene->client);
     for (uint32_t i = 0; i < scene->n; i++)
-        end(&scene->liars[i]);
+        liar_end(&scene->liars[i]);
 }
 
 /* The client itself must have refused the answer, and at once: not because a deadline has passed. */
@@ -337,14 +239,14 @@ static void no_such_server(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct liar liar;
         gw_ps_client *client = NULL;
-        begin(&liar, &cases[i].lie);
+        liar_begin(&liar, &cases[i].lie);
         const gw_ps_client_options options = {.struct_bytes = sizeof options,
                                               .servers = liar.place,
                                               .timeout_ms = LONG_MS};
         const double since = gw_clock_seconds();
         expect_refused(gw_ps_client_create(NULL, &options, &client), cases[i].words, since);
         assert_null(client);
-        end(&liar);
+        liar_end(&liar);
     }
 }
 
@@ -405,7 +307,7 @@ static void not_yet_until_it_is_too_late(void **state)
         struct liar liars[2];
         char places[200];
         uint64_t round;
-        begin(&liars[0], &lies[i]), begin(&liars[1], &lies[i]);
+        liar_begin(&liars[0], &lies[i]), liar_begin(&liars[1], &lies[i]);
         snprintf(places, sizeof places, "%s,%s", liars[0].place, liars[1].place);
         gw_ps_client *client = test_client(places, 0, true, 400);
         assert_int_equal(i == 0   ? gw_ps_join(client, &round)
@@ -415,7 +317,7 @@ static void not_yet_until_it_is_too_late(void **state)
         assert_non_null(strstr(gw_last_error(), "not possible within 400 ms"));
         assert_non_null(strstr(gw_last_error(), lies[i].reply.sentence));
         gw_ps_client_destroy(client);
-        end(&liars[0]), end(&liars[1]);
+        liar_end(&liars[0]), liar_end(&liars[1]);
     }
 }
 
@@ -428,13 +330,13 @@ static void all_parts_are_waited_for(void **state)
     for (int late = 0; late < 2; late++) {
         struct liar liars[2];
         char places[200];
-        begin(&liars[0], late == 0 ? &lie : NULL), begin(&liars[1], late == 1 ? &lie : NULL);
+        liar_begin(&liars[0], late == 0 ? &lie : NULL), liar_begin(&liars[1], late == 1 ? &lie : NULL);
         snprintf(places, sizeof places, "%s,%s", liars[0].place, liars[1].place);
         gw_ps_client *client = test_client(places, 0, false, 400);
         assert_int_equal(gw_ps_init_parameter(client, "x", GW_PS_FLOAT32, &large), GW_ERR_TIMEOUT);
         assert_non_null(strstr(gw_last_error(), lie.reply.sentence));
         gw_ps_client_destroy(client);
-        end(&liars[0]), end(&liars[1]);
+        liar_end(&liars[0]), liar_end(&liars[1]);
     }
 }
 

@@ -519,8 +519,8 @@ gw_status gw_ps_ticket_wait(struct gw_ps_client *client, const struct ticket *ti
             if (gw_clock_seconds() >= ticket->deadline && reply->status == GW_ERR_ORDER)
                 return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", reply->sentence), "making a key");
             if (gw_clock_seconds() >= ticket->deadline)
-                return gw_fail(GW_ERR_TIMEOUT, "the server at %s does not answer",
-                               gw_zmq_place(client->servers[ticket->first + p].endpoint));
+                return gw_ps_answer_missing(&ticket->parts[p].request,
+                                            gw_zmq_place(client->servers[ticket->first + p].endpoint));
             GW_TRY(gw_ps_client_pump(client, -1, ticket->deadline));
         }
     for (uint32_t p = 0; p < ticket->n_parts; p++)
