@@ -21,10 +21,10 @@ static gw_status add_setup_forward(struct gw_layer *layer, const struct gw_layer
                                    const struct gw_blob *const *src)
 {
     struct add *a = (struct add *)layer;
-    a->n = dnnl_memory_desc_get_size(&src[0]->desc) / sizeof(float);
+    a->n = dnnl_memory_desc_get_size(src[0]->desc) / sizeof(float);
     a->a = src[0]->data;
-    GW_TRY(gw_reorder_into(b->engine, src[1], &src[0]->desc, &a->b, &a->reorder_b));
-    return gw_blob_create(b->engine, &src[0]->desc, b->may_overwrite ? src[0]->data : NULL, &layer->dst);
+    GW_TRY(gw_reorder_into(b->engine, src[1], src[0]->desc, &a->b, &a->reorder_b));
+    return gw_blob_create(b->engine, src[0]->desc, b->may_overwrite ? src[0]->data : NULL, &layer->dst);
 }
 
 /* Both inputs get the same gradient. */
@@ -33,7 +33,7 @@ static gw_status add_setup_backward(struct gw_layer *layer, const struct gw_laye
 {
     for (uint32_t k = 0; k < 2; k++)
         if (b->needs_diff[k])
-            GW_TRY(gw_blob_create(b->engine, &diff_dst->desc, diff_dst->data, &layer->diff_src[k]));
+            GW_TRY(gw_blob_create(b->engine, diff_dst->desc, diff_dst->data, &layer->diff_src[k]));
     return GW_OK;
 }
 

@@ -16,7 +16,6 @@ struct batchnorm {
     float *running_mean, *running_variance;        /* the model's statistics */
     struct gw_blob src, mean, variance, workspace; /* mean, variance: of this batch; for evaluation, the running ones */
     struct gw_blob scale, shift, diff_scale, diff_shift, diff_dst;
-    dnnl_primitive_desc_t hint;
     struct gw_primitive run, reorder_diff_dst, backward;
 };
 
@@ -49,29 +48,23 @@ static gw_status batchnorm_setup_forward(struct gw_layer *layer, const struct gw
     n->unbias = values > 1 ? (float)(values / (values - 1)) : 1;
     n->running_mean = b->statistics + (kept[0].offset - begin);
     n->running_variance = b->statistics + (kept[1].offset - begin);
-    dnnl_batch_normalization_desc_t desc;
-    GW_TRY(gw_dnn_check(
-        dnnl_batch_normalization_forward_desc_init(&desc, b->training ? dnnl_forward_training : dnnl_forward_inference,
-                                                   &src[0]->desc, EPSILON, flags_of(s, b->training)),
-        "batch norm"));
     dnnl_primitive_desc_t pd;
-    GW_TRY(gw_primitive_desc_create(b->engine, &desc, NULL, "batch norm", &pd));
-    if (b->training)
-        GW_TRY(gw_dnn_check(dnnl_primitive_desc_clone(&n->hint, pd), "batch norm"));
-    const dnnl_memory_desc_t dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
-    const dnnl_memory_desc_t *workspace_desc = dnnl_primitive_desc_query_md(pd, dnnl_query_workspace_md, 0);
+    GW_TRY(gw_dnn_check(gw_describe_batchnorm(b->engine, b->training ? dnnl_forward_training : dnnl_forward_inference,
+                                              src[0]->desc, src[0]->desc, EPSILON, flags_of(s, b->training), NULL, &pd),
+                        "batch norm"));
+    GW_TRY(gw_primitive_create(pd, "batch norm", &n->run));
+    const gw_layout dst_desc = gw_primitive_layout(&n->run, dnnl_query_dst_md);
+    const gw_layout workspace_desc = gw_primitive_layout(&n->run, dnnl_query_workspace_md);
     const bool remembers = b->training && workspace_desc && dnnl_memory_desc_get_size(workspace_desc) > 0;
     if (remembers)
         GW_TRY(gw_blob_create(b->engine, workspace_desc, NULL, &n->workspace));
-    GW_TRY(gw_primitive_create(pd, "batch norm", &n->run));
-    dnnl_memory_desc_t per_map;
-    gw_desc_plain(&per_map, 1, (dnnl_dim_t[]){n->maps});
-    GW_TRY(gw_blob_create(b->engine, &src[0]->desc, src[0]->data, &n->src));
-    GW_TRY(gw_blob_create(b->engine, &per_map, b->training ? NULL : n->running_mean, &n->mean));
-    GW_TRY(gw_blob_create(b->engine, &per_map, b->training ? NULL : n->running_variance, &n->variance));
-    GW_TRY(gw_blob_create(b->engine, &per_map, b->params + tensors[0].offset, &n->scale));
-    GW_TRY(gw_blob_create(b->engine, &per_map, b->params + tensors[1].offset, &n->shift));
-    GW_TRY(gw_blob_create(b->engine, &dst_desc, !b->training && b->may_overwrite ? src[0]->data : NULL, &layer->dst));
+    const dnnl_dim_t per_map[1] = {n->maps};
+    GW_TRY(gw_blob_create(b->engine, src[0]->desc, src[0]->data, &n->src));
+    GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->training ? NULL : n->running_mean, &n->mean));
+    GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->training ? NULL : n->running_variance, &n->variance));
+    GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->params + tensors[0].offset, &n->scale));
+    GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->params + tensors[1].offset, &n->shift));
+    GW_TRY(gw_blob_create(b->engine, dst_desc, !b->training && b->may_overwrite ? src[0]->data : NULL, &layer->dst));
     gw_primitive_arg(&n->run, DNNL_ARG_SRC, &n->src);
     gw_primitive_arg(&n->run, DNNL_ARG_MEAN, &n->mean);
     gw_primitive_arg(&n->run, DNNL_ARG_VARIANCE, &n->variance);
@@ -89,22 +82,21 @@ static gw_status batchnorm_setup_backward(struct gw_layer *layer, const struct g
     struct batchnorm *n = (struct batchnorm *)layer;
     const struct gw_layer_spec *s = layer->spec;
     const struct gw_param *tensors = &b->network->tensors[s->first_tensor];
-    dnnl_batch_normalization_desc_t desc;
-    GW_TRY(gw_dnn_check(dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, &layer->dst.desc,
-                                                                    &n->src.desc, EPSILON, flags_of(s, true)),
-                        "batch norm's backward"));
     dnnl_primitive_desc_t pd;
-    GW_TRY(gw_primitive_desc_create(b->engine, &desc, n->hint, "batch norm's backward", &pd));
+    GW_TRY(gw_dnn_check(gw_describe_batchnorm(b->engine, dnnl_backward, n->src.desc, layer->dst.desc, EPSILON,
+                                              flags_of(s, true), gw_primitive_desc(&n->run), &pd),
+                        "batch norm's backward"));
     GW_TRY(gw_primitive_create(pd, "batch norm's backward", &n->backward));
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, &layer->dst.desc, &n->diff_dst, &n->reorder_diff_dst));
-    GW_TRY(gw_blob_create(b->engine, &n->scale.desc, b->grads + tensors[0].offset, &n->diff_scale));
-    GW_TRY(gw_blob_create(b->engine, &n->shift.desc, b->grads + tensors[1].offset, &n->diff_shift));
-    GW_TRY(gw_blob_create(b->engine, &n->src.desc, NULL, &layer->diff_src[0]));
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &n->diff_dst, &n->reorder_diff_dst));
+    GW_TRY(gw_blob_create(b->engine, n->scale.desc, b->grads + tensors[0].offset, &n->diff_scale));
+    GW_TRY(gw_blob_create(b->engine, n->shift.desc, b->grads + tensors[1].offset, &n->diff_shift));
+    GW_TRY(gw_blob_create(b->engine, n->src.desc, NULL, &layer->diff_src[0]));
     gw_primitive_arg(&n->backward, DNNL_ARG_SRC, &n->src);
     gw_primitive_arg(&n->backward, DNNL_ARG_MEAN, &n->mean);
     gw_primitive_arg(&n->backward, DNNL_ARG_VARIANCE, &n->variance);
     gw_primitive_arg(&n->backward, DNNL_ARG_SCALE, &n->scale);
-    gw_primitive_arg(&n->backward, DNNL_ARG_SHIFT, &n->shift);
+    if (GW_BATCHNORM_BACKWARD_READS_SHIFT)
+        gw_primitive_arg(&n->backward, DNNL_ARG_SHIFT, &n->shift);
     gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_DST, &n->diff_dst);
     gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);
     gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_SCALE, &n->diff_scale);
@@ -150,8 +142,6 @@ static void batchnorm_destroy(struct gw_layer *layer)
     gw_primitive_destroy(&n->backward);
     for (size_t i = 0; i < sizeof blobs / sizeof *blobs; i++)
         gw_blob_destroy(blobs[i]);
-    if (n->hint)
-        dnnl_primitive_desc_destroy(n->hint);
 }
 
 const struct gw_layer_kind gw_layer_batchnorm = {.name = "batch norm",

@@ -8,7 +8,6 @@ struct conv {
     uint64_t version; /* the version of the parameters in `weights` */
     struct gw_blob params, bias, src, weights;
     struct gw_primitive reorder_src, reorder_weights, run;
-    dnnl_primitive_desc_t hint; /* the forward description, from which oneDNN derives backward */
 
     /* backward by weights */
     struct gw_blob grads, diff_bias, bw_src, bw_diff_dst, diff_weights;
@@ -34,7 +33,7 @@ static gw_status conv_declare(struct gw_network *network, struct gw_layer_spec *
 
 struct conv_dims {
     dnnl_dim_t src[4], weights[4], bias[1], dst[4];
-    dnnl_dims_t strides, before, behind; /* before, behind: the pixels that padding adds */
+    struct gw_window window;
 };
 
 static struct conv_dims dims_of(const struct gw_layer_spec *s, uint32_t batch)
@@ -43,10 +42,40 @@ static struct conv_dims dims_of(const struct gw_layer_spec *s, uint32_t batch)
                               {s->units, s->in.channels, s->kernel, s->kernel},
                               {s->units},
                               {batch, s->units, s->out.height, s->out.width},
-                              {s->stride, s->stride},
-                              {s->padding, s->padding},
-                              {(s->out.height - 1) * s->stride + s->kernel - s->in.height - s->padding,
-                               (s->out.width - 1) * s->stride + s->kernel - s->in.width - s->padding}};
+                              {.strides = {s->stride, s->stride},
+                               .before = {s->padding, s->padding},
+                               .behind = {(s->out.height - 1) * s->stride + s->kernel - s->in.height - s->padding,
+                                          (s->out.width - 1) * s->stride + s->kernel - s->in.width - s->padding}}};
+}
+
+/* Makes the primitive of a pass. oneDNN chooses all layouts but the bias's. */
+static gw_status create(struct conv *c, const struct gw_layer_build *b, dnnl_prop_kind_t prop, const char *what,
+                        struct gw_primitive *primitive)
+{
+    const struct gw_layer_spec *s = c->head.spec;
+    const struct conv_dims d = dims_of(s, b->batch);
+    enum { SRC, WEIGHTS, BIAS, DST, N_LAYOUTS };
+    const struct {
+        int rank;
+        const dnnl_dim_t *dims;
+        dnnl_format_tag_t tag;
+    } wanted[N_LAYOUTS] = {[SRC] = {4, d.src, dnnl_format_tag_any},
+                           [WEIGHTS] = {4, d.weights, dnnl_format_tag_any},
+                           [BIAS] = {1, d.bias, dnnl_a},
+                           [DST] = {4, d.dst, dnnl_format_tag_any}};
+    struct gw_made_layout made[N_LAYOUTS] = {0};
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t described = dnnl_success;
+    for (int i = 0; described == dnnl_success && i < N_LAYOUTS; i++)
+        described = gw_layout_make(wanted[i].rank, wanted[i].dims, wanted[i].tag, &made[i]);
+    if (described == dnnl_success)
+        described = gw_describe_convolution(b->engine, prop, made[SRC].layout, made[WEIGHTS].layout,
+                                            s->no_bias ? NULL : made[BIAS].layout, made[DST].layout, &d.window,
+                                            c->run.handle ? gw_primitive_desc(&c->run) : NULL, &pd);
+    for (int i = 0; i < N_LAYOUTS; i++)
+        gw_layout_drop(&made[i]);
+    GW_TRY(gw_dnn_check(described, what));
+    return gw_primitive_create(pd, what, primitive);
 }
 
 static gw_status conv_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
@@ -55,36 +84,18 @@ static gw_status conv_setup_forward(struct gw_layer *layer, const struct gw_laye
     struct conv *c = (struct conv *)layer;
     const struct gw_param *tensors = &b->network->tensors[layer->spec->first_tensor];
     struct conv_dims d = dims_of(layer->spec, b->batch);
-    dnnl_memory_desc_t any_src, any_weights, any_dst, plain_weights, bias;
-    gw_desc_any(&any_src, 4, d.src);
-    gw_desc_any(&any_weights, 4, d.weights);
-    gw_desc_any(&any_dst, 4, d.dst);
-    gw_desc_plain(&plain_weights, 4, d.weights);
-    gw_desc_plain(&bias, 1, d.bias);
     const bool has_bias = !layer->spec->no_bias;
+    GW_TRY(create(c, b, b->training ? dnnl_forward_training : dnnl_forward_inference, "a convolution", &c->run));
+    const gw_layout src_desc = gw_primitive_layout(&c->run, dnnl_query_src_md),
+                    weights_desc = gw_primitive_layout(&c->run, dnnl_query_weights_md),
+                    dst_desc = gw_primitive_layout(&c->run, dnnl_query_dst_md);
 
-    dnnl_convolution_desc_t desc;
-    GW_TRY(gw_dnn_check(dnnl_convolution_forward_desc_init(&desc,
-                                                           b->training ? dnnl_forward_training : dnnl_forward_inference,
-                                                           dnnl_convolution_direct, &any_src, &any_weights,
-                                                           has_bias ? &bias : NULL, &any_dst, d.strides, d.before,
-                                                           d.behind),
-                        "a convolution"));
-    dnnl_primitive_desc_t pd;
-    GW_TRY(gw_primitive_desc_create(b->engine, &desc, NULL, "a convolution", &pd));
-    if (b->training)
-        GW_TRY(gw_dnn_check(dnnl_primitive_desc_clone(&c->hint, pd), "a convolution"));
-    const dnnl_memory_desc_t src_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0);
-    const dnnl_memory_desc_t weights_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    const dnnl_memory_desc_t dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
-    GW_TRY(gw_primitive_create(pd, "a convolution", &c->run));
-
-    GW_TRY(gw_blob_create(b->engine, &plain_weights, b->params + tensors[0].offset, &c->params));
+    GW_TRY(gw_blob_plain(b->engine, 4, d.weights, b->params + tensors[0].offset, &c->params));
     if (has_bias)
-        GW_TRY(gw_blob_create(b->engine, &bias, b->params + tensors[1].offset, &c->bias));
-    GW_TRY(gw_reorder_into(b->engine, src[0], &src_desc, &c->src, &c->reorder_src));
-    GW_TRY(gw_reorder_into(b->engine, &c->params, &weights_desc, &c->weights, &c->reorder_weights));
-    GW_TRY(gw_blob_create(b->engine, &dst_desc, NULL, &layer->dst));
+        GW_TRY(gw_blob_plain(b->engine, 1, d.bias, b->params + tensors[1].offset, &c->bias));
+    GW_TRY(gw_reorder_into(b->engine, src[0], src_desc, &c->src, &c->reorder_src));
+    GW_TRY(gw_reorder_into(b->engine, &c->params, weights_desc, &c->weights, &c->reorder_weights));
+    GW_TRY(gw_blob_create(b->engine, dst_desc, NULL, &layer->dst));
     gw_primitive_arg(&c->run, DNNL_ARG_SRC, &c->src);
     gw_primitive_arg(&c->run, DNNL_ARG_WEIGHTS, &c->weights);
     if (has_bias)
@@ -98,31 +109,18 @@ static gw_status setup_backward_weights(struct conv *c, const struct gw_layer_bu
     const struct gw_layer_spec *spec = c->head.spec;
     const struct gw_param *tensors = &b->network->tensors[spec->first_tensor];
     struct conv_dims d = dims_of(spec, b->batch);
-    dnnl_memory_desc_t any_src, any_weights, any_dst, bias;
-    gw_desc_any(&any_src, 4, d.src);
-    gw_desc_any(&any_weights, 4, d.weights);
-    gw_desc_any(&any_dst, 4, d.dst);
-    gw_desc_plain(&bias, 1, d.bias);
-
-    dnnl_convolution_desc_t desc;
     const bool has_bias = !spec->no_bias;
-    GW_TRY(gw_dnn_check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &any_src,
-                                                                    &any_weights, has_bias ? &bias : NULL, &any_dst,
-                                                                    d.strides, d.before, d.behind),
-                        "a convolution's backward by weights"));
-    dnnl_primitive_desc_t pd;
-    GW_TRY(gw_primitive_desc_create(b->engine, &desc, c->hint, "a convolution's backward by weights", &pd));
-    const dnnl_memory_desc_t src_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0);
-    const dnnl_memory_desc_t diff_dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_diff_dst_md, 0);
-    const dnnl_memory_desc_t weights_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_diff_weights_md, 0);
-    GW_TRY(gw_primitive_create(pd, "a convolution's backward by weights", &c->bw_run));
+    GW_TRY(create(c, b, dnnl_backward_weights, "a convolution's backward by weights", &c->bw_run));
+    const gw_layout src_desc = gw_primitive_layout(&c->bw_run, dnnl_query_src_md),
+                    diff_dst_desc = gw_primitive_layout(&c->bw_run, dnnl_query_diff_dst_md),
+                    weights_desc = gw_primitive_layout(&c->bw_run, dnnl_query_diff_weights_md);
 
-    GW_TRY(gw_blob_create(b->engine, &c->params.desc, b->grads + tensors[0].offset, &c->grads));
+    GW_TRY(gw_blob_create(b->engine, c->params.desc, b->grads + tensors[0].offset, &c->grads));
     if (has_bias)
-        GW_TRY(gw_blob_create(b->engine, &bias, b->grads + tensors[1].offset, &c->diff_bias));
-    GW_TRY(gw_reorder_into(b->engine, &c->src, &src_desc, &c->bw_src, &c->bw_reorder_src));
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, &diff_dst_desc, &c->bw_diff_dst, &c->bw_reorder_diff_dst));
-    GW_TRY(gw_reorder_out_of(b->engine, &weights_desc, &c->grads, &c->diff_weights, &c->bw_reorder_grads));
+        GW_TRY(gw_blob_plain(b->engine, 1, d.bias, b->grads + tensors[1].offset, &c->diff_bias));
+    GW_TRY(gw_reorder_into(b->engine, &c->src, src_desc, &c->bw_src, &c->bw_reorder_src));
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, diff_dst_desc, &c->bw_diff_dst, &c->bw_reorder_diff_dst));
+    GW_TRY(gw_reorder_out_of(b->engine, weights_desc, &c->grads, &c->diff_weights, &c->bw_reorder_grads));
     gw_primitive_arg(&c->bw_run, DNNL_ARG_SRC, &c->bw_src);
     gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_DST, &c->bw_diff_dst);
     gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_WEIGHTS, &c->diff_weights);
@@ -133,29 +131,17 @@ static gw_status setup_backward_weights(struct conv *c, const struct gw_layer_bu
 
 static gw_status setup_backward_data(struct conv *c, const struct gw_layer_build *b, const struct gw_blob *diff_dst)
 {
-    struct conv_dims d = dims_of(c->head.spec, b->batch);
-    dnnl_memory_desc_t any_src, any_weights, any_dst;
-    gw_desc_any(&any_src, 4, d.src);
-    gw_desc_any(&any_weights, 4, d.weights);
-    gw_desc_any(&any_dst, 4, d.dst);
-
-    dnnl_convolution_desc_t desc;
-    GW_TRY(gw_dnn_check(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &any_src, &any_weights,
-                                                                 &any_dst, d.strides, d.before, d.behind),
-                        "a convolution's backward by data"));
-    dnnl_primitive_desc_t pd;
-    GW_TRY(gw_primitive_desc_create(b->engine, &desc, c->hint, "a convolution's backward by data", &pd));
-    const dnnl_memory_desc_t diff_src_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_diff_src_md, 0);
-    const dnnl_memory_desc_t diff_dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_diff_dst_md, 0);
-    const dnnl_memory_desc_t weights_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    GW_TRY(gw_primitive_create(pd, "a convolution's backward by data", &c->bd_run));
+    GW_TRY(create(c, b, dnnl_backward_data, "a convolution's backward by data", &c->bd_run));
+    const gw_layout diff_src_desc = gw_primitive_layout(&c->bd_run, dnnl_query_diff_src_md),
+                    diff_dst_desc = gw_primitive_layout(&c->bd_run, dnnl_query_diff_dst_md),
+                    weights_desc = gw_primitive_layout(&c->bd_run, dnnl_query_weights_md);
 
     /* Backward by weights has usually made the layout that is wanted here. */
     const struct gw_blob *from =
-        dnnl_memory_desc_equal(&c->bw_diff_dst.desc, &diff_dst_desc) ? &c->bw_diff_dst : diff_dst;
-    GW_TRY(gw_reorder_into(b->engine, from, &diff_dst_desc, &c->bd_diff_dst, &c->bd_reorder_diff_dst));
-    GW_TRY(gw_reorder_into(b->engine, &c->params, &weights_desc, &c->bd_weights, &c->bd_reorder_weights));
-    GW_TRY(gw_blob_create(b->engine, &diff_src_desc, NULL, &c->head.diff_src[0]));
+        dnnl_memory_desc_equal(c->bw_diff_dst.desc, diff_dst_desc) ? &c->bw_diff_dst : diff_dst;
+    GW_TRY(gw_reorder_into(b->engine, from, diff_dst_desc, &c->bd_diff_dst, &c->bd_reorder_diff_dst));
+    GW_TRY(gw_reorder_into(b->engine, &c->params, weights_desc, &c->bd_weights, &c->bd_reorder_weights));
+    GW_TRY(gw_blob_create(b->engine, diff_src_desc, NULL, &c->head.diff_src[0]));
     gw_primitive_arg(&c->bd_run, DNNL_ARG_DIFF_SRC, &c->head.diff_src[0]);
     gw_primitive_arg(&c->bd_run, DNNL_ARG_WEIGHTS, &c->bd_weights);
     gw_primitive_arg(&c->bd_run, DNNL_ARG_DIFF_DST, &c->bd_diff_dst);
@@ -216,8 +202,6 @@ static void conv_destroy(struct gw_layer *layer)
         gw_primitive_destroy(primitives[i]);
     for (size_t i = 0; i < sizeof blobs / sizeof *blobs; i++)
         gw_blob_destroy(blobs[i]);
-    if (c->hint)
-        dnnl_primitive_desc_destroy(c->hint);
 }
 
 const struct gw_layer_kind gw_layer_conv = {.name = "convolution",

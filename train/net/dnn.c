@@ -15,27 +15,38 @@ gw_status gw_dnn_check(dnnl_status_t status, const char *what)
                    what, (int)status);
 }
 
-void gw_desc_plain(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims)
+static dnnl_format_tag_t plain_tag(int rank)
 {
-    dnnl_memory_desc_init_by_tag(desc, rank, dims, dnnl_f32, rank == 1 ? dnnl_a : rank == 2 ? dnnl_ab : dnnl_abcd);
+    return rank == 1 ? dnnl_a : rank == 2 ? dnnl_ab : dnnl_abcd;
 }
 
-void gw_desc_any(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims)
+gw_status gw_blob_tagged(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, dnnl_format_tag_t tag, float *data,
+                         struct gw_blob *blob)
 {
-    dnnl_memory_desc_init_by_tag(desc, rank, dims, dnnl_f32, dnnl_format_tag_any);
+    struct gw_made_layout made;
+    GW_TRY(gw_dnn_check(gw_layout_make(rank, dims, tag, &made), "a layout"));
+    const gw_status status = gw_blob_create(engine, made.layout, data, blob);
+    gw_layout_drop(&made);
+    return status;
 }
 
-bool gw_maps_of(const dnnl_memory_desc_t *desc, struct gw_maps *maps)
+gw_status gw_blob_plain(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, float *data, struct gw_blob *blob)
 {
-    const dnnl_blocking_desc_t *b = &desc->format_desc.blocking;
-    const dnnl_dim_t *dims = desc->dims;
-    const bool blocked = b->inner_nblks == 1 && b->inner_idxs[0] == 1;
-    if (desc->ndims != 4 || desc->format_kind != dnnl_blocked || (b->inner_nblks && !blocked) || desc->offset0 ||
-        b->strides[2] != dims[3] * b->strides[3])
+    return gw_blob_tagged(engine, rank, dims, plain_tag(rank), data, blob);
+}
+
+bool gw_maps_of(gw_layout layout, struct gw_maps *maps)
+{
+    struct gw_blocks blocks, *b = &blocks;
+    if (gw_layout_rank(layout) != 4 || !gw_layout_blocks(layout, b))
+        return false;
+    const dnnl_dim_t *dims = gw_layout_dims(layout);
+    const bool blocked = b->n_inner == 1 && b->inner_dims[0] == 1;
+    if ((b->n_inner && !blocked) || b->strides[2] != dims[3] * b->strides[3])
         return false;
     const bool maps_last = !blocked && b->strides[1] == 1 && dims[1] > 1;
     *maps = (struct gw_maps){.maps = (uint32_t)dims[1],
-                             .block = blocked     ? (uint32_t)b->inner_blks[0]
+                             .block = blocked     ? (uint32_t)b->inner[0]
                                       : maps_last ? (uint32_t)dims[1]
                                                   : 1,
                              .pixels = (uint64_t)(dims[2] * dims[3]),
@@ -45,16 +56,17 @@ bool gw_maps_of(const dnnl_memory_desc_t *desc, struct gw_maps *maps)
     return true;
 }
 
-gw_status gw_blob_create(dnnl_engine_t engine, const dnnl_memory_desc_t *desc, float *data, struct gw_blob *blob)
+gw_status gw_blob_create(dnnl_engine_t engine, gw_layout desc, float *data, struct gw_blob *blob)
 {
-    *blob = (struct gw_blob){.desc = *desc, .data = data};
+    *blob = (struct gw_blob){.data = data};
     if (!data) {
         blob->data = gw_calloc(NULL, dnnl_memory_desc_get_size(desc), 1);
         if (!blob->data)
             return GW_ERR_MEMORY;
         blob->owns_data = true;
     }
-    return gw_dnn_check(dnnl_memory_create(&blob->memory, desc, engine, blob->data), "memory");
+    GW_TRY(gw_dnn_check(dnnl_memory_create(&blob->memory, desc, engine, blob->data), "memory"));
+    return gw_dnn_check(dnnl_memory_get_memory_desc(blob->memory, &blob->desc), "memory");
 }
 
 void gw_blob_destroy(struct gw_blob *blob)
@@ -66,10 +78,16 @@ void gw_blob_destroy(struct gw_blob *blob)
     *blob = (struct gw_blob){0};
 }
 
-gw_status gw_primitive_desc_create(dnnl_engine_t engine, const void *op_desc, dnnl_primitive_desc_t hint,
-                                   const char *what, dnnl_primitive_desc_t *desc)
+const_dnnl_primitive_desc_t gw_primitive_desc(const struct gw_primitive *primitive)
 {
-    return gw_dnn_check(dnnl_primitive_desc_create(desc, op_desc, NULL, engine, hint), what);
+    const_dnnl_primitive_desc_t desc = NULL;
+    dnnl_primitive_get_primitive_desc(primitive->handle, &desc);
+    return desc;
+}
+
+gw_layout gw_primitive_layout(const struct gw_primitive *primitive, dnnl_query_t which)
+{
+    return dnnl_primitive_desc_query_md(gw_primitive_desc(primitive), which, 0);
 }
 
 gw_status gw_primitive_create(dnnl_primitive_desc_t desc, const char *what, struct gw_primitive *primitive)
@@ -104,29 +122,39 @@ static gw_status create_reorder(dnnl_engine_t engine, const struct gw_blob *from
                                 struct gw_primitive *reorder)
 {
     dnnl_primitive_desc_t desc;
-    GW_TRY(gw_dnn_check(dnnl_reorder_primitive_desc_create(&desc, &from->desc, engine, &to->desc, engine, NULL),
-                        "a reorder"));
+    GW_TRY(gw_dnn_check(gw_describe_reorder(engine, from->desc, to->desc, &desc), "a reorder"));
     GW_TRY(gw_primitive_create(desc, "a reorder", reorder));
     gw_primitive_arg(reorder, DNNL_ARG_FROM, from);
     gw_primitive_arg(reorder, DNNL_ARG_TO, to);
     return GW_OK;
 }
 
-gw_status gw_reorder_into(dnnl_engine_t engine, const struct gw_blob *from, const dnnl_memory_desc_t *wanted,
-                          struct gw_blob *to, struct gw_primitive *reorder)
+gw_status gw_reorder_into(dnnl_engine_t engine, const struct gw_blob *from, gw_layout wanted, struct gw_blob *to,
+                          struct gw_primitive *reorder)
 {
     *reorder = (struct gw_primitive){0};
-    if (dnnl_memory_desc_equal(&from->desc, wanted))
+    if (dnnl_memory_desc_equal(from->desc, wanted))
         return gw_blob_create(engine, wanted, from->data, to);
     GW_TRY(gw_blob_create(engine, wanted, NULL, to));
     return create_reorder(engine, from, to, reorder);
 }
 
-gw_status gw_reorder_out_of(dnnl_engine_t engine, const dnnl_memory_desc_t *made, const struct gw_blob *to,
-                            struct gw_blob *from, struct gw_primitive *reorder)
+gw_status gw_reorder_plain(dnnl_engine_t engine, const struct gw_blob *from, struct gw_blob *to,
+                           struct gw_primitive *reorder)
+{
+    struct gw_made_layout made;
+    const int rank = gw_layout_rank(from->desc);
+    GW_TRY(gw_dnn_check(gw_layout_make(rank, gw_layout_dims(from->desc), plain_tag(rank), &made), "a layout"));
+    const gw_status status = gw_reorder_into(engine, from, made.layout, to, reorder);
+    gw_layout_drop(&made);
+    return status;
+}
+
+gw_status gw_reorder_out_of(dnnl_engine_t engine, gw_layout made, const struct gw_blob *to, struct gw_blob *from,
+                            struct gw_primitive *reorder)
 {
     *reorder = (struct gw_primitive){0};
-    if (dnnl_memory_desc_equal(&to->desc, made))
+    if (dnnl_memory_desc_equal(to->desc, made))
         return gw_blob_create(engine, made, to->data, from);
     GW_TRY(gw_blob_create(engine, made, NULL, from));
     return create_reorder(engine, from, to, reorder);

@@ -2,13 +2,13 @@
 #ifndef GW_TRAIN_DNN_H
 #define GW_TRAIN_DNN_H
 
-#include <dnnl.h>
-#include <gradwire/status.h>
-#include <stdbool.h>
+#include "net/onednn.h"
+
+#include <stdint.h>
 
 /* Floats in memory, and their layout in oneDNN's terms. */
 struct gw_blob {
-    dnnl_memory_desc_t desc;
+    gw_layout desc; /* the memory's */
     dnnl_memory_t memory;
     float *data;
     bool owns_data;
@@ -26,10 +26,6 @@ struct gw_primitive {
 /* Turns oneDNN's status into ours; `what` names the operation in the sentence. */
 gw_status gw_dnn_check(dnnl_status_t status, const char *what);
 
-/* Plain layouts: rank 2 is (batch, units), rank 4 (batch, channels, height, width); for weights (out, in[, kernel]). */
-void gw_desc_plain(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims);
-void gw_desc_any(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims);
-
 /* How the maps of pictures lie in memory: [batch][blocks][pixels][block]. A plain layout has blocks of one map. A
  * layout with the maps last has one block of all maps. */
 struct gw_maps {
@@ -38,10 +34,16 @@ struct gw_maps {
 };
 
 /* False if a layout of rank 4 is none of these. */
-bool gw_maps_of(const dnnl_memory_desc_t *desc, struct gw_maps *maps);
+bool gw_maps_of(gw_layout layout, struct gw_maps *maps);
 
 /* Makes a blob of this layout. data NULL: it takes memory and sets it to 0. Else it borrows `data`. */
-gw_status gw_blob_create(dnnl_engine_t engine, const dnnl_memory_desc_t *desc, float *data, struct gw_blob *blob);
+gw_status gw_blob_create(dnnl_engine_t engine, gw_layout desc, float *data, struct gw_blob *blob);
+/* The same, of these dimensions, in the layout of this tag. */
+gw_status gw_blob_tagged(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, dnnl_format_tag_t tag, float *data,
+                         struct gw_blob *blob);
+/* The same, in the plain layout: rank 2 is (batch, units), rank 4 (batch, channels, height, width); for weights
+ * (out, in[, kernel]). */
+gw_status gw_blob_plain(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, float *data, struct gw_blob *blob);
 void gw_blob_destroy(struct gw_blob *blob);
 
 /* Makes a primitive. It frees the description, even after an error. */
@@ -50,17 +52,21 @@ void gw_primitive_arg(struct gw_primitive *primitive, int which, const struct gw
 gw_status gw_primitive_run(const struct gw_primitive *primitive, dnnl_stream_t stream);
 void gw_primitive_destroy(struct gw_primitive *primitive);
 
-gw_status gw_primitive_desc_create(dnnl_engine_t engine, const void *op_desc, dnnl_primitive_desc_t hint,
-                                   const char *what, dnnl_primitive_desc_t *desc);
+/* The description of a primitive, and the layouts in it. Both live as long as the primitive. */
+const_dnnl_primitive_desc_t gw_primitive_desc(const struct gw_primitive *primitive);
+gw_layout gw_primitive_layout(const struct gw_primitive *primitive, dnnl_query_t which);
 
 /* Makes `to` a blob of layout `wanted`. When `reorder` has run, it holds the same values as `from`. If the layouts are
  * equal, `to` borrows from `from`, and `reorder` is not set. */
-gw_status gw_reorder_into(dnnl_engine_t engine, const struct gw_blob *from, const dnnl_memory_desc_t *wanted,
-                          struct gw_blob *to, struct gw_primitive *reorder);
+gw_status gw_reorder_into(dnnl_engine_t engine, const struct gw_blob *from, gw_layout wanted, struct gw_blob *to,
+                          struct gw_primitive *reorder);
+/* The same, into the plain layout. */
+gw_status gw_reorder_plain(dnnl_engine_t engine, const struct gw_blob *from, struct gw_blob *to,
+                           struct gw_primitive *reorder);
 
 /* Makes `from` a new blob of layout `made`. `reorder` fills `to` from it. If the layouts are equal, `from` borrows from
  * `to`. */
-gw_status gw_reorder_out_of(dnnl_engine_t engine, const dnnl_memory_desc_t *made, const struct gw_blob *to,
-                            struct gw_blob *from, struct gw_primitive *reorder);
+gw_status gw_reorder_out_of(dnnl_engine_t engine, gw_layout made, const struct gw_blob *to, struct gw_blob *from,
+                            struct gw_primitive *reorder);
 
 #endif

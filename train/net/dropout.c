@@ -31,17 +31,15 @@ static gw_status dropout_setup_forward(struct gw_layer *layer, const struct gw_l
                                        const struct gw_blob *const *src)
 {
     struct dropout *d = (struct dropout *)layer;
-    dnnl_memory_desc_t wanted;
     d->batch = b->batch;
     d->values = (uint32_t)gw_shape_count(layer->spec->in);
     d->training = b->training;
     d->tensor = (uint32_t)(layer->spec - b->network->layers);
     if (d->training && !(d->kept = gw_alloc(NULL, (size_t)d->batch * d->values, 1)))
         return GW_ERR_MEMORY;
-    gw_desc_plain(&wanted, src[0]->desc.ndims, src[0]->desc.dims);
-    GW_TRY(gw_reorder_into(b->engine, src[0], &wanted, &d->src, &d->reorder_src));
+    GW_TRY(gw_reorder_plain(b->engine, src[0], &d->src, &d->reorder_src));
     const bool own = d->src.owns_data || b->may_overwrite; /* if `own`, no other layer reads the memory */
-    return gw_blob_create(b->engine, &wanted, own ? d->src.data : NULL, &layer->dst);
+    return gw_blob_create(b->engine, d->src.desc, own ? d->src.data : NULL, &layer->dst);
 }
 
 static gw_status dropout_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,

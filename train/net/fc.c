@@ -28,11 +28,8 @@ static gw_status fc_setup_forward(struct gw_layer *layer, const struct gw_layer_
     f->B = b->batch, f->I = (dnnl_dim_t)tensors[0].dims[1], f->O = (dnnl_dim_t)tensors[0].dims[0];
     f->w = b->params + tensors[0].offset;
     f->bias = b->params + tensors[1].offset;
-    dnnl_memory_desc_t plain_src, dst;
-    gw_desc_plain(&plain_src, src[0]->desc.ndims, src[0]->desc.dims);
-    GW_TRY(gw_reorder_into(b->engine, src[0], &plain_src, &f->src, &f->reorder_src));
-    gw_desc_plain(&dst, 2, (dnnl_dim_t[]){f->B, f->O});
-    return gw_blob_create(b->engine, &dst, NULL, &layer->dst);
+    GW_TRY(gw_reorder_plain(b->engine, src[0], &f->src, &f->reorder_src));
+    return gw_blob_plain(b->engine, 2, (dnnl_dim_t[]){f->B, f->O}, NULL, &layer->dst);
 }
 
 static gw_status fc_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
@@ -42,8 +39,8 @@ static gw_status fc_setup_backward(struct gw_layer *layer, const struct gw_layer
     const struct gw_param *tensors = &b->network->tensors[layer->spec->first_tensor];
     f->dw = b->grads + tensors[0].offset;
     f->dbias = b->grads + tensors[1].offset;
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, &layer->dst.desc, &f->diff_dst, &f->reorder_diff_dst));
-    return b->needs_diff[0] ? gw_blob_create(b->engine, &f->src.desc, NULL, &layer->diff_src[0]) : GW_OK;
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &f->diff_dst, &f->reorder_diff_dst));
+    return b->needs_diff[0] ? gw_blob_create(b->engine, f->src.desc, NULL, &layer->diff_src[0]) : GW_OK;
 }
 
 static gw_status fc_forward(struct gw_layer *layer, const struct gw_pass *pass)

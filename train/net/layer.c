@@ -7,10 +7,9 @@ gw_status gw_layer_diff_beside(struct gw_layer *layer, const struct gw_layer_bui
 {
     *reorder = (struct gw_primitive){0};
     *from = diff_dst->data;
-    if (dnnl_memory_desc_equal(&diff_dst->desc, &layer->dst.desc))
-        return gw_blob_create(b->engine, &diff_dst->desc, b->may_overwrite ? diff_dst->data : NULL,
-                              &layer->diff_src[0]);
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, &layer->dst.desc, &layer->diff_src[0], reorder));
+    if (dnnl_memory_desc_equal(diff_dst->desc, layer->dst.desc))
+        return gw_blob_create(b->engine, diff_dst->desc, b->may_overwrite ? diff_dst->data : NULL, &layer->diff_src[0]);
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &layer->diff_src[0], reorder));
     *from = layer->diff_src[0].data;
     return GW_OK;
 }

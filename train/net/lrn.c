@@ -37,22 +37,22 @@ static gw_status lrn_setup_forward(struct gw_layer *layer, const struct gw_layer
 {
     struct lrn *n = (struct lrn *)layer;
     n->batch = b->batch;
-    dnnl_memory_desc_t layout = src[0]->desc;
-    if (!gw_maps_of(&layout, &n->src_maps)) {
-        gw_desc_plain(&layout, 4, src[0]->desc.dims);
-        gw_maps_of(&layout, &n->src_maps);
+    if (gw_maps_of(src[0]->desc, &n->src_maps))
+        GW_TRY(gw_reorder_into(b->engine, src[0], src[0]->desc, &n->src, &n->reorder_src));
+    else {
+        GW_TRY(gw_reorder_plain(b->engine, src[0], &n->src, &n->reorder_src));
+        gw_maps_of(n->src.desc, &n->src_maps);
     }
-    GW_TRY(gw_reorder_into(b->engine, src[0], &layout, &n->src, &n->reorder_src));
-    GW_TRY(gw_blob_create(b->engine, &layout, NULL, &layer->dst));
-    return b->training ? gw_blob_create(b->engine, &layout, NULL, &n->base) : GW_OK;
+    GW_TRY(gw_blob_create(b->engine, n->src.desc, NULL, &layer->dst));
+    return b->training ? gw_blob_create(b->engine, n->src.desc, NULL, &n->base) : GW_OK;
 }
 
 static gw_status lrn_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
                                     const struct gw_blob *diff_dst)
 {
     struct lrn *n = (struct lrn *)layer;
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, &layer->dst.desc, &n->diff_dst, &n->reorder_diff_dst));
-    return b->needs_diff[0] ? gw_blob_create(b->engine, &n->src.desc, NULL, &layer->diff_src[0]) : GW_OK;
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &n->diff_dst, &n->reorder_diff_dst));
+    return b->needs_diff[0] ? gw_blob_create(b->engine, n->src.desc, NULL, &layer->diff_src[0]) : GW_OK;
 }
 
 /* ---- one pixel -------------------------------------------------------------------------------------------------- */

@@ -61,7 +61,7 @@ static gw_status gather(struct gw_model *m, const struct gw_layer_build *b, uint
         return gw_fail(GW_ERR_ARGUMENT, "%s is read by %u layers; 1 to %d are possible", net->layers[i].name, n,
                        GW_MAX_ARGS - 1);
     const struct gw_blob **parts = gw_calloc(NULL, n, sizeof *parts);
-    dnnl_memory_desc_t *descs = gw_calloc(NULL, n, sizeof *descs);
+    gw_layout *descs = gw_calloc(NULL, n, sizeof *descs);
     float *ones = gw_calloc(NULL, n, sizeof *ones);
     gw_status status = parts && descs && ones ? GW_OK : GW_ERR_MEMORY;
     uint32_t found = 0;
@@ -77,13 +77,11 @@ static gw_status gather(struct gw_model *m, const struct gw_layer_build *b, uint
         r->diff = parts[0];
     } else if (status == GW_OK) {
         dnnl_primitive_desc_t pd = NULL;
-        status = gw_dnn_check(dnnl_sum_primitive_desc_create(&pd, &m->layers[i]->dst.desc, (int)n, ones, descs, NULL,
-                                                             b->engine),
-                              "a sum");
+        status = gw_dnn_check(gw_describe_sum(b->engine, m->layers[i]->dst.desc, (int)n, descs, ones, &pd), "a sum");
         if (status == GW_OK)
             status = gw_primitive_create(pd, "a sum", &r->add);
         if (status == GW_OK)
-            status = gw_blob_create(b->engine, &m->layers[i]->dst.desc, NULL, &r->sum);
+            status = gw_blob_create(b->engine, m->layers[i]->dst.desc, NULL, &r->sum);
         for (uint32_t k = 0; status == GW_OK && k < n; k++)
             gw_primitive_arg(&r->add, DNNL_ARG_MULTIPLE_SRC + (int)k, parts[k]);
         if (status == GW_OK)
@@ -101,16 +99,15 @@ static gw_status build(struct gw_model *m, struct gw_layer_build *b)
 {
     const struct gw_network *net = m->network;
     bool flat = net->in.height == 1 && net->in.width == 1;
-    dnnl_memory_desc_t desc;
-    gw_desc_plain(&desc, flat ? 2 : 4, (dnnl_dim_t[]){b->batch, net->in.channels, net->in.height, net->in.width});
-    GW_TRY(gw_blob_create(b->engine, &desc, NULL, &m->input));
+    GW_TRY(gw_blob_plain(b->engine, flat ? 2 : 4,
+                         (dnnl_dim_t[]){b->batch, net->in.channels, net->in.height, net->in.width}, NULL, &m->input));
     if (!(m->layers = gw_calloc(NULL, net->n_layers, sizeof *m->layers)))
         return GW_ERR_MEMORY;
     GW_TRY(build_forward(m, b));
     if (!b->training)
         return GW_OK;
 
-    GW_TRY(gw_blob_create(b->engine, &m->layers[net->n_layers - 1]->dst.desc, NULL, &m->diff_logits));
+    GW_TRY(gw_blob_create(b->engine, m->layers[net->n_layers - 1]->dst.desc, NULL, &m->diff_logits));
     if (!(m->returned = gw_calloc(NULL, net->n_layers, sizeof *m->returned)))
         return GW_ERR_MEMORY;
     for (uint32_t i = net->n_layers; i-- > 0;) {

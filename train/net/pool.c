@@ -5,12 +5,9 @@
 struct pool {
     struct gw_layer head;
     struct gw_blob workspace; /* which value of each window was the largest */
-    dnnl_primitive_desc_t hint;
     struct gw_blob src, diff_dst;
     struct gw_primitive run, reorder_diff_dst, backward;
 };
-
-static const dnnl_dims_t zero = {0, 0};
 
 /* How many windows fit along a side. A partial window must begin inside the picture. */
 static uint32_t windows(const struct gw_layer_spec *s, uint32_t side)
@@ -32,13 +29,15 @@ static gw_status pool_declare(struct gw_network *network, struct gw_layer_spec *
     return GW_OK;
 }
 
-/* How far the last windows reach beyond the edge. */
-static void find_edge(const struct gw_layer_spec *s, dnnl_dims_t behind)
+static struct gw_window window_of(const struct gw_layer_spec *s)
 {
     const uint32_t height = (s->out.height - 1) * s->stride + s->kernel,
                    width = (s->out.width - 1) * s->stride + s->kernel;
-    behind[0] = height > s->in.height ? height - s->in.height : 0;
-    behind[1] = width > s->in.width ? width - s->in.width : 0;
+    return (struct gw_window){.strides = {s->stride, s->stride},
+                              .kernel = {s->kernel, s->kernel},
+                              /* how far the last windows reach beyond the edge */
+                              .behind = {height > s->in.height ? height - s->in.height : 0,
+                                         width > s->in.width ? width - s->in.width : 0}};
 }
 
 static dnnl_alg_kind_t kind_of(const struct gw_layer_spec *s)
@@ -52,28 +51,23 @@ static gw_status pool_setup_forward(struct gw_layer *layer, const struct gw_laye
     struct pool *p = (struct pool *)layer;
     const struct gw_layer_spec *s = layer->spec;
     dnnl_dim_t dst_dims[4] = {b->batch, s->out.channels, s->out.height, s->out.width};
-    dnnl_dims_t kernel = {s->kernel, s->kernel}, strides = {s->stride, s->stride}, behind;
-    dnnl_memory_desc_t any_dst;
-    find_edge(s, behind);
-    gw_desc_any(&any_dst, 4, dst_dims);
-    dnnl_pooling_v2_desc_t desc;
-    GW_TRY(gw_dnn_check(dnnl_pooling_v2_forward_desc_init(&desc,
-                                                          b->training ? dnnl_forward_training : dnnl_forward_inference,
-                                                          kind_of(s), &src[0]->desc, &any_dst, strides, kernel, zero,
-                                                          zero, behind),
-                        "pooling"));
+    const struct gw_window window = window_of(s);
+    struct gw_made_layout any;
     dnnl_primitive_desc_t pd;
-    GW_TRY(gw_primitive_desc_create(b->engine, &desc, NULL, "pooling", &pd));
-    if (b->training)
-        GW_TRY(gw_dnn_check(dnnl_primitive_desc_clone(&p->hint, pd), "pooling"));
-    const dnnl_memory_desc_t dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
-    const dnnl_memory_desc_t *workspace_desc = dnnl_primitive_desc_query_md(pd, dnnl_query_workspace_md, 0);
+    GW_TRY(gw_dnn_check(gw_layout_make(4, dst_dims, dnnl_format_tag_any, &any), "pooling"));
+    const dnnl_status_t described =
+        gw_describe_pooling(b->engine, b->training ? dnnl_forward_training : dnnl_forward_inference, kind_of(s),
+                            src[0]->desc, any.layout, &window, NULL, &pd);
+    gw_layout_drop(&any);
+    GW_TRY(gw_dnn_check(described, "pooling"));
+    GW_TRY(gw_primitive_create(pd, "pooling", &p->run));
+    const gw_layout dst_desc = gw_primitive_layout(&p->run, dnnl_query_dst_md);
+    const gw_layout workspace_desc = gw_primitive_layout(&p->run, dnnl_query_workspace_md);
     const bool remembers = b->training && workspace_desc && dnnl_memory_desc_get_size(workspace_desc) > 0;
     if (remembers)
         GW_TRY(gw_blob_create(b->engine, workspace_desc, NULL, &p->workspace));
-    GW_TRY(gw_primitive_create(pd, "pooling", &p->run));
-    GW_TRY(gw_blob_create(b->engine, &src[0]->desc, src[0]->data, &p->src));
-    GW_TRY(gw_blob_create(b->engine, &dst_desc, NULL, &layer->dst));
+    GW_TRY(gw_blob_create(b->engine, src[0]->desc, src[0]->data, &p->src));
+    GW_TRY(gw_blob_create(b->engine, dst_desc, NULL, &layer->dst));
     gw_primitive_arg(&p->run, DNNL_ARG_SRC, &p->src);
     gw_primitive_arg(&p->run, DNNL_ARG_DST, &layer->dst);
     if (remembers)
@@ -88,17 +82,14 @@ static gw_status pool_setup_backward(struct gw_layer *layer, const struct gw_lay
     const struct gw_layer_spec *s = layer->spec;
     if (!b->needs_diff[0])
         return GW_OK;
-    dnnl_dims_t kernel = {s->kernel, s->kernel}, strides = {s->stride, s->stride}, behind;
-    find_edge(s, behind);
-    dnnl_pooling_v2_desc_t desc;
-    GW_TRY(gw_dnn_check(dnnl_pooling_v2_backward_desc_init(&desc, kind_of(s), &p->src.desc, &layer->dst.desc, strides,
-                                                           kernel, zero, zero, behind),
-                        "pooling's backward"));
+    const struct gw_window window = window_of(s);
     dnnl_primitive_desc_t pd;
-    GW_TRY(gw_primitive_desc_create(b->engine, &desc, p->hint, "pooling's backward", &pd));
+    GW_TRY(gw_dnn_check(gw_describe_pooling(b->engine, dnnl_backward_data, kind_of(s), p->src.desc, layer->dst.desc,
+                                            &window, gw_primitive_desc(&p->run), &pd),
+                        "pooling's backward"));
     GW_TRY(gw_primitive_create(pd, "pooling's backward", &p->backward));
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, &layer->dst.desc, &p->diff_dst, &p->reorder_diff_dst));
-    GW_TRY(gw_blob_create(b->engine, &p->src.desc, NULL, &layer->diff_src[0]));
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &p->diff_dst, &p->reorder_diff_dst));
+    GW_TRY(gw_blob_create(b->engine, p->src.desc, NULL, &layer->diff_src[0]));
     gw_primitive_arg(&p->backward, DNNL_ARG_DIFF_DST, &p->diff_dst);
     gw_primitive_arg(&p->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);
     if (p->workspace.memory)
@@ -129,8 +120,6 @@ static void pool_destroy(struct gw_layer *layer)
     gw_blob_destroy(&p->src);
     gw_blob_destroy(&p->diff_dst);
     gw_blob_destroy(&p->workspace);
-    if (p->hint)
-        dnnl_primitive_desc_destroy(p->hint);
 }
 
 const struct gw_layer_kind gw_layer_pool = {.name = "pooling",

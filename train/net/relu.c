@@ -21,9 +21,9 @@ static gw_status relu_setup_forward(struct gw_layer *layer, const struct gw_laye
                                     const struct gw_blob *const *src)
 {
     struct relu *r = (struct relu *)layer;
-    r->n = dnnl_memory_desc_get_size(&src[0]->desc) / sizeof(float);
+    r->n = dnnl_memory_desc_get_size(src[0]->desc) / sizeof(float);
     r->src = src[0]->data;
-    return gw_blob_create(b->engine, &src[0]->desc, b->may_overwrite ? src[0]->data : NULL, &layer->dst);
+    return gw_blob_create(b->engine, src[0]->desc, b->may_overwrite ? src[0]->data : NULL, &layer->dst);
 }
 
 static gw_status relu_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,

@@ -23,51 +23,39 @@ static gw_status shortcut_declare(struct gw_network *network, struct gw_layer_sp
     return GW_OK;
 }
 
-/* The block of this layout, if both sides can have it; else 1. */
+/* The block of this layout, if it has no gaps and both sides can have it; else 1. */
 static uint32_t block_of(const struct gw_blob *src, const struct gw_layer_spec *s)
 {
-    static const struct {
-        uint32_t block;
-        dnnl_format_tag_t tag;
-    } layouts[] = {{16, dnnl_nChw16c}, {8, dnnl_nChw8c}};
-    for (size_t i = 0; i < 2; i++) {
-        dnnl_memory_desc_t desc;
-        dnnl_memory_desc_init_by_tag(&desc, 4, src->desc.dims, dnnl_f32, layouts[i].tag);
-        if (dnnl_memory_desc_equal(&desc, &src->desc) && s->in.channels % layouts[i].block == 0 &&
-            s->out.channels % layouts[i].block == 0)
-            return layouts[i].block;
-    }
-    return 1;
-}
-
-static void describe(const struct shortcut *c, struct gw_shape shape, dnnl_memory_desc_t *desc)
-{
-    const dnnl_dims_t dims = {c->batch, shape.channels, shape.height, shape.width};
-    dnnl_memory_desc_init_by_tag(desc, 4, dims, dnnl_f32,
-                                 c->block == 16  ? dnnl_nChw16c
-                                 : c->block == 8 ? dnnl_nChw8c
-                                                 : dnnl_nchw);
+    struct gw_maps maps;
+    if (!gw_maps_of(src->desc, &maps) || (maps.block != 16 && maps.block != 8))
+        return 1;
+    const bool dense = maps.maps % maps.block == 0 && maps.pixel_stride == maps.block &&
+                       maps.block_stride == maps.pixels * maps.block && maps.sample_stride == maps.pixels * maps.maps;
+    return dense && s->in.channels % maps.block == 0 && s->out.channels % maps.block == 0 ? maps.block : 1;
 }
 
 static gw_status shortcut_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
                                         const struct gw_blob *const *src)
 {
     struct shortcut *c = (struct shortcut *)layer;
-    dnnl_memory_desc_t in, out;
     c->batch = b->batch;
     c->block = block_of(src[0], layer->spec);
-    describe(c, layer->spec->in, &in);
-    describe(c, layer->spec->out, &out);
-    GW_TRY(gw_reorder_into(b->engine, src[0], &in, &c->src, &c->reorder_src));
-    return gw_blob_create(b->engine, &out, NULL, &layer->dst);
+    if (c->block > 1)
+        GW_TRY(gw_reorder_into(b->engine, src[0], src[0]->desc, &c->src, &c->reorder_src));
+    else
+        GW_TRY(gw_reorder_plain(b->engine, src[0], &c->src, &c->reorder_src));
+    const struct gw_shape out = layer->spec->out;
+    const dnnl_dims_t dims = {c->batch, out.channels, out.height, out.width};
+    const dnnl_format_tag_t tag = c->block == 16 ? dnnl_nChw16c : c->block == 8 ? dnnl_nChw8c : dnnl_nchw;
+    return gw_blob_tagged(b->engine, 4, dims, tag, NULL, &layer->dst);
 }
 
 static gw_status shortcut_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
                                          const struct gw_blob *diff_dst)
 {
     struct shortcut *c = (struct shortcut *)layer;
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, &layer->dst.desc, &c->diff_dst, &c->reorder_diff_dst));
-    return b->needs_diff[0] ? gw_blob_create(b->engine, &c->src.desc, NULL, &layer->diff_src[0]) : GW_OK;
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &c->diff_dst, &c->reorder_diff_dst));
+    return b->needs_diff[0] ? gw_blob_create(b->engine, c->src.desc, NULL, &layer->diff_src[0]) : GW_OK;
 }
 
 /* Copies the pixels that both sides have. wide: the side that has all pixels, and fewer maps. */
@@ -95,7 +83,7 @@ static gw_status shortcut_forward(struct gw_layer *layer, const struct gw_pass *
     struct shortcut *c = (struct shortcut *)layer;
     (void)pass;
     GW_TRY(gw_primitive_run(&c->reorder_src, layer->stream));
-    memset(layer->dst.data, 0, dnnl_memory_desc_get_size(&layer->dst.desc));
+    memset(layer->dst.data, 0, dnnl_memory_desc_get_size(layer->dst.desc));
     move(c, c->src.data, layer->dst.data, true);
     return GW_OK;
 }
@@ -107,7 +95,7 @@ static gw_status shortcut_backward(struct gw_layer *layer, const struct gw_pass 
     if (!layer->diff_src[0].data)
         return GW_OK;
     GW_TRY(gw_primitive_run(&c->reorder_diff_dst, layer->stream));
-    memset(layer->diff_src[0].data, 0, dnnl_memory_desc_get_size(&layer->diff_src[0].desc));
+    memset(layer->diff_src[0].data, 0, dnnl_memory_desc_get_size(layer->diff_src[0].desc));
     move(c, layer->diff_src[0].data, c->diff_dst.data, false);
     return GW_OK;
 }
