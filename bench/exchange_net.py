@@ -23,6 +23,7 @@ import sys
 import tempfile
 
 import net
+import openmpi
 
 HERE = pathlib.Path(__file__).resolve().parent
 HOSTS = 4
@@ -121,7 +122,6 @@ def openmpi(folder, elements, runs):
             "exec",
             net.namespace(0),
             mpirun,
-            "--allow-run-as-root",
             "--host",
             hosts,
             "-n",
@@ -153,7 +153,7 @@ def openmpi(folder, elements, runs):
         ],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMPI_MCA_rmaps_base_oversubscribe": "1"},
+        env={**os.environ, **openmpi.ENVIRONMENT},
     )
     return statistics.median(json.loads(done.stdout)) if done.returncode == 0 else None
 

@@ -20,6 +20,7 @@ import sys
 import tempfile
 
 import net
+import openmpi
 from exchange_net import machine
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -99,9 +100,9 @@ def mpi(args, size, options, words):
     if args.in_namespaces:
         where = ["--host", ",".join(net.address(host) for host in range(size)), "--mca", "plm_rsh_agent", args.shell]
         where += "--mca btl_tcp_if_include e0 --mca oob_tcp_if_include e0".split()
-    environment = {**os.environ, "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+    environment = {**os.environ, **openmpi.ENVIRONMENT}
     done = subprocess.run(
-        in_host(args, 0, ["mpirun.openmpi", "--allow-run-as-root", "-n", size, *where, *options, args.program, *words]),
+        in_host(args, 0, ["mpirun.openmpi", "-n", size, *where, *options, args.program, *words]),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=environment,

@@ -10,14 +10,13 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
+import openmpi  # noqa: E402
+
 TOOL = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 
-# What OpenMPI wants from root. It keeps memory of its own, which looks like a leak.
-MPI = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "ASAN_OPTIONS": "detect_leaks=0",
-}
+# OpenMPI keeps memory of its own, which looks like a leak.
+MPI = {**openmpi.ENVIRONMENT, "ASAN_OPTIONS": "detect_leaks=0"}
 CODECS = [
     "none",
     "bf16",

@@ -46,7 +46,7 @@ CODECS = [
     "onebit:bucket=512",
 ]
 SIZES = [1, 2, 3, 4, 7]
-MPI = {**harness.MPI, "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl": "self,vader,tcp"}
+MPI = {**harness.MPI, "OMPI_MCA_btl": "self,vader,tcp"}
 
 
 def chosen():
@@ -153,7 +153,7 @@ class Links(harness.Case):
         """Returns where mpirun is. Skips the test if there is none, or no mpi link in this build."""
         mpirun = shutil.which("mpirun")
         alone = self.run_tool("train", "--link", "mpi", *RUN, env={**os.environ, **MPI})
-        if not mpirun or "this build has no mpi link" in alone.stderr:
+        if not mpirun or "did not load" in alone.stderr:
             self.skipTest("there is no MPI")
         return mpirun
 

@@ -167,11 +167,14 @@ class Train(harness.Case):
 
     def kept_by_rank_0(self, path, sizes):
         """Reads the residual's norm and the oldest threshold's age from a state file of topk."""
-        content, at, squares, oldest = self.read_bytes(path), 40, 0, 0
+        content, at, squares, oldest = self.read_bytes(path), 40, 0.0, 0
         for n in sizes:
             self.assertEqual(content[at : at + 4], b"GWST")
             oldest = max(oldest, struct.unpack_from("<Q", content, at + 32 + 8)[0])
-            squares += sum(e * e for e in struct.unpack_from(f"<{n}f", content, at + 32 + 24))
+            own = 0.0
+            for e in struct.unpack_from(f"<{n}f", content, at + 32 + 24):
+                own += e * e  # as the tool adds; sum() of Python 3.12 rounds in another way
+            squares += own
             at += 32 + 24 + 4 * n + 8
         self.assertEqual(at + 8, len(content))
         return math.sqrt(squares), oldest

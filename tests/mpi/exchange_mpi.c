@@ -343,18 +343,25 @@ static int ranks_are_the_callers(uint32_t rank, uint32_t n)
     return failed + compare(m.spec, &m, &local[n - 1 - rank], rank);
 }
 
-/* Nobody has started MPI. The first call starts it, and it ends at exit. */
+/* Nobody has started MPI. The first call starts it, and tells the ranks. The last one ends it. */
 static int main_without_mpi(void)
 {
-    int begun = 1, rank, n, failed, sum = 0;
+    int begun = 1, rank, n, failed, sum = 0, over = 0;
+    gw_link_mpi_end(1); /* there is nothing to end */
     MPI_Initialized(&begun);
     gw_link link;
-    failed = begun || gw_link_mpi_world(NULL, 0, 0, &link) != GW_ERR_ARGUMENT;
+    failed = begun || gw_link_mpi_world(NULL, 0, 0, &link) != GW_OK;
+    if (failed)
+        return 1;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &n);
+    failed += link.rank != (uint32_t)rank || link.size != (uint32_t)n;
+    link.ops->destroy(link.self);
     failed += ranks_are_the_callers((uint32_t)rank, (uint32_t)n);
     MPI_Reduce(&failed, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-    return sum != 0;
+    gw_link_mpi_end(0);
+    MPI_Finalized(&over);
+    return sum != 0 || !over;
 }
 
 int main(int argc, char **argv)

@@ -10,8 +10,9 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
+import openmpi
 from gradwire.launcher import environment
 
 SRUN = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NODELIST": "n[1-2]"}
@@ -83,8 +84,7 @@ class Launcher(unittest.TestCase):
         for name, more in (("mpirun.openmpi", {}), ("mpirun.mpich", {"MASTER_PORT": "29500"})):
             if not shutil.which(name):
                 continue
-            says = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **more}
-            says.update(OMPI_MCA_rmaps_base_oversubscribe="1", PYTHONPATH=str(ROOT / "python"))
+            says = {**os.environ, **openmpi.ENVIRONMENT, "PYTHONPATH": str(ROOT / "python"), **more}
             words = [name, "-n", "3", sys.executable, "-c", code]
             done = subprocess.run(words, env=says, stdout=subprocess.PIPE, text=True, timeout=100, check=True)
             told = [json.loads(line) for line in re.findall("{[^}]*}", done.stdout)]  # lines may be joined

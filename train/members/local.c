@@ -22,7 +22,7 @@ static gw_status begin(const struct gw_members_options *o, struct gw_members *m)
     return GW_OK;
 }
 
-static gw_status connect_one(const struct gw_members *m, gw_context *context, gw_link *links)
+static gw_status connect_one(struct gw_members *m, gw_context *context, gw_link *links)
 {
     return gw_link_local_create(context, m->size, links);
 }

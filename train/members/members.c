@@ -54,10 +54,10 @@ gw_status gw_members_choose_link(struct gw_members_options *o)
     struct gw_launcher by = gw_launcher_find();
     if (o->link)
         return GW_OK;
-    const struct gw_members_scheme *joins = by.size <= 1                      ? &gw_members_local
-                                            : by.tcp                          ? &gw_members_tcp
-                                            : by.mpi && have(&gw_members_mpi) ? &gw_members_mpi
-                                                                              : NULL;
+    const struct gw_members_scheme *joins = by.size <= 1 ? &gw_members_local
+                                            : by.tcp     ? &gw_members_tcp
+                                            : by.mpi     ? &gw_members_mpi
+                                                         : NULL;
     o->link = joins ? joins->name : NULL;
     if (by.size <= 1)
         return GW_OK;
@@ -69,9 +69,7 @@ gw_status gw_members_choose_link(struct gw_members_options *o)
         GW_ERR_ARGUMENT,
         "%s started %u ranks, and without --link each would train by itself: %s; for that, give --link local", by.name,
         by.size,
-        by.mpi ? "this build has no mpi link, but --link tcp --rendezvous HOST:PORT joins them, or gradwire "
-                 "launch -n N -- train ... starts them"
-        : strcmp(by.name, "srun") == 0
+        strcmp(by.name, "srun") == 0
             ? "--link tcp joins them, or --link mpi if srun serves MPI (srun --mpi=pmix)"
             : "--link tcp --rendezvous HOST:PORT joins them (or MASTER_ADDR and MASTER_PORT say where)");
 }

@@ -54,7 +54,7 @@ struct gw_members {
     gw_ps_client_options servers; /* the options of each rank's client; servers NULL: there are no servers */
     /* the clients of this process's ranks, once connected. NULL without servers, and with the scheme `servers` */
     gw_ps_client **clients;
-    bool mpi_begun; /* mpi: begin has called MPI_Init_thread */
+    gw_link mpi_first; /* mpi: the link that begin made; ops NULL: it was handed over, or there is none */
 };
 
 /* A scheme: a way in which members reach each other. --link names it. For a new scheme add a file, and a line in
@@ -119,6 +119,6 @@ void gw_members_say(const struct gw_members_options *options, const struct gw_la
 
 /* A `connect` for links that are made one by one. */
 gw_status gw_members_connect_each(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links,
-                                  gw_status (*one)(const struct gw_members *, gw_context *, gw_link *));
+                                  gw_status (*one)(struct gw_members *, gw_context *, gw_link *));
 
 #endif

@@ -18,7 +18,7 @@ void gw_members_say(const struct gw_members_options *o, const struct gw_launcher
 }
 
 gw_status gw_members_connect_each(struct gw_members *m, gw_context *context, uint32_t n_links, gw_link *links,
-                                  gw_status (*one)(const struct gw_members *, gw_context *, gw_link *))
+                                  gw_status (*one)(struct gw_members *, gw_context *, gw_link *))
 {
     for (uint32_t k = 0; k < n_links; k++) {
         gw_status status = one(m, context, links + (size_t)k * m->count);

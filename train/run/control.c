@@ -335,6 +335,7 @@ static gw_status check_start(struct gw_control *c, const struct gw_start *start,
 {
     uint64_t most = c->start.n_bytes;
     struct words w = {.at = (uint8_t *)c->start.bytes + HEAD};
+    *s = (struct start){0};
     if (most < START_BYTES)
         return refuse(&c->start);
     start_words(&w, s);

@@ -1,5 +1,5 @@
-/* The mpi link for a process that may know nothing of MPI yet, such as a Python program under mpirun: it starts MPI if
- * nobody has, and numbers the ranks as the callers say. */
+/* The mpi link for a process that may know nothing of MPI yet, such as the tool or a Python program under mpirun: it
+ * starts MPI if nobody has, numbers the ranks as the callers say, and ends MPI. */
 #include "link/mpi/hub.h"
 
 #include "base/error.h"
@@ -7,11 +7,27 @@
 #include <gradwire/link_mpi.h>
 
 #include <stdlib.h>
+#include <time.h>
+
+static bool we_began;
 
 static void end_mpi(void)
 {
-    if (gw_mpi_runs())
+    if (we_began && gw_mpi_runs())
         MPI_Finalize();
+}
+
+void gw_link_mpi_end(int failed)
+{
+    int size = 1;
+    if (!we_began || !gw_mpi_runs())
+        return;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (failed && size > 1) {
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    end_mpi();
 }
 
 static gw_status begin_mpi(void)
@@ -22,10 +38,11 @@ static gw_status begin_mpi(void)
     if (over)
         return gw_fail(GW_ERR_ORDER, "gw_link_mpi_world was called after MPI_Finalize");
     if (begun)
-        return GW_OK;
+        return GW_OK; /* who began it ends it */
     int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &granted);
     if (error)
         return gw_mpi_refused(error, "MPI_Init_thread");
+    we_began = true;
     return atexit(end_mpi) ? gw_fail(GW_ERR_SYSTEM, "atexit takes no more functions, so nobody would end MPI") : GW_OK;
 }
 
@@ -35,6 +52,8 @@ gw_status gw_link_mpi_world(gw_context *context, uint32_t rank, uint32_t size, g
     MPI_Comm ordered;
     int n = 0, mine = -1, stands = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &n);
+    if (size == 0)
+        return gw_link_mpi_create(context, MPI_COMM_WORLD, link);
     if (size != (uint32_t)n)
         return gw_fail(GW_ERR_ARGUMENT,
                        "MPI has %d rank%s here, and the job has %u: start all of it with one mpirun or srun", n,
