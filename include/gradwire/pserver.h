@@ -39,7 +39,7 @@ typedef enum gw_ps_type {
 /* How a pull makes one value of the workers' pushes. Pushes are taken in the order of ranks, and not in the order in
  * which they came.
  *
- *   max, min        plain types: a value of the key's type. A NaN wins
+ *   max, min        plain types: a value of the key's type
  *   sum             float types: added in float64, rounded once to the key's type
  *                   integers: int64, refused if the sum does not fit
  *   mean            float types: the sum in float64 divided by their number, rounded once
@@ -52,8 +52,12 @@ typedef enum gw_ps_type {
  *   parameters      keys with an optimizer (gw_ps_init_optimized): float32 of the key's shape, what the pushes so far
  *                   have made of the parameters
  *   median          float types: a value of the key's type, the middle of all pushes, element by element; of an even
- *                   number the mean of the two in the middle, in float32. A NaN wins. A minority of the workers
- *                   cannot move it beyond what the others have pushed
+ *                   number the mean of the two in the middle, in float32. A NaN counts as missing. As long as fewer
+ *                   than half of the pushes are wrong, it lies between the smallest and the largest of the others
+ *
+ * A NaN in one push makes the max, min, sum and mean of that element a NaN, and so do both infinities in a sum or mean.
+ * Else an infinity is a number like others, the largest or the smallest. A median is a NaN only if no push is finite. A
+ * NaN that these methods give has always the same bits. Keys with an optimizer take no NaN and no infinity.
  *
  * If a scale_key is named, decode_sum and decode_average of uint8 are multiplied by that key's maximum in the same
  * round. With S the sum of the codes, s this maximum and N the number of pushes, the average is then S * (s/N). s/N is

@@ -8,8 +8,8 @@
  * pushes, and `finish` makes the result of that (../store/reduce.c). Parsing, sentences, and the help of the tool and
  * of the Python client are made from this list. Tests compare the documents with it. */
 #define GW_PS_METHODS(METHOD)                                                                                          \
-    METHOD(GW_PS_MAX, "max", same_if_plain, largest, as_it_is, "the largest of all pushes; a NaN wins")                \
-    METHOD(GW_PS_MIN, "min", same_if_plain, smallest, as_it_is, "the smallest of all pushes; a NaN wins")              \
+    METHOD(GW_PS_MAX, "max", same_if_plain, largest, as_it_is, "the largest of all pushes")                            \
+    METHOD(GW_PS_MIN, "min", same_if_plain, smallest, as_it_is, "the smallest of all pushes")                          \
     METHOD(GW_PS_SUM, "sum", of_sum, sum, as_it_is, "their sum; of integers int64")                                    \
     METHOD(GW_PS_MEAN, "mean", of_mean, sum, divided, "their sum divided by their number; of integers float32")        \
     METHOD(GW_PS_LATEST, "latest", same, newest, as_it_is, "the push that came last")                                  \
@@ -20,7 +20,7 @@
     METHOD(GW_PS_PARAMETERS, "parameters", of_parameters, not_of_a_round, as_it_is,                                    \
            "what the pushes so far have made of a key's parameters")                                                   \
     METHOD(GW_PS_MEDIAN, "median", same_if_float, middle, as_it_is,                                                    \
-           "the middle of all pushes, element by element: a robust average")
+           "the middle of all pushes, element by element; a NaN counts as missing")
 
 /* One line about a method, for people. NULL for a number that is none. */
 const char *gw_ps_method_help(gw_ps_method method);

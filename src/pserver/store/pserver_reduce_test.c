@@ -525,8 +525,18 @@ static void medians_are_exact_in_every_order(void **state)
         {{1, inf}, 2, inf},
         {{-inf, -inf, 1, 2}, 4, -inf},
         {{-inf, inf}, 2, NAN},
-        {{1, NAN, 2}, 3, NAN},
-        {{NAN}, 1, NAN},
+        {{1, NAN, 2}, 3, 1.5f}, /* a NaN counts as missing */
+        {{1, 2, 3, 4, NAN}, 5, 2.5f},
+        {{1, 2, 3, -NAN, 1e30f}, 5, 2.5f},
+        {{1, NAN, NAN, 1e30f, 2, 3}, 6, 2.5f},
+        {{NAN, -NAN, -0.0f}, 3, -0.0f},
+        {{NAN, 1}, 2, 1},
+        {{NAN, inf, 1}, 3, inf},
+        {{NAN}, 1, NAN}, /* no push is finite */
+        {{NAN, -NAN, NAN}, 3, NAN},
+        {{inf, inf}, 2, NAN},
+        {{-inf, NAN}, 2, NAN},
+        {{-inf, -inf, inf, inf}, 4, NAN},
         {{most, most, most, -most}, 4, most}, /* their sum is too large */
         {{most, 0x1p127f}, 2, 0x1.7fffffp127f},
         {{-most, -0x1p127f}, 2, -0x1.7fffffp127f},
@@ -549,8 +559,8 @@ static int compare_floats(const void *a, const void *b)
 
 enum { MANY = 9000 }; /* pushes, or elements of one */
 
-/* Compares the medians of n pushes of `width` floats with those of sorting. values: push after push, multiples of 1/8,
- * so that the mean of two is exact. */
+/* Compares the medians of n pushes of `width` floats with those of sorting. values: push after push; NaNs, and
+ * multiples of 1/8, so that the mean of two is exact. */
 static void expect_medians_of_sorting(gw_context *context, const float *values, uint32_t n, uint32_t width)
 {
     static struct gw_ps_push pushes[MANY];
@@ -561,11 +571,13 @@ static void expect_medians_of_sorting(gw_context *context, const float *values, 
         pushes[p] = (struct gw_ps_push){p, values + (size_t)p * width, width * sizeof *values};
     assert_int_equal(gw_ps_reduce(context, GW_PS_MEDIAN, GW_PS_FLOAT32, &shape, pushes, n, NULL, NULL, &result), GW_OK);
     for (uint32_t i = 0; i < width; i++) {
+        uint32_t there = 0;
         for (uint32_t p = 0; p < n; p++)
-            sorted[p] = values[(size_t)p * width + i];
-        qsort(sorted, n, sizeof *sorted, compare_floats);
+            if (!isnan(values[(size_t)p * width + i]))
+                sorted[there++] = values[(size_t)p * width + i];
+        qsort(sorted, there, sizeof *sorted, compare_floats);
         const float x = gw_get_float((const uint8_t *)result.bytes + i * sizeof x);
-        if (x != (sorted[(n - 1) / 2] + sorted[n / 2]) / 2)
+        if (there ? x != (sorted[(there - 1) / 2] + sorted[there / 2]) / 2 : !isnan(x))
             fail_msg("element %u of %u pushes is %g", i, n, (double)x);
     }
     gw_free(context, result.bytes);
@@ -580,7 +592,7 @@ static void medians_are_those_of_sorting(void **state)
     assert_int_equal(gw_context_create(NULL, &context), GW_OK);
     for (uint32_t n = 1; n <= MOST; n++) {
         for (uint32_t i = 0; i < n * MANY; i++)
-            values[i] = (float)((int)(number() % 41) - 20) / 8;
+            values[i] = number() % 7 ? (float)((int)(number() % 41) - 20) / 8 : NAN;
         expect_medians_of_sorting(context, values, n, MANY);
     }
     gw_context_destroy(context);
@@ -596,9 +608,37 @@ static void medians_of_many_pushes(void **state)
     for (uint32_t k = 0; k < FEW + sizeof beyond / sizeof *beyond; k++) {
         const uint32_t n = k < FEW ? k + 1 : beyond[k - FEW];
         for (uint32_t i = 0; i < n * WIDTH; i++)
-            values[i] = (float)((int)(number() % 1000) - 500) / 8;
+            values[i] = number() % 5 ? (float)((int)(number() % 1000) - 500) / 8 : -NAN;
         expect_medians_of_sorting(NULL, values, n, WIDTH);
     }
+}
+
+/* What the header says of a NaN: it wins in every method but median, and the NaN of a result has one form of bits. */
+static void a_nan_wins_in_other_methods(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t values[2], n_methods;
+    } cases[] = {{{0x3F800000, 0x7FC00000}, 4},  /* 1 and a NaN */
+                 {{0x3F800000, 0xFFC12345}, 4},  /* 1 and a NaN with a sign and more bits */
+                 {{0xFFC12345, 0x7F800000}, 4},  /* that one and infinity */
+                 {{0x7F800000, 0xFF800000}, 2}}; /* both infinities have no sum */
+    static const gw_ps_method methods[] = {GW_PS_SUM, GW_PS_MEAN, GW_PS_MAX, GW_PS_MIN};
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {1}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (uint32_t m = 0; m < cases[c].n_methods; m++)
+            for (uint32_t first = 0; first < 2; first++) {
+                uint8_t bytes[2][4];
+                struct gw_ps_result result;
+                gw_put32(bytes[first], cases[c].values[0]);
+                gw_put32(bytes[1 - first], cases[c].values[1]);
+                const struct gw_ps_push pushes[] = {{0, bytes[0], 4}, {1, bytes[1], 4}};
+                assert_int_equal(gw_ps_reduce(NULL, methods[m], GW_PS_FLOAT32, &shape, pushes, 2, NULL, NULL, &result),
+                                 GW_OK);
+                if (gw_get32(result.bytes) != 0x7FC00000)
+                    fail_msg("case %zu, method %d, first %u: %08x", c, (int)methods[m], first, gw_get32(result.bytes));
+                gw_free(NULL, result.bytes);
+            }
 }
 
 static void medians_have_the_types_of_floats(void **state)
@@ -633,6 +673,7 @@ int main(void)
         cmocka_unit_test(medians_are_exact_in_every_order),
         cmocka_unit_test(medians_are_those_of_sorting),
         cmocka_unit_test(medians_of_many_pushes),
+        cmocka_unit_test(a_nan_wins_in_other_methods),
         cmocka_unit_test(medians_have_the_types_of_floats),
     };
     return cmocka_run_group_tests_name("ps_reduce", tests, NULL, NULL);

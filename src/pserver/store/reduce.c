@@ -89,9 +89,9 @@ static void store_floats(gw_ps_type type, const double *src, uint64_t begin, uin
 {
     out += begin * gw_ps_type_bytes(type);
     switch (type) {
-    case GW_PS_FLOAT32:
+    case GW_PS_FLOAT32: /* which NaN a sum is depends on the processor, so all become one */
         for (uint64_t i = 0; i < n; i++)
-            gw_put_float(out + 4 * i, (float)src[i]);
+            gw_put32(out + 4 * i, src[i] != src[i] ? 0x7FC00000u : gw_float_bits((float)src[i]));
         return;
     case GW_PS_FLOAT16:
         for (uint64_t i = 0; i < n; i++)
@@ -263,11 +263,12 @@ static void sum_of_integers(const struct work *work, uint64_t begin, uint32_t n,
     fold_integers(work, begin, n, all, add_integer);
 }
 
-/* Turns a float into an integer, so that integers have the same order as the floats. -0 comes before 0. */
+/* Turns a float into an integer, so that integers have the same order as the floats. -0 comes before 0. A NaN comes
+ * after all numbers, whatever its bits are. */
 static uint32_t place_of(float x)
 {
-    const uint32_t bits = gw_float_bits(x);
-    return bits >> 31 ? ~bits : bits | 0x80000000u;
+    const uint32_t bits = gw_float_bits(x), place = bits >> 31 ? ~bits : bits | 0x80000000u;
+    return x != x ? UINT32_MAX : place;
 }
 
 static float at_place(uint32_t place)
@@ -313,29 +314,36 @@ static void sort_rows(uint32_t *places, uint32_t n_rows, uint32_t n)
 
 /* The coordinate-wise median. If there is an even number of pushes, it is the mean of the two in the middle. If fewer
  * than half of the pushes hold anything at all, the median still lies within the values of the others (Yin et al.,
- * Byzantine-Robust Distributed Learning, 2018, definition 1). */
+ * Byzantine-Robust Distributed Learning, 2018, definition 1). A NaN counts as missing. The
+ * promise stays true: if w < n/2 pushes are wrong, and k of these are NaNs, then w-k < (n-k)/2 of the n-k others are.
+ */
 static void middle_of_floats(const struct work *work, uint64_t begin, uint32_t n, double *all)
 {
     uint32_t places[GW_MAX_WORKERS > SORTED_AT_ONCE ? GW_MAX_WORKERS : SORTED_AT_ONCE];
     const uint32_t at_once = work->n < SORTED_AT_ONCE ? SORTED_AT_ONCE / work->n : 1;
     for (uint32_t done = 0; done < n; done += at_once) {
         const uint32_t now = n - done < at_once ? n - done : at_once;
-        double one[SORTED_AT_ONCE];
-        for (uint32_t i = 0; i < now; i++)
-            all[done + i] = 0;
+        double one[SORTED_AT_ONCE], *middle = all + done;
+        uint32_t n_numbers[SORTED_AT_ONCE]; /* of each element: how many pushes are no NaN */
+        for (uint32_t i = 0; i < now; i++) {
+            n_numbers[i] = 0;
+            middle[i] = (double)NAN; /* and so it stays if no push is finite */
+        }
         for (uint32_t p = 0; p < work->n; p++) {
             load_floats(work->type, work->pushes[p].bytes, begin + done, now, one);
             for (uint32_t i = 0; i < now; i++) {
                 places[(size_t)p * now + i] = place_of((float)one[i]);
-                all[done + i] = one[i] != one[i] ? one[i] : all[done + i]; /* a NaN wins, as with other methods */
+                n_numbers[i] += one[i] == one[i];
+                middle[i] = isfinite(one[i]) ? 0 : middle[i];
             }
         }
         sort_rows(places, work->n, now);
-        const uint32_t *low = places + (size_t)((work->n - 1) / 2) * now, *high = places + (size_t)(work->n / 2) * now;
         for (uint32_t i = 0; i < now; i++)
-            if (all[done + i] == all[done + i])
-                all[done + i] =
-                    (double)(low == high ? at_place(low[i]) : mean_of_two(at_place(low[i]), at_place(high[i])));
+            if (middle[i] == 0) {
+                const uint32_t low = places[(size_t)((n_numbers[i] - 1) / 2) * now + i],
+                               high = places[(size_t)(n_numbers[i] / 2) * now + i];
+                middle[i] = (double)(n_numbers[i] % 2 ? at_place(low) : mean_of_two(at_place(low), at_place(high)));
+            }
     }
 }
 
