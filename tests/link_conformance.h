@@ -7,6 +7,8 @@
 #ifndef GW_TESTS_LINK_CONFORMANCE_H
 #define GW_TESTS_LINK_CONFORMANCE_H
 
+#include "forks.h"
+
 #include <gradwire/codec.h>
 #include <gradwire/link.h>
 
@@ -28,6 +30,7 @@ struct link_factory {
     uint32_t max_ranks; /* the most ranks that a case may have; 0: there is no limit */
     /* if a message is sent or a member leaves, another member knows it only some time after the call */
     bool news_travel;
+    bool of_python; /* its functions are Python's, which looks after forks itself */
 };
 
 #define LINK_LONG_MS 60000u /* a deadline that only a hang reaches */
@@ -546,6 +549,49 @@ static void link_destroy_in_any_order(void **state)
     }
 }
 
+struct link_pair {
+    gw_context *context;
+    gw_link *links;
+};
+
+static bool link_test_forked(void *argument)
+{
+    const struct link_pair *pair = argument;
+    const gw_link *link = &pair->links[0];
+    char object[32];
+    gw_message message;
+    snprintf(object, sizeof object, "this %s link", link->ops->name);
+    void *bytes[2] = {gw_message_alloc(pair->context, 9), gw_message_alloc(pair->context, 9)};
+    if (!bytes[0] || !bytes[1] ||
+        !is_of_another_process(link->ops->send(link->self, 1, bytes[0], 9, LINK_LONG_MS), object) ||
+        !is_of_another_process(link->ops->recv(link->self, LINK_LONG_MS, &message), object))
+        return false;
+    if (!link->ops->send_all)
+        gw_message_free(bytes[1]);
+    else if (!is_of_another_process(link->ops->send_all(link->self, bytes[1], 9, LINK_LONG_MS), object))
+        return false;
+    const long live = atomic_load(&link_test_live);
+    (link->ops->fail)(link->self, GW_ERR_SYSTEM, "a fork failed");
+    link->ops->close(link->self);
+    for (uint32_t r = 0; r < 2; r++)
+        pair->links[r].ops->destroy(pair->links[r].self);
+    gw_context_destroy(pair->context);
+    return atomic_load(&link_test_live) == live;
+}
+
+/* In a forked process the link refuses every call, and its end does nothing. The process that forked goes on. */
+static void link_in_a_fork(void **state)
+{
+    (void)state;
+    gw_link links[2];
+    struct link_pair pair = {.context = link_test_begin(links, 2), .links = links};
+    if (!link_test_factory->of_python)
+        expect_in_a_fork(link_test_forked, &pair);
+    link_test_send(pair.context, &links[0], 1, 50, 0, 1);
+    link_test_expect(&links[1], 0, 50, 0, 1);
+    link_test_end(pair.context, links, 2);
+}
+
 static inline int link_conformance(const struct link_factory *factory)
 {
     link_test_factory = factory;
@@ -566,6 +612,7 @@ static inline int link_conformance(const struct link_factory *factory)
         cmocka_unit_test(link_wakes),
         cmocka_unit_test(link_many_to_many),
         cmocka_unit_test(link_destroy_in_any_order),
+        cmocka_unit_test(link_in_a_fork),
     };
     return cmocka_run_group_tests_name(factory->name, tests, NULL, NULL);
 }

@@ -1,6 +1,10 @@
 /* The context: where memory comes from, how many threads codecs use, and which kernels run.
  *
- * Almost every object is created from a context and must be destroyed before it. */
+ * Almost every object is created from a context and must be destroyed before it.
+ *
+ * After a fork, links, exchanges, parameter servers and their clients work only in the process that made them. In
+ * another process their calls fail with GW_ERR_ORDER, and what closes or destroys them does nothing. That process makes
+ * its own. A context, codecs and encoders may be used there; codecs then work on the calling thread alone. */
 #ifndef GRADWIRE_CONTEXT_H
 #define GRADWIRE_CONTEXT_H
 

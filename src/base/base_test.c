@@ -1,6 +1,7 @@
 /* Tests the ground floor: status and sentences, memory, contexts, threads, random numbers, the choice of the
  * processor's instruction set, float modes. */
 #include "base/clock.h"
+#include "base/context.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/float_env.h"
@@ -8,6 +9,7 @@
 #include "base/philox.h"
 #include "base/threads.h"
 #include "checks.h"
+#include "forks.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -373,6 +375,37 @@ static void loops_cover_every_index_once(void **state)
     free(loop);
 }
 
+static bool loop_alone(void *user)
+{
+    struct loop *loop = user;
+    void *scratch = gw_scratch_take(loop->context, GW_SCRATCH_LEAST, 1); /* another one than the one that was given */
+    gw_scratch_give(loop->context, scratch);
+    gw_parallel_for(loop->context, MOST_INDICES, visit, loop);
+    bool good = scratch && loop->bad_slots == 0 && loop->shared_slots == 0;
+    for (uint64_t i = 0; i < MOST_INDICES; i++)
+        good = good && loop->times[i] == 1;
+    gw_context_destroy(loop->context);
+    return good;
+}
+
+/* The threads of the context are not in the forked process, and a lock of its scratch memory may be taken there. */
+static void a_context_works_alone_in_a_fork(void **state)
+{
+    (void)state;
+    struct skewed skewed = {0};
+    gw_context *context = context_with(&skewed, 3);
+    struct loop *loop = new_loop(context);
+    gw_scratch_give(context, gw_scratch_take(context, GW_SCRATCH_LEAST, 1));
+    pthread_mutex_lock(&context->scratch.lock);
+    expect_in_a_fork(loop_alone, loop);
+    pthread_mutex_unlock(&context->scratch.lock);
+    gw_parallel_for(context, MOST_INDICES, visit, loop);
+    assert_int_equal(loop->times[0], 1);
+    free(loop);
+    gw_context_destroy(context);
+    assert_int_equal(skewed.live, 0);
+}
+
 struct failing_loop {
     uint64_t first, second; /* the indices that fail */
     atomic_uint_fast64_t ran;
@@ -651,6 +684,7 @@ int main(void)
         cmocka_unit_test(all_threads_work_and_are_waited_for),
         cmocka_unit_test(a_loop_in_a_loop_runs_on_its_caller),
         cmocka_unit_test(callers_share_a_context),
+        cmocka_unit_test(a_context_works_alone_in_a_fork),
         cmocka_unit_test(float_modes_are_set_and_put_back),
         cmocka_unit_test(codec_threads_keep_denormals),
         cmocka_unit_test(clocks_go_on),

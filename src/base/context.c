@@ -32,6 +32,7 @@ gw_status gw_context_create(const gw_context_options *options, gw_context **out)
     if (!context)
         return GW_ERR_MEMORY;
     *context = boot;
+    context->made_in = gw_process_now();
     pthread_mutex_init(&context->scratch.lock, NULL);
     if (n_threads > 1) {
         gw_status status = gw_pool_create(context, n_threads, &context->pool);
@@ -46,7 +47,7 @@ gw_status gw_context_create(const gw_context_options *options, gw_context **out)
 
 void gw_context_destroy(gw_context *context)
 {
-    if (!context)
+    if (!context || !gw_process_is(context->made_in))
         return;
     gw_pool_destroy(context, context->pool);
     gw_scratch_clear(context);

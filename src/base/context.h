@@ -2,6 +2,7 @@
 #ifndef GW_BASE_CONTEXT_H
 #define GW_BASE_CONTEXT_H
 
+#include "base/process.h"
 #include "base/scratch.h"
 
 #include <gradwire/context.h>
@@ -10,6 +11,7 @@ struct gw_pool;
 
 struct gw_context {
     gw_allocator allocator;
+    gw_process made_in;   /* in another process, its threads and its scratch memory are not used */
     struct gw_pool *pool; /* NULL: the calling thread alone */
     struct gw_scratch scratch;
 };

@@ -44,7 +44,7 @@ void *gw_scratch_take(gw_context *context, size_t count, size_t size)
     void *memory = NULL;
     if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, FRONT, &total))
         return gw_alloc(context, count, size); /* gw_alloc refuses such a size */
-    if (context && bytes >= GW_SCRATCH_LEAST) {
+    if (context && bytes >= GW_SCRATCH_LEAST && gw_process_is(context->made_in)) {
         pthread_mutex_lock(&context->scratch.lock);
         memory = find(&context->scratch, bytes);
         pthread_mutex_unlock(&context->scratch.lock);
@@ -64,7 +64,7 @@ void gw_scratch_give(gw_context *context, void *memory)
         return;
     const size_t bytes = bytes_of(memory);
     bool kept = false;
-    if (context && bytes >= GW_SCRATCH_LEAST && bytes <= GW_SCRATCH_MOST) {
+    if (context && bytes >= GW_SCRATCH_LEAST && bytes <= GW_SCRATCH_MOST && gw_process_is(context->made_in)) {
         struct gw_scratch *scratch = &context->scratch;
         pthread_mutex_lock(&scratch->lock);
         kept = scratch->n < GW_SCRATCH_BLOCKS && scratch->bytes + bytes <= GW_SCRATCH_BYTES;

@@ -115,7 +115,7 @@ uint32_t gw_thread_count(const gw_context *context)
 void gw_parallel_for(gw_context *context, uint64_t n, void (*run)(uint64_t i, uint32_t slot, void *user), void *user)
 {
     struct gw_pool *pool = context ? context->pool : NULL;
-    if (!pool || n < 2 || pthread_mutex_trylock(&pool->busy) != 0) {
+    if (!pool || n < 2 || !gw_process_is(context->made_in) || pthread_mutex_trylock(&pool->busy) != 0) {
         for (uint64_t i = 0; i < n; i++)
             run(i, 0, user);
         return;

@@ -140,6 +140,7 @@ gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options 
     struct gw_exchange *ex = gw_calloc(context, 1, sizeof *ex);
     if (ex) {
         ex->context = context;
+        ex->made_in = gw_process_now();
         ex->codec = options->codec;
         ex->owners = options->servers ? &gw_owners_servers : &gw_owners_peers;
         ex->seed = options->seed;
@@ -184,7 +185,7 @@ static void *take_wake(struct gw_exchange *ex)
 
 void gw_exchange_destroy(gw_exchange *ex)
 {
-    if (!ex)
+    if (!ex || !gw_process_is(ex->made_in))
         return;
     pthread_mutex_lock(&ex->lock);
     bool abandoned = ex->open && !ex->done && ex->status >= 0;
@@ -209,17 +210,22 @@ static gw_status pipeline_status(const struct gw_exchange *ex)
     return ex->status < 0 ? gw_fail(ex->status, "%s", ex->sentence) : GW_OK;
 }
 
-static gw_status check_between_steps(const struct gw_exchange *ex, const char *call)
+static gw_status check(const struct gw_exchange *ex, const char *call)
 {
     if (!ex)
         return gw_fail(GW_ERR_ARGUMENT, "%s: the exchange is NULL", call);
+    return gw_process_check(ex->made_in, "this exchange");
+}
+
+static gw_status check_between_steps(const struct gw_exchange *ex, const char *call)
+{
+    GW_TRY(check(ex, call));
     return ex->open ? gw_fail(GW_ERR_ORDER, "%s in the middle of a step", call) : GW_OK;
 }
 
 gw_status gw_exchange_leave(gw_exchange *ex)
 {
-    if (!ex)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_leave: the exchange is NULL");
+    GW_TRY(check(ex, "gw_exchange_leave"));
     void *wake = NULL;
     pthread_mutex_lock(&ex->lock);
     gw_status status = pipeline_status(ex);
@@ -264,8 +270,9 @@ gw_status gw_exchange_set_wire(gw_exchange *ex, gw_wire wire)
 
 gw_status gw_exchange_wire(const gw_exchange *ex, gw_wire_report *out)
 {
-    if (!ex || !out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_wire: exchange or out is NULL");
+    GW_TRY(check(ex, "gw_exchange_wire"));
+    if (!out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_wire: out is NULL");
     *out = (gw_wire_report){.asked = ex->wire, .has_choice = ex->has_wire_choice, .compares = compares(ex)};
     out->stands = ex->begun_push == GW_WIRE_FAST ? GW_WIRE_FAST : GW_WIRE_SMALL;
     if (!out->compares)
@@ -282,8 +289,7 @@ gw_status gw_exchange_wire(const gw_exchange *ex, gw_wire_report *out)
 
 gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
 {
-    if (!ex)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_begin: the exchange is NULL");
+    GW_TRY(check(ex, "gw_exchange_begin"));
     ex->began = gw_clock_seconds();
     pthread_mutex_lock(&ex->lock);
     gw_status status = pipeline_status(ex);
@@ -326,8 +332,9 @@ static gw_status check_submit(struct gw_exchange *ex, uint32_t t, const float *g
 
 gw_status gw_exchange_submit_many(gw_exchange *ex, uint32_t n, const uint32_t *tensors, float *const *gradients)
 {
-    if (!ex || (n && (!tensors || !gradients)))
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_submit: the exchange, tensors or gradients are NULL");
+    GW_TRY(check(ex, "gw_exchange_submit"));
+    if (n && (!tensors || !gradients))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_submit: tensors or gradients are NULL");
     gw_status status = GW_OK;
     uint32_t n_marked = 0;
     while (n_marked < n && (status = check_submit(ex, tensors[n_marked], gradients[n_marked])) == GW_OK)
@@ -365,8 +372,7 @@ gw_status gw_exchange_submit(gw_exchange *ex, uint32_t t, float *gradient)
 
 gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
 {
-    if (!ex)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_wait: the exchange is NULL");
+    GW_TRY(check(ex, "gw_exchange_wait"));
     if (!ex->open)
         return gw_fail(GW_ERR_ORDER, "gw_exchange_wait before gw_exchange_begin");
     double start = gw_clock_seconds();
@@ -409,11 +415,9 @@ static double since(double began, double moment)
 
 gw_status gw_exchange_moments(const gw_exchange *ex, uint32_t g, gw_group_moments *out)
 {
-    if (!ex || !out || g >= ex->n_groups)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_moments: %s",
-                       ex && out ? "there is no such group" : "exchange or out is NULL");
-    if (ex->open)
-        return gw_fail(GW_ERR_ORDER, "gw_exchange_moments is called between steps");
+    GW_TRY(check_between_steps(ex, "gw_exchange_moments"));
+    if (!out || g >= ex->n_groups)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_moments: %s", out ? "there is no such group" : "out is NULL");
     const struct group *group = &ex->groups[g];
     double ready = 0;
     for (uint32_t i = 0; i < group->n_tensors; i++)
@@ -428,7 +432,8 @@ gw_status gw_exchange_moments(const gw_exchange *ex, uint32_t g, gw_group_moment
 
 gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_tensor_traffic *out)
 {
-    if (!exchange || !out || tensor >= exchange->n_tensors)
+    GW_TRY(check(exchange, "gw_exchange_traffic"));
+    if (!out || tensor >= exchange->n_tensors)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_traffic: tensor %u, or a NULL", tensor);
     /* only to take its lock; what the caller sees does not change */
     struct gw_exchange *ex = (struct gw_exchange *)exchange;

@@ -1,6 +1,7 @@
 /* Tests what ends an exchange over the local link: members that go, leave, fall silent, begin another step, or have no
  * memory, and messages that were altered. */
 #include "checks.h"
+#include "forks.h"
 #include "exchange_world.h"
 
 static void a_member_that_goes_is_named(void **state)
@@ -237,6 +238,72 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
+static bool exchange_forked(void *argument)
+{
+    gw_exchange *ex = argument;
+    const char *const object = "this exchange";
+    float gradient[1] = {1}, *values[1] = {gradient};
+    uint64_t state[1] = {0};
+    const void *const states[1] = {state};
+    gw_encoder_condition condition;
+    gw_tensor_traffic traffic;
+    gw_group_moments moments;
+    gw_wire_report wire;
+    gw_exchange_account(ex, true);
+    const gw_status refused[] = {
+        gw_exchange_begin(ex, 0),
+        gw_exchange_submit(ex, 0, gradient),
+        gw_exchange_wait(ex, NULL),
+        gw_exchange_leave(ex),
+        gw_exchange_init_parameters(ex, values),
+        gw_exchange_pull_parameters(ex, values),
+        gw_exchange_set_rate(ex, 1),
+        gw_exchange_save(ex, state, sizeof state),
+        gw_exchange_load(ex, states, 1, 0),
+        gw_exchange_scale(ex, 2),
+        gw_exchange_describe(ex, 0, &condition),
+        gw_exchange_wire(ex, &wire),
+        gw_exchange_set_wire(ex, GW_WIRE_FAST),
+        gw_exchange_traffic(ex, 0, &traffic),
+        gw_exchange_moments(ex, 0, &moments),
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (!is_of_another_process(refused[i], object)) /* all calls leave the same sentence */
+            return false;
+    gw_exchange_destroy(ex);
+    return true;
+}
+
+/* In a forked process the exchange refuses every call, and its end does nothing. The process that forked goes on. */
+static void an_exchange_belongs_to_its_process(void **state)
+{
+    (void)state;
+    gw_link links[2];
+    gw_codec *codec;
+    gw_exchange *members[2];
+    const gw_tensor tensor = {.name = "one", .n_elems = 1};
+    float gradients[2] = {1, 3};
+    assert_int_equal(gw_link_local_create(NULL, 2, links), GW_OK);
+    assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
+    for (int r = 0; r < 2; r++) {
+        const gw_exchange_options options = {
+            .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[r]};
+        assert_int_equal(gw_exchange_create(NULL, &options, &members[r]), GW_OK);
+        assert_int_equal(gw_exchange_begin(members[r], 0), GW_OK);
+        assert_int_equal(gw_exchange_submit(members[r], 0, &gradients[r]), GW_OK);
+    }
+    expect_in_a_fork(exchange_forked, members[0]);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(gw_exchange_wait(members[r], NULL), GW_OK);
+        assert_true(gradients[r] == 2);
+    }
+    for (int r = 0; r < 2; r++) {
+        gw_exchange_destroy(members[r]);
+        links[r].ops->destroy(links[r].self);
+    }
+    gw_codec_destroy(codec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +314,7 @@ int main(void)
         cmocka_unit_test(different_steps_are_an_error),
         cmocka_unit_test(an_altered_message_does_no_harm),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(an_exchange_belongs_to_its_process),
     };
     return cmocka_run_group_tests_name("exchange's end", tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #ifndef GW_EXCHANGE_STATE_H
 #define GW_EXCHANGE_STATE_H
 
+#include "base/process.h"
 #include "exchange/buffers.h"
 #include "exchange/chooser.h"
 #include "exchange/layout.h"
@@ -26,6 +27,7 @@ struct queue {
 struct gw_exchange {
     /* Fixed at create. */
     gw_context *context;
+    gw_process made_in;
     const gw_codec *codec;
     const struct gw_owners *owners;
     uint32_t rank, size;            /* this worker's, and how many workers there are */

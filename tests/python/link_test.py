@@ -22,6 +22,7 @@ class Factory(ctypes.Structure):
         ("create", CREATE),
         ("max_ranks", ctypes.c_uint32),
         ("news_travel", ctypes.c_bool),
+        ("of_python", ctypes.c_bool),
     ]
 
 
@@ -68,7 +69,7 @@ def create(context, size, out):
 class Conformance(unittest.TestCase):
     def test_what_every_link_must_do(self):
         suite = ctypes.CDLL(os.environ["GRADWIRE_CONFORMANCE"])
-        factory = Factory(b"torch", Factory.CREATE(create), 6, True)
+        factory = Factory(b"torch", Factory.CREATE(create), 6, True, True)
         self.assertEqual(suite.link_conformance_of(ctypes.byref(factory)), 0)
 
 

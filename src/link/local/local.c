@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "link/last_words.h"
 #include "link/message.h"
 
@@ -44,10 +45,16 @@ struct endpoint {
 
 struct hub {
     gw_context *context;
+    gw_process made_in;
     uint32_t size;
     atomic_uint holders; /* endpoints not destroyed yet */
     struct endpoint endpoints[];
 };
+
+static bool is_mine(const struct endpoint *me)
+{
+    return gw_process_is(me->hub->made_in);
+}
 
 static void wake(struct endpoint *endpoint)
 {
@@ -62,6 +69,10 @@ static gw_status local_send(void *self, uint32_t to, void *bytes, size_t n_bytes
     struct endpoint *me = self;
     struct hub *hub = me->hub;
     (void)timeout_ms; /* the inbox is never full */
+    if (!is_mine(me)) {
+        gw_message_free(bytes);
+        return gw_process_check(hub->made_in, "this local link");
+    }
     if (to >= hub->size) {
         gw_message_free(bytes);
         return gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank, to, hub->size - 1);
@@ -121,6 +132,7 @@ static gw_status await(struct endpoint *me, uint32_t timeout_ms, uint32_t *faile
 static gw_status local_recv(void *self, uint32_t timeout_ms, gw_message *message)
 {
     struct endpoint *me = self;
+    GW_TRY(gw_process_check(me->hub->made_in, "this local link"));
     if (!me->ready.head || atomic_load_explicit(&me->closed, memory_order_relaxed)) {
         uint32_t failed_peer = NOBODY;
         pthread_mutex_lock(&me->lock);
@@ -141,6 +153,8 @@ static void local_fail(void *self, gw_status status, const char *why)
 {
     struct endpoint *me = self;
     struct hub *hub = me->hub;
+    if (!is_mine(me))
+        return;
     pthread_mutex_lock(&me->lock);
     bool first = me->failure >= 0;
     if (first) {
@@ -163,6 +177,8 @@ static void local_fail(void *self, gw_status status, const char *why)
 static void local_close(void *self)
 {
     struct endpoint *me = self;
+    if (!is_mine(me))
+        return;
     pthread_mutex_lock(&me->lock);
     atomic_store_explicit(&me->closed, true, memory_order_relaxed);
     struct gw_message_queue undelivered = me->inbox;
@@ -186,6 +202,8 @@ static void local_destroy(void *self)
 {
     struct endpoint *me = self;
     struct hub *hub = me->hub;
+    if (!is_mine(me))
+        return;
     local_close(me);
     gw_message_queue_clear(&me->ready);
     if (atomic_fetch_sub_explicit(&hub->holders, 1, memory_order_acq_rel) == 1)
@@ -231,6 +249,7 @@ gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endp
     if (!hub)
         return GW_ERR_MEMORY;
     hub->context = context;
+    hub->made_in = gw_process_now();
     hub->size = size;
     atomic_init(&hub->holders, size);
     for (uint32_t r = 0; r < size; r++) {

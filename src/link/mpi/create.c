@@ -117,6 +117,7 @@ static gw_status hub_new(gw_context *context, MPI_Comm comm, uint32_t size, cons
     if (!hub)
         return GW_ERR_MEMORY;
     hub->context = context;
+    hub->made_in = gw_process_now();
     hub->comm = MPI_COMM_NULL;
     hub->stashed = MPI_MESSAGE_NULL;
     hub->largest_count = largest_count;

@@ -105,10 +105,24 @@ static gw_status send_to_self(struct gw_mpi_endpoint *me, void *bytes, size_t n_
     return gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank);
 }
 
+static bool is_mine(const struct gw_mpi_endpoint *me)
+{
+    return gw_process_is(me->hub->made_in);
+}
+
+/* The link belongs to another process. */
+static gw_status refuse(const struct gw_mpi_endpoint *me, void *bytes)
+{
+    gw_message_free(bytes);
+    return gw_process_check(me->hub->made_in, "this mpi link");
+}
+
 static gw_status mpi_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
 {
     struct gw_mpi_endpoint *me = self;
     (void)timeout_ms; /* MPI takes a message without waiting */
+    if (!is_mine(me))
+        return refuse(me, bytes);
     if (to >= me->hub->size) {
         gw_message_free(bytes);
         return gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank, to, me->hub->size - 1);
@@ -119,6 +133,8 @@ static gw_status mpi_send(void *self, uint32_t to, void *bytes, size_t n_bytes, 
 static gw_status mpi_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms)
 {
     (void)timeout_ms;
+    if (!is_mine(self))
+        return refuse(self, bytes);
     return send_out(self, GW_MPI_NOBODY, bytes, n_bytes);
 }
 
@@ -137,6 +153,8 @@ static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
     struct gw_mpi_endpoint *me = self;
     struct gw_mpi_hub *hub = me->hub;
     double begin = -1, waited = 0;
+    if (!is_mine(me))
+        return refuse(me, NULL);
     pthread_mutex_lock(&hub->lock);
     gw_status status = look(me, message);
     while (status == GW_ERR_TIMEOUT) {
@@ -176,6 +194,8 @@ static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
 static void mpi_fail(void *self, gw_status status, const char *why)
 {
     struct gw_mpi_endpoint *me = self;
+    if (!is_mine(me))
+        return;
     pthread_mutex_lock(&me->sending);
     struct gw_mpi_outgoing *out = me->failure;
     me->failure = NULL;
@@ -193,6 +213,8 @@ static void mpi_close(void *self)
 {
     struct gw_mpi_endpoint *me = self;
     struct gw_mpi_hub *hub = me->hub;
+    if (!is_mine(me))
+        return;
     pthread_mutex_lock(&me->sending);
     pthread_mutex_lock(&hub->lock);
     me->closed = true;
@@ -236,6 +258,8 @@ static void mpi_destroy(void *self)
 {
     struct gw_mpi_endpoint *me = self;
     struct gw_mpi_hub *hub = me->hub;
+    if (!is_mine(me))
+        return;
     mpi_close(me);
     pthread_mutex_lock(&hub->lock);
     bool last = --hub->holders == 0;

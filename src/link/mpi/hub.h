@@ -8,10 +8,11 @@
  * order.
  *
  * This library is separate from libgradwire, and may call only its public functions. So it takes memory with
- * gw_message_alloc. */
+ * gw_message_alloc, and has a base/process.c of its own. */
 #ifndef GW_LINK_MPI_HUB_H
 #define GW_LINK_MPI_HUB_H
 
+#include "base/process.h"
 #include "link/message.h"
 
 #include <mpi.h>
@@ -76,6 +77,7 @@ struct gw_mpi_endpoint {
 
 struct gw_mpi_hub {
     gw_context *context;
+    gw_process made_in;
     MPI_Comm comm; /* MPI_COMM_NULL: not made yet */
     size_t largest_count;
     uint32_t size, n_processes, n_local;

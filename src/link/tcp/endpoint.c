@@ -197,6 +197,8 @@ gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint
     struct gw_tcp_endpoint *me = self;
     const struct gw_tcp_group *group = me->group;
     (void)timeout_ms;
+    if (!gw_process_is(group->made_in))
+        return refuse(bytes, gw_process_check(group->made_in, GW_TCP_THIS));
     if (to >= group->size)
         return refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", group->rank, to,
                                      group->size - 1));
@@ -222,6 +224,8 @@ gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t time
     struct gw_tcp_endpoint *me = self;
     const struct gw_tcp_group *group = me->group;
     (void)timeout_ms;
+    if (!gw_process_is(group->made_in))
+        return refuse(bytes, gw_process_check(group->made_in, GW_TCP_THIS));
     if (atomic_load(&me->closed))
         return refuse(bytes, closed_here(me));
     zmq_msg_t frame;
@@ -324,6 +328,8 @@ static void say_bye(struct gw_tcp_endpoint *me)
 void gw_tcp_fail(void *self, gw_status status, const char *why)
 {
     struct gw_tcp_endpoint *me = self;
+    if (!gw_process_is(me->group->made_in))
+        return;
     pthread_mutex_lock(&me->lock);
     say_fail(me, status, why);
     pthread_mutex_unlock(&me->lock);
@@ -332,6 +338,8 @@ void gw_tcp_fail(void *self, gw_status status, const char *why)
 void gw_tcp_close(void *self)
 {
     struct gw_tcp_endpoint *me = self;
+    if (!gw_process_is(me->group->made_in))
+        return;
     pthread_mutex_lock(&me->lock);
     if (!atomic_exchange(&me->closed, true))
         say_bye(me);

@@ -16,6 +16,7 @@
 #include <zmq.h>
 
 #define GW_TCP_NOBODY UINT32_MAX
+#define GW_TCP_THIS "this tcp link"
 /* the most bytes of a message, so that a stranger cannot make a member take more memory */
 #define GW_TCP_MOST_BYTES ((int64_t)8 << 30)
 

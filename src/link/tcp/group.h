@@ -2,6 +2,7 @@
 #ifndef GW_LINK_TCP_GROUP_H
 #define GW_LINK_TCP_GROUP_H
 
+#include "base/process.h"
 #include "zmq/net.h"
 
 #include <stdatomic.h>
@@ -11,6 +12,7 @@ struct gw_tcp_host;
 
 struct gw_tcp_group {
     gw_context *context;
+    gw_process made_in;
     struct gw_zmq_net net;
     struct gw_tcp_host *host; /* only on rank 0: answers at the rendezvous as long as the group exists */
     bool (*stop)(void *user);

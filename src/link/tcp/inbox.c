@@ -390,6 +390,7 @@ gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message)
     struct gw_tcp_endpoint *me = self;
     double deadline = 0;
     bool late = timeout_ms == 0, going_to_sleep = false;
+    GW_TRY(gw_process_check(me->group->made_in, GW_TCP_THIS));
     for (;;) {
         bool got;
         if (atomic_load(&me->closed))

@@ -35,6 +35,8 @@ static void destroy(void *self)
 {
     struct gw_tcp_endpoint *endpoint = self;
     struct gw_tcp_group *group = endpoint->group;
+    if (!gw_process_is(group->made_in))
+        return;
     gw_tcp_endpoint_shut(endpoint);
     if (atomic_fetch_sub_explicit(&group->holders, 1, memory_order_acq_rel) == 1)
         free_group(group);
@@ -177,6 +179,7 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
     if (!group)
         return GW_ERR_MEMORY;
     group->context = context;
+    group->made_in = gw_process_now();
     group->rank = options->rank;
     group->size = options->size;
     group->n_links = n_links;

@@ -558,8 +558,7 @@ uint64_t gw_ps_refusal(const gw_ps_client *client)
 
 gw_status gw_ps_set_rate(gw_ps_client *client, double rate)
 {
-    if (!client)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_set_rate: client is NULL");
+    GW_TRY(gw_ps_client_check(client, "gw_ps_set_rate"));
     if (!(rate >= 0 && rate <= (double)FLT_MAX))
         return gw_fail(GW_ERR_ARGUMENT, "the learning rate of pushes is to be %g; it must be a finite number from 0 up",
                        rate);
@@ -612,10 +611,9 @@ static gw_status multiply_by_scale(gw_ps_client *client, const struct ticket *ti
 
 static gw_status wait(gw_ps_client *client, uint64_t id, double until, gw_ps_value *out)
 {
-    if (!client)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: client is NULL");
     if (out)
         *out = (gw_ps_value){0};
+    GW_TRY(gw_ps_client_check(client, "gw_ps_wait"));
     struct ticket *ticket = gw_ps_ticket_find(client, id);
     if (!ticket)
         return gw_fail(GW_ERR_ORDER, "there is no ticket %" PRIu64 ", or it has been waited for already", id);
@@ -660,7 +658,7 @@ gw_status gw_ps_wait_for(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_
 
 void gw_ps_cancel(gw_ps_client *client, uint64_t id)
 {
-    struct ticket *ticket = client ? gw_ps_ticket_find(client, id) : NULL;
+    struct ticket *ticket = client && gw_process_is(client->made_in) ? gw_ps_ticket_find(client, id) : NULL;
     if (!ticket)
         return;
     gw_ps_cancel(client, ticket->scale);
@@ -731,6 +729,7 @@ gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *o
     if (!client)
         return GW_ERR_MEMORY;
     client->context = context;
+    client->made_in = gw_process_now();
     client->rank = options->rank;
     client->joins = options->joins;
     client->timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
@@ -753,7 +752,7 @@ gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *o
 
 void gw_ps_client_destroy(gw_ps_client *client)
 {
-    if (!client)
+    if (!client || !gw_process_is(client->made_in))
         return;
     say_goodbye(client);
     while (client->tickets)

@@ -35,8 +35,7 @@ static gw_status are_alike(const struct gw_ps_client *client)
 
 gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms)
 {
-    if (!client)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_client_meet: client is NULL");
+    GW_TRY(gw_ps_client_check(client, "gw_ps_client_meet"));
     const double until = gw_clock_seconds() + ms / 1000.0;
     for (uint32_t s = 0; s < client->n_servers && !client->has_met; s++)
         while (!client->servers[s].welcome) {

@@ -131,8 +131,7 @@ uint32_t gw_ps_n_workers(const gw_ps_client *client)
 
 gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity, uint64_t *next_round)
 {
-    if (!client)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_members: client is NULL");
+    GW_TRY(gw_ps_client_check(client, "gw_ps_members"));
     if (presence && capacity < client->servers[0].n_workers)
         return gw_fail(GW_ERR_CAPACITY, "gw_ps_members: room for %u workers; the servers are for %u", capacity,
                        client->servers[0].n_workers);
@@ -145,8 +144,7 @@ gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t
 
 gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round)
 {
-    if (!client)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_admit: client is NULL");
+    GW_TRY(gw_ps_client_check(client, "gw_ps_admit"));
     for (uint32_t s = client->n_servers; s-- > 0;) /* the first server comes last, because it tells the worker */
         GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_ADMIT, .round = round, .rank = rank}, NULL,
                    NULL));

@@ -3,6 +3,7 @@
 #ifndef GW_PSERVER_CLIENT_STATE_H
 #define GW_PSERVER_CLIENT_STATE_H
 
+#include "base/process.h"
 #include "pserver/client/answer.h"
 #include "pserver/protocol/message.h"
 #include "pserver/protocol/names.h"
@@ -91,6 +92,7 @@ struct server {
 
 struct gw_ps_client {
     gw_context *context;
+    gw_process made_in;
     struct gw_zmq_net net;
     uint32_t rank, n_servers, timeout_ms;
     bool joins;
@@ -110,5 +112,13 @@ struct gw_ps_client {
     uint64_t most_bytes; /* the most bytes of a value whose length is not known before */
     double rate;         /* the learning rate of pushes */
 };
+
+/* GW_OK, or an error: the client is NULL, or belongs to another process. */
+static inline gw_status gw_ps_client_check(const gw_ps_client *client, const char *function)
+{
+    if (!client)
+        return gw_fail(GW_ERR_ARGUMENT, "%s: client is NULL", function);
+    return gw_process_check(client->made_in, "this client of the parameter server");
+}
 
 #endif

@@ -499,9 +499,10 @@ struct ticket *gw_ps_ticket_new(struct gw_ps_client *client, enum gw_ps_operatio
 
 gw_status gw_ps_ticket_send(struct gw_ps_client *client, struct ticket *ticket)
 {
-    gw_status status = client->has_met ? GW_OK
-                                       : gw_fail(GW_ERR_ORDER, "the servers have not answered this client yet; "
-                                                               "gw_ps_client_meet must come before other calls");
+    gw_status status = gw_ps_client_check(client, "a request");
+    if (status == GW_OK && !client->has_met)
+        status = gw_fail(GW_ERR_ORDER, "the servers have not answered this client yet; gw_ps_client_meet must come "
+                                       "before other calls");
     for (uint32_t p = 0; p < ticket->n_parts && status == GW_OK; p++)
         status = send_part(client, ticket->first + p, &ticket->parts[p]);
     if (status < 0)

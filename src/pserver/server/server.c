@@ -229,6 +229,7 @@ static void end(struct gw_ps_server *server)
 
 gw_status gw_ps_server_run(gw_ps_server *server)
 {
+    GW_TRY(gw_process_check(server->made_in, "this parameter server"));
     for (;;) {
         zmq_pollitem_t items[] = {{server->socket, 0, ZMQ_POLLIN, 0},
                                   {NULL, server->stop, ZMQ_POLLIN, 0},
@@ -260,6 +261,8 @@ gw_status gw_ps_server_run(gw_ps_server *server)
 void gw_ps_server_stop(gw_ps_server *server)
 {
     const uint64_t one = 1;
+    if (!gw_process_is(server->made_in)) /* both processes have the eventfd */
+        return;
     while (write(server->stop, &one, sizeof one) < 0 && errno == EINTR)
         ;
 }
@@ -390,6 +393,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
     if (!server)
         return GW_ERR_MEMORY;
     server->context = context;
+    server->made_in = gw_process_now();
     server->options = *options;
     server->stop = -1;
     server->first_round = 1;
@@ -411,7 +415,7 @@ const char *gw_ps_server_address(const gw_ps_server *server)
 
 void gw_ps_server_destroy(gw_ps_server *server)
 {
-    if (!server)
+    if (!server || !gw_process_is(server->made_in))
         return;
     gw_ps_waiting_free(server);
     gw_ps_members_free(server);

@@ -3,6 +3,7 @@
 #ifndef GW_PSERVER_SERVER_STATE_H
 #define GW_PSERVER_SERVER_STATE_H
 
+#include "base/process.h"
 #include "pserver/protocol/message.h"
 #include "pserver/keep/keep.h"
 #include "pserver/store/store.h"
@@ -74,6 +75,7 @@ struct gw_ps_worker {
 
 struct gw_ps_server {
     gw_context *context;
+    gw_process made_in;
     gw_ps_server_options options;
     struct gw_zmq_net net;
     void *socket; /* ROUTER */

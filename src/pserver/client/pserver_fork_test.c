@@ -1,0 +1,78 @@
+/* Tests a fork beside a client and beside a server: the forked process can do them no harm, and makes a client of its
+ * own. */
+#include "pserver/client/test_calls.h"
+#include "forks.h"
+
+struct shared {
+    struct test_server server;
+    gw_ps_client *client;
+    uint64_t pushing; /* a ticket that was begun before the fork */
+};
+
+static bool client_forked(void *argument)
+{
+    const struct shared *shared = argument;
+    gw_ps_client *client = shared->client;
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+    const float x = 7;
+    uint64_t ticket, round;
+    gw_ps_value value;
+    const gw_status refused[] = {
+        gw_ps_init_parameter(client, "y", GW_PS_FLOAT32, &one),
+        gw_ps_init_optimized(client, "z", GW_PS_FLOAT32, &one, "sgd", &x),
+        gw_ps_push_parameter(client, "x", &x, sizeof x),
+        gw_ps_pull_parameter(client, "x", GW_PS_SUM, NULL, &value),
+        gw_ps_deposit(client, "x", 1, &x, sizeof x),
+        gw_ps_fetch(client, "x", 1, &value),
+        gw_ps_push_begin(client, "x", &x, sizeof x, &ticket),
+        gw_ps_wait(client, shared->pushing, NULL),
+        gw_ps_wait_for(client, shared->pushing, 1, NULL),
+        gw_ps_client_meet(client, 1),
+        gw_ps_set_rate(client, 1),
+        gw_ps_join(client, &round),
+        gw_ps_members(client, NULL, 0, NULL),
+        gw_ps_admit(client, 1, 1),
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (refused[i] != GW_ERR_ORDER) {
+            fprintf(stderr, "call %zu gave %d: %s\n", i, refused[i], gw_last_error());
+            return false;
+        }
+    if (!is_of_another_process(gw_ps_admit(client, 1, 1), "this client of the parameter server"))
+        return false;
+    gw_ps_cancel(client, shared->pushing);
+    gw_ps_client_destroy(client);
+    /* The server belongs to the process that forked, too. Its eventfd is shared. */
+    gw_ps_server_stop(shared->server.server);
+    if (!is_of_another_process(gw_ps_server_run(shared->server.server), "this parameter server"))
+        return false;
+    gw_ps_server_destroy(shared->server.server);
+    gw_ps_client *own = come_to(&shared->server, 1);
+    init(own, "x");
+    push(own, "x", 30);
+    expect_sum(own, "x", 33, 2);
+    gw_ps_client_destroy(own);
+    return true;
+}
+
+static void a_client_and_a_server_belong_to_their_process(void **state)
+{
+    (void)state;
+    struct shared shared;
+    const float three = 3;
+    test_server_begin(&shared.server, &(gw_ps_server_options){.n_workers = 2});
+    shared.client = come_to(&shared.server, 0);
+    init(shared.client, "x");
+    expect_ok(gw_ps_push_begin(shared.client, "x", &three, sizeof three, &shared.pushing));
+    expect_in_a_fork(client_forked, &shared);
+    expect_ok(gw_ps_wait(shared.client, shared.pushing, NULL));
+    expect_sum(shared.client, "x", 33, 2);
+    gw_ps_client_destroy(shared.client);
+    test_server_end(&shared.server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_client_and_a_server_belong_to_their_process)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
