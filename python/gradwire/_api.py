@@ -5,6 +5,7 @@ import functools
 import operator
 
 from . import _library
+from ._owner import Owner
 
 POINTER, TEXT, STATUS, SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_size_t
 OUT = ctypes.POINTER(ctypes.c_void_p)  # a place where a call puts a pointer
@@ -279,7 +280,7 @@ def text(what, given):
     return given.encode()
 
 
-class Codec:
+class Codec(Owner):
     """A parsed specification. If it is wrong, this raises gradwire.Error, which says what would be right. It also
     raises TypeError and ValueError."""
 

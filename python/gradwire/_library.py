@@ -5,7 +5,7 @@ import functools
 import os
 import pathlib
 
-from .errors import Error, Status, Timeout
+from .errors import of_status
 
 VERSION = "0.1.0"  # the version of this package; before 1.0 the library must have the same
 NAME = "libgradwire.so.0"
@@ -52,10 +52,10 @@ def load():
 
 
 def check(status):
-    """Returns the status if it is no error. Else raises an error with what the library says."""
+    """Returns the status if it is no error. Else raises a gradwire.Error with what the library says."""
     if status < 0:
         sentence = load().gw_last_error().decode(errors="replace")
-        raise (Timeout if status == Status.TIMEOUT else Error)(status, sentence)
+        raise of_status(status)(status, sentence)
     return status
 
 

@@ -1,9 +1,11 @@
 """Lists the codecs of the library, as `gradwire codecs` does. For those who have the Python package alone:
 
-    python3 -m gradwire.codecs"""
+    python3 -m gradwire.codecs
+    python3 -m gradwire.codecs topk"""
+import argparse
 import ctypes
 
-from . import _library
+from . import _api, _library
 
 
 class _Option(ctypes.Structure):
@@ -45,10 +47,11 @@ def _decoded(value):
     return (value or b"").decode()
 
 
-def listing():
-    """The text that `gradwire codecs` prints, without the line about kernels."""
-    lines = []
-    for codec in codecs():
+def listing(specs=()):
+    """The text that `gradwire codecs SPECS` prints, without the line about kernels. specs: names, or specifications,
+    which are checked. Raises gradwire.InvalidValue, which names the nearest."""
+    names, lines = {_api.Codec(spec).canonical.partition(":")[0] for spec in specs}, []
+    for codec in (c for c in codecs() if not names or c["name"] in names):
         lines += [codec["name"], *(f"    {text}" for text in (codec["summary"], codec["source"]) if text)]
         for o in codec["options"]:
             lines.append(f"    {o['key'] + '=' + o['default']:<16} {o['help']}")
@@ -57,5 +60,16 @@ def listing():
     return "\n".join([*lines, "Write NAME, or NAME:key=value,key=value,... The values above are the defaults."])
 
 
+def _main():
+    parser = argparse.ArgumentParser(
+        prog="python3 -m gradwire.codecs", description="Lists the codecs, and their options with the defaults."
+    )
+    parser.add_argument("spec", nargs="*", help="a name, or a whole specification, which is checked; none: all codecs")
+    try:
+        print(listing(parser.parse_args().spec))
+    except ValueError as error:
+        parser.error(str(error))
+
+
 if __name__ == "__main__":
-    print(listing())
+    _main()

@@ -8,7 +8,7 @@ import ctypes
 
 import numpy
 
-from . import _library
+from . import _api, _arrays, _library
 
 _lib = _library.declare(
     {
@@ -19,29 +19,24 @@ _lib = _library.declare(
 )
 
 
-def _check(status):
-    if status < 0:
-        raise ValueError(_lib.gw_last_error().decode())
-
-
 def pack(values):
-    """Packs values: integers -1, 0 and 1, of any shape, taken in C order. Returns uint8, one byte for four of them."""
-    given = numpy.asarray(values)
+    """Packs values: integers -1, 0 and 1, of any shape, taken in C order. Returns uint8, one byte for four of them.
+    Raises TypeError and ValueError."""
+    given = _arrays.numbers(values, "the values")
     if given.size and not numpy.issubdtype(given.dtype, numpy.integer):
         raise TypeError(f"codes are made of integers, and these are {given.dtype}")
     if given.size and (given.min() < -128 or given.max() > 127):
         raise ValueError("codes are for -1, 0 and 1")
-    values = numpy.ascontiguousarray(given, numpy.int8).ravel()
+    values = given.astype(numpy.int8)
     codes = numpy.empty(_lib.gw_codes_bytes(values.size), numpy.uint8)
-    _check(_lib.gw_codes_pack(values.ctypes.data, values.size, codes.ctypes.data, codes.size))
+    _library.check(_lib.gw_codes_pack(values.ctypes.data, values.size, codes.ctypes.data, codes.size))
     return codes
 
 
 def unpack(codes, n):
-    """Returns the first n values, int8. codes has one byte for four of them, and no more."""
-    codes = numpy.ascontiguousarray(codes)
-    if codes.dtype != numpy.uint8:
-        raise TypeError(f"codes are uint8, and these are {codes.dtype}")
-    values = numpy.empty(n, numpy.int8)
-    _check(_lib.gw_codes_unpack(codes.ctypes.data, codes.size, values.ctypes.data, n))
+    """Returns the first n values, int8. codes has one byte for four of them, and no more. Raises TypeError and
+    ValueError."""
+    codes = _arrays.numbers(codes, "the codes", "uint8")
+    values = numpy.empty(_api.in_range("n", n, 0, 4 * codes.size), numpy.int8)
+    _library.check(_lib.gw_codes_unpack(codes.ctypes.data, codes.size, values.ctypes.data, n))
     return values

@@ -12,32 +12,19 @@ import sys
 
 import numpy
 
-from . import _api, _library
-from .errors import Error, Status
+from . import _api, _arrays, _library
+from .errors import InvalidValue, Status
 
 
-def _is_torch(thing):
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(thing, torch.Tensor)
-
-
-def _array(thing, dtype, what):
-    """Returns a contiguous numpy array, on the same memory if that is possible."""
-    if _is_torch(thing):
-        if thing.device.type != "cpu":
-            raise ValueError(f"{what} is on {thing.device}; bring it to the CPU first")
-        thing = thing.detach().numpy()
-    elif isinstance(thing, (bytes, bytearray, memoryview)):
-        thing = numpy.frombuffer(thing, numpy.uint8)
-    if not isinstance(thing, numpy.ndarray):
+def _array(thing, wanted, what):
+    """Returns a contiguous numpy array of the wanted type, on the same memory if that is possible."""
+    if isinstance(thing, (list, tuple, int, float)):
         raise TypeError(f"{what} is of type {type(thing).__name__}; it must be a numpy array or a PyTorch tensor")
-    if thing.dtype != dtype:
-        raise TypeError(f"{what} holds {thing.dtype}, and must hold {numpy.dtype(dtype).name}")
-    return numpy.ascontiguousarray(thing)
+    return _arrays.numbers(thing, what, wanted)
 
 
 def _like(array, given):
-    return sys.modules["torch"].from_numpy(array) if _is_torch(given) else array
+    return sys.modules["torch"].from_numpy(array) if _arrays.is_tensor(given) else array
 
 
 class _Encoder:
@@ -58,7 +45,7 @@ class _Encoder:
 def measure(tensor, codec: str = "ternary", *, name: str = ""):
     """Returns the numbers of this tensor that workers share before they encode: float32, none for most codecs. Take the
     largest of all workers, element by element, and give that to encode(shared=...)."""
-    lib, array = _api.library(), _array(tensor, numpy.float32, "the tensor")
+    lib, array = _api.library(), _array(tensor, "float32", "the tensor")
     with _Encoder(codec, name, 0, array.size) as encoder:
         shared = numpy.zeros(lib.gw_encoder_shared_count(encoder), numpy.float32)
         _library.check(lib.gw_encoder_measure(encoder, array.ctypes.data, shared.ctypes.data, shared.size, None))
@@ -82,18 +69,16 @@ def encode(
     tensor's number: random draws depend on these. name: skip= looks at it. shared: the largest of all workers' numbers
     (measure), so that their frames can be added up. None: this tensor's own numbers. A codec with a residual begins
     with an empty one. Raises gradwire.Error."""
-    lib, array = _api.library(), _array(tensor, numpy.float32, "the tensor")
+    lib, array = _api.library(), _array(tensor, "float32", "the tensor")
     draw = _api.Draw(
         seed=_api.in_range("seed", seed, 0, 2**64 - 1),
         rank=_api.in_range("rank", rank, 0, 2**32 - 1),
         step=_api.in_range("step", step, 0, 2**32 - 1),
     )
-    numbers = None if shared is None else _array(shared, numpy.float32, "shared")
+    numbers = None if shared is None else _array(shared, "float32", "shared")
     with _Encoder(codec, name, id, array.size) as encoder:
-        if numbers is not None and numbers.size != lib.gw_encoder_shared_count(encoder):
-            raise ValueError(
-                f"shared has {numbers.size} numbers, and this tensor has {lib.gw_encoder_shared_count(encoder)}"
-            )
+        if numbers is not None:
+            _arrays.check_shape(numbers, [lib.gw_encoder_shared_count(encoder)], "shared")
         frame, n_bytes = numpy.empty(lib.gw_encoder_bound(encoder, array.size), numpy.uint8), ctypes.c_size_t()
         _library.check(
             lib.gw_encoder_measure_encode(
@@ -111,12 +96,14 @@ def encode(
 
 
 def _parse(frame, what="the frame"):
-    array = _array(frame, numpy.uint8, what)
+    array = _array(frame, "uint8", what)
     info = _api.FrameInfo()
     _library.check(_api.library().gw_frame_parse(array.ctypes.data, array.size, ctypes.byref(info)))
     if array.size > info.frame_bytes:
         more = array.size - info.frame_bytes
-        raise Error(Status.ARGUMENT, f"{more} bytes follow {what}'s {info.frame_bytes}; give one frame at a time")
+        raise InvalidValue(
+            Status.ARGUMENT, f"{more} bytes follow {what}'s {info.frame_bytes}; give one frame at a time"
+        )
     return array, info
 
 

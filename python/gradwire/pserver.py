@@ -7,6 +7,7 @@
 
 Types: float32, float16, bfloat16, int32, int64, uint8, frame. methods() names the reduce methods; what each does is in
 gradwire/pserver.h. numpy has no bfloat16: such keys take and give float32, rounded here to nearest even."""
+import contextlib
 import ctypes
 import math
 import operator
@@ -15,7 +16,8 @@ import threading
 
 import numpy
 
-from . import _library
+from . import _arrays, _library
+from ._owner import OfOneProcess
 from .errors import Error, Status, Timeout
 
 READER = 0xFFFFFFFF
@@ -166,7 +168,7 @@ def _real(number, what):
 
 def _dims(shape):
     """Returns the shape as a list. An integer stands for a shape of one dimension."""
-    if isinstance(shape, (str, bytes)):
+    if numpy.iterable(shape) and not isinstance(shape, (list, tuple, range, numpy.ndarray)):
         raise TypeError(f"shape is {shape!r}; it must be an integer, or a list of them")
     dims = list(shape) if numpy.iterable(shape) else [shape]
     if len(dims) > MAX_DIMS:
@@ -175,20 +177,32 @@ def _dims(shape):
 
 
 def _fitting(array, wanted, key, type):
-    """Returns the array in the key's type. Floats are rounded. Integers are never wrapped, floats are never cut to
+    """Returns the array in the key's type. Floats are rounded. Integers are never changed, floats are never cut to
     integers, and no finite number becomes infinite."""
-    if array.dtype.hasobject:
-        raise TypeError(f'the value for "{key}" holds Python objects, not numbers')
     if array.dtype == wanted:
         return array
-    rounds = numpy.issubdtype(wanted, numpy.floating) and numpy.can_cast(array.dtype, wanted, "same_kind")
     with numpy.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(wanted)
-    if not rounds and not numpy.array_equal(array, cast):
-        raise TypeError(f'"{key}" holds {type}, and {array.dtype} values would be changed by that')
-    if rounds:
+    if array.dtype.kind == wanted.kind == "f":
         _check_finite(array, cast, key, type)
+    elif not _is_exact(array, cast):
+        raise _changed(key, type, array)
     return cast
+
+
+def _changed(key, type, array):
+    return TypeError(f'"{key}" holds {type}, and {array.dtype} values would be changed by that')
+
+
+def _is_exact(array, cast):
+    """True if no number was changed. Sign and way back must be the same: numpy compares some types as float64."""
+    with numpy.errstate(over="ignore", invalid="ignore"):
+        back = cast.astype(array.dtype)
+    fits = True
+    if array.dtype.kind == "f":  # processors differ in what becomes of a float that no integer can hold
+        limits = numpy.iinfo(cast.dtype)
+        fits = ((array >= float(limits.min)) & (array < float(limits.max) + 1)).all()
+    return bool(fits) and numpy.array_equal(array, back) and numpy.array_equal(array < 0, cast < 0)
 
 
 def _check_finite(array, rounded, key, type):
@@ -206,7 +220,7 @@ def _from_bfloat16(bits):
     return (bits.astype(numpy.uint32) << 16).view(numpy.float32)
 
 
-class Client:
+class Client(OfOneProcess):
     """One worker. With rank=READER it is a client that only pulls.
 
     `servers`: "HOST:PORT", several with commas between. `keys`: this client's folder (`gradwire keys new DIR --client
@@ -216,9 +230,13 @@ class Client:
 
     Calls of several threads wait for each other. Ctrl-C ends a call that waits, and you can go on using the client. The
     server forgets the request, unless it has done it already. Before its next push the client asks the server whether
-    it took the interrupted one."""
+    it took the interrupted one.
+
+    After a fork the client works only in the process that made it. In the other one its calls raise gradwire.Error, and
+    its end does nothing."""
 
     def __init__(self, servers, rank, keys=None, timeout=60.0, connect_timeout=3.0):
+        super().__init__()
         self._lib, self._lock, self._keys = _library_now(), threading.Lock(), {}
         self._client, self._ticket, self._sent = ctypes.c_void_p(), ctypes.c_uint64(), None
         options = _Options(
@@ -280,10 +298,10 @@ class Client:
         rule = None if optimizer is None else _text(optimizer, "optimizer")
         first = None
         if value is not None:
-            first = numpy.ascontiguousarray(_fitting(numpy.asarray(value), numpy.dtype(numpy.float32), key, "float32"))
-        if first is not None and first.size != math.prod(shape):
-            raise ValueError(f'"{key}" has shape {shape}, and the value {list(first.shape)}')
-        with self._lock:
+            what = f'the first value of "{key}"'
+            first = _fitting(_arrays.numbers(value, what), numpy.dtype(numpy.float32), key, "float32")
+            _arrays.check_shape(first, shape, what)
+        with self._turn():
             self._wait(self._lib.gw_ps_init_begin, name, number, ctypes.byref(given), rule)
             self._keys[key] = _Key(type, shape, number, given, rule)
             if first is not None:
@@ -291,26 +309,26 @@ class Client:
 
     def _array(self, key, value):
         """Returns the value as an array of the key's type."""
-        known = self._keys.get(key)
+        known, what = self._keys.get(key), f'the value for "{key}"'
         type = known.type if known else None
-        if type == "frame" or type is None and isinstance(value, (bytes, bytearray, memoryview)):
-            return numpy.frombuffer(value, dtype=numpy.uint8)
-        array = numpy.asarray(value)
-        wanted = numpy.float32 if type == "bfloat16" else _DTYPES.get(type, array.dtype)
-        array = numpy.ascontiguousarray(_fitting(array, numpy.dtype(wanted), key, type))
-        if known and array.size != math.prod(known.shape):
-            raise ValueError(f'"{key}" has shape {known.shape}, and the value {list(array.shape)}')
+        given = _arrays.numbers(value, what, "uint8" if type == "frame" else None)
+        if not known or type == "frame":
+            return given
+        array = _fitting(given, numpy.dtype(numpy.float32 if type == "bfloat16" else _DTYPES[type]), key, type)
+        _arrays.check_shape(array, known.shape, what)
         if type != "bfloat16":
             return array
         bits = _to_bfloat16(array)
         _check_finite(array, _from_bfloat16(bits), key, type)
+        if given.dtype.kind != "f" and not numpy.array_equal(_from_bfloat16(bits), array):
+            raise _changed(key, type, given)
         return bits
 
     def push_parameter(self, key, value, rate=0.0):
-        """Pushes this worker's next value: an array of the key's shape, or what numpy can make one of. For a frame it
-        is the frame's bytes. rate: the learning rate, if the key has an optimizer. 0: the key's own rate."""
+        """Pushes this worker's next value: numbers of the key's shape, as an array, a PyTorch tensor or lists. For a
+        frame they are its bytes. rate: the learning rate, if the key has an optimizer. 0: the key's own rate."""
         name, rate = _text(key, "key"), _real(rate, "rate")
-        with self._lock:
+        with self._turn():
             array, known = self._array(key, value), self._keys.get(key)
             if known and known.doubtful:  # the server may have taken the last push or not, so ask it
                 self._wait(self._lib.gw_ps_init_begin, name, known.number, ctypes.byref(known.given), known.optimizer)
@@ -334,7 +352,7 @@ class Client:
             ", ".join(methods()),
         )
         value = _Value()
-        with self._lock:
+        with self._turn():
             self._wait(self._lib.gw_ps_pull_begin, name, method, scale, value=value)
         return self._taken(value)
 
@@ -342,7 +360,7 @@ class Client:
         """Leaves a value at an initialised key for others to fetch. It belongs to no round. A value of a lower version
         than the one that is there is ignored."""
         name, version = _text(key, "key"), _whole(version, _MOST_VERSION, "version")
-        with self._lock:
+        with self._turn():
             array = self._array(key, value)
             self._wait(self._lib.gw_ps_deposit_begin, name, version, array.ctypes.data, array.nbytes, array=array)
 
@@ -350,7 +368,7 @@ class Client:
         """Waits until a value of version `least` or higher was deposited at the key. Returns it and its version."""
         name, least = _text(key, "key"), _whole(least, _MOST_VERSION, "least")
         value = _Value()
-        with self._lock:
+        with self._turn():
             self._wait(self._lib.gw_ps_fetch_begin, name, least, value=value)
         version = value.round
         return self._taken(value), version
@@ -358,7 +376,7 @@ class Client:
     def take_in_memory_notice(self):
         """Takes the client's notice that something may be lost, and clears it. True: since the last call a server with
         a snapshot folder could not write there. What it has acknowledged since is lost if it is killed now."""
-        with self._lock:
+        with self._turn():
             return self._lib.gw_ps_take_in_memory_notice(self._open())
 
     def _taken(self, value):
@@ -375,8 +393,17 @@ class Client:
         finally:
             self._lib.gw_ps_value_free(ctypes.byref(value))
 
+    @contextlib.contextmanager
+    def _turn(self):
+        """Waits until no other thread makes a call. The process comes first: a fork may copy a lock that is taken."""
+        self.check_process()
+        with self._lock:
+            yield
+
     def close(self):
         """Leaves in good order."""
+        if not self.is_of_this_process():
+            return
         with self._lock:
             client, self._client = self._client, None
             if client:

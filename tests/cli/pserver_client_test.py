@@ -215,7 +215,7 @@ def arguments(ps):
             (lambda: client.push_parameter("x", [1], rate="1"), ["rate is '1'"]),
             (lambda: client.push_parameter("x", [1], rate=math.nan), ["rate is nan"]),
             (lambda: client.push_parameter("x", [1], rate=True), ["rate is True"]),
-            (lambda: client.push_parameter("x", [object()]), ["Python objects"]),
+            (lambda: client.push_parameter("x", [object()]), ["of type object"]),
             (lambda: client.deposit("x", [1], version=1.0), ["version is 1.0"]),
             (lambda: client.deposit("x", [1], version=True), ["version is True"]),
             (lambda: client.fetch("x", least=0.5), ["least is 0.5"]),

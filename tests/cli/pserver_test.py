@@ -77,7 +77,7 @@ def optimizers(ps):
     check([worker.wait(timeout=60) for worker in workers] == [0, 0], "both workers get numpy's parameters")
     with ps.Client(address, rank=ps.READER, timeout=5) as reader:
         refused(lambda: reader.init_parameter("x", [3], "float32", value=[1, 2, 3]), "no optimizer")
-        refused(lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2]), "shape [3]")
+        refused(lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2]), "must have [3]")
         refused(lambda: reader.init_parameter("x", [3], "int32", optimizer="sgd"), "an optimizer is for float32")
         refused(lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd:rate=1"), "no option", "it has lr")
         reader.init_parameter("x", [3], "float32", optimizer="sgd")
@@ -106,7 +106,7 @@ def types_and_refusals(ps):
             ("uint8", [7, 200]),
         ):
             client.init_parameter(key=f"of {type}", shape=[2, 1], type=type)
-            client.push_parameter(key=f"of {type}", value=value)
+            client.push_parameter(key=f"of {type}", value=[[x] for x in value])
             for method in ("max", "min", "mean", "latest", "sum"):
                 pulled = client.pull_parameter(key=f"of {type}", reduce_method=method)
                 check(pulled.shape == (2, 1) and (pulled.ravel() == value).all(), f"{type}, {method}: {pulled}")
@@ -116,7 +116,7 @@ def types_and_refusals(ps):
         refused(lambda: client.push_parameter(key="of int32", value=[1, 2, 3]), "shape")
         refused(lambda: client.push_parameter(key="of int32", value=[2**31, 2]), "int32")
         refused(lambda: client.push_parameter(key="of uint8", value=numpy.array([256, 2], dtype=numpy.uint16)), "uint8")
-        client.push_parameter(key="of int32", value=numpy.array([5, -6], dtype=numpy.int64))
+        client.push_parameter(key="of int32", value=numpy.array([[5], [-6]], dtype=numpy.int64))
         check(
             (client.pull_parameter(key="of int32", reduce_method="latest").ravel() == [5, -6]).all(),
             "a wider integer that fits",

@@ -1,12 +1,15 @@
 """Tests the Python package without a network: frames of numpy arrays and of PyTorch tensors beside those of the tool,
 and the structures of _api.py beside the compiler's."""
+import contextlib
 import ctypes
+import io
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 try:
     import numpy
@@ -47,6 +50,24 @@ class Codecs(unittest.TestCase):
             check=True,
         ).stdout
         self.assertEqual(own.splitlines(), tools.splitlines()[:-1])
+
+    def test_the_listing_of_some_is_the_tools(self):
+        if not os.path.exists(TOOL):
+            self.skipTest("the tool was not built")
+        names = ["topk:ratio=0.5", "none"]
+        tools = subprocess.run([TOOL, "codecs", *names], stdout=subprocess.PIPE, text=True, check=True).stdout
+        self.assertEqual(gradwire.codecs.listing(names).splitlines(), tools.splitlines()[:-1])
+
+    def test_the_command_line(self):
+        with unittest.mock.patch("sys.argv", ["codecs", "topk"]), contextlib.redirect_stdout(io.StringIO()) as said:
+            gradwire.codecs._main()
+        self.assertEqual(said.getvalue(), gradwire.codecs.listing(["topk"]) + "\n")
+        for words, says in ((["ternari"], "did you mean 'ternary'"), (["topk", "ternary:clib=3"], "'clip'")):
+            with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()) as wrong:
+                with unittest.mock.patch("sys.argv", ["codecs", *words]):
+                    gradwire.codecs._main()
+            self.assertEqual(ended.exception.code, 2)
+            self.assertIn(says, wrong.getvalue())
 
 
 class Frames(unittest.TestCase):
@@ -102,7 +123,7 @@ class Frames(unittest.TestCase):
             (lambda: gradwire.encode(g, rank=40000), gradwire.Error, "rank is 40000"),
             (lambda: gradwire.encode(g, name="x" * 200), gradwire.Error, "name has 200 bytes"),
             (lambda: gradwire.encode(g * numpy.float32("inf")), gradwire.Error, "NaN or"),
-            (lambda: gradwire.encode(g, shared=g), ValueError, "shared has 100 numbers"),
+            (lambda: gradwire.encode(g, shared=g), ValueError, "shared has shape [100], and must have [1]"),
             (lambda: gradwire.encode(g, shared=g[:1] * 0), gradwire.Error, "must be the maximum over workers"),
             (lambda: gradwire.encode(g, None), TypeError, "a codec is None, and must be a string"),
             (lambda: gradwire.encode(g, "ternary\0junk"), ValueError, "has a character of code 0"),
@@ -135,6 +156,14 @@ class Frames(unittest.TestCase):
         self.assertEqual(gradwire.__version__, "0.1.0")
         with self.assertRaises(AttributeError):
             gradwire.nonsense
+        for name in dir(gradwire):
+            if name != "torch":
+                self.assertTrue(hasattr(gradwire, name), name)
+        for name in ("encode", "pserver", "codecs", "torch", "Error", "InvalidValue"):
+            self.assertIn(name, dir(gradwire))
+        with unittest.mock.patch.dict("sys.modules", {"gradwire.torch": None}):
+            gradwire.__dict__.pop("torch", None)
+            self.assertFalse(hasattr(gradwire, "torch"))
 
 
 class Structures(unittest.TestCase):
