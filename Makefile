@@ -33,7 +33,7 @@ help:
 run:
 	@scripts/install-deps.sh build run
 	@cmake --preset release -DGW_BUILD_TESTS=OFF >/dev/null
-	@cmake --build --preset release -j $(JOBS) --target gradwire_tool
+	@cmake --build --preset release -j $(JOBS) --target gradwire_tool gradwire
 	@scripts/run.sh build/release/gradwire
 
 check:
