@@ -637,7 +637,7 @@ static void world_reference(const struct world *w, uint32_t step, gw_encoder **e
     free(shared);
     free(gradients);
     for (size_t i = 0; i < (size_t)w->n * w->n_tensors; i++)
-        gw_encoder_commit(encoders[i], true);
+        assert_int_equal(gw_encoder_commit(encoders[i], true), GW_OK);
 }
 
 /* Checks that all members hold the same bits in every step that was committed, and that these are the reference's. */

@@ -102,8 +102,9 @@ static int write_state(encode_job *job)
     uint8_t *bytes = tool_alloc(n_bytes, 1);
     int status = bytes && tool_output_open(&job->state_output, job->state) == 0 ? 0 : TOOL_FAILED;
     if (status == 0) {
-        gw_encoder_commit(job->encoder, true);
-        gw_status result = gw_encoder_save(job->encoder, bytes, n_bytes);
+        gw_status result = gw_encoder_commit(job->encoder, true);
+        if (result == GW_OK)
+            result = gw_encoder_save(job->encoder, bytes, n_bytes);
         status = result < 0 ? tool_fail_status(result, job->state) : 0;
     }
     if (status == 0 && tool_output_write(&job->state_output, bytes, n_bytes) != 0)

@@ -48,7 +48,7 @@ typedef struct gw_codec gw_codec;
 /* Parses a specification. The caller destroys *out with gw_codec_destroy. Any thread may call it. Errors: GW_ERR_SPEC
  * (an unknown name, an unknown key, a key given twice, or a value out of range; gw_last_error() names it and says what
  * would be right), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
-GW_API gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out);
+GW_API GW_MUST_CHECK gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out);
 
 /* Destroys a codec. Encoders made of it stay valid; an exchange that uses it must have been destroyed before. NULL is
  * allowed. */
@@ -117,7 +117,7 @@ GW_API const char *gw_wire_name(gw_wire wire);
 
 /* Finds the wire choice of a name. Any thread may call it. Errors: GW_ERR_SPEC (another word; the sentence says which
  * are right), GW_ERR_ARGUMENT (a NULL). */
-GW_API gw_status gw_wire_parse(const char *name, gw_wire *out);
+GW_API GW_MUST_CHECK gw_status gw_wire_parse(const char *name, gw_wire *out);
 
 /* What the random numbers of an encoder depend on, besides the tensor's id. */
 typedef struct gw_draw {
@@ -142,8 +142,8 @@ typedef struct gw_encoder gw_encoder;
 /* Creates an encoder of one tensor. It keeps copies, so the codec may be destroyed after the call. The caller destroys
  * *out with gw_encoder_destroy. Errors: GW_ERR_ARGUMENT (a NULL, too many elements, a name that is too long),
  * GW_ERR_MEMORY. */
-GW_API gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw_tensor *tensor,
-                                   gw_encoder **out);
+GW_API GW_MUST_CHECK gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw_tensor *tensor,
+                                                 gw_encoder **out);
 
 /* Destroys an encoder. NULL is allowed. */
 GW_API void gw_encoder_destroy(gw_encoder *encoder);
@@ -176,8 +176,8 @@ GW_API void gw_encoder_choose_wire(gw_encoder *encoder, gw_wire push, gw_wire pu
  * gw_encoder_encode needs (clip values, scalers that are not shared). A gradient that is not finite is no error here:
  * *info says so, and gw_encoder_encode then refuses it. The call reads g only once if the codec allows that. Errors:
  * GW_ERR_CAPACITY (n_shared is too small; nothing is written then), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
-GW_API gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, size_t n_shared,
-                                    gw_measure *info);
+GW_API GW_MUST_CHECK gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, size_t n_shared,
+                                                  gw_measure *info);
 
 /* If gw_codec_is_global: lets the n encoders of all tensors of the network decide together (topk with scope=global
  * selects). Give them in declared order. All must have been measured in this step, and their gradients must still be
@@ -185,22 +185,23 @@ GW_API gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *
  * residual is not finite; n if there is none. If bad is NULL, such a tensor is GW_ERR_NONFINITE. The first encoder
  * holds the decision. So do not destroy it before the others have encoded. All encoders must be of one codec. Errors:
  * GW_ERR_ORDER (one is not measured), GW_ERR_NONFINITE (one is not finite), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
-GW_API gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
+GW_API GW_MUST_CHECK gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
 
 /* Encodes elements [begin, begin+count) of a tensor into one frame. g points to the WHOLE tensor, the one that was
  * measured last. `shared` holds the combined numbers of the whole tensor; NULL: this worker's own. Errors: GW_ERR_ORDER
  * (not measured), GW_ERR_NONFINITE, GW_ERR_ARGUMENT (begin or count is not aligned, or out of range; a shared number is
  * below this worker's own), GW_ERR_CAPACITY (dst_capacity is below gw_encoder_bound), GW_ERR_MEMORY. After an error dst
  * holds nothing useful. */
-GW_API gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
-                                   uint64_t begin, uint64_t count, void *dst, size_t dst_capacity, size_t *frame_bytes);
+GW_API GW_MUST_CHECK gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *shared,
+                                                 const gw_draw *draw, uint64_t begin, uint64_t count, void *dst,
+                                                 size_t dst_capacity, size_t *frame_bytes);
 
 /* Measures and encodes a whole tensor with this worker's own numbers (or `shared`), in one pass over blocks if the
  * codec allows it (bucketed, unshared scalers). The bytes are the same as those of the two calls. `info` may be NULL.
  * Errors: GW_ERR_NONFINITE (the tensor is not finite), and those of the two calls. */
-GW_API gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const float *shared,
-                                           const gw_draw *draw, void *dst, size_t dst_capacity, size_t *frame_bytes,
-                                           gw_measure *info);
+GW_API GW_MUST_CHECK gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const float *shared,
+                                                         const gw_draw *draw, void *dst, size_t dst_capacity,
+                                                         size_t *frame_bytes, gw_measure *info);
 
 /* ---- what stays between steps ---------------------------------------------------------------- */
 
@@ -209,29 +210,30 @@ GW_API gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, 
  * false if the step is dropped, because a gradient of some worker was not finite. If you measure again without this
  * call, the step is dropped too. A codec without state does nothing. Encode any number of slices before the call, and
  * none after it. Errors: GW_ERR_ARGUMENT (NULL). */
-GW_API gw_status gw_encoder_commit(gw_encoder *encoder, bool committed);
+GW_API GW_MUST_CHECK gw_status gw_encoder_commit(gw_encoder *encoder, bool committed);
 
 /* Multiplies the residual by `factor`, a finite number above 0. Use it if gradients come in another unit from here on
  * (loss scaling). Call it between two steps. Errors: GW_ERR_ARGUMENT. */
-GW_API gw_status gw_encoder_scale(gw_encoder *encoder, float factor);
+GW_API GW_MUST_CHECK gw_status gw_encoder_scale(gw_encoder *encoder, float factor);
 
 /* The number of bytes that gw_encoder_save writes. 0 if this tensor's codec has no state, and for NULL. */
 GW_API size_t gw_encoder_state_bytes(const gw_encoder *encoder);
 
 /* Writes the codec's state, as bytes that any machine can read, with a checksum. Call it between two steps. It writes
  * nothing if the codec has no state. Errors: GW_ERR_CAPACITY, GW_ERR_ARGUMENT. */
-GW_API gw_status gw_encoder_save(const gw_encoder *encoder, void *dst, size_t dst_capacity);
+GW_API GW_MUST_CHECK gw_status gw_encoder_save(const gw_encoder *encoder, void *dst, size_t dst_capacity);
 
 /* Puts a saved state back. The next step is then the one that would have followed the save. The codec's options may
  * differ from those at the save. Errors: GW_ERR_ARGUMENT (the state is of a tensor with another number of elements, is
  * of another codec, or was altered). Then nothing has changed. */
-GW_API gw_status gw_encoder_load(gw_encoder *encoder, const void *src, size_t src_bytes);
+GW_API GW_MUST_CHECK gw_status gw_encoder_load(gw_encoder *encoder, const void *src, size_t src_bytes);
 
 /* Merges the states that n_states workers saved of one tensor into one state. With it, a run goes on with another
  * number of workers: each of them loads it. It holds the mean (1/N) sum e_i of the residuals, so that what they add to
  * the average stays the same. Thresholds are taken afresh. All states and dst have state_bytes bytes. n_states: 1 ..
  * GW_MAX_WORKERS. Errors: GW_ERR_ARGUMENT (they are not states of one tensor and codec). */
-GW_API gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t state_bytes, void *dst);
+GW_API GW_MUST_CHECK gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t state_bytes,
+                                               void *dst);
 
 /* What an encoder keeps between steps, for reports. All fields are 0 if there is no state. */
 typedef struct gw_encoder_condition {
@@ -266,7 +268,7 @@ typedef struct gw_frame_info {
 
 /* Parses the frame at the start of src, and checks it with its checksum. src may hold more bytes after the frame. Takes
  * no memory. Any thread may call it. Errors: the GW_ERR_FRAME_* family. */
-GW_API gw_status gw_frame_parse(const void *src, size_t src_bytes, gw_frame_info *info);
+GW_API GW_MUST_CHECK gw_status gw_frame_parse(const void *src, size_t src_bytes, gw_frame_info *info);
 
 /* The i-th scaler of a frame that gw_frame_parse has accepted, from 0. For gspar it is q (1/lambda). 0 if there is
  * none. */
@@ -281,8 +283,9 @@ GW_API float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i);
  * without a value of their own, and which are there with one. The second is of the signs of elements without a value of
  * their own; in gspar averages, of the sums of these signs. The entropy of float frames is 0. Errors: GW_ERR_CAPACITY
  * (n_counts is too small; nothing is written then), GW_ERR_FRAME_*, GW_ERR_MEMORY. */
-GW_API gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_bytes, uint64_t *counts,
-                                  size_t n_counts, uint64_t *n_nonzero, double *entropy_bits);
+GW_API GW_MUST_CHECK gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_bytes,
+                                                uint64_t *counts, size_t n_counts, uint64_t *n_nonzero,
+                                                double *entropy_bits);
 
 /* What a frame's bits are spent on. */
 typedef struct gw_frame_parts {
@@ -303,11 +306,13 @@ typedef struct gw_frame_parts {
 
 /* Tells what the bits of a frame are spent on. Reads the whole frame, and refuses what gw_decode refuses. Errors:
  * GW_ERR_FRAME_*, GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
-GW_API gw_status gw_frame_read_parts(gw_context *context, const void *src, size_t src_bytes, gw_frame_parts *out);
+GW_API GW_MUST_CHECK gw_status gw_frame_read_parts(gw_context *context, const void *src, size_t src_bytes,
+                                                   gw_frame_parts *out);
 
 /* Decodes one frame into out[0..n_elems). n_elems must be the frame's. The call writes nothing outside `out`. After an
  * error the contents of `out` are unspecified. Errors: GW_ERR_FRAME_*, GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
-GW_API gw_status gw_decode(gw_context *context, const void *src, size_t src_bytes, float *out, uint64_t n_elems);
+GW_API GW_MUST_CHECK gw_status gw_decode(gw_context *context, const void *src, size_t src_bytes, float *out,
+                                         uint64_t n_elems);
 
 typedef struct gw_reduce_options {
     size_t struct_bytes;   /* sizeof(gw_reduce_options) */
@@ -325,8 +330,9 @@ GW_API size_t gw_reduce_bound(const void *const *frames, const size_t *frame_byt
  * added at once. options: NULL means the defaults. Errors: GW_ERR_FRAME_MISMATCH (frames of different slices, codecs,
  * steps or scalers, or two frames of one rank; the sentence names both), other GW_ERR_FRAME_*, GW_ERR_CAPACITY,
  * GW_ERR_MEMORY. */
-GW_API gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t *frame_bytes, uint32_t n_frames,
-                           const gw_reduce_options *options, void *dst, size_t dst_capacity, size_t *dst_bytes);
+GW_API GW_MUST_CHECK gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t *frame_bytes,
+                                         uint32_t n_frames, const gw_reduce_options *options, void *dst,
+                                         size_t dst_capacity, size_t *dst_bytes);
 
 /* ---- in one call -------------------------------------------------------------------------------------------------
  *
@@ -342,8 +348,8 @@ GW_API size_t gw_encode_bound(gw_context *context, const char *spec, uint64_t n_
  * are drawn; NULL: seed, rank and step 0. dst has room for dst_capacity bytes, at least gw_encode_bound. The frame's
  * tensor is number 0 and has no name. Any thread may call it. Errors: GW_ERR_SPEC, GW_ERR_NONFINITE, GW_ERR_CAPACITY,
  * GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
-GW_API gw_status gw_encode_once(gw_context *context, const char *spec, const float *g, uint64_t n_elems,
-                                const gw_draw *draw, void *dst, size_t dst_capacity, size_t *frame_bytes);
+GW_API GW_MUST_CHECK gw_status gw_encode_once(gw_context *context, const char *spec, const float *g, uint64_t n_elems,
+                                              const gw_draw *draw, void *dst, size_t dst_capacity, size_t *frame_bytes);
 
 /* ---- bare codes -------------------------------------------------------------------------------------------------
  *
@@ -356,11 +362,13 @@ GW_API size_t gw_codes_bytes(uint64_t n_elems);
 
 /* Packs values[0..n_elems), each -1, 0 or 1, into gw_codes_bytes(n_elems) bytes. Errors: GW_ERR_CAPACITY,
  * GW_ERR_ARGUMENT (the sentence names the first value that is none of these; codes are unspecified then). */
-GW_API gw_status gw_codes_pack(const int8_t *values, uint64_t n_elems, uint8_t *codes, size_t codes_capacity);
+GW_API GW_MUST_CHECK gw_status gw_codes_pack(const int8_t *values, uint64_t n_elems, uint8_t *codes,
+                                             size_t codes_capacity);
 
 /* Unpacks n_elems values. codes_bytes must be gw_codes_bytes(n_elems). Errors: GW_ERR_ARGUMENT: another length, the
  * code 11, or padding that is not 01; values are unspecified then. */
-GW_API gw_status gw_codes_unpack(const uint8_t *codes, size_t codes_bytes, int8_t *values, uint64_t n_elems);
+GW_API GW_MUST_CHECK gw_status gw_codes_unpack(const uint8_t *codes, size_t codes_bytes, int8_t *values,
+                                               uint64_t n_elems);
 
 #ifdef __cplusplus
 }

@@ -46,7 +46,7 @@ typedef struct gw_context gw_context;
 
 /* Creates a context. options: NULL means all defaults. The caller destroys the context. Any thread may call it. Errors:
  * GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM (a thread could not be started). */
-GW_API gw_status gw_context_create(const gw_context_options *options, gw_context **out);
+GW_API GW_MUST_CHECK gw_status gw_context_create(const gw_context_options *options, gw_context **out);
 
 /* Destroys a context. Everything that was created from it must have been destroyed before. NULL is allowed. */
 GW_API void gw_context_destroy(gw_context *context);

@@ -8,6 +8,8 @@
  *         if (result.committed) optimizer step
  *     gw_exchange_destroy(ex);
  *
+ * Programs look at the status of each of these calls. After an error no gradient holds an average.
+ *
  * For every group: statistics -> shared numbers (maximum over members) -> encode -> push to owners -> owners
  * reduce -> pull -> decode into the gradient (TernGrad, algorithm 1; parameter localization). All members end a step
  * with the same bits in every gradient. */
@@ -120,14 +122,15 @@ typedef struct gw_tensor_traffic {
  * both values. The others get GW_ERR_PEER. No step ends before all members have been compared. The caller destroys *out
  * with gw_exchange_destroy. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM. After GW_ERR_MEMORY and
  * GW_ERR_SYSTEM the other members hear that this one failed. */
-GW_API gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options, gw_exchange **out);
+GW_API GW_MUST_CHECK gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options,
+                                                  gw_exchange **out);
 
 /* Tells the other members that this one begins no more steps. Call it between steps. A member that has begun another
  * step gets GW_ERR_PEER at once, with a sentence that names this member. Without this call, such a member waits until
  * its timeout. Members that have made the same steps are not disturbed. The call does not wait. After it, call only
  * gw_exchange_destroy. A second call does nothing. With servers the call does nothing: they notice themselves who is
  * there. Errors: GW_ERR_ARGUMENT (NULL), GW_ERR_ORDER (a step is open), or the error that ended an earlier step. */
-GW_API gw_status gw_exchange_leave(gw_exchange *exchange);
+GW_API GW_MUST_CHECK gw_status gw_exchange_leave(gw_exchange *exchange);
 
 /* Stops the pipeline and destroys the exchange. If a step is still under way, it is abandoned, and the other members
  * are told. NULL is allowed. */
@@ -135,17 +138,17 @@ GW_API void gw_exchange_destroy(gw_exchange *exchange);
 
 /* Opens a step. Every member calls it with the same number. One thread calls begin, submit and wait of an exchange.
  * Errors: GW_ERR_ORDER (a step is open), or the error that ended an earlier step. */
-GW_API gw_status gw_exchange_begin(gw_exchange *exchange, uint32_t step);
+GW_API GW_MUST_CHECK gw_status gw_exchange_begin(gw_exchange *exchange, uint32_t step);
 
 /* Hands over one tensor's gradient (n_elems floats). The buffer belongs to the exchange until gw_exchange_wait returns.
  * Then the buffer holds the average. The call returns at once. Errors: GW_ERR_ORDER (no open step, or handed over
  * twice), GW_ERR_ARGUMENT, or the pipeline's error. */
-GW_API gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, float *gradient);
+GW_API GW_MUST_CHECK gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, float *gradient);
 
 /* Hands over n tensors in one call: tensors[i] has its gradient at gradients[i]. All of them, or none if it fails. n 0
  * does nothing. The two arrays may be freed after the call. Errors: as gw_exchange_submit. */
-GW_API gw_status gw_exchange_submit_many(gw_exchange *exchange, uint32_t n, const uint32_t *tensors,
-                                         float *const *gradients);
+GW_API GW_MUST_CHECK gw_status gw_exchange_submit_many(gw_exchange *exchange, uint32_t n, const uint32_t *tensors,
+                                                       float *const *gradients);
 
 /* Waits until every tensor holds the average, and ends the step. With server_optimizer the tensors hold parameters. If
  * the servers' mode is then not GW_PS_SYNC, the verdict is about this member's gradients alone. result: NULL: not
@@ -153,23 +156,23 @@ GW_API gw_status gw_exchange_submit_many(gw_exchange *exchange, uint32_t n, cons
  * unspecified, and the codec's state is as it was before the step. Errors: GW_ERR_ORDER (a tensor was not submitted),
  * GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the silent members), GW_ERR_MEMORY, and what codecs return. After an
  * error of the exchange only gw_exchange_destroy may be called. */
-GW_API gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);
+GW_API GW_MUST_CHECK gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);
 
 /* With server_optimizer: between gw_exchange_create and the first step every member hands over its first parameters,
  * one array for each tensor. A server keeps those that reach it first. The call waits for the servers. Then the arrays
  * hold the servers' parameters. If the mode is not GW_PS_SYNC, other members may have moved them already. Errors:
  * GW_ERR_ARGUMENT (no server_optimizer), GW_ERR_ORDER (a step is open), and as gw_exchange_wait. */
-GW_API gw_status gw_exchange_init_parameters(gw_exchange *exchange, float *const *values);
+GW_API GW_MUST_CHECK gw_status gw_exchange_init_parameters(gw_exchange *exchange, float *const *values);
 
 /* With server_optimizer: pulls the parameters as they are on the servers now. With GW_PS_SYNC those are what this
  * member's last step left. If there are none yet, it waits for a member that brings them (gw_exchange_init_parameters).
  * values: as there. Errors: as there. */
-GW_API gw_status gw_exchange_pull_parameters(gw_exchange *exchange, float *const *values);
+GW_API GW_MUST_CHECK gw_status gw_exchange_pull_parameters(gw_exchange *exchange, float *const *values);
 
 /* With server_optimizer: sets the learning rate of the steps that begin from here on. 0 means the rate that
  * server_optimizer names, and is the rate at first. Call it between steps. With GW_PS_SYNC the servers use the rate of
  * rank 0. Errors: GW_ERR_ARGUMENT (below 0 or no finite float32), GW_ERR_ORDER (a step is open). */
-GW_API gw_status gw_exchange_set_rate(gw_exchange *exchange, double rate);
+GW_API GW_MUST_CHECK gw_status gw_exchange_set_rate(gw_exchange *exchange, double rate);
 
 /* How many bytes gw_exchange_save writes: what the codec keeps between steps of all tensors on this member (topk:
  * residuals, thresholds). 0 if the codec keeps nothing, and for NULL. Call it between steps, on the thread that calls
@@ -179,25 +182,26 @@ GW_API size_t gw_exchange_state_bytes(const gw_exchange *exchange);
 /* Writes what the codec keeps on this member, for a checkpoint: gw_exchange_state_bytes bytes at dst. Call it between
  * steps, on the thread that calls gw_exchange_wait. Errors: GW_ERR_CAPACITY (dst_capacity is too small), GW_ERR_ORDER
  * (a step is open), GW_ERR_ARGUMENT. */
-GW_API gw_status gw_exchange_save(const gw_exchange *exchange, void *dst, size_t dst_capacity);
+GW_API GW_MUST_CHECK gw_status gw_exchange_save(const gw_exchange *exchange, void *dst, size_t dst_capacity);
 
 /* Puts a state back that was saved. n_states 1: it is the one that this member itself saved, and the next step is then
  * the one that would have followed the save. If the run had another number of workers, give the states of all of them.
  * Then every member begins with their merged state (gw_states_merge). Each state has state_bytes bytes. Call it between
  * steps, on the thread that calls gw_exchange_wait. Errors: GW_ERR_ARGUMENT (the states are not of this codec and these
  * tensors, or were altered), GW_ERR_MEMORY. After either only gw_exchange_destroy may be called. */
-GW_API gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states,
-                                  size_t state_bytes);
+GW_API GW_MUST_CHECK gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states,
+                                                size_t state_bytes);
 
 /* Multiplies the residuals of all tensors on this member by `factor`, a finite number above 0. Use it if gradients come
  * in another unit from the next step on (the factor of a loss scaling has changed). Call it between steps, on all
  * members. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
-GW_API gw_status gw_exchange_scale(gw_exchange *exchange, float factor);
+GW_API GW_MUST_CHECK gw_status gw_exchange_scale(gw_exchange *exchange, float factor);
 
 /* Describes what the codec keeps of one tensor on this member, for reports (gw_encoder_describe). All fields are 0 if
  * it keeps nothing. It reads the whole residual. Call it between steps, on the thread that calls gw_exchange_wait.
  * Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
-GW_API gw_status gw_exchange_describe(const gw_exchange *exchange, uint32_t tensor, gw_encoder_condition *out);
+GW_API GW_MUST_CHECK gw_status gw_exchange_describe(const gw_exchange *exchange, uint32_t tensor,
+                                                    gw_encoder_condition *out);
 
 /* The wire choice, for reports. */
 typedef struct gw_wire_report {
@@ -215,11 +219,11 @@ typedef struct gw_wire_report {
 } gw_wire_report;
 
 /* Tells how the wire choice stands on this member. Call it between steps. Errors: GW_ERR_ARGUMENT. */
-GW_API gw_status gw_exchange_wire(const gw_exchange *exchange, gw_wire_report *out);
+GW_API GW_MUST_CHECK gw_status gw_exchange_wire(const gw_exchange *exchange, gw_wire_report *out);
 
 /* Replaces the choice of gw_exchange_options.wire from the next step on. With GW_WIRE_AUTO, comparisons begin anew.
  * Call it between steps. Members need not all call it. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
-GW_API gw_status gw_exchange_set_wire(gw_exchange *exchange, gw_wire wire);
+GW_API GW_MUST_CHECK gw_status gw_exchange_set_wire(gw_exchange *exchange, gw_wire wire);
 
 /* Switches on or off the counting of nonzeros, and of what gw_exchange_traffic tells. It is off at first, because it
  * takes time: the member counts symbols, and decodes its own frames. That time is not in encode_seconds. Call it
@@ -229,7 +233,8 @@ GW_API void gw_exchange_account(gw_exchange *exchange, bool on);
 /* Tells what the frames of one tensor took in the last finished step that was counted (gw_exchange_account). All fields
  * are 0 if no step was counted. Any thread may call it. Errors: GW_ERR_ARGUMENT (there is no such tensor, or a NULL).
  */
-GW_API gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_tensor_traffic *out);
+GW_API GW_MUST_CHECK gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor,
+                                                   gw_tensor_traffic *out);
 
 /* When each stage of a group was reached in the last finished step on this member, in seconds since gw_exchange_begin.
  * If the step was dropped, a stage that was not reached is 0. */
@@ -243,18 +248,19 @@ typedef struct gw_group_moments {
 
 /* Tells these moments of one group. Call it between steps, on the thread that calls gw_exchange_wait. Errors:
  * GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
-GW_API gw_status gw_exchange_moments(const gw_exchange *exchange, uint32_t group, gw_group_moments *out);
+GW_API GW_MUST_CHECK gw_status gw_exchange_moments(const gw_exchange *exchange, uint32_t group, gw_group_moments *out);
 
 /* Averages values[0..n_elems) over all members of the link, in place, in one call. All members call it, with the same
  * spec, seed and n_elems. All end with the same bits. Use a link for one call only: if a second call used the same
  * link, its messages could come before all members have ended the first one. (gw_average_mpi in link_mpi.h makes a link
  * of its own for each call.) Programs that average in every step should make an exchange: it keeps residuals, and works
- * beside the computation. link: borrowed. result: NULL: not wanted. The call waits up to 60 s for silent members.
- * Errors: GW_ERR_SPEC, GW_ERR_ARGUMENT (also if members called with other arguments), GW_ERR_NONFINITE (some member's
- * values hold a NaN or an infinity; all members get this error, and the values are unspecified), and those of
- * gw_exchange_create and gw_exchange_wait. */
-GW_API gw_status gw_average_once(gw_context *context, const char *spec, const gw_link *link, uint64_t seed,
-                                 float *values, uint64_t n_elems, gw_step_result *result);
+ * beside the computation. The caller's thread does all of it, so the link's functions are called on no other thread.
+ * link: borrowed. result: NULL: not wanted. The call waits up to 60 s for silent members. Errors: GW_ERR_SPEC,
+ * GW_ERR_ARGUMENT (also if members called with other arguments), GW_ERR_NONFINITE (some member's values hold a NaN or
+ * an infinity; all members get this error, and the values are unspecified), and those of gw_exchange_create and
+ * gw_exchange_wait. */
+GW_API GW_MUST_CHECK gw_status gw_average_once(gw_context *context, const char *spec, const gw_link *link,
+                                               uint64_t seed, float *values, uint64_t n_elems, gw_step_result *result);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
  *
  *   context.h    memory, threads, kernels
  *   codec.h      tensor -> frame -> tensor, and adding frames up
- *   link.h       messages between members
+ *   link.h       messages between members; link_mpi.h: over MPI, which programs include besides this header
  *   exchange.h   the average of all members' gradients, beside backward
  *   pserver.h    the parameter server: init, push and pull by key
  *   plan.h       which tensors travel together, and whether compression pays

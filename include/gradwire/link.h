@@ -78,7 +78,7 @@ typedef struct gw_link {
 /* Creates a local link: `size` ranks in one process. It hands messages over without a copy. Fills endpoints[0..size).
  * The holder of each endpoint destroys it, in any order. Errors: GW_ERR_ARGUMENT (size 0 or above GW_MAX_WORKERS),
  * GW_ERR_MEMORY, GW_ERR_SYSTEM. */
-GW_API gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endpoints);
+GW_API GW_MUST_CHECK gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endpoints);
 
 /* The tcp link: ranks are in different processes, anywhere that TCP reaches. Several ranks may share a process. Rank 0
  * listens at an address, the rendezvous. The members meet there and learn each other's addresses. Then they talk
@@ -116,8 +116,8 @@ typedef struct gw_tcp_options {
  * another size, version or kind of keys, and everybody once the job is running); GW_ERR_SYSTEM (an address cannot be
  * used, for example because a job is running at the rendezvous; or a key cannot be read); GW_ERR_MEMORY; GW_ERR_CLOSED
  * (options.stop); GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
-GW_API gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links,
-                                    gw_link *links);
+GW_API GW_MUST_CHECK gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links,
+                                                  gw_link *links);
 
 /* Makes a folder of keys for gw_tcp_options.keys, or for parameter servers, with a fresh pair of keys. At first the
  * folder allows this key alone, and has it as the key of the rendezvous. So it is enough to copy the folder to all
@@ -125,7 +125,7 @@ GW_API gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *o
  * every machine (the file gradwire.key of its folder, under any name), and rendezvous.key is that of rank 0's machine.
  * The call never replaces a key. Errors: GW_ERR_ARGUMENT (there is a key already), GW_ERR_SYSTEM (the folder cannot be
  * written), GW_ERR_UNSUPPORTED (a ZeroMQ without CURVE, or a build without ZeroMQ). */
-GW_API gw_status gw_keys_new(const char *folder);
+GW_API GW_MUST_CHECK gw_status gw_keys_new(const char *folder);
 
 /* Makes a folder of keys for a client of parameter servers (gw_ps_client_options.keys), with a fresh pair of its own.
  * It also lists the client in the servers' folder, as allowed/NAME.key. Remove that file to shut out this client and
@@ -134,7 +134,7 @@ GW_API gw_status gw_keys_new(const char *folder);
  * and ".-_"; it does not begin with a dot. If the call fails, it leaves nothing behind. It never replaces a key.
  * Errors: those of gw_keys_new; GW_ERR_ARGUMENT also for a name that is not legal, or is listed already; GW_ERR_SYSTEM
  * also for a servers' folder that has no key, or cannot be written. */
-GW_API gw_status gw_keys_new_client(const char *folder, const char *server_folder, const char *name);
+GW_API GW_MUST_CHECK gw_status gw_keys_new_client(const char *folder, const char *server_folder, const char *name);
 
 #ifdef __cplusplus
 }

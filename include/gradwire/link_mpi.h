@@ -22,7 +22,7 @@ extern "C" {
  * MPI_Finalize. Errors: GW_ERR_ARGUMENT (comm is null or an intercommunicator, or has more than GW_MAX_WORKERS ranks),
  * GW_ERR_ORDER (MPI is not initialised, or finalised already), GW_ERR_UNSUPPORTED (no MPI_THREAD_MULTIPLE),
  * GW_ERR_MEMORY, GW_ERR_SYSTEM (MPI refused), GW_ERR_PEER (the call failed on another rank). */
-GW_API gw_status gw_link_mpi_create(gw_context *context, MPI_Comm comm, gw_link *link);
+GW_API GW_MUST_CHECK gw_status gw_link_mpi_create(gw_context *context, MPI_Comm comm, gw_link *link);
 
 /* Makes a link over MPI_COMM_WORLD for a program that gets its ranks from elsewhere (gradwire.torch) and may not know
  * MPI at all. If MPI is not initialised, the call starts it with MPI_Init_thread, and MPI ends when the process exits.
@@ -30,7 +30,7 @@ GW_API gw_status gw_link_mpi_create(gw_context *context, MPI_Comm comm, gw_link 
  * ranks and their number are MPI's own, and `rank` is ignored; link->rank and link->size tell them. All its processes
  * must call it (it is collective). Errors: those of gw_link_mpi_create; GW_ERR_ARGUMENT also for another size, or ranks
  * that do not fit together. */
-GW_API gw_status gw_link_mpi_world(gw_context *context, uint32_t rank, uint32_t size, gw_link *link);
+GW_API GW_MUST_CHECK gw_status gw_link_mpi_world(gw_context *context, uint32_t rank, uint32_t size, gw_link *link);
 
 /* Ends MPI before the process exits, if gw_link_mpi_world has started it; else it does nothing. Destroy all links
  * before. failed: if it is not 0, this process has failed: the call waits a second, so that the other ranks can say
@@ -39,14 +39,19 @@ GW_API void gw_link_mpi_end(int failed);
 
 /* Averages values[0..n_elems) over all ranks of `comm`, in place, in one call. It takes the place of MPI_Allreduce:
  *
- *     gw_average_mpi(NULL, "ternary", MPI_COMM_WORLD, step, gradient, n, NULL);
+ *     if (gw_average_mpi(NULL, "ternary", MPI_COMM_WORLD, step, gradient, n, NULL) < 0)
+ *         fprintf(stderr, "%s\n", gw_last_error());  // `gradient` holds no average
+ *
+ * The caller's thread makes all calls of MPI. So every thread level will do, also that of plain MPI_Init, for a thread
+ * that may call MPI at all.
  *
  * All ranks of comm must call it (it is collective). It may be called again and again. Each call makes a link and ends
  * it, and so takes longer than a step of an exchange. Programs with steps of a few milliseconds should make an
- * exchange. seed: of random draws; give another one in each call. result: NULL: not wanted. Errors: those of
+ * exchange. seed: of random draws; give another one in each call. result: NULL: not wanted. Errors:
+ * GW_ERR_UNSUPPORTED (MPI does not let this thread call it; the other ranks do not hear of that), and those of
  * gw_link_mpi_create and gw_average_once. */
-GW_API gw_status gw_average_mpi(gw_context *context, const char *spec, MPI_Comm comm, uint64_t seed, float *values,
-                                uint64_t n_elems, gw_step_result *result);
+GW_API GW_MUST_CHECK gw_status gw_average_mpi(gw_context *context, const char *spec, MPI_Comm comm, uint64_t seed,
+                                              float *values, uint64_t n_elems, gw_step_result *result);
 
 #ifdef __cplusplus
 }

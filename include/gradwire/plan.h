@@ -70,7 +70,7 @@ typedef struct gw_profile {
 
 /* Checks a profile. Every function below does the same first. Errors: GW_ERR_ARGUMENT (a time is negative or not
  * finite, there are no layers or too many, or a name is missing or stands there twice; the sentence says which). */
-GW_API gw_status gw_profile_check(const gw_profile *profile);
+GW_API GW_MUST_CHECK gw_status gw_profile_check(const gw_profile *profile);
 
 /* ---- a step's timeline ---------------------------------------------------------------------- */
 
@@ -96,8 +96,9 @@ typedef struct gw_group_times {
  * its successor or in the next one. times: has room for `capacity` groups, and is filled in that order. It may be NULL
  * if capacity is 0. *step_ms: the length of the step, with forward_ms. Errors: GW_ERR_ARGUMENT (the profile is not
  * legal, the codec's number is out of range, or group_of is not numbered like this), GW_ERR_CAPACITY. */
-GW_API gw_status gw_plan_timeline(const gw_profile *profile, uint32_t codec, gw_compress compress,
-                                  const uint32_t *group_of, gw_group_times *times, uint32_t capacity, double *step_ms);
+GW_API GW_MUST_CHECK gw_status gw_plan_timeline(const gw_profile *profile, uint32_t codec, gw_compress compress,
+                                                const uint32_t *group_of, gw_group_times *times, uint32_t capacity,
+                                                double *step_ms);
 
 /* ---- merging layers to groups ---------------------------------------------------------------- */
 
@@ -118,9 +119,9 @@ GW_API const char *gw_merge_name(gw_merge method);
  * numbers, and gets the group of each layer, numbered as in gw_plan_timeline. n_groups and step_ms may be NULL. The
  * same profile gives the same plan on every machine with the same floating point. Errors: GW_ERR_ARGUMENT,
  * GW_ERR_MEMORY. */
-GW_API gw_status gw_plan_merge(gw_context *context, const gw_profile *profile, uint32_t codec, gw_compress compress,
-                               gw_merge method, uint64_t fixed_bytes, uint32_t *group_of, uint32_t *n_groups,
-                               double *step_ms);
+GW_API GW_MUST_CHECK gw_status gw_plan_merge(gw_context *context, const gw_profile *profile, uint32_t codec,
+                                             gw_compress compress, gw_merge method, uint64_t fixed_bytes,
+                                             uint32_t *group_of, uint32_t *n_groups, double *step_ms);
 
 /* ---- advice ---------------------------------------------------------------------------------- */
 
@@ -150,7 +151,8 @@ typedef struct gw_advice {
 
 /* Compares all codecs of a profile, each with its exact plan. link.ms_per_byte may not be 0. Errors: GW_ERR_ARGUMENT,
  * GW_ERR_MEMORY. */
-GW_API gw_status gw_advise(gw_context *context, const gw_profile *profile, gw_compress compress, gw_advice *out);
+GW_API GW_MUST_CHECK gw_status gw_advise(gw_context *context, const gw_profile *profile, gw_compress compress,
+                                         gw_advice *out);
 
 #ifdef __cplusplus
 }

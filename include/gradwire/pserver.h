@@ -153,7 +153,8 @@ typedef struct gw_ps_server_options {
 /* Creates a server. It listens, but serves nobody before gw_ps_server_run. The caller destroys *out with
  * gw_ps_server_destroy. Errors: GW_ERR_ARGUMENT, GW_ERR_SYSTEM (the address cannot be used; a key cannot be read; files
  * in the snapshot folder are damaged or missing), GW_ERR_MEMORY, GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
-GW_API gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out);
+GW_API GW_MUST_CHECK gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options,
+                                                   gw_ps_server **out);
 
 /* The address "HOST:PORT" at which the server listens. The text lives as long as the server. */
 GW_API const char *gw_ps_server_address(const gw_ps_server *server);
@@ -161,7 +162,7 @@ GW_API const char *gw_ps_server_address(const gw_ps_server *server);
 /* Serves until gw_ps_server_stop. Then it answers the requests that have come, and writes a last snapshot. One thread
  * calls it. If a client does something wrong, the client gets an error, the log gets a line, and the server goes on.
  * Errors: GW_ERR_SYSTEM. */
-GW_API gw_status gw_ps_server_run(gw_ps_server *server);
+GW_API GW_MUST_CHECK gw_status gw_ps_server_run(gw_ps_server *server);
 
 /* Makes gw_ps_server_run return. Any thread, and signal handlers. */
 GW_API void gw_ps_server_stop(gw_ps_server *server);
@@ -209,12 +210,13 @@ typedef struct gw_ps_value {
  * none, or a server does not allow this key); GW_ERR_TIMEOUT (no connection can be made, and the sentence says why; or
  * a server does not answer); GW_ERR_PEER (a server refused this client; the sentence says why); GW_ERR_SYSTEM,
  * GW_ERR_MEMORY, GW_ERR_UNSUPPORTED. */
-GW_API gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out);
+GW_API GW_MUST_CHECK gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options,
+                                                   gw_ps_client **out);
 
 /* For a client with the option no_wait: waits for the servers, for at most `ms`. GW_OK: all have answered, now or
  * before. GW_NOT_YET: not yet; call again. Until GW_OK every call but gw_ps_client_destroy is GW_ERR_ORDER. Errors: as
  * of gw_ps_client_create; after one, only gw_ps_client_destroy may be called. */
-GW_API gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms);
+GW_API GW_MUST_CHECK gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms);
 
 /* Says goodbye to the servers, and destroys the client. NULL is allowed. */
 GW_API void gw_ps_client_destroy(gw_ps_client *client);
@@ -223,7 +225,8 @@ GW_API void gw_ps_client_destroy(gw_ps_client *client);
  * workers that took part before have left, this begins a new run: their pushes to rounds that never became whole are
  * dropped. If one of these workers may be back in a moment, the call waits until that is known. Errors: GW_ERR_ARGUMENT
  * (another type or shape, and which), GW_ERR_CAPACITY (a limit of the server's), GW_ERR_TIMEOUT, GW_ERR_PEER. */
-GW_API gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape);
+GW_API GW_MUST_CHECK gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_ps_type type,
+                                                    const gw_ps_shape *shape);
 
 /* Makes a key with an optimizer: pushes are gradients, and the servers keep parameters that the pushes move. The method
  * "parameters" pulls these.
@@ -243,13 +246,14 @@ GW_API gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_
  * counts pushes. A worker that has not pushed to the key, and a reader, pull the parameters as they are now. Errors: as
  * of gw_ps_init_parameter; GW_ERR_SPEC (an optimizer that cannot be); GW_ERR_NONFINITE (a NaN or an infinity in
  * `values`). */
-GW_API gw_status gw_ps_init_optimized(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape,
-                                      const char *optimizer, const float *values);
+GW_API GW_MUST_CHECK gw_status gw_ps_init_optimized(gw_ps_client *client, const char *key, gw_ps_type type,
+                                                    const gw_ps_shape *shape, const char *optimizer,
+                                                    const float *values);
 
 /* Sets the learning rate of this client's pushes to keys with an optimizer, from here on. 0 means the rate of the key's
  * optimizer, and is the rate at first. With GW_PS_SYNC a round uses the rate of the least rank in it. Errors:
  * GW_ERR_ARGUMENT (below 0, or no finite float32). */
-GW_API gw_status gw_ps_set_rate(gw_ps_client *client, double rate);
+GW_API GW_MUST_CHECK gw_status gw_ps_set_rate(gw_ps_client *client, double rate);
 
 /* The servers' mode. *staleness: that of GW_PS_STALE, else 0; staleness NULL: not wanted. */
 GW_API gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *staleness);
@@ -260,7 +264,8 @@ GW_API gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *stalen
  * infinity to a key with an optimizer: nothing was taken), GW_ERR_TIMEOUT (the round of the worker's last push before
  * this one still waits for others: the sentence names them), GW_ERR_PEER. After GW_ERR_TIMEOUT and GW_ERR_PEER the
  * servers may have taken the value, or some of its parts. Then push only the same value again. */
-GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes);
+GW_API GW_MUST_CHECK gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes,
+                                                    size_t n_bytes);
 
 /* Pulls one value of a key. scale_key is for decode_sum and decode_average of uint8: it is a key of one float32. The
  * result is multiplied by this key's maximum in the same round. NULL: it is not. The caller frees *out with
@@ -268,8 +273,8 @@ GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, con
  * says which methods it allows), GW_ERR_ORDER (the worker has not pushed yet; this client has not initialised the key
  * or its scale_key, and must, because they lie on several servers; or a reader got parts of different rounds: try
  * again), GW_ERR_TIMEOUT (the sentence names the workers that have not pushed), GW_ERR_PEER, GW_ERR_MEMORY. */
-GW_API gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
-                                      gw_ps_value *out);
+GW_API GW_MUST_CHECK gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method,
+                                                    const char *scale_key, gw_ps_value *out);
 
 /* Frees what a pull or a fetch has brought, and makes the value empty. An empty value, or NULL, is allowed. The client
  * may be gone already. One thread at a time for one value. */
@@ -278,14 +283,14 @@ GW_API void gw_ps_value_free(gw_ps_value *value);
 /* Leaves a value at a key for others to fetch. A deposit belongs to no round. The server keeps it beside the key's
  * pushes until a deposit of a higher version comes. It ignores one of a lower version. For keys without an optimizer.
  * Readers may deposit, too. Errors: as of gw_ps_push_parameter. */
-GW_API gw_status gw_ps_deposit(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
-                               size_t n_bytes);
+GW_API GW_MUST_CHECK gw_status gw_ps_deposit(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
+                                             size_t n_bytes);
 
 /* Waits until a value of version `least` or higher was deposited, and fetches it: out->round is its version,
  * out->n_pushes is 0.
  * Errors: as of gw_ps_pull_parameter; GW_ERR_ORDER (parts on several servers have different versions: the value was
  * replaced meanwhile). */
-GW_API gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out);
+GW_API GW_MUST_CHECK gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out);
 
 /* ---- without waiting
  *
@@ -297,36 +302,37 @@ GW_API gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t lea
  * until then. Errors of what is sent come from gw_ps_wait. */
 
 /* Begins a gw_ps_push_parameter. */
-GW_API gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes,
-                                  uint64_t *ticket);
+GW_API GW_MUST_CHECK gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *bytes,
+                                                size_t n_bytes, uint64_t *ticket);
 
 /* Begins a gw_ps_pull_parameter. gw_ps_wait gives the value. */
-GW_API gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
-                                  uint64_t *ticket);
+GW_API GW_MUST_CHECK gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method,
+                                                const char *scale_key, uint64_t *ticket);
 
 /* Begins to make a key. optimizer: as in gw_ps_init_optimized; NULL: none. Wait for the ticket before you push to the
  * key; a push before that is GW_ERR_ORDER. */
-GW_API gw_status gw_ps_init_begin(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape,
-                                  const char *optimizer, uint64_t *ticket);
+GW_API GW_MUST_CHECK gw_status gw_ps_init_begin(gw_ps_client *client, const char *key, gw_ps_type type,
+                                                const gw_ps_shape *shape, const char *optimizer, uint64_t *ticket);
 
 /* Begins to bring the first parameters of a key with an optimizer: n float32. A server keeps those that come first. */
-GW_API gw_status gw_ps_first_begin(gw_ps_client *client, const char *key, const float *values, uint64_t n,
-                                   uint64_t *ticket);
+GW_API GW_MUST_CHECK gw_status gw_ps_first_begin(gw_ps_client *client, const char *key, const float *values, uint64_t n,
+                                                 uint64_t *ticket);
 
 /* As gw_ps_deposit. */
-GW_API gw_status gw_ps_deposit_begin(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
-                                     size_t n_bytes, uint64_t *ticket);
+GW_API GW_MUST_CHECK gw_status gw_ps_deposit_begin(gw_ps_client *client, const char *key, uint64_t version,
+                                                   const void *bytes, size_t n_bytes, uint64_t *ticket);
 
 /* As gw_ps_fetch; the value comes with gw_ps_wait. */
-GW_API gw_status gw_ps_fetch_begin(gw_ps_client *client, const char *key, uint64_t least, uint64_t *ticket);
+GW_API GW_MUST_CHECK gw_status gw_ps_fetch_begin(gw_ps_client *client, const char *key, uint64_t least,
+                                                 uint64_t *ticket);
 
 /* Waits for a ticket's answer. out: as in gw_ps_pull_parameter for pulls and fetches; NULL for the others. Errors: as
  * of the call that waits; GW_ERR_ORDER (there is no such ticket, or it was waited for already). */
-GW_API gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out);
+GW_API GW_MUST_CHECK gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out);
 
 /* Waits for a ticket's answer, for at most `ms`. GW_NOT_YET: there is no answer yet, and the ticket is still valid.
  * Else as gw_ps_wait. */
-GW_API gw_status gw_ps_wait_for(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_ps_value *out);
+GW_API GW_MUST_CHECK gw_status gw_ps_wait_for(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_ps_value *out);
 
 /* Gives a ticket up without waiting. Its bytes may then be freed. The servers may still have taken a push. So the next
  * push to that key first asks the servers whether they took it, and waits for the answer. To ask without waiting, call
@@ -350,7 +356,7 @@ GW_API uint32_t gw_ps_n_workers(const gw_ps_client *client);
  * training run is round t+1. If no worker takes part now, this one takes part at once: from round 1, or from the round
  * at which the last ones left. Else a worker that takes part must admit it (gw_ps_admit). The call waits for that, at
  * most as long as the client's timeout. Errors: GW_ERR_TIMEOUT, GW_ERR_PEER, and those of any call. */
-GW_API gw_status gw_ps_join(gw_ps_client *client, uint64_t *round);
+GW_API GW_MUST_CHECK gw_status gw_ps_join(gw_ps_client *client, uint64_t *round);
 
 /* Takes the first server's request to admit workers, and clears it. True: since the last call the server has asked this
  * worker to do that (gw_ps_admit). While somebody waits, the server asks again four times a second. Any thread. */
@@ -368,12 +374,13 @@ typedef enum gw_ps_presence {
  * there (the largest, if its keys are at different rounds). presence: room for `capacity` workers; the first
  * gw_ps_n_workers are written; NULL: not wanted. next_round: NULL: not wanted. Errors: GW_ERR_CAPACITY (there are more
  * workers than room; nothing is written), GW_ERR_TIMEOUT, GW_ERR_PEER. */
-GW_API gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity, uint64_t *next_round);
+GW_API GW_MUST_CHECK gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity,
+                                             uint64_t *next_round);
 
 /* Lets worker `rank` take part on all servers from `round` on. Call it before the calling worker pushes to that round:
  * until then no server can be beyond it. Readers may call it, too. Errors: GW_ERR_ORDER (a server is beyond it),
  * GW_ERR_PEER (that worker is not connected), GW_ERR_TIMEOUT. */
-GW_API gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round);
+GW_API GW_MUST_CHECK gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,14 @@ extern "C" {
 #define GW_API __attribute__((visibility("default")))
 #endif
 
+/* A compiler warns if a program does not look at the status of a call. If you know that it does not matter, say so in
+ * an `if`. */
+#ifdef __GNUC__
+#define GW_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define GW_MUST_CHECK
+#endif
+
 /* Code, number and text stand in one list so that they cannot drift apart. */
 #define GW_STATUS_MAP(X)                                                                                               \
     X(GW_OK, 0, "success")                                                                                             \
@@ -61,7 +69,7 @@ GW_API const char *gw_status_text(gw_status status);
 GW_API const char *gw_last_error(void);
 
 /* Stores a sentence for gw_last_error() of this thread, and returns `status`. It is for links that a program brings
- * itself. format: as of printf.
+ * itself. It is the only function whose status need not be checked. format: as of printf.
  *
  *     return gw_fail(GW_ERR_PEER, "rank %u left the link", to); */
 #ifdef __GNUC__

@@ -12,4 +12,10 @@
             return gw_try_status_;                                                                                     \
     } while (0)
 
+/* Says that a call cannot fail here, or that its failure changes nothing. */
+static inline void gw_ignore(gw_status status)
+{
+    (void)status;
+}
+
 #endif

@@ -107,7 +107,7 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
     return gw_hello_init(ex, o);
 }
 
-/* Makes the lock, the condition and, last, the thread. */
+/* Makes the lock, the condition and, last, the thread if there is to be one. */
 static gw_status start(struct gw_exchange *ex)
 {
     if (pthread_mutex_init(&ex->lock, NULL))
@@ -116,7 +116,7 @@ static gw_status start(struct gw_exchange *ex)
         pthread_mutex_destroy(&ex->lock);
         return gw_fail(GW_ERR_SYSTEM, "no condition variable for the exchange");
     }
-    if (pthread_create(&ex->thread, NULL, gw_pipeline_main, ex)) {
+    if (!ex->in_caller && pthread_create(&ex->thread, NULL, gw_pipeline_main, ex)) {
         pthread_cond_destroy(&ex->changed);
         pthread_mutex_destroy(&ex->lock);
         return gw_fail(GW_ERR_SYSTEM, "the exchange's thread could not be started");
@@ -124,13 +124,8 @@ static gw_status start(struct gw_exchange *ex)
     return GW_OK;
 }
 
-gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options, gw_exchange **out)
-{
-    return gw_exchange_create_cut(context, options, GW_SLICE_MAX, out);
-}
-
-gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options *options, uint64_t slice_max,
-                                 gw_exchange **out)
+static gw_status create(gw_context *context, const gw_exchange_options *options, uint64_t slice_max, bool in_caller,
+                        gw_exchange **out)
 {
     if (!out || !options)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_create: options or out is NULL");
@@ -146,6 +141,7 @@ gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options 
         ex->seed = options->seed;
         ex->timeout_ms = options->timeout_ms ? options->timeout_ms : 60000;
         ex->slice_max = slice_max;
+        ex->in_caller = in_caller;
         ex->global = gw_codec_is_global(options->codec);
         ex->zero_rests = options->zero_rests;
         ex->n_tensors = options->n_tensors;
@@ -170,7 +166,24 @@ gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options 
     return GW_OK;
 }
 
-/* Wakes the pipeline. `wake` was taken out of ex->wake; NULL: a wake is already on its way. */
+gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options, gw_exchange **out)
+{
+    return create(context, options, GW_SLICE_MAX, false, out);
+}
+
+gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options *options, uint64_t slice_max,
+                                 gw_exchange **out)
+{
+    return create(context, options, slice_max, false, out);
+}
+
+gw_status gw_exchange_create_in_caller(gw_context *context, const gw_exchange_options *options, gw_exchange **out)
+{
+    return create(context, options, GW_SLICE_MAX, true, out);
+}
+
+/* Wakes the pipeline. `wake` was taken out of ex->wake; NULL: a wake is already on its way, or the pipeline
+ * needs none. */
 static gw_status call(struct gw_exchange *ex, void *wake)
 {
     return wake ? ex->owners->call(ex, wake) : GW_OK;
@@ -178,6 +191,8 @@ static gw_status call(struct gw_exchange *ex, void *wake)
 
 static void *take_wake(struct gw_exchange *ex)
 {
+    if (ex->in_caller) /* the pipeline looks by itself when it begins */
+        return NULL;
     void *wake = ex->wake;
     ex->wake = NULL;
     return wake;
@@ -198,7 +213,8 @@ void gw_exchange_destroy(gw_exchange *ex)
         ex->owners->fail(ex, GW_ERR_CLOSED, "it gave up in the middle of a step");
     if (call(ex, wake) < 0)
         ex->owners->close(ex); /* `call` failed, so this ends the pipeline */
-    pthread_join(ex->thread, NULL);
+    if (!ex->in_caller)
+        pthread_join(ex->thread, NULL);
     pthread_cond_destroy(&ex->changed);
     pthread_mutex_destroy(&ex->lock);
     release(ex);
@@ -381,6 +397,11 @@ gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
     if (status == GW_OK && ex->n_handed_over < ex->n_tensors)
         status = gw_fail(GW_ERR_ORDER, "gw_exchange_wait after %u of %u tensors were submitted", ex->n_handed_over,
                          ex->n_tensors);
+    if (status == GW_OK && ex->in_caller) {
+        pthread_mutex_unlock(&ex->lock);
+        gw_pipeline_run_step(ex);
+        pthread_mutex_lock(&ex->lock);
+    }
     if (status == GW_OK) {
         while (!ex->done && ex->status >= 0)
             pthread_cond_wait(&ex->changed, &ex->lock); /* no deadline is needed here: the pipeline has them */

@@ -419,7 +419,7 @@ static double squares_of_a_frame(const struct world *w, uint32_t rank, uint32_t 
     world_fill(w, rank, 0, t, g);
     assert_int_equal(gw_encoder_measure_encode(encoder, g, NULL, &draw, frame, capacity, &used, NULL), GW_OK);
     assert_int_equal(gw_decode(w->context, frame, used, sent, n), GW_OK);
-    gw_encoder_commit(encoder, true);
+    assert_int_equal(gw_encoder_commit(encoder, true), GW_OK);
     gw_encoder_describe(encoder, condition);
     double sum = 0;
     *of_gradient = 0;

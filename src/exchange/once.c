@@ -1,7 +1,6 @@
 /* Averages one array over the members of a link in one call. */
 #include "base/error.h"
-
-#include <gradwire/exchange.h>
+#include "exchange/state.h"
 
 static gw_status average(gw_context *context, const char *spec, const gw_link *link, uint64_t seed, float *values,
                          uint64_t n_elems, gw_step_result *result)
@@ -18,7 +17,7 @@ static gw_status average(gw_context *context, const char *spec, const gw_link *l
                                          .n_tensors = 1,
                                          .link = *link,
                                          .seed = seed};
-    gw_status status = gw_exchange_create(context, &options, &exchange);
+    gw_status status = gw_exchange_create_in_caller(context, &options, &exchange);
     if (status == GW_OK) {
         status = gw_exchange_begin(exchange, 0);
         if (status == GW_OK)

@@ -219,3 +219,17 @@ void *gw_pipeline_main(void *exchange)
         end_with(ex, status);
     return NULL;
 }
+
+void gw_pipeline_run_step(struct gw_exchange *ex)
+{
+    bool stop = false;
+    const gw_float_env old = gw_float_enter();
+    gw_status status = ex->owners->declare(ex);
+    if (status == GW_OK)
+        status = gw_pipeline_look(ex, NULL, &stop); /* the step has begun, and all its tensors are there */
+    while (status == GW_OK && !ex->done)
+        status = turn(ex, &stop);
+    if (status < 0)
+        end_with(ex, status);
+    gw_float_leave(old);
+}

@@ -10,6 +10,10 @@
 /* The thread: runs until told to stop, or until an error, which it leaves in the exchange and tells the others. */
 void *gw_pipeline_main(void *exchange);
 
+/* Makes the only step of an exchange without a thread of its own, on the caller's thread. The caller has begun the step
+ * and submitted all tensors. Returns when the step is done, or after an error, as the thread would leave it. */
+void gw_pipeline_run_step(struct gw_exchange *exchange);
+
 /* Looks at what the caller left. wake: the message that asked for this, which is kept for the next time; NULL: there
  * was none. */
 gw_status gw_pipeline_look(struct gw_exchange *exchange, void *wake, bool *stop);

@@ -49,7 +49,8 @@ struct gw_exchange {
     uint32_t *by_machine;       /* ranks, machine by machine, ascending within one */
     struct machine *machine_of; /* the machine of each rank. By default, a rank is a machine of its own */
     uint64_t dense_bytes;       /* what pushes to the other owners would take in float32 */
-    pthread_t thread;
+    bool in_caller;             /* gw_exchange_wait runs the pipeline, so that all happens in the caller's thread */
+    pthread_t thread;           /* the pipeline's, unless in_caller is set */
 
     /* Only the caller's thread uses these. */
     bool open;         /* true between begin and wait */
@@ -115,6 +116,9 @@ struct gw_exchange {
 /* gw_exchange_create with another GW_SLICE_MAX, for tests. */
 gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options *options, uint64_t slice_max,
                                  gw_exchange **out);
+
+/* gw_exchange_create for one step that the caller's thread makes by itself: gw_exchange_wait runs the pipeline. */
+gw_status gw_exchange_create_in_caller(gw_context *context, const gw_exchange_options *options, gw_exchange **out);
 
 /* The number of the nth owner. After the last owner comes the first one again. */
 static inline uint32_t gw_nth_owner(const struct gw_exchange *exchange, uint32_t nth)

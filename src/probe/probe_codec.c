@@ -93,7 +93,7 @@ static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, dou
         const double encoded = gw_clock_seconds();
         if (status < 0)
             break;
-        gw_encoder_commit(encoder, true);
+        status = gw_encoder_commit(encoder, true);
         report.seconds = measured - begin;
         report.encode_seconds = encoded - measured;
         status = gw_meet(&m->meeting, &report, &sum);
@@ -256,14 +256,14 @@ static gw_status time_exchange(struct gw_probe_member *m, size_t k, const struct
 
 /* ---- fitting the model --------------------------------------------------------------------------------- */
 
-/* What the model predicts for a point. */
+/* What the model predicts for a point. 0: it cannot say. */
 static double model_ms(const struct gw_probe *p, const gw_profile_codec *codec, const struct gw_probe_point *point)
 {
     char names[MOST_TENSORS][12];
     gw_profile_layer layers[GW_PLAN_MAX_LAYERS];
     uint32_t group_of[GW_PLAN_MAX_LAYERS] = {0};
     const uint32_t n = point->whole ? p->n_layers : (uint32_t)(point->groups * point->tensors);
-    double ms = 0;
+    double ms;
     for (uint32_t t = 0; t < n && point->whole; t++)
         layers[t] = (gw_profile_layer){p->layers[t].name, p->layers[t].n_elems, 0};
     for (uint32_t t = 0; t < n && !point->whole; t++) {
@@ -277,8 +277,7 @@ static double model_ms(const struct gw_probe *p, const gw_profile_codec *codec, 
                                 .link = p->link,
                                 .codecs = codec,
                                 .n_codecs = 1};
-    gw_plan_timeline(&profile, 0, GW_COMPRESS_BESIDE, group_of, NULL, 0, &ms);
-    return ms;
+    return gw_plan_timeline(&profile, 0, GW_COMPRESS_BESIDE, group_of, NULL, 0, &ms) < 0 ? 0 : ms;
 }
 
 /* Fits *cost, which belongs to p->link or to codec. The model then predicts what was measured at this point. *cost is

@@ -17,11 +17,12 @@ ELSEWHERE = ("make", "mpirun", "cc ", "gradwire launch --hosts", "gradwire serve
 C_PROGRAM = """#include <gradwire/gradwire.h>
 typedef struct communicator *MPI_Comm;
 extern MPI_Comm MPI_COMM_WORLD;
-gw_status gw_link_mpi_create(gw_context *context, MPI_Comm communicator, gw_link *link);
-gw_status gw_average_mpi(gw_context *context, const char *spec, MPI_Comm communicator, uint64_t seed, float *values,
-                         uint64_t n_elems, gw_step_result *result);
-void program(gw_tensor tensor, float *gradient, uint64_t n, uint64_t seed, uint32_t n_steps);
-void program(gw_tensor tensor, float *gradient, uint64_t n, uint64_t seed, uint32_t n_steps)
+GW_MUST_CHECK gw_status gw_link_mpi_create(gw_context *context, MPI_Comm communicator, gw_link *link);
+GW_MUST_CHECK gw_status gw_average_mpi(gw_context *context, const char *spec, MPI_Comm communicator, uint64_t seed,
+                                       float *values, uint64_t n_elems, gw_step_result *result);
+int stop(const char *sentence);
+int program(gw_tensor tensor, float *gradient, uint64_t n, uint64_t seed, uint32_t n_steps);
+int program(gw_tensor tensor, float *gradient, uint64_t n, uint64_t seed, uint32_t n_steps)
 {
     gw_codec *codec;
     gw_link link;
@@ -29,6 +30,7 @@ void program(gw_tensor tensor, float *gradient, uint64_t n, uint64_t seed, uint3
     gw_step_result result;
     uint32_t step;
 %s
+    return 0;
 }
 """
 
@@ -98,7 +100,7 @@ class Readme(harness.Case):
         # Declare MPI's types here as link_mpi.h does, because MPI may not be installed. house_headers checks that
         # header.
         done = subprocess.run(
-            ["gcc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{ROOT}/include", "-xc", "-"],
+            ["gcc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-S", "-o", "-", f"-I{ROOT}/include", "-xc", "-"],
             input=source,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -5,11 +5,14 @@
  * exchange_mpi fail    what the others hear if one gives up, or cannot make its link
  * exchange_mpi leave   one leaves before or long after the others, and what was sent to it has not been taken
  * exchange_mpi world   ranks in another order than MPI's, by processes that have not started MPI; ranks that do not fit
+ * exchange_mpi once L  the average in one call, of MPI with thread level L (single, funneled, serialized): it takes the
+ *                      place of MPI_Allreduce in programs that begin with plain MPI_Init
  */
 #include <gradwire/gradwire.h>
 #include <gradwire/link_mpi.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -343,6 +346,63 @@ static int ranks_are_the_callers(uint32_t rank, uint32_t n)
     return failed + compare(m.spec, &m, &local[n - 1 - rank], rank);
 }
 
+/* ---- one call at every thread level ---------------------------------------------------------------------------- */
+
+static pthread_t once_thread; /* the thread that calls gw_average_mpi */
+static atomic_uint once_sends, once_elsewhere;
+
+/* Takes the place of MPI's own function, which has another name, too. It counts the calls on other threads. */
+int MPI_Isend(const void *bytes, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    atomic_fetch_add(&once_sends, 1);
+    atomic_fetch_add(&once_elsewhere, !pthread_equal(once_thread, pthread_self()));
+    return PMPI_Isend(bytes, count, type, to, tag, comm, request);
+}
+
+/* Averages a gradient. Returns the status, or 99 if the averages are not right. */
+static int average_once(uint32_t rank, uint32_t n)
+{
+    float values[] = {(float)rank, 3, (float)(rank * 2)}, all;
+    const gw_status status = gw_average_mpi(NULL, "none", MPI_COMM_WORLD, 1, values, 3, NULL);
+    if (status < 0)
+        printf("rank %u: %s\n", rank, gw_last_error());
+    all = (float)(n * (n - 1) / 2) / (float)n; /* small whole numbers, so nothing is rounded but the quotient */
+    return status < 0 ? (int)status : values[0] == all && values[1] == 3 && values[2] == 2 * all ? 0 : 99;
+}
+
+static void *once_on_a_thread(void *ranks)
+{
+    const uint32_t *of = ranks;
+    once_thread = pthread_self();
+    return (void *)(intptr_t)average_once(of[0], of[1]);
+}
+
+static int main_once(const char *level)
+{
+    int rank, n, granted = MPI_THREAD_SINGLE, failed, sum = 0;
+    const bool serialized = !strcmp(level, "serialized");
+    if (!strcmp(level, "single"))
+        MPI_Init(NULL, NULL);
+    else
+        MPI_Init_thread(NULL, NULL, serialized ? MPI_THREAD_SERIALIZED : MPI_THREAD_FUNNELED, &granted);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &n);
+    uint32_t ranks[] = {(uint32_t)rank, (uint32_t)n};
+    once_thread = pthread_self();
+    failed = average_once(ranks[0], ranks[1]) != 0;
+    failed += average_once(ranks[0], ranks[1]) != 0;
+    pthread_t thread;
+    void *status;
+    if (pthread_create(&thread, NULL, once_on_a_thread, ranks))
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    pthread_join(thread, &status);
+    failed += (intptr_t)status != (granted < MPI_THREAD_SERIALIZED ? GW_ERR_UNSUPPORTED : 0);
+    failed += atomic_load(&once_sends) == 0 || atomic_load(&once_elsewhere) > 0;
+    MPI_Reduce(&failed, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Finalize();
+    return sum != 0;
+}
+
 /* Nobody has started MPI. The first call starts it, and tells the ranks. The last one ends it. */
 static int main_without_mpi(void)
 {
@@ -369,6 +429,8 @@ int main(int argc, char **argv)
     int granted, rank, n, failed, sum = 0;
     if (argc > 1 && !strcmp(argv[1], "world"))
         return main_without_mpi();
+    if (argc > 2 && !strcmp(argv[1], "once"))
+        return main_once(argv[2]);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &n);

@@ -174,7 +174,7 @@ static void global_selection_is_that_of_one_tensor(void **state)
             struct whole_frame frame = encode_slice(many[i], g + begins[i], NULL, (gw_draw){.step = t}, 0, sizes[i]);
             decode_into(NULL, frame, apart + begins[i], sizes[i]);
             free(frame.bytes);
-            gw_encoder_commit(many[i], t != 5);
+            assert_int_equal(gw_encoder_commit(many[i], t != 5), GW_OK);
         }
         assert_memory_equal(apart, joined, sizeof apart);
     }
@@ -199,7 +199,7 @@ static void global_selection_is_that_of_one_tensor(void **state)
             assert_non_null(strstr(gw_last_error(), "its residual added, holds a NaN or an infinity"));
         }
         for (int i = 0; i < 5; i++)
-            gw_encoder_commit(many[i], round == 0);
+            assert_int_equal(gw_encoder_commit(many[i], round == 0), GW_OK);
     }
     gw_encoder *hole[] = {many[0], NULL};
     assert_int_equal(gw_encoder_measure(many[0], huge, NULL, 0, &info), GW_OK);
@@ -248,7 +248,8 @@ static void what_is_not_finite_is_found(void **state)
             assert_int_equal(gw_encoder_encode(encoder, g, NULL, &(gw_draw){.step = 1}, 0, N, dst, sizeof dst,
                                                &n_bytes),
                              GW_ERR_NONFINITE);
-            gw_encoder_commit(encoder, b == 0); /* what is not finite is never kept, even if the caller says so */
+            /* what is not finite is never kept, even if the caller says so */
+            assert_int_equal(gw_encoder_commit(encoder, b == 0), GW_OK);
             after = condition_of(encoder);
             assert_memory_equal(&after, &before, sizeof after);
         }

@@ -101,13 +101,13 @@ static gw_status place(struct gw_mpi_hub *hub, const uint32_t *process_of, uint3
 }
 
 static gw_status hub_new(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
-                         size_t largest_count, struct gw_mpi_hub **out)
+                         size_t largest_count, bool one_thread, struct gw_mpi_hub **out)
 {
     int level, n_processes, process;
     if (size == 0 || size > GW_MAX_WORKERS)
         return gw_fail(GW_ERR_ARGUMENT, "a link of %u members asked for; 1 to %u are possible", size, GW_MAX_WORKERS);
     MPI_Query_thread(&level);
-    if (level < MPI_THREAD_MULTIPLE)
+    if (level < MPI_THREAD_MULTIPLE && !one_thread)
         return gw_fail(GW_ERR_UNSUPPORTED,
                        "the mpi link needs MPI_THREAD_MULTIPLE, which MPI has not granted: start it with "
                        "MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted)");
@@ -182,10 +182,10 @@ static gw_status find_machines(struct gw_mpi_hub *hub)
 }
 
 gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
-                      size_t largest_count, gw_link *links)
+                      size_t largest_count, bool one_thread, gw_link *links)
 {
     struct gw_mpi_hub *hub = NULL;
-    gw_status status = links ? hub_new(context, comm, size, process_of, largest_count, &hub)
+    gw_status status = links ? hub_new(context, comm, size, process_of, largest_count, one_thread, &hub)
                              : gw_fail(GW_ERR_ARGUMENT, "an mpi link asked for, and no place to put it: link is NULL");
     status = agree(comm, status);
     if (status == GW_OK) {
@@ -210,20 +210,26 @@ gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const u
     return GW_OK;
 }
 
-gw_status gw_link_mpi_create(gw_context *context, MPI_Comm comm, gw_link *link)
+gw_status gw_mpi_create(gw_context *context, MPI_Comm comm, bool one_thread, gw_link *link)
 {
     int begun = 0, between = 0, size = 0;
     MPI_Initialized(&begun);
     if (!begun)
-        return gw_fail(GW_ERR_ORDER, "gw_link_mpi_create was called before MPI_Init_thread");
+        return gw_fail(GW_ERR_ORDER, "the mpi link was asked for before MPI_Init_thread");
     if (!gw_mpi_runs())
-        return gw_fail(GW_ERR_ORDER, "gw_link_mpi_create was called after MPI_Finalize");
+        return gw_fail(GW_ERR_ORDER, "the mpi link was asked for after MPI_Finalize");
     if (comm == MPI_COMM_NULL)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_link_mpi_create: comm is MPI_COMM_NULL");
+        return gw_fail(GW_ERR_ARGUMENT, "the mpi link was asked for, and comm is MPI_COMM_NULL");
     MPI_Comm_test_inter(comm, &between);
     if (between)
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "gw_link_mpi_create: comm is an intercommunicator; merge it with MPI_Intercomm_merge");
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "the mpi link was asked for, and comm is an intercommunicator; merge it with MPI_Intercomm_merge");
     MPI_Comm_size(comm, &size);
-    return gw_mpi_open(context, comm, (uint32_t)size, NULL, GW_MPI_LARGEST_COUNT, link);
+    return gw_mpi_open(context, comm, (uint32_t)size, NULL, GW_MPI_LARGEST_COUNT, one_thread, link);
+}
+
+gw_status gw_link_mpi_create(gw_context *context, MPI_Comm comm, gw_link *link)
+{
+    return gw_mpi_create(context, comm, false, link);
 }

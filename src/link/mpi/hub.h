@@ -107,9 +107,13 @@ struct gw_mpi_hub {
 /* ---- create.c ---- */
 
 /* Makes the endpoints of this process. Rank r lives in process process_of[r] of comm; NULL: in process r. links[] gets
- * the links of this process's ranks, in ascending order. Collective over comm. */
+ * the links of this process's ranks, in ascending order. one_thread: the thread that calls this makes all calls of the
+ * links, too, so MPI need not allow more threads. Collective over comm. */
 gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
-                      size_t largest_count, gw_link *links);
+                      size_t largest_count, bool one_thread, gw_link *links);
+
+/* gw_link_mpi_create with one_thread, as above. */
+gw_status gw_mpi_create(gw_context *context, MPI_Comm comm, bool one_thread, gw_link *link);
 
 /* ---- hub.c ---- */
 

@@ -12,7 +12,7 @@ static uint32_t everything_in_process_0[GW_MAX_WORKERS + 1];
 
 static gw_status open_all(gw_context *context, uint32_t size, gw_link *links)
 {
-    return gw_mpi_open(context, MPI_COMM_WORLD, size, everything_in_process_0, GW_MPI_LARGEST_COUNT, links);
+    return gw_mpi_open(context, MPI_COMM_WORLD, size, everything_in_process_0, GW_MPI_LARGEST_COUNT, false, links);
 }
 
 /* ---- around MPI's own life ---------------------------------------------------------------------------------- */
@@ -154,7 +154,7 @@ static void large_messages_go_in_blocks(void **state)
     const uint32_t n = sizeof sizes / sizeof sizes[0];
     gw_context *context = link_test_context();
     gw_link links[2];
-    assert_int_equal(gw_mpi_open(context, MPI_COMM_WORLD, 2, everything_in_process_0, 1000, links), GW_OK);
+    assert_int_equal(gw_mpi_open(context, MPI_COMM_WORLD, 2, everything_in_process_0, 1000, false, links), GW_OK);
     for (uint32_t i = 0; i < n; i++)
         link_test_send(context, &links[0], 1, sizes[i], i, 1);
     for (uint32_t i = 0; i < n; i++)

@@ -44,8 +44,7 @@ static pid_t start_server(char address[128])
         snprintf(address, 128, "%s", gw_ps_server_address(server));
         if (write(told[1], address, 128) != 128)
             _exit(1);
-        gw_ps_server_run(server);
-        _exit(0);
+        _exit(gw_ps_server_run(server) < 0);
     }
     assert_int_equal(read(told[0], address, 128), 128);
     close(told[0]);
