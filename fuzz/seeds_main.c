@@ -38,7 +38,7 @@ static const char *const specs[] = {
     "gspar:share=on",
     "gspar:density=0.05,share=on",
     "onebit",
-    "onebit:bucket=1024",
+    "onebit:bucket=0",
 };
 static const uint64_t sizes[] = {0, 1, 100, 3000, MAX_ELEMENTS};
 

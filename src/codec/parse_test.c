@@ -103,6 +103,8 @@ static void legal_words_are_spelled_out(void **state)
         "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=last+conv?.bias,min=0,code=auto,pull=auto,entropy=auto");
     canonical("ternary:min=1000000000000000000", "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=,min="
                                                  "1000000000000000000,code=auto,pull=auto,entropy=auto");
+    canonical("onebit", "onebit:bucket=512"); /* docs/design.md has the figures */
+    canonical("onebit:bucket=0", "onebit:bucket=0");
     /* The order of the options does not matter. */
     canonical("ternary:entropy=off,pull=packed,code=2bit,min=3,skip=a*,bucket=64,clip=3,share=on,scope=layer",
               "ternary:clip=3,share=on,bucket=64,scope=layer,skip=a*,min=3,code=2bit,pull=packed,entropy=off");

@@ -43,7 +43,7 @@ CODECS = [
     "uniform:density=0.05",
     "topk:ratio=0.05,refresh=3",
     "topk:ratio=0.05,refresh=3,scope=global",
-    "onebit:bucket=512",
+    "onebit:bucket=0",
 ]
 SIZES = [1, 2, 3, 4, 7]
 MPI = {**harness.MPI, "OMPI_MCA_btl": "self,vader,tcp"}

@@ -2,7 +2,9 @@
  * Gradient Descent and its Application to Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014).
  *
  * a = g + residual. A bucket's non-negative elements are sent as their mean p, its negative ones as their mean -m: the
- * two values with the least squared error for these bits. What was not sent stays in the residual.
+ * two values with the least squared error for these bits. What was not sent stays in the residual. The paper has two
+ * means for each column of a matrix. A codec knows no columns, so a bucket is a run of elements; docs/design.md has
+ * what its length costs.
  *
  * One pass over memory measures. The residual that follows needs the means of all of a bucket. So it is not written
  * then: a is, the means are kept beside it, and the next step subtracts what its sign says was sent. */
@@ -457,7 +459,7 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
 /* ---- options --------------------------------------------------------------------------------- */
 
 static const gw_codec_option options[] = {
-    {"bucket", "0", "0 to 2^30; 0: the whole tensor", "elements that share their two means"},
+    {"bucket", "512", "0 to 2^30; 0: the whole tensor", "elements that share their two means"},
 };
 
 static const struct gw_option_rule rules[] = {

@@ -195,7 +195,7 @@ static void slices_are_parts_of_the_whole(void **state)
     (void)state;
     enum { N = 200001, ALIGN = 384000, BEGIN = 6 * 2048, COUNT = N - BEGIN };
     static float g[N], whole[N], part[COUNT];
-    static const char *const specs[] = {"onebit", "onebit:bucket=2048", "onebit:bucket=64"};
+    static const char *const specs[] = {"onebit:bucket=0", "onebit:bucket=2048", "onebit:bucket=64"};
     numbers_fill_bell(1, g, N);
     gw_encoder *encoder = encoder_of(NULL, "onebit:bucket=1500", N);
     assert_int_equal(gw_encoder_slice_align(encoder), ALIGN);
@@ -323,6 +323,27 @@ static void what_is_not_sent_waits(void **state)
     }
     /* |e| of one step is about 0.6 |g|. It does not grow with the number of steps. */
     CHECK(norm[1] < 2 * norm[0] && norm[1] < 5 * sqrt(N), "the residual grows: %g, then %g", norm[0], norm[1]);
+    gw_encoder_destroy(encoder);
+}
+
+/* Elements that never have a gradient are sent as zeros, beside others that have one: most of a picture's margin is
+ * white in all pictures. */
+static void the_default_keeps_zeros_apart(void **state)
+{
+    (void)state;
+    enum { N = 4096, ZEROS = 1024 };
+    static float g[N], out[N];
+    gw_encoder *encoder = encoder_of(NULL, "onebit", N);
+    for (uint32_t t = 0; t < 3; t++) {
+        numbers_fill_bell(t, g, N);
+        memset(g, 0, ZEROS * sizeof *g);
+        struct whole_frame frame = encode_whole(encoder, g, N, NULL, (gw_draw){.step = t});
+        decode_into(NULL, frame, out, N);
+        free(frame.bytes);
+        assert_int_equal(gw_encoder_commit(encoder, true), GW_OK);
+        for (int i = 0; i < N; i++)
+            CHECK((out[i] == 0) == (i < ZEROS), "step %u, element %d: %g", t, i, (double)out[i]);
+    }
     gw_encoder_destroy(encoder);
 }
 
@@ -460,10 +481,15 @@ static void states_move_to_other_numbers_of_workers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_are_as_the_document_says), cmocka_unit_test(slices_are_parts_of_the_whole),
-        cmocka_unit_test(averages_are_of_floats),        cmocka_unit_test(reports_are_of_the_signs),
-        cmocka_unit_test(what_is_not_sent_waits),        cmocka_unit_test(what_is_not_finite_is_found),
-        cmocka_unit_test(a_saved_state_goes_on),         cmocka_unit_test(states_move_to_other_numbers_of_workers),
+        cmocka_unit_test(runs_are_as_the_document_says),
+        cmocka_unit_test(slices_are_parts_of_the_whole),
+        cmocka_unit_test(averages_are_of_floats),
+        cmocka_unit_test(reports_are_of_the_signs),
+        cmocka_unit_test(what_is_not_sent_waits),
+        cmocka_unit_test(the_default_keeps_zeros_apart),
+        cmocka_unit_test(what_is_not_finite_is_found),
+        cmocka_unit_test(a_saved_state_goes_on),
+        cmocka_unit_test(states_move_to_other_numbers_of_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
