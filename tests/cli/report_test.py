@@ -4,9 +4,11 @@ import html.parser
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import time
+import unittest
 
 import harness
 
@@ -90,8 +92,9 @@ class Report(harness.Case):
         folder = self.path(name)
         options = {"net": "lenet", "codec": "ternary", "batch": 200, "steps": n_steps, "workers": 4}
         self.write(folder, "run.json", json.dumps({"gradwire": "0", "data": "20000+4000 samples", "options": options}))
+        sent = {"bytes_up": more.get("bytes_up", 1000)}
         lines = [
-            self.line(t, **({"test_accuracy": 0.9, "nonzero_share": 0.1} if t % 100 == 99 else {}))
+            self.line(t, **sent, **({"test_accuracy": 0.9, "nonzero_share": 0.1} if t % 100 == 99 else {}))
             for t in range(n_steps)
         ]
         ending = "" if finished else ".partial"
@@ -299,6 +302,27 @@ class Report(harness.Case):
         self.write(self.path("begun"), "run.json", json.dumps({"options": {"steps": 7}, "data": 3}))
         (run,) = self.report(self.path("begun"))["runs"]
         self.assertEqual((run["finished"], run["planned"], run["series"]["steps"]), (False, 7, []))
+
+    @unittest.skipUnless(shutil.which("chromium"), "there is no chromium, which could show the page")
+    def test_results_come_first(self):
+        """A browser shows a sentence with what came out, then results with both directions, then settings."""
+        folders = [self.synthetic(f"run{i}", 50, finished=i < 2, bytes_up=1000 * (3 - i)) for i in range(3)]
+        self.report(*folders)
+        words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", self.path("report.html")]
+        page = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=True)
+        main = page.stdout.decode().partition("<main")[2]
+        said = [text for text in re.split(r"<[^>]*>|\n", main)[1:] if text.strip()]
+        self.assertEqual(said[0], "Results")
+        self.assertIn("run0 has the best test accuracy, 90 %.", said[1])
+        self.assertIn(
+            "run2 moved the fewest bytes (bytes beside float32: up 32 times fewer, down 16 times fewer)", said[1]
+        )
+        self.assertIn("Not finished: 1 of 3 runs.", said[1])
+        columns = ["run", "test accuracy", "to the first, points", "bytes up", "up, beside float32", "bytes down"]
+        columns += ["down, beside float32", "train loss", "ms a step", "to the first", "state"]
+        self.assertEqual(said[2 : 2 + len(columns)], columns)
+        self.assertLess(said.index("run1"), said.index("What differs"))
+        self.assertLess(said.index("What differs"), said.index("The same in all runs"))
 
     def test_a_run_that_is_really_going(self):
         out = self.path("going")

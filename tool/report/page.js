@@ -46,8 +46,8 @@ function table(head, rows, kind) {
     );
   return h(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": "table" },
-    h("table", { class: kind }, h("thead", {}, line(head, "th")), h("tbody", {}, ...rows.map(row => line(row)))),
+    { class: `scroll ${kind || ""}`, tabindex: 0, role: "region", "aria-label": "table" },
+    h("table", {}, h("thead", {}, line(head, "th")), h("tbody", {}, ...rows.map(row => line(row)))),
   );
 }
 
@@ -120,59 +120,137 @@ const accuracyOf = run => (run.summary.test_accuracy >= 0 ? run.summary.test_acc
 /* How much less than float32 would send. */
 function fewer(dense, sent) {
   if (!(sent > 0) || !(dense > 0)) return "–";
-  const times = dense / sent;
+  const times = dense / sent,
+    text = value => +value.toPrecision(3);
   if (times > 0.95 && times < 1.05) return "as float32";
-  return times > 1 ? `${plain(times)} times fewer` : `${plain(1 / times)} times more`;
+  return times > 1 ? `${text(times)} times fewer` : `${text(1 / times)} times more`;
 }
 
+const fewerUp = run => fewer(run.totals.dense_bytes, run.totals.bytes_up);
+const fewerDown = run => fewer(run.totals.dense_bytes, run.totals.bytes_down);
+
+/* Runs that learn the same thing. Only these are compared. */
+const isLike = (a, b) => ["net", "data"].every(name => String(settings(a)[name]) === String(settings(b)[name]));
+
+/* What `of` says of a run, less what it says of the first run. */
+function toFirst(run, of, text) {
+  if (run === runs[0] || !isLike(run, runs[0]) || !there(of(run)) || !there(of(runs[0]))) return "–";
+  return text(of(run), of(runs[0]));
+}
+
+const signed = value => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+const objectiveOf = run => run.summary.objective;
+const stepOf = run => run.totals.step_ms;
+
+/* The columns of results. What is null in all runs is left out. */
 const RESULTS = [
-  ["state", run => stateOf(run)],
-  ["steps done", run => run.totals.steps.toLocaleString("en")],
   ["test accuracy", run => percent(accuracyOf(run))],
-  ["train loss", run => plain(there(run.summary.train_loss) ? run.summary.train_loss : last(run.series.loss))],
-  ["objective", run => (there(run.summary.objective) ? plain(run.summary.objective) : null)],
+  ["to the first, points", run => toFirst(run, accuracyOf, (a, b) => signed(100 * (a - b))), runs.length > 1],
+  ["objective", run => (there(objectiveOf(run)) ? plain(objectiveOf(run)) : null)],
   ["bytes up", run => bytes(run.totals.bytes_up)],
-  ["beside float32", run => fewer(run.totals.dense_bytes, run.totals.bytes_up)],
+  ["up, beside float32", fewerUp],
   ["bytes down", run => bytes(run.totals.bytes_down)],
+  ["down, beside float32", fewerDown],
+  ["train loss", run => plain(there(run.summary.train_loss) ? run.summary.train_loss : last(run.series.loss))],
+  ["ms a step", run => plain(stepOf(run))],
+  ["to the first", run => toFirst(run, stepOf, (a, b) => `${+(a / b).toPrecision(3)} times`), runs.length > 1],
+  ["state", run => stateOf(run), runs.length === 1 || runs.some(run => !run.finished)],
+  ["steps dropped", run => (run.totals.dropped ? String(run.totals.dropped) : null)],
+].filter(([, of, wanted = true]) => wanted && runs.some(run => of(run) !== null));
+
+const MORE = [
+  ["steps done", run => run.totals.steps.toLocaleString("en")],
   ["seconds", run => plain(run.totals.seconds)],
   ["images/s", run => (there(run.summary.images_per_second) ? plain(run.summary.images_per_second) : null)],
-  ["ms a step", run => plain(run.totals.step_ms)],
-  ["steps dropped", run => (run.totals.dropped ? String(run.totals.dropped) : null)],
   ["parameters' hash", run => run.summary.parameter_hash || null],
-];
+].filter(([, of]) => runs.some(run => of(run) !== null));
 
-/* ---- what ran -------------------------------------------------------------------------------- */
+/* ---- what came out --------------------------------------------------------------------------- */
+
+const sent = run =>
+  run.totals.bytes_up > 0
+    ? `bytes beside float32: up ${fewerUp(run)}, down ${fewerDown(run)}`
+    : "nothing was sent between workers";
+
+/* The run for which `of` is largest. */
+function most(list, of) {
+  const known = list.filter(run => there(of(run)));
+  return known.length ? known.reduce((best, run) => (of(run) > of(best) ? run : best)) : null;
+}
+
+/* What came out, in a sentence or two. */
+function verdict() {
+  const [first] = runs,
+    like = runs.filter(run => isLike(run, first));
+  if (runs.length === 1)
+    return (
+      `${there(accuracyOf(first)) ? `${percent(accuracyOf(first))} test accuracy after ` : ""}` +
+      `${steps(first.totals.steps)}; ${sent(first)}.`
+    );
+  const best = most(like, accuracyOf) || most(like, run => (there(objectiveOf(run)) ? -objectiveOf(run) : null));
+  const least = most(like, run =>
+    run.totals.bytes_up > 0 ? -(run.totals.bytes_up + run.totals.bytes_down) / run.totals.dense_bytes : null,
+  );
+  const words = [];
+  if (best)
+    words.push(
+      there(accuracyOf(best))
+        ? `${best.name} has the best test accuracy, ${percent(accuracyOf(best))}.`
+        : `${best.name} has the least objective, ${plain(objectiveOf(best))}.`,
+    );
+  if (least) {
+    const gap = toFirst(least, accuracyOf, (a, b) => ` (${signed(100 * (a - b))} points to ${first.name})`);
+    words.push(
+      `${least.name} moved the fewest bytes (${sent(least)})` +
+        `${there(accuracyOf(least)) ? `, and has ${percent(accuracyOf(least))}${gap === "–" ? "" : gap}` : ""}.`,
+    );
+  }
+  const others = runs.length - like.length,
+    going = runs.filter(run => !run.finished).length;
+  if (others) words.push(`Not compared, because networks or data differ: ${others} of ${runs.length} runs.`);
+  if (going) words.push(`Not finished: ${going} of ${runs.length} runs.`);
+  return words.join(" ");
+}
 
 const facts = pairs =>
   h("dl", { class: "facts" }, ...pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 
-/* What is the same in all runs is said once; the table has the rest. */
+/* Results come first. Of the settings, those that are the same in all runs are said once. */
 function overview() {
   const all = runs.map(settings);
   const names = [...new Set(all.flatMap(Object.keys))];
   const text = (i, name) => (name in all[i] ? String(all[i][name]) : "–");
   const differs = names.filter(name => all.some((_, i) => text(i, name) !== text(0, name)));
   const common = names.filter(name => !differs.includes(name)).map(name => [name, text(0, name)]);
-  const results = RESULTS.filter(([, of]) => runs.some(run => of(run) !== null));
-  const section = h("section", {}, h("h2", {}, "What ran"));
+  const cell = (run, [name, of]) =>
+    name === "state" && !run.finished ? h("td", { class: "unfinished" }, of(run)) : of(run) || "–";
+  const section = h("section", {}, h("h2", {}, "Results"), h("p", {}, verdict()));
   if (runs.length === 1) {
-    const run = runs[0];
+    const [run] = runs;
     section.append(
       run.finished ? "" : h("p", { class: "unfinished" }, stateOf(run)),
-      h("h3", {}, "Results"),
-      facts(results.map(([name, of]) => [name, of(run) || "–"])),
+      facts([...RESULTS, ...MORE].map(([name, of]) => [name, of(run) || "–"])),
       h("h3", {}, "Settings"),
       facts(common),
     );
   } else {
-    const rows = runs.map((run, i) => [
-      run.name,
-      ...differs.map(name => text(i, name)),
-      ...results.map(([name, of]) =>
-        name === "state" && !run.finished ? h("td", { class: "unfinished" }, of(run)) : of(run) || "–",
+    section.append(
+      table(
+        ["run", ...RESULTS.map(([name]) => name)],
+        runs.map(run => [run.name, ...RESULTS.map(column => cell(run, column))]),
+        "pinned results",
       ),
-    ]);
-    section.append(table(["run", ...differs, ...results.map(([name]) => name)], rows, "pinned"));
+      h("h3", {}, "What differs"),
+      table(
+        ["run", ...differs, ...MORE.map(([name]) => name)],
+        runs.map((run, i) => [
+          run.name,
+          ...differs.map(name => text(i, name)),
+          ...MORE.map(([, of]) => of(run) || "–"),
+        ]),
+        "pinned results",
+      ),
+    );
     if (common.length) section.append(h("h3", {}, "The same in all runs"), facts(common));
   }
   const notes = runs.flatMap(run => run.notes.map(note => h("li", {}, `${run.name}: ${note}`)));
@@ -680,8 +758,8 @@ function bytesChart() {
     return {
       name: run.name,
       about: t.bytes_up
-        ? `up ${bytes(t.bytes_up)} (${fewer(t.dense_bytes, t.bytes_up)}), down ${bytes(t.bytes_down)}` +
-          ` (${fewer(t.dense_bytes, t.bytes_down)}), float32 ${bytes(t.dense_bytes)}`
+        ? `up ${bytes(t.bytes_up)} (${fewerUp(run)}), down ${bytes(t.bytes_down)} (${fewerDown(run)}), ` +
+          `float32 ${bytes(t.dense_bytes)}`
         : "nothing was sent",
       bars: [
         [{ label: "float32 would send, each way,", value: t.dense_bytes || 0, colour: "var(--none)" }],
