@@ -38,7 +38,7 @@ extern "C" {
 #define GW_MAX_WORKERS 32767u        /* sums of ternary values fit 16 bits */
 #define GW_MAX_ELEMENTS (1ull << 34) /* elements of one tensor: the random counter's range */
 #define GW_SLICE_ALIGN 1024u         /* slices begin at multiples of this, and of the codec's bucket */
-#define GW_MAX_NAME 128u             /* bytes of a tensor's name, with the closing 0 */
+#define GW_MAX_NAME 1024u            /* bytes of a tensor's name, with the closing 0 */
 
 /* ---- specifications ------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* Reads the options of a specification. */
 #include "base/spec.h"
+#include "base/append.h"
 #include "base/error.h"
 #include "base/nearest.h"
 
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CHARS = 128 };
+enum { MOST_CHARS = 2048 + 64 }; /* of an option: a key, and a text of names */
 
 struct gw_plain gw_plain_enter(void)
 {
@@ -47,8 +48,8 @@ bool gw_spec_count(const char *text, double min, double max, uint64_t *out)
 static gw_status unknown(const struct gw_spec *spec, const char *key)
 {
     char keys[256] = "";
-    for (size_t k = 0, used = 0; k < spec->n_keys && used < sizeof keys; k++)
-        used += (size_t)snprintf(keys + used, sizeof keys - used, "%s%s", k ? ", " : "", spec->keys[k]);
+    for (size_t k = 0; k < spec->n_keys; k++)
+        gw_append(keys, sizeof keys, "%s%s", k ? ", " : "", spec->keys[k]);
     const char *nearest = gw_nearest(key, spec->keys, spec->n_keys, NULL);
     return gw_fail(GW_ERR_SPEC, "%s has no option '%s'; it has %s%s%s%s", spec->what, key, *keys ? keys : "none",
                    nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
@@ -85,7 +86,8 @@ gw_status gw_spec_parse(const struct gw_spec *spec, const char *text)
                            "%s: an option is empty; write key=value,key=value, with commas between options only",
                            spec->what);
         if (length >= sizeof item)
-            return gw_fail(GW_ERR_SPEC, "%s: an option of %zu characters is too long", spec->what, length);
+            return gw_fail(GW_ERR_SPEC, "%s: an option of %zu characters is too long; %d are possible", spec->what,
+                           length, MOST_CHARS - 1);
         memcpy(item, text, length);
         item[length] = 0;
         text += length + more;

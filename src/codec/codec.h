@@ -18,7 +18,7 @@ struct gw_option_rule {
     double min, max;          /* NUMBER, COUNT */
     const char *const *words; /* WORD: NULL-ended; the index is stored */
 };
-#define GW_OPTION_TEXT_BYTES 96
+#define GW_OPTION_TEXT_BYTES 2048
 
 /* ---- the record ----------------------------------------------------------------------------- */
 
@@ -104,7 +104,8 @@ struct gw_encoder {
     const void *options;                  /* the codec's options; NULL if record is that of `none` instead */
     void *own_options;
     gw_tensor tensor;
-    char name[GW_MAX_NAME];
+    char *name;      /* a copy, to which tensor.name points */
+    char shown[128]; /* the name for sentences: its beginning and its end if it is long */
     bool measured, finite, rests;
     gw_wire push_wire, pull_wire; /* AUTO or SMALL, unless has_wire_choice is true */
     gw_measure info;

@@ -5,6 +5,7 @@
 #include "codec/codec.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 bool gw_codec_leaves_float(const gw_codec *codec, const gw_tensor *tensor)
@@ -16,6 +17,17 @@ bool gw_codec_leaves_float(const gw_codec *codec, const gw_tensor *tensor)
     return codec->record->leaves_float(codec->options, &named);
 }
 
+/* A sentence has no room for a long name, and must still say what is wrong. */
+static void show(gw_encoder *encoder)
+{
+    enum { END = 60 };
+    const size_t length = strlen(encoder->name);
+    if (length < sizeof encoder->shown)
+        memcpy(encoder->shown, encoder->name, length + 1);
+    else
+        snprintf(encoder->shown, sizeof encoder->shown, "%.*s...%s", END, encoder->name, encoder->name + length - END);
+}
+
 gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw_tensor *tensor, gw_encoder **out)
 {
     if (!codec || !tensor || !out)
@@ -23,24 +35,30 @@ gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw
     *out = NULL;
     const char *name = tensor->name ? tensor->name : "";
     if (strlen(name) >= GW_MAX_NAME)
-        return gw_fail(GW_ERR_ARGUMENT, "a tensor's name has %zu bytes; at most %u are possible", strlen(name),
-                       GW_MAX_NAME - 1);
+        return gw_fail(GW_ERR_ARGUMENT, "tensor %u, '%.40s...', has a name of %zu bytes; at most %u are possible",
+                       tensor->id, name, strlen(name), GW_MAX_NAME - 1);
     if (tensor->n_elems > GW_MAX_ELEMENTS)
-        return gw_fail(GW_ERR_ARGUMENT, "tensor '%s' has %llu elements; at most %llu are possible", name,
-                       (unsigned long long)tensor->n_elems, GW_MAX_ELEMENTS);
+        return gw_fail(GW_ERR_ARGUMENT, "tensor %u, '%.40s', has %llu elements; at most %llu are possible", tensor->id,
+                       name, (unsigned long long)tensor->n_elems, GW_MAX_ELEMENTS);
     gw_encoder *encoder = gw_calloc(context, 1, sizeof *encoder);
     if (!encoder)
         return GW_ERR_MEMORY;
     encoder->context = context;
     encoder->tensor = *tensor;
-    strcpy(encoder->name, name);
+    encoder->name = gw_strdup(context, name);
+    if (!encoder->name) {
+        gw_free(context, encoder);
+        return GW_ERR_MEMORY;
+    }
     encoder->tensor.name = encoder->name;
+    show(encoder);
     const struct gw_codec_record *record = codec->record;
     bool left = gw_codec_leaves_float(codec, tensor);
     encoder->record = left ? &gw_codec_none : record;
     if (!left) {
         encoder->own_options = gw_alloc(context, 1, record->options_bytes);
         if (!encoder->own_options) {
+            gw_free(context, encoder->name);
             gw_free(context, encoder);
             return GW_ERR_MEMORY;
         }
@@ -63,6 +81,7 @@ void gw_encoder_destroy(gw_encoder *encoder)
     if (encoder->record->close)
         encoder->record->close(encoder);
     gw_free(encoder->context, encoder->own_options);
+    gw_free(encoder->context, encoder->name);
     gw_free(encoder->context, encoder);
 }
 
@@ -153,7 +172,7 @@ gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared,
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_measure: encoder, g or shared is NULL");
     if (n_shared < gw_encoder_shared_count(encoder))
         return gw_fail(GW_ERR_CAPACITY, "gw_encoder_measure: room for %zu shared numbers; tensor '%s' has %" PRIu64,
-                       n_shared, encoder->name, gw_encoder_shared_count(encoder));
+                       n_shared, encoder->shown, gw_encoder_shared_count(encoder));
     gw_float_env env = gw_float_enter();
     encoder->measured = encoder->rests = false;
     encoder->info = (gw_measure){.finite = true};
@@ -195,7 +214,7 @@ static gw_status check_encode(const gw_encoder *encoder, const float *g, const g
         (begin + count != n && count % gw_encoder_slice_align(encoder)))
         return gw_fail(GW_ERR_ARGUMENT,
                        "slice [%llu, %llu) of tensor '%s' must begin and end at multiples of %llu or at its end, %llu",
-                       (unsigned long long)begin, (unsigned long long)(begin + count), encoder->name,
+                       (unsigned long long)begin, (unsigned long long)(begin + count), encoder->shown,
                        (unsigned long long)gw_encoder_slice_align(encoder), (unsigned long long)n);
     size_t bound = gw_encoder_bound(encoder, count);
     if (dst_capacity < bound)
@@ -206,7 +225,7 @@ static gw_status check_encode(const gw_encoder *encoder, const float *g, const g
 
 static gw_status not_finite(const gw_encoder *encoder)
 {
-    return gw_fail(GW_ERR_NONFINITE, "tensor '%s'%s holds a NaN or an infinity at element %llu", encoder->name,
+    return gw_fail(GW_ERR_NONFINITE, "tensor '%s'%s holds a NaN or an infinity at element %llu", encoder->shown,
                    encoder->record->save ? ", its residual added," : "", (unsigned long long)encoder->info.bad_index);
 }
 
@@ -246,7 +265,7 @@ gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *sh
 {
     GW_TRY(check_encode(encoder, g, draw, begin, count, dst, dst_capacity, frame_bytes));
     if (!encoder->measured)
-        return gw_fail(GW_ERR_ORDER, "tensor '%s' was not measured; call gw_encoder_measure first", encoder->name);
+        return gw_fail(GW_ERR_ORDER, "tensor '%s' was not measured; call gw_encoder_measure first", encoder->shown);
     if (!encoder->finite)
         return not_finite(encoder);
     struct gw_frame frame;

@@ -1,4 +1,5 @@
 /* Reads codec specifications: NAME[:key=value,...]. */
+#include "base/append.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/nearest.h"
@@ -43,7 +44,8 @@ static gw_status read_value(void *user, size_t i, const char *value)
         break;
     case GW_OPTION_TEXT:
         if (strlen(value) >= GW_OPTION_TEXT_BYTES)
-            break;
+            return gw_fail(GW_ERR_SPEC, "%s: %s=%.40s... has a text of %zu bytes; at most %d are possible",
+                           to->record->info.name, option->key, value, strlen(value), GW_OPTION_TEXT_BYTES - 1);
         strcpy(at, value);
         return GW_OK;
     }
@@ -114,12 +116,12 @@ static const struct gw_synonym synonyms[] = {
 static gw_status no_such_codec(const char *spec, size_t length)
 {
     enum { MOST = 40 };
-    char names[160] = "", word[MOST + 1];
+    char names[256] = "", word[MOST + 1];
     const char *list[16];
     size_t n = 0;
-    for (size_t used = 0; gw_codec_records[n] && n < sizeof list / sizeof *list; n++) {
+    for (; gw_codec_records[n] && n < sizeof list / sizeof *list; n++) {
         list[n] = gw_codec_records[n]->info.name;
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", n ? ", " : "", list[n]);
+        gw_append(names, sizeof names, "%s%s", n ? ", " : "", list[n]);
     }
     size_t shown = length < MOST ? length : MOST;
     for (size_t i = 0; i < shown; i++) /* names are in lower case; papers write some of them in upper case */

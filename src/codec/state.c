@@ -86,7 +86,7 @@ gw_status gw_encoder_save(const gw_encoder *encoder, void *dst, size_t dst_capac
     if (!encoder || (!dst && n_bytes))
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_save: encoder or dst is NULL");
     if (dst_capacity < n_bytes)
-        return gw_fail(GW_ERR_CAPACITY, "the state of tensor '%s' takes %zu bytes; the buffer has %zu", encoder->name,
+        return gw_fail(GW_ERR_CAPACITY, "the state of tensor '%s' takes %zu bytes; the buffer has %zu", encoder->shown,
                        n_bytes, dst_capacity);
     if (n_bytes == 0)
         return GW_OK;
@@ -104,7 +104,7 @@ gw_status gw_encoder_load(gw_encoder *encoder, const void *src, size_t src_bytes
     if (!encoder || (!src && src_bytes))
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_load: encoder or src is NULL");
     if (n_bytes == 0)
-        return src_bytes == 0 ? GW_OK : gw_fail(GW_ERR_ARGUMENT, "tensor '%s' has no codec state", encoder->name);
+        return src_bytes == 0 ? GW_OK : gw_fail(GW_ERR_ARGUMENT, "tensor '%s' has no codec state", encoder->shown);
     GW_TRY(check(src, src_bytes));
     uint8_t head[HEAD_BYTES];
     put_head(head, encoder->record->info.name, encoder->tensor.n_elems);
@@ -112,7 +112,7 @@ gw_status gw_encoder_load(gw_encoder *encoder, const void *src, size_t src_bytes
         return gw_fail(GW_ERR_ARGUMENT,
                        "the saved state is of codec %.*s and %llu elements; tensor '%s' has codec %s and %llu elements",
                        NAME_BYTES, (const char *)src + 8,
-                       (unsigned long long)gw_get64((const uint8_t *)src + 8 + NAME_BYTES), encoder->name,
+                       (unsigned long long)gw_get64((const uint8_t *)src + 8 + NAME_BYTES), encoder->shown,
                        encoder->record->info.name, (unsigned long long)encoder->tensor.n_elems);
     encoder->measured = false;
     return encoder->record->load(encoder, (const uint8_t *)src + HEAD_BYTES);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/lines.h"
 #include "base/memory.h"
+#include "codec/codec.h"
 #include "exchange/state.h"
 #include "wire/hash.h"
 
@@ -15,11 +16,11 @@ static uint64_t hash_tensors(const gw_tensor *tensors, uint32_t n)
 {
     uint64_t hash = 0;
     for (uint32_t t = 0; t < n; t++) {
-        uint8_t bytes[9 + GW_MAX_NAME] = {tensors[t].last_layer};
+        uint8_t bytes[9] = {tensors[t].last_layer};
         const char *name = tensors[t].name ? tensors[t].name : "";
         gw_put64(bytes + 1, tensors[t].n_elems);
-        memcpy(bytes + 9, name, strlen(name)); /* it has an encoder, so the name is short enough */
         hash = gw_hash_now()->whole(bytes, sizeof bytes, hash);
+        hash = gw_hash_now()->whole(name, strlen(name), hash);
     }
     return hash;
 }
@@ -72,7 +73,7 @@ gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
                      ex->optimizer ? "\n" : "", identity, end);
     if (n < 0 || (size_t)n >= sizeof own)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.identity takes %zu bytes; at most about %d are possible",
-                       length, HELLO_MOST - 512);
+                       length, HELLO_MOST - GW_OPTION_TEXT_BYTES - 1024);
     if (!gw_lines_are_good(own, (size_t)n))
         return gw_fail(GW_ERR_ARGUMENT,
                        "gw_exchange_options.identity must be lines of text, without other control characters");

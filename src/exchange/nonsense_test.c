@@ -1,5 +1,6 @@
 /* Tests an exchange among bare links that say what the test wants: first messages that differ, messages that cannot
  * be, runs in any order, twice, or not at all. */
+#include "codec/codec.h"
 #include "exchange_stage.h"
 #include "shortage.h"
 
@@ -35,7 +36,7 @@ static void a_first_message_is_checked(void **state)
         int cut, more; /* bytes at the end */
         const char *words;
     } cases[] = {
-        {2, 9, 0, 0, "messages of version 9, and this rank of version 4"},
+        {2, 9, 0, 0, "messages of version 9, and this rank of version 5"},
         {1, 1, 0, 0, "is not lines of text"},
         {4, 1, 0, 0, "is not lines of text"},
         {8, 1, 0, 0, "is not lines of text"},
@@ -190,7 +191,7 @@ static void an_identity_is_checked(void **state)
                                    .link = link,
                                    .identity = longest};
     assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_ERR_ARGUMENT);
-    assert_non_null(strstr(gw_last_error(), "identity takes 16384 bytes"));
+    assert_non_null(strstr(gw_last_error(), "identity takes 20480 bytes"));
     options.identity = "bell = \a";
     assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "lines of text"));
@@ -204,6 +205,13 @@ static void an_identity_is_checked(void **state)
     longest[1] = '=';
     longest[15000] = 0;
     options.identity = longest;
+    assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_OK);
+    gw_exchange_destroy(ex);
+    gw_codec_destroy(codec); /* also with the longest specification */
+    char spec[GW_OPTION_TEXT_BYTES + 16] = "ternary:skip=";
+    memset(spec + strlen(spec), 'n', GW_OPTION_TEXT_BYTES - 1);
+    assert_int_equal(gw_codec_parse(NULL, spec, &codec), GW_OK);
+    options.codec = codec;
     assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_OK);
     gw_exchange_destroy(ex);
     link.ops->destroy(link.self);

@@ -156,8 +156,8 @@ static gw_status check_servers(const struct gw_exchange *ex)
         shares = shares || ex->groups[g].n_sent;
     if (strlen(gw_codec_canonical(ex->codec)) > GW_PS_MOST_NAME)
         return gw_fail(GW_ERR_ARGUMENT,
-                       "the codec's specification takes more than %d bytes, which parameter servers do not take",
-                       GW_PS_MOST_NAME);
+                       "the codec's specification has %zu bytes; with parameter servers at most %d are possible",
+                       strlen(gw_codec_canonical(ex->codec)), GW_PS_MOST_NAME);
     if (!ex->optimizer && gw_ps_client_mode(client, NULL) != GW_PS_SYNC)
         return gw_fail(
             GW_ERR_ARGUMENT,

@@ -120,7 +120,7 @@ static gw_status gspar_encode(gw_encoder *encoder, const float *g, const float *
             return gw_fail(GW_ERR_ARGUMENT,
                            "tensor '%s': the given number %g is below this worker's own, %g; it must be the maximum "
                            "over workers",
-                           encoder->name, (double)*shared, (double)mirror(q));
+                           encoder->shown, (double)*shared, (double)mirror(q));
         q = mirror(*shared);
     }
     frame->flags |= shares(encoder) ? 0 : GW_FLAG_PRIVATE;

@@ -305,7 +305,7 @@ static void onebit_save(const gw_encoder *encoder, uint8_t *dst)
 static gw_status onebit_load(gw_encoder *encoder, const uint8_t *src)
 {
     struct onebit_state *s = encoder->state;
-    GW_TRY(gw_residual_load(&s->residual, src, encoder->name));
+    GW_TRY(gw_residual_load(&s->residual, src, encoder->shown));
     memset(s->sent[s->residual.current], 0, s->n_buckets * sizeof *s->sent[0]);
     return GW_OK;
 }

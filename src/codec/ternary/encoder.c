@@ -284,7 +284,7 @@ gw_status ternary_encode(gw_encoder *encoder, const float *g, const float *share
             return gw_fail(
                 GW_ERR_ARGUMENT,
                 "tensor '%s': the given scaler %g is below this worker's own, %g; it must be the maximum over workers",
-                encoder->name, (double)scalers[b], (double)state->own[b]);
+                encoder->shown, (double)scalers[b], (double)state->own[b]);
     return encode(encoder, g, scalers, draw, false, dst, frame);
 }
 

@@ -800,7 +800,10 @@ static void wrong_calls_are_refused(void **state)
     memset(name, 'n', sizeof name);
     name[GW_MAX_NAME] = 0;
     tensor = (gw_tensor){.name = name, .n_elems = 100};
+    tensor.id = 7;
     assert_int_equal(gw_encoder_create(NULL, codec, &tensor, &encoder), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "tensor 7, 'nnn"));
+    assert_non_null(strstr(gw_last_error(), "a name of 1024 bytes; at most 1023"));
     name[GW_MAX_NAME - 1] = 0;
     assert_int_equal(gw_encoder_create(NULL, codec, &tensor, &encoder), GW_OK);
     name[0] = 'x'; /* the name was copied */

@@ -254,7 +254,7 @@ static gw_status topk_encode(gw_encoder *encoder, const float *g, const float *s
     if (!s->pending)
         return gw_fail(GW_ERR_ORDER,
                        "tensor '%s': with scope=global gw_encoders_combine comes between measure and encode",
-                       encoder->name);
+                       encoder->shown);
     if (frame->begin < s->cursor_begin)
         s->cursor_begin = s->cursor_values = 0;
     const uint64_t *kept = sent_next(s);
@@ -336,8 +336,8 @@ static gw_status topk_load(gw_encoder *encoder, const uint8_t *src)
     struct memory now = {gw_get_float(src), gw_get32(src + 4), gw_get64(src + 8), gw_get64(src + 16)};
     if (gw_get32(src + 4) > 1 || !(now.threshold >= 0) || !isfinite(now.threshold))
         return gw_fail(GW_ERR_ARGUMENT, "the saved state of tensor '%s' is not one of topk's: its threshold is %g",
-                       encoder->name, (double)now.threshold);
-    GW_TRY(gw_residual_load(&s->residual, src + STATE_HEAD, encoder->name));
+                       encoder->shown, (double)now.threshold);
+    GW_TRY(gw_residual_load(&s->residual, src + STATE_HEAD, encoder->shown));
     memset(sent_now(s), 0, gw_div_up(s->residual.n, 64) * sizeof **s->kept);
     s->now = now;
     s->pending = false;

@@ -31,8 +31,11 @@ static gw_status find_key(struct gw_ps_client *client, const char *name, struct 
 {
     uint64_t k = name ? gw_ps_names_find(&client->names, name) : GW_PS_NO_NAME;
     *out = k == GW_PS_NO_NAME ? NULL : &client->keys[k];
-    if (!name || !name[0] || strlen(name) > GW_PS_MOST_NAME)
-        return gw_fail(GW_ERR_ARGUMENT, "a key's name must have 1 to %d bytes", GW_PS_MOST_NAME);
+    if (!name || !name[0])
+        return gw_fail(GW_ERR_ARGUMENT, "a key has no name; it must have 1 to %d bytes", GW_PS_MOST_NAME);
+    if (strlen(name) > GW_PS_MOST_NAME)
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%.40s...\" has a name of %zu bytes; 1 to %d are possible", name,
+                       strlen(name), GW_PS_MOST_NAME);
     return GW_OK;
 }
 
