@@ -1,5 +1,6 @@
 /* gradwire bench: measures speed beside memcpy. bench_codec.c and bench_exchange.c do the work. */
 #include "tool.h"
+#include "base/append.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -30,11 +31,10 @@ static int print_help(void)
 int gw_cmd_bench(int argc, char **argv)
 {
     char names[64] = "";
-    size_t used = 0;
-    for (int i = 0; i < N_BENCHMARKS && used < sizeof names; i++) {
+    for (int i = 0; i < N_BENCHMARKS; i++) {
         if (argc > 1 && strcmp(argv[1], benchmarks[i].name) == 0)
             return benchmarks[i].run(argc - 1, argv + 1);
-        used += (size_t)snprintf(names + used, sizeof names - used, "%sbench %s", i ? " and " : "", benchmarks[i].name);
+        gw_append(names, sizeof names, "%sbench %s", i ? " and " : "", benchmarks[i].name);
     }
     if (argc < 2)
         return tool_wrong_use("what should be measured? There are %s", names);

@@ -2,6 +2,7 @@
  *
  * The library has the model (gradwire/predict.h), the networks and the clusters. This command measures what a codec
  * makes of a drawn gradient, fills in what is assumed, and says all of it. */
+#include "base/append.h"
 #include "base/nearest.h"
 #include "codec_cost.h"
 #include "predict.h"
@@ -378,7 +379,7 @@ int gw_cmd_predict(int argc, char **argv)
     const char *counts = NULL, *chart = NULL;
     bool json = false;
     char nets[1024] = "the network, in millions of elements: ";
-    tool_describe_networks(nets + strlen(nets), sizeof nets - strlen(nets));
+    tool_describe_networks(nets, sizeof nets);
     const tool_option options[] = {
         {"--net", "NET", nets, TOOL_TEXT, &p.net, 0, 0},
         {"--cluster", "NAME|FILE",

@@ -1,5 +1,6 @@
 /* gradwire server: runs the parameter server until SIGTERM or Ctrl-C. */
 #include "pserver/protocol/methods.h"
+#include "base/append.h"
 #include "status/status.h"
 #include "tool.h"
 
@@ -21,18 +22,15 @@ static void on_stop(int signal_number)
 /* What the command does. The list of methods comes from the library's table. */
 static void describe(char *text, size_t n_bytes)
 {
-    size_t used = (size_t)snprintf(text, n_bytes,
-                                   "Keeps tensors by key for N workers. The workers initialise keys, push values and "
-                                   "pull one value made of all pushes. The pull names the reduce method:");
+    snprintf(text, n_bytes,
+             "Keeps tensors by key for N workers. The workers initialise keys, push values and "
+             "pull one value made of all pushes. The pull names the reduce method:");
     const char *name;
-    for (int m = 1; (name = gw_ps_method_name((gw_ps_method)m)) && used < n_bytes; m++)
-        used += (size_t)snprintf(text + used, n_bytes - used, "%s %s (%s)", m > 1 ? "," : "", name,
-                                 gw_ps_method_help((gw_ps_method)m));
-    if (used < n_bytes)
-        snprintf(
-            text + used, n_bytes - used,
-            ". C programs use gradwire/pserver.h, Python programs gradwire.pserver. The server logs what happens on "
-            "standard error, a line each. It ends at SIGTERM or Ctrl-C.");
+    for (int m = 1; (name = gw_ps_method_name((gw_ps_method)m)); m++)
+        gw_append(text, n_bytes, "%s %s (%s)", m > 1 ? "," : "", name, gw_ps_method_help((gw_ps_method)m));
+    gw_append(text, n_bytes,
+              ". C programs use gradwire/pserver.h, Python programs gradwire.pserver. The server logs what happens on "
+              "standard error, a line each. It ends at SIGTERM or Ctrl-C.");
 }
 
 static void log_line(const char *line, void *user)

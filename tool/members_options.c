@@ -1,5 +1,6 @@
 /* Describes how members reach each other, for help. */
 #include "members_options.h"
+#include "base/append.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -27,16 +28,15 @@ void tool_describe_links(bool alone, struct tool_links_help *help)
         snprintf(options[i].text, options[i].capacity, "%s: %s",
                  gw_members_list(options[i].takes, alone, ", ", links, sizeof links), options[i].about);
     }
-    size_t n = 0, t = (size_t)snprintf(help->text, sizeof help->text, "how members reach each other");
+    help->names[0] = 0;
+    snprintf(help->text, sizeof help->text, "how members reach each other");
     const char *before = ". ";
     for (size_t i = 0; gw_members_schemes[i]; i++) {
         const struct gw_members_scheme *s = gw_members_schemes[i];
         if (s->is_alone && !alone)
             continue;
-        if (n < sizeof help->names)
-            n += (size_t)snprintf(help->names + n, sizeof help->names - n, "%s%s", n ? "|" : "", s->name);
-        if (t < sizeof help->text)
-            t += (size_t)snprintf(help->text + t, sizeof help->text - t, "%s%s: %s", before, s->name, s->help);
+        gw_append(help->names, sizeof help->names, "%s%s", help->names[0] ? "|" : "", s->name);
+        gw_append(help->text, sizeof help->text, "%s%s: %s", before, s->name, s->help);
         before = "; ";
     }
 }

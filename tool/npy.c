@@ -3,6 +3,7 @@
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
  * The reader accepts what NumPy writes and refuses every other key, type and order with a sentence. */
 #include "npy.h"
+#include "base/append.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -188,14 +189,11 @@ int tool_npy_read_header(int fd, const char *path, uint64_t file_bytes, uint64_t
 int tool_npy_write_header(tool_output *output, const uint64_t *shape, int rank)
 {
     char dict[TOOL_NPY_MAX_RANK * 22 + 80];
-    int n = snprintf(dict, sizeof dict, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
+    snprintf(dict, sizeof dict, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
     for (int i = 0; i < rank && i < TOOL_NPY_MAX_RANK; i++)
-        n += snprintf(dict + n, sizeof dict - (size_t)n,
-                      rank == 1 ? "%llu,"
-                      : i == 0  ? "%llu"
-                                : ", %llu",
-                      (unsigned long long)shape[i]);
-    n += snprintf(dict + n, sizeof dict - (size_t)n, "), }");
+        gw_append(dict, sizeof dict, "%s%llu%s", i ? ", " : "", (unsigned long long)shape[i], rank == 1 ? "," : "");
+    gw_append(dict, sizeof dict, "), }");
+    const size_t n = strlen(dict);
     /* Version 1 has 10 bytes, the dict, and then spaces and a line end up to a multiple of 64. */
     size_t total = ((size_t)n + 11 + 63) / 64 * 64;
     unsigned char block[1024];

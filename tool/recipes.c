@@ -1,5 +1,6 @@
 /* The settings of the papers' experiments, each a line of a table. */
 #include "recipes.h"
+#include "base/append.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -79,10 +80,9 @@ static const char *const rivals[][2] = {
 
 void tool_recipe_list(char *text, size_t capacity)
 {
-    size_t used = 0;
-    for (int i = 0; i < N_RECIPES && used < capacity; i++)
-        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %s", i ? "\n" : "", recipes[i].name,
-                                 recipes[i].about);
+    *text = 0;
+    for (int i = 0; i < N_RECIPES; i++)
+        gw_append(text, capacity, "%s%s: %s", i ? "\n" : "", recipes[i].name, recipes[i].about);
 }
 
 static bool is_said(const tool_usage *usage, const char *option)
@@ -101,11 +101,11 @@ static void shorten(const char *option, const char *value, double scale, char *t
         snprintf(text, capacity, "%.0f", fmax(1, round(scale * atof(value))));
     if (strcmp(option, "--schedule") != 0 || strncmp(value, "step:", 5) != 0)
         return;
-    size_t used = (size_t)snprintf(text, capacity, "step:");
+    snprintf(text, capacity, "step:");
     double before = 0;
     for (const char *at = value + 5; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
         const double epoch = fmax(before + 1, round(scale * atof(at)));
-        used += (size_t)snprintf(text + used, capacity - used, "%s%.0f", before > 0 ? "," : "", epoch);
+        gw_append(text, capacity, "%s%.0f", before > 0 ? "," : "", epoch);
         before = epoch;
     }
 }
@@ -142,8 +142,7 @@ static bool drops_at_the_end(const struct recipe *r, double scale)
 
 int tool_recipe_take(const tool_usage *usage, const char *name, double scale)
 {
-    char names[256];
-    size_t used = 0;
+    char names[256] = "";
     if (!(scale > 0 && scale <= 1))
         return tool_wrong_use("--scale is %g, and must be above 0 and at most 1", scale);
     for (int i = 0; i < N_RECIPES; i++) {
@@ -166,7 +165,7 @@ int tool_recipe_take(const tool_usage *usage, const char *name, double scale)
                   scale < 1 ? "; and a part of its length" : "");
         return TOOL_DONE;
     }
-    for (int i = 0; i < N_RECIPES && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", recipes[i].name);
+    for (int i = 0; i < N_RECIPES; i++)
+        gw_append(names, sizeof names, "%s%s", i ? ", " : "", recipes[i].name);
     return tool_wrong_use("the recipe \"%s\" is unknown; right are %s", name, names);
 }

@@ -121,8 +121,8 @@ bool tool_given(const tool_usage *usage, const char *name);
 /* Parses all of `text` as a finite number; false if it is none. */
 bool tool_parse_double(const char *text, double *out);
 
-/* Writes the built-in networks and their sizes, in millions of elements, for help: "alexnet (61), googlenet (7), ...".
- * What does not fit into `capacity` bytes is left out. In networks.c. */
+/* Appends the built-in networks and their sizes, in millions of elements, for help: "alexnet (61), googlenet (7), ...".
+ * gw_append cuts what does not fit. In networks.c. */
 void tool_describe_networks(char *out, size_t capacity);
 
 /* A cluster by its name, or from a file with the fields of gw_cluster as one JSON object. `info` is NULL for a file.

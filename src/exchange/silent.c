@@ -1,4 +1,5 @@
 /* Finds the members that this member waits for, and names them in a sentence. */
+#include "base/append.h"
 #include "base/error.h"
 #include "exchange/relay.h"
 
@@ -25,13 +26,13 @@ static void names_add(struct names *names, uint32_t rank)
 static const char *names_text(struct names *names)
 {
     uint32_t shown = names->n < MOST_NAMED ? names->n : MOST_NAMED;
-    size_t used = (size_t)snprintf(names->text, sizeof names->text, names->n == 1 ? "rank" : "ranks");
+    snprintf(names->text, sizeof names->text, names->n == 1 ? "rank" : "ranks");
     for (uint32_t i = 0; i < shown; i++) {
         const char *before = i == 0 ? " " : i + 1 == names->n ? " and " : ", ";
-        used += (size_t)snprintf(names->text + used, sizeof names->text - used, "%s%u", before, names->ranks[i]);
+        gw_append(names->text, sizeof names->text, "%s%u", before, names->ranks[i]);
     }
     if (names->n > shown)
-        snprintf(names->text + used, sizeof names->text - used, " and %u more", names->n - shown);
+        gw_append(names->text, sizeof names->text, " and %u more", names->n - shown);
     return names->text;
 }
 

@@ -207,9 +207,6 @@ static void refuses_other_words(void **state)
         {"sgd:lr=1,lr=1", "given twice"},
         {"adam:beta3=1", "did you mean 'beta1'"},
         {"sgd:lr=1x", "takes a number"},
-        {"sgd:lr=0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
-         "00000000000000000000000000000000000000001",
-         "too long"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct gw_optimizer o;

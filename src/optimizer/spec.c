@@ -1,4 +1,5 @@
 /* Reads and writes the text that names an update rule with its options. */
+#include "base/append.h"
 #include "base/error.h"
 #include "base/spec.h"
 #include "optimizer/optimizer.h"
@@ -93,10 +94,9 @@ void gw_optimizer_text(const struct gw_optimizer *optimizer, char text[GW_OPTIMI
     struct option options[MOST_OPTIONS];
     uint32_t n = options_of(&copy, options);
     struct gw_plain before = gw_plain_enter();
-    size_t used = (size_t)snprintf(text, GW_OPTIMIZER_TEXT, "%s:", rules[copy.rule].name);
+    snprintf(text, GW_OPTIMIZER_TEXT, "%s:", rules[copy.rule].name);
     for (uint32_t i = 0; i < n; i++) /* 9 digits tell one float from every other */
-        used += (size_t)snprintf(text + used, GW_OPTIMIZER_TEXT - used, "%s%s=%.9g", i ? "," : "", options[i].name,
-                                 (double)*options[i].value);
+        gw_append(text, GW_OPTIMIZER_TEXT, "%s%s=%.9g", i ? "," : "", options[i].name, (double)*options[i].value);
     gw_plain_leave(before);
 }
 

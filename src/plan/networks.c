@@ -3,6 +3,7 @@
  * A description is a function that walks through the network from its input to its output. It says what each layer is,
  * and the walk keeps the size of the picture and its channels. Each convolution or fully connected layer hands its
  * tensors to add(). */
+#include "base/append.h"
 #include "base/nearest.h"
 
 #include <gradwire/networks.h>
@@ -284,13 +285,13 @@ gw_status gw_network_find(const char *name, const gw_network_info **out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_network_find: name or out is NULL");
     const char *names[N_NETWORKS];
     char list[256] = "";
-    for (size_t i = 0, used = 0; i < N_NETWORKS; i++) {
+    for (size_t i = 0; i < N_NETWORKS; i++) {
         names[i] = networks[i].info.name;
         if (strcmp(name, names[i]) == 0) {
             *out = &networks[i].info;
             return GW_OK;
         }
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+        gw_append(list, sizeof list, "%s%s", i ? ", " : "", names[i]);
     }
     const char *nearest = gw_nearest(name, names, N_NETWORKS, NULL);
     if (nearest)

@@ -1,4 +1,5 @@
 /* Predicts the time of a training step on a cluster, by TernGrad's performance model and by additions to it. */
+#include "base/append.h"
 #include "base/error.h"
 #include "base/nearest.h"
 
@@ -62,13 +63,13 @@ gw_status gw_cluster_find(const char *name, const gw_cluster_info **out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_cluster_find: name or out is NULL");
     const char *names[N_CLUSTERS];
     char list[256] = "";
-    for (size_t i = 0, used = 0; i < N_CLUSTERS; i++) {
+    for (size_t i = 0; i < N_CLUSTERS; i++) {
         names[i] = clusters[i].name;
         if (strcmp(name, names[i]) == 0) {
             *out = &clusters[i];
             return GW_OK;
         }
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+        gw_append(list, sizeof list, "%s%s", i ? ", " : "", names[i]);
     }
     const char *nearest = gw_nearest(name, names, N_CLUSTERS, NULL);
     if (nearest)
@@ -92,9 +93,8 @@ gw_status gw_gpu_speed_find(const char *network, const char *gpu, const gw_gpu_s
             return GW_OK;
         }
     char list[512] = "";
-    for (size_t i = 0, used = 0; i < N_SPEEDS && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s on %s", i ? ", " : "", speeds[i].network,
-                                 speeds[i].gpu);
+    for (size_t i = 0; i < N_SPEEDS; i++)
+        gw_append(list, sizeof list, "%s%s on %s", i ? ", " : "", speeds[i].network, speeds[i].gpu);
     return gw_fail(GW_ERR_ARGUMENT, "how fast a '%s' trains '%s' is not known; known are %s", gpu, network, list);
 }
 

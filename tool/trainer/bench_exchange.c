@@ -11,6 +11,7 @@
  * handed over when its sleep ends; codec and exchange are real. All plans and codecs are measured by turns, so that
  * what else happens on the machine meets all of them; before each step goes one that does not count. After it follows
  * one in which all tensors are handed over at the end of backward: the difference is what backward hid. */
+#include "base/append.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "probe/run_in.h"
@@ -611,7 +612,7 @@ int tool_bench_exchange(int argc, char **argv)
     const char *wire = "auto";
     bool json = false;
     char nets[1024] = "gradients of the sizes of a network, in millions of elements: ";
-    tool_describe_networks(nets + strlen(nets), sizeof nets - strlen(nets));
+    tool_describe_networks(nets, sizeof nets);
     const tool_option options[] = {
         {"--codec", "SPEC", "measure this codec; may be given several times (default: one of each kind)", TOOL_TEXTS,
          &b.specs, 0, 0},

@@ -307,7 +307,7 @@ int gw_cmd_probe(int argc, char **argv)
     tool_describe_links(false, &links);
     uint32_t timeout_s = 120;
     const char *out = NULL;
-    char networks[512], net_help[1024];
+    char networks[512] = "", net_help[1024];
     bool given[20] = {false};
     tool_describe_networks(networks, sizeof networks);
     snprintf(net_help, sizeof net_help,

@@ -1,4 +1,5 @@
 /* gradwire train: reads the options, shows progress, prints the summary. The training itself is train/. */
+#include "base/append.h"
 #include "base/clock.h"
 #include "data/data.h"
 #include "disk/folder.h"
@@ -91,8 +92,8 @@ static void times_text(double times, const char *format, const char *more, const
         snprintf(text, capacity, "%s", same);
         return;
     }
-    int used = snprintf(text, capacity, format, times < 1 ? 1 / times : times);
-    snprintf(text + used, capacity - (size_t)used, " %s", times < 1 ? more : fewer);
+    snprintf(text, capacity, format, times < 1 ? 1 / times : times);
+    gw_append(text, capacity, " %s", times < 1 ? more : fewer);
 }
 
 /* A terminal shows one line that is rewritten. Elsewhere there is a line at first, and then one every ten seconds. */
@@ -401,17 +402,17 @@ static void describe_networks(char *text, size_t capacity)
 {
     char name[64];
     const char *about;
-    size_t used = 0;
-    for (size_t i = 0; used < capacity && gw_network_entry(i, name, sizeof name, &about); i++)
-        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %s", i ? "\n" : "", name, about);
+    *text = 0;
+    for (size_t i = 0; gw_network_entry(i, name, sizeof name, &about); i++)
+        gw_append(text, capacity, "%s%s: %s", i ? "\n" : "", name, about);
 }
 
 static void describe_sources(char *text, size_t capacity)
 {
     const char *name, *about;
-    size_t used = 0;
-    for (size_t i = 0; used < capacity && gw_data_list(i, &name, &about); i++)
-        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %s", i ? "\n" : "", name, about);
+    *text = 0;
+    for (size_t i = 0; gw_data_list(i, &name, &about); i++)
+        gw_append(text, capacity, "%s%s: %s", i ? "\n" : "", name, about);
 }
 
 int gw_cmd_train(int argc, char **argv)

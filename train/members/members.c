@@ -2,6 +2,7 @@
  * environment. Then it connects their links. Each scheme, a way in which members reach each other, is in a file of its
  * own. */
 #include "members/members.h"
+#include "base/append.h"
 #include "base/error.h"
 #include "members/launcher.h"
 
@@ -26,18 +27,17 @@ const struct gw_members_scheme *gw_members_find(const char *name)
 const char *gw_members_list(unsigned takes, bool alone, const char *last, char *text, size_t capacity)
 {
     const char *name = NULL; /* the newest that is not written yet */
-    size_t used = 0;
     *text = 0;
     for (size_t i = 0; gw_members_schemes[i]; i++) {
         const struct gw_members_scheme *s = gw_members_schemes[i];
         if ((s->takes & takes) != takes || (s->is_alone && !alone))
             continue;
-        if (name && used < capacity)
-            used += (size_t)snprintf(text + used, capacity - used, "%s%s", used ? ", " : "", name);
+        if (name)
+            gw_append(text, capacity, "%s%s", *text ? ", " : "", name);
         name = s->name;
     }
-    if (name && used < capacity)
-        snprintf(text + used, capacity - used, "%s%s", used ? last : "", name);
+    if (name)
+        gw_append(text, capacity, "%s%s", *text ? last : "", name);
     return text;
 }
 

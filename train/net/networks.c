@@ -1,4 +1,5 @@
 /* The networks that the trainer knows, one function and one line of a table each. */
+#include "base/append.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "net/network.h"
@@ -298,13 +299,13 @@ bool gw_network_entry(size_t n, char *name, size_t capacity, const char **about)
 
 void gw_network_names(char *text, size_t capacity)
 {
-    size_t used = 0;
-    for (size_t i = 0; i < N_NETWORKS && used < capacity; i++)
-        used += (size_t)snprintf(text + used, capacity - used, "%s%s%s",
-                                 i == 0                ? ""
-                                 : i + 1 == N_NETWORKS ? " and "
-                                                       : ", ",
-                                 networks[i].name, networks[i].shown);
+    *text = 0;
+    for (size_t i = 0; i < N_NETWORKS; i++)
+        gw_append(text, capacity, "%s%s%s",
+                  i == 0                ? ""
+                  : i + 1 == N_NETWORKS ? " and "
+                                        : ", ",
+                  networks[i].name, networks[i].shown);
 }
 
 gw_status gw_network_create(const char *name, struct gw_network *network)

@@ -1,6 +1,7 @@
 /* Times backward, measures link and codec between two steps, and makes the exchange anew with the groups of the plan.
  */
 #include "run/live_plan.h"
+#include "base/append.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -171,18 +172,17 @@ static void tell(struct gw_worker *w, uint64_t steps, double seconds)
     const struct gw_team *team = w->team;
     struct gw_live_plan *live = &w->team->live;
     char text[400] = "";
-    size_t length = 0;
     const char *between = "";
     live->n_plans++;
     live->seconds += seconds;
-    for (uint32_t t = team->network.n_tensors; t-- > 0 && length < sizeof text - 1;) {
-        length += (size_t)snprintf(text + length, sizeof text - length, "%s%s", between, team->network.tensors[t].name);
+    for (uint32_t t = team->network.n_tensors; t-- > 0;) {
+        gw_append(text, sizeof text, "%s%s", between, team->network.tensors[t].name);
         between = t > 0 && w->group_of[t - 1] == w->group_of[t] ? "+" : ", ";
     }
     gw_train_note(team->callbacks,
-                  "planned after %llu steps (%s): %u group%s, %.2f ms a step predicted; took %.1f s: %s%s",
+                  "planned after %llu steps (%s): %u group%s, %.2f ms a step predicted; took %.1f s: %s",
                   (unsigned long long)steps, team->options->plan, live->n_groups, live->n_groups == 1 ? "" : "s",
-                  live->predicted_ms, seconds, text, length < sizeof text ? "" : "...");
+                  live->predicted_ms, seconds, text);
 }
 
 static gw_status plan_anew(struct gw_worker *w, uint64_t steps)

@@ -1,5 +1,6 @@
 /* Lists the ranks that are missing, for sentences. */
 #include "link/tcp/missing.h"
+#include "base/append.h"
 
 #include <stdio.h>
 
@@ -9,15 +10,14 @@ struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const
                                            const void *all)
 {
     struct gw_tcp_missing list = {""};
-    size_t at = 0;
     uint32_t n = 0;
     for (uint32_t r = 0; r < size; r++)
         n += !is_there(all, r);
-    at = (size_t)snprintf(list.text, sizeof list.text, n == 1 ? "rank" : "ranks");
+    gw_append(list.text, sizeof list.text, n == 1 ? "rank" : "ranks");
     for (uint32_t r = 0, listed = 0; r < size && listed < LISTED; r++)
         if (!is_there(all, r))
-            at += (size_t)snprintf(list.text + at, sizeof list.text - at, "%s %u", listed++ ? "," : "", r);
+            gw_append(list.text, sizeof list.text, "%s %u", listed++ ? "," : "", r);
     if (n > LISTED)
-        snprintf(list.text + at, sizeof list.text - at, " and %u more", n - LISTED);
+        gw_append(list.text, sizeof list.text, " and %u more", n - LISTED);
     return list;
 }

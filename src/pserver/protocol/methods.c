@@ -1,5 +1,6 @@
 /* Knows the reduce methods by name, and the types of their results. */
 #include "pserver/protocol/methods.h"
+#include "base/append.h"
 #include "base/error.h"
 
 #include <stdio.h>
@@ -91,7 +92,7 @@ gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type)
         return GW_OK;
     for (size_t m = 1; m < N_METHODS; m++)
         if (methods[m].result(type))
-            snprintf(has + strlen(has), sizeof has - strlen(has), "%s%s", has[0] ? ", " : "", methods[m].name);
+            gw_append(has, sizeof has, "%s%s", has[0] ? ", " : "", methods[m].name);
     const char *name = gw_ps_method_name(method);
     return gw_fail(GW_ERR_ARGUMENT, "%s values cannot be pulled with %s; with %s they can", gw_ps_type_name(type),
                    name ? name : "a method of that number", has);

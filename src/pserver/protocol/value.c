@@ -1,5 +1,6 @@
 /* Knows the types, shapes and sizes of values, and their names in text. */
 #include "pserver/protocol/value.h"
+#include "base/append.h"
 #include "base/error.h"
 
 #include <inttypes.h>
@@ -63,11 +64,9 @@ bool gw_ps_shapes_equal(const gw_ps_shape *a, const gw_ps_shape *b)
 
 struct gw_ps_text gw_ps_shape_text(const gw_ps_shape *shape)
 {
-    struct gw_ps_text out;
-    size_t used = 0;
-    out.text[used++] = '[';
+    struct gw_ps_text out = {"["};
     for (uint32_t d = 0; d < shape->n_dims && d < GW_PS_MOST_DIMS; d++)
-        used += (size_t)snprintf(out.text + used, sizeof out.text - used, "%s%" PRIu64, d ? ", " : "", shape->dims[d]);
-    snprintf(out.text + used, sizeof out.text - used, "]");
+        gw_append(out.text, sizeof out.text, "%s%" PRIu64, d ? ", " : "", shape->dims[d]);
+    gw_append(out.text, sizeof out.text, "]");
     return out;
 }

@@ -1,5 +1,6 @@
 /* Parks requests that must wait, in the queues of keys, and refuses them. requests.c asks them again. */
 #include "pserver/server/waiting.h"
+#include "base/append.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -92,17 +93,16 @@ static void name_missing(const struct gw_ps_server *server, const struct gw_ps_k
                          size_t n_bytes)
 {
     uint32_t named = 0, missing = 0;
-    size_t used = 0;
     text[0] = 0;
     for (uint32_t r = 0; r < server->options.n_workers; r++) {
         if (!gw_ps_key_misses(server->store, key, asker, r))
             continue;
-        if (missing++ < 8 && used < n_bytes)
-            used += (size_t)snprintf(text + used, n_bytes - used, "%srank %u%s", named++ ? ", " : "", r,
-                                     server->workers[r].member ? "" : " (not connected)");
+        if (missing++ < 8)
+            gw_append(text, n_bytes, "%srank %u%s", named++ ? ", " : "", r,
+                      server->workers[r].member ? "" : " (not connected)");
     }
-    if (missing > named && used < n_bytes)
-        snprintf(text + used, n_bytes - used, " and %u more", missing - named);
+    if (missing > named)
+        gw_append(text, n_bytes, " and %u more", missing - named);
 }
 
 /* Makes the error of a request that has waited too long. */
