@@ -10,13 +10,19 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-static gw_ps_server *running;
+static gw_ps_server *_Atomic running; /* NULL: its folder is still being read */
 
+/* Ends the server in good order. If it still reads its folder, that may take minutes, nobody has been served, and the
+ * folder stays as it is whenever the process ends. So it ends at once. */
 static void on_stop(int signal_number)
 {
     (void)signal_number;
-    gw_ps_server_stop(running);
+    gw_ps_server *server = running;
+    if (!server)
+        _exit(TOOL_DONE);
+    gw_ps_server_stop(server);
 }
 
 /* What the command does. The list of methods comes from the library's table. */
@@ -89,20 +95,17 @@ static int check_company(const gw_ps_server_options *o)
 }
 
 /* Serves until a signal tells it to end. */
-static int serve(const gw_ps_server_options *o, const char *mode, const struct tool_status *page)
+static int serve(gw_ps_server *server, const gw_ps_server_options *o, const char *mode, const struct tool_status *page)
 {
-    struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
     char line[256];
-    snprintf(line, sizeof line, "listening address=%s workers=%u mode=%s keys=%s", gw_ps_server_address(running),
+    snprintf(line, sizeof line, "listening address=%s workers=%u mode=%s keys=%s", gw_ps_server_address(server),
              o->n_workers, mode, o->keys ? "yes" : "no");
     log_line(line, NULL);
     if (page) {
         snprintf(line, sizeof line, "showing status=%s", tool_status_url(page));
         log_line(line, NULL);
     }
-    gw_status status = gw_ps_server_run(running);
+    gw_status status = gw_ps_server_run(server);
     log_line("ended", NULL);
     return status < 0 ? tool_fail_status(status, NULL) : TOOL_DONE;
 }
@@ -190,13 +193,20 @@ int gw_cmd_server(int argc, char **argv)
     gw_status made = gw_context_create(&context, &shared);
     if (made < 0)
         return tool_fail_status(made, NULL);
-    made = gw_ps_server_create(shared, &o, &running);
+    const struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    gw_ps_server *server = NULL;
+    made = gw_ps_server_create(shared, &o, &server);
+    running = server;
     struct tool_status *page = NULL;
-    status = made < 0                                                               ? tool_fail_status(made, NULL)
-             : metrics && tool_status_open(running, metrics, o.insecure, &page) < 0 ? TOOL_FAILED
-                                                                                    : serve(&o, mode, page);
+    status = made < 0                                                              ? tool_fail_status(made, NULL)
+             : metrics && tool_status_open(server, metrics, o.insecure, &page) < 0 ? TOOL_FAILED
+                                                                                   : serve(server, &o, mode, page);
     tool_status_close(page);
-    gw_ps_server_destroy(running);
+    signal(SIGINT, SIG_IGN); /* it ends already */
+    signal(SIGTERM, SIG_IGN);
+    gw_ps_server_destroy(server);
     gw_context_destroy(shared);
     return status;
 }

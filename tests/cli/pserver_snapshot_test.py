@@ -154,6 +154,32 @@ def refused(folder):
     Server(folder / "kept", "--workers", "2").end()
 
 
+def stopped_while_it_reads(folder):
+    """SIGTERM and SIGINT end a server that still reads its folder, at once and as in good order. The folder stays."""
+    options = ["--workers", "1", "--mode", "async"]
+    server = Server(folder / "kept", *options)
+    with ps.Client(server.address, rank=0, timeout=PATIENCE) as client:
+        client.init_parameter(key="x", shape=[16 << 20], type="float32")
+        for i in range(4):  # 256 MiB to read
+            client.push_parameter(key="x", value=numpy.full(16 << 20, i, "float32"))
+        server.kill()
+    for how in (signal.SIGTERM, signal.SIGINT):
+        process = subprocess.Popen(
+            [str(TOOL), "server", "--listen", "127.0.0.1:0", "--snapshot", str(folder / "kept"), *options],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        first = process.stderr.readline()
+        check(" restoring folder=" in first, f"the log says that the folder is read: {first}")
+        process.send_signal(how)
+        log = process.communicate(timeout=PATIENCE)[1]
+        check(process.returncode == 0, f"{how} while it reads: {process.returncode}\n{log}")
+    server = Server(folder / "kept", *options)
+    with ps.Client(server.address, rank=ps.READER, timeout=PATIENCE) as client:
+        check((client.pull_parameter(key="x", reduce_method="latest") == 3).all(), "all is there")
+    server.end()
+
+
 def ask(page, path):
     connection = http.client.HTTPConnection(page, timeout=20)
     try:
@@ -223,7 +249,7 @@ def full(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        for part in (killed, refused, full):
+        for part in (killed, refused, stopped_while_it_reads, full):
             (folder / part.__name__).mkdir()
             part(folder / part.__name__)
 

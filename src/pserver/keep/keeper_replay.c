@@ -290,6 +290,7 @@ static gw_status replay_from(struct replaying *replaying, gw_ps_replay *replay, 
         gw_ps_keeper_log(replaying->keeper, "keeping folder=%s", replaying->keeper->folder.path);
         return open_last(replaying->keeper, &chain);
     }
+    gw_ps_keeper_log(replaying->keeper, "restoring folder=%s", replaying->keeper->folder.path);
     GW_TRY(choose(replaying, &chain));
     GW_TRY(replay_all(replaying, &chain, replay, user));
     return set_aside(replaying, &chain);
