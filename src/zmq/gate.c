@@ -2,6 +2,7 @@
  * there are keys. */
 #include "zmq/gate.h"
 #include "base/error.h"
+#include "base/quote.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -75,11 +76,11 @@ static void look_at_folder(struct gw_zmq_gate *gate)
     if (keys->looked == looked) /* it is too soon, so nothing was read */
         return;
     if (status < 0 && gate->read)
-        gw_zmq_log(gate->log, "the keys that may connect stay as they were: %s", gw_last_error());
+        gw_zmq_log(gate->log, "allowed-stays reason=\"%s\"", gw_quote(gw_last_error()).text);
     gate->read = status == GW_OK;
     if (changed)
-        gw_zmq_log(gate->log, "%s/allowed has changed: %u %s may connect now", keys->folder, keys->n_allowed,
-                   keys->n_allowed == 1 ? "key" : "keys");
+        gw_zmq_log(gate->log, "allowed-changed folder=\"%s/allowed\" clients=%u", gw_quote(keys->folder).text,
+                   keys->n_allowed);
 }
 
 static void *keep_gate(void *argument)
@@ -107,12 +108,12 @@ static void *keep_gate(void *argument)
         bool allowed = key[0] && gw_zmq_keys_allow(keys, key);
         if (!allowed && keys->without_own && strcmp(key, keys->public_key) == 0)
             gw_zmq_log(gate->log,
-                       "refused a connection from %s: its key is this server's own; a client needs one of its own "
-                       "(gradwire keys new DIR --client NAME --of %s)",
-                       request.fields[ADDRESS], keys->folder);
+                       "refused address=%s reason=\"its key is this server's own; a client needs one of its own "
+                       "(gradwire keys new DIR --client NAME --of %s)\"",
+                       request.fields[ADDRESS], gw_quote(keys->folder).text);
         else if (!allowed)
-            gw_zmq_log(gate->log, "refused a connection from %s: its key %s is not in %s/allowed",
-                       request.fields[ADDRESS], key[0] ? key : "(none)", keys->folder);
+            gw_zmq_log(gate->log, "refused address=%s reason=\"its key %s is not in %s/allowed\"",
+                       request.fields[ADDRESS], gw_quote(key[0] ? key : "(none)").text, gw_quote(keys->folder).text);
         answer(gate->socket, request.fields[REQUEST_ID], allowed, allowed ? key : "");
     }
     return NULL;

@@ -9,7 +9,7 @@ void gw_zmq_log(struct gw_zmq_log *log, const char *format, ...)
     enum { MOST_LINES = 200 };
     unsigned nth = log->line ? atomic_fetch_add(&log->n_told, 1) : MOST_LINES;
     if (nth == MOST_LINES - 1)
-        log->line("much was refused or dropped; from here on nothing of the kind is told", log->user);
+        log->line("untold reason=\"much was refused or dropped; from here on nothing of the kind is told\"", log->user);
     if (nth >= MOST_LINES - 1)
         return;
     char line[512];

@@ -284,8 +284,7 @@ static bool reset_descriptor(int fd)
     return connect(fd, &nobody, sizeof nobody) == 0;
 }
 
-static void tell(struct gw_zmq_watch *watch, const struct gw_zmq_door *door, const struct connection *c,
-                 const char *reason)
+static void tell(struct gw_zmq_watch *watch, const struct connection *c, const char *reason)
 {
     const double now = gw_clock_seconds(), room = watch->line_room + (now - watch->line_at) / LINE_SECONDS;
     watch->line_room = room < LINES_AT_ONCE ? room : LINES_AT_ONCE;
@@ -307,26 +306,22 @@ static void tell(struct gw_zmq_watch *watch, const struct gw_zmq_door *door, con
     getnameinfo(v4 ? (struct sockaddr *)&from4 : (struct sockaddr *)&from, v4 ? sizeof from4 : sizeof from, address,
                 sizeof address, NULL, 0, NI_NUMERICHOST);
     if (watch->n_untold)
-        snprintf(more, sizeof more, door->limits.events ? " untold=%llu" : " (%llu more before it)",
-                 (unsigned long long)watch->n_untold);
+        snprintf(more, sizeof more, " untold=%llu", (unsigned long long)watch->n_untold);
     watch->n_untold = 0;
-    snprintf(line, sizeof line,
-             door->limits.events ? "closed address=%s reason=\"%s\"%s" : "closed a connection from %s: %s%s", address,
-             reason, more);
+    snprintf(line, sizeof line, "closed address=%s reason=\"%s\"%s", address, reason, more);
     watch->options.log(line, watch->options.log_user);
 }
 
 /* Closes a connection. Its number may belong to another file by now. So this makes a copy of the descriptor and looks
  * at that first: the copy stays the same file. */
-static void close_connection(struct gw_zmq_watch *watch, struct gw_zmq_door *door, struct connection *c,
-                             const char *reason)
+static void close_connection(struct gw_zmq_watch *watch, struct connection *c, const char *reason)
 {
     struct stat status;
     c->closing = true;
     const int copy = dup3(c->fd, watch->spare, O_CLOEXEC); /* this needs no new descriptor; there may be none left */
     if (copy >= 0 && fstat(copy, &status) == 0 && S_ISSOCK(status.st_mode) && status.st_ino == c->inode &&
         reset_descriptor(copy))
-        tell(watch, door, c, reason);
+        tell(watch, c, reason);
     if (copy >= 0)
         dup3(watch->wake, watch->spare, O_CLOEXEC);
 }
@@ -409,12 +404,12 @@ static void look_after_lap(struct gw_zmq_watch *watch, struct gw_zmq_door *door)
         if (c->lap_over && atomic_load(&c->n_taken) == c->lap_n && c->admitted) {
             snprintf(reason, sizeof reason, "%llu bytes of it are no whole message; no message is so long",
                      (unsigned long long)c->waiting);
-            close_connection(watch, door, c, reason);
+            close_connection(watch, c, reason);
         } else if (c->lap_over && atomic_load(&c->n_taken) == c->lap_n && !c->admitted) {
-            close_connection(watch, door, c, "it sent more than it may before it has said who it is");
+            close_connection(watch, c, "it sent more than it may before it has said who it is");
         } else if (!c->admitted && door->seen_until - c->since >= door->limits.silent_s) {
             snprintf(reason, sizeof reason, "it has not said who it is within %g s", door->limits.silent_s);
-            close_connection(watch, door, c, reason);
+            close_connection(watch, c, reason);
         }
     }
 }
@@ -479,9 +474,9 @@ static void look_at_strangers(struct gw_zmq_watch *watch, struct gw_zmq_door *do
             continue;
         measure(c);
         if (door->shut) {
-            close_connection(watch, door, c, "all members have met, and it is none of them");
+            close_connection(watch, c, "all members have met, and it is none of them");
         } else if (c->waiting > door->limits.stranger_bytes && !door->expects) {
-            close_connection(watch, door, c, "it sent more than it may before it has said who it is");
+            close_connection(watch, c, "it sent more than it may before it has said who it is");
         } else {
             n++;
             n_high += (rlim_t)c->fd >= reserve;
@@ -490,16 +485,16 @@ static void look_at_strangers(struct gw_zmq_watch *watch, struct gw_zmq_door *do
         }
     }
     if (all > GW_ZMQ_STRANGERS_BYTES && !door->expects) {
-        close_connection(watch, door, largest, "strangers have sent too much");
+        close_connection(watch, largest, "strangers have sent too much");
         n--;
     }
     /* Descriptors that have become free, or soon will, need no more room. So a member that came behind many strangers
      * may stay. */
     n_high = n_high > n_closing && only_reserve_is_left(reserve) ? n_high - n_closing : 0;
     for (struct connection *c; n_high && (c = stranger_to_close(door)); n_high--, n--)
-        close_connection(watch, door, c, "only a reserve of open files is left (ulimit -n)");
+        close_connection(watch, c, "only a reserve of open files is left (ulimit -n)");
     for (struct connection *c; n > door->limits.most_strangers && (c = stranger_to_close(door)); n--)
-        close_connection(watch, door, c, "too many connections have not said who they are");
+        close_connection(watch, c, "too many connections have not said who they are");
 }
 
 static void look_at_members(struct gw_zmq_watch *watch, struct gw_zmq_door *door)
@@ -525,7 +520,7 @@ static void look_at_members(struct gw_zmq_watch *watch, struct gw_zmq_door *door
     for (uint32_t i = 0; i < door->n_live; i++)
         all += door->live[i]->admitted && !door->live[i]->closing ? in_process(door->live[i]) : 0;
     if (all > door->limits.all_bytes)
-        close_connection(watch, door, largest, "more is on its way to this server than it may keep");
+        close_connection(watch, largest, "more is on its way to this server than it may keep");
 }
 
 /* Looks at the connections of a door. Returns the time of the next look; 0: only when something happens. */

@@ -24,7 +24,6 @@ struct gw_zmq_limits {
     uint64_t stranger_bytes; /* of one stranger */
     uint64_t member_bytes;   /* of an incomplete message of a connection that was admitted; 0: no limit */
     uint64_t all_bytes;      /* of all admitted connections together; 0: no limit */
-    bool events;             /* true: lines of the log have the form "event key=value" */
 };
 
 #define GW_ZMQ_MOST_DOORS 65u /* of one watch */

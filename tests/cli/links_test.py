@@ -533,7 +533,7 @@ class Links(harness.Case):
         finally:
             ranks[0].terminate()
             heard = [rank.communicate(timeout=60)[1] for rank in ranks]
-        self.assertIn("refused a member at the rendezvous: the job at", heard[0])
+        self.assertIn('refused reason="the job at', heard[0])
 
     def test_stopped_while_members_meet(self):
         self.need_tcp()

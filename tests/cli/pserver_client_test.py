@@ -177,7 +177,7 @@ def keys(ps):
         check(re.search(r'refused address=\S+ reason="[^"]*(has no keys|a client without keys does so)', log), log)
         # The log has an address, or "?" if the client had gone. The client tries again some three times a second.
         check(0 < log.count('reason="it takes this server for another') < 9 + 5 * tried, log)
-        check("refused a connection from 127.0.0.1: its key" in log, log)
+        check('refused address=127.0.0.1 reason="its key' in log, log)
         log = plain.end()
         check(re.search(r'refused address=\S+ reason="[^"]*(has keys|a client with keys does so)', log), log)
 

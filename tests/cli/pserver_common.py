@@ -26,6 +26,16 @@ def check(holds, what):
         raise SystemExit(f"failed: {what}")
 
 
+# A line of the log: when, what happened, and what there is to say about it.
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [a-z-]+( [a-z_]+=([^\s\"]+|\"([^\"\\]|\\.)*\"))*")
+
+
+def check_lines(log):
+    """All lines of a server's log have one shape."""
+    for line in log.splitlines():
+        check(LINE.fullmatch(line), f"a line of the log has another shape: {line}")
+
+
 class Server:
     def __init__(self, *options, listen="127.0.0.1:0"):
         self.process = subprocess.Popen(
@@ -52,6 +62,7 @@ class Server:
         self.process.send_signal(how)
         log = self.read + self.process.communicate(timeout=20)[1]
         check(self.process.returncode == 0, f"the server ends with {self.process.returncode}:\n{log}")
+        check_lines(log)
         return log
 
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-from pserver_common import TOOL, check, numpy
+from pserver_common import TOOL, check, check_lines, numpy
 
 import gradwire.pserver as ps
 
@@ -85,6 +85,7 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(timeout=PATIENCE)
         check(self.process.returncode == 0, f"the server ends with {self.process.returncode}:\n{self.log()}")
+        check_lines(self.log())
         return self.log()
 
 

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 
-from pserver_common import SOURCE, TOOL, check, numpy
+from pserver_common import SOURCE, TOOL, check, check_lines, numpy
 
 HOSTILE = '<img src=x onerror="document.title=\'taken\'">&<script>document.title="taken"</script>'
 PATIENCE = 30  # seconds within which numbers must have come
@@ -38,6 +38,7 @@ def server(*options):
         process.send_signal(signal.SIGTERM)
         log = process.communicate(timeout=20)[1]
         check(process.returncode == 0, f"the server ends with {process.returncode}:\n{log}")
+        check_lines(log)
         check("\ufffd" not in log, f"the log is UTF-8, whatever the names are:\n{log}")
     finally:
         process.kill()

@@ -297,7 +297,7 @@ def keys_come_and_go(ps):
             client.close()
             refused(come, "is not in the folder allowed/")
         log = server.end()
-        check(log.count("1 key may connect now") == 3 and log.count("0 keys may connect now") == 3, log)
+        check(log.count("clients=1") == 3 and log.count("clients=0") == 3, log)
         check(log.count("is not allowed any more") == 3, log)
 
 

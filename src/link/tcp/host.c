@@ -9,6 +9,7 @@
 #include "link/tcp/host.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/quote.h"
 #include "base/memory.h"
 #include "link/tcp/meeting.h"
 #include "link/tcp/missing.h"
@@ -119,7 +120,7 @@ static void tell_refusal(const struct gw_tcp_host *host, zmq_msg_t *id)
 static void refuse(struct gw_tcp_host *host, zmq_msg_t *id)
 {
     snprintf(host->refused, sizeof host->refused, "%s", gw_last_error());
-    gw_zmq_log(&host->group->net.log, "refused a member at the rendezvous: %s", host->refused);
+    gw_zmq_log(&host->group->net.log, "refused reason=\"%s\"", gw_quote(host->refused).text);
     tell_refusal(host, id);
 }
 
@@ -183,8 +184,8 @@ static void log_late(struct gw_tcp_host *host)
         return;
     }
     if (host->n_untold)
-        snprintf(more, sizeof more, " (%u more before it)", host->n_untold);
-    gw_zmq_log(&host->group->net.log, "refused a member at the rendezvous: %s%s", host->refused, more);
+        snprintf(more, sizeof more, " untold=%u", host->n_untold);
+    gw_zmq_log(&host->group->net.log, "refused reason=\"%s\"%s", gw_quote(host->refused).text, more);
     host->late_at = now;
     host->n_untold = 0;
 }
@@ -237,8 +238,8 @@ static void answer_door(struct gw_tcp_host *host, zmq_msg_t *id, zmq_msg_t *body
         good = key && strlen(key) == GW_ZMQ_KEY_CHARS && memcmp(key, join.contact.at, GW_ZMQ_KEY_CHARS) == 0;
     }
     if (!good)
-        gw_zmq_log(&group->net.log, "dropped %zu bytes from %s at the rendezvous: not a member's", n_bytes,
-                   from ? from : "an unknown address");
+        gw_zmq_log(&group->net.log, "dropped address=%s bytes=%zu reason=\"this is no message of a member\"",
+                   from ? from : "?", n_bytes);
     else if (host->since[0])
         answer_late(host, &join, id);
     else if (check_join(host, &join) < 0)
@@ -259,9 +260,9 @@ static void log_speechless(struct gw_tcp_host *host, int fd)
         return;
     snprintf(host->last_speechless, sizeof host->last_speechless, "%s", caller);
     gw_zmq_log(&host->group->net.log,
-               "refused a connection from %s: it does not speak as this job's members do; this job has %skeys, and one "
+               "refused address=%s reason=\"it does not speak as this job's members do; this job has %skeys, and one "
                "that has "
-               "%s would look like this",
+               "%s would look like this\"",
                caller, host->group->net.keys ? "" : "no ",
                host->group->net.keys ? "none, or takes rank 0 for another," : "some");
 }
@@ -273,7 +274,8 @@ static void guest_went(struct gw_tcp_host *host, uint32_t rank)
     host->guests[rank].went = true;
     host->n_here--;
     guest_endpoint(host, rank, endpoint);
-    gw_zmq_log(&host->group->net.log, "rank %u (%s) lost its connection to the rendezvous; it may come again", rank,
+    gw_zmq_log(&host->group->net.log,
+               "lost rank=%u address=%s reason=\"its connection to the rendezvous has ended; it may come again\"", rank,
                gw_zmq_place(endpoint));
 }
 

@@ -95,8 +95,8 @@ static void garbage(struct gw_tcp_endpoint *me, const struct gw_tcp_envelope *en
 static void stranger(struct gw_tcp_endpoint *me, zmq_msg_t *frame)
 {
     const char *address = zmq_msg_gets(frame, "Peer-Address");
-    gw_zmq_log(&me->group->net.log, "dropped %zu bytes from %s: no message of this job", zmq_msg_size(frame),
-               address ? address : "an unknown address");
+    gw_zmq_log(&me->group->net.log, "dropped address=%s bytes=%zu reason=\"this is no message of the job\"",
+               address ? address : "?", zmq_msg_size(frame));
 }
 
 static void take_hello(struct gw_tcp_endpoint *me, uint32_t from, const uint8_t *body, size_t n_bytes)

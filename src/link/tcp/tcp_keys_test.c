@@ -77,7 +77,7 @@ static void the_unlisted_stay_out(void **state)
     snprintf(job, sizeof job, "%s", at("job"));
     snprintf(stray, sizeof stray, "%s", at("stray"));
     snprintf(rightful, sizeof rightful, "%s", at("other"));
-    snprintf(unlisted, sizeof unlisted, "refused a connection from 127.0.0.1: its key %s is not in %s/allowed\n", key,
+    snprintf(unlisted, sizeof unlisted, "refused address=127.0.0.1 reason=\"its key %s is not in %s/allowed\"\n", key,
              job);
     const struct {
         const char *host, *member;
@@ -87,9 +87,9 @@ static void the_unlisted_stay_out(void **state)
         {job, stray, GW_ERR_PEER, "refused this machine: its key", unlisted},
         {job, rightful, GW_ERR_TIMEOUT, "rendezvous.key", ""},
         {job, NULL, GW_ERR_PEER, "rank 1 has no keys, and rank 0 (127.0.0.1:",
-         "refused a connection from 127.0.0.1: it does not speak as this job's members do; this job has keys"},
+         "refused address=127.0.0.1 reason=\"it does not speak as this job's members do; this job has keys"},
         {NULL, job, GW_ERR_PEER, "rank 1 has keys, and rank 0 (127.0.0.1:",
-         "refused a connection from 127.0.0.1: it does not speak as this job's members do; this job has no keys"}};
+         "refused address=127.0.0.1 reason=\"it does not speak as this job's members do; this job has no keys"}};
     for (int i = 0; i < 4; i++) {
         struct world_member members[2];
         char place[32];
@@ -183,7 +183,7 @@ static void another_machines_key(void **state)
     uint8_t *contact = gw_tcp_write_key(gw_tcp_join_write(bytes, &join), others->public_key);
     const size_t n_bytes = (size_t)(gw_tcp_write_endpoint(contact, "tcp://127.0.0.1:1") - bytes);
     assert_int_equal(zmq_send(socket, bytes, n_bytes, 0), n_bytes);
-    world_await_line("from 127.0.0.1 at the rendezvous: not a member's");
+    world_await_line("this is no message of a member");
     world_join(&members[0], 1);
     world_expect_all(&members[0], 1, GW_ERR_TIMEOUT, "rank 1 did not come");
     zmq_close(socket);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "link/tcp/wire.h"
 #include "link_conformance.h"
+#include "log_shape.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -156,6 +157,7 @@ static pthread_mutex_t world_line_lock = PTHREAD_MUTEX_INITIALIZER;
 static inline void world_keep_line(const char *line, void *user)
 {
     (void)user;
+    check_log_line(line);
     pthread_mutex_lock(&world_line_lock);
     size_t used = strlen(world_lines);
     snprintf(world_lines + used, sizeof world_lines - used, "%s\n", line);

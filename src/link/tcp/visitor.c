@@ -62,8 +62,8 @@ static gw_status hear(struct visitor *visitor, const void *bytes, size_t n_bytes
     default:
         break;
     }
-    gw_zmq_log(&group->net.log, "dropped %zu bytes from %s: not what rank 0 would say", n_bytes,
-               gw_zmq_place(visitor->endpoint));
+    gw_zmq_log(&group->net.log, "dropped address=%s bytes=%zu reason=\"rank 0 would not say this\"",
+               gw_zmq_place(visitor->endpoint), n_bytes);
     return GW_OK;
 }
 

@@ -233,10 +233,10 @@ static gw_status replay_all(struct replaying *replaying, const struct chain *cha
     keeper->older_bytes = chain->n_bytes - chain->tail.n_bytes;
     keeper->since = chain->n_bytes > (chain->last - chain->snapshot + 1) * GW_PS_RECORDS_HEADER ? begin : 0;
     gw_ps_keeper_log(keeper,
-                     "restored folder=%s snapshot=%" PRIu64 " journals=%" PRIu64 " records=%" PRIu64 " bytes=%" PRIu64
-                     " seconds=%.3f",
-                     keeper->folder.path, chain->snapshot, chain->last - chain->snapshot + 1, chain->n_records,
-                     chain->snapshot_bytes + chain->n_bytes, gw_clock_seconds() - begin);
+                     "restored folder=\"%s\" snapshot=%" PRIu64 " journals=%" PRIu64 " records=%" PRIu64
+                     " bytes=%" PRIu64 " seconds=%.3f",
+                     gw_quote(keeper->folder.path).text, chain->snapshot, chain->last - chain->snapshot + 1,
+                     chain->n_records, chain->snapshot_bytes + chain->n_bytes, gw_clock_seconds() - begin);
     return GW_OK;
 }
 
@@ -287,10 +287,10 @@ static gw_status replay_from(struct replaying *replaying, gw_ps_replay *replay, 
         replaying->last = journals->at[journals->n - 1];
     GW_TRY(check_newest(replaying, any));
     if (!any) {
-        gw_ps_keeper_log(replaying->keeper, "keeping folder=%s", replaying->keeper->folder.path);
+        gw_ps_keeper_log(replaying->keeper, "keeping folder=\"%s\"", gw_quote(replaying->keeper->folder.path).text);
         return open_last(replaying->keeper, &chain);
     }
-    gw_ps_keeper_log(replaying->keeper, "restoring folder=%s", replaying->keeper->folder.path);
+    gw_ps_keeper_log(replaying->keeper, "restoring folder=\"%s\"", gw_quote(replaying->keeper->folder.path).text);
     GW_TRY(choose(replaying, &chain));
     GW_TRY(replay_all(replaying, &chain, replay, user));
     return set_aside(replaying, &chain);

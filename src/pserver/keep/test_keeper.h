@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "folders.h"
+#include "log_shape.h"
 #include "pserver/keep/keeper.h"
 #include "wire/bytes.h"
 #include "wire/hash.h"
@@ -72,6 +73,7 @@ static inline gw_status on_record(void *user, uint8_t type, const void *head, si
 static inline void on_line(const char *line, void *user)
 {
     struct world *world = user;
+    check_log_line(line);
     size_t used = strlen(world->log);
     snprintf(world->log + used, sizeof world->log - used, "%s\n", line);
 }

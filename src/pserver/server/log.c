@@ -43,7 +43,7 @@ void gw_ps_log(struct gw_ps_server *server, const char *format, ...)
 
 struct gw_ps_rank_text gw_ps_rank_text(uint32_t rank)
 {
-    struct gw_ps_rank_text out = {"reader"};
+    struct gw_ps_rank_text out = {"rank=reader"};
     if (rank != GW_PS_READER)
         snprintf(out.text, sizeof out.text, "rank=%u", rank);
     return out;

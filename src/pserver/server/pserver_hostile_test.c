@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* nftw */
 #include "base/clock.h"
 #include "folders.h"
+#include "log_shape.h"
 #include "pserver/protocol/message.h"
 #include "pserver/server/state.h"
 
@@ -66,6 +67,7 @@ struct scene {
 static void log_line(const char *line, void *user)
 {
     struct scene *scene = user;
+    check_log_line(line);
     scene->n_lines++;
     scene->n_dropped += strstr(line, "it does not take its answers") != NULL;
     if (getenv("GW_TEST_LOG"))

@@ -79,7 +79,7 @@ static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *me
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
     /* if there are very many keys, only the first are logged */
     if (gw_ps_store_info(server->store).n_keys > before && before < 1000)
-        gw_ps_log(server, "init key=\"%s\" type=%s shape=%s by=%s", gw_quote(request->key).text,
+        gw_ps_log(server, "init key=\"%s\" type=%s shape=\"%s\" by=%s", gw_quote(request->key).text,
                   gw_ps_type_name((gw_ps_type)request->type), gw_ps_shape_text(&request->shape).text, member->address);
     reply_done(server, member->route, request, gw_ps_store_pushed(server->store, key, member->rank));
     return GW_OK;

@@ -331,8 +331,7 @@ static gw_status open_socket(struct gw_ps_server *server, const struct gw_zmq_ad
         .stranger_bytes = STRANGER_BYTES,
         .member_bytes = value,
         /* so many complete messages may wait unread. They are all answered, perhaps with a refusal */
-        .all_bytes = server->options.max_bytes + MOST_WAITING * (value < WAITING_BYTES ? value : WAITING_BYTES),
-        .events = true};
+        .all_bytes = server->options.max_bytes + MOST_WAITING * (value < WAITING_BYTES ? value : WAITING_BYTES)};
     GW_TRY(gw_zmq_net_door(&server->net, server->socket, "news",
                            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL, &limits,
                            &server->door));

@@ -2,6 +2,8 @@
 #ifndef GW_PSERVER_SERVER_TEST_SERVER_H
 #define GW_PSERVER_SERVER_TEST_SERVER_H
 
+#include "log_shape.h"
+
 #include <gradwire/pserver.h>
 
 #include <setjmp.h>
@@ -22,6 +24,7 @@ struct test_server {
 static inline void test_server_log(const char *line, void *user)
 {
     (void)user;
+    check_log_line(line);
     if (getenv("GW_TEST_LOG"))
         fprintf(stderr, "%s\n", line);
 }
