@@ -30,7 +30,10 @@ def server(*options):
     process = subprocess.Popen(
         [str(TOOL), "server", "--listen", "127.0.0.1:0", *options], stderr=subprocess.PIPE, text=True, errors="replace"
     )
-    address = re.search(r"listening address=(\S+)", process.stderr.readline())
+    first = process.stderr.readline()
+    if " keeping folder=" in first:
+        first = process.stderr.readline()
+    address = re.search(r"listening address=(\S+)", first)
     page = re.search(r"showing status=http://(\S+):(\d+)/", process.stderr.readline())
     check(address and page, "the log says where the server listens and where its page is")
     try:
@@ -83,7 +86,7 @@ def parse_metrics(text):
                 f"a type after its help: {line}",
             )
             check(
-                (words[2].startswith("gradwire_pserver_") or words[2] == "gradwire_build_info")
+                re.match("gradwire_pserver_|gradwire_build_info$|process_", words[2])
                 and (words[3] == "counter") == words[2].endswith("_total"),
                 f"a counter's name, and no other, ends in _total: {line}",
             )
@@ -142,7 +145,8 @@ def until(page, expected):
 
 
 def numbers(ps):
-    with server("--workers", "3", "--metrics", "0") as (address, page):
+    options = ["--workers", "3", "--max-clients", "7", "--metrics", "0"]
+    with server(*options) as (address, page):
         check(page[0] == "127.0.0.1", "a port alone is one of this machine's own address")
         until(
             page,
@@ -198,6 +202,19 @@ def numbers(ps):
             [one(values, f"{what}_seconds_count") for what in ("push", "pull", "round")] == [3, 0, 0],
             "times of what was done: the pull was refused",
         )
+        check(
+            {labels: n for (name, labels), n in values.items() if name == "gradwire_pserver_worker_connected"}
+            == {(("rank", "0"),): 1, (("rank", "1"),): 1, (("rank", "2"),): 0},
+            "who is connected",
+        )
+        since = one(values, "worker_connected_since_seconds", rank="1", address="127.0.0.1")
+        check(abs(since - time.time()) < 3600 and one(values, "readers") == 1, "since when, and how many readers")
+        check(
+            [one(values, f"max_{what}") for what in ("clients", "keys", "key_bytes")] == [7, 1 << 20, 1 << 30]
+            and one(values, "max_bytes") > 1 << 30,
+            "the limits: those that were given, and the defaults",
+        )
+        check(one(values, "info", address=address, mode="sync", staleness="0") == 1, "which server it is")
         version = subprocess.run([str(TOOL), "--version"], stdout=subprocess.PIPE, text=True).stdout.split()[1]
         check(values["gradwire_build_info", (("version", version),)] == 1, "the version that runs")
         status = json.loads(ask(page, "/status.json")[2])
@@ -252,6 +269,16 @@ def numbers(ps):
         )
         status = json.loads(ask(page, "/status.json")[2])
         check(abs(status["away"][0]["gone"] - time.time()) < 3600, f"since when rank 2 is gone: {status}")
+        end = time.monotonic() + PATIENCE
+        while sum(status["history"]["rounds"]) != 1:  # the round is in the history once its step of time is over
+            check(time.monotonic() < end, f"the history has the round: {status}")
+            time.sleep(0.1)
+            status = json.loads(ask(page, "/status.json")[2])
+        check(
+            (status["server"]["address"], status["server"]["mode"], status["server"]["version"])
+            == (address, "sync", version),
+            status,
+        )
         for k in range(150):
             clients[0].init_parameter(key=f"key {k}", shape=[], type="uint8")
         clients[2].close()
@@ -261,7 +288,19 @@ def numbers(ps):
         )
         check(one(after, "seconds_since_start") > one(before, "seconds_since_start"), "time goes on")
         check(len(json.loads(ask(page, "/status.json")[2])["first_keys"]) == 100, "the first hundred keys are listed")
+        process(after)
         lint(page)
+
+
+def process(values):
+    """The numbers that Prometheus' clients have of every process."""
+    check(
+        1 << 20 < values["process_resident_memory_bytes", ()] < values["process_virtual_memory_bytes", ()],
+        "memory",
+    )
+    check(0 < values["process_cpu_seconds_total", ()] < 3600, "processor time")
+    check(3 < values["process_open_fds", ()] < values["process_max_fds", ()], "descriptors")
+    check(abs(values["process_start_time_seconds", ()] - time.time()) < 3600, "when it began")
 
 
 def lint(page):
@@ -270,6 +309,21 @@ def lint(page):
         return
     done = subprocess.run(["promtool", "check", "metrics"], input=ask(page, "/metrics")[2], capture_output=True)
     check(done.returncode == 0, done.stderr.decode() + done.stdout.decode())
+
+
+def alerts(page):
+    """The rules in the documents use only metrics that there are."""
+    document = (SOURCE / "docs/pserver.md").read_text()
+    rules = re.search(r"```yaml\n(groups:.*?)```", document, re.DOTALL).group(1)
+    names = set(re.findall(r"\b(?:gradwire|process)_\w+", rules))
+    check(len(names) > 10 and rules.count("alert:") == rules.count("expr:"), f"there are rules: {names}")
+    there = {name for name, _ in metrics(page)}
+    check(names <= there, f"the rules use metrics that there are not: {names - there}")
+    if shutil.which("promtool"):
+        with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
+            file.write(rules)
+            file.flush()
+            subprocess.run(["promtool", "check", "rules", file.name], check=True)
 
 
 def answers(page):
@@ -409,7 +463,7 @@ def hostile_names(ps, client, page):
     check(b"<img" not in ask(page, "/metrics")[2] and b"onerror" not in ask(page, "/")[2], "names are nowhere else")
 
 
-def browser(page):
+def browser(address, page):
     """Draws the page in a browser. Checks what it says, that its console is empty, and that no name became markup."""
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if not program:
@@ -444,7 +498,8 @@ def browser(page):
         check(
             "&lt;img src=x" in done.stdout
             and "<img" not in done.stdout
-            and "<title>Gradwire server</title>" in done.stdout,
+            and f"<title>{address} - Gradwire server</title>" in done.stdout
+            and f"{address}, mode sync, version " in done.stdout,
             f"{scheme}: {done.stdout}",
         )
 
@@ -530,7 +585,12 @@ def main():
         many_connections(ps, address, page)
         with ps.Client(address, rank=0, timeout=20) as client:
             hostile_names(ps, client, page)
-            browser(page)
+            browser(address, page)
+    with tempfile.TemporaryDirectory() as folder:
+        with server("--workers", "1", "--metrics", "0", "--snapshot", folder) as (address, page):
+            with ps.Client(address, rank=0, timeout=20):
+                until(page, {("workers_connected",): 1})
+                alerts(page)
     wrong_use()
     one_page_a_port()
     print("the status page answers as it must")

@@ -1,6 +1,8 @@
 /* Writes the server's numbers as the JSON that the status page reads. */
 #include "status/status.h"
 
+#include <gradwire/context.h>
+
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,12 +117,34 @@ static char *without_markup(const char *text)
     return out;
 }
 
+/* Of the server, what does not change. */
+static json_t *server_json(const struct gw_ps_numbers *numbers)
+{
+    const gw_ps_server_options *o = numbers->options;
+    return json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "address", name_json(numbers->address), "version",
+                     gw_version(), "mode", gw_ps_mode_word(o->mode), "staleness", (json_int_t)o->staleness, "started",
+                     (json_int_t)numbers->started, "max_clients", (json_int_t)o->max_clients, "max_keys",
+                     (json_int_t)o->max_keys, "max_key_bytes", (json_int_t)o->max_key_bytes, "max_bytes",
+                     (json_int_t)o->max_bytes);
+}
+
+/* How many rounds each of the last steps had that are over, the oldest first. */
+static json_t *history_json(const struct gw_ps_numbers *numbers)
+{
+    json_t *rounds = json_array();
+    for (uint32_t ago = GW_PS_HISTORY_STEPS - 1; ago-- > 0;)
+        if (ago < numbers->history.step)
+            json_array_append_new(rounds, json_integer(gw_ps_history_ago(&numbers->history, ago)));
+    return json_pack("{s:i, s:o}", "step_seconds", GW_PS_HISTORY_SECONDS, "rounds", rounds);
+}
+
 char *tool_status_json(const struct gw_ps_numbers *numbers)
 {
     uint32_t slowest = gw_ps_numbers_slowest(numbers);
     json_t *json =
-        json_pack("{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "seconds",
-                  numbers->seconds, "clients", (json_int_t)numbers->clients, "workers", (json_int_t)numbers->n_workers,
+        json_pack("{s:o, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
+                  "server", server_json(numbers), "history", history_json(numbers), "seconds", numbers->seconds,
+                  "clients", (json_int_t)numbers->clients, "workers", (json_int_t)numbers->n_workers,
                   "workers_connected", (json_int_t)numbers->connected, "keys", (json_int_t)numbers->keys, "kept_bytes",
                   (json_int_t)numbers->kept_bytes, "rounds", (json_int_t)numbers->rounds, "waiting",
                   (json_int_t)numbers->waiting, "refused", (json_int_t)numbers->refused, "bytes_in",

@@ -1,4 +1,5 @@
 /* Writes the server's numbers in Prometheus' text format. */
+#include "status/process.h"
 #include "status/status.h"
 
 #include <gradwire/context.h>
@@ -62,6 +63,25 @@ static bool worth_a_line(const struct gw_ps_worker_numbers *worker)
     return worker->connected || worker->pushes || worker->behind;
 }
 
+/* What an operator compares other numbers with. */
+static void limits(FILE *out, const gw_ps_server_options *o)
+{
+    gauge(out, "max_clients", o->max_clients, "The most clients that may be connected (--max-clients).");
+    gauge(out, "max_keys", o->max_keys, "The most keys that may be kept (--max-keys).");
+    gauge(out, "max_key_bytes", o->max_key_bytes, "The most bytes of one value (--max-key-bytes).");
+    gauge(out, "max_bytes", o->max_bytes, "The most bytes of all that is kept (--max-bytes).");
+}
+
+/* An IPv6 address may have a zone, and a zone any bytes. In a label three of them need a backslash. */
+static void put_label(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        if (*text == '\n')
+            fputs("\\n", out);
+        else
+            fprintf(out, "%s%c", *text == '"' || *text == '\\' ? "\\" : "", *text);
+}
+
 static void workers(FILE *out, const struct gw_ps_numbers *numbers)
 {
     begin(out, "worker_pushes_total", "counter", "Pushes of a worker to all keys.");
@@ -75,6 +95,19 @@ static void workers(FILE *out, const struct gw_ps_numbers *numbers)
         if (worth_a_line(&numbers->workers[r]))
             fprintf(out, "gradwire_pserver_worker_missing_rounds{rank=\"%u\"} %" PRIu64 "\n", r,
                     numbers->workers[r].behind);
+    begin(out, "worker_connected", "gauge", "1: the worker is connected; 0: it was here, and is not now.");
+    for (uint32_t r = 0; r < numbers->n_workers; r++)
+        if (worth_a_line(&numbers->workers[r]))
+            fprintf(out, "gradwire_pserver_worker_connected{rank=\"%u\"} %d\n", r, numbers->workers[r].connected);
+    begin(out, "worker_connected_since_seconds", "gauge",
+          "When the worker at this address connected, in seconds of Unix time; only of those that are connected.");
+    for (uint32_t i = 0; i < numbers->n_members; i++)
+        if (numbers->members[i].rank != GW_PS_READER) {
+            fprintf(out, "gradwire_pserver_worker_connected_since_seconds{rank=\"%u\",address=\"",
+                    numbers->members[i].rank);
+            put_label(out, numbers->members[i].address);
+            fprintf(out, "\"} %" PRId64 "\n", numbers->members[i].since);
+        }
 }
 
 static void kept(FILE *out, const struct gw_ps_kept_numbers *kept)
@@ -104,9 +137,15 @@ char *tool_status_metrics(const struct gw_ps_numbers *numbers)
             "# HELP gradwire_build_info The version that runs; always 1.\n# TYPE gradwire_build_info gauge\n"
             "gradwire_build_info{version=\"%s\"} 1\n",
             gw_version());
+    begin(out, "info", "gauge", "Which server this is; always 1.");
+    fprintf(out, "gradwire_pserver_info{address=\"");
+    put_label(out, numbers->address);
+    fprintf(out, "\",mode=\"%s\",staleness=\"%u\"} 1\n", gw_ps_mode_word(numbers->options->mode),
+            numbers->options->staleness);
     begin(out, "seconds_since_start", "gauge", "Seconds since the server began.");
     fprintf(out, "gradwire_pserver_seconds_since_start %.3f\n", numbers->seconds);
     gauge(out, "clients", numbers->clients, "Clients that are connected, workers and readers.");
+    gauge(out, "readers", numbers->clients - numbers->connected, "Readers that are connected.");
     gauge(out, "workers", numbers->n_workers, "Workers that push to every key, connected or not.");
     gauge(out, "workers_connected", numbers->connected, "Workers that are connected.");
     gauge(out, "workers_present", numbers->present, "Workers that rounds wait for.");
@@ -127,7 +166,9 @@ char *tool_status_metrics(const struct gw_ps_numbers *numbers)
         if (tool_status_operation(i))
             fprintf(out, "gradwire_pserver_requests_total{operation=\"%s\"} %" PRIu64 "\n", tool_status_operation(i),
                     numbers->requests[i]);
+    limits(out, numbers->options);
     workers(out, numbers);
+    tool_status_process(out);
     bool good = !ferror(out);
     if (fclose(out) == 0 && good)
         return text;

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "pserver/protocol/fields.h"
 #include "pserver/server/log.h"
+#include "pserver/server/numbers.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -130,13 +131,12 @@ static void log_line(const char *line, void *user)
 
 gw_status gw_ps_server_keep(struct gw_ps_server *server)
 {
-    static const char *const modes[] = {[GW_PS_SYNC] = "sync", [GW_PS_STALE] = "stale", [GW_PS_ASYNC] = "async"};
     const gw_ps_server_options *o = &server->options;
     char about[128];
     if (!o->snapshot)
         return GW_OK;
     snprintf(about, sizeof about, "workers=%" PRIu32 " mode=%s min_workers=%" PRIu32 " backup=%" PRIu32, o->n_workers,
-             modes[o->mode], o->min_workers, o->backup);
+             gw_ps_mode_word(o->mode), o->min_workers, o->backup);
     const struct gw_ps_keep_options options = {.keeper = {.folder = o->snapshot,
                                                           .keep = o->snapshot_keep ? o->snapshot_keep : DEFAULT_KEEP,
                                                           .every_s = o->snapshot_every_s ? o->snapshot_every_s

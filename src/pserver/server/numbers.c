@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 struct gw_ps_notes {
     pthread_mutex_t lock;
@@ -83,6 +84,17 @@ static void note_kept(const struct gw_ps_keep *keep, struct gw_ps_kept_numbers *
     kept->failed = info.n_failed;
 }
 
+void gw_ps_history_note(struct gw_ps_history *history, double seconds, uint64_t rounds)
+{
+    const uint64_t step = (uint64_t)(seconds / GW_PS_HISTORY_SECONDS);
+    for (uint64_t missed = 0; history->step < step; missed++) {
+        if (missed == GW_PS_HISTORY_STEPS) /* nothing is left of what was before */
+            history->step = step - 1;
+        history->rounds[++history->step % GW_PS_HISTORY_STEPS] = 0;
+    }
+    history->rounds[step % GW_PS_HISTORY_STEPS] += (uint32_t)rounds;
+}
+
 void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *notes)
 {
     if (!notes || pthread_mutex_trylock(&notes->lock) != 0)
@@ -97,6 +109,7 @@ void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *n
     numbers->waiting = server->n_parked;
     numbers->keys = store.n_keys;
     numbers->kept_bytes = store.bytes;
+    gw_ps_history_note(&numbers->history, numbers->seconds, store.rounds - numbers->rounds);
     numbers->rounds = store.rounds;
     numbers->round_times = store.round_times;
     numbers->pushes = server->counts.pushes;
@@ -124,6 +137,10 @@ gw_status gw_ps_numbers_begin(gw_ps_server *server)
         return status;
     }
     notes->numbers->n_workers = server->options.n_workers;
+    notes->numbers->options = &server->options;
+    notes->numbers->address = gw_ps_server_address(server);
+    notes->numbers->started = (int64_t)time(NULL) - (int64_t)(gw_clock_seconds() - server->counts.started);
+    notes->numbers->rounds = gw_ps_store_info(server->store).rounds; /* those were made before the server began */
     gw_ps_numbers_note(server, notes);
     server->notes = notes;
     return GW_OK;
@@ -152,6 +169,19 @@ struct gw_ps_numbers *gw_ps_numbers_take(gw_ps_server *server)
 void gw_ps_numbers_free(gw_ps_server *server, struct gw_ps_numbers *numbers)
 {
     gw_free(server->context, numbers);
+}
+
+uint32_t gw_ps_history_ago(const struct gw_ps_history *history, uint32_t ago)
+{
+    return ago + 1 < GW_PS_HISTORY_STEPS && ago < history->step
+               ? history->rounds[(history->step - 1 - ago) % GW_PS_HISTORY_STEPS]
+               : 0;
+}
+
+const char *gw_ps_mode_word(gw_ps_mode mode)
+{
+    static const char *const words[] = {[GW_PS_SYNC] = "sync", [GW_PS_STALE] = "stale", [GW_PS_ASYNC] = "async"};
+    return words[mode];
 }
 
 uint32_t gw_ps_numbers_slowest(const struct gw_ps_numbers *numbers)

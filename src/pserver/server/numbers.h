@@ -8,6 +8,8 @@
 
 #define GW_PS_SHOWN_MEMBERS 1000
 #define GW_PS_SHOWN_KEYS 100
+#define GW_PS_HISTORY_STEPS 300 /* the history is of the last ten minutes */
+#define GW_PS_HISTORY_SECONDS 2 /* of one step */
 
 /* A client that is connected. */
 struct gw_ps_member_numbers {
@@ -43,10 +45,21 @@ struct gw_ps_kept_numbers {
     uint64_t generation, snapshot_bytes, journal_bytes, snapshots, failed;
 };
 
+/* How many rounds became whole in each of the last steps of time. */
+struct gw_ps_history {
+    uint64_t step;                        /* the one that is under way; the first has number 0 */
+    uint32_t rounds[GW_PS_HISTORY_STEPS]; /* of step s: at s % GW_PS_HISTORY_STEPS */
+};
+
 struct gw_ps_numbers {
-    double seconds; /* seconds since the start */
+    /* what does not change while the server lives: the options, with their defaults filled in, and its address */
+    const gw_ps_server_options *options;
+    const char *address;
+    double seconds;  /* seconds since the start */
+    int64_t started; /* Unix time in seconds */
     uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out, waiting;
     uint64_t keys, kept_bytes, rounds;
+    struct gw_ps_history history;
     uint32_t clients, connected; /* connected: workers only */
     uint32_t present;            /* how many workers rounds wait for */
     struct gw_ps_times pushes, pulls, round_times;
@@ -66,6 +79,13 @@ gw_status gw_ps_numbers_begin(gw_ps_server *server);
 struct gw_ps_numbers *gw_ps_numbers_take(gw_ps_server *server);
 void gw_ps_numbers_free(gw_ps_server *server, struct gw_ps_numbers *numbers);
 
+/* The rounds of a step that is over, the newest first: ago 0 is the last one. 0: the server had not begun yet, or it is
+ * too long ago. */
+uint32_t gw_ps_history_ago(const struct gw_ps_history *history, uint32_t ago);
+
+/* "sync", "async", or "stale". */
+const char *gw_ps_mode_word(gw_ps_mode mode);
+
 /* The rank of the worker that is most behind. If several are, the first of them; n_workers: none is behind. */
 uint32_t gw_ps_numbers_slowest(const struct gw_ps_numbers *numbers);
 
@@ -76,6 +96,10 @@ struct gw_ps_notes;
 /* Writes the numbers into the copy. The server's thread calls it. If another thread is reading just then, it writes
  * them the next time. notes NULL: nobody asked for them. */
 void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *notes);
+
+/* Adds rounds that have become whole to the step that is under way `seconds` after the server's start. */
+void gw_ps_history_note(struct gw_ps_history *history, double seconds, uint64_t rounds);
+
 void gw_ps_notes_free(gw_context *context, struct gw_ps_notes *notes);
 
 #endif
