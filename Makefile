@@ -78,6 +78,10 @@ install:
 	cmake --preset release -DGW_BUILD_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_LIBDIR=lib
 	cmake --build --preset release -j $(JOBS)
 	cmake --install build/release
+	@if [ "$$(id -u)" = 0 ] && [ -z "$(DESTDIR)" ]; then ldconfig; fi
+	@echo "The tool:  $(PREFIX)/bin/gradwire"
+	@echo "A program: export PKG_CONFIG_PATH=$(PREFIX)/lib/pkgconfig; cc program.c \$$(pkg-config --cflags --libs gradwire)"
+	@echo "Python:    export GRADWIRE_LIBRARY=$(PREFIX)/lib/libgradwire.so"
 
 docs:
 	scripts/install-deps.sh build docs

@@ -41,6 +41,14 @@ def block(lines, names):
     return [*out, "@endcode"] if inside else out
 
 
+def main_page(title, rest, names):
+    """The page that one sees first. It has the text of the header of all, and its list of headers as links."""
+    out = [f"/** @mainpage {title}", "The headers in C:", ""]
+    for name, text in re.findall(r"^  (\w+)\.h +(.*)$", rest, re.MULTILINE):
+        out.append(f'- @ref gradwire_{name} "{name}.h": {prose(text, names)}')
+    return [*out, "", *block(re.sub(r"^  .*\n", "", rest, flags=re.MULTILINE).strip().split("\n"), names), "*/"]
+
+
 def bare(comment):
     """The lines of a comment without its marks. Indentation counts from the first line's text."""
     lines = re.sub(r"\s*\*/\s*$", "", comment).split("\n")
@@ -71,6 +79,8 @@ def convert(path):
             title = title.replace("\n", " ")
             include = ["@code{.c}", f"#include <gradwire/{path.name}>", "@endcode"]
             lines = [f"/** @defgroup {group} {title}", *include, *block(rest.rstrip().split("\n"), names), "*/"]
+            if group == "gradwire":
+                lines += main_page(title, rest, names)
             lines += ["/** @file", f"@ref {group} */", f"/** @addtogroup {group}", "@{ */"]
             out.append("\n".join(lines) + "\n")
         elif i % 2 == 0:

@@ -9,8 +9,10 @@
  *   probe.h      measures what a plan is made of
  *   networks.h   the layers of known networks: sizes and work
  *   predict.h    how long a step takes on a cluster
+ *   status.h     what became of a call: statuses and their sentences
+ *   link_mpi.h   the link over MPI; a program includes it by itself, because it needs mpi.h
  *
- * The headers are C17 and C++-safe. Statuses and their texts: status.h. */
+ * The headers are C17 and C++-safe. */
 #ifndef GRADWIRE_GRADWIRE_H
 #define GRADWIRE_GRADWIRE_H
 

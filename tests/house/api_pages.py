@@ -48,6 +48,11 @@ def look(folder, source):
         pages = [str(p) for p in (folder / "man/man3").glob("g[rw]*.3") if not p.read_text().startswith(".so")]
         lint = subprocess.run(["mandoc", "-T", "lint", "-W", "error", *pages], text=True, stdout=subprocess.PIPE)
         faults += lint.stdout.splitlines()
+    first = (folder / "html/index.html").read_text()
+    for path in (source / "include/gradwire").glob("*.h"):
+        group = "gradwire" if path.stem == "gradwire" else f"gradwire_{path.stem}"
+        if path.stem != "gradwire" and f'href="group__{group.replace("_", "__")}.html"' not in first:
+            faults.append(f"{path.name}: the first page has no link to it")
     html = "".join(path.read_text() for path in (folder / "html").glob("group__*.html"))
     for name in sorted(declared):
         if name not in explained:

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs into a folder, moves it, and builds a project outside with find_package: shared, static, and mpi if it was
-# built. What is not there is refused with a sentence. Usage: find_package.sh BUILD_DIR SOURCE_DIR VERSION
+# built. What is not there is refused with a sentence. Then a project takes the sources in. Usage: find_package.sh BUILD_DIR SOURCE_DIR VERSION
 set -euo pipefail
 build=$1
 source=$2
@@ -69,3 +69,15 @@ if [ -f "$build/gradwire-mpi.pc" ]; then
 fi
 find "$work/second" -name "gradwire-*static*.cmake" -delete
 refused "gradwire's component 'static' is not installed" static "$version"
+
+# A project that takes the sources in builds the library beside its own programs, and installs nothing of it.
+cmake -S "$source/tests/house/outside" -B "$work/fetched" -DGW_SOURCES="$source" -DCMAKE_BUILD_TYPE=Debug -DGW_MPI=off \
+    >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
+cmake --build "$work/fetched" -j 2 >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
+for program in program program_static; do
+    [ "$("$work/fetched/$program")" = "gradwire $version" ] || { echo "$program of the sources fails"; exit 1; }
+done
+! grep -rhE -- '-Wshadow' "$work/fetched/CMakeFiles/program_static.dir" || { echo "our flags are in a program"; exit 1; }
+cmake --install "$work/fetched" --prefix "$work/nothing" >/dev/null
+[ ! -e "$work/nothing" ] || { echo "a project that takes the sources in installs them"; exit 1; }
+echo "the sources in another project: $("$work/fetched/program")"

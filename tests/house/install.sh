@@ -22,7 +22,7 @@ int main(void) { return printf("gradwire %s, kernels %s\n", gw_version(), gw_cpu
 PROGRAM
 # shellcheck disable=SC2046 # the flags are words
 gcc -std=c17 "$stage/program.c" $(pkg --cflags --libs) -o "$stage/shared"
-export LD_LIBRARY_PATH=$libdir
+unset LD_LIBRARY_PATH # programs find the library by themselves
 "$stage/shared"
 # shellcheck disable=SC2046
 gcc -std=c17 "$stage/program.c" $(pkg --static --cflags) "$libdir/libgradwire.a" \
