@@ -80,7 +80,7 @@ install:
 	cmake --install build/release
 	@if [ "$$(id -u)" = 0 ] && [ -z "$(DESTDIR)" ]; then ldconfig; fi
 	@echo "The tool:  $(PREFIX)/bin/gradwire"
-	@echo "A program: export PKG_CONFIG_PATH=$(PREFIX)/lib/pkgconfig; cc program.c \$$(pkg-config --cflags --libs gradwire)"
+	@echo "C:         export PKG_CONFIG_PATH=$(PREFIX)/lib/pkgconfig; cc a.c \$$(pkg-config --cflags --libs gradwire)"
 	@echo "Python:    export GRADWIRE_LIBRARY=$(PREFIX)/lib/libgradwire.so"
 
 docs:

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Installs into a folder, moves it, and builds a project outside with find_package: shared, static, and mpi if it was
-# built. What is not there is refused with a sentence. Then a project takes the sources in. Usage: find_package.sh BUILD_DIR SOURCE_DIR VERSION
+# built. What is not there is refused with a sentence. Then a project takes the sources in.
+#     find_package.sh BUILD_DIR SOURCE_DIR VERSION
 set -euo pipefail
 build=$1
 source=$2
@@ -77,7 +78,7 @@ cmake --build "$work/fetched" -j 2 >"$work/said" 2>&1 || { cat "$work/said"; exi
 for program in program program_static; do
     [ "$("$work/fetched/$program")" = "gradwire $version" ] || { echo "$program of the sources fails"; exit 1; }
 done
-! grep -rhE -- '-Wshadow' "$work/fetched/CMakeFiles/program_static.dir" || { echo "our flags are in a program"; exit 1; }
+! grep -rhE -- '-Wshadow' "$work/fetched/CMakeFiles/program_static.dir" || { echo "they have our flags"; exit 1; }
 cmake --install "$work/fetched" --prefix "$work/nothing" >/dev/null
 [ ! -e "$work/nothing" ] || { echo "a project that takes the sources in installs them"; exit 1; }
 echo "the sources in another project: $("$work/fetched/program")"

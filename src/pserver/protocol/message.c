@@ -245,3 +245,9 @@ gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply
     }
     return get_end(&r, operation);
 }
+
+const char *gw_ps_mode_word(gw_ps_mode mode)
+{
+    static const char *const words[] = {[GW_PS_SYNC] = "sync", [GW_PS_STALE] = "stale", [GW_PS_ASYNC] = "async"};
+    return words[mode];
+}

@@ -163,4 +163,7 @@ size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply);
 gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_request *request);
 gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply *reply);
 
+/* "sync", "async", or "stale". */
+const char *gw_ps_mode_word(gw_ps_mode mode);
+
 #endif

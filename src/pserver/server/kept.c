@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "pserver/protocol/fields.h"
 #include "pserver/server/log.h"
-#include "pserver/server/numbers.h"
 
 #include <inttypes.h>
 #include <stdio.h>

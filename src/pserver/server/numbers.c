@@ -138,7 +138,7 @@ gw_status gw_ps_numbers_begin(gw_ps_server *server)
     }
     notes->numbers->n_workers = server->options.n_workers;
     notes->numbers->options = &server->options;
-    notes->numbers->address = gw_ps_server_address(server);
+    notes->numbers->address = gw_zmq_place(server->endpoint);
     notes->numbers->started = (int64_t)time(NULL) - (int64_t)(gw_clock_seconds() - server->counts.started);
     notes->numbers->rounds = gw_ps_store_info(server->store).rounds; /* those were made before the server began */
     gw_ps_numbers_note(server, notes);
@@ -176,12 +176,6 @@ uint32_t gw_ps_history_ago(const struct gw_ps_history *history, uint32_t ago)
     return ago + 1 < GW_PS_HISTORY_STEPS && ago < history->step
                ? history->rounds[(history->step - 1 - ago) % GW_PS_HISTORY_STEPS]
                : 0;
-}
-
-const char *gw_ps_mode_word(gw_ps_mode mode)
-{
-    static const char *const words[] = {[GW_PS_SYNC] = "sync", [GW_PS_STALE] = "stale", [GW_PS_ASYNC] = "async"};
-    return words[mode];
 }
 
 uint32_t gw_ps_numbers_slowest(const struct gw_ps_numbers *numbers)

@@ -83,9 +83,6 @@ void gw_ps_numbers_free(gw_ps_server *server, struct gw_ps_numbers *numbers);
  * too long ago. */
 uint32_t gw_ps_history_ago(const struct gw_ps_history *history, uint32_t ago);
 
-/* "sync", "async", or "stale". */
-const char *gw_ps_mode_word(gw_ps_mode mode);
-
 /* The rank of the worker that is most behind. If several are, the first of them; n_workers: none is behind. */
 uint32_t gw_ps_numbers_slowest(const struct gw_ps_numbers *numbers);
 

@@ -641,6 +641,31 @@ static void a_nan_wins_in_other_methods(void **state)
             }
 }
 
+/* A float sum beyond the largest number of the type is infinity. */
+static void a_sum_that_is_too_large_is_infinite(void **state)
+{
+    (void)state;
+    static const struct {
+        gw_ps_type type;
+        uint32_t largest, infinity;
+    } cases[] = {{GW_PS_FLOAT32, 0x7F7FFFFF, 0x7F800000},
+                 {GW_PS_FLOAT16, 0x7BFF, 0x7C00},
+                 {GW_PS_BFLOAT16, 0x7F7F, 0x7F80}};
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {1}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        uint8_t bytes[4];
+        struct gw_ps_result result;
+        gw_put32(bytes, cases[c].largest);
+        const size_t n_bytes = gw_ps_type_bytes(cases[c].type);
+        const struct gw_ps_push pushes[] = {{0, bytes, n_bytes}, {1, bytes, n_bytes}};
+        assert_int_equal(gw_ps_reduce(NULL, GW_PS_SUM, cases[c].type, &shape, pushes, 2, NULL, NULL, &result), GW_OK);
+        const uint32_t bits = n_bytes == 4 ? gw_get32(result.bytes) : gw_get16(result.bytes);
+        if (bits != cases[c].infinity)
+            fail_msg("type %d: %08x", (int)cases[c].type, bits);
+        gw_free(NULL, result.bytes);
+    }
+}
+
 static void medians_have_the_types_of_floats(void **state)
 {
     (void)state;
@@ -674,6 +699,7 @@ int main(void)
         cmocka_unit_test(medians_are_those_of_sorting),
         cmocka_unit_test(medians_of_many_pushes),
         cmocka_unit_test(a_nan_wins_in_other_methods),
+        cmocka_unit_test(a_sum_that_is_too_large_is_infinite),
         cmocka_unit_test(medians_have_the_types_of_floats),
     };
     return cmocka_run_group_tests_name("ps_reduce", tests, NULL, NULL);
