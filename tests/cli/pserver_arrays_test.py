@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import warnings
 
 from pserver_common import Server, check, numpy, refused
@@ -107,6 +108,39 @@ def what_is_refused(client, ps):
             check(str(error), "a sentence")
 
 
+def bfloat16_is_rounded_to_nearest_even(client):
+    """The keys are those of what_is_stored."""
+    step = 2.0**-7
+    for given, nearest in ((1 + step / 2, 1), (1 + 3 * step / 2, 1 + 2 * step), (1 + 0.51 * step, 1 + step)):
+        check(stored(client, "short", [given, -given]).tolist() == [nearest, -nearest], f"{given} in bfloat16")
+    found = stored(client, "short", [float("nan"), float("inf")])
+    check(numpy.isnan(found[0]) and found[1] == float("inf"), f"what is no number stays so: {found}")
+
+
+def threads_and_the_end(client, ps):
+    """Calls of several threads wait for each other. A client that was closed says so."""
+    wrong = []
+
+    def work(key):
+        for n in range(20):
+            client.push_parameter(key, n)
+            if client.pull_parameter(key, "latest") != [n]:
+                wrong.append((key, n))
+
+    for key in ("a", "b", "c"):
+        client.init_parameter(key, [1], "float32")
+    threads = [threading.Thread(target=work, args=(key,)) for key in ("a", "b", "c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT)
+    check(not wrong and not any(thread.is_alive() for thread in threads), f"three threads share a client: {wrong}")
+    client.close()
+    client.close()
+    refused(lambda: client.push_parameter("a", 1), "this client is closed")
+    refused(lambda: client.pull_parameter("a", "sum"), "this client is closed")
+
+
 def in_a_fork(what, run):
     """Runs run() in a forked process. A hang ends by a signal, after a time that only a hang takes."""
     sys.stdout.flush()
@@ -170,7 +204,9 @@ def main():
     with ps.Client(server.address, rank=0, timeout=TIMEOUT) as client:
         what_is_stored(client)
         what_is_refused(client, ps)
+        bfloat16_is_rounded_to_nearest_even(client)
         forks(client, ps, server.address)
+        threads_and_the_end(client, ps)
     server.end()
     print("the client stores what it is given, or refuses it; forks do no harm")
     return 0

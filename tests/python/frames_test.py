@@ -3,6 +3,8 @@ and the structures of _api.py beside the compiler's."""
 import contextlib
 import ctypes
 import io
+import itertools
+import json
 import os
 import pathlib
 import subprocess
@@ -112,6 +114,43 @@ class Frames(unittest.TestCase):
             self.assertTrue(isinstance(frame, torch.Tensor) and frame.dtype == torch.uint8)
             self.assertTrue(torch.equal(gradwire.decode(frame), tensor.detach().reshape(-1)))
         self.assertIsInstance(gradwire.reduce([frame]), torch.Tensor)
+
+    def test_what_draws_depend_on(self):
+        g = gradient(5000)
+        drawn = [gradwire.encode(g, "ternary", **{what: 1}) for what in ("seed", "rank", "step", "id")]
+        values = {gradwire.decode(frame).tobytes() for frame in [gradwire.encode(g, "ternary"), *drawn]}
+        self.assertEqual(len(values), 5)
+        self.assertEqual(gradwire.inspect(gradwire.encode(g, rank=32766))["rank"], 32766)
+        with self.assertRaisesRegex(gradwire.InvalidValue, "rank is 32767"):
+            gradwire.encode(g, rank=32767)
+
+    def test_names_and_residuals(self):
+        g = gradient(5000)
+        for name, is_whole in (("fc.weight", True), ("conv.weight", False)):
+            sent = gradwire.decode(gradwire.encode(g, "ternary:skip=fc.*", name=name))
+            self.assertEqual(bool((sent == g).all()), is_whole)
+        twice = [gradwire.encode(g, "topk:ratio=0.05").tobytes() for _ in range(2)]
+        self.assertEqual(*twice)  # each begins with an empty residual
+
+    def test_frames_come_in_any_order(self):
+        frames = [gradwire.encode(gradient(5000, r), "gspar:density=0.1", rank=r) for r in range(3)]
+        averages = {gradwire.reduce(order).tobytes() for order in itertools.permutations(frames)}
+        self.assertEqual(len(averages), 1)
+
+    def test_inspect_is_the_tools(self):
+        if not os.path.exists(TOOL):
+            self.skipTest("the tool was not built")
+        with tempfile.TemporaryDirectory() as folder:
+            for codec in ("ternary", "topk:ratio=0.05"):
+                frame = gradwire.encode(gradient(5000), codec, rank=3, step=7, id=2)
+                path = os.path.join(folder, "w.gw")
+                frame.tofile(path)
+                said = subprocess.run([TOOL, "inspect", path, "--json"], stdout=subprocess.PIPE, check=True).stdout
+                tools, own = json.loads(said), gradwire.inspect(frame)
+                same = own.keys() & tools.keys()
+                self.assertGreaterEqual(len(same), 6, (own, tools))
+                self.assertEqual({k: own[k] for k in same}, {k: tools[k] for k in same})
+                self.assertEqual(own["bits_per_element"], 8 * own["payload_bytes"] / own["n_elems"])
 
     def test_wrong_arguments(self):
         g = gradient(100)
