@@ -16,6 +16,11 @@
 #include <unistd.h>
 
 #define FORK_SECONDS 60 /* if the process hangs, a signal ends it after this time */
+#ifdef __SANITIZE_THREAD__
+#define FORK_STARTS_THREADS false /* ThreadSanitizer ends a forked process that starts a thread */
+#else
+#define FORK_STARTS_THREADS true
+#endif
 
 /* Fails the test unless run(argument) returns true in a forked process, and that process ends. */
 static inline void expect_in_a_fork(bool (*run)(void *argument), void *argument)
