@@ -1,9 +1,9 @@
 #!/bin/bash
 # Builds Gradwire in the ways that `make check` does not, and runs the quick tests of each: with clang and no warnings,
 # without ZeroMQ, without MPI, without oneDNN, with AddressSanitizer and UndefinedBehaviorSanitizer, with
-# ThreadSanitizer.
+# ThreadSanitizer. try-on.sh has another system build `plain`: as make check does, but warnings are errors.
 #
-#   builds.sh [JOBS [NAME...]]      names: clang no-zeromq no-mpi no-onednn asan tsan
+#   builds.sh [JOBS [NAME...]]      names: plain clang no-zeromq no-mpi no-onednn asan tsan
 #
 # What a build and its tests print is shown if they fail.
 set -euo pipefail
@@ -21,6 +21,7 @@ for name in "${names[@]}"; do
     options=(-DCMAKE_BUILD_TYPE=Debug -DGW_BUILD_TESTS=ON)
     tests=("${quick[@]}")
     case $name in
+    plain) options=(-DCMAKE_BUILD_TYPE=Release -DGW_BUILD_TESTS=ON -DCMAKE_C_FLAGS=-Werror) ;;
     clang) options+=(-DCMAKE_C_COMPILER=clang "-DCMAKE_C_FLAGS=-O1 -Werror") ;;
     no-zeromq) options+=(-DGW_TCP=OFF) ;;
     no-mpi) options+=(-DGW_MPI=off) ;;
@@ -28,7 +29,7 @@ for name in "${names[@]}"; do
     asan) options+=(-DGW_SANITIZE=address,undefined -DCMAKE_C_FLAGS=-O1 -DGW_BUILD_TRAIN=OFF) ;;
     tsan) options+=(-DGW_SANITIZE=thread -DCMAKE_C_FLAGS=-O1 -DGW_BUILD_TRAIN=OFF) ;;
     *)
-        echo "builds.sh: there is no build '$name'; there are clang, no-zeromq, no-mpi, no-onednn, asan and tsan" >&2
+        echo "builds.sh: there is no build '$name'; there are plain, clang, no-zeromq, no-mpi, no-onednn, asan and tsan" >&2
         exit 2
         ;;
     esac

@@ -6,6 +6,7 @@ set -euo pipefail
 build=(cmake ninja-build gcc libc6-dev make pkg-config libxxhash-dev libdnnl-dev zlib1g-dev liblzma-dev
        libjansson-dev libzmq3-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin)
 run=(python3 iproute2)
+quick=(libcmocka-dev python3)
 check=(g++ libcmocka-dev python3 python3-numpy python3-torch python3-torchvision python3-venv mandoc
        gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user libmpich-dev mpich iproute2 nftables tcpdump clang-format
        black git doxygen)
@@ -15,14 +16,15 @@ cluster=(slurm-wlm openssh-server openssh-client python3-yaml python3-kubernetes
 fuzz=(clang)
 format=(clang-format black)
 docs=(doxygen python3)
-deb=(debhelper dh-python doxygen dpkg-dev git lintian pybuild-plugin-pyproject python3-all)
-chroot=(debootstrap dpkg-dev systemd-container)
+deb=(build-essential debhelper dh-python doxygen dpkg-dev git lintian pybuild-plugin-pyproject python3-all)
+chroot=(debootstrap dpkg-dev systemd-container git)
 
 wanted=()
 for set in "$@"; do
     case $set in
     build) wanted+=("${build[@]}") ;;
     run) wanted+=("${run[@]}") ;;
+    quick) wanted+=("${quick[@]}") ;;
     check) wanted+=("${check[@]}") ;;
     cluster) wanted+=("${cluster[@]}") ;;
     fuzz) wanted+=("${fuzz[@]}") ;;
@@ -31,7 +33,7 @@ for set in "$@"; do
     deb) wanted+=("${deb[@]}") ;;
     chroot) wanted+=("${chroot[@]}") ;;
     *)
-        sets="build, run, check, cluster, fuzz, format, docs, deb, chroot"
+        sets="build, run, quick, check, cluster, fuzz, format, docs, deb, chroot"
         echo "install-deps.sh: there is no set '$set'; there are $sets" >&2
         exit 2
         ;;

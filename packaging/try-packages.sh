@@ -1,45 +1,13 @@
 #!/bin/bash
 # Installs the packages that make-deb.sh built into a fresh Debian, and runs their tests there (debian/tests), each with
-# the packages that it names and no others. Then it purges them, and looks for what they left. As root.
-# Usage: try-in-chroot.sh [--mirror URL] [--keep FOLDER]
-#   --mirror URL    where debootstrap gets Debian (default: where apt of this machine gets it)
-#   --keep FOLDER   make the chroot there, and leave it (default: a temporary folder)
+# the packages that it names and no others. Then it purges them, and looks for what they left. scripts/try-on.sh calls
+# it, which makes the chroot, and has namespaces of its own.
+# Usage: try-packages.sh PACKAGES ROOT        the folder of the packages, and that of the chroot
 set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
-suite=bookworm
-mirror=
-root=
-arguments=("$@")
-while [ $# -gt 0 ]; do
-    case $1 in
-    --mirror) mirror=$2 ;;
-    --keep) root=$2 ;;
-    *)
-        sed -n '2,/^set/s/^# //p' "$0" >&2
-        exit 2
-        ;;
-    esac
-    shift 2
-done
-
-packages=$top/build/deb/packages
-ls "$packages"/*.deb >/dev/null || { echo "no packages in $packages: run make deb first" >&2; exit 1; }
-[ "$(id -u)" = 0 ] || { echo "a chroot needs root" >&2; exit 1; }
-"$top/scripts/install-deps.sh" chroot
-# Runs in namespaces of its own. So mounts and processes end with this script.
-if [ -z "${GRADWIRE_IN_NAMESPACE:-}" ]; then
-    GRADWIRE_IN_NAMESPACE=yes exec unshare --mount --pid --fork --kill-child --mount-proc "$0" "${arguments[@]}"
-fi
-if [ -z "$mirror" ]; then
-    mirror=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Created-By: Packages' |
-        sed -n "s/^$suite //p" | head -n 1)
-    [ -n "$mirror" ] || { echo "apt has no source of $suite; name one with --mirror" >&2; exit 1; }
-fi
-if [ -z "$root" ]; then
-    root=$(mktemp -d)
-    chmod 755 "$root"
-    trap 'umount -l "$root/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
-fi
+packages=$1
+root=$2
+ls "$packages"/*.deb >/dev/null
 
 step() { printf '%s  %s\n' "$(date +%T)" "$*"; }
 # Runs a command. Shows what it prints only if it fails.
@@ -69,8 +37,6 @@ UNIT
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
 apt_get() { quietly inside apt-get -q -y --no-install-recommends "$@"; }
 
-step "debootstrap of $suite"
-quietly debootstrap --variant=minbase "$suite" "$root" "$mirror"
 mount -t proc proc "$root/proc"
 mkdir "$root/packages" "$root/source"
 cp "$packages"/*.deb "$root/packages"
@@ -78,8 +44,6 @@ cp "$packages"/*.deb "$root/packages"
 echo "deb [trusted=yes] file:/packages ./" >"$root/etc/apt/sources.list.d/gradwire.list"
 cp -r "$top/packaging/debian" "$root/source/debian"
 (cd "$top" && cp -r --parents tests/house/outside examples "$root/source")
-printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" # no service starts in a chroot
-chmod 755 "$root/usr/sbin/policy-rc.d"
 inside useradd --create-home tester
 apt_get update
 
