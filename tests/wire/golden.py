@@ -1,4 +1,4 @@
-"""Frames that the encoder here and the tool must both make. Some of them are kept in golden/.
+"""Frames that the encoder here and Gradwire must both make. Some of them are kept in golden/.
 
     python3 golden.py --write      writes golden/*.gw and golden/manifest.json anew
 
@@ -17,6 +17,7 @@ import sys
 import decoder
 import encoder
 import library
+import product
 from decoder import (
     BF16,
     F16,
@@ -130,7 +131,7 @@ def kept(case, condition=True):
 
 
 class Push:
-    """The tensor of one worker, encoded here or by the tool."""
+    """The tensor of one worker, encoded here or by Gradwire."""
 
     kept = False
 
@@ -166,24 +167,13 @@ class Push:
             ternary, scalers, code, self.entropy, self.private, rank=rank, step=step, tensor=tensor, bucket=self.bucket
         )
 
-    def by_tool(self, case):
+    def by_gradwire(self):
         spec = FLOATS.get(self.codec) or (
             f"ternary:code={self.code},entropy={self.entropy},clip={self.clip},"
             f"bucket={self.bucket},share={'off' if self.private else 'on'}"
         )
-        words = ["encode", "--codec", spec, case.write_f32("g.f32", self.values), "-o", case.path("g.gw")]
-        for option, value in zip(["--seed", "--rank", "--step", "--tensor"], self.where):
-            words += [option, value]
-        if self.shared:
-            case.write_bytes(
-                "s.json",
-                json.dumps({"scalers": self.shared}).encode()
-                if self.bucket
-                else json.dumps({"scaler": self.shared[0]}).encode(),
-            )
-            words += ["--scaler", case.path("s.json")]
-        case.ok(*words)
-        return case.read_bytes(case.path("g.gw"))
+        seed, rank, step, tensor = self.where
+        return product.encode(spec, self.values, rank, step, tensor, seed, self.shared)
 
 
 class Largest:
@@ -204,13 +194,9 @@ class Largest:
         elements = [x + 0.0 if i in sent else None for i, x in enumerate(self.values)]
         return encoder.push_of_sparse(elements, self.code, rank=rank, step=step, tensor=tensor)
 
-    def by_tool(self, case):
+    def by_gradwire(self):
         spec = f"topk:ratio={self.ratio},value={['f32', 'bf16', 'f16'][self.code]}"
-        words = ["encode", "--codec", spec, case.write_f32("g.f32", self.values), "-o", case.path("g.gw")]
-        for option, value in zip(["--rank", "--step", "--tensor"], self.where):
-            words += [option, value]
-        case.ok(*words)
-        return case.read_bytes(case.path("g.gw"))
+        return product.encode(spec, self.values, *self.where)
 
 
 class Signs:
@@ -228,16 +214,8 @@ class Signs:
             frame, residual = encoder.push_of_onebit(values, residual, self.bucket, rank=rank, step=step, tensor=tensor)
         return frame
 
-    def by_tool(self, case):
-        rank, tensor = self.where
-        state = case.path("state")
-        if os.path.exists(state):
-            os.remove(state)
-        for step, values in enumerate(self.steps):
-            words = ["encode", "--codec", f"onebit:bucket={self.bucket}", "--state", state, "--step", step]
-            words += ["--rank", rank, "--tensor", tensor, case.write_f32("g.f32", values), "-o", case.path("g.gw")]
-            case.ok(*words)
-        return case.read_bytes(case.path("g.gw"))
+    def by_gradwire(self):
+        return product.encode_steps(f"onebit:bucket={self.bucket}", self.steps, *self.where)
 
 
 class Average:
@@ -252,22 +230,19 @@ class Average:
     def frame(self):
         return encoder.reduce(self.pushes, self.pull if self.pull == "auto" else CODES.index(self.pull), self.entropy)
 
-    def by_tool(self, case):
-        names = [case.write_bytes(f"{i}.gw", frame) for i, frame in enumerate(self.pushes)]
-        spec = f"ternary:pull={self.pull},entropy={self.entropy}"
-        case.ok("reduce", *names, "--codec", spec, "-o", case.path("a.gw"))
-        return case.read_bytes(case.path("a.gw"))
+    def by_gradwire(self):
+        return product.reduce(self.pushes, f"ternary:pull={self.pull},entropy={self.entropy}")
 
 
 class Written:
-    """A frame that the tool does not make from files, such as a slice, or an average of very many workers."""
+    """A frame that Gradwire does not make from whole tensors, such as a slice, or an average of very many workers."""
 
     kept = False
 
     def __init__(self, name, frame):
         self.name, self.frame = name, frame
 
-    def by_tool(self, _):
+    def by_gradwire(self):
         return None
 
 

@@ -1,49 +1,34 @@
-"""Compares Gradwire's tool with the second decoder and encoder. Both make the same floats of the same frames, and the
-same frames of the same floats. Both refuse hostile frames.
+"""Compares Gradwire with the second decoder and encoder. Both make the same floats of the same frames, and the same
+frames of the same floats. Both refuse hostile frames.
 
-    python3 run.py GRADWIRE_TOOL"""
+    GRADWIRE_LIBRARY=.../libgradwire.so python3 run.py"""
 
 import os
 import random
 import struct
 import sys
-import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "cli"))
 
 import decoder
 import encoder
 import golden
-import harness
 import hostile
 import library
+import product
 from decoder import RANS, Header
-
-# The tool syncs all that it writes, and a thousand syncs of a busy disk take long.
-if os.access("/dev/shm", os.W_OK):
-    tempfile.tempdir = "/dev/shm"
+from product import gradwire
 
 CORPUS = os.path.join(HERE, "..", "..", "fuzz", "corpus")
 MODE_SEAL = 1  # fuzz/entries.c
 MOST_ELEMENTS = 200000
 
 
-class Wire(harness.Case):
-    def tool_decodes(self, frame):
-        """Returns the bytes of the floats. None: the tool refuses the frame, and says so in words."""
-        out = self.path("out.f32")
-        done = self.run_tool("decode", self.write_bytes("in.gw", frame), "-o", out)
-        if done.returncode == 0:
-            floats = self.read_bytes(out)
-            os.remove(out)
-            return floats
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("in.gw: ", done.stderr)
-        self.assertFalse(os.path.exists(out))
-        return None
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def shared_floats(elements, q, workers):
@@ -52,7 +37,7 @@ def shared_floats(elements, q, workers):
 
 
 class Alone(unittest.TestCase):
-    """Tests without the tool that the decoder here reads what the encoder here writes."""
+    """Tests without Gradwire that the decoder here reads what the encoder here writes."""
 
     def numbers(self, largest):
         source = random.Random(largest)
@@ -96,16 +81,16 @@ class Alone(unittest.TestCase):
                         self.assertEqual(decoder.decode(frame)[2], sums)
 
 
-class Golden(Wire):
+class Golden(unittest.TestCase):
     def test_kept_frames_decode(self):
         manifest = golden.manifest()
         for name, about in manifest.items():
             with self.subTest(name):
-                frame = self.read_bytes(golden.path_of(name))
+                frame = read(golden.path_of(name))
                 floats = decoder.decode(frame)[3]
                 self.assertEqual(len(floats), 4 * about["elements"])
                 self.assertEqual(golden.digest(floats), about["sha256 of the floats"])
-                self.assertEqual(golden.digest(self.tool_decodes(frame)), about["sha256 of the floats"])
+                self.assertEqual(golden.digest(product.decode(frame)), about["sha256 of the floats"])
         kept = {case.name for case in golden.all_cases() if case.kept}
         self.assertEqual(kept, set(manifest))
         self.assertEqual({name + ".gw" for name in kept} | {"manifest.json"}, set(os.listdir(golden.FOLDER)))
@@ -113,12 +98,12 @@ class Golden(Wire):
     def test_both_encode_alike(self):
         for case in golden.all_cases():
             with self.subTest(case.name):
-                by_tool = case.by_tool(self)
-                if by_tool is not None and by_tool != case.frame:
-                    self.fail(differences(by_tool, case.frame))
-                self.assertEqual(self.tool_decodes(case.frame), decoder.decode(case.frame)[3])
+                by_gradwire = case.by_gradwire()
+                if by_gradwire is not None and by_gradwire != case.frame:
+                    self.fail(differences(by_gradwire, case.frame))
+                self.assertEqual(product.decode(case.frame), decoder.decode(case.frame)[3])
                 if case.kept:
-                    self.assertEqual(case.frame, self.read_bytes(golden.path_of(case.name)))
+                    self.assertEqual(case.frame, read(golden.path_of(case.name)))
 
     def test_drawn_elements(self):
         """gspar and uniform draw the elements that they send. The test knows which bytes must follow from that."""
@@ -132,36 +117,33 @@ class Golden(Wire):
         ]
         for spec in ["gspar", "gspar:density=0.5", "gspar:share=on", "uniform"]:
             for values in tensors:
-                self.ok("encode", "--codec", spec, self.write_f32("g.f32", values), "-o", self.path("g.gw"))
-                frame = self.read_bytes(self.path("g.gw"))
+                frame = product.encode(spec, values)
                 header, scalers, payload, _ = decoder.parse(frame)
                 elements = [
                     library.floats(x)[0] if isinstance(x, bytes) else x for x in decoder.read_elements(header, payload)
                 ]
                 again = encoder.sparse(elements, header.codec, header.code)
                 self.assertEqual(frame, encoder.seal(header, scalers, again))
-                self.assertEqual(self.tool_decodes(frame), decoder.decode(frame)[3])
+                self.assertEqual(product.decode(frame), decoder.decode(frame)[3])
 
     def test_scalers(self):
         for bucket in [0, 1024]:
             for clip in [0, 2.5]:
                 tensors = [golden.bell(3000, seed=seed) for seed in range(3)] + [golden.all_magnitudes(3000)]
-                names = [self.write_f32(f"{i}.f32", values) for i, values in enumerate(tensors)]
-                said = self.ok_json("scaler", "--codec", f"ternary:bucket={bucket},clip={clip}", *names)
-                own = [encoder.measure(values, bucket, clip)[0] for values in tensors]
-                shared = [max(column) for column in zip(*own)]
-                self.assertEqual([said["scaler"]] if bucket == 0 else said["scalers"], shared)
+                for values in tensors:
+                    own = encoder.measure(values, bucket, clip)[0]
+                    self.assertEqual(product.measure(f"ternary:bucket={bucket},clip={clip}", values), list(own))
 
 
 def differences(a, b):
     at = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
     return (
-        f"the tool's frame has {len(a)} bytes, the one here {len(b)}; they differ from byte {at} on: "
+        f"Gradwire's frame has {len(a)} bytes, the one here {len(b)}; they differ from byte {at} on: "
         f"{a[at:at + 16].hex()} and {b[at:at + 16].hex()}; headers {a[:48].hex()} and {b[:48].hex()}"
     )
 
 
-class Strangers(Wire):
+class Strangers(unittest.TestCase):
     def test_reduce_refuses(self):
         """Frames that cannot be added to the first one are refused."""
         sparse = encoder.push_of_sparse(hostile.ELEMENTS)
@@ -188,25 +170,24 @@ class Strangers(Wire):
             (onebit, encoder.push_of_onebit([1.0, -2.0, 3.0], [0.0] * 3, 2, rank=1)[0]),
             (onebit, encoder.seal(Header(decoder.NONE, rank=1, count=3), [], bytes(12))),
         ]:
-            names = [self.write_bytes(f"{i}.gw", frame) for i, frame in enumerate([first, second])]
-            self.refused(1, "reduce", *names, "-o", self.path("a.gw"))
-            self.assertFalse(os.path.exists(self.path("a.gw")))
+            self.assertIsNotNone(product.reduce([first]))
+            self.assertIsNone(product.reduce([first, second]))
 
 
-class Hostile(Wire):
+class Hostile(unittest.TestCase):
     def test_both_refuse(self):
         names = set()
         for name, fresh, says in hostile.all_cases():
             with self.subTest(name):
                 self.assertNotIn(name, names)
                 names.add(name)
-                frame = self.read_bytes(hostile.path_of(name))
+                frame = read(hostile.path_of(name))
                 self.assertEqual(frame, fresh)
                 with self.assertRaises(decoder.Refused) as refusal:
                     decoder.decode(frame)
                 self.assertIn(says, str(refusal.exception))
-                self.assertIsNone(self.tool_decodes(frame))
-                self.refused(1, "inspect", self.path("in.gw"), says="in.gw: ")
+                self.assertIsNone(product.decode(frame))
+                self.assertRaises(gradwire.Error, gradwire.inspect, frame)
         self.assertEqual({name + ".gw" for name in names}, set(os.listdir(hostile.FOLDER)))
 
     def test_every_cut_and_every_altered_byte(self):
@@ -218,16 +199,16 @@ class Hostile(Wire):
             for at in range(len(frame)):
                 for bad in [frame[:at], frame[:at] + bytes([frame[at] ^ 1 << at % 8]) + frame[at + 1 :]]:
                     self.assertRaises(decoder.Refused, decoder.decode, bad)
-                    self.assertIsNone(self.tool_decodes(bad))
+                    self.assertIsNone(product.decode(bad))
 
     def test_fuzz_corpus(self):
-        """The tool and the decoder here say the same of all inputs that fuzzing found worth keeping."""
+        """Gradwire and the decoder here say the same of all inputs that fuzzing found worth keeping."""
         names = sorted(os.listdir(CORPUS)) if os.path.isdir(CORPUS) else []
         if not names:
             self.skipTest("fuzz/corpus is empty")
         accepted = refused = 0
         for name in names:
-            data = self.read_bytes(os.path.join(CORPUS, name))
+            data = read(os.path.join(CORPUS, name))
             frame = data[1:]
             if data[:1] and data[0] & MODE_SEAL:
                 frame = sealed(frame)
@@ -242,7 +223,7 @@ class Hostile(Wire):
                 except decoder.Refused:
                     floats = None
                     refused += 1
-                self.assertEqual(self.tool_decodes(frame), floats)
+                self.assertEqual(product.decode(frame), floats)
         self.assertTrue(accepted and refused, f"{accepted} accepted, {refused} refused")
 
 
@@ -266,4 +247,4 @@ if __name__ == "__main__":
     except library.Missing as missing:
         print(f"skipped: {missing}")
         sys.exit(77)
-    harness.main()
+    unittest.main()
