@@ -109,7 +109,8 @@ for part in "${parts[@]}"; do
     bring_source
     begin=$SECONDS log=$chroots/$system-$part.log
     if try_part "$part" >"$log" 2>&1; then
-        say "$part passed in $((SECONDS - begin)) s: $(grep -hE 'tests passed|all passed|times smaller' "$log" | tail -1)"
+        said=$(grep -hE 'tests passed|all passed|times smaller' "$log" | tail -1)
+        say "$part passed in $((SECONDS - begin)) s: $said"
     else
         tail -n 100 "$log"
         say "$part FAILED after $((SECONDS - begin)) s: $log has the rest"

@@ -1,5 +1,5 @@
-"""What Gradwire itself makes of floats and frames. Thousands of cases go through the library in this process, because as
-many starts of the tool would take minutes. tests/cli has the tool."""
+"""What Gradwire itself makes of floats and frames. Thousands of cases go through the library in this process, because
+as many starts of the tool would take minutes. tests/cli has the tool."""
 
 import ctypes
 import os
