@@ -4,6 +4,8 @@
  *     latency tcp HOST:PORT RANK SIZE CODEC TENSORS GROUPS ELEMENTS STEPS
  *     mpirun latency mpi CODEC TENSORS GROUPS ELEMENTS STEPS
  *     mpirun latency allreduce TENSORS ELEMENTS STEPS */
+#include "base/numbers.h"
+
 #include <gradwire/gradwire.h>
 #if defined(GW_HAVE_MPI)
 #include <gradwire/link_mpi.h>
@@ -32,7 +34,12 @@ static void print(const double *took, int n_steps)
 
 static uint32_t number(const char *text)
 {
-    return (uint32_t)strtoul(text, NULL, 10);
+    uint64_t n;
+    if (!gw_parse_whole(text, UINT32_MAX, &n)) {
+        fprintf(stderr, "latency: \"%s\" is no whole number\n", text);
+        exit(2);
+    }
+    return (uint32_t)n;
 }
 
 /* words: CODEC TENSORS GROUPS ELEMENTS STEPS. Steps follow each other without a pause. */

@@ -2,6 +2,9 @@
  * process of its own, and so is each client. The echo is one process with one ROUTER socket and one thread; it answers
  * each message with as many messages and bytes as the parameter server does, and its clients are bare DEALER sockets.
  * Both run in turn, and the medians of several runs are printed. */
+#include "base/numbers.h"
+#include "base/child.h"
+
 #include <gradwire/pserver.h>
 
 #include <errno.h>
@@ -16,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -312,11 +314,11 @@ static void client_main(const struct row *row, uint32_t rank, bool echo, const c
 static pid_t fork_child(void)
 {
     fflush(NULL);
-    pid_t pid = fork();
+    const pid_t parent = getpid(), pid = fork();
     if (pid < 0)
         die("no process: %s", strerror(errno));
     if (pid == 0)
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        gw_child_end_with(parent, SIGKILL);
     return pid;
 }
 
@@ -576,12 +578,11 @@ static const char help[] =
     "server and of the clients; KB a client is what the server's memory grew by when a client connected and made its "
     "key.\n";
 
-static uint32_t number(const char *text, long least, long most)
+static uint32_t number(const char *text, uint32_t least, uint32_t most)
 {
-    char *end;
-    long n = strtol(text, &end, 10);
-    if (*end || n < least || n > most)
-        die("\"%s\" is no number from %ld to %ld", text, least, most);
+    uint64_t n;
+    if (!gw_parse_whole(text, most, &n) || n < least)
+        die("\"%s\" is no number from %u to %u", text, least, most);
     return (uint32_t)n;
 }
 

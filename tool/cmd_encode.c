@@ -1,4 +1,5 @@
 /* gradwire encode: turns a worker's tensor into a frame. */
+#include "base/numbers.h"
 #include "tool.h"
 #include <errno.h>
 #include <math.h>
@@ -45,7 +46,7 @@ static int scaler_from_json(const char *path, const json_t *value, float *out)
 static int load_scalers(const char *given, uint64_t count, float *shared)
 {
     double number;
-    if (tool_parse_double(given, &number)) {
+    if (gw_parse_decimal(given, &number)) {
         if (count != 1)
             return tool_wrong_use("--scaler is one number, but this tensor has %llu buckets; give the file that "
                                   "'gradwire scaler --json' writes",
@@ -282,7 +283,7 @@ int gw_cmd_encode(int argc, char **argv)
         return tool_wrong_use("--nonfinite is '%s', and must be stop or skip", job.nonfinite);
     job.in_path = argv[1];
     double number;
-    const char *scaler_file = job.scaler && !tool_parse_double(job.scaler, &number) ? job.scaler : NULL;
+    const char *scaler_file = job.scaler && !gw_parse_decimal(job.scaler, &number) ? job.scaler : NULL;
     const tool_named_file files[] = {{"-o", job.out_path, true},
                                      {"--state", job.state, true},
                                      {"the input", job.in_path, false},

@@ -1,10 +1,12 @@
 /* gradwire launch: starts the workers of a tcp run, here or on other machines by ssh, and sees them to their end. */
+#define _GNU_SOURCE /* pipe2 */
 #include "base/clock.h"
+#include "base/child.h"
+#include "hosts.h"
 #include "leash.h"
 #include "members/members.h"
 #include "tool.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -13,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -27,19 +29,16 @@ enum { GRACE_SECONDS = 5, TERM_SECONDS = 2 };
 
 enum { SHELL_FAILED = 255 }; /* ssh ends with this if it fails itself */
 
-enum { MAX_HOSTS = 1024, MAX_LINE = 2000 };
+/* Workers that SIGKILL does not end in LOST_SECONDS hang in the system. */
+enum { LOST_SECONDS = 10 };
 
-struct host {
-    char name[256];
-    uint32_t slots;
-};
+enum { MAX_LINE = 2000 };
 
 struct launch {
     uint32_t n;
-    struct host *hosts; /* NULL: all workers are on this machine */
-    uint32_t n_hosts;
+    struct tool_hosts hosts; /* none: all workers are on this machine */
     const char *ssh;
-    char address[256], port[16];
+    char address[GW_HOST_BYTES], port[16];
     char program[4096], folder[4096];
     char **words; /* the workers' command line; it says which link */
     int n_words;
@@ -63,53 +62,6 @@ static void on_interrupt(int signal_number)
 }
 
 /* ---- where --------------------------------------------------------------------------------------------- */
-
-/* Lines "HOST", "HOST 4" or "HOST slots=4"; # begins a comment. */
-static int read_hosts(const char *path, struct launch *launch)
-{
-    char text[512];
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return tool_fail("%s cannot be read: %s", path, strerror(errno));
-    launch->hosts = calloc(MAX_HOSTS, sizeof *launch->hosts);
-    int status = launch->hosts ? TOOL_DONE : tool_fail("out of memory");
-    for (unsigned n_line = 1; status == TOOL_DONE && fgets(text, sizeof text, file); n_line++) {
-        char name[256], slots[32] = "1", more[2] = "", *end;
-        text[strcspn(text, "#\n")] = 0;
-        int n = sscanf(text, "%255s %31s %1s", name, slots, more);
-        if (n <= 0)
-            continue;
-        const char *number = strncmp(slots, "slots=", 6) == 0 ? slots + 6 : slots;
-        unsigned long value = strtoul(number, &end, 10);
-        if (n > 2 || *end || !isdigit((unsigned char)*number) || value == 0 || value > GW_MAX_WORKERS || name[0] == '-')
-            status = tool_fail("%s, line %u: \"%.60s\" is no host; right is HOST, or HOST and its number of workers",
-                               path, n_line, text);
-        else if (launch->n_hosts == MAX_HOSTS)
-            status = tool_fail("%s has more than %d hosts", path, MAX_HOSTS);
-        else {
-            struct host *host = &launch->hosts[launch->n_hosts++];
-            snprintf(host->name, sizeof host->name, "%s", name);
-            host->slots = (uint32_t)value;
-        }
-    }
-    if (status == TOOL_DONE && ferror(file))
-        status = tool_fail("%s cannot be read: %s", path, strerror(errno));
-    fclose(file);
-    if (status == TOOL_DONE && launch->n_hosts == 0)
-        status = tool_fail("%s names no host", path);
-    return status;
-}
-
-/* Ranks fill the hosts' slots in order. NULL: there are not so many slots. */
-static const char *host_of(const struct launch *launch, uint32_t rank)
-{
-    for (uint32_t h = 0; h < launch->n_hosts; h++) {
-        if (rank < launch->hosts[h].slots)
-            return launch->hosts[h].name;
-        rank -= launch->hosts[h].slots;
-    }
-    return NULL;
-}
 
 /* Finds a port of the loopback that nobody uses now. Rank 0 takes it only later. So it must not be one of those that
  * the kernel gives to connections (32768 and up): the kernel could give it away before that. */
@@ -162,13 +114,6 @@ static void put_word(struct line *line, const char *word)
     put(line, "'");
 }
 
-/* The host's name without "USER@", by which others reach it. */
-static const char *machine_of(const char *host)
-{
-    const char *at = strrchr(host, '@');
-    return at ? at + 1 : host;
-}
-
 /* Runs in the child. It becomes the worker, or the remote shell that starts the worker and reads `input`. Returns only
  * if that fails. */
 static void become(const struct launch *launch, uint32_t rank, int input)
@@ -176,8 +121,7 @@ static void become(const struct launch *launch, uint32_t rank, int input)
     char rank_text[16], size_text[16];
     snprintf(rank_text, sizeof rank_text, "%u", rank);
     snprintf(size_text, sizeof size_text, "%u", launch->n);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (!launch->hosts) {
+    if (launch->hosts.n == 0) {
         setenv("RANK", rank_text, 1);
         setenv("WORLD_SIZE", size_text, 1);
         setenv("MASTER_ADDR", launch->address, 1);
@@ -208,7 +152,7 @@ static void become(const struct launch *launch, uint32_t rank, int input)
     snprintf(ssh, sizeof ssh, "%s", launch->ssh);
     for (char *word = strtok(ssh, " "); word && n < 60; word = strtok(NULL, " "))
         words[n++] = word;
-    words[n++] = (char *)(uintptr_t)host_of(launch, rank);
+    words[n++] = (char *)(uintptr_t)tool_host_of(&launch->hosts, rank)->login;
     words[n++] = line.text;
     words[n] = NULL;
     dup2(input, STDIN_FILENO);
@@ -219,19 +163,29 @@ static void become(const struct launch *launch, uint32_t rank, int input)
     execvp(words[0], words);
 }
 
-/* The pipes are closed in children: a worker must not hold another worker's pipe. */
-static int make_pipe(int ends[2])
-{
-    int status = pipe(ends);
-    for (int i = 0; status == 0 && i < 2; i++)
-        fcntl(ends[i], F_SETFD, FD_CLOEXEC);
-    return status;
-}
-
 static void close_end(int fd)
 {
     if (fd >= 0)
         close(fd);
+}
+
+static void list_stops(sigset_t *stops)
+{
+    sigemptyset(stops);
+    sigaddset(stops, SIGINT);
+    sigaddset(stops, SIGTERM);
+    sigaddset(stops, SIGHUP);
+}
+
+/* Runs in the child, in which the signals are blocked since before the fork. This command's handler would swallow a
+ * signal that comes before exec. */
+static void put_signals_back(const sigset_t *mask)
+{
+    struct sigaction now;
+    signal(SIGINT, SIG_DFL);
+    if (sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+        signal(SIGHUP, SIG_DFL);
+    sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
 static int start(struct launch *launch, uint32_t rank)
@@ -241,20 +195,28 @@ static int start(struct launch *launch, uint32_t rank)
     worker->output = -1;
     /* Rank 0 shows progress and results as if it were alone, so it keeps the terminal. */
     const char byte = GW_LEASH_BYTE;
-    if ((rank > 0 && make_pipe(output) < 0) || (launch->hosts && make_pipe(input) < 0) ||
-        (launch->hosts && write(input[1], &byte, 1) != 1))
-        return tool_fail("no pipe for rank %u: %s", rank, strerror(errno));
-    pid_t pid = fork();
+    /* The pipes are closed by exec: a worker must not hold another worker's pipe. */
+    bool ok = rank == 0 || pipe2(output, O_CLOEXEC) == 0;
+    if (ok && launch->hosts.n > 0)
+        ok = pipe2(input, O_CLOEXEC) == 0 && write(input[1], &byte, 1) == 1;
+    const pid_t parent = getpid();
+    sigset_t stops, before;
+    list_stops(&stops);
+    sigprocmask(SIG_BLOCK, &stops, &before);
+    const pid_t pid = ok ? fork() : -1;
     if (pid == 0) {
+        gw_child_end_with(parent, SIGTERM);
+        put_signals_back(&before);
         if (rank > 0) {
             dup2(output[1], STDOUT_FILENO);
             dup2(output[1], STDERR_FILENO);
         }
         become(launch, rank, input[0]);
-        fprintf(stderr, "gradwire launch: %s could not be started: %s\n", launch->hosts ? launch->ssh : launch->program,
-                strerror(errno));
+        fprintf(stderr, "gradwire launch: %s could not be started: %s\n",
+                launch->hosts.n ? launch->ssh : launch->program, strerror(errno));
         _exit(TOOL_FAILED);
     }
+    sigprocmask(SIG_SETMASK, &before, NULL);
     close_end(output[1]);
     close_end(input[0]);
     if (pid < 0) {
@@ -276,25 +238,45 @@ static void say_line(struct worker *worker, uint32_t rank)
     worker->n_line = 0;
 }
 
-/* Reads what a worker said, and shows the whole lines of it. */
-static void listen_to(struct worker *worker, uint32_t rank)
+static void stop_listening(struct worker *worker, uint32_t rank)
+{
+    if (worker->n_line)
+        say_line(worker, rank);
+    close_end(worker->output);
+    worker->output = -1;
+}
+
+/* Reads what a worker said, at most `most` bytes, and shows the whole lines of it. Returns how many bytes there were;
+ * 0: none will come any more. */
+static size_t listen_to(struct worker *worker, uint32_t rank, size_t most)
 {
     char bytes[4096];
-    ssize_t n = read(worker->output, bytes, sizeof bytes);
-    if (n < 0 && errno == EINTR)
-        return;
+    ssize_t n;
+    do
+        n = read(worker->output, bytes, most < sizeof bytes ? most : sizeof bytes);
+    while (n < 0 && errno == EINTR);
     for (ssize_t i = 0; i < n; i++) {
         if (bytes[i] == '\n' || worker->n_line == sizeof worker->line)
             say_line(worker, rank);
         if (bytes[i] != '\n')
             worker->line[worker->n_line++] = bytes[i];
     }
-    if (n > 0)
+    if (n <= 0)
+        stop_listening(worker, rank);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* Shows what a worker said before it ended. It does not wait for the end of the pipe: a remote shell may have left a
+ * process that holds it. */
+static void hear_last_words(struct worker *worker, uint32_t rank)
+{
+    int left = 0;
+    if (worker->output < 0)
         return;
-    if (worker->n_line)
-        say_line(worker, rank);
-    close(worker->output);
-    worker->output = -1;
+    ioctl(worker->output, FIONREAD, &left);
+    for (size_t n = 1; left > 0 && n > 0; left -= (int)n)
+        n = listen_to(worker, rank, (size_t)left);
+    stop_listening(worker, rank);
 }
 
 static void signal_all(const struct launch *launch, int number)
@@ -309,7 +291,7 @@ static void signal_all(const struct launch *launch, int number)
 static bool let_go(const struct launch *launch)
 {
     bool any = false;
-    for (uint32_t r = 0; launch->hosts && r < launch->n; r++) {
+    for (uint32_t r = 0; launch->hosts.n && r < launch->n; r++) {
         struct worker *worker = &launch->workers[r];
         any |= worker->leash >= 0;
         close_end(worker->leash);
@@ -322,7 +304,7 @@ static bool let_go(const struct launch *launch)
 static void ask_to_end(const struct launch *launch, int number)
 {
     if (!let_go(launch))
-        signal_all(launch, launch->hosts ? SIGTERM : number);
+        signal_all(launch, launch->hosts.n ? SIGTERM : number);
 }
 
 static uint32_t count_living(const struct launch *launch)
@@ -343,14 +325,15 @@ static void reap(struct launch *launch, bool told, int *failure)
         if (worker->pid <= 0 || waitpid(worker->pid, &how, WNOHANG) != worker->pid)
             continue;
         worker->pid = 0;
+        hear_last_words(worker, r);
         if (WIFSIGNALED(how) && told)
             tool_note("rank %u had not ended by itself, and was ended", r);
         else if (WIFSIGNALED(how))
             tool_note("rank %u was ended by signal %d (%s)", r, WTERMSIG(how), strsignal(WTERMSIG(how)));
         int status = WIFEXITED(how) ? WEXITSTATUS(how) : TOOL_FAILED;
-        if (status == SHELL_FAILED && launch->hosts)
+        if (status == SHELL_FAILED && launch->hosts.n)
             tool_note("rank %u: there was no connection to %s, it broke, or the worker was killed there", r,
-                      host_of(launch, r));
+                      tool_host_of(&launch->hosts, r)->login);
         if (status != TOOL_DONE && *failure == TOOL_DONE)
             *failure = status;
     }
@@ -367,12 +350,12 @@ static int wait_for_all(struct launch *launch, int failure)
         poll(polls, launch->n, 100);
         for (uint32_t r = 0; r < launch->n; r++)
             if (launch->workers[r].output >= 0 && polls[r].revents)
-                listen_to(&launch->workers[r], r);
+                listen_to(&launch->workers[r], r, SIZE_MAX);
         if (interrupt_wanted) { /* workers that cannot hear it must not keep this command waiting */
             double asked_before = asked_at;
             asked_at = gw_clock_seconds();
             /* Signals that follow within a second are the same wish (cmd_train.c). */
-            if (!launch->hosts || asked_at > asked_before + 1)
+            if (!launch->hosts.n || asked_at > asked_before + 1)
                 ask_to_end(launch, interrupt_wanted);
             interrupt_wanted = 0;
             failed_at = failed_at > 0 ? failed_at : asked_at + STOP_SECONDS;
@@ -386,10 +369,11 @@ static int wait_for_all(struct launch *launch, int failure)
             ask_to_end(launch, told = SIGTERM);
         if (told == SIGTERM && now > failed_at + GRACE_SECONDS + TERM_SECONDS)
             signal_all(launch, told = SIGKILL);
+        if (told == SIGKILL && now > failed_at + GRACE_SECONDS + TERM_SECONDS + LOST_SECONDS) {
+            failure = tool_fail("%u of the workers cannot be killed; they hang in the system", count_living(launch));
+            break;
+        }
     }
-    for (uint32_t r = 0; r < launch->n; r++) /* the workers' last words */
-        while (launch->workers[r].output >= 0)
-            listen_to(&launch->workers[r], r);
     free(polls);
     return failure;
 }
@@ -481,18 +465,16 @@ static int command_of(struct launch *launch, int n_words, char **words)
 static int prepare(struct launch *launch, uint32_t n, const char *hosts, uint32_t port)
 {
     int status = TOOL_DONE;
-    if (hosts && (status = read_hosts(hosts, launch)) != TOOL_DONE)
+    if (hosts && (status = tool_read_hosts(hosts, &launch->hosts)) != TOOL_DONE)
         return status;
-    uint32_t slots = 0;
-    for (uint32_t h = 0; h < launch->n_hosts; h++)
-        slots += launch->hosts[h].slots;
+    const uint32_t slots = launch->hosts.slots;
     launch->n = n ? n : slots;
     if (launch->n == 0)
         return tool_wrong_use("how many workers? -n N says it, or --hosts FILE");
     if (hosts && launch->n > slots)
         return tool_wrong_use("-n is %u, and %s has room for %u workers; a line \"HOST 4\" has room for 4", launch->n,
                               hosts, slots);
-    snprintf(launch->address, sizeof launch->address, "%s", hosts ? machine_of(launch->hosts[0].name) : "127.0.0.1");
+    snprintf(launch->address, sizeof launch->address, "%s", hosts ? launch->hosts.items[0].name : "127.0.0.1");
     snprintf(launch->port, sizeof launch->port, "%u", port ? port : 29500);
     if (!hosts && !port && (status = free_port(launch->port, sizeof launch->port)) != TOOL_DONE)
         return status;
@@ -542,6 +524,6 @@ int gw_cmd_launch(int argc, char **argv)
         status = run(&launch);
     free(launch.workers);
     free(launch.words);
-    free(launch.hosts);
+    free(launch.hosts.items);
     return status;
 }

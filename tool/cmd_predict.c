@@ -4,6 +4,7 @@
  * makes of a drawn gradient, fills in what is assumed, and says all of it. */
 #include "base/append.h"
 #include "base/nearest.h"
+#include "base/numbers.h"
 #include "codec_cost.h"
 #include "predict.h"
 
@@ -32,18 +33,16 @@ static void assume(struct prediction *p, const char *format, ...)
 static int parse_counts(const char *list, struct prediction *p)
 {
     for (const char *at = list;;) {
-        char *end;
-        const unsigned long long count = *at >= '0' && *at <= '9' ? strtoull(at, &end, 10) : 0;
-        if (count < 1 || count > GW_MAX_GPUS || (*end != ',' && *end))
+        uint64_t count;
+        if (!gw_read_whole(&at, GW_MAX_GPUS, &count) || count < 1 || (*at != ',' && *at))
             return tool_wrong_use("--gpus is '%s', and must be whole numbers from 1 to %u with commas between, such as "
                                   "1,2,4,8",
                                   list, GW_MAX_GPUS);
         if (p->n_counts == MOST_COUNTS)
             return tool_wrong_use("--gpus has more than %d numbers", MOST_COUNTS);
         p->counts[p->n_counts++] = (uint32_t)count;
-        if (!*end)
+        if (!*at++)
             return TOOL_DONE;
-        at = end + 1;
     }
 }
 
@@ -250,7 +249,7 @@ static int choose_codec_time(struct prediction *p, struct subject *s)
                "with %u threads",
                s->spec, ns, p->n_threads);
     } else {
-        if (!tool_parse_double(p->codec_time, &ns) || ns < 0)
+        if (!gw_parse_decimal(p->codec_time, &ns) || ns < 0)
             return tool_wrong_use("--codec-time is '%s', and must be here, none, or nanoseconds an element: 0 or more",
                                   p->codec_time);
         assume(p, "%s: to encode a gradient and decode an average takes %.3g ns an element, as given", s->spec, ns);

@@ -1,4 +1,5 @@
 /* gradwire server: runs the parameter server until SIGTERM or Ctrl-C. */
+#include "base/numbers.h"
 #include "pserver/protocol/methods.h"
 #include "base/append.h"
 #include "status/status.h"
@@ -54,13 +55,12 @@ static void log_line(const char *line, void *user)
 /* Reads "sync", "async" or "stale:S". */
 static int parse_mode(const char *text, gw_ps_server_options *options)
 {
-    double staleness;
+    uint64_t staleness;
     if (strcmp(text, "sync") == 0) {
         options->mode = GW_PS_SYNC;
     } else if (strcmp(text, "async") == 0) {
         options->mode = GW_PS_ASYNC;
-    } else if (strncmp(text, "stale:", 6) == 0 && tool_parse_double(text + 6, &staleness) && staleness >= 0 &&
-               staleness <= 1e6 && staleness == (double)(uint32_t)staleness) {
+    } else if (strncmp(text, "stale:", 6) == 0 && gw_parse_whole(text + 6, 1000000, &staleness)) {
         options->mode = GW_PS_STALE;
         options->staleness = (uint32_t)staleness;
     } else {

@@ -2,10 +2,7 @@
 #include "tool.h"
 #include "base/nearest.h"
 #include "base/numbers.h"
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MOST_OPTIONS 64
@@ -19,16 +16,6 @@ static const struct gw_synonym synonyms[] = {{"--learning-rate", "--lr"},    {"-
                                              {"--compression", "--codec"},   {"--compress", "--codec"},
                                              {"--output", "--out"},          {"--output", "-o"},
                                              {"--port", "--listen"},         {NULL, NULL}};
-
-bool tool_parse_double(const char *text, double *out)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end || !isfinite(value))
-        return false;
-    *out = value;
-    return true;
-}
 
 /* Prints words and breaks the line before column 110. The text begins at `column`; lines after the first begin at
  * `indent`. */
@@ -135,7 +122,7 @@ int tool_set_option(const tool_option *option, const char *text)
         break;
     }
     case TOOL_DOUBLE:
-        if (!tool_parse_double(text, option->target))
+        if (!gw_parse_decimal(text, option->target))
             return tool_wrong_use("%s is '%s', and must be a number", option->name, text);
         break;
     }

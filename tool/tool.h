@@ -118,9 +118,6 @@ int tool_set_option(const tool_option *option, const char *text);
 /* True if the command line has this option of the table; needs usage->given. */
 bool tool_given(const tool_usage *usage, const char *name);
 
-/* Parses all of `text` as a finite number; false if it is none. */
-bool tool_parse_double(const char *text, double *out);
-
 /* Appends the built-in networks and their sizes, in millions of elements, for help: "alexnet (61), googlenet (7), ...".
  * gw_append cuts what does not fit. In networks.c. */
 void tool_describe_networks(char *out, size_t capacity);

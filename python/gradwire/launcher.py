@@ -30,6 +30,14 @@ def _number(said, name):
     return int(text) if text else None
 
 
+def host(text: str, what: str) -> str:
+    """Returns the name or the address of a machine. An IPv6 address loses the brackets that it may have."""
+    plain = text[1:-1] if re.fullmatch(r"\[.*:.*\]", text) else text
+    if not re.fullmatch(r"[^\x00-\x20\[\]/@\"'\x7f]{1,255}", plain):
+        raise ValueError(f"{what} is {text[:80]!r}, and must be the name or the address of a machine")
+    return plain
+
+
 def _first_machine(machines):
     """Returns the first machine of a list as Slurm writes it: "node07", "node[07-12,15],login1", "a-1,a-2"."""
     return re.sub(r"\[([^-,\]]*)", r"\1", re.match(r"[^\[,]*(\[[^-,\]]*)?", machines)[0])
@@ -38,7 +46,7 @@ def _first_machine(machines):
 def _address(said, by, size, rank):
     """Returns the machine where rank 0 listens. None: nothing says it."""
     if said.get("MASTER_ADDR"):
-        return said["MASTER_ADDR"]
+        return host(said["MASTER_ADDR"], "MASTER_ADDR")
     name, local_size = by
     if name == "srun" and said.get("SLURM_STEP_NODELIST"):
         if rank == 0 and _number(said, "SLURM_NODEID"):

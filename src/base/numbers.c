@@ -1,9 +1,54 @@
-/* Reads whole numbers with units. */
+/* Reads numbers: whole ones with and without units, and decimal ones. */
 #include "base/numbers.h"
 
-#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+bool gw_read_whole(const char **at, uint64_t most, uint64_t *out)
+{
+    const char *text = *at;
+    uint64_t value = 0;
+    for (; *text >= '0' && *text <= '9'; text++)
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value) || value > most)
+            return false;
+    if (text == *at)
+        return false;
+    *at = text;
+    *out = value;
+    return true;
+}
+
+bool gw_parse_whole(const char *text, uint64_t most, uint64_t *out)
+{
+    uint64_t value;
+    if (!gw_read_whole(&text, most, &value) || *text)
+        return false;
+    *out = value;
+    return true;
+}
+
+bool gw_read_decimal(const char **at, double *out)
+{
+    char *end;
+    const size_t length = strspn(*at, "0123456789.+-eE");
+    const double value = length ? strtod(*at, &end) : 0;
+    if (length == 0 || end != *at + length || !isfinite(value))
+        return false;
+    *at = end;
+    *out = value;
+    return true;
+}
+
+bool gw_parse_decimal(const char *text, double *out)
+{
+    double value;
+    if (!gw_read_decimal(&text, &value) || *text)
+        return false;
+    *out = value;
+    return true;
+}
 
 bool gw_parse_number(const char *text, uint64_t *out)
 {
@@ -13,15 +58,11 @@ bool gw_parse_number(const char *text, uint64_t *out)
     } units[] = {{"", 1},           {"K", 1000},        {"M", 1000000},
                  {"G", 1000000000}, {"Ki", 1ull << 10}, {"Mi", 1ull << 20},
                  {"Gi", 1ull << 30}};
-    if (*text < '0' || *text > '9')
-        return false;
-    char *end;
-    errno = 0;
-    uint64_t value = strtoull(text, &end, 10);
-    if (errno)
+    uint64_t value;
+    if (!gw_read_whole(&text, UINT64_MAX, &value))
         return false;
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(end, units[i].suffix) == 0)
+        if (strcmp(text, units[i].suffix) == 0)
             return !__builtin_mul_overflow(value, units[i].factor, out);
     return false;
 }

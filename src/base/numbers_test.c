@@ -71,8 +71,36 @@ static void test_bytes(void **state)
     }
 }
 
+static void test_strict_numbers(void **state)
+{
+    (void)state;
+    static const char *const no_numbers[] = {"",    "x",   " 1",    "1 ",  "0x10", "0x1p3",   "nan",
+                                             "inf", "INF", "1e999", "1,5", "1..2", "1-2",     "--1",
+                                             "e5",  "1e",  ".",     "-",   "1f",   "infinity"};
+    double x = 7;
+    uint64_t n = 7;
+    for (size_t i = 0; i < sizeof no_numbers / sizeof *no_numbers; i++) {
+        CHECK(!gw_parse_decimal(no_numbers[i], &x) && x == 7, "\"%s\" is %g", no_numbers[i], x);
+        CHECK(!gw_parse_whole(no_numbers[i], UINT64_MAX, &n) && n == 7, "\"%s\"", no_numbers[i]);
+    }
+    CHECK(gw_parse_decimal("-1.5e-3", &x) && x == -1.5e-3, "%g", x);
+    CHECK(gw_parse_decimal("+.5", &x) && x == .5, "%g", x);
+    CHECK(gw_parse_decimal("5.", &x) && x == 5, "%g", x);
+    CHECK(gw_parse_whole("18446744073709551615", UINT64_MAX, &n) && n == UINT64_MAX, "%llu", (unsigned long long)n);
+    CHECK(!gw_parse_whole("18446744073709551616", UINT64_MAX, &n) && !gw_parse_whole("11", 10, &n) &&
+              !gw_parse_whole("+1", 10, &n) && !gw_parse_whole("-1", 10, &n),
+          "%llu", (unsigned long long)n);
+    CHECK(gw_parse_whole("10", 10, &n) && n == 10, "%llu", (unsigned long long)n);
+    /* Both readers stop behind the number, and move only if there is one. */
+    const char *at = "12,3.5;x";
+    CHECK(gw_read_whole(&at, 12, &n) && n == 12 && *at++ == ',', "%s", at);
+    CHECK(gw_read_decimal(&at, &x) && x == 3.5 && *at++ == ';', "%s", at);
+    CHECK(!gw_read_whole(&at, 12, &n) && !gw_read_decimal(&at, &x) && *at == 'x', "%s", at);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers), cmocka_unit_test(test_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers), cmocka_unit_test(test_bytes),
+                                       cmocka_unit_test(test_strict_numbers)};
     return cmocka_run_group_tests_name("numbers", tests, NULL, NULL);
 }

@@ -3,11 +3,10 @@
 #include "base/append.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/numbers.h"
 
 #include <locale.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_CHARS = 2048 + 64 }; /* of an option: a key, and a text of names */
@@ -27,9 +26,8 @@ void gw_plain_leave(struct gw_plain before)
 
 bool gw_spec_number(const char *text, double min, double max, double *out)
 {
-    char *end;
-    double x = strtod(text, &end);
-    if (end == text || *end || text[strspn(text, "0123456789.+-eE")] || !isfinite(x) || x < min || x > max)
+    double x;
+    if (!gw_parse_decimal(text, &x) || x < min || x > max)
         return false;
     *out = x;
     return true;
@@ -37,9 +35,8 @@ bool gw_spec_number(const char *text, double min, double max, double *out)
 
 bool gw_spec_count(const char *text, double min, double max, uint64_t *out)
 {
-    char *end;
-    unsigned long long x = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || (double)x < min || (double)x > max)
+    uint64_t x;
+    if (!gw_parse_whole(text, UINT64_MAX, &x) || (double)x < min || (double)x > max)
         return false;
     *out = x;
     return true;

@@ -1,6 +1,7 @@
 /* Turns "HOST:PORT" into a numeric address. Also finds the address at which others reach this machine. */
 #include "zmq/address.h"
 #include "base/error.h"
+#include "base/host.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,8 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#define HOST_BYTES 256 /* names end at 253 characters */
 
 /* Fills `loopback` and `endpoint` from the socket's address. Port 0 stands for any port. */
 static gw_status describe(struct gw_zmq_address *address)
@@ -58,45 +57,27 @@ static gw_status resolve(const char *host, const char *port, bool *unknown, stru
     return best ? describe(address) : gw_fail(GW_ERR_SYSTEM, "the host %s has no address for TCP", host);
 }
 
-/* Copies a host without the brackets of an IPv6 address. false: it is empty or too long. */
-static bool copy_host(const char *from, size_t length, char host[HOST_BYTES])
-{
-    if (length >= 2 && from[0] == '[' && from[length - 1] == ']') {
-        from++;
-        length -= 2;
-    }
-    if (length == 0 || length >= HOST_BYTES)
-        return false;
-    memcpy(host, from, length);
-    host[length] = 0;
-    return true;
-}
-
 gw_status gw_zmq_address_parse(const char *what, const char *text, bool any_port, bool *unknown,
                                struct gw_zmq_address *address)
 {
     bool ignored;
     unknown = unknown ? unknown : &ignored;
     *unknown = false;
-    char host[HOST_BYTES];
-    const char *colon = strrchr(text, ':');
-    bool bare_v6 = colon && text[0] != '[' && memchr(text, ':', (size_t)(colon - text));
-    size_t port_chars = colon ? strlen(colon + 1) : 0;
-    if (!colon || bare_v6 || !copy_host(text, (size_t)(colon - text), host) || port_chars == 0 || port_chars > 5 ||
-        strspn(colon + 1, "0123456789") != port_chars)
+    char host[GW_HOST_BYTES], service[12];
+    uint32_t port;
+    if (!gw_host_split(text, host, &port))
         return gw_fail(GW_ERR_ARGUMENT, "%s is \"%s\", and must be HOST:PORT, an IPv6 address in brackets", what, text);
-    unsigned port = 0;
-    sscanf(colon + 1, "%5u", &port);
     if (port < (any_port ? 0 : 1) || port > 65535)
         return gw_fail(GW_ERR_ARGUMENT, "%s \"%s\" has port %u; ports are 1 to 65535", what, text, port);
-    return resolve(host, colon + 1, unknown, address);
+    snprintf(service, sizeof service, "%u", port);
+    return resolve(host, service, unknown, address);
 }
 
 gw_status gw_zmq_address_of_host(const char *host, struct gw_zmq_address *address)
 {
-    char name[HOST_BYTES];
+    char name[GW_HOST_BYTES];
     bool unknown;
-    if (!copy_host(host, strlen(host), name))
+    if (!gw_host_copy(host, strlen(host), name))
         return gw_fail(GW_ERR_ARGUMENT, "the address to advertise is \"%s\", and must be a host or an address", host);
     return resolve(name, "0", &unknown, address);
 }

@@ -684,6 +684,62 @@ class Links(harness.Case):
         with open(self.path("seen")) as file:
             self.assertEqual(set(file.read().split()), {"127.0.0.1", "localhost"})
 
+    def hosts(self, text):
+        """Writes a file of hosts and a remote shell that notes its host and runs the line. Returns launch's words."""
+        shell, hosts = self.path("shell"), self.path("hosts")
+        with open(shell, "w") as file:
+            file.write('#!/bin/sh\necho "$1" >> "$(dirname "$0")/seen"\nshift\n$BESIDE\nexec sh -c "$*"\n')
+        os.chmod(shell, 0o755)
+        with open(hosts, "w", newline="") as file:
+            file.write(text)
+        return [harness.TOOL, "launch", "--hosts", hosts, "--ssh", shell, "--port", str(next(PORTS)), "--"]
+
+    def test_hosts_as_people_write_them(self):
+        """Windows' editors write a mark and \\r; an IPv6 address may have brackets, and a user stands before it."""
+        self.need_tcp()
+        if not socket.has_ipv6:
+            self.skipTest("no IPv6")
+        words = self.hosts("\ufeff[::1] 2\r\n# more\r\n\r\n  me@[::1]\tslots=1 # here\r\nlocalhost")
+        self.assertEqual(self.summary([*words, "train", *RUN, "--json"])["workers"], 4)
+        with open(self.path("seen")) as file:
+            self.assertEqual(sorted(file.read().split()), ["::1", "::1", "localhost", "me@::1"])
+        for wrong in ("[::1 2", "[node] 2", "a/b", "a 2 3", "a slots=", "a 0x2", "a +2", "@b", "a" * 2000):
+            self.hosts(f"ok 1\n{wrong}\n")
+            self.refused(1, "launch", "--hosts", self.path("hosts"), "--", "train", says="line 2")
+
+    def test_a_process_that_a_remote_shell_leaves(self):
+        """It holds the pipe of its worker. The launcher does not wait for it."""
+        self.need_tcp()
+        words = self.hosts("127.0.0.1 2\n")
+        held, hold = os.pipe()  # what the shell leaves ends when this test closes its end
+        with subprocess.Popen(
+            [*words, "train", *RUN, "--json"],
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "BESIDE": f"eval cat <&{held} >&2 &"},
+            pass_fds=[held],
+        ) as run:
+            try:
+                self.assertEqual(run.wait(60), 0)
+            finally:
+                os.close(hold)
+                run.kill()
+        os.close(held)
+
+    def test_no_worker_outlives_its_launcher(self):
+        """Whenever the launcher is killed, its workers end. They hold a pipe, and so its end tells of theirs."""
+        self.need_tcp()
+        for milliseconds in range(1, 13):
+            ended, lives = os.pipe()
+            words = ["train", "--net", "mlp:784-4-10", "--data", "digits", "--steps", "10000000"]
+            with subprocess.Popen(
+                [harness.TOOL, "launch", "-n", "2", "--", *words], stderr=subprocess.DEVNULL, pass_fds=[lives]
+            ) as run:
+                os.close(lives)
+                time.sleep(milliseconds / 1000)
+                run.kill()
+            self.assertTrue(select.select([ended], [], [], 60)[0], f"workers live, {milliseconds} ms")
+            os.close(ended)
+
 
 if __name__ == "__main__":
     harness.main()

@@ -32,6 +32,14 @@ def found(**said):
 
 
 class Launcher(unittest.TestCase):
+    def test_brackets_of_addresses(self):
+        """An IPv6 address may have brackets, and PyTorch gets it without them."""
+        for said, told in (("::1", "::1"), ("[::1]", "::1"), ("[fe80::1%eth0]", "fe80::1%eth0"), ("n7", "n7")):
+            self.assertEqual(environment({**TORCHRUN, "MASTER_ADDR": said})["MASTER_ADDR"], told)
+        for wrong in ("[::1", "[n7]", "[[::1]]", "a b", "you@n7", "n7/", "a" * 256):
+            with self.assertRaisesRegex(ValueError, "MASTER_ADDR is .* the name or the address of a machine"):
+                environment({**TORCHRUN, "MASTER_ADDR": wrong})
+
     def test_srun(self):
         self.assertEqual(found(**SRUN), ("3", "4", "n1:20007", "0"))
         self.assertEqual(found(**{**SRUN, "SLURM_STEP_ID": "2"}), ("3", "4", "n1:22025", "0"))

@@ -1,6 +1,7 @@
 /* gradwire train: reads the options, shows progress, prints the summary. The training itself is train/. */
 #include "base/append.h"
 #include "base/clock.h"
+#include "base/numbers.h"
 #include "data/data.h"
 #include "disk/folder.h"
 #include "run/live_plan.h"
@@ -318,15 +319,13 @@ static int read_save_at(const char *text, struct gw_train_options *o)
 {
     o->n_gradients_at = 0;
     for (const char *at = text;; at++) {
-        char *end;
-        const unsigned long long step = strtoull(at, &end, 10);
+        uint64_t step;
         const uint32_t n = o->n_gradients_at;
-        if (*at < '0' || *at > '9' || (*end && *end != ',') || step > UINT32_MAX || n == GW_MAX_SAVED_STEPS ||
+        if (!gw_read_whole(&at, UINT32_MAX, &step) || (*at && *at != ',') || n == GW_MAX_SAVED_STEPS ||
             (n > 0 && step <= o->gradients_at[n - 1]))
             return tool_wrong_use("--save-at is \"%s\", and must be 1 to %d ascending steps, as in 0,100,1000", text,
                                   GW_MAX_SAVED_STEPS);
         o->gradients_at[o->n_gradients_at++] = step;
-        at = end;
         if (!*at)
             return TOOL_DONE;
     }

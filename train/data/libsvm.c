@@ -2,6 +2,7 @@
  * file and line. The file's own length bounds the memory: a pair takes three bytes of text or more, a sample one. */
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/numbers.h"
 #include "data/data.h"
 
 #include <ctype.h>
@@ -47,18 +48,10 @@ static bool at_line_end(const struct reader *r)
     return r->at == r->end || *r->at == '\n' || *r->at == '#';
 }
 
-/* Reads a finite number. A blank or the end of the line must follow it. strtod alone would take blanks, line ends,
- * "nan" and "inf", too. */
+/* Reads a finite number. A blank or the end of the line must follow it. */
 static bool read_number(struct reader *r, double *value)
 {
-    char *end;
-    if (!isdigit((unsigned char)*r->at) && !strchr("+-.", *r->at))
-        return false;
-    *value = strtod(r->at, &end);
-    if (end == r->at || !isfinite(*value))
-        return false;
-    r->at = end;
-    return at_line_end(r) || *end == ' ' || *end == '\t' || *end == '\r';
+    return gw_read_decimal(&r->at, value) && (at_line_end(r) || strchr(" \t\r", *r->at));
 }
 
 static gw_status read_label(struct reader *r)

@@ -149,6 +149,8 @@ static void refuses_hostile_text(void **state)
         {"1 1:1\nx 1:1\n", "line 2: \"x\" is no label"},
         {"1 1:1\nnan 1:1\n", "line 2: \"nan\" is no label"},
         {"1 1:1\n+inf 1:1\n", "line 2: \"+inf\" is no label"},
+        {"1 1:1\n0x2 1:1\n", "line 2: \"0x2\" is no label"},
+        {"1 1:0x10\n", "line 1: the value in \"1:0x10\" is no finite number"},
         {"1,2 1:1\n", "line 1: \"1,2\" is no label"},
         {"1:1 2:1\n", "line 1: \"1:1\" is no label"},
         {"1 1:1 0:5\n", "line 1: the index in \"0:5\" is 0; indices count from 1"},

@@ -1,6 +1,8 @@
 /* Reads what launchers of several ranks say in the environment. */
 #include "members/launcher.h"
 #include "base/error.h"
+#include "base/host.h"
+#include "base/numbers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +29,8 @@ static const struct {
 static bool number(const char *name, uint32_t *value)
 {
     const char *text = getenv(name);
-    char *end;
-    unsigned long parsed = text && *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : UINT32_MAX;
-    if (parsed > INT32_MAX || *end)
+    uint64_t parsed;
+    if (!text || !gw_parse_whole(text, INT32_MAX, &parsed))
         return false;
     *value = (uint32_t)parsed;
     return true;
@@ -55,12 +56,11 @@ struct gw_launcher gw_launcher_find(void)
 static gw_status whole_number(const char *name, uint32_t *value, bool *found)
 {
     const char *text = getenv(name);
-    char *end;
+    uint64_t number;
     *found = text && *text;
     if (!*found)
         return GW_OK;
-    unsigned long number = strtoul(text, &end, 10);
-    if (*end || *text < '0' || *text > '9' || number > UINT32_MAX)
+    if (!gw_parse_whole(text, UINT32_MAX, &number))
         return gw_fail(GW_ERR_ARGUMENT, "the environment variable %s is \"%.40s\", and must be a whole number", name,
                        text);
     *value = (uint32_t)number;
@@ -165,7 +165,7 @@ gw_status gw_launcher_meeting(uint32_t rank, char *place, size_t capacity)
     if (!has_port)
         GW_TRY(port_of_step(&port, &has_port));
     if (address && *address && has_port)
-        snprintf(place, capacity, strchr(address, ':') ? "[%s]:%u" : "%s:%u", address, port);
+        return gw_host_join("MASTER_ADDR", address, port, place, capacity);
     return GW_OK;
 }
 

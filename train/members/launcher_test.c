@@ -120,6 +120,7 @@ static void the_meeting_place_follows(void **state)
         {"MASTER_ADDR=node07", ""},
         {"MASTER_ADDR=node07 MASTER_PORT=29500", "node07:29500"},
         {"MASTER_ADDR=::1 MASTER_PORT=29500", "[::1]:29500"},
+        {"MASTER_ADDR=[::1] MASTER_PORT=29500", "[::1]:29500"},
         {SRUN, "n1:20007"},
         {SRUN "MASTER_PORT=29500", "n1:29500"},
         {SRUN "MASTER_ADDR=n2", "n2:20007"},

@@ -2,6 +2,7 @@
 #include "base/append.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/numbers.h"
 #include "net/network.h"
 
 #include <stdarg.h>
@@ -112,8 +113,8 @@ static gw_status build_resnet20(struct gw_network *n)
     return add(n, &gw_layer_fc, &x, (struct gw_layer_spec){.units = 10, .deviation = 0.01f}, "fc");
 }
 
-/* True if the text has only digits and points, as people write numbers. strtod takes more, but networks are compared by
- * their names. */
+/* True if the text has only digits and points, as people write numbers. Other spellings are legal numbers, but networks
+ * are compared by their names. */
 static bool is_plain(const char *number)
 {
     return number[strspn(number, "0123456789.")] == 0;
@@ -126,10 +127,8 @@ static gw_status build_vgg16(struct gw_network *n)
     static const uint32_t maps[] = {64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0};
     const char *text = n->name + strlen("vgg16");
     double width = 1;
-    char *end = NULL;
     if (*text) {
-        width = strtod(text + 1, &end);
-        if (end == text + 1 || *end || !is_plain(text + 1) || !(width >= 1.0 / 64 && width <= 4))
+        if (!is_plain(text + 1) || !gw_parse_decimal(text + 1, &width) || !(width >= 1.0 / 64 && width <= 4))
             return gw_fail(GW_ERR_ARGUMENT,
                            "the network \"%s\" is not valid: after vgg16: comes the fraction of the maps, 0.015625 to "
                            "4, as in vgg16:0.25",
@@ -166,9 +165,7 @@ static gw_status build_alexnet_small(struct gw_network *n)
     const char *text = n->name + strlen("alexnet-small");
     double drop = 0.5;
     if (*text) {
-        char *end;
-        drop = strtod(text + 1, &end);
-        if (end == text + 1 || *end || !is_plain(text + 1) || !(drop >= 0 && drop <= 0.9))
+        if (!is_plain(text + 1) || !gw_parse_decimal(text + 1, &drop) || !(drop >= 0 && drop <= 0.9))
             return gw_fail(
                 GW_ERR_ARGUMENT,
                 "the network \"%s\" is not valid: after alexnet-small: comes the share that dropout takes, 0 "
@@ -202,16 +199,14 @@ static gw_status build_mlp(struct gw_network *n)
     uint32_t widths[MAX_WIDTHS], n_widths = 0;
     const char *at = n->name + strlen("mlp:") - 1;
     do {
-        char *end;
+        uint64_t width;
         at++;
-        unsigned long width = strtoul(at, &end, 10);
-        if (*at < '0' || *at > '9' || width == 0 || width > MAX_WIDTH || n_widths == MAX_WIDTHS)
+        if (!gw_read_whole(&at, MAX_WIDTH, &width) || width == 0 || n_widths == MAX_WIDTHS)
             return gw_fail(GW_ERR_ARGUMENT,
                            "the network \"%s\" is not valid: after mlp: come 2 to %d widths of 1 to %d, as in "
                            "mlp:784-300-10",
                            n->name, MAX_WIDTHS, MAX_WIDTH);
         widths[n_widths++] = (uint32_t)width;
-        at = end;
     } while (*at == '-');
     if (*at || n_widths < 2)
         return gw_fail(GW_ERR_ARGUMENT,
@@ -238,9 +233,8 @@ static gw_status build_convex(struct gw_network *n, const struct gw_convex *conv
     n->classes = 2;
     if (*width == 0)
         return GW_OK; /* gw_network_adapt sets the width */
-    char *end;
-    unsigned long features = strtoul(width + 1, &end, 10);
-    if (width[1] < '0' || width[1] > '9' || *end || features == 0 || features > MAX_FEATURES)
+    uint64_t features;
+    if (!gw_parse_whole(width + 1, MAX_FEATURES, &features) || features == 0)
         return gw_fail(GW_ERR_ARGUMENT,
                        "the network \"%s\" is not valid; right are %s, which takes its width from the data, and "
                        "%s:FEATURES with 1 to %d features",

@@ -1,9 +1,9 @@
 /* Reads the text of a learning rate schedule, and computes the rate of a step. */
 #include "run/schedule.h"
 #include "base/error.h"
+#include "base/numbers.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static gw_status wrong(const char *text)
@@ -18,10 +18,7 @@ static gw_status wrong(const char *text)
 /* Reads the number after the colon. It must be above 0. */
 static gw_status parse_number(const char *text, double *value)
 {
-    const char *at = strchr(text, ':') + 1;
-    char *end;
-    *value = strtod(at, &end);
-    return end == at || *end || !(*value > 0) || !isfinite(*value) ? wrong(text) : GW_OK;
+    return gw_parse_decimal(strchr(text, ':') + 1, value) && *value > 0 ? GW_OK : wrong(text);
 }
 
 gw_status gw_schedule_parse(const char *text, struct gw_schedule *schedule)
@@ -42,15 +39,13 @@ gw_status gw_schedule_parse(const char *text, struct gw_schedule *schedule)
     schedule->kind = GW_SCHEDULE_STEP;
     const char *at = text + 4;
     do {
-        char *end;
+        uint64_t epoch;
+        const uint32_t n = schedule->n_drops;
         at++;
-        unsigned long epoch = strtoul(at, &end, 10);
-        uint32_t n = schedule->n_drops;
-        if (*at < '0' || *at > '9' || epoch > UINT32_MAX || n == GW_SCHEDULE_MAX_DROPS ||
+        if (!gw_read_whole(&at, UINT32_MAX, &epoch) || n == GW_SCHEDULE_MAX_DROPS ||
             (n > 0 && epoch <= schedule->drops[n - 1]))
             return wrong(text);
         schedule->drops[schedule->n_drops++] = (uint32_t)epoch;
-        at = end;
     } while (*at == ',');
     return *at ? wrong(text) : GW_OK;
 }

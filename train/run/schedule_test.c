@@ -37,28 +37,14 @@ static void schedules_follow_their_formulas(void **state)
 static void refuses_other_words(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"",
-                                        "poly",
-                                        "poly:",
-                                        "poly:x",
-                                        "poly:0",
-                                        "poly:-1",
-                                        "poly:1x",
-                                        "poly:inf",
-                                        "step:",
-                                        "step:5,5",
-                                        "step:5,3",
-                                        "step:-1",
-                                        "step:1,",
-                                        "step:1;2",
-                                        "cosine",
-                                        "inverse",
-                                        "inverse:",
-                                        "inverse:0",
-                                        "inverse:-1",
-                                        "inverse:1x",
-                                        "inverse:inf",
-                                        "step:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"};
+    static const char *const wrong[] = {"",           "poly",       "poly:",
+                                        "poly:x",     "poly:0",     "poly:-1",
+                                        "poly:1x",    "poly:inf",   "step:",
+                                        "step:5,5",   "step:5,3",   "step:-1",
+                                        "step:1,",    "step:1;2",   "cosine",
+                                        "inverse",    "inverse:",   "inverse:0",
+                                        "inverse:-1", "inverse:1x", "inverse:inf",
+                                        "poly:0x1",   "inverse: 3", "step:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"};
     struct gw_schedule s;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (gw_schedule_parse(wrong[i], &s) >= 0)

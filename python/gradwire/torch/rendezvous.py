@@ -7,6 +7,7 @@ import socket
 
 import torch.distributed as dist
 
+from .. import launcher
 from ..errors import Error, Status, Timeout
 
 # These are below the ports that the system gives out. So no process gets one between the look and the use.
@@ -39,7 +40,8 @@ def _address(one_machine):
     """Returns the address where the others reach rank 0. torchrun and other launchers give it in MASTER_ADDR."""
     if one_machine:
         return "127.0.0.1"
-    host = os.environ.get("MASTER_ADDR") or socket.gethostname()
+    said = os.environ.get("MASTER_ADDR")
+    host = launcher.host(said, "MASTER_ADDR") if said else socket.gethostname()
     try:
         with socket.socket(socket.getaddrinfo(host, None)[0][0]) as probe:
             probe.bind((host, 0))
