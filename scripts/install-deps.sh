@@ -3,7 +3,7 @@
 # As root, or with sudo where it asks no password; otherwise it prints the command and fails.
 set -euo pipefail
 
-build=(cmake ninja-build gcc libc6-dev make pkg-config libxxhash-dev libdnnl-dev zlib1g-dev liblzma-dev
+build=(cmake ninja-build gcc libc6-dev make pkg-config libxxhash-dev libdnnl-dev zlib1g-dev libbz2-dev liblzma-dev
        libjansson-dev libzmq3-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin)
 run=(python3 iproute2)
 quick=(libcmocka-dev python3)

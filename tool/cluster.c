@@ -1,4 +1,5 @@
 /* Reads the description of a cluster: a built-in one by its name, or a JSON file. */
+#include "base/lines.h"
 #include "base/nearest.h"
 #include "base/quote.h"
 #include "tool.h"
@@ -85,7 +86,8 @@ static int read_file(const char *path, gw_cluster *out)
     close(fd);
     if (status == TOOL_DONE) {
         json_error_t error;
-        json_t *object = json_loadb(bytes, n_bytes, JSON_REJECT_DUPLICATES, &error);
+        const size_t mark = gw_lines_mark(bytes, n_bytes);
+        json_t *object = json_loadb(bytes + mark, n_bytes - mark, JSON_REJECT_DUPLICATES, &error);
         status = object ? read_object(path, object, out)
                         : tool_fail("%s, line %d: this is no JSON: %s", path, error.line, error.text);
         json_decref(object);

@@ -1,5 +1,6 @@
 /* Reads the file that says on which machines a run's workers start. */
 #include "hosts.h"
+#include "base/lines.h"
 #include "base/numbers.h"
 #include "base/quote.h"
 #include "tool.h"
@@ -54,7 +55,7 @@ static int read_lines(FILE *file, const char *path, struct tool_hosts *hosts)
     for (unsigned n_line = 1; fgets(text, sizeof text, file); n_line++) {
         struct tool_host host;
         bool empty, whole = strchr(text, '\n') || feof(file);
-        char *line = text + (n_line == 1 && strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0); /* Windows' editors */
+        char *line = text + (n_line == 1 ? gw_lines_mark(text, strlen(text)) : 0);
         line[strcspn(line, "#\r\n")] = 0;
         snprintf(shown, sizeof shown, "%.60s", line);
         if (!whole || !read_line(line, &host, &empty))

@@ -1,10 +1,12 @@
 /* Reads and writes NumPy's .npy files, after numpy.lib.format: magic, version, header length, and a Python dict in
  * text:
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
- * The reader accepts what NumPy writes and refuses every other key, type and order with a sentence. */
+ * The reader accepts what all NumPys wrote, and refuses every other key and type with a sentence. */
 #include "npy.h"
 #include "base/append.h"
+#include "base/numbers.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,7 +19,7 @@ typedef struct cursor {
 
 static void skip_spaces(cursor *c)
 {
-    while (*c->at == ' ' || *c->at == '\t' || *c->at == '\n')
+    while (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r')
         c->at++;
 }
 
@@ -48,29 +50,21 @@ static bool accept_string(cursor *c, char *out, size_t capacity)
     return true;
 }
 
-static bool accept_number(cursor *c, uint64_t *out)
+/* Reads a tuple of dimensions. Python 2 wrote some of them as 3L. */
+static bool accept_shape(cursor *c, tool_npy *out)
 {
-    skip_spaces(c);
-    if (*c->at < '0' || *c->at > '9')
-        return false;
-    for (*out = 0; *c->at >= '0' && *c->at <= '9'; c->at++)
-        if (__builtin_mul_overflow(*out, 10, out) || __builtin_add_overflow(*out, (uint64_t)(*c->at - '0'), out))
-            return false;
-    return true;
-}
-
-/* Reads a tuple of dimensions. *n_elems becomes their product. */
-static bool accept_shape(cursor *c, uint64_t *n_elems, int *rank)
-{
-    *n_elems = 1;
-    *rank = 0;
+    out->n_elems = 1;
+    out->rank = 0;
     if (!accept(c, "("))
         return false;
     while (!accept(c, ")")) {
         uint64_t dimension;
-        if (++*rank > TOOL_NPY_MAX_RANK || !accept_number(c, &dimension) ||
-            __builtin_mul_overflow(*n_elems, dimension, n_elems))
+        skip_spaces(c);
+        if (out->rank == TOOL_NPY_MAX_RANK || !gw_read_whole(&c->at, UINT64_MAX, &dimension) ||
+            __builtin_mul_overflow(out->n_elems, dimension, &out->n_elems))
             return false;
+        out->shape[out->rank++] = dimension;
+        c->at += *c->at == 'L';
         if (!accept(c, ",")) {
             if (!accept(c, ")"))
                 return false;
@@ -80,14 +74,24 @@ static bool accept_shape(cursor *c, uint64_t *n_elems, int *rank)
     return true;
 }
 
-typedef struct header {
-    char descr[16];
-    bool fortran_order;
-    uint64_t n_elems;
-    int rank;
-} header;
+/* Reads the type of records, which is a list: to its end, and no deeper. */
+static bool accept_list(cursor *c, char *out, size_t capacity)
+{
+    size_t depth = 0;
+    skip_spaces(c);
+    if (*c->at != '[')
+        return false;
+    for (; *c->at; c->at++) {
+        depth += *c->at == '[';
+        depth -= *c->at == ']';
+        if (depth == 0)
+            break;
+    }
+    snprintf(out, capacity, "[...]");
+    return accept(c, "]");
+}
 
-static bool parse_header(const char *text, header *out)
+static bool parse_header(const char *text, tool_npy *out)
 {
     cursor c = {text};
     bool have_descr = false, have_order = false, have_shape = false;
@@ -98,7 +102,8 @@ static bool parse_header(const char *text, header *out)
         if (!accept_string(&c, key, sizeof key) || !accept(&c, ":"))
             return false;
         if (strcmp(key, "descr") == 0 && !have_descr) {
-            have_descr = accept_string(&c, out->descr, sizeof out->descr);
+            have_descr =
+                accept_string(&c, out->descr, sizeof out->descr) || accept_list(&c, out->descr, sizeof out->descr);
             if (!have_descr)
                 return false;
         } else if (strcmp(key, "fortran_order") == 0 && !have_order) {
@@ -107,7 +112,7 @@ static bool parse_header(const char *text, header *out)
             if (!out->fortran_order && !accept(&c, "False"))
                 return false;
         } else if (strcmp(key, "shape") == 0 && !have_shape) {
-            have_shape = accept_shape(&c, &out->n_elems, &out->rank);
+            have_shape = accept_shape(&c, out);
             if (!have_shape)
                 return false;
         } else {
@@ -123,66 +128,94 @@ static bool parse_header(const char *text, header *out)
     return have_descr && have_order && have_shape && *c.at == 0;
 }
 
-int tool_npy_read_header(int fd, const char *path, uint64_t file_bytes, uint64_t *n_elems, uint64_t *data_offset)
+/* Reads the text of the header. *data_offset: where the values begin. */
+static int read_text(int fd, const char *path, uint64_t file_bytes, char *text, size_t capacity, uint64_t *data_offset)
 {
     unsigned char start[12] = {0};
-    if (file_bytes < 10) {
-        tool_fail("%s is cut short: it has %llu bytes, fewer than an .npy header", path,
-                  (unsigned long long)file_bytes);
-        return -1;
-    }
+    if (file_bytes < 10)
+        return tool_fail("%s is cut short: it has %llu bytes, fewer than an .npy header", path,
+                         (unsigned long long)file_bytes);
     if (tool_read_exact(fd, path, start, 10) != 0)
         return -1;
-    if (memcmp(start, magic, sizeof magic) != 0) {
-        tool_fail("%s is no .npy file: it does not begin with NumPy's magic bytes", path);
-        return -1;
-    }
+    if (memcmp(start, magic, sizeof magic) != 0)
+        return tool_fail("%s is no .npy file: it does not begin with NumPy's magic bytes%s", path,
+                         memcmp(start, "PK", 2) == 0 ? "; it is an .npz archive, and numpy.save writes .npy" : "");
     uint64_t begin = 10, length = start[8] | (uint64_t)start[9] << 8;
     if (start[6] == 2 || start[6] == 3) {
         begin = 12;
-        if (file_bytes < begin) {
-            tool_fail("%s is cut short within its .npy header", path);
-            return -1;
-        }
+        if (file_bytes < begin)
+            return tool_fail("%s is cut short within its .npy header", path);
         if (tool_read_exact(fd, path, start + 10, 2) != 0)
             return -1;
         length |= (uint64_t)start[10] << 16 | (uint64_t)start[11] << 24;
     } else if (start[6] != 1) {
-        tool_fail("%s is .npy version %d; versions 1 to 3 are understood", path, start[6]);
-        return -1;
+        return tool_fail("%s is .npy version %d; versions 1 to 3 are understood", path, start[6]);
     }
-    char text[4096];
-    if (length >= sizeof text || length > file_bytes - begin) {
-        tool_fail("%s: its .npy header claims %llu bytes; there are %llu, and at most %zu make sense", path,
-                  (unsigned long long)length, (unsigned long long)(file_bytes - begin), sizeof text - 1);
-        return -1;
-    }
+    if (length >= capacity || length > file_bytes - begin)
+        return tool_fail("%s: its .npy header claims %llu bytes; there are %llu, and at most %zu make sense", path,
+                         (unsigned long long)length, (unsigned long long)(file_bytes - begin), capacity - 1);
     if (tool_read_exact(fd, path, text, length) != 0)
         return -1;
     text[length] = 0;
-    header h = {0};
-    if (strlen(text) != length || !parse_header(text, &h)) {
-        tool_fail("%s: its .npy header is not one that NumPy writes", path);
-        return -1;
-    }
-    if (strcmp(h.descr, "<f4") != 0) {
-        tool_fail("%s holds values of type '%s', and must hold '<f4' (little-endian float32): in NumPy, "
-                  "array.astype('<f4')",
-                  path, h.descr);
-        return -1;
-    }
-    if (h.fortran_order && h.rank > 1) {
-        tool_fail("%s is in Fortran order, and must be in C order: in NumPy, numpy.ascontiguousarray(array)", path);
-        return -1;
-    }
-    uint64_t data_bytes;
-    if (__builtin_mul_overflow(h.n_elems, sizeof(float), &data_bytes) || data_bytes != file_bytes - begin - length) {
-        tool_fail("%s: its shape has %llu float32 elements, but %llu bytes follow the header", path,
-                  (unsigned long long)h.n_elems, (unsigned long long)(file_bytes - begin - length));
-        return -1;
-    }
-    *n_elems = h.n_elems;
     *data_offset = begin + length;
+    return strlen(text) == length ? 0 : tool_fail("%s: its .npy header is not one that NumPy writes", path);
+}
+
+int tool_npy_read_header(int fd, const char *path, uint64_t file_bytes, tool_npy *out)
+{
+    char text[4096];
+    *out = (tool_npy){0};
+    if (read_text(fd, path, file_bytes, text, sizeof text, &out->data_offset) != 0)
+        return -1;
+    if (!parse_header(text, out))
+        return tool_fail("%s: its .npy header is not one that NumPy writes", path);
+    out->swapped = strcmp(out->descr, ">f4") == 0;
+    /* Others, such as float64, would lose something, and that is the user's to decide. */
+    if (!out->swapped && strcmp(out->descr, "<f4") != 0 && strcmp(out->descr, "=f4") != 0)
+        return tool_fail("%s holds values of type '%s', and must hold float32 ('<f4' or '>f4'): in NumPy, "
+                         "array.astype('<f4')",
+                         path, out->descr);
+    uint64_t data_bytes;
+    if (__builtin_mul_overflow(out->n_elems, sizeof(float), &data_bytes) || data_bytes != file_bytes - out->data_offset)
+        return tool_fail("%s: its shape has %llu float32 elements, but %llu bytes follow the header", path,
+                         (unsigned long long)out->n_elems, (unsigned long long)(file_bytes - out->data_offset));
+    return 0;
+}
+
+/* Puts values from Fortran's order, in which the first index runs fastest, into C's, in which the last one does. */
+static void put_in_c_order(const tool_npy *npy, const float *from, float *to)
+{
+    uint64_t strides[TOOL_NPY_MAX_RANK], index[TOOL_NPY_MAX_RANK] = {0}, at = 0;
+    for (int d = 0; d < npy->rank; d++)
+        strides[d] = d == 0 ? 1 : strides[d - 1] * npy->shape[d - 1];
+    for (uint64_t i = 0; i < npy->n_elems; i++) {
+        to[i] = from[at];
+        for (int d = npy->rank - 1; d >= 0; d--) {
+            at += strides[d];
+            if (++index[d] < npy->shape[d])
+                break;
+            at -= index[d] * strides[d];
+            index[d] = 0;
+        }
+    }
+}
+
+int tool_npy_arrange(const tool_npy *npy, float **values)
+{
+    for (uint64_t i = 0; npy->swapped && i < npy->n_elems; i++) {
+        uint32_t bits;
+        memcpy(&bits, *values + i, sizeof bits);
+        bits = __builtin_bswap32(bits);
+        memcpy(*values + i, &bits, sizeof bits);
+    }
+    if (!npy->fortran_order || npy->rank < 2)
+        return 0;
+    float *ordered = tool_alloc(npy->n_elems, sizeof *ordered);
+    if (!ordered)
+        return -1;
+    put_in_c_order(npy, *values, ordered);
+    free(*values);
+    *values = ordered;
     return 0;
 }
 

@@ -10,10 +10,23 @@
  * Returns 0, or -1 with the message already printed. */
 int gw_npy_write(const char *path, const float *data, const uint64_t *shape, int rank);
 
-/* Reads the header of a file: how many elements there are, and where they begin. It refuses files that are not
- * little-endian float32 in C order, and headers that contradict the file's length. Returns 0, or -1 with the message
- * already printed. */
-int tool_npy_read_header(int fd, const char *path, uint64_t file_bytes, uint64_t *n_elems, uint64_t *data_offset);
+/* What the header of a file says. */
+typedef struct tool_npy {
+    char descr[16];     /* the type of its values; "[...]": records */
+    bool swapped;       /* the values are big-endian */
+    bool fortran_order; /* the first index runs fastest */
+    int rank;
+    uint64_t shape[TOOL_NPY_MAX_RANK];
+    uint64_t n_elems, data_offset;
+} tool_npy;
+
+/* Reads the header of a file. It refuses values that are not float32, and headers that contradict the file's length.
+ * Returns 0, or another number with the message already printed. */
+int tool_npy_read_header(int fd, const char *path, uint64_t file_bytes, tool_npy *out);
+
+/* Puts values as they lie in the file into this machine's byte order and C's order of indices. *values, which the
+ * caller frees, may become other memory. Returns 0, or another number with the message already printed. */
+int tool_npy_arrange(const tool_npy *npy, float **values);
 
 /* Writes the header for a shape to an open output. Returns 0, or -1 with the message already printed. */
 int tool_npy_write_header(tool_output *output, const uint64_t *shape, int rank);

@@ -1,5 +1,6 @@
 /* Reads PROFILE.json, and the names of methods that commands about plans share. */
 #include "profile.h"
+#include "base/lines.h"
 #include "base/nearest.h"
 #include "base/numbers.h"
 #include "base/quote.h"
@@ -207,7 +208,8 @@ static int read_file(const char *path, bool layers_only, tool_profile *out)
         status = 0;
     close(fd);
     json_error_t error;
-    if (status == 0 && !(out->root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error))) {
+    const size_t mark = status == 0 ? gw_lines_mark(text, length) : 0;
+    if (status == 0 && !(out->root = json_loadb(text + mark, length - mark, JSON_REJECT_DUPLICATES, &error))) {
         tool_fail("%s is no profile: line %d: %s", path, error.line, error.text);
         status = -1;
     }

@@ -172,7 +172,7 @@ int tool_read_exact(int fd, const char *path, void *dst, uint64_t n_bytes);
 /* A whole file in memory that the caller frees. NULL with the message printed. */
 void *tool_read_file(const char *path, size_t *bytes);
 
-/* One tensor from IN.f32 (raw little-endian float32) or IN.npy ('<f4', C order). */
+/* One tensor from IN.f32 (raw little-endian float32) or IN.npy (float32). */
 typedef struct tool_tensor {
     float *values; /* freed by the caller */
     uint64_t n_elems;

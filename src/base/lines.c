@@ -5,6 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+size_t gw_lines_mark(const char *text, size_t n_bytes)
+{
+    return n_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 bool gw_lines_are_good(const char *text, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes; i++) {

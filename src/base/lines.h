@@ -1,4 +1,4 @@
-/* Compares lines "name = value" and "name value" that must be the same on several members. */
+/* Reads lines of text. Compares lines "name = value" and "name value" that must be the same on several members. */
 #ifndef GW_BASE_LINES_H
 #define GW_BASE_LINES_H
 
@@ -10,6 +10,9 @@
 struct gw_lines_difference {
     char first[GW_LINES_SHOWN + 1], second[GW_LINES_SHOWN + 1]; /* the first line that differs, of either text */
 };
+
+/* How many bytes of mark a text begins with: editors on Windows put three there to say that it is UTF-8. */
+size_t gw_lines_mark(const char *text, size_t n_bytes);
 
 /* True if each line ends with a line feed, and no line holds control characters. */
 bool gw_lines_are_good(const char *text, size_t n_bytes);

@@ -9,13 +9,15 @@ import time
 import harness
 
 
-def npy(values, descr="<f4", order=False, shape=None, version=1, header=None):
+def npy(values, descr="<f4", order=False, shape=None, version=1, header=None, align=64):
     shape = (len(values),) if shape is None else shape
     text = header or f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}"
     lead = 10 if version == 1 else 12
-    text += " " * (-(lead + len(text) + 1) % 64) + "\n"
+    text += " " * (-(lead + len(text) + 1) % align) + "\n"
     length = struct.pack("<H" if version == 1 else "<I", len(text))
-    return b"\x93NUMPY" + bytes([version, 0]) + length + text.encode() + struct.pack(f"<{len(values)}f", *values)
+    return (
+        b"\x93NUMPY" + bytes([version, 0]) + length + text.encode() + struct.pack(f"{descr[0]}{len(values)}f", *values)
+    )
 
 
 class Files(harness.Case):
@@ -118,16 +120,51 @@ class Files(harness.Case):
         self.ok("encode", "--codec", "none", scalar, "-o", self.path("x.gw"))
         empty = self.write_bytes("in.npy", npy([], shape=(3, 0)))
         self.ok("encode", "--codec", "none", empty, "-o", self.path("x.gw"))
-        fortran = self.write_bytes("in.npy", npy([1.0, 2.0], order=True))
-        self.ok("encode", "--codec", "none", fortran, "-o", self.path("x.gw"))
+
+    def values_of(self, data):
+        """What the tool reads from a file of these bytes."""
+        self.ok("encode", "--codec", "none", self.write_bytes("in.npy", data), "-o", self.path("x.gw"))
+        self.ok("decode", self.path("x.gw"), "-o", self.path("out.f32"))
+        return self.read_f32(self.path("out.f32"))
+
+    def test_npy_as_all_numpys_wrote_it(self):
+        values = [float(v) for v in range(24)]
+        for header in [
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (24L,), }",  # Python 2
+            "{'shape': (24,), 'fortran_order': False, 'descr': '=f4'}",
+            '{"descr":"<f4","fortran_order":False,"shape":(24,)}',
+            "{'descr': '<f4',\r\n 'fortran_order': False,\n\t'shape': ( 4 , 6 ) , }",
+        ]:
+            for align in [1, 16, 64]:  # NumPy before 1.14 padded to 16
+                self.assertEqual(self.values_of(npy(values, header=header, align=align)), values, header)
+        for shape in [(24,), (4, 6), (2, 3, 4), (24, 1), (1, 24), (2, 1, 12), ()]:
+            one = values[: 1 if shape == () else 24]
+            for version in [1, 2, 3]:
+                self.assertEqual(self.values_of(npy(one, descr=">f4", shape=shape, version=version)), one)
+        # In Fortran's order the first index runs fastest.
+        self.assertEqual(self.values_of(npy(values, shape=(24,), order=True)), values)
+        self.assertEqual(self.values_of(npy([0, 1, 2, 3, 4, 5], shape=(2, 3), order=True)), [0, 2, 4, 1, 3, 5])
+        c_order = [float(100 * i + 10 * j + k) for i in range(2) for j in range(3) for k in range(4)]
+        fortran = [float(100 * i + 10 * j + k) for k in range(4) for j in range(3) for i in range(2)]
+        for descr in ["<f4", ">f4"]:
+            self.assertEqual(self.values_of(npy(fortran, descr=descr, shape=(2, 3, 4), order=True)), c_order)
+        self.assertEqual(self.values_of(npy([], shape=(3, 0, 2), order=True)), [])
 
     def test_npy_refusals(self):
         values = [1.0, 2.0]
         whole = npy(values)
         for says, data in [
             ("'<f8'", npy(values, descr="<f8")),
-            ("'>f4'", npy(values, descr=">f4")),
-            ("Fortran order", npy(values, order=True, shape=(2, 1))),
+            ("'<f2'", npy(values, descr="<f2")),
+            ("'|O'", npy(values, header="{'descr': '|O', 'fortran_order': False, 'shape': (2,)}")),
+            (
+                "'[...]'",
+                npy(
+                    values,
+                    header="{'descr': [('a', '<f4'), ('b', '<f4', (2,))], 'fortran_order': False, 'shape': (1,)}",
+                ),
+            ),
+            ("npz archive, and numpy.save writes .npy", b"PK\x03\x04" + bytes(20)),
             ("magic", b"NUMPY" + whole[5:]),
             ("version 4", whole[:6] + b"\x04" + whole[7:]),
             ("cut short", whole[:8]),

@@ -518,13 +518,14 @@ int gw_cmd_train(int argc, char **argv)
     bool given[sizeof options / sizeof *options] = {false};
     const tool_usage usage = {
         .synopsis = "train [--net NET] [--data SOURCE] [options]",
-        .about = "Trains a network on several workers whose gradients travel through a codec. Every worker takes its "
-                 "share of each batch. The batch of a step is the same for any number of workers. A batch that is not "
-                 "full at an epoch's end is dropped.\nDefaults: lenet on drawn digits, 1 worker, codec none, batch 64, "
-                 "5 epochs, momentum 0.9 at rate 0.01, schedule poly:0.5, weight decay 0.0005, seed 1. Nothing is "
-                 "written without --out.\nData files may be plain, .gz or .xz. logreg and svm take LIBSVM text or "
-                 "uneven[:n=1024,d=2048,c1=0.6,c2=0.25], drawn features of uneven magnitude. Every epoch they report "
-                 "the objective over the whole training set.",
+        .about =
+            "Trains a network on several workers whose gradients travel through a codec. Every worker takes its "
+            "share of each batch. The batch of a step is the same for any number of workers. A batch that is not "
+            "full at an epoch's end is dropped.\nDefaults: lenet on drawn digits, 1 worker, codec none, batch 64, "
+            "5 epochs, momentum 0.9 at rate 0.01, schedule poly:0.5, weight decay 0.0005, seed 1. Nothing is "
+            "written without --out.\nData files may be plain, .gz, .xz or .bz2. logreg and svm take LIBSVM text or "
+            "uneven[:n=1024,d=2048,c1=0.6,c2=0.25], drawn features of uneven magnitude. Every epoch they report "
+            "the objective over the whole training set.",
         .example = "gradwire train --net lenet --data digits --workers 4 --codec ternary --epochs 3\n"
                    "  gradwire train --net logreg --data a9a.xz --test a9a.t.xz --l2 1e-4 --optimizer svrg --lr 1 "
                    "--schedule const",

@@ -17,11 +17,46 @@ static gw_status load_digits(struct gw_data *data)
     return gw_data_digits(DIGITS_SEED, 1, DIGITS_TEST, &data->test);
 }
 
-static gw_status load_mnist(const char *folder, struct gw_data *data)
+#define MNIST_FILE "train-images-idx3-ubyte"
+#define CIFAR_FILE "data_batch_1.bin"
+
+/* Where people have a data set's files: in the folder itself, or in folders that torchvision and the archives make. */
+static const char *const places[] = {
+    "", "/raw", "/MNIST/raw", "/FashionMNIST/raw", "/KMNIST/raw", "/cifar-10-batches-bin"};
+enum { N_PLACES = sizeof places / sizeof *places };
+
+/* Finds the folder that holds `file`. Returns in how many places it is; `folder` is the first of them. If the folder
+ * itself holds it, the others do not matter. */
+static int find_folder(const char *source, const char *file, char *folder, size_t capacity)
+{
+    int n = 0;
+    struct stat st;
+    if (stat(source, &st) != 0 || !S_ISDIR(st.st_mode))
+        return 0;
+    for (int i = 0; i < N_PLACES && !(i == 1 && n > 0); i++) {
+        char path[4096];
+        if (snprintf(path, sizeof path, "%s%s/%s", source, places[i], file) < (int)sizeof path &&
+            gw_data_is_there(path) && n++ == 0)
+            snprintf(folder, capacity, "%s%s", source, places[i]);
+    }
+    return n;
+}
+
+static gw_status choose_folder(const char *source, const char *file, char *folder, size_t capacity)
+{
+    return find_folder(source, file, folder, capacity) == 1
+               ? GW_OK
+               : gw_fail(GW_ERR_ARGUMENT, "%s holds several data sets; name the folder of one of them, such as %s",
+                         source, folder);
+}
+
+static gw_status load_mnist(const char *source, struct gw_data *data)
 {
     uint32_t height, width;
-    GW_TRY(gw_data_idx(folder, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", data->classes, &data->train,
-                       &data->height, &data->width));
+    char folder[4096];
+    GW_TRY(choose_folder(source, MNIST_FILE, folder, sizeof folder));
+    GW_TRY(gw_data_idx(folder, MNIST_FILE, "train-labels-idx1-ubyte", data->classes, &data->train, &data->height,
+                       &data->width));
     GW_TRY(gw_data_idx(folder, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", data->classes, &data->test, &height,
                        &width));
     if (height != data->height || width != data->width)
@@ -76,22 +111,16 @@ static bool is_uneven(const char *source)
     return strcmp(source, "uneven") == 0 || strncmp(source, "uneven:", 7) == 0;
 }
 
-static bool is_folder_with(const char *source, const char *file)
-{
-    char path[4096];
-    struct stat st;
-    return stat(source, &st) == 0 && S_ISDIR(st.st_mode) &&
-           snprintf(path, sizeof path, "%s/%s", source, file) < (int)sizeof path && gw_data_is_there(path);
-}
-
 static bool is_mnist(const char *source)
 {
-    return is_folder_with(source, "train-images-idx3-ubyte");
+    char folder[4096];
+    return find_folder(source, MNIST_FILE, folder, sizeof folder) > 0;
 }
 
 static bool is_cifar(const char *source)
 {
-    return is_folder_with(source, "data_batch_1.bin");
+    char folder[4096];
+    return find_folder(source, CIFAR_FILE, folder, sizeof folder) > 0;
 }
 
 static bool is_file(const char *source)
@@ -120,8 +149,10 @@ static gw_status mnist(const char *source, const char *test, struct gw_data *dat
 
 static gw_status cifar(const char *source, const char *test, struct gw_data *data)
 {
+    char folder[4096];
     (void)test;
-    return gw_data_cifar(source, data);
+    GW_TRY(choose_folder(source, CIFAR_FILE, folder, sizeof folder));
+    return gw_data_cifar(folder, data);
 }
 
 static const struct {
@@ -157,6 +188,16 @@ bool gw_data_is_drawn(const char *source)
     return false;
 }
 
+static bool is_python_cifar(const char *source)
+{
+    char path[4096];
+    static const char *const files[] = {"data_batch_1", "cifar-10-batches-py"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (snprintf(path, sizeof path, "%s/%s", source, files[i]) < (int)sizeof path && gw_data_is_there(path))
+            return true;
+    return false;
+}
+
 static gw_status load(const char *source, const char *test, struct gw_data *data)
 {
     int found = -1;
@@ -170,10 +211,15 @@ static gw_status load(const char *source, const char *test, struct gw_data *data
         if (sources[i].drawn)
             break; /* a word means its data, even if a file has the same name */
     }
+    if (found < 0 && is_python_cifar(source))
+        return gw_fail(GW_ERR_SYSTEM,
+                       "the folder %s holds CIFAR-10 in Python's form; the binary form is read "
+                       "(cifar-10-binary.tar.gz, which unpacks into cifar-10-batches-bin)",
+                       source);
     if (found < 0)
         return gw_fail(GW_ERR_SYSTEM,
                        "the folder %s holds neither MNIST's files (train-images-idx3-ubyte, ...) nor CIFAR-10's "
-                       "(data_batch_1.bin, ...), plain, .gz or .xz; --data digits needs no files",
+                       "(data_batch_1.bin, ...), plain, .gz, .xz or .bz2; --data digits needs no files",
                        source);
     if (test && !sources[found].has_test_file)
         return gw_fail(GW_ERR_ARGUMENT, "--test %s goes with a training file of LIBSVM text only, and --data is %s",

@@ -50,9 +50,10 @@ static inline size_t gw_data_sample_values(const struct gw_data *data)
 #define GW_PIXEL_SCALE 0.00390625f
 
 /* Loads `source`, which is in the table in data.c. It may be drawn data, a folder with a data set's files under their
- * original names, or a file of LIBSVM text. With LIBSVM text, `test` may name a test file; NULL: there is none. Files
- * may be plain, .gz or .xz. If a file is missing, cut or contradictory, that is an error whose sentence names the file.
- * Call gw_data_transform before pictures are used. */
+ * original names, or a file of LIBSVM text. A folder may be the one above that torchvision or an archive made:
+ * MNIST/raw, cifar-10-batches-bin. With LIBSVM text, `test` may name a test file; NULL: there is none. Files may be
+ * plain, or packed by gzip, xz or bzip2. If a file is missing, cut or contradictory, that is an error whose sentence
+ * names the file. Call gw_data_transform before pictures are used. */
 gw_status gw_data_load(const char *source, const char *test, struct gw_data *data);
 
 /* From here on samples are changed as `transform` says (transform.h; NULL: bytes are scaled). Errors: it is not valid,
@@ -65,7 +66,7 @@ bool gw_data_list(size_t n, const char **name, const char **about);
 /* True if `source` is drawn: "digits", "uneven" or "uneven:OPTIONS". Else it names a file or a folder. */
 bool gw_data_is_drawn(const char *source);
 
-/* True if `name` exists: a folder, or a file, plain or packed (NAME, NAME.gz or NAME.xz). */
+/* True if `name` exists: a folder, or a file, plain or packed (NAME, NAME.gz, NAME.xz or NAME.bz2). */
 bool gw_data_is_there(const char *name);
 
 void gw_data_free(struct gw_data *data);
@@ -103,11 +104,12 @@ gw_status gw_data_libsvm(const char *name, struct gw_label_values *labels, struc
  * "n=1024,d=2048,c1=0.6,c2=0.25" or some of these. */
 gw_status gw_data_uneven(const char *options, struct gw_samples *samples, uint32_t *n_features);
 
-/* Reads a whole file that may be compressed: the first of NAME, NAME.gz and NAME.xz that exists. A name that ends in
- * .xz is always unpacked. Memory grows with the bytes that are really there, and not with the length that a header
- * claims. A file with more than max_bytes is refused. may_be_pipe false: a pipe is refused, because one may wait long
- * for its writer. A zero byte follows the last byte. `path` (path_capacity bytes) gets the file's path, for error
- * texts. `hint` ends the sentence if there is no such file. The caller frees *bytes with gw_free(NULL, ...). */
+/* Reads a whole file that may be compressed: the first of NAME, NAME.gz, NAME.xz and NAME.bz2 that exists. If
+ * NAME is one of MNIST's, train-images.idx3-ubyte serves, too. The first bytes say how it is packed. Memory grows with
+ * the bytes that are really there, and not with the length that a header claims. A file with more than max_bytes is
+ * refused. may_be_pipe false: a pipe is refused, because one may wait long for its writer. A zero byte follows the last
+ * byte. `path` (path_capacity bytes) gets the file's path, for error texts. `hint` ends the sentence if there is no
+ * such file. The caller frees *bytes with gw_free(NULL, ...). */
 gw_status gw_data_file(const char *name, bool may_be_pipe, size_t max_bytes, const char *hint, char *path,
                        size_t path_capacity, uint8_t **bytes, size_t *n_bytes);
 

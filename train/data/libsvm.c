@@ -1,6 +1,7 @@
 /* Reads LIBSVM text strictly: whatever is not a label and pairs of ascending index and finite value is refused with
  * file and line. The file's own length bounds the memory: a pair takes three bytes of text or more, a sample one. */
 #include "base/error.h"
+#include "base/lines.h"
 #include "base/memory.h"
 #include "base/numbers.h"
 #include "data/data.h"
@@ -178,7 +179,12 @@ gw_status gw_data_libsvm(const char *name, struct gw_label_values *labels, struc
                         "give a file of LIBSVM text, a folder with MNIST's or CIFAR-10's files, or the words digits or "
                         "uneven, which need no files",
                         path, sizeof path, &bytes, &n_bytes));
-    gw_status status = parse(path, (const char *)bytes, n_bytes, labels, samples, n_features);
+    if (n_bytes >= 3 && memcmp(bytes, "\0\0\x08", 3) == 0) {
+        gw_free(NULL, bytes);
+        return gw_fail(GW_ERR_SYSTEM, "%s is one of MNIST's files; give the folder that holds all four", path);
+    }
+    const size_t mark = gw_lines_mark((const char *)bytes, n_bytes);
+    gw_status status = parse(path, (const char *)bytes + mark, n_bytes - mark, labels, samples, n_features);
     gw_free(NULL, bytes);
     return status;
 }

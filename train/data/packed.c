@@ -1,9 +1,11 @@
-/* Reads a whole data file into memory: plain, gzip or xz. */
+/* Reads a whole data file into memory: plain, gzip, xz or bzip2. The first bytes say which, because people rename
+ * files. */
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "data/data.h"
 
+#include <bzlib.h>
 #include <errno.h>
 #include <lzma.h>
 #include <stdio.h>
@@ -38,87 +40,253 @@ static gw_status grow(struct growing *g)
     return GW_OK;
 }
 
-/* This serves plain files, too: zlib reads a file that is not compressed as it is. */
-static gw_status read_gzip(struct growing *g)
+/* What was read of the file, and is not unpacked yet. */
+struct input {
+    FILE *file;
+    const char *path;
+    uint8_t bytes[65536];
+    size_t n; /* 0 after refill: the file has ended */
+};
+
+static gw_status refill(struct input *in)
 {
-    gzFile file = gzopen(g->path, "rb");
-    if (!file)
-        return gw_fail(GW_ERR_SYSTEM, "%s cannot be opened: %s", g->path, strerror(errno));
-    gw_status status = GW_OK;
-    int got = 1;
-    while (got > 0 && (status = grow(g)) == GW_OK) {
-        got = gzread(file, g->bytes + g->n, CHUNK);
-        if (got > 0)
-            g->n += (size_t)got;
-    }
-    if (status == GW_OK) {
-        int number;
-        const char *why = gzerror(file, &number);
-        if (number == Z_ERRNO)
-            status = gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", g->path, strerror(errno));
-        else if (number == Z_BUF_ERROR)
-            status = gw_fail(GW_ERR_SYSTEM, "%s is cut short: the compressed data end too early; fetch the file again",
-                             g->path);
-        else if (got < 0)
-            status = gw_fail(GW_ERR_SYSTEM, "%s is damaged (%s); fetch the file again", g->path, why);
-    }
-    gzclose(file);
-    return status;
+    in->n = fread(in->bytes, 1, sizeof in->bytes, in->file);
+    return ferror(in->file) ? gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", in->path, strerror(errno)) : GW_OK;
 }
 
-static gw_status read_xz_stream(struct growing *g, FILE *file, lzma_stream *xz)
+static gw_status cut_short(const struct input *in)
 {
-    uint8_t in[65536];
-    lzma_action action = LZMA_RUN;
+    return gw_fail(GW_ERR_SYSTEM, "%s is cut short: the compressed data end too early; fetch the file again", in->path);
+}
+
+static gw_status damaged(const struct input *in, const char *how, int number)
+{
+    return gw_fail(GW_ERR_SYSTEM, "%s is damaged (%s error %d); fetch the file again", in->path, how, number);
+}
+
+static gw_status read_plain(struct input *in, struct growing *g)
+{
+    while (in->n > 0) {
+        GW_TRY(grow(g));
+        memcpy(g->bytes + g->n, in->bytes, in->n);
+        g->n += in->n;
+        GW_TRY(refill(in));
+    }
+    return grow(g);
+}
+
+/* A decoder: how it begins, and how it goes on with what `in` and the room in `g` hold. */
+struct decoder {
+    union {
+        z_stream gzip;
+        lzma_stream xz;
+        bz_stream bzip2;
+    } of;
+};
+
+/* What a decoder says after it was called. */
+enum outcome { MORE, ENDED, FAILED };
+
+static enum outcome gzip_step(struct decoder *d, uint8_t **from, size_t *n_from, uint8_t **to, size_t *n_to, int *why)
+{
+    z_stream *z = &d->of.gzip;
+    z->next_in = *from, z->avail_in = (uInt)*n_from;
+    z->next_out = *to, z->avail_out = (uInt)*n_to;
+    *why = inflate(z, Z_NO_FLUSH);
+    *from = z->next_in, *n_from = z->avail_in;
+    *to = z->next_out, *n_to = z->avail_out;
+    return *why == Z_STREAM_END ? ENDED : *why == Z_OK || *why == Z_BUF_ERROR ? MORE : FAILED;
+}
+
+static bool gzip_begin(struct decoder *d)
+{
+    d->of.gzip = (z_stream){0};
+    return inflateInit2(&d->of.gzip, 16 + MAX_WBITS) == Z_OK; /* 16: gzip's header */
+}
+
+static void gzip_end(struct decoder *d)
+{
+    inflateEnd(&d->of.gzip);
+}
+
+static enum outcome xz_step(struct decoder *d, uint8_t **from, size_t *n_from, uint8_t **to, size_t *n_to, int *why)
+{
+    lzma_stream *xz = &d->of.xz;
+    xz->next_in = *from, xz->avail_in = *n_from;
+    xz->next_out = *to, xz->avail_out = *n_to;
+    *why = (int)lzma_code(xz, LZMA_RUN);
+    *from += *n_from - xz->avail_in, *n_from = xz->avail_in;
+    *to = xz->next_out, *n_to = xz->avail_out;
+    return *why == LZMA_STREAM_END ? ENDED : *why == LZMA_OK || *why == LZMA_BUF_ERROR ? MORE : FAILED;
+}
+
+static bool xz_begin(struct decoder *d)
+{
+    d->of.xz = (lzma_stream)LZMA_STREAM_INIT;
+    return lzma_stream_decoder(&d->of.xz, UINT64_MAX, 0) == LZMA_OK;
+}
+
+static void xz_end(struct decoder *d)
+{
+    lzma_end(&d->of.xz);
+}
+
+static enum outcome bzip2_step(struct decoder *d, uint8_t **from, size_t *n_from, uint8_t **to, size_t *n_to, int *why)
+{
+    bz_stream *bz = &d->of.bzip2;
+    bz->next_in = (char *)*from, bz->avail_in = (unsigned)*n_from;
+    bz->next_out = (char *)*to, bz->avail_out = (unsigned)*n_to;
+    *why = BZ2_bzDecompress(bz);
+    *from = (uint8_t *)bz->next_in, *n_from = bz->avail_in;
+    *to = (uint8_t *)bz->next_out, *n_to = bz->avail_out;
+    return *why == BZ_STREAM_END ? ENDED : *why == BZ_OK ? MORE : FAILED;
+}
+
+static bool bzip2_begin(struct decoder *d)
+{
+    d->of.bzip2 = (bz_stream){0};
+    return BZ2_bzDecompressInit(&d->of.bzip2, 0, 0) == BZ_OK;
+}
+
+static void bzip2_end(struct decoder *d)
+{
+    BZ2_bzDecompressEnd(&d->of.bzip2);
+}
+
+static const struct packing {
+    const char *name, *ending, *magic;
+    bool (*begin)(struct decoder *);
+    enum outcome (*step)(struct decoder *, uint8_t **from, size_t *n_from, uint8_t **to, size_t *n_to, int *why);
+    void (*end)(struct decoder *);
+} packings[] = {
+    {"gzip", ".gz", "\x1f\x8b", gzip_begin, gzip_step, gzip_end},
+    {"xz", ".xz",
+     "\xfd"
+     "7zXZ",
+     xz_begin, xz_step, xz_end},
+    {"bzip2", ".bz2", "BZh", bzip2_begin, bzip2_step, bzip2_end},
+};
+enum { N_PACKINGS = sizeof packings / sizeof *packings };
+
+static bool begins_with(const struct input *in, size_t at, const char *magic)
+{
+    return in->n >= at + strlen(magic) && memcmp(in->bytes + at, magic, strlen(magic)) == 0;
+}
+
+/* Unpacks one stream. *from and *n_from are what it left of the input. */
+static gw_status read_stream(const struct packing *p, struct decoder *d, struct input *in, uint8_t **from,
+                             size_t *n_from, struct growing *g)
+{
     for (;;) {
-        if (xz->avail_in == 0 && action == LZMA_RUN) {
-            xz->next_in = in;
-            xz->avail_in = fread(in, 1, sizeof in, file);
-            if (ferror(file))
-                return gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", g->path, strerror(errno));
-            if (xz->avail_in == 0)
-                action = LZMA_FINISH;
+        if (*n_from == 0) {
+            GW_TRY(refill(in));
+            *from = in->bytes, *n_from = in->n;
         }
         GW_TRY(grow(g));
-        xz->next_out = g->bytes + g->n;
-        xz->avail_out = CHUNK;
-        lzma_ret ret = lzma_code(xz, action);
-        g->n += CHUNK - xz->avail_out;
-        if (ret == LZMA_STREAM_END)
+        const bool was_last = *n_from == 0;
+        uint8_t *to = g->bytes + g->n;
+        size_t room = CHUNK;
+        int why;
+        const enum outcome outcome = p->step(d, from, n_from, &to, &room, &why);
+        g->n += CHUNK - room;
+        if (outcome == FAILED)
+            return damaged(in, p->name, why);
+        if (outcome == ENDED)
             return GW_OK;
-        if (ret == LZMA_BUF_ERROR)
-            return gw_fail(GW_ERR_SYSTEM, "%s is cut short: the compressed data end too early; fetch the file again",
-                           g->path);
-        if (ret != LZMA_OK)
-            return gw_fail(GW_ERR_SYSTEM, "%s is damaged (xz error %d); fetch the file again", g->path, (int)ret);
+        if (was_last && room == CHUNK) /* neither came anything in, nor out */
+            return cut_short(in);
     }
 }
 
-static gw_status read_xz(struct growing *g)
+/* Unpacks all streams of the file: some programs write several, one behind the other. */
+static gw_status read_packed(const struct packing *p, struct input *in, struct growing *g)
 {
-    FILE *file = gw_fopen(g->path, "rb");
-    if (!file)
-        return gw_fail(GW_ERR_SYSTEM, "%s cannot be opened: %s", g->path, strerror(errno));
-    lzma_stream xz = LZMA_STREAM_INIT;
-    gw_status status;
-    if (lzma_stream_decoder(&xz, UINT64_MAX, LZMA_CONCATENATED) != LZMA_OK)
-        status = gw_fail(GW_ERR_MEMORY, "%s: the xz decoder got no memory", g->path);
-    else
-        status = read_xz_stream(g, file, &xz);
-    lzma_end(&xz);
-    fclose(file);
+    uint8_t *from = in->bytes;
+    size_t n_from = in->n;
+    gw_status status = GW_OK;
+    do {
+        struct decoder decoder;
+        if (!p->begin(&decoder))
+            return gw_fail(GW_ERR_MEMORY, "%s: the %s decoder got no memory", in->path, p->name);
+        status = read_stream(p, &decoder, in, &from, &n_from, g);
+        p->end(&decoder);
+        while (status == GW_OK && n_from > 0 && *from == 0) /* zeros may fill up the file */
+            from++, n_from--;
+        if (status == GW_OK && n_from == 0) {
+            status = refill(in);
+            from = in->bytes, n_from = in->n;
+        }
+    } while (status == GW_OK && n_from > 0);
     return status;
 }
 
-/* The endings that the name of a data file may have. */
-static const char *const endings[] = {"", ".gz", ".xz"};
-enum { N_ENDINGS = sizeof endings / sizeof *endings };
+/* Refuses files that hold the data in a form that is not read. */
+static gw_status check_form(const struct input *in)
+{
+    static const struct {
+        const char *magic, *what;
+        size_t at;
+    } forms[] = {
+        {"PK\x03\x04", "a zip archive; unpack it (unzip)", 0},
+        {"\x28\xb5\x2f\xfd", "packed by zstd; unpack it (unzstd)", 0},
+        {"\x1f\x9d", "packed by compress; unpack it (uncompress)", 0},
+        {"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it (7z x)", 0},
+        {"\x93NUMPY", "a NumPy array, and those are no data sets; give the files of MNIST or CIFAR-10, or LIBSVM text",
+         0},
+        {"\x89HDF", "an HDF5 file; give the files of MNIST or CIFAR-10, or LIBSVM text", 0},
+        {"\xff\xfe", "UTF-16 text; save it as UTF-8", 0},
+        {"\xfe\xff", "UTF-16 text; save it as UTF-8", 0},
+    };
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (begins_with(in, forms[i].at, forms[i].magic))
+            return gw_fail(GW_ERR_SYSTEM, "%s is %s", in->path, forms[i].what);
+    return GW_OK;
+}
+
+static gw_status check_unpacked(const struct growing *g)
+{
+    enum { TAR_MAGIC = 257 };
+    if (g->n > TAR_MAGIC + 5 && memcmp(g->bytes + TAR_MAGIC, "ustar", 5) == 0)
+        return gw_fail(GW_ERR_SYSTEM, "%s is a tar archive; unpack it (tar xf), and give the folder", g->path);
+    return GW_OK;
+}
+
+static gw_status read_all(struct input *in, struct growing *g)
+{
+    const struct packing *packing = NULL;
+    GW_TRY(refill(in));
+    GW_TRY(check_form(in));
+    for (size_t i = 0; i < N_PACKINGS && !packing; i++)
+        packing = begins_with(in, 0, packings[i].magic) ? &packings[i] : NULL;
+    GW_TRY(packing ? read_packed(packing, in, g) : read_plain(in, g));
+    return check_unpacked(g);
+}
+
+/* Writes the n-th name under which a file may be found: NAME, NAME.gz and so on. For MNIST's files the same follows
+ * with a point, as people's tools unpack them: train-images.idx3-ubyte. Returns false if there is no such name. *fits
+ * false: it is too long. */
+static bool spell(const char *name, int n, char *path, size_t capacity, bool *fits)
+{
+    const char *dash = strstr(name, "-idx");
+    for (const char *next = dash; next; next = strstr(next + 1, "-idx")) /* the last one: folders have names, too */
+        dash = next;
+    const bool dotted = n > N_PACKINGS;
+    const char *ending = n % (N_PACKINGS + 1) ? packings[n % (N_PACKINGS + 1) - 1].ending : "";
+    if (n >= 2 * (N_PACKINGS + 1) || (dotted && (!dash || strchr(dash, '/'))))
+        return false;
+    const int length = snprintf(path, capacity, "%s%s", name, ending);
+    *fits = length >= 0 && (size_t)length < capacity;
+    if (*fits && dotted)
+        path[dash - name] = '.';
+    return true;
+}
 
 bool gw_data_is_there(const char *name)
 {
     char path[4096];
-    for (int i = 0; i < N_ENDINGS; i++)
-        if (snprintf(path, sizeof path, "%s%s", name, endings[i]) < (int)sizeof path && access(path, F_OK) == 0)
+    bool fits;
+    for (int n = 0; spell(name, n, path, sizeof path, &fits); n++)
+        if (fits && access(path, F_OK) == 0)
             return true;
     return false;
 }
@@ -126,18 +294,28 @@ bool gw_data_is_there(const char *name)
 gw_status gw_data_file(const char *name, bool may_be_pipe, size_t max_bytes, const char *hint, char *path,
                        size_t path_capacity, uint8_t **bytes, size_t *n_bytes)
 {
-    for (int i = 0; i < N_ENDINGS; i++) {
-        size_t length = (size_t)snprintf(path, path_capacity, "%s%s", name, endings[i]);
-        if (length >= path_capacity)
-            return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is longer than %zu bytes", name, path_capacity - 1);
+    bool fits, is_folder = false;
+    for (int n = 0; spell(name, n, path, path_capacity, &fits); n++) {
         struct stat st;
+        if (!fits)
+            return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is longer than %zu bytes", name, path_capacity - 1);
         if (stat(path, &st) != 0)
+            continue;
+        is_folder |= S_ISDIR(st.st_mode);
+        if (S_ISDIR(st.st_mode)) /* some archives unpack each file into a folder of its name */
             continue;
         if (S_ISFIFO(st.st_mode) && !may_be_pipe)
             return gw_fail(GW_ERR_SYSTEM, "%s is a pipe, and must be a file", path);
         struct growing g = {.max = max_bytes, .path = path};
-        bool xz = length >= 3 && strcmp(path + length - 3, ".xz") == 0;
-        gw_status status = xz ? read_xz(&g) : read_gzip(&g);
+        struct input *in = gw_calloc(NULL, 1, sizeof *in);
+        gw_status status = in ? GW_OK : GW_ERR_MEMORY;
+        if (in && !(in->file = gw_fopen(in->path = path, "rb")))
+            status = gw_fail(GW_ERR_SYSTEM, "%s cannot be opened: %s", path, strerror(errno));
+        if (status == GW_OK)
+            status = read_all(in, &g);
+        if (in && in->file)
+            fclose(in->file);
+        gw_free(NULL, in);
         if (status != GW_OK) {
             gw_free(NULL, g.bytes);
             return status;
@@ -146,5 +324,7 @@ gw_status gw_data_file(const char *name, bool may_be_pipe, size_t max_bytes, con
         *bytes = g.bytes, *n_bytes = g.n;
         return GW_OK;
     }
-    return gw_fail(GW_ERR_SYSTEM, "there is no file %s (nor %s.gz, %s.xz); %s", name, name, name, hint);
+    if (is_folder)
+        return gw_fail(GW_ERR_SYSTEM, "%s is a folder, and must be a file", name);
+    return gw_fail(GW_ERR_SYSTEM, "there is no file %s (nor %s.gz, .xz, .bz2); %s", name, name, hint);
 }

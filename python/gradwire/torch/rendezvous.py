@@ -32,7 +32,8 @@ def _free_port(host):
             except OSError:
                 continue
     raise Error(
-        Status.SYSTEM, f"no port from {_PORTS[0]} to {_PORTS[-1]} can be used at {host}; name one with rendezvous="
+        Status.SYSTEM,
+        f"no port from {_PORTS[0]} to {_PORTS[-1]} can be used at {host}; name one with rendezvous=",
     )
 
 
@@ -64,7 +65,8 @@ def find_places(group, wants, timeout_ms):
         except RuntimeError as error:
             said = str(error).strip().splitlines()[0]
             raise Timeout(
-                Status.TIMEOUT, f"not all ranks have attached within {timeout_ms} ms, or one has ended: {said}"
+                Status.TIMEOUT,
+                f"not all ranks have attached within {timeout_ms} ms, or one has ended: {said}",
             ) from None
     told = [None] * dist.get_world_size(group)
     dist.all_gather_object(told, (_place(), wants), group=group)
@@ -100,7 +102,10 @@ def meet(group, rendezvous, one_machine):
 
 def _global_rank(group, rank):
     """Returns the rank's number in the whole world, which broadcast_object_list takes."""
-    for name in ("get_global_rank", "_get_global_rank"):  # PyTorch 1.13 has only the second, in distributed_c10d
+    for name in (
+        "get_global_rank",
+        "_get_global_rank",
+    ):  # PyTorch 1.13 has only the second, in distributed_c10d
         find = getattr(dist, name, None) or getattr(dist.distributed_c10d, name, None)
         if find:
             return find(group, rank) if group is not None and group is not dist.group.WORLD else rank

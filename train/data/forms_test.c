@@ -1,0 +1,263 @@
+/* Tests that data are found and read in the forms in which people have them, and that other forms are refused with a
+ * sentence that says what to do. */
+#define _GNU_SOURCE /* nftw */
+#include "base/memory.h"
+#include "checks.h"
+#include "data/data.h"
+#include "folders.h"
+
+#include <bzlib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+static char folder[4096];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/forms_test.XXXXXX", GW_BINARY_DIR);
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int clean_up(void **state)
+{
+    (void)state;
+    remove_folder(folder);
+    return 0;
+}
+
+static const char *path_of(const char *name)
+{
+    static char path[4400];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+/* Makes the folders on the way, too. */
+static void put(const char *name, const void *bytes, size_t n)
+{
+    char path[4400];
+    snprintf(path, sizeof path, "%s", path_of(name));
+    for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = 0;
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void put_text(const char *name, const char *text)
+{
+    put(name, text, strlen(text));
+}
+
+/* Two pictures of one pixel, which `value` tells from those of other sets, and their labels. */
+static void put_mnist(const char *place, char middle, uint8_t value)
+{
+    static const char *const sets[] = {"train", "t10k"};
+    const uint8_t images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, value, value};
+    const uint8_t labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 3, 4};
+    char name[200];
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%s%s-images%cidx3-ubyte", place, sets[i], middle);
+        put(name, images, sizeof images);
+        snprintf(name, sizeof name, "%s%s-labels%cidx1-ubyte", place, sets[i], middle);
+        put(name, labels, sizeof labels);
+    }
+}
+
+static void put_cifar(const char *place)
+{
+    uint8_t picture[3073] = {7};
+    char name[200];
+    for (int i = 0; i < 6; i++) {
+        snprintf(name, sizeof name, i < 5 ? "%sdata_batch_%d.bin" : "%stest_batch.bin", place, i + 1);
+        put(name, picture, sizeof picture);
+    }
+}
+
+static void check_loads(const char *name, uint32_t channels, uint8_t value)
+{
+    struct gw_data data;
+    const gw_status status = gw_data_load(path_of(name), NULL, &data);
+    CHECK(status == GW_OK, "%s: %s", name, gw_last_error());
+    CHECK(data.channels == channels && data.train.pixels[0] == value, "%s: %u, %u", name, data.channels,
+          data.train.pixels[0]);
+    gw_data_free(&data);
+}
+
+static void check_refused(const char *name, const char *says)
+{
+    struct gw_data data;
+    CHECK(gw_data_load(path_of(name), NULL, &data) < 0, "%s was read", name);
+    CHECK(strstr(gw_last_error(), says), "%s: \"%s\" does not say \"%s\"", name, gw_last_error(), says);
+}
+
+static void pictures_are_found_where_people_have_them(void **state)
+{
+    (void)state;
+    put_mnist("plain/", '-', 1);
+    check_loads("plain", 1, 1);
+    put_mnist("pointed/", '.', 2);
+    check_loads("pointed", 1, 2);
+    put_mnist("torch/MNIST/raw/", '-', 3);
+    check_loads("torch", 1, 3);
+    check_loads("torch/MNIST", 1, 3);
+    check_loads("torch/MNIST/raw", 1, 3);
+    put_mnist("fashion/FashionMNIST/raw/", '-', 4);
+    check_loads("fashion", 1, 4);
+    put_cifar("cifar/cifar-10-batches-bin/");
+    check_loads("cifar", 3, 0);
+    check_loads("cifar/cifar-10-batches-bin", 3, 0);
+    /* Some archives make a folder of each file's name beside the files. */
+    put_mnist("both/", '.', 5);
+    put("both/train-images-idx3-ubyte/train-images-idx3-ubyte", "", 0);
+    check_loads("both", 1, 5);
+}
+
+static void folders_of_several_or_of_none_are_refused(void **state)
+{
+    (void)state;
+    put_mnist("two/MNIST/raw/", '-', 1);
+    put_mnist("two/FashionMNIST/raw/", '-', 2);
+    check_refused("two", "holds several data sets; name the folder of one of them, such as");
+    put_mnist("mixed/MNIST/raw/", '-', 1);
+    put_cifar("mixed/cifar-10-batches-bin/");
+    check_refused("mixed", "it must hold one data set");
+    put_mnist("near/", '-', 6); /* what lies in the folder itself counts */
+    put_mnist("near/MNIST/raw/", '-', 7);
+    check_loads("near", 1, 6);
+    put_text("python/cifar-10-batches-py/data_batch_1", "x");
+    check_refused("python", "cifar-10-binary.tar.gz");
+    check_refused("python/cifar-10-batches-py", "cifar-10-binary.tar.gz");
+    put_text("none/readme", "x");
+    check_refused("none", "holds neither MNIST's files");
+    put_mnist("folders/", '-', 1);
+    unlink(path_of("folders/train-images-idx3-ubyte"));
+    mkdir(path_of("folders/train-images-idx3-ubyte"), 0700);
+    check_refused("folders", "is a folder, and must be a file");
+}
+
+static const char text[] = "1 1:1 2:0.125\n-1 5:3\n";
+
+static void check_text(const char *name)
+{
+    struct gw_data data;
+    const gw_status status = gw_data_load(path_of(name), NULL, &data);
+    CHECK(status == GW_OK, "%s: %s", name, gw_last_error());
+    CHECK(data.train.n == 2 && data.channels == 5 && data.train.rows.value[2] == 3, "%s", name);
+    gw_data_free(&data);
+}
+
+/* Packs the text into two streams, one behind the other, as some programs do. Returns the length. */
+static size_t pack(bool bzip2, uint8_t *bytes, size_t capacity)
+{
+    size_t n = 0;
+    for (int part = 0; part < 2; part++) {
+        char *from = (char *)(uintptr_t)text + (part ? 9 : 0);
+        const unsigned n_from = part ? sizeof text - 1 - 9 : 9;
+        unsigned n_to = (unsigned)(capacity - n);
+        if (bzip2) {
+            assert_int_equal(BZ2_bzBuffToBuffCompress((char *)bytes + n, &n_to, from, n_from, 9, 0, 0), BZ_OK);
+            n += n_to;
+            continue;
+        }
+        z_stream z = {.next_in = (uint8_t *)from, .avail_in = n_from, .next_out = bytes + n, .avail_out = n_to};
+        assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 16 + MAX_WBITS, 9, Z_DEFAULT_STRATEGY), Z_OK);
+        assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+        n += z.total_out;
+        deflateEnd(&z);
+    }
+    return n;
+}
+
+static void packed_files_are_read_whatever_their_name(void **state)
+{
+    (void)state;
+    for (int bzip2 = 0; bzip2 < 2; bzip2++) {
+        uint8_t bytes[1024];
+        char damaged[200];
+        const size_t n = pack(bzip2, bytes, sizeof bytes);
+        put(bzip2 ? "a.bz2" : "a.gz", bytes, n);
+        check_text("a");
+        check_text(bzip2 ? "a.bz2" : "a.gz");
+        put("renamed", bytes, n);
+        check_text("renamed");
+        memset(bytes + n, 0, 32); /* zeros may fill up the file */
+        put("renamed", bytes, n + 32);
+        check_text("renamed");
+        for (size_t cut = 4; cut < n; cut++) {
+            put("renamed", bytes, cut);
+            struct gw_data data;
+            const gw_status status = gw_data_load(path_of("renamed"), NULL, &data);
+            CHECK(status < 0, "cut to %zu bytes, it was read", cut);
+            CHECK(strstr(gw_last_error(), "renamed"), "%s", gw_last_error());
+        }
+        bytes[n / 4] ^= 0x10;
+        put("renamed", bytes, n);
+        snprintf(damaged, sizeof damaged, "is damaged (%s error", bzip2 ? "bzip2" : "gzip");
+        check_refused("renamed", damaged);
+        unlink(path_of(bzip2 ? "a.bz2" : "a.gz"));
+    }
+}
+
+static void text_of_windows_is_read(void **state)
+{
+    (void)state;
+    put_text("w", "\xef\xbb\xbf"
+                  "1 1:1 2:0.125\r\n-1 5:3\r\n");
+    check_text("w");
+    put_text("w", "\xef\xbb\xbf\r\n# what it is\r\n1 1:1\t2:0.125 \r\n-1 5:3");
+    check_text("w");
+    put("w",
+        "\xff\xfe"
+        "1\0 \0",
+        6);
+    check_refused("w", "UTF-16 text; save it as UTF-8");
+    put_text("w", "1 1:1\n\xef\xbb\xbf"
+                  "1 1:1\n"); /* a mark is one at the beginning only */
+    check_refused("w", "line 2");
+}
+
+static void other_forms_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes, *says;
+        size_t n;
+    } cases[] = {
+        {"PK\3\4xxxx", "is a zip archive; unpack it", 8},
+        {"\x28\xb5\x2f\xfdxx", "unzstd", 6},
+        {"\x93NUMPY\1\0", "is a NumPy array", 8},
+        {"\0\0\x08\x03\0\0", "is one of MNIST's files; give the folder", 6},
+        {"1;2;3\n", "is no label", 6},
+        {"", "holds no samples", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put("f", cases[i].bytes, cases[i].n);
+        check_refused("f", cases[i].says);
+    }
+    char tar[600] = "cifar-10-batches-bin/";
+    memcpy(tar + 257, "ustar", 5);
+    put("f", tar, sizeof tar);
+    check_refused("f", "is a tar archive; unpack it (tar xf), and give the folder");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(pictures_are_found_where_people_have_them, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(folders_of_several_or_of_none_are_refused, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(packed_files_are_read_whatever_their_name, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(text_of_windows_is_read, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(other_forms_are_named, make_folder, clean_up),
+    };
+    return cmocka_run_group_tests_name("forms of data", tests, NULL, NULL);
+}
