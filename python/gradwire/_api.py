@@ -284,6 +284,8 @@ class Codec(Owner):
     """A parsed specification. If it is wrong, this raises gradwire.Error, which says what would be right. It also
     raises TypeError and ValueError."""
 
+    handle = None
+
     def __init__(self, spec: str):
         self.handle = POINTER()
         _library.check(library().gw_codec_parse(None, text("a codec", spec), ctypes.byref(self.handle)))
@@ -294,15 +296,17 @@ class Codec(Owner):
             library().gw_codec_destroy(self.handle)
             self.handle = None
 
+    def leaves_float(self, name, n_elements, last_layer):
+        """True if the codec leaves such a tensor in float, because of skip= or min=."""
+        tensor = Tensor(name.encode(), 0, n_elements, last_layer)
+        return library().gw_codec_leaves_float(self.handle, ctypes.byref(tensor))
+
     def unmatched(self, tensors):
         """The names and patterns of skip= that fit none of tensors: [(name, elements, last_layer)]."""
         skip = [o[len("skip=") :] for o in self.canonical.partition(":")[2].split(",") if o.startswith("skip=")]
         unmatched = []
         for pattern in "+".join(skip).split("+"):
             alone = Codec(f"{self.canonical.partition(':')[0]}:skip={pattern}") if pattern else None
-            if alone and not any(
-                library().gw_codec_leaves_float(alone.handle, Tensor(name.encode(), i, n, last))
-                for i, (name, n, last) in enumerate(tensors)
-            ):
+            if alone and not any(alone.leaves_float(*tensor) for tensor in tensors):
                 unmatched.append(pattern)
         return unmatched

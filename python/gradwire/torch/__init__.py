@@ -14,8 +14,9 @@ from torch.nn.parallel import DistributedDataParallel
 from .. import _api
 from ..errors import Error, Timeout
 from .auto import CANDIDATES, MOST_PROBE_BYTES, Auto
-from .compression import Compression, check_skip, declare
-from .links import check_options, open_links, operations
+from .compression import Compression
+from .links import check_options, close_links, open_links
+from .parameters import declare, find_parameters
 from .sharded import ShardedCompression, attach_sharded
 
 __all__ = ["attach", "attach_sharded", "hook", "Compression", "ShardedCompression", "Error", "Timeout"]
@@ -43,9 +44,11 @@ def attach(
     """Makes ddp average its gradients through Gradwire. All ranks call it, with the same arguments.
 
     codec: a specification (`python3 -m gradwire.codecs` lists them). skip= takes names of parameters, as the model's
-    named_parameters() gives them; each must fit one. Or "auto": DDP's own all-reduce makes some steps, which are timed.
-    Link and codecs are measured for some seconds. Then auto takes the codec with the shortest predicted step, if that
-    step is shorter than the all-reduce's. compression.choice says what it took, and why.
+    named_parameters() gives them; each must fit one. A shared parameter has several names, and any of them will do.
+    Or "auto": DDP's own all-reduce makes some steps, which are timed. Link and codecs are measured for some seconds.
+    Then auto takes the codec with the shortest predicted step, if that step is shorter than the all-reduce's.
+    compression.choice says what it took, and why.
+
     candidates: auto chooses from these, from none and from the all-reduce. topk and gspar are not among them unless you
     name them, because they change training more.
 
@@ -56,7 +59,8 @@ def attach(
     scaler: the GradScaler in use, so that residuals follow its factor. nonfinite: what happens if a rank's gradient
     holds a NaN or an infinity. "nan" fills all gradients on all ranks with NaN, and a GradScaler then skips the step.
     "raise" raises on all ranks. seed: the seed of random draws. timeout: a rank that is silent for so many seconds has
-    failed, also one that does not attach. threads: how many threads the codec has, 1 to 256.
+    failed, also one that does not attach. A rank that waits for it through another rank waits twice as long. threads:
+    how many threads the codec has, 1 to 256.
 
     Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
     if not isinstance(ddp, DistributedDataParallel):
@@ -71,32 +75,23 @@ def attach(
         what = 'nonfinite="raise"' if nonfinite == "raise" else "keys"
         raise ValueError(f'codec="auto" may leave steps to DDP\'s own all-reduce, which knows no {what}; name a codec')
     parsed = None if codec == "auto" else _api.Codec(codec)
-    ignored = set(getattr(ddp, "parameters_to_ignore", ()))
-    parameters = [(n, p) for n, p in ddp.module.named_parameters() if p.requires_grad and n not in ignored]
-    if not parameters:
-        raise ValueError("no parameter of this model needs a gradient")
-    tensors, timeout_ms = declare(parameters), max(1, round(1000 * timeout))
-    everything = declare(list(ddp.module.named_parameters()))
-    for spec in candidates if codec == "auto" else [codec]:
-        check_skip(spec, everything)
+    everything = find_parameters(ddp)
+    tensors = declare(everything, candidates if codec == "auto" else [codec])
+    parameters, timeout_ms = [p.tensor for p in everything if p.is_reduced], max(1, round(1000 * timeout))
     # The longest message: an owner's frames of all ranks, if every machine has many ranks.
     size = dist.get_world_size(ddp.process_group)
     most_bytes = (1 << 20) + size * sum(8 * n + 4096 for _, n, _ in tensors)
     if not parsed:
         most_bytes += size * MOST_PROBE_BYTES
     links, machine_of = open_links(
-        transport,
-        ddp.process_group,
-        1 if parsed else 2,
-        most_bytes,
-        timeout_ms,
-        rendezvous=rendezvous,
-        keys=keys,
+        transport, ddp.process_group, 1 if parsed else 2, most_bytes, timeout_ms, rendezvous=rendezvous, keys=keys
     )
+    auto = None
     try:
         auto = None if parsed else Auto(parameters, tensors, candidates, ddp.process_group, links, timeout_ms)
         compression = Compression(
             parameters,
+            tensors,
             parsed,
             auto,
             links,
@@ -108,8 +103,9 @@ def attach(
             threads=threads,
         )
     except BaseException:
-        for link in links:
-            operations(link).destroy(link.self)
+        if auto:
+            auto.stop_timing()
+        close_links(links)
         raise
     try:
         ddp.register_comm_hook(compression, hook)

@@ -46,9 +46,12 @@ class Auto:
                 )
         self._tensors, self._links, self._timeout_ms, self._group = tensors, links, timeout_ms, group
         self.passing, self.chosen, self._verdict_due = True, None, False
-        self._n_handed, self._ready, self._steps, self._ends = 0, {}, [], []
+        self._is_first, self._ready, self._steps, self._ends = True, {}, [], []
         self.n_passed = 0
-        self._hooks = [p.register_hook(functools.partial(self._note, i)) for i, (_, p) in enumerate(parameters)]
+        # What was frozen after DDP was made is reduced, and gets no gradient.
+        self._hooks = [
+            p.register_hook(functools.partial(self._note, i)) for i, p in enumerate(parameters) if p.requires_grad
+        ]
 
     # ---- while DDP's own all-reduce runs -----------------------------------------------------------------------
 
@@ -58,11 +61,10 @@ class Auto:
     def all_reduce(self, bucket):
         future = allreduce_hook(self._group, bucket)
         times = self.chosen is None
-        if times and self._n_handed == 0:
+        if times and self._is_first:
             self._ends.append(0.0)
-        self._n_handed += len(bucket.parameters())
-        if self._n_handed == len(self._tensors):
-            self._n_handed = 0
+        self._is_first = bucket.is_last()
+        if bucket.is_last():
             self.n_passed += 1
             if times:
                 self._note_step()

@@ -16,14 +16,16 @@ import torch
 
 from .. import _api
 from ..errors import Error, Status, Timeout
-from .group_link import join_at_end
-from .links import interrupt, operations
+from .buckets import Bucket, Layout
+from .copies import Copy, check_process
+from .links import close_links, interrupt
 from .member import Member
+from .parameters import DTYPES
 from .states import FORMAT, pick, to_tensor
 from .totals import Totals
+from .waits import END_S, hint, join_at_end
 
 _GROUP_BYTES = 4 << 20  # parameters that travel together, as float32
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # what gradients may be
 
 
 def _groups(tensors, group_bytes):
@@ -44,75 +46,6 @@ def _failed(error):
     return future
 
 
-def declare(parameters):
-    """Returns [(name, elements, last_layer)]. The last layer is the parameters of the last module."""
-    last = parameters[-1][0].rpartition(".")[0]
-    return [(name, p.numel(), name.rpartition(".")[0] == last) for name, p in parameters]
-
-
-def check_skip(spec, tensors, kind="parameter"):
-    """Raises if a name in skip= fits no parameter. Such a name is a mistake, and without an error a layer would be
-    compressed against the user's wish. kind: what the tensors are called."""
-    unmatched = _api.Codec(spec).unmatched(tensors)
-    if unmatched:
-        names = [name for name, _, _ in tensors]
-        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        raise ValueError(
-            f"{spec}: skip={unmatched[0]} fits no {kind} of this model ({shown}); several names are joined by +"
-        )
-
-
-class _Layout:
-    """Which tensors a bucket holds, and where they lie. 16-bit floats are widened into `staging`, float32."""
-
-    def __init__(self, numbers, buffer, gradients):
-        self.n, self.numbers, self.offsets = len(numbers), (ctypes.c_uint32 * len(numbers))(*numbers), []
-        for gradient in gradients:
-            offset = gradient.storage_offset() - buffer.storage_offset()
-            if gradient.storage().data_ptr() != buffer.storage().data_ptr() or not gradient.is_contiguous():
-                raise Error(Status.ARGUMENT, "a gradient does not lie in one piece in its bucket")
-            self.offsets.append(offset)
-        # The exchange takes float32 in the host's memory.
-        self.staging = None
-        if buffer.dtype != torch.float32 or buffer.is_cuda:
-            self.staging = torch.empty(buffer.numel(), dtype=torch.float32, pin_memory=buffer.is_cuda)
-        self._at, self._addresses = None, None
-
-    def addresses(self, base):
-        if base != self._at:
-            self._at = base
-            self._addresses = (ctypes.c_void_p * self.n)(*(base + 4 * offset for offset in self.offsets))
-        return self._addresses
-
-
-class _Bucket:
-    """A bucket on its way from the hook to the thread and back."""
-
-    def __init__(self, layout, buffer, scale):
-        self.layout, self.buffer, self.scale = layout, buffer, scale
-        self.copied = None
-        devices = [buffer.device] if buffer.is_cuda else None
-        self.future = torch.futures.Future(devices=devices) if devices else torch.futures.Future()
-
-    def floats(self):
-        return self.buffer if self.layout.staging is None else self.layout.staging
-
-    def bring(self):
-        """Copies the bucket to where the exchange reads it. The hook's thread calls this. With CUDA, the copy is made
-        in the thread's stream."""
-        if self.layout.staging is not None:
-            self.layout.staging.copy_(self.buffer, non_blocking=self.buffer.is_cuda)
-            if self.buffer.is_cuda:
-                self.copied = torch.cuda.Event()
-                self.copied.record()
-
-    def finish(self):
-        """Is called when the averages stand in floats()."""
-        if self.layout.staging is not None:
-            self.buffer.copy_(self.layout.staging)
-        self.future.set_result(self.buffer)
-
-
 class Compression:
     """Averages gradients over a process group, compressed. gradwire.torch.attach makes it. It is the hook's state.
 
@@ -120,15 +53,18 @@ class Compression:
     choice: None, or what codec="auto" has chosen: {"codec" (None: DDP's own all-reduce), "groups" (of each parameter),
     "why", "all_reduce_ms", "predicted_ms", "measured_ms"}. rank, size: those in the group."""
 
-    def __init__(self, parameters, codec, auto, links, machine_of, *, nonfinite, scaler, seed, timeout_ms, threads):
-        """links: close() closes them. codec: an _api.Codec; or it is None, and auto is an auto.Auto."""
+    def __init__(
+        self, parameters, tensors, codec, auto, links, machine_of, *, nonfinite, scaler, seed, timeout_ms, threads
+    ):
+        """tensors: what parameters.declare() returned for the parameters. links: close() closes them. codec: an
+        _api.Codec; or it is None, and auto is an auto.Auto."""
         self._parameters = parameters  # kept, so that no other object gets their identities
-        self._number_of = {id(p): i for i, (_, p) in enumerate(parameters)}
-        self._tensors = declare(parameters)
+        self._number_of = {id(p): i for i, p in enumerate(parameters)}
+        self._tensors = tensors
         self._nonfinite, self._scaler, self._scale = nonfinite, scaler, None
         self._seed = seed
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
-        self._options = {"seed": seed, "timeout_ms": timeout_ms, "threads": threads}
+        self._options, self._seconds = {"seed": seed, "timeout_ms": timeout_ms, "threads": threads}, timeout_ms / 1000
         self._machine_of = machine_of
         self._layouts = {}
         self._queue = queue.SimpleQueue()
@@ -139,10 +75,15 @@ class Compression:
         self._process = os.getpid()
         if auto is None:
             self._make_member(codec, _groups(self._tensors, _GROUP_BYTES))
-        self._thread = threading.Thread(target=_serve, args=(weakref.ref(self), self._queue), name="gradwire")
-        self._thread.daemon = True
-        self._thread.start()
-        _threads.add(self._thread)
+        thread = threading.Thread(target=_serve, args=(weakref.ref(self), self._queue), name="gradwire", daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            if self._member:
+                self._member.close()  # before the links
+            raise
+        self._thread = thread
+        _threads.add(thread)
         still_open.add(self)
 
     def _make_member(self, codec, group_of):
@@ -159,11 +100,12 @@ class Compression:
         except Error as error:
             return _failed(error)
         try:
-            if self._auto and self._auto.passing:
-                return self._auto.all_reduce(bucket)
             buffer = bucket.buffer()
             layout = self._layout(bucket, buffer)
-            item = _Bucket(layout, buffer, None if self._scaler is None else float(self._scaler.get_scale()))
+            if self._auto and self._auto.passing:
+                return self._auto.all_reduce(bucket)
+            scale = None if self._scaler is None else float(self._scaler.get_scale())
+            item = Bucket(layout, buffer, bucket.is_last(), scale)
             item.bring()
         except Exception as error:
             self._end(error)
@@ -181,23 +123,26 @@ class Compression:
             if buffer.is_sparse or buffer.dtype not in DTYPES:
                 what = "sparse" if buffer.is_sparse else str(buffer.dtype)
                 raise Error(Status.UNSUPPORTED, f"gradients are {what}; Gradwire takes float32, float16 and bfloat16")
-            unknown = [i for i, p in enumerate(parameters) if id(p) not in self._number_of]
+            unknown = [str(list(p.shape)) for p in parameters if id(p) not in self._number_of]
             if unknown:
                 raise Error(
                     Status.ARGUMENT,
-                    f"{len(unknown)} parameters of a bucket were not there when gradwire.torch.attach was called",
+                    f"a bucket holds {len(unknown)} parameters that DDP did not reduce when gradwire.torch.attach was "
+                    f"called, of shape {', '.join(unknown[:8])}{', ...' * (len(unknown) > 8)}. Does another model "
+                    "use this compression? Each needs its own attach",
                 )
             numbers = [self._number_of[id(p)] for p in parameters]
             if sum(known.n for known in self._layouts.values()) >= len(self._tensors):
                 self._layouts.clear()  # DDP has rebuilt its buckets
-            layout = self._layouts[key] = _Layout(numbers, buffer, bucket.gradients())
+            sizes = [self._tensors[i][1] for i in numbers]
+            layout = self._layouts[key] = Layout(numbers, sizes, buffer, bucket.gradients())
         return layout
 
     # ---- the thread's side
 
     def _run_step(self, first):
         """Takes the buckets of a step. `first` is the first of them. Returns them, and the step's result."""
-        items, n_tensors, item = [], 0, first
+        items, missing, item = [], set(range(len(self._tensors))), first
         try:
             if self._auto:
                 if self._auto.undecided():
@@ -215,10 +160,15 @@ class Compression:
                 if item.copied is not None:
                     item.copied.synchronize()
                 self._member.submit(item.layout.n, item.layout.numbers, item.layout.addresses(item.floats().data_ptr()))
-                n_tensors += item.layout.n
-                if n_tensors == len(self._tensors):
+                missing.difference_update(item.layout.numbers)
+                if not missing:
                     break
-                item = self._queue.get()
+                if item.is_last:
+                    raise Error(
+                        Status.ARGUMENT,
+                        f"DDP has handed over all of its buckets, and none holds {self._names(missing)}",
+                    )
+                item = self._next(missing)
                 if item is None:  # close() in the middle of a step
                     self._queue.put(None)  # the thread's loop has to see the end, too
                     raise Error(Status.CLOSED, "this rank closed its compression in the middle of a step")
@@ -231,6 +181,21 @@ class Compression:
             told = self._member is not None and isinstance(error, Error) and error.status == Status.PEER
             self._end(error, items, told)
             return items, None
+
+    def _next(self, missing):
+        """Returns the next bucket of a step."""
+        try:
+            return self._queue.get(timeout=self._seconds)
+        except queue.Empty:
+            raise Timeout(
+                Status.TIMEOUT,
+                f"backward has handed over no gradient of {self._names(missing)} within {self._options['timeout_ms']} "
+                "ms after others; if a rank does not use them, DDP needs find_unused_parameters=True",
+            ) from None
+
+    def _names(self, numbers):
+        names = [self._tensors[i][0] for i in sorted(numbers)]
+        return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
     def _serve_step(self, first):
         items, result = [first], None
@@ -273,7 +238,9 @@ class Compression:
             status, why = getattr(error, "status", Status.SYSTEM), str(error)
             if not isinstance(error, Error):
                 why = f"{type(error).__name__}: {why}"
-            self._error = Error(status, f"gradwire: {why}" if "gradwire" not in why else why)
+            why = hint(why, self._options["timeout_ms"])
+            kind = Timeout if status == Status.TIMEOUT else Error
+            self._error = kind(status, why if why.startswith("gradwire: ") else f"gradwire: {why}")
             self._queue.put(_ENDED)  # the thread may wait for the rest of a step
             for link in () if told else self._links:
                 interrupt(link, why, status)
@@ -289,24 +256,22 @@ class Compression:
 
     def check(self):
         """Raises the error that ended the exchange, if one did."""
+        check_process(self._process)
         if self._error is not None:
-            raise Error(self._error.status, str(self._error))
+            raise type(self._error)(self._error.status, str(self._error))
         if self._is_closed:
             raise Error(Status.ORDER, "gradwire: this compression is closed")
-        if os.getpid() != self._process:
-            raise Error(Status.ORDER, "gradwire: this compression belongs to the process that forked this one")
 
     def _wait_until_idle(self):
         self.check()
-        seconds = self._options["timeout_ms"] / 1000
         with self._idle:
-            is_idle = self._idle.wait_for(lambda: self._n_buckets_open == 0 or self._error is not None, seconds)
+            is_idle = self._idle.wait_for(lambda: self._n_buckets_open == 0 or self._error is not None, self._seconds)
         self.check()
         if not is_idle:
             raise Timeout(
                 Status.TIMEOUT,
-                f"gradwire: a step has been under way for {seconds:g} s: call this between steps; if backward raised, "
-                "the step never ends",
+                f"gradwire: a step has been under way for {self._seconds:g} s: call this between steps; if backward "
+                "raised, the step never ends",
             )
 
     @property
@@ -394,23 +359,27 @@ class Compression:
             if thread.is_alive():
                 for link in self._links:
                     interrupt(link, "it closed in the middle of a step")
-        if thread is not threading.current_thread():
-            thread.join()
         self._is_closed = True
+        if thread is not threading.current_thread():
+            seconds = max(END_S, self._seconds)
+            thread.join(seconds)
+            if thread.is_alive():  # it may be in the links, so they stay
+                raise Timeout(
+                    Status.TIMEOUT, f"gradwire: the thread of this compression has not ended in {seconds:g} s"
+                )
         if self._auto:
             self._auto.stop_timing()
         if self._member:
             self._member.leave()
             self._member.close()
-        for link in self._links:
-            operations(link).destroy(link.self)
+        close_links(self._links)
 
     def __del__(self):
         if getattr(self, "_thread", None):
             self.close()
 
     def __reduce__(self):
-        raise TypeError("a compression cannot be copied or pickled; keep its state_dict()")
+        return Copy, ()
 
     def __enter__(self):
         return self
@@ -449,8 +418,11 @@ def _close_all():
     # In sys.last_value Python keeps the error that ended the program. At a prompt, it is the user's last error.
     error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     for compression in list(still_open):
-        compression.end(error)
-        compression.close()
+        try:
+            compression.end(error)
+            compression.close()
+        except Error as failure:
+            print(failure, file=sys.stderr, flush=True)
     # If the program dropped a compression while a step ended, its own thread closes it. If Python ended meanwhile, the
     # thread would die in the middle, or the process would abort.
     join_at_end(list(_threads))

@@ -6,6 +6,7 @@ group make the same number of links over it, each with a tag of its own."""
 import atexit
 import collections
 import ctypes
+import datetime
 import queue
 import struct
 import sys
@@ -17,13 +18,16 @@ import torch
 
 from .. import _api, _library
 from ..errors import Status
+from .waits import END_S, join_at_end
 
 _HEAD = struct.Struct("<IiQ")  # kind, status, bytes
 _HEAD_BYTES = 4096
 _INLINE = _HEAD_BYTES - _HEAD.size  # a message with so many bytes fits into its head
 _DATA, _FAIL, _BYE = range(3)
+# If Gloo gives up a wait, the group breaks. So the threads wait as long as the connection stands, and the calls that
+# need them have deadlines of their own.
+_AGES = datetime.timedelta(days=300)
 _LEAVE_S = 2.0  # how long destroy waits for what is still under way
-_END_S = 30.0  # how long the end of Python waits for it, and for a thread that closes a compression
 
 
 def _view(address, n_bytes):
@@ -40,7 +44,7 @@ def _head(kind, status, n_bytes):
 class GroupLink:
     """A link over a process group.
 
-    group: a process group over Gloo, whose operations may wait for months. tag: this link's tag, below 2^31.
+    group: a process group over Gloo. tag: this link's tag, below 2^31.
     most_bytes: no message is longer. If a head claims more, the link refuses before it takes memory. context: messages
     take their memory from it, or it is None. when_done: is called when the link needs the group no more."""
 
@@ -232,7 +236,7 @@ class GroupLink:
         for works, _, address in iter(self._sent.get, None):
             for work in works:
                 try:
-                    work.wait()
+                    work.wait(_AGES)
                 except RuntimeError:
                     pass  # the thread that receives from that rank notices it, too
             if address:
@@ -248,7 +252,7 @@ class GroupLink:
 
     def _take(self, peer, head):
         """Takes one message. False: none follows."""
-        self._group.recv([head], peer, self._tag).wait()
+        self._group.recv([head], peer, self._tag).wait(_AGES)
         kind, status, n_bytes = _HEAD.unpack_from(head.numpy())
         if kind == _BYE:
             why = head[_HEAD.size :].numpy().tobytes().split(b"\0")[0]
@@ -274,7 +278,7 @@ class GroupLink:
         try:
             if n_bytes > _INLINE:
                 body = _view(address, n_bytes) if address else torch.empty(n_bytes, dtype=torch.uint8)
-                self._group.recv([body], peer, self._tag).wait()
+                self._group.recv([body], peer, self._tag).wait(_AGES)
             elif address:
                 ctypes.memmove(address, head.data_ptr() + _HEAD.size, n_bytes)
             whole = True
@@ -318,13 +322,6 @@ class GroupLink:
 _unended = weakref.WeakSet()  # destroyed links. Their threads still wait for ranks that are slow
 
 
-def join_at_end(threads):
-    """Waits for threads when Python ends."""
-    deadline = time.monotonic() + _END_S
-    for thread in threads:
-        thread.join(max(0, deadline - time.monotonic()))
-
-
 @atexit.register
 def _end_all():
     """Waits once more. If a thread comes back from Gloo while Python ends, the process aborts. Python calls this after
@@ -332,6 +329,6 @@ def _end_all():
     links = list(_unended)
     silent = sorted({peer for link in links for peer in link._silent()})
     if silent:
-        print(f"gradwire: this program ends, and waits at most {_END_S:.0f} s until rank {', '.join(map(str, silent))} "
+        print(f"gradwire: this program ends, and waits at most {END_S:.0f} s until rank {', '.join(map(str, silent))} "
               "has answered its farewell", file=sys.stderr, flush=True)  # fmt: skip
     join_at_end([thread for link in links for thread in link._threads()])

@@ -14,11 +14,10 @@ from .. import _api, _library
 from ..errors import Error, Status
 from .group_link import GroupLink
 from .rendezvous import find_places, meet
+from .waits import within
 
 TRANSPORTS = ("tcp", "mpi", "torch")
 _MPI = "libgradwire_mpi.so.0"
-# If Gloo gives up a receive, the group breaks. The exchange has deadlines of its own.
-_AGES = datetime.timedelta(days=300)
 _TAG = 1 << 20
 
 
@@ -52,13 +51,32 @@ def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=
     if transport == "tcp":
         return _tcp(group, n_links, timeout_ms, rendezvous, keys, machine_of), machine_of
     if transport == "mpi":
-        return [_mpi(group) for _ in range(n_links)], None
-    own = _OwnGroup(group, n_links)
-    return [GroupLink(own.group, _TAG + i, most_bytes, when_done=own.leave).link() for i in range(n_links)], machine_of
+        what = "not all ranks have begun with MPI"
+        return _each(n_links, lambda _: within(timeout_ms, what, lambda: _mpi(group))), None
+    own = _OwnGroup(_gloo_group(group, timeout_ms), n_links)
+    make = lambda i: GroupLink(own.group, _TAG + i, most_bytes, when_done=own.leave).link()
+    return _each(n_links, make), machine_of
+
+
+def _each(n_links, make):
+    """Returns the links that make(0), make(1), ... return. If one raises, none stays."""
+    links = []
+    try:
+        for i in range(n_links):
+            links.append(make(i))
+    except BaseException:
+        close_links(links)
+        raise
+    return links
 
 
 def operations(link):
     return ctypes.cast(link.ops, ctypes.POINTER(_api.LinkOps)).contents
+
+
+def close_links(links):
+    for link in links:
+        operations(link).destroy(link.self)
 
 
 def interrupt(link, why, status=Status.CLOSED):
@@ -90,7 +108,7 @@ def tell(link, mine, timeout_ms):
 
 def _tcp(group, n_links, timeout_ms, rendezvous, keys, machine_of):
     one_machine = len(set(machine_of)) == 1
-    place = meet(group, rendezvous, one_machine)
+    place = meet(group, rendezvous, one_machine, timeout_ms)
     links = (_api.Link * n_links)()
     options = _api.TcpOptions(
         struct_bytes=ctypes.sizeof(_api.TcpOptions),
@@ -111,12 +129,7 @@ def _mpi_library():
     symbols in the whole process."""
     library = _library.find(_MPI, "GRADWIRE_MPI_LIBRARY", mode=ctypes.RTLD_GLOBAL)
     library.gw_link_mpi_world.restype = ctypes.c_int
-    library.gw_link_mpi_world.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_uint32,
-        ctypes.c_uint32,
-        ctypes.POINTER(_api.Link),
-    ]
+    library.gw_link_mpi_world.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.POINTER(_api.Link)]
     return library
 
 
@@ -131,7 +144,7 @@ class _OwnGroup:
     """A group that some links share. When the last link is done with it, its connections and threads go."""
 
     def __init__(self, group, n_links):
-        self.group, self._n_links, self._lock = _gloo_group(group), n_links, threading.Lock()
+        self.group, self._n_links, self._lock = group, n_links, threading.Lock()
 
     def leave(self):
         with self._lock:
@@ -145,10 +158,9 @@ class _OwnGroup:
             pass  # the program has destroyed all of its groups already
 
 
-def _gloo_group(group):
-    """Makes a group of the same ranks for our messages alone. Operations of the job's own group may not wait as long as
-    ours."""
-    options = {"timeout": _AGES, "backend": "gloo"}
+def _gloo_group(group, timeout_ms):
+    """Makes a group of the same ranks for our messages alone."""
+    options = {"timeout": datetime.timedelta(milliseconds=2 * timeout_ms), "backend": "gloo"}
     size = dist.get_world_size(group)
     if size < dist.get_world_size():
         if "use_local_synchronization" not in inspect.signature(dist.new_group).parameters:
@@ -158,7 +170,8 @@ def _gloo_group(group):
                 'use_local_synchronization (2.1); take transport="tcp"',
             )
         options.update(ranks=dist.get_process_group_ranks(group), use_local_synchronization=True)
-    own = dist.new_group(**options)
+    # new_group does not keep its timeout everywhere, so this one is not the first to end.
+    own = within(timeout_ms, "not all ranks have made a group for messages", lambda: dist.new_group(**options))
     if own.rank() != dist.get_rank(group) or own.size() != size:
         raise Error(Status.SYSTEM, 'PyTorch gave the ranks of a new group other numbers; take transport="tcp"')
     return own

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from .. import launcher
 from ..errors import Error, Status, Timeout
+from .waits import hint, within
 
 # These are below the ports that the system gives out. So no process gets one between the look and the use.
 _PORTS = range(21000, 32000)
@@ -64,12 +65,14 @@ def find_places(group, wants, timeout_ms):
             dist.monitored_barrier(group, datetime.timedelta(milliseconds=timeout_ms), wait_all_ranks=True)
         except RuntimeError as error:
             said = str(error).strip().splitlines()[0]
-            raise Timeout(
-                Status.TIMEOUT,
-                f"not all ranks have attached within {timeout_ms} ms, or one has ended: {said}",
-            ) from None
+            why = hint(f"not all ranks have attached within {timeout_ms} ms, or one has ended: {said}", timeout_ms)
+            raise Timeout(Status.TIMEOUT, f"gradwire: {why}") from None
     told = [None] * dist.get_world_size(group)
-    dist.all_gather_object(told, (_place(), wants), group=group)
+    within(
+        timeout_ms,
+        "not all ranks have said where they are",
+        lambda: dist.all_gather_object(told, (_place(), wants), group=group),
+    )
     for rank, (_, other) in enumerate(told):
         if other != told[0][1]:
             raise Error(
@@ -81,11 +84,18 @@ def find_places(group, wants, timeout_ms):
     return [places.index(place) for place in places]
 
 
-def meet(group, rendezvous, one_machine):
+def meet(group, rendezvous, one_machine, timeout_ms):
     """All ranks call this. Returns the place where they reach rank 0, "HOST:PORT"."""
-    rank = dist.get_rank(group)
+    return within(
+        timeout_ms,
+        "rank 0 has not told all ranks where it listens",
+        lambda: _tell_place(group, rendezvous, one_machine),
+    )
+
+
+def _tell_place(group, rendezvous, one_machine):
     told = [None]
-    if rank == 0:
+    if dist.get_rank(group) == 0:
         try:
             if rendezvous is None:
                 host = _address(one_machine)

@@ -3,20 +3,25 @@
 fully_shard calls the hook with a unit's gradients, one flat tensor, when they have been reduced and scattered within
 the replica. It uses the tensor as soon as the hook returns. So every unit is an exchange of its own, and the hook waits
 for it."""
+import contextlib
 import ctypes
 import functools
+import os
 import threading
 
 import torch
 import torch.distributed as dist
 
 from .. import _api
-from ..errors import Error, Status
-from .compression import DTYPES, check_skip, still_open
-from .links import check_options, interrupt, open_links, operations
+from ..errors import Error, Status, Timeout
+from .compression import still_open
+from .copies import Copy, check_process
+from .links import check_options, close_links, interrupt, open_links
 from .member import Member
+from .parameters import DTYPES, check_skip
 from .states import FORMAT, pick, to_tensor
 from .totals import Totals
+from .waits import END_S, hint
 
 _MOST_UNITS = 64  # tcp makes at most so many links between the same members
 _SEEDS_APART = 0x9E3779B97F4A7C15  # units draw from seeds of their own
@@ -73,15 +78,26 @@ def attach_sharded(
     links, machine_of = open_links(
         transport, replicas, len(units), most_bytes, timeout_ms, rendezvous=rendezvous, keys=keys
     )
-    return ShardedCompression(
-        units, parsed, links, machine_of, nonfinite=nonfinite, seed=seed, timeout_ms=timeout_ms, threads=threads
-    )
+    try:
+        return ShardedCompression(
+            units, parsed, links, machine_of, nonfinite=nonfinite, seed=seed, timeout_ms=timeout_ms, threads=threads
+        )
+    except BaseException:
+        close_links(links)
+        raise
+
+
+def _hook(compression, unit, output):
+    """The hook of a unit. It is no method, so that a copy of the model takes a copy of the compression."""
+    compression.average(unit, output)
 
 
 class ShardedCompression:
     """Averages gradients over replicas, compressed. gradwire.torch.attach_sharded makes it.
 
     codec: the canonical specification. rank, size: those in the group of replicas."""
+
+    _is_closed = True  # until everything is there
 
     def __init__(self, units, codec, links, machine_of, *, nonfinite, seed, timeout_ms, threads):
         """links: one for each unit. close() closes them."""
@@ -92,22 +108,37 @@ class ShardedCompression:
         self._options = {"timeout_ms": timeout_ms, "threads": threads}
         self._members, self._staging, self._steps = [None] * len(units), [None] * len(units), [0] * len(units)
         self._to_load = [None] * len(units)
-        self._totals, self._error, self._is_closed = Totals(), None, False
-        self._busy = threading.Lock()
+        self._totals, self._error = Totals(), None
+        self._lock, self._process = threading.Lock(), os.getpid()
         for i, (_, module) in enumerate(units):
-            module.set_all_reduce_hook(functools.partial(self._average, i))
+            module.set_all_reduce_hook(functools.partial(_hook, self, i))
+        self._is_closed = False
         still_open.add(self)
 
-    def _average(self, unit, output):
-        """The hook. output: the unit's flat gradient on this rank. It becomes the average over the replicas."""
-        with self._busy:
+    @contextlib.contextmanager
+    def _busy(self):
+        """Only one call at a time uses the exchanges, and each of them ends at its own deadline."""
+        self.check()
+        seconds = max(END_S, self._options["timeout_ms"] / 1000)
+        if not self._lock.acquire(timeout=seconds):
+            raise Timeout(Status.TIMEOUT, f"gradwire: another thread has been in this compression for {seconds:g} s")
+        try:
             self.check()
+            yield
+        finally:
+            self._lock.release()
+
+    def average(self, unit, output):
+        """What the hook does. output: the unit's flat gradient on this rank. It becomes the average over the
+        replicas."""
+        with self._busy():
             try:
                 self._exchange(unit, output)
             except Error as error:
-                if self._error is None and error.status != Status.NONFINITE:
-                    self._error = error
-                raise
+                if error.status == Status.NONFINITE:
+                    raise
+                self._error = type(error)(error.status, hint(str(error), self._options["timeout_ms"]))
+                raise self._error from None
 
     def _exchange(self, unit, output):
         name = self._names[unit]
@@ -165,8 +196,9 @@ class ShardedCompression:
 
     def check(self):
         """Raises the error that ended the exchange, if one did."""
+        check_process(self._process)
         if self._error is not None:
-            raise Error(self._error.status, str(self._error))
+            raise type(self._error)(self._error.status, str(self._error))
         if self._is_closed:
             raise Error(Status.ORDER, "gradwire: this compression is closed")
 
@@ -181,8 +213,7 @@ class ShardedCompression:
 
     def state_dict(self) -> dict:
         """Returns what this rank keeps between steps: plain values and uint8 tensors. Every rank saves its own."""
-        with self._busy:
-            self.check()
+        with self._busy():
             return {
                 "format": FORMAT,
                 "codec": self.codec,
@@ -206,8 +237,7 @@ class ShardedCompression:
 
     def load_state_dict(self, state) -> None:
         """Like Compression.load_state_dict(). The residuals of a unit are checked at its first gradient."""
-        with self._busy:
-            self.check()
+        with self._busy():
             checks = [("codec", self.codec, "codec"), ("seed", self._seed, "seed"), ("units", self._names, "names")]
             states = pick(state, self.rank, self.size, checks)
             self._steps = list(states[0]["step"])
@@ -216,24 +246,32 @@ class ShardedCompression:
     def close(self) -> None:
         """Ends the exchange. The other replicas hear of it: at once if a step is under way, else when they begin
         another step. A second call does nothing."""
-        if self._is_closed:
+        # A forked process does not have the threads, and must not close the links.
+        if self._is_closed or os.getpid() != self._process:
             return
         self._is_closed = True
         still_open.discard(self)
-        if not self._busy.acquire(timeout=0.2):
+        if not self._lock.acquire(timeout=0.2):
             for link in self._links:
                 interrupt(link, "it closed in the middle of a step")
-            self._busy.acquire()
+            if not self._lock.acquire(timeout=END_S):  # a thread may be in the links, so they stay
+                raise Timeout(Status.TIMEOUT, f"gradwire: a step has not ended in {END_S:g} s after its links closed")
         for member in filter(None, self._members):
             member.leave()
             member.close()
-        for link in self._links:
-            operations(link).destroy(link.self)
-        self._busy.release()
+        close_links(self._links)
+        self._lock.release()
+
+    def __del__(self):
+        self.close()
+
+    def __reduce__(self):
+        return Copy, ()
 
     def end(self, error):
         """Like Compression.end(): tells the other replicas."""
-        if isinstance(error, Exception) and self._error is None and not self._is_closed:
+        is_open = not self._is_closed and self._process == os.getpid()
+        if isinstance(error, Exception) and self._error is None and is_open:
             for link in self._links:
                 interrupt(link, f"its program ended with {type(error).__name__}: {error}")
 

@@ -4,7 +4,6 @@ import os
 import torch
 
 from gradwire.torch import auto as gw_auto
-from gradwire.torch.compression import declare
 
 from common import RANK, attached, backward, digest, train
 
@@ -80,11 +79,8 @@ def auto_and_join():
 
 
 class Bucket:
-    def __init__(self, parameter):
-        self.parameter, self.future = parameter, torch.futures.Future()
-
-    def parameters(self):
-        return [self.parameter]
+    def __init__(self, is_last):
+        self.is_last, self.future = lambda: is_last, torch.futures.Future()
 
 
 class Clock:
@@ -97,13 +93,13 @@ class Clock:
 
 def auto_times():
     """In every step the first bucket is large and arrives last. Returns what auto takes the times to be."""
-    parameters = [("small", torch.nn.Parameter(torch.zeros(1))), ("large", torch.nn.Parameter(torch.zeros(9)))]
+    parameters = [torch.nn.Parameter(torch.zeros(n)) for n in (1, 9)]
     time_before, hook_before = gw_auto.time, gw_auto.allreduce_hook
     gw_auto.time, gw_auto.allreduce_hook = Clock, lambda _, bucket: bucket.future
     try:
-        auto = gw_auto.Auto(parameters, declare(parameters), ["ternary"], None, [], 1000)
+        auto = gw_auto.Auto(parameters, [("small", 1, False), ("large", 9, False)], ["ternary"], None, [], 1000)
         for step in range(4):
-            small, large = (Bucket(parameter) for _, parameter in parameters)
+            small, large = Bucket(True), Bucket(False)
             for tensor, bucket, seconds in ((1, large, 1.0), (0, small, 3.0)):
                 Clock.seconds = 10.0 * step + seconds
                 auto._note(tensor, None)

@@ -1,5 +1,6 @@
 """What the cases share: networks, batches, training, a compression on this rank."""
 import os
+import time
 import warnings
 
 import torch
@@ -53,6 +54,15 @@ def digest(module):
 def attached(codec, seed=0, hidden=64, ddp_options=None, transport=TRANSPORT, **options):
     ddp = DistributedDataParallel(network(seed, hidden), **(ddp_options or {}))
     return ddp, gw.attach(ddp, codec, transport=transport, **options)
+
+
+def await_files(paths, then=None):
+    """Waits until other ranks have made these files. Then raises what is given."""
+    end = time.monotonic() + 120
+    while not all(map(os.path.exists, paths)) and time.monotonic() < end:
+        time.sleep(0.02)
+    if then:
+        raise then
 
 
 def local_gradients(rank, step=0):

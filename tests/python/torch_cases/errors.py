@@ -1,9 +1,7 @@
 """Tests what goes wrong: gradients that are not finite, wrong arguments, and ranks that disagree, raise, are late or
 die."""
-import copy
 import gc
 import os
-import pickle
 import signal
 import threading
 import time
@@ -15,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 import gradwire
 import gradwire.torch as gw
 
-from common import RANK, SIZE, TOPK, TRANSPORT, attached, backward, batch, digest, network, train
+from common import RANK, SIZE, TOPK, TRANSPORT, attached, await_files, backward, batch, digest, network, train
 
 
 def not_finite():
@@ -48,8 +46,6 @@ def not_finite_raises():
 
 def wrong_arguments():
     ddp = DistributedDataParallel(network())
-    frozen = DistributedDataParallel(network())
-    frozen.requires_grad_(False)
     hollow = network()
     hollow.register_parameter("hollow", torch.nn.Parameter(torch.zeros(0)))
     said = []
@@ -79,7 +75,6 @@ def wrong_arguments():
         (ddp, "ternary:skip=0.*+2.wieght", {}),
         (ddp, "ternary:skip=2.weight;2.bias", {}),
         (ddp, "auto", {"candidates": ["none", "ternary:skip=2.wieght"]}),
-        (frozen, "ternary", {}),
         (DistributedDataParallel(hollow, find_unused_parameters=True), "auto", {}),
     ]:
         try:
@@ -146,14 +141,14 @@ class Deep(torch.nn.Module):
     """A network of several buckets, whatever DDP's first one takes. What goes from the first layer to the others passes
     through `between`."""
 
-    def __init__(self, first_type=torch.float32):
+    def __init__(self):
         super().__init__()
         torch.manual_seed(0)
-        layers = [torch.nn.Linear(20, 600, dtype=first_type), *(torch.nn.Linear(600, 600) for _ in range(3))]
+        layers = [torch.nn.Linear(20, 600), *(torch.nn.Linear(600, 600) for _ in range(3))]
         self.layers, self.between = torch.nn.ModuleList(layers), lambda x: x
 
     def forward(self, x):
-        x = self.between(self.layers[0](x.to(self.layers[0].weight.dtype))).float()
+        x = self.between(self.layers[0](x))
         for layer in self.layers[1:]:
             x = layer(x)
         return x[:, :5]
@@ -193,37 +188,13 @@ def one_rank_raises_between_buckets():
     return said
 
 
-class Wait(Refuse):
-    @staticmethod
-    def backward(ctx, gradient):
-        time.sleep(0.3)
-        return gradient
-
-
-def types_that_differ():
-    """When the first bucket is under way, the exchange cannot take the second one."""
-    module = Deep(torch.float64)
-    module.between = Wait.apply
-    ddp = DistributedDataParallel(module, bucket_cap_mb=0.1)
-    compression = gw.attach(ddp, "ternary", timeout=20)
-    try:
-        backward(ddp, 0)
-        return "no error"
-    except RuntimeError as error:
-        return str(error)
-    finally:
-        compression.close()
-
-
 def attach_is_late():
     """Rank 1 does not attach until the others have given up."""
     ddp = DistributedDataParallel(network())
     dist.barrier()
     heard = [os.environ["FOLDER"] + f"/heard-{rank}" for rank in range(SIZE) if rank != 1]
     if RANK == 1:
-        end = time.monotonic() + 120
-        while not all(map(os.path.exists, heard)) and time.monotonic() < end:
-            time.sleep(0.1)
+        await_files(heard)
         return ""
     try:
         gw.attach(ddp, "ternary", timeout=3)
@@ -241,47 +212,6 @@ def transports_that_differ():
         return "no error"
     except gradwire.Error as error:
         return str(error)
-
-
-def copies():
-    """A compression cannot be copied: if Python deleted the copy, that would close the original."""
-    ddp, compression = attached("ternary")
-    said = []
-    for make in (copy.copy, copy.deepcopy, pickle.dumps):
-        try:
-            make(compression)
-            said.append("no error")
-        except TypeError as error:
-            said.append(str(error))
-    train(ddp, 2)
-    compression.close()
-    return said
-
-
-def forks():
-    """A forked child has no part in the links. It must not wait for threads that it does not have."""
-    ddp, compression = attached("ternary")
-    train(ddp, 2)
-    child = os.fork()
-    if child == 0:
-        try:
-            compression.state_dict()
-        except gradwire.Error as error:
-            if "forked" in str(error):
-                compression.close()
-                os._exit(7)
-        os._exit(1)
-    end = time.monotonic() + 60
-    ended, status = 0, 0
-    while not ended and time.monotonic() < end:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        time.sleep(0.05)
-    if not ended:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    train(ddp, 2)
-    compression.close()
-    return [bool(ended), os.WEXITSTATUS(status), digest(ddp)]
 
 
 def groups_go():
@@ -381,6 +311,25 @@ def one_rank_is_stopped():
     compression.close()
     with open(place + "closed", "w", encoding="utf-8"):
         return None
+
+
+def one_rank_is_silent():
+    """Rank 0 does something else until the others have given up."""
+    ddp, compression = attached("ternary", timeout=1)
+    train(ddp, 2)
+    heard = [os.environ["FOLDER"] + f"/heard-{TRANSPORT}-{rank}" for rank in range(1, SIZE)]
+    if RANK == 0:
+        await_files(heard)
+    try:
+        train(ddp, 1)
+        said = "no error"
+    except RuntimeError as error:
+        said = str(error)
+    if RANK > 0:
+        with open(heard[RANK - 1], "w", encoding="utf-8"):
+            pass
+    compression.close()
+    return said
 
 
 def one_rank_is_killed():

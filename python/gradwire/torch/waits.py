@@ -1,0 +1,54 @@
+"""Waits that end: calls that PyTorch may not come back from get a deadline."""
+import queue
+import threading
+import time
+import weakref
+
+import torch
+
+from ..errors import Error, Status, Timeout
+
+END_S = 30.0  # how long the end of Python waits for threads
+_stuck = weakref.WeakSet()  # threads whose call had not come back at its deadline
+
+
+def within(timeout_ms, what, call):
+    """Returns what call() returns, a call of PyTorch. Raises what it raises, and Timeout if it takes too long: its
+    thread then stays in the call. what: what could not be done, in words."""
+    answers = queue.SimpleQueue()
+    device = torch.cuda.current_device() if torch.cuda.is_initialized() else None  # each thread has its own
+
+    def run():
+        try:
+            if device is not None:
+                torch.cuda.set_device(device)
+            answers.put((call(), None))
+        except BaseException as error:
+            answers.put((None, error))
+
+    thread = threading.Thread(target=run, name="gradwire-call", daemon=True)
+    thread.start()
+    try:
+        answer, error = answers.get(timeout=timeout_ms / 1000)
+    except queue.Empty:
+        _stuck.add(thread)
+        raise Timeout(Status.TIMEOUT, hint(f"gradwire: {what} within {timeout_ms} ms", timeout_ms)) from None
+    if isinstance(error, RuntimeError) and not isinstance(error, Error):  # PyTorch's, if a rank has ended
+        raise Error(Status.PEER, f"gradwire: {what}: {error}")
+    if error is not None:
+        raise error
+    return answer
+
+
+def hint(sentence, timeout_ms):
+    """Adds to a sentence of a deadline that has passed, also of another rank's, what the program can do."""
+    if f" {timeout_ms} ms" in sentence and "timeout=" not in sentence:
+        sentence += "; if a rank may be silent for longer (it evaluates, or saves), give attach a longer timeout="
+    return sentence
+
+
+def join_at_end(threads=()):
+    """Waits for threads when Python ends. If one comes back from PyTorch while Python ends, the process aborts."""
+    deadline = time.monotonic() + END_S
+    for thread in [*threads, *_stuck]:
+        thread.join(max(0, deadline - time.monotonic()))

@@ -1,0 +1,82 @@
+"""Tests that every wait has a deadline: in attach, between the buckets of a step, in close, and for other threads."""
+import os
+import os
+import threading
+
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import gradwire
+import gradwire.torch as gw
+from gradwire.torch import compression as gw_compression
+from gradwire.torch import sharded as gw_sharded
+
+from common import RANK, SIZE, attached, await_files, network
+from sharded import sharded
+
+
+class Stuck:
+    """Stands in the queue for a bucket, and holds the thread that gives it its error."""
+
+    def __init__(self):
+        self.future, self.go_on = self, threading.Event()
+
+    def set_exception(self, _):
+        self.go_on.wait(60)
+
+
+def attach_is_stuck():
+    """Rank 1 stands still in the middle of attach, by turns in each of the calls that need all ranks."""
+    said = []
+    for name in ("all_gather_object", "broadcast_object_list", "new_group"):
+        group = dist.new_group()  # what stands still in one group must not reach the next case
+        ddp = DistributedDataParallel(network(), process_group=group)
+        before = getattr(dist, name)
+        heard = [f"{os.environ['FOLDER']}/{name}-{rank}" for rank in range(SIZE)]
+        if RANK == 1:
+            setattr(dist, name, lambda *_, **__: await_files([heard[0], heard[2]], gradwire.Error(-1, "given up")))
+        dist.barrier()
+        try:
+            gw.attach(ddp, "none", timeout=3, transport="torch" if name == "new_group" else "tcp")
+            said.append("no error")
+        except gradwire.Error as error:
+            said.append(str(error))
+        setattr(dist, name, before)
+        with open(heard[RANK], "w", encoding="utf-8"):
+            pass
+        await_files(heard)
+    return said
+
+
+def close_is_stuck():
+    """The thread of a compression does not come back."""
+    ddp, compression = attached("none")
+    stuck, seconds = Stuck(), gw_compression.END_S
+    gw_compression.END_S, compression._seconds = 0.1, 0.1
+    compression._error = gradwire.Error(-1, "the thread gives this to the bucket")
+    compression._queue.put(stuck)
+    try:
+        compression.close()
+        said = "no error"
+    except gradwire.Timeout as error:
+        said = str(error)
+    stuck.go_on.set()
+    gw_compression.END_S = seconds
+    return said
+
+
+def sharded_is_busy():
+    """Another thread is in the compression, and does not come back."""
+    model, compression = sharded("none")
+    seconds, gw_sharded.END_S = gw_sharded.END_S, 0.1
+    compression._options["timeout_ms"] = 100
+    said = []
+    with compression._lock:
+        for call in (compression.state_dict, compression.close):
+            try:
+                call()
+                said.append("no error")
+            except gradwire.Timeout as error:
+                said.append(str(error))
+    gw_sharded.END_S = seconds
+    return said
