@@ -191,20 +191,22 @@ static void say_what_is_assumed(struct prediction *p)
 
 /* ---- codecs -------------------------------------------------------------------------------------------- */
 
-static void split_elements(const struct gradient *g, struct subject *s)
+static gw_status split_elements(const struct gradient *g, struct subject *s)
 {
+    gw_tensor tensors[GW_MAX_NETWORK_TENSORS];
     if (!g->network) {
         const gw_tensor tensor = {.name = "gradient", .n_elems = (uint64_t)fmin(g->n_elems, (double)GW_MAX_ELEMENTS)};
         s->float_elems = gw_codec_leaves_float(s->codec, &tensor) ? g->n_elems : 0;
     }
     for (size_t t = 0; t < g->n_tensors; t++) {
-        const gw_tensor tensor = {.name = g->tensors[t].name,
-                                  .id = (uint32_t)t,
-                                  .n_elems = g->tensors[t].n_elems,
-                                  .last_layer = g->tensors[t].last_layer};
-        s->float_elems += gw_codec_leaves_float(s->codec, &tensor) ? (double)tensor.n_elems : 0;
+        tensors[t] = (gw_tensor){.name = g->tensors[t].name,
+                                 .id = (uint32_t)t,
+                                 .n_elems = g->tensors[t].n_elems,
+                                 .last_layer = g->tensors[t].last_layer};
+        s->float_elems += gw_codec_leaves_float(s->codec, &tensors[t]) ? (double)tensors[t].n_elems : 0;
     }
     s->coded_elems = g->n_elems - s->float_elems;
+    return g->network ? gw_codec_check_skip(s->codec, tensors, (uint32_t)g->n_tensors) : GW_OK;
 }
 
 /* Measures the bytes for every number of machines. The same number of machines is measured once. */
@@ -261,9 +263,10 @@ static int choose_codec_time(struct prediction *p, struct subject *s)
 static int measure_codec(struct prediction *p, struct subject *s)
 {
     gw_status status = gw_codec_parse(p->context, s->spec, &s->codec);
+    if (status >= 0)
+        status = split_elements(&p->gradient, s);
     if (status < 0)
         return tool_fail_status(status, NULL);
-    split_elements(&p->gradient, s);
     int exit_status = choose_codec_time(p, s);
     if (exit_status != TOOL_DONE)
         return exit_status;

@@ -6,6 +6,7 @@ import operator
 
 from . import _library
 from ._owner import Owner
+from .errors import Error
 
 POINTER, TEXT, STATUS, SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_size_t
 OUT = ctypes.POINTER(ctypes.c_void_p)  # a place where a call puts a pointer
@@ -195,6 +196,7 @@ _SIGNATURES = {
     "gw_codec_destroy": (None, [POINTER]),
     "gw_codec_canonical": (TEXT, [POINTER]),
     "gw_codec_is_global": (ctypes.c_bool, [POINTER]),
+    "gw_codec_check_skip": (STATUS, [POINTER, ctypes.POINTER(Tensor), ctypes.c_uint32]),
     "gw_codec_leaves_float": (ctypes.c_bool, [POINTER, ctypes.POINTER(Tensor)]),
     "gw_encoder_create": (STATUS, [POINTER, POINTER, ctypes.POINTER(Tensor), OUT]),
     "gw_encoder_destroy": (None, [POINTER]),
@@ -301,12 +303,13 @@ class Codec(Owner):
         tensor = Tensor(name.encode(), 0, n_elements, last_layer)
         return library().gw_codec_leaves_float(self.handle, ctypes.byref(tensor))
 
-    def unmatched(self, tensors):
-        """The names and patterns of skip= that fit none of tensors: [(name, elements, last_layer)]."""
-        skip = [o[len("skip=") :] for o in self.canonical.partition(":")[2].split(",") if o.startswith("skip=")]
-        unmatched = []
-        for pattern in "+".join(skip).split("+"):
-            alone = Codec(f"{self.canonical.partition(':')[0]}:skip={pattern}") if pattern else None
-            if alone and not any(alone.leaves_float(*tensor) for tensor in tensors):
-                unmatched.append(pattern)
-        return unmatched
+    def check_skip(self, tensors):
+        """Raises ValueError if a name in skip= fits none of tensors: [(name, elements, last_layer)]. Such a name is a
+        mistake, and without an error a layer would be compressed against the user's wish."""
+        declared = (Tensor * len(tensors))(
+            *(Tensor(name.encode(), i, n, last) for i, (name, n, last) in enumerate(tensors))
+        )
+        try:
+            _library.check(library().gw_codec_check_skip(self.handle, declared, len(tensors)))
+        except Error as error:
+            raise ValueError(str(error)) from None

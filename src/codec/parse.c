@@ -219,13 +219,43 @@ static bool glob(const char *pattern, size_t n, const char *name)
     }
 }
 
+static bool fits(const char *pattern, size_t n, const gw_tensor *tensor)
+{
+    return (n == 4 && strncmp(pattern, "last", 4) == 0 && tensor->last_layer) ||
+           glob(pattern, n, tensor->name ? tensor->name : "");
+}
+
 bool gw_pattern_matches(const char *pattern, const gw_tensor *tensor)
 {
     while (*pattern) {
         size_t n = strcspn(pattern, "+");
-        if ((n == 4 && strncmp(pattern, "last", 4) == 0 && tensor->last_layer) || glob(pattern, n, tensor->name))
+        if (fits(pattern, n, tensor))
             return true;
         pattern += n + (pattern[n] == '+');
     }
     return false;
+}
+
+gw_status gw_codec_check_skip(const gw_codec *codec, const gw_tensor *tensors, uint32_t n_tensors)
+{
+    if (!codec || (n_tensors && !tensors))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_codec_check_skip: codec or tensors is NULL");
+    const char *pattern = codec->record->skip ? codec->record->skip(codec->options) : "";
+    for (size_t n; *pattern; pattern += n + (pattern[n] == '+')) {
+        n = strcspn(pattern, "+");
+        uint32_t t = 0;
+        while (t < n_tensors && n > 0 && !fits(pattern, n, &tensors[t]))
+            t++;
+        if (n == 0 || t < n_tensors)
+            continue;
+        char names[200] = "";
+        size_t used = 0;
+        for (t = 0; t < n_tensors && t < 8 && used < sizeof names; t++)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", t ? ", " : "",
+                                     tensors[t].name ? tensors[t].name : "");
+        return gw_fail(GW_ERR_SPEC, "%s: skip=%.*s fits no name here (%s%s); several names are joined by +",
+                       codec->record->info.name, (int)n, pattern, names,
+                       t < n_tensors || used >= sizeof names ? ", ..." : "");
+    }
+    return GW_OK;
 }

@@ -253,6 +253,39 @@ static void who_leaves_nothing_in_float(void **state)
     gw_codec_destroy(last);
 }
 
+static void every_name_in_skip_must_fit(void **state)
+{
+    (void)state;
+    const gw_tensor tensors[] = {{.name = "conv1.weight", .n_elems = 4}, {.n_elems = 1, .last_layer = true}};
+    static const char *const good[] = {"none",
+                                       "ternary",
+                                       "ternary:min=9",
+                                       "ternary:skip=last",
+                                       "ternary:skip=conv?.*+",
+                                       "ternary:skip=++conv1.weight+last"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        gw_codec *codec = codec_of(NULL, good[i]);
+        assert_int_equal(gw_codec_check_skip(codec, tensors, 2), GW_OK);
+        gw_codec_destroy(codec);
+    }
+    gw_codec *codec = codec_of(NULL, "ternary:skip=last+conv9.weight");
+    assert_int_equal(gw_codec_check_skip(codec, tensors, 2), GW_ERR_SPEC);
+    assert_string_equal(gw_last_error(),
+                        "ternary: skip=conv9.weight fits no name here (conv1.weight, ); several names are joined by +");
+    assert_int_equal(gw_codec_check_skip(codec, NULL, 0), GW_ERR_SPEC); /* last fits none of no tensors */
+    assert_int_equal(gw_codec_check_skip(codec, NULL, 1), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_codec_check_skip(NULL, tensors, 2), GW_ERR_ARGUMENT);
+    gw_tensor many[100]; /* the sentence has room for a part of their names */
+    char name[GW_MAX_NAME];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++)
+        many[i] = (gw_tensor){.name = name};
+    assert_int_equal(gw_codec_check_skip(codec, many, 100), GW_ERR_SPEC);
+    assert_non_null(strstr(gw_last_error(), "nn, ...); several"));
+    gw_codec_destroy(codec);
+}
+
 static bool matches(const char *pattern, const char *name)
 {
     char options[128];
@@ -376,6 +409,7 @@ int main(void)
         cmocka_unit_test(patterns_match_names),
         cmocka_unit_test(who_leaves_nothing_in_float),
         cmocka_unit_test(long_names_are_taken),
+        cmocka_unit_test(every_name_in_skip_must_fit),
         cmocka_unit_test(patterns_of_many_stars_end),
         cmocka_unit_test(short_tensors_are_left_in_float),
         cmocka_unit_test(decimal_points_do_not_depend_on_the_locale),

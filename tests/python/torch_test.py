@@ -306,7 +306,7 @@ class Sharded(Case):
             "call fully_shard on it first",
             "name a codec",
             "no last layer",
-            "skip=9 fits no unit",
+            "skip=9 fits no name here (0, 2)",
             "65 units",
             "on rank 1 holds a NaN",
         ]
@@ -376,9 +376,9 @@ class Failures(Case):
         parts += ['keys is ""', "rendezvous is 29500", "a codec is None", "character of code 0", "must be a list"]
         parts += [
             "64 are the most",
-            "skip=2.wieght fits no parameter of this model (0.weight, 0.bias, 2.weight, 2.bias)",
+            "skip=2.wieght fits no name here (0.weight, 0.bias, 2.weight, 2.bias)",
         ]
-        parts += ["several names are joined by +", "ternary:skip=2.wieght: skip=2.wieght fits no parameter"]
+        parts += ["several names are joined by +", "ternary: skip=2.wieght fits no name"]
         parts += ["hollow, which has no elements"]
         for part, text in zip(parts, said, strict=True):
             self.assertIn(part, text)

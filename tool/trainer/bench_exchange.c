@@ -552,6 +552,8 @@ static int run(struct bench *b, uint32_t threads, bool json)
 {
     b->results = json_array();
     gw_status status = b->results ? choose_shape(b) : GW_ERR_MEMORY;
+    for (size_t k = 0; k < b->specs.n && status >= 0; k++)
+        status = gw_codec_check_skip(b->codecs[k], b->tensors, b->n_tensors);
     b->team.n_links = b->n_rows;
     if (status >= 0)
         status = bench_work(&b->team, threads, member_work, b);

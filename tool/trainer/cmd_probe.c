@@ -251,6 +251,19 @@ static int parse_codecs(struct probe *p)
     return 0;
 }
 
+/* Returns 0, or an exit status with the message printed. Nothing is coded here that skip= names, so the last tensor may
+ * stand for the last layer. */
+static int check_skips(const struct probe *p, const struct subject *s)
+{
+    static gw_tensor tensors[GW_PLAN_MAX_LAYERS];
+    for (uint32_t t = 0; t < s->n_layers; t++)
+        tensors[t] = (gw_tensor){.name = s->layers[t].name, .last_layer = t + 1 == s->n_layers};
+    for (size_t k = 0; k < p->specs.n; k++)
+        if (gw_codec_check_skip(p->work.codecs[k], tensors, s->n_layers) < 0)
+            return tool_wrong_use("--codec %s: %s", p->specs.items[k], gw_last_error());
+    return 0;
+}
+
 static int write_profile(const struct probe *p, const struct subject *s, tool_output *output)
 {
     json_t *profile = profile_json(p, s);
@@ -370,6 +383,8 @@ int gw_cmd_probe(int argc, char **argv)
     p.n_parts = p.specs.n + 1;
     if (status == 0)
         status = find_layers(&s, p.work.runs);
+    if (status == 0)
+        status = check_skips(&p, &s);
     if (status == 0) {
         gw_status begun = gw_members_begin(&who, &p.team.members);
         p.terminal = isatty(STDERR_FILENO) && p.team.members.first == 0;

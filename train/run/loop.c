@@ -64,6 +64,7 @@ static gw_status declare_tensors(struct gw_team *team)
         memcpy(team->traffic[t].name, p->name, sizeof p->name);
         team->traffic[t].elements = p->n_elems;
     }
+    GW_TRY(gw_codec_check_skip(team->codec, team->tensors, team->network.n_tensors));
     return gw_plan_read(&team->network, team->options->plan, team->group_of);
 }
 

@@ -100,25 +100,13 @@ def find_parameters(ddp):
     return found + [Parameter([f"gone.{i}"], p, True, False) for i, p in enumerate(gone)]
 
 
-def check_skip(spec, tensors, kind="parameter"):
-    """Raises if a name in skip= fits no parameter. Such a name is a mistake, and without an error a layer would be
-    compressed against the user's wish. kind: what the tensors are called."""
-    unmatched = _api.Codec(spec).unmatched(tensors)
-    if unmatched:
-        names = [name for name, _, _ in tensors]
-        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        raise ValueError(
-            f"{spec}: skip={unmatched[0]} fits no {kind} of this model ({shown}); several names are joined by +"
-        )
-
-
 def declare(parameters, specs):
     """Returns [(name, elements, last_layer)] of what is reduced, for a member of an exchange. A parameter goes by that
     of its names which skip= fits, else by its first one. parameters: [Parameter]. Raises ValueError if a name in skip=
     fits no parameter."""
     codecs = [_api.Codec(spec) for spec in specs]
-    for spec in specs:
-        check_skip(spec, [(name, p.tensor.numel(), p.is_last) for p in parameters for name in p.names])
+    for codec in codecs:
+        codec.check_skip([(name, p.tensor.numel(), p.is_last) for p in parameters for name in p.names])
     tensors = []
     for p in parameters:
         fits = [[codec.leaves_float(name, p.tensor.numel(), p.is_last) for codec in codecs] for name in p.names]

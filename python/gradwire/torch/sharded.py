@@ -18,7 +18,7 @@ from .compression import still_open
 from .copies import Copy, check_process
 from .links import check_options, close_links, interrupt, open_links
 from .member import Member
-from .parameters import DTYPES, check_skip
+from .parameters import DTYPES
 from .states import FORMAT, pick, to_tensor
 from .totals import Totals
 from .waits import END_S, hint
@@ -70,7 +70,7 @@ def attach_sharded(
     in_float = [_api.library().gw_codec_leaves_float(parsed.handle, _api.Tensor(b"", 0, 1, last)) for last in (0, 1)]
     if in_float == [False, True]:
         raise ValueError(f"{codec}: a unit of FSDP2 is no last layer; name the units that skip= leaves in float")
-    check_skip(codec, [(name, 1, False) for name, _ in units], "unit")
+    parsed.check_skip([(name, 1, False) for name, _ in units])
     check_options(transport, nonfinite, timeout, seed, threads)
     n_elements = sum(p.numel() for p in model.parameters())
     most_bytes = (1 << 20) + dist.get_world_size(replicas) * (8 * n_elements + 4096)

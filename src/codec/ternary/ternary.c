@@ -56,6 +56,11 @@ static bool leaves_float(const void *raw, const gw_tensor *tensor)
     return tensor->n_elems < o->min || gw_pattern_matches(o->skip, tensor);
 }
 
+static const char *skip(const void *raw)
+{
+    return ((const struct ternary_options *)raw)->skip;
+}
+
 static bool is_global(const void *raw)
 {
     return ((const struct ternary_options *)raw)->scope == SCOPE_GLOBAL;
@@ -74,6 +79,7 @@ const struct gw_codec_record gw_codec_ternary = {
     .options_bytes = sizeof(struct ternary_options),
     .check_options = check_options,
     .leaves_float = leaves_float,
+    .skip = skip,
     .is_global = is_global,
     .has_wire_choice = ternary_has_wire_choice,
     .open = ternary_open,
