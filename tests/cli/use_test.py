@@ -133,6 +133,18 @@ class Use(harness.Case):
             self.assertTrue(sentence.startswith("gradwire encode: "), sentence)
             self.refused(2, "scaler", "--codec", spec, a, says=says)
 
+    @harness.needs_trainer
+    def test_names_in_skip_must_fit(self):
+        """Every command that knows the tensors' names."""
+        for words in (
+            ["train", "--net", "lenet", "--data", "digits", "--steps", "1"],
+            ["probe", "--net", "lenet", "--workers", "2", "-o", self.path("p.json")],
+            ["predict", "--net", "alexnet", "--cluster", "eth-1g-gtx1080"],
+            ["bench", "exchange", "--net", "alexnet"],
+        ):
+            says = "skip=conv9.weight fits no name here (conv1.weight, conv1.bias"
+            self.refused(2, *words, "--codec", "ternary:skip=last+conv9.weight", says=says)
+
     def test_codecs(self):
         listing = self.ok_json("codecs")
         self.assertIn(listing["kernels"], ["scalar", "avx2", "avx512", "neon"])
