@@ -341,6 +341,14 @@ class Auto(Case):
         self.same(found, "auto_as_it_is")
         self.same(found, "auto_and_join")
 
+    def test_no_python_on_other_threads(self):
+        for rank, found in enumerate(self.run_cases("auto_runs_no_python_on_other_threads")):
+            names, said = found["auto_runs_no_python_on_other_threads"]
+            self.assertEqual(names, ["gradwire"])
+            if rank != 1:
+                self.assertIn("DDP's own all-reduce failed, or took more than 1000 ms", said)
+                self.assertIn("give attach a longer timeout=", said)
+
     def test_times(self):
         """Seconds 1 and 3 of each step have the gradients, and second 10 its end."""
         self.assertEqual(self.run_cases("auto_times")[0]["auto_times"], [[1000.0, [2000.0, 0.0]], 10000.0])
@@ -449,7 +457,7 @@ class Failures(Case):
         """Rank 0 does something else for longer than the timeout. The error names what the program can do."""
         for environment in ({}, {"TRANSPORT": "torch"}):
             for rank in self.run_cases("one_rank_is_silent", environment=environment):
-                self.assertRegex(rank["one_rank_is_silent"], "rank 0 within 1000 ms; .* give attach a longer timeout=")
+                self.assertRegex(rank["one_rank_is_silent"], " 1000 ms; .* give attach a longer timeout=")
 
     def test_attach_is_late(self):
         found = self.run_cases("attach_is_late")

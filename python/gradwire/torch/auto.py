@@ -1,16 +1,18 @@
 """codec="auto": leaves the first steps to DDP's own all-reduce, times them, measures link and codecs, and chooses a
 codec. After some steps with it, it checks that they are really shorter. If not, it goes back to the all-reduce."""
 import ctypes
+import datetime
 import functools
 import json
 import statistics
 import sys
 import time
 
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+import torch.distributed as dist
 
 from .. import _api, _library
 from ..errors import Error, Status
+from .buckets import Passed
 from .links import tell
 
 CANDIDATES = ("bf16", "ternary")  # none is a candidate, too
@@ -20,6 +22,10 @@ _GAIN = 0.97  # auto takes a codec if its predicted step is shorter than so much
 _LEAST_ELEMENTS = 1 << 20
 MOST_PROBE_BYTES = 16 << 20  # so much a probe's messages and groups may take on each rank, however small the model is
 _MOST_EXACT = 400  # for more tensors the exact plan may take minutes, while all ranks wait
+
+
+def start_all_reduce(group, buffer):
+    return dist.all_reduce(buffer.div_(group.size()), group=group, async_op=True)
 
 
 class Auto:
@@ -59,7 +65,8 @@ class Auto:
         self._ready[tensor] = time.perf_counter()
 
     def all_reduce(self, bucket):
-        future = allreduce_hook(self._group, bucket)
+        """Starts DDP's own all-reduce of a bucket. Returns what finish() ends."""
+        passed = Passed(start_all_reduce(self._group, bucket.buffer()), bucket.buffer())
         times = self.chosen is None
         if times and self._is_first:
             self._ends.append(0.0)
@@ -68,7 +75,7 @@ class Auto:
             self.n_passed += 1
             if times:
                 self._note_step()
-        return future.then(self._ended) if times else future
+        return passed
 
     def _note_step(self):
         ready, self._ready = self._ready, {}
@@ -77,10 +84,17 @@ class Auto:
         if self.n_passed == _WARM_UP + _TIMED:
             self.passing = False  # the next step begins with the choice, on all ranks
 
-    def _ended(self, future):
-        """A step's last bucket may be there before an earlier one, which is larger. The step ends with the latest."""
-        self._ends[-1] = time.perf_counter()
-        return future.value()[0] if isinstance(future.value(), list) else future.value()
+    def finish(self, passed):
+        """Waits for a bucket. The compression's own thread calls this. If Gloo's thread ran Python to end a future, as
+        it does for PyTorch's own hooks of Python, the process would abort if Python ended just then."""
+        try:
+            passed.work.wait(datetime.timedelta(milliseconds=self._timeout_ms))
+        except RuntimeError as error:
+            why = f"DDP's own all-reduce failed, or took more than {self._timeout_ms} ms: {error}"
+            raise Error(Status.PEER, why) from None
+        if self._ends and self.chosen is None:
+            self._ends[-1] = time.perf_counter()  # the latest of the step's buckets ends it
+        passed.future.set_result(passed.buffer)
 
     # ---- the choice --------------------------------------------------------------------------------------------
 

@@ -39,6 +39,17 @@ class Layout:
         return self._addresses
 
 
+def _future(buffer):
+    return torch.futures.Future(devices=[buffer.device]) if buffer.is_cuda else torch.futures.Future()
+
+
+class Passed:
+    """A bucket on its way through DDP's own all-reduce. work: that of torch.distributed."""
+
+    def __init__(self, work, buffer):
+        self.work, self.buffer, self.future = work, buffer, _future(buffer)
+
+
 class Bucket:
     """A bucket on its way from the hook to the thread and back."""
 
@@ -46,8 +57,7 @@ class Bucket:
         """is_last: it is the last one of its step. scale: the GradScaler's factor, or None."""
         self.layout, self.buffer, self.is_last, self.scale = layout, buffer, is_last, scale
         self.copied = None
-        devices = [buffer.device] if buffer.is_cuda else None
-        self.future = torch.futures.Future(devices=devices) if devices else torch.futures.Future()
+        self.future = _future(buffer)
 
     def floats(self):
         return self.buffer if self.layout.staging is None else self.layout.staging

@@ -16,7 +16,7 @@ import torch
 
 from .. import _api
 from ..errors import Error, Status, Timeout
-from .buckets import Bucket, Layout
+from .buckets import Bucket, Layout, Passed
 from .copies import Copy, check_process
 from .links import close_links, interrupt
 from .member import Member
@@ -103,10 +103,11 @@ class Compression:
             buffer = bucket.buffer()
             layout = self._layout(bucket, buffer)
             if self._auto and self._auto.passing:
-                return self._auto.all_reduce(bucket)
-            scale = None if self._scaler is None else float(self._scaler.get_scale())
-            item = Bucket(layout, buffer, bucket.is_last(), scale)
-            item.bring()
+                item = self._auto.all_reduce(bucket)
+            else:
+                scale = None if self._scaler is None else float(self._scaler.get_scale())
+                item = Bucket(layout, buffer, bucket.is_last(), scale)
+                item.bring()
         except Exception as error:
             self._end(error)
             return _failed(self._error)
@@ -202,6 +203,8 @@ class Compression:
         try:
             if self._error is not None:
                 first.future.set_exception(self._error)
+            elif isinstance(first, Passed):
+                self._auto.finish(first)
             else:
                 items, result = self._run_step(first)
             if result is not None:

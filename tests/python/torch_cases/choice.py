@@ -1,11 +1,12 @@
 """Tests codec="auto", and what is logged."""
 import os
+import threading
 
 import torch
 
 from gradwire.torch import auto as gw_auto
 
-from common import RANK, attached, backward, digest, train
+from common import RANK, SIZE, attached, await_files, backward, digest, train
 
 
 def auto_runs(gain, later_ms):
@@ -80,7 +81,12 @@ def auto_and_join():
 
 class Bucket:
     def __init__(self, is_last):
-        self.is_last, self.future = lambda: is_last, torch.futures.Future()
+        self.is_last, self.buffer = lambda: is_last, lambda: torch.zeros(1)
+
+
+class Work:
+    def wait(self, _):
+        return True
 
 
 class Clock:
@@ -91,25 +97,54 @@ class Clock:
         return cls.seconds
 
 
+def auto_runs_no_python_on_other_threads():
+    """While DDP's own all-reduce runs. If Gloo's threads ran some, the process would abort now and then at its end.
+    Rank 1 then stands still, and the others hear it at the deadline."""
+    ddp, compression = attached("auto")
+    names, finish = set(), gw_auto.Auto.finish
+
+    def noted(self, passed):
+        names.add(threading.current_thread().name)
+        passed.future.add_done_callback(lambda _: names.add(threading.current_thread().name))
+        finish(self, passed)
+
+    gw_auto.Auto.finish = noted
+    train(ddp, 3)
+    gw_auto.Auto.finish = finish
+    compression._auto._timeout_ms = compression._options["timeout_ms"] = 1000
+    heard = [os.environ["FOLDER"] + f"/heard-{rank}" for rank in range(SIZE) if rank != 1]
+    if RANK == 1:
+        await_files(heard)
+    try:
+        train(ddp, 1)
+        said = "no error"
+    except RuntimeError as error:
+        said = str(error)
+    with open(os.environ["FOLDER"] + f"/heard-{RANK}", "w", encoding="utf-8"):
+        pass
+    compression.close()
+    return [sorted(names), said]
+
+
 def auto_times():
     """In every step the first bucket is large and arrives last. Returns what auto takes the times to be."""
     parameters = [torch.nn.Parameter(torch.zeros(n)) for n in (1, 9)]
-    time_before, hook_before = gw_auto.time, gw_auto.allreduce_hook
-    gw_auto.time, gw_auto.allreduce_hook = Clock, lambda _, bucket: bucket.future
+    time_before, start_before = gw_auto.time, gw_auto.start_all_reduce
+    gw_auto.time, gw_auto.start_all_reduce = Clock, lambda *_: Work()
     try:
         auto = gw_auto.Auto(parameters, [("small", 1, False), ("large", 9, False)], ["ternary"], None, [], 1000)
         for step in range(4):
-            small, large = Bucket(True), Bucket(False)
+            small, large, passed = Bucket(True), Bucket(False), {}
             for tensor, bucket, seconds in ((1, large, 1.0), (0, small, 3.0)):
                 Clock.seconds = 10.0 * step + seconds
                 auto._note(tensor, None)
-                auto.all_reduce(bucket)
+                passed[bucket] = auto.all_reduce(bucket)
             for bucket, seconds in ((small, 4.0), (large, 10.0)):
                 Clock.seconds = 10.0 * step + seconds
-                bucket.future.set_result(torch.zeros(1))
+                auto.finish(passed[bucket])
         return [auto._times(), auto._step_ms()]
     finally:
-        gw_auto.time, gw_auto.allreduce_hook = time_before, hook_before
+        gw_auto.time, gw_auto.start_all_reduce = time_before, start_before
 
 
 class Writer:
