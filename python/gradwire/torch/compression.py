@@ -6,7 +6,6 @@ queue. The thread takes them out, hands them to the exchange, waits for it witho
 futures: then the buckets hold the averages. A step ends when every parameter has been handed over."""
 import atexit
 import ctypes
-import os
 import queue
 import sys
 import threading
@@ -15,9 +14,10 @@ import weakref
 import torch
 
 from .. import _api
+from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .buckets import Bucket, Layout, Passed
-from .copies import Copy, check_process
+from .copies import Copy
 from .links import close_links, interrupt
 from .member import Member
 from .parameters import DTYPES
@@ -46,7 +46,7 @@ def _failed(error):
     return future
 
 
-class Compression:
+class Compression(OfOneProcess):
     """Averages gradients over a process group, compressed. gradwire.torch.attach makes it. It is the hook's state.
 
     codec: the canonical specification; "auto" until the choice is made, and "none" if that is DDP's own all-reduce.
@@ -58,6 +58,7 @@ class Compression:
     ):
         """tensors: what parameters.declare() returned for the parameters. links: close() closes them. codec: an
         _api.Codec; or it is None, and auto is an auto.Auto."""
+        super().__init__()
         self._parameters = parameters  # kept, so that no other object gets their identities
         self._number_of = {id(p): i for i, p in enumerate(parameters)}
         self._tensors = tensors
@@ -72,7 +73,6 @@ class Compression:
         self._idle = threading.Condition()
         self._n_buckets_open = 0
         self._auto, self._member, self._is_closed = auto, None, False
-        self._process = os.getpid()
         if auto is None:
             self._make_member(codec, _groups(self._tensors, _GROUP_BYTES))
         thread = threading.Thread(target=_serve, args=(weakref.ref(self), self._queue), name="gradwire", daemon=True)
@@ -259,7 +259,7 @@ class Compression:
 
     def check(self):
         """Raises the error that ended the exchange, if one did."""
-        check_process(self._process)
+        self.check_process()
         if self._error is not None:
             raise type(self._error)(self._error.status, str(self._error))
         if self._is_closed:
@@ -351,7 +351,7 @@ class Compression:
         step. A second call does nothing."""
         thread, self._thread = self._thread, None
         # A forked process does not have the thread, and must not close the links.
-        if thread is None or os.getpid() != self._process:
+        if thread is None or not self.is_of_this_process():
             return
         still_open.discard(self)
         self._queue.put(None)
@@ -394,7 +394,7 @@ class Compression:
     def end(self, error):
         """If error is an exception that ended this rank's program, this tells the other ranks. Else they would
         wait."""
-        is_open = not self._is_closed and self._process == os.getpid()
+        is_open = not self._is_closed and self.is_of_this_process()
         if isinstance(error, Exception) and self._error is None and is_open:
             self._end(Error(Status.SYSTEM, f"its program ended with {type(error).__name__}: {error}"))
 

@@ -1,6 +1,4 @@
-"""What stands for a compression where it cannot be itself: in a copy of its model, in a file, in a forked process."""
-import os
-
+"""What stands for a compression where it cannot be itself: in a copy of its model, and in a file."""
 from ..errors import Error, Status
 
 
@@ -22,9 +20,3 @@ class Copy:
 
     def __exit__(self, *_):
         return None
-
-
-def check_process(process):
-    """Raises if this is not the process in which an object was made."""
-    if os.getpid() != process:
-        raise Error(Status.ORDER, "gradwire: this compression belongs to the process that forked this one")

@@ -6,16 +6,16 @@ for it."""
 import contextlib
 import ctypes
 import functools
-import os
 import threading
 
 import torch
 import torch.distributed as dist
 
 from .. import _api
+from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .compression import still_open
-from .copies import Copy, check_process
+from .copies import Copy
 from .links import check_options, close_links, interrupt, open_links
 from .member import Member
 from .parameters import DTYPES
@@ -92,7 +92,7 @@ def _hook(compression, unit, output):
     compression.average(unit, output)
 
 
-class ShardedCompression:
+class ShardedCompression(OfOneProcess):
     """Averages gradients over replicas, compressed. gradwire.torch.attach_sharded makes it.
 
     codec: the canonical specification. rank, size: those in the group of replicas."""
@@ -101,6 +101,7 @@ class ShardedCompression:
 
     def __init__(self, units, codec, links, machine_of, *, nonfinite, seed, timeout_ms, threads):
         """links: one for each unit. close() closes them."""
+        super().__init__()
         self._names = [name for name, _ in units]
         self._codec, self.codec = codec, codec.canonical
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
@@ -109,7 +110,7 @@ class ShardedCompression:
         self._members, self._staging, self._steps = [None] * len(units), [None] * len(units), [0] * len(units)
         self._to_load = [None] * len(units)
         self._totals, self._error = Totals(), None
-        self._lock, self._process = threading.Lock(), os.getpid()
+        self._lock = threading.Lock()
         for i, (_, module) in enumerate(units):
             module.set_all_reduce_hook(functools.partial(_hook, self, i))
         self._is_closed = False
@@ -196,7 +197,7 @@ class ShardedCompression:
 
     def check(self):
         """Raises the error that ended the exchange, if one did."""
-        check_process(self._process)
+        self.check_process()
         if self._error is not None:
             raise type(self._error)(self._error.status, str(self._error))
         if self._is_closed:
@@ -247,7 +248,7 @@ class ShardedCompression:
         """Ends the exchange. The other replicas hear of it: at once if a step is under way, else when they begin
         another step. A second call does nothing."""
         # A forked process does not have the threads, and must not close the links.
-        if self._is_closed or os.getpid() != self._process:
+        if self._is_closed or not self.is_of_this_process():
             return
         self._is_closed = True
         still_open.discard(self)
@@ -270,7 +271,7 @@ class ShardedCompression:
 
     def end(self, error):
         """Like Compression.end(): tells the other replicas."""
-        is_open = not self._is_closed and self._process == os.getpid()
+        is_open = not self._is_closed and self.is_of_this_process()
         if isinstance(error, Exception) and self._error is None and is_open:
             for link in self._links:
                 interrupt(link, f"its program ended with {type(error).__name__}: {error}")
