@@ -29,7 +29,7 @@ for name in "${names[@]}"; do
     asan) options+=(-DGW_SANITIZE=address,undefined -DCMAKE_C_FLAGS=-O1 -DGW_BUILD_TRAIN=OFF) ;;
     tsan) options+=(-DGW_SANITIZE=thread -DCMAKE_C_FLAGS=-O1 -DGW_BUILD_TRAIN=OFF) ;;
     *)
-        echo "builds.sh: there is no build '$name'; there are plain, clang, no-zeromq, no-mpi, no-onednn, asan, tsan" >&2
+        echo "builds.sh: no build '$name'; there are plain, clang, no-zeromq, no-mpi, no-onednn, asan, tsan" >&2
         exit 2
         ;;
     esac
