@@ -98,7 +98,7 @@ static int check_company(const gw_ps_server_options *o)
 static int serve(gw_ps_server *server, const gw_ps_server_options *o, const char *mode, const struct tool_status *page)
 {
     char line[256];
-    snprintf(line, sizeof line, "listening address=%s workers=%u mode=%s keys=%s", gw_ps_server_address(server),
+    snprintf(line, sizeof line, "listening address=%s workers=%u mode=%s encrypted=%s", gw_ps_server_address(server),
              o->n_workers, mode, o->keys ? "yes" : "no");
     log_line(line, NULL);
     if (page) {
@@ -138,9 +138,10 @@ int gw_cmd_server(int argc, char **argv)
          &o.backup, 0, GW_MAX_WORKERS},
         {"--threads", "K", "threads that reduce pushes (default 1)", TOOL_U32, &context.n_threads, 1, 256},
         {"--keys", "DIR",
-         "encrypt everything, and let in only clients whose key is listed in this folder (gradwire keys)", TOOL_TEXT,
-         &o.keys, 0, 0},
-        {"--insecure", NULL, "without keys, let other machines connect; let them see the --metrics page", TOOL_FLAG,
+         "the folder of the server's identity (gradwire keys): encrypt everything, and let in only clients whose "
+         "identity is listed there",
+         TOOL_TEXT, &o.keys, 0, 0},
+        {"--insecure", NULL, "without --keys, let other machines connect; let them see the --metrics page", TOOL_FLAG,
          &o.insecure, 0, 0},
         {"--metrics", "HOST:PORT",
          "show a page for browsers, and /metrics for Prometheus; a port alone is one of 127.0.0.1 (default: no page)",

@@ -128,11 +128,11 @@ typedef struct gw_ps_server_options {
     /* with GW_PS_SYNC: a round does not wait for the slowest `backup` workers. If they push to that round later, the
      * push is dropped. Less than n_workers */
     uint32_t backup;
-    /* a folder of keys (gradwire keys new). Traffic is then encrypted. A client is refused if its key is not listed in
-     * the folder's allowed/, or is the server's own key. If a client's key is removed there, its connection is dropped
-     * within two seconds. NULL: no keys */
+    /* the folder of the server's identity (gradwire keys new). Traffic is then encrypted. A client is refused if its
+     * identity is not listed in the folder's allowed/, or is the server's own. If it is removed there, its connection
+     * is dropped within two seconds. NULL: none */
     const char *keys;
-    bool insecure; /* true: without keys, addresses other than loopback are legal too */
+    bool insecure; /* true: without an identity, addresses other than loopback are legal too */
     /* a client's machine counts as gone if it has not answered for so many milliseconds; 0: 10,000 */
     uint32_t timeout_ms;
     uint64_t max_keys;      /* how many keys the server keeps at most; 0: 1,048,576 */
@@ -182,7 +182,7 @@ typedef struct gw_ps_client_options {
        servers refuse a client with another list */
     const char *servers;
     uint32_t rank;       /* 0 .. n_workers-1, and only one client for each rank; or GW_PS_READER */
-    const char *keys;    /* folder of keys of this client (gw_keys_new_client); NULL: not encrypted */
+    const char *keys;    /* folder of this client's identity (gw_keys_new_client); NULL: not encrypted */
     uint32_t timeout_ms; /* a call gives up after so many milliseconds; 0: 60,000 */
     /* true: rounds wait for this worker only after gw_ps_join. If it was left out, it must call gw_ps_join again.
      * false: rounds wait for it from its first connection on, and again as soon as it is back */
@@ -206,10 +206,10 @@ typedef struct gw_ps_value {
 } gw_ps_value;
 
 /* Creates a client. It connects to the servers, and says who it is. Only one thread at a time may use a client. The
- * caller destroys *out with gw_ps_client_destroy. Errors: GW_ERR_ARGUMENT (also if one side has keys and the other has
- * none, or a server does not allow this key); GW_ERR_TIMEOUT (no connection can be made, and the sentence says why; or
- * a server does not answer); GW_ERR_PEER (a server refused this client; the sentence says why); GW_ERR_SYSTEM,
- * GW_ERR_MEMORY, GW_ERR_UNSUPPORTED. */
+ * caller destroys *out with gw_ps_client_destroy. Errors: GW_ERR_ARGUMENT (also if one side has an identity and the
+ * other has none, or a server does not allow this one); GW_ERR_TIMEOUT (no connection can be made, and the sentence
+ * says why; or a server does not answer); GW_ERR_PEER (a server refused this client; the sentence says why);
+ * GW_ERR_SYSTEM, GW_ERR_MEMORY, GW_ERR_UNSUPPORTED. */
 GW_API GW_MUST_CHECK gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options,
                                                    gw_ps_client **out);
 

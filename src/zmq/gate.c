@@ -108,11 +108,11 @@ static void *keep_gate(void *argument)
         bool allowed = key[0] && gw_zmq_keys_allow(keys, key);
         if (!allowed && keys->without_own && strcmp(key, keys->public_key) == 0)
             gw_zmq_log(gate->log,
-                       "refused address=%s reason=\"its key is this server's own; a client needs one of its own "
+                       "refused address=%s reason=\"its identity is this server's own; a client needs one of its own "
                        "(gradwire keys new DIR --client NAME --of %s)\"",
                        request.fields[ADDRESS], gw_quote(keys->folder).text);
         else if (!allowed)
-            gw_zmq_log(gate->log, "refused address=%s reason=\"its key %s is not in %s/allowed\"",
+            gw_zmq_log(gate->log, "refused address=%s reason=\"its identity %s is not in %s/allowed\"",
                        request.fields[ADDRESS], gw_quote(key[0] ? key : "(none)").text, gw_quote(keys->folder).text);
         answer(gate->socket, request.fields[REQUEST_ID], allowed, allowed ? key : "");
     }

@@ -427,7 +427,7 @@ class Links(harness.Case):
         first = subprocess.run([*member, "--rank", "0", "--keys", keys], stderr=subprocess.PIPE, text=True, timeout=60)
         says = stranger.communicate(timeout=60)[1]
         with open(os.path.join(others, "gradwire.key")) as file:
-            self.assertIn(f"its key {file.read().strip()} is not in", first.stderr)
+            self.assertIn(f"its identity {file.read().strip()} is not in", first.stderr)
         self.assertIn("rank 1", first.stderr)
         self.assertEqual((first.returncode, stranger.returncode), (1, 1), says)
         os.chmod(os.path.join(keys, "gradwire.key_secret"), 0o644)

@@ -147,14 +147,14 @@ def keys(ps):
         with at_once("no key where there must be one"):
             refused(
                 lambda: ps.Client(keyed.address, rank=0, timeout=LONG, connect_timeout=LONG),
-                "this client has no keys",
+                "this client has no identity",
                 keyed.address,
                 "takes only clients that have",
             )
         with at_once("a key where there is none"):
             refused(
                 lambda: ps.Client(plain.address, rank=0, timeout=LONG, connect_timeout=LONG, keys=folder / "job"),
-                "this client has keys",
+                "this client has an identity",
                 plain.address,
                 "has none",
             )
@@ -174,12 +174,17 @@ def keys(ps):
                 "allowed/",
             )
         log = keyed.end()
-        check(re.search(r'refused address=\S+ reason="[^"]*(has no keys|a client without keys does so)', log), log)
+        check(
+            re.search(r'refused address=\S+ reason="[^"]*(has no identity|a client without an identity does so)', log),
+            log,
+        )
         # The log has an address, or "?" if the client had gone. The client tries again some three times a second.
         check(0 < log.count('reason="it takes this server for another') < 9 + 5 * tried, log)
-        check('refused address=127.0.0.1 reason="its key' in log, log)
+        check('refused address=127.0.0.1 reason="its identity' in log, log)
         log = plain.end()
-        check(re.search(r'refused address=\S+ reason="[^"]*(has keys|a client with keys does so)', log), log)
+        check(
+            re.search(r'refused address=\S+ reason="[^"]*(has an identity|a client with an identity does so)', log), log
+        )
 
 
 def arguments(ps):

@@ -249,15 +249,15 @@ def keys(ps):
         # Not even the server's own key lets a client in, though it is in the list. A client with this key could pass
         # for the server.
         no_key = "is not in the folder allowed/"
-        refused(lambda: ps.Client(server.address, rank=0, keys=f"{folder}/job"), "its key", no_key)
-        refused(lambda: ps.Client(server.address, rank=0), "has no keys", "takes only clients that have")
-        refused(lambda: ps.Client(server.address, rank=0, keys=f"{folder}/stranger"), "its key", no_key)
+        refused(lambda: ps.Client(server.address, rank=0, keys=f"{folder}/job"), "its identity", no_key)
+        refused(lambda: ps.Client(server.address, rank=0), "has no identity", "takes only clients that have one")
+        refused(lambda: ps.Client(server.address, rank=0, keys=f"{folder}/stranger"), "its identity", no_key)
         with ps.Client(server.address, rank=0, timeout=10, keys=f"{folder}/anna") as client:
             client.init_parameter(key="x", shape=[1], type="float32")
             client.push_parameter(key="x", value=[1])
             check(client.pull_parameter(key="x", reduce_method="max") == 1, "a keyed client is served")
         log = server.end()
-        check("is not in" in log and "its key is this server's own" in log, "the log names the refused keys")
+        check("is not in" in log and "its identity is this server's own" in log, "the log names the refused keys")
         before = sorted(pathlib.Path(folder).rglob("*"))
         for words, says in (
             (["--client", "bert"], "--of is missing"),

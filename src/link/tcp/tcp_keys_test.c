@@ -77,8 +77,8 @@ static void the_unlisted_stay_out(void **state)
     snprintf(job, sizeof job, "%s", at("job"));
     snprintf(stray, sizeof stray, "%s", at("stray"));
     snprintf(rightful, sizeof rightful, "%s", at("other"));
-    snprintf(unlisted, sizeof unlisted, "refused address=127.0.0.1 reason=\"its key %s is not in %s/allowed\"\n", key,
-             job);
+    snprintf(unlisted, sizeof unlisted, "refused address=127.0.0.1 reason=\"its identity %s is not in %s/allowed\"\n",
+             key, job);
     const struct {
         const char *host, *member;
         gw_status status;

@@ -108,19 +108,19 @@ static gw_status turned_away(const struct gw_ps_client *client, const struct ser
     const char *place = gw_zmq_place(server->endpoint);
     if (server->turned_away_by.what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         return gw_fail(GW_ERR_ARGUMENT,
-                       "the server at %s refused this client: its key %s is not in the folder allowed/ there", place,
-                       keys ? keys->public_key : "(none)");
+                       "the server at %s refused this client: its identity %s is not in the folder allowed/ there",
+                       place, keys ? keys->public_key : "(none)");
     if (server->turned_away_by.value != ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
         return gw_fail(GW_ERR_ARGUMENT, "what answers at %s does not speak as a parameter server does", place);
-    return keys ? gw_fail(GW_ERR_ARGUMENT,
-                          "this client has keys, and the server at %s has none; give keys (--keys DIR) to both or to "
-                          "neither",
-                          place)
-                : gw_fail(
-                      GW_ERR_ARGUMENT,
-                      "this client has no keys, and the server at %s takes only clients that have; name their folder "
-                      "(keys)",
-                      place);
+    return keys
+               ? gw_fail(GW_ERR_ARGUMENT,
+                         "this client has an identity, and the server at %s has none; give both one (--keys DIR), or "
+                         "neither",
+                         place)
+               : gw_fail(GW_ERR_ARGUMENT,
+                         "this client has no identity, and the server at %s takes only clients that have one; name the "
+                         "folder of one (keys=)",
+                         place);
 }
 
 /* Why there is no connection. GW_OK: the server has just come. */
@@ -131,7 +131,7 @@ static gw_status not_there(struct gw_ps_client *client, struct server *server)
         return gw_fail(GW_ERR_TIMEOUT,
                        "what is at %s ended %u connections before it had said who it is: it is no parameter server, it "
                        "takes no more connections%s%s%s",
-                       place, server->n_ended, client->net.keys ? ", or its key is not the one that " : "",
+                       place, server->n_ended, client->net.keys ? ", or its identity is not the one that " : "",
                        client->net.keys ? client->net.keys->folder : "",
                        client->net.keys ? " has for it (server.key, or else rendezvous.key)" : "");
     struct gw_zmq_address there;

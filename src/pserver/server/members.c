@@ -94,7 +94,8 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd,
 {
     struct gw_zmq_keys *keys = server->net.keys;
     if (keys && !gw_zmq_keys_allow(keys, key ? key : "")) /* the key may have been allowed when the connection came */
-        return gw_fail(GW_ERR_ARGUMENT, "the key %s is not in the server's allowed/ any more", key ? key : "(none)");
+        return gw_fail(GW_ERR_ARGUMENT, "the identity %s is not in the server's allowed/ any more",
+                       key ? key : "(none)");
     if (gw_ps_member_find(server, route))
         return gw_fail(GW_ERR_ORDER, "this connection has said HELLO before");
     if (gw_zmq_has_ended(&server->ended, fd))
@@ -231,15 +232,15 @@ static const char *why_unspoken(const struct gw_ps_server *server, const struct 
 {
     /* a client that sees that the keys do not match ends the connection at once */
     if (event->what == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
-        return server->options.keys ? "it went before it said who it is; a client without keys does so (--keys)"
-                                    : "it went before it said who it is; a client with keys does so (--keys)";
+        return server->options.keys ? "it went before it said who it is; a client without an identity does so (--keys)"
+                                    : "it went before it said who it is; a client with an identity does so (--keys)";
     if (event->what != ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL)
         return NULL;
     if (event->value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
-        return server->options.keys ? "it has no keys, and this server takes only clients that have (--keys)"
-                                    : "it has keys, and this server has none (--keys)";
+        return server->options.keys ? "it has no identity, and this server takes only clients that have one (--keys)"
+                                    : "it has an identity, and this server has none (--keys)";
     if (event->value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC)
-        return "it takes this server for another: the key that it has for it is not this server's";
+        return "it takes this server for another: the identity that it expects is not this server's";
     return "it does not speak as clients do";
 }
 
@@ -287,7 +288,7 @@ void gw_ps_members_check_keys(struct gw_ps_server *server)
             next = member->next;
             if (gw_zmq_keys_allow(keys, member->key))
                 continue;
-            gw_ps_log(server, "dropped %s address=%s reason=\"its key %s is not allowed any more\"",
+            gw_ps_log(server, "dropped %s address=%s reason=\"its identity %s is not allowed any more\"",
                       gw_ps_rank_text(member->rank).text, member->address, member->key);
             gw_ps_member_leave(server, member);
         }

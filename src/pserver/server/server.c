@@ -385,8 +385,8 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
     if (!options->keys && !options->insecure && !address.loopback)
         return gw_fail(
             GW_ERR_ARGUMENT,
-            "%s is not a loopback address, and there are no keys: anybody could read and change what is kept; give "
-            "keys (--keys DIR), or say that you trust the network (--insecure)",
+            "%s is not a loopback address, and clients need no identity: anybody could read and change what is kept; "
+            "give the server one (--keys DIR), or say that you trust the network (--insecure)",
             gw_zmq_place(address.endpoint));
     struct gw_ps_server *server = gw_calloc(context, 1, sizeof *server);
     if (!server)
