@@ -331,7 +331,7 @@ static void what_is_not_sent_waits(void **state)
 static void the_default_keeps_zeros_apart(void **state)
 {
     (void)state;
-    enum { N = 4096, ZEROS = 1024 };
+    enum { N = 4096, ZEROS = 1536 };
     static float g[N], out[N];
     gw_encoder *encoder = encoder_of(NULL, "onebit", N);
     for (uint32_t t = 0; t < 3; t++) {
