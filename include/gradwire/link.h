@@ -63,7 +63,8 @@ typedef struct gw_link_ops {
     void (*destroy)(void *self);
 } gw_link_ops;
 
-/* A link's endpoint for one rank. It is a plain value and may be copied. Its holder calls ops->destroy(self) once. */
+/* A link's endpoint for one rank. It is a plain value and may be copied. Its holder calls ops->destroy(self) once. If a
+ * function that makes links fails, they have ops NULL. */
 typedef struct gw_link {
     const gw_link_ops *ops;
     void *self;

@@ -1,6 +1,7 @@
 /* Status codes of the library, and the sentence that goes with the last error.
  *
- * Every function that can fail returns a gw_status, and hands its results back through out parameters. 0 is success.
+ * Every function that can fail returns a gw_status, and hands its results back through out parameters. If a function
+ * that creates or finds an object fails, *out is NULL. 0 is success.
  * Negative values are errors. Positive values mean "not finished yet". Numbers are fixed and never reused. Each family
  * has room to grow. */
 #ifndef GRADWIRE_STATUS_H

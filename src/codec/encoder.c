@@ -30,9 +30,10 @@ static void show(gw_encoder *encoder)
 
 gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw_tensor *tensor, gw_encoder **out)
 {
+    if (out)
+        *out = NULL;
     if (!codec || !tensor || !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_create: codec, tensor or out is NULL");
-    *out = NULL;
     const char *name = tensor->name ? tensor->name : "";
     if (strlen(name) >= GW_MAX_NAME)
         return gw_fail(GW_ERR_ARGUMENT, "tensor %u, '%.40s...', has a name of %zu bytes; at most %u are possible",

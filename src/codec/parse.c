@@ -134,9 +134,10 @@ static gw_status no_such_codec(const char *spec, size_t length)
 
 gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out)
 {
+    if (out)
+        *out = NULL;
     if (!spec || !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_codec_parse: spec or out is NULL");
-    *out = NULL;
     size_t length = strcspn(spec, ":");
     const struct gw_codec_record *record = NULL;
     for (size_t i = 0; gw_codec_records[i] && !record; i++)

@@ -16,14 +16,15 @@ gw_status gw_take_stats(struct gw_exchange *ex, struct group *group, const struc
         if (arrival->n_bytes != n_bytes)
             return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's statistics of group %u take %zu bytes, and must take %zu",
                            arrival->from, group->index, MESSAGE_HEADER + arrival->n_bytes, MESSAGE_HEADER + n_bytes);
-        const float *numbers = arrival->body;
+        const char *at = arrival->body;
         for (uint64_t i = 0; i < group->n_sent; i++) {
-            if (!(numbers[i] >= 0 && numbers[i] <= FLT_MAX))
+            const float number = gw_get_float(at + i * sizeof number);
+            if (!(number >= 0 && number <= FLT_MAX))
                 return gw_fail(GW_ERR_FRAME_FIELD,
                                "rank %u's statistics of group %u hold %g; finite numbers from 0 up are possible",
-                               arrival->from, group->index, (double)numbers[i]);
-            if (numbers[i] > group->largest[i])
-                group->largest[i] = numbers[i];
+                               arrival->from, group->index, (double)number);
+            if (number > group->largest[i])
+                group->largest[i] = number;
         }
     }
     group->have_stats[arrival->from] = true;

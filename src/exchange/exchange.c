@@ -127,9 +127,10 @@ static gw_status start(struct gw_exchange *ex)
 static gw_status create(gw_context *context, const gw_exchange_options *options, uint64_t slice_max, bool in_caller,
                         gw_exchange **out)
 {
+    if (out)
+        *out = NULL;
     if (!out || !options)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_create: options or out is NULL");
-    *out = NULL;
     GW_TRY(check_options(options));
     gw_status status = GW_ERR_MEMORY;
     struct gw_exchange *ex = gw_calloc(context, 1, sizeof *ex);

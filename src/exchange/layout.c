@@ -63,27 +63,39 @@ static gw_status fill_groups(struct gw_exchange *ex)
     return GW_OK;
 }
 
-/* Moves the slices of each group together, and sorts them by owner within the group. `planned` is in the order of
- * tensors. `place` has room for a number for each owner. */
-static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, size_t n_slices, size_t *place)
+/* The group of a slice, or its owner as a number from 0. */
+static uint32_t key_of(const struct gw_exchange *ex, const struct gw_slice *slice, bool by_group)
 {
-    size_t used = 0;
-    for (uint32_t g = 0; g < ex->n_groups; g++) {
-        struct group *group = &ex->groups[g];
-        group->slices = ex->slices + used;
-        memset(place, 0, (size_t)ex->n_owners * sizeof *place);
-        for (size_t s = 0; s < n_slices; s++)
-            if (ex->tensors[planned[s].tensor].group == g)
-                place[planned[s].owner]++;
-        for (uint32_t r = 0; r < ex->n_owners; r++) {
-            size_t n = place[r];
-            place[r] = used;
-            used += n;
-        }
-        for (size_t s = 0; s < n_slices; s++)
-            if (ex->tensors[planned[s].tensor].group == g)
-                ex->slices[place[planned[s].owner]++] = planned[s];
+    return by_group ? ex->tensors[slice->tensor].group : slice->owner;
+}
+
+/* Sorts slices by group or by owner. Those of one key stay in their order. Then place[key] says where those of the key
+ * end. */
+static void sort_by(const struct gw_exchange *ex, bool by_group, const struct gw_slice *from, size_t n_slices,
+                    size_t *place, struct gw_slice *to)
+{
+    const uint32_t n_keys = by_group ? ex->n_groups : ex->n_owners;
+    memset(place, 0, (size_t)n_keys * sizeof *place);
+    for (size_t s = 0; s < n_slices; s++)
+        place[key_of(ex, &from[s], by_group)]++;
+    for (size_t key = 0, used = 0; key < n_keys; key++) {
+        const size_t n = place[key];
+        place[key] = used;
+        used += n;
     }
+    for (size_t s = 0; s < n_slices; s++)
+        to[place[key_of(ex, &from[s], by_group)]++] = from[s];
+}
+
+/* Moves the slices of each group together, and sorts them by owner within the group. `planned` is in the order of
+ * tensors. `place` has room for a number for each owner, and for each group. */
+static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, struct gw_slice *by_owner,
+                        size_t n_slices, size_t *place)
+{
+    sort_by(ex, false, planned, n_slices, place, by_owner);
+    sort_by(ex, true, by_owner, n_slices, place, ex->slices);
+    for (uint32_t g = 0; g < ex->n_groups; g++)
+        ex->groups[g].slices = ex->slices + (g ? place[g - 1] : 0);
     for (size_t s = 0; s < n_slices; s++) {
         ex->slices[s].summed = ex->tensors[ex->slices[s].tensor].summed;
         ex->slices[s].owner = gw_nth_owner(ex, ex->slices[s].owner);
@@ -226,10 +238,10 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const
     GW_TRY(fill_groups(ex));
 
     size_t n_slices = 0;
-    struct gw_slice *planned = NULL;
+    struct gw_slice *planned = NULL, *by_owner = NULL;
     uint64_t *n_elems = gw_alloc(ex->context, ex->n_tensors, sizeof *n_elems);
     uint64_t *align = gw_alloc(ex->context, ex->n_tensors, sizeof *align);
-    size_t *place = gw_alloc(ex->context, ex->n_owners, sizeof *place);
+    size_t *place = gw_alloc(ex->context, ex->n_owners > ex->n_groups ? ex->n_owners : ex->n_groups, sizeof *place);
     gw_status status = n_elems && align && place ? GW_OK : GW_ERR_MEMORY;
     if (status == GW_OK) {
         for (uint32_t t = 0; t < ex->n_tensors; t++) {
@@ -241,10 +253,12 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const
     }
     if (status == GW_OK) {
         ex->slices = gw_alloc(ex->context, n_slices, sizeof *ex->slices);
-        status = ex->slices ? GW_OK : GW_ERR_MEMORY;
+        by_owner = gw_alloc(ex->context, n_slices, sizeof *by_owner);
+        status = ex->slices && by_owner ? GW_OK : GW_ERR_MEMORY;
     }
     if (status == GW_OK)
-        sort_slices(ex, planned, n_slices, place);
+        sort_slices(ex, planned, by_owner, n_slices, place);
+    gw_free(ex->context, by_owner);
     gw_free(ex->context, place);
     gw_free(ex->context, planned);
     gw_free(ex->context, align);

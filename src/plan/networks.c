@@ -281,6 +281,8 @@ const gw_network_info *gw_network_list(size_t i)
 
 gw_status gw_network_find(const char *name, const gw_network_info **out)
 {
+    if (out)
+        *out = NULL;
     if (!name || !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_network_find: name or out is NULL");
     const char *names[N_NETWORKS];

@@ -59,6 +59,8 @@ const gw_cluster_info *gw_cluster_list(size_t i)
 
 gw_status gw_cluster_find(const char *name, const gw_cluster_info **out)
 {
+    if (out)
+        *out = NULL;
     if (!name || !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_cluster_find: name or out is NULL");
     const char *names[N_CLUSTERS];
@@ -85,6 +87,8 @@ const gw_gpu_speed *gw_gpu_speed_list(size_t i)
 
 gw_status gw_gpu_speed_find(const char *network, const char *gpu, const gw_gpu_speed **out)
 {
+    if (out)
+        *out = NULL;
     if (!network || !gpu || !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_gpu_speed_find: network, gpu or out is NULL");
     for (size_t i = 0; i < N_SPEEDS; i++)

@@ -30,6 +30,39 @@ static gw_status take_bytes(const struct gw_meeting *m, void *to, size_t n_bytes
     return status;
 }
 
+/* A report travels as fields of 8 bytes, in this order. */
+enum { REPORT_BYTES = 64 };
+
+static gw_status send_report(const struct gw_meeting *m, uint32_t to, const struct gw_report *report)
+{
+    const double numbers[] = {report->seconds, report->encode_seconds, report->busy};
+    const uint64_t counts[] = {report->bytes_up, report->bytes_down, report->messages, report->hash, report->settled};
+    uint8_t bytes[REPORT_BYTES];
+    _Static_assert(sizeof numbers + sizeof counts == REPORT_BYTES, "all fields travel");
+    memcpy(bytes, numbers, sizeof numbers);
+    memcpy(bytes + sizeof numbers, counts, sizeof counts);
+    return send_bytes(m, to, bytes, sizeof bytes);
+}
+
+static gw_status take_report(const struct gw_meeting *m, struct gw_report *report)
+{
+    double numbers[3];
+    uint64_t counts[5];
+    uint8_t bytes[REPORT_BYTES];
+    GW_TRY(take_bytes(m, bytes, sizeof bytes));
+    memcpy(numbers, bytes, sizeof numbers);
+    memcpy(counts, bytes + sizeof numbers, sizeof counts);
+    *report = (struct gw_report){.seconds = numbers[0],
+                                 .encode_seconds = numbers[1],
+                                 .busy = numbers[2],
+                                 .bytes_up = counts[0],
+                                 .bytes_down = counts[1],
+                                 .messages = counts[2],
+                                 .hash = counts[3],
+                                 .settled = counts[4]};
+    return GW_OK;
+}
+
 static void add_report(struct gw_report *sum, const struct gw_report *other)
 {
     sum->seconds = other->seconds > sum->seconds ? other->seconds : sum->seconds;
@@ -46,15 +79,15 @@ gw_status gw_meet(const struct gw_meeting *m, const struct gw_report *own, struc
     struct gw_report other;
     *sum = *own;
     if (m->link.rank > 0) {
-        GW_TRY(send_bytes(m, 0, own, sizeof *own));
-        return take_bytes(m, sum, sizeof *sum);
+        GW_TRY(send_report(m, 0, own));
+        return take_report(m, sum);
     }
     for (uint32_t r = 1; r < m->link.size; r++) {
-        GW_TRY(take_bytes(m, &other, sizeof other));
+        GW_TRY(take_report(m, &other));
         add_report(sum, &other);
     }
     for (uint32_t r = 1; r < m->link.size; r++)
-        GW_TRY(send_bytes(m, r, sum, sizeof *sum));
+        GW_TRY(send_report(m, r, sum));
     const double begin = gw_clock_seconds(); /* the time is too short for a sleep */
     while (m->link.size > 1 && gw_clock_seconds() < begin + m->one_way_s)
         ;
@@ -79,10 +112,10 @@ gw_status gw_meeting_begin(struct gw_meeting *m)
     for (int i = 0; i < PINGS && m->link.rank < 2 && m->link.size > 1; i++) {
         const double begin = gw_clock_seconds();
         if (m->link.rank == 0)
-            GW_TRY(send_bytes(m, 1, &report, sizeof report));
-        GW_TRY(take_bytes(m, &report, sizeof report));
+            GW_TRY(send_report(m, 1, &report));
+        GW_TRY(take_report(m, &report));
         if (m->link.rank == 1)
-            GW_TRY(send_bytes(m, 0, &report, sizeof report));
+            GW_TRY(send_report(m, 0, &report));
         times[i] = (gw_clock_seconds() - begin) / 2;
     }
     if (m->link.rank == 0 && m->link.size > 1)

@@ -11,7 +11,9 @@ static gw_status absent(void)
 
 gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out)
 {
-    (void)context, (void)options, (void)out;
+    (void)context, (void)options;
+    if (out)
+        *out = NULL;
     return absent();
 }
 
@@ -39,7 +41,9 @@ void gw_ps_server_destroy(gw_ps_server *server)
 
 gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out)
 {
-    (void)context, (void)options, (void)out;
+    (void)context, (void)options;
+    if (out)
+        *out = NULL;
     return absent();
 }
 

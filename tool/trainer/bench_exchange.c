@@ -223,7 +223,8 @@ static gw_status timed_run(struct member *m, gw_exchange *exchange, const struct
         status = bench_plan_note(&m->bench->profile.profile, row->plan, exchange, 1e3 * times->last.seconds);
     if (status >= 0)
         status = one_run(m, exchange, AFTER_BACKWARD, WARM_UP + b->runs + nth, &after);
-    times->after[nth] = after.seconds;
+    if (status >= 0)
+        times->after[nth] = after.seconds;
     return status;
 }
 

@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #define NOBODY UINT32_MAX
 
@@ -245,6 +246,7 @@ gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endp
         return gw_fail(GW_ERR_ARGUMENT, "gw_link_local_create: endpoints is NULL");
     if (size == 0 || size > GW_MAX_WORKERS)
         return gw_fail(GW_ERR_ARGUMENT, "a link of %u members asked for; 1 to %u are possible", size, GW_MAX_WORKERS);
+    memset(endpoints, 0, (size_t)size * sizeof *endpoints);
     struct hub *hub = gw_calloc(context, 1, sizeof *hub + (size_t)size * sizeof hub->endpoints[0]);
     if (!hub)
         return GW_ERR_MEMORY;

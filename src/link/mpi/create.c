@@ -213,6 +213,8 @@ gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const u
 gw_status gw_mpi_create(gw_context *context, MPI_Comm comm, bool one_thread, gw_link *link)
 {
     int begun = 0, between = 0, size = 0;
+    if (link)
+        *link = (gw_link){.ops = NULL};
     MPI_Initialized(&begun);
     if (!begun)
         return gw_fail(GW_ERR_ORDER, "the mpi link was asked for before MPI_Init_thread");

@@ -48,6 +48,8 @@ static gw_status begin_mpi(void)
 
 gw_status gw_link_mpi_world(gw_context *context, uint32_t rank, uint32_t size, gw_link *link)
 {
+    if (link)
+        *link = (gw_link){.ops = NULL};
     GW_TRY(begin_mpi());
     MPI_Comm ordered;
     int n = 0, mine = -1, stands = 0;

@@ -10,6 +10,7 @@
 #include <gradwire/codec.h>
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <zmq.h>
 
@@ -172,6 +173,8 @@ static gw_status give_up(struct gw_tcp_group *group, gw_status status)
 gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links, gw_link *links)
 {
     struct gw_zmq_address rendezvous, own;
+    if (links && n_links <= GW_TCP_MAX_LINKS)
+        memset(links, 0, n_links * sizeof *links);
     GW_TRY(check_options(options, n_links, links));
     const uint32_t timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
     GW_TRY(find_addresses(options, timeout_ms, &rendezvous, &own));

@@ -721,6 +721,8 @@ static void say_goodbye(struct gw_ps_client *client)
 
 gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out)
 {
+    if (out)
+        *out = NULL;
     if (!options || !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_client_create: %s is NULL", options ? "out" : "options");
     if (options->struct_bytes != sizeof *options)

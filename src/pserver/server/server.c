@@ -380,6 +380,8 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_zmq_address
 gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out)
 {
     struct gw_zmq_address address;
+    if (out)
+        *out = NULL;
     GW_TRY(check_options(options, out));
     GW_TRY(gw_zmq_address_parse("the address to listen at", options->listen, true, NULL, &address));
     if (!options->keys && !options->insecure && !address.loopback)

@@ -1,0 +1,149 @@
+/* Tests that no function leaves something old or half made behind when it fails: *out is NULL, and links have ops
+ * NULL. A program may then destroy or look at them without care. */
+#include <gradwire/gradwire.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int garbage;
+
+/* ---- arguments that are refused ------------------------------------------------------------------------------- */
+
+#define EXPECT_NULL(type, call)                                                                                        \
+    do {                                                                                                               \
+        type *out = (type *)&garbage;                                                                                  \
+        assert_true((call) < 0);                                                                                       \
+        assert_null(out);                                                                                              \
+    } while (0)
+
+static void refused_arguments_leave_nothing(void **state)
+{
+    (void)state;
+    const gw_tensor large = {.name = "large", .n_elems = GW_MAX_ELEMENTS + 1};
+    const gw_context_options no_context = {.struct_bytes = 1};
+    const gw_exchange_options no_exchange = {.struct_bytes = 1}, no_codec = {.struct_bytes = sizeof no_codec};
+    const gw_ps_server_options no_server = {.struct_bytes = 1}, no_workers = {.struct_bytes = sizeof no_workers};
+    const gw_ps_server_options outside = {.struct_bytes = sizeof outside, .listen = "0.0.0.0:0", .n_workers = 1};
+    const gw_ps_client_options no_client = {.struct_bytes = 1}, nowhere = {.struct_bytes = sizeof nowhere};
+    const gw_ps_client_options misspelt = {.struct_bytes = sizeof misspelt, .servers = "nonsense"};
+    gw_codec *codec;
+    assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
+
+    EXPECT_NULL(gw_context, gw_context_create(&no_context, &out));
+    EXPECT_NULL(gw_codec, gw_codec_parse(NULL, NULL, &out));
+    EXPECT_NULL(gw_codec, gw_codec_parse(NULL, "nonsense", &out));
+    EXPECT_NULL(gw_codec, gw_codec_parse(NULL, "ternary:clip=x", &out));
+    EXPECT_NULL(gw_encoder, gw_encoder_create(NULL, NULL, &large, &out));
+    EXPECT_NULL(gw_encoder, gw_encoder_create(NULL, codec, NULL, &out));
+    EXPECT_NULL(gw_encoder, gw_encoder_create(NULL, codec, &large, &out));
+    EXPECT_NULL(gw_exchange, gw_exchange_create(NULL, NULL, &out));
+    EXPECT_NULL(gw_exchange, gw_exchange_create(NULL, &no_exchange, &out));
+    EXPECT_NULL(gw_exchange, gw_exchange_create(NULL, &no_codec, &out));
+    EXPECT_NULL(gw_ps_server, gw_ps_server_create(NULL, NULL, &out));
+    EXPECT_NULL(gw_ps_server, gw_ps_server_create(NULL, &no_server, &out));
+    EXPECT_NULL(gw_ps_server, gw_ps_server_create(NULL, &no_workers, &out));
+    EXPECT_NULL(gw_ps_server, gw_ps_server_create(NULL, &outside, &out));
+    EXPECT_NULL(gw_ps_client, gw_ps_client_create(NULL, NULL, &out));
+    EXPECT_NULL(gw_ps_client, gw_ps_client_create(NULL, &no_client, &out));
+    EXPECT_NULL(gw_ps_client, gw_ps_client_create(NULL, &nowhere, &out));
+    EXPECT_NULL(gw_ps_client, gw_ps_client_create(NULL, &misspelt, &out));
+    EXPECT_NULL(const gw_network_info, gw_network_find(NULL, &out));
+    EXPECT_NULL(const gw_network_info, gw_network_find("nonsense", &out));
+    EXPECT_NULL(const gw_cluster_info, gw_cluster_find(NULL, &out));
+    EXPECT_NULL(const gw_cluster_info, gw_cluster_find("nonsense", &out));
+    EXPECT_NULL(const gw_gpu_speed, gw_gpu_speed_find(NULL, "p100", &out));
+    EXPECT_NULL(const gw_gpu_speed, gw_gpu_speed_find("nonsense", "nonsense", &out));
+    gw_codec_destroy(codec);
+}
+
+static void refused_links_have_no_functions(void **state)
+{
+    (void)state;
+    const gw_tcp_options wrong = {.struct_bytes = 1}, no_size = {.struct_bytes = sizeof no_size};
+    const gw_tcp_options nonsense = {.struct_bytes = sizeof nonsense, .size = 2, .rendezvous = "nonsense"};
+    const gw_tcp_options *const options[] = {NULL, &wrong, &no_size, &nonsense};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        gw_link links[3];
+        memset(links, 0x55, sizeof links);
+        assert_true(gw_link_tcp_create(NULL, options[i], 3, links) < 0);
+        for (int l = 0; l < 3; l++)
+            assert_null(links[l].ops);
+    }
+}
+
+/* ---- memory that runs out --------------------------------------------------------------------------------------- */
+
+static long left; /* how many allocations succeed */
+
+static void *scarce_alloc(size_t n_bytes, void *user)
+{
+    (void)user;
+    return left-- > 0 ? malloc(n_bytes) : NULL;
+}
+
+static void scarce_free(void *memory, void *user)
+{
+    (void)user;
+    free(memory);
+}
+
+/* Makes an object with each number of allocations, until it succeeds. */
+#define SHORT_OF_MEMORY(type, call, destroy)                                                                           \
+    do {                                                                                                               \
+        gw_status status;                                                                                              \
+        long n = 0;                                                                                                    \
+        do {                                                                                                           \
+            type *out = (type *)&garbage;                                                                              \
+            left = n++;                                                                                                \
+            status = (call);                                                                                           \
+            assert_true(status == GW_OK ? out != NULL : status == GW_ERR_MEMORY && out == NULL);                       \
+            left = 1000000;                                                                                            \
+            destroy(out);                                                                                              \
+        } while (status < 0);                                                                                          \
+        assert_true(n > 1);                                                                                            \
+    } while (0)
+
+static void lack_of_memory_leaves_nothing(void **state)
+{
+    (void)state;
+    gw_allocator scarce = {scarce_alloc, scarce_free, NULL};
+    const gw_context_options of_context = {.struct_bytes = sizeof of_context, .allocator = &scarce};
+    const gw_tensor tensor = {.name = "weights", .n_elems = 5000};
+    gw_context *context;
+    gw_codec *codec;
+    left = 1000000;
+    SHORT_OF_MEMORY(gw_context, gw_context_create(&of_context, &out), gw_context_destroy);
+    assert_int_equal(gw_context_create(&of_context, &context), GW_OK);
+    assert_int_equal(gw_codec_parse(context, "topk:ratio=0.1", &codec), GW_OK);
+    SHORT_OF_MEMORY(gw_codec, gw_codec_parse(context, "topk:ratio=0.1", &out), gw_codec_destroy);
+    SHORT_OF_MEMORY(gw_encoder, gw_encoder_create(context, codec, &tensor, &out), gw_encoder_destroy);
+
+    gw_link link;
+    memset(&link, 0x55, sizeof link);
+    left = 0;
+    assert_int_equal(gw_link_local_create(context, 1, &link), GW_ERR_MEMORY);
+    assert_null(link.ops);
+    left = 1000000;
+    assert_int_equal(gw_link_local_create(context, 1, &link), GW_OK);
+    const gw_exchange_options of_exchange = {
+        .struct_bytes = sizeof of_exchange, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = link};
+    SHORT_OF_MEMORY(gw_exchange, gw_exchange_create(context, &of_exchange, &out), gw_exchange_destroy);
+    link.ops->destroy(link.self);
+    gw_codec_destroy(codec);
+    gw_context_destroy(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refused_arguments_leave_nothing),
+        cmocka_unit_test(refused_links_have_no_functions),
+        cmocka_unit_test(lack_of_memory_leaves_nothing),
+    };
+    return cmocka_run_group_tests_name("creates", tests, NULL, NULL);
+}
