@@ -106,7 +106,7 @@ GW_API bool gw_codec_leaves_float(const gw_codec *codec, const gw_tensor *tensor
 /* Checks that every name and pattern of skip= fits one of these tensors, which are all that the codec will see. A name
  * that fits none is a mistake: a tensor would be coded that was to be left in float. Errors: GW_ERR_SPEC (the sentence
  * says which name fits none), GW_ERR_ARGUMENT (a NULL). Any thread may call it. */
-GW_API gw_status gw_codec_check_skip(const gw_codec *codec, const gw_tensor *tensors, uint32_t n_tensors);
+GW_API GW_MUST_CHECK gw_status gw_codec_check_skip(const gw_codec *codec, const gw_tensor *tensors, uint32_t n_tensors);
 
 /* How frames are written, if that is a choice. It changes their bytes and what they cost, and never what they decode
  * to. */
