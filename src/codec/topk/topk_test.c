@@ -441,9 +441,31 @@ static void what_was_run_in_sends_its_share(void **state)
     }
 }
 
+/* A loss scaling that changes multiplies the gradients, and so must the residual be multiplied. */
+static void a_residual_is_scaled(void **state)
+{
+    (void)state;
+    static const float wrong[] = {0, -1, NAN, INFINITY};
+    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01", N);
+    float *g = calloc(N, sizeof *g), *sent = calloc(N, sizeof *sent);
+    numbers_fill_bell(1, g, N);
+    step(encoder, g, N, 0, true, sent);
+    const gw_encoder_condition before = condition_of(encoder);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(gw_encoder_scale(encoder, wrong[i]), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_encoder_scale(NULL, 2), GW_ERR_ARGUMENT);
+    assert_true(condition_of(encoder).residual_norm == before.residual_norm && before.residual_norm > 0);
+    assert_int_equal(gw_encoder_scale(encoder, 4), GW_OK);
+    assert_true(condition_of(encoder).residual_norm == 4 * before.residual_norm);
+    gw_encoder_destroy(encoder);
+    free(g);
+    free(sent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_residual_is_scaled),
         cmocka_unit_test(runs_are_as_prescribed),
         cmocka_unit_test(slices_are_parts_of_the_whole),
         cmocka_unit_test(global_selection_is_that_of_one_tensor),
