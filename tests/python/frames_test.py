@@ -160,7 +160,7 @@ class Frames(unittest.TestCase):
             (lambda: gradwire.encode(g.astype(numpy.float64)), TypeError, "must hold float32"),
             (lambda: gradwire.encode(g, "ternari"), gradwire.Error, "did you mean 'ternary'"),
             (lambda: gradwire.encode(g, rank=40000), gradwire.Error, "rank is 40000"),
-            (lambda: gradwire.encode(g, name="x" * 200), gradwire.Error, "name has 200 bytes"),
+            (lambda: gradwire.encode(g, name="x" * 1024), gradwire.Error, "a name of 1024 bytes"),
             (lambda: gradwire.encode(g * numpy.float32("inf")), gradwire.Error, "NaN or"),
             (lambda: gradwire.encode(g, shared=g), ValueError, "shared has shape [100], and must have [1]"),
             (lambda: gradwire.encode(g, shared=g[:1] * 0), gradwire.Error, "must be the maximum over workers"),
