@@ -1,5 +1,5 @@
 /* gradwire advise: says which codec and plan make the shortest step on the machine and link of a profile, floats
- * included. */
+ * included. It judges time only. */
 #include "base/quote.h"
 #include "profile.h"
 
@@ -31,6 +31,12 @@ static void print_break_even(const gw_codec_advice *one)
         printf("%9.3g Mbit/s", bits / 1e6);
 }
 
+/* By how much the profile's model was off what the probe measured, as a share. NAN: the profile does not say. */
+static double off_by(const tool_profile *p, uint32_t codec)
+{
+    return codec < p->profile.n_codecs ? p->off_by[codec] : NAN;
+}
+
 static const char *advised(const tool_profile *p, const gw_advice *advice)
 {
     return spec_of(p, advice->pays ? advice->codecs[0].codec : advice->floats.codec);
@@ -39,12 +45,15 @@ static const char *advised(const tool_profile *p, const gw_advice *advice)
 static int print_text(const tool_profile *p, gw_compress compress, const gw_advice *advice)
 {
     const gw_profile_link *link = &p->profile.link;
-    printf("%-36s %9s %7s %12s %9s %16s\n", "codec, with its exact plan", "step, ms", "groups", "bytes", "speed-up",
-           "pays below");
+    printf("%-36s %9s %7s %7s %12s %9s %16s\n", "codec, with its exact plan", "step, ms", "off by", "groups", "bytes",
+           "speed-up", "pays below");
     for (uint32_t i = 0; i < advice->n_codecs; i++) {
         const gw_codec_advice *one = &advice->codecs[i];
-        printf("%-36s %9.3f %7u %12.0f %8.2fx ", gw_quote(spec_of(p, one->codec)).text, one->step_ms, one->n_groups,
-               one->bytes, one->speedup);
+        char off[16] = "-";
+        if (!isnan(off_by(p, one->codec)))
+            snprintf(off, sizeof off, "%.1f%%", 100 * off_by(p, one->codec));
+        printf("%-36s %9.3f %7s %7u %12.0f %8.2fx ", gw_quote(spec_of(p, one->codec)).text, one->step_ms, off,
+               one->n_groups, one->bytes, one->speedup);
         if (one->codec == advice->floats.codec)
             printf("%16s", "-");
         else
@@ -56,9 +65,17 @@ static int print_text(const tool_profile *p, gw_compress compress, const gw_advi
                gw_quote(advised(p, advice)).text, advice->codecs[0].step_ms, advice->floats.step_ms);
     else
         printf("\nTake none: no codec makes the step shorter by more than a thousandth.\n");
+    const double off = fmax(off_by(p, advice->codecs[0].codec), off_by(p, advice->floats.codec));
+    if (advice->pays && advice->codecs[0].step_ms > (1 - off) * advice->floats.step_ms)
+        printf("That gain is less than what the model was off by when the profile was measured (%.1f %%). Replay it "
+               "first: "
+               "gradwire bench exchange --profile.\n",
+               100 * off);
+    printf("This judges time only. What a codec costs in accuracy: " TOOL_CHOOSING ".\n");
     printf("\nAssumed: %u members; compression runs %s, all else equal.\n"
            "A group takes %.4g ms on the link, and %.4g ms for a million bytes, up plus down (as if at %.4g Mbit/s).\n"
-           "The bandwidth in \"pays below\" is meant likewise.\n",
+           "The bandwidth in \"pays below\" is meant likewise. Bytes are of a step, up plus down.\n"
+           "\"off by\": the median by which the model was off the exchanges that the probe measured.\n",
            link->members, compress == GW_COMPRESS_INLINE ? "inline" : "beside backward", link->alpha_ms,
            1e6 * link->ms_per_byte, bits_per_second(link->ms_per_byte) / 1e6);
     if (advice->assumed_floats)
@@ -86,6 +103,7 @@ static int print_json(const tool_profile *p, gw_compress compress, const gw_advi
                             floats || isinf(one->pays_from_ms_per_byte)
                                 ? json_null()
                                 : number_or_null(bits_per_second(one->pays_from_ms_per_byte)));
+        json_object_set_new(row, "off_by", number_or_null(off_by(p, one->codec)));
         json_array_append_new(rows, row);
     }
     const double step_ms = advice->pays ? advice->codecs[0].step_ms : advice->floats.step_ms;
@@ -113,7 +131,9 @@ int gw_cmd_advise(int argc, char **argv)
     const tool_usage usage = {
         .synopsis = "advise --profile PROFILE.json [--json]",
         .about = "Compares all codecs of a profile, each with its best plan, and says which to take. The answer may be "
-                 "\"none\": don't compress. Says also below which bandwidth each codec begins to pay.",
+                 "\"none\": don't compress. Says also below which bandwidth each codec begins to pay, and by how much "
+                 "the model was off when the profile was measured. It judges time only: what a codec costs in accuracy "
+                 "is in " TOOL_CHOOSING ".",
         .example = "gradwire advise --profile PROFILE.json",
         .options = options,
         .n_options = sizeof options / sizeof *options,

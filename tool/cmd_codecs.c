@@ -81,6 +81,7 @@ int gw_cmd_codecs(int argc, char **argv)
     if (json)
         return tool_print_json(json_pack("{s:s, s:o}", "kernels", gw_cpu_level(), "codecs", list));
     printf("Write NAME, or NAME:key=value,key=value,... The values above are the defaults.\n"
+           "What each codec sends, and what it costs in accuracy: " TOOL_CHOOSING ".\n"
            "Kernels that run here: %s (GRADWIRE_CPU=scalar|avx2|avx512|neon caps them).\n",
            gw_cpu_level());
     return tool_finish_output();

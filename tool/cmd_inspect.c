@@ -10,12 +10,13 @@ static int print_frame(const char *path, const tool_frame *frame, const tool_fra
     printf("%s\n", path);
     printf("  codec      %s, code %s\n", info->codec, info->code);
     if (info->average)
-        printf("  holds      the average of %u workers\n", info->workers);
+        printf("  holds      the average of %u workers, which travels down\n", info->workers);
     else
-        printf("  holds      the push of worker %u\n", info->rank);
+        printf("  holds      the push of worker %u, which travels up\n", info->rank);
     printf("  tensor     %u, step %u, elements %llu to %llu\n", info->tensor_id, info->step, first, first + n);
     printf("  elements   %llu, %llu of them nonzero\n", n, (unsigned long long)facts->nonzeros);
-    printf("  bytes      %zu, of them payload %zu\n", info->frame_bytes, info->payload_bytes);
+    printf("  bytes      %zu, of them payload %zu; %.2f times smaller than float32, %s\n", info->frame_bytes,
+           info->payload_bytes, facts->times_smaller, info->average ? "on the way down only" : "on the way up only");
     printf("  bits       %.4f an element", facts->bits_per_element);
     if (info->n_scalers > 0 && !facts->parts.sparse)
         printf("; entropy of the symbols %.4f", facts->entropy_bits);
@@ -29,11 +30,11 @@ static int print_frame(const char *path, const tool_frame *frame, const tool_fra
                (double)p->position_bits / sent, p->position_entropy_bits / sent, (double)p->sign_bits / sent,
                (double)p->value_bits / sent, p->value_entropy_bits / sent, (double)p->head_bits / sent);
     }
-    if (info->bucket > 0)
-        printf("  scalers    %llu, one for every %llu elements\n", (unsigned long long)info->n_scalers,
-               (unsigned long long)info->bucket);
-    else if (info->n_scalers > 0)
-        printf("  scaler     %.9g\n", (double)gw_frame_scaler(frame->bytes, frame->n_bytes, 0));
+    if (info->bucket > 0 && n > 0)
+        printf("  scalers    %llu, %llu for every %llu elements\n", (unsigned long long)info->n_scalers,
+               (unsigned long long)info->n_scalers / ((n - 1) / info->bucket + 1), (unsigned long long)info->bucket);
+    for (uint64_t i = 0; i < info->n_scalers && info->bucket == 0; i++)
+        printf("  scaler     %.9g\n", (double)gw_frame_scaler(frame->bytes, frame->n_bytes, i));
     printf("  finite     %s\n  checksum   ok\n", facts->finite ? "yes" : "no");
     return tool_finish_output();
 }
@@ -45,7 +46,8 @@ int gw_cmd_inspect(int argc, char **argv)
     const tool_usage usage = {
         .synopsis = "inspect IN.gw [--json]",
         .about =
-            "Checks a frame and shows what it holds. Bits per element count the payload. Beside them is the order-0 "
+            "Checks a frame and shows what it holds, and how much smaller than float32 it is. That is one direction: a "
+            "worker's push travels up, an average down. Bits per element count the payload. Beside them is the order-0 "
             "entropy of the frame's symbols. These are the ternary values or integer sums; for sparse frames they are "
             "which elements are sent, and gspar's signs; for others it is 0. For sparse frames inspect also shows what "
             "an element that is sent costs, and what positions and values cost beside their entropies.",

@@ -79,6 +79,7 @@ int tool_frame_examine(gw_context *context, const char *path, const tool_frame *
         tool_fail_status(status, path);
         return -1;
     }
+    out->times_smaller = 4.0 * (double)frame->info.n_elems / (double)frame->info.frame_bytes;
     if (frame->info.n_elems > 0)
         out->bits_per_element = 8.0 * (double)frame->info.payload_bytes / (double)frame->info.n_elems;
     return check_finite(context, path, frame, &out->finite);
@@ -88,13 +89,13 @@ json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts)
 {
     const gw_frame_info *info = &frame->info;
     json_t *object =
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I}", //
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I}", //
                   "codec", info->codec, "code", info->code, "frame", info->average ? "average" : "push", "workers",
                   (json_int_t)info->workers, "rank", (json_int_t)info->rank, "step", (json_int_t)info->step, "tensor",
                   (json_int_t)info->tensor_id, "begin", (json_int_t)info->begin, "elements", (json_int_t)info->n_elems,
                   "frame_bytes", (json_int_t)info->frame_bytes, "payload_bytes", (json_int_t)info->payload_bytes,
-                  "bits_per_element", facts->bits_per_element, "entropy_bits_per_element", facts->entropy_bits,
-                  "nonzeros", (json_int_t)facts->nonzeros);
+                  "times_smaller", facts->times_smaller, "bits_per_element", facts->bits_per_element,
+                  "entropy_bits_per_element", facts->entropy_bits, "nonzeros", (json_int_t)facts->nonzeros);
     if (!object)
         return NULL;
     int failed = 0;

@@ -5,6 +5,7 @@
 #include "base/numbers.h"
 #include "base/quote.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,9 +83,10 @@ static int read_layer(const char *path, size_t i, const json_t *object, gw_profi
     return read_count(where, "elements", elements, (double)GW_MAX_ELEMENTS, &layer->n_elems) == 0 ? 0 : -1;
 }
 
-static int read_codec(const char *path, size_t i, const json_t *object, gw_profile_codec *codec)
+static int read_codec(const char *path, size_t i, const json_t *object, gw_profile_codec *codec, double *off_by)
 {
     *codec = (gw_profile_codec){.spec = NULL};
+    *off_by = NAN;
     char where[4200];
     const struct field fields[] = {
         {"spec", NULL, &codec->spec, false},
@@ -95,9 +97,12 @@ static int read_codec(const char *path, size_t i, const json_t *object, gw_profi
         {"measure_ms_fixed", &codec->measure_ms_fixed, NULL, true},
         {"measure_ms_per_element", &codec->measure_ms_per_element, NULL, true},
         {"busy_ms_per_element", &codec->busy_ms_per_element, NULL, true},
+        {"off_by", off_by, NULL, true},
     };
     snprintf(where, sizeof where, "%s: codec %zu", path, i);
-    return read_fields(where, object, fields, sizeof fields / sizeof *fields) == 0 ? 0 : -1;
+    if (read_fields(where, object, fields, sizeof fields / sizeof *fields) != 0)
+        return -1;
+    return *off_by < 0 ? tool_fail("%s: \"off_by\" is %g, and must be 0 or more", where, *off_by) : 0;
 }
 
 static int read_link(const char *path, const json_t *object, gw_profile_link *link)
@@ -164,10 +169,13 @@ static int read_all_codecs(const char *path, tool_profile *out)
         return -1;
     p->n_codecs = (uint32_t)json_array_size(codecs);
     p->codecs = out->codecs = tool_alloc(p->n_codecs, sizeof *out->codecs);
-    for (uint32_t c = 0; out->codecs && c < p->n_codecs; c++)
-        if (read_codec(path, c, json_array_get(codecs, c), &out->codecs[c]) != 0)
+    out->off_by = tool_alloc(p->n_codecs, sizeof *out->off_by);
+    if (!out->codecs || !out->off_by)
+        return -1;
+    for (uint32_t c = 0; c < p->n_codecs; c++)
+        if (read_codec(path, c, json_array_get(codecs, c), &out->codecs[c], &out->off_by[c]) != 0)
             return -1;
-    return out->codecs ? 0 : -1;
+    return 0;
 }
 
 static int read_profile(const char *path, tool_profile *out)
@@ -244,6 +252,7 @@ void tool_profile_free(tool_profile *profile)
 {
     free(profile->layers);
     free(profile->codecs);
+    free(profile->off_by);
     json_decref(profile->root);
     *profile = (tool_profile){.root = NULL};
 }

@@ -10,6 +10,7 @@ typedef struct tool_profile {
     json_t *root;         /* its names point in here */
     gw_profile_layer *layers;
     gw_profile_codec *codecs;
+    double *off_by; /* for each codec: the median by which the model was off what was measured. NAN: not known */
 } tool_profile;
 
 /* Reads a file and checks it. Returns 0, or -1 with the message printed and nothing to free. */

@@ -12,6 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The page that says what each codec sends, and what it costs in accuracy. */
+#define TOOL_CHOOSING "docs/choosing.md"
+
 /* Exit statuses. */
 enum { TOOL_DONE = 0, TOOL_FAILED = 1, TOOL_WRONG_USE = 2 };
 
@@ -197,7 +200,7 @@ int tool_read_frame(const char *path, tool_frame *out);
 /* What `inspect --json` says of a checked frame. Returns 0, or -1 with the message printed. */
 typedef struct tool_frame_facts {
     uint64_t nonzeros;
-    double entropy_bits, bits_per_element;
+    double entropy_bits, bits_per_element, times_smaller; /* times_smaller: than float32, in the frame's direction */
     gw_frame_parts parts;
     bool finite;
 } tool_frame_facts;

@@ -131,7 +131,7 @@ struct gw_train_progress {
     bool accuracy_is_test;
     double images_per_second, seconds_left;
     uint64_t skipped_steps;
-    double times_smaller; /* dense bytes over bytes up; 0 with one worker */
+    double times_smaller_up, times_smaller_down; /* dense bytes over bytes up, and over bytes down; 0 with one worker */
 };
 
 struct gw_train_callbacks {

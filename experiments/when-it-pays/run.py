@@ -222,7 +222,7 @@ def draw(cells, names, machine):
         f'font-size="13" role="img" aria-label="Which codec makes the shortest step, by network and bandwidth">',
         f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
         '<text x="20" y="30" font-size="17" font-weight="bold" fill="#1f2328">'
-        'The best codec, and how many times shorter a step of four workers gets</text>',
+        'The fastest codec, and how many times shorter a step of four workers gets</text>',
     ]
     for i, bandwidth in enumerate(BANDWIDTHS):
         x = left + i * wide + wide / 2

@@ -60,6 +60,27 @@ class Frames(harness.Case):
                 self.assertEqual(decoded, plain["clip=0" in spec], spec)
             self.assertIn(f"{N}", self.ok("inspect", frame))
 
+    def test_inspect_names_the_direction(self):
+        """How much smaller a frame is counts for its own direction: an average takes more bytes than a push."""
+        frames = [self.encode("ternary", harness.gaussians(N, 1), f"g{w}", "--rank", w) for w in range(2)]
+        self.ok("reduce", *frames, "-o", self.path("average.gw"))
+        for frame, way in [(frames[0], "up"), (self.path("average.gw"), "down")]:
+            about = self.ok_json("inspect", frame)
+            self.assertAlmostEqual(about["times_smaller"], 4 * N / about["frame_bytes"], 9)
+            self.assertIn(
+                f"{about['times_smaller']:.2f} times smaller than float32, on the way {way} only\n",
+                self.ok("inspect", frame),
+            )
+
+    def test_inspect_shows_all_scalers(self):
+        values = harness.gaussians(N, 1)
+        about = self.ok_json("inspect", self.encode("onebit:bucket=0", values))
+        said = self.ok("inspect", self.encode("onebit:bucket=0", values))
+        for scaler in about["scalers"]:
+            self.assertIn(f"scaler     {scaler:.9g}\n", said)
+        said = self.ok("inspect", self.encode("onebit:bucket=64", values))
+        self.assertIn(f"scalers    {2 * -(-N // 64)}, 2 for every 64 elements\n", said)
+
     def test_ternary_values(self):
         values = harness.gaussians(N, 5)
         about = self.ok_json("inspect", self.encode("ternary", values))

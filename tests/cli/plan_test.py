@@ -2,6 +2,7 @@
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -94,6 +95,24 @@ class Plan(harness.Case):
             self.assertFalse(os.path.exists(self.path("none.svg")))
         self.refused(1, "plan", "--profile", self.write("{}"), "-o", chart, says="gradwire probe")
 
+    def test_advice_says_what_it_does_not_know(self):
+        """It judges time, not accuracy. It says by how much its model was off, and if the gain is smaller than that."""
+        there = profile()
+        said = self.ok("advise", "--profile", self.write(there))
+        self.assertIn("This judges time only. What a codec costs in accuracy: docs/choosing.md.", said)
+        self.assertNotIn("That gain is less", said)
+        self.assertIn("judges time only", " ".join(self.ok("advise", "--help").split()))
+        rows = self.ok_json("advise", "--profile", self.write(there))["codecs"]
+        self.assertEqual([row["off_by"] for row in rows], [None] * len(rows))
+        there["codecs"][-1]["off_by"] = 0.99
+        said = self.ok("advise", "--profile", self.write(there))
+        self.assertRegex(said, r"ternary .* 99\.0%")
+        self.assertIn("That gain is less than what the model was off by when the profile was measured (99.0 %)", said)
+        rows = {row["codec"]: row for row in self.ok_json("advise", "--profile", self.write(there))["codecs"]}
+        self.assertEqual(rows["ternary"]["off_by"], 0.99)
+        there["codecs"][-1]["off_by"] = -0.5
+        self.refused(1, "advise", "--profile", self.write(there), says='"off_by" is -0.5')
+
     def test_advice(self):
         path = self.write(profile())
         advice = self.ok_json("advise", "--profile", path)
@@ -175,6 +194,10 @@ class Plan(harness.Case):
         self.assertAlmostEqual(probed["codecs"][0]["bytes_per_element"], 4, delta=0.1)  # 8 (N - 1) / N
         self.assertLess(probed["codecs"][1]["bytes_per_element"], 0.6)
         self.assertEqual(len(probed["about"]["exchanges"]["ternary"]), len(probed["about"]["exchanges"]["none"]))
+        for codec in probed["codecs"]:
+            points = probed["about"]["exchanges"][codec["spec"]]
+            off = statistics.median(abs(point["fitted_ms"] / point["measured_ms"] - 1) for point in points)
+            self.assertAlmostEqual(codec["off_by"], off, 9)
         self.ok("plan", "--profile", path)
         self.ok("advise", "--profile", path)
         self.ok("bench", "exchange", "--profile", path, "--runs", 1, "--workers", 2)

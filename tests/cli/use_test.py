@@ -165,6 +165,7 @@ class Use(harness.Case):
         ]:
             self.assertEqual(defaults[key], value, key)
         text = self.ok("codecs")
+        self.assertIn("what it costs in accuracy: docs/choosing.md", text)
         for name in names:
             self.assertIn(f"{name}\n    ", text)
         for name in names:

@@ -143,12 +143,13 @@ static json_t *profile_json(const struct probe *p, const struct subject *s)
     for (size_t k = 0; k < p->specs.n; k++) {
         const gw_profile_codec *c = &p->work.costs[k];
         json_array_append_new(codecs,
-                              json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "spec", c->spec,
+                              json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "spec", c->spec,
                                         "compress_ms_fixed", c->compress_ms_fixed, "compress_ms_per_element",
                                         c->compress_ms_per_element, "decompress_ms_per_element",
                                         c->decompress_ms_per_element, "bytes_per_element", c->bytes_per_element,
                                         "measure_ms_fixed", c->measure_ms_fixed, "measure_ms_per_element",
-                                        c->measure_ms_per_element, "busy_ms_per_element", c->busy_ms_per_element));
+                                        c->measure_ms_per_element, "busy_ms_per_element", c->busy_ms_per_element,
+                                        "off_by", gw_probe_deviation(&p->work.sweeps[k])));
         json_object_set_new(sweeps, c->spec, sweep_json(&p->work.sweeps[k], "elements"));
     }
     json_t *about =

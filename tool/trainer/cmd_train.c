@@ -85,18 +85,6 @@ static void time_text(double seconds, char *text, size_t capacity)
         snprintf(text, capacity, "%lu:%02lu:%02lu", s / 3600, s / 60 % 60, s % 60);
 }
 
-/* Says how many times more or fewer, or that it is the same. "1.0 times more" would tell nothing. */
-static void times_text(double times, const char *format, const char *more, const char *fewer, const char *same,
-                       char *text, size_t capacity)
-{
-    if (times > 0.95 && times < 1.05) {
-        snprintf(text, capacity, "%s", same);
-        return;
-    }
-    snprintf(text, capacity, format, times < 1 ? 1 / times : times);
-    gw_append(text, capacity, " %s", times < 1 ? more : fewer);
-}
-
 /* A terminal shows one line that is rewritten. Elsewhere there is a line at first, and then one every ten seconds. */
 static void show_progress(const struct gw_train_progress *p, void *user)
 {
@@ -108,10 +96,9 @@ static void show_progress(const struct gw_train_progress *p, void *user)
     d->shown = true;
     d->last = now;
     char left[32], saved[48] = "", dropped[48] = "";
-    double times = p->times_smaller;
     time_text(p->seconds_left, left, sizeof left);
-    if (times > 0)
-        times_text(times, "  bytes %.1f times", "more", "fewer", "  bytes as float32", saved, sizeof saved);
+    if (p->times_smaller_up > 0) /* the share of float32's bytes in each direction */
+        snprintf(saved, sizeof saved, "  up 1/%.1f down 1/%.1f", p->times_smaller_up, p->times_smaller_down);
     if (p->skipped_steps)
         snprintf(dropped, sizeof dropped, "  %llu steps dropped", (unsigned long long)p->skipped_steps);
     fprintf(stderr, "%sstep %llu/%llu  loss %.4f  %s %.2f %%  %.0f images/s%s%s  %s left%s", d->terminal ? "\r" : "",
@@ -135,10 +122,14 @@ static void size_text(uint64_t bytes, char *text, size_t capacity)
     snprintf(text, capacity, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
 }
 
+/* Says how many times larger or smaller, or that it is the same. "1.0 times larger" would tell nothing. */
 static void ratio_text(uint64_t bytes, uint64_t dense, char *text, size_t capacity)
 {
-    times_text((double)dense / (double)bytes, "%.2f times", "larger than", "smaller than", "about as large as", text,
-               capacity);
+    const double times = (double)dense / (double)bytes;
+    if (times > 0.95 && times < 1.05)
+        snprintf(text, capacity, "about as large as");
+    else
+        snprintf(text, capacity, "%.2f times %s than", times < 1 ? 1 / times : times, times < 1 ? "larger" : "smaller");
 }
 
 static void print_layers(const struct gw_train_summary *s)

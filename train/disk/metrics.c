@@ -350,7 +350,8 @@ void gw_metrics_progress(const struct gw_metrics *m, struct gw_train_progress *p
     p->images_per_second = (double)m->n_steps * m->batch / m->step_seconds;
     p->seconds_left = m->step_seconds / (double)m->n_steps * (double)(m->steps - m->next);
     p->skipped_steps = m->n_skipped;
-    p->times_smaller = m->bytes_up ? (double)m->dense_bytes / (double)m->bytes_up : 0;
+    p->times_smaller_up = m->bytes_up ? (double)m->dense_bytes / (double)m->bytes_up : 0;
+    p->times_smaller_down = m->bytes_down ? (double)m->dense_bytes / (double)m->bytes_down : 0;
 }
 
 void gw_metrics_summary(const struct gw_metrics *m, struct gw_train_summary *s)
