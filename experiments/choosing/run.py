@@ -70,7 +70,7 @@ CODECS = {
     ),
     "gspar:density=0.1": ("gspar 0.1", (LENET_GSPAR, "gspar density+0.1"), "gspar:density=0.1", "the same"),
     "onebit": (
-        None,
+        "onebit",
         (LENET_ONEBIT, "onebit:bucket=512"),
         "onebit:bucket=512",
         "only pushes are slow: averages come back as float32",

@@ -4,8 +4,8 @@
     experiments/dlgs-cifar10/run.py --data DIR [--tool build/release/gradwire] [--only GLOB] [--table] [--scale 1]
 
 Methods: floats, global Top-K, LAGS (layer-wise Top-K, a new threshold in every step), DLGS (thresholds that serve 100
-steps), ternary and gspar. The schedule is the paper's (recipes dlgs-resnet20 and dlgs-vgg16), shortened by SCALE;
---scale 1 repeats a row at full length: --only 'resnet20-dlgs-0.1-s1' --scale 1.
+steps), ternary, onebit and gspar. The schedule is the paper's (recipes dlgs-resnet20 and dlgs-vgg16), shortened by
+SCALE; --scale 1 repeats a row at full length: --only 'resnet20-dlgs-0.1-s1' --scale 1.
 
 results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
 at any time, and goes on where it was. table.txt is made anew from results.tsv after every run."""
@@ -32,6 +32,7 @@ METHODS = {  # name: codec, seeds
     "LAGS 0.1": ("topk:ratio=0.1,refresh=1", (1,)),
     "DLGS 0.01": ("topk:ratio=0.01,refresh=100", (1,)),
     "ternary": ("ternary", (1,)),
+    "onebit": ("onebit", (1,)),
     "gspar 0.1": ("gspar:density=0.1", (1,)),
     "DLGS 0.1, server": ("topk:ratio=0.1,refresh=100", (1,)),
 }
@@ -43,7 +44,7 @@ def all_runs(scale):
     for seed in (1, 2, 3):
         for net in ("vgg16:0.25", "resnet20"):
             for method, (codec, seeds) in METHODS.items():
-                if seed in seeds and not (method.endswith("server") and net != "resnet20"):
+                if seed in seeds and (net == "resnet20" or not method.endswith("server") and method != "onebit"):
                     name = f"{net.split(':')[0]}-{method.lower().replace(', ', '-').replace(' ', '-')}-s{seed}"
                     name += f"-x{scale}" if scale else ""
                     runs.append((name, net, method, codec, seed, scale or SCALE[net]))
