@@ -8,6 +8,7 @@
 #define GW_TESTS_LINK_CONFORMANCE_H
 
 #include "forks.h"
+#include "checks.h"
 
 #include <gradwire/codec.h>
 #include <gradwire/link.h>
@@ -182,7 +183,7 @@ static void link_order_per_pair(void **state)
     for (uint32_t i = 0; i < 1000; i++) {
         gw_message message;
         assert_int_equal(links[0].ops->recv(links[0].self, LINK_LONG_MS, &message), GW_OK);
-        assert_in_range(message.from, 1, 2);
+        CHECK_IN_RANGE(message.from, 1, 2);
         uint32_t want = next[message.from]++;
         assert_true(link_test_message_is(&message, 8 + want % 50, message.from, want));
         gw_message_free(message.bytes);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char magic[6] = "\x93NUMPY";
+static const char magic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
 /* How far the text of the header was read. */
 typedef struct cursor {

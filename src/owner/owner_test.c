@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "codec/codec.h"
 #include "owner/round.h"
+#include "checks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -240,7 +241,7 @@ static void a_round_averages_in_any_order(void **state)
             assert_int_equal(gw_round_reduce(round, false, averages, sizeof averages, &n_bytes), GW_ERR_ORDER);
             assert_int_equal(gw_round_put(round, r, &r, 1, 6, p->bytes[r], p->n_bytes[r]), GW_OK);
         }
-        assert_in_range(gw_round_bound(round, false), 4 * ELEMS, sizeof averages);
+        CHECK_IN_RANGE(gw_round_bound(round, false), 4 * ELEMS, sizeof averages);
         assert_int_equal(gw_round_reduce(round, false, averages, 100, &n_bytes), GW_ERR_CAPACITY);
         assert_int_equal(gw_round_reduce(round, false, averages, gw_round_bound(round, false), &n_bytes), GW_OK);
         for (int s = 0; s < 2; s++) {

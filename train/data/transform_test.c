@@ -305,7 +305,7 @@ static void every_sample_once(void **state)
         n_first[order[0]]++;
     }
     for (int i = 0; i < 3; i++)
-        assert_in_range(n_first[i], 871, 1129);
+        CHECK_IN_RANGE(n_first[i], 871, 1129);
     for (uint32_t batch = 0; batch < 30; batch++)
         for (uint32_t workers = 1; workers < 8; workers++) {
             uint32_t at = 0;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "net/model.h"
 #include "random.h"
+#include "checks.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -671,10 +672,10 @@ static void networks_are_what_they_should_be(void **state)
                      (unsigned long long)net.n_params, net.n_tensors, net.n_statistics);
         uint64_t end = net.n_trained; /* statistics lie one behind the other, behind what is trained */
         for (uint32_t k = 0; k < net.n_statistics; k++) {
-            assert_in_range(net.statistics[k].offset, end, end + 15);
+            CHECK_IN_RANGE(net.statistics[k].offset, end, end + 15);
             end = net.statistics[k].offset + net.statistics[k].n_elems;
         }
-        assert_in_range(net.n_storage, end, end + 15);
+        CHECK_IN_RANGE(net.n_storage, end, end + 15);
         gw_network_free(&net);
     }
     static const char *const wrong[] = {"",

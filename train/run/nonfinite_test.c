@@ -12,6 +12,7 @@
 #include "data/order.h"
 #include "run/train.h"
 #include "base/memory.h"
+#include "checks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,7 +145,7 @@ static void every_worker_drops_the_same_steps(void **state)
         }
         fclose(f);
         assert_int_equal(line, STEPS);
-        assert_in_range(n_hit, STEPS / 5, STEPS / 2);
+        CHECK_IN_RANGE(n_hit, STEPS / 5, STEPS / 2);
         assert_int_equal(s.skipped_steps, n_hit);
         assert_true(s.replicas_identical);
         assert_true(isfinite(s.train_loss) && s.test_accuracy > 0.8);

@@ -163,9 +163,13 @@ static gw_status match(struct gw_mpi_hub *hub, bool *found)
     if (!there)
         return GW_OK;
     MPI_Count n_bytes = 0;
+#if MPI_VERSION >= 4
+    error = MPI_Get_elements_c(&hub->stashed_status, MPI_BYTE, &n_bytes);
+#else
     error = MPI_Get_elements_x(&hub->stashed_status, MPI_BYTE, &n_bytes);
+#endif
     if (error)
-        return gw_mpi_refused(error, "MPI_Get_elements_x");
+        return gw_mpi_refused(error, "MPI_Get_elements");
     struct gw_mpi_incoming *in = gw_message_alloc(hub->context, sizeof *in);
     void *bytes = gw_message_alloc(hub->context, (size_t)n_bytes);
     if (!in || !bytes) { /* a later call may have memory */

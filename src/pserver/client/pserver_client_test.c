@@ -3,6 +3,7 @@
 #include "pserver/client/for_exchange.h"
 #include "pserver/client/state.h"
 #include "pserver/client/test_calls.h"
+#include "checks.h"
 
 #include <string.h>
 
@@ -204,7 +205,7 @@ static void scales_live_anywhere(void **state)
         assert_memory_equal(value.bytes, expected.bytes, value.n_bytes);
         gw_ps_value_free(&value), gw_ps_value_free(&expected);
     }
-    assert_in_range(n_apart, 1, 8);
+    CHECK_IN_RANGE(n_apart, 1, 8);
     push(two[0], "scale 8", 1), push(two[1], "scale 8", 1);
     assert_int_equal(gw_ps_pull_parameter(two[0], "codes 8", GW_PS_DECODE_SUM, "scale 8", &value), GW_ERR_ORDER);
     assert_non_null(strstr(gw_last_error(), "push to both equally often"));

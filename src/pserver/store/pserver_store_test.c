@@ -604,7 +604,7 @@ static void no_more_than_max_bytes(void **state)
             snprintf(name, sizeof name, "x%d", k);
             keys[k] = key_of(&world, name, GW_PS_FLOAT32, 256);
         }
-        assert_in_range(atomic_load(&world.total), 1000, LIMIT - 2 * KEYS * sizeof value);
+        CHECK_IN_RANGE(atomic_load(&world.total), 1000, LIMIT - 2 * KEYS * sizeof value);
         int n_refused = 0;
         for (uint64_t nth = 1; nth <= 2; nth++)
             for (uint32_t r = 0; r < 2; r++)
