@@ -13,13 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define WORKER_STRIDE 1024u /* elements between the gradients of two workers */
 #define SETTLING_STEPS 16u
 
-/* For runs without --codec. The specifications that name a code have no entropy stage and name their pull code, so that
- * each code is shown by itself. */
+/* For --json without --codec. The specifications that name a code have no entropy stage and name their pull code, so
+ * that each code is shown by itself. */
 static const char *const default_specs[] = {
     "none",
     "bf16",
@@ -35,6 +34,11 @@ static const char *const default_specs[] = {
     "topk:ratio=0.01",
 };
 
+/* For the table without --codec: one of each kind. */
+static const char *const table_specs[] = {
+    "none", "bf16", "f16", "ternary", "gspar", "uniform:density=0.01", "topk:ratio=0.01", "onebit",
+};
+
 typedef struct bench {
     gw_context *context;
     uint64_t n_elems;
@@ -44,7 +48,6 @@ typedef struct bench {
     double *copy_seconds; /* of every memcpy so far */
     size_t n_copies;
     json_t *results;
-    bool tty;
     double began;
     size_t spec, n_specs;
 } bench;
@@ -71,14 +74,11 @@ static const float *gradient_of(const bench *b, uint32_t worker)
 
 static void progress(const bench *b, const char *spec, const char *operation)
 {
-    if (!b->tty)
-        return;
     double spent = gw_clock_seconds() - b->began;
     char left[32] = "";
     if (b->spec > 0)
         snprintf(left, sizeof left, ", %.0f s left", spent / (double)b->spec * (double)(b->n_specs - b->spec));
-    fprintf(stderr, "\r\033[K%zu of %zu: %s, %s%s", b->spec + 1, b->n_specs, spec, operation, left);
-    fflush(stderr);
+    tool_progress("%zu of %zu: %s, %s%s", b->spec + 1, b->n_specs, spec, operation, left);
 }
 
 /* ---- the operations ---- */
@@ -282,6 +282,31 @@ static void destroy_subject(const bench *b, subject *s)
 
 /* ---- the report ---- */
 
+static double field(const bench *b, size_t row, const char *name)
+{
+    return json_real_value(json_object_get(json_array_get(b->results, row), name));
+}
+
+/* One line a codec: each has OPERATIONS rows in the results, in the order of measure_subject. */
+static void print_table(const bench *b)
+{
+    enum { ENCODE, DECODE, REDUCE, DECODE_AVERAGE, OPERATIONS, NAME = 24 };
+    printf("%-*s %31s %7s %15s %15s\n", NAME, "", "milliseconds", "memcpys", "bits of a push", "of the average");
+    printf("%-*s %7s %7s %7s %7s %7s %7s %7s %7s %7s\n", NAME, "codec", "encode", "decode", "reduce", "average",
+           "encode", "payload", "entropy", "payload", "entropy");
+    for (size_t r = 0; r < json_array_size(b->results); r += OPERATIONS) {
+        const char *spec = json_string_value(json_object_get(json_array_get(b->results, r), "codec"));
+        printf("%-*s", NAME, spec);
+        if (strlen(spec) > NAME)
+            printf("\n%-*s", NAME, "");
+        for (size_t o = ENCODE; o < OPERATIONS; o++)
+            printf(" %7.2f", 1e3 * field(b, r + o, "seconds"));
+        printf(" %7.2f %7.4f %7.4f %7.4f %7.4f\n", field(b, r + ENCODE, "memcpy_ratio"),
+               field(b, r + ENCODE, "bits_per_element"), field(b, r + ENCODE, "entropy_bits_per_element"),
+               field(b, r + REDUCE, "bits_per_element"), field(b, r + REDUCE, "entropy_bits_per_element"));
+    }
+}
+
 static int report(bench *b, bool json)
 {
     double copy = gw_median(b->copy_seconds, b->n_copies);
@@ -300,18 +325,10 @@ static int report(bench *b, bool json)
         "%llu elements, kernels %s, %u thread%s, medians of %u runs; memcpy %.2f ms (%.1f GB/s read and written)\n\n",
         (unsigned long long)b->n_elems, gw_cpu_level(), b->threads, b->threads == 1 ? "" : "s", b->runs, copy * 1e3,
         2.0 * (double)b->n_elems * sizeof(float) / copy * 1e-9);
-    printf("%-54s %-14s %10s %8s %9s %9s %9s\n", "codec", "operation", "ms", "memcpys", "Gelem/s", "bits", "entropy");
-    json_array_foreach (b->results, i, row) {
-        printf("%-54s %-14s %10.2f %8.2f %9.2f %9.4f %9.4f\n", json_string_value(json_object_get(row, "codec")),
-               json_string_value(json_object_get(row, "operation")),
-               1e3 * json_real_value(json_object_get(row, "seconds")),
-               json_real_value(json_object_get(row, "memcpy_ratio")),
-               1e-9 * json_real_value(json_object_get(row, "elements_per_second")),
-               json_real_value(json_object_get(row, "bits_per_element")),
-               json_real_value(json_object_get(row, "entropy_bits_per_element")));
-    }
+    print_table(b);
     printf(
-        "\nbits: payload an element; entropy: order-0 entropy of the symbols (0 for floats). reduce adds %u workers.\n",
+        "\nmemcpys: encode's time in memcpys; reduce adds %u workers, and average decodes their sum. Bits are payload "
+        "an element,\nbehind them the order-0 entropy of the symbols (0 for floats).\n",
         b->workers);
     return tool_finish_output();
 }
@@ -329,8 +346,7 @@ static int prepare(bench *b)
     b->results = json_array();
     if (!b->gradients || !b->copy || !b->copy_seconds || !b->results)
         return TOOL_FAILED;
-    if (b->tty)
-        fprintf(stderr, "drawing %llu elements", (unsigned long long)b->n_elems);
+    tool_progress("drawing %llu elements", (unsigned long long)b->n_elems);
     gw_draw_gradient(b->gradients, 0, b->n_elems + (uint64_t)WORKER_STRIDE * (b->workers - 1));
     memcpy(b->copy, b->gradients, b->n_elems * sizeof(float));
     return 0;
@@ -342,8 +358,10 @@ int tool_bench_codec(int argc, char **argv)
     tool_texts specs = {.n = 0};
     bool json = false;
     const tool_option options[] = {
-        {"--codec", "SPEC", "measure this codec; may be given several times (default: a list of all)", TOOL_TEXTS,
-         &specs, 0, 0},
+        {"--codec", "SPEC",
+         "measure this codec; may be given several times (default: one of each kind; with "
+         "--json also variants of their options)",
+         TOOL_TEXTS, &specs, 0, 0},
         {"--elements", "N", "elements of the gradient (default 64Mi)", TOOL_U64, &b.n_elems, 1, GW_MAX_ELEMENTS},
         {"--threads", "T", "codec threads (default 1)", TOOL_U32, &b.threads, 1, 256},
         {"--runs", "R", "how many runs; the median counts (default 7)", TOOL_U32, &b.runs, 1, 1000},
@@ -357,6 +375,7 @@ int tool_bench_codec(int argc, char **argv)
         .example = "gradwire bench codec --codec ternary:code=mask --elements 16Mi",
         .options = options,
         .n_options = sizeof options / sizeof *options,
+        .is_long = true,
         .max_args = 0,
         .args = "bench codec takes no files",
     };
@@ -364,11 +383,12 @@ int tool_bench_codec(int argc, char **argv)
     int status = tool_parse(&usage, &argc, argv);
     if (status != TOOL_PARSED)
         return status;
-    if (specs.n == 0)
-        for (size_t i = 0; i < sizeof default_specs / sizeof *default_specs; i++)
-            specs.items[specs.n++] = default_specs[i];
+    const char *const *defaults = json ? default_specs : table_specs;
+    const size_t n_defaults =
+        json ? sizeof default_specs / sizeof *default_specs : sizeof table_specs / sizeof *table_specs;
+    for (size_t i = 0, given = specs.n; given == 0 && i < n_defaults; i++)
+        specs.items[specs.n++] = defaults[i];
     b.n_specs = specs.n;
-    b.tty = isatty(STDERR_FILENO);
     status = prepare(&b);
     b.began = gw_clock_seconds();
     for (b.spec = 0; b.spec < specs.n && status == 0; b.spec++) {
@@ -379,8 +399,7 @@ int tool_bench_codec(int argc, char **argv)
             status = measure_subject(&b, &s);
         destroy_subject(&b, &s);
     }
-    if (b.tty)
-        fprintf(stderr, "\r\033[K");
+    tool_progress_clear();
     if (status == 0)
         status = report(&b, json);
     json_decref(b.results);

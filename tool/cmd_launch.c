@@ -428,7 +428,8 @@ static int command_of(struct launch *launch, int n_words, char **words)
     static const char *const own[] = {"--workers", "--rank", "--rendezvous"};
     if (strcmp(words[0], "train") != 0 && strcmp(words[0], "probe") != 0 &&
         !(strcmp(words[0], "bench") == 0 && n_words > 1 && strcmp(words[1], "exchange") == 0))
-        return tool_wrong_use("'%s' has no workers; what can be launched is train, probe and bench exchange", words[0]);
+        return tool_wrong_use("'%s' has no workers; what can be launched is train, probe and bench exchange%s",
+                              words[0], strcmp(words[0], "gradwire") == 0 ? "; leave gradwire away" : "");
     bool says_link = false;
     const int n_names = strcmp(words[0], "bench") == 0 ? 2 : 1;
     launch->words = calloc((size_t)n_words + 3, sizeof *launch->words);
@@ -510,6 +511,7 @@ int gw_cmd_launch(int argc, char **argv)
         .example = "gradwire launch -n 4 -- train --net lenet --data digits --codec ternary --epochs 1",
         .options = options,
         .n_options = sizeof options / sizeof *options,
+        .unknown_hint = "put -- before the workers' command: gradwire launch -n N -- train ...",
         .min_args = 1,
         .max_args = -1,
         .args = "a command, after --",

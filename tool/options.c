@@ -4,6 +4,7 @@
 #include "base/numbers.h"
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MOST_OPTIONS 64
 
@@ -17,14 +18,16 @@ static const struct gw_synonym synonyms[] = {{"--learning-rate", "--lr"},    {"-
                                              {"--output", "--out"},          {"--output", "-o"},
                                              {"--port", "--listen"},         {NULL, NULL}};
 
-/* Prints words and breaks the line before column 110. The text begins at `column`; lines after the first begin at
+static const char quiet_help[] = "show no progress and no notes, only results, warnings and errors";
+
+/* Prints words and breaks the line before column `most`. The text begins at `column`; lines after the first begin at
  * `indent`. */
-static void print_words(const char *text, size_t column, size_t indent)
+static void print_words(const char *text, size_t column, size_t indent, size_t most)
 {
     for (size_t length; *text; text += length) {
         size_t spaces = strspn(text, " ");
         length = spaces + strcspn(text + spaces, " \n");
-        if (column + length > 110) {
+        if (column + length > most && column > indent) {
             printf("\n%*s", (int)indent, "");
             text += spaces;
             length -= spaces;
@@ -44,8 +47,10 @@ static void print_words(const char *text, size_t column, size_t indent)
 static int print_help(const tool_usage *usage)
 {
     enum { TEXTS = 25 }; /* the column at which the texts of options begin */
+    enum { WIDEST = 110 };
+    const size_t columns = tool_columns(STDOUT_FILENO, WIDEST), most = columns < WIDEST ? columns : WIDEST;
     printf("Usage: gradwire %s\n\n", usage->synopsis);
-    print_words(usage->about, 0, 0);
+    print_words(usage->about, 0, 0, most);
     printf("\nOptions:\n");
     for (size_t i = 0; i < usage->n_options; i++) {
         const tool_option *option = &usage->options[i];
@@ -56,7 +61,11 @@ static int print_help(const tool_usage *usage)
             printf(" ");
         else
             printf("\n%*s", TEXTS, "");
-        print_words(option->help, TEXTS, TEXTS);
+        print_words(option->help, TEXTS, TEXTS, most);
+    }
+    if (usage->is_long) {
+        printf("  %-22s ", "--quiet");
+        print_words(quiet_help, TEXTS, TEXTS, most);
     }
     printf("  %-22s %s\n\nExample:\n  %s\n", "--help", "this help", usage->example);
     return tool_finish_output();
@@ -70,13 +79,18 @@ static const tool_option *find_option(const tool_usage *usage, const char *name)
     return NULL;
 }
 
-static int unknown_option(const tool_usage *usage, const char *name)
+/* operand: a word before it is no option. */
+static int unknown_option(const tool_usage *usage, const char *name, bool operand)
 {
     const char *names[MOST_OPTIONS] = {"--help"};
     size_t n = 1;
+    if (usage->is_long)
+        names[n++] = "--quiet";
     for (size_t i = 0; i < usage->n_options && n < MOST_OPTIONS; i++)
         names[n++] = usage->options[i].name;
     const char *nearest = gw_nearest(name, names, n, synonyms);
+    if (usage->unknown_hint && operand)
+        return tool_wrong_use("there is no option '%s'; %s", name, usage->unknown_hint);
     if (nearest)
         return tool_wrong_use("there is no option '%s'; did you mean '%s'?", name, nearest);
     return tool_wrong_use("there is no option '%s'", name);
@@ -84,6 +98,12 @@ static int unknown_option(const tool_usage *usage, const char *name)
 
 int tool_set_option(const tool_option *option, const char *text)
 {
+    const bool is_folder = option->value && strcmp(option->value, "DIR") == 0;
+    if (*text == 0 && option->kind != TOOL_FLAG)
+        return tool_wrong_use("%s is empty; %s", option->name,
+                              option->kind != TOOL_OUTPUT ? "leave it away, or give a value"
+                              : is_folder                 ? "name a folder"
+                                                          : "name a file");
     switch (option->kind) {
     case TOOL_FLAG:
         *(bool *)option->target = true;
@@ -92,10 +112,7 @@ int tool_set_option(const tool_option *option, const char *text)
         if (strcmp(text, "-") == 0)
             return tool_wrong_use(
                 "%s is '-', but standard output is not for binary files; name a %s (./- is one called -)", option->name,
-                strcmp(option->value, "DIR") == 0 ? "folder" : "file");
-        if (*text == 0)
-            return tool_wrong_use("%s is empty; name a %s", option->name,
-                                  strcmp(option->value, "DIR") == 0 ? "folder" : "file");
+                is_folder ? "folder" : "file");
         *(const char **)option->target = text;
         break;
     case TOOL_TEXT:
@@ -142,6 +159,8 @@ int tool_parse(const tool_usage *usage, int *argc, char **argv)
     for (int i = 1; i < *argc; i++) {
         char *word = argv[i];
         if (options_ended || word[0] != '-' || word[1] == 0) {
+            if (!*word)
+                return tool_wrong_use("a word of the command line is empty: %s", usage->args);
             argv[++n_args] = word;
             continue;
         }
@@ -151,12 +170,16 @@ int tool_parse(const tool_usage *usage, int *argc, char **argv)
         }
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
             return print_help(usage);
+        if (usage->is_long && strcmp(word, "--quiet") == 0) {
+            tool_be_quiet();
+            continue;
+        }
         char *value = word[1] == '-' ? strchr(word, '=') : NULL;
         if (value)
             *value++ = 0;
         const tool_option *option = find_option(usage, word);
         if (!option)
-            return unknown_option(usage, word);
+            return unknown_option(usage, word, n_args > 0);
         if (option->kind == TOOL_FLAG && value)
             return tool_wrong_use("%s takes no value", word);
         if (option->kind != TOOL_FLAG && !value) {
@@ -164,7 +187,7 @@ int tool_parse(const tool_usage *usage, int *argc, char **argv)
                 return tool_wrong_use("%s needs a value: %s %s", word, word, option->value);
             value = argv[++i];
         }
-        int status = tool_set_option(option, value);
+        int status = tool_set_option(option, value ? value : "");
         if (status != TOOL_PARSED)
             return status;
         if (usage->given)

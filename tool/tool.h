@@ -66,6 +66,25 @@ int tool_print_json(json_t *object);
 /* Flushes standard output: the last act of a command that printed text there. Returns an exit status. */
 int tool_finish_output(void);
 
+/* ---- progress: progress.c ---- */
+
+/* --quiet: no progress and no notes are shown from here on, only results, warnings and errors. */
+void tool_be_quiet(void);
+bool tool_is_quiet(void);
+
+/* True if progress is shown on a terminal. */
+bool tool_has_terminal(void);
+
+/* How wide the terminal behind `fd` is; `without`: what is said if there is none. */
+size_t tool_columns(int fd, size_t without);
+
+/* Rewrites the line of progress, on a terminal. What does not fit is cut. */
+void tool_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Ends the line of progress, if there is one: clear takes it away, keep leaves its last state. */
+void tool_progress_clear(void);
+void tool_progress_keep(void);
+
 /* ---- options: options.c ---- */
 
 typedef enum tool_kind {
@@ -103,8 +122,10 @@ typedef struct tool_usage {
     const tool_option *options;
     size_t n_options;
     bool *given; /* [n_options], false at first. Options that the command line has become true. NULL: not wanted */
-    int min_args, max_args; /* operands (words that are no options); max -1: any number */
-    const char *args;       /* what they are, for messages: "one input file" */
+    const char *unknown_hint; /* says what to do if an unknown option follows an operand; NULL: nothing special */
+    bool is_long;             /* it may take long, and shows progress: there is --quiet */
+    int min_args, max_args;   /* operands (words that are no options); max -1: any number */
+    const char *args;         /* what they are, for messages: "one input file" */
 } tool_usage;
 
 #define TOOL_PARSED (-1)

@@ -161,6 +161,15 @@ class Links(harness.Case):
         mpirun = self.need_mpi()
         self.compare(lambda n, words: self.summary([mpirun, "-n", n, harness.TOOL, *words, "--link", "mpi"], MPI))
 
+    def test_mpi_without_mpirun(self):
+        """Whoever names the link wants workers, so one that is alone must be asked for."""
+        self.need_mpi()
+        done = self.run_tool("train", "--link", "mpi", *RUN, env={**os.environ, **MPI})
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("put mpirun -n N before the command, or give --workers 1", done.stderr)
+        alone = [harness.TOOL, "train", "--link", "mpi", "--workers", 1, *RUN, "--json"]
+        self.assertEqual(self.summary(alone, MPI)["workers"], 1)
+
     def test_started_by_mpirun(self):
         """Without --link, mpirun's ranks are one run. With --link local they are not, and the tool says so."""
         mpirun = self.need_mpi()

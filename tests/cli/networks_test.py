@@ -123,7 +123,7 @@ class Networks(harness.Case):
     def test_wrong_transforms(self):
         words = ["train", "--net", "resnet20", "--data", self.data, "--steps", 1, "--batch", 2, "--transform"]
         for text, said in [
-            ("", "it is empty"),
+            ("", "--transform is empty"),
             ("pad", "pad is not legal"),
             ("pad=0,crop=32", "pad=0 is not legal"),
             ("pad=4", "needs a crop"),

@@ -428,7 +428,6 @@ class Plan(harness.Case):
             "fixed:-1",
             "fixed:1XB",
             "exact:3",
-            "",
             ":",
             "fixed:99999999999Gi",
         ]:

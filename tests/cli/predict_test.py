@@ -236,7 +236,7 @@ class Predict(harness.Case):
             (["--gpus", "-4"], "--gpus is '-4'"),
             (["--gpus", "100001"], "from 1 to 100000"),
             (["--gpus", "99999999999999999999999"], "from 1 to 100000"),
-            (["--gpus", ""], "--gpus is ''"),
+            (["--gpus", ""], "--gpus is empty"),
             (["--gpus", "4,"], "--gpus is '4,'"),
             (["--gpus", "4;8"], "with commas between"),
             (["--gpus", "4, 8"], "with commas between"),

@@ -379,7 +379,7 @@ class Train(harness.Case):
         """A run writes gradients in its middle. So the tool checks their place before the run begins."""
         words = ["train", *SMALL, "--save-at", 1, "--save-gradients"]
         self.refused(1, *words, self.path("absent/g"), says=["absent", "cannot be written to"])
-        for name in ["", self.path("folder/"), self.path(200 * "n")]:
+        for name in [self.path("folder/"), self.path(200 * "n")]:
             self.refused(2, *words, name, says="must end in a name")
         self.refused(2, *words[:-3], "--save-gradients", self.path("g"), says="gradients of step 100")
         self.ok(*words, self.path("g"))

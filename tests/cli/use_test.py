@@ -1,9 +1,15 @@
 """Tests help, version and wrong use: exit statuses and sentences."""
 
 import contextlib
+import fcntl
+import json
 import os
+import pty
+import re
 import resource
+import struct
 import subprocess
+import termios
 import time
 
 import harness
@@ -89,6 +95,121 @@ class Use(harness.Case):
         self.refused(2, *encode, "--nonfinite", "maybe", says="stop or skip")
         self.refused(2, *encode, "--state", self.path("s"), says="keeps nothing between calls")
         self.ok(*encode, "--seed=18446744073709551615")
+
+    def test_the_last_of_an_option_counts(self):
+        a = self.write_f32("a.f32", [1.0])
+        words = ["encode", a, "-o", self.path("a.gw"), "--codec", "none", "--codec=bf16", "-o", self.path("b.gw")]
+        self.assertEqual(self.ok_json(*words, "--json")["codec"], "bf16")
+        self.assertEqual([os.path.exists(self.path(name)) for name in ("a.gw", "b.gw")], [False, True])
+
+    def test_empty_words(self):
+        a = self.write_f32("a.f32", [1.0])
+        words = ["encode", a, "-o", self.path("a.gw")]
+        self.refused(2, *words, "--codec", "", says="--codec is empty; leave it away, or give a value")
+        self.refused(2, *words, "--codec=none", "--seed=", says="--seed is empty; ")
+        self.refused(2, "encode", a, "-o", "", "--codec", "none", says="-o is empty; name a file")
+        self.refused(2, "encode", "", "-o", self.path("a.gw"), "--codec", "none", says="is empty: encode takes one")
+        self.refused(2, "keys", "new", "", says="is empty: ")
+        self.refused(2, "server", "--workers", 1, "--listen=", says="--listen is empty; ")
+
+    def test_closed_streams(self):
+        """A file that the tool writes does not get the number of a stream that is closed."""
+        a = self.write_f32("a.f32", [1.0, 2.0])
+        self.ok("encode", a, "-o", self.path("whole.gw"), "--codec", "none")
+        for closed in (">&-", "<&-", "2>&-", ">&- <&- 2>&-"):
+            frame = self.path("x.gw")
+            words = [harness.TOOL, "encode", a, "-o", frame, "--codec", "none", "--json"]
+            done = subprocess.run(
+                ["sh", "-c", f'exec "$@" {closed}', "sh", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            self.assertEqual(done.returncode, int(">&-" in closed.split()), closed)
+            self.assertEqual(self.read_bytes(frame), self.read_bytes(self.path("whole.gw")), closed)
+            os.remove(frame)
+
+    # ---- what a terminal shows ----
+
+    def on_terminal(self, words, columns, **said):
+        """Runs the tool on a terminal of so many columns. Returns what it wrote there."""
+        ours, its = pty.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+        words = [harness.TOOL, *map(str, words)]
+        with subprocess.Popen(words, stdout=its, stderr=its, env={**environment, **said}) as run:
+            os.close(its)
+            written = b""
+            with contextlib.suppress(OSError):  # Linux says EIO at the end
+                while True:
+                    piece = os.read(ours, 65536)
+                    if not piece:
+                        break
+                    written += piece
+        os.close(ours)
+        self.assertEqual(run.returncode, 0, written)
+        return written.decode()
+
+    @staticmethod
+    def states(written):
+        """The states of the line of progress that a terminal shows."""
+        return [state[: state.index("\033[K")] for state in written.split("\r") if "\033[K" in state]
+
+    @harness.needs_trainer
+    def test_progress_fits_the_terminal(self):
+        words = ["train", "--net", "mlp:784-4-10", "--workers", 2, "--steps", 40, "--codec", "ternary", "--lr", "1e30"]
+        for columns, said, most in (
+            (80, {}, 80),
+            (200, {"COLUMNS": "50"}, 50),
+            (50, {"COLUMNS": "80"}, 50),
+            (0, {}, 80),
+        ):
+            states = self.states(self.on_terminal(words, columns, **said))
+            self.assertTrue(states)
+            for state in states:
+                self.assertLess(len(state), most, state)
+                self.assertRegex(state, r"^step \d+/40  .* left$")
+        wide = self.states(self.on_terminal(words, 200))
+        self.assertRegex(wide[-1], r"dropped .* images/s .*up 1/.* left$")
+
+    @harness.needs_trainer
+    def test_quiet(self):
+        words = ["train", "--net", "mlp:784-4-10", "--steps", 4, "--quiet"]
+        self.assertEqual(self.states(self.on_terminal(words, 80)), [])
+        said = self.run_tool(*words).stderr
+        self.assertNotIn("step 1/4", said)
+        self.assertIn("test accuracy", said)
+        self.assertIn("did you mean '--quiet'?", self.refused(2, "train", "--quit"))
+        self.refused(2, "codecs", "--quiet", says="there is no option '--quiet'")
+        measure = ["bench", "codec", "--elements", 1000, "--runs", 1]
+        self.assertTrue(self.states(self.on_terminal([*measure, "--codec", "ternary"], 40)))
+        for state in self.states(self.on_terminal([*measure, "--codec", "ternary:code=mask,entropy=off,min=7"], 40)):
+            self.assertLess(len(state), 40)
+        self.assertEqual(self.states(self.on_terminal([*measure, "--codec", "none", "--quiet"], 80)), [])
+
+    def test_help_fits_the_terminal(self):
+        wide = self.on_terminal(["codecs", "--help"], 300)
+        self.assertGreater(max(map(len, wide.splitlines())), 80)
+        for line in self.on_terminal(["server", "--help"], 70).split("Example:")[0].splitlines():
+            self.assertLessEqual(len(line), 70, line)
+        self.assertEqual(wide.replace("\r\n", "\n"), self.ok("codecs", "--help"))
+
+    def test_bench_codec_has_a_line_for_each_codec(self):
+        names = [codec["name"] for codec in json.loads(self.ok("codecs", "--json"))["codecs"]]
+        lines = self.ok("bench", "codec", "--elements", 5000, "--runs", 1).splitlines()
+        self.assertLessEqual(max(map(len, lines)), 120)
+        begin = next(i for i, line in enumerate(lines) if line.startswith("codec "))
+        rows = lines[begin + 1 : lines.index("", begin)]
+        self.assertLessEqual(max(map(len, rows)), 100)
+        self.assertEqual([re.split("[ :]", row)[0] for row in rows], names)
+        results = self.ok_json("bench", "codec", "--elements", 5000, "--runs", 1)["results"]
+        self.assertEqual(len(results), 4 * 12)
+        self.assertEqual({row["operation"] for row in results}, {"encode", "decode", "reduce", "decode_average"})
+
+    @harness.needs_trainer
+    def test_hints(self):
+        says = "put -- before the workers' command: gradwire launch -n N -- train ..."
+        self.refused(2, "launch", "-n", 2, "train", "--net", "lenet", says=["no option '--net'", says])
+        self.refused(2, "launch", "-n", 2, "--", "gradwire", "train", says="leave gradwire away")
+        self.refused(2, "launch", "--hots", "x", says="did you mean '--hosts'?")
+        self.refused(2, "train", "--codec", "auto", says=["only PyTorch's attach knows", "gradwire advise"])
 
     def test_missing_words(self):
         a = self.write_f32("a.f32", [1.0])

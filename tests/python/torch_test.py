@@ -337,6 +337,7 @@ class Auto(Case):
                 self.assertEqual([got[1].split(":")[0], got[6].split(":")[0]], [got[2] or "none"] * 2)
         self.assertIn("auto takes ", found[0]["auto_takes_a_codec"][1])
         self.assertIn("went back", found[2]["auto_goes_back"][1])
+        self.assertNotIn("auto takes", found[2]["auto_goes_back"][1])
         self.assertIn("auto takes DDP's own all-reduce", found[1]["auto_takes_none"][1])
         self.same(found, "auto_as_it_is")
         self.same(found, "auto_and_join")

@@ -60,7 +60,6 @@ struct bench {
     uint32_t n_tensors;
     uint64_t total, stored; /* total: elements; stored: elements with the gaps between tensors */
     gw_codec *codecs[TOOL_MAX_TEXTS];
-    bool terminal;
     json_t *results; /* rank 0 has them */
 };
 
@@ -195,10 +194,10 @@ static gw_status warm_up(struct member *m, gw_exchange *exchange, enum pace pace
 static void show_progress(const struct member *m, const struct row *row, uint32_t run)
 {
     const struct bench *b = m->bench;
-    if (m->self->rank != 0 || !b->terminal)
+    if (m->self->rank != 0)
         return;
-    fprintf(stderr, "\r\033[K%zu of %zu: %s%s%s, run %u of %u", (size_t)(row - b->rows) + 1, b->n_rows,
-            b->specs.items[row->spec], row->plan ? ", plan " : "", row->plan ? row->plan->name : "", run + 1, b->runs);
+    tool_progress("%zu of %zu: %s%s%s, run %u of %u", (size_t)(row - b->rows) + 1, b->n_rows, b->specs.items[row->spec],
+                  row->plan ? ", plan " : "", row->plan ? row->plan->name : "", run + 1, b->runs);
 }
 
 /* Does the nth timed run of a row. */
@@ -558,8 +557,7 @@ static int run(struct bench *b, uint32_t threads, bool json)
     b->team.n_links = b->n_rows;
     if (status >= 0)
         status = bench_work(&b->team, threads, member_work, b);
-    if (b->terminal)
-        fprintf(stderr, "\r\033[K");
+    tool_progress_clear();
     int exit_status = status == GW_ERR_ARGUMENT    ? tool_wrong_use("%s", gw_last_error())
                       : status < 0                 ? tool_fail_status(status, NULL)
                       : b->team.members.first == 0 ? print_report(b, json)
@@ -659,6 +657,7 @@ int tool_bench_exchange(int argc, char **argv)
                    "  gradwire launch -n 4 -- bench exchange --net alexnet --codec none --codec ternary",
         .options = options,
         .n_options = sizeof options / sizeof *options,
+        .is_long = true,
         .max_args = 0,
         .args = "bench exchange takes no files",
     };
@@ -691,7 +690,6 @@ int tool_bench_exchange(int argc, char **argv)
                               "servers anew for the next");
     }
     gw_status begun = gw_members_begin(&who, &b.team.members);
-    b.terminal = isatty(STDERR_FILENO) && b.team.members.first == 0;
     status = begun == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
              : begun < 0              ? tool_fail_status(begun, NULL)
                                       : run(&b, threads, json);

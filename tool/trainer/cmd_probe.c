@@ -19,7 +19,6 @@ struct probe {
     struct bench_team team; /* one link for messages and exchanges, and one for meetings */
     struct gw_probe work;
     tool_texts specs;
-    bool terminal;
     double began;
     size_t n_parts, n_done; /* of the whole measurement, for progress */
 };
@@ -49,9 +48,7 @@ static void show_progress(void *user, const char *what)
     if (p->n_done > 0)
         snprintf(left, sizeof left, ", about %.0f s left",
                  spent / (double)p->n_done * (double)(p->n_parts - p->n_done));
-    if (p->terminal)
-        fprintf(stderr, "\r\033[K%zu of %zu: %s%s", p->n_done + 1, p->n_parts, what, left);
-    fflush(stderr);
+    tool_progress("%zu of %zu: %s%s", p->n_done + 1, p->n_parts, what, left);
     p->n_done++;
 }
 
@@ -292,8 +289,7 @@ static int measure(struct probe *p, const struct subject *s, const char *path)
         return TOOL_FAILED;
     p->began = gw_clock_seconds();
     gw_status status = bench_work(&p->team, 1, member_work, p);
-    if (p->terminal)
-        fprintf(stderr, "\r\033[K");
+    tool_progress_clear();
     int exit_status = status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
                       : status < 0              ? tool_fail_status(status, NULL)
                                                 : TOOL_DONE;
@@ -388,8 +384,7 @@ int gw_cmd_probe(int argc, char **argv)
         status = check_skips(&p, &s);
     if (status == 0) {
         gw_status begun = gw_members_begin(&who, &p.team.members);
-        p.terminal = isatty(STDERR_FILENO) && p.team.members.first == 0;
-        p.work.next = show_progress;
+        p.work.next = p.team.members.first == 0 ? show_progress : NULL;
         p.work.user = &p;
         p.work.layers = s.layers;
         p.work.n_layers = s.n_layers;

@@ -59,7 +59,8 @@ static bool stop_wanted(void *user)
 static void show_note(const char *text, void *user)
 {
     (void)user;
-    tool_note("%s", text);
+    if (!tool_is_quiet())
+        tool_note("%s", text);
 }
 
 static void show_log(const char *line, void *user)
@@ -85,29 +86,55 @@ static void time_text(double seconds, char *text, size_t capacity)
         snprintf(text, capacity, "%lu:%02lu:%02lu", s / 3600, s / 60 % 60, s % 60);
 }
 
+/* Joins the parts of a line that fit in `most` columns. The step and the time that is left come first in importance,
+ * the last ones of the others go first. */
+static void join_parts(const char *const *parts, size_t n_parts, size_t most, char *line, size_t capacity)
+{
+    size_t n = n_parts, length = SIZE_MAX;
+    for (; n >= 2 && length > most; n--) {
+        size_t used = 0;
+        length = 0;
+        for (size_t i = 1; i <= n; i++) { /* part 0, the time, stands at the end */
+            const char *part = parts[i % n];
+            length += *part ? strlen(part) + (length ? 2 : 0) : 0;
+            if (*part && used < capacity)
+                used += (size_t)snprintf(line + used, capacity - used, "%s%s", used ? "  " : "", part);
+        }
+    }
+}
+
 /* A terminal shows one line that is rewritten. Elsewhere there is a line at first, and then one every ten seconds. */
 static void show_progress(const struct gw_train_progress *p, void *user)
 {
     struct display *d = user;
     double now = gw_clock_seconds(), pause = d->terminal ? 0.1 : 10;
     bool last = p->step == p->steps;
+    if (tool_is_quiet())
+        return;
     if (d->shown && now - d->last < pause && !last)
         return;
     d->shown = true;
     d->last = now;
-    char left[32], saved[48] = "", dropped[48] = "";
-    time_text(p->seconds_left, left, sizeof left);
+    char left[40], step[48], loss[32], accuracy[32], rate[32], saved[48] = "", dropped[48] = "", line[300];
+    time_text(p->seconds_left, left, sizeof left - 6);
+    strcat(left, " left");
+    snprintf(step, sizeof step, "step %llu/%llu", (unsigned long long)p->step, (unsigned long long)p->steps);
+    snprintf(loss, sizeof loss, "loss %.4f", p->loss);
+    snprintf(accuracy, sizeof accuracy, "%s %.2f %%", p->accuracy_is_test ? "test" : "train", 100 * p->accuracy);
+    snprintf(rate, sizeof rate, "%.0f images/s", p->images_per_second);
     if (p->times_smaller_up > 0) /* the share of float32's bytes in each direction */
-        snprintf(saved, sizeof saved, "  up 1/%.1f down 1/%.1f", p->times_smaller_up, p->times_smaller_down);
+        snprintf(saved, sizeof saved, "up 1/%.1f down 1/%.1f", p->times_smaller_up, p->times_smaller_down);
     if (p->skipped_steps)
-        snprintf(dropped, sizeof dropped, "  %llu steps dropped", (unsigned long long)p->skipped_steps);
-    fprintf(stderr, "%sstep %llu/%llu  loss %.4f  %s %.2f %%  %.0f images/s%s%s  %s left%s", d->terminal ? "\r" : "",
-            (unsigned long long)p->step, (unsigned long long)p->steps, p->loss, p->accuracy_is_test ? "test" : "train",
-            100 * p->accuracy, p->images_per_second, saved, dropped, left,
-            d->terminal && !last ? "\033[K"
-            : d->terminal        ? "\033[K\n"
-                                 : "\n");
-    fflush(stderr);
+        snprintf(dropped, sizeof dropped, "%llu step%s dropped", (unsigned long long)p->skipped_steps,
+                 p->skipped_steps == 1 ? "" : "s");
+    const char *const parts[] = {left, step, loss, accuracy, dropped, rate, saved};
+    join_parts(parts, sizeof parts / sizeof *parts, tool_columns(STDERR_FILENO, sizeof line) - 1, line, sizeof line);
+    if (!d->terminal)
+        tool_note("%s", line);
+    else
+        tool_progress("%s", line);
+    if (last)
+        tool_progress_keep();
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
@@ -217,7 +244,7 @@ static int write_report(const char *out)
 /* Runs, shows progress, and then the results. *stopped: the user has ended the run, and no member has failed. */
 static int run(const struct gw_train_options *o, bool verbose, bool report, bool json, bool *stopped)
 {
-    struct display display = {.terminal = isatty(STDERR_FILENO)};
+    struct display display = {.terminal = tool_has_terminal()};
     const struct gw_train_callbacks callbacks = {.progress = show_progress,
                                                  .note = show_note,
                                                  .stop = stop_wanted,
@@ -225,8 +252,7 @@ static int run(const struct gw_train_options *o, bool verbose, bool report, bool
     static struct gw_train_summary summary;
     gw_status status = gw_train_run(o, &callbacks, &summary);
     *stopped = summary.stopped;
-    if (status != GW_OK && display.shown && display.terminal)
-        fputc('\n', stderr);
+    tool_progress_keep();
     if (status == GW_ERR_ARGUMENT)
         return tool_wrong_use("%s", gw_last_error());
     if (status != GW_OK)
@@ -342,6 +368,10 @@ static int settle(struct words *w)
         return tool_wrong_use("--l2 is a weight decay in the place of --weight-decay: only one can be given");
     if (!isnan(w->momentum) && strcmp(o->optimizer, "momentum") != 0)
         return tool_wrong_use("--momentum is for the optimizer momentum, and --optimizer is %s", o->optimizer);
+    if (strcmp(o->codec, "auto") == 0)
+        return tool_wrong_use(
+            "--codec is auto, which only PyTorch's attach knows; gradwire probe measures this machine "
+            "and link, and gradwire advise then says which codec to take");
     if (w->report && !o->out && !o->resume)
         return tool_wrong_use("--report needs --out DIR, the folder that the page goes to");
     o->epochs = w->epochs ? w->epochs : o->epochs;
@@ -523,6 +553,7 @@ int gw_cmd_train(int argc, char **argv)
         .options = options,
         .n_options = sizeof options / sizeof *options,
         .given = given,
+        .is_long = true,
         .args = "train takes options only",
     };
     int exit_status = tool_parse(&usage, &argc, argv);

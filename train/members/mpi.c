@@ -58,12 +58,17 @@ static gw_status find_functions(void)
                    why ? why : "it is of another version");
 }
 
-/* Refuses a launcher of another MPI: each of its ranks would be a world of its own. */
-static gw_status check_launcher(uint32_t size)
+/* Refuses a launcher of another MPI: each of its ranks would be a world of its own. Refuses also to be alone, if nobody
+ * has said so: somebody who names this link wants workers. */
+static gw_status check_launcher(uint32_t size, uint32_t workers)
 {
     struct gw_launcher by = gw_launcher_find();
-    if (size > 1 || by.size <= 1)
+    if (size > 1 || (by.size <= 1 && (by.mpi || workers == 1)))
         return GW_OK;
+    if (by.size <= 1)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "no mpirun or srun started this process, so it would be the only worker: put mpirun -n N before "
+                       "the command, or give --workers 1 if one is what you want");
     return gw_fail(GW_ERR_ARGUMENT,
                    "%s started %u ranks, and MPI sees this one alone: " LIBRARY " is for another MPI; start the ranks "
                    "by that MPI's own mpirun (or srun --mpi=pmix if it knows that), or join them by --link tcp",
@@ -78,7 +83,7 @@ static gw_status begin(const struct gw_members_options *o, struct gw_members *m)
     if (o->workers && o->workers != m->size)
         return gw_fail(GW_ERR_ARGUMENT, "--workers is %u, and MPI started %u rank%s; under mpirun it can be left away",
                        o->workers, m->size, m->size == 1 ? "" : "s");
-    return check_launcher(m->size);
+    return check_launcher(m->size, o->workers);
 }
 
 static gw_status connect_one(struct gw_members *m, gw_context *context, gw_link *links)

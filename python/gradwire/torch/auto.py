@@ -249,7 +249,11 @@ class Auto:
         before_ms = self.chosen["all_reduce_ms"]
         self.chosen["measured_ms"] = measured_ms
         if measured_ms > before_ms:
-            self.chosen["why"] += f" Its steps took {measured_ms:.1f} ms, so auto went back to DDP's own all-reduce."
+            before = self.chosen["why"].replace("auto takes", "auto took", 1)
+            self.chosen["why"] = (
+                f"auto went back to DDP's own all-reduce: steps with {self.chosen['codec']} took {measured_ms:.1f} ms. "
+                f"Before that, {before}"
+            )
             self.chosen["codec"] = None
             if self._links[0].rank == 0:
                 self._say(f"{self.chosen['why']}")
