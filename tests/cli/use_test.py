@@ -125,6 +125,12 @@ class Use(harness.Case):
             self.assertEqual(done.returncode, int(">&-" in closed.split()), closed)
             self.assertEqual(self.read_bytes(frame), self.read_bytes(self.path("whole.gw")), closed)
             os.remove(frame)
+        # launch holds its remote workers by their standard input, whatever it has itself.
+        self.write_bytes("hosts", b"127.0.0.1\n")
+        self.write_bytes("shell", b'#!/bin/sh\n[ -p /proc/$$/fd/0 ] && exit 0\n')
+        os.chmod(self.path("shell"), 0o755)
+        words = [harness.TOOL, "launch", "--hosts", self.path("hosts"), "--ssh", self.path("shell"), "--", "train"]
+        self.assertEqual(subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *words]).returncode, 0)
 
     # ---- what a terminal shows ----
 
