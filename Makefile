@@ -16,7 +16,7 @@ FUZZ_SECONDS := $(if $(filter command line environment,$(origin SECONDS)),$(SECO
 help:
 	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare (2 min)"
 	@echo "make check    build everything and run all tests (about 16 min on two cores)"
-	@echo "make builds   build with clang, without ZeroMQ, MPI or oneDNN, with sanitizers; the quick tests of each (8 min)"
+	@echo "make builds   build with clang, bare, with sanitizers; the quick tests of each (6 min)"
 	@echo "make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     the tests under ThreadSanitizer, without the trainer"
 	@echo "make fuzz     run the fuzzers, SECONDS=60 each"

@@ -1,9 +1,10 @@
 #!/bin/bash
 # Builds Gradwire in the ways that `make check` does not, and runs the quick tests of each: with clang and no warnings,
-# without ZeroMQ, without MPI, without oneDNN, with AddressSanitizer and UndefinedBehaviorSanitizer, with
-# ThreadSanitizer. try-on.sh has another system build `plain`: as make check does, but warnings are errors.
+# bare (without ZeroMQ, MPI and oneDNN), with AddressSanitizer and UndefinedBehaviorSanitizer, with ThreadSanitizer.
+# Only if they are named: without one of the three (no-...), and `plain`, which try-on.sh builds on another system: as
+# make check does, but warnings are errors.
 #
-#   builds.sh [JOBS [NAME...]]      names: plain clang no-zeromq no-mpi no-onednn asan tsan
+#   builds.sh [JOBS [NAME...]]      names: plain clang bare no-zeromq no-mpi no-onednn asan tsan
 #
 # What a build and its tests print is shown if they fail.
 set -euo pipefail
@@ -11,7 +12,7 @@ cd "$(dirname "$0")/.."
 jobs=${1:-$(nproc)}
 shift || true
 names=("$@")
-[ ${#names[@]} -gt 0 ] || names=(clang no-zeromq no-mpi no-onednn asan tsan)
+[ ${#names[@]} -gt 0 ] || names=(clang bare asan tsan)
 
 # The tests that end within a second or two. Tests of the tool and of the house are left out: they test more than a
 # build.
@@ -23,13 +24,14 @@ for name in "${names[@]}"; do
     case $name in
     plain) options=(-DCMAKE_BUILD_TYPE=Release -DGW_BUILD_TESTS=ON -DCMAKE_C_FLAGS=-Werror) ;;
     clang) options+=(-DCMAKE_C_COMPILER=clang "-DCMAKE_C_FLAGS=-O1 -Werror") ;;
+    bare) options+=(-DGW_TCP=OFF -DGW_MPI=off -DGW_BUILD_TRAIN=OFF) ;;
     no-zeromq) options+=(-DGW_TCP=OFF) ;;
     no-mpi) options+=(-DGW_MPI=off) ;;
     no-onednn) options+=(-DGW_BUILD_TRAIN=OFF) ;;
     asan) options+=(-DGW_SANITIZE=address,undefined -DCMAKE_C_FLAGS=-O1 -DGW_BUILD_TRAIN=OFF) ;;
     tsan) options+=(-DGW_SANITIZE=thread -DCMAKE_C_FLAGS=-O1 -DGW_BUILD_TRAIN=OFF) ;;
     *)
-        echo "builds.sh: no build '$name'; there are plain, clang, no-zeromq, no-mpi, no-onednn, asan, tsan" >&2
+        echo "builds.sh: no build '$name'; there are plain, clang, bare, no-zeromq, no-mpi, no-onednn, asan, tsan" >&2
         exit 2
         ;;
     esac

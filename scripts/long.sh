@@ -24,7 +24,8 @@ for number in "$jobs" "$seconds" "$strikes" "${GRADWIRE_CHANGES:-1}" "${GRADWIRE
 done
 folders=(src/base src/wire src/codec src/zmq src/link src/owner src/optimizer src/exchange src/pserver src/plan
          src/probe train/net train/data train/members train/disk train/run)
-names=("make asan" "make tsan" "make fuzz" "workers that die" "faults" "${folders[@]/#/changes in }")
+names=("make asan" "make tsan" "make fuzz" "other builds" debian12 debian13 unstable "workers that die" "faults"
+       "${folders[@]/#/changes in }")
 logs=build/long page=docs/long.md
 machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores"
 mkdir -p "$logs"
@@ -65,6 +66,10 @@ strike() { # SCRIPT OPTIONS...: trainings with faults
 run "make asan" make asan JOBS="$jobs"
 run "make tsan" make tsan JOBS="$jobs"
 run "make fuzz" make fuzz SECONDS="$seconds"
+run "other builds" scripts/builds.sh "$jobs" no-zeromq no-mpi no-onednn
+for system in debian12 debian13 unstable; do
+    run "$system" scripts/try-on.sh "$system" run check torch deb
+done
 run "workers that die" strike kill.py --times "$strikes"
 run "faults" strike faults.py --times "$strikes" --steps 6000
 for folder in "${folders[@]}"; do
