@@ -69,7 +69,7 @@ def _of_tensor(tensor, what, wanted):
         advice = f"is of layout {str(tensor.layout).partition('.')[2]}; give tensor.to_dense()"
     elif tensor.device.type != "cpu":
         raise ValueError(f"{what} is on {tensor.device}; bring it to the CPU first")
-    elif tensor.has_names():
+    elif getattr(tensor, "has_names", bool)():  # PyTorch 2.14 has no names of dimensions
         advice = f"has names of dimensions, {tensor.names}; give tensor.rename(None)"
     elif wanted and name != wanted:
         advice = f"holds {name}, and must hold {wanted}"

@@ -3,7 +3,9 @@
     os.environ.update(gradwire.launcher.environment())
     torch.distributed.init_process_group("gloo")
 
-It only reads the environment. train/members/launcher.c does the same for the tool. The standard library is enough."""
+It reads the environment, and asks PyTorch whether its store works as PyTorch wants it by default. Without PyTorch the
+standard library is enough. train/members/launcher.c does the same for the tool."""
+import functools
 import os
 import re
 import typing
@@ -87,13 +89,30 @@ def _port(said, by):
     return None
 
 
+@functools.lru_cache(maxsize=None)
+def _store_refuses_libuv():
+    """Returns whether PyTorch was built without libuv. From 2.4 on its store asks for libuv, and Debian builds without
+    it. Only the store itself tells. An older PyTorch does not know the argument, and needs no other store."""
+    try:
+        import torch.distributed as dist
+
+        dist.TCPStore("127.0.0.1", 0, 1, is_master=True, wait_for_workers=False, use_libuv=True)
+    except (ImportError, AttributeError, TypeError):
+        return False
+    except RuntimeError as error:
+        return "libuv" in str(error)
+    return False
+
+
 def environment(said: typing.Optional[typing.Mapping[str, str]] = None) -> typing.Dict[str, str]:
     """Returns RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as PyTorch's process group wants them, and LOCAL_RANK if
-    the launcher tells it. What the environment has already (torchrun, `gradwire launch`) stays as it is.
+    the launcher tells it. Also USE_LIBUV=0, if this PyTorch has no libuv and would ask for it. For that the call
+    imports PyTorch, unless USE_LIBUV is set. What the environment has already (torchrun, `gradwire launch`) stays as it
+    is.
 
     Raises ValueError if something is missing, is no number or contradicts something else. The text says what would be
-    right. said: this is read in place of os.environ."""
-    said = os.environ if said is None else said
+    right. said: this is read in place of os.environ, and PyTorch is not asked."""
+    asks, said = said is None, os.environ if said is None else said
     by = found = None
     for name, size_name, rank_name, local_size in _LAUNCHERS:
         size, rank = _number(said, size_name), _number(said, rank_name)
@@ -139,4 +158,6 @@ def environment(said: typing.Optional[typing.Mapping[str, str]] = None) -> typin
     local = [_number(said, name) for name in ("LOCAL_RANK", *_LOCAL_RANKS) if said.get(name)]
     if local:
         told["LOCAL_RANK"] = local[0]
+    if asks and "USE_LIBUV" not in said and _store_refuses_libuv():
+        told["USE_LIBUV"] = 0
     return {name: str(value) for name, value in told.items()}

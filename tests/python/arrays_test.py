@@ -180,9 +180,10 @@ class Tensors(Refusing):
             (torch.complex(plain, plain).conj(), ["complex64"]),
             (plain.as_subclass(Labelled), ["Labelled", "more than numbers", "plain torch.Tensor"]),
             (torch.nn.UninitializedParameter(), ["UninitializedParameter"]),
-            (plain.refine_names("rows", "columns"), ["names of dimensions", "rename(None)"]),
         ):
             self.refuses(thing, *words)
+        if hasattr(plain, "refine_names"):  # PyTorch 2.14 has it no more
+            self.refuses(plain.refine_names("rows", "columns"), "names of dimensions", "rename(None)")
         if torch.backends.mkldnn.is_available():
             self.refuses(plain.to_mkldnn(), "mkldnn", "to_dense()")
         if torch.cuda.is_available():

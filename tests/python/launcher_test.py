@@ -7,11 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
+import gradwire.launcher
 import openmpi
 from gradwire.launcher import environment
 
@@ -86,13 +89,34 @@ class Launcher(unittest.TestCase):
                 environment(said)
             self.assertIn(says, str(raised.exception))
 
+    def test_store_without_libuv(self):
+        """If PyTorch has no libuv, the store gets no order to use it. What is set stays, and `said` asks nobody."""
+
+        def told(raises, **more):
+            distributed = types.SimpleNamespace(TCPStore=unittest.mock.Mock(side_effect=raises))
+            modules = {"torch": types.SimpleNamespace(distributed=distributed), "torch.distributed": distributed}
+            gradwire.launcher._store_refuses_libuv.cache_clear()
+            with unittest.mock.patch.dict(sys.modules, modules):
+                with unittest.mock.patch.dict(os.environ, {**TORCHRUN, **more}, clear=True):
+                    here, given = environment(), environment(os.environ)
+            self.assertNotIn("USE_LIBUV", given)
+            return here.get("USE_LIBUV"), distributed.TCPStore.call_count
+
+        self.addCleanup(gradwire.launcher._store_refuses_libuv.cache_clear)
+        refused = RuntimeError("use_libuv was requested but PyTorch was build without libuv support")
+        self.assertEqual(told(refused), ("0", 1))
+        self.assertEqual(told(refused, USE_LIBUV="1"), (None, 0))
+        self.assertEqual(told(RuntimeError("no address")), (None, 1))
+        self.assertEqual(told(TypeError("incompatible constructor arguments")), (None, 1))
+        self.assertEqual(told(None), (None, 1))
+
     def test_real_mpirun(self):
         """All ranks of a job find the same place, and each finds its own rank."""
         code = "import json; from gradwire.launcher import environment; print(json.dumps(environment()))"
         for name, more in (("mpirun.openmpi", {}), ("mpirun.mpich", {"MASTER_PORT": "29500"})):
             if not shutil.which(name):
                 continue
-            says = {**os.environ, **openmpi.ENVIRONMENT, "PYTHONPATH": str(ROOT / "python"), **more}
+            says = {**os.environ, **openmpi.ENVIRONMENT, "PYTHONPATH": str(ROOT / "python"), "USE_LIBUV": "0", **more}
             words = [name, "-n", "3", sys.executable, "-c", code]
             done = subprocess.run(words, env=says, stdout=subprocess.PIPE, text=True, timeout=100, check=True)
             told = [json.loads(line) for line in re.findall("{[^}]*}", done.stdout)]  # lines may be joined

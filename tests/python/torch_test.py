@@ -157,6 +157,7 @@ class Parameters(Case):
             "shared_names",
             "last_layers",
             "compiled_names",
+            "wrapped_models",
             "types_at_attach",
             "frozen_and_needed",
             "last_bucket_without_all",
@@ -172,6 +173,10 @@ class Parameters(Case):
         self.assertEqual(self.same(found, "shared_names"), [embedding, head, both, last, ["body.bias"]])
         self.last_layers(self.same(found, "last_layers"))
         self.assertEqual(self.same(found, "compiled_names"), [["_orig_mod.0.bias"], ["0.bias"]])
+        parts = ["no error", "is a Around, which wraps one; give attach the one within", "a communication hook already"]
+        parts += ["for mixed_precision=", "the optimizer runs in backward"]
+        for part, text in zip(parts, self.same(found, "wrapped_models"), strict=True):
+            self.assertIn(part, text)
         parts = ["2.weight has gradients of torch.float64", "words.weight has sparse gradients", "no error", "no error"]
         for part, text in zip([*parts, "0.weight has sparse"], self.same(found, "types_at_attach"), strict=True):
             self.assertIn(part, text)

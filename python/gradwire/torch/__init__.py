@@ -18,6 +18,7 @@ from .compression import Compression
 from .links import check_options, close_links, open_links
 from .parameters import declare, find_parameters
 from .sharded import ShardedCompression, attach_sharded
+from .wrapped import check_hooks, find_ddp, second_hook
 
 __all__ = ["attach", "attach_sharded", "hook", "Compression", "ShardedCompression", "Error", "Timeout"]
 
@@ -43,6 +44,7 @@ def attach(
 ) -> Compression:
     """Makes ddp average its gradients through Gradwire. All ranks call it, with the same arguments.
 
+    ddp: the model, also if torch.compile has wrapped it. DDP may have no communication hook yet.
     codec: a specification (`python3 -m gradwire.codecs` lists them). skip= takes names of parameters, as the model's
     named_parameters() gives them; each must fit one. A shared parameter has several names, and any of them will do.
     Or "auto": DDP's own all-reduce makes some steps, which are timed. Link and codecs are measured for some seconds.
@@ -64,8 +66,8 @@ def attach(
     how many threads the codec has, 1 to 256.
 
     Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
-    if not isinstance(ddp, DistributedDataParallel):
-        raise TypeError(f"attach takes a DistributedDataParallel model, and this is a {type(ddp).__name__}")
+    ddp = find_ddp(ddp)
+    check_hooks(ddp)
     check_options(transport, nonfinite, timeout, seed, threads)
     if isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):
         raise TypeError(f"candidates is {candidates!r}, and must be a list of specifications")
@@ -110,7 +112,9 @@ def attach(
         raise
     try:
         ddp.register_comm_hook(compression, hook)
-    except BaseException:
+    except BaseException as error:
         compression.close()
+        if isinstance(error, RuntimeError) and "only be called once" in str(error):
+            raise second_hook(ddp) from None
         raise
     return compression

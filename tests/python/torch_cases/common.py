@@ -6,14 +6,11 @@ import warnings
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+import gradwire.launcher
 import gradwire.torch as gw
 
 warnings.filterwarnings("ignore")
-for name, of_mpi in [
-    ("RANK", ("OMPI_COMM_WORLD_RANK", "PMI_RANK")),
-    ("WORLD_SIZE", ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")),
-]:
-    os.environ.setdefault(name, next((os.environ[n] for n in of_mpi if n in os.environ), "0"))
+os.environ.update(gradwire.launcher.environment())
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 TRANSPORT = os.environ.get("TRANSPORT", "tcp")
 TOPK = "topk:ratio=0.1,refresh=1"

@@ -8,7 +8,7 @@ from torch.nn.utils.parametrize import register_parametrization
 import gradwire.torch as gw
 from gradwire.torch.parameters import find_parameters
 
-from common import SIZE, attached, backward, network, train
+from common import SIZE, TRANSPORT, attached, backward, network, train
 from ddp import Bucket
 
 ignore = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
@@ -184,6 +184,44 @@ def last_of(model):
 def compiled_names():
     """A parameter of a compiled model is also found by the name that it had before."""
     return [exact(f"ternary:skip={skip}", Compiled(network())) for skip in ("_orig_mod.0.bias", "0.bias")]
+
+
+class Around(torch.nn.Module):
+    """Holds a model, and is none that attach knows."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+
+def wrapped_models():
+    """What torch.compile wrapped is taken. A hook that is there already is named, before any connection is made."""
+
+    def tries(model):
+        try:
+            gw.attach(model, "ternary", transport=TRANSPORT, timeout=20).close()
+            return "no error"
+        except (TypeError, ValueError) as error:
+            return str(error)
+
+    def has_hook(hook):
+        ddp = DistributedDataParallel(network())
+        ddp.register_comm_hook(None, hook)
+        return ddp
+
+    wrapped = Around(DistributedDataParallel(network()))
+    mixed, in_backward = DistributedDataParallel(network()), DistributedDataParallel(network())
+    mixed.mixed_precision = "what DDP was given"  # from PyTorch 2.1 on DDP has this option
+    in_backward.module[0].weight._in_backward_optimizers = []  # what _apply_optimizer_in_backward leaves
+    compiled = Compiled(DistributedDataParallel(network()))
+    return [tries(m) for m in (compiled, wrapped, has_hook(named_hook), mixed, in_backward)]
+
+
+def named_hook(_, bucket) -> torch.futures.Future[torch.Tensor]:
+    """A hook that somebody else has registered."""
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
 
 
 def types_at_attach():
