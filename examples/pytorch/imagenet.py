@@ -172,7 +172,8 @@ def train(args):
             smaller = ""
             if compression:
                 stats = compression.stats()
-                smaller = f", {stats['times_smaller_up']:.1f} times smaller up, {stats['times_smaller_down']:.1f} down"
+                ratios = [(way, stats[f"times_smaller_{way}"]) for way in ("up", "down")]
+                smaller = "".join(f", {ratio:.1f} times smaller {way}" for way, ratio in ratios if ratio is not None)
             print(
                 f"epoch {epoch + 1}: top-1 {100 * top1(module, test_set, args.batch):.2f} %, replicas identical"
                 f"{smaller}, hash {digests[0] & (2**64 - 1):016x}",

@@ -321,6 +321,40 @@ class Sharded(Case):
         self.assertTrue(said[-1])
 
 
+class FullySharded(Case):
+    """PyTorch's own fully_shard, with two replicas and with three."""
+
+    def test_two_replicas(self):
+        self.fully_sharded(4)
+
+    def test_three_replicas(self):
+        self.fully_sharded(6)
+
+    def fully_sharded(self, size):
+        found = self.run_cases("fsdp_training", "fsdp_stats", "fsdp_errors", size=size)
+        kinds = self.same(found, "fsdp_training")
+        if kinds is None:
+            self.skipTest("this PyTorch has no fully_shard with an all-reduce hook (2.7)")
+        for kind, hsdp in (("none", "HSDP"), ("micro", "HSDP micro"), ("clip", "HSDP clip")):
+            if size == 4:  # the sum of three floats depends on their order
+                self.assertEqual(kinds[kind][0], kinds[hsdp][0], kind)
+            for ours, theirs in zip(kinds[kind][0], kinds[hsdp][0], strict=True):
+                self.assertAlmostEqual(ours, theirs, places=5, msg=kind)
+        self.assertEqual(
+            {kind: steps for kind, (_, steps) in kinds.items() if steps},
+            {"none": 8, "micro": 4, "clip": 8, "ternary": 8, "topk": 8, "resumed": 4},
+        )
+        self.assertEqual(kinds["resumed"][0], kinds["topk"][0])
+        self.assertEqual(len({tuple(kinds[kind][0]) for kind in ("none", "ternary", "topk")}), 3)
+        for rank in found:
+            self.assertIsNone(rank["fsdp_stats"])
+        replicated, sharded, all_nan, n_left, kept = self.same(found, "fsdp_errors")
+        self.assertIn("is replicated over the ranks of `replicas` already (HSDP)", replicated)
+        self.assertIn("is sharded over ranks of `replicas`", sharded)
+        self.assertEqual((all_nan, n_left), (True, 0))
+        self.assertIn("gradients wait for a backward that averages them", kept)
+
+
 class Auto(Case):
     def test_auto(self):
         cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is", "auto_and_join"]

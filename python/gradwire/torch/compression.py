@@ -289,9 +289,9 @@ class Compression(OfOneProcess):
 
     def stats(self) -> dict:
         """Returns sums over this rank's steps: steps, dropped_steps, bytes_up, bytes_down, dense_bytes (float32 by the
-        same route), times_smaller_up, times_smaller_down, encode_seconds, wait_seconds (how long the thread waited
-        after the last gradient). With codec="auto" also all_reduce_steps: how many steps DDP's own all-reduce made.
-        These are in no other number."""
+        same route), times_smaller_up, times_smaller_down (None: nothing went that way), encode_seconds, wait_seconds
+        (how long the thread waited after the last gradient). With codec="auto" also all_reduce_steps: how many steps
+        DDP's own all-reduce made. These are in no other number."""
         sums = self._totals.stats()
         if self._auto:
             sums["all_reduce_steps"] = self._auto.n_passed

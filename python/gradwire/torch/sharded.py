@@ -27,9 +27,41 @@ _MOST_UNITS = 64  # tcp makes at most so many links between the same members
 _SEEDS_APART = 0x9E3779B97F4A7C15  # units draw from seeds of their own
 
 
+_WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")  # torch.compile and checkpoints put these into names
+
+
 def find_units(model):
-    """Returns [(name, module)] of the modules on which fully_shard was called."""
-    return [(name or "root", m) for name, m in model.named_modules() if hasattr(m, "set_all_reduce_hook")]
+    """Returns [(name, module)] of the modules on which fully_shard was called. Names are those without wrappers."""
+    plain = lambda name: ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+    # The type is asked, because a wrapper passes on what its module has.
+    return [(plain(name) or "root", m) for name, m in model.named_modules() if hasattr(type(m), "set_all_reduce_hook")]
+
+
+def _check_meshes(model, replicas):
+    """Raises ValueError if FSDP2 itself works over ranks of `replicas`, by what the parameters say of their mesh."""
+    ranks = set(dist.get_process_group_ranks(replicas)) if hasattr(dist, "get_process_group_ranks") else set()
+    for name, p in model.named_parameters():
+        for at, placement in enumerate(getattr(p, "placements", ())):
+            over = ranks.intersection(dist.get_process_group_ranks(p.device_mesh.get_group(at)))
+            if len(over) < 2:
+                continue
+            if placement.is_replicate():
+                raise ValueError(
+                    f"gradwire: {name} is replicated over the ranks of `replicas` already (HSDP), so PyTorch would "
+                    "average its gradient in float first; call fully_shard with the mesh of one replica, "
+                    'as in mesh=mesh["shards"]'
+                )
+            raise ValueError(
+                f"gradwire: {name} is sharded over ranks of `replicas`, so these hold different parts of it; "
+                "`replicas` is the group of the ranks that hold the same shard, one in each replica"
+            )
+
+
+def _all_reduces(module):
+    """Returns what set_requires_all_reduce said last. Only FSDP2's own state has it."""
+    state = getattr(module, "_get_fsdp_state", lambda: None)()
+    groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+    return all(getattr(group, "all_reduce_grads", True) for group in groups)
 
 
 def attach_sharded(
@@ -59,6 +91,7 @@ def attach_sharded(
             "no part of this model takes an all-reduce hook: call fully_shard on it first, in a PyTorch that has it "
             "(2.7); for DistributedDataParallel use gradwire.torch.attach"
         )
+    _check_meshes(model, replicas)
     if codec == "auto":
         raise ValueError('codec="auto" times DistributedDataParallel\'s all-reduce; name a codec for sharded models')
     if transport == "tcp" and len(units) > _MOST_UNITS:
@@ -102,7 +135,8 @@ class ShardedCompression(OfOneProcess):
     def __init__(self, units, codec, links, machine_of, *, nonfinite, seed, timeout_ms, threads):
         """links: one for each unit. close() closes them."""
         super().__init__()
-        self._names = [name for name, _ in units]
+        self._names, self._modules = [name for name, _ in units], [module for _, module in units]
+        self._kept_back = [None] * len(units)  # what waits for a backward that all-reduces
         self._codec, self.codec = codec, codec.canonical
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
         self._nonfinite, self._seed, self._machine_of = nonfinite, seed, machine_of
@@ -133,6 +167,14 @@ class ShardedCompression(OfOneProcess):
         """What the hook does. output: the unit's flat gradient on this rank. It becomes the average over the
         replicas."""
         with self._busy():
+            if not _all_reduces(self._modules[unit]):  # set_requires_all_reduce(False): this backward adds up only
+                before = self._kept_back[unit]
+                self._kept_back[unit] = output.clone() if before is None else before.add_(output)
+                output.zero_()
+                return
+            if self._kept_back[unit] is not None:
+                output.add_(self._kept_back[unit])
+                self._kept_back[unit] = None
             try:
                 self._exchange(unit, output)
             except Error as error:
@@ -215,6 +257,12 @@ class ShardedCompression(OfOneProcess):
     def state_dict(self) -> dict:
         """Returns what this rank keeps between steps: plain values and uint8 tensors. Every rank saves its own."""
         with self._busy():
+            if any(kept is not None for kept in self._kept_back):
+                raise Error(
+                    Status.ORDER,
+                    "gradwire: gradients wait for a backward that averages them (set_requires_all_reduce); call this "
+                    "after that backward",
+                )
             return {
                 "format": FORMAT,
                 "codec": self.codec,

@@ -5,10 +5,11 @@ _SUMMED = ("bytes_up", "bytes_down", "dense_bytes", "encode_seconds", "wait_seco
 
 
 def _with_ratios(figures):
+    """Adds the ratios. None: this rank sent nothing that way, because it owns all of it or made no step."""
     figures = dict(figures)
     for way in ("up", "down"):
         n_bytes = figures[f"bytes_{way}"]
-        figures[f"times_smaller_{way}"] = figures["dense_bytes"] / n_bytes if n_bytes else 0.0
+        figures[f"times_smaller_{way}"] = figures["dense_bytes"] / n_bytes if n_bytes else None
     return figures
 
 
@@ -32,4 +33,5 @@ class Totals:
 
     def log(self, writer, step, prefix):
         for name, value in {**_with_ratios(self._last), "dropped_steps": self._sums["dropped_steps"]}.items():
-            writer.add_scalar(prefix + name, value, step)
+            if value is not None:
+                writer.add_scalar(prefix + name, value, step)

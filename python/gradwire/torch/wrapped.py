@@ -24,8 +24,8 @@ def check_hooks(ddp):
         )
     if any(hasattr(p, "_in_backward_optimizers") for p in getattr(ddp, "_module_parameters", ddp.module.parameters())):
         raise ValueError(
-            "gradwire: the optimizer runs in backward (_apply_optimizer_in_backward), for which DDP makes a communication "
-            "hook of its own, and it takes only one. Call optimizer.step() after backward"
+            "gradwire: the optimizer runs in backward (_apply_optimizer_in_backward), for which DDP makes a "
+            "communication hook of its own, and it takes only one. Call optimizer.step() after backward"
         )
 
 

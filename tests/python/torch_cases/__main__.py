@@ -7,7 +7,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-import averages, choice, copies, ddp, deadlines, errors, links, reduced, sharded, state
+import averages, choice, copies, ddp, deadlines, errors, fully_sharded, links, reduced, sharded, state
 from common import RANK
 
 
@@ -17,7 +17,7 @@ def main():
     dist.init_process_group("gloo")
     found = {}
     for name in names:
-        rooms = (averages, choice, copies, ddp, deadlines, errors, links, reduced, sharded, state)
+        rooms = (averages, choice, copies, ddp, deadlines, errors, fully_sharded, links, reduced, sharded, state)
         room = next(room for room in rooms if hasattr(room, name))
         found[name] = getattr(room, name)()
         with open(path + ".new", "w", encoding="utf-8") as file:

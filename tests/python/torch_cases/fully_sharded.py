@@ -1,0 +1,122 @@
+"""Tests attach_sharded with PyTorch's own fully_shard (from 2.7 on). Ranks 0 to 2R-1 are R replicas of two shards."""
+import io
+
+import torch
+import torch.distributed as dist
+
+import gradwire.torch as gw
+
+from common import RANK, SIZE, TOPK, TRANSPORT, backward, network
+
+try:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+
+    HAS_IT = hasattr(FSDPModule, "set_all_reduce_hook")
+except (ImportError, ValueError):  # 1.13 cannot import fsdp under Python 3.11
+    HAS_IT = False
+
+
+def mesh():
+    return init_device_mesh("cpu", (SIZE // 2, 2), mesh_dim_names=("replicas", "shards"))
+
+
+def model_on(mesh_of_model):
+    model = network()
+    for unit in (model[0], model[2], model):
+        fully_shard(unit, mesh=mesh_of_model)
+    return model
+
+
+def attached(codec, **options):
+    of_all = mesh()
+    model = model_on(of_all["shards"])
+    return model, gw.attach_sharded(model, of_all["replicas"].get_group(), codec, transport=TRANSPORT, **options)
+
+
+def whole(model):
+    """Returns all parameters as one list of numbers, the same on all ranks if replicas are identical."""
+    return torch.cat([p.full_tensor().detach().flatten() for p in model.parameters()]).tolist()
+
+
+def train(model, steps, first=0, micro=1, clip=None):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(first, first + steps):
+        optimizer.zero_grad()
+        for part in range(micro):
+            if micro > 1:
+                model.set_requires_all_reduce(part == micro - 1)
+            backward(model, step * micro + part)
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+    return model
+
+
+def fsdp_training():
+    """Returns {kind: (parameters, steps)}."""
+    if not HAS_IT:
+        return None
+    found = {"HSDP": [whole(train(model_on(mesh()), 4)), 0]}
+    found["HSDP micro"] = [whole(train(model_on(mesh()), 2, micro=3)), 0]
+    found["HSDP clip"] = [whole(train(model_on(mesh()), 4, clip=0.1)), 0]
+    for kind, codec, options in (
+        ("none", "none", {}),
+        ("micro", "none", {"micro": 3}),
+        ("clip", "none", {"clip": 0.1}),
+        ("ternary", "ternary:skip=2", {}),
+        ("topk", TOPK, {}),
+    ):
+        model, compression = attached(codec)
+        train(model, 2 if kind == "micro" else 4, **options)
+        found[kind] = [whole(model), compression.stats()["steps"]]
+        compression.close()
+    model, compression = attached(TOPK)
+    train(model, 2)
+    file = io.BytesIO()
+    torch.save(compression.state_dict(), file)
+    file.seek(0)
+    compression.close()
+    replicas = mesh()["replicas"].get_group()
+    with gw.attach_sharded(model, replicas, TOPK, transport=TRANSPORT) as compression:
+        compression.load_state_dict(torch.load(file))
+        train(model, 2, first=2)
+        found["resumed"] = [whole(model), compression.stats()["steps"]]
+    return found
+
+
+def fsdp_stats():
+    """Returns how many times smaller than float32 is what this rank sent, before it sent anything."""
+    if not HAS_IT:
+        return None
+    compression = attached("none")[1]
+    ratio = compression.stats()["times_smaller_up"]
+    compression.close()
+    return ratio
+
+
+def fsdp_errors():
+    """Returns what is said of wrong meshes, and whether a NaN of one rank reaches all."""
+    if not HAS_IT:
+        return None
+    said, of_all = [], mesh()
+    replicas, shards = of_all["replicas"].get_group(), of_all["shards"].get_group()
+    for model, group in ((model_on(of_all), replicas), (model_on(of_all["shards"]), shards)):
+        try:
+            gw.attach_sharded(model, group, "none", transport=TRANSPORT).close()
+            said.append("no error")
+        except ValueError as error:
+            said.append(str(error))
+    model, compression = attached("ternary")
+    backward(model, 0, factor=float("nan") if RANK == 0 else 1.0)
+    said.append(all(p.grad.to_local().isnan().all().item() for p in model.parameters()))
+    model.zero_grad()
+    model.set_requires_all_reduce(False)
+    backward(model, 1)
+    said.append(sum(p.grad.to_local().count_nonzero().item() for p in model.parameters()))
+    try:
+        compression.state_dict()
+    except gw.Error as error:
+        said.append(str(error))
+    compression.close()
+    return said
