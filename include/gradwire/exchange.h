@@ -74,6 +74,10 @@ typedef struct gw_exchange_options {
      * false: the residual takes part in the step as in any other. true: this member sends nothing of the tensor, and
      * its residual waits. Say true if a step may leave some parameters unused. Members may differ here */
     bool zero_rests;
+    /* the member that owns the first slices; the others follow in turn. It must be the same on all members, and 0 with
+     * `servers`. A short tensor has one owner. So if several exchanges go on beside each other, and each has one
+     * tensor, give each a member of its own. Else member 0 owns them all */
+    uint32_t first_owner;
 } gw_exchange_options;
 
 /* Bytes and seconds of one step on this member. Bytes count what crosses between members, with statistics, headers and

@@ -108,6 +108,7 @@ class ExchangeOptions(ctypes.Structure):
         ("server_optimizer", TEXT),
         ("wire", ctypes.c_int),
         ("zero_rests", ctypes.c_bool),
+        ("first_owner", ctypes.c_uint32),
     ]
 
 

@@ -45,6 +45,12 @@ static gw_status check_options(const gw_exchange_options *o)
     if (o->server_optimizer && (!o->server_optimizer[0] || strlen(o->server_optimizer) > GW_PS_MOST_NAME))
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer must be a specification of 1 to %d bytes",
                        GW_PS_MOST_NAME);
+    if (o->first_owner > 0 && (o->servers || o->first_owner >= o->link.size))
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "gw_exchange_options.first_owner is %u, and must be below the number of members; with servers it "
+            "must be 0",
+            o->first_owner);
     GW_TRY(check_wire(o->wire, "gw_exchange_options.wire"));
     return GW_OK;
 }
@@ -145,6 +151,7 @@ static gw_status create(gw_context *context, const gw_exchange_options *options,
         ex->in_caller = in_caller;
         ex->global = gw_codec_is_global(options->codec);
         ex->zero_rests = options->zero_rests;
+        ex->turn = options->first_owner;
         ex->n_tensors = options->n_tensors;
         ex->buffers = (struct gw_buffers){.context = context};
         ex->wire = options->wire;

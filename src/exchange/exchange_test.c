@@ -234,6 +234,31 @@ static void owners_have_work_early(void **state)
     gw_codec_destroy(codec);
 }
 
+/* A short tensor has one owner, the member that the program names. That member also leads the group. */
+static void the_first_owner_is_the_one_that_is_named(void **state)
+{
+    (void)state;
+    gw_link links[3];
+    gw_codec *codec;
+    gw_exchange *ex;
+    gw_tensor tensor = {.id = 0, .n_elems = 100};
+    assert_int_equal(gw_codec_parse(NULL, "ternary", &codec), GW_OK);
+    assert_int_equal(gw_link_local_create(NULL, 3, links), GW_OK);
+    gw_exchange_options options = {
+        .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[1]};
+    for (options.first_owner = 0; options.first_owner < 3; options.first_owner++) {
+        assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_OK);
+        assert_int_equal(ex->groups[0].n_runs, 1);
+        assert_int_equal(ex->groups[0].runs[0].owner, options.first_owner);
+        assert_int_equal(ex->groups[0].coordinator, options.first_owner);
+        gw_exchange_destroy(ex);
+    }
+    assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_ERR_ARGUMENT);
+    for (int r = 0; r < 3; r++)
+        links[r].ops->destroy(links[r].self);
+    gw_codec_destroy(codec);
+}
+
 /* Messages carry 16 bits of the count of steps: it goes on past them, also where a member is one step ahead. */
 static void steps_are_counted_past_16_bits(void **state)
 {
@@ -797,6 +822,7 @@ int main(void)
         cmocka_unit_test(floats_are_the_mean),
         cmocka_unit_test(bits_do_not_depend_on_order_or_groups),
         cmocka_unit_test(owners_have_work_early),
+        cmocka_unit_test(the_first_owner_is_the_one_that_is_named),
         cmocka_unit_test(machines_change_nothing),
         cmocka_unit_test(machines_save_bytes),
         cmocka_unit_test(links_machines_are_taken_if_that_saves),

@@ -32,7 +32,7 @@ static gw_status fill_groups(struct gw_exchange *ex)
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
         group->index = g;
-        group->coordinator = gw_nth_owner(ex, g);
+        group->coordinator = gw_nth_owner(ex, g % ex->n_owners + ex->turn);
         if (group->n_tensors == 0)
             return gw_fail(GW_ERR_ARGUMENT, "group %u is empty; groups are numbered without gaps", g);
         group->tensors = gw_alloc(context, group->n_tensors, sizeof *group->tensors);
@@ -256,6 +256,8 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const
         by_owner = gw_alloc(ex->context, n_slices, sizeof *by_owner);
         status = ex->slices && by_owner ? GW_OK : GW_ERR_MEMORY;
     }
+    for (size_t s = 0; status == GW_OK && s < n_slices; s++)
+        planned[s].owner = (planned[s].owner + ex->turn) % ex->n_owners;
     if (status == GW_OK)
         sort_slices(ex, planned, by_owner, n_slices, place);
     gw_free(ex->context, by_owner);

@@ -13,7 +13,8 @@ static void every_line_must_be_the_same(void **state)
                                         "tensors = 2",          "elements = 6000",
                                         "names and sizes = ",   "groups = 2",
                                         "tensors of groups = ", "ranks of machines = ",
-                                        "net = lenet",          "data = digits"};
+                                        "first owner = ",       "net = lenet",
+                                        "data = digits"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         struct stage *s = stage_begin("none", 3, 0, NULL);
         char *line = strstr(s->hello + MESSAGE_HEADER, lines[i]), words[400], own[100];

@@ -32,6 +32,7 @@ struct gw_exchange {
     const struct gw_owners *owners;
     uint32_t rank, size;            /* this worker's, and how many workers there are */
     uint32_t n_owners, first_owner; /* owners have the numbers first_owner, first_owner + 1, ... */
+    uint32_t turn;                  /* gw_exchange_options.first_owner: the owners are dealt from this one on */
     gw_link link;                   /* if the workers own the slices; not used with servers */
     /* if servers own the slices: the requests to them that are under way (exchange/servers.c); else NULL */
     struct servers *servers;

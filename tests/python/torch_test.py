@@ -347,7 +347,7 @@ class FullySharded(Case):
         self.assertEqual(kinds["resumed"][0], kinds["topk"][0])
         self.assertEqual(len({tuple(kinds[kind][0]) for kind in ("none", "ternary", "topk")}), 3)
         for rank in found:
-            self.assertIsNone(rank["fsdp_stats"])
+            self.assertEqual(rank["fsdp_stats"], [None, True])
         replicated, sharded, all_nan, n_left, kept = self.same(found, "fsdp_errors")
         self.assertIn("is replicated over the ranks of `replicas` already (HSDP)", replicated)
         self.assertIn("is sharded over ranks of `replicas`", sharded)

@@ -11,9 +11,10 @@ class Member:
     """This rank's member of an exchange.
 
     tensors: [(name, elements, last_layer)] in declared order. group_of: the group of each tensor. machine_of: the
-    machine of each rank. None: the link knows it. Raises gradwire.Error."""
+    machine of each rank. None: the link knows it.
+    first_owner: the rank that owns the first slices. Raises gradwire.Error."""
 
-    def __init__(self, link, tensors, group_of, codec, machine_of, *, seed, timeout_ms, threads):
+    def __init__(self, link, tensors, group_of, codec, machine_of, *, seed, timeout_ms, threads, first_owner=0):
         self.tensors = tensors
         self._lib, self._link, self._exchange, self._context = _api.library(), link, None, None
         try:
@@ -37,6 +38,7 @@ class Member:
                 machine_of=None if machine_of is None else (ctypes.c_uint32 * link.size)(*machine_of),
                 identity=b"binding = torch",
                 zero_rests=True,
+                first_owner=first_owner,
             )
             self._codec = codec  # the exchange borrows it
             exchange = ctypes.c_void_p()

@@ -227,7 +227,14 @@ class ShardedCompression(OfOneProcess):
             seed = (self._seed + unit * _SEEDS_APART) % 2**64
             tensors = [(self._names[unit], n_elements, False)]
             member = self._members[unit] = Member(
-                self._links[unit], tensors, [0], self._codec, self._machine_of, seed=seed, **self._options
+                self._links[unit],
+                tensors,
+                [0],
+                self._codec,
+                self._machine_of,
+                seed=seed,
+                first_owner=unit % self.size,  # else rank 0 would own all short units
+                **self._options,
             )
             if self._to_load[unit] is not None:
                 member.load(self._to_load[unit])

@@ -86,13 +86,16 @@ def fsdp_training():
 
 
 def fsdp_stats():
-    """Returns how many times smaller than float32 is what this rank sent, before it sent anything."""
+    """Returns how many times smaller than float32 is what this rank sent, before it sent anything, and whether it sent
+    any of units that are too short to be cut."""
     if not HAS_IT:
         return None
-    compression = attached("none")[1]
+    model, compression = attached("none")
     ratio = compression.stats()["times_smaller_up"]
+    train(model, 1)
+    n_bytes = compression.stats()["bytes_up"]
     compression.close()
-    return ratio
+    return [ratio, n_bytes > 0]
 
 
 def fsdp_errors():
