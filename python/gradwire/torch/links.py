@@ -1,5 +1,6 @@
 """Makes the links that carry an exchange between the ranks of a process group: over TCP, over MPI, or through the
 process group itself (`transport` of attach). All ranks call it together."""
+import collections
 import ctypes
 import datetime
 import functools
@@ -158,6 +159,25 @@ class _OwnGroup:
             pass  # the program has destroyed all of its groups already
 
 
+_n_groups_of = collections.Counter()  # how many groups _new_group made of these ranks
+_FIRST_NUMBER = 1 << 40  # PyTorch's own numbers stay below
+
+
+def _new_group(options, is_part):
+    """Calls new_group. PyTorch 2.14 numbers a group of some ranks on those ranks only. The next group of the whole job
+    then has other names on other ranks, and waits for ever. So a group of some ranks gets a number of ours."""
+    world = getattr(dist.distributed_c10d, "_world", None)
+    if not is_part or not hasattr(world, "group_count"):
+        return dist.new_group(**options)
+    ranks, before = tuple(options["ranks"]), world.group_count
+    _n_groups_of[ranks] += 1
+    world.group_count = _FIRST_NUMBER + _n_groups_of[ranks]
+    try:
+        return dist.new_group(**options)
+    finally:
+        world.group_count = before
+
+
 def _gloo_group(group, timeout_ms):
     """Makes a group of the same ranks for our messages alone."""
     options = {"timeout": datetime.timedelta(milliseconds=2 * timeout_ms), "backend": "gloo"}
@@ -171,7 +191,8 @@ def _gloo_group(group, timeout_ms):
             )
         options.update(ranks=dist.get_process_group_ranks(group), use_local_synchronization=True)
     # new_group does not keep its timeout everywhere, so this one is not the first to end.
-    own = within(timeout_ms, "not all ranks have made a group for messages", lambda: dist.new_group(**options))
+    what = "not all ranks have made a group for messages"
+    own = within(timeout_ms, what, lambda: _new_group(options, size < dist.get_world_size()))
     if own.rank() != dist.get_rank(group) or own.size() != size:
         raise Error(Status.SYSTEM, 'PyTorch gave the ranks of a new group other numbers; take transport="tcp"')
     return own
