@@ -54,9 +54,13 @@ static int read_lines(FILE *file, const char *path, struct tool_hosts *hosts)
     char text[1024], shown[64];
     for (unsigned n_line = 1; fgets(text, sizeof text, file); n_line++) {
         struct tool_host host;
-        bool empty, whole = strchr(text, '\n') || feof(file);
         char *line = text + (n_line == 1 ? gw_lines_mark(text, strlen(text)) : 0);
-        line[strcspn(line, "#\r\n")] = 0;
+        const size_t end = strcspn(line, "\r\n");
+        /* \r stands before \n if an editor of Windows wrote it. Alone, it is the line end of old Macs: hosts follow. */
+        bool empty, whole = (strchr(text, '\n') || feof(file)) &&
+                            (line[end] != '\r' || strcmp(line + end, "\r\n") == 0 || !line[end + 1]);
+        line[end] = 0;
+        line[strcspn(line, "#")] = 0;
         snprintf(shown, sizeof shown, "%.60s", line);
         if (!whole || !read_line(line, &host, &empty))
             return tool_fail("%s, line %u: \"%s\" is no host; right is HOST, or HOST and its number of workers", path,

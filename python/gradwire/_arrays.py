@@ -8,6 +8,7 @@ import numpy
 
 _PLAIN = (numpy.ndarray, numpy.memmap, numpy.matrix)
 _NUMBERS = (bool, int, float, numpy.generic)
+_MOST_DEPTH = 32  # as numpy 1 has it
 _BYTES = (bytes, bytearray, memoryview, standard_array.array)
 
 
@@ -16,15 +17,16 @@ def is_tensor(thing):
     return torch is not None and isinstance(thing, torch.Tensor)
 
 
-def numbers(thing, what, wanted=None):
+def numbers(thing, what, wanted=None, depth=0):
     """Returns the numbers as a plain numpy array in C order, on the same memory if that is possible. wanted: the name
-    of a type that they must have. A bfloat16 tensor gives float32. Raises TypeError."""
+    of a type that they must have. A bfloat16 tensor gives float32. depth: how many lists stand around it. Raises
+    TypeError."""
     if is_tensor(thing):
         found = _of_tensor(thing, what, wanted)
     elif isinstance(thing, _BYTES):
         found = _of_bytes(thing, what)
     elif isinstance(thing, (list, tuple)):
-        found = _of_list(thing, what)
+        found = _of_list(thing, what, depth)
     elif type(thing) in _PLAIN or isinstance(thing, _NUMBERS) or isinstance(thing, complex):
         found = numpy.asarray(thing)
     else:
@@ -93,13 +95,23 @@ def _of_bytes(thing, what):
         ) from None
 
 
-def _of_list(things, what):
-    parts = [x if isinstance(x, _NUMBERS) else numbers(x, f"element {i} of {what}") for i, x in enumerate(things)]
-    if len({getattr(part, "shape", ()) for part in parts}) > 1:
+def _of_list(things, what, depth):
+    if depth == _MOST_DEPTH:
+        raise TypeError(f"{what} holds lists in lists, more than {_MOST_DEPTH} deep")
+    parts = [
+        numpy.asarray(x) if isinstance(x, _NUMBERS) else numbers(x, f"element {i} of {what}", depth=depth + 1)
+        for i, x in enumerate(things)
+    ]
+    if len({part.shape for part in parts}) > 1:
         raise ValueError(f"the elements of {what} differ in shape")
-    found = numpy.asarray(parts)
-    if found.dtype.kind == "f":
-        for i, part in enumerate(parts):  # numpy makes floats of integers that stand beside floats
-            if isinstance(part, (int, numpy.integer)) and int(found[i]) != part:
-                raise TypeError(f"element {i} of {what} is {part}, and {found.dtype} beside it would change it")
+    whole = parts and all(part.dtype.kind in "biu" for part in parts)
+    found = numpy.array([part.tolist() for part in parts] if whole else parts)  # else int64 beside uint64 gives floats
+    for i, part in enumerate(parts):  # numpy makes floats of integers that stand beside floats
+        verb = "holds" if part.ndim else "is"
+        if part.dtype.kind in "iu" and found.dtype.kind == "f":
+            for before, now in zip(part.ravel().tolist(), found[i].ravel().tolist()):
+                if before != now:
+                    raise TypeError(
+                        f"element {i} of {what} {verb} {before}, and {found.dtype} beside it would change it"
+                    )
     return found

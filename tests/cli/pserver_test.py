@@ -422,6 +422,23 @@ def stopped_without_rounds():
         server.end()
 
 
+def convex_without_meeting():
+    """Workers that meet at the server alone each evaluate all samples, and end with the same parameters."""
+    server = Server("--workers", "2")
+    words = ["--net", "logreg", "--data", "uneven", "--steps", "40", "--codec", "none", "--timeout", "30", "--json"]
+    words = ["train", "--link", "servers", "--servers", server.address, *words]
+    workers = [
+        subprocess.Popen([str(TOOL), *words, "--rank", str(r)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for r in range(2)
+    ]
+    said = [worker.communicate(timeout=60) for worker in workers]
+    check([worker.returncode for worker in workers] == [0, 0], said)
+    found = [json.loads(out) for out, _ in said]
+    for name in ("parameter_hash", "train_loss", "train_accuracy"):
+        check(found[0][name] == found[1][name], f"{name}: {found[0][name]}, {found[1][name]}")
+    server.end()
+
+
 def backup_workers():
     """Rounds do not wait for the slowest worker. Replicas are identical. A codec with shared numbers is refused."""
     server = Server("--workers", "3", "--backup", "1")
@@ -580,6 +597,7 @@ def main():
     training()
     parameters_on_servers()
     stopped_without_rounds()
+    convex_without_meeting()
     backup_workers()
     a_server_that_has_lost_its_part()
     another_optimizer()

@@ -105,6 +105,10 @@ class Arrays(Refusing):
         for same in ([[1, 2], [3, 4]], ((1, 2), (3, 4)), [numpy.int64([1, 2]), [3, numpy.int8(4)]]):
             self.assertEqual(_arrays.numbers(same, "it").tolist(), [[1, 2], [3, 4]])
         self.assertEqual(_arrays.numbers([2**53, 0.5], "it").tolist(), [2.0**53, 0.5])
+        exact = [[2**63 - 1], [numpy.uint64(1)], [numpy.array(True)]]
+        self.assertEqual(_arrays.numbers(exact, "it").tolist(), [[2**63 - 1], [1], [1]])
+        endless = []
+        endless.append(endless)
         for thing, words in (
             ([PLAIN, numpy.ma.masked_array(PLAIN, PLAIN < 0)], ["element 1 of it", "MaskedArray"]),
             ([1.0, numpy.ma.masked], ["element 1 of it", "Masked"]),
@@ -112,6 +116,11 @@ class Arrays(Refusing):
             ([1.0, [2.0]], ["differ in shape"]),
             ([2**53 + 1, 0.5], ["element 0 of it is 9007199254740993", "float64"]),
             ([numpy.uint64(2**64 - 1), numpy.int64(-1)], ["element 0 of it is 18446744073709551615"]),
+            ([[1.0, 2.0], [2**60 + 1, 1]], ["element 1 of it holds 1152921504606846977", "float64"]),
+            ([numpy.array([1.0]), numpy.array([2**53 + 1])], ["element 1 of it holds 9007199254740993"]),
+            ([True, numpy.uint64(2**53 + 1), -1.0], ["element 1 of it is 9007199254740993"]),
+            ([numpy.array([2**64 - 1], "u8"), numpy.array([-1])], ["element 0 of it holds 18446744073709551615"]),
+            (endless, ["lists in lists"]),
             ([10**400, 0.5], ["more than 64 bits"]),
             ([2**70], ["Python objects"]),
             ([decimal.Decimal(1)], ["element 0 of it", "decimal.Decimal"]),

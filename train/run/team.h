@@ -129,6 +129,13 @@ struct gw_worker {
     uint64_t hash;          /* of the parameters at the end */
 };
 
+/* The worker's number among those whose records are added up and that share the samples of an evaluation. It is not its
+ * rank if members never meet (--link servers): then each counts for itself. */
+static inline uint32_t gw_worker_place(const struct gw_worker *w)
+{
+    return w->control.link.rank;
+}
+
 /* A worker's link of one kind. */
 static inline gw_link gw_team_link(const struct gw_team *team, uint32_t kind, uint32_t index)
 {

@@ -15,20 +15,14 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* The worker's number among those whose records are added up and that share the test set. */
-static uint32_t place(const struct gw_worker *w)
-{
-    return w->control.link.rank;
-}
-
 static bool leads(const struct gw_worker *w)
 {
-    return place(w) == 0;
+    return gw_worker_place(w) == 0;
 }
 
 static bool evaluates(const struct gw_worker *w)
 {
-    return place(w) < w->team->evaluators;
+    return gw_worker_place(w) < w->team->evaluators;
 }
 
 /* Loads a worker's own state of a resumed run: first the codec's state, then its statistics. If the earlier run had
@@ -243,7 +237,7 @@ static gw_status evaluate(struct gw_worker *w, struct gw_step_record *record)
         gw_convex_worker_evaluate(w, record);
         return GW_OK;
     }
-    gw_order_share(team->data.test.n, team->evaluators, place(w), &begin, &count);
+    gw_order_share(team->data.test.n, team->evaluators, gw_worker_place(w), &begin, &count);
     return gw_evaluate(w->test_model, &pass, &team->data, begin, begin + count, &record->test_correct, &loss);
 }
 

@@ -111,7 +111,7 @@ void gw_convex_worker_evaluate(const struct gw_worker *w, struct gw_step_record 
     const float *shown = w->ema ? w->ema : w->params;
     uint32_t begin, count;
     double unused_loss = 0;
-    gw_order_share(data->train.n, team->evaluators, w->rank, &begin, &count);
+    gw_order_share(data->train.n, team->evaluators, gw_worker_place(w), &begin, &count);
     gw_convex_pass(problem, &data->train, NULL, begin, count, shown, &record->full_loss, &record->full_correct, 0,
                    NULL);
     record->l2_term = team->decay / 2 * gw_convex_norm2(shown, team->network.n_storage);
@@ -119,7 +119,7 @@ void gw_convex_worker_evaluate(const struct gw_worker *w, struct gw_step_record 
     if (data->test_is_train)
         return;
     record->test_correct = 0;
-    gw_order_share(data->test.n, team->evaluators, w->rank, &begin, &count);
+    gw_order_share(data->test.n, team->evaluators, gw_worker_place(w), &begin, &count);
     gw_convex_pass(problem, &data->test, NULL, begin, count, shown, &unused_loss, &record->test_correct, 0, NULL);
 }
 

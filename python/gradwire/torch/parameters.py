@@ -27,7 +27,8 @@ def _walk(path, prefix=""):
         if tensor is not None:
             yield path, prefix + name, tensor
     for name, child in path[-1]._modules.items():
-        if child is not None and child not in path:  # a module may hold one that holds it
+        # A module may hold one that holds it. Classes may say of themselves what is equal, so only identity counts.
+        if child is not None and all(child is not above for above in path):
             yield from _walk((*path, child), f"{prefix}{name}.")
 
 

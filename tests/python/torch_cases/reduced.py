@@ -149,6 +149,16 @@ class Symmetric(torch.nn.Module):
         return x * self.skew
 
 
+class Alike(torch.nn.Sequential):
+    """Its modules say that they are equal."""
+
+    def __eq__(self, other):
+        return isinstance(other, Alike)
+
+    def __hash__(self):
+        return 7
+
+
 def last_layers():
     """Returns the parameters of the last layer, by the class of that layer."""
 
@@ -174,6 +184,7 @@ def last_layers():
     for kind, modules in layers.items():
         body = torch.nn.Sequential(torch.nn.Linear(20, 20), torch.nn.LayerNorm(20))
         found[kind] = last_of(torch.nn.Sequential(body, *modules))
+    found["alike"] = last_of(Alike(torch.nn.Linear(20, 20), Alike(linear())))
     found["compiled whole"] = last_of(Compiled(network()))
     return found
 
