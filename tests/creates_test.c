@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,7 +79,7 @@ static void refused_links_have_no_functions(void **state)
 
 /* ---- memory that runs out --------------------------------------------------------------------------------------- */
 
-static long left; /* how many allocations succeed */
+static atomic_long left; /* how many allocations succeed; an exchange has a thread that takes memory, too */
 
 static void *scarce_alloc(size_t n_bytes, void *user)
 {
