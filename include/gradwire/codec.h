@@ -127,7 +127,7 @@ GW_API GW_MUST_CHECK gw_status gw_wire_parse(const char *name, gw_wire *out);
 /* What the random numbers of an encoder depend on, besides the tensor's id. */
 typedef struct gw_draw {
     uint64_t seed;
-    uint32_t rank; /* 0 .. GW_MAX_WORKERS-1 */
+    uint32_t rank; /* below GW_MAX_WORKERS */
     uint32_t step;
 } gw_draw;
 
