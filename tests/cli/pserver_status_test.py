@@ -512,7 +512,7 @@ def wrong_use():
             (["--metrics", "0.0.0.0:0"], "is not a loopback address"),
             (["--metrics", "nowhere"], "HOST:PORT"),
             (["--metrics", "99999"], "65535"),
-            (["--metrics", ""], "HOST:PORT"),
+            (["--metrics", ""], "--metrics is empty"),
             (["--metrics", f"127.0.0.1:{taken.getsockname()[1]}"], "cannot listen at 127.0.0.1:"),
         ):
             done = subprocess.run(
