@@ -16,8 +16,10 @@
 #include <unistd.h>
 
 #define FORK_SECONDS 60 /* if the process hangs, a signal ends it after this time */
-#ifdef __SANITIZE_THREAD__
-#define FORK_STARTS_THREADS false /* ThreadSanitizer ends a forked process that starts a thread */
+/* ThreadSanitizer ends a forked process that starts a thread. AddressSanitizer's allocator (gcc 12) has locks that a
+ * thread of the other process may have held at the fork: nobody unlocks them in the new one. */
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+#define FORK_STARTS_THREADS false
 #else
 #define FORK_STARTS_THREADS true
 #endif

@@ -712,7 +712,19 @@ class Links(harness.Case):
         self.assertEqual(self.summary([*words, "train", *RUN, "--json"])["workers"], 4)
         with open(self.path("seen")) as file:
             self.assertEqual(sorted(file.read().split()), ["::1", "::1", "localhost", "me@::1"])
-        for wrong in ("a\rb 2\r", "a # b\rc", "[::1 2", "[node] 2", "a/b", "a 2 3", "a slots=", "a 0x2", "a +2", "@b", "a" * 2000):
+        for wrong in (
+            "a\rb 2\r",
+            "a # b\rc",
+            "[::1 2",
+            "[node] 2",
+            "a/b",
+            "a 2 3",
+            "a slots=",
+            "a 0x2",
+            "a +2",
+            "@b",
+            "a" * 2000,
+        ):
             self.hosts(f"ok 1\n{wrong}\n")
             self.refused(1, "launch", "--hosts", self.path("hosts"), "--", "train", says="line 2")
 
