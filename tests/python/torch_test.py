@@ -200,7 +200,7 @@ class Parameters(Case):
                 "scaled": ["1.bias", "1.scaler.weight", "1.weight"],
                 "wrapped": ["1.gain", "1.inner.bias", "1.inner.weight"],
                 "compiled": ["1._orig_mod.bias", "1._orig_mod.weight"],
-                "alike": ["1.0.bias", "1.0.weight"],
+                "alike": ["0.bias", "0.weight"],
                 "compiled whole": ["_orig_mod.2.bias", "_orig_mod.2.weight"],
             },
         )

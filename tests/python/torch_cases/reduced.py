@@ -150,7 +150,7 @@ class Symmetric(torch.nn.Module):
 
 
 class Alike(torch.nn.Sequential):
-    """Its modules say that they are equal."""
+    """Its modules say that they are equal. PyTorch visits one of equal modules: DDP does not reduce the inner one."""
 
     def __eq__(self, other):
         return isinstance(other, Alike)
