@@ -34,7 +34,9 @@ if [ -z "${GRADWIRE_IN_NAMESPACE:-}" ]; then
 fi
 chroots=${CHROOTS:-/var/cache/gradwire}
 jobs=${JOBS:-$(nproc)}
-mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' | head -n 1)}
+mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' |
+    sed '/security/d' | sed -n 1p)}
+[ -n "$mirror" ] || { echo "try-on.sh: apt has no source of Debian here; name one by MIRROR=URL" >&2; exit 1; }
 root=$chroots/$system
 failed=0
 

@@ -35,7 +35,7 @@ def run(example, *words, processes=3):
     finally:
         for other in others:
             other.kill()
-            other.wait()
+            other.wait(10)  # it was killed
     return done, done.stdout.splitlines()
 
 
