@@ -205,6 +205,9 @@ static void what_is_not_legal_is_named(void **state)
     char longest[2400] = "ternary:skip=";
     memset(longest + 13, 'a', 2200);
     REFUSED(longest, "2205 characters is too long");
+    REFUSED("topk:over=-0.1", "over=-0.1 is not legal", "0 to 0.75");
+    REFUSED("topk:over=0.7501", "over=0.7501 is not legal", "default 0");
+    REFUSED("topk:over=nan", "over=nan is not legal");
 
     /* combinations */
     REFUSED("ternary:scope=global,bucket=64", "scope=global", "bucket=64 cannot go with it");

@@ -46,7 +46,9 @@ static struct gw_select_counts select_ref(const struct gw_select_run *run, float
     struct gw_select_counts counts = {0};
     for (uint64_t i = 0; i < run->n; i++) {
         bool sent = run->sent && run->sent[i / 64] >> (i % 64) & 1;
-        float a = run->residual ? run->g[i] + gw_select_left(run->value, run->residual[i], sent) : run->g[i];
+        float a = run->g[i];
+        if (run->residual)
+            a += sent ? gw_select_left(run->value, run->over, run->residual[i]) : run->residual[i];
         uint32_t bits = gw_float_bits(a) & 0x7FFFFFFFu;
         bool above = bits > run->threshold_bits;
         if (above)

@@ -15,11 +15,11 @@
 /* A run of elements; select.h says what is done with them. */
 struct gw_select_run {
     const float *g, *residual; /* residual NULL: a = g */
-    /* elements that were sent: their residual is only what rounding to `value` lost; NULL: none */
-    const uint64_t *sent;
-    uint64_t n;              /* less than 2^32 */
-    uint32_t threshold_bits; /* the threshold's; at most 0x7FFFFFFF */
+    const uint64_t *sent;      /* elements that were sent: their residual is gw_select_left; NULL: none */
+    uint64_t n;                /* less than 2^32 */
+    uint32_t threshold_bits;   /* the threshold's; at most 0x7FFFFFFF */
     enum gw_value_type value;
+    float over;     /* what is sent is (1 + over) * a, rounded to `value` */
     bool stream;    /* next is larger than the cache; stores may go around it */
     float *next;    /* a; NULL: it is not written, and sent is NULL */
     uint64_t *kept; /* which are above */
@@ -82,10 +82,16 @@ const struct gw_select_kernels *gw_select_kernels_now(void);
 /* `x` as it is after it was sent as `value`. */
 float gw_select_round(enum gw_value_type value, float x);
 
-/* The residual of an element; if it was `sent`, what rounding lost. */
-static inline float gw_select_left(enum gw_value_type value, float residual, bool sent)
+/* What is sent for a selected element, once it has arrived. */
+static inline float gw_select_sent(enum gw_value_type value, float over, float a)
 {
-    return sent ? residual - gw_select_round(value, residual) : residual;
+    return gw_select_round(value, a * (1 + over));
+}
+
+/* What stays of it in the residual. */
+static inline float gw_select_left(enum gw_value_type value, float over, float a)
+{
+    return a - gw_select_sent(value, over, a);
 }
 
 #endif

@@ -47,14 +47,12 @@ INLINE __m256 round_f16(__m256 a)
     return _mm256_cvtph_ps(_mm256_cvtps_ph(limited, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* What is left of a residual: in the lanes that were sent, what rounding lost. */
-INLINE __m256 left_of(__m256 residual, uint32_t sent, enum gw_value_type value)
+/* What is left of a residual: in the lanes that were sent, what sending changed. */
+INLINE __m256 left_of(__m256 residual, uint32_t sent, enum gw_value_type value, __m256 factor)
 {
-    __m256 lanes = _mm256_castsi256_ps(lanes_of(sent));
-    if (value == GW_VALUE_F32)
-        return _mm256_andnot_ps(lanes, residual);
-    __m256 rounded = value == GW_VALUE_BF16 ? round_bf16(residual) : round_f16(residual);
-    return _mm256_blendv_ps(residual, _mm256_sub_ps(residual, rounded), lanes);
+    __m256 lanes = _mm256_castsi256_ps(lanes_of(sent)), much = _mm256_mul_ps(residual, factor);
+    __m256 arrives = value == GW_VALUE_F32 ? much : value == GW_VALUE_BF16 ? round_bf16(much) : round_f16(much);
+    return _mm256_sub_ps(residual, _mm256_and_ps(arrives, lanes));
 }
 
 enum residual { NO_RESIDUAL, RESIDUAL, SENT_RESIDUAL };
@@ -63,6 +61,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
                                           bool writes, enum gw_value_type value)
 {
     const __m256i threshold = _mm256_set1_epi32((int)run->threshold_bits), magnitude = _mm256_set1_epi32(0x7FFFFFFF);
+    const __m256 factor = _mm256_set1_ps(1 + run->over);
     const float *g = run->g, *residual = run->residual;
     bool stream = run->stream && ((uintptr_t)run->next & 31) == 0;
     __m256i most = _mm256_setzero_si256(), equal = most;
@@ -79,7 +78,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
             if (with != NO_RESIDUAL) {
                 __m256 left = _mm256_loadu_ps(residual + i + 8 * t);
                 if (with == SENT_RESIDUAL)
-                    left = left_of(left, (uint32_t)(gone >> (8 * t)) & 255, value);
+                    left = left_of(left, (uint32_t)(gone >> (8 * t)) & 255, value, factor);
                 a = _mm256_add_ps(a, left);
                 if (t % 2 == 0)
                     _mm_prefetch((const char *)(residual + i + 8 * t) + 4096, _MM_HINT_T0);

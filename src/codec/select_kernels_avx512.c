@@ -28,13 +28,12 @@ INLINE __m512 round_f16(__m512 a)
     return _mm512_cvtph_ps(_mm512_cvtps_ph(limited, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-/* What is left of a residual: in the lanes that were sent, what rounding lost. */
-INLINE __m512 left_of(__m512 residual, __mmask16 sent, enum gw_value_type value)
+/* What is left of a residual: in the lanes that were sent, what sending changed. */
+INLINE __m512 left_of(__m512 residual, __mmask16 sent, enum gw_value_type value, __m512 factor)
 {
-    if (value == GW_VALUE_F32)
-        return _mm512_maskz_mov_ps((__mmask16)~sent, residual);
-    return _mm512_mask_sub_ps(residual, sent, residual,
-                              value == GW_VALUE_BF16 ? round_bf16(residual) : round_f16(residual));
+    __m512 much = _mm512_mul_ps(residual, factor);
+    __m512 arrives = value == GW_VALUE_F32 ? much : value == GW_VALUE_BF16 ? round_bf16(much) : round_f16(much);
+    return _mm512_mask_sub_ps(residual, sent, residual, arrives);
 }
 
 enum residual { NO_RESIDUAL, RESIDUAL, SENT_RESIDUAL };
@@ -44,6 +43,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
 {
     const __m512i threshold = _mm512_set1_epi32((int)run->threshold_bits), one = _mm512_set1_epi32(1);
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+    const __m512 factor = _mm512_set1_ps(1 + run->over);
     const float *g = run->g, *residual = run->residual;
     bool stream = run->stream && ((uintptr_t)run->next & 63) == 0;
     __m512i most = _mm512_setzero_si512(), equal = most;
@@ -61,7 +61,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
             if (with != NO_RESIDUAL) {
                 __m512 left = _mm512_loadu_ps(residual + i + 16 * t);
                 if (with == SENT_RESIDUAL)
-                    left = left_of(left, (__mmask16)(gone >> (16 * t)), value);
+                    left = left_of(left, (__mmask16)(gone >> (16 * t)), value, factor);
                 a = _mm512_add_ps(a, left);
                 _mm_prefetch((const char *)(residual + i + 16 * t) + 4096, _MM_HINT_T0);
             }

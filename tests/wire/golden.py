@@ -199,6 +199,29 @@ class Largest:
         return product.encode(spec, self.values, *self.where)
 
 
+class MoreThanLargest:
+    """The last step of a worker that sends 1 + over times its k largest elements, and takes that off the residual."""
+
+    kept = True
+
+    def __init__(self, name, *steps, ratio, over, rank=0, tensor=0):
+        self.name, self.steps, self.ratio, self.over, self.where = name, steps, ratio, over, (rank, tensor)
+
+    @functools.cached_property
+    def frame(self):
+        residual, (rank, tensor) = [0.0] * len(self.steps[0]), self.where
+        for step, values in enumerate(self.steps):
+            a = [float32(x + e) for x, e in zip(values, residual)]
+            k = math.ceil(self.ratio * len(a))
+            selected = set(sorted(range(len(a)), key=lambda i: -abs(a[i]))[:k])
+            sent = [float32(x * (1 + self.over)) if i in selected else None for i, x in enumerate(a)]
+            residual = [x if y is None else float32(x - y) for x, y in zip(a, sent)]
+        return encoder.push_of_sparse(sent, rank=rank, step=step, tensor=tensor)
+
+    def by_gradwire(self):
+        return product.encode_steps(f"topk:ratio={self.ratio},refresh=1,over={self.over}", self.steps, *self.where)
+
+
 class Signs:
     """The last step of a worker. Each step goes on from the residual that the one before left."""
 
@@ -562,6 +585,8 @@ def sparse_pushes():
         yield kept(Largest(f"sparse-one-at-{at}", values, 1e-6), at == 131071)
     yield kept(Largest("sparse-ties", [1.0, -1.0, 2.0, 0.5] * 50, 0.4))
     yield Largest("sparse-zeros", [0.0, -0.0] * 35)
+    steps = [spiky(1000, seed=t) for t in range(4)]
+    yield MoreThanLargest("sparse-over-steps", *steps, ratio=0.05, over=0.5, rank=3, tensor=2)
     yield from sparse_values()
 
 

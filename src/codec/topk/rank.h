@@ -31,7 +31,9 @@ uint32_t gw_select_list_slots(gw_context *context, const struct gw_select_list *
 static inline uint32_t gw_select_bits(const struct gw_select_part *part, uint64_t i)
 {
     bool sent = part->sent && part->sent[i / 64] >> (i % 64) & 1;
-    float a = part->residual ? part->g[i] + gw_select_left(part->value, part->residual[i], sent) : part->g[i];
+    float a = part->g[i];
+    if (part->residual)
+        a += sent ? gw_select_left(part->value, part->over, part->residual[i]) : part->residual[i];
     return gw_float_bits(a) & 0x7FFFFFFFu;
 }
 

@@ -86,6 +86,7 @@ static void pass_chunk(uint64_t i, uint32_t slot, void *user)
         .n = place.n,
         .threshold_bits = job->threshold,
         .value = part->value,
+        .over = part->over,
         .stream = part->n >= STREAM_ELEMENTS,
         .next = part->next + place.begin,
         .kept = part->kept + place.begin / 64,
@@ -216,7 +217,7 @@ static void take_ties(const struct chunk *chunk, uint32_t final, uint64_t n, con
     }
 }
 
-/* Brings a chunk from the pass's threshold to the final one: its values go to their place, rounded. */
+/* Brings a chunk from the pass's threshold to the final one: its values go to their place, as they are sent. */
 static void finish_chunk(uint64_t i, uint32_t slot, void *user)
 {
     (void)slot;
@@ -232,8 +233,9 @@ static void finish_chunk(uint64_t i, uint32_t slot, void *user)
         take_ties(chunk, job->final, place.n, src, part->next + place.begin, kept, dst);
     else if (chunk->n_kept && dst != src)
         memcpy(dst, src, chunk->n_kept * sizeof *dst);
-    for (uint32_t v = 0; v < chunk->n_kept && part->value != GW_VALUE_F32; v++)
-        dst[v] = gw_select_round(part->value, dst[v]);
+    const bool as_it_is = part->value == GW_VALUE_F32 && part->over == 0;
+    for (uint32_t v = 0; v < chunk->n_kept && !as_it_is; v++)
+        dst[v] = gw_select_sent(part->value, part->over, dst[v]);
 }
 
 /* Finds job->final and the number of ties, if the k-th largest is among what the pass found. */

@@ -100,6 +100,14 @@ static float rounded(enum gw_value_type value, float x)
     return copysignf((float)(r > most ? most : r), x);
 }
 
+/* What is left of an element of which 1 + over times its value was sent. */
+static float left_after(enum gw_value_type value, float over, float a)
+{
+    return a - rounded(value, a * (1 + over));
+}
+
+static const float overs[] = {0, 0.5f, 0.75f, 0.3f};
+
 /* ---- kernels ----------------------------------------------------------------------------------------- */
 
 static const struct gw_select_kernels *sets[5]; /* NULL-ended */
@@ -143,6 +151,7 @@ static void elements_are_selected(void **state)
         uint64_t n = some_length(seed % 800), n_words = gw_div_up(n, 64);
         enum side side = seed % N_SIDES;
         enum gw_value_type value = numbers_below(&numbers, 3);
+        float over = overs[numbers_below(&numbers, 4)];
         bool with_residual = numbers_below(&numbers, 4), writes = numbers_below(&numbers, 4);
         float *g = buffer(0, side, n, 4), *residual = buffer(1, side, n, 4), *next = buffer(2, side, n, 4);
         uint64_t *kept = buffer(3, side, n_words, 8);
@@ -157,7 +166,7 @@ static void elements_are_selected(void **state)
         float left[MOST];
         for (uint64_t i = 0; i < n; i++)
             left[i] = !with_residual                 ? -0.0f
-                      : sent[i / 64] >> (i % 64) & 1 ? residual[i] - rounded(value, residual[i])
+                      : sent[i / 64] >> (i % 64) & 1 ? left_after(value, over, residual[i])
                                                      : residual[i];
         uint32_t threshold = some_threshold(&numbers, g, left, n);
         const struct gw_select_run run = {
@@ -167,6 +176,7 @@ static void elements_are_selected(void **state)
             .n = n,
             .threshold_bits = threshold,
             .value = value,
+            .over = over,
             .stream = numbers_below(&numbers, 2),
             .next = writes ? next : NULL,
             .kept = kept,
@@ -210,25 +220,33 @@ static void what_rounding_lost_is_left(void **state)
     static const uint32_t lower[] = {0,      1,      0x0FFF, 0x1000, 0x1001, 0x2FFF,
                                      0x3000, 0x3001, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
     FOR_EACH_SET(k)
-    for (enum gw_value_type value = GW_VALUE_BF16; value <= GW_VALUE_F16; value++)
-        for (uint32_t upper = 0; upper < 0x10000u; upper += 0x80) {
-            float g[0x80 * 12], zeros[0x80 * 12] = {0}, next[0x80 * 12], values[0x80 * 12 + GW_SELECT_SLACK];
-            uint64_t kept[24], sent[24], n = 0;
-            memset(sent, 0xFF, sizeof sent);
-            for (uint32_t i = 0; i < 0x80 * 12; i++) {
-                uint32_t bits = (upper + i / 12) << 16 | lower[i % 12];
-                if ((bits & 0x7FFFFFFFu) && (bits & 0x7FFFFFFFu) < 0x7F800000u)
-                    g[n++] = gw_bits_float(bits);
+    for (int more = 0; more < 2; more++)
+        for (enum gw_value_type value = GW_VALUE_F32; value <= GW_VALUE_F16; value++)
+            for (uint32_t upper = 0; upper < 0x10000u; upper += 0x80) {
+                const size_t o = more ? 1 + (upper / 0x80 + value) % 3 : 0;
+                float g[0x80 * 12], zeros[0x80 * 12] = {0}, next[0x80 * 12], values[0x80 * 12 + GW_SELECT_SLACK];
+                uint64_t kept[24], sent[24], n = 0;
+                memset(sent, 0xFF, sizeof sent);
+                for (uint32_t i = 0; i < 0x80 * 12; i++) {
+                    uint32_t bits = (upper + i / 12) << 16 | lower[i % 12];
+                    if ((bits & 0x7FFFFFFFu) && isfinite(gw_bits_float(bits) * (1 + overs[o])))
+                        g[n++] = gw_bits_float(bits);
+                }
+                const struct gw_select_run run = {.g = zeros,
+                                                  .residual = g,
+                                                  .sent = sent,
+                                                  .n = n,
+                                                  .value = value,
+                                                  .over = overs[o],
+                                                  .next = next,
+                                                  .kept = kept};
+                k->select(&run, values);
+                for (uint64_t i = 0; i < n; i++) {
+                    float left = 0 + left_after(value, overs[o], g[i]);
+                    CHECK(gw_float_bits(next[i]) == gw_float_bits(left), "%s: over %g: of %a %a is left, not %a",
+                          k->name, (double)overs[o], (double)g[i], (double)next[i], (double)left);
+                }
             }
-            const struct gw_select_run run = {
-                .g = zeros, .residual = g, .sent = sent, .n = n, .value = value, .next = next, .kept = kept};
-            k->select(&run, values);
-            for (uint64_t i = 0; i < n; i++) {
-                float left = 0 + (g[i] - rounded(value, g[i]));
-                CHECK(gw_float_bits(next[i]) == gw_float_bits(left), "%s: of %a %a is left, not %a", k->name,
-                      (double)g[i], (double)next[i], (double)left);
-            }
-        }
 }
 
 static void what_is_not_finite_is_seen_anywhere(void **state)
@@ -368,6 +386,7 @@ static struct tensor tensor_of(uint64_t n, enum kind kind, uint64_t seed)
                                      .residual = t.residual,
                                      .n = n,
                                      .value = seed % 3,
+                                     .over = overs[(seed & 1023) / 3 % 4],
                                      .next = room_for(n, 4),
                                      .kept = room_for(gw_div_up(n, 64), 8)};
     /* Of some tensors, one element in nine was sent in the step before. */
@@ -392,7 +411,7 @@ static float sum_at(const struct tensor *t, uint64_t i)
 {
     float left = t->residual[i];
     if (t->part.sent && t->sent[i / 64] >> (i % 64) & 1)
-        left -= rounded(t->part.value, left);
+        left = left_after(t->part.value, t->part.over, left);
     return t->part.residual ? t->g[i] + left : t->g[i];
 }
 
@@ -454,7 +473,7 @@ static const float *check_written(const char *what, const struct tensor *t, cons
         float a = sum_at(t, i);
         most = magnitude(a) > most ? magnitude(a) : most;
         if (t->selected[i]) {
-            float sent = rounded(t->part.value, a);
+            float sent = rounded(t->part.value, a * (1 + t->part.over));
             CHECK(gw_float_bits(*values) == gw_float_bits(sent), "%s: value of element %llu is %a, not %a", what,
                   (unsigned long long)i, (double)*values, (double)sent);
             values++;

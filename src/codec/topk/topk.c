@@ -21,7 +21,7 @@
 enum { SCOPE_LAYER, SCOPE_GLOBAL };
 
 struct topk_options {
-    double ratio, bound;
+    double ratio, bound, over;
     uint64_t refresh, dense;
     int scope, value;
 };
@@ -98,12 +98,13 @@ static uint64_t *sent_next(const struct topk_state *s)
 static void settle(const gw_encoder *encoder)
 {
     const struct topk_state *s = encoder->state;
+    const struct topk_options *o = options_of(encoder);
     float *residual = gw_residual_now(&s->residual);
     uint64_t *sent = sent_now(s);
     for (uint64_t w = 0; w < gw_div_up(s->residual.n, 64); w++, residual += 64) {
         for (uint64_t bits = sent[w]; bits; bits &= bits - 1) {
             float *left = residual + __builtin_ctzll(bits);
-            *left = gw_select_left((enum gw_value_type)options_of(encoder)->value, *left, true);
+            *left = gw_select_left((enum gw_value_type)o->value, (float)o->over, *left);
         }
         sent[w] = 0;
     }
@@ -122,8 +123,14 @@ static bool is_dense(const gw_encoder *encoder)
     return ((const struct topk_state *)encoder->state)->now.steps < options_of(encoder)->dense;
 }
 
-/* Selects from all tensors together. With scope=layer there is one. *bad becomes the first tensor whose g + residual is
- * not finite. */
+/* What is sent for a, before it is rounded. */
+static float more_than(const struct topk_options *o, float a)
+{
+    return a * (1 + (float)o->over);
+}
+
+/* Selects from all tensors together. With scope=layer there is one. *bad becomes the first tensor that has an element
+ * for which no finite value could be sent. */
 static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, uint32_t *bad)
 {
     gw_encoder *first = encoders[0];
@@ -141,6 +148,7 @@ static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, u
                                            .sent = sent_now(s),
                                            .n = encoders[t]->rests ? 0 : encoders[t]->tensor.n_elems,
                                            .value = (enum gw_value_type)o->value,
+                                           .over = (float)o->over,
                                            .next = gw_residual_next(&s->residual),
                                            .kept = sent_next(s)};
         n += parts[t].n;
@@ -178,8 +186,9 @@ static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, u
         s->cursor_begin = s->cursor_values = 0;
         s->next = next;
         s->pending = true;
-        encoders[t]->info.max_abs = (double)gw_bits_float(parts[t].max_bits);
-        if (parts[t].max_bits >= 0x7F800000u && *bad == n_encoders)
+        const float most_abs = gw_bits_float(parts[t].max_bits);
+        encoders[t]->info.max_abs = (double)most_abs;
+        if (!isfinite(more_than(o, most_abs)) && *bad == n_encoders)
             *bad = t;
     }
     lead->many = n_selected > capacity / 2;
@@ -187,12 +196,17 @@ static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, u
     return status;
 }
 
-/* Reports the first element that is not finite. */
+/* Reports the first element that is not finite. If all are, it is the first one for which more than the largest float
+ * would be sent. */
 static void find_bad(gw_encoder *encoder, const float *g, gw_measure *info)
 {
     const struct topk_state *s = encoder->state;
     settle(encoder);
-    *info = (gw_measure){.finite = false, .bad_index = gw_residual_find_bad(&s->residual, g)};
+    const float *residual = gw_residual_now(&s->residual);
+    uint64_t bad = gw_residual_find_bad(&s->residual, g);
+    while (bad + 1 < s->residual.n && isfinite(more_than(options_of(encoder), g[bad] + residual[bad])))
+        bad++;
+    *info = (gw_measure){.finite = false, .bad_index = bad};
 }
 
 static gw_status topk_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
@@ -383,14 +397,25 @@ static double sigma_of(const float *g, uint64_t n)
 /* An element's residual walks at random, with a step of sigma, until it passes the threshold H. Then it is sent, and
  * begins at 0 again. On average it passes H by 0.583 sigma. So a walk takes (H / sigma + 0.583)^2 steps, and a step
  * sends a share of 1 / (H / sigma + 0.583)^2 (Siegmund, Sequential Analysis, 1985, chapter X). That share is k / n. The
- * residuals of all elements then have the density of a triangle over [-H, H]. */
+ * residuals of all elements then have the density of a triangle over [-H, H].
+ *
+ * With over = b an element begins again at -b times what it had reached, which is nearer to the other end: a walk takes
+ * only 1 - b^2 of those steps. The density is then flat from -bH to bH, and falls to 0 at both ends: that of a sum of
+ * two uniform numbers, one of which has (1 + b) / (1 - b) times the range of the other. */
+static float walked(double threshold, double over, const uint32_t words[2])
+{
+    const double wide = (1 + over) * (double)words[0], narrow = (1 - over) * (double)words[1];
+    return (float)(threshold * 0x1p-32 * (wide - narrow - over * 0x1p32));
+}
+
 static void topk_run_in(gw_encoder *encoder, const float *g, uint32_t rank)
 {
     const struct topk_options *o = options_of(encoder);
     struct topk_state *s = encoder->state;
     const uint64_t n = encoder->tensor.n_elems;
     const double share = (double)count_of(o->ratio, n) / (double)n;
-    const double threshold = sigma_of(g, n) * (1 / sqrt(share) - 0.583);
+    const double over = (double)(float)o->over;
+    const double threshold = sigma_of(g, n) * (1 / sqrt(share * (1 - over * over)) - 0.583);
     float *residual = gw_residual_now(&s->residual);
     s->now.steps = o->dense;
     if (!(threshold > 0) || !isfinite((float)threshold)) /* most elements are 0, or most are sent */
@@ -399,9 +424,9 @@ static void topk_run_in(gw_encoder *encoder, const float *g, uint32_t rank)
         uint32_t counter[4], words[4];
         gw_philox_counter(counter, (uint32_t)(i / 2), (uint32_t)(i >> 33), GW_PURPOSE_RUN_IN, rank, encoder->tensor.id);
         gw_philox(counter, 0, words);
-        residual[i] = (float)(threshold * 0x1p-32 * ((double)words[0] - (double)words[1]));
+        residual[i] = walked(threshold, over, words);
         if (i + 1 < n)
-            residual[i + 1] = (float)(threshold * 0x1p-32 * ((double)words[2] - (double)words[3]));
+            residual[i + 1] = walked(threshold, over, words + 2);
     }
     s->now.threshold = (float)threshold;
     s->now.has_threshold = true;
@@ -418,6 +443,8 @@ static const gw_codec_option options[] = {
     {"refresh", "100", "1 to 10^9", "a threshold serves for so many steps; then the exact one is taken again; 1: LAGS"},
     {"scope", "layer", "layer|global", "global: one threshold for the whole network"},
     {"value", "f32", "f32|bf16|f16", "how values are sent; what rounding loses goes to the residual"},
+    {"over", "0", "0 to 0.75",
+     "the value that is sent is 1 + over times the element; what is too much goes off the residual"},
     {"bound", "4", "1 to 10^6", "while a threshold is reused, at most bound*k elements are sent"},
     {"dense", "0", "0 to 10^9", "the first steps send everything"},
 };
@@ -426,7 +453,8 @@ static const gw_codec_option options[] = {
 static const struct gw_option_rule rules[] = {
     {GW_OPTION_NUMBER, AT(ratio), 1e-12, 1, NULL}, {GW_OPTION_COUNT, AT(refresh), 1, 1e9, NULL},
     {GW_OPTION_WORD, AT(scope), 0, 0, scopes},     {GW_OPTION_WORD, AT(value), 0, 0, values},
-    {GW_OPTION_NUMBER, AT(bound), 1, 1e6, NULL},   {GW_OPTION_COUNT, AT(dense), 0, 1e9, NULL},
+    {GW_OPTION_NUMBER, AT(over), 0, 0.75, NULL},   {GW_OPTION_NUMBER, AT(bound), 1, 1e6, NULL},
+    {GW_OPTION_COUNT, AT(dense), 0, 1e9, NULL},
 };
 
 const struct gw_codec_record gw_codec_topk = {

@@ -57,7 +57,7 @@ static uint64_t step(gw_encoder *encoder, const float *g, uint64_t n, uint32_t t
 /* Compares the codec with a reference in plain loops, which follows residual, threshold and its age. Gradients have
  * heavy tails, and magnitudes grow from step to step, so that thresholds get old. */
 static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refresh, double bound,
-                                   enum gw_value_type value)
+                                   enum gw_value_type value, float over)
 {
     gw_encoder *encoder = encoder_of(NULL, spec, N);
     static float g[N], residual[N], a[N], sent[N];
@@ -84,11 +84,14 @@ static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refr
         for (uint32_t i = 0; i < N; i++) {
             bool selected = fabsf(a[i]) >= limit;
             expected += selected;
-            CHECK(sent[i] == (selected ? gw_select_round(value, a[i]) : 0),
+            CHECK(sent[i] == (selected ? gw_select_round(value, a[i] * (1 + over)) : 0),
                   "%s, step %u, element %u: %a of %a sent, limit %a", spec, t, i, (double)sent[i], (double)a[i],
                   (double)limit);
+            /* A value that is sent is at most twice and at least half of the element, so nothing gets lost here. */
             if (!dropped)
                 residual[i] = a[i] - sent[i];
+            if (value == GW_VALUE_F32)
+                assert_true((double)(a[i] - sent[i]) == (double)a[i] - (double)sent[i]);
         }
         CHECK(got == expected && got <= most, "%s, step %u: %llu sent, not %llu", spec, t, (unsigned long long)got,
               (unsigned long long)expected);
@@ -112,13 +115,17 @@ static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refr
 static void runs_are_as_prescribed(void **state)
 {
     (void)state;
-    a_run_is_as_prescribed("topk:ratio=0.01,refresh=1", 0.01, 1, 4, GW_VALUE_F32);
-    a_run_is_as_prescribed("topk:ratio=0.03,refresh=5", 0.03, 5, 4, GW_VALUE_F32);
-    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000", 0.1, 1000, 4, GW_VALUE_F32);
-    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000,bound=1.5", 0.1, 1000, 1.5, GW_VALUE_F32);
-    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=bf16", 0.02, 3, 4, GW_VALUE_BF16);
-    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=f16", 0.02, 3, 4, GW_VALUE_F16);
-    a_run_is_as_prescribed("topk:ratio=1", 1, 100, 4, GW_VALUE_F32);
+    a_run_is_as_prescribed("topk:ratio=0.01,refresh=1", 0.01, 1, 4, GW_VALUE_F32, 0);
+    a_run_is_as_prescribed("topk:ratio=0.03,refresh=5", 0.03, 5, 4, GW_VALUE_F32, 0);
+    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000", 0.1, 1000, 4, GW_VALUE_F32, 0);
+    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000,bound=1.5", 0.1, 1000, 1.5, GW_VALUE_F32, 0);
+    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=bf16", 0.02, 3, 4, GW_VALUE_BF16, 0);
+    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=f16", 0.02, 3, 4, GW_VALUE_F16, 0);
+    a_run_is_as_prescribed("topk:ratio=1", 1, 100, 4, GW_VALUE_F32, 0);
+    a_run_is_as_prescribed("topk:ratio=0.03,refresh=5,over=0.5", 0.03, 5, 4, GW_VALUE_F32, 0.5f);
+    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000,over=0.3", 0.1, 1000, 4, GW_VALUE_F32, 0.3f);
+    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=bf16,over=0.75", 0.02, 3, 4, GW_VALUE_BF16, 0.75f);
+    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=f16,over=0.5", 0.02, 3, 4, GW_VALUE_F16, 0.5f);
 }
 
 /* Slices in any order make up the whole. To encode does not change the state. */
@@ -265,15 +272,41 @@ static void what_is_not_finite_is_found(void **state)
     assert_false(info.finite);
     assert_int_equal(info.bad_index, 3); /* the first three were sent */
     gw_encoder_destroy(encoder);
+    /* The gradient is finite, and what would be sent is not. */
+    static const char *const over[] = {"topk:over=0.5", "topk:over=0.5,value=bf16", "topk:over=0.5,scope=global"};
+    memset(g, 0, sizeof g);
+    g[2000] = 1;
+    for (int s = 0; s < 3; s++)
+        for (int fits = 0; fits < 2; fits++) {
+            encoder = encoder_of(NULL, over[s], N);
+            g[2001] = fits ? -0x1.555554p127f : -0x1.555556p127f; /* 2^128 / 1.5 lies between them */
+            uint32_t n_bad;
+            assert_int_equal(gw_encoder_measure(encoder, g, NULL, 0, &info), GW_OK);
+            if (info.finite) {
+                assert_int_equal(gw_encoders_combine(&encoder, 1, &n_bad), GW_OK);
+                info = encoder->info;
+            }
+            assert_true(info.finite == fits);
+            if (!fits) {
+                assert_int_equal(info.bad_index, 2001);
+                uint8_t dst[20000];
+                size_t n_bytes;
+                assert_int_equal(gw_encoder_encode(encoder, g, NULL, &(gw_draw){.step = 1}, 0, N, dst, sizeof dst,
+                                                   &n_bytes),
+                                 GW_ERR_NONFINITE);
+                assert_non_null(strstr(gw_last_error(), "at element 2001"));
+            }
+            gw_encoder_destroy(encoder);
+        }
 }
 
 static void a_saved_state_goes_on(void **state)
 {
     (void)state;
     const char *specs[] = {"topk:ratio=0.01,refresh=4", "topk:ratio=0.01,refresh=1", "topk:dense=9",
-                           "topk:value=bf16,ratio=0.1"};
+                           "topk:value=bf16,ratio=0.1", "topk:over=0.5,ratio=0.1,refresh=3"};
     static float g[N], sent[N], again[N];
-    for (int s = 0; s < 4; s++) {
+    for (int s = 0; s < 5; s++) {
         gw_encoder *a = encoder_of(NULL, specs[s], N), *b = encoder_of(NULL, specs[s], N);
         uint8_t *saved = room_for(gw_encoder_state_bytes(a), 1);
         for (uint32_t t = 0; t < 20; t++) {
@@ -321,12 +354,12 @@ static void states_move_to_other_numbers_of_workers(void **state)
 {
     (void)state;
     static float g[N], sent[N];
-    gw_encoder *workers[4], *fresh = encoder_of(NULL, "topk:ratio=0.01,refresh=1", N);
+    gw_encoder *workers[4], *fresh = encoder_of(NULL, "topk:ratio=0.01,refresh=1,over=0.5", N);
     size_t n_bytes = gw_encoder_state_bytes(fresh);
     void *states[4];
     double mean[N] = {0}, scale[N] = {0};
     for (uint32_t w = 0; w < 4; w++) {
-        workers[w] = encoder_of(NULL, "topk:ratio=0.01,refresh=1", N);
+        workers[w] = encoder_of(NULL, "topk:ratio=0.01,refresh=1,over=0.5", N);
         states[w] = room_for(n_bytes, 1);
         for (uint32_t t = 0; t < 5; t++) {
             numbers_fill_bell(10 * w + t, g, N);
@@ -411,10 +444,10 @@ static void what_was_run_in_sends_its_share(void **state)
     (void)state;
     enum { MANY = 65536, STEPS = 40 };
     static float g[MANY], sent[MANY];
-    const double shares[] = {0.003, 0.01, 0.1};
-    for (int i = 0; i < 3; i++) {
+    const double shares[] = {0.003, 0.01, 0.1, 0.01, 0.01}, over[] = {0, 0, 0, 0.5, 0.75};
+    for (int i = 0; i < 5; i++) {
         char spec[64];
-        snprintf(spec, sizeof spec, "topk:ratio=%g,refresh=100000", shares[i]);
+        snprintf(spec, sizeof spec, "topk:ratio=%g,over=%g,refresh=100000", shares[i], over[i]);
         gw_encoder *fresh = encoder_of(NULL, spec, MANY), *used = encoder_of(NULL, spec, MANY);
         const double k = ceil(shares[i] * MANY);
         double from_fresh = 0, from_used = 0;
@@ -446,7 +479,7 @@ static void a_residual_is_scaled(void **state)
 {
     (void)state;
     static const float wrong[] = {0, -1, NAN, INFINITY};
-    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01", N);
+    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01,over=0.5", N);
     float *g = calloc(N, sizeof *g), *sent = calloc(N, sizeof *sent);
     numbers_fill_bell(1, g, N);
     step(encoder, g, N, 0, true, sent);
