@@ -53,7 +53,7 @@ static const struct recipe {
       {"--lr", "0.1"},
       {"--schedule", "step:80,120"},
       {"--weight-decay", "0.0001"},
-      {"--codec", "topk:ratio=0.1,refresh=100"}}},
+      {"--codec", "topk:ratio=0.1,scope=layer,refresh=100,over=0"}}},
     {"dlgs-vgg16",
      "DLGS's VGG16 on CIFAR-10",
      "the warm-up of the first epochs, if there was one: the paper does not tell it",
@@ -66,7 +66,7 @@ static const struct recipe {
       {"--lr", "0.1"},
       {"--schedule", "step:80,120"},
       {"--weight-decay", "0.0005"},
-      {"--codec", "topk:ratio=0.1,refresh=100"}}},
+      {"--codec", "topk:ratio=0.1,scope=layer,refresh=100,over=0"}}},
 };
 enum { N_RECIPES = sizeof recipes / sizeof *recipes };
 

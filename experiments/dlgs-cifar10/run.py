@@ -27,14 +27,14 @@ EPOCHS = 140  # as in the paper
 RECIPES = {"resnet20": "dlgs-resnet20", "vgg16:0.25": "dlgs-vgg16"}
 METHODS = {  # name: codec, seeds
     "none": ("none", (1, 2, 3)),
-    "DLGS 0.1": ("topk:ratio=0.1,refresh=100", (1, 2, 3)),
-    "Top-K 0.1": ("topk:ratio=0.1,refresh=1,scope=global", (1,)),
-    "LAGS 0.1": ("topk:ratio=0.1,refresh=1", (1,)),
-    "DLGS 0.01": ("topk:ratio=0.01,refresh=100", (1,)),
+    "DLGS 0.1": ("topk:ratio=0.1,scope=layer,refresh=100,over=0", (1, 2, 3)),
+    "Top-K 0.1": ("topk:ratio=0.1,scope=global,refresh=1,over=0", (1,)),
+    "LAGS 0.1": ("topk:ratio=0.1,scope=layer,refresh=1,over=0", (1,)),
+    "DLGS 0.01": ("topk:ratio=0.01,scope=layer,refresh=100,over=0", (1,)),
     "ternary": ("ternary", (1,)),
     "onebit": ("onebit", (1,)),
     "gspar 0.1": ("gspar:density=0.1", (1,)),
-    "DLGS 0.1, server": ("topk:ratio=0.1,refresh=100", (1,)),
+    "DLGS 0.1, server": ("topk:ratio=0.1,scope=layer,refresh=100,over=0", (1,)),
 }
 PORT = 29650
 

@@ -30,9 +30,9 @@ WORKERS = 4
 SPEEDS = {"resnet20": (6000, 32), "vgg16": (4000, 32), "resnet50": (104, 32)}
 METHODS = {
     "none": ("none", "none"),
-    "Top-K": ("topk:ratio=0.01,scope=global,refresh=1", "single"),
-    "LAGS": ("topk:ratio=0.01,refresh=1", "none"),
-    "DLGS": ("topk:ratio=0.01,refresh=100", "exact"),
+    "Top-K": ("topk:ratio=0.01,scope=global,refresh=1,over=0", "single"),
+    "LAGS": ("topk:ratio=0.01,scope=layer,refresh=1,over=0", "none"),
+    "DLGS": ("topk:ratio=0.01,scope=layer,refresh=100,over=0", "exact"),
 }
 PLANS = ["none", "single", "paper", "exact", "fixed:25MB"]
 PLANNED = "resnet50"
@@ -134,7 +134,7 @@ def plans(args, folder):
         *head(args),
         f"{PLANNED}. after: nothing is sent before backward ends. hidden: of what backward could hide.",
         "",
-        f"{'servers':>7} {'codec':28} {'plan':11} {'groups':>6} {'step':>9} {'after':>9} {'hidden':>7}",
+        f"{'servers':>7} {'codec':46} {'plan':11} {'groups':>6} {'step':>9} {'after':>9} {'hidden':>7}",
     ]
     for n_servers in (1, 3):
         for codec in ["ternary", METHODS["DLGS"][0]]:
@@ -142,7 +142,7 @@ def plans(args, folder):
                 row = replay(args, folder, PLANNED, codec, plan, n_servers)
                 share = row["hidden_share"]
                 lines.append(
-                    f"{n_servers:7} {codec:28} {plan:11} {row['groups']:6} {1e3 * row['seconds']:9.1f} "
+                    f"{n_servers:7} {codec:46} {plan:11} {row['groups']:6} {1e3 * row['seconds']:9.1f} "
                     f"{1e3 * row['after_seconds']:9.1f} {'' if share is None else f'{100 * share:.0f}%':>7}"
                 )
     write("plans.txt", lines)

@@ -40,7 +40,7 @@ COLUMNS = [
 WORKERS, BATCH, STEPS = 3, 64, 1000
 OPTIMIZERS = {"momentum": 0.01, "sgd": 0.1}
 MODES = ("local", "sync", "async", "stale:1", "stale:4")
-CODECS = {"none": "none", "ternary": "ternary", "topk": "topk:ratio=0.01"}
+CODECS = {"none": "none", "ternary": "ternary", "topk": "topk:ratio=0.01,scope=layer,refresh=100,over=0"}
 
 
 def all_runs():

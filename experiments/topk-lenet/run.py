@@ -49,10 +49,12 @@ def all_runs():
                     ratio,
                     1,
                     seed,
-                    f"topk:ratio={ratio},scope=global,refresh=1",
+                    f"topk:ratio={ratio},scope=global,refresh=1,over=0",
                 )
             )
-            runs.append((f"lags-{ratio}-s{seed}", "LAGS", ratio, 1, seed, f"topk:ratio={ratio},refresh=1"))
+            runs.append(
+                (f"lags-{ratio}-s{seed}", "LAGS", ratio, 1, seed, f"topk:ratio={ratio},scope=layer,refresh=1,over=0")
+            )
             for refresh in (10, 100, 1000):
                 runs.append(
                     (
@@ -61,7 +63,7 @@ def all_runs():
                         ratio,
                         refresh,
                         seed,
-                        f"topk:ratio={ratio},refresh={refresh}",
+                        f"topk:ratio={ratio},scope=layer,refresh={refresh},over=0",
                     )
                 )
     return runs
