@@ -58,7 +58,7 @@ make_root() { # FOLDER
         exit 1
     fi
     # Mirrors of unstable are often some days old.
-    echo 'Acquire::Check-Valid-Until "false";' >"$new/etc/apt/apt.conf.d/00gradwire"
+    echo 'Acquire::Check-Valid-Until "false";' >"$new/etc/apt/apt.conf.d/00try-on"
     printf '#!/bin/sh\nexit 101\n' >"$new/usr/sbin/policy-rc.d" # no service starts in a chroot
     chmod 755 "$new/usr/sbin/policy-rc.d"
     rm -f "$new.log"
@@ -107,6 +107,8 @@ try_part() {
 [ -d "$root" ] || make_root "$root"
 enter "$root"
 inside "$root" apt-get -q update >/dev/null
+# Whoever has this checkout and types make has these two.
+inside "$root" apt-get -q -y --no-install-recommends install git make >/dev/null
 for part in "${parts[@]}"; do
     bring_source
     begin=$SECONDS log=$chroots/$system-$part.log
