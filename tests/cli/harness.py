@@ -1,5 +1,6 @@
 """Runs the tool from outside: what it prints, writes and returns. Only the standard library is needed."""
 
+import atexit
 import json
 import os
 import random
@@ -13,10 +14,16 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
 import openmpi  # noqa: E402
 
+import pictures  # noqa: E402
+
 TOOL = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 
 # OpenMPI keeps memory of its own, which looks like a leak.
 MPI = {**openmpi.ENVIRONMENT, "ASAN_OPTIONS": "detect_leaks=0"}
+# Data of tests that train, and that do not ask what is learnt.
+PICTURES = tempfile.mkdtemp(prefix="gradwire-cli-")
+atexit.register(shutil.rmtree, PICTURES, ignore_errors=True)
+pictures.write_mnist(PICTURES, 1)
 CODECS = [
     "none",
     "bf16",

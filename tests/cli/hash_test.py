@@ -6,7 +6,20 @@ import os
 import harness
 
 # 784 x 100 weights are more than one chunk. The biases are far fewer.
-RUN = ["--net", "mlp:784-100-10", "--data", "digits", "--workers", "4", "--batch", "32", "--steps", "12", "--seed", "3"]
+RUN = [
+    "--net",
+    "mlp:784-100-10",
+    "--data",
+    harness.PICTURES,
+    "--workers",
+    "4",
+    "--batch",
+    "32",
+    "--steps",
+    "12",
+    "--seed",
+    "3",
+]
 PACKINGS = [
     f"code={code},pull={pull},entropy={entropy}"
     for code, pull in (("auto", "auto"), ("2bit", "packed"), ("base3", "auto"), ("mask", "auto"))

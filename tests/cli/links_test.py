@@ -26,7 +26,7 @@ import ports
 PORTS = ports.free_ports()
 # The frames are small ones, so that the test can compare bytes. What auto takes depends on time.
 WIRE = ["--wire", "small"]
-RUN = ["--net", "mlp:784-40-10", "--data", "digits", *WIRE, "--batch", "28", "--steps", "8", "--seed", "5"]
+RUN = ["--net", "mlp:784-40-10", "--data", harness.PICTURES, *WIRE, "--batch", "28", "--steps", "8", "--seed", "5"]
 CODECS = [
     "none",
     "bf16",
@@ -196,7 +196,7 @@ class Links(harness.Case):
     def test_stopped_under_mpirun(self):
         """If ranks end together because the user wants it, their MPI job ends in good order."""
         mpirun = self.need_mpi()
-        words = ["--link", "mpi", "--net", "mlp:784-8-10", "--data", "digits", "--steps", 10**8]
+        words = ["--link", "mpi", "--net", "mlp:784-8-10", "--data", harness.PICTURES, "--steps", 10**8]
         command = [mpirun, "-n", "2", harness.TOOL, "train", *map(str, words)]
         job = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **MPI})
         self.addCleanup(job.kill)
@@ -475,7 +475,7 @@ class Links(harness.Case):
         for number in (signal.SIGKILL, signal.SIGSTOP):
             with self.subTest(signal=number):
                 out = self.path(number.name)
-                words = ["--net", "mlp:784-40-10", "--steps", 1000000, "--timeout", 4, "--out", out]
+                words = [*RUN[:4], "--steps", 1000000, "--timeout", 4, "--out", out]
                 run = self.launch(3, *words, start_new_session=True)
                 self.wait_for_steps(run, out)
                 children = subprocess.run(
@@ -497,7 +497,7 @@ class Links(harness.Case):
         self.need_tcp()
         for number in (signal.SIGINT, signal.SIGHUP):
             out = self.path(number.name)
-            words = ["--net", "mlp:784-40-10", "--steps", 1000000, "--out", out, "--checkpoint-every", 1000000]
+            words = [*RUN[:4], "--steps", 1000000, "--out", out, "--checkpoint-every", 1000000]
             run = self.launch(3, *words)
             self.wait_for_steps(run, out)
             run.send_signal(number)
@@ -751,7 +751,7 @@ class Links(harness.Case):
         self.need_tcp()
         for milliseconds in range(1, 13):
             ended, lives = os.pipe()
-            words = ["train", "--net", "mlp:784-4-10", "--data", "digits", "--steps", "10000000"]
+            words = ["train", "--net", "mlp:784-4-10", "--data", harness.PICTURES, "--steps", "10000000"]
             with subprocess.Popen(
                 [harness.TOOL, "launch", "-n", "2", "--", *words], stderr=subprocess.DEVNULL, pass_fds=[lives]
             ) as run:

@@ -314,7 +314,7 @@ def more_clients_than_files_at_first(ps):
 
 def hash_of(*words):
     done = subprocess.run(
-        [str(TOOL), "train", "--data", "digits", "--steps", "12", "--workers", "3", "--json", *words],
+        [str(TOOL), "train", "--data", harness.PICTURES, "--steps", "12", "--workers", "3", "--json", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -341,7 +341,18 @@ def training():
                 server.end()
     server = Server("--workers", "2")
     done = subprocess.run(
-        [str(TOOL), "train", "--data", "digits", "--workers", "3", "--servers", server.address, "--timeout", "5"],
+        [
+            str(TOOL),
+            "train",
+            "--data",
+            harness.PICTURES,
+            "--workers",
+            "3",
+            "--servers",
+            server.address,
+            "--timeout",
+            "5",
+        ],
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -381,7 +392,19 @@ def parameters_on_servers():
             *small, "--lr", "1e30", "--servers", address, "--parameters", "servers"
         )  # each worker drops nearly all steps
         done = subprocess.run(
-            [str(TOOL), "train", "--data", "digits", *small, "--workers", "3", "--steps", "9", "--servers", address],
+            [
+                str(TOOL),
+                "train",
+                "--data",
+                harness.PICTURES,
+                *small,
+                "--workers",
+                "3",
+                "--steps",
+                "9",
+                "--servers",
+                address,
+            ],
             stderr=subprocess.PIPE,
             text=True,
             timeout=60,
@@ -400,7 +423,7 @@ def stopped_without_rounds():
                 str(TOOL),
                 "train",
                 "--data",
-                "digits",
+                harness.PICTURES,
                 "--net",
                 "mlp:784-16-10",
                 "--workers",
@@ -447,7 +470,19 @@ def backup_workers():
         hash_of(*small, "--codec", codec)
         hash_of(*small, "--codec", codec, "--parameters", "servers")
     done = subprocess.run(
-        [str(TOOL), "train", "--data", "digits", *small, "--workers", "3", "--steps", "9", "--codec", "ternary"],
+        [
+            str(TOOL),
+            "train",
+            "--data",
+            harness.PICTURES,
+            *small,
+            "--workers",
+            "3",
+            "--steps",
+            "9",
+            "--codec",
+            "ternary",
+        ],
         stderr=subprocess.PIPE,
         text=True,
         timeout=60,
@@ -466,7 +501,7 @@ def comes_again(servers, *words):
             "--rank",
             "0",
             "--data",
-            "digits",
+            harness.PICTURES,
             "--net",
             "mlp:784-16-10",
             "--steps",

@@ -66,6 +66,7 @@ class Readme(harness.Case):
                 words += " --steps 12"
             words = words.replace("--checkpoint-every 1000", "--checkpoint-every 8")
             words = words.replace("bench codec", "bench codec --elements 65536 --runs 1")
+            words = re.sub(r"\bprobe\b", "probe --runs 1 --codec ternary", words)
             line = words.replace("gradwire", shlex.quote(harness.TOOL), 1)
             done = subprocess.run(
                 line,

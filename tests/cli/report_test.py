@@ -14,7 +14,7 @@ import harness
 
 # The script of every chart is in the page, so the page fetches nothing.
 OUTSIDE = re.compile(r"""https?:|\bsrc\s*=|@import|url\((?!data:)|<link(?![^>]*href="data:,")|<iframe|\bimport\b""")
-RUN = ["train", "--net", "lenet", "--data", "digits", "--batch", 16, "--workers", 2, "--codec", "ternary"]
+RUN = ["train", "--net", "lenet", "--data", harness.PICTURES, "--batch", 8, "--workers", 2, "--codec", "ternary"]
 
 
 class Page(html.parser.HTMLParser):

@@ -11,6 +11,7 @@ import subprocess
 import time
 
 import harness
+import pictures
 
 RUN = ["--net", "mlp:784-16-10", "--codec", "topk:ratio=0.05,refresh=3", "--ema", 0.99]
 COUNTED = [
@@ -20,17 +21,6 @@ COUNTED = [
     "threshold_age",
 ]  # only some steps have these; they are spread over the planned length
 TIMES = ["step_ms", "compute_ms", "encode_ms", "wait_ms"]
-
-
-def write_data(folder, seed):
-    """Writes a small data set of noise under MNIST's names. An epoch has 9 steps."""
-    draw = random.Random(seed)
-    os.mkdir(folder)
-    for name, n in [("train", 600), ("t10k", 100)]:
-        with open(os.path.join(folder, name + "-images-idx3-ubyte"), "wb") as file:
-            file.write(struct.pack(">IIII", 0x803, n, 28, 28) + draw.randbytes(n * 784))
-        with open(os.path.join(folder, name + "-labels-idx1-ubyte"), "wb") as file:
-            file.write(struct.pack(">II", 0x801, n) + bytes(draw.randrange(10) for _ in range(n)))
 
 
 @harness.needs_trainer
@@ -43,7 +33,7 @@ class Resume(harness.Case):
     def setUpClass(cls):
         cls.shared = harness.tempfile.mkdtemp(prefix="gradwire-cli-")
         cls.data = os.path.join(cls.shared, "data")
-        write_data(cls.data, 1)
+        pictures.write_mnist(cls.data, 1)
 
     @classmethod
     def tearDownClass(cls):
@@ -170,7 +160,7 @@ class Resume(harness.Case):
     def test_killed_again_and_again(self):
         """Kills an endless run at random moments after new checkpoints. Then ends it."""
         out, reference = self.path("run"), self.path("reference")
-        run = ["train", *self.words, "--data", "digits", "--workers", 4, "--schedule", "const", "--checkpoint-every", 5]
+        run = ["train", *self.words, "--workers", 4, "--schedule", "const", "--checkpoint-every", 5]
         moments = random.Random(7)
         for i in range(4):
             self.kill_after_a_checkpoint([*run, "--resume" if i else "--out", out], out, moments.uniform(0, 0.03))
@@ -381,7 +371,7 @@ class Resume(harness.Case):
 
     def test_other_options(self):
         out, other = self.begun(until=20), self.path("other")
-        write_data(other, 2)
+        pictures.write_mnist(other, 2)
         before = self.snapshot(out)
         for words, says in [
             (["--net", "mlp:784-17-10"], "--net is mlp:784-17-10, and the run of"),
@@ -450,7 +440,7 @@ class Resume(harness.Case):
 
     def test_data_that_are_gone(self):
         data, out = self.path("data"), self.begun(until=20)
-        write_data(data, 1)
+        pictures.write_mnist(data, 1)
         self.ok(
             *"train --net mlp:784-8-10 --steps 4 --checkpoint-every 2 --data".split(), data, "--out", self.path("b")
         )
@@ -463,7 +453,7 @@ class Resume(harness.Case):
             self.refused(1, *words, self.path("b"), says=[f"were in {data}", "nothing is there now", "--data SOURCE"])
         got = self.ok_json("eval", "--from", self.path("b"), "--data", moved)
         self.assertEqual(got["test_accuracy"], want["test_accuracy"])
-        write_data(data, 2)
+        pictures.write_mnist(data, 2)
         self.refused(1, "eval", "--from", self.path("b"), says=[f"{data} holds other data than the run of"])
         self.refused(2, "train", "--steps", 6, "--resume", self.path("b"), says=["--data is", "and the run of"])
         done = self.run_tool("train", "--steps", 6, "--resume", self.path("b"), "--data", moved)

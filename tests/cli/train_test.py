@@ -19,7 +19,7 @@ RUN_FILES = [
     "run.json",
     "summary.json",
 ]
-SMALL = ["--net", "mlp:784-16-10", "--data", "digits", "--steps", "30"]
+SMALL = ["--net", "mlp:784-16-10", "--data", harness.PICTURES, "--steps", "30"]
 
 
 def images(n, magic=0x803, side=28, claimed=None):
@@ -58,17 +58,18 @@ class Train(harness.Case):
             [harness.TOOL, "train", *SMALL[:-1], "100000", "--out", out], stderr=subprocess.DEVNULL
         )
         try:
-            for _ in range(600):
-                if os.path.exists(os.path.join(out, "metrics.jsonl.partial")):
-                    break
-                time.sleep(0.1)
+            deadline = time.monotonic() + 60
+            while not os.path.exists(os.path.join(out, "run.json")):
+                self.assertLess(time.monotonic(), deadline, "the run wrote nothing in a minute")
+                time.sleep(0.02)
             self.refused(1, "train", *SMALL, "--out", out, says="another run is writing")
         finally:
             first.kill()
             first.wait()
         left = ["events.out.tfevents.0.gradwire.partial", "histograms.jsonl.partial", "metrics.jsonl.partial"]
+        left.append("run.json")
         self.assertEqual(sorted(os.listdir(out)), left)
-        self.refused(1, "train", *SMALL, "--out", out, says=[out, f"an earlier run ({left[0]} and 2 other files)"])
+        self.refused(1, "train", *SMALL, "--out", out, says=[out, f"an earlier run ({left[0]} and 3 other files)"])
         self.assertEqual(sorted(os.listdir(out)), left)
         for name in [
             "checkpoint-00000100.gwp.partial",
@@ -108,7 +109,9 @@ class Train(harness.Case):
 
     def test_run_folder(self):
         out = self.path("run")
-        printed = self.ok_json("train", *SMALL, "--workers", 3, "--codec", "ternary", "--seed", 5, "--out", out)
+        printed = self.ok_json(
+            "train", *SMALL, "--data", "digits", "--workers", 3, "--codec", "ternary", "--seed", 5, "--out", out
+        )
         with open(os.path.join(out, "summary.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file), printed)
         for field, value in [
