@@ -66,6 +66,13 @@ GW_API const char *gw_codec_canonical(const gw_codec *codec);
  * workers. NULL is not allowed. Any thread may call it. */
 GW_API bool gw_codec_is_global(const gw_codec *codec);
 
+/* The momentum M with which the codec codes velocities (momentum=); 0 if it codes gradients. If it is above 0,
+ * *velocity says what averages become (gw_encoder_deliver). false: gradients, for an optimizer with the momentum M
+ * (output=gradient). true: velocities, for an optimizer without momentum. An optimizer that is not linear in the
+ * gradients, such as Adam, fits neither. velocity NULL: it is not wanted. codec NULL is not allowed. Any thread may
+ * call it. */
+GW_API double gw_codec_momentum(const gw_codec *codec, bool *velocity);
+
 /* One option of a codec, for listings. */
 typedef struct gw_codec_option {
     const char *key;
@@ -201,6 +208,14 @@ GW_API GW_MUST_CHECK gw_status gw_encoder_encode(gw_encoder *encoder, const floa
                                                  const gw_draw *draw, uint64_t begin, uint64_t count, void *dst,
                                                  size_t dst_capacity, size_t *frame_bytes);
 
+/* If the codec has momentum=: turns the average s of elements [begin, begin+count), which gw_decode gave, into what the
+ * optimizer gets: s - M*s' with the average s' of the step before, or s if output=velocity (DGC: Lin et al., ICLR 2018,
+ * section 3.1; docs/design.md). Without momentum= it changes nothing. `average` points to element `begin`. Call it once
+ * for every element, between encode and commit. If elements are left out, the step's average is forgotten, and s' stays
+ * as it was. Errors: GW_ERR_ARGUMENT (a NULL, elements that are not there), GW_ERR_ORDER (not measured in this
+ * step). */
+GW_API GW_MUST_CHECK gw_status gw_encoder_deliver(gw_encoder *encoder, float *average, uint64_t begin, uint64_t count);
+
 /* Measures and encodes a whole tensor with this worker's own numbers (or `shared`), in one pass over blocks if the
  * codec allows it (bucketed, unshared scalers). The bytes are the same as those of the two calls. `info` may be NULL.
  * Errors: GW_ERR_NONFINITE (the tensor is not finite), and those of the two calls. */
@@ -210,7 +225,8 @@ GW_API GW_MUST_CHECK gw_status gw_encoder_measure_encode(gw_encoder *encoder, co
 
 /* ---- what stays between steps ---------------------------------------------------------------- */
 
-/* Ends a step. A codec with state (topk: residual and threshold; onebit: residual) changes it only here. committed
+/* Ends a step. A codec with state (topk: residual and threshold; onebit and
+ * ternary with residual=on: residual; with momentum= velocity and average, too) changes it only here. committed
  * true: what was measured last counts as sent. committed false: the state is as it was before the measurement. Say
  * false if the step is dropped, because a gradient of some worker was not finite. If you measure again without this
  * call, the step is dropped too. A codec without state does nothing. Encode any number of slices before the call, and

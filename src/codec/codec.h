@@ -3,6 +3,7 @@
 #ifndef GW_CODEC_CODEC_H
 #define GW_CODEC_CODEC_H
 
+#include "codec/momentum.h"
 #include "codec/wire_codec.h"
 
 #include <gradwire/codec.h>
@@ -14,11 +15,16 @@ enum gw_option_kind { GW_OPTION_NUMBER, GW_OPTION_COUNT, GW_OPTION_WORD, GW_OPTI
 /* How one option is read into a codec's options struct. `info` is what listings show. */
 struct gw_option_rule {
     enum gw_option_kind kind;
-    size_t offset;            /* in the options struct: double, uint64_t, int or char[GW_OPTION_TEXT_BYTES] */
-    double min, max;          /* NUMBER, COUNT */
-    const char *const *words; /* WORD: NULL-ended; the index is stored */
+    size_t offset;   /* in the options struct: double, uint64_t, int or char[GW_OPTION_TEXT_BYTES] */
+    double min, max; /* NUMBER, COUNT */
+    /* WORD: NULL-ended; the index is stored. NUMBER: one word that stands for infinity; NULL: there is none */
+    const char *const *words;
 };
 #define GW_OPTION_TEXT_BYTES 2048
+
+/* A number as the text of a default. */
+#define GW_TEXT_(number) #number
+#define GW_TEXT(number) GW_TEXT_(number)
 
 /* ---- the record ----------------------------------------------------------------------------- */
 
@@ -33,6 +39,8 @@ struct gw_codec_record {
     bool (*leaves_float)(const void *options, const gw_tensor *tensor);
     const char *(*skip)(const void *options); /* the names and patterns of skip=, joined by +. NULL: it has no skip= */
     bool (*is_global)(const void *options);   /* NULL: never */
+    bool (*keeps_state)(const void *options); /* NULL: if there is state_bytes */
+    const struct gw_momentum_options *(*momentum)(const void *options); /* NULL: it has no momentum= */
     /* True if pushes or averages have other bytes with GW_WIRE_FAST than with GW_WIRE_SMALL. NULL: never. encode
      * follows encoder->push_wire. reduce follows GW_FLAG_FAST of the average. */
     bool (*has_wire_choice)(const void *options);
@@ -56,9 +64,9 @@ struct gw_codec_record {
     gw_status (*measure_encode)(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
                                 struct gw_frame *frame, gw_measure *info);
 
-    /* The state that a codec keeps between steps. All are NULL if it keeps none. save and load have state_bytes bytes.
-     * If load fails, it changes nothing. merge gets n_states states of one tensor with n_elems elements. Each has
-     * state_bytes bytes, which begin at offset `at`. */
+    /* The state that a codec keeps between steps. All are NULL if it never keeps one. They are called only if it keeps
+     * one with its options. save and load have state_bytes bytes. If load fails, it changes nothing. merge gets
+     * n_states states of one tensor with n_elems elements. Each has state_bytes bytes, which begin at offset `at`. */
     void (*commit)(gw_encoder *encoder, bool committed);
     /* See gw_encoder_rest. commit then sees encoder->rests. False: the tensor cannot rest in this step, and nothing has
      * changed. */
@@ -110,8 +118,17 @@ struct gw_encoder {
     bool measured, finite, rests;
     gw_wire push_wire, pull_wire; /* AUTO or SMALL, unless has_wire_choice is true */
     gw_measure info;
-    void *state; /* belongs to the record */
+    void *state;                  /* belongs to the record */
+    struct gw_momentum *momentum; /* NULL: gradients are coded as they are */
+    const float *coded;           /* what was measured: the gradient, or the velocity that momentum made of it */
 };
+
+/* True if the record keeps a state with these options. */
+static inline bool gw_encoder_keeps_state(const gw_encoder *encoder)
+{
+    const struct gw_codec_record *record = encoder->record;
+    return record->state_bytes && (!record->keeps_state || record->keeps_state(encoder->options));
+}
 
 /* Reads options (parse.c). Fills record->options_bytes bytes with defaults, then with `text` ("k=v,k=v" or NULL). */
 gw_status gw_options_parse(const struct gw_codec_record *record, const char *text, void *options);

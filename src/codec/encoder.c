@@ -28,6 +28,16 @@ static void show(gw_encoder *encoder)
         snprintf(encoder->shown, sizeof encoder->shown, "%.*s...%s", END, encoder->name, encoder->name + length - END);
 }
 
+/* With output=gradient the momentum of a tensor in float would change nothing: what comes out is what went in. */
+static gw_status open_momentum(gw_encoder *encoder, const gw_codec *codec)
+{
+    bool velocity;
+    const double factor = gw_codec_momentum(codec, &velocity);
+    if (!(factor > 0) || (encoder->record != codec->record && !velocity))
+        return GW_OK;
+    return gw_momentum_create(encoder->context, (float)factor, !velocity, encoder->tensor.n_elems, &encoder->momentum);
+}
+
 gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw_tensor *tensor, gw_encoder **out)
 {
     if (out)
@@ -67,6 +77,8 @@ gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw
         encoder->options = encoder->own_options;
     }
     gw_status status = encoder->record->open ? encoder->record->open(encoder) : GW_OK;
+    if (status == GW_OK)
+        status = open_momentum(encoder, codec);
     if (status < 0) {
         gw_encoder_destroy(encoder);
         return status;
@@ -81,6 +93,7 @@ void gw_encoder_destroy(gw_encoder *encoder)
         return;
     if (encoder->record->close)
         encoder->record->close(encoder);
+    gw_momentum_destroy(encoder->context, encoder->momentum);
     gw_free(encoder->context, encoder->own_options);
     gw_free(encoder->context, encoder->name);
     gw_free(encoder->context, encoder);
@@ -177,7 +190,8 @@ gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared,
     gw_float_env env = gw_float_enter();
     encoder->measured = encoder->rests = false;
     encoder->info = (gw_measure){.finite = true};
-    gw_status status = encoder->record->measure(encoder, g, shared, &encoder->info);
+    encoder->coded = encoder->momentum ? gw_momentum_add(encoder->context, encoder->momentum, g) : g;
+    gw_status status = encoder->record->measure(encoder, encoder->coded, shared, &encoder->info);
     gw_float_leave(env);
     GW_TRY(status);
     encoder->measured = true;
@@ -227,7 +241,8 @@ static gw_status check_encode(const gw_encoder *encoder, const float *g, const g
 static gw_status not_finite(const gw_encoder *encoder)
 {
     return gw_fail(GW_ERR_NONFINITE, "tensor '%s'%s holds a NaN or an infinity at element %llu", encoder->shown,
-                   encoder->record->save ? ", its residual added," : "", (unsigned long long)encoder->info.bad_index);
+                   gw_encoder_keeps_state(encoder) ? ", its residual added," : "",
+                   (unsigned long long)encoder->info.bad_index);
 }
 
 gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad)
@@ -272,7 +287,8 @@ gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *sh
     struct gw_frame frame;
     begin_frame(encoder, draw, begin, count, &frame);
     gw_float_env env = gw_float_enter();
-    gw_status status = encoder->record->encode(encoder, g, shared, draw, dst, &frame);
+    gw_status status =
+        encoder->record->encode(encoder, encoder->momentum ? encoder->coded : g, shared, draw, dst, &frame);
     gw_float_leave(env);
     GW_TRY(status);
     if (!frame.sealed)
@@ -304,7 +320,8 @@ gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const f
     encoder->measured = false;
     encoder->info = (gw_measure){.finite = true};
     gw_float_env env = gw_float_enter();
-    gw_status status = encoder->record->measure_encode(encoder, g, draw, dst, &frame, &encoder->info);
+    encoder->coded = encoder->momentum ? gw_momentum_add(encoder->context, encoder->momentum, g) : g;
+    gw_status status = encoder->record->measure_encode(encoder, encoder->coded, draw, dst, &frame, &encoder->info);
     gw_float_leave(env);
     GW_TRY(status);
     encoder->measured = true;
@@ -316,5 +333,24 @@ gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const f
     if (!frame.sealed)
         gw_frame_seal(dst, &frame);
     *frame_bytes = frame.frame_bytes;
+    return GW_OK;
+}
+
+gw_status gw_encoder_deliver(gw_encoder *encoder, float *average, uint64_t begin, uint64_t count)
+{
+    if (!encoder || (!average && count))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_deliver: encoder or average is NULL");
+    const uint64_t n = encoder->tensor.n_elems;
+    if (begin > n || count > n - begin)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_deliver: elements [%llu, %llu) of tensor '%s', which has %llu",
+                       (unsigned long long)begin, (unsigned long long)(begin + count), encoder->shown,
+                       (unsigned long long)n);
+    if (!encoder->momentum)
+        return GW_OK;
+    if (!encoder->measured)
+        return gw_fail(GW_ERR_ORDER, "gw_encoder_deliver: tensor '%s' was not measured in this step", encoder->shown);
+    gw_float_env env = gw_float_enter();
+    gw_momentum_deliver(encoder->momentum, average, begin, count);
+    gw_float_leave(env);
     return GW_OK;
 }

@@ -150,6 +150,29 @@ static void draw_ref(const struct gw_ternary_draw *draw, const float *g, uint64_
     }
 }
 
+static void round_ref(const float *a, uint64_t n_words, float half, uint64_t *nonzero, uint64_t *sign)
+{
+    for (uint64_t w = 0; w < n_words; w++) {
+        nonzero[w] = sign[w] = 0;
+        for (uint32_t i = 0; i < 64; i++) {
+            nonzero[w] |= (uint64_t)(fabsf(a[64 * w + i]) > half) << i;
+            sign[w] |= (uint64_t)(a[64 * w + i] < -half) << i;
+        }
+    }
+}
+
+static uint32_t carry_ref(const float *before, float half, const float *x, uint64_t n, bool stream, float *next)
+{
+    (void)stream;
+    uint32_t largest = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        next[i] = x[i] + gw_left_of(before[i], half);
+        const uint32_t bits = gw_float_bits(next[i]) & 0x7FFFFFFFu;
+        largest = bits > largest ? bits : largest;
+    }
+    return largest;
+}
+
 static void expand_ref(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream, float *out)
 {
     (void)stream;
@@ -185,6 +208,8 @@ const struct gw_kernels gw_kernels_ref = {
     .name = "scalar",
     .stats_block = stats_block_ref,
     .draw = draw_ref,
+    .round = round_ref,
+    .carry = carry_ref,
     .gather_signs = gather_signs_ref,
     .scatter_signs = scatter_signs_ref,
     .count = count_ref,

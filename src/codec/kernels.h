@@ -7,6 +7,8 @@
 #include "base/philox.h"
 #include "codec/measure.h"
 
+#include <math.h>
+
 /* A ternary draw. Element e is drawn nonzero if its random bits are below |f(g_e)| * to_threshold (TernGrad eq. 3).
  */
 struct gw_ternary_draw {
@@ -48,6 +50,14 @@ struct gw_kernels {
      * bitmap for a group, bit i for element i: nonzero, and sign (1 = negative, only if nonzero). */
     void (*draw)(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups,
                  uint64_t *nonzero, uint64_t *sign);
+
+    /* Rounds 64 * n_words elements, none of them NaN: nonzero where |a| > half, sign where that is negative; bit i for
+     * element i. */
+    void (*round)(const float *a, uint64_t n_words, float half, uint64_t *nonzero, uint64_t *sign);
+
+    /* next[i] = x[i] + what rounding with this `half` left of before[i] (half is half a level; gw_left_of). `stream`:
+     * next is larger than the cache; stores may go around it. Returns the largest |next[i]|, as bits. */
+    uint32_t (*carry)(const float *before, float half, const float *x, uint64_t n, bool stream, float *next);
 
     /* Packs the sign bits of the nonzero elements of n_words words densely into dst, and pads the last byte with 0. dst
      * has room for dst_bytes bytes, which is enough. Bytes behind the packed bits may change. Returns how many bits
@@ -115,6 +125,13 @@ struct gw_stats gw_stats_wide(const float *g, uint32_t n);
 
 /* Adds 32 lanes in the fixed order. */
 double gw_stats_fold(const float lanes[GW_STATS_LANES]);
+
+/* What is left of a when it was rounded: a, if |a| <= half; else a - sign(a) * 2 * half. */
+static inline float gw_left_of(float a, float half)
+{
+    const float sent = fabsf(a) > half ? 2 * half : 0;
+    return a < 0 ? a + sent : a - sent;
+}
 
 /* One element of `expand`. */
 static inline float gw_expand_element(const uint64_t *nonzero, const uint64_t *sign, uint64_t i, float s)

@@ -144,6 +144,54 @@ TARGET static inline __m256i upper_threshold(__m256 x, __m256 clip, __m256 scale
     return _mm256_srli_epi32(whole, 16);
 }
 
+TARGET static void round_avx2(const float *a, uint64_t n_words, float half, uint64_t *nonzero, uint64_t *sign)
+{
+    const __m256 above = _mm256_set1_ps(half), below = _mm256_set1_ps(-half);
+    for (uint64_t w = 0; w < n_words; w++, a += 64) {
+        uint64_t positive = 0, negative = 0;
+#pragma GCC unroll 8
+        for (uint32_t q = 0; q < 8; q++) {
+            const __m256 x = _mm256_loadu_ps(a + 8 * q);
+            positive |= (uint64_t)(uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(x, above, _CMP_GT_OQ)) << 8 * q;
+            negative |= (uint64_t)(uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(x, below, _CMP_LT_OQ)) << 8 * q;
+        }
+        _mm_prefetch((const char *)a + 4096, _MM_HINT_T0);
+        _mm_prefetch((const char *)a + 4160, _MM_HINT_T0);
+        _mm_prefetch((const char *)a + 4224, _MM_HINT_T0);
+        _mm_prefetch((const char *)a + 4288, _MM_HINT_T0);
+        nonzero[w] = positive | negative;
+        sign[w] = negative;
+    }
+}
+
+TARGET static uint32_t carry_avx2(const float *before, float half, const float *x, uint64_t n, bool stream, float *next)
+{
+    const __m256 bound = _mm256_set1_ps(half), level = _mm256_set1_ps(2 * half), minus = _mm256_set1_ps(-0.0f);
+    const bool around = stream && (uintptr_t)next % 32 == 0;
+    __m256i most = _mm256_setzero_si256();
+    uint64_t i = 0;
+    for (; n - i >= 8; i += 8) {
+        const __m256 b = _mm256_loadu_ps(before + i), g = _mm256_loadu_ps(x + i);
+        const __m256 sent = _mm256_cmp_ps(_mm256_andnot_ps(minus, b), bound, _CMP_GT_OQ);
+        const __m256 value = _mm256_or_ps(level, _mm256_and_ps(minus, b)); /* the level with the sign of b */
+        const __m256 a = _mm256_add_ps(g, _mm256_blendv_ps(b, _mm256_sub_ps(b, value), sent));
+        most = _mm256_max_epu32(most, _mm256_castps_si256(_mm256_andnot_ps(minus, a)));
+        _mm_prefetch((const char *)(before + i) + 2048, _MM_HINT_T0);
+        _mm_prefetch((const char *)(x + i) + 2048, _MM_HINT_T0);
+        if (around)
+            _mm256_stream_ps(next + i, a);
+        else
+            _mm256_storeu_ps(next + i, a);
+    }
+    if (around)
+        _mm_sfence();
+    uint32_t lanes[8], largest = gw_kernels_ref.carry(before + i, half, x + i, n - i, false, next + i);
+    _mm256_storeu_si256((__m256i *)lanes, most);
+    for (int k = 0; k < 8; k++)
+        largest = lanes[k] > largest ? lanes[k] : largest;
+    return largest;
+}
+
 TARGET static void draw_avx2(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups,
                              uint64_t *nonzero, uint64_t *sign)
 {
@@ -294,6 +342,8 @@ const struct gw_kernels gw_kernels_avx2 = {
     .name = "avx2",
     .stats_block = stats_block_avx2,
     .draw = draw_avx2,
+    .round = round_avx2,
+    .carry = carry_avx2,
     .gather_signs = gather_signs_avx2,
     .scatter_signs = scatter_signs_avx2,
     .count = count_avx2,

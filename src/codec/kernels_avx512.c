@@ -56,6 +56,51 @@ TARGET static struct gw_stats stats_block_avx512(const float *g, uint32_t n)
                              fold(sq0, sq1)};
 }
 
+TARGET static void round_avx512(const float *a, uint64_t n_words, float half, uint64_t *nonzero, uint64_t *sign)
+{
+    const __m512 above = _mm512_set1_ps(half), below = _mm512_set1_ps(-half);
+    for (uint64_t w = 0; w < n_words; w++, a += 64) {
+        uint64_t positive = 0, negative = 0;
+#pragma GCC unroll 4
+        for (uint32_t q = 0; q < 4; q++) {
+            const __m512 x = _mm512_loadu_ps(a + 16 * q);
+            positive |= (uint64_t)_mm512_cmp_ps_mask(x, above, _CMP_GT_OQ) << 16 * q;
+            negative |= (uint64_t)_mm512_cmp_ps_mask(x, below, _CMP_LT_OQ) << 16 * q;
+            _mm_prefetch((const char *)(a + 16 * q) + 4096, _MM_HINT_T0);
+        }
+        nonzero[w] = positive | negative;
+        sign[w] = negative;
+    }
+}
+
+TARGET static uint32_t carry_avx512(const float *before, float half, const float *x, uint64_t n, bool stream,
+                                    float *next)
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+    const __m512 bound = _mm512_set1_ps(half), level = _mm512_set1_ps(2 * half);
+    const bool around = stream && (uintptr_t)next % 64 == 0;
+    __m512i largest = _mm512_setzero_si512();
+    for (uint64_t i = 0; i < n; i += 16) {
+        const __mmask16 here = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xFFFF;
+        const __m512 b = _mm512_maskz_loadu_ps(here, before + i), g = _mm512_maskz_loadu_ps(here, x + i);
+        const __mmask16 sent = _mm512_cmp_ps_mask(_mm512_abs_ps(b), bound, _CMP_GT_OQ);
+        const __m512 value = _mm512_castsi512_ps(/* the level with the sign of b */
+                                                 _mm512_ternarylogic_epi32(magnitude, _mm512_castps_si512(level),
+                                                                           _mm512_castps_si512(b), 0xCA));
+        const __m512 a = _mm512_add_ps(g, _mm512_mask_sub_ps(b, sent, b, value));
+        largest = _mm512_max_epu32(largest, _mm512_maskz_and_epi32(here, _mm512_castps_si512(a), magnitude));
+        _mm_prefetch((const char *)(before + i) + 2048, _MM_HINT_T0);
+        _mm_prefetch((const char *)(x + i) + 2048, _MM_HINT_T0);
+        if (around && here == 0xFFFF)
+            _mm512_stream_ps(next + i, a);
+        else
+            _mm512_mask_storeu_ps(next + i, here, a);
+    }
+    if (around)
+        _mm_sfence();
+    return _mm512_reduce_max_epu32(largest);
+}
+
 TARGET static uint32_t split_avx512(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale,
                                     struct gw_tail *below, float *kept)
 {
@@ -265,6 +310,8 @@ const struct gw_kernels gw_kernels_avx512 = {
     .name = "avx512",
     .stats_block = stats_block_avx512,
     .draw = draw_avx512,
+    .round = round_avx512,
+    .carry = carry_avx512,
     .gather_signs = gather_signs_avx512,
     .scatter_signs = scatter_signs_avx512,
     .count = count_avx512,

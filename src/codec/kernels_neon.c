@@ -165,6 +165,42 @@ static void draw_neon(const struct gw_ternary_draw *draw, const float *g, uint64
     }
 }
 
+static void round_neon(const float *a, uint64_t n_words, float half, uint64_t *nonzero, uint64_t *sign)
+{
+    const float32x4_t above = vdupq_n_f32(half), below = vdupq_n_f32(-half);
+    for (uint64_t w = 0; w < n_words; w++, a += 64) {
+        uint64_t positive = 0, negative = 0;
+        for (uint32_t octet = 0; octet < 8; octet++) {
+            const float32x4_t x0 = vld1q_f32(a + 8 * octet), x1 = vld1q_f32(a + 8 * octet + 4);
+            positive |= mask_of(vcombine_u16(vmovn_u32(vcgtq_f32(x0, above)), vmovn_u32(vcgtq_f32(x1, above))))
+                        << 8 * octet;
+            negative |= mask_of(vcombine_u16(vmovn_u32(vcltq_f32(x0, below)), vmovn_u32(vcltq_f32(x1, below))))
+                        << 8 * octet;
+        }
+        nonzero[w] = positive | negative;
+        sign[w] = negative;
+    }
+}
+
+static uint32_t carry_neon(const float *before, float half, const float *x, uint64_t n, bool stream, float *next)
+{
+    const float32x4_t bound = vdupq_n_f32(half), level = vdupq_n_f32(2 * half);
+    const uint32x4_t minus = vdupq_n_u32(0x80000000u);
+    uint32x4_t most = vdupq_n_u32(0);
+    uint64_t i = 0;
+    (void)stream;
+    for (; n - i >= 4; i += 4) {
+        const float32x4_t b = vld1q_f32(before + i);
+        const float32x4_t a =
+            vaddq_f32(vld1q_f32(x + i), vbslq_f32(vcagtq_f32(b, bound), vsubq_f32(b, vbslq_f32(minus, b, level)), b));
+        most = vmaxq_u32(most, vbicq_u32(vreinterpretq_u32_f32(a), minus));
+        vst1q_f32(next + i, a);
+    }
+    const uint32_t largest = gw_kernels_ref.carry(before + i, half, x + i, n - i, false, next + i),
+                   here = vmaxvq_u32(most);
+    return here > largest ? here : largest;
+}
+
 /* Sets all bits of lane i if bit i of `bits` is set. */
 static inline uint32x4_t lanes_of(uint64_t bits)
 {
@@ -217,6 +253,8 @@ const struct gw_kernels gw_kernels_neon = {
     .name = "neon",
     .stats_block = stats_block_neon,
     .draw = draw_neon,
+    .round = round_neon,
+    .carry = carry_neon,
     .gather_signs = gather_signs_neon,
     .scatter_signs = scatter_signs_neon,
     .count = count_neon,

@@ -697,6 +697,70 @@ static void magnitudes_are_parted(void **state)
         }
 }
 
+/* ---- rounding with a residual ------------------------------------------------------------------------------ */
+
+static const float halves[] = {0x1p-126f, 1e-20f, 0.4f, 1.7f, 0x1p100f, FLT_MAX / 2};
+#define N_HALVES (sizeof halves / sizeof *halves)
+
+static void rounding_is_the_same(void **state)
+{
+    (void)state;
+    FOR_EACH_SET(k)
+    for (uint64_t n_words = 0; n_words <= 9; n_words++)
+        for (uint64_t seed = 0; seed < 7; seed++)
+            for (size_t h = 0; h < N_HALVES; h++)
+                for (enum side side = 0; side < N_SIDES; side++) {
+                    float *a = buffer(0, side, 64 * n_words, sizeof *a);
+                    uint64_t *nonzero = buffer(1, side, n_words, sizeof *nonzero),
+                             *sign = buffer(2, side, n_words, sizeof *sign);
+                    fill(a, 64 * n_words, seed + 10 * n_words);
+                    if (n_words) /* the bound itself is not above the bound */
+                        a[0] = halves[h], a[1] = -halves[h], a[2] = nextafterf(halves[h], INFINITY);
+                    k->round(a, n_words, halves[h], nonzero, sign);
+                    for (uint64_t i = 0; i < 64 * n_words; i++) {
+                        const bool want = fabsf(a[i]) > halves[h];
+                        CHECK((nonzero[i / 64] >> i % 64 & 1) == want &&
+                                  (sign[i / 64] >> i % 64 & 1) == (want && a[i] < 0),
+                              "%s, %llu words, element %llu, %a with %a", k->name, (unsigned long long)n_words,
+                              (unsigned long long)i, (double)a[i], (double)halves[h]);
+                    }
+                    assert_true(is_clean_around(nonzero, side, n_words, 8) && is_clean_around(sign, side, n_words, 8));
+                }
+}
+
+static void carrying_is_the_same(void **state)
+{
+    (void)state;
+    FOR_EACH_SET(k)
+    for (uint64_t n = 0; n <= 200; n += n < 70 ? 1 : 13)
+        for (uint64_t seed = 0; seed < 7; seed++)
+            for (size_t h = 0; h < 2 * N_HALVES; h++)
+                for (enum side side = 0; side < N_SIDES; side++) {
+                    const float half = halves[h / 2];
+                    float *before = buffer(0, side, n, sizeof *before), *x = buffer(1, side, n, sizeof *x),
+                          *next = buffer(2, side, n, sizeof *next);
+                    fill(before, n, seed + 10 * n);
+                    fill(x, n, 10 * n + (seed + 3) % 7);
+                    if (n && seed == 1)
+                        x[n - 1] = NAN, x[n / 2] = INFINITY;
+                    const uint32_t got = k->carry(before, half, x, n, h % 2, next);
+                    uint32_t largest = 0;
+                    for (uint64_t i = 0; i < n; i++) {
+                        const float left = fabsf(before[i]) > half ? before[i] - copysignf(2 * half, before[i])
+                                                                   : before[i],
+                                    want = x[i] + left;
+                        const uint32_t bits = gw_float_bits(next[i]) & 0x7FFFFFFFu;
+                        largest = bits > largest ? bits : largest;
+                        CHECK(gw_float_bits(next[i]) == gw_float_bits(want) || (isnan(next[i]) && isnan(want)),
+                              "%s, element %llu of %llu: %a, not %a", k->name, (unsigned long long)i,
+                              (unsigned long long)n, (double)next[i], (double)want);
+                    }
+                    CHECK(got == largest, "%s, %llu elements: the largest is %08x, not %08x", k->name,
+                          (unsigned long long)n, got, largest);
+                    assert_true(is_clean_around(next, side, n, sizeof *next));
+                }
+}
+
 int main(void)
 {
     find_sets();
@@ -710,6 +774,8 @@ int main(void)
         cmocka_unit_test(what_is_not_finite_is_seen_anywhere),
         cmocka_unit_test(large_and_small_blocks_are_summed_in_float64),
         cmocka_unit_test(draws_are_the_same),
+        cmocka_unit_test(rounding_is_the_same),
+        cmocka_unit_test(carrying_is_the_same),
         cmocka_unit_test(the_ends_are_certain),
         cmocka_unit_test(ties_are_broken_by_further_bits),
         cmocka_unit_test(the_highest_tie_goes_to_the_threshold),

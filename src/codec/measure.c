@@ -31,7 +31,8 @@ struct gw_stats gw_stats_chunk(const float *g, uint64_t n)
 #define WAVE 64
 
 struct wave {
-    const float *g;
+    struct gw_stats (*of_chunk)(uint64_t begin, uint64_t n, void *user);
+    void *user;
     uint64_t n, first;
     struct gw_stats chunk[WAVE];
 };
@@ -41,13 +42,14 @@ static void measure_chunk(uint64_t i, uint32_t slot, void *user)
     (void)slot;
     struct wave *wave = user;
     uint64_t at = (wave->first + i) * GW_CHUNK;
-    wave->chunk[i] = gw_stats_chunk(wave->g + at, wave->n - at < GW_CHUNK ? wave->n - at : GW_CHUNK);
+    wave->chunk[i] = wave->of_chunk(at, wave->n - at < GW_CHUNK ? wave->n - at : GW_CHUNK, wave->user);
 }
 
-struct gw_stats gw_stats_run(gw_context *context, const float *g, uint64_t n)
+struct gw_stats gw_stats_run_with(gw_context *context, uint64_t n,
+                                  struct gw_stats (*of_chunk)(uint64_t begin, uint64_t n, void *user), void *user)
 {
     struct gw_stats total = {0};
-    struct wave wave = {.g = g, .n = n};
+    struct wave wave = {.of_chunk = of_chunk, .user = user, .n = n};
     uint64_t n_chunks = gw_div_up(n, GW_CHUNK);
     for (; wave.first < n_chunks; wave.first += WAVE) {
         uint64_t m = n_chunks - wave.first < WAVE ? n_chunks - wave.first : WAVE;
@@ -56,6 +58,16 @@ struct gw_stats gw_stats_run(gw_context *context, const float *g, uint64_t n)
             gw_stats_add(&total, &wave.chunk[i]);
     }
     return total;
+}
+
+static struct gw_stats chunk_of(uint64_t begin, uint64_t n, void *user)
+{
+    return gw_stats_chunk((const float *)user + begin, n);
+}
+
+struct gw_stats gw_stats_run(gw_context *context, const float *g, uint64_t n)
+{
+    return gw_stats_run_with(context, n, chunk_of, (void *)g); /* chunk_of only reads it */
 }
 
 double gw_stats_sigma(const struct gw_stats *stats, uint64_t n)

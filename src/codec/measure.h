@@ -33,6 +33,10 @@ static inline void gw_stats_add(struct gw_stats *total, const struct gw_stats *n
 /* Of a run of any length, on the context's threads. */
 struct gw_stats gw_stats_run(gw_context *context, const float *g, uint64_t n);
 
+/* The same with another function for a chunk of n <= GW_CHUNK elements from `begin` on. */
+struct gw_stats gw_stats_run_with(gw_context *context, uint64_t n,
+                                  struct gw_stats (*of_chunk)(uint64_t begin, uint64_t n, void *user), void *user);
+
 /* Turns statistics into what gw_measure says; g is read again only to find the first element that is not finite. */
 void gw_measure_from_stats(const struct gw_stats *stats, const float *g, uint64_t n, gw_measure *info);
 

@@ -6,6 +6,7 @@
 #include "base/spec.h"
 #include "codec/codec.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,8 +23,8 @@ static gw_status read_value(void *user, size_t i, const char *value)
     char *at = (char *)to->options + rule->offset;
     switch (rule->kind) {
     case GW_OPTION_NUMBER: {
-        double x;
-        if (!gw_spec_number(value, rule->min, rule->max, &x))
+        double x = INFINITY;
+        if (!(rule->words && strcmp(rule->words[0], value) == 0) && !gw_spec_number(value, rule->min, rule->max, &x))
             break;
         memcpy(at, &x, sizeof x);
         return GW_OK;
@@ -66,6 +67,10 @@ gw_status gw_options_parse(const struct gw_codec_record *record, const char *tex
     const struct gw_spec spec = {
         .what = info->name, .keys = keys, .n_keys = info->n_options, .take = read_value, .user = &to};
     GW_TRY(gw_spec_parse(&spec, text));
+    const struct gw_momentum_options *momentum = record->momentum ? record->momentum(options) : NULL;
+    if (momentum && momentum->output != GW_OUTPUT_GRADIENT && !(momentum->factor > 0))
+        return gw_fail(GW_ERR_SPEC, "%s: output= says what momentum= gives back; without momentum= leave it out",
+                       info->name);
     return record->check_options ? record->check_options(options) : GW_OK;
 }
 
@@ -82,7 +87,10 @@ size_t gw_options_print(const struct gw_codec_record *record, const void *option
         case GW_OPTION_NUMBER: {
             double x;
             memcpy(&x, at, sizeof x);
-            PRINT("%.17g", x);
+            if (isinf(x))
+                PRINT("%s", rule->words[0]);
+            else
+                PRINT("%.17g", x);
             break;
         }
         case GW_OPTION_COUNT: {
@@ -190,6 +198,15 @@ const char *gw_codec_name(const gw_codec *codec)
 const char *gw_codec_canonical(const gw_codec *codec)
 {
     return codec->canonical;
+}
+
+double gw_codec_momentum(const gw_codec *codec, bool *velocity)
+{
+    const struct gw_momentum_options *options =
+        codec->record->momentum ? codec->record->momentum(codec->options) : NULL;
+    if (velocity)
+        *velocity = options && options->output == GW_OUTPUT_VELOCITY;
+    return options ? options->factor : 0;
 }
 
 bool gw_codec_is_global(const gw_codec *codec)

@@ -66,7 +66,9 @@ static void wire_codecs_are_complete(void **state)
     assert_null(gw_wire_codec_by_id(255));
 }
 
-#define REST ",share=on,bucket=0,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto"
+#define PLAIN ",residual=off,level=3,momentum=0,output=gradient"
+#define CODES ",share=on,bucket=0,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto"
+#define REST CODES PLAIN
 
 static void canonical(const char *spec, const char *expected)
 {
@@ -93,21 +95,23 @@ static void legal_words_are_spelled_out(void **state)
     canonical("ternary:clip=1e30", "ternary:clip=1e+30" REST);
     canonical("ternary:clip=0.1234567890123456789", "ternary:clip=0.12345678901234568" REST);
     canonical("ternary:share=off",
-              "ternary:clip=2.5,share=off,bucket=0,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto");
-    canonical("ternary:bucket=1073741824",
-              "ternary:clip=2.5,share=on,bucket=1073741824,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto");
-    canonical("ternary:scope=global",
-              "ternary:clip=2.5,share=on,bucket=0,scope=global,skip=,min=0,code=auto,pull=auto,entropy=auto");
+              "ternary:clip=2.5,share=off,bucket=0,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto" PLAIN);
     canonical(
-        "ternary:skip=last+conv?.bias",
-        "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=last+conv?.bias,min=0,code=auto,pull=auto,entropy=auto");
+        "ternary:bucket=1073741824",
+        "ternary:clip=2.5,share=on,bucket=1073741824,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto" PLAIN);
+    canonical("ternary:scope=global",
+              "ternary:clip=2.5,share=on,bucket=0,scope=global,skip=,min=0,code=auto,pull=auto,entropy=auto" PLAIN);
+    canonical("ternary:skip=last+conv?.bias", "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=last+conv?.bias,min="
+                                              "0,code=auto,pull=auto,entropy=auto" PLAIN);
     canonical("ternary:min=1000000000000000000", "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=,min="
-                                                 "1000000000000000000,code=auto,pull=auto,entropy=auto");
-    canonical("onebit", "onebit:bucket=512"); /* docs/design.md has the figures */
-    canonical("onebit:bucket=0", "onebit:bucket=0");
+                                                 "1000000000000000000,code=auto,pull=auto,entropy=auto" PLAIN);
+    canonical("ternary:residual=on,level=max,momentum=0.5,output=velocity",
+              "ternary:clip=2.5" CODES ",residual=on,level=max,momentum=0.5,output=velocity");
+    canonical("onebit", "onebit:bucket=512,momentum=0,output=gradient"); /* docs/design.md has the figures */
+    canonical("onebit:bucket=0,momentum=0.9", "onebit:bucket=0,momentum=0.90000000000000002,output=gradient");
     /* The order of the options does not matter. */
     canonical("ternary:entropy=off,pull=packed,code=2bit,min=3,skip=a*,bucket=64,clip=3,share=on,scope=layer",
-              "ternary:clip=3,share=on,bucket=64,scope=layer,skip=a*,min=3,code=2bit,pull=packed,entropy=off");
+              "ternary:clip=3,share=on,bucket=64,scope=layer,skip=a*,min=3,code=2bit,pull=packed,entropy=off" PLAIN);
     const char *codes[] = {"auto", "2bit", "base3", "mask"}, *pulls[] = {"auto", "packed"};
     const char *entropies[] = {"auto", "on", "off"};
     for (size_t c = 0; c < 4; c++)
@@ -116,7 +120,7 @@ static void legal_words_are_spelled_out(void **state)
                 char spec[128], expected[256];
                 snprintf(spec, sizeof spec, "ternary:code=%s,pull=%s,entropy=%s", codes[c], pulls[p], entropies[e]);
                 snprintf(expected, sizeof expected,
-                         "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=,min=0,code=%s,pull=%s,entropy=%s",
+                         "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=,min=0,code=%s,pull=%s,entropy=%s" PLAIN,
                          codes[c], pulls[p], entropies[e]);
                 canonical(spec, expected);
             }
@@ -164,7 +168,7 @@ static void what_is_not_legal_is_named(void **state)
     /* keys */
     REFUSED("none:clip=2", "none has no option 'clip'", "it has none");
     REFUSED("ternary:clop=2", "ternary has no option 'clop'",
-            "clip, share, bucket, scope, skip, min, code, pull, entropy");
+            "clip, share, bucket, scope, skip, min, code, pull, entropy, residual, level, momentum, output");
     REFUSED("ternary:cli=2", "no option 'cli'");
     REFUSED("ternary:clip", "option 'clip' has no value", "key=value");
     REFUSED("ternary:,clip=2", "an option is empty", "commas between options only");
@@ -205,6 +209,10 @@ static void what_is_not_legal_is_named(void **state)
     char longest[2400] = "ternary:skip=";
     memset(longest + 13, 'a', 2200);
     REFUSED(longest, "2205 characters is too long");
+    REFUSED("ternary:residual=on,level=inf", "level=inf is not legal", "0 to 100, or max");
+    REFUSED("ternary:residual=on,level=101", "level=101 is not legal");
+    REFUSED("topk:momentum=1", "momentum=1 is not legal", "below 1");
+    REFUSED("topk:momentum=max", "momentum=max is not legal");
     REFUSED("topk:over=-0.1", "over=-0.1 is not legal", "0 to 0.75");
     REFUSED("topk:over=0.7501", "over=0.7501 is not legal", "default 0");
     REFUSED("topk:over=nan", "over=nan is not legal");
@@ -212,6 +220,13 @@ static void what_is_not_legal_is_named(void **state)
     /* combinations */
     REFUSED("ternary:scope=global,bucket=64", "scope=global", "bucket=64 cannot go with it");
     REFUSED("ternary:share=off,scope=global", "scope=global", "share=off cannot go with it");
+    REFUSED("ternary:level=2", "level= and momentum= go with residual=on");
+    REFUSED("ternary:level=max", "level= and momentum= go with residual=on");
+    REFUSED("ternary:momentum=0.9", "level= and momentum= go with residual=on");
+    REFUSED("ternary:residual=on,clip=0", "clip= limits what is drawn");
+    REFUSED("ternary:residual=on,output=velocity", "without momentum= leave it out");
+    REFUSED("topk:output=velocity", "without momentum= leave it out");
+    REFUSED("onebit:output=velocity", "without momentum= leave it out");
 }
 
 static void missing_arguments_are_refused(void **state)

@@ -58,12 +58,18 @@ void gw_residual_save(const struct gw_residual *residual, uint8_t *dst)
     memcpy(dst, gw_residual_now(residual), gw_residual_bytes(residual->n));
 }
 
+gw_status gw_residual_check(const uint8_t *src, uint64_t n, const char *what, const char *name)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (!isfinite(gw_get_float(src + 4 * i)))
+            return gw_fail(GW_ERR_ARGUMENT, "the saved %s of tensor '%s' is not finite at element %llu", what, name,
+                           (unsigned long long)i);
+    return GW_OK;
+}
+
 gw_status gw_residual_load(struct gw_residual *residual, const uint8_t *src, const char *name)
 {
-    for (uint64_t i = 0; i < residual->n; i++)
-        if (!isfinite(gw_get_float(src + 4 * i)))
-            return gw_fail(GW_ERR_ARGUMENT, "the saved residual of tensor '%s' is not finite at element %llu", name,
-                           (unsigned long long)i);
+    GW_TRY(gw_residual_check(src, residual->n, "residual", name));
     memcpy(gw_residual_now(residual), src, gw_residual_bytes(residual->n));
     return GW_OK;
 }

@@ -1,6 +1,8 @@
 /* What a codec with error feedback keeps of a tensor between steps: the residual, which is what earlier steps did not
  * send. A step adds it to the gradient, a = g + residual, and leaves a minus what was sent.
  *
+ * Momentum (momentum.h) keeps its velocity and its average in the same way.
+ *
  * There are two buffers. A step reads one and writes the residual that follows into the other; commit swaps them. So a
  * step that is dropped leaves no trace, and no copy is kept for it. */
 #ifndef GW_CODEC_RESIDUAL_H
@@ -48,8 +50,10 @@ void gw_residual_scale(struct gw_residual *residual, float factor);
 size_t gw_residual_bytes(uint64_t n);
 void gw_residual_save(const struct gw_residual *residual, uint8_t *dst);
 
-/* Loads a residual. It refuses one that is not finite, and then changes nothing. `name`: the tensor's name, for the
- * sentence. */
+/* Refuses saved numbers that are not finite. `what` they are and the tensor's name are for the sentence. */
+gw_status gw_residual_check(const uint8_t *src, uint64_t n, const char *what, const char *name);
+
+/* Loads a residual, after that check. After an error nothing has changed. */
 gw_status gw_residual_load(struct gw_residual *residual, const uint8_t *src, const char *name);
 
 /* Merges the saved residuals of N workers, which begin at offset `at`. The result is their mean (1/N) sum e_i. Each of

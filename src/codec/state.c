@@ -17,16 +17,23 @@ gw_status gw_encoder_commit(gw_encoder *encoder, bool committed)
 {
     if (!encoder)
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_commit: encoder is NULL");
-    if (encoder->record->commit)
-        encoder->record->commit(encoder, committed && encoder->measured && encoder->finite);
+    committed = committed && encoder->measured && encoder->finite;
+    if (gw_encoder_keeps_state(encoder))
+        encoder->record->commit(encoder, committed);
+    if (encoder->momentum)
+        gw_momentum_commit(encoder->momentum, committed);
     encoder->measured = encoder->rests = false;
     return GW_OK;
 }
 
 bool gw_encoder_rest(gw_encoder *encoder)
 {
-    if (!encoder->record->rest || !encoder->record->rest(encoder))
+    /* A velocity goes on without a gradient. */
+    if (!gw_encoder_keeps_state(encoder) || (encoder->momentum && !gw_momentum_is_zero(encoder->momentum)) ||
+        !encoder->record->rest(encoder))
         return false;
+    if (encoder->momentum)
+        encoder->coded = gw_momentum_rest(encoder->momentum);
     encoder->info = (gw_measure){.finite = true};
     encoder->measured = encoder->finite = encoder->rests = true;
     return true;
@@ -37,19 +44,26 @@ gw_status gw_encoder_scale(gw_encoder *encoder, float factor)
     if (!encoder || !(factor > 0) || !isfinite(factor))
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_scale: %s",
                        encoder ? "the factor must be above 0 and finite" : "encoder is NULL");
-    if (encoder->record->scale) {
-        gw_float_env env = gw_float_enter();
+    gw_float_env env = gw_float_enter();
+    if (gw_encoder_keeps_state(encoder))
         encoder->record->scale(encoder, factor);
-        gw_float_leave(env);
-    }
+    if (encoder->momentum)
+        gw_momentum_scale(encoder->momentum, factor);
+    gw_float_leave(env);
     encoder->measured = encoder->rests = false;
     return GW_OK;
 }
 
+/* The bytes of the codec's own state. The velocity follows it. */
+static size_t record_bytes(const gw_encoder *encoder)
+{
+    return gw_encoder_keeps_state(encoder) ? encoder->record->state_bytes(encoder->tensor.n_elems) : 0;
+}
+
 size_t gw_encoder_state_bytes(const gw_encoder *encoder)
 {
-    return encoder && encoder->record->state_bytes
-               ? HEAD_BYTES + encoder->record->state_bytes(encoder->tensor.n_elems) + TAIL_BYTES
+    return encoder && (gw_encoder_keeps_state(encoder) || encoder->momentum)
+               ? HEAD_BYTES + record_bytes(encoder) + gw_momentum_bytes(encoder->momentum) + TAIL_BYTES
                : 0;
 }
 
@@ -92,7 +106,10 @@ gw_status gw_encoder_save(const gw_encoder *encoder, void *dst, size_t dst_capac
         return GW_OK;
     put_head(dst, encoder->record->info.name, encoder->tensor.n_elems);
     gw_float_env env = gw_float_enter();
-    encoder->record->save(encoder, (uint8_t *)dst + HEAD_BYTES);
+    if (gw_encoder_keeps_state(encoder))
+        encoder->record->save(encoder, (uint8_t *)dst + HEAD_BYTES);
+    if (encoder->momentum)
+        gw_momentum_save(encoder->momentum, (uint8_t *)dst + HEAD_BYTES + record_bytes(encoder));
     gw_float_leave(env);
     seal(dst, n_bytes);
     return GW_OK;
@@ -108,14 +125,26 @@ gw_status gw_encoder_load(gw_encoder *encoder, const void *src, size_t src_bytes
     GW_TRY(check(src, src_bytes));
     uint8_t head[HEAD_BYTES];
     put_head(head, encoder->record->info.name, encoder->tensor.n_elems);
-    if (src_bytes != n_bytes || memcmp(head, src, HEAD_BYTES) != 0)
+    if (memcmp(head, src, HEAD_BYTES) != 0)
         return gw_fail(GW_ERR_ARGUMENT,
                        "the saved state is of codec %.*s and %llu elements; tensor '%s' has codec %s and %llu elements",
                        NAME_BYTES, (const char *)src + 8,
                        (unsigned long long)gw_get64((const uint8_t *)src + 8 + NAME_BYTES), encoder->shown,
                        encoder->record->info.name, (unsigned long long)encoder->tensor.n_elems);
-    encoder->measured = false;
-    return encoder->record->load(encoder, (const uint8_t *)src + HEAD_BYTES);
+    if (src_bytes != n_bytes)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the saved state of tensor '%s' has %zu bytes, and must have %zu; momentum= and output= must be "
+                       "as they were at the save",
+                       encoder->shown, src_bytes, n_bytes);
+    const uint8_t *velocity = (const uint8_t *)src + HEAD_BYTES + record_bytes(encoder);
+    if (encoder->momentum)
+        GW_TRY(gw_momentum_check(encoder->momentum, velocity, encoder->shown));
+    if (gw_encoder_keeps_state(encoder))
+        GW_TRY(encoder->record->load(encoder, (const uint8_t *)src + HEAD_BYTES));
+    if (encoder->momentum)
+        gw_momentum_load(encoder->momentum, velocity);
+    encoder->measured = encoder->rests = false;
+    return GW_OK;
 }
 
 gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t state_bytes, void *dst)
@@ -134,15 +163,22 @@ gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t s
         if (memcmp(head, states[0], HEAD_BYTES) == 0)
             record = gw_codec_records[i];
     }
-    if (!record || !record->merge)
+    if (!record)
         return gw_fail(GW_ERR_ARGUMENT, "codec %.*s keeps no state", NAME_BYTES, (const char *)states[0] + 8);
     uint64_t n_elems = gw_get64((const uint8_t *)states[0] + 8 + NAME_BYTES);
-    if (n_elems > GW_MAX_ELEMENTS || state_bytes - HEAD_BYTES - TAIL_BYTES != record->state_bytes(n_elems))
+    const size_t bytes = state_bytes - HEAD_BYTES - TAIL_BYTES, velocity = gw_residual_bytes(n_elems);
+    size_t own = 0;
+    if (n_elems <= GW_MAX_ELEMENTS && record->merge && bytes >= record->state_bytes(n_elems))
+        own = record->state_bytes(n_elems);
+    if (n_elems > GW_MAX_ELEMENTS || (bytes != own && bytes != own + velocity && bytes != own + 2 * velocity))
         return gw_fail(GW_ERR_ARGUMENT, "a saved state of codec %s has %zu bytes, which its elements do not take",
                        record->info.name, state_bytes);
     memcpy(dst, states[0], HEAD_BYTES);
     gw_float_env env = gw_float_enter();
-    record->merge(states, n_states, HEAD_BYTES, n_elems, (uint8_t *)dst + HEAD_BYTES);
+    if (own)
+        record->merge(states, n_states, HEAD_BYTES, n_elems, (uint8_t *)dst + HEAD_BYTES);
+    gw_residual_merge(states, n_states, HEAD_BYTES + own, (bytes - own) / sizeof(float),
+                      (uint8_t *)dst + HEAD_BYTES + own);
     gw_float_leave(env);
     seal(dst, state_bytes);
     return GW_OK;
@@ -151,7 +187,7 @@ gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t s
 void gw_encoder_describe(const gw_encoder *encoder, gw_encoder_condition *condition)
 {
     *condition = (gw_encoder_condition){0};
-    if (!encoder || !encoder->record->describe)
+    if (!encoder || !gw_encoder_keeps_state(encoder))
         return;
     gw_float_env env = gw_float_enter();
     encoder->record->describe(encoder, condition);

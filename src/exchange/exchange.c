@@ -42,6 +42,12 @@ static gw_status check_options(const gw_exchange_options *o)
     if (o->server_optimizer && !o->servers)
         return gw_fail(GW_ERR_ARGUMENT,
                        "gw_exchange_options.server_optimizer is for parameter servers, and options.servers is NULL");
+    bool velocity;
+    if (o->server_optimizer && gw_codec_momentum(o->codec, &velocity) > 0 && !velocity)
+        return gw_fail(GW_ERR_SPEC,
+                       "%s: momentum= gives gradients back to the workers, and here the servers' optimizer "
+                       "takes the averages; write output=velocity, and give it no momentum of its own",
+                       gw_codec_name(o->codec));
     if (o->server_optimizer && (!o->server_optimizer[0] || strlen(o->server_optimizer) > GW_PS_MOST_NAME))
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer must be a specification of 1 to %d bytes",
                        GW_PS_MOST_NAME);

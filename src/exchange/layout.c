@@ -114,9 +114,11 @@ static gw_status fill_own(struct gw_exchange *ex, const struct group *group, str
 {
     if (run->owner != ex->rank || ex->size == 1)
         return GW_OK;
-    for (size_t s = 0; s < run->n; s++)
-        if (!gw_encoder_wire(ex->tensors[group->slices[run->first + s].tensor].encoder)->reduces_own)
+    for (size_t s = 0; s < run->n; s++) {
+        const gw_encoder *encoder = ex->tensors[group->slices[run->first + s].tensor].encoder;
+        if (!gw_encoder_wire(encoder)->reduces_own || encoder->momentum) /* it sends a velocity */
             return GW_OK;
+    }
     run->own = gw_alloc(ex->context, run->n, sizeof *run->own);
     if (!run->own)
         return GW_ERR_MEMORY;

@@ -141,7 +141,9 @@ gw_status gw_take_gradient(struct gw_exchange *ex, uint32_t t)
     gw_measure info = {.finite = true};
     gw_status status = GW_OK;
     double start = gw_clock_seconds();
-    if (!(ex->zero_rests && is_zero(tensor->gradient, tensor->n_elems) && gw_encoder_rest(tensor->encoder)))
+    if (ex->zero_rests && is_zero(tensor->gradient, tensor->n_elems) && gw_encoder_rest(tensor->encoder))
+        memset(group->numbers + tensor->shared_at, 0, (size_t)tensor->n_shared * sizeof(float));
+    else
         status = gw_encoder_measure(tensor->encoder, tensor->gradient, group->numbers + tensor->shared_at,
                                     tensor->n_shared, &info);
     ex->tally.encode_seconds += gw_clock_seconds() - start;
@@ -211,6 +213,9 @@ static gw_status decode_run(struct gw_exchange *ex, const struct group *group, c
         if (status == GW_OK)
             status = gw_decode(ex->context, at, info.frame_bytes, ex->tensors[slice->tensor].gradient + slice->begin,
                                slice->count);
+        if (status == GW_OK)
+            status = gw_encoder_deliver(ex->tensors[slice->tensor].encoder,
+                                        ex->tensors[slice->tensor].gradient + slice->begin, slice->begin, slice->count);
         if (status < 0)
             return gw_fail(status, "rank %u's average of tensor %u: %s", arrival->from, slice->tensor, gw_last_error());
         if (ex->tensors[slice->tensor].has_wire_choice)

@@ -88,6 +88,32 @@ static gw_status choose_servers(struct gw_team *team)
     return GW_OK;
 }
 
+/* A codec with momentum gives averages that fit one optimizer only (codec/momentum.h). */
+static gw_status check_momentum(const struct gw_team *team)
+{
+    bool velocity;
+    const double coded = gw_codec_momentum(team->codec, &velocity);
+    const struct gw_optimizer *rule = &team->rule;
+    const double own = rule->rule == GW_RULE_MOMENTUM ? (double)rule->momentum : 0;
+    const char *name = gw_codec_name(team->codec);
+    if (!(coded > 0))
+        return GW_OK;
+    if (rule->rule != GW_RULE_SGD && rule->rule != GW_RULE_MOMENTUM)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "%s with momentum= needs --optimizer momentum, or sgd with output=velocity; "
+                       "averaged velocities mean nothing to %s",
+                       name, team->options->optimizer);
+    if (velocity && own > 0)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "%s has output=velocity: averages have their momentum already; give --optimizer sgd", name);
+    if (!velocity && own != (double)(float)coded)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "%s has momentum=%g, and the optimizer has %g; they must be the same: give "
+                       "--optimizer momentum --momentum %g",
+                       name, coded, own, coded);
+    return GW_OK;
+}
+
 static gw_status choose_optimizer(struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
@@ -102,6 +128,7 @@ static gw_status choose_optimizer(struct gw_team *team)
     team->rule.lr = (float)o->lr;
     team->rule.momentum = (float)o->momentum;
     team->rule.decay = (float)team->decay;
+    GW_TRY(check_momentum(team));
     GW_TRY(choose_servers(team));
     if (team->rule.rule == GW_RULE_SVRG && !team->network.convex)
         return gw_fail(GW_ERR_ARGUMENT, "the optimizer svrg is for logreg and svm only, and --net is %s", o->net);

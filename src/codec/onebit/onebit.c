@@ -23,6 +23,7 @@
 
 struct onebit_options {
     uint64_t bucket;
+    struct gw_momentum_options momentum;
 };
 
 /* The two values of a bucket's elements as they are sent. */
@@ -460,11 +461,18 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
 
 static const gw_codec_option options[] = {
     {"bucket", "512", "0 to 2^30; 0: the whole tensor", "elements that share their two means"},
+    GW_MOMENTUM_OPTIONS,
 };
 
 static const struct gw_option_rule rules[] = {
     {GW_OPTION_COUNT, offsetof(struct onebit_options, bucket), 0, 1 << 30, NULL},
+    GW_MOMENTUM_RULES(offsetof(struct onebit_options, momentum)),
 };
+
+static const struct gw_momentum_options *momentum(const void *raw)
+{
+    return &((const struct onebit_options *)raw)->momentum;
+}
 
 const struct gw_codec_record gw_codec_onebit = {
     .info = {.name = "onebit",
@@ -476,6 +484,7 @@ const struct gw_codec_record gw_codec_onebit = {
              .lossy = true},
     .rules = rules,
     .options_bytes = sizeof(struct onebit_options),
+    .momentum = momentum,
     .open = onebit_open,
     .close = onebit_close,
     .bucket = bucket_of,

@@ -1,4 +1,5 @@
-/* Turns a gradient into a push frame: clip, scaler, draw, pack (TernGrad, equations 1 to 4 and 21; docs/design.md). */
+/* Turns a gradient into a push frame: clip, scaler, draw (or round: residual.c), pack (TernGrad, equations 1 to 4 and
+ * 21; docs/design.md). */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/threads.h"
@@ -11,24 +12,6 @@
 
 /* If more than one thread works, so many chunks are encoded in parallel before they are joined. */
 #define WAVE 64
-
-/* The memory in which one thread encodes a chunk. */
-struct slot {
-    struct ternary_bits bits;
-    struct gw_strings_writer writer; /* set if the options can need a writer */
-};
-
-struct ternary_state {
-    uint64_t n_scalers;
-    float *clip;            /* c * sigma of each bucket; FLT_MAX: the bucket is not clipped */
-    float *own;             /* this worker's s of each bucket */
-    struct gw_stats *stats; /* of each bucket, for measuring */
-    struct slot *slots;     /* one for each thread; taken at the first encode, and kept */
-    uint32_t n_slots;
-    struct ternary_options fast; /* the options that GW_WIRE_FAST uses */
-    uint8_t *wave;               /* bytes of a wave's chunks, if there is more than one thread */
-    size_t wave_stride;
-};
 
 static const struct ternary_options *options_of(const gw_encoder *encoder)
 {
@@ -68,7 +51,12 @@ gw_status ternary_open(gw_encoder *encoder)
     state->clip = gw_alloc(encoder->context, state->n_scalers, sizeof *state->clip);
     state->own = gw_alloc(encoder->context, state->n_scalers, sizeof *state->own);
     state->stats = gw_alloc(encoder->context, state->n_scalers, sizeof *state->stats);
-    return state->clip && state->own && state->stats ? GW_OK : GW_ERR_MEMORY;
+    if (!state->clip || !state->own || !state->stats)
+        return GW_ERR_MEMORY;
+    if (options_of(encoder)->residual == RESIDUAL_OFF)
+        return GW_OK;
+    return ternary_feedback_create(encoder->context, encoder->tensor.n_elems, ternary_bucket(encoder), state->n_scalers,
+                                   &state->feedback);
 }
 
 void ternary_close(gw_encoder *encoder)
@@ -78,6 +66,7 @@ void ternary_close(gw_encoder *encoder)
         return;
     for (uint32_t i = 0; i < state->n_slots; i++)
         gw_strings_writer_fini(encoder->context, &state->slots[i].writer);
+    ternary_feedback_destroy(encoder->context, state->feedback);
     gw_free(encoder->context, state->slots);
     gw_free(encoder->context, state->wave);
     gw_free(encoder->context, state->stats);
@@ -118,24 +107,46 @@ struct measuring {
     const float *g;
 };
 
+/* context NULL: in this thread alone */
+static void measure_bucket_in(gw_context *context, gw_encoder *encoder, const float *g, uint64_t b)
+{
+    struct ternary_state *state = encoder->state;
+    const struct ternary_options *o = options_of(encoder);
+    const uint64_t begin = bucket_begin(encoder, b), n = bucket_count(encoder, b);
+    if (state->feedback)
+        state->stats[b] = ternary_feedback_measure(context, state->feedback, g, b, begin, n);
+    else
+        state->stats[b] = gw_stats_run(context, g + begin, n);
+    if (state->stats[b].max_bits >= 0x7F800000u)
+        return;
+    if (!state->feedback) {
+        set_scaler(state, o->clip, b, n);
+        return;
+    }
+    state->own[b] = ternary_feedback_level(o->level, &state->stats[b], n);
+    ternary_feedback_set_levels(state->feedback, b, 1, &state->own[b]);
+}
+
+/* The threads already share out the buckets. */
 static void measure_bucket(uint64_t b, uint32_t slot, void *user)
 {
     (void)slot;
     const struct measuring *m = user;
-    struct ternary_state *state = m->encoder->state;
-    /* NULL: the threads already share out the buckets */
-    state->stats[b] = gw_stats_run(NULL, m->g + bucket_begin(m->encoder, b), bucket_count(m->encoder, b));
-    if (state->stats[b].max_bits < 0x7F800000u)
-        set_scaler(state, options_of(m->encoder)->clip, b, bucket_count(m->encoder, b));
+    measure_bucket_in(NULL, m->encoder, m->g, b);
 }
 
-static void sum_up(const gw_encoder *encoder, const float *g, gw_measure *info)
+static void sum_up(gw_encoder *encoder, const float *g, gw_measure *info)
 {
     const struct ternary_state *state = encoder->state;
     struct gw_stats total = {0};
     for (uint64_t b = 0; b < state->n_scalers; b++)
         gw_stats_add(&total, &state->stats[b]);
     gw_measure_from_stats(&total, g, encoder->tensor.n_elems, info);
+    if (!state->feedback)
+        return;
+    info->sum_abs_bound = 0; /* TernGrad's; here the largest magnitude is that of another sum */
+    if (!info->finite)
+        info->bad_index = ternary_find_bad(encoder, g);
 }
 
 gw_status ternary_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
@@ -145,9 +156,7 @@ gw_status ternary_measure(gw_encoder *encoder, const float *g, float *shared, gw
         struct measuring m = {encoder, g};
         gw_parallel_for(encoder->context, state->n_scalers, measure_bucket, &m);
     } else {
-        state->stats[0] = gw_stats_run(encoder->context, g, encoder->tensor.n_elems);
-        if (state->stats[0].max_bits < 0x7F800000u)
-            set_scaler(state, options_of(encoder)->clip, 0, encoder->tensor.n_elems);
+        measure_bucket_in(encoder->context, encoder, g, 0);
     }
     sum_up(encoder, g, info);
     uint64_t n_shared = ternary_shared_count(encoder);
@@ -193,7 +202,10 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
             struct measuring m = {e->encoder, e->g};
             measure_bucket(b, index, &m);
         }
-        if (state->stats[b].max_bits < 0x7F800000u) { /* else the caller finds out after the whole pass */
+        if (state->stats[b].max_bits >= 0x7F800000u) { /* the caller finds out after the whole pass */
+        } else if (state->feedback) {
+            ternary_feedback_round(state->feedback, e->scalers[b], at, stop, begin, bits);
+        } else {
             draw.clip = state->clip[b];
             gw_draw_range(&draw, e->g, e->scalers[b], at, stop, begin, bits->nonzero, bits->sign, CHUNK_WORDS);
         }
@@ -285,6 +297,8 @@ gw_status ternary_encode(gw_encoder *encoder, const float *g, const float *share
                 GW_ERR_ARGUMENT,
                 "tensor '%s': the given scaler %g is below this worker's own, %g; it must be the maximum over workers",
                 encoder->shown, (double)scalers[b], (double)state->own[b]);
+    if (state->feedback && b0 < state->n_scalers)
+        ternary_feedback_set_levels(state->feedback, b0, frame->n_scalers, scalers + b0);
     return encode(encoder, g, scalers, draw, false, dst, frame);
 }
 

@@ -7,13 +7,19 @@
 const char *const ternary_code_names[] = {"2bit", "base3", "mask", "packed", "rans", "mixed", NULL};
 
 static const char *const on_off[] = {"on", "off", NULL};
+static const char *const off_on[] = {"off", "on", NULL};
+static const char *const levels[] = {"max", NULL};
 static const char *const scopes[] = {"layer", "global", NULL};
 static const char *const codes[] = {"auto", "2bit", "base3", "mask", NULL};
 static const char *const pulls[] = {"auto", "packed", NULL};
 static const char *const entropies[] = {"auto", "on", "off", NULL};
 
+/* The defaults of options that go with only one of the two forms. */
+#define CLIP 2.5
+#define LEVEL 3
+
 static const gw_codec_option options[] = {
-    {"clip", "2.5", "0 to 1e30; 0 switches clipping off",
+    {"clip", GW_TEXT(CLIP), "0 to 1e30; 0 switches clipping off",
      "limits gradients to so many standard deviations (eq. 21), unless that is below |mean|"},
     {"share", "on", "on|off",
      "on: workers share the largest scaler (eq. 4); off: each has its own, and the average is float"},
@@ -27,6 +33,11 @@ static const gw_codec_option options[] = {
     {"pull", "auto", "auto|packed", "how sums are packed; auto takes the smallest"},
     {"entropy", "auto", "auto|on|off",
      "the entropy coder: auto takes it for what has code=auto, pull=auto, if that is smaller; on always"},
+    {"residual", "off", "off|on",
+     "on: rounds to the nearest in place of drawing; what is not sent waits for later steps"},
+    {"level", GW_TEXT(LEVEL), "0 to 100, or max",
+     "residual=on: the scaler is so many rms of the gradient, but at least a quarter of the largest; max: the largest"},
+    GW_MOMENTUM_OPTIONS,
 };
 
 #define AT(field) offsetof(struct ternary_options, field)
@@ -35,7 +46,8 @@ static const struct gw_option_rule rules[] = {
     {GW_OPTION_COUNT, AT(bucket), 0, 1 << 30, NULL}, {GW_OPTION_WORD, AT(scope), 0, 0, scopes},
     {GW_OPTION_TEXT, AT(skip), 0, 0, NULL},          {GW_OPTION_COUNT, AT(min), 0, 1e18, NULL},
     {GW_OPTION_WORD, AT(code), 0, 0, codes},         {GW_OPTION_WORD, AT(pull), 0, 0, pulls},
-    {GW_OPTION_WORD, AT(entropy), 0, 0, entropies},
+    {GW_OPTION_WORD, AT(entropy), 0, 0, entropies},  {GW_OPTION_WORD, AT(residual), 0, 0, off_on},
+    {GW_OPTION_NUMBER, AT(level), 0, 100, levels},   GW_MOMENTUM_RULES(AT(momentum)),
 };
 
 static gw_status check_options(const void *raw)
@@ -47,6 +59,11 @@ static gw_status check_options(const void *raw)
                        (unsigned long long)o->bucket);
     if (o->scope == SCOPE_GLOBAL && o->share == SHARE_OFF)
         return gw_fail(GW_ERR_SPEC, "ternary: scope=global shares its scaler; share=off cannot go with it");
+    if (o->residual == RESIDUAL_ON && o->clip != CLIP)
+        return gw_fail(GW_ERR_SPEC, "ternary: clip= limits what is drawn, and residual=on draws nothing; its scaler is "
+                                    "level=");
+    if (o->residual == RESIDUAL_OFF && (o->level != LEVEL || o->momentum.factor > 0))
+        return gw_fail(GW_ERR_SPEC, "ternary: level= and momentum= go with residual=on");
     return GW_OK;
 }
 
@@ -61,6 +78,16 @@ static const char *skip(const void *raw)
     return ((const struct ternary_options *)raw)->skip;
 }
 
+static bool keeps_state(const void *raw)
+{
+    return ((const struct ternary_options *)raw)->residual == RESIDUAL_ON;
+}
+
+static const struct gw_momentum_options *momentum(const void *raw)
+{
+    return &((const struct ternary_options *)raw)->momentum;
+}
+
 static bool is_global(const void *raw)
 {
     return ((const struct ternary_options *)raw)->scope == SCOPE_GLOBAL;
@@ -68,8 +95,8 @@ static bool is_global(const void *raw)
 
 const struct gw_codec_record gw_codec_ternary = {
     .info = {.name = "ternary",
-             .summary = "gradients as -1, 0, +1 times a scaler, drawn without bias",
-             .source = "TernGrad: Wen et al., NIPS 2017",
+             .summary = "gradients as -1, 0, +1 times a scaler: drawn without bias, or rounded; then the rest waits",
+             .source = "TernGrad: Wen et al., NIPS 2017; residual=on: error feedback; level=max: 3LC: Lim et al., 2019",
              .options = options,
              .n_options = sizeof options / sizeof *options,
              .wire_id = GW_WIRE_TERNARY,
@@ -81,6 +108,8 @@ const struct gw_codec_record gw_codec_ternary = {
     .leaves_float = leaves_float,
     .skip = skip,
     .is_global = is_global,
+    .keeps_state = keeps_state,
+    .momentum = momentum,
     .has_wire_choice = ternary_has_wire_choice,
     .open = ternary_open,
     .close = ternary_close,
@@ -91,6 +120,14 @@ const struct gw_codec_record gw_codec_ternary = {
     .encode = ternary_encode,
     .can_fuse = ternary_can_fuse,
     .measure_encode = ternary_measure_encode,
+    .commit = ternary_commit,
+    .rest = ternary_rest,
+    .scale = ternary_scale,
+    .state_bytes = gw_residual_bytes,
+    .save = ternary_save,
+    .load = ternary_load,
+    .merge = gw_residual_merge,
+    .describe = ternary_describe,
 };
 
 const struct gw_wire_codec gw_wire_ternary = {

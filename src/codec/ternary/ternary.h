@@ -3,6 +3,7 @@
  *
  *   ternary.c   options and the record
  *   encoder.c   clip, scaler, draw: a gradient becomes bitmaps "nonzero" and "sign"
+ *   residual.c  residual=on: the same by rounding, and what is left waits
  *   push.c      bitmaps <-> the codes 2bit, base3, mask, rans
  *   average.c   sums of N workers <-> the codes packed, rans
  *   levels.c    the last of these
@@ -23,6 +24,7 @@ extern const char *const ternary_code_names[];
 enum { SHARE_ON, SHARE_OFF };
 enum { SCOPE_LAYER, SCOPE_GLOBAL };
 enum { ENTROPY_AUTO, ENTROPY_ON, ENTROPY_OFF };
+enum { RESIDUAL_OFF, RESIDUAL_ON };
 struct ternary_options {
     double clip;
     int share;
@@ -31,6 +33,9 @@ struct ternary_options {
     char skip[GW_OPTION_TEXT_BYTES];
     uint64_t min;
     int code, pull, entropy;
+    int residual;
+    double level; /* infinity: the largest magnitude */
+    struct gw_momentum_options momentum;
 };
 
 /* The options with GW_WIRE_FAST. If an option is auto, it becomes the code that costs the fewest cycles: mask or
@@ -198,6 +203,25 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
 
 /* ---- encoder.c --------------------------------------------------------------------------------- */
 
+/* The memory in which one thread encodes a chunk. */
+struct ternary_slot {
+    struct ternary_bits bits;
+    struct gw_strings_writer writer; /* set if the options can need a writer */
+};
+
+struct ternary_state {
+    uint64_t n_scalers;
+    float *clip;                /* c * sigma of each bucket; FLT_MAX: the bucket is not clipped */
+    float *own;                 /* this worker's s of each bucket */
+    struct gw_stats *stats;     /* of each bucket, for measuring */
+    struct ternary_slot *slots; /* one for each thread; taken at the first encode, and kept */
+    uint32_t n_slots;
+    struct ternary_options fast; /* the options that GW_WIRE_FAST uses */
+    uint8_t *wave;               /* bytes of a wave's chunks, if there is more than one thread */
+    size_t wave_stride;
+    struct ternary_feedback *feedback; /* NULL: residual=off */
+};
+
 gw_status ternary_open(gw_encoder *encoder);
 void ternary_close(gw_encoder *encoder);
 uint64_t ternary_shared_count(const gw_encoder *encoder);
@@ -209,6 +233,44 @@ gw_status ternary_encode(gw_encoder *encoder, const float *g, const float *share
 bool ternary_can_fuse(const gw_encoder *encoder);
 gw_status ternary_measure_encode(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
                                  struct gw_frame *frame, gw_measure *info);
+
+/* ---- residual.c -------------------------------------------------------------------------------- */
+
+/* What residual=on keeps of a tensor. */
+struct ternary_feedback {
+    struct gw_residual residual; /* it still contains what was sent; settle takes that out */
+    float *levels[2];            /* L of each bucket; levels[i] belongs to the residual's buffer i */
+    uint64_t n_levels, bucket;   /* bucket: elements of each; the last may have fewer */
+};
+
+gw_status ternary_feedback_create(gw_context *context, uint64_t n_elems, uint64_t bucket, uint64_t n_levels,
+                                  struct ternary_feedback **out);
+void ternary_feedback_destroy(gw_context *context, struct ternary_feedback *feedback);
+
+/* Adds the residual to bucket b of x, and measures it. context NULL: in this thread alone. The statistics are those of
+ * x, except max_bits, which is that of the sum. */
+struct gw_stats ternary_feedback_measure(gw_context *context, struct ternary_feedback *feedback, const float *x,
+                                         uint64_t b, uint64_t begin, uint64_t n);
+
+/* L = max(level * rms(x), max|a| / 4); level infinite: max|a|. */
+float ternary_feedback_level(double level, const struct gw_stats *stats, uint64_t n);
+
+/* Notes L of n buckets from b on, for the next step to know what was sent. */
+void ternary_feedback_set_levels(struct ternary_feedback *feedback, uint64_t b, uint64_t n, const float *levels);
+
+/* Rounds elements [begin, end), which have the level L. Bit 0 of the words is element `base`. */
+void ternary_feedback_round(const struct ternary_feedback *feedback, float level, uint64_t begin, uint64_t end,
+                            uint64_t base, struct ternary_bits *bits);
+
+/* The parts of the record. */
+void ternary_commit(gw_encoder *encoder, bool committed);
+bool ternary_rest(gw_encoder *encoder);
+void ternary_scale(gw_encoder *encoder, float factor);
+void ternary_save(const gw_encoder *encoder, uint8_t *dst);
+gw_status ternary_load(gw_encoder *encoder, const uint8_t *src);
+void ternary_describe(const gw_encoder *encoder, gw_encoder_condition *condition);
+/* The first element of x that is not finite with the residual added. */
+uint64_t ternary_find_bad(gw_encoder *encoder, const float *x);
 
 /* ---- reduce.c ---------------------------------------------------------------------------------- */
 

@@ -24,6 +24,7 @@ struct topk_options {
     double ratio, bound, over;
     uint64_t refresh, dense;
     int scope, value;
+    struct gw_momentum_options momentum;
 };
 
 /* What stays between steps besides the residual. */
@@ -447,6 +448,7 @@ static const gw_codec_option options[] = {
      "the value that is sent is 1 + over times the element; what is too much goes off the residual"},
     {"bound", "4", "1 to 10^6", "while a threshold is reused, at most bound*k elements are sent"},
     {"dense", "0", "0 to 10^9", "the first steps send everything"},
+    GW_MOMENTUM_OPTIONS,
 };
 
 #define AT(field) offsetof(struct topk_options, field)
@@ -454,8 +456,13 @@ static const struct gw_option_rule rules[] = {
     {GW_OPTION_NUMBER, AT(ratio), 1e-12, 1, NULL}, {GW_OPTION_COUNT, AT(refresh), 1, 1e9, NULL},
     {GW_OPTION_WORD, AT(scope), 0, 0, scopes},     {GW_OPTION_WORD, AT(value), 0, 0, values},
     {GW_OPTION_NUMBER, AT(over), 0, 0.75, NULL},   {GW_OPTION_NUMBER, AT(bound), 1, 1e6, NULL},
-    {GW_OPTION_COUNT, AT(dense), 0, 1e9, NULL},
+    {GW_OPTION_COUNT, AT(dense), 0, 1e9, NULL},    GW_MOMENTUM_RULES(AT(momentum)),
 };
+
+static const struct gw_momentum_options *momentum(const void *raw)
+{
+    return &((const struct topk_options *)raw)->momentum;
+}
 
 const struct gw_codec_record gw_codec_topk = {
     .info = {.name = "topk",
@@ -468,6 +475,7 @@ const struct gw_codec_record gw_codec_topk = {
              .lossy = true},
     .rules = rules,
     .options_bytes = sizeof(struct topk_options),
+    .momentum = momentum,
     .is_global = is_global,
     .has_wire_choice = gw_sparse_has_wire_choice,
     .open = topk_open,
