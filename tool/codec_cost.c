@@ -38,8 +38,10 @@ static gw_status open_encoder(const struct workers *w, gw_encoder **encoder)
 
 static gw_status measure(const struct workers *w, gw_encoder *encoder, float *shared)
 {
+    bool together;
+    GW_TRY(gw_encoders_begin(&encoder, 1, &together));
     GW_TRY(gw_encoder_measure(encoder, w->gradient, shared, w->n_shared, NULL));
-    return gw_codec_is_global(w->codec) ? gw_encoders_combine(&encoder, 1, NULL) : GW_OK;
+    return together ? gw_encoders_combine(&encoder, 1, NULL) : GW_OK;
 }
 
 static gw_status encode(struct workers *w, gw_encoder *encoder, uint32_t rank, size_t *bytes)

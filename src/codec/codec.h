@@ -37,9 +37,10 @@ struct gw_codec_record {
     gw_status (*check_options)(const void *options);
     /* True if this tensor is left in float (skip=, min=). NULL: never. */
     bool (*leaves_float)(const void *options, const gw_tensor *tensor);
-    const char *(*skip)(const void *options); /* the names and patterns of skip=, joined by +. NULL: it has no skip= */
-    bool (*is_global)(const void *options);   /* NULL: never */
-    bool (*keeps_state)(const void *options); /* NULL: if there is state_bytes */
+    const char *(*skip)(const void *options);  /* the names and patterns of skip=, joined by +. NULL: it has no skip= */
+    bool (*is_global)(const void *options);    /* NULL: never */
+    bool (*is_one_group)(const void *options); /* NULL: never */
+    bool (*keeps_state)(const void *options);  /* NULL: if there is state_bytes */
     const struct gw_momentum_options *(*momentum)(const void *options); /* NULL: it has no momentum= */
     /* True if pushes or averages have other bytes with GW_WIRE_FAST than with GW_WIRE_SMALL. NULL: never. encode
      * follows encoder->push_wire. reduce follows GW_FLAG_FAST of the average. */
@@ -52,6 +53,8 @@ struct gw_codec_record {
     uint32_t (*bucket)(const gw_encoder *encoder);
     size_t (*payload_bound)(const gw_encoder *encoder, uint64_t n_elems);
     gw_status (*measure)(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
+    /* Decides at the beginning of a step whether tensors wait for each other in it. NULL: they never do. */
+    bool (*decide)(gw_encoder *const *encoders, uint32_t n);
     /* Makes the decision for all tensors of the network, after they are measured. NULL: there is none. */
     gw_status (*combine)(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
     /* Fills payload and scalers behind the header at dst, and the codec's own fields of *frame. dst has room for the

@@ -245,17 +245,37 @@ static gw_status not_finite(const gw_encoder *encoder)
                    (unsigned long long)encoder->info.bad_index);
 }
 
-gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad)
+/* Checks that all are there, and that what they decide together is for one codec. */
+static gw_status check_network(gw_encoder *const *encoders, uint32_t n, const char *call)
 {
-    uint32_t found = n;
     if (!encoders && n)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_encoders_combine: encoders is NULL");
+        return gw_fail(GW_ERR_ARGUMENT, "%s: encoders is NULL", call);
     for (uint32_t i = 0; i < n; i++) {
         if (!encoders[i])
-            return gw_fail(GW_ERR_ARGUMENT, "gw_encoders_combine: encoder %u of %u is NULL", i, n);
+            return gw_fail(GW_ERR_ARGUMENT, "%s: encoder %u of %u is NULL", call, i, n);
         if (encoders[0]->record->combine && encoders[i]->record != encoders[0]->record)
             return gw_fail(GW_ERR_ARGUMENT, "tensors '%s' and '%s' have different codecs", encoders[0]->name,
                            encoders[i]->name);
+    }
+    return GW_OK;
+}
+
+gw_status gw_encoders_begin(gw_encoder *const *encoders, uint32_t n, bool *together)
+{
+    if (!together)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_encoders_begin: together is NULL");
+    GW_TRY(check_network(encoders, n, "gw_encoders_begin"));
+    gw_float_env env = gw_float_enter();
+    *together = n > 0 && encoders[0]->record->decide && encoders[0]->record->decide(encoders, n);
+    gw_float_leave(env);
+    return GW_OK;
+}
+
+gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad)
+{
+    uint32_t found = n;
+    GW_TRY(check_network(encoders, n, "gw_encoders_combine"));
+    for (uint32_t i = 0; i < n; i++) {
         if (!encoders[i]->measured)
             return gw_fail(GW_ERR_ORDER, "tensor '%s' was not measured; call gw_encoder_measure first",
                            encoders[i]->name);

@@ -214,6 +214,11 @@ bool gw_codec_is_global(const gw_codec *codec)
     return codec->record->is_global && codec->record->is_global(codec->options);
 }
 
+bool gw_codec_is_one_group(const gw_codec *codec)
+{
+    return codec->record->is_one_group && codec->record->is_one_group(codec->options);
+}
+
 /* Compares the n characters of `pattern` with the whole name. If they differ somewhere, only the last star can take
  * more characters. What stands before that star has already found its first place. */
 static bool glob(const char *pattern, size_t n, const char *name)

@@ -129,12 +129,18 @@ static void legal_words_are_spelled_out(void **state)
 static void global_is_known(void **state)
 {
     (void)state;
-    gw_codec *codec = codec_of(NULL, "ternary:scope=global");
-    assert_true(gw_codec_is_global(codec));
-    gw_codec_destroy(codec);
-    codec = codec_of(NULL, "ternary:scope=layer");
-    assert_false(gw_codec_is_global(codec));
-    gw_codec_destroy(codec);
+    static const struct {
+        const char *spec;
+        bool is_global, is_one_group;
+    } cases[] = {{"ternary:scope=global", true, true},         {"ternary:scope=layer", false, false},
+                 {"topk:scope=global,refresh=1", true, true},  {"topk:scope=global,refresh=2", true, false},
+                 {"topk:scope=layer,refresh=1", false, false}, {"none", false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gw_codec *codec = codec_of(NULL, cases[i].spec);
+        assert_true(gw_codec_is_global(codec) == cases[i].is_global);
+        assert_true(gw_codec_is_one_group(codec) == cases[i].is_one_group);
+        gw_codec_destroy(codec);
+    }
 }
 
 /* Checks that the specification is refused, with a sentence that holds all of these words. */

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#define VERSION 1
+#define VERSION 2
 #define NAME_BYTES 16
 #define HEAD_BYTES (8 + NAME_BYTES + 8)
 #define TAIL_BYTES 8

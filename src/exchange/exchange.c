@@ -155,7 +155,7 @@ static gw_status create(gw_context *context, const gw_exchange_options *options,
         ex->timeout_ms = options->timeout_ms ? options->timeout_ms : 60000;
         ex->slice_max = slice_max;
         ex->in_caller = in_caller;
-        ex->global = gw_codec_is_global(options->codec);
+        ex->one_group = gw_codec_is_one_group(options->codec);
         ex->zero_rests = options->zero_rests;
         ex->turn = options->first_owner;
         ex->n_tensors = options->n_tensors;

@@ -18,7 +18,7 @@ static const char *const specs[] = {
     "ternary:bucket=2048,share=off",
     "ternary:min=2000,skip=last",
     "topk:ratio=0.05,refresh=2",
-    "topk:ratio=0.05,refresh=2,scope=global,value=bf16",
+    "topk:ratio=0.05,refresh=3,scope=global,value=bf16",
     "topk:ratio=0.9,dense=1",
     "onebit",
     "onebit:bucket=0",
@@ -80,14 +80,14 @@ static void bits_do_not_depend_on_order_or_groups(void **state)
     (void)state;
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     for (uint32_t turn = 0; turn < 12; turn++) {
-        struct world world = {.spec = "ternary",
+        struct world world = {.spec = turn / 3 % 2 ? "ternary" : "topk:ratio=0.05,refresh=3,scope=global",
                               .n = 4,
                               .sizes = mixed_sizes,
                               .n_tensors = N_MIXED,
                               .n_steps = 4,
                               .group_of = groupings[turn % 3],
                               .seed = 11,
-                              .slice_max = turn / 3 % 2 ? 5000 : 0,
+                              .slice_max = turn / 6 % 2 ? 5000 : 0,
                               .send_all = turn % 5 > 2,
                               .order_seed = turn,
                               .shuffle = true,

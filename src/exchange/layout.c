@@ -8,9 +8,9 @@
 
 static gw_status count_groups(struct gw_exchange *ex, const uint32_t *group_of)
 {
-    ex->n_groups = ex->global ? 1 : group_of ? 0 : ex->n_tensors;
+    ex->n_groups = ex->one_group ? 1 : group_of ? 0 : ex->n_tensors;
     for (uint32_t t = 0; t < ex->n_tensors; t++) {
-        uint32_t g = ex->global ? 0 : group_of ? group_of[t] : t;
+        uint32_t g = ex->one_group ? 0 : group_of ? group_of[t] : t;
         if (g >= ex->n_tensors)
             return gw_fail(GW_ERR_ARGUMENT, "tensor %u is in group %u; %u tensors have at most groups 0 to %u", t, g,
                            ex->n_tensors, ex->n_tensors - 1);
@@ -49,7 +49,7 @@ static gw_status fill_groups(struct gw_exchange *ex)
     }
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
-        group->n_sent = ex->global && group->n_shared ? 1 : group->n_shared;
+        group->n_sent = ex->one_group && group->n_shared ? 1 : group->n_shared;
         group->numbers = gw_calloc(context, group->n_shared, sizeof *group->numbers);
         if (!group->numbers)
             return GW_ERR_MEMORY;

@@ -1,7 +1,7 @@
 /* The pipeline: one thread of each member that turns what arrives into what is sent.
  *
  * The caller submits a tensor, and the pipeline measures it. Once all tensors of a group are measured, the group goes
- * this way:
+ * this way. (In some steps of some codecs, it waits until all tensors of the network are measured.)
  *   1. STATS: the worker sends its shared numbers to the group's coordinator.
  *   2. SHARED: the coordinator sends the largest of them to all workers.
  *   3. PUSH: the worker encodes its slices and sends them to their owners.
@@ -51,7 +51,10 @@ static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
     ex->nth_step++;
     ex->running = true;
     ex->account = account;
-    ex->n_in_flight = ex->n_done = ex->n_through = 0;
+    ex->n_in_flight = ex->n_done = ex->n_through = ex->n_measured = 0;
+    ex->together = false;
+    if (b->errand == ERRAND_STEP)
+        GW_TRY(gw_encoders_begin(ex->encoders, ex->n_tensors, &ex->together));
     ex->to_measure.n = ex->to_measure.n_done = ex->to_encode.n = ex->to_encode.n_done = 0;
     ex->verdict = (struct verdict){.bad = false};
     ex->tally = (gw_step_result){.committed = false, .wire = b->push};

@@ -39,7 +39,7 @@ struct gw_exchange {
     uint64_t seed;
     uint32_t timeout_ms;
     uint64_t slice_max; /* the most elements of a slice; also of a run that has several slices */
-    bool global;        /* one decision for all tensors */
+    bool one_group;     /* all tensors are one group, and share one number if they share any */
     bool zero_rests;    /* gw_exchange_options.zero_rests */
     char *optimizer;    /* the servers' optimizer; NULL: averages come back */
     uint32_t n_tensors, n_groups;
@@ -100,6 +100,8 @@ struct gw_exchange {
     uint32_t leaver;      /* the rank that left first; `size`: none has */
     uint16_t leaver_step; /* its nth_step */
     enum errand errand;
+    bool together;        /* in this step, no tensor is encoded before all are measured */
+    uint32_t n_measured;  /* groups of which all tensors are measured */
     uint32_t n_in_flight; /* groups that wait for other members */
     uint32_t n_through;   /* with an optimizer: how many groups have no push left to send in this step */
     uint32_t n_done;

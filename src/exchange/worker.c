@@ -95,7 +95,7 @@ static gw_status send_stats(struct gw_exchange *ex, struct group *group)
     void *bytes = gw_message_new(ex, MESSAGE_STATS, group, 0, n_bytes);
     if (!bytes)
         return GW_ERR_MEMORY;
-    if (ex->global)
+    if (ex->one_group)
         gw_put_float(message_body(bytes), largest_of(group->numbers, group->n_shared));
     else
         memcpy(message_body(bytes), group->numbers, (size_t)group->n_sent * sizeof(float));
@@ -103,15 +103,15 @@ static gw_status send_stats(struct gw_exchange *ex, struct group *group)
     return ex->owners->pull(ex, group, NULL);
 }
 
-/* All tensors are measured. If the codec makes one decision for all of them, it makes it now. */
-static gw_status combine(struct gw_exchange *ex, struct group *group)
+/* All tensors are measured, and the codec makes one decision for all of them. If it cannot, no group can be encoded. */
+static gw_status combine(struct gw_exchange *ex)
 {
     uint32_t bad;
     double start = gw_clock_seconds();
     gw_status status = gw_encoders_combine(ex->encoders, ex->n_tensors, &bad);
     ex->tally.encode_seconds += gw_clock_seconds() - start;
-    if (status == GW_OK && bad < ex->n_tensors)
-        gw_verdict_add(&group->own_verdict, (struct verdict){.bad = true, .tensor = bad, .rank = ex->rank});
+    for (uint32_t g = 0; status == GW_OK && bad < ex->n_tensors && g < ex->n_groups; g++)
+        gw_verdict_add(&ex->groups[g].own_verdict, (struct verdict){.bad = true, .tensor = bad, .rank = ex->rank});
     return status;
 }
 
@@ -119,9 +119,18 @@ static gw_status combine(struct gw_exchange *ex, struct group *group)
 static gw_status send_group(struct gw_exchange *ex, struct group *group)
 {
     ex->n_in_flight++;
-    if (ex->global && !group->own_verdict.bad)
-        GW_TRY(combine(ex, group));
     return group->n_sent ? send_stats(ex, group) : push_group(ex, group);
+}
+
+/* The same for all groups, once the last of them is measured. */
+static gw_status send_together(struct gw_exchange *ex)
+{
+    if (++ex->n_measured < ex->n_groups)
+        return GW_OK;
+    GW_TRY(combine(ex));
+    for (uint32_t g = 0; g < ex->n_groups; g++)
+        GW_TRY(send_group(ex, &ex->groups[g]));
+    return GW_OK;
 }
 
 /* True if all elements are zero. It stops at the first element that is not zero. In most gradients that is one of the
@@ -155,7 +164,7 @@ gw_status gw_take_gradient(struct gw_exchange *ex, uint32_t t)
     if (++group->n_measured < group->n_tensors)
         return GW_OK;
     group->moments.measured = gw_clock_seconds();
-    return send_group(ex, group);
+    return ex->together ? send_together(ex) : send_group(ex, group);
 }
 
 /* ---- from the owners --------------------------------------------------------------------------------- */
@@ -176,14 +185,14 @@ gw_status gw_take_shared(struct gw_exchange *ex, struct group *group, const stru
     const char *at = arrival->body;
     for (uint64_t i = 0; i < group->n_sent; i++) {
         const float shared = gw_get_float(at + i * sizeof shared);
-        const float own = ex->global ? largest_of(group->numbers, group->n_shared) : group->numbers[i];
+        const float own = ex->one_group ? largest_of(group->numbers, group->n_shared) : group->numbers[i];
         if (!(shared >= own && shared <= FLT_MAX))
             return gw_fail(
                 GW_ERR_FRAME_FIELD,
                 "rank %u's shared numbers of group %u hold %g where this rank has %g; they are the largest of all",
                 arrival->from, group->index, (double)shared, (double)own);
     }
-    if (ex->global) {
+    if (ex->one_group) {
         for (uint64_t i = 0; i < group->n_shared; i++)
             group->numbers[i] = gw_get_float(at);
     } else {

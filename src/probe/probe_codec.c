@@ -85,8 +85,13 @@ static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, dou
         gw_turn_gradient(turned, gradient, n, i);
         status = gw_meet(&m->meeting, &report, &sum);
         const double begin = gw_clock_seconds();
+        bool together;
+        if (status >= 0)
+            status = gw_encoders_begin(&encoder, 1, &together);
         if (status >= 0)
             status = gw_encoder_measure(encoder, turned, shared, n_shared, &info);
+        if (status >= 0 && together)
+            status = gw_encoders_combine(&encoder, 1, NULL);
         const double measured = gw_clock_seconds();
         if (status >= 0)
             status = gw_encoder_encode(encoder, turned, n_shared ? shared : NULL, &draw, 0, n, frame, capacity, &bytes);

@@ -163,7 +163,7 @@ static void wrong_calls(void **state)
     begin(&w);
     gw_probe_options *o = &w.members[0].options, good = *o;
     gw_codec *global, *list[2] = {w.codecs[0], NULL};
-    assert_int_equal(gw_codec_parse(NULL, "topk:scope=global", &global), GW_OK);
+    assert_int_equal(gw_codec_parse(NULL, "topk:scope=global,refresh=1", &global), GW_OK);
     assert_int_equal(gw_probe_measure(NULL, NULL, &w.members[0].link, w.members[0].costs), GW_ERR_ARGUMENT);
     assert_int_equal(gw_probe_measure(NULL, o, NULL, w.members[0].costs), GW_ERR_ARGUMENT);
     assert_int_equal(gw_probe_measure(NULL, o, &w.members[0].link, NULL), GW_ERR_ARGUMENT);

@@ -225,7 +225,7 @@ class Plan(harness.Case):
             (["--images-per-second", "-1"], "must be above 0"),
             (["--layers", "x", "--net", "lenet"], "--net and --images-per-second do, too"),
             (["--codec", "ternary", "--codec", "ternary"], "given twice"),
-            (["--codec", "topk:scope=global"], "nothing to plan"),
+            (["--codec", "topk:scope=global,refresh=1"], "nothing to plan"),
             (["--codec", "nothing"], "nothing"),
             (["--workers", "1"], "--workers"),
         ]:
@@ -335,7 +335,7 @@ class Plan(harness.Case):
             (["--plan", "none", "--replan", 5], "--replan is for"),
             (["--replan", 5], "--replan is for"),
             (["--plan", "exact", "--replan", 0], "from 1 to"),
-            (["--plan", "exact", "--codec", "topk:scope=global"], "one group"),
+            (["--plan", "exact", "--codec", "topk:scope=global,refresh=1"], "one group"),
             (["--plan", "exact", "--net", "logreg", "--data", "uneven"], "nothing to plan"),
             (["--plan", "exact", "--servers", "127.0.0.1:9"], "make a plan beforehand"),
         ]:

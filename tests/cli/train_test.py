@@ -173,7 +173,7 @@ class Train(harness.Case):
         content, at, squares, oldest = self.read_bytes(path), 40, 0.0, 0
         for n in sizes:
             self.assertEqual(content[at : at + 4], b"GWST")
-            oldest = max(oldest, struct.unpack_from("<Q", content, at + 32 + 8)[0])
+            oldest = max(oldest, struct.unpack_from("<I", content, at + 32 + 4)[0])
             own = 0.0
             for e in struct.unpack_from(f"<{n}f", content, at + 32 + 24):
                 own += e * e  # as the tool adds; sum() of Python 3.12 rounds in another way

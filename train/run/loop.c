@@ -502,7 +502,7 @@ static void summarise(const struct gw_team *team, struct gw_train_summary *s)
     say_why(team, &s->wire, s->wire_why, sizeof s->wire_why);
     s->l2 = team->decay / 2;
     snprintf(s->plan, sizeof s->plan, "%s", o->plan);
-    for (uint32_t t = 0; t < s->n_tensors && !gw_codec_is_global(team->codec); t++)
+    for (uint32_t t = 0; t < s->n_tensors && !gw_codec_is_one_group(team->codec); t++)
         if (team->workers[0].group_of[t] >= s->n_groups)
             s->n_groups = team->workers[0].group_of[t] + 1;
     s->n_plans = team->live.n_plans;

@@ -108,6 +108,7 @@ const struct gw_codec_record gw_codec_ternary = {
     .leaves_float = leaves_float,
     .skip = skip,
     .is_global = is_global,
+    .is_one_group = is_global,
     .keeps_state = keeps_state,
     .momentum = momentum,
     .has_wire_choice = ternary_has_wire_choice,

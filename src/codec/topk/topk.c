@@ -15,6 +15,7 @@
 #include "codec/topk/select.h"
 #include "wire/bytes.h"
 
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -30,23 +31,28 @@ struct topk_options {
 /* What stays between steps besides the residual. */
 struct memory {
     float threshold;
-    bool has_threshold;
-    uint64_t age;   /* steps since the threshold was taken, counting that step */
-    uint64_t steps; /* committed steps, counted up to the number of dense ones */
+    uint32_t age;    /* steps since the threshold was taken, counting that step; 0: there is none */
+    uint32_t steps;  /* committed steps, counted up to the number of dense ones */
+    bool rested;     /* in the last step this tensor had no gradient */
+    uint64_t n_sent; /* how many of this tensor's elements the last step sent */
 };
+
+/* How a tensor is selected from in this step. With scope=global, `decide` says it for all tensors of the network. */
+enum how { UNDECIDED, ALONE, TOGETHER };
 
 struct topk_state {
     struct memory now, next;     /* next becomes now when the step is committed */
     struct gw_residual residual; /* it still contains what was sent; settle takes that out */
     uint64_t *kept[2];           /* for each buffer, which elements were sent */
-    float *values; /* scope=global: the first tensor has the values of all tensors. It grows to what selection may
-                    * give. */
+    float *values; /* of this tensor, or of all that are selected from together. It grows to what selection may give */
     uint64_t capacity;
     const float *selected; /* this tensor's values */
     uint64_t n_selected;
+    uint64_t most;                        /* if it is selected from alone: the most elements */
+    enum how how;                         /* scope=global */
     bool many;                            /* the last selection took more than half of its bound */
     bool pending;                         /* `next` and the other residual belong to a step that is not committed yet */
-    const float *g;                       /* scope=global: the measured gradient, for combine to select from */
+    const float *g;                       /* the measured gradient, for combine to select from */
     uint64_t cursor_begin, cursor_values; /* how many values stand before element cursor_begin */
 };
 
@@ -119,6 +125,13 @@ static uint64_t count_of(double ratio, uint64_t n)
     return n == 0 ? 0 : k < 1 ? 1 : k > (double)n ? n : (uint64_t)k;
 }
 
+/* The most elements of n that a threshold may let through, if a new one sends k. */
+static uint64_t bound_of(const struct topk_options *o, uint64_t k, uint64_t n)
+{
+    const double most = ceil(o->bound * (double)k);
+    return most < (double)n ? (uint64_t)most : n;
+}
+
 static bool is_dense(const gw_encoder *encoder)
 {
     return ((const struct topk_state *)encoder->state)->now.steps < options_of(encoder)->dense;
@@ -130,72 +143,152 @@ static float more_than(const struct topk_options *o, float a)
     return a * (1 + (float)o->over);
 }
 
-/* Selects from all tensors together. With scope=layer there is one. *bad becomes the first tensor that has an element
- * for which no finite value could be sent. */
-static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, uint32_t *bad)
+static struct gw_select_part part_of(const gw_encoder *encoder)
+{
+    const struct topk_options *o = options_of(encoder);
+    const struct topk_state *s = encoder->state;
+    return (struct gw_select_part){.g = s->g,
+                                   .residual = gw_residual_now(&s->residual),
+                                   .sent = sent_now(s),
+                                   .n = encoder->rests ? 0 : encoder->tensor.n_elems,
+                                   .value = (enum gw_value_type)o->value,
+                                   .over = (float)o->over,
+                                   .next = gw_residual_next(&s->residual),
+                                   .kept = sent_next(s)};
+}
+
+/* Makes room for n selected values. */
+static gw_status take_room(gw_encoder *encoder, uint64_t n)
+{
+    struct topk_state *s = encoder->state;
+    if (s->capacity >= n + GW_SELECT_SLACK)
+        return GW_OK;
+    gw_free(encoder->context, s->values);
+    s->capacity = 0;
+    s->values = gw_alloc(encoder->context, n + GW_SELECT_SLACK, sizeof(float));
+    if (!s->values)
+        return GW_ERR_MEMORY;
+    s->capacity = n + GW_SELECT_SLACK;
+    return GW_OK;
+}
+
+/* Takes over what was selected of a tensor. Returns false if it has an element for which no finite value could be sent.
+ */
+static bool take_selected(gw_encoder *encoder, const struct gw_select_part *part, const float *values)
+{
+    struct topk_state *s = encoder->state;
+    const float max_abs = gw_bits_float(part->max_bits);
+    s->selected = values;
+    s->n_selected = s->next.n_sent = part->n_kept;
+    s->next.rested = encoder->rests;
+    s->cursor_begin = s->cursor_values = 0;
+    s->pending = true;
+    encoder->info.max_abs = (double)max_abs;
+    return isfinite(more_than(options_of(encoder), max_abs));
+}
+
+/* Selects the k largest of all tensors together, and takes a new threshold. *bad becomes the first tensor that has an
+ * element for which no finite value could be sent. */
+static gw_status select_together(gw_encoder *const *encoders, uint32_t n_encoders, uint32_t *bad)
 {
     gw_encoder *first = encoders[0];
-    const struct topk_options *o = options_of(first);
     struct topk_state *lead = first->state;
     struct gw_select_part *parts = gw_calloc(first->context, n_encoders, sizeof *parts);
-    uint64_t n = 0, k, capacity;
+    uint64_t n = 0;
+    float threshold = 0;
     *bad = n_encoders;
     if (!parts)
         return GW_ERR_MEMORY;
     for (uint32_t t = 0; t < n_encoders; t++) {
-        struct topk_state *s = encoders[t]->state;
-        parts[t] = (struct gw_select_part){.g = s->g,
-                                           .residual = gw_residual_now(&s->residual),
-                                           .sent = sent_now(s),
-                                           .n = encoders[t]->rests ? 0 : encoders[t]->tensor.n_elems,
-                                           .value = (enum gw_value_type)o->value,
-                                           .over = (float)o->over,
-                                           .next = gw_residual_next(&s->residual),
-                                           .kept = sent_next(s)};
+        parts[t] = part_of(encoders[t]);
         n += parts[t].n;
     }
-    k = count_of(o->ratio, n);
-    double most = ceil(o->bound * (double)k);
-    capacity = most < (double)n ? (uint64_t)most : n;
-    gw_status status = GW_OK;
-    if (lead->capacity < capacity + GW_SELECT_SLACK) {
-        gw_free(first->context, lead->values);
-        lead->capacity = 0;
-        lead->values = gw_alloc(first->context, capacity + GW_SELECT_SLACK, sizeof(float));
-        status = lead->values ? GW_OK : GW_ERR_MEMORY;
-        lead->capacity = lead->values ? capacity + GW_SELECT_SLACK : 0;
-    }
-    struct memory next = lead->now;
-    if (status == GW_OK && n && (!next.has_threshold || next.age >= o->refresh)) {
-        status = gw_select_exact(first->context, parts, n_encoders, k, lead->values, &next.threshold);
-        next.has_threshold = true;
-        next.age = 1;
-    } else if (status == GW_OK && n) {
-        /* An old threshold may let too many through. Then the largest of those are selected, and the threshold does not
-         * change. */
-        status = gw_select_above(first->context, parts, n_encoders, next.threshold, capacity, lead->many, lead->values);
-        next.age++;
-    }
-    uint64_t n_selected = 0;
+    const uint64_t k = count_of(options_of(first)->ratio, n);
+    gw_status status = take_room(first, k);
+    if (status == GW_OK && n)
+        status = gw_select_exact(first->context, parts, n_encoders, k, lead->values, &threshold);
     const float *values = lead->values;
     for (uint32_t t = 0; t < n_encoders && status == GW_OK; t++) {
         struct topk_state *s = encoders[t]->state;
-        s->selected = values;
-        s->n_selected = parts[t].n_kept;
-        values += parts[t].n_kept;
-        n_selected += parts[t].n_kept;
-        s->cursor_begin = s->cursor_values = 0;
-        s->next = next;
-        s->pending = true;
-        const float most_abs = gw_bits_float(parts[t].max_bits);
-        encoders[t]->info.max_abs = (double)most_abs;
-        if (!isfinite(more_than(o, most_abs)) && *bad == n_encoders)
+        s->next.threshold = threshold;
+        s->next.age = n > 0;
+        if (!take_selected(encoders[t], &parts[t], values) && *bad == n_encoders)
             *bad = t;
+        values += parts[t].n_kept;
     }
-    lead->many = n_selected > capacity / 2;
     gw_free(first->context, parts);
     return status;
 }
+
+/* Selects what is above the threshold. An old threshold may let too many through. Then the largest of those are
+ * selected, and the threshold does not change. */
+static gw_status select_alone(gw_encoder *encoder, bool *finite)
+{
+    struct topk_state *s = encoder->state;
+    struct gw_select_part part = part_of(encoder);
+    GW_TRY(take_room(encoder, s->most));
+    if (part.n)
+        GW_TRY(gw_select_above(encoder->context, &part, 1, s->next.threshold, s->most, s->many, s->values));
+    s->many = part.n_kept > s->most / 2;
+    *finite = take_selected(encoder, &part, s->values);
+    return GW_OK;
+}
+
+/* ---- one threshold for the network ----------------------------------------------------------- */
+
+/* The threshold that follows one with which `sent` of n elements were sent, and not k.
+ *
+ * The share that is sent falls with the square of the threshold (topk_run_in), but only after many steps. At once it
+ * falls much faster: near the threshold H, residuals get fewer linearly over a distance of H, so a step that moves H by
+ * a small part of the width of one gradient, sigma, moves the count by 1.4 times that part, and H / sigma is
+ * 1 / sqrt(share). So the threshold may follow the count with a power of sqrt(share) * 0.7 at most, and overshoots and
+ * swings with twice that. Momentum in the gradients makes walks smoother, and the count moves 4 times as fast with
+ * M = 0.9. A power of sqrt(share) / 4 holds the count within some percent of k in either case, and follows gradients
+ * that change by a tenth of a percent in each step. The power is written as a quotient, because pow differs between
+ * machines. Few may be sent by chance, or because the gradient has become small: half of k counts as the least. */
+static float next_threshold(float threshold, uint64_t sent, uint64_t k, uint64_t n)
+{
+    if (n == 0)
+        return threshold;
+    const double goal = (double)k, count = fmax((double)sent, goal / 2);
+    const double change = sqrt(fmax(count, goal) / (double)n) / 4 * (count - goal);
+    return (float)fmin((double)threshold * (count + goal + change) / (count + goal - change), (double)FLT_MAX);
+}
+
+/* Decides for all tensors of the network, at the beginning of a step, whether they are selected from together, with a
+ * new threshold, or each by itself with the threshold that follows the last one. True: together. */
+static bool decide(gw_encoder *const *encoders, uint32_t n_encoders)
+{
+    const struct topk_options *o = options_of(encoders[0]);
+    struct memory next = ((const struct topk_state *)encoders[0]->state)->now;
+    uint64_t n = 0, n_last = 0, n_sent = 0;
+    if (o->scope == SCOPE_LAYER || is_dense(encoders[0]))
+        return false;
+    for (uint32_t t = 0; t < n_encoders; t++) {
+        const struct memory *last = &((const struct topk_state *)encoders[t]->state)->now;
+        n += encoders[t]->tensor.n_elems;
+        n_last += last->rested ? 0 : encoders[t]->tensor.n_elems;
+        n_sent += last->n_sent;
+    }
+    const uint64_t k = count_of(o->ratio, n_last);
+    /* A threshold that let through as much as the bound is far too old. */
+    const bool together =
+        next.age == 0 || next.age >= o->refresh || (n_last > 0 && (double)n_sent >= ceil(o->bound * (double)k));
+    next.age = together ? 1 : next.age + 1;
+    if (!together)
+        next.threshold = next_threshold(next.threshold, n_sent, k, n_last);
+    next.n_sent = 0;
+    for (uint32_t t = 0; t < n_encoders; t++) {
+        struct topk_state *s = encoders[t]->state;
+        s->next = next;
+        s->most = bound_of(o, count_of(o->ratio, n), encoders[t]->tensor.n_elems);
+        s->how = together ? TOGETHER : ALONE;
+        s->pending = false;
+    }
+    return together;
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 /* Reports the first element that is not finite. If all are, it is the first one for which more than the largest float
  * would be sent. */
@@ -212,20 +305,34 @@ static void find_bad(gw_encoder *encoder, const float *g, gw_measure *info)
 
 static gw_status topk_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
 {
+    const struct topk_options *o = options_of(encoder);
     struct topk_state *s = encoder->state;
     uint64_t n = encoder->tensor.n_elems;
+    uint32_t bad = 1;
+    bool finite = true;
     (void)shared;
     s->pending = false;
-    s->next = s->now;
     s->g = g;
-    if (is_dense(encoder) || options_of(encoder)->scope == SCOPE_GLOBAL) {
+    if (is_dense(encoder) || (o->scope == SCOPE_GLOBAL && s->how == UNDECIDED)) {
         gw_measure_tensor(encoder->context, g, n, info);
+        s->next = s->now;
         s->pending = is_dense(encoder);
         return GW_OK;
     }
-    uint32_t bad;
-    GW_TRY(select_from(&encoder, 1, &bad));
-    if (bad == 0)
+    if (o->scope == SCOPE_GLOBAL && s->how == TOGETHER) /* combine selects */
+        return GW_OK;
+    if (o->scope == SCOPE_LAYER) {
+        s->next = s->now;
+        s->most = bound_of(o, count_of(o->ratio, n), n);
+    }
+    if (o->scope == SCOPE_LAYER && (s->now.age == 0 || s->now.age >= o->refresh)) {
+        GW_TRY(select_together(&encoder, 1, &bad));
+        finite = bad > 0;
+    } else {
+        s->next.age += o->scope == SCOPE_LAYER;
+        GW_TRY(select_alone(encoder, &finite));
+    }
+    if (!finite)
         find_bad(encoder, g, info);
     return GW_OK;
 }
@@ -235,7 +342,18 @@ static gw_status topk_combine(gw_encoder *const *encoders, uint32_t n, uint32_t 
     *bad = n;
     if (n == 0 || options_of(encoders[0])->scope == SCOPE_LAYER || is_dense(encoders[0]))
         return GW_OK;
-    GW_TRY(select_from(encoders, n, bad));
+    const struct topk_state *lead = encoders[0]->state;
+    if (lead->how == UNDECIDED)
+        decide(encoders, n);
+    if (lead->how == TOGETHER)
+        GW_TRY(select_together(encoders, n, bad));
+    for (uint32_t t = 0; t < n && lead->how == ALONE; t++) {
+        bool finite = true;
+        if (!((const struct topk_state *)encoders[t]->state)->pending)
+            GW_TRY(select_alone(encoders[t], &finite));
+        if (!finite && *bad == n)
+            *bad = t;
+    }
     if (*bad < n)
         find_bad(encoders[*bad], ((const struct topk_state *)encoders[*bad]->state)->g, &encoders[*bad]->info);
     return GW_OK;
@@ -244,6 +362,13 @@ static gw_status topk_combine(gw_encoder *const *encoders, uint32_t n, uint32_t 
 static bool is_global(const void *raw)
 {
     return ((const struct topk_options *)raw)->scope == SCOPE_GLOBAL;
+}
+
+/* With refresh=1 every step waits for all tensors, and groups would gain nothing. */
+static bool is_one_group(const void *raw)
+{
+    const struct topk_options *o = raw;
+    return o->scope == SCOPE_GLOBAL && o->refresh == 1;
 }
 
 /* ---- frames ---------------------------------------------------------------------------------- */
@@ -300,10 +425,11 @@ static void topk_commit(gw_encoder *encoder, bool committed)
                 gw_residual_commit(&s->residual);
         }
     }
+    s->how = UNDECIDED;
     s->pending = false;
 }
 
-/* With scope=global, combine then leaves the tensor out. */
+/* With scope=global, the threshold goes on with those of the other tensors. */
 static bool topk_rest(gw_encoder *encoder)
 {
     struct topk_state *s = encoder->state;
@@ -312,7 +438,10 @@ static bool topk_rest(gw_encoder *encoder)
     memset(sent_next(s), 0, gw_div_up(s->residual.n, 64) * sizeof **s->kept);
     s->n_selected = s->cursor_begin = s->cursor_values = 0;
     s->selected = NULL;
-    s->next = s->now;
+    if (s->how == UNDECIDED)
+        s->next = s->now;
+    s->next.n_sent = 0;
+    s->next.rested = true;
     s->pending = true;
     return true;
 }
@@ -323,10 +452,11 @@ static void topk_scale(gw_encoder *encoder, float factor)
     settle(encoder);
     gw_residual_scale(&s->residual, factor);
     s->now.threshold *= factor;
+    s->how = UNDECIDED;
 }
 
-/* A saved state: the threshold, whether there is one, its age, how many dense steps were done. Then comes the
- * residual. */
+/* A saved state: the threshold, its age, how many dense steps were done, whether the tensor rested in the last step,
+ * and how many elements that step sent. Then comes the residual. */
 #define STATE_HEAD 24
 
 static size_t topk_state_bytes(uint64_t n_elems)
@@ -338,9 +468,10 @@ static void topk_save(const gw_encoder *encoder, uint8_t *dst)
 {
     const struct topk_state *s = encoder->state;
     gw_put_float(dst, s->now.threshold);
-    gw_put32(dst + 4, s->now.has_threshold);
-    gw_put64(dst + 8, s->now.age);
-    gw_put64(dst + 16, s->now.steps);
+    gw_put32(dst + 4, s->now.age);
+    gw_put32(dst + 8, s->now.steps);
+    gw_put32(dst + 12, s->now.rested);
+    gw_put64(dst + 16, s->now.n_sent);
     settle(encoder);
     gw_residual_save(&s->residual, dst + STATE_HEAD);
 }
@@ -348,13 +479,23 @@ static void topk_save(const gw_encoder *encoder, uint8_t *dst)
 static gw_status topk_load(gw_encoder *encoder, const uint8_t *src)
 {
     struct topk_state *s = encoder->state;
-    struct memory now = {gw_get_float(src), gw_get32(src + 4), gw_get64(src + 8), gw_get64(src + 16)};
-    if (gw_get32(src + 4) > 1 || !(now.threshold >= 0) || !isfinite(now.threshold))
+    struct memory now = {.threshold = gw_get_float(src),
+                         .age = gw_get32(src + 4),
+                         .steps = gw_get32(src + 8),
+                         .rested = gw_get32(src + 12),
+                         .n_sent = gw_get64(src + 16)};
+    if (gw_get32(src + 12) > 1 || now.n_sent > s->residual.n)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the saved state of tensor '%s' is not one of topk's: its last step sent %llu "
+                       "of %llu elements",
+                       encoder->shown, (unsigned long long)now.n_sent, (unsigned long long)s->residual.n);
+    if (!(now.threshold >= 0) || !isfinite(now.threshold))
         return gw_fail(GW_ERR_ARGUMENT, "the saved state of tensor '%s' is not one of topk's: its threshold is %g",
                        encoder->shown, (double)now.threshold);
     GW_TRY(gw_residual_load(&s->residual, src + STATE_HEAD, encoder->shown));
     memset(sent_now(s), 0, gw_div_up(s->residual.n, 64) * sizeof **s->kept);
     s->now = now;
+    s->how = UNDECIDED;
     s->pending = false;
     return GW_OK;
 }
@@ -363,7 +504,7 @@ static gw_status topk_load(gw_encoder *encoder, const uint8_t *src)
 static void topk_merge(const void *const *states, uint32_t n_states, size_t at, uint64_t n_elems, uint8_t *dst)
 {
     memset(dst, 0, STATE_HEAD);
-    memcpy(dst + 16, (const uint8_t *)states[0] + at + 16, 8);
+    memcpy(dst + 8, (const uint8_t *)states[0] + at + 8, 4);
     gw_residual_merge(states, n_states, at + STATE_HEAD, n_elems, dst + STATE_HEAD);
 }
 
@@ -372,7 +513,7 @@ static void topk_describe(const gw_encoder *encoder, gw_encoder_condition *condi
     const struct topk_state *s = encoder->state;
     settle(encoder);
     condition->residual_norm = gw_residual_norm(&s->residual);
-    condition->threshold = s->now.has_threshold ? (double)s->now.threshold : 0;
+    condition->threshold = s->now.age ? (double)s->now.threshold : 0;
     condition->threshold_age = s->now.age;
 }
 
@@ -418,7 +559,7 @@ static void topk_run_in(gw_encoder *encoder, const float *g, uint32_t rank)
     const double over = (double)(float)o->over;
     const double threshold = sigma_of(g, n) * (1 / sqrt(share * (1 - over * over)) - 0.583);
     float *residual = gw_residual_now(&s->residual);
-    s->now.steps = o->dense;
+    s->now.steps = (uint32_t)o->dense;
     if (!(threshold > 0) || !isfinite((float)threshold)) /* most elements are 0, or most are sent */
         return;
     for (uint64_t i = 0; i < n; i += 2) {
@@ -430,8 +571,8 @@ static void topk_run_in(gw_encoder *encoder, const float *g, uint32_t rank)
             residual[i + 1] = walked(threshold, over, words + 2);
     }
     s->now.threshold = (float)threshold;
-    s->now.has_threshold = true;
     s->now.age = 1;
+    s->now.n_sent = count_of(o->ratio, n);
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -477,11 +618,13 @@ const struct gw_codec_record gw_codec_topk = {
     .options_bytes = sizeof(struct topk_options),
     .momentum = momentum,
     .is_global = is_global,
+    .is_one_group = is_one_group,
     .has_wire_choice = gw_sparse_has_wire_choice,
     .open = topk_open,
     .close = topk_close,
     .payload_bound = payload_bound,
     .measure = topk_measure,
+    .decide = decide,
     .combine = topk_combine,
     .encode = topk_encode,
     .commit = topk_commit,

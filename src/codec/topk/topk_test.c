@@ -151,23 +151,59 @@ static void slices_are_parts_of_the_whole(void **state)
     gw_encoder_destroy(encoder);
 }
 
-/* With scope=global there is one threshold for several tensors, as if they were one. */
+enum { PARTS = 5 };
+static const uint64_t sizes[PARTS] = {700, 0, 5, 1295, 1000}, begins[PARTS] = {0, 700, 700, 705, 2000};
+
+static void send_part(gw_encoder *encoder, int i, const float *g, uint32_t t, float *sent)
+{
+    struct whole_frame frame = encode_slice(encoder, g + begins[i], NULL, (gw_draw){.step = t}, 0, sizes[i]);
+    decode_into(NULL, frame, sent + begins[i], sizes[i]);
+    free(frame.bytes);
+}
+
+/* One step of a network whose tensors become ready one by one, the last one first. A tensor is encoded as soon as the
+ * codec allows it. Part 4 rests in some steps. */
+static void step_early(gw_encoder **parts, const float *g, uint32_t t, bool rests, float *sent)
+{
+    bool together;
+    assert_int_equal(gw_encoders_begin(parts, PARTS, &together), GW_OK);
+    for (int i = PARTS - 1; i >= 0; i--) {
+        gw_measure info;
+        if (i == 4 && rests)
+            assert_true(gw_encoder_rest(parts[i]));
+        else
+            assert_int_equal(gw_encoder_measure(parts[i], g + begins[i], NULL, 0, &info), GW_OK);
+        if (!together)
+            send_part(parts[i], i, g, t, sent);
+    }
+    if (together)
+        assert_int_equal(gw_encoders_combine(parts, PARTS, NULL), GW_OK);
+    for (int i = 0; i < PARTS && together; i++)
+        send_part(parts[i], i, g, t, sent);
+}
+
+/* With scope=global there is one threshold for several tensors, as if they were one. Whether they wait for each other
+ * in steps that take no new threshold makes no difference. */
 static void global_selection_is_that_of_one_tensor(void **state)
 {
     (void)state;
-    const uint64_t sizes[] = {700, 0, 5, 1295, 1000}, begins[] = {0, 700, 700, 705, 2000};
-    static float g[N], joined[N], apart[N];
-    gw_encoder *one = encoder_of(NULL, "topk:ratio=0.02,refresh=4", N), *many[5];
-    for (int i = 0; i < 5; i++)
-        many[i] = encoder_of(NULL, "topk:ratio=0.02,refresh=4,scope=global", sizes[i]);
-    for (uint32_t t = 0; t < 12; t++) {
+    static float g[N], joined[N], apart[N], early[N];
+    const char *spec = "topk:ratio=0.02,refresh=4,scope=global,over=0.5";
+    gw_encoder *one = encoder_of(NULL, spec, N), *many[PARTS], *ready[PARTS];
+    for (int i = 0; i < PARTS; i++) {
+        many[i] = encoder_of(NULL, spec, sizes[i]);
+        ready[i] = encoder_of(NULL, spec, sizes[i]);
+    }
+    uint32_t n_followed = 0;
+    float before = 0;
+    for (uint32_t t = 0; t < 20; t++) {
         numbers_fill_bell(t, g, N);
         for (uint32_t i = 0; i < 700; i++)
             g[i] *= 3;
         step(one, g, N, t, t != 5, joined);
         gw_measure info;
         uint32_t bad;
-        for (int i = 0; i < 5; i++)
+        for (int i = 0; i < PARTS; i++)
             assert_int_equal(gw_encoder_measure(many[i], g + begins[i], NULL, 0, &info), GW_OK);
         static uint8_t dst[4096];
         size_t n_bytes;
@@ -175,20 +211,47 @@ static void global_selection_is_that_of_one_tensor(void **state)
             assert_int_equal(gw_encoder_encode(many[2], g + begins[2], NULL, &(gw_draw){.step = t}, 0, sizes[2], dst,
                                                sizeof dst, &n_bytes),
                              GW_ERR_ORDER);
-        assert_int_equal(gw_encoders_combine(many, 5, &bad), GW_OK);
-        assert_int_equal(bad, 5);
-        for (int i = 0; i < 5; i++) {
-            struct whole_frame frame = encode_slice(many[i], g + begins[i], NULL, (gw_draw){.step = t}, 0, sizes[i]);
-            decode_into(NULL, frame, apart + begins[i], sizes[i]);
-            free(frame.bytes);
+        assert_int_equal(gw_encoders_combine(many, PARTS, &bad), GW_OK);
+        assert_int_equal(bad, PARTS);
+        step_early(ready, g, t, false, early);
+        for (int i = 0; i < PARTS; i++) {
+            send_part(many[i], i, g, t, apart);
             assert_int_equal(gw_encoder_commit(many[i], t != 5), GW_OK);
+            assert_int_equal(gw_encoder_commit(ready[i], t != 5), GW_OK);
         }
         assert_memory_equal(apart, joined, sizeof apart);
+        assert_memory_equal(early, joined, sizeof early);
+        const gw_encoder_condition condition = condition_of(many[3]);
+        n_followed += condition.threshold_age > 1 && (float)condition.threshold != before;
+        before = (float)condition.threshold;
     }
+    assert_true(n_followed > 5);
+    /* If all elements of a tensor's gradient are 0, it neither sends nor counts; its threshold goes on with the
+     * others'. */
+    for (uint32_t t = 20; t < 29; t++) {
+        memset(early, 0, sizeof early);
+        step_early(ready, g, t, true, early);
+        for (int i = 0; i < PARTS; i++)
+            assert_int_equal(gw_encoder_commit(ready[i], true), GW_OK);
+        gw_encoder_condition condition = condition_of(ready[0]), rests = condition_of(ready[4]);
+        assert_true(rests.threshold == condition.threshold && rests.threshold_age == condition.threshold_age);
+        uint64_t n_sent = 0;
+        for (uint32_t i = 0; i < N; i++)
+            n_sent += early[i] != 0;
+        assert_true(n_sent > 0 && (condition.threshold_age > 1 || n_sent == 40)); /* two percent of 2000 */
+        for (uint64_t i = begins[4]; i < N; i++)
+            assert_true(early[i] == 0);
+    }
+    for (int i = 0; i < PARTS; i++)
+        gw_encoder_destroy(ready[i]);
     /* The gradient is finite, but not once the residual is added. */
     static float huge[N];
     gw_measure info;
     uint32_t bad;
+    for (int i = 0; i < PARTS; i++) {
+        gw_encoder_destroy(many[i]);
+        many[i] = encoder_of(NULL, "topk:ratio=0.02,refresh=1,scope=global", sizes[i]);
+    }
     for (uint32_t i = 0; i < N; i++)
         huge[i] = i < 700 ? 0 : 3e38f;
     for (int round = 0; round < 2; round++) {
@@ -211,10 +274,98 @@ static void global_selection_is_that_of_one_tensor(void **state)
     gw_encoder *hole[] = {many[0], NULL};
     assert_int_equal(gw_encoder_measure(many[0], huge, NULL, 0, &info), GW_OK);
     assert_int_equal(gw_encoders_combine(hole, 2, &bad), GW_ERR_ARGUMENT);
+    bool together;
+    assert_int_equal(gw_encoders_begin(hole, 2, &together), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_encoders_begin(NULL, 2, &together), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_encoders_begin(hole, 1, NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_encoders_begin(NULL, 0, &together), GW_OK);
+    assert_false(together);
     assert_true(gw_encoder_bound(NULL, 3) == 0 && gw_encoder_shared_count(NULL) == 0);
     gw_encoder_destroy(one);
     for (int i = 0; i < 5; i++)
         gw_encoder_destroy(many[i]);
+}
+
+/* How much of k a network of two tensors sends from step `from` to step `to`, on average. Elements walk at random, with
+ * momentum M, and the gradient grows by `growth` in each step. *worst becomes the step that is farthest from k. */
+static double share_of_k(const char *spec, double k, float momentum, float growth, uint32_t from, uint32_t to,
+                         double *worst)
+{
+    enum { MANY = 32768 };
+    static float g[MANY], u[MANY], sent[MANY];
+    gw_encoder *parts[2] = {encoder_of(NULL, spec, MANY / 4), encoder_of(NULL, spec, MANY - MANY / 4)};
+    double sum = 0;
+    float unit = 1;
+    memset(u, 0, sizeof u);
+    *worst = 1;
+    for (uint32_t t = 0; t < to; t++, unit *= growth) {
+        uint64_t n_sent = 0;
+        numbers_fill_bell(t, g, MANY);
+        for (uint32_t i = 0; i < MANY; i++)
+            u[i] = momentum * u[i] + unit * g[i] * (i < MANY / 4 ? 3 : 1);
+        bool together;
+        assert_int_equal(gw_encoders_begin(parts, 2, &together), GW_OK);
+        for (uint32_t p = 0; p < 2; p++)
+            assert_int_equal(gw_encoder_measure(parts[p], p ? u + MANY / 4 : u, NULL, 0, NULL), GW_OK);
+        if (together)
+            assert_int_equal(gw_encoders_combine(parts, 2, NULL), GW_OK);
+        for (uint32_t p = 0; p < 2; p++) {
+            const uint64_t n = p ? MANY - MANY / 4 : MANY / 4;
+            struct whole_frame frame = encode_slice(parts[p], p ? u + MANY / 4 : u, NULL, (gw_draw){.step = t}, 0, n);
+            decode_into(NULL, frame, sent, n);
+            free(frame.bytes);
+            for (uint64_t i = 0; i < n; i++)
+                n_sent += sent[i] != 0;
+            assert_int_equal(gw_encoder_commit(parts[p], true), GW_OK);
+        }
+        const double share = (double)n_sent / k;
+        if (t < from)
+            continue;
+        sum += share / (to - from);
+        if (fabs(log(share)) > fabs(log(*worst)))
+            *worst = share;
+    }
+    gw_encoder_destroy(parts[0]);
+    gw_encoder_destroy(parts[1]);
+    return sum;
+}
+
+/* Between new thresholds, what a network sends stays near k: with and without momentum, with over-sending, and while
+ * gradients grow or shrink. The threshold neither swings nor stays behind. */
+static void a_global_threshold_follows_the_count(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        double k;
+        float momentum, growth;
+        double mean_from, mean_to, least, most;
+    } cases[] = {
+        {"topk:ratio=0.01,scope=global,refresh=100000", 328, 0, 1, 0.95, 1.05, 0.75, 1.3},
+        {"topk:ratio=0.1,scope=global,refresh=100000", 3277, 0, 1, 0.98, 1.02, 0.9, 1.1},
+        {"topk:ratio=0.01,scope=global,refresh=100000,over=0.5", 328, 0.9f, 1, 0.95, 1.1, 0.7, 1.4},
+        {"topk:ratio=0.01,scope=global,refresh=100000", 328, 0, 1.003f, 1, 1.2, 0.8, 1.5},
+        {"topk:ratio=0.01,scope=global,refresh=100000", 328, 0, 0.997f, 0.8, 1, 0.6, 1.2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double worst,
+            mean = share_of_k(cases[i].spec, cases[i].k, cases[i].momentum, cases[i].growth, 100, 200, &worst);
+        CHECK(mean > cases[i].mean_from && mean < cases[i].mean_to && worst > cases[i].least && worst < cases[i].most,
+              "case %zu: %.3f of k is sent, and %.3f in the worst step", i, mean, worst);
+    }
+    /* A threshold that lets through far too much is replaced in the next step. */
+    static float g[N], sent[N];
+    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01,scope=global", N);
+    for (uint32_t t = 0; t < 62; t++) {
+        numbers_fill_bell(t, g, N);
+        for (uint32_t i = 0; t > 59 && i < N; i++)
+            g[i] *= 1000;
+        const uint64_t n_sent = step(encoder, g, N, t, true, sent), age = condition_of(encoder).threshold_age;
+        assert_true(n_sent <= 120); /* four times k */
+        if (t > 20)
+            assert_true(t < 61 ? age > 1 : age == 1 && n_sent == 30);
+    }
+    gw_encoder_destroy(encoder);
 }
 
 static void dense_steps_come_first(void **state)
@@ -303,10 +454,11 @@ static void what_is_not_finite_is_found(void **state)
 static void a_saved_state_goes_on(void **state)
 {
     (void)state;
-    const char *specs[] = {"topk:ratio=0.01,refresh=4", "topk:ratio=0.01,refresh=1", "topk:dense=9",
-                           "topk:value=bf16,ratio=0.1", "topk:over=0.5,ratio=0.1,refresh=3"};
+    const char *specs[] = {
+        "topk:ratio=0.01,refresh=4", "topk:ratio=0.01,refresh=1",         "topk:dense=9",
+        "topk:value=bf16,ratio=0.1", "topk:over=0.5,ratio=0.1,refresh=3", "topk:scope=global,ratio=0.1"};
     static float g[N], sent[N], again[N];
-    for (int s = 0; s < 5; s++) {
+    for (int s = 0; s < 6; s++) {
         gw_encoder *a = encoder_of(NULL, specs[s], N), *b = encoder_of(NULL, specs[s], N);
         uint8_t *saved = room_for(gw_encoder_state_bytes(a), 1);
         for (uint32_t t = 0; t < 20; t++) {
@@ -502,6 +654,7 @@ int main(void)
         cmocka_unit_test(runs_are_as_prescribed),
         cmocka_unit_test(slices_are_parts_of_the_whole),
         cmocka_unit_test(global_selection_is_that_of_one_tensor),
+        cmocka_unit_test(a_global_threshold_follows_the_count),
         cmocka_unit_test(dense_steps_come_first),
         cmocka_unit_test(what_is_not_finite_is_found),
         cmocka_unit_test(a_saved_state_goes_on),

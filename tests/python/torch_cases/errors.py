@@ -59,7 +59,7 @@ def wrong_arguments():
         (ddp, "auto", {"keys": "a-folder"}),
         (ddp, "auto", {"candidates": ["ternari"]}),
         (ddp, "auto", {"candidates": "ternary"}),
-        (ddp, "auto", {"candidates": ["topk:scope=global"]}),
+        (ddp, "auto", {"candidates": ["topk:scope=global,refresh=1"]}),
         (ddp, "ternary", {"transport": "torch", "keys": "a-folder"}),
         (ddp, "ternary", {"timeout": float("nan")}),
         (ddp, "ternary", {"timeout": None}),
