@@ -149,9 +149,9 @@ static void any_allocation_may_fail(void **state)
                            "gspar:density=0.3",
                            "gspar:density=0.3,share=on",
                            "uniform",
-                           "topk:ratio=0.1,value=bf16",
+                           "topk:ratio=0.1,scope=layer,over=0,value=bf16",
                            "onebit:bucket=100",
-                           "topk:dense=1"};
+                           "topk:scope=layer,over=0,dense=1"};
     static float g[LONG];
     static struct work expected, work;
     numbers_fill_bell(4, g, LONG);

@@ -10,11 +10,11 @@
 enum { N = 5000, WORKERS = 3, STEPS = 12 };
 #define M 0.9f
 
-static const char *const codecs[] = {"topk:ratio=0.05",
-                                     "topk:ratio=0.05,scope=global",
-                                     "topk:ratio=0.05,value=bf16,over=0.5",
-                                     "topk:ratio=1",
-                                     "topk:ratio=0.05,dense=3",
+static const char *const codecs[] = {"topk:ratio=0.05,scope=layer,over=0",
+                                     "topk:ratio=0.05,over=0,scope=global",
+                                     "topk:ratio=0.05,scope=layer,value=bf16,over=0.5",
+                                     "topk:ratio=1,scope=layer,over=0",
+                                     "topk:ratio=0.05,scope=layer,over=0,dense=3",
                                      "onebit:bucket=512",
                                      "ternary:residual=on",
                                      "ternary:residual=on,level=max,bucket=1024",
@@ -127,7 +127,7 @@ static void floats_come_out_as_they_went_in(void **state)
     static float g[WORKERS * N], d[N];
     gw_encoder *encoders[WORKERS];
     for (uint32_t w = 0; w < WORKERS; w++)
-        encoders[w] = encoder_of(NULL, "topk:ratio=1,refresh=1,momentum=0.9", N);
+        encoders[w] = encoder_of(NULL, "topk:ratio=1,refresh=1,scope=layer,over=0,momentum=0.9", N);
     for (uint32_t t = 0; t < STEPS; t++) {
         struct whole_frame frames[WORKERS];
         for (uint32_t w = 0; w < WORKERS; w++)
@@ -154,7 +154,7 @@ static void velocities_are_delivered_if_asked_for(void **state)
 {
     (void)state;
     static float g[N], s[N], out[N], u[N];
-    const char *const specs[] = {"topk:ratio=0.05,momentum=0.9,output=velocity",
+    const char *const specs[] = {"topk:ratio=0.05,scope=layer,over=0,momentum=0.9,output=velocity",
                                  "ternary:residual=on,min=100000,momentum=0.9,output=velocity"};
     for (size_t c = 0; c < 2; c++) {
         gw_encoder *encoder = encoder_of(NULL, specs[c], N);
@@ -176,8 +176,9 @@ static void velocities_are_delivered_if_asked_for(void **state)
         gw_encoder_destroy(encoder);
     }
     gw_encoder *floats = encoder_of(NULL, "ternary:residual=on,min=100000,momentum=0.9", N),
-               *velocity = encoder_of(NULL, specs[0], N), *both = encoder_of(NULL, "topk:ratio=0.05,momentum=0.9", N),
-               *none = encoder_of(NULL, "topk:ratio=0.05", N);
+               *velocity = encoder_of(NULL, specs[0], N),
+               *both = encoder_of(NULL, "topk:ratio=0.05,scope=layer,over=0,momentum=0.9", N),
+               *none = encoder_of(NULL, "topk:ratio=0.05,scope=layer,over=0", N);
     assert_int_equal(gw_encoder_state_bytes(floats), 0); /* its momentum would change nothing */
     assert_int_equal(gw_encoder_state_bytes(velocity), gw_encoder_state_bytes(none) + 4 * N);
     assert_int_equal(gw_encoder_state_bytes(both), gw_encoder_state_bytes(none) + 8 * N);
@@ -261,7 +262,7 @@ static void wrong_calls_are_refused(void **state)
 {
     (void)state;
     static float g[N], s[N], bad[N];
-    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.05,momentum=0.9", N);
+    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.05,scope=layer,over=0,momentum=0.9", N);
     numbers_fill_bell(1, g, N);
     assert_int_equal(gw_encoder_deliver(NULL, s, 0, N), GW_ERR_ARGUMENT);
     assert_int_equal(gw_encoder_deliver(encoder, NULL, 0, N), GW_ERR_ARGUMENT);

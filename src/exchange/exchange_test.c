@@ -17,9 +17,9 @@ static const char *const specs[] = {
     "ternary:bucket=2048",
     "ternary:bucket=2048,share=off",
     "ternary:min=2000,skip=last",
-    "topk:ratio=0.05,refresh=2",
-    "topk:ratio=0.05,refresh=3,scope=global,value=bf16",
-    "topk:ratio=0.9,dense=1",
+    "topk:ratio=0.05,refresh=2,scope=layer,over=0",
+    "topk:ratio=0.05,refresh=3,over=0,scope=global,value=bf16",
+    "topk:ratio=0.9,scope=layer,over=0,dense=1",
     "onebit",
     "onebit:bucket=0",
     "gspar:eps=0.5",
@@ -80,7 +80,7 @@ static void bits_do_not_depend_on_order_or_groups(void **state)
     (void)state;
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     for (uint32_t turn = 0; turn < 12; turn++) {
-        struct world world = {.spec = turn / 3 % 2 ? "ternary" : "topk:ratio=0.05,refresh=3,scope=global",
+        struct world world = {.spec = turn / 3 % 2 ? "ternary" : "topk:ratio=0.05,refresh=3,over=0,scope=global",
                               .n = 4,
                               .sizes = mixed_sizes,
                               .n_tensors = N_MIXED,
@@ -329,8 +329,8 @@ static void a_step_with_nan_is_dropped_by_all(void **state)
                                        "ternary:share=off",
                                        "ternary:scope=global",
                                        "bf16",
-                                       "topk:ratio=0.1,refresh=2",
-                                       "topk:ratio=0.1,refresh=3,scope=global",
+                                       "topk:ratio=0.1,refresh=2,scope=layer,over=0",
+                                       "topk:ratio=0.1,refresh=3,over=0,scope=global",
                                        "onebit",
                                        "gspar",
                                        "gspar:share=on",
@@ -462,7 +462,8 @@ static double squares_of_a_frame(const struct world *w, uint32_t rank, uint32_t 
 static void accounts_tell_what_frames_hold_and_codecs_keep(void **state)
 {
     (void)state;
-    static const char *const some[] = {"none", "ternary:share=off", "gspar:eps=0.5", "topk:ratio=0.1"};
+    static const char *const some[] = {"none", "ternary:share=off", "gspar:eps=0.5",
+                                       "topk:ratio=0.1,scope=layer,over=0"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
         struct world world = {.spec = some[s],
                               .n = 3,
@@ -679,8 +680,9 @@ static void alone_close(struct alone *a)
     gw_codec_destroy(a->codec);
 }
 
-static const char *const with_residuals[] = {"topk:ratio=0.1,refresh=1", "topk:ratio=0.1,refresh=1,scope=global",
-                                             "onebit", "onebit:bucket=0"};
+static const char *const with_residuals[] = {"topk:ratio=0.1,refresh=1,scope=layer,over=0",
+                                             "topk:ratio=0.1,refresh=1,over=0,scope=global", "onebit",
+                                             "onebit:bucket=0"};
 
 static void a_gradient_of_zeros_rests_if_asked(void **state)
 {
@@ -712,7 +714,7 @@ static void a_gradient_of_zeros_rests_if_asked(void **state)
             alone_close(&same);
         }
     /* All workers count dense steps together, so no tensor rests in them. */
-    alone_open(&a, "topk:ratio=0.1,dense=2", true);
+    alone_open(&a, "topk:ratio=0.1,scope=layer,over=0,dense=2", true);
     for (int step = 0; step < 3; step++)
         alone_step(&a, 1, step == 0);
     uint32_t n_sent = 0;

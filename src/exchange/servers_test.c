@@ -15,7 +15,7 @@ static const char *const specs[] = {
     "ternary:share=off",
     "ternary:scope=global",
     "ternary:bucket=2048",
-    "topk:ratio=0.05,refresh=2",
+    "topk:ratio=0.05,refresh=2,scope=layer,over=0",
     "onebit",
     "gspar:eps=0.5",
     "gspar:eps=0.5,share=on",
@@ -102,7 +102,7 @@ static void what_is_not_finite_drops_the_step(void **state)
 {
     (void)state;
     static const struct poison poisons[] = {{1, 2, 5, 70000}, {1, 1, 3, 7}, {2, 0, 0, 0}};
-    static const char *const some[] = {"none", "ternary", "topk:ratio=0.05"};
+    static const char *const some[] = {"none", "ternary", "topk:ratio=0.05,scope=layer,over=0"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
         struct world world = {.spec = some[s],
                               .n = 3,
@@ -215,7 +215,7 @@ static void what_is_not_finite_moves_no_parameter(void **state)
 {
     (void)state;
     static const struct poison poisons[] = {{1, 2, 5, 70000}, {1, 1, 3, 7}, {2, 0, 0, 0}};
-    static const char *const some[] = {"none", "ternary", "topk:ratio=0.05", "ternary:scope=global"};
+    static const char *const some[] = {"none", "ternary", "topk:ratio=0.05,scope=layer,over=0", "ternary:scope=global"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
         struct world world = {.spec = some[s],
                               .n = 3,
@@ -236,7 +236,7 @@ static void without_rounds_each_goes_its_way(void **state)
 {
     (void)state;
     static const struct poison poisons[] = {{1, 1, 3, 7}};
-    static const char *const some[] = {"none", "ternary", "topk:ratio=0.05"};
+    static const char *const some[] = {"none", "ternary", "topk:ratio=0.05,scope=layer,over=0"};
     static const gw_ps_mode modes[] = {GW_PS_ASYNC, GW_PS_STALE};
     for (size_t s = 0; s < 6; s++) {
         struct world world = {.spec = some[s % 3],
@@ -481,7 +481,7 @@ static void pushes_leave_before_all_is_submitted(void **state)
 static void a_late_nan_takes_early_pushes_back(void **state)
 {
     (void)state;
-    static const char *const some[] = {"topk:ratio=0.25", "onebit", "ternary"};
+    static const char *const some[] = {"topk:ratio=0.25,scope=layer,over=0", "onebit", "ternary"};
     for (size_t c = 0; c < sizeof some / sizeof some[0]; c++) {
         struct stage stage;
         gw_step_result result;

@@ -107,7 +107,7 @@ class Frames(harness.Case):
             return -sum(c * math.log2(c / sum(counts)) for c in counts if c)
 
         values = harness.gaussians(N, 8)
-        about = self.ok_json("inspect", self.encode("topk:ratio=0.1", values))
+        about = self.ok_json("inspect", self.encode("topk:ratio=0.1,scope=layer,over=0", values))
         self.assertAlmostEqual(about["entropy_bits_per_element"], bits(N // 10, N - N // 10) / N, places=9)
         self.assertNotIn("part_a", about)
         about = self.ok_json("inspect", self.encode("gspar", values))
@@ -278,7 +278,10 @@ class Parts(harness.Case):
     def test_sparse_frames_tell_what_their_bits_are_spent_on(self):
         source = random.Random(3)
         g = self.write_f32("g.f32", [source.gauss(0, 1) ** 3 for _ in range(20000)])
-        for codec, sent in [("topk:ratio=0.01", 200), ("topk:ratio=0.01,value=bf16", 200)]:
+        for codec, sent in [
+            ("topk:ratio=0.01,scope=layer,over=0", 200),
+            ("topk:ratio=0.01,scope=layer,over=0,value=bf16", 200),
+        ]:
             out = self.path("g.gw")
             encoded = self.ok_json("encode", "--codec", codec, g, "-o", out)
             said = self.ok_json("inspect", out)

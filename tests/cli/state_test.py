@@ -24,7 +24,7 @@ class State(harness.Case):
         self.ok(
             "encode",
             "--codec",
-            f"topk:ratio={self.K / self.N},refresh=1",
+            f"topk:ratio={self.K / self.N},refresh=1,scope=layer,over=0",
             "--state",
             self.path("state"),
             "--step",
@@ -73,7 +73,7 @@ class State(harness.Case):
         encode = [
             "encode",
             "--codec",
-            "topk:ratio=0.001,refresh=1",
+            "topk:ratio=0.001,refresh=1,scope=layer,over=0",
             "--state",
             self.path("state"),
             g,
@@ -162,7 +162,7 @@ class State(harness.Case):
 
     def test_a_global_codec_takes_one_tensor_as_the_network(self):
         g, out = self.write_f32("g.f32", self.gradient(0)), self.path("g.gw")
-        said = self.ok_json("encode", "--codec", "topk:ratio=0.01,scope=global", g, "-o", out)
+        said = self.ok_json("encode", "--codec", "topk:ratio=0.01,over=0,scope=global", g, "-o", out)
         self.assertEqual(said["nonzeros"], self.K)
 
 

@@ -303,7 +303,7 @@ class Sharded(Case):
         kinds, (resumed, same, n_bytes) = self.same(found, "sharded_training")
         self.assertEqual({steps for _, steps in kinds.values()}, {12})
         self.assertEqual(len({d for d, _ in kinds.values()}), 3)
-        self.assertEqual((resumed, same), (kinds["topk:ratio=0.1,refresh=1 torch.float32"][0], True))
+        self.assertEqual((resumed, same), (kinds["topk:ratio=0.1,refresh=1,scope=layer,over=0 torch.float32"][0], True))
         self.assertGreater(n_bytes, 4 * (64 * 20 + 5 * 64))
         for rank in (0, 2):
             self.assertIn("rank 1", found[rank]["sharded_errors"].pop())

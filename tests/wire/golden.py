@@ -195,7 +195,7 @@ class Largest:
         return encoder.push_of_sparse(elements, self.code, rank=rank, step=step, tensor=tensor)
 
     def by_gradwire(self):
-        spec = f"topk:ratio={self.ratio},value={['f32', 'bf16', 'f16'][self.code]}"
+        spec = f"topk:ratio={self.ratio},scope=layer,over=0,value={['f32', 'bf16', 'f16'][self.code]}"
         return product.encode(spec, self.values, *self.where)
 
 
@@ -219,7 +219,9 @@ class MoreThanLargest:
         return encoder.push_of_sparse(sent, rank=rank, step=step, tensor=tensor)
 
     def by_gradwire(self):
-        return product.encode_steps(f"topk:ratio={self.ratio},refresh=1,over={self.over}", self.steps, *self.where)
+        return product.encode_steps(
+            f"topk:ratio={self.ratio},refresh=1,scope=layer,over={self.over}", self.steps, *self.where
+        )
 
 
 class Signs:

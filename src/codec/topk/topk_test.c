@@ -115,24 +115,25 @@ static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refr
 static void runs_are_as_prescribed(void **state)
 {
     (void)state;
-    a_run_is_as_prescribed("topk:ratio=0.01,refresh=1", 0.01, 1, 4, GW_VALUE_F32, 0);
-    a_run_is_as_prescribed("topk:ratio=0.03,refresh=5", 0.03, 5, 4, GW_VALUE_F32, 0);
-    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000", 0.1, 1000, 4, GW_VALUE_F32, 0);
-    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000,bound=1.5", 0.1, 1000, 1.5, GW_VALUE_F32, 0);
-    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=bf16", 0.02, 3, 4, GW_VALUE_BF16, 0);
-    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=f16", 0.02, 3, 4, GW_VALUE_F16, 0);
-    a_run_is_as_prescribed("topk:ratio=1", 1, 100, 4, GW_VALUE_F32, 0);
-    a_run_is_as_prescribed("topk:ratio=0.03,refresh=5,over=0.5", 0.03, 5, 4, GW_VALUE_F32, 0.5f);
-    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000,over=0.3", 0.1, 1000, 4, GW_VALUE_F32, 0.3f);
-    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=bf16,over=0.75", 0.02, 3, 4, GW_VALUE_BF16, 0.75f);
-    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=f16,over=0.5", 0.02, 3, 4, GW_VALUE_F16, 0.5f);
+    a_run_is_as_prescribed("topk:ratio=0.01,refresh=1,scope=layer,over=0", 0.01, 1, 4, GW_VALUE_F32, 0);
+    a_run_is_as_prescribed("topk:ratio=0.03,refresh=5,scope=layer,over=0", 0.03, 5, 4, GW_VALUE_F32, 0);
+    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000,scope=layer,over=0", 0.1, 1000, 4, GW_VALUE_F32, 0);
+    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000,scope=layer,over=0,bound=1.5", 0.1, 1000, 1.5, GW_VALUE_F32, 0);
+    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,scope=layer,over=0,value=bf16", 0.02, 3, 4, GW_VALUE_BF16, 0);
+    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,scope=layer,over=0,value=f16", 0.02, 3, 4, GW_VALUE_F16, 0);
+    a_run_is_as_prescribed("topk:ratio=1,scope=layer,over=0", 1, 100, 4, GW_VALUE_F32, 0);
+    a_run_is_as_prescribed("topk:ratio=0.03,refresh=5,scope=layer,over=0.5", 0.03, 5, 4, GW_VALUE_F32, 0.5f);
+    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000,scope=layer,over=0.3", 0.1, 1000, 4, GW_VALUE_F32, 0.3f);
+    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,scope=layer,value=bf16,over=0.75", 0.02, 3, 4, GW_VALUE_BF16,
+                           0.75f);
+    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,scope=layer,value=f16,over=0.5", 0.02, 3, 4, GW_VALUE_F16, 0.5f);
 }
 
 /* Slices in any order make up the whole. To encode does not change the state. */
 static void slices_are_parts_of_the_whole(void **state)
 {
     (void)state;
-    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.05", 5000);
+    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.05,scope=layer,over=0", 5000);
     static float g[5000], whole[5000], out[5000];
     numbers_fill_bell(4, g, 5000);
     gw_measure info;
@@ -250,7 +251,7 @@ static void global_selection_is_that_of_one_tensor(void **state)
     uint32_t bad;
     for (int i = 0; i < PARTS; i++) {
         gw_encoder_destroy(many[i]);
-        many[i] = encoder_of(NULL, "topk:ratio=0.02,refresh=1,scope=global", sizes[i]);
+        many[i] = encoder_of(NULL, "topk:ratio=0.02,refresh=1,over=0,scope=global", sizes[i]);
     }
     for (uint32_t i = 0; i < N; i++)
         huge[i] = i < 700 ? 0 : 3e38f;
@@ -341,11 +342,11 @@ static void a_global_threshold_follows_the_count(void **state)
         float momentum, growth;
         double mean_from, mean_to, least, most;
     } cases[] = {
-        {"topk:ratio=0.01,scope=global,refresh=100000", 328, 0, 1, 0.95, 1.05, 0.75, 1.3},
-        {"topk:ratio=0.1,scope=global,refresh=100000", 3277, 0, 1, 0.98, 1.02, 0.9, 1.1},
+        {"topk:ratio=0.01,over=0,scope=global,refresh=100000", 328, 0, 1, 0.95, 1.05, 0.75, 1.3},
+        {"topk:ratio=0.1,over=0,scope=global,refresh=100000", 3277, 0, 1, 0.98, 1.02, 0.9, 1.1},
         {"topk:ratio=0.01,scope=global,refresh=100000,over=0.5", 328, 0.9f, 1, 0.95, 1.1, 0.7, 1.4},
-        {"topk:ratio=0.01,scope=global,refresh=100000", 328, 0, 1.003f, 1, 1.2, 0.8, 1.5},
-        {"topk:ratio=0.01,scope=global,refresh=100000", 328, 0, 0.997f, 0.8, 1, 0.6, 1.2},
+        {"topk:ratio=0.01,over=0,scope=global,refresh=100000", 328, 0, 1.003f, 1, 1.2, 0.8, 1.5},
+        {"topk:ratio=0.01,over=0,scope=global,refresh=100000", 328, 0, 0.997f, 0.8, 1, 0.6, 1.2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double worst,
@@ -355,7 +356,7 @@ static void a_global_threshold_follows_the_count(void **state)
     }
     /* A threshold that lets through far too much is replaced in the next step. */
     static float g[N], sent[N];
-    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01,scope=global", N);
+    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01,over=0,scope=global", N);
     for (uint32_t t = 0; t < 62; t++) {
         numbers_fill_bell(t, g, N);
         for (uint32_t i = 0; t > 59 && i < N; i++)
@@ -371,7 +372,7 @@ static void a_global_threshold_follows_the_count(void **state)
 static void dense_steps_come_first(void **state)
 {
     (void)state;
-    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01,dense=3", N);
+    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01,scope=layer,over=0,dense=3", N);
     static float g[N], sent[N];
     for (uint32_t t = 0; t < 6; t++) {
         numbers_fill_bell(t, g, N);
@@ -387,7 +388,7 @@ static void dense_steps_come_first(void **state)
 static void what_is_not_finite_is_found(void **state)
 {
     (void)state;
-    const char *specs[] = {"topk", "topk:scope=global", "topk:dense=100"};
+    const char *specs[] = {"topk:scope=layer,over=0", "topk:over=0,scope=global", "topk:scope=layer,over=0,dense=100"};
     const float bad[] = {NAN, INFINITY, -INFINITY};
     static float g[N], sent[N];
     for (int s = 0; s < 3; s++) {
@@ -414,7 +415,7 @@ static void what_is_not_finite_is_found(void **state)
         gw_encoder_destroy(encoder);
     }
     /* Gradient plus residual overflows. */
-    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.001", N);
+    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.001,scope=layer,over=0", N);
     gw_measure info;
     for (uint32_t i = 0; i < N; i++)
         g[i] = 3e38f;
@@ -424,7 +425,8 @@ static void what_is_not_finite_is_found(void **state)
     assert_int_equal(info.bad_index, 3); /* the first three were sent */
     gw_encoder_destroy(encoder);
     /* The gradient is finite, and what would be sent is not. */
-    static const char *const over[] = {"topk:over=0.5", "topk:over=0.5,value=bf16", "topk:over=0.5,scope=global"};
+    static const char *const over[] = {"topk:scope=layer,over=0.5", "topk:scope=layer,over=0.5,value=bf16",
+                                       "topk:over=0.5,scope=global"};
     memset(g, 0, sizeof g);
     g[2000] = 1;
     for (int s = 0; s < 3; s++)
@@ -454,9 +456,12 @@ static void what_is_not_finite_is_found(void **state)
 static void a_saved_state_goes_on(void **state)
 {
     (void)state;
-    const char *specs[] = {
-        "topk:ratio=0.01,refresh=4", "topk:ratio=0.01,refresh=1",         "topk:dense=9",
-        "topk:value=bf16,ratio=0.1", "topk:over=0.5,ratio=0.1,refresh=3", "topk:scope=global,ratio=0.1"};
+    const char *specs[] = {"topk:ratio=0.01,refresh=4,scope=layer,over=0",
+                           "topk:ratio=0.01,refresh=1,scope=layer,over=0",
+                           "topk:scope=layer,over=0,dense=9",
+                           "topk:scope=layer,over=0,value=bf16,ratio=0.1",
+                           "topk:scope=layer,over=0.5,ratio=0.1,refresh=3",
+                           "topk:over=0,scope=global,ratio=0.1"};
     static float g[N], sent[N], again[N];
     for (int s = 0; s < 6; s++) {
         gw_encoder *a = encoder_of(NULL, specs[s], N), *b = encoder_of(NULL, specs[s], N);
@@ -506,12 +511,12 @@ static void states_move_to_other_numbers_of_workers(void **state)
 {
     (void)state;
     static float g[N], sent[N];
-    gw_encoder *workers[4], *fresh = encoder_of(NULL, "topk:ratio=0.01,refresh=1,over=0.5", N);
+    gw_encoder *workers[4], *fresh = encoder_of(NULL, "topk:ratio=0.01,refresh=1,scope=layer,over=0.5", N);
     size_t n_bytes = gw_encoder_state_bytes(fresh);
     void *states[4];
     double mean[N] = {0}, scale[N] = {0};
     for (uint32_t w = 0; w < 4; w++) {
-        workers[w] = encoder_of(NULL, "topk:ratio=0.01,refresh=1,over=0.5", N);
+        workers[w] = encoder_of(NULL, "topk:ratio=0.01,refresh=1,scope=layer,over=0.5", N);
         states[w] = room_for(n_bytes, 1);
         for (uint32_t t = 0; t < 5; t++) {
             numbers_fill_bell(10 * w + t, g, N);
@@ -560,7 +565,7 @@ static void states_move_to_other_numbers_of_workers(void **state)
     const void *hole[] = {states[0], NULL};
     assert_int_equal(gw_states_merge(hole, 2, n_bytes, merged), GW_ERR_ARGUMENT);
     /* There are as many states as there can be workers, and they keep nothing. One more is refused. */
-    gw_encoder *empty = encoder_of(NULL, "topk:ratio=0.01", 0);
+    gw_encoder *empty = encoder_of(NULL, "topk:ratio=0.01,scope=layer,over=0", 0);
     size_t empty_bytes = gw_encoder_state_bytes(empty);
     uint8_t *nothing = room_for(empty_bytes, 1), *all = room_for(empty_bytes, 1);
     const void **many = room_for(GW_MAX_WORKERS + 1, sizeof *many);
@@ -598,8 +603,8 @@ static void what_was_run_in_sends_its_share(void **state)
     static float g[MANY], sent[MANY];
     const double shares[] = {0.003, 0.01, 0.1, 0.01, 0.01}, over[] = {0, 0, 0, 0.5, 0.75};
     for (int i = 0; i < 5; i++) {
-        char spec[64];
-        snprintf(spec, sizeof spec, "topk:ratio=%g,over=%g,refresh=100000", shares[i], over[i]);
+        char spec[80];
+        snprintf(spec, sizeof spec, "topk:ratio=%g,scope=layer,over=%g,refresh=100000", shares[i], over[i]);
         gw_encoder *fresh = encoder_of(NULL, spec, MANY), *used = encoder_of(NULL, spec, MANY);
         const double k = ceil(shares[i] * MANY);
         double from_fresh = 0, from_used = 0;
@@ -617,7 +622,12 @@ static void what_was_run_in_sends_its_share(void **state)
     }
     /* Zeros do not tell anything, and other codecs keep nothing. */
     memset(g, 0, sizeof g);
-    const char *others[] = {"topk", "topk:ratio=1", "topk:dense=5", "topk:scope=global", "onebit", "ternary"};
+    const char *others[] = {"topk:scope=layer,over=0",
+                            "topk:ratio=1,scope=layer,over=0",
+                            "topk:scope=layer,over=0,dense=5",
+                            "topk:over=0,scope=global",
+                            "onebit",
+                            "ternary"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         gw_encoder *encoder = encoder_of(NULL, others[i], 1);
         gw_encoder_run_in(encoder, g, 0);
@@ -631,7 +641,7 @@ static void a_residual_is_scaled(void **state)
 {
     (void)state;
     static const float wrong[] = {0, -1, NAN, INFINITY};
-    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01,over=0.5", N);
+    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01,scope=layer,over=0.5", N);
     float *g = calloc(N, sizeof *g), *sent = calloc(N, sizeof *sent);
     numbers_fill_bell(1, g, N);
     step(encoder, g, N, 0, true, sent);

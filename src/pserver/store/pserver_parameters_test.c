@@ -263,7 +263,7 @@ static const struct {
     {GW_PS_FLOAT16, "", "momentum:lr=0.5", 0.5f},
     {GW_PS_BFLOAT16, "", "momentum:lr=0.5,momentum=0.5", 0.5f},
     {GW_PS_FRAME, "ternary", "momentum:weight-decay=0.001,lr=0.1", 0.1f},
-    {GW_PS_FRAME, "topk:ratio=0.1,value=bf16", "sgd:lr=0.1", 0.1f},
+    {GW_PS_FRAME, "topk:ratio=0.1,scope=layer,over=0,value=bf16", "sgd:lr=0.1", 0.1f},
     {GW_PS_FRAME, "none", "adam:lr=0.01,epsilon=1e-4", 0.01f},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };

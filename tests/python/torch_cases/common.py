@@ -13,7 +13,7 @@ warnings.filterwarnings("ignore")
 os.environ.update(gradwire.launcher.environment())
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 TRANSPORT = os.environ.get("TRANSPORT", "tcp")
-TOPK = "topk:ratio=0.1,refresh=1"
+TOPK = "topk:ratio=0.1,refresh=1,scope=layer,over=0"
 
 
 def network(seed=0, hidden=64):
