@@ -47,19 +47,19 @@ CODECS = {
     "topk:ratio=0.1": (
         "DLGS 0.1",
         (LENET_TOPK, "DLGS+0.1+100"),
-        "topk:ratio=0.1",
+        "topk:ratio=0.1,scope=layer,refresh=100,over=0",
         "the same, but it begins during backward",
     ),
     "topk": (
         "DLGS 0.01",
         (LENET_TOPK, "DLGS+0.01+100"),
-        "topk",
+        "topk:ratio=0.01,scope=layer,refresh=100,over=0",
         "the network is very slow, and training is long",
     ),
     "topk:scope=global,refresh=1": (
         None,
         (LENET_TOPK, "global Top-K+0.01+1"),
-        "topk:scope=global,refresh=1",
+        "topk:ratio=0.01,scope=global,refresh=1,over=0",
         "the same, and may wait for the end of backward",
     ),
     "gspar": (

@@ -17,7 +17,16 @@ import grid
 COLUMNS = ["run", "net", "lr", "codec", "seed", "steps", "test_accuracy", "train_loss", "bytes_up", "bytes_down"]
 COLUMNS += ["dense_bytes", "parameter_hash"]
 
-ALL = ["none", "bf16", "ternary", "gspar", "gspar:density=0.1", "topk", "topk:ratio=0.1", "topk:scope=global,refresh=1"]
+ALL = [
+    "none",
+    "bf16",
+    "ternary",
+    "gspar",
+    "gspar:density=0.1",
+    "topk:ratio=0.01,scope=layer,refresh=100,over=0",
+    "topk:ratio=0.1,scope=layer,refresh=100,over=0",
+    "topk:ratio=0.01,scope=global,refresh=1,over=0",
+]
 ALL += [f"onebit:bucket={bucket}" for bucket in (0, 4096, 1024, 784, 512, 256, 128, 64)]
 SETTINGS = {  # network, rate: codecs, seeds
     ("784-256-10", 0.05): (ALL, (1, 2, 3)),
@@ -50,7 +59,7 @@ def table(rows):
         "rate: test accuracy in percent, means over seeds. Bits: of an element and step, up from the workers and down.",
         f"{grid.machine(rows)}; experiments/onebit-mnist/run.py",
         "",
-        f"{'network':14} {'rate':>5} {'codec':28} {'seeds':>5} {'accuracy':>9} {'spread':>7} {'to none':>8} "
+        f"{'network':14} {'rate':>5} {'codec':48} {'seeds':>5} {'accuracy':>9} {'spread':>7} {'to none':>8} "
         f"{'bits up':>8} {'down':>6}",
     ]
     by = {}
@@ -68,7 +77,7 @@ def table(rows):
                 for k in ("bytes_up", "bytes_down")
             )
             lines.append(
-                f"{net:14} {lr:5} {codec:28} {len(found):5} {accuracy:9.2f} {spread} {gap:+8.2f} {up:8.2f} {down:6.2f}"
+                f"{net:14} {lr:5} {codec:48} {len(found):5} {accuracy:9.2f} {spread} {gap:+8.2f} {up:8.2f} {down:6.2f}"
             )
     return lines
 

@@ -36,9 +36,9 @@ CODECS = {
     "none": "none",
     "ternary": "ternary:skip=last",
     "gspar": "gspar:eps=1",
-    "topk": "topk:ratio=0.05",
+    "topk": "topk:ratio=0.05,scope=layer,refresh=100,over=0",
 }
-QUARTER = {"topk-quarter": "topk:ratio=0.25"}  # for the models that lose with less
+QUARTER = {"topk-quarter": "topk:ratio=0.25,scope=layer,refresh=100,over=0"}  # for the models that lose with less
 HOOK = "topk_hook.py"  # Top-K with 0.05, written with PyTorch alone
 PORTS = ports.free_ports()
 
@@ -116,7 +116,7 @@ def table(rows):
         "how values are packed (docs/wire-format.md). So there are the fewest and the most times smaller of all seeds.",
         f"{grid.machine(rows)}; experiments/torch-training/run.py",
         "",
-        f"{'model':16} {'codec':18} {'ranks':>5} {'steps':>6} {'seeds':>5} {'accuracy':>9} {'spread':>7} "
+        f"{'model':16} {'codec':48} {'ranks':>5} {'steps':>6} {'seeds':>5} {'accuracy':>9} {'spread':>7} "
         f"{'to ddp':>7} {'loss':>8} {'to ddp, %':>9} {'up, x smaller':>14} {'down':>12}",
     ]
     by = {}
@@ -147,7 +147,7 @@ def table(rows):
                     loss = 100 * (mean(mine, "loss") / mean(base, "loss") - 1)
                     gaps = f"{gap:+7.2f} {mean(found, 'loss'):8.4f} {loss:+9.2f}"
             lines.append(
-                f"{model:16} {codec:18} {found[0]['processes']:>5} {found[0]['steps']:>6} {len(found):5} "
+                f"{model:16} {codec:48} {found[0]['processes']:>5} {found[0]['steps']:>6} {len(found):5} "
                 f"{accuracy:9.2f} {spread} {gaps} {between(found, 'times_smaller_up'):>14} "
                 f"{between(found, 'times_smaller_down'):>12}"
             )
