@@ -22,6 +22,9 @@ static const char *const specs[] = {
     "topk:ratio=0.9,scope=layer,over=0,dense=1",
     "onebit",
     "onebit:bucket=0",
+    "ternary:residual=on,bucket=2048,momentum=0.9",
+    "ternary:residual=on,momentum=0.9,output=velocity,skip=last",
+    "topk:ratio=0.05,refresh=3,over=0.5,scope=global,momentum=0.9",
     "gspar:eps=0.5",
     "gspar:eps=0.5,share=on",
     "uniform:density=0.1",
@@ -332,6 +335,8 @@ static void a_step_with_nan_is_dropped_by_all(void **state)
                                        "topk:ratio=0.1,refresh=2,scope=layer,over=0",
                                        "topk:ratio=0.1,refresh=3,over=0,scope=global",
                                        "onebit",
+                                       "ternary:residual=on,momentum=0.9",
+                                       "topk:ratio=0.1,refresh=2,scope=layer,over=0,momentum=0.9,output=velocity",
                                        "gspar",
                                        "gspar:share=on",
                                        "uniform:density=0.1"};
@@ -681,8 +686,11 @@ static void alone_close(struct alone *a)
 }
 
 static const char *const with_residuals[] = {"topk:ratio=0.1,refresh=1,scope=layer,over=0",
-                                             "topk:ratio=0.1,refresh=1,over=0,scope=global", "onebit",
-                                             "onebit:bucket=0"};
+                                             "topk:ratio=0.1,refresh=1,over=0,scope=global",
+                                             "onebit",
+                                             "onebit:bucket=0",
+                                             "ternary:residual=on",
+                                             "ternary:residual=on,bucket=1024"};
 
 static void a_gradient_of_zeros_rests_if_asked(void **state)
 {

@@ -46,6 +46,8 @@ CODECS = [
     "topk:value=f16",
     "onebit",
     "onebit:bucket=100",
+    "ternary:residual=on",
+    "ternary:residual=on,level=max,bucket=4096",
 ]
 
 

@@ -64,6 +64,9 @@ class Hash(harness.Case):
                 "topk:ratio=0.05,refresh=3",
                 "topk:ratio=0.05,refresh=3,scope=global,value=bf16",
                 "onebit",
+                "ternary:residual=on",
+                "ternary:residual=on,level=max,momentum=0.9",
+                "topk:ratio=0.05,scope=global,over=0.5,momentum=0.9",
             )
         ]
         self.assertEqual(len(set(hashes)), len(hashes), "different codecs gave the same parameters")

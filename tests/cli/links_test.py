@@ -44,6 +44,7 @@ CODECS = [
     "topk:ratio=0.05,refresh=3",
     "topk:ratio=0.05,refresh=3,scope=global",
     "onebit:bucket=0",
+    "ternary:residual=on,momentum=0.9",
 ]
 SIZES = [1, 2, 3, 4, 7]
 MPI = {**harness.MPI, "OMPI_MCA_btl": "self,vader,tcp"}

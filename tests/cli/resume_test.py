@@ -397,8 +397,22 @@ class Resume(harness.Case):
 
     def test_alone(self):
         """--resume needs no other option, because the run's folder has them all. It works from any folder."""
-        spec = ["--net", "mlp:784-16-10", "--workers", 3, "--codec", "topk:ratio=0.05,refresh=3", "--batch", 30]
-        spec += ["--optimizer", "sgd", "--lr", "0.1", "--schedule", "step:1", "--l2", "1e-4", "--ema", "0.9"]
+        codec = "ternary:residual=on,momentum=0.8"
+        spec = ["--net", "mlp:784-16-10", "--workers", 3, "--codec", codec, "--batch", 30]
+        spec += [
+            "--optimizer",
+            "momentum",
+            "--momentum",
+            0.8,
+            "--lr",
+            "0.1",
+            "--schedule",
+            "step:1",
+            "--l2",
+            "1e-4",
+            "--ema",
+            "0.9",
+        ]
         spec += ["--seed", 9, "--plan", "single", "--nonfinite", "stop", "--checkpoint-every", 4, "--epochs", 1]
         spec += ["--threads", 2, "--codec-threads", 2, "--timeout", 50]
         reference = self.path("reference")

@@ -707,3 +707,21 @@ def measure(values, bucket=0, c=2.5):
         scalers.append(min(largest, clip))
         clips.append(clip)
     return scalers, clips
+
+
+# ---- 10. Rounding with a residual -----------------------------------------------------------------------------------
+
+
+def push_of_rounded(x, residual, level=3, bucket=0, **fields):
+    """Returns (frame, the next residual) of a worker that shares its own levels. level "max": the largest magnitude."""
+    a, values, levels = [float32(g + e) for g, e in zip(x, residual)], [], []
+    for begin in range(0, len(x) if bucket else 1, bucket or 1):
+        of_x, of_a = (part[begin : begin + bucket] if bucket else part for part in (x, a))
+        l = max(map(abs, of_a), default=0.0)
+        if level != "max" and of_x:
+            l = max(level * math.sqrt(sum_bucket(of_x, True) / len(of_x)), l / 4)
+        levels.append(float32(l) if l >= 2.0**-125 else 0.0)
+        values += [(y > 0) - (y < 0) if 0 < levels[-1] / 2 < abs(y) else 0 for y in of_a]
+    sent = [v * levels[i // bucket if bucket else 0] for i, v in enumerate(values)]
+    rest = [float32(y - z) for y, z in zip(a, sent)]
+    return push_of_values(values, levels, bucket=bucket, **fields), rest

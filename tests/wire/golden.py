@@ -224,6 +224,30 @@ class MoreThanLargest:
         )
 
 
+class Rounded:
+    """The last step of a worker that rounds to ternary values, with a residual and perhaps with momentum."""
+
+    kept = True
+
+    def __init__(self, name, *steps, level=3, bucket=0, momentum=0.0, rank=0, tensor=0):
+        self.name, self.steps, self.where, self.choices = name, steps, (rank, tensor), (level, bucket, momentum)
+
+    @functools.cached_property
+    def frame(self):
+        level, bucket, momentum = self.choices
+        residual, velocity = [0.0] * len(self.steps[0]), [0.0] * len(self.steps[0])
+        for step, values in enumerate(self.steps):
+            velocity = [float32(float32(float32(momentum) * u) + g) for u, g in zip(velocity, values)]
+            fields = dict(zip(("rank", "tensor"), self.where), step=step)
+            frame, residual = encoder.push_of_rounded(velocity, residual, level, bucket, **fields)
+        return frame
+
+    def by_gradwire(self):
+        level, bucket, momentum = self.choices
+        spec = f"ternary:residual=on,level={level},bucket={bucket},momentum={momentum}"
+        return product.encode_steps(spec, self.steps, *self.where)
+
+
 class Signs:
     """The last step of a worker. Each step goes on from the residual that the one before left."""
 
@@ -565,6 +589,14 @@ def odd_averages():
 # ---- sparse ---------------------------------------------------------------------------------------------------------
 
 
+def ternary_steps():
+    steps = [spiky(3000, seed=t) for t in range(4)]
+    yield Rounded("ternary-residual", *steps, rank=3, tensor=2)
+    yield Rounded("ternary-residual-max", *steps, level="max", bucket=700)
+    yield Rounded("ternary-residual-momentum", *(bell(3000, seed=t) for t in range(6)), level=1.5, momentum=0.9)
+    yield Rounded("ternary-residual-magnitudes", *(all_magnitudes(5000, seed=t) for t in range(3)), bucket=1024)
+
+
 def sparse_pushes():
     for code, form in SPARSE_CODES.items():
         name = f"sparse-{FLOATS[form]}"
@@ -884,6 +916,7 @@ def all_cases():
     yield from pushes()
     yield from averages()
     yield from written()
+    yield from ternary_steps()
     yield from sparse_pushes()
     yield from parts_pushes()
     yield from sparse_averages()
