@@ -603,13 +603,13 @@ static void world_reference(const struct world *w, uint32_t step, gw_encoder **e
         }
         free(own);
     }
-    for (uint32_t r = 0; r < w->n && gw_codec_is_global(w->codec); r++)
+    for (uint32_t r = 0; r < w->n && gw_codec_traits_of(w->codec).global; r++)
         assert_int_equal(gw_encoders_combine(encoders + (size_t)r * w->n_tensors, w->n_tensors, NULL), GW_OK);
     for (uint32_t t = 0; t < w->n_tensors; t++) {
         const void **frames = calloc(w->n, sizeof *frames);
         size_t *sizes = calloc(w->n, sizeof *sizes);
         uint64_t n_shared = gw_encoder_shared_count(encoders[t]);
-        for (uint64_t i = 0; i < n_shared && gw_codec_is_global(w->codec); i++)
+        for (uint64_t i = 0; i < n_shared && gw_codec_traits_of(w->codec).global; i++)
             shared[t][i] = largest;
         for (uint32_t r = 0; r < w->n; r++) {
             size_t at = (size_t)r * w->n_tensors + t, capacity = gw_encoder_bound(encoders[at], w->sizes[t]);

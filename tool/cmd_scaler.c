@@ -71,7 +71,7 @@ static int combine(gw_context *context, const gw_codec *codec, char **paths, int
             continue;
         }
         /* If one scaler is for the whole network, the tensors may have any sizes. */
-        bool fits = n_own == *count && (n_elems == first_elems || gw_codec_is_global(codec));
+        bool fits = n_own == *count && (n_elems == first_elems || gw_codec_traits_of(codec).global);
         for (uint64_t k = 0; fits && k < n_own; k++)
             if (own[k] > (*shared)[k])
                 (*shared)[k] = own[k];

@@ -75,8 +75,8 @@ def run_one(args, run):
 
 def table(rows):
     lines = [
-        "ResNet-20 on CIFAR-10, three workers, batch 32 each: test accuracy in percent at the end, what it lost against",
-        "floats (mean over the seeds that both have), and bits an element up and down",
+        "ResNet-20 on CIFAR-10, three workers, batch 32 each: test accuracy in percent at the end, what it lost",
+        "against floats (mean over the seeds that both have), and bits an element up and down",
         f"{grid.machine(rows)}; experiments/accuracy/run.py",
         "",
         f"{'method':33} {'epochs':>6} {'seeds':>5} {'accuracy':>9} {'spread':>7} {'to none':>8} {'loss':>7} "

@@ -61,21 +61,27 @@ GW_API const char *gw_codec_name(const gw_codec *codec);
  * alike. NULL is not allowed. The text belongs to the codec. Any thread may call it. */
 GW_API const char *gw_codec_canonical(const gw_codec *codec);
 
-/* True if the codec makes one decision for all tensors of the network (scope=global). Then measure all tensors, and
- * call gw_encoders_combine, before you encode one. Shared numbers (ternary's) are combined over tensors as well as over
- * workers. NULL is not allowed. Any thread may call it. */
-GW_API bool gw_codec_is_global(const gw_codec *codec);
+/* What a codec does with its options. */
+typedef struct gw_codec_traits {
+    bool lossy;
+    bool unbiased; /* what it sends is right on average */
+    /* It makes one decision for all tensors of the network (scope=global). Then measure all tensors, and call
+     * gw_encoders_combine, before you encode one. Shared numbers (ternary's) are combined over tensors as well as over
+     * workers. */
+    bool global;
+    /* An exchange makes all tensors one group, whatever its options say, because every step waits for all of them: with
+     * scope=global, unless topk has refresh= above 1. */
+    bool one_group;
+    /* The momentum M with which it codes velocities (momentum=); 0: it codes gradients. An optimizer that is not linear
+     * in the gradients, such as Adam, fits no M above 0. */
+    double momentum;
+    /* If momentum is above 0: what averages become (gw_encoder_deliver). false: gradients, for an optimizer with the
+     * momentum M (output=gradient). true: velocities, for an optimizer without momentum. */
+    bool velocity;
+} gw_codec_traits;
 
-/* True if an exchange makes all tensors one group, whatever its options say. It does so if every step waits for all of
- * them: with scope=global, unless topk has refresh= above 1. NULL is not allowed. Any thread may call it. */
-GW_API bool gw_codec_is_one_group(const gw_codec *codec);
-
-/* The momentum M with which the codec codes velocities (momentum=); 0 if it codes gradients. If it is above 0,
- * *velocity says what averages become (gw_encoder_deliver). false: gradients, for an optimizer with the momentum M
- * (output=gradient). true: velocities, for an optimizer without momentum. An optimizer that is not linear in the
- * gradients, such as Adam, fits neither. velocity NULL: it is not wanted. codec NULL is not allowed. Any thread may
- * call it. */
-GW_API double gw_codec_momentum(const gw_codec *codec, bool *velocity);
+/* Says what a codec does with its options. NULL is not allowed. Any thread may call it. */
+GW_API gw_codec_traits gw_codec_traits_of(const gw_codec *codec);
 
 /* One option of a codec, for listings. */
 typedef struct gw_codec_option {
@@ -94,7 +100,7 @@ typedef struct gw_codec_info {
     size_t n_options;
     uint8_t wire_id;
     bool lossy;
-    bool unbiased;
+    bool unbiased; /* with its default options */
 } gw_codec_info;
 
 /* The i-th codec of this library, from 0; NULL past the last one. Static storage. Any thread may call it. */
@@ -195,22 +201,22 @@ GW_API void gw_encoder_choose_wire(gw_encoder *encoder, gw_wire push, gw_wire pu
 GW_API GW_MUST_CHECK gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, size_t n_shared,
                                                   gw_measure *info);
 
-/* If gw_codec_is_global, the call says at the beginning of a step, before the first tensor is measured, what the n
- * encoders of all tensors of the network will do in it. Give them in declared order. *together true: each waits until
- * all are measured; gw_encoders_combine then comes before you encode. False: each can be encoded as soon as it is
- * measured, and gw_encoders_combine is not needed. Without the call, gw_encoders_combine is always needed, and frames
- * have the same bytes. With other codecs *together becomes false. Errors: GW_ERR_ARGUMENT (a NULL, encoders of several
- * codecs). */
+/* If the codec is global (gw_codec_traits), the call says at the beginning of a step, before the first tensor is
+ * measured, what the n encoders of all tensors of the network will do in it. Give them in declared order. *together
+ * true: each waits until all are measured; gw_encoders_combine then comes before you encode. False: each can be encoded
+ * as soon as it is measured, and gw_encoders_combine is not needed. Without the call, gw_encoders_combine is always
+ * needed, and frames have the same bytes. With other codecs *together becomes false. Errors: GW_ERR_ARGUMENT (a NULL,
+ * encoders of several codecs). */
 GW_API GW_MUST_CHECK gw_status gw_encoders_begin(gw_encoder *const *encoders, uint32_t n, bool *together);
 
-/* If gw_codec_is_global: lets the n encoders of all tensors of the network decide together. topk with scope=global
- * selects: every refresh= steps from all tensors together, with a new threshold, and in other steps from each tensor
- * with the threshold that follows from the last one and from how much that let through. Give them in declared order.
- * All must have been measured in this step, and their gradients must still be where they were measured. With other
- * codecs the call does nothing. *bad: the first tensor whose gradient plus residual is not finite; n if there is none.
- * If bad is NULL, such a tensor is GW_ERR_NONFINITE. The first encoder holds the decision. So do not destroy it before
- * the others have encoded. All encoders must be of one codec. Errors: GW_ERR_ORDER (one is not measured),
- * GW_ERR_NONFINITE (one is not finite), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
+/* If the codec is global (gw_codec_traits): lets the n encoders of all tensors of the network decide together. topk
+ * with scope=global selects: every refresh= steps from all tensors together, with a new threshold, and in other steps
+ * from each tensor with the threshold that follows from the last one and from how much that let through. Give them in
+ * declared order. All must have been measured in this step, and their gradients must still be where they were measured.
+ * With other codecs the call does nothing. *bad: the first tensor whose gradient plus residual is not finite; n if
+ * there is none. If bad is NULL, such a tensor is GW_ERR_NONFINITE. The first encoder holds the decision. So do not
+ * destroy it before the others have encoded. All encoders must be of one codec. Errors: GW_ERR_ORDER (one is not
+ * measured), GW_ERR_NONFINITE (one is not finite), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API GW_MUST_CHECK gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
 
 /* Encodes elements [begin, begin+count) of a tensor into one frame. g points to the WHOLE tensor, the one that was

@@ -33,7 +33,7 @@ typedef struct gw_exchange_options {
     const gw_tensor *tensors;
     uint32_t n_tensors;
     /* the number of each tensor's group; copied. Groups are 0..G-1, and none is empty. NULL: every tensor is a group.
-     * If gw_codec_is_one_group, all tensors form one group, and this is ignored */
+     * With a codec of one_group (gw_codec_traits), all tensors form one group, and this is ignored */
     const uint32_t *group_of;
     /* the members talk over this link, and each of them owns a part of the slices. Borrowed: the exchange never
      * destroys it. link.rank and link.size say who this member is. One exchange at a time uses a link. Another may

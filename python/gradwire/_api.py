@@ -20,6 +20,17 @@ class Tensor(ctypes.Structure):
     _fields_ = [("name", TEXT), ("id", ctypes.c_uint32), ("n_elems", ctypes.c_uint64), ("last_layer", ctypes.c_bool)]
 
 
+class CodecTraits(ctypes.Structure):
+    _fields_ = [
+        ("lossy", ctypes.c_bool),
+        ("unbiased", ctypes.c_bool),
+        ("is_global", ctypes.c_bool),
+        ("one_group", ctypes.c_bool),
+        ("momentum", ctypes.c_double),
+        ("velocity", ctypes.c_bool),
+    ]
+
+
 class Draw(ctypes.Structure):
     _fields_ = [("seed", ctypes.c_uint64), ("rank", ctypes.c_uint32), ("step", ctypes.c_uint32)]
 
@@ -196,7 +207,7 @@ _SIGNATURES = {
     "gw_codec_parse": (STATUS, [POINTER, TEXT, OUT]),
     "gw_codec_destroy": (None, [POINTER]),
     "gw_codec_canonical": (TEXT, [POINTER]),
-    "gw_codec_is_one_group": (ctypes.c_bool, [POINTER]),
+    "gw_codec_traits_of": (CodecTraits, [POINTER]),
     "gw_codec_check_skip": (STATUS, [POINTER, ctypes.POINTER(Tensor), ctypes.c_uint32]),
     "gw_codec_leaves_float": (ctypes.c_bool, [POINTER, ctypes.POINTER(Tensor)]),
     "gw_encoder_create": (STATUS, [POINTER, POINTER, ctypes.POINTER(Tensor), OUT]),

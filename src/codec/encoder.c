@@ -31,11 +31,11 @@ static void show(gw_encoder *encoder)
 /* With output=gradient the momentum of a tensor in float would change nothing: what comes out is what went in. */
 static gw_status open_momentum(gw_encoder *encoder, const gw_codec *codec)
 {
-    bool velocity;
-    const double factor = gw_codec_momentum(codec, &velocity);
-    if (!(factor > 0) || (encoder->record != codec->record && !velocity))
+    const gw_codec_traits traits = gw_codec_traits_of(codec);
+    if (!(traits.momentum > 0) || (encoder->record != codec->record && !traits.velocity))
         return GW_OK;
-    return gw_momentum_create(encoder->context, (float)factor, !velocity, encoder->tensor.n_elems, &encoder->momentum);
+    return gw_momentum_create(encoder->context, (float)traits.momentum, !traits.velocity, encoder->tensor.n_elems,
+                              &encoder->momentum);
 }
 
 gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw_tensor *tensor, gw_encoder **out)

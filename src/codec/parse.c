@@ -200,23 +200,17 @@ const char *gw_codec_canonical(const gw_codec *codec)
     return codec->canonical;
 }
 
-double gw_codec_momentum(const gw_codec *codec, bool *velocity)
+gw_codec_traits gw_codec_traits_of(const gw_codec *codec)
 {
-    const struct gw_momentum_options *options =
-        codec->record->momentum ? codec->record->momentum(codec->options) : NULL;
-    if (velocity)
-        *velocity = options && options->output == GW_OUTPUT_VELOCITY;
-    return options ? options->factor : 0;
-}
-
-bool gw_codec_is_global(const gw_codec *codec)
-{
-    return codec->record->is_global && codec->record->is_global(codec->options);
-}
-
-bool gw_codec_is_one_group(const gw_codec *codec)
-{
-    return codec->record->is_one_group && codec->record->is_one_group(codec->options);
+    const struct gw_codec_record *record = codec->record;
+    const struct gw_momentum_options *momentum = record->momentum ? record->momentum(codec->options) : NULL;
+    const bool may_keep = record->keeps_state && record->keeps_state(codec->options);
+    return (gw_codec_traits){.lossy = record->info.lossy,
+                             .unbiased = record->info.unbiased && !may_keep, /* a residual is a bias of one step */
+                             .global = record->is_global && record->is_global(codec->options),
+                             .one_group = record->is_one_group && record->is_one_group(codec->options),
+                             .momentum = momentum ? momentum->factor : 0,
+                             .velocity = momentum && momentum->output == GW_OUTPUT_VELOCITY};
 }
 
 /* Compares the n characters of `pattern` with the whole name. If they differ somewhere, only the last star can take

@@ -14,7 +14,7 @@ static void names_are_found(void **state)
     for (size_t i = 0; i < 4; i++) {
         gw_codec *codec = codec_of(NULL, names[i]);
         assert_string_equal(gw_codec_name(codec), names[i]);
-        assert_false(gw_codec_is_global(codec));
+        assert_false(gw_codec_traits_of(codec).global);
         gw_codec_destroy(codec);
     }
     gw_codec_destroy(NULL);
@@ -126,6 +126,28 @@ static void legal_words_are_spelled_out(void **state)
             }
 }
 
+static void momentum_and_bias_are_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        gw_codec_traits traits;
+    } cases[] = {{"none", {.unbiased = true}},
+                 {"ternary", {.lossy = true, .unbiased = true}},
+                 {"ternary:residual=on", {.lossy = true}},
+                 {"ternary:residual=on,momentum=0.5", {.lossy = true, .momentum = 0.5}},
+                 {"topk:momentum=0.5,output=velocity", {.lossy = true, .momentum = 0.5, .velocity = true}},
+                 {"onebit:momentum=0.25", {.lossy = true, .momentum = 0.25}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gw_codec *codec = codec_of(NULL, cases[i].spec);
+        const gw_codec_traits traits = gw_codec_traits_of(codec), *want = &cases[i].traits;
+        CHECK(traits.lossy == want->lossy && traits.unbiased == want->unbiased && traits.momentum == want->momentum &&
+                  traits.velocity == want->velocity,
+              "%s", cases[i].spec);
+        gw_codec_destroy(codec);
+    }
+}
+
 static void global_is_known(void **state)
 {
     (void)state;
@@ -137,8 +159,8 @@ static void global_is_known(void **state)
                  {"topk:scope=layer,refresh=1", false, false}, {"none", false, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gw_codec *codec = codec_of(NULL, cases[i].spec);
-        assert_true(gw_codec_is_global(codec) == cases[i].is_global);
-        assert_true(gw_codec_is_one_group(codec) == cases[i].is_one_group);
+        assert_true(gw_codec_traits_of(codec).global == cases[i].is_global);
+        assert_true(gw_codec_traits_of(codec).one_group == cases[i].is_one_group);
         gw_codec_destroy(codec);
     }
 }
@@ -427,6 +449,7 @@ int main(void)
         cmocka_unit_test(the_listing_is_complete),
         cmocka_unit_test(wire_codecs_are_complete),
         cmocka_unit_test(legal_words_are_spelled_out),
+        cmocka_unit_test(momentum_and_bias_are_known),
         cmocka_unit_test(global_is_known),
         cmocka_unit_test(what_is_not_legal_is_named),
         cmocka_unit_test(missing_arguments_are_refused),

@@ -42,8 +42,8 @@ static gw_status check_options(const gw_exchange_options *o)
     if (o->server_optimizer && !o->servers)
         return gw_fail(GW_ERR_ARGUMENT,
                        "gw_exchange_options.server_optimizer is for parameter servers, and options.servers is NULL");
-    bool velocity;
-    if (o->server_optimizer && gw_codec_momentum(o->codec, &velocity) > 0 && !velocity)
+    const gw_codec_traits traits = gw_codec_traits_of(o->codec);
+    if (o->server_optimizer && traits.momentum > 0 && !traits.velocity)
         return gw_fail(GW_ERR_SPEC,
                        "%s: momentum= gives gradients back to the workers, and here the servers' optimizer "
                        "takes the averages; write output=velocity, and give it no momentum of its own",
@@ -155,7 +155,7 @@ static gw_status create(gw_context *context, const gw_exchange_options *options,
         ex->timeout_ms = options->timeout_ms ? options->timeout_ms : 60000;
         ex->slice_max = slice_max;
         ex->in_caller = in_caller;
-        ex->one_group = gw_codec_is_one_group(options->codec);
+        ex->one_group = gw_codec_traits_of(options->codec).one_group;
         ex->zero_rests = options->zero_rests;
         ex->turn = options->first_owner;
         ex->n_tensors = options->n_tensors;

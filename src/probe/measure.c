@@ -37,7 +37,7 @@ static gw_status check(const gw_probe_options *o)
         return gw_fail(GW_ERR_ARGUMENT, "%u codecs are to be measured; 1 to %u are possible", o->n_codecs,
                        GW_PLAN_MAX_CODECS);
     for (uint32_t k = 0; k < o->n_codecs; k++)
-        if (!o->codecs[k] || gw_codec_is_one_group(o->codecs[k]))
+        if (!o->codecs[k] || gw_codec_traits_of(o->codecs[k]).one_group)
             return gw_fail(GW_ERR_ARGUMENT, "codec %u %s", k,
                            o->codecs[k] ? "decides for all tensors at once: they are one group, and there is nothing "
                                           "to plan"

@@ -213,6 +213,7 @@ class Structures(unittest.TestCase):
         "FrameInfo": "gw_frame_info",
         "Link": "gw_link",
         "Message": "gw_message",
+        "CodecTraits": "gw_codec_traits",
         "LinkOps": "gw_link_ops",
         "TcpOptions": "gw_tcp_options",
         "ExchangeOptions": "gw_exchange_options",
@@ -223,7 +224,8 @@ class Structures(unittest.TestCase):
         "Profile": "gw_profile",
         "ProbeOptions": "gw_probe_options",
     }
-    RENAMED = {("Message", "sender"): "from"}  # because "from" is a keyword of Python
+    # "from" and "global" are keywords of Python.
+    RENAMED = {("Message", "sender"): "from", ("CodecTraits", "is_global"): "global"}
 
     def test_fields_stand_where_the_compiler_puts_them(self):
         lines, expected = [], []

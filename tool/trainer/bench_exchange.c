@@ -541,7 +541,7 @@ static int make_rows(struct bench *b)
                 row->plan ? bench_plan_make(&b->profile, b->specs.items[k], b->plans.items[p], row->plan) : TOOL_FAILED;
             if (status != 0)
                 return status;
-            if (gw_codec_is_one_group(b->codecs[k]) && row->plan->n_groups > 1)
+            if (gw_codec_traits_of(b->codecs[k]).one_group && row->plan->n_groups > 1)
                 return tool_wrong_use("%s decides for all tensors at once, so that all are one group; --plan single",
                                       b->specs.items[k]);
         }

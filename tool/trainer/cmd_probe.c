@@ -239,7 +239,7 @@ static int parse_codecs(struct probe *p)
         gw_status status = gw_codec_parse(NULL, p->specs.items[k], &p->work.codecs[k]);
         if (status < 0)
             return tool_fail_status(status, "--codec");
-        if (gw_codec_is_one_group(p->work.codecs[k]))
+        if (gw_codec_traits_of(p->work.codecs[k]).one_group)
             return tool_wrong_use(
                 "%s decides for all tensors at once: they are one group, and there is nothing to plan",
                 p->specs.items[k]);

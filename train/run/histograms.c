@@ -94,7 +94,7 @@ static void draw_again(const struct gw_worker *w, const float *g, struct gw_hist
     const struct gw_team *team = w->team;
     const gw_tensor *tensor = &team->tensors[row->number];
     gw_encoder *encoder;
-    if (!team->draws || gw_codec_is_global(team->codec) || gw_codec_leaves_float(team->codec, tensor) ||
+    if (!team->draws || gw_codec_traits_of(team->codec).global || gw_codec_leaves_float(team->codec, tensor) ||
         gw_encoder_create(team->context, team->codec, tensor, &encoder) != GW_OK)
         return;
     if (count_drawn(w, g, encoder, row) != GW_OK)

@@ -32,7 +32,7 @@ static gw_status check(const struct gw_team *team)
     if (team->network.convex)
         return gw_fail(GW_ERR_ARGUMENT, "--plan is %s, and %s has one tensor: there is nothing to plan", o->plan,
                        o->net);
-    if (gw_codec_is_one_group(team->codec))
+    if (gw_codec_traits_of(team->codec).one_group)
         return gw_fail(GW_ERR_ARGUMENT, "--plan is %s, and %s decides for all tensors at once: they are one group",
                        o->plan, o->codec);
     if (team->members->servers.servers)

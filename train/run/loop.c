@@ -91,8 +91,8 @@ static gw_status choose_servers(struct gw_team *team)
 /* A codec with momentum gives averages that fit one optimizer only (codec/momentum.h). */
 static gw_status check_momentum(const struct gw_team *team)
 {
-    bool velocity;
-    const double coded = gw_codec_momentum(team->codec, &velocity);
+    const gw_codec_traits traits = gw_codec_traits_of(team->codec);
+    const double coded = traits.momentum;
     const struct gw_optimizer *rule = &team->rule;
     const double own = rule->rule == GW_RULE_MOMENTUM ? (double)rule->momentum : 0;
     const char *name = gw_codec_name(team->codec);
@@ -103,10 +103,10 @@ static gw_status check_momentum(const struct gw_team *team)
                        "%s with momentum= needs --optimizer momentum, or sgd with output=velocity; "
                        "averaged velocities mean nothing to %s",
                        name, team->options->optimizer);
-    if (velocity && own > 0)
+    if (traits.velocity && own > 0)
         return gw_fail(GW_ERR_ARGUMENT,
                        "%s has output=velocity: averages have their momentum already; give --optimizer sgd", name);
-    if (!velocity && own != (double)(float)coded)
+    if (!traits.velocity && own != (double)(float)coded)
         return gw_fail(GW_ERR_ARGUMENT,
                        "%s has momentum=%g, and the optimizer has %g; they must be the same: give "
                        "--optimizer momentum --momentum %g",
@@ -286,15 +286,6 @@ static gw_status take_up(struct gw_team *team)
     return GW_OK;
 }
 
-static bool draws_without_bias(const gw_codec *codec)
-{
-    const gw_codec_info *info;
-    for (size_t i = 0; (info = gw_codec_list(i)); i++)
-        if (strcmp(info->name, gw_codec_name(codec)) == 0)
-            return info->lossy && info->unbiased;
-    return false;
-}
-
 /* Rank 0: opens the folder of the run, which is new or that of an interrupted run. */
 static gw_status open_folder(struct gw_team *team)
 {
@@ -375,7 +366,8 @@ static gw_status prepare(struct gw_team *team)
     gw_context_options context = {.struct_bytes = sizeof context, .n_threads = o->codec_threads};
     GW_TRY(gw_context_create(&context, &team->context));
     GW_TRY(gw_codec_parse(team->context, o->codec, &team->codec));
-    team->draws = draws_without_bias(team->codec);
+    const gw_codec_traits traits = gw_codec_traits_of(team->codec);
+    team->draws = traits.lossy && traits.unbiased;
     GW_TRY(choose_optimizer(team));
     if (team->alone)
         GW_TRY(check_alone(team));
@@ -502,7 +494,7 @@ static void summarise(const struct gw_team *team, struct gw_train_summary *s)
     say_why(team, &s->wire, s->wire_why, sizeof s->wire_why);
     s->l2 = team->decay / 2;
     snprintf(s->plan, sizeof s->plan, "%s", o->plan);
-    for (uint32_t t = 0; t < s->n_tensors && !gw_codec_is_one_group(team->codec); t++)
+    for (uint32_t t = 0; t < s->n_tensors && !gw_codec_traits_of(team->codec).one_group; t++)
         if (team->workers[0].group_of[t] >= s->n_groups)
             s->n_groups = team->workers[0].group_of[t] + 1;
     s->n_plans = team->live.n_plans;

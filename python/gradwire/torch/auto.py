@@ -45,7 +45,7 @@ class Auto:
             most = _api.PLAN_MAX_CODECS
             raise Error(Status.ARGUMENT, f"{len(self.codecs)} codecs are to be measured; {most} are the most")
         for spec, codec in self.codecs.items():
-            if _api.library().gw_codec_is_one_group(codec.handle):
+            if _api.library().gw_codec_traits_of(codec.handle).one_group:
                 raise Error(
                     Status.ARGUMENT,
                     f"{spec} decides for all tensors at once: they are one group, and auto plans groups",
