@@ -82,6 +82,7 @@ class Averages(Case):
         found = self.run_cases(
             "averages_are_those_of_the_library",
             "replicas_stay_identical",
+            "momentum_fits_the_optimizer",
             "last_layer_goes_as_float",
             "halves",
             "gradient_scaling",
@@ -93,6 +94,9 @@ class Averages(Case):
             self.assertEqual(len(digests), 1, codec)
             self.assertEqual(found[0]["replicas_stay_identical"][codec][2], 5)
         self.assertGreater(found[0]["replicas_stay_identical"]["ternary"][1], 4)
+        for difference, way in self.same(found, "momentum_fits_the_optimizer"):
+            self.assertLess(difference, 1e-5)
+            self.assertGreater(way, 0.1)
         self.assertEqual(self.same(found, "last_layer_goes_as_float"), [False, False, True, True])
         self.assertEqual(self.same(found, "halves"), {"torch.float16": True, "torch.bfloat16": True})
         plain, scaled = self.same(found, "gradient_scaling")

@@ -28,11 +28,30 @@ def averages_are_those_of_the_library():
 
 def replicas_stay_identical():
     found = {}
-    for codec in ("none", "ternary", "ternary:skip=last", "gspar:density=0.2", TOPK, "topk:ratio=0.1,scope=global"):
+    codecs = ["none", "ternary", "ternary:skip=last", "gspar:density=0.2", TOPK, "topk:ratio=0.1,scope=global"]
+    for codec in (*codecs, "ternary:residual=on,momentum=0.9"):
         ddp, compression = attached(codec)
         train(ddp, 5)
         found[codec] = [digest(ddp), compression.stats()["times_smaller_up"], compression.stats()["steps"]]
         compression.close()
+    return found
+
+
+def momentum_fits_the_optimizer():
+    """Everything is sent, so an unchanged SGD ends where it ends without a codec, but for the last places. Returns the
+    largest difference of a parameter, and how far the parameters have moved."""
+    found = []
+    everything = "topk:ratio=1,refresh=1,scope=layer,over=0,momentum=0.9"
+    for nesterov, output in ((False, ""), (True, ""), (False, ",output=velocity")):
+        ends = []
+        for codec in ("none", everything + output):
+            ddp, compression = attached(codec)
+            own = 0.0 if "velocity" in codec else 0.9
+            train(ddp, 8, torch.optim.SGD(ddp.parameters(), 0.1, momentum=own, weight_decay=0, nesterov=nesterov))
+            compression.close()
+            ends.append(torch.cat([p.detach().flatten() for p in ddp.parameters()]))
+        begin = torch.cat([p.detach().flatten() for p in network().parameters()])
+        found.append([(ends[1] - ends[0]).abs().max().item(), (ends[0] - begin).abs().max().item()])
     return found
 
 
