@@ -43,11 +43,12 @@ static gw_status check_options(const gw_exchange_options *o)
         return gw_fail(GW_ERR_ARGUMENT,
                        "gw_exchange_options.server_optimizer is for parameter servers, and options.servers is NULL");
     const gw_codec_traits traits = gw_codec_traits_of(o->codec);
-    if (o->server_optimizer && traits.momentum > 0 && !traits.velocity)
+    if (o->server_optimizer && traits.momentum > 0 &&
+        (!traits.velocity || strcspn(o->server_optimizer, ":") != 3 || strncmp(o->server_optimizer, "sgd", 3) != 0))
         return gw_fail(GW_ERR_SPEC,
-                       "%s: momentum= gives gradients back to the workers, and here the servers' optimizer "
-                       "takes the averages; write output=velocity, and give it no momentum of its own",
-                       gw_codec_name(o->codec));
+                       "%s has momentum=, and the servers' optimizer takes the averages as they are: write "
+                       "output=velocity, and let the servers' optimizer be sgd, not \"%.60s\"",
+                       gw_codec_name(o->codec), o->server_optimizer);
     if (o->server_optimizer && (!o->server_optimizer[0] || strlen(o->server_optimizer) > GW_PS_MOST_NAME))
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer must be a specification of 1 to %d bytes",
                        GW_PS_MOST_NAME);

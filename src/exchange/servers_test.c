@@ -654,6 +654,21 @@ static void who_owns_the_slices_is_clear(void **state)
     options.link = link;
     assert_int_equal(gw_exchange_create(world.context, &options, &ex), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "has a link and servers"));
+    /* The servers' optimizer gets averaged velocities. Only sgd without momentum takes them. */
+    static const char *const pairs[][2] = {{"topk:momentum=0.9", "sgd"},
+                                           {"topk:momentum=0.9,output=velocity", "momentum"},
+                                           {"topk:momentum=0.9,output=velocity", "sgdx"},
+                                           {"ternary:residual=on,momentum=0.9,output=velocity", "adam:lr=1"}};
+    options.link = (gw_link){0};
+    for (size_t i = 0; i < 4; i++) {
+        gw_codec *codec;
+        assert_int_equal(gw_codec_parse(world.context, pairs[i][0], &codec), GW_OK);
+        options.codec = codec;
+        options.server_optimizer = pairs[i][1];
+        assert_int_equal(gw_exchange_create(world.context, &options, &ex), GW_ERR_SPEC);
+        assert_non_null(strstr(gw_last_error(), "let the servers' optimizer be sgd"));
+        gw_codec_destroy(codec);
+    }
     gw_ps_client_destroy(reader);
     link.ops->destroy(link.self);
     world_stop_servers(&world);
