@@ -237,7 +237,7 @@ def measure(net, args, model, rate):
                 "OMP_NUM_THREADS": "1",
             }
             environment.update(GLOO_SOCKET_IFNAME="e0", GW_BENCH_JOB=json.dumps({**job, "rank": rank}))
-            command = ["ip", "netns", "exec", net.namespace(rank), "/usr/bin/python3", str(HERE / "ddp.py")]
+            command = [*net.inside(rank), "/usr/bin/python3", str(HERE / "ddp.py")]
             out = subprocess.PIPE if rank == 0 else subprocess.DEVNULL
             processes.append(subprocess.Popen(command, env=environment, stdout=out, text=True))
         rows = []

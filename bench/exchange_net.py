@@ -82,10 +82,7 @@ def gloo(elements, runs):
     members = [
         subprocess.Popen(
             [
-                "ip",
-                "netns",
-                "exec",
-                net.namespace(host),
+                *net.inside(host),
                 "env",
                 "GLOO_SOCKET_IFNAME=e0",
                 python,
@@ -117,10 +114,7 @@ def openmpi(folder, elements, runs):
     hosts = ",".join(net.address(host) for host in range(HOSTS))
     done = subprocess.run(
         [
-            "ip",
-            "netns",
-            "exec",
-            net.namespace(0),
+            *net.inside(0),
             mpirun,
             "--host",
             hosts,

@@ -55,7 +55,7 @@ def gloo_member(rank, size, place, tensors, elements, steps):
 
 def in_host(args, rank, words):
     """The command line, which runs in the rank's namespace if there are namespaces."""
-    return (["ip", "netns", "exec", net.namespace(rank)] if args.in_namespaces else []) + [str(w) for w in words]
+    return (net.inside(rank) if args.in_namespaces else []) + [str(w) for w in words]
 
 
 def members(args, size, words_of):

@@ -1,6 +1,7 @@
 """Makes several hosts on one machine: network namespaces, which a bridge joins, with shaped links. Needs root. Standard
 library only."""
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -100,6 +101,17 @@ def signals_wait():
         end()
 
 
+def inside(host):
+    """The words before a command that is to run in the namespace of a host. `ip netns exec` and `ip -n` would also mount
+    /sys anew, which fails in a chroot."""
+    return ["nsenter", f"--net=/run/netns/{namespace(host)}"]
+
+
+def give_address(host):
+    ip = " ".join(inside(host)) + " ip"
+    sh(f"{ip} addr add {address(host)}/24 dev e0 && {ip} link set e0 up && {ip} link set lo up")
+
+
 @contextlib.contextmanager
 def network(hosts, control="cubic"):
     """Makes `hosts` namespaces with addresses of their own on one bridge. They are removed at the end, also after an
@@ -115,8 +127,7 @@ def network(hosts, control="cubic"):
                     sh(f"ip netns add {ns}")
                 sh(f"ip link add {outer} type veth peer name e0 netns {ns}")
                 sh(f"ip link set {outer} master {PREFIX}0 up")
-                sh(f"ip -n {ns} addr add {address(host)}/24 dev e0")
-                sh(f"ip -n {ns} link set e0 up && ip -n {ns} link set lo up")
+                give_address(host)
             with let_through():
                 yield
         finally:
@@ -126,17 +137,16 @@ def network(hosts, control="cubic"):
 def shape(hosts, rate):
     """Limits what every host sends and what it receives. None: there is no limit."""
     for host in range(hosts):
-        for where, device in ((f"-n {namespace(host)}", "e0"), ("", f"{PREFIX}v{host}")):
-            sh(f"tc {where} qdisc del dev {device} root 2>/dev/null", check=False)
+        for tc, device in ((" ".join([*inside(host), "tc"]), "e0"), ("tc", f"{PREFIX}v{host}")):
+            sh(f"{tc} qdisc del dev {device} root 2>/dev/null", check=False)
             if rate:
-                sh(f"tc {where} qdisc add dev {device} root tbf rate {rate} {SHAPES[rate]}")
+                sh(f"{tc} qdisc add dev {device} root tbf rate {rate} {SHAPES[rate]}")
 
 
 def sent_bytes(hosts):
     """How many bytes all hosts have sent so far, with TCP's and Ethernet's headers. The interfaces count them."""
-    return sum(
-        int(sh(f"ip netns exec {namespace(host)} cat /sys/class/net/e0/statistics/tx_bytes")) for host in range(hosts)
-    )
+    said = (sh(" ".join([*inside(host), "ip -json -statistics link show dev e0"])) for host in range(hosts))
+    return sum(json.loads(text)[0]["stats64"]["tx"]["bytes"] for text in said)
 
 
 def shell_script(folder):
@@ -145,7 +155,7 @@ def shell_script(folder):
     path = pathlib.Path(folder) / "netns-shell"
     path.write_text(
         '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1\nshift\n'
-        f'exec ip netns exec {PREFIX}-$host sh -c "$*"\n'
+        f'exec nsenter --net=/run/netns/{PREFIX}-$host sh -c "$*"\n'
     )
     path.chmod(0o755)
     return path
@@ -154,6 +164,7 @@ def shell_script(folder):
 def may_make_networks():
     trial = (
         f"ip netns add {PREFIX}-trial && ip link add {PREFIX}t type veth peer name e0 netns {PREFIX}-trial && "
+        f"nsenter --net=/run/netns/{PREFIX}-trial ip link set e0 up && "
         f"tc qdisc add dev {PREFIX}t root tbf rate 1gbit {SHAPES['1gbit']}"
     )
     undo = f"ip link del {PREFIX}t; ip netns del {PREFIX}-trial"

@@ -75,8 +75,9 @@ def make_network():
     sh("ip link set br0 up")
     for node in NODES:
         sh(f"ip netns add {node} && ip link add of-{node} type veth peer name e0 netns {node}")
-        sh(f"ip link set of-{node} master br0 up && ip -n {node} addr add {ADDRESSES[node]}/24 dev e0")
-        sh(f"ip -n {node} link set e0 up && ip -n {node} link set lo up")
+        sh(f"ip link set of-{node} master br0 up")
+        ip = f"nsenter --net=/run/netns/{node} ip"
+        sh(f"{ip} addr add {ADDRESSES[node]}/24 dev e0 && {ip} link set e0 up && {ip} link set lo up")
 
 
 def start_daemons():

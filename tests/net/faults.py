@@ -62,7 +62,7 @@ class Run:
 
     def start(self, words, host, log):
         if self.namespaces:
-            words = ["ip", "netns", "exec", net.namespace(host), *words]
+            words = [*net.inside(host), *words]
         with open(self.folder / "log" / log, "ab") as file:
             return subprocess.Popen(list(map(str, words)), stdout=file, stderr=file, stdin=subprocess.DEVNULL)
 

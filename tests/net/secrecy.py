@@ -32,10 +32,7 @@ def seen_in_clear(tool, folder, extra):
     dump = folder / "packets"
     tcpdump = subprocess.Popen(
         [
-            "ip",
-            "netns",
-            "exec",
-            net.namespace(0),
+            *net.inside(0),
             "tcpdump",
             "-i",
             "e0",

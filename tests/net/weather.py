@@ -34,17 +34,13 @@ def lossy_network():
     with net.network(HOSTS):
         for host in range(HOSTS):
             net.sh(
-                f"ip netns exec {net.namespace(host)} nft 'add table inet weather; "
+                " ".join(net.inside(host)) + " nft 'add table inet weather; "
                 f"add chain inet weather in {{ type filter hook input priority 0; }}; "
                 f"add rule inet weather in iifname e0 numgen random mod {LOSS} == 0 counter drop'"
             )
         yield
         lost = [
-            int(
-                net.sh(f"ip netns exec {net.namespace(host)} nft list chain inet weather in")
-                .split("packets ")[1]
-                .split()[0]
-            )
+            int(net.sh(" ".join([*net.inside(host), "nft list chain inet weather in"])).split("packets ")[1].split()[0])
             for host in range(HOSTS)
         ]
         print(f"{sum(lost)} packets were lost", flush=True)
@@ -80,9 +76,9 @@ def slow_network():
                 device = os.open("/dev/net/tun", os.O_RDWR)
                 devices.append(device)
                 fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH14x", name.encode(), IFF_TUN | IFF_NO_PI))
-                net.sh(f"ip netns add {ns} && ip link set {name} netns {ns} && ip -n {ns} link set {name} name e0")
-                net.sh(f"ip -n {ns} addr add {net.address(host)}/24 dev e0")
-                net.sh(f"ip -n {ns} link set e0 up && ip -n {ns} link set lo up")
+                net.sh(f"ip netns add {ns} && ip link set {name} netns {ns}")
+                net.sh(" ".join([*net.inside(host), f"ip link set {name} name e0"]))
+                net.give_address(host)
             thread.start()
             with let_through():
                 yield
