@@ -8,10 +8,13 @@
 
 #include <errno.h>
 #include <microhttpd.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define MOST_CONNECTIONS 64u
 #define MOST_ENDING 16u /* connections that have lost their place, and are not closed yet */
@@ -180,19 +183,40 @@ static gw_status parse_address(const char *listen, bool insecure, struct gw_zmq_
     return status;
 }
 
-static bool start(struct tool_status *status, const struct gw_zmq_address *address)
+/* Returns a socket that listens, or -1 with errno set. If libmicrohttpd makes the socket, errno is lost: version 1.0
+ * leaves that of its own cleaning up. */
+static int listen_at(const struct gw_zmq_address *address, char port[NI_MAXSERV])
 {
-    /* [::] is all addresses of the machine, as it is for the parameter server's own socket. The option
-     * MHD_OPTION_LISTENING_ADDRESS_REUSE stays out: it would let another program share the port. */
-    unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
-                     (address->socket.ss_family == AF_INET6 ? MHD_USE_DUAL_STACK : 0);
+    const int family = address->socket.ss_family, on = 1, off = 0;
+    const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_storage bound;
+    socklen_t bytes = sizeof bound;
+    if (fd < 0)
+        return -1;
+    /* Old connections of a server that has ended do not hold the port. [::] is all addresses of the machine, as it is
+     * for the parameter server's own socket. */
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        (family != AF_INET6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) &&
+        bind(fd, (const struct sockaddr *)&address->socket, address->socket_bytes) == 0 && listen(fd, SOMAXCONN) == 0 &&
+        getsockname(fd, (struct sockaddr *)&bound, &bytes) == 0 &&
+        getnameinfo((const struct sockaddr *)&bound, bytes, NULL, 0, port, NI_MAXSERV, NI_NUMERICSERV) == 0)
+        return fd;
+    const int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+static bool start(struct tool_status *status, int fd)
+{
+    const unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
     for (size_t i = 0; i < MOST_CONNECTIONS; i++)
         status->places[i].socket = MHD_INVALID_SOCKET;
-    status->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, status, MHD_OPTION_SOCK_ADDR,
-                                      (const struct sockaddr *)&address->socket, MHD_OPTION_CONNECTION_LIMIT,
-                                      MOST_CONNECTIONS + MOST_ENDING, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS,
-                                      MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
-                                      on_connection, status, MHD_OPTION_END);
+    status->daemon =
+        MHD_start_daemon(flags, 0, NULL, NULL, on_request, status, MHD_OPTION_LISTEN_SOCKET, fd,
+                         MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS + MOST_ENDING, MHD_OPTION_CONNECTION_TIMEOUT,
+                         IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
+                         on_connection, status, MHD_OPTION_END);
     return status->daemon != NULL;
 }
 
@@ -210,18 +234,18 @@ int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, st
     if (!status)
         return -1;
     status->server = server;
-    if (!start(status, &address)) {
+    char port[NI_MAXSERV];
+    const int fd = listen_at(&address, port);
+    if (fd < 0 || !start(status, fd)) { /* the program ends then, and its socket with it */
         tool_fail("the status page cannot listen at %s: %s", gw_zmq_place(address.endpoint),
-                  errno == EADDRINUSE ? "another program listens there; end it, or give --metrics another port"
-                  : errno             ? strerror(errno)
-                                      : "no memory or threads");
+                  fd >= 0               ? "no memory or threads"
+                  : errno == EADDRINUSE ? "another program listens there; end it, or give --metrics another port"
+                                        : strerror(errno));
         free(status);
         return -1;
     }
-    const union MHD_DaemonInfo *bound = MHD_get_daemon_info(status->daemon, MHD_DAEMON_INFO_BIND_PORT);
     const char *place = gw_zmq_place(address.endpoint);
-    snprintf(status->url, sizeof status->url, "http://%.*s:%u/", (int)(strrchr(place, ':') - place), place,
-             bound ? bound->port : 0u);
+    snprintf(status->url, sizeof status->url, "http://%.*s:%s/", (int)(strrchr(place, ':') - place), place, port);
     *out = status;
     return 0;
 }
