@@ -91,6 +91,53 @@ static inline struct whole_frame encode_whole(gw_encoder *encoder, const float *
     return encode_slice(encoder, g, shared, draw, 0, n);
 }
 
+/* The residual stands at the end of a saved state, before the checksum. */
+static inline void residual_of(const gw_encoder *encoder, uint64_t n, float *residual)
+{
+    size_t n_bytes = gw_encoder_state_bytes(encoder);
+    uint8_t *state = room_for(n_bytes, 1);
+    assert_int_equal(gw_encoder_save(encoder, state, n_bytes), GW_OK);
+    memcpy(residual, state + n_bytes - 8 - 4 * n, 4 * n);
+    free(state);
+}
+
+/* Any other number of workers begins with the mean residual of four workers' states. */
+static inline void check_merged_states(const char *spec, uint64_t n)
+{
+    enum { STATES = 4 };
+    void *states[STATES];
+    float *g = room_for(n, sizeof *g), *residual = room_for(n, sizeof *residual);
+    double *mean = room_for(n, sizeof *mean);
+    gw_encoder *fresh = encoder_of(NULL, spec, n);
+    const size_t n_bytes = gw_encoder_state_bytes(fresh);
+    memset(mean, 0, n * sizeof *mean);
+    for (uint32_t w = 0; w < STATES; w++) {
+        gw_encoder *worker = encoder_of(NULL, spec, n);
+        states[w] = room_for(n_bytes, 1);
+        numbers_fill_bell(w, g, n);
+        free(encode_whole(worker, g, n, NULL, (gw_draw){.rank = w}).bytes);
+        assert_int_equal(gw_encoder_commit(worker, true), GW_OK);
+        assert_int_equal(gw_encoder_save(worker, states[w], n_bytes), GW_OK);
+        residual_of(worker, n, residual);
+        for (uint64_t i = 0; i < n; i++)
+            mean[i] += (double)residual[i] / STATES;
+        gw_encoder_destroy(worker);
+    }
+    void *merged = room_for(n_bytes, 1);
+    assert_int_equal(gw_states_merge((const void *const *)states, STATES, n_bytes, merged), GW_OK);
+    assert_int_equal(gw_encoder_load(fresh, merged, n_bytes), GW_OK);
+    residual_of(fresh, n, residual);
+    for (uint64_t i = 0; i < n; i++)
+        assert_true(fabs((double)residual[i] - mean[i]) < 1e-6);
+    for (uint32_t w = 0; w < STATES; w++)
+        free(states[w]);
+    free(merged);
+    free(mean);
+    free(residual);
+    free(g);
+    gw_encoder_destroy(fresh);
+}
+
 /* Decodes into out[0..n), and checks that nothing is written past it. */
 static inline void decode_into(gw_context *context, struct whole_frame frame, float *out, uint64_t n)
 {

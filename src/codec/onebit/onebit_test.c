@@ -99,16 +99,6 @@ static void model_commit(struct model *m)
 
 /* ---- frames ------------------------------------------------------------------------------------------ */
 
-/* The residual stands at the end of a saved state, before the checksum. */
-static void residual_of(const gw_encoder *encoder, uint64_t n, float *residual)
-{
-    size_t n_bytes = gw_encoder_state_bytes(encoder);
-    uint8_t *state = room_for(n_bytes, 1);
-    assert_int_equal(gw_encoder_save(encoder, state, n_bytes), GW_OK);
-    memcpy(residual, state + n_bytes - 8 - 4 * n, 4 * n);
-    free(state);
-}
-
 static void check_frame(const struct model *m, struct whole_frame frame, const char *what)
 {
     const uint8_t *scalers = frame.bytes + GW_HEADER_BYTES, *bits = scalers + 8 * m->n_buckets;
@@ -444,38 +434,10 @@ static void a_saved_state_goes_on(void **state)
     gw_encoder_destroy(other);
 }
 
-/* Any other number of workers begins with the mean residual of four workers' states. */
 static void states_move_to_other_numbers_of_workers(void **state)
 {
     (void)state;
-    enum { N = 1000, WORKERS = 4 };
-    static float g[N], residual[N];
-    static double mean[N];
-    void *states[WORKERS];
-    gw_encoder *fresh = encoder_of(NULL, "onebit", N);
-    size_t n_bytes = gw_encoder_state_bytes(fresh);
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        gw_encoder *worker = encoder_of(NULL, "onebit", N);
-        states[w] = room_for(n_bytes, 1);
-        numbers_fill_bell(w, g, N);
-        free(encode_whole(worker, g, N, NULL, (gw_draw){.rank = w}).bytes);
-        assert_int_equal(gw_encoder_commit(worker, true), GW_OK);
-        assert_int_equal(gw_encoder_save(worker, states[w], n_bytes), GW_OK);
-        residual_of(worker, N, residual);
-        for (int i = 0; i < N; i++)
-            mean[i] += (double)residual[i] / WORKERS;
-        gw_encoder_destroy(worker);
-    }
-    void *merged = room_for(n_bytes, 1);
-    assert_int_equal(gw_states_merge((const void *const *)states, WORKERS, n_bytes, merged), GW_OK);
-    assert_int_equal(gw_encoder_load(fresh, merged, n_bytes), GW_OK);
-    residual_of(fresh, N, residual);
-    for (int i = 0; i < N; i++)
-        assert_true(fabs((double)residual[i] - mean[i]) < 1e-6);
-    for (uint32_t w = 0; w < WORKERS; w++)
-        free(states[w]);
-    free(merged);
-    gw_encoder_destroy(fresh);
+    check_merged_states("onebit", 1000);
 }
 
 int main(void)

@@ -63,16 +63,6 @@ static void model_commit(struct model *m, const float *levels)
         m->residual[i] = m->a[i] - (float)model_value(m, levels, i) * levels[i / m->bucket];
 }
 
-/* The residual stands at the end of a saved state, before the checksum. */
-static void residual_of(const gw_encoder *encoder, uint64_t n, float *residual)
-{
-    size_t n_bytes = gw_encoder_state_bytes(encoder);
-    uint8_t *state = room_for(n_bytes, 1);
-    assert_int_equal(gw_encoder_save(encoder, state, n_bytes), GW_OK);
-    memcpy(residual, state + n_bytes - 8 - 4 * n, 4 * n);
-    free(state);
-}
-
 enum scale { BELL, TINY, LARGE, MIXED, N_SCALES };
 
 static void fill(uint64_t seed, enum scale scale, float *g, uint64_t n)
@@ -322,10 +312,9 @@ static void what_is_not_finite_is_found(void **state)
 static void a_saved_state_goes_on(void **state)
 {
     (void)state;
-    enum { N = 3000, WORKERS = 4 };
+    enum { N = 3000 };
     static const char spec[] = "ternary:residual=on,bucket=700";
     static float g[N], residual[N], doubled[N];
-    static double mean[N];
     gw_encoder *a = encoder_of(NULL, spec, N), *b = encoder_of(NULL, "ternary:residual=on,level=max", N),
                *c = encoder_of(NULL, spec, N), *drawn = encoder_of(NULL, "ternary", N),
                *onebit = encoder_of(NULL, "onebit", N);
@@ -360,26 +349,7 @@ static void a_saved_state_goes_on(void **state)
     for (int i = 0; i < N; i++)
         assert_true(doubled[i] == 2 * residual[i]);
 
-    void *states[WORKERS];
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        gw_encoder *worker = encoder_of(NULL, spec, N);
-        states[w] = room_for(n_bytes, 1);
-        numbers_fill_bell(w, g, N);
-        free(encode_whole(worker, g, N, NULL, (gw_draw){.rank = w}).bytes);
-        assert_int_equal(gw_encoder_commit(worker, true), GW_OK);
-        assert_int_equal(gw_encoder_save(worker, states[w], n_bytes), GW_OK);
-        residual_of(worker, N, residual);
-        for (int i = 0; i < N; i++)
-            mean[i] += (double)residual[i] / WORKERS;
-        gw_encoder_destroy(worker);
-    }
-    assert_int_equal(gw_states_merge((const void *const *)states, WORKERS, n_bytes, same), GW_OK);
-    assert_int_equal(gw_encoder_load(c, same, n_bytes), GW_OK);
-    residual_of(c, N, residual);
-    for (int i = 0; i < N; i++)
-        assert_true(fabs((double)residual[i] - mean[i]) < 1e-6);
-    for (uint32_t w = 0; w < WORKERS; w++)
-        free(states[w]);
+    check_merged_states(spec, N);
     free(saved);
     free(same);
     gw_encoder_destroy(a);
