@@ -36,7 +36,7 @@ static const gw_codec_option options[] = {
     {"residual", "off", "off|on",
      "on: rounds to the nearest in place of drawing; what is not sent waits for later steps"},
     {"level", GW_TEXT(LEVEL), "0 to 100, or max",
-     "residual=on: the scaler is so many rms of the gradient, but at least a quarter of the largest; max: the largest"},
+     "residual=on: the scaler is level * rms, at least a quarter of the largest magnitude; max: the largest"},
     GW_MOMENTUM_OPTIONS,
 };
 
