@@ -102,8 +102,8 @@ def signals_wait():
 
 
 def inside(host):
-    """The words before a command that is to run in the namespace of a host. `ip netns exec` and `ip -n` would also mount
-    /sys anew, which fails in a chroot."""
+    """The words before a command that is to run in the namespace of a host. `ip netns exec` and `ip -n` would also
+    mount /sys anew, which fails in a chroot."""
     return ["nsenter", f"--net=/run/netns/{namespace(host)}"]
 
 
