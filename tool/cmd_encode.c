@@ -122,6 +122,10 @@ static int prepare(encode_job *job)
         result = gw_codec_parse(job->context, job->spec, &job->codec);
     if (result < 0)
         return tool_fail_status(result, NULL);
+    const gw_codec_traits traits = gw_codec_traits_of(job->codec);
+    if (traits.momentum > 0 && !traits.velocity)
+        return tool_wrong_use("--codec: with momentum= frames hold velocities, and decode cannot make gradients of "
+                              "them; write output=velocity");
     if (tool_read_tensor(job->in_path, &job->tensor) != 0)
         return TOOL_FAILED;
     char name[GW_MAX_NAME];

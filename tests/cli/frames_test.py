@@ -260,6 +260,14 @@ class Frames(harness.Case):
             for column, got in zip(zip(*decoded), average):
                 self.assertLessEqual(abs(statistics.fmean(column) - got), rounding * scale, spec)
 
+    def test_momentum(self):
+        """encode knows no average. So it cannot give gradients back, and says so."""
+        source, out, codec = self.write_f32("g.f32", harness.gaussians(100, 3)), self.path("g.gw"), "topk:momentum=0.9"
+        self.refused(2, "encode", "--codec", codec, source, "-o", out, says="write output=velocity")
+        state = ["--codec", codec + ",output=velocity", "--state", self.path("state"), source, "-o", out]
+        sizes = [self.ok_json("encode", *state, "--step", step, "--json")["residual_norm"] for step in (0, 1)]
+        self.assertGreater(sizes[1], 1.5 * sizes[0])  # 1 + 0.9 times the same gradient
+
     def test_nonfinite(self):
         for bad, at in [(math.nan, 0), (math.inf, 77), (-math.inf, 99)]:
             values = harness.gaussians(100, 9)
