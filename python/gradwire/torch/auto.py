@@ -23,6 +23,11 @@ _LEAST_ELEMENTS = 1 << 20
 MOST_PROBE_BYTES = 16 << 20  # so much a probe's messages and groups may take on each rank, however small the model is
 _MOST_EXACT = 400  # for more tensors the exact plan may take minutes, while all ranks wait
 
+# Buckets whose all-reduce has not ended well. If it failed, they stay here for good. Else Gloo's thread would be the
+# last to drop a buffer, and need Python's lock for that. destroy_process_group of PyTorch 2.6 has the lock, and waits
+# for that thread.
+_under_way = set()
+
 
 def start_all_reduce(group, buffer):
     return dist.all_reduce(buffer.div_(group.size()), group=group, async_op=True)
@@ -67,6 +72,7 @@ class Auto:
     def all_reduce(self, bucket):
         """Starts DDP's own all-reduce of a bucket. Returns what finish() ends."""
         passed = Passed(start_all_reduce(self._group, bucket.buffer()), bucket.buffer())
+        _under_way.add(passed)
         times = self.chosen is None
         if times and self._is_first:
             self._ends.append(0.0)
@@ -92,6 +98,7 @@ class Auto:
         except RuntimeError as error:
             why = f"DDP's own all-reduce failed, or took more than {self._timeout_ms} ms: {error}"
             raise Error(Status.PEER, why) from None
+        _under_way.discard(passed)
         if self._ends and self.chosen is None:
             self._ends[-1] = time.perf_counter()  # the latest of the step's buckets ends it
         passed.future.set_result(passed.buffer)
