@@ -138,6 +138,42 @@ static inline void check_merged_states(const char *spec, uint64_t n)
     gw_encoder_destroy(fresh);
 }
 
+/* What is not finite is found wherever it is, is not sent, and leaves the residual as it was. */
+static inline void check_not_finite(const char *spec)
+{
+    enum { N = 70000 };
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    static float g[N], before[N], after[N];
+    gw_encoder *encoder = encoder_of(NULL, spec, N);
+    const uint64_t n_shared = gw_encoder_shared_count(encoder);
+    const size_t bound = gw_encoder_bound(encoder, N);
+    float *shared = room_for(n_shared, sizeof *shared);
+    uint8_t *room = room_for(bound, 1);
+    numbers_fill_bell(5, g, N);
+    free(encode_whole(encoder, g, N, NULL, (gw_draw){0}).bytes);
+    assert_int_equal(gw_encoder_commit(encoder, true), GW_OK);
+    residual_of(encoder, N, before);
+    for (int k = 0; k < 3; k++)
+        for (uint64_t at = 0; at < N; at += 23333) {
+            float good = g[at];
+            size_t size;
+            gw_measure info;
+            g[at] = bad[k];
+            assert_int_equal(gw_encoder_measure(encoder, g, shared, n_shared, &info), GW_OK);
+            assert_true(!info.finite && info.bad_index == at);
+            assert_int_equal(gw_encoder_encode(encoder, g, NULL, &(gw_draw){0}, 0, N, room, bound, &size),
+                             GW_ERR_NONFINITE);
+            assert_non_null(strstr(gw_last_error(), "its residual added"));
+            assert_int_equal(gw_encoder_commit(encoder, true), GW_OK);
+            g[at] = good;
+        }
+    residual_of(encoder, N, after);
+    assert_true(memcmp(before, after, sizeof before) == 0);
+    free(room);
+    free(shared);
+    gw_encoder_destroy(encoder);
+}
+
 /* Decodes into out[0..n), and checks that nothing is written past it. */
 static inline void decode_into(gw_context *context, struct whole_frame frame, float *out, uint64_t n)
 {

@@ -245,12 +245,11 @@ GW_API GW_MUST_CHECK gw_status gw_encoder_measure_encode(gw_encoder *encoder, co
 
 /* ---- what stays between steps ---------------------------------------------------------------- */
 
-/* Ends a step. A codec with state (topk: residual and threshold; onebit and
- * ternary with residual=on: residual; with momentum= velocity and average, too) changes it only here. committed
- * true: what was measured last counts as sent. committed false: the state is as it was before the measurement. Say
- * false if the step is dropped, because a gradient of some worker was not finite. If you measure again without this
- * call, the step is dropped too. A codec without state does nothing. Encode any number of slices before the call, and
- * none after it. Errors: GW_ERR_ARGUMENT (NULL). */
+/* Ends a step. A codec with state (topk: residual and threshold; onebit and ternary with residual=on: residual; with
+ * momentum=, velocity and average too) changes it only here. committed true: what was measured last counts as sent.
+ * committed false: the state is as it was before the measurement. Say false if the step is dropped, because a gradient
+ * of some worker was not finite. If you measure again without this call, the step is dropped too. A codec without state
+ * does nothing. Encode any number of slices before the call, and none after it. Errors: GW_ERR_ARGUMENT (NULL). */
 GW_API GW_MUST_CHECK gw_status gw_encoder_commit(gw_encoder *encoder, bool committed);
 
 /* Multiplies the residual by `factor`, a finite number above 0. Use it if gradients come in another unit from here on

@@ -37,8 +37,8 @@ typedef struct gw_probe_options {
  * fast link, and the time of some ten exchanges of the network on a slow one. *link gets what was measured of the link.
  * costs[] gets what was measured of each codec; it has room for n_codecs. The figures are the same on every member. The
  * `spec` of a cost is the codec's canonical specification, and lives as long as the codec. The calling thread does the
- * work. Errors: GW_ERR_ARGUMENT (also for a codec of one_group, and for layers with no elements or too
- * many), GW_ERR_MEMORY, GW_ERR_TIMEOUT, GW_ERR_PEER, GW_ERR_CLOSED, GW_ERR_SYSTEM. */
+ * work. Errors: GW_ERR_ARGUMENT (also for a codec of one_group, and for layers with no elements or too many),
+ * GW_ERR_MEMORY, GW_ERR_TIMEOUT, GW_ERR_PEER, GW_ERR_CLOSED, GW_ERR_SYSTEM. */
 GW_API GW_MUST_CHECK gw_status gw_probe_measure(gw_context *context, const gw_probe_options *options,
                                                 gw_profile_link *link, gw_profile_codec *costs);
 

@@ -303,12 +303,13 @@ class Codec(Owner):
     def __init__(self, spec: str):
         self.handle = POINTER()
         _library.check(library().gw_codec_parse(None, text("a codec", spec), ctypes.byref(self.handle)))
+        self._destroy = library().gw_codec_destroy  # when Python ends, the module's own names may go first
         self.canonical = library().gw_codec_canonical(self.handle).decode()
 
     def __del__(self):
-        if self.handle:
-            library().gw_codec_destroy(self.handle)
-            self.handle = None
+        if getattr(self, "_destroy", None):
+            self._destroy(self.handle)
+            self.handle = self._destroy = None
 
     def leaves_float(self, name, n_elements, last_layer):
         """True if the codec leaves such a tensor in float, because of skip= or min=."""

@@ -15,11 +15,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum gw_momentum_output { GW_OUTPUT_GRADIENT, GW_OUTPUT_VELOCITY };
+extern const char *const gw_momentum_outputs[];
+
 /* The options momentum= and output= of a codec. */
 struct gw_momentum_options {
     double factor; /* M; 0: no momentum */
     int output;    /* enum gw_momentum_output */
 };
+
 /* The same two in a codec's lists of options and rules (codec.h). */
 #define GW_MOMENTUM_OPTIONS                                                                                            \
     {"momentum", "0", "0 or more and below 1",                                                                         \
@@ -33,8 +37,6 @@ struct gw_momentum_options {
     {                                                                                                                  \
         GW_OPTION_WORD, (at) + offsetof(struct gw_momentum_options, output), 0, 0, gw_momentum_outputs                 \
     }
-extern const char *const gw_momentum_outputs[];
-enum gw_momentum_output { GW_OUTPUT_GRADIENT, GW_OUTPUT_VELOCITY };
 
 /* What it keeps of a tensor. Both have two buffers, so that a step that is dropped leaves no trace. */
 struct gw_momentum {

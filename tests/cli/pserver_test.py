@@ -14,6 +14,8 @@ import tempfile
 import harness
 from pserver_common import TOOL, Server, check, numpy, refused
 
+TRAIN = [str(TOOL), "train", "--data", harness.PICTURES]
+
 WORKER = """
 import sys, numpy
 import gradwire.pserver as ps
@@ -314,7 +316,7 @@ def more_clients_than_files_at_first(ps):
 
 def hash_of(*words):
     done = subprocess.run(
-        [str(TOOL), "train", "--data", harness.PICTURES, "--steps", "12", "--workers", "3", "--json", *words],
+        [*TRAIN, "--steps", "12", "--workers", "3", "--json", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -342,10 +344,7 @@ def training():
     server = Server("--workers", "2")
     done = subprocess.run(
         [
-            str(TOOL),
-            "train",
-            "--data",
-            harness.PICTURES,
+            *TRAIN,
             "--workers",
             "3",
             "--servers",
@@ -393,10 +392,7 @@ def parameters_on_servers():
         )  # each worker drops nearly all steps
         done = subprocess.run(
             [
-                str(TOOL),
-                "train",
-                "--data",
-                harness.PICTURES,
+                *TRAIN,
                 *small,
                 "--workers",
                 "3",
@@ -420,10 +416,7 @@ def stopped_without_rounds():
         server = Server("--workers", "3", "--mode", mode)
         process = subprocess.Popen(
             [
-                str(TOOL),
-                "train",
-                "--data",
-                harness.PICTURES,
+                *TRAIN,
                 "--net",
                 "mlp:784-16-10",
                 "--workers",
@@ -471,10 +464,7 @@ def backup_workers():
         hash_of(*small, "--codec", codec, "--parameters", "servers")
     done = subprocess.run(
         [
-            str(TOOL),
-            "train",
-            "--data",
-            harness.PICTURES,
+            *TRAIN,
             *small,
             "--workers",
             "3",

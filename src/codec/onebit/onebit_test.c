@@ -340,41 +340,14 @@ static void the_default_keeps_zeros_apart(void **state)
 static void what_is_not_finite_is_found(void **state)
 {
     (void)state;
-    enum { N = 70000 };
-    static float g[N], before[N], after[N];
-    gw_encoder *encoder = encoder_of(NULL, "onebit", N);
-    numbers_fill_bell(5, g, N);
-    struct whole_frame frame = encode_whole(encoder, g, N, NULL, (gw_draw){0});
-    free(frame.bytes);
-    assert_int_equal(gw_encoder_commit(encoder, true), GW_OK);
-    residual_of(encoder, N, before);
-    static const float bad[] = {NAN, INFINITY, -INFINITY};
-    uint8_t *room = room_for(gw_encoder_bound(encoder, N), 1);
-    for (int k = 0; k < 3; k++)
-        for (uint64_t at = 0; at < N; at += 23333) {
-            float good = g[at];
-            size_t size;
-            gw_measure info;
-            g[at] = bad[k];
-            assert_int_equal(gw_encoder_measure(encoder, g, NULL, 0, &info), GW_OK);
-            assert_true(!info.finite && info.bad_index == at);
-            assert_int_equal(gw_encoder_encode(encoder, g, NULL, &(gw_draw){0}, 0, N, room,
-                                               gw_encoder_bound(encoder, N), &size),
-                             GW_ERR_NONFINITE);
-            assert_int_equal(gw_encoder_commit(encoder, true), GW_OK);
-            g[at] = good;
-        }
-    residual_of(encoder, N, after);
-    assert_true(same_floats(before, after, N));
-    free(room);
-    gw_encoder_destroy(encoder);
+    check_not_finite("onebit");
 
     /* Gradient plus residual overflows, though both are finite. The first two elements are sent as they are and leave
      * nothing. Half of the third waits. */
     float large[] = {FLT_MAX, FLT_MAX, FLT_MAX, 0};
     gw_measure info;
-    encoder = encoder_of(NULL, "onebit:bucket=2", 4);
-    frame = encode_whole(encoder, large, 4, NULL, (gw_draw){0});
+    gw_encoder *encoder = encoder_of(NULL, "onebit:bucket=2", 4);
+    struct whole_frame frame = encode_whole(encoder, large, 4, NULL, (gw_draw){0});
     free(frame.bytes);
     assert_int_equal(gw_encoder_commit(encoder, true), GW_OK);
     assert_int_equal(gw_encoder_measure(encoder, large, NULL, 0, &info), GW_OK);

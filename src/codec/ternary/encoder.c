@@ -202,10 +202,11 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
             struct measuring m = {e->encoder, e->g};
             measure_bucket(b, index, &m);
         }
-        if (state->stats[b].max_bits >= 0x7F800000u) { /* the caller finds out after the whole pass */
-        } else if (state->feedback) {
+        /* If it is not finite, the caller finds out after the whole pass. */
+        const bool finite = state->stats[b].max_bits < 0x7F800000u;
+        if (finite && state->feedback) {
             ternary_feedback_round(state->feedback, e->scalers[b], at, stop, begin, bits);
-        } else {
+        } else if (finite) {
             draw.clip = state->clip[b];
             gw_draw_range(&draw, e->g, e->scalers[b], at, stop, begin, bits->nonzero, bits->sign, CHUNK_WORDS);
         }

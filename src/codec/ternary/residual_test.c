@@ -267,39 +267,12 @@ static void what_is_not_sent_waits(void **state)
 static void what_is_not_finite_is_found(void **state)
 {
     (void)state;
-    enum { N = 70000 };
-    static float g[N], before[N], after[N];
-    gw_encoder *encoder = encoder_of(NULL, "ternary:residual=on", N);
-    numbers_fill_bell(5, g, N);
-    free(encode_whole(encoder, g, N, NULL, (gw_draw){0}).bytes);
-    assert_int_equal(gw_encoder_commit(encoder, true), GW_OK);
-    residual_of(encoder, N, before);
-    static const float bad[] = {NAN, INFINITY, -INFINITY};
-    uint8_t *room = room_for(gw_encoder_bound(encoder, N), 1);
-    for (int k = 0; k < 3; k++)
-        for (uint64_t at = 0; at < N; at += 23333) {
-            float good = g[at], shared;
-            size_t size;
-            gw_measure info;
-            g[at] = bad[k];
-            assert_int_equal(gw_encoder_measure(encoder, g, &shared, 1, &info), GW_OK);
-            assert_true(!info.finite && info.bad_index == at);
-            assert_int_equal(gw_encoder_encode(encoder, g, NULL, &(gw_draw){0}, 0, N, room,
-                                               gw_encoder_bound(encoder, N), &size),
-                             GW_ERR_NONFINITE);
-            assert_non_null(strstr(gw_last_error(), "its residual added"));
-            assert_int_equal(gw_encoder_commit(encoder, true), GW_OK);
-            g[at] = good;
-        }
-    residual_of(encoder, N, after);
-    assert_true(same_floats(before, after, N));
-    free(room);
-    gw_encoder_destroy(encoder);
+    check_not_finite("ternary:residual=on");
 
     /* Gradient plus residual overflows, though both are finite. */
     float large[100] = {[30] = FLT_MAX, [31] = FLT_MAX / 2}, shared;
     gw_measure info;
-    encoder = encoder_of(NULL, "ternary:residual=on,level=max", 100);
+    gw_encoder *encoder = encoder_of(NULL, "ternary:residual=on,level=max", 100);
     free(encode_whole(encoder, large, 100, NULL, (gw_draw){0}).bytes); /* half of the largest is not sent */
     assert_int_equal(gw_encoder_commit(encoder, true), GW_OK);
     large[31] = FLT_MAX;
