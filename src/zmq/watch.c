@@ -454,22 +454,28 @@ static rlim_t reserve_begins(void)
     return limit.rlim_cur > 2 * RESERVE ? limit.rlim_cur - RESERVE : limit.rlim_cur / 2;
 }
 
-/* True if only descriptors of the reserve are free, or none is. */
-static bool only_reserve_is_left(rlim_t reserve)
+/* Counts free descriptors below `end`, up to `most`. */
+static uint32_t count_free(const struct gw_zmq_watch *watch, rlim_t end, uint32_t most)
 {
-    const int lowest = gw_zmq_free_descriptor();
-    return lowest < 0 || (rlim_t)lowest >= reserve;
+    uint32_t n = 0;
+    for (int at = 0; n < most && (at = fcntl(watch->wake, F_DUPFD_CLOEXEC, at)) >= 0; at++) {
+        close(at);
+        if ((rlim_t)at >= end)
+            break;
+        n++;
+    }
+    return n;
 }
 
 static void look_at_strangers(struct gw_zmq_watch *watch, struct gw_zmq_door *door)
 {
     const rlim_t reserve = reserve_begins();
     uint64_t all = 0;
-    uint32_t n = 0, n_high = 0, n_closing = 0;
+    uint32_t n = 0, n_high = 0, n_low_closing = 0;
     struct connection *largest = NULL;
     for (uint32_t i = 0; i < door->n_live; i++) {
         struct connection *c = door->live[i];
-        n_closing += c->closing;
+        n_low_closing += c->closing && (rlim_t)c->fd < reserve;
         if (c->admitted || c->closing)
             continue;
         measure(c);
@@ -488,9 +494,10 @@ static void look_at_strangers(struct gw_zmq_watch *watch, struct gw_zmq_door *do
         close_connection(watch, largest, "strangers have sent too much");
         n--;
     }
-    /* Descriptors that have become free, or soon will, need no more room. So a member that came behind many strangers
-     * may stay. */
-    n_high = n_high > n_closing && only_reserve_is_left(reserve) ? n_high - n_closing : 0;
+    /* Strangers may have as many of the reserve as lower ones are free, or soon will be. So the reserve keeps its size,
+     * and a member that came behind many strangers may stay. */
+    n_high -= n_high < n_low_closing ? n_high : n_low_closing;
+    n_high -= count_free(watch, reserve, n_high);
     for (struct connection *c; n_high && (c = stranger_to_close(door)); n_high--, n--)
         close_connection(watch, c, "only a reserve of open files is left (ulimit -n)");
     for (struct connection *c; n > door->limits.most_strangers && (c = stranger_to_close(door)); n--)

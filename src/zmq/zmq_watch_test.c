@@ -82,44 +82,60 @@ static int fill(int *taken, int end)
     return n;
 }
 
-/* A stranger has a descriptor of the reserve. It may stay while lower ones are free, and only then. */
+static bool so_many_stay(const int *strangers, int n, int expected)
+{
+    int open = n;
+    for (int i = 0; i < 10000 && (open = flood_open(strangers, n)) > expected; i++)
+        usleep(1000);
+    usleep(100000);
+    return open == expected && flood_open(strangers, n) == expected;
+}
+
+/* Strangers have descriptors of the reserve. As many may stay as lower ones are free. */
 static void the_reserve_is_for_need(void **state)
 {
     (void)state;
-    enum { HIGH = 150, FILES = 128 };
+    enum { HIGH = 150, FILES = 128, N = 3, FREE = 2 };
     struct gw_zmq_net net = {.timeout_ms = 60000};
     struct gw_zmq_door *door;
     struct gw_zmq_event event;
     struct rlimit limit, few;
     char endpoint[80];
-    int taken[HIGH];
+    int taken[HIGH], strangers[N];
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_true(limit.rlim_cur > 2 * HIGH);
+    few = (struct rlimit){FILES, limit.rlim_max};
     assert_int_equal(gw_zmq_net_open(&net), GW_OK);
     void *socket = open_door(&net, "door", &door, endpoint);
     int n = fill(taken, HIGH);
-    const int stranger = flood_connect((uint16_t)atoi(strrchr(endpoint, ':') + 1));
-    assert_true(stranger >= HIGH);
-    do {
-        while (!gw_zmq_door_event(door, &event))
-            usleep(1000);
-    } while (event.what != ZMQ_EVENT_ACCEPTED);
-    assert_true((int)event.value >= HIGH);
+    for (int i = 0; i < N; i++) {
+        strangers[i] = flood_connect((uint16_t)atoi(strrchr(endpoint, ':') + 1));
+        assert_true(strangers[i] >= HIGH);
+        do {
+            while (!gw_zmq_door_event(door, &event))
+                usleep(1000);
+        } while (event.what != ZMQ_EVENT_ACCEPTED);
+        assert_true((int)event.value >= HIGH);
+    }
     while (n > 0)
         close(taken[--n]);
-    few = (struct rlimit){FILES, limit.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    usleep(100000);
-    const bool stayed = flood_open(&stranger, 1) == 1;
+    const bool all = so_many_stay(strangers, N, N);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     n = fill(taken, FILES);
-    bool ended = false;
-    for (int i = 0; i < 10000 && !(ended = flood_open(&stranger, 1) == 0); i++)
-        usleep(1000);
+    for (int i = 0; i < FREE; i++)
+        close(taken[i]);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const bool some = so_many_stay(strangers, N, FREE);
+    for (int i = 0; i < FREE; i++)
+        taken[i] = dup(STDERR_FILENO);
+    const bool none = so_many_stay(strangers, N, 0);
     while (n > 0)
         close(taken[--n]);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    CHECK(stayed && ended, "stayed %d, ended %d", stayed, ended);
-    close(stranger);
+    CHECK(all && some && none, "all stayed %d, some %d, none %d", all, some, none);
+    for (int i = 0; i < N; i++)
+        close(strangers[i]);
     gw_zmq_door_close(&socket, &door);
     gw_zmq_net_close(&net);
 }

@@ -238,16 +238,17 @@ static int n_files(pid_t process)
 static void silent_connections(void **state)
 {
     (void)state;
-    enum { N = 300, FEW = 100, BESIDE = 3 + 64 };
+    enum { N = 300, FEW = 100, RESERVE = 32, BESIDE = 3 + 64 };
     for (int few = 0; few < 2; few++) {
         struct scene scene;
         char folder[sizeof root + 8];
-        int fds[N], most = 0, open = N;
+        int fds[N], open = N;
         snprintf(folder, sizeof folder, "%s/kept", root);
         const gw_ps_server_options options = {.n_workers = 1, .max_clients = few ? 1000 : 3, .snapshot = folder};
         begin(&scene, &options, few ? FEW : 0);
         const int before = n_files(scene.process);
         const uint16_t port = (uint16_t)atoi(strrchr(scene.address, ':') + 1);
+        const double came = gw_clock_seconds();
         for (int i = 0; i < N; i++) {
             fds[i] = flood_connect(port);
             CHECK(fds[i] >= 0, "no connection");
@@ -258,8 +259,12 @@ static void silent_connections(void **state)
         for (int i = 0; i < 600 && (open = flood_open(fds, N)) > (few ? FEW : BESIDE); i++)
             usleep(100000);
         CHECK(open <= (few ? FEW : BESIDE), "%d of %d silent connections are open", open, N);
-        most = n_files(scene.process);
-        CHECK(most <= (few ? FEW - 16 : before + BESIDE + 4), "the server has %d descriptors", most);
+        /* ZeroMQ needs a moment to let go of descriptors. After ten seconds, silence would close the rest as well. */
+        const int most = few ? FEW - RESERVE : before + BESIDE + 4;
+        int files;
+        while ((files = n_files(scene.process)) > most && gw_clock_seconds() < came + 9)
+            usleep(10000);
+        CHECK(files <= most, "the server has %d descriptors, and may have %d", files, most);
         serves(&scene, NULL);
         for (int i = 0; i < 600 && (open = flood_open(fds, N)) > 0; i++)
             usleep(100000);
