@@ -15,6 +15,7 @@ def main():
     path, names = sys.argv[1].replace("RANK", str(RANK)), sys.argv[2:]
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
+    dist.barrier()  # a case may exchange nothing. Then rank 0 would end, and its store, while others still come
     found = {}
     for name in names:
         rooms = (averages, choice, copies, ddp, deadlines, errors, fully_sharded, links, reduced, sharded, state)
