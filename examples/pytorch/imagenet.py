@@ -203,6 +203,8 @@ def main():
     except ValueError as error:
         sys.exit(f"who this rank is cannot be found: {error}")
     dist.init_process_group("gloo")
+    if "MKL-DNN v3.7" in torch.__config__.show():  # Debian 13's
+        torch.backends.mkldnn.set_flags(False)  # it leaves memory beside some weights as it was: NaN now and then
     if args.batch < dist.get_world_size():
         sys.exit(f"--batch {args.batch} is for all processes together, and there are {dist.get_world_size()}")
     train(args)

@@ -206,6 +206,8 @@ def main():
     except ValueError as error:
         sys.exit(f"who this rank is cannot be found: {error}")
     dist.init_process_group("gloo")
+    if "MKL-DNN v3.7" in torch.__config__.show():  # Debian 13's
+        torch.backends.mkldnn.set_flags(False)  # it leaves memory beside some weights as it was: NaN now and then
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(args.seed)
     module, train, test = load(args)
