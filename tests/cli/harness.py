@@ -102,6 +102,10 @@ class Case(unittest.TestCase):
             self.assertIn(part, done.stderr, f"{words}")
         return done.stderr
 
+    def need_tcp(self):
+        if "tcp" not in self.ok("--version").partition("links")[2]:
+            self.skipTest("the tool is built without the tcp link")
+
     def write_f32(self, name, values):
         path = self.path(name)
         with open(path, "wb") as file:

@@ -105,27 +105,6 @@ class Links(harness.Case):
                 self.fail(f"{what}: {run.communicate()[1]}")
             time.sleep(0.01)
 
-    def need_tcp(self):
-        if (
-            "this build has no tcp link"
-            in self.run_tool(
-                "train",
-                "--link",
-                "tcp",
-                "--workers",
-                1,
-                "--rank",
-                0,
-                "--rendezvous",
-                "127.0.0.1:1",
-                "--steps",
-                1,
-                "--net",
-                "mlp:784-4-10",
-            ).stderr
-        ):
-            self.skipTest("the tool is built without the tcp link")
-
     def compare(self, run):
         """Checks that every chosen run has the same hash and bytes as a run on threads. `run` makes the run."""
         for codec, n in chosen():
@@ -180,7 +159,8 @@ class Links(harness.Case):
         joined = self.summary([mpirun, "-n", 2, harness.TOOL, *words], MPI)
         self.assertEqual((joined["parameter_hash"], joined["workers"]), (local["parameter_hash"], 2))
         bench = [mpirun, "-n", "2", harness.TOOL, "bench", "exchange", "--elements", "1000", "--runs", "1", "--json"]
-        done = subprocess.run(bench, stdout=subprocess.PIPE, text=True, timeout=100, env=environment)
+        done = subprocess.run(bench, capture_output=True, text=True, timeout=100, env=environment)
+        self.assertTrue(done.returncode == 0 and done.stdout, f"status {done.returncode}, {done.stderr}")
         found = harness.json.loads(done.stdout)
         self.assertEqual((found["workers"], found["link"]), (2, "mpi"))
         run = [mpirun, "-n", "2", harness.TOOL, "train", *RUN, "--link", "local"]

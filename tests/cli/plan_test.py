@@ -238,8 +238,7 @@ class Plan(harness.Case):
 
     @harness.needs_trainer
     def test_members_must_agree(self):
-        if "tcp" not in self.ok("--version"):
-            self.skipTest("the tool is built without the tcp link")
+        self.need_tcp()
         path = self.write(profile())
         probe = ["probe", "--net", "mlp:16-8-4", "--codec", "ternary", "--runs", 1]
         bench = ["bench", "exchange", "--profile", path, "--codec", "none", "--runs", 1]

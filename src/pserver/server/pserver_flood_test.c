@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 
 /* A client that has said HELLO may have 256 MiB on its way beyond --max-bytes. */
-enum { KEY_BYTES = 1 << 20, MAX_BYTES = 64 << 20, MOST_MIB = 160, MOST_KNOWN_MIB = 64 + 256 + 64, PARTS = 600 };
+enum { KEY_BYTES = 1 << 20, MAX_BYTES = 64 << 20, MOST_MIB = 160, MOST_KNOWN_MIB = 64 + 256 + 64 };
 
 static char root[] = GW_BINARY_DIR "/pserver_flood_test.XXXXXX";
 static char keys_path[sizeof root + 8], client_path[sizeof root + 8], log_path[sizeof root + 8];
@@ -144,17 +144,16 @@ static void parts_without_end(void **state)
     (void)state;
     static const struct {
         bool keyed, known;
-        size_t part_bytes, n_parts;
-        const char *line;
-    } cases[] = {{false, false, 1 << 20, PARTS, "closed address=127.0.0.1 reason="},
-                 {false, false, 1, 12 << 20, "closed address=127.0.0.1 reason="},
-                 {false, false, 0, 12 << 20, "closed address=127.0.0.1 reason="},
-                 {false, true, 1 << 20, PARTS, "closed address=127.0.0.1 reason="},
-                 {false, true, 1, 12 << 20, "closed address=127.0.0.1 reason="},
-                 {true, false, 1 << 20, PARTS, "closed address=127.0.0.1 reason="},
-                 {true, false, 1, 6 << 20, "closed address=127.0.0.1 reason="},
-                 {true, true, 1 << 20, PARTS, "closed address=127.0.0.1 reason="},
-                 {true, true, 1, 6 << 20, "closed address=127.0.0.1 reason="}};
+        size_t part_bytes, n_parts; /* so many that memory would pass its limit; a small part takes 64 bytes */
+    } cases[] = {{false, false, 1 << 20, MOST_MIB + 40},
+                 {false, false, 1, 4 << 20},
+                 {false, false, 0, 4 << 20},
+                 {false, true, 1 << 20, MOST_KNOWN_MIB + 40},
+                 {false, true, 1, 7 << 20},
+                 {true, false, 1 << 20, MOST_MIB + 40},
+                 {true, false, 1, 4 << 20},
+                 {true, true, 1 << 20, MOST_KNOWN_MIB + 40},
+                 {true, true, 1, 7 << 20}};
     struct gw_zmq_keys *keys;
     assert_int_equal(gw_zmq_keys_load(NULL, client_path, &keys), GW_OK);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -177,7 +176,7 @@ static void parts_without_end(void **state)
         CHECK(ended, "case %zu: the server let it go on (%.0f MiB)", i, grew);
         CHECK(!FLOOD_MEMORY_IS_TOLD || grew < (cases[i].known ? MOST_KNOWN_MIB : MOST_MIB),
               "case %zu: the server grew by %.0f MiB", i, grew);
-        CHECK(log_has(cases[i].line), "case %zu: the log does not say so", i);
+        CHECK(log_has("closed address=127.0.0.1 reason="), "case %zu: the log does not say so", i);
         serves(&scene, options.keys ? client_path : NULL);
         end(&scene);
     }
@@ -234,7 +233,7 @@ static int n_files(pid_t process)
 }
 
 /* Half of them with the start of a handshake. few: the process may not have so many descriptors; then files are still
- * opened, as the snapshot at the end. */
+ * opened, as the snapshot at the end, while strangers have all but the reserve. */
 static void silent_connections(void **state)
 {
     (void)state;
@@ -266,12 +265,12 @@ static void silent_connections(void **state)
             usleep(10000);
         CHECK(files <= most, "the server has %d descriptors, and may have %d", files, most);
         serves(&scene, NULL);
-        for (int i = 0; i < 600 && (open = flood_open(fds, N)) > 0; i++)
+        for (int i = 0; !few && i < 600 && (open = flood_open(fds, N)) > 0; i++)
             usleep(100000);
-        CHECK(open == 0, "%d of %d silent connections are open for ever", open, N);
+        CHECK(few || open == 0, "%d of %d silent connections are open for ever", open, N);
+        end(&scene);
         for (int i = 0; i < N; i++)
             close(fds[i]);
-        end(&scene);
         CHECK(log_has(few ? "only a reserve of open files is left" : "has not said who it is within"),
               "the log says nothing");
         CHECK(log_has("snapshot ") && !log_has("failed") && !log_has("not-durable"), "something could not be kept");
