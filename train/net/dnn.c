@@ -59,7 +59,7 @@ bool gw_maps_of(gw_layout layout, struct gw_maps *maps)
 gw_status gw_blob_create(dnnl_engine_t engine, gw_layout desc, float *data, struct gw_blob *blob)
 {
     *blob = (struct gw_blob){.data = data};
-    if (!data) { /* zeros, because oneDNN 3.7.2 leaves what it adds to weights as it is, and multiplies with it */
+    if (!data) {
         blob->data = gw_calloc(NULL, dnnl_memory_desc_get_size(desc), 1);
         if (!blob->data)
             return GW_ERR_MEMORY;

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the reference -------------------------------------------------------------------------- */
 
@@ -707,6 +708,10 @@ static void networks_are_what_they_should_be(void **state)
 
 int main(void)
 {
+    if (dnnl_version()->major >= 3 && access("/sys/devices/system/cpu/cpu0/cache", F_OK) != 0) {
+        printf("skipped: oneDNN 3 counts wrong if the machine does not say how large its caches are\n");
+        return 77;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet_matches_the_reference),
         cmocka_unit_test(mlp_matches_the_reference),
