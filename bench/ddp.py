@@ -29,7 +29,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
-METHODS = ["float32", "fp16", "powersgd-1", "powersgd-4", "none", "ternary", "topk:ratio=0.01", "gspar:density=0.01"]
+METHODS = ["float32", "fp16", "powersgd-1", "powersgd-4", "none", "ternary", "ternary:residual=on,momentum=0.9"]
+METHODS += ["topk:momentum=0.9", "gspar:density=0.01"]
 METHODS += ["auto"]
 LOOK, MOST_STEPS, RATE = 25, 1000, 0.05  # for --until
 STEPS = {"mlp": {"100mbit": 4, "1gbit": 10, "none": 10}, "alexnet": {"100mbit": 3, "1gbit": 3, "none": 5}}

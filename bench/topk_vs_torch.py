@@ -2,8 +2,9 @@
 """Exact selection of the largest magnitudes: topk's beside torch.topk, on the same numbers in the same process.
 
 The gradient is Gaussian, and one element in a thousand is 50 times larger. Two public calls are timed:
-    selection   gw_encoder_measure of topk:ratio=R,refresh=1: exactly k elements of gradient plus residual are selected
-                and the new residual is written. It does more than torch.topk, which has no residual to read and write.
+    selection   gw_encoder_measure of topk:ratio=R,scope=layer,refresh=1: exactly k elements of gradient plus residual
+                are selected and the new residual is written. It does more than torch.topk, which has no residual to
+                read and write.
     step        gw_encoder_measure_encode: the selection, and the frame of it
 torch.topk (sorted=False) gets magnitudes that were made beforehand. memcpy, ours and torch's take turns. Medians are
 compared, also those of processor time, because other processes lengthen wall time. Both must select the same
@@ -70,7 +71,11 @@ class TopK:
         self.library, self.n, self.frame_bytes = library, n, c_size_t()
         self.codec, self.encoder = c_void_p(), c_void_p()
         # Without a context there is one thread, the caller's.
-        self.check(library.gw_codec_parse(None, b"topk:refresh=1,ratio=%s" % repr(ratio).encode(), byref(self.codec)))
+        self.check(
+            library.gw_codec_parse(
+                None, b"topk:scope=layer,refresh=1,over=0,ratio=%s" % repr(ratio).encode(), byref(self.codec)
+            )
+        )
         tensor = Tensor(b"gradient", 0, n, False)
         self.check(library.gw_encoder_create(None, self.codec, byref(tensor), byref(self.encoder)))
         self.frame = ctypes.create_string_buffer(library.gw_encoder_bound(self.encoder, n))

@@ -110,6 +110,7 @@ static void write_seeds(const char *folder, gw_context *context, size_t i, size_
     for (uint32_t w = 0; w < WORKERS; w++) {
         const gw_draw where = {.seed = 1, .rank = w, .step = 2};
         check(gw_encoder_measure(encoder, gradients[w], own, MAX_ELEMENTS, NULL));
+        check(gw_encoders_combine(&encoder, 1, NULL));
         check(gw_encoder_encode(encoder, gradients[w], count ? shared : NULL, &where, 0, sizes[k], frames[w], MAX_FRAME,
                                 &bytes[w]));
         pointers[w] = frames[w];

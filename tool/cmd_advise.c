@@ -1,10 +1,12 @@
 /* gradwire advise: says which codec and plan make the shortest step on the machine and link of a profile, floats
- * included. It judges time only. */
+ * included, among codecs that are known to lose little accuracy. */
 #include "base/quote.h"
+#include "base/spec.h"
 #include "profile.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* The codec's specification. Codecs are numbered as in gw_advise. */
 static const char *spec_of(const tool_profile *p, uint32_t codec)
@@ -37,42 +39,82 @@ static double off_by(const tool_profile *p, uint32_t codec)
     return codec < p->profile.n_codecs ? p->off_by[codec] : NAN;
 }
 
-static const char *advised(const tool_profile *p, const gw_advice *advice)
+/* What the codec cost in trainings, in points of accuracy. Floats cost none. NAN: nobody knows. */
+static double lost_by(const tool_profile *p, const gw_advice *advice, uint32_t codec)
 {
-    return spec_of(p, advice->pays ? advice->codecs[0].codec : advice->floats.codec);
+    gw_codec *parsed;
+    if (codec == advice->floats.codec)
+        return 0;
+    if (gw_codec_parse(NULL, spec_of(p, codec), &parsed) < 0)
+        return NAN;
+    const double lost = gw_codec_lost(parsed);
+    gw_codec_destroy(parsed);
+    return lost;
 }
 
-static int print_text(const tool_profile *p, gw_compress compress, const gw_advice *advice)
+/* The shortest step of a codec that pays and that is known to lose at most so much; else that of floats. */
+static const gw_codec_advice *take(const tool_profile *p, const gw_advice *advice, double most_lost)
+{
+    for (uint32_t i = 0; i < advice->n_codecs; i++)
+        if (advice->codecs[i].pays && (isinf(most_lost) || lost_by(p, advice, advice->codecs[i].codec) <= most_lost))
+            return &advice->codecs[i];
+    return &advice->floats;
+}
+
+/* Says what to take, and what would be faster. */
+static void print_choice(const tool_profile *p, const gw_advice *advice, double most_lost)
+{
+    const gw_codec_advice *taken = take(p, advice, most_lost), *fastest = &advice->codecs[0];
+    const double lost = lost_by(p, advice, fastest->codec);
+    if (taken->pays)
+        printf("\nTake %s with --plan exact: a step takes %.3f ms in place of %.3f.\n",
+               gw_quote(spec_of(p, taken->codec)).text, taken->step_ms, advice->floats.step_ms);
+    else if (!fastest->pays)
+        printf("\nTake none: no codec makes the step shorter by more than a thousandth.\n");
+    else
+        printf("\nTake none: no codec that makes the step shorter is known to lose at most %g points of "
+               "accuracy.\n",
+               most_lost);
+    const double off = fmax(off_by(p, taken->codec), off_by(p, advice->floats.codec));
+    if (taken->pays && taken->step_ms > (1 - off) * advice->floats.step_ms)
+        printf("That gain is less than what the model was off by when the profile was measured (%.1f %%). Replay it "
+               "first: gradwire bench exchange --profile.\n",
+               100 * off);
+    if (!fastest->pays || taken == fastest)
+        return;
+    printf("%s would take %.3f ms, ", gw_quote(spec_of(p, fastest->codec)).text, fastest->step_ms);
+    if (isnan(lost))
+        printf("but nobody has measured what it costs in accuracy. --lost any takes it too.\n");
+    else
+        printf("but lost %.2f points of accuracy in a training. --lost %.2f takes it too.\n", lost, lost);
+}
+
+static int print_text(const tool_profile *p, gw_compress compress, const gw_advice *advice, double most_lost)
 {
     const gw_profile_link *link = &p->profile.link;
-    printf("%-36s %9s %7s %7s %12s %9s %16s\n", "codec, with its exact plan", "step, ms", "off by", "groups", "bytes",
-           "speed-up", "pays below");
+    printf("%-36s %9s %7s %7s %12s %9s %16s %6s\n", "codec, with its exact plan", "step, ms", "off by", "groups",
+           "bytes", "speed-up", "pays below", "lost");
     for (uint32_t i = 0; i < advice->n_codecs; i++) {
         const gw_codec_advice *one = &advice->codecs[i];
-        char off[16] = "-";
+        const double lost = lost_by(p, advice, one->codec);
+        char off[16] = "-", points[16] = "?";
         if (!isnan(off_by(p, one->codec)))
             snprintf(off, sizeof off, "%.1f%%", 100 * off_by(p, one->codec));
+        if (!isnan(lost))
+            snprintf(points, sizeof points, "%.2f", lost);
         printf("%-36s %9.3f %7s %7u %12.0f %8.2fx ", gw_quote(spec_of(p, one->codec)).text, one->step_ms, off,
                one->n_groups, one->bytes, one->speedup);
         if (one->codec == advice->floats.codec)
             printf("%16s", "-");
         else
             print_break_even(one);
-        putchar('\n');
+        printf(" %6s\n", points);
     }
-    if (advice->pays)
-        printf("\nTake %s with --plan exact: a step takes %.3f ms in place of %.3f.\n",
-               gw_quote(advised(p, advice)).text, advice->codecs[0].step_ms, advice->floats.step_ms);
-    else
-        printf("\nTake none: no codec makes the step shorter by more than a thousandth.\n");
-    const double off = fmax(off_by(p, advice->codecs[0].codec), off_by(p, advice->floats.codec));
-    if (advice->pays && advice->codecs[0].step_ms > (1 - off) * advice->floats.step_ms)
-        printf("That gain is less than what the model was off by when the profile was measured (%.1f %%). Replay it "
-               "first: "
-               "gradwire bench exchange --profile.\n",
-               100 * off);
-    printf("This judges time only. What a codec costs in accuracy: " TOOL_CHOOSING ".\n");
-    printf("\nAssumed: %u members; compression runs %s, all else equal.\n"
+    print_choice(p, advice, most_lost);
+    printf(
+        "\n\"lost\": points of test accuracy, the most of the trainings that gradwire codecs lists; ?: not measured. "
+        "Yours may differ: " TOOL_CHOOSING ".\n");
+    printf("Assumed: %u members; compression runs %s, all else equal.\n"
            "A group takes %.4g ms on the link, and %.4g ms for a million bytes, up plus down (as if at %.4g Mbit/s).\n"
            "The bandwidth in \"pays below\" is meant likewise. Bytes are of a step, up plus down.\n"
            "\"off by\": the median by which the model was off the exchanges that the probe measured.\n",
@@ -88,7 +130,7 @@ static json_t *number_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static int print_json(const tool_profile *p, gw_compress compress, const gw_advice *advice)
+static int print_json(const tool_profile *p, gw_compress compress, const gw_advice *advice, double most_lost)
 {
     json_t *rows = json_array();
     for (uint32_t i = 0; i < advice->n_codecs; i++) {
@@ -96,7 +138,8 @@ static int print_json(const tool_profile *p, gw_compress compress, const gw_advi
         const bool floats = one->codec == advice->floats.codec;
         json_t *row = json_pack("{s:s, s:f, s:i, s:f, s:f}", "codec", spec_of(p, one->codec), "step_ms", one->step_ms,
                                 "groups", (int)one->n_groups, "bytes", one->bytes, "speedup", one->speedup);
-        json_object_set_new(row, "pays", json_boolean(!floats && one->step_ms < advice->floats.step_ms));
+        json_object_set_new(row, "pays", json_boolean(one->pays));
+        json_object_set_new(row, "points_lost", number_or_null(lost_by(p, advice, one->codec)));
         json_object_set_new(row, "pays_from_ms_per_byte",
                             floats ? json_null() : number_or_null(one->pays_from_ms_per_byte));
         json_object_set_new(row, "pays_below_bits_per_second",
@@ -106,23 +149,36 @@ static int print_json(const tool_profile *p, gw_compress compress, const gw_advi
         json_object_set_new(row, "off_by", number_or_null(off_by(p, one->codec)));
         json_array_append_new(rows, row);
     }
-    const double step_ms = advice->pays ? advice->codecs[0].step_ms : advice->floats.step_ms;
-    return tool_print_json(json_pack("{s:s, s:s, s:f, s:f, s:f, s:b, s:o, s:{s:s, s:i, s:f, s:f, s:b}}", "codec",
-                                     advised(p, advice), "plan", "exact", "step_ms", step_ms, "step_ms_floats",
-                                     advice->floats.step_ms, "speedup",
-                                     step_ms > 0 ? advice->floats.step_ms / step_ms : 1.0, "pays", advice->pays,
-                                     "codecs", rows, "assumed", "compress", gw_compress_name(compress), "members",
-                                     (int)p->profile.link.members, "alpha_ms", p->profile.link.alpha_ms, "ms_per_byte",
-                                     p->profile.link.ms_per_byte, "floats", advice->assumed_floats));
+    const gw_codec_advice *taken = take(p, advice, most_lost);
+    return tool_print_json(json_pack("{s:s, s:s, s:f, s:f, s:f, s:b, s:o, s:{s:s, s:i, s:f, s:f, s:b, s:o}}", "codec",
+                                     spec_of(p, taken->codec), "plan", "exact", "step_ms", taken->step_ms,
+                                     "step_ms_floats", advice->floats.step_ms, "speedup", taken->speedup, "pays",
+                                     taken->pays, "codecs", rows, "assumed", "compress", gw_compress_name(compress),
+                                     "members", (int)p->profile.link.members, "alpha_ms", p->profile.link.alpha_ms,
+                                     "ms_per_byte", p->profile.link.ms_per_byte, "floats", advice->assumed_floats,
+                                     "most_points_lost", number_or_null(most_lost)));
+}
+
+static int parse_lost(const char *text, double *out)
+{
+    *out = INFINITY;
+    if (strcmp(text, "any") == 0 || gw_spec_number(text, 0, 100, out))
+        return 0;
+    return tool_wrong_use("--lost %s: it takes points of accuracy from 0 to 100, or any", gw_quote(text).text);
 }
 
 int gw_cmd_advise(int argc, char **argv)
 {
-    const char *path = NULL, *compress_text = NULL;
+    const char *path = NULL, *compress_text = NULL, *lost_text = "0.3";
+    double most_lost;
     bool json = false;
     const tool_option options[] = {
         {"--profile", "FILE", "what was measured: a PROFILE.json of gradwire probe", TOOL_TEXT, &path, 0, 0},
         {"--compress", "HOW", TOOL_COMPRESS_HELP, TOOL_TEXT, &compress_text, 0, 0},
+        {"--lost", "POINTS",
+         "take only codecs that lost at most so many points of accuracy in trainings (default 0.3); any: judge time "
+         "only",
+         TOOL_TEXT, &lost_text, 0, 0},
         {"--json", NULL,
          "one JSON object on standard output; pays_below_bits_per_second null: it never pays, or on any "
          "link (pays_from_ms_per_byte is 0 then)",
@@ -132,8 +188,8 @@ int gw_cmd_advise(int argc, char **argv)
         .synopsis = "advise --profile PROFILE.json [--json]",
         .about = "Compares all codecs of a profile, each with its best plan, and says which to take. The answer may be "
                  "\"none\": don't compress. Says also below which bandwidth each codec begins to pay, and by how much "
-                 "the model was off when the profile was measured. It judges time only: what a codec costs in accuracy "
-                 "is in " TOOL_CHOOSING ".",
+                 "the model was off when the profile was measured, and what each codec lost in trainings, in points of "
+                 "accuracy (" TOOL_CHOOSING ").",
         .example = "gradwire advise --profile PROFILE.json",
         .options = options,
         .n_options = sizeof options / sizeof *options,
@@ -145,6 +201,8 @@ int gw_cmd_advise(int argc, char **argv)
     if (!path)
         return tool_wrong_use("--profile is missing; gradwire probe measures one");
     gw_compress compress = 0;
+    if ((status = parse_lost(lost_text, &most_lost)) != 0)
+        return status;
     if (compress_text && (status = tool_parse_compress(compress_text, &compress)) != 0)
         return status;
     tool_profile profile;
@@ -155,8 +213,8 @@ int gw_cmd_advise(int argc, char **argv)
     static gw_advice advice;
     gw_status made = gw_advise(NULL, &profile.profile, compress, &advice);
     status = made < 0 ? tool_fail_status(made, path)
-             : json   ? print_json(&profile, compress, &advice)
-                      : print_text(&profile, compress, &advice);
+             : json   ? print_json(&profile, compress, &advice, most_lost)
+                      : print_text(&profile, compress, &advice, most_lost);
     tool_profile_free(&profile);
     return status;
 }

@@ -1,5 +1,6 @@
 /* gradwire codecs: lists the codecs, their options, and the kernels that run here. */
 #include "tool.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,9 +13,14 @@ static json_t *codec_json(const gw_codec_info *codec)
                               json_pack("{s:s, s:s, s:s, s:s}", "key", option->key, "default", option->default_value,
                                         "values", option->values, "help", option->help));
     }
-    return json_pack("{s:s, s:s, s:s, s:i, s:b, s:b, s:o}", "name", codec->name, "summary", codec->summary, "source",
-                     codec->source, "wire_id", codec->wire_id, "lossy", codec->lossy, "unbiased", codec->unbiased,
-                     "options", options);
+    json_t *losses = json_array();
+    for (const gw_codec_loss *loss = codec->losses; loss && loss->spec; loss++)
+        json_array_append_new(losses, json_pack("{s:s, s:s, s:f, s:f, s:f, s:i}", "codec", loss->spec, "network",
+                                                loss->network, "points_lost", loss->points, "bits_up", loss->bits_up,
+                                                "bits_down", loss->bits_down, "seeds", (int)loss->n_seeds));
+    return json_pack("{s:s, s:s, s:s, s:i, s:b, s:b, s:o, s:o}", "name", codec->name, "summary", codec->summary,
+                     "source", codec->source, "wire_id", codec->wire_id, "lossy", codec->lossy, "unbiased",
+                     codec->unbiased, "options", options, "losses", losses);
 }
 
 static void print_codec(const gw_codec_info *codec)
@@ -28,6 +34,11 @@ static void print_codec(const gw_codec_info *codec)
         snprintf(setting, sizeof setting, "%s=%s", option->key, option->default_value);
         printf("    %-16s %s\n    %-16s   %s\n", setting, option->help, "", option->values);
     }
+    if (codec->losses && codec->losses->spec)
+        printf("    Test accuracy beside floats, in points; bits of an element up and down:\n");
+    for (const gw_codec_loss *loss = codec->losses; loss && loss->spec; loss++)
+        printf("    %+6.2f %6.2f %6.2f  %s, %" PRIu32 " seed%s: %s\n", -loss->points, loss->bits_up, loss->bits_down,
+               loss->network, loss->n_seeds, loss->n_seeds == 1 ? "" : "s", loss->spec);
     putchar('\n');
 }
 

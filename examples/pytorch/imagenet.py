@@ -187,7 +187,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--net", choices=SETTINGS, default="alexnet")
     parser.add_argument("--data", required=True, help="folder with train/ and val/, or drawn")
-    parser.add_argument("--codec", default="ternary:skip=last", help="(default ternary:skip=last), auto, or ddp")
+    parser.add_argument("--codec", default="ternary:residual=on", help="(default ternary:residual=on), auto, or ddp")
     parser.add_argument("--batch", type=int, default=256, help="of all processes together (default 256)")
     parser.add_argument("--epochs", type=int, default=90)
     parser.add_argument("--steps", type=int, help="steps of an epoch (default: the whole training set)")

@@ -191,7 +191,7 @@ def main():
     parser.add_argument("--model", choices=["lenet", "resnet20", "transformer"], default="lenet")
     parser.add_argument("--data", help="folder with the data's files, or drawn")
     parser.add_argument(
-        "--codec", default="ternary:skip=last", help="a specification, or ddp (default ternary:skip=last)"
+        "--codec", default="ternary:residual=on", help="a specification, or ddp (default ternary:residual=on)"
     )
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--steps", type=int, help="steps of an epoch (default: the whole training set)")

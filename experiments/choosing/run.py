@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
-"""Makes the table of docs/choosing.md: what each codec sends, loses and costs, from the results of other experiments.
+"""Makes the table of docs/choosing.md (what each codec sends, loses and costs), src/codec/losses.c and accuracy.svg,
+from the results of other experiments.
 
     experiments/choosing/run.py [--measure] [--check] [--tool build/release/gradwire]
 
 --measure times the codecs anew with `gradwire bench codec`, and writes times.tsv. --check writes nothing; it fails if
-docs/choosing.md has another table than this script makes. README.md and that page must also say how many times fewer
+one of them is not what this script makes. README.md and that page must also say how many times fewer
 bytes ternary sends, up and down, as the results do."""
 import argparse
 import csv
 import datetime
 import json
+import math
 import pathlib
 import statistics
 import subprocess
 import sys
+import typing
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -21,94 +24,117 @@ sys.path.insert(0, str(HERE.parent))
 import grid
 
 PAGE, README, TIMES = grid.ROOT / "docs/choosing.md", grid.ROOT / "README.md", HERE / "times.tsv"
+C_FILE, CHART = grid.ROOT / "src/codec/losses.c", HERE / "accuracy.svg"
 BEGIN, END = "<!-- experiments/choosing/run.py makes this table -->\n", "<!-- the end of the table -->\n"
 
-# Where a figure comes from: the folder, what its rows have in common, the columns that name a row, the name
-# of floats, and the columns in which a row and its floats must agree.
-RESNET = ("dlgs-cifar10", {"net": ["resnet20"], "scale": ["0.07"]}, "method", "none", ())
-LENET_TERNARY = ("lenet-mnist", {"workers": ["4"], "optimizer": ["momentum"]}, "codec", "float", ())
-LENET_GSPAR = ("gspar-lenet", {}, "method+setting", "float+", ())
-LENET_TOPK = ("topk-lenet", {}, "method+ratio+refresh", "float+0+0", ())
-LENET_ONEBIT = ("onebit-mnist", {"net": ["lenet"]}, "codec", "none", ())
-PERCEPTRON = ("onebit-mnist", {"net": ["784-256-10", "784-128-64-10"]}, "codec", "none", ("net", "lr"))
-
-# codec: (what the experiment calls it, for ResNet-20, LeNet and the perceptrons; who should take it)
+# codec: who should take it
 CODECS = {
-    "none": (None, None, None, "the network is not what your training waits for"),
-    "bf16": (None, None, "bf16", "half the bytes are enough, and nothing may be lost"),
-    "f16": (None, None, None, "the same, and no gradient is above 65,504"),
-    "ternary": ("ternary", (LENET_TERNARY, "ternary"), "ternary", "the network is slow: try this one first"),
-    "topk:ratio=0.1,scope=global,refresh=1": (
-        "Top-K 0.1",
-        (LENET_TOPK, "global Top-K+0.1+1"),
-        None,
-        "accuracy matters most",
-    ),
-    "topk:ratio=0.1": (
-        "DLGS 0.1",
-        (LENET_TOPK, "DLGS+0.1+100"),
-        "topk:ratio=0.1,scope=layer,refresh=100,over=0",
-        "the same, but it begins during backward",
-    ),
-    "topk": (
-        "DLGS 0.01",
-        (LENET_TOPK, "DLGS+0.01+100"),
-        "topk:ratio=0.01,scope=layer,refresh=100,over=0",
-        "the network is very slow, and training is long",
-    ),
-    "topk:scope=global,refresh=1": (
-        None,
-        (LENET_TOPK, "global Top-K+0.01+1"),
-        "topk:ratio=0.01,scope=global,refresh=1,over=0",
-        "the same, and may wait for the end of backward",
-    ),
-    "gspar": (
-        None,
-        (LENET_GSPAR, "gspar eps+1"),
-        "gspar",
-        "the problem is convex, or a proof needs unbiased gradients",
-    ),
-    "gspar:density=0.1": ("gspar 0.1", (LENET_GSPAR, "gspar density+0.1"), "gspar:density=0.1", "the same"),
-    "onebit": (
-        "onebit",
-        (LENET_ONEBIT, "onebit:bucket=512"),
-        "onebit:bucket=512",
-        "only pushes are slow: averages come back as float32",
-    ),
-    "uniform:density=0.1": (None, (LENET_GSPAR, "uniform+0.1"), None, "you compare methods; it is a baseline"),
+    "none": "the network is fast enough",
+    "bf16": "half the bytes are enough",
+    "f16": "the same, and no gradient is above 65,504",
+    "ternary:residual=on,momentum=0.9": "your SGD has this momentum",
+    "ternary:residual=on": "any optimizer: try this first",
+    "topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9": "the network is slower still",
+    "topk:ratio=0.01,scope=global,refresh=100,over=0.5,momentum=0.9": "the same, sent during backward",
+    "topk:ratio=0.1,scope=global,refresh=1,over=0.5,momentum=0.9,value=bf16": "more bytes do no harm",
+    "topk:ratio=0.01,scope=layer,refresh=100,over=0": "you compare: DLGS",
+    "ternary": "no state may be kept: TernGrad",
+    "gspar:density=0.1": "the problem is convex",
+    "onebit:momentum=0.9": "only pushes are slow",
+}
+# Options of topk that need not be written.
+DEFAULTS = ("ratio=0.01", "scope=global", "refresh=100", "over=0.5")
+# What C has (gw_codec_loss): a name, and the tasks of experiments/accuracy.
+NETWORKS = {
+    "ResNet-20": ("ResNet-20, 10 epochs",),
+    "LeNet": ("LeNet",),
+    "perceptron": ("784-256-10", "784-128-64-10"),
+    "CifarNet": ("CifarNet",),
+}
+COLUMNS = ("ResNet-20", "LeNet", "perceptron")  # of the page's table
+# Rows of ResNet-20 that experiments/dlgs-cifar10 has, with a schedule that is 2 % shorter.
+SHORTER = {
+    "ternary": "ternary",
+    "onebit": "onebit",
+    "gspar:density=0.1": "gspar 0.1",
+    "topk:ratio=0.1,scope=layer,refresh=100,over=0": "DLGS 0.1",
+    "topk:ratio=0.01,scope=layer,refresh=100,over=0": "DLGS 0.01",
 }
 
 
-def rows_of(folder, common):
+def short(codec):
+    name, _, options = codec.partition(":")
+    options = [option for option in options.split(",") if not (name == "topk" and option in DEFAULTS)]
+    return ":".join(filter(None, (name, ",".join(options))))
+
+
+class Loss(typing.NamedTuple):
+    """What a codec lost in a task against floats, in points of test accuracy. n: seeds."""
+
+    lost: float
+    up: float
+    down: float
+    n: int
+
+
+def results(folder):
     with (HERE.parent / folder / "results.tsv").open(newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
-    return [row for row in rows if all(row[key] in values for key, values in common.items())]
+        return list(csv.DictReader(file, delimiter="\t"))
 
 
-def beside_floats(source, name):
-    """Returns (points to floats, bits up, bits down). If the experiment has several settings, the points are the worst
-    of them."""
-    folder, common, key, floats, settings = source
-    groups = {}
-    for row in rows_of(folder, common):
-        called = "+".join(row[column] for column in key.split("+"))
-        if called in (name, floats):
-            groups.setdefault(tuple(row[s] for s in settings), {}).setdefault(called, []).append(row)
-    found = [(both[name], both[floats]) for both in groups.values() if len(both) == 2]
-    if not found:
-        sys.exit(f"experiments/{folder} has no results of {name} beside {floats}")
-
-    def accuracy(rows):
-        return grid.accuracy_of(rows)[0]
-
-    def bits(column):
-        return statistics.mean(32 * float(row[column]) / float(row["dense_bytes"]) for rows, _ in found for row in rows)
-
-    return (
-        min(accuracy(mine) - accuracy(base) for mine, base in found),
-        bits("bytes_up"),
-        bits("bytes_down"),
+def beside_floats(mine, floats):
+    """Compares the seeds that both have. None: there are none."""
+    floats = {row["seed"]: float(row["test_accuracy"]) for row in floats}
+    mine = [row for row in mine if row["seed"] in floats]
+    if not mine:
+        return None
+    lost = 100 * statistics.mean(floats[row["seed"]] - float(row["test_accuracy"]) for row in mine)
+    up, down = (
+        statistics.mean(32 * float(row[column]) / float(row["dense_bytes"]) for row in mine)
+        for column in ("bytes_up", "bytes_down")
     )
+    return Loss(lost, up, down, len(mine))
+
+
+def losses():
+    """Returns {(codec, network): Loss}. If a network has several tasks, it is the worst of them."""
+    rows, found = results("accuracy"), {}
+    for codec in dict.fromkeys([row["codec"] for row in rows] + list(SHORTER)):
+        for network, tasks in NETWORKS.items():
+            each = [
+                beside_floats(
+                    [row for row in rows if (row["task"], row["codec"]) == (task, codec)],
+                    [row for row in rows if (row["task"], row["codec"]) == (task, "none")],
+                )
+                for task in tasks
+            ]
+            each = [one for one in each if one]
+            if each and codec != "none":
+                found[codec, network] = max(each)
+    older = [row for row in results("dlgs-cifar10") if (row["net"], row["scale"]) == ("resnet20", "0.07")]
+    for codec, method in SHORTER.items():
+        if (codec, "ResNet-20") not in found:
+            mine, floats = ([row for row in older if row["method"] == name] for name in (method, "none"))
+            found[codec, "ResNet-20"] = beside_floats(mine, floats)
+    return found
+
+
+def c_file():
+    """Returns the text of src/codec/losses.c."""
+    names = ("none", "bf16", "f16", "ternary", "gspar", "uniform", "topk", "onebit")
+    lines = [
+        "/* What trainings lost with each codec, against floats. experiments/choosing/run.py writes this file, from",
+        " * the results of experiments/accuracy and experiments/dlgs-cifar10. */",
+        '#include "codec/codec.h"',
+    ]
+    for name in names:
+        lines += ["", f"const gw_codec_loss gw_losses_{name}[] = {{"]
+        for (codec, network), loss in losses().items():
+            if codec.partition(":")[0] == name:
+                figures = f"{loss.lost:.2f}, {loss.up:.2f}, {loss.down:.2f}, {loss.n}"
+                lines.append(f'    {{"{codec}", "{network}", {figures}}},')
+        lines += ["    {0},", "};"]
+    return "\n".join(lines) + "\n"
 
 
 def times():
@@ -135,23 +161,62 @@ def between(values):
 
 
 def table():
-    costs = times()
-    lines = ["| codec | bits up | bits down | ResNet-20 | LeNet | perceptron | memcpys | take it if |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
-    for codec, (resnet, lenet, perceptron, advice) in CODECS.items():
-        found = [
-            beside_floats(RESNET, resnet) if resnet else None,
-            beside_floats(*lenet) if lenet else None,
-            beside_floats(PERCEPTRON, perceptron) if perceptron else None,
-        ]
-        known = [figures for figures in found if figures]
+    costs, lost = times(), losses()
+    lines = [
+        f"| codec | bits up | bits down | {' | '.join(COLUMNS)} | memcpys | take it if |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for codec, advice in CODECS.items():
+        found = [lost.get((codec, network)) for network in COLUMNS]
+        known = [loss for loss in found if loss]
         plain = "16.0" if codec == "f16" else "32.0"
-        up, down = (between([f[i] for f in known]) if known else plain for i in (1, 2))
-        points = ["0" if codec == "none" else f"{f[0]:+.2f}" if f else "" for f in found]
+        up, down = (between([getattr(f, way) for f in known]) if known else plain for way in ("up", "down"))
+        points = ["0" if codec == "none" else f"{-f.lost:+.2f}" if f else "" for f in found]
         cost = costs[codec]
         spent = float(cost["encode_memcpys"]) + float(cost["decode_memcpys"])
-        lines.append(f"| `{codec}` | {up} | {down} | {' | '.join(points)} | {spent:.1f} | {advice} |")
+        lines.append(f"| `{short(codec)}` | {up} | {down} | {' | '.join(points)} | {spent:.1f} | {advice} |")
     return "\n".join(lines) + "\n"
+
+
+def chart():
+    """Returns an SVG. For each codec: bits of an element up and down, and what ResNet-20 lost."""
+    rows = sorted((loss, codec) for (codec, network), loss in losses().items() if network == "ResNet-20")
+    rows = [(Loss(0, 32, 32, 0), "none"), *rows]
+    left, wide, bar, top, high = 360, 260, 650, 96, 26
+    width, height = 800, top + high * len(rows) + 44
+    most = max(1.0, rows[-1][0].lost)
+
+    def at(bits):  # a scale of logarithms, from 1/4 to 32 bits
+        return left + wide * (math.log2(bits) + 2) / 7
+
+    svg = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+        f'font-size="13" role="img" aria-label="What ResNet-20 lost with each codec, and the bits it sent">',
+        f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
+        '<text x="20" y="30" font-size="17" font-weight="bold" fill="#1f2328">Accuracy at these bytes: ResNet-20 on '
+        "CIFAR-10, three workers, ten epochs</text>",
+        f'<text x="{left}" y="58" fill="#1f2328">bits of an element</text>',
+        f'<text x="{bar}" y="58" fill="#1f2328">points lost</text>',
+    ]
+    for bits, text in ((0.25, "1/4"), (1, "1"), (4, "4"), (32, "32")):
+        svg.append(f'<text x="{at(bits):.0f}" y="80" text-anchor="middle" fill="#59636e">{text}</text>')
+        svg.append(f'<path d="M{at(bits):.0f} 86V{height - 40}" stroke="#d0d7de"/>')
+    for i, (loss, codec) in enumerate(rows):
+        y = top + high * i + high // 2
+        up, down, long = at(loss.up), at(loss.down), 90 * max(0.0, loss.lost) / most
+        svg += [
+            f'<text x="20" y="{y + 4}" fill="#1f2328">{short(codec)}</text>',
+            f'<path d="M{up:.1f} {y}H{down:.1f}" stroke="#0969da" stroke-width="2"/>',
+            f'<circle cx="{down:.1f}" cy="{y}" r="4.5" fill="#ffffff" stroke="#0969da" stroke-width="2"/>',
+            f'<circle cx="{up:.1f}" cy="{y}" r="4.5" fill="#0969da"/>',
+            f'<rect x="{bar}" y="{y - 7}" width="{long:.1f}" height="14" rx="2" fill="#d4a72c"/>',
+            f'<text x="{bar + long + 6:.0f}" y="{y + 4}" fill="#1f2328">{loss.lost:.2f}</text>',
+        ]
+    svg.append(
+        f'<text x="20" y="{height - 14}" font-size="12" fill="#59636e">Full: up, gradients. Hollow: down, averages. '
+        f"One seed, if docs/choosing.md says nothing else. Below 0: better than floats.</text>"
+    )
+    return "\n".join([*svg, "</svg>"]) + "\n"
 
 
 def times_fewer():
@@ -159,8 +224,7 @@ def times_fewer():
     on replicas. (Servers that hold the parameters send these, not averages.)"""
     up, down = [], []
     for file in sorted(HERE.parent.glob("*/results.tsv")):
-        rows = rows_of(file.parent.name, {}) if file.parent.name != "lenet-servers" else []
-        for row in rows:
+        for row in results(file.parent.name) if file.parent.name != "lenet-servers" else []:
             if row.get("codec") in ("ternary", "ternary:skip=last") and int(row.get("bytes_down") or 0):
                 up.append(float(row["dense_bytes"]) / float(row["bytes_up"]))
                 down.append(float(row["dense_bytes"]) / float(row["bytes_down"]))
@@ -188,11 +252,16 @@ def main():
     new = table()
     if args.check and old != new:
         sys.exit(f"{PAGE} has another table than experiments/choosing/run.py makes of the results:\n{new}")
+    for file, text in ((C_FILE, c_file()), (CHART, chart())):
+        if args.check and file.read_text() != text:
+            sys.exit(f"{file} says something else than the results: run experiments/choosing/run.py")
     for page in (README, PAGE):
         if times_fewer() not in " ".join(page.read_text().split()):
             sys.exit(f"{page} does not say of ternary what the results say: {times_fewer()}")
     if not args.check:
         PAGE.write_text(before + BEGIN + new + END + after)
+        C_FILE.write_text(c_file())
+        CHART.write_text(chart())
     return 0
 
 

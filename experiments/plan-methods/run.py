@@ -17,7 +17,7 @@ ROOT = HERE.parent.parent
 PROFILES = HERE.parent / "when-it-pays" / "profiles"
 NETWORKS = ["resnet20", "vgg16", "resnet50", "googlenet"]
 BANDWIDTHS = {"100 Mbit/s": 1e8, "1 Gbit/s": 1e9, "10 Gbit/s": 1e10}
-CODECS = ["ternary", "topk:ratio=0.01"]
+CODECS = ["ternary", "topk:ratio=0.01,scope=layer,refresh=100,over=0"]
 METHODS = ["paper", "none", "single", "fixed:25MiB"]
 MEASURED_AT = 1e9  # bits a second, at which the profiles were measured
 

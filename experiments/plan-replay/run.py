@@ -24,7 +24,7 @@ import net
 HOSTS = 4
 # How many images one worker trains in a second, and in a step. The worker has one GPU; multiply-adds give its speed.
 SPEEDS = {"resnet50": (300, 32), "vgg16": (4000, 32), "resnet20": (6000, 32)}
-CODECS = ["none", "ternary", "topk:ratio=0.01"]
+CODECS = ["none", "ternary", "topk:ratio=0.01,scope=layer,refresh=100,over=0"]
 PLANS = ["none", "single", "paper", "exact", "fixed:25MB"]
 FLOAT_PLANS, FLOAT_RUNS = ["exact"], 3  # floats take long, and only the advice needs them
 

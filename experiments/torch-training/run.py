@@ -39,13 +39,19 @@ CODECS = {
     "topk": "topk:ratio=0.05,scope=layer,refresh=100,over=0",
 }
 QUARTER = {"topk-quarter": "topk:ratio=0.25,scope=layer,refresh=100,over=0"}  # for the models that lose with less
-HOOK = "topk_hook.py"  # Top-K with 0.05, written with PyTorch alone
+# Scripts beside this one, with PyTorch alone, and their words: Top-K with 0.05, and PowerSGD.
+HOOK = "topk_hook.py"
+POWERSGD = {f"powersgd-{rank}": f"powersgd_hook.py {rank}" for rank in (1, 4)}
+MOMENTUM = {
+    "ternary-momentum": "ternary:residual=on,momentum=0.9",
+    "topk-momentum": "topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9",
+}
 PORTS = ports.free_ports()
 
 
 def codecs_of(model):
-    """{short name: specification, or HOOK}"""
-    more = {"transformer": QUARTER, "resnet20-cosine": {**QUARTER, "topk-hook": HOOK}}
+    """{short name: specification, or a script with its words}"""
+    more = {"transformer": {**QUARTER, **MOMENTUM, **POWERSGD}, "resnet20-cosine": {**QUARTER, "topk-hook": HOOK}}
     return {**CODECS, **more.get(model, {})}
 
 
@@ -63,9 +69,12 @@ def run_one(args, run):
     n, _, words = MODELS[key]
     model = key.partition("-")[0]
     folder = {"lenet": args.mnist, "resnet20": args.cifar}.get(model)
-    script = HERE / HOOK if codec == HOOK else grid.ROOT / "examples/pytorch/train.py"
-    command = [sys.executable, str(script), "--json", "--model", model]
-    command += ["--codec", "ddp" if codec == HOOK else codec, "--seed", str(seed), *map(str, words)]
+    hook = codec.split()[0].endswith(".py")
+    script = (
+        [str(HERE / codec.split()[0]), *codec.split()[1:]] if hook else [str(grid.ROOT / "examples/pytorch/train.py")]
+    )
+    command = [sys.executable, *script, "--json", "--model", model]
+    command += ["--codec", "ddp" if hook else codec, "--seed", str(seed), *map(str, words)]
     command += ["--data", folder] if folder else []
     environment = {**os.environ, "PYTHONPATH": str(grid.ROOT / "python"), "OMP_NUM_THREADS": "1"}
     environment.update(WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(next(PORTS)))
@@ -116,7 +125,7 @@ def table(rows):
         "how values are packed (docs/wire-format.md). So there are the fewest and the most times smaller of all seeds.",
         f"{grid.machine(rows)}; experiments/torch-training/run.py",
         "",
-        f"{'model':16} {'codec':48} {'ranks':>5} {'steps':>6} {'seeds':>5} {'accuracy':>9} {'spread':>7} "
+        f"{'model':16} {'codec':60} {'ranks':>5} {'steps':>6} {'seeds':>5} {'accuracy':>9} {'spread':>7} "
         f"{'to ddp':>7} {'loss':>8} {'to ddp, %':>9} {'up, x smaller':>14} {'down':>12}",
     ]
     by = {}
@@ -147,7 +156,7 @@ def table(rows):
                     loss = 100 * (mean(mine, "loss") / mean(base, "loss") - 1)
                     gaps = f"{gap:+7.2f} {mean(found, 'loss'):8.4f} {loss:+9.2f}"
             lines.append(
-                f"{model:16} {codec:48} {found[0]['processes']:>5} {found[0]['steps']:>6} {len(found):5} "
+                f"{model:16} {codec:60} {found[0]['processes']:>5} {found[0]['steps']:>6} {len(found):5} "
                 f"{accuracy:9.2f} {spread} {gaps} {between(found, 'times_smaller_up'):>14} "
                 f"{between(found, 'times_smaller_down'):>12}"
             )

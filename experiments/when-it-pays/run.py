@@ -40,7 +40,7 @@ SPEEDS = {
     "resnet20": (6000, 32),
 }
 MEASURED = {"lenet": 64, "mlp:784-2048-2048-10": 64}  # the trainer runs these networks here, with one worker alone
-CODECS = ["none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"]
+CODECS = ["none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01,scope=layer,refresh=100,over=0"]
 BANDWIDTHS = {
     "100 Mbit/s": 1e8,
     "300 Mbit/s": 3e8,

@@ -91,6 +91,15 @@ typedef struct gw_codec_option {
     const char *help;   /* one line */
 } gw_codec_option;
 
+/* What a codec lost in a training of experiments/, against floats with the same seeds. */
+typedef struct gw_codec_loss {
+    const char *spec; /* the codec; NULL ends a list */
+    const char *network;
+    double points;             /* of test accuracy in percent; below 0: it ended better than floats */
+    double bits_up, bits_down; /* of an element: pushes from the workers, averages back to them */
+    uint32_t n_seeds;
+} gw_codec_loss;
+
 /* One codec, for listings. All strings are static. */
 typedef struct gw_codec_info {
     const char *name;
@@ -100,8 +109,13 @@ typedef struct gw_codec_info {
     size_t n_options;
     uint8_t wire_id;
     bool lossy;
-    bool unbiased; /* with its default options */
+    bool unbiased;               /* with its default options */
+    const gw_codec_loss *losses; /* its last one has no spec; NULL: no training is known */
 } gw_codec_info;
+
+/* The most that the codec lost, with just these options, in a training that gw_codec_info.losses knows: points of test
+ * accuracy in percent. Below 0: it lost nothing. NAN: none is known. NULL is not allowed. Any thread may call it. */
+GW_API double gw_codec_lost(const gw_codec *codec);
 
 /* The i-th codec of this library, from 0; NULL past the last one. Static storage. Any thread may call it. */
 GW_API const gw_codec_info *gw_codec_list(size_t i);

@@ -2,7 +2,7 @@
  *
  *     gw_profile profile = {.struct_bytes = sizeof profile, ...};       // measured: gradwire probe
  *     gw_plan_merge(ctx, &profile, 0, GW_COMPRESS_BESIDE, GW_MERGE_EXACT, 0, group_of, &n_groups, &step_ms);
- *     gw_advise(ctx, &profile, GW_COMPRESS_BESIDE, &advice);            // what to take
+ *     gw_advise(ctx, &profile, GW_COMPRESS_BESIDE, &advice);            // which is the fastest
  *
  * The model of a step (DLGS, equations 2-8; docs/plan.md works it through). Backward goes from the last layer to the
  * first. A layer is measured when its gradient is ready. A group is encoded when its last layer is measured. It is sent
@@ -136,6 +136,7 @@ typedef struct gw_codec_advice {
      * gw_advise looks at links from a thousandth to a million times the profile's ms_per_byte. 0: it is shorter on all
      * of these links. INFINITY: it is shorter on none of them. */
     double pays_from_ms_per_byte;
+    bool pays; /* here its step is shorter than that with floats, by more than a thousandth */
 } gw_codec_advice;
 
 typedef struct gw_advice {
@@ -145,11 +146,10 @@ typedef struct gw_advice {
     /* True if the profile has no codec "none". Then gw_advise assumes that floats take no time, and 8 (members - 1) /
      * members bytes an element: all of a gradient but the member's own share goes to the owners and comes back. */
     bool assumed_floats;
-    /* true: codecs[0] is not floats, and its step is shorter than that with floats by more than a thousandth */
-    bool pays;
 } gw_advice;
 
-/* Compares all codecs of a profile, each with its exact plan. link.ms_per_byte may not be 0. Errors: GW_ERR_ARGUMENT,
+/* Compares the time of all codecs of a profile, each with its exact plan. What they cost in accuracy, gw_codec_lost
+ * says. link.ms_per_byte may not be 0. Errors: GW_ERR_ARGUMENT,
  * GW_ERR_MEMORY. */
 GW_API GW_MUST_CHECK gw_status gw_advise(gw_context *context, const gw_profile *profile, gw_compress compress,
                                          gw_advice *out);

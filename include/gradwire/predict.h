@@ -56,9 +56,6 @@ typedef struct gw_cluster_info {
     gw_cluster cluster;
 } gw_cluster_info;
 
-/* The i-th cluster, from 0; NULL past the last one. Static storage. */
-GW_API const gw_cluster_info *gw_cluster_list(size_t i);
-
 /* Finds a cluster by its name. Errors: GW_ERR_ARGUMENT (there is none of this name; the sentence lists the names). */
 GW_API GW_MUST_CHECK gw_status gw_cluster_find(const char *name, const gw_cluster_info **out);
 

@@ -208,6 +208,7 @@ _SIGNATURES = {
     "gw_codec_destroy": (None, [POINTER]),
     "gw_codec_canonical": (TEXT, [POINTER]),
     "gw_codec_traits_of": (CodecTraits, [POINTER]),
+    "gw_codec_lost": (ctypes.c_double, [POINTER]),
     "gw_codec_check_skip": (STATUS, [POINTER, ctypes.POINTER(Tensor), ctypes.c_uint32]),
     "gw_codec_leaves_float": (ctypes.c_bool, [POINTER, ctypes.POINTER(Tensor)]),
     "gw_encoder_create": (STATUS, [POINTER, POINTER, ctypes.POINTER(Tensor), OUT]),

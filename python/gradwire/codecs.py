@@ -4,12 +4,24 @@
     python3 -m gradwire.codecs topk"""
 import argparse
 import ctypes
+import itertools
 
 from . import _api, _library
 
 
 class _Option(ctypes.Structure):
     _fields_ = [(name, ctypes.c_char_p) for name in ("key", "default_value", "values", "help")]
+
+
+class _Loss(ctypes.Structure):
+    _fields_ = [
+        ("spec", ctypes.c_char_p),
+        ("network", ctypes.c_char_p),
+        ("points", ctypes.c_double),
+        ("bits_up", ctypes.c_double),
+        ("bits_down", ctypes.c_double),
+        ("n_seeds", ctypes.c_uint32),
+    ]
 
 
 class _Info(ctypes.Structure):
@@ -22,11 +34,13 @@ class _Info(ctypes.Structure):
         ("wire_id", ctypes.c_uint8),
         ("lossy", ctypes.c_bool),
         ("unbiased", ctypes.c_bool),
+        ("losses", ctypes.POINTER(_Loss)),
     ]
 
 
 def codecs():
-    """Returns [{name, summary, source, options: [{key, default, values, help}]}]."""
+    """Returns [{name, summary, source, options: [{key, default, values, help}], losses: [{codec, network, points_lost,
+    bits_up, bits_down, seeds}]}]. losses: what trainings lost, in points of test accuracy against floats."""
     lib = _library.declare({"gw_codec_list": (ctypes.POINTER(_Info), [ctypes.c_size_t])})
     found = []
     while info := lib.gw_codec_list(len(found)):
@@ -35,7 +49,13 @@ def codecs():
             {"key": o.key, "default": o.default_value, "values": o.values, "help": o.help}
             for o in c.options[: c.n_options]
         ]
-        found.append({"name": c.name, "summary": c.summary, "source": c.source, "options": options})
+        losses = []
+        rows = map(c.losses.__getitem__, itertools.count()) if c.losses else ()
+        for loss in itertools.takewhile(lambda loss: loss.spec, rows):
+            figures = {"points_lost": loss.points, "bits_up": loss.bits_up, "bits_down": loss.bits_down}
+            losses.append({"codec": loss.spec, "network": loss.network, **figures, "seeds": loss.n_seeds})
+        own = {"name": c.name, "summary": c.summary, "source": c.source, "options": options, "losses": losses}
+        found.append(own)
     return _decoded(found)
 
 
@@ -44,7 +64,7 @@ def _decoded(value):
         return {key: _decoded(v) for key, v in value.items()}
     if isinstance(value, list):
         return [_decoded(v) for v in value]
-    return (value or b"").decode()
+    return value if isinstance(value, (int, float)) else (value or b"").decode()
 
 
 def listing(specs=()):
@@ -56,6 +76,12 @@ def listing(specs=()):
         for o in codec["options"]:
             lines.append(f"    {o['key'] + '=' + o['default']:<16} {o['help']}")
             lines.append(f"    {'':<16}   {o['values']}")
+        if codec["losses"]:
+            lines.append("    Test accuracy beside floats, in points; bits of an element up and down:")
+        for loss in codec["losses"]:
+            figures = f"{-loss['points_lost']:+6.2f} {loss['bits_up']:6.2f} {loss['bits_down']:6.2f}"
+            seeds = f"{loss['seeds']} seed{'s' * (loss['seeds'] != 1)}"
+            lines.append(f"    {figures}  {loss['network']}, {seeds}: {loss['codec']}")
         lines.append("")
     lines.append("Write NAME, or NAME:key=value,key=value,... The values above are the defaults.")
     return "\n".join([*lines, "What each codec sends, and what it costs in accuracy: docs/choosing.md."])

@@ -28,6 +28,17 @@ struct gw_option_rule {
 
 /* ---- the record ----------------------------------------------------------------------------- */
 
+/* What trainings lost with a codec (losses.c). */
+#define GW_LOSSES(name) extern const gw_codec_loss gw_losses_##name[]
+GW_LOSSES(none);
+GW_LOSSES(bf16);
+GW_LOSSES(f16);
+GW_LOSSES(ternary);
+GW_LOSSES(gspar);
+GW_LOSSES(uniform);
+GW_LOSSES(topk);
+GW_LOSSES(onebit);
+
 struct gw_codec_record {
     gw_codec_info info;                 /* wire_id: of the frames that encode writes, unless encode sets another one */
     const struct gw_option_rule *rules; /* info.n_options rules, in the same order */

@@ -213,6 +213,20 @@ gw_codec_traits gw_codec_traits_of(const gw_codec *codec)
                              .velocity = momentum && momentum->output == GW_OUTPUT_VELOCITY};
 }
 
+double gw_codec_lost(const gw_codec *codec)
+{
+    double most = NAN;
+    for (const gw_codec_loss *loss = codec->record->info.losses; loss && loss->spec; loss++) {
+        gw_codec *trained;
+        if (gw_codec_parse(codec->context, loss->spec, &trained) < 0)
+            return NAN;
+        if (strcmp(trained->canonical, codec->canonical) == 0)
+            most = fmax(most, loss->points);
+        gw_codec_destroy(trained);
+    }
+    return most;
+}
+
 /* Compares the n characters of `pattern` with the whole name. If they differ somewhere, only the last star can take
  * more characters. What stands before that star has already found its first place. */
 static bool glob(const char *pattern, size_t n, const char *name)

@@ -148,6 +148,28 @@ static void momentum_and_bias_are_known(void **state)
     }
 }
 
+/* A loss belongs to a codec, however its specification is spelled, and to no other one. */
+static void losses_are_known(void **state)
+{
+    (void)state;
+    const gw_codec_info *info;
+    size_t n_rows = 0;
+    for (size_t i = 0; (info = gw_codec_list(i)); i++)
+        for (const gw_codec_loss *loss = info->losses; loss && loss->spec; loss++, n_rows++) {
+            gw_codec *codec = codec_of(NULL, loss->spec), *spelled = codec_of(NULL, gw_codec_canonical(codec));
+            CHECK(strcmp(gw_codec_name(codec), info->name) == 0, "%s", loss->spec);
+            CHECK(gw_codec_lost(codec) >= loss->points, "%s", loss->spec);
+            CHECK(gw_codec_lost(spelled) == gw_codec_lost(codec), "%s", loss->spec);
+            CHECK(loss->n_seeds > 0 && loss->bits_up > 0 && loss->bits_down > 0, "%s", loss->spec);
+            gw_codec_destroy(codec);
+            gw_codec_destroy(spelled);
+        }
+    assert_true(n_rows > 5);
+    gw_codec *unknown = codec_of(NULL, "ternary:clip=7");
+    assert_true(isnan(gw_codec_lost(unknown)));
+    gw_codec_destroy(unknown);
+}
+
 static void global_is_known(void **state)
 {
     (void)state;
@@ -450,6 +472,7 @@ int main(void)
         cmocka_unit_test(wire_codecs_are_complete),
         cmocka_unit_test(legal_words_are_spelled_out),
         cmocka_unit_test(momentum_and_bias_are_known),
+        cmocka_unit_test(losses_are_known),
         cmocka_unit_test(global_is_known),
         cmocka_unit_test(what_is_not_legal_is_named),
         cmocka_unit_test(missing_arguments_are_refused),

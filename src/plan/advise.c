@@ -1,4 +1,4 @@
-/* Compares the codecs of a profile, each with its exact plan, and says which to take. */
+/* Compares the codecs of a profile, each with its exact plan: which is the fastest, and which pays. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "plan/timeline.h"
@@ -101,11 +101,11 @@ static gw_status compare(struct comparison *c, uint32_t floats, gw_advice *out)
         *one = (gw_codec_advice){.codec = k, .bytes = bytes_of(p, k)};
         GW_TRY(step_ms(c, p, k, here, &one->step_ms, &one->n_groups));
         one->speedup = one->step_ms > 0 ? out->floats.step_ms / one->step_ms : 1;
+        one->pays = one->step_ms < WORTH_TAKING * out->floats.step_ms;
         GW_TRY(find_break_even(c, k, &one->pays_from_ms_per_byte));
         out->n_codecs++;
     }
     qsort(out->codecs, out->n_codecs, sizeof *out->codecs, shorter_first);
-    out->pays = out->codecs[0].codec != floats && out->codecs[0].step_ms < WORTH_TAKING * out->floats.step_ms;
     return GW_OK;
 }
 

@@ -52,11 +52,6 @@ static const gw_gpu_speed speeds[] = {
 };
 enum { N_SPEEDS = sizeof speeds / sizeof *speeds };
 
-const gw_cluster_info *gw_cluster_list(size_t i)
-{
-    return i < N_CLUSTERS ? &clusters[i] : NULL;
-}
-
 gw_status gw_cluster_find(const char *name, const gw_cluster_info **out)
 {
     if (out)

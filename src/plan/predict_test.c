@@ -422,13 +422,14 @@ static void a_gain_implies_a_time(void **state)
 static void what_is_built_in_works(void **state)
 {
     (void)state;
+    static const char *const clusters[] = {"eth-1g-gtx1080", "ib-100g-p100"};
     const gw_cluster_info *cluster, *found;
     const gw_gpu_speed *speed, *same_speed;
     const gw_network_info *network;
     gw_network_totals totals;
-    size_t n = 0, n_figure_5 = 0;
-    for (; (cluster = gw_cluster_list(n)); n++) {
-        assert_true(gw_cluster_find(cluster->name, &found) == GW_OK && found == cluster);
+    size_t n_figure_5 = 0;
+    for (size_t n = 0; n < sizeof clusters / sizeof *clusters; n++) {
+        assert_int_equal(gw_cluster_find(clusters[n], &cluster), GW_OK);
         assert_true(strlen(cluster->summary) > 5 && strstr(cluster->assumed, "assumed"));
         assert_int_equal(cluster->cluster.gpus_per_machine, 4);
         for (size_t i = 0; (speed = gw_gpu_speed_list(i)); i++) {
@@ -455,7 +456,6 @@ static void what_is_built_in_works(void **state)
             n_figure_5 += batch && speed->batch == batch;
         }
     }
-    assert_int_equal(n, 2);
     assert_int_equal(n_figure_5, 6);
     assert_int_equal(gw_cluster_find("eth-1g", &found), GW_ERR_ARGUMENT);
     assert_int_equal(gw_cluster_find("ib-100g-p10", &found), GW_ERR_ARGUMENT);
@@ -467,7 +467,6 @@ static void what_is_built_in_works(void **state)
     assert_int_equal(gw_gpu_speed_find(NULL, "p100", &speed), GW_ERR_ARGUMENT);
     assert_int_equal(gw_gpu_speed_find("vgg-a", NULL, &speed), GW_ERR_ARGUMENT);
     assert_int_equal(gw_gpu_speed_find("vgg-a", "p100", NULL), GW_ERR_ARGUMENT);
-    assert_null(gw_cluster_list(SIZE_MAX));
     assert_null(gw_gpu_speed_list(SIZE_MAX));
 }
 

@@ -363,7 +363,12 @@ class FullySharded(Case):
 class Auto(Case):
     def test_auto(self):
         cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is", "auto_and_join"]
-        found = self.run_cases(*cases)
+        found = self.run_cases(*cases, "auto_knows_accuracy")
+        unknown, fitting, other, adam = self.same(found, "auto_knows_accuracy")
+        self.assertEqual([other, adam], [unknown, unknown])
+        self.assertFalse(any("momentum" in spec for spec in unknown))
+        self.assertEqual([spec for spec in fitting if "momentum=0.9" not in spec], unknown)
+        self.assertGreater(len(fitting), len(unknown))
         # The all-reduce makes 5 + 9 steps. 3 + 9 more, and one, tell how long the codec's steps take.
         expected = {
             "auto_takes_a_codec": [14, 26, 0, 3],
@@ -410,7 +415,8 @@ class Logs(Case):
 
 class Failures(Case):
     def test_not_finite(self):
-        found = self.run_cases("not_finite", "not_finite_raises", "wrong_arguments")
+        found = self.run_cases("not_finite", "not_finite_raises", "wrong_arguments", "a_schedule_moves_the_momentum")
+        self.assertIn("and has 0.85 and 0", self.same(found, "a_schedule_moves_the_momentum"))
         all_nan, finite, moved, _, dropped = self.same(found, "not_finite")
         self.assertEqual((all_nan, finite, moved, dropped), (True, True, True, 1))
         said = self.same(found, "not_finite_raises")
@@ -427,6 +433,8 @@ class Failures(Case):
         parts += ["must be a list", "all tensors at once", 'are for transport="tcp"']
         parts += ["timeout is nan", "timeout is None", "seed is 18446744073709551616", "threads is -1", "get_scale"]
         parts += ['keys is ""', "rendezvous is 29500", "a codec is None", "character of code 0", "must be a list"]
+        parts += ["optimizer is 'sgd'", "fits torch.optim.SGD only, and this is Adam", "and has 0.8 and 0"]
+        parts += ["and has 0.9 and 0.5", "output=velocity, so the optimizer must have momentum 0 ", "and has 0 and 0"]
         parts += [
             "64 are the most",
             "skip=2.wieght fits no name here (0.weight, 0.bias, 2.weight, 2.bias)",

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const default_specs[] = {"none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"};
+static const char *const default_specs[] = {"none", "bf16", "ternary", "ternary:residual=on,momentum=0.9",
+                                            "topk:momentum=0.9"};
 
 /* What the command keeps beside the measurement. */
 struct probe {

@@ -2,7 +2,7 @@
 
     import gradwire.torch as gw
     model = DistributedDataParallel(model)
-    compression = gw.attach(model, "ternary:skip=last")
+    compression = gw.attach(model)
 
 Everything else stays as it was: optimizer, schedule, saving of the model, gradient accumulation (no_sync), clipping."""
 import collections.abc
@@ -13,8 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import _api
 from ..errors import Error, Timeout
-from .auto import CANDIDATES, MOST_PROBE_BYTES, Auto
+from .auto import MOST_PROBE_BYTES, Auto, candidates_for
 from .compression import Compression
+from .fits import why_not
 from .links import check_options, close_links, open_links
 from .parameters import declare, find_parameters
 from .sharded import ShardedCompression, attach_sharded
@@ -30,14 +31,15 @@ def hook(state: Compression, bucket: dist.GradBucket) -> torch.futures.Future[to
 
 def attach(
     ddp: DistributedDataParallel,
-    codec: str = "ternary",
+    codec: str = "ternary:residual=on",
     *,
+    optimizer: torch.optim.Optimizer = None,
     scaler=None,
     transport: str = "tcp",
     nonfinite: str = "nan",
     keys: str = None,
     rendezvous: str = None,
-    candidates=CANDIDATES,
+    candidates=None,
     seed: int = 0,
     timeout: float = 60.0,
     threads: int = 1,
@@ -45,15 +47,19 @@ def attach(
     """Makes ddp average its gradients through Gradwire. All ranks call it, with the same arguments.
 
     ddp: the model, also if torch.compile has wrapped it. DDP may have no communication hook yet.
-    codec: a specification (`python3 -m gradwire.codecs` lists them). skip= takes names of parameters, as the model's
+    codec: a specification (`python3 -m gradwire.codecs` lists them). The default rounds, and what a step does not send
+    waits for later steps: that takes 8 bytes of memory for a parameter. skip= takes names of parameters, as the model's
     named_parameters() gives them; each must fit one. A shared parameter has several names, and any of them will do.
     Or "auto": DDP's own all-reduce makes some steps, which are timed. Link and codecs are measured for some seconds.
     Then auto takes the codec with the shortest predicted step, if that step is shorter than the all-reduce's.
     compression.choice says what it took, and why.
     docs/choosing.md has what each codec sends, up and down, and what it costs in accuracy.
 
-    candidates: auto chooses from these, from none and from the all-reduce. topk and gspar are not among them unless you
-    name them, because they change training more.
+    optimizer: what moves the parameters. If you give it, a codec with momentum= must fit it, in every step, and auto
+    may choose such a codec.
+
+    candidates: auto chooses from these, from none and from the all-reduce. None: from codecs that lost at most 0.3
+    points of accuracy in trainings (docs/choosing.md), and whose momentum= fits the optimizer.
 
     transport: "tcp" (connections of Gradwire's own), "mpi" (the job runs under mpirun or srun), or "torch" (through a
     process group of PyTorch over Gloo). keys: tcp, a folder of `gradwire keys new`, which encrypts; None: nothing is
@@ -69,7 +75,11 @@ def attach(
     ddp = find_ddp(ddp)
     check_hooks(ddp)
     check_options(transport, nonfinite, timeout, seed, threads)
-    if isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"optimizer is {optimizer!r}, and must be an optimizer of PyTorch")
+    if candidates is None:
+        candidates = candidates_for(optimizer)
+    elif isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):
         raise TypeError(f"candidates is {candidates!r}, and must be a list of specifications")
     candidates = list(candidates)
     if scaler is not None and not callable(getattr(scaler, "get_scale", None)):
@@ -78,6 +88,9 @@ def attach(
         what = 'nonfinite="raise"' if nonfinite == "raise" else "keys"
         raise ValueError(f'codec="auto" may leave steps to DDP\'s own all-reduce, which knows no {what}; name a codec')
     parsed = None if codec == "auto" else _api.Codec(codec)
+    for named in [_api.Codec(spec) for spec in candidates] if parsed is None else [parsed]:
+        if why := why_not(named, optimizer):
+            raise ValueError(f"gradwire: {why}")
     everything = find_parameters(ddp)
     tensors = declare(everything, candidates if codec == "auto" else [codec])
     parameters, timeout_ms = [p.tensor for p in everything if p.is_reduced], max(1, round(1000 * timeout))
@@ -100,6 +113,7 @@ def attach(
             links,
             machine_of,
             nonfinite=nonfinite,
+            optimizer=optimizer,
             scaler=scaler,
             seed=seed,
             timeout_ms=timeout_ms,

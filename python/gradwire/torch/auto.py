@@ -13,9 +13,18 @@ import torch.distributed as dist
 from .. import _api, _library
 from ..errors import Error, Status
 from .buckets import Passed
+from .fits import why_not
 from .links import tell
 
-CANDIDATES = ("bf16", "ternary")  # none is a candidate, too
+# What auto chooses from, if the caller names nothing: none, and those of these that are known to lose at most so many
+# points of accuracy, and whose momentum= fits the optimizer.
+_CANDIDATES = (
+    "bf16",
+    "ternary:residual=on",
+    "ternary:residual=on,momentum=0.9",
+    "topk:ratio=0.01,scope=global,refresh=100,over=0.5,momentum=0.9",
+)
+_MOST_LOST = 0.3
 _WARM_UP, _TIMED = 5, 9  # steps; DDP rebuilds its buckets in the first steps
 _SETTLE = 3  # steps of a new codec that are not timed
 _GAIN = 0.97  # auto takes a codec if its predicted step is shorter than so much of the all-reduce's
@@ -27,6 +36,19 @@ _MOST_EXACT = 400  # for more tensors the exact plan may take minutes, while all
 # last to drop a buffer, and need Python's lock for that. destroy_process_group of PyTorch 2.6 has the lock, and waits
 # for that thread.
 _under_way = set()
+
+
+def candidates_for(optimizer):
+    """The optimizer: None if it is not known. Then no codec with momentum= is a candidate."""
+    codecs = {spec: _api.Codec(spec) for spec in _CANDIDATES}
+    library = _api.library()
+    return [
+        spec
+        for spec, codec in codecs.items()
+        if library.gw_codec_lost(codec.handle) <= _MOST_LOST
+        and (not library.gw_codec_traits_of(codec.handle).momentum or optimizer is not None)
+        and why_not(codec, optimizer) is None
+    ]
 
 
 def start_all_reduce(group, buffer):

@@ -18,6 +18,7 @@ from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .buckets import Bucket, Layout, Passed
 from .copies import Copy
+from .fits import why_not
 from .links import close_links, interrupt
 from .member import Member
 from .parameters import DTYPES
@@ -54,7 +55,20 @@ class Compression(OfOneProcess):
     "why", "all_reduce_ms", "predicted_ms", "measured_ms"}. rank, size: those in the group."""
 
     def __init__(
-        self, parameters, tensors, codec, auto, links, machine_of, *, nonfinite, scaler, seed, timeout_ms, threads
+        self,
+        parameters,
+        tensors,
+        codec,
+        auto,
+        links,
+        machine_of,
+        *,
+        nonfinite,
+        optimizer,
+        scaler,
+        seed,
+        timeout_ms,
+        threads,
     ):
         """tensors: what parameters.declare() returned for the parameters. links: close() closes them. codec: an
         _api.Codec; or it is None, and auto is an auto.Auto."""
@@ -63,6 +77,7 @@ class Compression(OfOneProcess):
         self._number_of = {id(p): i for i, p in enumerate(parameters)}
         self._tensors = tensors
         self._nonfinite, self._scaler, self._scale = nonfinite, scaler, None
+        self._optimizer = optimizer
         self._seed = seed
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
         self._options, self._seconds = {"seed": seed, "timeout_ms": timeout_ms, "threads": threads}, timeout_ms / 1000
@@ -88,7 +103,7 @@ class Compression(OfOneProcess):
 
     def _make_member(self, codec, group_of):
         self._member = Member(self._links[0], self._tensors, group_of, codec, self._machine_of, **self._options)
-        self._canonical = codec.canonical
+        self._codec, self._canonical = codec, codec.canonical
 
     # ---- the hook's side
 
@@ -151,6 +166,8 @@ class Compression(OfOneProcess):
                 if self._member is None:
                     self._make_member(self._auto.codec(), self._auto.chosen["groups"])
                 self._auto.begin_step()
+            if why := why_not(self._codec, self._optimizer):
+                raise Error(Status.ARGUMENT, why)  # a schedule has changed the optimizer's momentum
             if first.scale is not None:
                 if self._scale is not None and first.scale != self._scale:
                     self._member.scale(first.scale / self._scale)

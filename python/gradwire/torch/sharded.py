@@ -67,7 +67,7 @@ def _all_reduces(module):
 def attach_sharded(
     model: torch.nn.Module,
     replicas: dist.ProcessGroup,
-    codec: str = "ternary",
+    codec: str = "ternary:residual=on",
     *,
     transport: str = "tcp",
     nonfinite: str = "nan",

@@ -285,6 +285,7 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
     const struct gw_codec_record gw_codec_##variable = {.info = {.name = text,                                         \
                                                                  .summary = words,                                     \
                                                                  .source = "",                                         \
+                                                                 .losses = gw_losses_##variable,                       \
                                                                  .wire_id = number,                                    \
                                                                  .lossy = loses,                                       \
                                                                  .unbiased = !(loses)},                                \

@@ -160,6 +160,7 @@ const struct gw_codec_record gw_codec_gspar = {
              .source = "GSpar: Wangni et al., NeurIPS 2018",
              .options = options,
              .n_options = sizeof options / sizeof *options,
+             .losses = gw_losses_gspar,
              .wire_id = GW_WIRE_GSPAR,
              .lossy = true,
              .unbiased = true},

@@ -480,6 +480,7 @@ const struct gw_codec_record gw_codec_onebit = {
              .source = "1-bit SGD: Seide et al., Interspeech 2014",
              .options = options,
              .n_options = sizeof options / sizeof *options,
+             .losses = gw_losses_onebit,
              .wire_id = GW_WIRE_ONEBIT,
              .lossy = true},
     .rules = rules,

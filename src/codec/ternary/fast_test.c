@@ -124,7 +124,7 @@ static void codecs_without_a_choice_ignore_it(void **state)
                  {"ternary:skip=layer*", false},
                  {"none", false},
                  {"bf16", false},
-                 {"topk:ratio=0.1", true},
+                 {"topk:ratio=0.1,scope=layer", true},
                  {"gspar", true},
                  {"uniform", true},
                  {"f16", false}};

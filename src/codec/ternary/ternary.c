@@ -99,6 +99,7 @@ const struct gw_codec_record gw_codec_ternary = {
              .source = "TernGrad: Wen et al., NIPS 2017; residual=on: error feedback; level=max: 3LC: Lim et al., 2019",
              .options = options,
              .n_options = sizeof options / sizeof *options,
+             .losses = gw_losses_ternary,
              .wire_id = GW_WIRE_TERNARY,
              .lossy = true,
              .unbiased = true},

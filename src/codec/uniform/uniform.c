@@ -130,6 +130,7 @@ const struct gw_codec_record gw_codec_uniform = {
              .source = "what GSpar is compared with: Wangni et al., NeurIPS 2018",
              .options = options,
              .n_options = sizeof options / sizeof *options,
+             .losses = gw_losses_uniform,
              .wire_id = GW_WIRE_SPARSE,
              .lossy = true,
              .unbiased = true},

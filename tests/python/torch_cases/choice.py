@@ -4,9 +4,11 @@ import threading
 
 import torch
 
+import gradwire.torch as gw
+from gradwire import _api
 from gradwire.torch import auto as gw_auto
 
-from common import RANK, SIZE, attached, await_files, backward, digest, train
+from common import RANK, SIZE, TRANSPORT, attached, await_files, backward, digest, network, train
 
 
 def auto_runs(gain, later_ms):
@@ -56,10 +58,27 @@ def auto_takes_none():
     return auto_runs(0.0, 5.0)
 
 
+def auto_knows_accuracy():
+    """Its own candidates lost little, and fit the optimizer."""
+    parameters, sgd = list(network().parameters()), torch.optim.SGD
+    optimizers = [
+        None,
+        sgd(parameters, 0.1, 0.9, nesterov=True),
+        sgd(parameters, 0.1, 0.8),
+        torch.optim.Adam(parameters),
+    ]
+    found = [gw_auto.candidates_for(optimizer) for optimizer in optimizers]
+    codecs = [_api.Codec(spec) for specs in found for spec in specs]
+    assert all(_api.library().gw_codec_lost(codec.handle) <= 0.3 for codec in codecs)
+    return found
+
+
 def auto_as_it_is():
     """auto may take anything here. All ranks take the same, and stay identical."""
-    ddp, compression = attached("auto")
-    train(ddp, 40)
+    ddp = torch.nn.parallel.DistributedDataParallel(network())
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
+    compression = gw.attach(ddp, "auto", transport=TRANSPORT, optimizer=optimizer)
+    train(ddp, 40, optimizer)
     found = [compression.choice["codec"], compression.choice.get("predicted_ms"), digest(ddp)]
     compression.close()
     return found

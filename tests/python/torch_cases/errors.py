@@ -70,7 +70,13 @@ def wrong_arguments():
         (ddp, "ternary", {"rendezvous": 29500}),
         (ddp, None, {}),
         (ddp, "ternary\0junk", {}),
-        (ddp, "auto", {"candidates": None}),
+        (ddp, "auto", {"candidates": 7}),
+        (ddp, "ternary", {"optimizer": "sgd"}),
+        (ddp, "topk:momentum=0.9", {"optimizer": torch.optim.Adam(ddp.parameters())}),
+        (ddp, "topk:momentum=0.9", {"optimizer": torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.8)}),
+        (ddp, "topk:momentum=0.9", {"optimizer": torch.optim.SGD(ddp.parameters(), 0.1, 0.9, dampening=0.5)}),
+        (ddp, "topk:momentum=0.9,output=velocity", {"optimizer": torch.optim.SGD(ddp.parameters(), 0.1, 0.9)}),
+        (ddp, "auto", {"candidates": ["onebit:momentum=0.9"], "optimizer": torch.optim.SGD(ddp.parameters(), 0.1)}),
         (ddp, "auto", {"candidates": [f"topk:ratio=0.{i}" for i in range(10, 80)]}),
         (ddp, "ternary:skip=0.*+2.wieght", {}),
         (ddp, "ternary:skip=2.weight;2.bias", {}),
@@ -94,6 +100,20 @@ class OtherNames(torch.nn.Module):
 
     def forward(self, x):
         return self.two(torch.relu(self.one(x)))
+
+
+def a_schedule_moves_the_momentum():
+    """As OneCycleLR does."""
+    ddp = DistributedDataParallel(network())
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
+    with gw.attach(ddp, "onebit:momentum=0.9", transport=TRANSPORT, optimizer=optimizer):
+        train(ddp, 2, optimizer)
+        optimizer.param_groups[0]["momentum"] = 0.85
+        try:
+            backward(ddp, 2)
+            return "no error"
+        except RuntimeError as error:
+            return str(error)
 
 
 def what_disagrees(model, codec):

@@ -1,0 +1,24 @@
+"""Checks that a codec with momentum= fits the optimizer."""
+import torch
+
+from .. import _api
+
+
+def why_not(codec, optimizer):
+    """Returns why momentum= of the codec does not fit, or None. codec: an _api.Codec. optimizer: None if it is not
+    known; then everything fits."""
+    traits = _api.library().gw_codec_traits_of(codec.handle)
+    if optimizer is None or not traits.momentum > 0:
+        return None
+    kind = type(optimizer).__name__
+    if not isinstance(optimizer, torch.optim.SGD):
+        return f"{codec.canonical.partition(':')[0]} with momentum= fits torch.optim.SGD only, and this is {kind}"
+    wanted = 0.0 if traits.velocity else traits.momentum
+    for group in optimizer.param_groups:
+        if group["momentum"] != wanted or group["dampening"] != 0:
+            output = ",output=velocity" if traits.velocity else ""
+            return (
+                f"the codec has momentum={traits.momentum:g}{output}, so the optimizer must have momentum {wanted:g} "
+                f"and dampening 0, and has {group['momentum']:g} and {group['dampening']:g}"
+            )
+    return None
