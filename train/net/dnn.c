@@ -4,6 +4,7 @@
 #include "base/memory.h"
 
 #include <string.h>
+#include <unistd.h>
 
 gw_status gw_dnn_check(dnnl_status_t status, const char *what)
 {
@@ -13,6 +14,11 @@ gw_status gw_dnn_check(dnnl_status_t status, const char *what)
         return gw_fail(GW_ERR_MEMORY, "out of memory in oneDNN: %s", what);
     return gw_fail(status == dnnl_unimplemented ? GW_ERR_UNSUPPORTED : GW_ERR_SYSTEM, "oneDNN refused %s (status %d)",
                    what, (int)status);
+}
+
+bool gw_dnn_is_right(void)
+{
+    return dnnl_version()->major < 3 || access("/sys/devices/system/cpu/cpu0/cache", F_OK) == 0;
 }
 
 static dnnl_format_tag_t plain_tag(int rank)

@@ -4,6 +4,7 @@
 
 #include "net/onednn.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Floats in memory, and their layout in oneDNN's terms. */
@@ -22,6 +23,10 @@ struct gw_primitive {
     dnnl_exec_arg_t args[GW_MAX_ARGS];
     int n_args;
 };
+
+/* False: oneDNN 3 leaves out parts of weights here, because the machine does not say how large its caches are
+ * (docs/pytorch.md, oneDNN#5313). Some virtual machines are so. */
+bool gw_dnn_is_right(void);
 
 /* Turns oneDNN's status into ours; `what` names the operation in the sentence. */
 gw_status gw_dnn_check(dnnl_status_t status, const char *what);

@@ -399,6 +399,11 @@ static gw_status prepare(struct gw_team *team)
                              team->run_options, sizeof team->run_options));
 
     GW_TRY(gw_dnn_check(dnnl_engine_create(&team->engine, dnnl_cpu, 0), "an engine"));
+    if (!team->network.convex && !gw_dnn_is_right())
+        gw_train_note(team->callbacks,
+                      "this machine does not say how large its caches are, and oneDNN %d.%d then counts wrong: do not "
+                      "trust what this run learns (docs/pytorch.md)",
+                      dnnl_version()->major, dnnl_version()->minor);
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     team->evaluators = processors > 0 && processors < o->workers ? (uint32_t)processors : o->workers;
     if (team->network.convex || team->members->count < o->workers)
