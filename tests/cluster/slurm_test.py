@@ -52,7 +52,7 @@ class Slurm(harness.Case):
         said = self.ok("--version")
         if "tcp" in said.partition("links")[2]:
             yield "tcp", [], ["--link", "tcp", "--insecure"]
-        if "Open MPI" in said and "pmix" in subprocess.run(["srun", "--mpi=list"], **pipes()).stdout:
+        if "mpi (if" in said and "pmix" in subprocess.run(["srun", "--mpi=list"], **pipes()).stdout:
             yield "mpi", ["--mpi=pmix"], ["--link", "mpi"]
 
     def end(self, run, status=None):
