@@ -88,7 +88,8 @@ def beside_floats(mine, floats):
     mine = [row for row in mine if row["seed"] in floats]
     if not mine:
         return None
-    lost = 100 * statistics.mean(floats[row["seed"]] - float(row["test_accuracy"]) for row in mine)
+    # Without the 0 there would be a -0.
+    lost = round(100 * statistics.mean(floats[row["seed"]] - float(row["test_accuracy"]) for row in mine), 2) + 0
     up, down = (
         statistics.mean(32 * float(row[column]) / float(row["dense_bytes"]) for row in mine)
         for column in ("bytes_up", "bytes_down")
@@ -171,7 +172,7 @@ def table():
         known = [loss for loss in found if loss]
         plain = "16.0" if codec == "f16" else "32.0"
         up, down = (between([getattr(f, way) for f in known]) if known else plain for way in ("up", "down"))
-        points = ["0" if codec == "none" else f"{-f.lost:+.2f}" if f else "" for f in found]
+        points = ["0" if codec == "none" else f"{0 - f.lost:+.2f}" if f else "" for f in found]
         cost = costs[codec]
         spent = float(cost["encode_memcpys"]) + float(cost["decode_memcpys"])
         lines.append(f"| `{short(codec)}` | {up} | {down} | {' | '.join(points)} | {spent:.1f} | {advice} |")

@@ -79,7 +79,7 @@ def listing(specs=()):
         if codec["losses"]:
             lines.append("    Test accuracy beside floats, in points; bits of an element up and down:")
         for loss in codec["losses"]:
-            figures = f"{-loss['points_lost']:+6.2f} {loss['bits_up']:6.2f} {loss['bits_down']:6.2f}"
+            figures = f"{0 - loss['points_lost']:+6.2f} {loss['bits_up']:6.2f} {loss['bits_down']:6.2f}"
             seeds = f"{loss['seeds']} seed{'s' * (loss['seeds'] != 1)}"
             lines.append(f"    {figures}  {loss['network']}, {seeds}: {loss['codec']}")
         lines.append("")

@@ -7,7 +7,7 @@ const gw_codec_loss gw_losses_none[] = {
 };
 
 const gw_codec_loss gw_losses_bf16[] = {
-    {"bf16", "LeNet", -0.00, 16.02, 16.02, 3},
+    {"bf16", "LeNet", 0.00, 16.02, 16.02, 3},
     {"bf16", "perceptron", -0.02, 16.02, 16.02, 3},
     {0},
 };
