@@ -149,8 +149,7 @@ typedef struct gw_advice {
 } gw_advice;
 
 /* Compares the time of all codecs of a profile, each with its exact plan. What they cost in accuracy, gw_codec_lost
- * says. link.ms_per_byte may not be 0. Errors: GW_ERR_ARGUMENT,
- * GW_ERR_MEMORY. */
+ * says. link.ms_per_byte may not be 0. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API GW_MUST_CHECK gw_status gw_advise(gw_context *context, const gw_profile *profile, gw_compress compress,
                                          gw_advice *out);
 
