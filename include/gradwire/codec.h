@@ -114,8 +114,8 @@ typedef struct gw_codec_info {
 } gw_codec_info;
 
 /* The most that the codec lost, with just these options, in a training that gw_codec_info.losses knows: points of test
- * accuracy in percent. Below 0: it lost nothing. NAN: none is known, or memory is short. NULL is not allowed. Any thread
- * may call it. */
+ * accuracy in percent. Below 0: it lost nothing. NAN: none is known, or memory is short. NULL is not allowed. Any
+ * thread may call it. */
 GW_API double gw_codec_lost(const gw_codec *codec);
 
 /* The i-th codec of this library, from 0; NULL past the last one. Static storage. Any thread may call it. */
