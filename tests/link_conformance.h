@@ -81,7 +81,8 @@ static const struct link_factory *link_test_factory;
 static gw_context *link_test_begin(gw_link *links, uint32_t n)
 {
     gw_context *context = link_test_context();
-    assert_int_equal(link_test_factory->create(context, n, links), GW_OK);
+    if (link_test_factory->create(context, n, links) < 0)
+        fail_msg("%u members cannot begin: %s", n, gw_last_error());
     for (uint32_t r = 0; r < n; r++) {
         assert_int_equal(links[r].rank, r);
         assert_int_equal(links[r].size, n);

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define N_BYTES ((size_t)64 << 20) /* more than sockets hold */
+#define N_BYTES ((size_t)24 << 20) /* more than sockets hold */
 
 static const gw_ps_shape shape = {.n_dims = 1, .dims = {N_BYTES}};
 
@@ -46,9 +46,9 @@ static pid_t start_server(char address[128])
             _exit(1);
         _exit(gw_ps_server_run(server) < 0);
     }
+    close(told[1]);
     assert_int_equal(read(told[0], address, 128), 128);
     close(told[0]);
-    close(told[1]);
     return pid;
 }
 
