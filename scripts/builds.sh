@@ -15,7 +15,7 @@ names=("$@")
 [ ${#names[@]} -gt 0 ] || names=(clang bare asan tsan)
 
 # The tests that end within a second or two. Tests of the tool and of the house are left out: they test more than a
-# build.
+# build. probe_test measures, which takes minutes on a busy machine; `make tsan` runs it.
 quick=(-L fast -E '^(cli|house|net|wire|python|cluster|example)_|@|^neon$|^mpich$')
 
 for name in "${names[@]}"; do
