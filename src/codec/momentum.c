@@ -7,6 +7,7 @@
 #include "wire/bytes.h"
 #include "wire/frame.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *const gw_momentum_outputs[] = {"gradient", "velocity", NULL};
@@ -67,7 +68,7 @@ GW_CLONES static void deliver(float factor, const float *restrict before, uint64
 {
     for (uint64_t i = 0; i < n; i++) {
         const float s = average[i];
-        next[i] = s;
+        next[i] = isfinite(s) ? s : before[i]; /* an infinity would stay for ever */
         average[i] = s - factor * before[i];
     }
 }

@@ -303,6 +303,42 @@ static void wrong_calls_are_refused(void **state)
     gw_encoder_destroy(encoder);
 }
 
+/* A GradScaler raises its factor until something overflows, and lowers it then. Nothing infinite may stay: no lower
+ * factor would mend it. */
+static void an_overflow_does_not_stay(void **state)
+{
+    (void)state;
+    static float g[N], s[N];
+    for (size_t c = 0; c < N_CODECS; c++) {
+        gw_encoder *encoder = encoder_of(NULL, with(codecs[c], "momentum=0.9"), N);
+        const size_t n_bytes = gw_encoder_state_bytes(encoder);
+        uint8_t *saved = room_for(n_bytes, 1);
+        for (uint32_t t = 0; t < 6; t++) {
+            numbers_fill_bell(t, g, N);
+            for (int i = 0; i < N; i++)
+                g[i] *= t < 5 ? 1e36f : 0;
+            measure(encoder, g, NULL);
+            assert_int_equal(gw_encoders_combine(&encoder, 1, NULL), GW_OK);
+            struct whole_frame frame = encode_slice(encoder, g, NULL, (gw_draw){.step = t}, 0, N);
+            decode_into(NULL, frame, s, N);
+            if (t == 3)
+                s[17] = INFINITY; /* the sum over workers */
+            assert_int_equal(gw_encoder_deliver(encoder, s, 0, N), GW_OK);
+            free(frame.bytes);
+            assert_true((t == 3) == !isfinite(s[17]));
+            assert_int_equal(gw_encoder_commit(encoder, true), GW_OK);
+            if (t == 4) {
+                assert_int_equal(gw_encoder_scale(encoder, 1e5f), GW_OK);
+                assert_int_equal(gw_encoder_scale(encoder, 1e-5f), GW_OK);
+            }
+        }
+        assert_int_equal(gw_encoder_save(encoder, saved, n_bytes), GW_OK);
+        assert_int_equal(gw_encoder_load(encoder, saved, n_bytes), GW_OK);
+        free(saved);
+        gw_encoder_destroy(encoder);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +347,7 @@ int main(void)
         cmocka_unit_test(velocities_are_delivered_if_asked_for),
         cmocka_unit_test(a_saved_state_goes_on),
         cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(an_overflow_does_not_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

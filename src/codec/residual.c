@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "wire/bytes.h"
 
+#include <float.h>
 #include <math.h>
 
 gw_status gw_residual_init(gw_context *context, uint64_t n, struct gw_residual *residual)
@@ -45,7 +46,7 @@ void gw_residual_scale(struct gw_residual *residual, float factor)
 {
     float *now = gw_residual_now(residual);
     for (uint64_t i = 0; i < residual->n; i++)
-        now[i] *= factor;
+        now[i] = fminf(fmaxf(now[i] * factor, -FLT_MAX), FLT_MAX);
 }
 
 size_t gw_residual_bytes(uint64_t n)

@@ -43,7 +43,7 @@ uint64_t gw_residual_find_bad(const struct gw_residual *residual, const float *g
 /* |e|_2 */
 double gw_residual_norm(const struct gw_residual *residual);
 
-/* e = factor * e */
+/* e = factor * e, or the nearest finite number: no smaller factor would mend an infinity. */
 void gw_residual_scale(struct gw_residual *residual, float factor);
 
 /* The residual as a part of a saved state, in float32. */

@@ -451,7 +451,7 @@ static void topk_scale(gw_encoder *encoder, float factor)
     struct topk_state *s = encoder->state;
     settle(encoder);
     gw_residual_scale(&s->residual, factor);
-    s->now.threshold *= factor;
+    s->now.threshold = fminf(s->now.threshold * factor, FLT_MAX);
     s->how = UNDECIDED;
 }
 
