@@ -363,6 +363,7 @@ class FullySharded(Case):
 class Auto(Case):
     def test_auto(self):
         cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is", "auto_and_join"]
+        cases += ["auto_sees_a_schedule"]
         found = self.run_cases(*cases, "auto_knows_accuracy")
         unknown, fitting, other, adam = self.same(found, "auto_knows_accuracy")
         self.assertEqual([other, adam], [unknown, unknown])
@@ -389,6 +390,7 @@ class Auto(Case):
         self.assertNotIn("auto takes", found[2]["auto_goes_back"][1])
         self.assertIn("auto takes DDP's own all-reduce", found[1]["auto_takes_none"][1])
         self.same(found, "auto_as_it_is")
+        self.assertEqual(self.same(found, "auto_sees_a_schedule"), ["none"])
         self.same(found, "auto_and_join")
 
     def test_no_python_on_other_threads(self):

@@ -104,7 +104,9 @@ def attach(
     )
     auto = None
     try:
-        auto = None if parsed else Auto(parameters, tensors, candidates, ddp.process_group, links, timeout_ms)
+        auto = (
+            None if parsed else Auto(parameters, tensors, candidates, optimizer, ddp.process_group, links, timeout_ms)
+        )
         compression = Compression(
             parameters,
             tensors,

@@ -58,7 +58,7 @@ def start_all_reduce(group, buffer):
 class Auto:
     """The part of one rank. `passing`: buckets go to DDP's own all-reduce."""
 
-    def __init__(self, parameters, tensors, candidates, group, links, timeout_ms):
+    def __init__(self, parameters, tensors, candidates, optimizer, group, links, timeout_ms):
         if len(tensors) > _api.PLAN_MAX_LAYERS:
             most = _api.PLAN_MAX_LAYERS
             raise Error(
@@ -78,6 +78,7 @@ class Auto:
                     f"{spec} decides for all tensors at once: they are one group, and auto plans groups",
                 )
         self._tensors, self._links, self._timeout_ms, self._group = tensors, links, timeout_ms, group
+        self._optimizer = optimizer
         self.passing, self.chosen, self._verdict_due = True, None, False
         self._is_first, self._ready, self._steps, self._ends = True, {}, [], []
         self.n_passed = 0
@@ -232,7 +233,9 @@ class Auto:
         all_reduce_ms = self._step_ms()
         plans, n = [], len(self._tensors)
         method = _api.MERGE_EXACT if n <= _MOST_EXACT else _api.MERGE_PAPER
-        for k, spec in enumerate(self.codecs):
+        for k, (spec, codec) in enumerate(self.codecs.items()):
+            if why_not(codec, self._optimizer):
+                continue  # since attach, a schedule has changed the momentum
             groups, n_groups, ms = (ctypes.c_uint32 * n)(), ctypes.c_uint32(), ctypes.c_double()
             _library.check(
                 _api.library().gw_plan_merge(

@@ -84,6 +84,17 @@ def auto_as_it_is():
     return found
 
 
+def auto_sees_a_schedule():
+    """OneCycleLR may be made after attach. Returns what auto compares then."""
+    ddp = torch.nn.parallel.DistributedDataParallel(network())
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
+    options = {"candidates": ["onebit:momentum=0.9"], "optimizer": optimizer}
+    with gw.attach(ddp, "auto", transport=TRANSPORT, **options) as compression:
+        optimizer.param_groups[0]["momentum"] = 0.85
+        train(ddp, 16, optimizer)
+        return list(compression.choice["predicted_ms"])
+
+
 def auto_and_join():
     """Rank 0 is done before the choice is made."""
     ddp, compression = attached("auto")
@@ -151,7 +162,7 @@ def auto_times():
     time_before, start_before = gw_auto.time, gw_auto.start_all_reduce
     gw_auto.time, gw_auto.start_all_reduce = Clock, lambda *_: Work()
     try:
-        auto = gw_auto.Auto(parameters, [("small", 1, False), ("large", 9, False)], ["ternary"], None, [], 1000)
+        auto = gw_auto.Auto(parameters, [("small", 1, False), ("large", 9, False)], ["ternary"], None, None, [], 1000)
         for step in range(4):
             small, large, passed = Bucket(True), Bucket(False), {}
             for tensor, bucket, seconds in ((1, large, 1.0), (0, small, 3.0)):
