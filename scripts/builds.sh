@@ -16,7 +16,7 @@ names=("$@")
 
 # The tests that end within a second or two. Tests of the tool and of the house are left out: they test more than a
 # build. probe_test measures, which takes minutes on a busy machine; `make tsan` runs it.
-quick=(-L fast -E '^(cli|house|net|wire|python|cluster|example)_|@|^neon$|^mpich$')
+quick=(-L fast -E '^(cli|house|net|wire|python|cluster|example)_|@|^neon$|^mpich$|^probe_test$')
 
 for name in "${names[@]}"; do
     options=(-DCMAKE_BUILD_TYPE=Debug -DGW_BUILD_TESTS=ON)
