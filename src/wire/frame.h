@@ -4,7 +4,7 @@
 
 #include <gradwire/codec.h>
 
-#define GW_FRAME_VERSION 2
+#define GW_FRAME_VERSION 3
 #define GW_HEADER_BYTES 56
 #define GW_CHUNK 65536u /* elements packed together; the last chunk of a slice may be shorter */
 

@@ -53,7 +53,9 @@ gw_status gw_strings_writer_init(gw_context *context, uint64_t max_bits, uint32_
                                  struct gw_strings_writer *writer)
 {
     *writer = (struct gw_strings_writer){.capacity = (size_t)max_bits / 8 + 8 * (size_t)max_strings,
-                                         .head_bytes = (size_t)max_field_bits / 8 + 3 * (size_t)max_strings + 8,
+                                         /* places take less than an eighth of a string's bits */
+                                         .head_bytes = (size_t)max_field_bits / 8 + (size_t)max_bits / 64 +
+                                                       3 * (size_t)max_strings + 8,
                                          .max_notes = max_strings};
     writer->symbols = gw_scratch_take(context, writer->capacity + 8, 1); /* with a word past the last string */
     writer->words = gw_scratch_take(context, 2 * writer->capacity + 64, 1);
@@ -105,6 +107,42 @@ uint64_t gw_strings_estimate(uint32_t m, uint32_t ones)
     return rarer ? (uint64_t)rarer * (bit_length(m / rarer) + 1) : 0;
 }
 
+/* If one of so many bits, or fewer, has the rarer value, the places of these bits are sent. The lanes would take as
+ * long for them as for a string that says much more. */
+#define RARE 128
+
+static bool is_sparse(uint32_t m, uint32_t rarer)
+{
+    return (uint64_t)rarer * RARE <= m;
+}
+
+/* How many of a gap's bits are sent as they are: the binary logarithm of 31/32 of the average gap (Golomb 1966, with
+ * Rice's restriction to powers of two). */
+static unsigned gap_bits(uint32_t m, uint32_t rarer)
+{
+    return bit_length((uint32_t)(m * 31ull / (rarer * 32ull))) - 1;
+}
+
+/* Writes the gap before each bit of the rarer value: how often 2^k goes into it, in unary, and k bits of the rest. */
+static void put_places(struct gw_strings_writer *writer, const uint64_t *string, uint32_t m, uint32_t rarer, bool flip)
+{
+    const unsigned k = gap_bits(m, rarer);
+    uint32_t next = 0; /* behind the last place */
+    for (uint32_t w = 0; w < (m + 63) / 64; w++) {
+        uint64_t bits = flip ? ~string[w] : string[w];
+        bits &= m - 64 * w < 64 ? (1ull << (m - 64 * w)) - 1 : ~0ull;
+        for (; bits; bits &= bits - 1) {
+            const uint32_t place = 64 * w + (uint32_t)__builtin_ctzll(bits), gap = place - next;
+            uint32_t times = gap >> k;
+            for (; times >= 32; times -= 32)
+                gw_strings_field(writer, 0, 32);
+            gw_strings_field(writer, 1u << times, times + 1);
+            gw_strings_field(writer, gap & ((1u << k) - 1), k);
+            next = place + 1;
+        }
+    }
+}
+
 void gw_strings_add(struct gw_strings_writer *writer, uint32_t m, uint32_t ones)
 {
     gw_strings_field(writer, ones, bit_length(m));
@@ -113,6 +151,10 @@ void gw_strings_add(struct gw_strings_writer *writer, uint32_t m, uint32_t ones)
     const uint32_t n = (m + 7) / 8;
     const bool flip = ones > m - ones;
     uint8_t *symbols = writer->symbols + writer->used;
+    if (is_sparse(m, flip ? m - ones : ones)) {
+        put_places(writer, (const uint64_t *)(const void *)symbols, m, flip ? m - ones : ones, flip);
+        return;
+    }
     if (flip && m % 8) /* so that the padding is 0 afterwards */
         symbols[n - 1] |= (uint8_t)(0xFF << (m % 8));
     struct gw_string_note note = {.at = writer->used,
@@ -255,9 +297,43 @@ uint64_t gw_strings_used(const struct gw_strings_reader *reader)
     return reader->fields.at + 8 * (uint64_t)(reader->end - reader->words);
 }
 
+/* Sets all m bits of a string to a value. */
+static void fill(uint64_t *string, uint32_t m, bool value)
+{
+    const size_t n_words = ((size_t)m + 63) / 64;
+    memset(string, value ? 0xFF : 0, 8 * n_words);
+    if (value && m % 64)
+        string[n_words - 1] = (1ull << (m % 64)) - 1;
+}
+
 static gw_status no_string(uint32_t m)
 {
     return gw_fail(GW_ERR_FRAME_PAYLOAD, "a coded string of %u bits is cut, or altered", m);
+}
+
+/* Reads what put_places writes. */
+static bool get_places(struct gw_strings_reader *reader, uint32_t m, uint32_t rarer, bool flip, uint64_t *string)
+{
+    const unsigned k = gap_bits(m, rarer);
+    uint64_t next = 0;
+    fill(string, m, flip);
+    for (uint32_t i = 0; i < rarer; i++) {
+        uint64_t times = 0, bits;
+        while (!(bits = gw_bits_peek(&reader->fields) & UINT32_MAX)) {
+            reader->fields.at += 32;
+            times += 32;
+            if (times << k >= m)
+                return false;
+        }
+        const unsigned more = (unsigned)__builtin_ctzll(bits);
+        reader->fields.at += more + 1;
+        next += ((times + more) << k) + gw_strings_number(reader, k);
+        if (next >= m)
+            return false;
+        string[next / 64] ^= 1ull << (next % 64);
+        next++;
+    }
+    return true;
 }
 
 /* A string that is being read: what its head says, and where its symbols come from. */
@@ -271,24 +347,26 @@ struct coming {
 static gw_status come(struct gw_strings_reader *reader, uint32_t m, uint64_t *string, uint32_t *ones,
                       struct coming *coming)
 {
-    const size_t n_words = ((size_t)m + 63) / 64;
     const uint32_t count = gw_strings_number(reader, bit_length(m));
     *ones = count;
-    coming->is_coded = count != 0 && count != m;
-    if (!coming->is_coded) {
-        memset(string, count ? 0xFF : 0, 8 * n_words);
-        if (count && m % 64)
-            string[n_words - 1] = (1ull << (m % 64)) - 1;
+    coming->is_coded = false;
+    if (count == 0 || count == m) {
+        fill(string, m, count);
         return GW_OK;
     }
-    if (count > m || !reader->n_lanes)
+    if (count > m)
         return no_string(m);
     coming->m = m;
     coming->n = (m + 7) / 8;
     coming->flip = count > m - count;
     coming->rarer = coming->flip ? m - count : count;
+    if (is_sparse(m, coming->rarer))
+        return get_places(reader, m, coming->rarer, coming->flip, string) ? GW_OK : no_string(m);
+    if (!reader->n_lanes)
+        return no_string(m);
+    coming->is_coded = true;
     gw_rans_table_make(&coming->table, m, coming->rarer, 1 + gw_strings_number(reader, LAST_BITS));
-    string[n_words - 1] = 0;
+    string[((size_t)m + 63) / 64 - 1] = 0;
     coming->source =
         (struct gw_rans_source){&coming->table, (uint8_t *)string, &reader->states, reader->begin, reader->words};
     return GW_OK;

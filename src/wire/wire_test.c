@@ -147,7 +147,7 @@ static void a_header_comes_back(void **state)
     assert_true(gw_get64(bytes + 48) == (XXH3_64bits_withSeed(bytes, 48, 0) ^ XXH3_64bits_withSeed(bytes + 56, 19, 1)));
     assert_memory_equal(
         bytes,
-        "GW\2\4\3\4\1\0\5\0\0\0\xD4\xC3\xB2\xA1\4\3\2\1\x40\0\0\0\0\0\1\0\0\0\0\0\x5A\0\0\0\0\0\0\0\x0B\0\0\0\0\0\0\0",
+        "GW\3\4\3\4\1\0\5\0\0\0\xD4\xC3\xB2\xA1\4\3\2\1\x40\0\0\0\0\0\1\0\0\0\0\0\x5A\0\0\0\0\0\0\0\x0B\0\0\0\0\0\0\0",
         48);
 }
 
@@ -249,9 +249,10 @@ static void fields_outside_their_limits_are_refused(void **state)
         make_frame(bytes, &frame);
         bytes[2] = (uint8_t)version;
         gw_frame_reseal(bytes, FRAME_BYTES);
-        assert_int_equal(gw_frame_read(bytes, FRAME_BYTES, &frame), version == 2 ? GW_OK : GW_ERR_FRAME_VERSION);
+        assert_int_equal(gw_frame_read(bytes, FRAME_BYTES, &frame),
+                         version == GW_FRAME_VERSION ? GW_OK : GW_ERR_FRAME_VERSION);
     }
-    assert_non_null(strstr(gw_last_error(), "version 255; this library reads version 2"));
+    assert_non_null(strstr(gw_last_error(), "version 255; this library reads version 3"));
 }
 
 /* A frame of a codec of the future. Its scalers must not make the reader say that it was altered. */

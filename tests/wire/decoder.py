@@ -116,7 +116,7 @@ def parse(data):
     ) = HEADER.unpack(data[:HEADER_BYTES])
     header = Header(codec, code, flags, workers, rank, tensor, step, bucket, begin, count)
     require(magic == b"GW", "not a frame")
-    require(version == 2, "another version")
+    require(version == 3, "another version")
     require(codec in CODES, "unknown codec")
     require(flags & ~(AVERAGE | PRIVATE | FAST) == 0, "unknown flags")
     require(1 <= workers <= MAX_WORKERS and rank <= MAX_RANK and begin + count <= MAX_ELEMENTS, "outside the limits")
@@ -352,6 +352,16 @@ class Table:
         return self.bytes[i], self.frequencies[i], self.starts[i]
 
 
+def is_sparse(m, rarer):
+    """Tells whether the places of the rarer bits are sent."""
+    return rarer * 128 <= m
+
+
+def gap_bits(m, rarer):
+    """Returns how many bits of a gap are sent as they are."""
+    return (m * 31 // (rarer * 32)).bit_length() - 1
+
+
 class Coded:
     """Reads the strings of a chunk, one after the other."""
 
@@ -378,15 +388,29 @@ class Coded:
         require(c <= m, "rans: a count of more than there are")
         if c in (0, m):
             return "01"[c > 0] * m
-        most_ones = self.number(3) + 1
-        require(self.states, "rans: a string, and no lanes")
         turned_over = 2 * c > m
         rarer = m - c if turned_over else c
+        if is_sparse(m, rarer):
+            bits = self.places(m, rarer)
+            return bits.translate(TURNED_OVER) if turned_over else bits
+        most_ones = self.number(3) + 1
+        require(self.states, "rans: a string, and no lanes")
         table, n_bytes = Table(rarer, m, most_ones), ceil_div(m, 8)
         bits = bits_of(bytes(self.next_byte(table, i % len(self.states)) for i in range(n_bytes)))
         require("1" not in bits[m:], "rans: a string's padding is not 0")
         require(bits.count("1") == rarer, "rans: a count that is not the string's")
         return bits[:m].translate(TURNED_OVER) if turned_over else bits[:m]
+
+    def places(self, m, rarer):
+        """Reads the gaps before the bits of the rarer value."""
+        k, bits = gap_bits(m, rarer), ""
+        for _ in range(rarer):
+            times = self.bits.find("1", self.at) - self.at
+            require(times >= 0, "rans: cut short")
+            self.at += times + 1
+            bits += "0" * ((times << k) + self.number(k)) + "1"
+            require(len(bits) <= m, "rans: a place that the string does not have")
+        return bits + "0" * (m - len(bits))
 
     def next_byte(self, table, lane):
         x = self.states[lane]

@@ -61,7 +61,7 @@ def seal(header, scalers, payload):
     head = struct.pack(
         "<2sBBBBHIIIIQQQ",
         b"GW",
-        2,
+        3,
         h.codec,
         h.code,
         h.flags,
@@ -337,6 +337,12 @@ def add_up(frames, code, entropy):
 # ---- 6. Coded strings (rans) ----------------------------------------------------------------------------------------
 
 
+def places(bits, k):
+    """The gap before each 1: how often 2^k goes into it, in unary, and k bits of the rest."""
+    gaps = [len(zeros) for zeros in bits.split("1")[:-1]]
+    return "".join("0" * (gap >> k) + "1" + number(gap % (1 << k), k) for gap in gaps)
+
+
 class String:
     """A string of bits, with its head and its bytes. The caller may give a wrong count, or wrong most ones."""
 
@@ -345,7 +351,11 @@ class String:
         self.m, self.head, self.bytes = m, number(c, m.bit_length()) if m else "", b""
         self.rarer = min(c, m - c)
         if 0 < c < m:
-            self.bytes = bytes_of_bits(bits.translate(decoder.TURNED_OVER) if 2 * c > m else bits)
+            bits = bits.translate(decoder.TURNED_OVER) if 2 * c > m else bits
+            if decoder.is_sparse(m, self.rarer):
+                self.head += places(bits, decoder.gap_bits(m, self.rarer))
+                return
+            self.bytes = bytes_of_bits(bits)
             most_ones = most_ones or max(bin(byte).count("1") for byte in self.bytes)
             self.head += number(most_ones - 1, 3)
             self.table = decoder.Table(self.rarer, m, most_ones)

@@ -85,7 +85,8 @@ def headers():
         ("magic", 0, b"WG", "not a frame"),
         ("version-0", 2, b"\0", "another version"),
         ("version-1", 2, b"\1", "another version"),
-        ("version-3", 2, b"\3", "another version"),
+        ("version-2", 2, b"\2", "another version"),
+        ("version-4", 2, b"\4", "another version"),
         ("code-packed", 4, b"\3", "a code that this kind"),
         ("code-mixed-of-one", 4, b"\5", "fewer than two chunks"),
         ("code-6", 4, b"\6", "a code that this kind"),
@@ -208,6 +209,22 @@ def coded_counts():
         yield f"other-count-of-all-{text[0]}", n, coded([wrong, AS_RAW], "0"), "rans: a "
 
 
+def coded_places():
+    """A place that is not below m, in strings with few ones and with few zeros; places that run out."""
+    for name, m, bits in [
+        ("only", 128, "0" * 128 + "1"),
+        ("far", 128, "0" * 191 + "1"),
+        ("second", 256, "0" * 255 + "11"),
+        ("last", 65536, "1" + "0" * 65535 + "1"),
+        ("farther", 65536, "0" * 100000 + "1"),
+    ]:
+        r = bits.count("1")
+        for c in (r, m - r):
+            text = "00" + number(c, m.bit_length()) + encoder.places(bits, decoder.gap_bits(m, r)) + AS_RAW
+            yield f"place-{name}-{c}", m, bytes_of_bits(text) + bytes((c + 7) // 8), "does not have"
+            yield f"place-cut-{name}-{c}", m, bytes_of_bits(text)[:3], "rans: "
+
+
 def coded_states(lanes):
     """States of lanes that hold no raw bits, because there are too few raw bits, or none. The states are not 2^16."""
     for name, raw, signs in [("few-raw", NEGATIVE, [AS_RAW]), ("no-raw", "", [AS_STRING, String(NEGATIVE)])]:
@@ -262,7 +279,7 @@ def coded_seams(lanes):
 
 def coded_strings():
     """Pushes in rans whose strings are wrong."""
-    cases = [*coded_counts()]
+    cases = [*coded_counts(), *coded_places()]
     for lanes in (1, 8, 32):
         cases += [*coded_states(lanes), *coded_seams(lanes)]
         states = "".join(map(encoder.state_text, [1 << 16] * lanes))

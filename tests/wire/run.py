@@ -232,7 +232,7 @@ def sealed(frame):
     if len(frame) < 56:
         return frame
     data = bytearray(frame)
-    data[:3] = b"GW\2"
+    data[:3] = b"GW\3"
     bucket, count = struct.unpack_from("<I", data, 20)[0], struct.unpack_from("<Q", data, 32)[0]
     head = 56 + 4 * Header(data[3], bucket=bucket, count=count).n_scalers()
     if head <= len(data):

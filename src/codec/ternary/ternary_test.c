@@ -608,7 +608,7 @@ static void frames_are_known_to_the_byte(void **state)
         }
     uint64_t digest = XXH3_64bits_digest(hash);
     XXH3_freeState(hash);
-    CHECK(digest == 0x8ac86900a2a09453ull, "the frames hash to 0x%016llx", (unsigned long long)digest);
+    CHECK(digest == 0x7a90ec4037c1f125ull, "the frames hash to 0x%016llx", (unsigned long long)digest);
 }
 
 /* ---- flush-to-zero ----------------------------------------------------------------------------------- */
