@@ -15,7 +15,8 @@ def why_not(codec, optimizer):
         return f"{codec.canonical.partition(':')[0]} with momentum= fits torch.optim.SGD only, and this is {kind}"
     wanted = 0.0 if traits.velocity else traits.momentum
     for group in optimizer.param_groups:
-        if group["momentum"] != wanted or group["dampening"] != 0:
+        # Momentum that a schedule computes may have another last place.
+        if not abs(group["momentum"] - wanted) < 1e-6 or group["dampening"] != 0:
             output = ",output=velocity" if traits.velocity else ""
             return (
                 f"the codec has momentum={traits.momentum:g}{output}, so the optimizer must have momentum {wanted:g} "

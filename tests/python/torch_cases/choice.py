@@ -63,7 +63,7 @@ def auto_knows_accuracy():
     parameters, sgd = list(network().parameters()), torch.optim.SGD
     optimizers = [
         None,
-        sgd(parameters, 0.1, 0.9, nesterov=True),
+        sgd(parameters, 0.1, 0.95 - 0.05, nesterov=True),
         sgd(parameters, 0.1, 0.8),
         torch.optim.Adam(parameters),
     ]
