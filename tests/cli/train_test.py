@@ -377,6 +377,9 @@ class Train(harness.Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("the run diverged: after 1.0 passes", done.stderr)
         self.assertNotRegex(done.stderr, "objective -?(nan|inf)")
+        for refresh in (1, 3):
+            done = self.run_tool(*small, "--codec", f"topk:scope=layer,refresh={refresh}")
+            self.assertEqual("that share is not just ratio=" in done.stderr, refresh == 3, done.stderr)
 
     def test_places_of_gradients(self):
         """A run writes gradients in its middle. So the tool checks their place before the run begins."""

@@ -217,9 +217,9 @@ static void print_summary(const struct gw_train_summary *s, const char *out)
     if (s->residual_norm >= 0)
         tool_note("%.3f %% of the elements were sent, residual norm %.4g, age of the oldest threshold %.0f",
                   100 * s->nonzero_share, s->residual_norm, s->threshold_age);
-    if (s->residual_norm >= 0 && s->threshold_age > 0)
-        tool_note("that share is not ratio=: between two refreshes a reused threshold decides how many pass, at most "
-                  "bound= times as many; refresh=1 sends exactly ratio=");
+    if (s->residual_norm >= 0 && s->threshold_age > 1)
+        tool_note("that share is not just ratio=: between two refreshes an older threshold decides how many pass; "
+                  "refresh=1 sends exactly ratio=");
     tool_note("parameters %s: %s", s->parameter_hash,
               s->workers == 1         ? "one replica"
               : s->replicas_identical ? "all replicas identical"
