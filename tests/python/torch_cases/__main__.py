@@ -1,5 +1,7 @@
 """Runs the cases of torch_test.py on one rank: torch_cases RESULT CASE... writes {case: what it found} as JSON. RANK,
-WORLD_SIZE, MASTER_ADDR and MASTER_PORT say which rank this is."""
+WORLD_SIZE, MASTER_ADDR and MASTER_PORT say which rank this is. Without arguments it forks ranks, as its input asks."""
+import atexit
+import gc
 import json
 import os
 import sys
@@ -7,12 +9,42 @@ import sys
 import torch
 import torch.distributed as dist
 
-import averages, choice, copies, ddp, deadlines, errors, fully_sharded, links, reduced, sharded, state
-from common import RANK
+
+def serve():
+    """Forks a rank for every line [environment, file that takes what it prints, arguments], and prints its process. For
+    a line with a process, prints how it ended. Returns in ranks."""
+    torch.optim.SGD([torch.zeros(1)], 0.1)  # the first optimizer of a process loads half of PyTorch
+    gc.freeze()  # or a rank's first collection copies all of it
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if isinstance(asked, int):
+            answer = os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1])
+        else:
+            answer = os.fork()
+        if answer == 0 and isinstance(asked, list):
+            environment, path, sys.argv[1:] = asked
+            os.environ.update(environment)
+            with open(path, "wb") as file:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
+            atexit.register(end_early)  # this handler comes last, as it is registered first
+            return
+        print(answer, flush=True)
+    sys.exit()
+
+
+def end_early():
+    """Leaves out that Python frees all of PyTorch."""
+    if os.environ["END"] == "early" and not hasattr(sys, "last_value"):
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def main():
-    path, names = sys.argv[1].replace("RANK", str(RANK)), sys.argv[2:]
+    # These look at the environment while they are imported.
+    import averages, choice, copies, ddp, deadlines, errors, fully_sharded, links, reduced, sharded, state
+
+    path, names = sys.argv[1].replace("RANK", os.environ["RANK"]), sys.argv[2:]
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     dist.barrier()  # a case may exchange nothing. Then rank 0 would end, and its store, while others still come
@@ -28,4 +60,6 @@ def main():
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        serve()
     main()
