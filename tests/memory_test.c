@@ -89,6 +89,7 @@ static void do_work(gw_context *context, struct shortage *shortage, const char *
         bound = gw_encoder_bound(encoder, n);
         bytes = room_for(bound, 1);
         STEP(gw_encoder_measure(encoder, g, shared, n_shared, NULL));
+        STEP(gw_encoders_combine(&encoder, 1, NULL));
         STEP(gw_encoder_encode(encoder, g, NULL, &draw, 0, n, bytes, bound, &size));
         work->pushes[r] = frame_of(bytes, size);
         if (r == 0) {
@@ -142,6 +143,8 @@ static void any_allocation_may_fail(void **state)
                            "ternary:share=off",
                            "ternary:share=off,bucket=512,entropy=on",
                            "ternary:skip=w",
+                           "ternary:residual=on,momentum=0.9",
+                           "ternary:residual=on,share=off,bucket=512",
                            "none",
                            "bf16",
                            "f16",
@@ -150,7 +153,8 @@ static void any_allocation_may_fail(void **state)
                            "gspar:density=0.3,share=on",
                            "uniform",
                            "topk:ratio=0.1,scope=layer,over=0,value=bf16",
-                           "onebit:bucket=100",
+                           "topk:ratio=0.1,momentum=0.9",
+                           "onebit:bucket=100,momentum=0.9,output=velocity",
                            "topk:scope=layer,over=0,dense=1"};
     static float g[LONG];
     static struct work expected, work;

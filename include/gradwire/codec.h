@@ -166,9 +166,9 @@ typedef struct gw_draw {
 typedef struct gw_measure {
     bool finite;        /* false: a NaN or Inf was found, the shared numbers are not set */
     uint64_t bad_index; /* if finite is false: the first element that is not finite */
-    double max_abs;     /* max |g_i|; with topk and onebit, of the gradient plus the residual */
-    /* These stay 0 with topk scope=layer and with onebit, which do not use them. */
-    double sum_abs_bound; /* TernGrad's bound gap: max|g| * |g|_1 / |g|_2^2; 0 for an all-zero tensor */
+    double max_abs;     /* max |g_i|; if there is a residual, of the gradient plus the residual */
+    /* topk and onebit, which do not use these, may leave them 0. With momentum=, all are of the velocity. */
+    double sum_abs_bound; /* TernGrad's bound gap: max|g| * |g|_1 / |g|_2^2; 0 for zeros, and with residual=on */
     double mean, sigma;   /* population mean and standard deviation of the whole tensor (no buckets) */
 } gw_measure;
 
@@ -279,8 +279,9 @@ GW_API size_t gw_encoder_state_bytes(const gw_encoder *encoder);
 GW_API GW_MUST_CHECK gw_status gw_encoder_save(const gw_encoder *encoder, void *dst, size_t dst_capacity);
 
 /* Puts a saved state back. The next step is then the one that would have followed the save. The codec's options may
- * differ from those at the save. Errors: GW_ERR_ARGUMENT (the state is of a tensor with another number of elements, is
- * of another codec, or was altered). Then nothing has changed. */
+ * differ from those at the save, but it must keep the same: so residual= and output= must be as they were, and there is
+ * momentum= now if there was then. Errors: GW_ERR_ARGUMENT (the state is of a tensor with another number of elements,
+ * is of another codec, or was altered). Then nothing has changed. */
 GW_API GW_MUST_CHECK gw_status gw_encoder_load(gw_encoder *encoder, const void *src, size_t src_bytes);
 
 /* Merges the states that n_states workers saved of one tensor into one state. With it, a run goes on with another
