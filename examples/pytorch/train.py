@@ -55,7 +55,7 @@ def cifar10(folder):
     return part([f"data_batch_{i}" for i in range(1, 6)]), part(["test_batch"])
 
 
-def drawn(shape, n=2000, n_test=500):
+def drawn(shape, n=2000, n_test=100):
     """Ten fixed pictures, with noise."""
     generator = torch.Generator().manual_seed(1)
     centres = torch.randn(10, *shape, generator=generator)
