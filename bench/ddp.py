@@ -91,7 +91,7 @@ def make(torch, model, seed):
     return Sized(), lambda ddp: ddp(None)
 
 
-def attach(torch, ddp, method):
+def attach(torch, ddp, method, optimizer):
     """Attaches a method to ddp. Returns a function that ends it."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
@@ -103,7 +103,7 @@ def attach(torch, ddp, method):
     elif method != "float32":
         import gradwire.torch
 
-        return gradwire.torch.attach(ddp, method).close
+        return gradwire.torch.attach(ddp, method, optimizer=optimizer).close
     return lambda: None
 
 
@@ -112,7 +112,7 @@ def sent():
         return int(file.read())
 
 
-def train_until(torch, job, method, ddp):
+def train_until(torch, job, method, ddp, optimizer):
     """Trains until enough test pictures are classified right. Rank 0 prints how long it took."""
     import torch.distributed as dist
 
@@ -121,7 +121,6 @@ def train_until(torch, job, method, ddp):
 
     (pictures, labels), test = train.mnist(job["data"])
     pictures, test = pictures.flatten(1), (test[0].flatten(1), test[1])
-    optimizer = torch.optim.SGD(ddp.parameters(), RATE, momentum=0.9)
     generator = torch.Generator().manual_seed(job["rank"])
     seconds, accuracy, steps, before = 0.0, 0.0, 0, sent()
     while accuracy < job["until"] / 100 and steps < MOST_STEPS:
@@ -169,9 +168,10 @@ def host(job):
             cap = 10000 if one_bucket else 25
             dist._DEFAULT_FIRST_BUCKET_BYTES = cap << 20 if one_bucket else first_bucket
             ddp = DistributedDataParallel(module, bucket_cap_mb=cap)
-            close = attach(torch, ddp, method)
+            optimizer = torch.optim.SGD(ddp.parameters(), RATE, momentum=0.9)
+            close = attach(torch, ddp, method, optimizer)
             if job["until"]:
-                train_until(torch, job, method, ddp)
+                train_until(torch, job, method, ddp, optimizer)
                 close()
                 continue
             times = []

@@ -137,11 +137,11 @@ def train(args):
     train_set, test_set, classes = load(args)
     module = make(args.net, classes, dropout)
     ddp, compression = DistributedDataParallel(module), None
+    optimizer = torch.optim.SGD(ddp.parameters(), rate * args.batch / 256, momentum=MOMENTUM, weight_decay=decay)
     if args.codec != "ddp":
         import gradwire.torch as gw
 
-        compression = gw.attach(ddp, args.codec, seed=args.seed)
-    optimizer = torch.optim.SGD(ddp.parameters(), rate * args.batch / 256, momentum=MOMENTUM, weight_decay=decay)
+        compression = gw.attach(ddp, args.codec, optimizer=optimizer, seed=args.seed)
     saved = Saved(args.save, rank) if args.save else None
     done = saved.read(args.epochs, module, optimizer, compression) if saved else 0
     sampler = DistributedSampler(train_set, size, rank, seed=args.seed, drop_last=True)

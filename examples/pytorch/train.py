@@ -213,11 +213,11 @@ def main():
     torch.manual_seed(args.seed)
     module, train, test = load(args)
     ddp, compression = DistributedDataParallel(module), None
+    optimizer = torch.optim.SGD(ddp.parameters(), args.lr, momentum=0.9, weight_decay=5e-4)
     if args.codec != "ddp":
         import gradwire.torch as gw
 
-        compression = gw.attach(ddp, args.codec, seed=args.seed)
-    optimizer = torch.optim.SGD(ddp.parameters(), args.lr, momentum=0.9, weight_decay=5e-4)
+        compression = gw.attach(ddp, args.codec, optimizer=optimizer, seed=args.seed)
     n_steps = min(args.steps or len(train[0]), len(train[0]) // args.batch)
     schedule = None
     if args.schedule == "cosine":

@@ -366,6 +366,8 @@ class Sharded(Case):
             "no last layer",
             "skip=9 fits no name here (0, 2)",
             "65 units",
+            "pass it as optimizer=",
+            "and has 0.8 and 0",
             "on rank 1 holds a NaN",
         ]
         parts += ["no error", "had 10 elements, and now has 11", "had 10 elements", "had 10 elements"]
@@ -483,7 +485,12 @@ class Failures(Case):
         parts += ["must be a list", "all tensors at once", 'are for transport="tcp"']
         parts += ["timeout is nan", "timeout is None", "seed is 18446744073709551616", "threads is -1", "get_scale"]
         parts += ['keys is ""', "rendezvous is 29500", "a codec is None", "character of code 0", "must be a list"]
-        parts += ["optimizer is 'sgd'", "fits torch.optim.SGD only, and this is Adam", "and has 0.8 and 0"]
+        parts += [
+            "optimizer is 'sgd'",
+            "pass it as optimizer=",
+            "fits torch.optim.SGD only, and this is Adam",
+            "and has 0.8 and 0",
+        ]
         parts += ["and has 0.9 and 0.5", "output=velocity, so the optimizer must have momentum 0 ", "and has 0 and 0"]
         parts += [
             "64 are the most",

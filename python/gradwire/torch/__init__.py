@@ -15,7 +15,7 @@ from .. import _api
 from ..errors import Error, Timeout
 from .auto import MOST_PROBE_BYTES, Auto, candidates_for
 from .compression import Compression
-from .fits import why_not
+from .fits import check_optimizer
 from .links import check_options, close_links, open_links
 from .parameters import declare, find_parameters
 from .sharded import ShardedCompression, attach_sharded
@@ -55,8 +55,8 @@ def attach(
     compression.choice says what it took, and why.
     docs/choosing.md has what each codec sends, up and down, and what it costs in accuracy.
 
-    optimizer: what moves the parameters. If you give it, a codec with momentum= must fit it, in every step, and auto
-    may choose such a codec.
+    optimizer: what moves the parameters. A codec with momentum= needs it, and must fit it in every step. If you give
+    it, auto may choose such a codec.
 
     candidates: auto chooses from these, from none and from the all-reduce. None: from codecs that lost at most 0.3
     points of accuracy in trainings (docs/choosing.md), and whose momentum= fits the optimizer.
@@ -75,8 +75,7 @@ def attach(
     ddp = find_ddp(ddp)
     check_hooks(ddp)
     check_options(transport, nonfinite, timeout, seed, threads)
-    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-        raise TypeError(f"optimizer is {optimizer!r}, and must be an optimizer of PyTorch")
+    check_optimizer([], optimizer)
     if candidates is None:
         candidates = candidates_for(optimizer)
     elif isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):
@@ -88,9 +87,7 @@ def attach(
         what = 'nonfinite="raise"' if nonfinite == "raise" else "keys"
         raise ValueError(f'codec="auto" may leave steps to DDP\'s own all-reduce, which knows no {what}; name a codec')
     parsed = None if codec == "auto" else _api.Codec(codec)
-    for named in [_api.Codec(spec) for spec in candidates] if parsed is None else [parsed]:
-        if why := why_not(named, optimizer):
-            raise ValueError(f"gradwire: {why}")
+    check_optimizer([parsed] if parsed else [_api.Codec(spec) for spec in candidates], optimizer)
     everything = find_parameters(ddp)
     tensors = declare(everything, candidates if codec == "auto" else [codec])
     parameters, timeout_ms = [p.tensor for p in everything if p.is_reduced], max(1, round(1000 * timeout))

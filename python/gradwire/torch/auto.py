@@ -45,9 +45,7 @@ def candidates_for(optimizer):
     return [
         spec
         for spec, codec in codecs.items()
-        if library.gw_codec_lost(codec.handle) <= _MOST_LOST
-        and (not library.gw_codec_traits_of(codec.handle).momentum or optimizer is not None)
-        and why_not(codec, optimizer) is None
+        if library.gw_codec_lost(codec.handle) <= _MOST_LOST and why_not(codec, optimizer) is None
     ]
 
 

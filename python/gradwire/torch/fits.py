@@ -6,10 +6,12 @@ from .. import _api
 
 def why_not(codec, optimizer):
     """Returns why momentum= of the codec does not fit, or None. codec: an _api.Codec. optimizer: None if it is not
-    known; then everything fits."""
+    known; then no momentum= fits."""
     traits = _api.library().gw_codec_traits_of(codec.handle)
-    if optimizer is None or not traits.momentum > 0:
+    if not traits.momentum > 0:
         return None
+    if optimizer is None:
+        return f"{codec.canonical}: a codec with momentum= must fit the optimizer; pass it as optimizer="
     kind = type(optimizer).__name__
     if not isinstance(optimizer, torch.optim.SGD):
         return f"{codec.canonical.partition(':')[0]} with momentum= fits torch.optim.SGD only, and this is {kind}"
@@ -23,3 +25,12 @@ def why_not(codec, optimizer):
                 f"and dampening 0, and has {group['momentum']:g} and {group['dampening']:g}"
             )
     return None
+
+
+def check_optimizer(codecs, optimizer):
+    """Raises TypeError if optimizer is none, and ValueError if a codec does not fit. codecs: [_api.Codec]."""
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"optimizer is {optimizer!r}, and must be an optimizer of PyTorch")
+    for codec in codecs:
+        if why := why_not(codec, optimizer):
+            raise ValueError(f"gradwire: {why}")

@@ -16,6 +16,7 @@ from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .compression import still_open
 from .copies import Copy
+from .fits import check_optimizer, why_not
 from .links import check_options, close_links, interrupt, open_links
 from .member import Member
 from .parameters import DTYPES
@@ -69,6 +70,7 @@ def attach_sharded(
     replicas: dist.ProcessGroup,
     codec: str = "ternary:residual=on",
     *,
+    optimizer: torch.optim.Optimizer = None,
     transport: str = "tcp",
     nonfinite: str = "nan",
     keys: str = None,
@@ -100,6 +102,7 @@ def attach_sharded(
             'larger parts, or take transport="torch"'
         )
     parsed = _api.Codec(codec)
+    check_optimizer([parsed], optimizer)
     in_float = [_api.library().gw_codec_leaves_float(parsed.handle, _api.Tensor(b"", 0, 1, last)) for last in (0, 1)]
     if in_float == [False, True]:
         raise ValueError(f"{codec}: a unit of FSDP2 is no last layer; name the units that skip= leaves in float")
@@ -113,7 +116,15 @@ def attach_sharded(
     )
     try:
         return ShardedCompression(
-            units, parsed, links, machine_of, nonfinite=nonfinite, seed=seed, timeout_ms=timeout_ms, threads=threads
+            units,
+            parsed,
+            links,
+            machine_of,
+            nonfinite=nonfinite,
+            optimizer=optimizer,
+            seed=seed,
+            timeout_ms=timeout_ms,
+            threads=threads,
         )
     except BaseException:
         close_links(links)
@@ -132,7 +143,7 @@ class ShardedCompression(OfOneProcess):
 
     _is_closed = True  # until everything is there
 
-    def __init__(self, units, codec, links, machine_of, *, nonfinite, seed, timeout_ms, threads):
+    def __init__(self, units, codec, links, machine_of, *, nonfinite, optimizer, seed, timeout_ms, threads):
         """links: one for each unit. close() closes them."""
         super().__init__()
         self._names, self._modules = [name for name, _ in units], [module for _, module in units]
@@ -140,6 +151,7 @@ class ShardedCompression(OfOneProcess):
         self._codec, self.codec = codec, codec.canonical
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
         self._nonfinite, self._seed, self._machine_of = nonfinite, seed, machine_of
+        self._optimizer = optimizer
         self._options = {"timeout_ms": timeout_ms, "threads": threads}
         self._members, self._staging, self._steps = [None] * len(units), [None] * len(units), [0] * len(units)
         self._to_load = [None] * len(units)
@@ -185,6 +197,8 @@ class ShardedCompression(OfOneProcess):
 
     def _exchange(self, unit, output):
         name = self._names[unit]
+        if why := why_not(self._codec, self._optimizer):
+            raise Error(Status.ARGUMENT, why)  # a schedule has changed the optimizer's momentum
         if output.dtype not in DTYPES or not output.is_contiguous():
             raise Error(
                 Status.UNSUPPORTED,

@@ -6,7 +6,7 @@ from torch.nn.parallel import DistributedDataParallel
 import gradwire
 import gradwire.torch as gw
 
-from common import SIZE, TOPK, attached, backward, digest, local_gradients, network, train
+from common import SIZE, TOPK, TRANSPORT, attached, backward, digest, local_gradients, network, train
 
 
 def averages_are_those_of_the_library():
@@ -30,8 +30,10 @@ def replicas_stay_identical():
     found = {}
     codecs = ["none", "ternary", "ternary:skip=last", "gspar:density=0.2", TOPK, "topk:ratio=0.1,scope=global"]
     for codec in (*codecs, "ternary:residual=on,momentum=0.9"):
-        ddp, compression = attached(codec)
-        train(ddp, 5)
+        ddp = DistributedDataParallel(network())
+        optimizer = torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
+        compression = gw.attach(ddp, codec, transport=TRANSPORT, optimizer=optimizer)
+        train(ddp, 5, optimizer)
         found[codec] = [digest(ddp), compression.stats()["times_smaller_up"], compression.stats()["steps"]]
         compression.close()
     return found
@@ -45,9 +47,10 @@ def momentum_fits_the_optimizer():
     for nesterov, output in ((False, ""), (True, ""), (False, ",output=velocity")):
         ends = []
         for codec in ("none", everything + output):
-            ddp, compression = attached(codec)
-            own = 0.0 if "velocity" in codec else 0.9
-            train(ddp, 8, torch.optim.SGD(ddp.parameters(), 0.1, momentum=own, weight_decay=0, nesterov=nesterov))
+            ddp, own = DistributedDataParallel(network()), 0.0 if "velocity" in codec else 0.9
+            optimizer = torch.optim.SGD(ddp.parameters(), 0.1, momentum=own, nesterov=nesterov)
+            compression = gw.attach(ddp, codec, transport=TRANSPORT, optimizer=optimizer)
+            train(ddp, 8, optimizer)
             compression.close()
             ends.append(torch.cat([p.detach().flatten() for p in ddp.parameters()]))
         begin = torch.cat([p.detach().flatten() for p in network().parameters()])

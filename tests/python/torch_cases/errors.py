@@ -72,6 +72,7 @@ def wrong_arguments():
         (ddp, "ternary\0junk", {}),
         (ddp, "auto", {"candidates": 7}),
         (ddp, "ternary", {"optimizer": "sgd"}),
+        (ddp, "topk:momentum=0.9", {}),
         (ddp, "topk:momentum=0.9", {"optimizer": torch.optim.Adam(ddp.parameters())}),
         (ddp, "topk:momentum=0.9", {"optimizer": torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.8)}),
         (ddp, "topk:momentum=0.9", {"optimizer": torch.optim.SGD(ddp.parameters(), 0.1, 0.9, dampening=0.5)}),

@@ -111,6 +111,13 @@ def sharded_errors():
     tries(gw.attach_sharded, units(), dist.group.WORLD, "ternary:skip=last")
     tries(gw.attach_sharded, units(), dist.group.WORLD, "ternary:skip=0+9")
     tries(gw.attach_sharded, torch.nn.Sequential(*(Unit(1, 1) for _ in range(65))), dist.group.WORLD)
+    tries(gw.attach_sharded, units(), dist.group.WORLD, "onebit:momentum=0.9")
+    model = units()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    with gw.attach_sharded(model, dist.group.WORLD, "onebit:momentum=0.9", transport=TRANSPORT, optimizer=optimizer):
+        model[0].hook(torch.ones(10))
+        optimizer.param_groups[0]["momentum"] = 0.8
+        tries(model[0].hook, torch.ones(10))
     model, compression = sharded("ternary", nonfinite="raise")
     tries(model[0].hook, torch.full((10,), float("nan") if RANK == 1 else 1.0))
     tries(model[0].hook, torch.ones(10))
