@@ -102,6 +102,7 @@ def forks():
                 each.close()
             del first, second, third, all_three, each, ddp, other, model, calls
             gc.collect()
+            os.environ["END"] = "whole"  # all handlers run, and none of them leaves
             atexit._run_exitfuncs()
             os._exit(7 if all(raised) else 1)
     end = time.monotonic() + 60
@@ -117,4 +118,4 @@ def forks():
     train_units(model, 1)
     for compression in all_three:
         compression.close()
-    return [bool(ended), os.WEXITSTATUS(status), digest(ddp) == digest(other)]
+    return [bool(ended), os.waitstatus_to_exitcode(status), digest(ddp) == digest(other)]
