@@ -42,7 +42,8 @@ QUARTER = {"topk-quarter": "topk:ratio=0.25,scope=layer,refresh=100,over=0"}  # 
 # Scripts beside this one, with PyTorch alone, and their words: Top-K with 0.05, and PowerSGD.
 HOOK = "topk_hook.py"
 POWERSGD = {f"powersgd-{rank}": f"powersgd_hook.py {rank}" for rank in (1, 4)}
-MOMENTUM = {
+FEEDBACK = {  # the default of gradwire.torch.attach first
+    "ternary-residual": "ternary:residual=on",
     "ternary-momentum": "ternary:residual=on,momentum=0.9",
     "topk-momentum": "topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9",
 }
@@ -51,7 +52,7 @@ PORTS = ports.free_ports()
 
 def codecs_of(model):
     """{short name: specification, or a script with its words}"""
-    more = {"transformer": {**QUARTER, **MOMENTUM, **POWERSGD}, "resnet20-cosine": {**QUARTER, "topk-hook": HOOK}}
+    more = {"transformer": {**QUARTER, **FEEDBACK, **POWERSGD}, "resnet20-cosine": {**QUARTER, "topk-hook": HOOK}}
     return {**CODECS, **more.get(model, {})}
 
 
