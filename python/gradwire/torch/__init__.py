@@ -75,7 +75,6 @@ def attach(
     ddp = find_ddp(ddp)
     check_hooks(ddp)
     check_options(transport, nonfinite, timeout, seed, threads)
-    check_optimizer([], optimizer)
     if candidates is None:
         candidates = candidates_for(optimizer)
     elif isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):

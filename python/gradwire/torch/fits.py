@@ -28,7 +28,7 @@ def why_not(codec, optimizer):
 
 
 def check_optimizer(codecs, optimizer):
-    """Raises TypeError if optimizer is none, and ValueError if a codec does not fit. codecs: [_api.Codec]."""
+    """Raises TypeError if it is no optimizer, and ValueError if a codec does not fit. codecs: [_api.Codec]."""
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer is {optimizer!r}, and must be an optimizer of PyTorch")
     for codec in codecs:
