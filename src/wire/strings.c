@@ -150,16 +150,17 @@ void gw_strings_add(struct gw_strings_writer *writer, uint32_t m, uint32_t ones)
         return;
     const uint32_t n = (m + 7) / 8;
     const bool flip = ones > m - ones;
+    const uint32_t rarer = flip ? m - ones : ones;
     uint8_t *symbols = writer->symbols + writer->used;
-    if (is_sparse(m, flip ? m - ones : ones)) {
-        put_places(writer, (const uint64_t *)(const void *)symbols, m, flip ? m - ones : ones, flip);
+    if (is_sparse(m, rarer)) {
+        put_places(writer, (const uint64_t *)(const void *)symbols, m, rarer, flip);
         return;
     }
     if (flip && m % 8) /* so that the padding is 0 afterwards */
         symbols[n - 1] |= (uint8_t)(0xFF << (m % 8));
     struct gw_string_note note = {.at = writer->used,
                                   .m = m,
-                                  .rarer = flip ? m - ones : ones,
+                                  .rarer = rarer,
                                   .last = normalise(symbols, n, flip ? 0xFF : 0)};
     gw_strings_field(writer, note.last - 1, LAST_BITS);
     writer->notes[writer->n_notes++] = note;

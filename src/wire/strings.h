@@ -1,6 +1,6 @@
 /* The bitmaps of one chunk, coded together near their entropy: docs/wire-format.md, section 6. A chunk's strings share
- * one set of the coder's states (wire/rans.h). Some bits, such as signs, cannot be made smaller. The states carry these
- * bits, so the states themselves cost almost nothing.
+ * one set of the coder's states (wire/rans.h); of a string with few ones, or few zeros, the places are sent. Some bits,
+ * such as signs, cannot be made smaller. The states carry these bits, so the states themselves cost almost nothing.
  *
  * The writer collects strings and codes them all at the end, from the last to the first; the reader reads one at a
  * time, from the first on. */
