@@ -11,12 +11,15 @@ JOBS ?= $(shell nproc)
 # bash would count seconds in a variable of this name, so it is handed on under another.
 FUZZ_SECONDS := $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),60)
 
+# Some tests build the library in folders of their own. With ccache, if it is there, each file is compiled once.
+WITH_CCACHE := CMAKE_C_COMPILER_LAUNCHER=$$(command -v ccache)
+
 .PHONY: help run check builds asan tsan fuzz long bench format install docs deb clean
 
 help:
 	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare (2 min)"
 	@echo "make check    build everything and run all tests (about 16 min on two cores)"
-	@echo "make builds   build with clang, bare, with sanitizers; the quick tests of each (6 min)"
+	@echo "make builds   build bare, and with sanitizers (clang, gcc); the quick tests of each (6 min)"
 	@echo "make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     the tests under ThreadSanitizer, without the trainer"
 	@echo "make fuzz     run the fuzzers, SECONDS=60 each"
@@ -39,9 +42,9 @@ run:
 check:
 	@echo "make check: builds, then runs all tests; about 16 minutes on two cores."
 	scripts/install-deps.sh build check
-	cmake --preset release -DGW_BUILD_TESTS=ON
+	$(WITH_CCACHE) cmake --preset release -DGW_BUILD_TESTS=ON
 	cmake --build --preset release -j $(JOBS)
-	ctest --test-dir build/release --output-on-failure -j $(JOBS)
+	$(WITH_CCACHE) ctest --test-dir build/release --output-on-failure -j $(JOBS)
 
 builds:
 	scripts/install-deps.sh build check fuzz

@@ -9,7 +9,7 @@ run=(python3 iproute2)
 quick=(libcmocka-dev python3)
 check=(g++ libcmocka-dev python3 python3-numpy python3-torch python3-torchvision python3-venv mandoc
        gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user libmpich-dev mpich iproute2 nftables tcpdump clang-format
-       black git doxygen)
+       black git doxygen ccache)
 # This is a set of its own, for continuous integration. On a machine with an init system, Debian starts sshd and munged
 # at once. It takes 6 MB to download, 32 MB of disk, and half a minute.
 cluster=(slurm-wlm openssh-server openssh-client python3-yaml python3-kubernetes iproute2)

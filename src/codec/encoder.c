@@ -180,6 +180,13 @@ void gw_encoder_choose_wire(gw_encoder *encoder, gw_wire push, gw_wire pull)
     }
 }
 
+/* A tensor without elements may have no gradient, but C adds no number to NULL, not even 0. */
+static const float *some_gradient(const float *g)
+{
+    static const float nothing;
+    return g ? g : &nothing;
+}
+
 gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, size_t n_shared, gw_measure *info)
 {
     if (!encoder || (!g && encoder->tensor.n_elems) || (!shared && gw_encoder_shared_count(encoder)))
@@ -190,7 +197,7 @@ gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared,
     gw_float_env env = gw_float_enter();
     encoder->measured = encoder->rests = false;
     encoder->info = (gw_measure){.finite = true};
-    encoder->coded = encoder->momentum ? gw_momentum_add(encoder->context, encoder->momentum, g) : g;
+    encoder->coded = encoder->momentum ? gw_momentum_add(encoder->context, encoder->momentum, g) : some_gradient(g);
     gw_status status = encoder->record->measure(encoder, encoder->coded, shared, &encoder->info);
     gw_float_leave(env);
     GW_TRY(status);
@@ -307,8 +314,8 @@ gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *sh
     struct gw_frame frame;
     begin_frame(encoder, draw, begin, count, &frame);
     gw_float_env env = gw_float_enter();
-    gw_status status =
-        encoder->record->encode(encoder, encoder->momentum ? encoder->coded : g, shared, draw, dst, &frame);
+    gw_status status = encoder->record->encode(encoder, encoder->momentum ? encoder->coded : some_gradient(g), shared,
+                                               draw, dst, &frame);
     gw_float_leave(env);
     GW_TRY(status);
     if (!frame.sealed)
@@ -340,7 +347,7 @@ gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const f
     encoder->measured = false;
     encoder->info = (gw_measure){.finite = true};
     gw_float_env env = gw_float_enter();
-    encoder->coded = encoder->momentum ? gw_momentum_add(encoder->context, encoder->momentum, g) : g;
+    encoder->coded = encoder->momentum ? gw_momentum_add(encoder->context, encoder->momentum, g) : some_gradient(g);
     gw_status status = encoder->record->measure_encode(encoder, encoder->coded, draw, dst, &frame, &encoder->info);
     gw_float_leave(env);
     GW_TRY(status);

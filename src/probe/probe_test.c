@@ -17,6 +17,7 @@ enum { MEMBERS = 3, LAYERS = 3, CODECS = 3 };
 static const gw_profile_layer layers[LAYERS] = {{"a", 5000, 0}, {"b", 1, 0}, {"c", 70000, 0}};
 
 struct member {
+    gw_context *context; /* it keeps the codecs' working memory, which sanitizers are slow to take and to give back */
     gw_probe_options options;
     pthread_t thread;
     gw_status status;
@@ -34,7 +35,7 @@ struct world {
 static void *work(void *argument)
 {
     struct member *m = argument;
-    m->status = gw_probe_measure(NULL, &m->options, &m->link, m->costs);
+    m->status = gw_probe_measure(m->context, &m->options, &m->link, m->costs);
     if (m->status < 0)
         strncat(m->sentence, gw_last_error(), sizeof m->sentence - 1);
     return NULL;
@@ -48,6 +49,9 @@ static void begin(struct world *w)
     assert_int_equal(gw_link_local_create(NULL, MEMBERS, w->meeting), GW_OK);
     for (int k = 0; k < CODECS; k++)
         assert_int_equal(gw_codec_parse(NULL, specs[k], &w->codecs[k]), GW_OK);
+    const gw_context_options one_thread = {.struct_bytes = sizeof one_thread, .n_threads = 1};
+    for (int r = 0; r < MEMBERS; r++)
+        assert_int_equal(gw_context_create(&one_thread, &w->members[r].context), GW_OK);
     for (int r = 0; r < MEMBERS; r++)
         w->members[r].options = (gw_probe_options){.struct_bytes = sizeof w->members[r].options,
                                                    .exchange = w->exchange[r],
@@ -76,6 +80,7 @@ static void end(struct world *w)
     for (int r = 0; r < MEMBERS; r++) {
         w->exchange[r].ops->destroy(w->exchange[r].self);
         w->meeting[r].ops->destroy(w->meeting[r].self);
+        gw_context_destroy(w->members[r].context);
     }
 }
 

@@ -233,9 +233,10 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
 {
     (void)options;
     const struct gw_hash *hash = gw_hash_now();
-    struct gw_hash_state *hashes = gw_alloc(context, (size_t)n + 1, sizeof *hashes), *own = hashes + n;
+    struct gw_hash_state *hashes = gw_alloc(context, (size_t)n + 1, sizeof *hashes);
     if (!hashes)
         return GW_ERR_MEMORY;
+    struct gw_hash_state *own = hashes + n;
     for (uint32_t r = 0; r <= n; r++)
         hash->begin(&hashes[r], GW_BODY_SEED);
     const struct form *form = &forms[average->codec];

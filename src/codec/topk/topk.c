@@ -401,8 +401,9 @@ static gw_status topk_encode(gw_encoder *encoder, const float *g, const float *s
     s->cursor_values += gw_kernels_now()->count(kept + s->cursor_begin / 64, (frame->begin - s->cursor_begin) / 64);
     s->cursor_begin = frame->begin;
     frame->code = (uint8_t)options_of(encoder)->value;
+    static const float nothing; /* C adds no number to NULL, not even 0 */
     struct gw_sparse_source source = {.kept = kept + frame->begin / 64,
-                                      .values = s->selected + s->cursor_values,
+                                      .values = s->selected ? s->selected + s->cursor_values : &nothing,
                                       .fast = encoder->push_wire == GW_WIRE_FAST};
     struct gw_sparse_scratch *scratch;
     GW_TRY(gw_sparse_scratch_create(encoder->context, 0, true, &scratch));

@@ -350,7 +350,7 @@ static void fields_that_cannot_be(void **state)
     assert_int_equal(read_request(bytes, size, &request), GW_OK);
     /* A request is read as an answer: its magic is another one. */
     assert_int_equal(read_reply(bytes, size, &reply), GW_ERR_FRAME_MAGIC);
-    assert_int_equal(gw_ps_request_read(NULL, 0, &request), GW_ERR_FRAME_CUT);
+    assert_int_equal(gw_ps_request_read("", 0, &request), GW_ERR_FRAME_CUT);
     size = gw_ps_reply_write(bytes, &(struct gw_ps_reply){.operation = GW_PS_PUSH});
     bytes[AT_STATUS] = 1; /* GW_PS_WAIT, which no server answers */
     assert_int_equal(read_reply(bytes, size, &reply), GW_ERR_FRAME_FIELD);
