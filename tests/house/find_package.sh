@@ -72,8 +72,8 @@ find "$work/second" -name "gradwire-*static*.cmake" -delete
 refused "gradwire's component 'static' is not installed" static "$version"
 
 # A project that takes the sources in builds the library beside its own programs, and installs nothing of it.
-cmake -S "$source/tests/house/outside" -B "$work/fetched" -DGW_SOURCES="$source" -DCMAKE_BUILD_TYPE=Release -DGW_MPI=off \
-    >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
+cmake -S "$source/tests/house/outside" -B "$work/fetched" -DGW_SOURCES="$source" -DCMAKE_BUILD_TYPE=Release \
+    -DGW_MPI=off >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
 cmake --build "$work/fetched" -j 2 >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
 for program in program program_static; do
     [ "$("$work/fetched/$program")" = "gradwire $version" ] || { echo "$program of the sources fails"; exit 1; }
