@@ -2,12 +2,14 @@
 codec is near that without one. Skips if PyTorch is not installed. Skips the test of imagenet.py if torchvision is not
 installed."""
 import json
+import multiprocessing
 import os
 import pathlib
-import subprocess
+import runpy
 import sys
 import tempfile
 import unittest
+import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -15,42 +17,60 @@ sys.path.insert(0, str(ROOT / "tests"))
 import ports
 
 PORTS = ports.free_ports()
+FORKS = multiprocessing.get_context("fork")
+
+
+def be_a_rank(words, environment, told):
+    """Runs an example in this process, which was forked: the first process has loaded PyTorch already."""
+    os.environ.update(environment)
+    for file, descriptor in zip(told, (1, 2)):
+        os.dup2(file.fileno(), descriptor)
+    sys.argv = words
+    runpy.run_path(words[0], run_name="__main__")
 
 
 def run(example, *words, processes=3):
-    """Runs an example, each rank by hand. Returns how rank 0 ended, and the lines that it printed."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    environment.update(WORLD_SIZE=str(processes), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(next(PORTS)))
-    command = [sys.executable, str(ROOT / "examples/pytorch" / example), *map(str, words)]
-    others = [
-        subprocess.Popen(command, env={**environment, "RANK": str(rank)}, stdout=subprocess.DEVNULL)
-        for rank in range(1, processes)
-    ]
-    try:
-        done = subprocess.run(
-            command, env={**environment, "RANK": "0"}, text=True, capture_output=True, timeout=400, check=False
-        )
-        for other in others:
-            assert other.wait(60) == 0 or done.returncode, "rank 0 ended well, and another rank did not"
-    finally:
-        for other in others:
-            other.kill()
-            other.wait(10)  # it was killed
-    return done, done.stdout.splitlines()
+    """Runs an example, each rank by hand. Returns rank 0's exit status, the lines that it printed, and its errors."""
+    environment = dict(WORLD_SIZE=str(processes), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(next(PORTS)))
+    command = [str(ROOT / "examples/pytorch" / example), *map(str, words)]
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors, open(os.devnull, "w") as nowhere:
+        ranks = [
+            FORKS.Process(
+                target=be_a_rank,
+                args=(command, {**environment, "RANK": str(rank)}, (nowhere if rank else out, errors)),
+            )
+            for rank in range(processes)
+        ]
+        try:
+            for rank in ranks:
+                rank.start()
+            ranks[0].join(400)
+            for rank in ranks:
+                rank.join(60)
+            codes = [rank.exitcode for rank in ranks]
+        finally:
+            for rank in filter(lambda one: one.is_alive(), ranks):
+                rank.kill()
+                rank.join(10)
+        for file in (out, errors):
+            file.seek(0)
+        told, said = out.read().splitlines(), errors.read()
+    assert codes[0] or not any(codes), f"rank 0 ended well, and another rank did not: {codes} {said}"
+    return codes[0], told, said
 
 
 def train(*words, processes=3):
-    """Runs train.py. Returns the lines that it prints as JSON."""
-    done, lines = run("train.py", "--json", *words, processes=processes)
-    return done, [json.loads(line) for line in lines if line.startswith("{")]
+    """Runs train.py. Returns what run does, with the lines that it prints as JSON."""
+    code, lines, said = run("train.py", "--json", *words, processes=processes)
+    return code, [json.loads(line) for line in lines if line.startswith("{")], said
 
 
 class Examples(unittest.TestCase):
     def check(self, *words, codecs, within):
         losses = {}
         for codec in ("ddp", *codecs):
-            done, lines = train(*words, "--codec", codec)
-            self.assertEqual(done.returncode, 0, done.stderr)
+            code, lines, said = train(*words, "--codec", codec)
+            self.assertEqual(code, 0, said)
             self.assertTrue(all(line["identical"] for line in lines))
             losses[codec] = lines[-1]["loss"]
         for codec in codecs:
@@ -76,8 +96,8 @@ class Examples(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="gradwire-imagenet-") as folder:
             ends = []
             for _ in range(2):
-                done, lines = run("imagenet.py", *words, "--save", folder, processes=2)
-                self.assertEqual(done.returncode, 0, done.stderr)
+                code, lines, said = run("imagenet.py", *words, "--save", folder, processes=2)
+                self.assertEqual(code, 0, said)
                 ends.append(lines[-1].partition("hash ")[2])
                 for path in pathlib.Path(folder).glob("epoch-2*"):
                     path.unlink()
@@ -85,8 +105,7 @@ class Examples(unittest.TestCase):
             self.assertEqual(*ends)
             self.assertFalse(any("epoch 1," in line for line in lines), "the first epoch was not repeated")
             (pathlib.Path(folder) / "empty").mkdir()
-            done, _ = run("imagenet.py", "--data", folder + "/empty", processes=1)
-            self.assertIn("or drawn", done.stderr)
+            self.assertIn("or drawn", run("imagenet.py", "--data", folder + "/empty", processes=1)[2])
 
     def test_what_is_wrong_is_said(self):
         for words, says in [
@@ -94,12 +113,16 @@ class Examples(unittest.TestCase):
             (["--model", "lenet", "--data", "/nonexistent"], "there is no train-images-idx3-ubyte"),
             (["--model", "lenet", "--data", "drawn", "--codec", "ternari"], "did you mean 'ternary'"),
         ]:
-            done, _ = train(*words, processes=1)
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn(says, done.stderr)
+            code, _, said = train(*words, processes=1)
+            self.assertNotEqual(code, 0)
+            self.assertIn(says, said)
 
 
 if __name__ == "__main__":
+    # PyTorch reads the first when it is loaded.
+    os.environ.update(OMP_NUM_THREADS="1", PYTHONWARNINGS="ignore")
+    sys.path.insert(0, str(ROOT / "python"))
+    warnings.simplefilter("ignore")
     try:
         import torch.distributed
     except ImportError:
