@@ -33,7 +33,7 @@ struct gw_momentum_options {
             "with momentum=, what the optimizer gets; velocity: its own momentum must be 0"                            \
     }
 #define GW_MOMENTUM_RULES(at)                                                                                          \
-    {GW_OPTION_NUMBER, (at) + offsetof(struct gw_momentum_options, factor), 0, 0.999999, NULL},                        \
+    {GW_OPTION_NUMBER, (at) + offsetof(struct gw_momentum_options, factor), 0, 0x1.fffffep-1, NULL},                   \
     {                                                                                                                  \
         GW_OPTION_WORD, (at) + offsetof(struct gw_momentum_options, output), 0, 0, gw_momentum_outputs                 \
     }

@@ -187,7 +187,7 @@ class Averages(Case):
         self.assertEqual((mean_kept, not_empty, step), (True, True, 3))
 
     def hostile_states(self, found):
-        parts = ["not iterable", "a state is a dictionary", "has no codec", "of 100000000; give"]
+        parts = ["a state is a dictionary", "a state is a dictionary", "has no codec", "of 100000000; give"]
         parts += ["step is 1099511627776", "step is 'two'", "scale is 'x'", "scale is nan", "names are 4"]
         parts += ["are not bytes", "are not bytes", "residuals take", "residuals take 100 bytes"]
         parts += ["checksum does not match"] * 2

@@ -40,7 +40,7 @@ def pick(state, rank, size, checks):
     """Returns the states that this rank loads: one, or all states of a job of another size, and then the rank begins
     with their mean. state: a dictionary, or a list of them. checks: [(what, this job's value, key in the state)].
     Raises ValueError."""
-    states = [state] if isinstance(state, dict) else list(state)
+    states = list(state) if isinstance(state, (list, tuple)) else [state]
     if not states:
         raise ValueError("the list of states is empty")
     for s in states:
