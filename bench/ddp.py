@@ -30,7 +30,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 METHODS = ["float32", "fp16", "powersgd-1", "powersgd-4", "none", "ternary", "ternary:residual=on,momentum=0.9"]
-METHODS += ["topk:momentum=0.9", "gspar:density=0.01"]
+METHODS += ["topk", "topk:refresh=1,momentum=0.9", "gspar:density=0.01"]
 METHODS += ["auto"]
 LOOK, MOST_STEPS, RATE = 25, 1000, 0.05  # for --until
 STEPS = {"mlp": {"100mbit": 4, "1gbit": 10, "none": 10}, "alexnet": {"100mbit": 3, "1gbit": 3, "none": 5}}
@@ -108,8 +108,9 @@ def attach(torch, ddp, method, optimizer):
 
 
 def sent():
-    with open("/sys/class/net/e0/statistics/tx_bytes", encoding="ascii") as file:
-        return int(file.read())
+    """Bytes that this host has sent. /sys would show the interfaces of the machine."""
+    with open("/proc/net/dev", encoding="ascii") as file:
+        return next(int(line.split()[9]) for line in file if line.split()[0] == "e0:")
 
 
 def train_until(torch, job, method, ddp, optimizer):

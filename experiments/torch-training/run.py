@@ -45,6 +45,7 @@ POWERSGD = {f"powersgd-{rank}": f"powersgd_hook.py {rank}" for rank in (1, 4)}
 FEEDBACK = {  # the default of gradwire.torch.attach first
     "ternary-residual": "ternary:residual=on",
     "ternary-momentum": "ternary:residual=on,momentum=0.9",
+    "topk-global": "topk:ratio=0.01,scope=global,refresh=100,over=0.5",
     "topk-momentum": "topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9",
 }
 PORTS = ports.free_ports()

@@ -36,8 +36,7 @@ enum { WARM_UP = 2, WARM_UP_MOST = 60 /* with --wire auto, until it has compared
 #define MOST_TENSORS GW_PLAN_MAX_LAYERS
 _Static_assert(MOST_TENSORS >= GW_MAX_TENSORS && MOST_TENSORS >= GW_MAX_NETWORK_TENSORS, "all have room");
 
-static const char *const default_specs[] = {"none", "bf16", "ternary", "ternary:residual=on,momentum=0.9",
-                                            "topk:momentum=0.9"};
+static const char *const default_specs[] = {"none", "bf16", "ternary", "ternary:residual=on,momentum=0.9", "topk"};
 
 /* What is measured and shown in one line: a codec, and with a profile one of the plans. */
 struct row {

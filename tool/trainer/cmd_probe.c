@@ -12,8 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const default_specs[] = {"none", "bf16", "ternary", "ternary:residual=on,momentum=0.9",
-                                            "topk:momentum=0.9"};
+static const char *const default_specs[] = {"none", "bf16", "ternary", "ternary:residual=on,momentum=0.9", "topk"};
 
 /* What the command keeps beside the measurement. */
 struct probe {

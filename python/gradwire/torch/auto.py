@@ -22,7 +22,7 @@ _CANDIDATES = (
     "bf16",
     "ternary:residual=on",
     "ternary:residual=on,momentum=0.9",
-    "topk:ratio=0.01,scope=global,refresh=100,over=0.5,momentum=0.9",
+    "topk:ratio=0.01,scope=global,refresh=100,over=0.5",
 )
 _MOST_LOST = 0.3
 _WARM_UP, _TIMED = 5, 9  # steps; DDP rebuilds its buckets in the first steps
