@@ -18,8 +18,8 @@ WITH_CCACHE := CMAKE_C_COMPILER_LAUNCHER=$$(command -v ccache)
 
 help:
 	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare (2 min)"
-	@echo "make check    build everything and run all tests (about 16 min on two cores)"
-	@echo "make builds   build bare, and with sanitizers (clang, gcc); the quick tests of each (6 min)"
+	@echo "make check    build everything and run all tests (about 18 min on two cores)"
+	@echo "make builds   build bare, and with sanitizers (clang, gcc); the quick tests of each (10 min)"
 	@echo "make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     the tests under ThreadSanitizer, without the trainer"
 	@echo "make fuzz     run the fuzzers, SECONDS=60 each"
@@ -40,7 +40,7 @@ run:
 	@scripts/run.sh build/release/gradwire
 
 check:
-	@echo "make check: builds, then runs all tests; about 16 minutes on two cores."
+	@echo "make check: builds, then runs all tests; about 18 minutes on two cores."
 	scripts/install-deps.sh build check
 	$(WITH_CCACHE) cmake --preset release -DGW_BUILD_TESTS=ON
 	cmake --build --preset release -j $(JOBS)
