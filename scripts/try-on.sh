@@ -43,7 +43,7 @@ failed=0
 say() { printf '%s  %s: %s\n' "$(date +%T)" "$system" "$*"; }
 inside() { # FOLDER COMMAND...
     chroot "$1" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
-        JOBS="$jobs" "${@:2}"
+        JOBS="$jobs" GLIBC_TUNABLES="${GLIBC_TUNABLES:-}" "${@:2}"
 }
 
 # Makes a chroot. It gets its name when it is whole.
