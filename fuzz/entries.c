@@ -12,11 +12,17 @@
 #include "wire/hash.h"
 #ifdef GW_HAVE_TCP
 #include "link/tcp/wire.h"
+#include "net/connection.h"
 #endif
 
 #include <gradwire/gradwire.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef GW_HAVE_TCP
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#endif
 
 enum mode {
     MODE_SEAL = 1,    /* magic, version, payload length and checksum are made right */
@@ -342,48 +348,61 @@ int gw_fuzz_records(const uint8_t *data, size_t size)
 }
 
 #ifdef GW_HAVE_TCP
-/* Reads contacts that were found good. This must succeed. */
-static void read_contacts(struct gw_tcp_reader reader, uint32_t n, uint32_t n_links, bool keyed)
+static void *take_place(void *longest, uint64_t n_bytes)
 {
-    char key[GW_ZMQ_KEY_CHARS + 1], endpoint[GW_ZMQ_ENDPOINT_BYTES];
-    for (uint32_t i = 0; i < n; i++) {
-        promise(!keyed || (gw_tcp_read_key(&reader, key) && strlen(key) == GW_ZMQ_KEY_CHARS));
-        for (uint32_t l = 0; l < n_links; l++)
-            promise(gw_tcp_read_endpoint(&reader, endpoint) && strlen(endpoint) < GW_ZMQ_ENDPOINT_BYTES);
-    }
-    promise(reader.at == reader.end);
+    promise(n_bytes > GW_NET_SMALL && n_bytes <= *(uint64_t *)longest);
+    return malloc((size_t)n_bytes);
 }
 
+/* What a stranger's bytes become: messages of a connection, and the bodies of the tcp link's messages. */
 int gw_fuzz_join(const uint8_t *data, size_t size)
 {
-    if (size < 1)
-        return 0;
-    uint8_t *bytes = exact_copy(data + 1, size - 1);
-    size_t n_bytes = size - 1;
-    static const char *const magics[] = {"GWTJ", "GWTW", "GWTT", "GWTR", "GWTH"};
-    if (data[0] && n_bytes >= GW_TCP_HEAD_BYTES) { /* else most inputs would end at the magic number */
-        memcpy(bytes, magics[data[0] % 5], 4);
-        gw_put16(bytes + 4, GW_TCP_VERSION);
-        gw_put16(bytes + 6, gw_get16(bytes + 6) & 1);
-    }
-    struct gw_tcp_join join;
-    struct gw_tcp_table table;
-    char text[GW_TCP_TEXT_BYTES];
+    int ends[2];
+    uint64_t longest = size > 0 && data[0] & 1 ? 100000 : GW_NET_SMALL;
+    struct gw_net_connection c;
+    struct gw_net_message message;
     gw_status status;
-    uint64_t session;
-    uint32_t nth;
-    uint16_t version;
-    gw_tcp_kind_of(bytes, n_bytes, &version);
-    if (gw_tcp_join_read(bytes, n_bytes, &join))
-        read_contacts(join.contact, 1, join.n_links, join.keyed);
-    if (gw_tcp_table_read(bytes, n_bytes, &table))
-        read_contacts(table.contacts, table.size, table.n_links, table.keyed);
-    if (gw_tcp_wait_read(bytes, n_bytes, text))
-        promise(strlen(text) < sizeof text);
-    if (gw_tcp_refuse_read(bytes, n_bytes, &status, text))
-        promise(strlen(text) < sizeof text && status < 0);
-    gw_tcp_hello_read(bytes, n_bytes, &session, &nth);
-    free(bytes);
+    if (size < 1 || size > 65536 || socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+        return 0;
+    const int room = 1 << 20;
+    setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    promise(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0 && fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
+    promise(gw_net_init(&c, context()) == GW_OK);
+    c.most_bytes = longest;
+    c.place = take_place;
+    c.place_user = &longest;
+    gw_net_adopt(&c, ends[0], NULL, false);
+    promise(gw_net_establish(&c) == GW_OK);
+    for (size_t at = 1, n; at < size; at += n) { /* it comes in parts */
+        n = 1 + data[at] * 40u < size - at ? 1 + data[at] * 40u : size - at;
+        if (send(ends[1], data + at, n, MSG_NOSIGNAL) != (ssize_t)n)
+            break;
+        while ((status = gw_net_next(&c, &message)) == GW_OK) {
+            struct gw_tcp_join join;
+            struct gw_tcp_member members[3];
+            struct gw_tcp_hello hello;
+            char text[GW_TCP_TEXT_BYTES];
+            uint64_t number;
+            promise(message.n_bytes <= longest && message.is_small == (message.n_bytes <= GW_NET_SMALL));
+            uint8_t *bytes = exact_copy(message.bytes, message.n_bytes);
+            if (gw_tcp_join_read(bytes, message.n_bytes, &join))
+                promise(strlen(join.address.endpoint) < sizeof join.address.endpoint);
+            gw_tcp_table_read(bytes, message.n_bytes, 3, 1, &number, members);
+            gw_tcp_hello_read(bytes, message.n_bytes, &hello);
+            for (size_t i = 0; i <= 8; i += 4)
+                promise(!gw_tcp_text_read(bytes, message.n_bytes, i, &number, text) || strlen(text) < sizeof text);
+            free(bytes);
+            gw_net_consume(&c);
+            if (!message.is_small)
+                free(message.bytes);
+        }
+        if (status == GW_ERR_PEER)
+            break;
+    }
+    if (c.body)
+        free(c.body);
+    gw_net_free(&c);
+    close(ends[1]);
     return 0;
 }
 #else

@@ -10,7 +10,7 @@
 int gw_fuzz_client(const uint8_t *data, size_t size);  /* mode, calls of a client and what servers answer to them */
 int gw_fuzz_decode(const uint8_t *data, size_t size);  /* mode, frame */
 int gw_fuzz_inspect(const uint8_t *data, size_t size); /* mode, frame */
-int gw_fuzz_join(const uint8_t *data, size_t size);    /* mode, a message of the tcp link's meeting */
+int gw_fuzz_join(const uint8_t *data, size_t size);    /* mode, what a stranger sends to the tcp link */
 /* mode, then a head of the parameter server: a request, or an answer if mode is even */
 int gw_fuzz_pserver(const uint8_t *data, size_t size);
 /* True if that is a valid head. Some heads of the corpus must be valid; this shows that the corpus follows the

@@ -29,8 +29,9 @@ GW_API void *gw_message_alloc(gw_context *context, size_t n_bytes);
  * its allocator's `user` must still be there. NULL is allowed. Any thread may call it. */
 GW_API void gw_message_free(void *bytes);
 
-/* What every link offers. All entries but send_all are required. `self` is gw_link.self. One endpoint serves one rank.
- * Different threads may call send, recv and the others at the same time. Only one thread at a time may call recv. */
+/* What every link offers. All entries but send_all and flush are required. `self` is gw_link.self. One endpoint serves
+ * one rank. Different threads may call send, recv and the others at the same time. Only one thread at a time may call
+ * recv. */
 typedef struct gw_link_ops {
     const char *name; /* "local", "mpi", "tcp" */
 
@@ -44,6 +45,11 @@ typedef struct gw_link_ops {
      * from the call on. The errors are those of send. If the call fails, some members may have got the message. NULL:
      * the link has no better way than to send a copy to each. */
     gw_status (*send_all)(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms);
+
+    /* Waits until the system has taken all that was sent, at most timeout_ms. A link may keep what the system does not
+     * take at once, and send it while its owner receives. So who receives no more for a while calls this. NULL: the
+     * link sends without its owner. Errors: GW_ERR_TIMEOUT, GW_ERR_MEMORY. */
+    gw_status (*flush)(void *self, uint32_t timeout_ms);
 
     /* Waits for the next message from anyone. The caller owns message->bytes. If a message has arrived and a member has
      * failed, the message comes first. Errors: GW_ERR_TIMEOUT; GW_ERR_PEER (a member failed: gw_last_error() names it
@@ -83,8 +89,11 @@ GW_API GW_MUST_CHECK gw_status gw_link_local_create(gw_context *context, uint32_
 
 /* The tcp link: ranks are in different processes, anywhere that TCP reaches. Several ranks may share a process. Rank 0
  * listens at an address, the rendezvous. The members meet there and learn each other's addresses. Then they talk
- * directly (ZeroMQ over TCP). Rank 0 listens there until its last link is destroyed. It tells a process that comes late
- * that the job is already running. */
+ * directly, over one connection for each pair and link. Rank 0 listens there until its last link is destroyed. While it
+ * receives, it tells a process that comes late that the job is already running.
+ *
+ * The link has no thread of its own. What the system does not take at once from send leaves while its owner is in recv,
+ * flush or destroy. */
 typedef struct gw_tcp_options {
     size_t struct_bytes; /* sizeof(gw_tcp_options) */
     uint32_t rank, size;
@@ -92,14 +101,15 @@ typedef struct gw_tcp_options {
     /* the host or address at which other members reach this one; NULL: the address from which this machine reaches the
      * rendezvous */
     const char *advertise;
-    /* a folder of keys (gradwire keys new). Traffic is then encrypted (CURVE), and a member is refused if its key is
-     * not listed there. NULL: no keys */
+    /* a folder of keys (gradwire keys new). Traffic is then encrypted (TLS 1.3), and a member is refused if its
+     * certificate is not listed there. NULL: no keys */
     const char *keys;
     bool insecure; /* true: without keys, addresses other than loopback are legal too */
     /* in milliseconds; 0: 60,000. Within this time all members must have met. Later, a machine that has not answered
      * for this time counts as failed */
     uint32_t timeout_ms;
-    /* gets a line for each refusal: who was refused, and why. The link's own threads call it. NULL: no log */
+    /* gets a line for each refusal: who was refused, and why. A thread that is in a function of the link calls it.
+     * NULL: no log */
     void (*log)(const char *line, void *user);
     void *log_user;
     /* the link asks it four times a second while members meet. If it returns true, the meeting ends with GW_ERR_CLOSED.
@@ -112,20 +122,22 @@ typedef struct gw_tcp_options {
  * each other. The call blocks until all members are there. n_links, size, rendezvous and the kind of keys must be the
  * same on every rank. If the name of the rendezvous's host is not known yet, the call looks it up again for up to
  * timeout_ms, and the log says so. The holder of each link destroys it, in any order. destroy waits up to 2 s until all
- * that was sent has left this machine. Errors: GW_ERR_ARGUMENT; GW_ERR_TIMEOUT (the sentence names the missing ranks,
+ * that was sent has arrived. Errors: GW_ERR_ARGUMENT; GW_ERR_TIMEOUT (the sentence names the missing ranks,
  * and the members that were refused); GW_ERR_PEER (rank 0 refused this member or died; it refuses a rank that is taken,
  * another size, version or kind of keys, and everybody once the job is running); GW_ERR_SYSTEM (an address cannot be
  * used, for example because a job is running at the rendezvous; or a key cannot be read); GW_ERR_MEMORY; GW_ERR_CLOSED
- * (options.stop); GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
+ * (options.stop); GW_ERR_UNSUPPORTED (a build without OpenSSL and ZeroMQ). */
 GW_API GW_MUST_CHECK gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links,
                                                   gw_link *links);
 
-/* Makes a folder of keys for gw_tcp_options.keys, or for parameter servers, with a fresh pair of keys. At first the
- * folder allows this key alone, and has it as the key of the rendezvous. So it is enough to copy the folder to all
- * machines of a job. Machines may also have keys of their own. Then allowed/ in each folder holds the public key of
- * every machine (the file gradwire.key of its folder, under any name), and rendezvous.key is that of rank 0's machine.
- * The call never replaces a key. Errors: GW_ERR_ARGUMENT (there is a key already), GW_ERR_SYSTEM (the folder cannot be
- * written), GW_ERR_UNSUPPORTED (a ZeroMQ without CURVE, or a build without ZeroMQ). */
+/* Makes a folder of keys for gw_tcp_options.keys, or for parameter servers, with fresh keys. At first the folder allows
+ * these alone, and has them as those of the rendezvous. So it is enough to copy the folder to all machines of a job.
+ * Machines may also have keys of their own. Then allowed/ in each folder holds the certificate of every machine (the
+ * file gradwire.crt of its folder, under any name that ends in .crt), and rendezvous.crt is that of rank 0's machine.
+ * gradwire.pem is the secret key. Parameter servers do not use certificates yet: for them the folder has a second pair,
+ * gradwire.key and gradwire.key_secret. The call never replaces a key. Errors: GW_ERR_ARGUMENT (there is a key
+ * already), GW_ERR_SYSTEM (the folder cannot be written), GW_ERR_UNSUPPORTED (an OpenSSL without Ed25519, a ZeroMQ
+ * without CURVE, or a build without them). */
 GW_API GW_MUST_CHECK gw_status gw_keys_new(const char *folder);
 
 /* Makes a folder of keys for a client of parameter servers (gw_ps_client_options.keys), with a fresh pair of its own.

@@ -72,6 +72,7 @@ class Message(ctypes.Structure):
 class LinkOps(ctypes.Structure):
     SEND = ctypes.CFUNCTYPE(STATUS, POINTER, ctypes.c_uint32, POINTER, SIZE, ctypes.c_uint32)
     SEND_ALL = ctypes.CFUNCTYPE(STATUS, POINTER, POINTER, SIZE, ctypes.c_uint32)
+    FLUSH = ctypes.CFUNCTYPE(STATUS, POINTER, ctypes.c_uint32)
     RECV = ctypes.CFUNCTYPE(STATUS, POINTER, ctypes.c_uint32, ctypes.POINTER(Message))
     FAIL = ctypes.CFUNCTYPE(None, POINTER, STATUS, TEXT)
     END = ctypes.CFUNCTYPE(None, POINTER)
@@ -79,6 +80,7 @@ class LinkOps(ctypes.Structure):
         ("name", TEXT),
         ("send", SEND),
         ("send_all", SEND_ALL),
+        ("flush", FLUSH),
         ("recv", RECV),
         ("fail", FAIL),
         ("close", END),

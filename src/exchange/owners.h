@@ -78,6 +78,10 @@ struct gw_owners {
      * returns false if it finds none. */
     bool (*silent)(const struct gw_exchange *exchange, bool any);
 
+    /* Waits until all that was sent has left this process, because this thread receives no more. It waits at most as
+     * long as a member may be silent. NULL: nothing stays here. */
+    gw_status (*flush)(struct gw_exchange *exchange);
+
     /* Tells the others that this member begins no more steps. NULL: these owners need not be told. */
     void (*leave)(struct gw_exchange *exchange);
 

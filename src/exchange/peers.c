@@ -44,6 +44,11 @@ static void peers_fail(struct gw_exchange *ex, gw_status status, const char *why
     ex->link.ops->fail(ex->link.self, status, why);
 }
 
+static gw_status peers_flush(struct gw_exchange *ex)
+{
+    return ex->link.ops->flush ? ex->link.ops->flush(ex->link.self, ex->timeout_ms) : GW_OK;
+}
+
 static void peers_close(struct gw_exchange *ex)
 {
     ex->link.ops->close(ex->link.self);
@@ -246,6 +251,7 @@ const struct gw_owners gw_owners_peers = {
     .receive = peers_receive,
     .call = peers_call,
     .silent = gw_silent_members,
+    .flush = peers_flush,
     .leave = gw_say_leave,
     .fail = peers_fail,
     .close = peers_close,

@@ -218,6 +218,8 @@ void *gw_pipeline_main(void *exchange)
     gw_status status = ex->owners->declare(ex);
     while (status == GW_OK && !stop)
         status = turn(ex, &stop);
+    if (status == GW_OK && ex->done && ex->owners->flush)
+        gw_ignore(ex->owners->flush(ex)); /* a member that misses something says so itself */
     if (status < 0)
         end_with(ex, status);
     return NULL;
@@ -232,6 +234,8 @@ void gw_pipeline_run_step(struct gw_exchange *ex)
         status = gw_pipeline_look(ex, NULL, &stop); /* the step has begun, and all its tensors are there */
     while (status == GW_OK && !ex->done)
         status = turn(ex, &stop);
+    if (status == GW_OK && ex->owners->flush)
+        status = ex->owners->flush(ex);
     if (status < 0)
         end_with(ex, status);
     gw_float_leave(old);

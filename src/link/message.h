@@ -1,9 +1,9 @@
-/* What lies in memory before a message's bytes. There is room for a queue's node, so that sending takes no memory.
- * There is also room for the receiver of a large message, so that it need not copy the message. */
+/* What lies in memory before a message's bytes: room for a queue's node, so that sending takes no memory. */
 #ifndef GW_LINK_MESSAGE_H
 #define GW_LINK_MESSAGE_H
 
 #include <gradwire/link.h>
+#include <stdatomic.h>
 
 struct gw_message_node {
     struct gw_message_node *next;
@@ -11,23 +11,13 @@ struct gw_message_node {
     size_t capacity;        /* bytes that were taken */
     gw_allocator allocator; /* where the memory came from */
     uint32_t from;
-    /* the memory does not come from gw_message_alloc: allocator.free(room, NULL) gives it back, and nobody may send it
-     * on */
-    bool foreign;
+    atomic_uint n_shared; /* how many more hold the same bytes. The last one's gw_message_free gives them back */
     /* a last word, which the receiver need not receive: it may leave before, and no message is lost then */
     bool farewell;
 };
 
 #define GW_MESSAGE_HEAD 64 /* bytes before the message's own; so the message begins on a cache line of its own */
-/* the last of these bytes belong to the link. It writes its envelope there, so that envelope and message go out in one
- * piece */
-#define GW_MESSAGE_ENVELOPE 8
-_Static_assert(sizeof(struct gw_message_node) + GW_MESSAGE_ENVELOPE <= GW_MESSAGE_HEAD,
-               "the node and a link's envelope must fit in front of the message");
-/* A link may send this room along with the bytes. Then the message arrives with room before it: for the receiver's
- * node, and for what the receiver needs to give the memory back. The sender's own node lies before this room. */
-#define GW_MESSAGE_ROOM 128
-#define GW_MESSAGE_FRONT (GW_MESSAGE_ROOM + GW_MESSAGE_HEAD)
+_Static_assert(sizeof(struct gw_message_node) <= GW_MESSAGE_HEAD, "the node must fit in front of the message");
 
 static inline struct gw_message_node *gw_message_node_of(void *bytes)
 {
@@ -37,6 +27,12 @@ static inline struct gw_message_node *gw_message_node_of(void *bytes)
 static inline void *gw_message_bytes_of(struct gw_message_node *node)
 {
     return (char *)node + GW_MESSAGE_HEAD;
+}
+
+/* Adds a holder to a message's bytes, which nobody may change from then on. Each holder calls gw_message_free. */
+static inline void gw_message_share(void *bytes)
+{
+    atomic_fetch_add_explicit(&gw_message_node_of(bytes)->n_shared, 1, memory_order_relaxed);
 }
 
 /* A queue of messages, first in, first out. All zero is an empty queue. It has no lock of its own. */

@@ -3,7 +3,7 @@
 #ifndef GW_ZMQ_EVENTS_H
 #define GW_ZMQ_EVENTS_H
 
-#include "zmq/address.h"
+#include "net/address.h"
 
 #include <gradwire/context.h>
 
@@ -12,7 +12,7 @@
 struct gw_zmq_event {
     uint16_t what;  /* ZMQ_EVENT_... */
     uint32_t value; /* what it means depends on `what`: mostly the connection's file descriptor */
-    char endpoint[GW_ZMQ_ENDPOINT_BYTES];
+    char endpoint[GW_NET_ENDPOINT_BYTES];
 };
 
 /* Makes the socket on which the events of `socket` come. No other one in the ZeroMQ context may have the same `name`.

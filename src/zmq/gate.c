@@ -21,7 +21,7 @@ enum { VERSION, REQUEST_ID, DOMAIN, ADDRESS, ROUTING_ID, MECHANISM, CREDENTIALS,
 struct gw_zmq_gate {
     gw_context *context;
     struct gw_zmq_keys *keys;
-    struct gw_zmq_log *log;
+    struct gw_net_log *log;
     void *socket;
     int stop; /* eventfd */
     pthread_t thread;
@@ -76,10 +76,10 @@ static void look_at_folder(struct gw_zmq_gate *gate)
     if (keys->looked == looked) /* it is too soon, so nothing was read */
         return;
     if (status < 0 && gate->read)
-        gw_zmq_log(gate->log, "allowed-stays reason=\"%s\"", gw_quote(gw_last_error()).text);
+        gw_net_log(gate->log, "allowed-stays reason=\"%s\"", gw_quote(gw_last_error()).text);
     gate->read = status == GW_OK;
     if (changed)
-        gw_zmq_log(gate->log, "allowed-changed folder=\"%s/allowed\" clients=%u", gw_quote(keys->folder).text,
+        gw_net_log(gate->log, "allowed-changed folder=\"%s/allowed\" clients=%u", gw_quote(keys->folder).text,
                    keys->n_allowed);
 }
 
@@ -107,19 +107,19 @@ static void *keep_gate(void *argument)
             zmq_z85_encode(key, (const uint8_t *)request.fields[CREDENTIALS], 32);
         bool allowed = key[0] && gw_zmq_keys_allow(keys, key);
         if (!allowed && keys->without_own && strcmp(key, keys->public_key) == 0)
-            gw_zmq_log(gate->log,
+            gw_net_log(gate->log,
                        "refused address=%s reason=\"its identity is this server's own; a client needs one of its own "
                        "(gradwire keys new DIR --client NAME --of %s)\"",
                        request.fields[ADDRESS], gw_quote(keys->folder).text);
         else if (!allowed)
-            gw_zmq_log(gate->log, "refused address=%s reason=\"its identity %s is not in %s/allowed\"",
+            gw_net_log(gate->log, "refused address=%s reason=\"its identity %s is not in %s/allowed\"",
                        request.fields[ADDRESS], gw_quote(key[0] ? key : "(none)").text, gw_quote(keys->folder).text);
         answer(gate->socket, request.fields[REQUEST_ID], allowed, allowed ? key : "");
     }
     return NULL;
 }
 
-gw_status gw_zmq_gate_open(gw_context *context, void *zmq, struct gw_zmq_keys *keys, struct gw_zmq_log *log,
+gw_status gw_zmq_gate_open(gw_context *context, void *zmq, struct gw_zmq_keys *keys, struct gw_net_log *log,
                            struct gw_zmq_gate **out)
 {
     struct gw_zmq_gate *gate = gw_calloc(context, 1, sizeof *gate);

@@ -4,12 +4,12 @@
 #define GW_ZMQ_GATE_H
 
 #include "zmq/keys.h"
-#include "zmq/log.h"
+#include "net/log.h"
 
 struct gw_zmq_gate;
 
 /* Opens the gate. This must come before the first socket with keys. Keys and log must outlive the gate. */
-gw_status gw_zmq_gate_open(gw_context *context, void *zmq, struct gw_zmq_keys *keys, struct gw_zmq_log *log,
+gw_status gw_zmq_gate_open(gw_context *context, void *zmq, struct gw_zmq_keys *keys, struct gw_net_log *log,
                            struct gw_zmq_gate **out);
 
 /* Closes the gate. After that, sockets that are still open let nobody in. NULL is allowed. */

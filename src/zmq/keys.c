@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
+#include "net/keys.h"
 
 #include <gradwire/link.h>
 
@@ -82,8 +83,9 @@ static gw_status read_allowed(DIR *folder, const char *path, bool all, key_text 
         const struct dirent *entry = readdir(folder);
         if (!entry)
             return errno ? gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be read: %s", path, strerror(errno)) : GW_OK;
-        if (entry->d_name[0] == '.')
-            continue;
+        const size_t length = strlen(entry->d_name);
+        if (entry->d_name[0] == '.' || (length > 4 && strcmp(entry->d_name + length - 4, ".crt") == 0))
+            continue; /* certificates are for members (net/keys.h) */
         if (list && *n == capacity)
             return GW_OK; /* this file came after the files were counted */
         gw_status status = list ? read_key(path, entry->d_name, false, list[*n]) : GW_OK;
@@ -298,6 +300,8 @@ gw_status gw_keys_new(const char *folder)
         n += status == GW_OK;
     }
     explicit_bzero(secret_key, sizeof secret_key);
+    if (status == GW_OK)
+        status = gw_net_keys_write(folder);
     if (status == GW_OK)
         return GW_OK;
     /* The next try would refuse a folder with only some of the keys, so remove those that were made. */

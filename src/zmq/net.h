@@ -4,17 +4,17 @@
 #ifndef GW_ZMQ_NET_H
 #define GW_ZMQ_NET_H
 
-#include "zmq/address.h"
+#include "net/address.h"
 #include "zmq/gate.h"
 #include "zmq/keys.h"
-#include "zmq/log.h"
+#include "net/log.h"
 #include "zmq/watch.h"
 
 struct gw_zmq_net {
     gw_context *context;
     uint32_t timeout_ms;   /* if the other end is silent for so many milliseconds, it counts as gone */
     uint32_t most_at_once; /* how many connections may wait to be accepted at the same time */
-    struct gw_zmq_log log;
+    struct gw_net_log log;
 
     void *zmq;
     struct gw_zmq_keys *keys;   /* NULL: not encrypted */

@@ -23,14 +23,14 @@ gw_status gw_zmq_set_text(void *socket, int option, const char *text)
     return gw_fail(GW_ERR_SYSTEM, "ZeroMQ refuses a key or a name: %s", zmq_strerror(zmq_errno()));
 }
 
-gw_status gw_zmq_bind(void *socket, const struct gw_zmq_address *address, char endpoint[GW_ZMQ_ENDPOINT_BYTES])
+gw_status gw_zmq_bind(void *socket, const struct gw_net_address *address, char endpoint[GW_NET_ENDPOINT_BYTES])
 {
     GW_TRY(gw_zmq_set_int(socket, ZMQ_IPV6, address->socket.ss_family == AF_INET6));
-    size_t bytes = GW_ZMQ_ENDPOINT_BYTES;
+    size_t bytes = GW_NET_ENDPOINT_BYTES;
     if (zmq_bind(socket, address->endpoint) == 0 && zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &bytes) == 0)
         return GW_OK;
     const int why = zmq_errno();
-    gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", gw_zmq_place(address->endpoint),
+    gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", gw_net_place(address->endpoint),
             why == EADDRINUSE ? "another program listens there; end it, or take another port" : zmq_strerror(why));
     errno = why;
     return GW_ERR_SYSTEM;
@@ -42,15 +42,7 @@ gw_status gw_zmq_connect(void *socket, const char *endpoint, const char *server_
     if (server_key)
         GW_TRY(gw_zmq_set_text(socket, ZMQ_CURVE_SERVERKEY, server_key));
     if (zmq_connect(socket, endpoint) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "the address %s cannot be connected to: %s", gw_zmq_place(endpoint),
+        return gw_fail(GW_ERR_SYSTEM, "the address %s cannot be connected to: %s", gw_net_place(endpoint),
                        zmq_strerror(zmq_errno()));
     return GW_OK;
-}
-
-int gw_zmq_free_descriptor(void)
-{
-    const int lowest = eventfd(0, EFD_CLOEXEC);
-    if (lowest >= 0)
-        close(lowest);
-    return lowest;
 }

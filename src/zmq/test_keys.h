@@ -32,11 +32,11 @@ static inline void write_file(const char *path, const char *text, mode_t mode)
     close(fd);
 }
 
-static inline void read_file(const char *path, char text[100])
+static inline void read_file(const char *path, char text[1000])
 {
     int fd = open(path, O_RDONLY);
     assert_true(fd >= 0);
-    ssize_t n = read(fd, text, 99);
+    ssize_t n = read(fd, text, 999);
     assert_true(n >= 0);
     text[n] = 0;
     close(fd);
@@ -44,7 +44,7 @@ static inline void read_file(const char *path, char text[100])
 
 static inline void copy_file(const char *from, const char *to)
 {
-    char text[100];
+    char text[1000];
     read_file(from, text);
     write_file(to, text, 0644);
 }

@@ -1,7 +1,7 @@
 /* Tests what is remembered of connections: from where the last ones came, and which have ended. And the lines about
  * strangers, which are not told for ever. */
 #include "zmq/events.h"
-#include "zmq/log.h"
+#include "net/log.h"
 
 #include "checks.h"
 
@@ -127,20 +127,20 @@ static void lines_come_to_an_end(void **state)
 {
     (void)state;
     struct told told = {0};
-    struct gw_zmq_log log = {count_line, &told, 0}, nobody = {.line = NULL};
+    struct gw_net_log log = {count_line, &told, 0}, nobody = {.line = NULL};
     char text[16];
     for (int i = 1; i <= 199; i++) {
-        gw_zmq_log(&log, "line %d", i);
+        gw_net_log(&log, "line %d", i);
         snprintf(text, sizeof text, "line %d", i);
         assert_int_equal(told.n, i);
         assert_string_equal(told.last, text);
     }
     for (int i = 0; i < 50; i++) {
-        gw_zmq_log(&log, "one more");
+        gw_net_log(&log, "one more");
         assert_int_equal(told.n, 200);
         assert_non_null(strstr(told.last, "nothing of the kind is told"));
     }
-    gw_zmq_log(&nobody, "heard by %s", "nobody");
+    gw_net_log(&nobody, "heard by %s", "nobody");
 }
 
 int main(void)

@@ -8,7 +8,7 @@ static void a_new_folder(void **state)
 {
     (void)state;
     static const char *const names[] = {"gradwire.key", "gradwire.key_secret", "rendezvous.key", "allowed/self.key"};
-    char texts[4][100], path[320];
+    char texts[4][1000], path[320];
     assert_int_equal(gw_keys_new(at("new")), GW_OK);
     for (int i = 0; i < 4; i++) {
         struct stat status;
@@ -25,7 +25,7 @@ static void a_new_folder(void **state)
     assert_int_equal(gw_keys_new(at("new")), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "there is a key already"));
     for (int i = 0; i < 4; i++) {
-        char again[100];
+        char again[1000];
         snprintf(path, sizeof path, "%s/%s", at("new"), names[i]);
         read_file(path, again);
         assert_string_equal(again, texts[i]);
@@ -54,7 +54,7 @@ static void bad_folders_are_refused(void **state)
 {
     (void)state;
     struct gw_zmq_keys *keys;
-    char secret[100];
+    char secret[1000];
     assert_int_equal(gw_keys_new(at("bad")), GW_OK);
     read_file(at("bad/gradwire.key_secret"), secret);
     assert_int_equal(chmod(at("bad/gradwire.key_secret"), 0640), 0);
@@ -68,7 +68,7 @@ static void bad_folders_are_refused(void **state)
     static const char *const texts[] = {"", "short\n", "0123456789012345678901234567890123456789x\n",
                                         "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"};
     for (int n = 0; n < 4; n++) {
-        char right[100];
+        char right[1000];
         read_file(at(names[n]), right);
         for (int t = 0; t < 4; t++) {
             write_file(at(names[n]), texts[t], 0600);

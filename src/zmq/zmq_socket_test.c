@@ -13,20 +13,20 @@
 static bool has_ipv6(void)
 {
     const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct gw_zmq_address there;
-    assert_int_equal(gw_zmq_address_of_host("::1", &there), GW_OK);
+    struct gw_net_address there;
+    assert_int_equal(gw_net_address_of_host("::1", &there), GW_OK);
     const bool has = fd >= 0 && bind(fd, (struct sockaddr *)&there.socket, there.socket_bytes) == 0;
     if (fd >= 0)
         close(fd);
     return has;
 }
 
-static gw_status listen_at(void *socket, const char *host, const char *port, char endpoint[GW_ZMQ_ENDPOINT_BYTES])
+static gw_status listen_at(void *socket, const char *host, const char *port, char endpoint[GW_NET_ENDPOINT_BYTES])
 {
     char text[80];
-    struct gw_zmq_address address;
+    struct gw_net_address address;
     snprintf(text, sizeof text, "%s:%s", host, port);
-    assert_int_equal(gw_zmq_address_parse("it", text, true, NULL, &address), GW_OK);
+    assert_int_equal(gw_net_address_parse("it", text, true, NULL, &address), GW_OK);
     return gw_zmq_bind(socket, &address, endpoint);
 }
 
@@ -42,7 +42,7 @@ static void a_second_listener_is_refused(void **state)
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         if (!ipv6 && (strchr(pairs[i][0], '[') || strchr(pairs[i][1], '[')))
             continue;
-        char endpoint[GW_ZMQ_ENDPOINT_BYTES], other[GW_ZMQ_ENDPOINT_BYTES];
+        char endpoint[GW_NET_ENDPOINT_BYTES], other[GW_NET_ENDPOINT_BYTES];
         void *first = zmq_socket(zmq, ZMQ_ROUTER), *second = zmq_socket(zmq, ZMQ_ROUTER);
         CHECK(listen_at(first, pairs[i][0], "0", endpoint) == GW_OK, "%s: %s", pairs[i][0], gw_last_error());
         const gw_status status = listen_at(second, pairs[i][1], strrchr(endpoint, ':') + 1, other);

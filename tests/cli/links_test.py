@@ -3,12 +3,14 @@ TCP. Also tests what the links refuse.
 
 With --all it tests every codec at every number of workers. Else it tests a selection, which is short."""
 
+import hashlib
 import os
 import re
 import select
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -399,7 +401,7 @@ class Links(harness.Case):
         self.assertTrue(bench["results"][0]["averages_identical"])
 
         self.ok("keys", "new", others)
-        shutil.copy(os.path.join(keys, "rendezvous.key"), os.path.join(others, "rendezvous.key"))
+        shutil.copy(os.path.join(keys, "rendezvous.crt"), os.path.join(others, "rendezvous.crt"))
         member = [
             harness.TOOL,
             "train",
@@ -416,12 +418,13 @@ class Links(harness.Case):
         stranger = subprocess.Popen([*member, "--rank", "1", "--keys", others], stderr=subprocess.PIPE, text=True)
         first = subprocess.run([*member, "--rank", "0", "--keys", keys], stderr=subprocess.PIPE, text=True, timeout=60)
         says = stranger.communicate(timeout=60)[1]
-        with open(os.path.join(others, "gradwire.key")) as file:
-            self.assertIn(f"its identity {file.read().strip()} is not in", first.stderr)
+        with open(os.path.join(others, "gradwire.crt")) as file:
+            shown = hashlib.sha256(ssl.PEM_cert_to_DER_cert(file.read())).hexdigest().upper()
+        self.assertIn(f"its certificate {shown} is not in", first.stderr)
         self.assertIn("rank 1", first.stderr)
         self.assertEqual((first.returncode, stranger.returncode), (1, 1), says)
-        os.chmod(os.path.join(keys, "gradwire.key_secret"), 0o644)
-        self.refused(1, *member[1:], "--rank", "0", "--keys", keys, says="gradwire.key_secret")
+        os.chmod(os.path.join(keys, "gradwire.pem"), 0o644)
+        self.refused(1, *member[1:], "--rank", "0", "--keys", keys, says="gradwire.pem")
         done = self.run_tool("train", "--link", "tcp", "--workers", 2, "--rank", 0, "--rendezvous", "0.0.0.0:1", *RUN)
         self.assertEqual(done.returncode, 2)
         self.assertIn("insecure", done.stderr)

@@ -15,9 +15,10 @@ ROOMS = {
     "codec/gspar": {"base", "codec", "codec/sparse", "wire"},
     "codec/topk": {"base", "codec", "codec/sparse", "wire"},
     "codec/uniform": {"base", "codec", "codec/sparse", "wire"},
-    "zmq": {"base"},
+    "src/net": {"base", "wire"},
+    "zmq": {"base", "src/net"},
     "link": {"base"},
-    "link/tcp": {"base", "link", "wire", "zmq"},
+    "link/tcp": {"base", "link", "src/net", "wire"},
     "owner": {"base", "codec", "wire"},
     "optimizer": {"base"},
     "exchange": {"base", "codec", "link", "owner", "pserver/client", "pserver/protocol", "wire"},
@@ -25,8 +26,8 @@ ROOMS = {
     "pserver/protocol": {"base", "wire"},
     "pserver/store": {"base", "codec", "optimizer", "pserver/protocol", "wire"},
     "pserver/keep": {"base", "optimizer", "pserver/protocol", "pserver/store", "wire"},
-    "pserver/server": {"base", "pserver/keep", "pserver/protocol", "pserver/store", "wire", "zmq"},
-    "pserver/client": {"base", "pserver/protocol", "wire", "zmq"},
+    "pserver/server": {"base", "pserver/keep", "pserver/protocol", "pserver/store", "src/net", "wire", "zmq"},
+    "pserver/client": {"base", "pserver/protocol", "src/net", "wire", "zmq"},
     "plan": {"base"},
     "probe": {"base", "codec", "exchange", "wire"},
     # the trainer
@@ -39,12 +40,17 @@ ROOMS = {
     "tool": {"base", "members", "status", "probe", "pserver/protocol"},
     "tool/trainer": {"base", "data", "disk", "members", "net", "run", "report", "probe"},
     "tool/report": {"base", "disk", "report"},
-    "tool/status": {"base", "pserver/server", "status", "zmq"},
+    "tool/status": {"base", "pserver/server", "src/net", "status"},
 }
 NO_ROOM = ""  # headers in no room: types.h and random.h, which the trainer's rooms share, and those of the tool
 
 
+SOCKETS = Path(__file__).resolve().parents[2] / "src"  # its net/ is another room than the trainer's net/
+
+
 def room_of(path):
+    if path.startswith("net/") and (SOCKETS / path).exists():
+        return "src/net"
     fitting = [room for room in ROOMS if path.startswith(room + "/")]
     return max(fitting, key=len) if fitting else path.rpartition("/")[0]
 

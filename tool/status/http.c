@@ -1,7 +1,7 @@
 /* Serves the status page over HTTP. One thread serves all who look. Their number, the bytes of a request and the
  * seconds of silence are limited. If more come than there are places, the one that has asked nothing for longest goes.
  */
-#include "zmq/address.h"
+#include "net/address.h"
 #include "status/status.h"
 #include "status_page.h" /* page.html, as bytes */
 #include "tool.h"
@@ -29,7 +29,7 @@ struct place {
 struct tool_status {
     gw_ps_server *server;
     struct MHD_Daemon *daemon;
-    char url[GW_ZMQ_ENDPOINT_BYTES + 16];
+    char url[GW_NET_ENDPOINT_BYTES + 16];
     struct place places[MOST_CONNECTIONS]; /* only the thread that serves touches these */
     uint64_t n_asked;
 };
@@ -168,24 +168,24 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 
 /* ---- beginning and end ---------------------------------------------------------------------------------------- */
 
-static gw_status parse_address(const char *listen, bool insecure, struct gw_zmq_address *address)
+static gw_status parse_address(const char *listen, bool insecure, struct gw_net_address *address)
 {
     char whole[300];
     bool only_port = listen[0] && strspn(listen, "0123456789") == strlen(listen);
     snprintf(whole, sizeof whole, "%s%s", only_port ? "127.0.0.1:" : "", listen);
-    gw_status status = gw_zmq_address_parse("the address of the status page", whole, true, NULL, address);
+    gw_status status = gw_net_address_parse("the address of the status page", whole, true, NULL, address);
     if (status == GW_OK && !address->loopback && !insecure)
         return gw_fail(
             GW_ERR_ARGUMENT,
             "%s is not a loopback address, and the status page asks nobody for keys: anybody could read what the "
             "server is doing; give a loopback address, or --insecure if you trust the network",
-            gw_zmq_place(address->endpoint));
+            gw_net_place(address->endpoint));
     return status;
 }
 
 /* Returns a socket that listens, or -1 with errno set. If libmicrohttpd makes the socket, errno is lost: version 1.0
  * leaves that of its own cleaning up. */
-static int listen_at(const struct gw_zmq_address *address, char port[NI_MAXSERV])
+static int listen_at(const struct gw_net_address *address, char port[NI_MAXSERV])
 {
     const int family = address->socket.ss_family, on = 1, off = 0;
     const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -222,7 +222,7 @@ static bool start(struct tool_status *status, int fd)
 
 int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, struct tool_status **out)
 {
-    struct gw_zmq_address address;
+    struct gw_net_address address;
     gw_status parsed = parse_address(listen, insecure, &address);
     if (parsed == GW_OK)
         parsed = gw_ps_numbers_begin(server);
@@ -237,14 +237,14 @@ int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, st
     char port[NI_MAXSERV];
     const int fd = listen_at(&address, port);
     if (fd < 0 || !start(status, fd)) { /* the program ends then, and its socket with it */
-        tool_fail("the status page cannot listen at %s: %s", gw_zmq_place(address.endpoint),
+        tool_fail("the status page cannot listen at %s: %s", gw_net_place(address.endpoint),
                   fd >= 0               ? "no memory or threads"
                   : errno == EADDRINUSE ? "another program listens there; end it, or give --metrics another port"
                                         : strerror(errno));
         free(status);
         return -1;
     }
-    const char *place = gw_zmq_place(address.endpoint);
+    const char *place = gw_net_place(address.endpoint);
     snprintf(status->url, sizeof status->url, "http://%.*s:%s/", (int)(strrchr(place, ':') - place), place, port);
     *out = status;
     return 0;

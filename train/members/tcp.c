@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #ifdef GW_HAVE_TCP
+#include <openssl/crypto.h>
 #include <zmq.h>
 #endif
 
@@ -14,7 +15,8 @@ static bool version(char *text, size_t capacity)
 #ifdef GW_HAVE_TCP
     int major, minor, patch;
     zmq_version(&major, &minor, &patch);
-    snprintf(text, capacity, "ZeroMQ %d.%d.%d", major, minor, patch);
+    snprintf(text, capacity, "OpenSSL %s, ZeroMQ %d.%d.%d for servers", OpenSSL_version(OPENSSL_VERSION_STRING), major,
+             minor, patch);
     return true;
 #else
     (void)text, (void)capacity;

@@ -86,6 +86,8 @@ static gw_status send(struct gw_control *c, uint32_t to, void *bytes, size_t n_b
     if (!bytes)
         return GW_ERR_MEMORY;
     gw_status status = c->link.ops->send(c->link.self, to, bytes, n_bytes, c->timeout_ms);
+    if (status == GW_OK && c->link.ops->flush) /* this member may not receive for a long time */
+        status = c->link.ops->flush(c->link.self, c->timeout_ms);
     if (status == GW_ERR_PEER)
         gw_link_last_words(&c->link, NULL, NULL);
     return status;

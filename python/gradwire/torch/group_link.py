@@ -69,6 +69,7 @@ class GroupLink:
             b"torch",
             _api.LinkOps.SEND(self._guard(self._send)),
             _api.LinkOps.SEND_ALL(self._guard(self._send_all)),
+            _api.LinkOps.FLUSH(),  # Gloo's threads send by themselves
             _api.LinkOps.RECV(self._guard(self._recv)),
             _api.LinkOps.FAIL(self._guard(self._fail)),
             _api.LinkOps.END(self._guard(self._close)),

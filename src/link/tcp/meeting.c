@@ -1,53 +1,811 @@
-/* What both sides of the meeting share. host.c is rank 0's side, visitor.c is the side of the others. */
-#include "link/tcp/meeting.h"
+/* How members meet. Rank 0 listens at the rendezvous. The others come there, and say where they listen. When all have
+ * come, rank 0 hands out a table, and everybody connects to the ranks below its own, on each link. When all have said
+ * that they are connected, rank 0 says GO. So either all links stand, or everybody hears why not.
+ *
+ * Nothing that a stranger sends ends the meeting. Who is no member hears why, and a line goes into the log. A member
+ * whose connection ends before the table may come again. Only the deadline, the program's `stop`, and the failure of a
+ * member after the table end it. */
 #include "base/clock.h"
-#include "link/tcp/endpoint.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/quote.h"
+#include "link/tcp/missing.h"
+#include "link/tcp/state.h"
 
-uint8_t *gw_tcp_write_contact(const struct gw_tcp_group *group, uint8_t *at, char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES])
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WAIT_SECONDS 0.5 /* between two WAITs of rank 0 */
+/* After an attempt to connect that failed. To rank 0, which may not be there for long, the pause doubles. */
+#define REDIAL_SECONDS 0.02
+#define LONGEST_REDIAL_SECONDS 0.5
+#define SPARE_STRANGERS 64u
+/* One side has keys and the other has none: after so many times a member gives up. Once may be an accident, because
+ * another process may have been at the address for a moment. */
+#define MOST_MISMATCHES 3
+/* Numbers of epoll: the listener, rank 0's connection or that of a guest, and of a peer: link * size + rank. */
+#define OF_LISTENER UINT64_MAX
+#define OF_GUEST ((uint64_t)1 << 62)
+
+/* At rank 0: a member that has come. Elsewhere the first of them is the connection to rank 0. */
+struct guest {
+    struct gw_net_connection c;
+    uint32_t events;
+    bool here, went, ready; /* went: it was here once, and its connection broke */
+};
+
+struct meeting {
+    struct gw_tcp_group *group;
+    const struct gw_net_address *rendezvous;
+    struct gw_net_address own;
+    double deadline;
+    int epoll;
+    struct guest *guests;
+    uint32_t n_here, n_ready; /* at rank 0 */
+    double tell_at;           /* at rank 0: when to say WAIT next */
+    uint8_t *table;           /* its bytes */
+    size_t table_bytes;
+    bool has_table, told_ready, over;
+    uint32_t n_missing; /* connections to peers that do not stand yet */
+    double *dial_at;    /* for each peer below this rank: when to dial next; 0: it is dialled */
+    bool *stands;       /* for each peer: it has said WELCOME, or was told so */
+    /* elsewhere than at rank 0 */
+    uint8_t join[GW_TCP_JOIN_BYTES];
+    double dial_host_at, pause;
+    double heard_at; /* when rank 0 was heard last; 0: never */
+    char waiting_for[GW_TCP_TEXT_BYTES];
+    int n_mismatches;
+    char refused[GW_TCP_TEXT_BYTES];     /* at rank 0: the last refusal; "": none */
+    char turned_out[GW_NET_PLACE_BYTES]; /* whose handshake failed last, and why */
+    enum gw_net_refusal turned_out_why;
+    char trouble[200]; /* why the last attempt to connect to a peer failed */
+};
+
+gw_status gw_tcp_go_on(const struct gw_tcp_group *group)
 {
-    if (group->net.keys)
-        at = gw_tcp_write_key(at, group->net.keys->public_key);
-    for (uint32_t l = 0; l < group->n_links; l++)
-        at = gw_tcp_write_endpoint(at, endpoints[l]);
-    return at;
+    if (group->stop && group->stop(group->stop_user))
+        return gw_fail(GW_ERR_CLOSED, "rank %u was stopped, as asked, before all members had met", group->rank);
+    return GW_OK;
 }
 
-void gw_tcp_adopt(struct gw_tcp_group *group, const struct gw_tcp_table *table)
+/* ---- small things ---------------------------------------------------------------------------------------- */
+
+static bool guest_is_here(const void *all, uint32_t rank)
 {
-    struct gw_tcp_reader reader = table->contacts;
-    group->session = table->session;
-    for (uint32_t r = 0; r < group->size; r++) {
-        if (group->net.keys)
-            gw_tcp_read_key(&reader, group->keys_of[r]);
-        for (uint32_t l = 0; l < group->n_links; l++)
-            gw_tcp_read_endpoint(&reader, group->endpoints[l]->peers[r].endpoint);
+    return ((const struct guest *)all)[rank].here;
+}
+
+static struct gw_tcp_peer *peer_of(const struct meeting *m, uint64_t number)
+{
+    const struct gw_tcp_group *group = m->group;
+    return &group->endpoints[number / group->size]->peers[number % group->size];
+}
+
+static void watch(const struct meeting *m, struct gw_net_connection *c, uint32_t *events, uint64_t number)
+{
+    const uint32_t wanted = gw_net_events(c);
+    struct epoll_event event = {.events = wanted, .data.u64 = number};
+    if (c->fd >= 0 && wanted != *events)
+        epoll_ctl(m->epoll, *events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, c->fd, &event);
+    *events = wanted;
+}
+
+static void hang_up(struct gw_net_connection *c, uint32_t *events)
+{
+    gw_net_close(c);
+    *events = 0;
+}
+
+static void tell(const struct meeting *m, struct guest *guest, uint64_t number, uint16_t kind, const void *bytes,
+                 size_t n_bytes)
+{
+    void *copy = n_bytes ? gw_message_alloc(m->group->context, n_bytes) : NULL;
+    if (n_bytes && !copy)
+        return; /* only texts, which come again, have bytes */
+    if (copy)
+        memcpy(copy, bytes, n_bytes);
+    gw_ignore(gw_net_send(&guest->c, kind, copy, n_bytes, gw_message_free)); /* if it is gone, reading says so */
+    watch(m, &guest->c, &guest->events, OF_GUEST | number);
+}
+
+static void tell_guests(const struct meeting *m, uint16_t kind, const void *bytes, size_t n_bytes)
+{
+    for (uint32_t r = 1; r < m->group->size; r++)
+        if (m->guests[r].here)
+            tell(m, &m->guests[r], r, kind, bytes, n_bytes);
+}
+
+static void say_who_is_missing(struct meeting *m)
+{
+    uint8_t body[GW_TCP_MOST_TEXT];
+    const struct gw_tcp_missing missing = gw_tcp_missing_ranks(m->group->size, guest_is_here, m->guests);
+    m->tell_at = gw_clock_seconds() + WAIT_SECONDS;
+    tell_guests(m, GW_TCP_WAIT, body, gw_tcp_text_write(body, 0, 0, m->has_table ? "" : missing.text));
+}
+
+/* ---- connecting to peers --------------------------------------------------------------------------------- */
+
+/* The connection to a peer stands. */
+static void stand(struct meeting *m, uint64_t number)
+{
+    struct gw_tcp_peer *peer = peer_of(m, number);
+    peer->c.most_bytes = GW_TCP_MOST_BYTES;
+    peer->c.place = gw_tcp_place;
+    peer->c.place_user = peer;
+    m->n_missing -= !m->stands[number];
+    m->stands[number] = true;
+}
+
+static void redial(struct meeting *m, uint64_t number, const char *trouble)
+{
+    struct gw_tcp_peer *peer = peer_of(m, number);
+    snprintf(m->trouble, sizeof m->trouble, "%s", trouble);
+    hang_up(&peer->c, &peer->events);
+    m->dial_at[number] = gw_clock_seconds() + REDIAL_SECONDS;
+}
+
+static gw_status dial_peer(struct meeting *m, uint64_t number)
+{
+    struct gw_tcp_group *group = m->group;
+    struct gw_tcp_peer *peer = peer_of(m, number);
+    struct gw_net_tls *tls = NULL;
+    const int fd = gw_net_dial(&group->members[number % group->size].address);
+    if (fd < 0) {
+        redial(m, number, strerror(errno));
+        return GW_OK;
     }
+    if (group->keys && gw_net_tls_new(group->keys, true, &tls) < 0) {
+        close(fd);
+        return GW_ERR_MEMORY;
+    }
+    gw_net_tune(fd, group->timeout_ms);
+    gw_net_adopt(&peer->c, fd, tls, true);
+    m->dial_at[number] = 0;
+    watch(m, &peer->c, &peer->events, number);
+    return GW_OK;
 }
 
-void gw_tcp_meeting_sleep(void *socket, void *events, int events_fd, double until)
+static gw_status dial_peers(struct meeting *m, double now)
 {
-    double left = until - gw_clock_seconds();
-    zmq_pollitem_t items[] = {{socket, 0, ZMQ_POLLIN, 0}, {events, events_fd, ZMQ_POLLIN, 0}};
-    zmq_poll(items, 2, left <= 0 ? 0 : (long)((left < GW_TCP_ASK_SECONDS ? left : GW_TCP_ASK_SECONDS) * 1000) + 1);
-}
-
-bool gw_tcp_take_parts(void *socket, zmq_msg_t *parts, int n, bool *whole)
-{
-    int i = 0, more = 1;
-    for (int p = 0; p < n; p++)
-        zmq_msg_init(&parts[p]);
-    while (more) {
-        zmq_msg_t scrap;
-        zmq_msg_init(&scrap);
-        zmq_msg_t *to = i < n ? &parts[i] : &scrap;
-        if (zmq_msg_recv(to, socket, ZMQ_DONTWAIT) < 0) {
-            zmq_msg_close(&scrap);
-            return false;
+    const struct gw_tcp_group *group = m->group;
+    for (uint32_t l = 0; m->has_table && l < group->n_links; l++)
+        for (uint32_t r = 0; r < group->rank; r++) {
+            const uint64_t number = (uint64_t)l * group->size + r;
+            if (m->dial_at[number] != 0 && now >= m->dial_at[number])
+                GW_TRY(dial_peer(m, number));
         }
-        more = zmq_msg_more(to);
-        i++;
-        zmq_msg_close(&scrap);
+    return GW_OK;
+}
+
+/* A certificate that is allowed, but is another member's. */
+static bool is_another(const struct meeting *m, const struct gw_net_connection *c, const struct gw_net_identity *wanted)
+{
+    return m->group->keys && !gw_net_same_identity(gw_net_tls_peer(c->tls), wanted);
+}
+
+/* Goes on with a connection that this rank has dialled. */
+static gw_status go_on_with_peer(struct meeting *m, uint64_t number)
+{
+    struct gw_tcp_group *group = m->group;
+    struct gw_tcp_peer *peer = peer_of(m, number);
+    const uint32_t rank = (uint32_t)(number % group->size);
+    const char *place = gw_net_place(group->members[rank].address.endpoint);
+    struct gw_net_message message;
+    if (peer->c.fd < 0)
+        return GW_OK;
+    const bool stood = peer->c.connected;
+    gw_status status = gw_net_establish(&peer->c);
+    if (status == GW_OK && !stood) {
+        if (is_another(m, &peer->c, &group->members[rank].identity))
+            return gw_fail(GW_ERR_PEER, "rank %u (%s) has another certificate than it had at the rendezvous", rank,
+                           place);
+        /* The place of the farewell is free until the end, so this takes no memory. */
+        gw_tcp_hello_write(peer->bye,
+                           &(struct gw_tcp_hello){group->session, group->rank, (uint32_t)(number / group->size)});
+        gw_ignore(gw_net_send(&peer->c, GW_TCP_HELLO, peer->bye, GW_TCP_HELLO_BYTES, NULL));
     }
-    *whole = i == n;
-    return true;
+    if (status == GW_OK) {
+        gw_ignore(gw_net_flush(&peer->c)); /* if that fails, reading says why */
+        status = gw_net_next(&peer->c, &message);
+    }
+    if (status == GW_OK && message.kind == GW_TCP_WELCOME) {
+        gw_net_consume(&peer->c);
+        stand(m, number);
+        return GW_OK;
+    }
+    if (status == GW_ERR_PEER || status == GW_OK) {
+        const enum gw_net_refusal why = peer->c.tls ? gw_net_tls_refusal(peer->c.tls) : GW_NET_NO_REFUSAL;
+        char trouble[200];
+        snprintf(trouble, sizeof trouble, "%s",
+                 status == GW_OK ? "it does not speak as a member does" : gw_last_error());
+        redial(m, number, trouble);
+        if (why == GW_NET_NOT_LISTED || why == GW_NET_TURNED_AWAY)
+            return gw_fail(GW_ERR_PEER, "rank %u does not connect to rank %u (%s): %s", group->rank, rank, place,
+                           trouble);
+        return GW_OK;
+    }
+    watch(m, &peer->c, &peer->events, number);
+    return status < 0 ? status : GW_OK;
+}
+
+/* A HELLO came. The same member may come again if its first connection was pushed out by strangers. */
+static void welcome_peer(struct meeting *m, struct gw_net_stranger *stranger, const struct gw_net_message *message)
+{
+    struct gw_tcp_group *group = m->group;
+    struct gw_tcp_hello hello;
+    if (!m->has_table) { /* it has the table before this rank, and comes again */
+        gw_net_turn_out(&group->listener, stranger, 0, NULL, 0);
+        return;
+    }
+    if (!gw_tcp_hello_read(message->bytes, message->n_bytes, &hello) || hello.session != group->session ||
+        hello.rank >= group->size || hello.rank <= group->rank || hello.link >= group->n_links ||
+        is_another(m, &stranger->c, &group->members[hello.rank].identity)) {
+        gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"this is no member of this job\"",
+                   gw_net_name_peer(&stranger->c).text, message->n_bytes);
+        gw_net_turn_out(&group->listener, stranger, 0, NULL, 0);
+        return;
+    }
+    const uint64_t number = (uint64_t)hello.link * group->size + hello.rank;
+    struct gw_tcp_peer *peer = peer_of(m, number);
+    hang_up(&peer->c, &peer->events);
+    gw_net_let_in(&group->listener, stranger, &peer->c);
+    stand(m, number);
+    gw_ignore(gw_net_send(&peer->c, GW_TCP_WELCOME, NULL, 0, NULL));
+}
+
+/* ---- rank 0 ---------------------------------------------------------------------------------------------- */
+
+/* Turns a process out, tells it why (the last error), and logs that. */
+static void refuse(struct meeting *m, struct gw_net_stranger *stranger)
+{
+    uint8_t body[GW_TCP_MOST_TEXT];
+    snprintf(m->refused, sizeof m->refused, "%s", gw_last_error());
+    gw_net_log(&m->group->log, "refused reason=\"%s\"", gw_quote(m->refused).text);
+    gw_net_turn_out(&m->group->listener, stranger, GW_TCP_REFUSE, body,
+                    gw_tcp_text_write(body, 4, (uint32_t)-GW_ERR_PEER, m->refused));
+}
+
+static gw_status check_join(const struct meeting *m, const struct gw_net_stranger *stranger,
+                            const struct gw_tcp_join *join)
+{
+    const struct gw_tcp_group *group = m->group;
+    const char *place = gw_net_place(join->address.endpoint);
+    if (join->version != GW_TCP_VERSION)
+        return gw_fail(GW_ERR_PEER, "a member at %s speaks version %u of the tcp link, and rank 0 speaks version %u",
+                       gw_net_name_peer(&stranger->c).text, join->version, GW_TCP_VERSION);
+    if (join->size != group->size)
+        return gw_fail(GW_ERR_PEER, "rank %u (%s) was told that there are %u ranks, and rank 0 that there are %u",
+                       join->rank, place, join->size, group->size);
+    if (join->rank >= group->size)
+        return gw_fail(GW_ERR_PEER, "a member at %s says that it is rank %u; ranks are 0 to %u", place, join->rank,
+                       group->size - 1);
+    if (join->n_links != group->n_links)
+        return gw_fail(GW_ERR_PEER, "rank %u (%s) wants %u links, and rank 0 wants %u", join->rank, place,
+                       join->n_links, group->n_links);
+    if (join->rank == 0 || m->guests[join->rank].here)
+        return gw_fail(GW_ERR_PEER, "two members say that they are rank %u: %s and %s", join->rank,
+                       gw_net_place(join->rank ? group->members[join->rank].address.endpoint : m->own.endpoint), place);
+    return GW_OK;
+}
+
+static gw_status draw_session(uint64_t *session)
+{
+    do {
+        if (getrandom(session, sizeof *session, 0) != sizeof *session)
+            return gw_fail(GW_ERR_SYSTEM, "no random number for the session");
+    } while (*session == 0);
+    return GW_OK;
+}
+
+static gw_status hand_out_table(struct meeting *m)
+{
+    struct gw_tcp_group *group = m->group;
+    GW_TRY(draw_session(&group->session));
+    gw_tcp_table_write(m->table, group->session, group->size, group->n_links, group->members);
+    for (uint32_t r = 1; r < group->size; r++) {
+        gw_ignore(gw_net_send(&m->guests[r].c, GW_TCP_TABLE, m->table, m->table_bytes, NULL));
+        watch(m, &m->guests[r].c, &m->guests[r].events, OF_GUEST | r);
+    }
+    m->has_table = true;
+    return GW_OK;
+}
+
+/* A guest's connection has ended. Before the table it may come again. */
+static gw_status guest_went(struct meeting *m, uint32_t rank)
+{
+    struct guest *guest = &m->guests[rank];
+    const char *place = gw_net_place(m->group->members[rank].address.endpoint);
+    const bool lied = guest->c.error == EPROTO || guest->c.error == EMSGSIZE;
+    char reason[160];
+    snprintf(reason, sizeof reason, "%s", gw_last_error());
+    hang_up(&guest->c, &guest->events);
+    guest->here = false;
+    guest->went = true;
+    m->n_here--;
+    if (m->has_table && lied)
+        return gw_fail(GW_ERR_PEER, "rank %u (%s) sent what no member sends: %s", rank, place, reason);
+    if (m->has_table)
+        return gw_fail(GW_ERR_PEER, "rank %u (%s) died or lost its connection before all members had met", rank, place);
+    gw_net_log(&m->group->log,
+               "lost rank=%u address=%s reason=\"its connection to the rendezvous has ended; it may come again\"", rank,
+               place);
+    return GW_OK;
+}
+
+static gw_status hear_guest(struct meeting *m, uint32_t rank)
+{
+    struct guest *guest = &m->guests[rank];
+    struct gw_net_message message;
+    char text[GW_TCP_TEXT_BYTES];
+    uint64_t number;
+    gw_status status = gw_net_flush(&guest->c);
+    while ((status = gw_net_next(&guest->c, &message)) == GW_OK) {
+        if (message.kind == GW_TCP_READY && m->has_table && !guest->ready) {
+            guest->ready = true;
+            m->n_ready++;
+        } else if (message.kind == GW_TCP_REFUSE && m->has_table &&
+                   gw_tcp_text_read(message.bytes, message.n_bytes, 4, &number, text)) {
+            return gw_fail(GW_ERR_PEER, "%s", text);
+        } else {
+            status = gw_fail(GW_ERR_PEER, "a message of kind %u", message.kind);
+            guest->c.error = EPROTO;
+            break;
+        }
+        gw_net_consume(&guest->c);
+    }
+    if (status == GW_ERR_PEER)
+        return guest_went(m, rank);
+    watch(m, &guest->c, &guest->events, OF_GUEST | rank);
+    return status < 0 ? status : GW_OK;
+}
+
+static void receive_guest(struct meeting *m, struct gw_net_stranger *stranger, const struct gw_net_message *message)
+{
+    struct gw_tcp_group *group = m->group;
+    struct gw_tcp_join join;
+    if (!gw_tcp_join_read(message->bytes, message->n_bytes, &join) ||
+        (join.version == GW_TCP_VERSION && join.keyed != (group->keys != NULL))) {
+        gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"this is no message of a member\"",
+                   gw_net_name_peer(&stranger->c).text, message->n_bytes);
+        gw_net_turn_out(&group->listener, stranger, 0, NULL, 0);
+        return;
+    }
+    if (join.rank > 0 && join.rank < group->size && m->guests[join.rank].here)
+        gw_ignore(hear_guest(m, join.rank)); /* it may have gone, and this process may be the next in its place */
+    if (check_join(m, stranger, &join) < 0) {
+        refuse(m, stranger);
+        return;
+    }
+    struct guest *guest = &m->guests[join.rank];
+    hang_up(&guest->c, &guest->events);
+    gw_net_let_in(&group->listener, stranger, &guest->c);
+    guest->here = true;
+    m->n_here++;
+    group->members[join.rank].address = join.address;
+    if (guest->c.tls)
+        group->members[join.rank].identity = *gw_net_tls_peer(guest->c.tls);
+    watch(m, &guest->c, &guest->events, OF_GUEST | join.rank);
+    gw_ignore(hear_guest(m, join.rank)); /* it may have gone already, so that its place is free again */
+    if (m->n_here < group->size)
+        say_who_is_missing(m);
+}
+
+/* ---- the other ranks ------------------------------------------------------------------------------------- */
+
+static gw_status dial_host(struct meeting *m)
+{
+    struct gw_tcp_group *group = m->group;
+    struct guest *host = &m->guests[0];
+    struct gw_net_tls *tls = NULL;
+    const int fd = gw_net_dial(m->rendezvous);
+    m->pause = m->pause == 0 ? REDIAL_SECONDS : 2 * m->pause;
+    if (m->pause > LONGEST_REDIAL_SECONDS)
+        m->pause = LONGEST_REDIAL_SECONDS;
+    m->dial_host_at = gw_clock_seconds() + m->pause;
+    if (fd < 0)
+        return GW_OK;
+    if (group->keys && gw_net_tls_new(group->keys, true, &tls) < 0) {
+        close(fd);
+        return GW_ERR_MEMORY;
+    }
+    gw_net_tune(fd, group->timeout_ms);
+    gw_net_adopt(&host->c, fd, tls, true);
+    host->c.most_bytes = m->table_bytes > GW_NET_SMALL ? m->table_bytes : GW_NET_SMALL;
+    watch(m, &host->c, &host->events, OF_GUEST);
+    return GW_OK;
+}
+
+static void *place_of_table(void *meeting, uint64_t n_bytes)
+{
+    struct meeting *m = meeting;
+    return n_bytes <= m->table_bytes ? m->table : NULL;
+}
+
+static void say_join(struct meeting *m)
+{
+    const struct gw_tcp_group *group = m->group;
+    gw_tcp_join_write(m->join, &(struct gw_tcp_join){.version = GW_TCP_VERSION,
+                                                     .keyed = group->keys != NULL,
+                                                     .rank = group->rank,
+                                                     .size = group->size,
+                                                     .n_links = group->n_links,
+                                                     .address = m->own});
+    gw_ignore(gw_net_send(&m->guests[0].c, GW_TCP_JOIN, m->join, GW_TCP_JOIN_BYTES, NULL)); /* reading says why */
+}
+
+/* Handles a message of rank 0. */
+static gw_status take_host(struct meeting *m, const struct gw_net_message *message)
+{
+    struct gw_tcp_group *group = m->group;
+    char text[GW_TCP_TEXT_BYTES];
+    uint64_t number;
+    m->heard_at = gw_clock_seconds();
+    if (message->kind == GW_TCP_WAIT && message->is_small &&
+        gw_tcp_text_read(message->bytes, message->n_bytes, 0, NULL, text)) {
+        snprintf(m->waiting_for, sizeof m->waiting_for, "%s", text);
+        return GW_OK;
+    }
+    if (message->kind == GW_TCP_REFUSE && message->is_small &&
+        gw_tcp_text_read(message->bytes, message->n_bytes, 4, &number, text))
+        return gw_fail((uint32_t)number == (uint32_t)-GW_ERR_TIMEOUT ? GW_ERR_TIMEOUT : GW_ERR_PEER, "%s", text);
+    if (message->kind == GW_TCP_TABLE && !m->has_table &&
+        gw_tcp_table_read(message->bytes, message->n_bytes, group->size, group->n_links, &group->session,
+                          group->members)) {
+        m->has_table = true;
+        return GW_OK;
+    }
+    if (message->kind == GW_TCP_GO && m->told_ready) {
+        m->over = true;
+        return GW_OK;
+    }
+    return gw_fail(GW_ERR_PEER, "rank 0 (%s) sent a message of kind %u and %zu bytes, which it never sends",
+                   gw_net_place(m->rendezvous->endpoint), message->kind, message->n_bytes);
+}
+
+/* The connection to rank 0 has ended. If rank 0 had answered, it is gone. Else it may not be there yet. */
+static gw_status host_went(struct meeting *m)
+{
+    struct guest *host = &m->guests[0];
+    const char *place = gw_net_place(m->rendezvous->endpoint);
+    const enum gw_net_refusal why = host->c.tls ? gw_net_tls_refusal(host->c.tls) : GW_NET_NO_REFUSAL;
+    const bool mismatch = why == GW_NET_WITHOUT_TLS || (!host->c.tls && host->c.error == EPROTO);
+    char reason[200];
+    snprintf(reason, sizeof reason, "%s", gw_last_error());
+    hang_up(&host->c, &host->events);
+    if (why == GW_NET_TURNED_AWAY)
+        return gw_fail(GW_ERR_PEER,
+                       "rank 0 (%s) refused this machine: its certificate %s is not among the allowed ones "
+                       "there",
+                       place, gw_net_identity_write(gw_net_keys_own(m->group->keys)).text);
+    m->n_mismatches += mismatch;
+    if (m->n_mismatches >= MOST_MISMATCHES)
+        return gw_fail(GW_ERR_PEER,
+                       "rank %u has %skeys, and rank 0 (%s) has %s; give keys (--keys DIR) to all members "
+                       "or to none",
+                       m->group->rank, m->group->keys ? "" : "no ", place, m->group->keys ? "none" : "some");
+    if (m->heard_at != 0)
+        return gw_fail(GW_ERR_PEER, "rank 0 (%s) died or lost its connection before all members had met", place);
+    snprintf(m->trouble, sizeof m->trouble, "%s", reason);
+    return GW_OK;
+}
+
+static gw_status hear_host(struct meeting *m)
+{
+    struct guest *host = &m->guests[0];
+    struct gw_net_message message;
+    if (host->c.fd < 0)
+        return GW_OK;
+    const bool stood = host->c.connected;
+    gw_status status = gw_net_establish(&host->c);
+    if (status == GW_OK && !stood) {
+        if (m->group->keys && is_another(m, &host->c, gw_net_keys_rendezvous(m->group->keys))) {
+            /* it may be another process, which was at the address before rank 0 */
+            hang_up(&host->c, &host->events);
+            snprintf(m->trouble, sizeof m->trouble, "its certificate is not that of rendezvous.crt");
+            return GW_OK;
+        }
+        say_join(m);
+    }
+    if (status == GW_OK)
+        gw_ignore(gw_net_flush(&host->c));
+    while (status == GW_OK && !m->over && (status = gw_net_next(&host->c, &message)) == GW_OK) {
+        GW_TRY(take_host(m, &message));
+        gw_net_consume(&host->c);
+    }
+    if (status == GW_ERR_PEER)
+        return host_went(m);
+    watch(m, &host->c, &host->events, OF_GUEST);
+    return status < 0 ? status : GW_OK;
+}
+
+/* ---- how it ends ----------------------------------------------------------------------------------------- */
+
+static gw_status too_late(const struct meeting *m)
+{
+    const struct gw_tcp_group *group = m->group;
+    const char *place = gw_net_place(m->rendezvous->endpoint);
+    if (m->has_table)
+        return gw_fail(GW_ERR_TIMEOUT, "rank %u did not get its connections to all other members within %u ms: %s",
+                       group->rank, group->timeout_ms, m->trouble[0] ? m->trouble : "some did not come");
+    if (group->rank == 0) {
+        char went[GW_NET_ENDPOINT_BYTES + 80] = "";
+        for (uint32_t r = 1; r < group->size && !went[0]; r++)
+            if (!m->guests[r].here && m->guests[r].went)
+                snprintf(went, sizeof went, "; rank %u (%s) had come, and lost its connection", r,
+                         gw_net_place(group->members[r].address.endpoint));
+        return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms%s%s%s",
+                       gw_tcp_missing_ranks(group->size, guest_is_here, m->guests).text, place, group->timeout_ms, went,
+                       m->refused[0] ? "; refused: " : "", m->refused);
+    }
+    if (m->waiting_for[0])
+        return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms", m->waiting_for, place,
+                       group->timeout_ms);
+    if (m->n_mismatches)
+        return gw_fail(GW_ERR_PEER,
+                       "rank %u has %skeys, and rank 0 (%s) has %s; give keys (--keys DIR) to all members "
+                       "or to none",
+                       group->rank, group->keys ? "" : "no ", place, group->keys ? "none" : "some");
+    if (group->keys)
+        return gw_fail(
+            GW_ERR_TIMEOUT,
+            "rank 0 did not answer at %s within %u ms; is it there, has it keys, and is its certificate that "
+            "of %s/rendezvous.crt?",
+            place, group->timeout_ms, gw_net_keys_folder(group->keys));
+    return gw_fail(GW_ERR_TIMEOUT,
+                   "rank 0 did not answer at %s within %u ms; is it there, and without keys, as this rank is?", place,
+                   group->timeout_ms);
+}
+
+/* Looks whether the meeting has failed by now. */
+static gw_status look(const struct meeting *m, double now)
+{
+    const struct gw_tcp_group *group = m->group;
+    GW_TRY(gw_tcp_go_on(group));
+    const double silence = m->heard_at != 0 ? now - m->heard_at : 0;
+    if (silence >= 4 * WAIT_SECONDS && (silence >= group->timeout_ms / 2000.0 || now >= m->deadline))
+        return gw_fail(GW_ERR_PEER,
+                       "rank 0 (%s) answers no more: it said nothing for %.1f s, and not all members had met",
+                       gw_net_place(m->rendezvous->endpoint), silence);
+    return now >= m->deadline ? too_late(m) : GW_OK;
+}
+
+/* A handshake failed. Whoever it is comes again and again, so each address is logged once in a row. */
+static void note_refusal(void *meeting, const struct gw_net_connection *c, enum gw_net_refusal why)
+{
+    struct meeting *m = meeting;
+    const bool keyed = m->group->keys != NULL;
+    struct gw_net_peer_name name = gw_net_name_peer(c);
+    char *port = strrchr(name.text, ':');
+    if (port)
+        *port = 0;
+    if (strcmp(name.text, m->turned_out) == 0 && why == m->turned_out_why)
+        return;
+    snprintf(m->turned_out, sizeof m->turned_out, "%s", name.text);
+    m->turned_out_why = why;
+    if (why == GW_NET_NOT_LISTED)
+        gw_net_log(&m->group->log, "refused address=%s reason=\"%s\"", name.text, gw_quote(gw_last_error()).text);
+    else
+        gw_net_log(
+            &m->group->log,
+            "refused address=%s reason=\"it does not speak as this job's members do; this job has %skeys, and one "
+            "that has %s would look like this\"",
+            name.text, keyed ? "" : "no ", keyed ? "none, or takes rank 0 for another," : "some");
+}
+
+/* What comes to the place where this rank listens. */
+static void attend(struct meeting *m)
+{
+    struct gw_net_stranger *stranger;
+    struct gw_net_message message;
+    for (int i = 0; i < GW_NET_MOST_AT_ONCE; i++) {
+        if (!(stranger = gw_net_listener_next(&m->group->listener, &message, note_refusal, m)))
+            break;
+        if (message.kind == GW_TCP_HELLO) {
+            welcome_peer(m, stranger, &message);
+        } else if (m->group->rank == 0 && message.kind == GW_TCP_JOIN) {
+            if (m->has_table) /* it comes again, and hears then that the job is running, or takes a place in the next */
+                gw_net_turn_out(&m->group->listener, stranger, 0, NULL, 0);
+            else
+                receive_guest(m, stranger, &message);
+        } else {
+            gw_net_log(&m->group->log, "dropped address=%s bytes=%zu reason=\"this is no message of a member\"",
+                       gw_net_name_peer(&stranger->c).text, message.n_bytes);
+            gw_net_turn_out(&m->group->listener, stranger, 0, NULL, 0);
+        }
+    }
+    gw_net_listener_tell(&m->group->listener, &m->group->log);
+}
+
+static gw_status handle(struct meeting *m, uint64_t number)
+{
+    if (number == OF_LISTENER)
+        return GW_OK; /* it is looked at in every turn */
+    if (number & OF_GUEST)
+        return m->group->rank == 0 ? hear_guest(m, (uint32_t)number) : hear_host(m);
+    if (m->stands[number]) { /* it sends already, or has ended; its endpoint will see that */
+        epoll_ctl(m->epoll, EPOLL_CTL_DEL, peer_of(m, number)->c.fd, NULL);
+        return GW_OK;
+    }
+    return go_on_with_peer(m, number);
+}
+
+/* Does what is due without any event. */
+static gw_status advance(struct meeting *m, double now)
+{
+    struct gw_tcp_group *group = m->group;
+    attend(m);
+    if (group->rank == 0 && !m->has_table && m->n_here == group->size)
+        GW_TRY(hand_out_table(m));
+    if (group->rank == 0 && now >= m->tell_at)
+        say_who_is_missing(m);
+    if (group->rank > 0 && m->guests[0].c.fd < 0 && now >= m->dial_host_at)
+        GW_TRY(dial_host(m));
+    GW_TRY(dial_peers(m, now));
+    if (!m->has_table || m->n_missing > 0)
+        return GW_OK;
+    if (group->rank == 0 && m->n_ready == group->size - 1) {
+        tell_guests(m, GW_TCP_GO, NULL, 0);
+        m->over = true;
+    } else if (group->rank > 0 && !m->told_ready) {
+        m->told_ready = true;
+        tell(m, &m->guests[0], 0, GW_TCP_READY, NULL, 0);
+    }
+    return GW_OK;
+}
+
+/* When something is due next. */
+static double next_time(const struct meeting *m, double now)
+{
+    const struct gw_tcp_group *group = m->group;
+    double next = now + GW_NET_WORK_SECONDS;
+    if (group->rank > 0 && m->guests[0].c.fd < 0 && m->dial_host_at < next)
+        next = m->dial_host_at;
+    for (uint64_t i = 0; m->has_table && i < (uint64_t)group->n_links * group->size; i++)
+        if (m->dial_at[i] != 0 && m->dial_at[i] < next)
+            next = m->dial_at[i];
+    if (!group->listener.accepts && group->listener.accept_at < next)
+        next = group->listener.accept_at;
+    return next < m->deadline ? next : m->deadline;
+}
+
+static gw_status meet(struct meeting *m)
+{
+    enum { AT_ONCE = 64 };
+    struct epoll_event events[AT_ONCE];
+    while (!m->over) {
+        const double now = gw_clock_seconds();
+        GW_TRY(look(m, now));
+        GW_TRY(advance(m, now));
+        if (m->over)
+            break;
+        const double left = next_time(m, now) - gw_clock_seconds();
+        const int n = epoll_wait(m->epoll, events, AT_ONCE, left > 0 ? (int)(left * 1000) + 1 : 0);
+        for (int i = 0; i < n; i++)
+            GW_TRY(handle(m, events[i].data.u64));
+    }
+    return GW_OK;
+}
+
+/* Tells everybody with whom this rank has a connection at the rendezvous what went wrong. */
+static void call_off(struct meeting *m, gw_status status)
+{
+    uint8_t body[GW_TCP_MOST_TEXT];
+    const size_t n_bytes = gw_tcp_text_write(body, 4, (uint32_t)-status, gw_last_error());
+    for (uint32_t r = 0; r < m->group->size; r++) {
+        struct guest *guest = &m->guests[r];
+        if (guest->c.fd < 0 || !guest->c.connected || (m->group->rank > 0 && !m->has_table))
+            continue;
+        gw_net_send_last(&guest->c, GW_TCP_REFUSE, body, n_bytes);
+        gw_net_end_sending(&guest->c);
+    }
+}
+
+/* ---- beginning ------------------------------------------------------------------------------------------- */
+
+/* "localhost" may be 127.0.0.1 for one member and ::1 for another. So rank 0 listens at both, if this machine has both
+ * and nobody else listens there. */
+static void listen_at_other_loopback(struct gw_tcp_group *group, const struct gw_net_address *rendezvous)
+{
+    static const char *const loopbacks[] = {"tcp://[::1]:", "tcp://127.0.0.1:"};
+    const bool v6 = rendezvous->socket.ss_family == AF_INET6;
+    const char *port = strrchr(rendezvous->endpoint, ':') + 1, *here = loopbacks[!v6], *there = loopbacks[v6];
+    char place[GW_NET_ENDPOINT_BYTES], text[GW_NET_ENDPOINT_BYTES];
+    struct gw_net_address other;
+    if (strncmp(rendezvous->endpoint, here, strlen(here)) != 0)
+        return;
+    snprintf(text, sizeof text, "%s%s", gw_net_place(there), port);
+    if (gw_net_address_parse("the rendezvous", text, false, NULL, &other) == GW_OK)
+        gw_ignore(gw_net_listen(&group->listener, &other, place));
+}
+
+static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address *own)
+{
+    struct gw_tcp_group *group = m->group;
+    char endpoint[GW_NET_ENDPOINT_BYTES];
+    /* Members of one machine have one address, and so half of the room. A member that finds none comes again. */
+    const uint64_t wanted = (uint64_t)2 * group->size * group->n_links, files = (uint64_t)sysconf(_SC_OPEN_MAX) / 4;
+    const uint32_t most = SPARE_STRANGERS + (uint32_t)(wanted < files ? wanted : files < 512 ? files : 512);
+    snprintf(group->place, sizeof group->place, "%s", gw_net_place(m->rendezvous->endpoint));
+    group->listens = true;
+    GW_TRY(gw_net_listener_open(&group->listener, group->context, group->keys, most, group->timeout_ms));
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = OF_LISTENER};
+    epoll_ctl(m->epoll, EPOLL_CTL_ADD, group->listener.epoll, &event);
+    const gw_status status = gw_net_listen(&group->listener, group->rank == 0 ? m->rendezvous : own, endpoint);
+    if (status < 0 && errno == EADDRINUSE)
+        return gw_fail(status,
+                       "this machine cannot listen at %s: a job is running at this rendezvous, or another program has "
+                       "the port; wait until that has ended, or give this job another port",
+                       group->place);
+    GW_TRY(status);
+    if (group->rank == 0)
+        listen_at_other_loopback(group, m->rendezvous);
+    return gw_net_address_parse("the own address", gw_net_place(endpoint), false, NULL, &m->own);
+}
+
+static gw_status prepare(struct meeting *m)
+{
+    struct gw_tcp_group *group = m->group;
+    const size_t n_peers = (size_t)group->n_links * group->size;
+    m->table_bytes = GW_TCP_TABLE_HEAD + (size_t)group->size * GW_TCP_CONTACT_BYTES;
+    m->n_missing = group->n_links * (group->size - 1);
+    m->n_here = 1;
+    m->guests = gw_calloc(group->context, group->size, sizeof *m->guests);
+    m->table = m->guests ? gw_alloc(group->context, m->table_bytes, 1) : NULL;
+    m->dial_at = m->table ? gw_calloc(group->context, n_peers, sizeof *m->dial_at) : NULL;
+    m->stands = m->dial_at ? gw_calloc(group->context, n_peers, sizeof *m->stands) : NULL;
+    if (!m->stands)
+        return GW_ERR_MEMORY;
+    for (uint32_t r = 0; r < group->size; r++)
+        m->guests[r].c.fd = -1;
+    if (group->rank > 0)
+        GW_TRY(gw_net_init(&m->guests[0].c, group->context));
+    m->guests[0].c.place = place_of_table;
+    m->guests[0].c.place_user = m;
+    m->guests[0].here = group->rank == 0;
+    for (size_t i = 0; i < n_peers; i++)
+        m->dial_at[i] = i % group->size < group->rank ? 1 : 0;
+    m->epoll = epoll_create1(EPOLL_CLOEXEC);
+    return m->epoll < 0 ? gw_fail(GW_ERR_SYSTEM, "no epoll for the meeting: %s", strerror(errno)) : GW_OK;
+}
+
+static void clean_up(struct meeting *m)
+{
+    struct gw_tcp_group *group = m->group;
+    for (uint32_t r = 0; m->guests && r < group->size; r++)
+        gw_net_free(&m->guests[r].c);
+    if (m->epoll >= 0)
+        close(m->epoll);
+    gw_free(group->context, m->stands);
+    gw_free(group->context, m->dial_at);
+    gw_free(group->context, m->table);
+    gw_free(group->context, m->guests);
+}
+
+gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_address *rendezvous,
+                      const struct gw_net_address *own)
+{
+    char sentence[GW_TCP_TEXT_BYTES];
+    struct meeting m = {.group = group, .rendezvous = rendezvous, .epoll = -1};
+    m.deadline = gw_clock_seconds() + group->timeout_ms / 1000.0;
+    gw_status status = prepare(&m);
+    if (status == GW_OK)
+        status = listen_somewhere(&m, own);
+    if (status == GW_OK) {
+        group->members[group->rank].address = m.own;
+        if (group->keys)
+            group->members[group->rank].identity = *gw_net_keys_own(group->keys);
+        status = meet(&m);
+        if (status < 0) {
+            snprintf(sentence, sizeof sentence, "%s", gw_last_error());
+            call_off(&m, status);
+            gw_fail(status, "%s", sentence);
+        }
+    }
+    clean_up(&m);
+    return status;
 }

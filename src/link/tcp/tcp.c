@@ -1,34 +1,93 @@
-/* The door of the tcp link: it checks the options, makes the group and its endpoints, and lets them meet. */
+/* Opens and ends groups of links: it checks the options, finds the addresses, lets the members meet, and says goodbye.
+ */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "link/tcp/host.h"
-#include "link/tcp/inbox.h"
-#include "link/tcp/lifetime.h"
-#include "link/tcp/visitor.h"
+#include "link/tcp/state.h"
 
 #include <gradwire/codec.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <time.h>
-#include <zmq.h>
+#include <unistd.h>
 
 #define DEFAULT_TIMEOUT_MS 60000
+#define LEAVE_SECONDS 2.0 /* the longest that the end waits until all that was sent has arrived */
 
-_Static_assert(GW_TCP_MAX_LINKS + 1 <= GW_ZMQ_MOST_DOORS, "a door for every link, and one for the rendezvous");
+/* ---- the end --------------------------------------------------------------------------------------------- */
 
-/* ---- the end ------------------------------------------------------------------------------------------ */
+/* Reads what a peer still sends, and drops it: a connection that is closed with bytes unread is reset. false: the peer
+ * sends nothing more, because it ends as well, or has died. */
+static bool discard(int fd)
+{
+    static _Thread_local uint8_t scrap[16384];
+    ssize_t n;
+    while ((n = recv(fd, scrap, sizeof scrap, MSG_DONTWAIT)) > 0)
+        ;
+    return n < 0 && (errno == EAGAIN || errno == EINTR);
+}
 
-/* Frees a group, also one that is not complete. The sockets of its endpoints must be closed. */
+/* Says goodbye, and waits until all that was sent has arrived. */
+static void shut(struct gw_tcp_endpoint *me)
+{
+    const double end = gw_clock_seconds() + LEAVE_SECONDS;
+    const uint32_t size = me->group->size;
+    gw_tcp_close(me);
+    for (bool waits = true; waits && gw_clock_seconds() < end;) {
+        waits = false;
+        for (uint32_t r = 0; r < size; r++) {
+            struct gw_tcp_peer *peer = &me->peers[r];
+            if (peer->c.fd < 0)
+                continue;
+            gw_ignore(gw_net_flush(&peer->c)); /* if that fails, nothing waits any more */
+            if (!peer->c.first && !peer->ended_sending) {
+                gw_net_end_sending(&peer->c);
+                peer->ended_sending = true;
+            }
+            waits = (discard(peer->c.fd) && !gw_net_all_arrived(&peer->c)) || waits;
+        }
+        if (waits)
+            nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+    }
+}
+
+static void free_endpoint(struct gw_tcp_endpoint *me)
+{
+    gw_context *context = me->group->context;
+    for (uint32_t r = 0; me->peers && r < me->group->size; r++) {
+        if (me->peers[r].c.body && !me->peers[r].c.has_next)
+            gw_message_free(me->peers[r].c.body); /* a message that has not come whole */
+        gw_net_free(&me->peers[r].c);
+    }
+    gw_message_queue_clear(&me->own);
+    gw_message_queue_clear(&me->arrived);
+    if (me->epoll >= 0)
+        close(me->epoll);
+    if (me->wake >= 0)
+        close(me->wake);
+    pthread_mutex_destroy(&me->lock);
+    gw_free(context, me->peers);
+    gw_free(context, me);
+}
+
+/* Frees a group, also one that is not complete. */
 static void free_group(struct gw_tcp_group *group)
 {
-    gw_tcp_host_end(group->host);
-    gw_zmq_net_close(&group->net);
     for (uint32_t l = 0; group->endpoints && l < group->n_links; l++)
-        gw_tcp_endpoint_free(group->endpoints[l]);
+        if (group->endpoints[l])
+            free_endpoint(group->endpoints[l]);
+    if (group->listens)
+        gw_net_listener_close(&group->listener);
+    if (group->has_lock)
+        pthread_mutex_destroy(&group->lock);
+    gw_net_keys_free(group->keys);
     gw_free(group->context, group->endpoints);
-    gw_free(group->context, group->keys_of);
+    gw_free(group->context, group->members);
     gw_free(group->context, group);
 }
 
@@ -38,7 +97,9 @@ static void destroy(void *self)
     struct gw_tcp_group *group = endpoint->group;
     if (!gw_process_is(group->made_in))
         return;
-    gw_tcp_endpoint_shut(endpoint);
+    shut(endpoint);
+    for (uint32_t r = 0; r < group->size; r++) /* the others see the end of this one now, not with the last link */
+        gw_net_close(&endpoint->peers[r].c);
     if (atomic_fetch_sub_explicit(&group->holders, 1, memory_order_acq_rel) == 1)
         free_group(group);
 }
@@ -47,13 +108,14 @@ static const gw_link_ops ops = {
     .name = "tcp",
     .send = gw_tcp_send,
     .send_all = gw_tcp_send_all,
+    .flush = gw_tcp_flush,
     .recv = gw_tcp_recv,
     .fail = gw_tcp_fail,
     .close = gw_tcp_close,
     .destroy = destroy,
 };
 
-/* ---- the beginning -------------------------------------------------------------------------------------- */
+/* ---- the beginning --------------------------------------------------------------------------------------- */
 
 static gw_status check_options(const gw_tcp_options *options, uint32_t n_links, const gw_link *links)
 {
@@ -77,14 +139,14 @@ static gw_status check_options(const gw_tcp_options *options, uint32_t n_links, 
 /* Finds the address where rank 0 listens. Containers start in any order and get their names when they start, and it
  * takes some time until all machines know a name. So an unknown name is looked up again until the deadline. A job of
  * one rank does not wait: nobody else will come. */
-static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_zmq_address *rendezvous)
+static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_net_address *rendezvous)
 {
     enum { PAUSES = 4 }; /* the pauses between two look-ups; after each pause the program is asked whether to stop */
     const struct timespec pause = {.tv_nsec = (long)(GW_TCP_ASK_SECONDS * 1e9)};
     const double deadline = gw_clock_seconds() + timeout_ms / 1000.0;
     bool unknown, told = false;
     for (;;) {
-        gw_status status = gw_zmq_address_parse("the rendezvous", options->rendezvous, false, &unknown, rendezvous);
+        gw_status status = gw_net_address_parse("the rendezvous", options->rendezvous, false, &unknown, rendezvous);
         if (!unknown || options->size == 1 || gw_clock_seconds() >= deadline)
             return status;
         if (!told && options->log) {
@@ -103,76 +165,95 @@ static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout
 }
 
 /* Finds the address where rank 0 listens for the meeting, and the one where this rank listens for the others. */
-static gw_status find_addresses(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_zmq_address *rendezvous,
-                                struct gw_zmq_address *own)
+static gw_status find_addresses(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_net_address *rendezvous,
+                                struct gw_net_address *own)
 {
     GW_TRY(find_rendezvous(options, timeout_ms, rendezvous));
     if (options->advertise)
-        GW_TRY(gw_zmq_address_of_host(options->advertise, own));
+        GW_TRY(gw_net_address_of_host(options->advertise, own));
     else
-        GW_TRY(gw_zmq_address_towards(rendezvous, own));
+        GW_TRY(gw_net_address_towards(rendezvous, own));
     if (options->keys || options->insecure || (rendezvous->loopback && own->loopback))
         return GW_OK;
-    const struct gw_zmq_address *open = rendezvous->loopback ? own : rendezvous;
+    const struct gw_net_address *open = rendezvous->loopback ? own : rendezvous;
     return gw_fail(GW_ERR_ARGUMENT,
                    "%s is not a loopback address, and there are no keys: anybody could read and send messages; give "
                    "keys (--keys DIR), or say that you trust the network (--insecure)",
-                   gw_zmq_place(open->endpoint));
+                   gw_net_place(open->endpoint));
+}
+
+static gw_status open_endpoint(struct gw_tcp_group *group, uint32_t nth)
+{
+    struct gw_tcp_endpoint *me = gw_calloc(group->context, 1, sizeof *me);
+    if (!me)
+        return GW_ERR_MEMORY;
+    if (pthread_mutex_init(&me->lock, NULL)) {
+        gw_free(group->context, me);
+        return gw_fail(GW_ERR_SYSTEM, "no lock for the tcp link");
+    }
+    group->endpoints[nth] = me; /* from here on free_endpoint cleans up */
+    me->group = group;
+    me->nth = nth;
+    me->failed_peer = GW_TCP_NOBODY;
+    me->epoll = epoll_create1(EPOLL_CLOEXEC);
+    me->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (me->epoll < 0 || me->wake < 0)
+        return gw_fail(GW_ERR_SYSTEM, "no epoll or eventfd for the tcp link: %s", strerror(errno));
+    me->peers = gw_calloc(group->context, group->size, sizeof me->peers[0]);
+    if (!me->peers)
+        return GW_ERR_MEMORY;
+    for (uint32_t r = 0; r < group->size; r++) {
+        me->peers[r].endpoint = me;
+        me->peers[r].c.fd = -1;
+        if (r < group->rank)
+            GW_TRY(gw_net_init(&me->peers[r].c, group->context));
+    }
+    return GW_OK;
 }
 
 static gw_status set_up(struct gw_tcp_group *group, const gw_tcp_options *options)
 {
-    GW_TRY(gw_zmq_net_open(&group->net));
-    if (zmq_ctx_set(group->net.zmq, ZMQ_MAX_SOCKETS, 64 + 8 * (int)group->n_links) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "ZeroMQ has not enough sockets for %u links", group->n_links);
+    if (pthread_mutex_init(&group->lock, NULL))
+        return gw_fail(GW_ERR_SYSTEM, "no lock for the tcp link");
+    group->has_lock = true;
     group->endpoints = gw_calloc(group->context, group->n_links, sizeof group->endpoints[0]);
-    if (!group->endpoints)
+    group->members = group->endpoints ? gw_calloc(group->context, group->size, sizeof group->members[0]) : NULL;
+    if (!group->members)
         return GW_ERR_MEMORY;
-    if (!options->keys)
-        return GW_OK;
-    group->keys_of = gw_calloc(group->context, group->size, sizeof group->keys_of[0]);
-    if (!group->keys_of)
-        return GW_ERR_MEMORY;
-    GW_TRY(gw_zmq_keys_load(group->context, options->keys, &group->net.keys));
-    return gw_zmq_gate_open(group->context, group->net.zmq, group->net.keys, &group->net.log, &group->net.gate);
+    for (uint32_t l = 0; l < group->n_links; l++)
+        GW_TRY(open_endpoint(group, l));
+    return options->keys ? gw_net_keys_load(group->context, options->keys, &group->keys) : GW_OK;
 }
 
-/* Does all from listening to the moment when every member has heard from every other. */
-static gw_status join(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
-                      const struct gw_zmq_address *own, char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES])
+/* All have met: each endpoint watches its connections, and rank 0 goes on listening. */
+static void begin(struct gw_tcp_group *group)
 {
-    const double deadline = gw_clock_seconds() + group->timeout_ms / 1000.0;
-    for (uint32_t l = 0; l < group->n_links; l++)
-        GW_TRY(gw_tcp_endpoint_open(group, l, own, endpoints[l], &group->endpoints[l]));
-    GW_TRY(group->rank == 0 ? gw_tcp_receive_guests(group, rendezvous, endpoints, deadline)
-                            : gw_tcp_visit(group, rendezvous, endpoints, deadline));
-    for (uint32_t l = 0; l < group->n_links; l++)
-        GW_TRY(gw_tcp_endpoint_connect(group->endpoints[l]));
-    for (uint32_t l = 0; l < group->n_links; l++)
-        GW_TRY(gw_tcp_endpoint_await(group->endpoints[l], deadline));
-    return GW_OK;
-}
-
-/* Tells the others what went wrong, as far as there is a way to them, and takes everything down. */
-static gw_status give_up(struct gw_tcp_group *group, gw_status status)
-{
-    char sentence[GW_TCP_TEXT_BYTES];
-    snprintf(sentence, sizeof sentence, "%s", gw_last_error());
-    for (uint32_t l = 0; group->endpoints && l < group->n_links; l++) {
-        struct gw_tcp_endpoint *endpoint = group->endpoints[l];
-        if (!endpoint)
-            continue;
-        if (group->session)
-            gw_tcp_fail(endpoint, status, sentence);
-        gw_tcp_endpoint_shut(endpoint);
+    const time_t now = time(NULL);
+    struct tm utc;
+    if (!gmtime_r(&now, &utc) || !strftime(group->since, sizeof group->since, "%Y-%m-%d %H:%M:%S UTC", &utc))
+        snprintf(group->since, sizeof group->since, "an unknown time");
+    if (group->rank > 0) {
+        gw_net_listener_close(&group->listener);
+        group->listens = false;
     }
-    free_group(group);
-    return gw_fail(status, "%s", sentence);
+    for (uint32_t l = 0; l < group->n_links; l++) {
+        struct gw_tcp_endpoint *me = group->endpoints[l];
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = GW_TCP_WAKE};
+        epoll_ctl(me->epoll, EPOLL_CTL_ADD, me->wake, &event);
+        event.data.u32 = GW_TCP_RENDEZVOUS;
+        if (group->listens)
+            epoll_ctl(me->epoll, EPOLL_CTL_ADD, group->listener.epoll, &event);
+        for (uint32_t r = 0; r < group->size; r++) {
+            me->peers[r].events = 0;
+            gw_tcp_watch(me, r);
+        }
+    }
 }
 
 gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links, gw_link *links)
 {
-    struct gw_zmq_address rendezvous, own;
+    struct gw_net_address rendezvous, own;
+    char sentence[GW_TCP_TEXT_BYTES];
     if (links && n_links <= GW_TCP_MAX_LINKS)
         memset(links, 0, n_links * sizeof *links);
     GW_TRY(check_options(options, n_links, links));
@@ -181,25 +262,25 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
     struct gw_tcp_group *group = gw_calloc(context, 1, sizeof *group);
     if (!group)
         return GW_ERR_MEMORY;
-    group->context = context;
-    group->made_in = gw_process_now();
-    group->rank = options->rank;
-    group->size = options->size;
-    group->n_links = n_links;
-    group->timeout_ms = timeout_ms;
-    group->net = (struct gw_zmq_net){.context = context,
-                                     .timeout_ms = timeout_ms,
-                                     .most_at_once = options->size,
-                                     .log = {options->log, options->log_user, 0}};
-    group->stop = options->stop;
-    group->stop_user = options->stop_user;
+    *group = (struct gw_tcp_group){.context = context,
+                                   .made_in = gw_process_now(),
+                                   .rank = options->rank,
+                                   .size = options->size,
+                                   .n_links = n_links,
+                                   .timeout_ms = timeout_ms,
+                                   .log = {options->log, options->log_user, 0},
+                                   .stop = options->stop,
+                                   .stop_user = options->stop_user};
     atomic_init(&group->holders, n_links);
     gw_status status = set_up(group, options);
-    char endpoints[GW_TCP_MAX_LINKS][GW_ZMQ_ENDPOINT_BYTES];
     if (status == GW_OK)
-        status = join(group, &rendezvous, &own, endpoints);
-    if (status < 0)
-        return give_up(group, status);
+        status = gw_tcp_meet(group, &rendezvous, &own);
+    if (status < 0) {
+        snprintf(sentence, sizeof sentence, "%s", gw_last_error());
+        free_group(group);
+        return gw_fail(status, "%s", sentence);
+    }
+    begin(group);
     for (uint32_t l = 0; l < n_links; l++)
         links[l] = (gw_link){.ops = &ops, .self = group->endpoints[l], .rank = group->rank, .size = group->size};
     return GW_OK;

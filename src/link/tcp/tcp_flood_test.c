@@ -1,21 +1,19 @@
 /* Tests strangers that send without end, or nothing at all, while members of a tcp link meet: memory stays limited, and
  * the members meet. So they do if a member has no free descriptor for a while. Each member is a process of its own, and
  * the test measures its memory from outside. */
-#define _GNU_SOURCE /* pipe2 */
 #include "flood.h"
 #include "link/tcp/test_world.h"
 
-#include <fcntl.h>
 #include <sys/wait.h>
 
-enum { MEMBERS = 3, MOST_MIB = 96, PARTS_OF_A_BYTE = 6 << 20, LARGE_PARTS = 400, FEW_FILES = 128 };
+enum { MEMBERS = 3, MOST_MIB = 8, FEW_FILES = 128, POURERS = 8 };
 
 struct process {
     pid_t id;
     int go; /* it comes when a byte can be read, and ends when this is closed */
 };
 
-/* Takes all descriptors that are free, before the last member comes, and gives them back after a while. */
+/* Takes all free descriptors before the last member comes, and gives them back after a while. */
 static void *hog(void *argument)
 {
     int taken[FEW_FILES], n = 0;
@@ -29,6 +27,23 @@ static void *hog(void *argument)
     return NULL;
 }
 
+/* Is asked in the meeting whether it is to stop, and tells at which port this process listens. */
+static bool tell_port(void *go)
+{
+    static bool told;
+    struct sockaddr_in own;
+    for (int fd = 3; fd < FEW_FILES && !told; fd++) {
+        int listens = 0;
+        socklen_t n_bytes = sizeof listens, own_bytes = sizeof own;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n_bytes) != 0 || !listens ||
+            getsockname(fd, (struct sockaddr *)&own, &own_bytes) != 0 || own.sin_family != AF_INET)
+            continue;
+        const uint16_t port = ntohs(own.sin_port);
+        told = send(*(int *)go, &port, sizeof port, MSG_NOSIGNAL) == sizeof port;
+    }
+    return false;
+}
+
 static void be_a_member(struct world_member *member, unsigned most_files, bool hogs, int go)
 {
     const struct rlimit limit = {most_files, most_files};
@@ -40,6 +55,8 @@ static void be_a_member(struct world_member *member, unsigned most_files, bool h
         _exit(3);
     if (hogs && pthread_create(&thread, NULL, hog, NULL) != 0)
         _exit(6);
+    member->options.stop = tell_port;
+    member->options.stop_user = &go;
     world_come(member);
     if (member->status < 0) {
         fprintf(stderr, "rank %u: %s\n", member->options.rank, member->sentence);
@@ -76,7 +93,7 @@ static void begin(struct process *processes, unsigned most_files, uint32_t hog_r
     fflush(NULL);
     for (uint32_t r = 0; r < MEMBERS; r++) {
         int ends[2];
-        assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
         processes[r].id = fork();
         assert_true(processes[r].id >= 0);
         if (processes[r].id == 0) {
@@ -105,83 +122,97 @@ static void end(const struct process *processes)
     }
 }
 
-static bool has_socket(pid_t process, unsigned long inode)
+static uint16_t port_of(const struct process *process)
 {
-    char path[64], to[64], name[64];
-    snprintf(name, sizeof name, "socket:[%lu]", inode);
-    for (int fd = 0; fd < 256; fd++) {
-        snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)process, fd);
-        const ssize_t n = readlink(path, to, sizeof to - 1);
-        if (n > 0 && (size_t)n == strlen(name) && memcmp(to, name, (size_t)n) == 0)
-            return true;
-    }
-    return false;
+    uint16_t port;
+    assert_int_equal(read(process->go, &port, sizeof port), sizeof port);
+    return port;
 }
 
-/* Waits until the process listens at a port other than `except`, and returns that port. */
-static uint16_t port_of(pid_t process, uint16_t except)
+/* What a stranger says without end. */
+enum words { LONG_MESSAGE, SMALL_MESSAGES, HUGE_MESSAGE, JOIN_OF_ANOTHER_JOB, N_WORDS };
+
+static size_t write_words(enum words words, uint8_t out[GW_NET_HEAD + GW_TCP_JOIN_BYTES])
 {
-    for (int i = 0; i < 3000; i++) {
-        char line[512];
-        unsigned port, state;
-        unsigned long inode;
-        FILE *file = fopen("/proc/net/tcp", "re");
-        assert_non_null(file);
-        uint16_t found = 0;
-        while (!found && fgets(line, sizeof line, file))
-            if (sscanf(line, " %*d: %*8[0-9A-F]:%x %*8[0-9A-F]:%*x %x %*s %*s %*s %*s %*s %lu", &port, &state,
-                       &inode) == 3 &&
-                state == 0x0A && port != except && has_socket(process, inode))
-                found = (uint16_t)port;
-        fclose(file);
-        if (found)
-            return found;
-        link_test_pause(10);
-    }
-    fail_msg("process %d listens nowhere", (int)process);
-    return 0;
+    static const uint64_t body_bytes[N_WORDS] = {4000, 0, (uint64_t)1 << 60, GW_TCP_JOIN_BYTES};
+    struct gw_tcp_join join = {.version = GW_TCP_VERSION, .rank = 1, .size = MEMBERS + 1, .n_links = 1};
+    gw_put64(out, body_bytes[words]);
+    gw_put32(out + 8, GW_TCP_JOIN);
+    memcpy(out + 12, "GWN1", 4);
+    assert_int_equal(gw_net_address_parse("it", "127.0.0.1:1", false, NULL, &join.address), GW_OK);
+    gw_tcp_join_write(out + GW_NET_HEAD, &join);
+    return GW_NET_HEAD + (words == JOIN_OF_ANOTHER_JOB ? GW_TCP_JOIN_BYTES : 0);
 }
 
-static void parts_without_end(void **state)
+/* Returns true if the other side ends the connection, and false if it reads no more, or reads on for a minute. */
+static bool pour(uint16_t port, enum words words)
+{
+    uint8_t bytes[64 << 10];
+    const struct timeval patience = {.tv_sec = 60};
+    const time_t end = time(NULL) + patience.tv_sec;
+    const size_t n_words = write_words(words, bytes);
+    ssize_t n = 1;
+    for (size_t i = n_words; i < sizeof bytes; i++)
+        bytes[i] = bytes[i - n_words];
+    const int fd = flood_connect(port);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    while (fd >= 0 && n > 0 && time(NULL) < end)
+        n = send(fd, bytes, sizeof bytes - sizeof bytes % n_words, MSG_NOSIGNAL);
+    const bool ended = fd < 0 || (n < 0 && errno != EAGAIN);
+    close(fd);
+    return ended;
+}
+
+static atomic_bool pouring;
+
+static void *pour_on(void *port)
+{
+    for (int i = 0; atomic_load(&pouring); i++)
+        pour(*(const uint16_t *)port, (enum words)(i % N_WORDS));
+    return NULL;
+}
+
+/* Strangers at each port send without end, and one sends a byte a second. Others still pour as the last member comes.
+ */
+static void bytes_without_end(void **state)
 {
     (void)state;
     struct process processes[MEMBERS];
-    char place[32], endpoint[64];
+    char place[32];
     begin(processes, 0, MEMBERS, place);
-    const uint16_t rendezvous = (uint16_t)atoi(strrchr(place, ':') + 1);
-    uint16_t ports[3];
-    pid_t owners[3] = {processes[0].id, processes[0].id, processes[1].id};
-    double before[3];
-    ports[1] = port_of(processes[0].id, rendezvous);
-    ports[2] = port_of(processes[1].id, rendezvous);
-    ports[0] = rendezvous;
-    for (int fd = -1; fd < 0;) { /* rank 0 listens there, too */
-        fd = flood_connect(rendezvous);
-        if (fd >= 0)
-            close(fd);
-        else
-            link_test_pause(10);
-    }
-    void *zmq = zmq_ctx_new();
-    for (int i = 0; i < 3; i++)
-        before[i] = flood_memory(owners[i], "VmHWM:");
-    for (int i = 0; i < 3; i++)
-        for (int small = 0; small < 2; small++) {
-            snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%u", ports[i]);
-            void *socket = flood_socket(zmq, endpoint, NULL, NULL, NULL);
-            assert_non_null(socket);
-            const bool ended = flood_parts(zmq, socket, small ? 1 : 1 << 20, small ? PARTS_OF_A_BYTE : LARGE_PARTS);
-            const double grew = flood_memory(owners[i], "VmHWM:") - before[i];
-            zmq_close(socket);
-            if (getenv("GW_TEST_LOG"))
-                fprintf(stderr, "port %d, %s parts: grew by %.1f MiB\n", i, small ? "small" : "large", grew);
+    pthread_t threads[POURERS];
+    uint16_t ports[2];
+    int slow[2];
+    for (int i = 0; i < 2; i++) {
+        ports[i] = port_of(&processes[i]);
+        slow[i] = flood_connect(ports[i]);
+        uint8_t head[GW_NET_HEAD + GW_TCP_JOIN_BYTES];
+        write_words(LONG_MESSAGE, head);
+        assert_int_equal(send(slow[i], head, GW_NET_HEAD, MSG_NOSIGNAL), GW_NET_HEAD);
+        const double before = flood_memory(processes[i].id, "VmHWM:");
+        for (int words = 0; words < N_WORDS; words++) {
+            const bool ended = pour(ports[i], (enum words)words);
+            const double grew = flood_memory(processes[i].id, "VmHWM:") - before;
             if (!ended || (FLOOD_MEMORY_IS_TOLD && grew > MOST_MIB))
-                fail_msg("port %d, %s parts: %s, and grew by %.0f MiB", i, small ? "small" : "large",
-                         ended ? "ended" : "went on", grew);
+                fail_msg("rank %d, words %d: %s, and grew by %.0f MiB", i, words, ended ? "ended" : "went on", grew);
         }
-    zmq_ctx_term(zmq);
+    }
+    for (int s = 0; flood_open(slow, 2) > 0; s++) {
+        assert_true(s < 30);
+        for (int i = 0; i < 2; i++)
+            send(slow[i], "", 1, MSG_NOSIGNAL);
+        link_test_pause(1000);
+    }
+    atomic_store(&pouring, true);
+    for (int i = 0; i < POURERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, pour_on, &ports[i % 2]), 0);
     go(&processes[2]);
     end(processes);
+    atomic_store(&pouring, false);
+    for (int i = 0; i < POURERS; i++)
+        pthread_join(threads[i], NULL);
+    close(slow[0]);
+    close(slow[1]);
 }
 
 /* Before the last member comes, each port gets more connections than a member has descriptors. They send nothing. They
@@ -192,25 +223,23 @@ static void silent_connections(void **state)
     enum { N = 400 };
     struct process processes[MEMBERS];
     char place[32];
-    int fds[3 * N];
+    int fds[2 * N];
     world_raise_file_limit();
     begin(processes, FEW_FILES, MEMBERS, place);
-    const uint16_t rendezvous = (uint16_t)atoi(strrchr(place, ':') + 1);
-    const uint16_t ports[3] = {rendezvous, port_of(processes[0].id, rendezvous), port_of(processes[1].id, rendezvous)};
-    for (int i = 0; i < 3 * N; i++) {
-        for (int t = 0; t < 3000 && (fds[i] = flood_connect(ports[i % 3])) < 0; t++)
+    const uint16_t ports[2] = {port_of(&processes[0]), port_of(&processes[1])};
+    for (int i = 0; i < 2 * N; i++) {
+        for (int t = 0; t < 3000 && (fds[i] = flood_connect(ports[i % 2])) < 0; t++)
             link_test_pause(10);
         if (fds[i] < 0)
-            fail_msg("connection %d, to port %u (%d of rendezvous, rank 0, rank 1): %s", i, ports[i % 3], i % 3,
-                     strerror(errno));
+            fail_msg("connection %d, to the port of rank %d: %s", i, i % 2, strerror(errno));
     }
     go(&processes[2]);
     end(processes);
-    for (int i = 0; i < 3 * N; i++)
+    for (int i = 0; i < 2 * N; i++)
         close(fds[i]);
 }
 
-/* A member has no descriptor left when it is to connect to the others. ZeroMQ drops such an attempt without a word. */
+/* A member has no descriptor left when it is to connect to the others. */
 static void no_descriptor_for_a_while(void **state)
 {
     (void)state;
@@ -226,7 +255,7 @@ static void no_descriptor_for_a_while(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_without_end), cmocka_unit_test(silent_connections),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_without_end), cmocka_unit_test(silent_connections),
                                        cmocka_unit_test(no_descriptor_for_a_while)};
     return cmocka_run_group_tests_name("tcp flood", tests, NULL, NULL);
 }

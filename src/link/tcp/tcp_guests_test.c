@@ -1,6 +1,6 @@
 /* Tests members of the tcp link that come to the rendezvous and do not stay, or do not belong there: they die while
  * others meet, are started again, or are of another job. Also: the names under which rank 0 is found. */
-#include "link/tcp/endpoint.h"
+#include "flood.h"
 #include "link/tcp/test_world.h"
 #include "wire/bytes.h"
 
@@ -8,101 +8,172 @@
 
 /* ---- by hand: one side of the meeting without the link --------------------------------------------------- */
 
-static void send_join(void *socket, const struct gw_tcp_join *join, uint16_t version, const char *endpoint)
+static int patient(int fd)
 {
-    uint8_t bytes[GW_TCP_TEXT_MESSAGE_BYTES];
-    size_t n_bytes = (size_t)(gw_tcp_write_endpoint(gw_tcp_join_write(bytes, join), endpoint) - bytes);
-    gw_put16(bytes + 4, version);
-    assert_int_equal(zmq_send(socket, bytes, n_bytes, 0), n_bytes);
+    assert_true(fd >= 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 60}, sizeof(struct timeval));
+    return fd;
 }
 
-/* What rank 0 answers. */
-static enum gw_tcp_kind answer(void *socket, char text[GW_TCP_TEXT_BYTES])
+/* Comes to the rendezvous as a member that listens at 127.0.0.1:1, where nobody does. */
+static int come(const char *place, uint16_t version, uint32_t rank, uint32_t size)
 {
-    uint8_t bytes[GW_TCP_TEXT_MESSAGE_BYTES];
-    uint16_t version;
-    gw_status status = GW_ERR_PEER;
-    int n = zmq_recv(socket, bytes, sizeof bytes, 0);
-    assert_true(n > 0 && n <= (int)sizeof bytes);
-    enum gw_tcp_kind kind = gw_tcp_kind_of(bytes, (size_t)n, &version);
-    assert_true(kind == GW_TCP_WAIT ? gw_tcp_wait_read(bytes, (size_t)n, text)
-                                    : gw_tcp_refuse_read(bytes, (size_t)n, &status, text));
-    assert_int_equal(status, GW_ERR_PEER);
-    return kind;
+    const int fd = patient(world_dial(place));
+    assert_true(world_say_join(fd, version, rank, size, 1));
+    return fd;
 }
 
-/* A rank 0 that says to the first that comes that rank 2 is missing, and nothing after that. */
-static void *silent_host(void *zmq, const char *place)
+static int greet(const char *place, uint64_t session, uint32_t rank, uint32_t link, size_t n_bytes)
 {
-    char endpoint[GW_ZMQ_ENDPOINT_BYTES];
-    uint8_t id[16], bytes[GW_TCP_TEXT_MESSAGE_BYTES];
-    const int linger = 5000;
-    snprintf(endpoint, sizeof endpoint, "tcp://%s", place);
-    void *socket = zmq_socket(zmq, ZMQ_ROUTER);
-    assert_non_null(socket);
-    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
-    assert_int_equal(zmq_bind(socket, endpoint), 0);
-    int id_bytes = zmq_recv(socket, id, sizeof id, 0);
-    assert_true(id_bytes > 0 && zmq_recv(socket, bytes, sizeof bytes, 0) > 0);
-    assert_int_equal(zmq_send(socket, id, (size_t)id_bytes, ZMQ_SNDMORE), id_bytes);
-    assert_true(zmq_send(socket, bytes, gw_tcp_wait_write(bytes, "rank 2"), 0) > 0);
-    return socket;
+    uint8_t body[GW_TCP_HELLO_BYTES];
+    const int fd = patient(world_dial(place));
+    gw_tcp_hello_write(body, &(struct gw_tcp_hello){session, rank, link});
+    assert_true(world_say(fd, GW_TCP_HELLO, body, n_bytes));
+    return fd;
+}
+
+/* Members who may come. Rank 0 has a log. */
+static gw_context *prepare(struct world_member *members, uint32_t n, char place[32])
+{
+    gw_context *context = link_test_context();
+    world_forget_lines();
+    world_prepare(context, n, 1, members, place);
+    members[0].options.log = world_keep_line;
+    return context;
+}
+
+static void all_meet_and_end(gw_context *context, struct world_member *members, uint32_t n)
+{
+    world_join(members, n);
+    world_expect_all(members, n, GW_OK, NULL);
+    world_talk(context, members, n, 0);
+    world_end_links(members, n);
+    link_test_end(context, NULL, 0);
+}
+
+/* Ends a connection in order, or resets it. */
+static void end(int fd, bool resets)
+{
+    if (resets)
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1}, sizeof(struct linger));
+    close(fd);
+}
+
+/* Waits for a message of this kind, or with kind 0 for the end. Passes over WAITs. */
+static size_t hear(int fd, uint16_t kind, uint8_t body[GW_NET_SMALL])
+{
+    size_t n_bytes = 0;
+    uint16_t heard = GW_TCP_WAIT;
+    do
+        heard = world_hear(fd, body, &n_bytes);
+    while (heard == GW_TCP_WAIT && kind != GW_TCP_WAIT);
+    assert_int_equal(heard, kind);
+    return n_bytes;
+}
+
+/* A text of rank 0. */
+static void hear_words(int fd, uint16_t kind, const char *words)
+{
+    uint8_t body[GW_NET_SMALL];
+    char text[GW_TCP_TEXT_BYTES];
+    const size_t n_bytes = hear(fd, kind, body);
+    assert_true(gw_tcp_text_read(body, n_bytes, kind == GW_TCP_REFUSE ? 4 : 0, NULL, text));
+    if (!strstr(text, words))
+        fail_msg("heard \"%s\"; wanted \"%s\"", text, words);
+}
+
+static void hear_end(int fd)
+{
+    uint8_t body[GW_NET_SMALL];
+    hear(fd, 0, body);
+    close(fd);
+}
+
+static uint64_t hear_table(int fd, struct gw_tcp_member members[3])
+{
+    uint8_t body[GW_NET_SMALL];
+    uint64_t session;
+    const size_t n_bytes = hear(fd, GW_TCP_TABLE, body);
+    assert_true(gw_tcp_table_read(body, n_bytes, 3, 1, &session, members));
+    return session;
 }
 
 /* ---- who is lost ----------------------------------------------------------------------------------------- */
 
-/* Rank 0's connection ends, or rank 0 stops: the sentence names rank 0, and not the member for which it waited. */
+enum moment { BEFORE_JOIN, IN_JOIN, AFTER_JOIN, AFTER_TABLE, AFTER_READY, N_MOMENTS };
+
+/* Rank 0's connection ends, or rank 0 stops: the sentence names rank 0, and not the member for which it waited. If rank
+ * 0 has said nothing yet, it may be another process, and the member comes again. */
 static void rank_0_is_lost(void **state)
 {
     (void)state;
-    for (int stops = 0; stops < 2; stops++) {
+    for (int i = 0; i < 2 * N_MOMENTS; i++) {
+        const enum moment moment = (enum moment)(i / 2);
+        const bool resets = i % 2, stops = moment == IN_JOIN && resets;
         struct world_member members[2];
+        struct gw_tcp_member table[2] = {0};
         char place[32], words[80];
-        gw_context *context = link_test_context();
-        void *zmq = zmq_ctx_new();
-        world_prepare(context, 2, 1, members, place);
-        members[1].options.size = 3;
+        uint8_t body[GW_NET_SMALL], bytes[GW_TCP_TABLE_HEAD + 2 * GW_TCP_CONTACT_BYTES];
+        gw_context *context = prepare(members, 2, place);
         members[1].options.timeout_ms = stops ? 3000 : LINK_LONG_MS;
+        const int listening = patient(world_listen(place));
         world_start_one(&members[1]);
-        void *socket = silent_host(zmq, place);
+        int fd = accept(listening, NULL, NULL), peer = -1;
+        if (moment == BEFORE_JOIN) {
+            end(fd, resets);
+            fd = accept(listening, NULL, NULL);
+        }
+        hear(patient(fd), GW_TCP_JOIN, body);
+        if (moment < AFTER_TABLE) {
+            assert_true(world_say(fd, GW_TCP_WAIT, "rank 2", 6));
+        } else {
+            for (int r = 0; r < 2; r++)
+                assert_int_equal(gw_net_address_parse("it", place, false, NULL, &table[r].address), GW_OK);
+            gw_tcp_table_write(bytes, 7, 2, 1, table);
+            assert_true(world_say(fd, GW_TCP_TABLE, bytes, sizeof bytes));
+            peer = patient(accept(listening, NULL, NULL));
+            hear(peer, GW_TCP_HELLO, body);
+        }
+        if (moment == AFTER_READY) {
+            assert_true(world_say(peer, GW_TCP_WELCOME, NULL, 0));
+            hear(fd, GW_TCP_READY, body);
+        }
         if (!stops)
-            zmq_close(socket);
+            end(fd, resets);
         world_join(&members[1], 1);
         snprintf(words, sizeof words, stops ? "rank 0 (%s) answers no more" : "rank 0 (%s) died or lost its connection",
                  place);
         world_expect_all(&members[1], 1, GW_ERR_PEER, words);
         if (stops)
-            zmq_close(socket);
-        zmq_ctx_term(zmq);
+            close(fd);
+        close(peer);
+        close(listening);
         link_test_end(context, NULL, 0);
     }
 }
 
-/* The place of a lost member is free again, and the meeting waits for another process that takes it. */
+/* Its place is free again, and the meeting waits for another process that takes it. */
 static void a_member_is_lost_and_comes_again(void **state)
 {
     (void)state;
-    for (int comes_again = 0; comes_again < 2; comes_again++) {
+    for (int i = 0; i < 8; i++) {
+        const enum moment moment = i < 6 ? (enum moment)(i / 2) : AFTER_JOIN;
+        const bool resets = i % 2, comes_again = i < 6;
         struct world_member members[3];
-        char place[32], text[GW_TCP_TEXT_BYTES];
-        gw_context *context = link_test_context();
-        void *zmq = zmq_ctx_new();
-        world_forget_lines();
-        world_prepare(context, 3, 1, members, place);
-        members[0].options.log = world_keep_line;
+        char place[32];
+        gw_context *context = prepare(members, 3, place);
         members[0].options.timeout_ms = comes_again ? LINK_LONG_MS : SHORT_MS;
         world_start_one(&members[0]);
-        void *socket = world_stranger_socket(zmq, place);
-        send_join(socket, &(struct gw_tcp_join){.rank = 1, .size = 3, .n_links = 1}, GW_TCP_VERSION,
-                  "tcp://127.0.0.1:1");
-        assert_int_equal(answer(socket, text), GW_TCP_WAIT);
-        assert_string_equal(text, "rank 2");
-        zmq_close(socket);
-        zmq_ctx_term(zmq);
-        world_await_line("lost rank=1 address=127.0.0.1:1 ");
+        const int fd = moment == AFTER_JOIN ? come(place, GW_TCP_VERSION, 1, 3) : world_dial(place);
+        if (moment == IN_JOIN)
+            assert_int_equal(send(fd, "\x24\0\0\0\0\0\0\0\1\0\0\0GWN1\6", 17, 0), 17);
+        if (moment == AFTER_JOIN)
+            hear_words(fd, GW_TCP_WAIT, "rank 2");
+        end(fd, resets);
+        if (moment == AFTER_JOIN)
+            world_await_line("lost rank=1 address=127.0.0.1:1 ");
         if (comes_again) {
-            world_start_one(&members[1]);
-            world_start_one(&members[2]);
+            world_start(members + 1, 2);
             world_join(members, 3);
             world_expect_all(members, 3, GW_OK, NULL);
             world_talk(context, members, 3, 0);
@@ -112,118 +183,129 @@ static void a_member_is_lost_and_comes_again(void **state)
             world_expect_all(members, 1, GW_ERR_TIMEOUT, "ranks 1, 2 did not come");
             world_expect_all(members, 1, GW_ERR_TIMEOUT, "; rank 1 (127.0.0.1:1) had come, and lost its connection");
         }
+        assert_int_equal(world_n_lines, moment == AFTER_JOIN);
+        link_test_end(context, NULL, 0);
+    }
+}
+
+/* All hear who is lost, or lies. Before the table a liar only loses its place. */
+static void a_member_is_lost_after_the_table(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"rank 1 (127.0.0.1:1) died or lost its connection before all members had met",
+                                        "rank 1 (127.0.0.1:1) sent what no member sends: a message of kind 5"};
+    for (int i = 0; i < 5; i++) {
+        const bool ready = i >= 2, twice = i == 4;
+        struct world_member members[3];
+        struct gw_tcp_member table[3];
+        char place[32];
+        uint8_t body[GW_NET_SMALL];
+        gw_context *context = prepare(members, 3, place);
+        world_start_one(&members[0]);
+        int fd = come(place, GW_TCP_VERSION, 1, 3);
+        assert_true(world_say(fd, GW_TCP_READY, NULL, 0)); /* too early */
+        hear_end(fd);
+        fd = come(place, GW_TCP_VERSION, 1, 3);
+        const int witness = come(place, GW_TCP_VERSION, 2, 3);
+        hear_table(witness, table);
+        const int peer = greet(place, hear_table(fd, table), 1, 0, GW_TCP_HELLO_BYTES);
+        hear(peer, GW_TCP_WELCOME, body);
+        for (int n = 0; n < ready + twice; n++)
+            assert_true(world_say(fd, GW_TCP_READY, NULL, 0));
+        if (!twice)
+            end(fd, i % 2);
+        hear_words(witness, GW_TCP_REFUSE, words[twice]);
+        world_join(members, 1);
+        world_expect_all(members, 1, GW_ERR_PEER, words[twice]);
+        if (twice)
+            close(fd);
+        close(peer);
+        close(witness);
         link_test_end(context, NULL, 0);
     }
 }
 
 /* Rank 0 is kept from looking as long as this is so. */
-static atomic_bool held_up;
+static atomic_bool held_up, is_held;
 
 static bool hold_up(void *user)
 {
     (void)user;
-    while (atomic_load(&held_up))
+    while (atomic_load(&held_up)) {
+        atomic_store(&is_held, true);
         link_test_pause(1);
+    }
     return false;
 }
 
-static void read_exactly(int fd, uint8_t *bytes, size_t n_bytes)
-{
-    assert_int_equal(recv(fd, bytes, n_bytes, MSG_WAITALL), n_bytes);
-}
-
-/* A connection to `place` that says JOIN and ends; comes back when the other side has noticed. In ZeroMQ's own bytes:
- * its sockets do not tell when that is. */
-static void join_and_go(const char *place, const struct gw_tcp_join *join)
-{
-    enum { GREETING = 64 };
-    static const char ready[] = "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06"
-                                "DEALER";
-    uint8_t hello[GREETING + sizeof ready - 1] = {0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 3, 0, 'N', 'U', 'L', 'L'},
-                                            bytes[300] = {0};
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    address.sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1));
-    memcpy(hello + GREETING, ready, sizeof ready - 1);
-    int fd = -1;
-    for (int i = 0; i < 3000 && fd < 0; i++) {
-        fd = socket(AF_INET, SOCK_STREAM, 0);
-        if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
-            close(fd);
-            fd = -1;
-            link_test_pause(10);
-        }
-    }
-    assert_true(fd >= 0 && send(fd, hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t)sizeof hello);
-    read_exactly(fd, bytes, GREETING + 2); /* and the head of its READY */
-    read_exactly(fd, bytes, bytes[GREETING + 1]);
-    const uint8_t *end = gw_tcp_write_endpoint(gw_tcp_join_write(bytes + 2, join), "tcp://127.0.0.1:1");
-    bytes[0] = 0;
-    bytes[1] = (uint8_t)(end - bytes - 2);
-    assert_int_equal(send(fd, bytes, (size_t)(end - bytes), MSG_NOSIGNAL), end - bytes);
-    shutdown(fd, SHUT_WR);
-    while (read(fd, bytes, sizeof bytes) > 0)
-        ;
-    close(fd);
-}
-
-/* It is dead before rank 0 has read that it came: its place stays free. */
+/* Rank 0 sees at once that a process came, that it is dead, and that the next one came in its place. */
 static void a_member_is_lost_as_it_comes(void **state)
 {
     (void)state;
-    struct world_member members[2];
-    char place[32];
-    gw_context *context = link_test_context();
-    world_prepare(context, 2, 1, members, place);
-    members[0].options.stop = hold_up;
-    atomic_store(&held_up, true);
-    world_start_one(&members[0]);
-    join_and_go(place, &(struct gw_tcp_join){.rank = 1, .size = 2, .n_links = 1});
-    atomic_store(&held_up, false);
-    world_start_one(&members[1]);
-    world_join(members, 2);
-    world_expect_all(members, 2, GW_OK, NULL);
-    world_talk(context, members, 2, 0);
-    world_end_links(members, 2);
-    link_test_end(context, NULL, 0);
+    for (int i = 0; i < 4; i++) {
+        const bool resets = i % 2, is_known = i / 2;
+        const uint32_t n = is_known ? 3 : 2;
+        struct world_member members[3];
+        char place[32];
+        gw_context *context = prepare(members, n, place);
+        members[0].options.stop = hold_up;
+        atomic_store(&is_held, false);
+        atomic_store(&held_up, !is_known);
+        world_start_one(&members[0]);
+        const int fd = come(place, GW_TCP_VERSION, 1, n);
+        if (is_known)
+            hear_words(fd, GW_TCP_WAIT, "rank 2");
+        atomic_store(&held_up, true);
+        while (!atomic_load(&is_held))
+            link_test_pause(1);
+        end(fd, resets);
+        world_start(members + 1, n - 1);
+        link_test_pause(200);
+        atomic_store(&held_up, false);
+        all_meet_and_end(context, members, n);
+    }
 }
 
-/* It asks again when all have met, as its table was lost with a connection: it gets it again, and not without end. */
+static void *receive_one(void *link)
+{
+    link_test_expect(link, 1, 100, 1, 0);
+    return NULL;
+}
+
+/* All have met, and many strangers say nothing. A member that comes again hears each time that the job runs. That takes
+ * no memory in the end, and the log gets a line now and then. */
 static void a_member_asks_again(void **state)
 {
     (void)state;
-    enum { TIMES = 20 };
+    enum { TIMES = 20, SILENT = 80, SECONDS_OF_A_LINE = 5 };
     struct world_member members[2];
+    static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.3"};
     char place[32];
-    uint8_t bytes[GW_TCP_TEXT_MESSAGE_BYTES];
-    uint16_t version;
-    struct gw_tcp_table table;
-    const int patience_ms = 300;
-    int n_tables = 0;
-    gw_context *context = link_test_context();
-    void *zmq = zmq_ctx_new();
-    world_forget_lines();
-    world_prepare(context, 2, 1, members, place);
-    members[0].options.log = world_keep_line;
+    int fds[SILENT];
+    gw_context *context = prepare(members, 2, place);
     world_start(members, 2);
     world_join(members, 2);
     world_expect_all(members, 2, GW_OK, NULL);
-    const struct gw_tcp_endpoint *first = members[0].links[0].self;
-    void *socket = world_stranger_socket(zmq, place);
-    for (int i = 0; i < TIMES; i++)
-        send_join(socket, &(struct gw_tcp_join){.rank = 1, .size = 2, .n_links = 1}, GW_TCP_VERSION,
-                  first->peers[1].endpoint);
-    for (int n = 1; n > 0; zmq_setsockopt(socket, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms)) {
-        n = zmq_recv(socket, bytes, sizeof bytes, 0);
-        if (n <= 0)
-            continue;
-        assert_int_equal(gw_tcp_kind_of(bytes, (size_t)n, &version), GW_TCP_TABLE);
-        assert_true(gw_tcp_table_read(bytes, (size_t)n, &table) && table.session == first->group->session);
-        n_tables++;
+    const long live = atomic_load(&link_test_live);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, receive_one, &members[0].links[0]), 0);
+    const time_t begin = time(NULL);
+    for (int i = 0; i < SILENT; i++) /* no address may have all the room */
+        fds[i] = flood_connect_from(hosts[i % 3], (uint16_t)atoi(strchr(place, ':') + 1));
+    for (int i = 0; i < TIMES; i++) {
+        const int fd = come(place, GW_TCP_VERSION, 1, 2);
+        hear_words(fd, GW_TCP_REFUSE, "is already running, with 2 workers, since ");
+        close(fd);
     }
-    assert_true(n_tables >= 1 && n_tables < TIMES);
-    assert_int_equal(world_n_lines, 0);
-    zmq_close(socket);
-    zmq_ctx_term(zmq);
+    /* about those who come late, and about those who made room */
+    assert_true(world_n_lines >= 1 && world_n_lines <= 2 * (1 + (time(NULL) - begin) / SECONDS_OF_A_LINE));
+    for (int i = 0; i < SILENT; i++)
+        close(fds[i]);
+    for (int i = 0; i < 500 && atomic_load(&link_test_live) > live; i++)
+        link_test_pause(10);
+    assert_int_equal(atomic_load(&link_test_live), live);
+    link_test_send(context, &members[1].links[0], 0, 100, 1, 0);
+    pthread_join(thread, NULL);
     world_talk(context, members, 2, 0);
     world_end_links(members, 2);
     link_test_end(context, NULL, 0);
@@ -231,40 +313,24 @@ static void a_member_asks_again(void **state)
 
 /* ---- who does not belong --------------------------------------------------------------------------------- */
 
-static void two_of_one_rank(struct world_member *stray)
-{
-    stray->options.rank = 1;
-}
-
-static void another_size(struct world_member *stray)
-{
-    stray->options.size = 5;
-}
-
-static void another_number_of_links(struct world_member *stray)
-{
-    stray->n_links = 2;
-}
-
 /* A stray is refused, hears why, and ends. Rank 0 logs it, and waits for its own members. */
 static void strays_are_refused(void **state)
 {
     (void)state;
     static const struct {
-        void (*change)(struct world_member *stray);
+        uint32_t rank, size, n_links;
         const char *words;
-    } cases[] = {{two_of_one_rank, "two members say that they are rank 1: 127.0.0.1:"},
-                 {another_size, "was told that there are 5 ranks, and rank 0 that there are 3"},
-                 {another_number_of_links, "wants 2 links, and rank 0 wants 1"}};
+    } cases[] = {{1, 3, 1, "two members say that they are rank 1: 127.0.0.1:"},
+                 {2, 5, 1, "was told that there are 5 ranks, and rank 0 that there are 3"},
+                 {2, 3, 2, "wants 2 links, and rank 0 wants 1"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct world_member members[3];
         char place[32];
-        gw_context *context = link_test_context();
-        world_forget_lines();
-        world_prepare(context, 3, 1, members, place);
-        members[0].options.log = world_keep_line;
+        gw_context *context = prepare(members, 3, place);
         struct world_member stray = members[2];
-        cases[i].change(&stray);
+        stray.options.rank = cases[i].rank;
+        stray.options.size = cases[i].size;
+        stray.n_links = cases[i].n_links;
         world_start(members, 2);
         world_start_one(&stray);
         world_await_line(cases[i].words);
@@ -291,8 +357,7 @@ static void refusals_are_told_at_the_deadline(void **state)
     (void)state;
     struct world_member members[2];
     char place[32];
-    gw_context *context = link_test_context();
-    world_prepare(context, 2, 1, members, place);
+    gw_context *context = prepare(members, 2, place);
     members[0].options.timeout_ms = SHORT_MS;
     members[1].options.size = 5;
     world_start(members, 2);
@@ -308,33 +373,51 @@ static void impossible_members(void **state)
 {
     (void)state;
     static const struct {
-        struct gw_tcp_join join;
+        uint32_t rank;
         uint16_t version;
         const char *words;
-    } cases[] = {{{.rank = 2, .size = 3, .n_links = 1},
-                  77,
-                  "speaks version 77 of the tcp link, and rank 0 speaks version "},
-                 {{.rank = 3, .size = 3, .n_links = 1}, GW_TCP_VERSION, "says that it is rank 3; ranks are 0 to 2"},
-                 {{.rank = 0, .size = 3, .n_links = 1}, GW_TCP_VERSION, "two members say that they are rank 0"}};
+    } cases[] = {{2, 77, "speaks version 77 of the tcp link, and rank 0 speaks version "},
+                 {3, GW_TCP_VERSION, "says that it is rank 3; ranks are 0 to 2"},
+                 {0, GW_TCP_VERSION, "two members say that they are rank 0"}};
+    /* The session is XORed with the true one. The last HELLO is too short. */
+    static const struct gw_tcp_hello hellos[] = {{1, 2, 0}, {0, 0, 0}, {0, 3, 0}, {0, 2, 1}, {0, 2, 0}};
+    enum { N_HELLOS = sizeof hellos / sizeof hellos[0] };
     struct world_member members[3];
-    char place[32], text[GW_TCP_TEXT_BYTES];
-    gw_context *context = link_test_context();
-    world_prepare(context, 3, 1, members, place);
+    struct gw_tcp_member table[3];
+    char place[32];
+    uint8_t body[GW_NET_SMALL];
+    gw_context *context = prepare(members, 3, place);
+    members[0].options.log = members[1].options.log = world_keep_line;
     world_start_one(&members[0]);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        void *zmq = zmq_ctx_new();
-        void *socket = world_stranger_socket(zmq, place);
-        send_join(socket, &cases[i].join, cases[i].version, "tcp://127.0.0.1:1");
-        assert_int_equal(answer(socket, text), GW_TCP_REFUSE);
-        assert_non_null(strstr(text, cases[i].words));
-        zmq_close(socket);
-        zmq_ctx_term(zmq);
+        const int fd = come(place, cases[i].version, cases[i].rank, 3);
+        hear_words(fd, GW_TCP_REFUSE, cases[i].words);
+        close(fd);
     }
+    hear_end(greet(place, 0, 2, 0, GW_TCP_HELLO_BYTES)); /* there is no table yet */
     world_start_one(&members[1]);
-    world_start_one(&members[2]);
-    world_join(members, 3);
-    world_expect_all(members, 3, GW_OK, NULL);
-    world_end_links(members, 3);
+    const int fd = come(place, GW_TCP_VERSION, 2, 3);
+    const uint64_t session = hear_table(fd, table);
+    int peers[4]; /* a member may come to another one twice */
+    world_forget_lines();
+    for (int r = 0; r < 2; r++) {
+        const char *there = gw_net_place(table[r].address.endpoint);
+        for (const struct gw_tcp_hello *h = hellos; h < hellos + N_HELLOS; h++)
+            hear_end(greet(there, h->session ^ session, h->rank, h->link, GW_TCP_HELLO_BYTES - (h == hellos + 4)));
+        for (int i = r; i < 4; i += 2) {
+            peers[i] = greet(there, session, 2, 0, GW_TCP_HELLO_BYTES);
+            hear(peers[i], GW_TCP_WELCOME, body);
+        }
+    }
+    assert_int_equal(world_n_lines, 2 * N_HELLOS);
+    assert_true(world_say(fd, GW_TCP_READY, NULL, 0));
+    hear(fd, GW_TCP_GO, body);
+    world_join(members, 2);
+    world_expect_all(members, 2, GW_OK, NULL);
+    for (int i = 0; i < 4; i++)
+        close(peers[i]);
+    close(fd);
+    world_end_links(members, 2);
     link_test_end(context, NULL, 0);
 }
 
@@ -365,19 +448,14 @@ static void by_name_and_by_ipv6(void **state)
     for (int c = 0; c < (v6 ? 4 : 1); c++) {
         struct world_member members[3];
         char place[32], others[3][64];
-        gw_context *context = link_test_context();
-        world_prepare(context, 3, 1, members, place);
+        gw_context *context = prepare(members, 3, place);
         for (uint32_t r = 0; r < 3; r++) {
             snprintf(others[r], sizeof others[r], "%s%s", cases[c].hosts[r], strchr(place, ':'));
             members[r].options.rendezvous = others[r];
         }
         members[1].options.advertise = cases[c].advertise;
         world_start(members, 3);
-        world_join(members, 3);
-        world_expect_all(members, 3, GW_OK, NULL);
-        world_talk(context, members, 3, 0);
-        world_end_links(members, 3);
-        link_test_end(context, NULL, 0);
+        all_meet_and_end(context, members, 3);
     }
 }
 
@@ -387,6 +465,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rank_0_is_lost),
         cmocka_unit_test(a_member_is_lost_and_comes_again),
+        cmocka_unit_test(a_member_is_lost_after_the_table),
         cmocka_unit_test(a_member_is_lost_as_it_comes),
         cmocka_unit_test(a_member_asks_again),
         cmocka_unit_test(strays_are_refused),

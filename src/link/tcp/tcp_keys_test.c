@@ -28,7 +28,10 @@ static void meet_and_talk(void)
         if (members[r].status < 0)
             fail_msg("rank %u: %s", r, members[r].sentence);
     late = members[1];
+    struct world_attendance attendance;
+    world_attend(&attendance, &members[0].links[1]);
     world_come(&late);
+    world_attend_no_more(&attendance);
     world_expect_all(&late, 1, GW_ERR_PEER, "is already running, with 3 workers");
     for (uint32_t r = 0; r < 3; r++)
         link_test_send(context, &members[r].links[1], (r + 1) % 3, 100000, r, 1);
@@ -53,9 +56,9 @@ static void two_machines(void **state)
     (void)state;
     assert_int_equal(gw_keys_new(at("one")), GW_OK);
     assert_int_equal(gw_keys_new(at("two")), GW_OK);
-    copy_file(at("two/gradwire.key"), at("one/allowed/the second"));
-    copy_file(at("one/gradwire.key"), at("two/allowed/the first"));
-    copy_file(at("one/gradwire.key"), at("two/rendezvous.key"));
+    copy_file(at("two/gradwire.crt"), at("one/allowed/the second.crt"));
+    copy_file(at("one/gradwire.crt"), at("two/allowed/the first.crt"));
+    copy_file(at("one/gradwire.crt"), at("two/rendezvous.crt"));
     static char one[300], two[300];
     snprintf(one, sizeof one, "%s", at("one"));
     snprintf(two, sizeof two, "%s", at("two"));
@@ -69,23 +72,25 @@ static void two_machines(void **state)
 static void the_unlisted_stay_out(void **state)
 {
     (void)state;
-    char key[100], job[300], stray[300], rightful[300], unlisted[600];
+    char job[300], stray[300], rightful[300], unlisted[600];
+    struct gw_net_keys *keys;
     assert_int_equal(gw_keys_new(at("stray")), GW_OK);
-    read_file(at("stray/gradwire.key"), key);
-    key[GW_ZMQ_KEY_CHARS] = 0;
-    copy_file(at("job/gradwire.key"), at("stray/rendezvous.key"));
+    assert_int_equal(gw_net_keys_load(NULL, at("stray"), &keys), GW_OK);
+    const struct gw_net_identity_text key = gw_net_identity_write(gw_net_keys_own(keys));
+    gw_net_keys_free(keys);
+    copy_file(at("job/gradwire.crt"), at("stray/rendezvous.crt"));
     snprintf(job, sizeof job, "%s", at("job"));
     snprintf(stray, sizeof stray, "%s", at("stray"));
     snprintf(rightful, sizeof rightful, "%s", at("other"));
-    snprintf(unlisted, sizeof unlisted, "refused address=127.0.0.1 reason=\"its identity %s is not in %s/allowed\"\n",
-             key, job);
+    snprintf(unlisted, sizeof unlisted,
+             "refused address=127.0.0.1 reason=\"its certificate %s is not in %s/allowed\"\n", key.text, job);
     const struct {
         const char *host, *member;
         gw_status status;
         const char *words, *line;
     } cases[] = {
-        {job, stray, GW_ERR_PEER, "refused this machine: its key", unlisted},
-        {job, rightful, GW_ERR_TIMEOUT, "rendezvous.key", ""},
+        {job, stray, GW_ERR_PEER, "refused this machine: its certificate", unlisted},
+        {job, rightful, GW_ERR_TIMEOUT, "rendezvous.crt", ""},
         {job, NULL, GW_ERR_PEER, "rank 1 has no keys, and rank 0 (127.0.0.1:",
          "refused address=127.0.0.1 reason=\"it does not speak as this job's members do; this job has keys"},
         {NULL, job, GW_ERR_PEER, "rank 1 has keys, and rank 0 (127.0.0.1:",
@@ -125,71 +130,106 @@ static void unlisted_by_a_peer(void **state)
     snprintf(first, sizeof first, "%s", at("first"));
     snprintf(second, sizeof second, "%s", at("second"));
     assert_true(gw_keys_new(host) == GW_OK && gw_keys_new(first) == GW_OK && gw_keys_new(second) == GW_OK);
-    copy_file(at("first/gradwire.key"), at("host/allowed/first"));
-    copy_file(at("second/gradwire.key"), at("host/allowed/second"));
+    copy_file(at("first/gradwire.crt"), at("host/allowed/first.crt"));
+    copy_file(at("second/gradwire.crt"), at("host/allowed/second.crt"));
     for (int i = 0; i < 2; i++) {
-        copy_file(at("host/gradwire.key"), at(i ? "second/rendezvous.key" : "first/rendezvous.key"));
-        copy_file(at("host/gradwire.key"), at(i ? "second/allowed/host" : "first/allowed/host"));
+        copy_file(at("host/gradwire.crt"), at(i ? "second/rendezvous.crt" : "first/rendezvous.crt"));
+        copy_file(at("host/gradwire.crt"), at(i ? "second/allowed/host.crt" : "first/allowed/host.crt"));
     }
-    copy_file(at("second/gradwire.key"), at("first/allowed/second")); /* but second does not list first */
+    copy_file(at("second/gradwire.crt"), at("first/allowed/second.crt")); /* but second does not list first */
     folders[0] = host, folders[1] = first, folders[2] = second;
     struct world_member members[3];
     gw_context *context = link_test_context();
     world_meet(context, 3, 1, members, with_keys);
     assert_int_equal(members[1].status, GW_ERR_PEER);
-    assert_non_null(strstr(members[1].sentence, "rank 2"));
-    assert_non_null(strstr(members[1].sentence, "refused this machine"));
-    for (int r = 0; r < 3; r++) { /* the others stood already, or hear of it */
-        assert_true(members[r].status == GW_OK || members[r].status == GW_ERR_PEER);
-        gw_message message;
-        if (members[r].status == GW_OK) {
-            assert_int_equal(members[r].links[0].ops->recv(members[r].links[0].self, LINK_LONG_MS, &message),
-                             GW_ERR_PEER);
-            if (!strstr(gw_last_error(), "rank 1"))
-                fail_msg("rank %d: %s", r, gw_last_error());
-            members[r].links[0].ops->destroy(members[r].links[0].self);
-        }
-    }
+    for (int r = 0; r < 3; r++)
+        if (!strstr(members[r].sentence, "rank 2 does not connect to rank 1 (127.0.0.1:") ||
+            !strstr(members[r].sentence, "is not in "))
+            fail_msg("rank %d: %s", r, members[r].sentence);
+    world_expect_all(members, 3, GW_ERR_PEER, NULL);
     link_test_end(context, NULL, 0);
 }
 
-/* A listed machine says JOIN with the key of another one. If that were believed, the others would encrypt for that key
- * what this machine's member is to read. */
-static void another_machines_key(void **state)
+/* ---- a certificate must be the one that rank 0 has seen -------------------------------------------------- */
+
+static gw_status dial_with(const char *place, const char *folder, struct gw_net_keys **keys,
+                           struct gw_net_connection *c)
+{
+    struct gw_net_address address;
+    struct gw_net_tls *tls;
+    assert_int_equal(gw_net_keys_load(NULL, folder, keys), GW_OK);
+    assert_int_equal(gw_net_tls_new(*keys, true, &tls), GW_OK);
+    assert_int_equal(gw_net_init(c, NULL), GW_OK);
+    assert_int_equal(gw_net_address_parse("it", place, false, NULL, &address), GW_OK);
+    int fd = -1;
+    for (int i = 0; i < 3000 && fd < 0; i++, link_test_pause(10)) {
+        fd = world_dial(place);
+        assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    }
+    gw_net_adopt(c, fd, tls, true);
+    gw_status status = GW_NOT_YET;
+    for (int i = 0; i < 3000 && status == GW_NOT_YET; i++, link_test_pause(10))
+        status = gw_net_establish(c);
+    return status;
+}
+
+/* A listed machine that is not of this job says HELLO with the right session and another member's rank. It does not get
+ * that member's place. */
+static void another_machines_rank(void **state)
 {
     (void)state;
-    struct world_member members[2];
-    struct gw_zmq_keys *own, *others;
-    char place[32], endpoint[GW_ZMQ_ENDPOINT_BYTES];
-    uint8_t bytes[GW_TCP_TEXT_MESSAGE_BYTES];
-    const int linger = 5000;
+    struct world_member members[3];
+    struct gw_net_keys *keys, *again;
+    struct gw_net_connection c, second;
+    struct gw_net_message message;
+    char place[32];
     gw_context *context = link_test_context();
-    void *zmq = zmq_ctx_new(), *socket = zmq_socket(zmq, ZMQ_DEALER);
-    assert_int_equal(gw_zmq_keys_load(NULL, at("job"), &own), GW_OK);
-    assert_int_equal(gw_zmq_keys_load(NULL, at("other"), &others), GW_OK);
-    world_prepare(context, 2, 1, members, place);
-    members[0].options.keys = at("job");
-    members[0].options.timeout_ms = SHORT_MS;
+    assert_int_equal(gw_keys_new(at("third")), GW_OK);
+    copy_file(at("third/gradwire.crt"), at("job/allowed/third.crt"));
+    copy_file(at("job/gradwire.crt"), at("third/allowed/job.crt"));
+    world_prepare(context, 3, 1, members, place);
+    for (int r = 0; r < 3; r++)
+        members[r].options.keys = at("job");
+    members[0].options.timeout_ms = members[1].options.timeout_ms = SHORT_MS + 1000;
     members[0].options.log = world_keep_line;
     world_forget_lines();
-    world_start_one(&members[0]);
-    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
-    zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, own->public_key, GW_ZMQ_KEY_CHARS);
-    zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, own->public_key, GW_ZMQ_KEY_CHARS);
-    zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, own->secret_key, GW_ZMQ_KEY_CHARS);
-    snprintf(endpoint, sizeof endpoint, "tcp://%s", place);
-    assert_int_equal(zmq_connect(socket, endpoint), 0);
-    const struct gw_tcp_join join = {.keyed = true, .rank = 1, .size = 2, .n_links = 1};
-    uint8_t *contact = gw_tcp_write_key(gw_tcp_join_write(bytes, &join), others->public_key);
-    const size_t n_bytes = (size_t)(gw_tcp_write_endpoint(contact, "tcp://127.0.0.1:1") - bytes);
-    assert_int_equal(zmq_send(socket, bytes, n_bytes, 0), n_bytes);
-    world_await_line("this is no message of a member");
-    world_join(&members[0], 1);
-    world_expect_all(&members[0], 1, GW_ERR_TIMEOUT, "rank 1 did not come");
-    zmq_close(socket);
-    zmq_ctx_term(zmq);
-    gw_zmq_keys_free(NULL, own);
-    gw_zmq_keys_free(NULL, others);
+    world_start(members, 2);
+    /* It comes as rank 2, and is let in: it is listed. So rank 0 hands out the table, with this certificate in it. */
+    assert_int_equal(dial_with(place, at("third"), &keys, &c), GW_OK);
+    struct gw_tcp_join join = {.version = GW_TCP_VERSION, .keyed = true, .rank = 2, .size = 3, .n_links = 1};
+    uint8_t body[GW_TCP_JOIN_BYTES], hello[GW_TCP_HELLO_BYTES];
+    assert_int_equal(gw_net_address_parse("it", "127.0.0.1:1", false, NULL, &join.address), GW_OK);
+    gw_tcp_join_write(body, &join);
+    assert_int_equal(gw_net_send(&c, GW_TCP_JOIN, body, sizeof body, NULL), GW_OK);
+    struct gw_tcp_member table[3];
+    uint64_t session = 0;
+    for (int i = 0; i < 3000 && session == 0; i++) {
+        gw_status status = gw_net_next(&c, &message);
+        if (status == GW_OK && message.kind == GW_TCP_TABLE)
+            assert_true(gw_tcp_table_read(message.bytes, message.n_bytes, 3, 1, &session, table));
+        if (status == GW_OK)
+            gw_net_consume(&c);
+        else
+            link_test_pause(10);
+    }
+    assert_int_not_equal(session, 0);
+    assert_true(gw_net_same_identity(&table[2].identity, gw_net_keys_own(keys)));
+    assert_false(gw_net_same_identity(&table[1].identity, gw_net_keys_own(keys)));
+    /* Now it calls rank 0 as rank 1. */
+    assert_int_equal(dial_with(place, at("third"), &again, &second), GW_OK);
+    gw_tcp_hello_write(hello, &(struct gw_tcp_hello){session, 1, 0});
+    assert_int_equal(gw_net_send(&second, GW_TCP_HELLO, hello, sizeof hello, NULL), GW_OK);
+    gw_status status = GW_NOT_YET;
+    for (int i = 0; i < 3000 && status == GW_NOT_YET; i++, link_test_pause(10))
+        status = gw_net_next(&second, &message);
+    assert_int_equal(status, GW_ERR_PEER);
+    gw_net_free(&second);
+    gw_net_keys_free(again);
+    gw_net_free(&c);
+    gw_net_keys_free(keys);
+    world_join(members, 2);
+    assert_true(members[0].status < 0 && members[1].status < 0);
+    unlink(at("job/allowed/third.crt"));
     link_test_end(context, NULL, 0);
 }
 
@@ -232,7 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_folder_for_all),    cmocka_unit_test(two_machines),
         cmocka_unit_test(the_unlisted_stay_out), cmocka_unit_test(unlisted_by_a_peer),
-        cmocka_unit_test(another_machines_key),  cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(another_machines_rank), cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests_name("tcp keys", tests, begin, end);
 }

@@ -2,11 +2,7 @@
  * rendezvous and to a member's own port. Members that are lost while others meet, and those of other jobs, are
  * in tcp_guests_test.c. */
 #include "base/clock.h"
-#include "link/tcp/endpoint.h"
 #include "link/tcp/test_world.h"
-#include "link/tcp/wire.h"
-
-#include <zmq.h>
 
 #define SHORT_MS 2500u /* a deadline that is meant to pass */
 
@@ -134,14 +130,8 @@ static void a_first_connection_that_is_cut(void **state)
     char place[32], byte;
     gw_context *context = link_test_context();
     world_prepare(context, 3, 1, members, place);
-    const struct sockaddr_in address = {.sin_family = AF_INET,
-                                        .sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1)),
-                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int listener = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    const int listener = world_listen(place);
     const struct linger at_once = {.l_onoff = 1};
-    assert_int_equal(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes), 0);
-    assert_int_equal(bind(listener, (const struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(listener, 1), 0);
     world_start_one(&members[1]);
     const int first = accept(listener, NULL, NULL);
     assert_int_equal(recv(first, &byte, 1, 0), 1);
@@ -232,6 +222,8 @@ static void a_second_one_comes_late(void **state)
         world_start(members, 2);
         world_join(members, 2);
         world_expect_all(members, 2, GW_OK, NULL);
+        struct world_attendance attendance;
+        world_attend(&attendance, &members[0].links[0]);
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
             struct world_member late = members[1];
             if (cases[i].change)
@@ -241,6 +233,7 @@ static void a_second_one_comes_late(void **state)
                 world_expect_all(&late, 1, cases[i].status, cases[i].words[w]);
         }
         world_await_line("refused reason=\"the job at 127.0.0.1:");
+        world_attend_no_more(&attendance);
         assert_int_equal(world_n_lines, 1); /* the others came too soon after it */
         world_talk(context, members, 2, 0);
         world_end_links(members, 2);
@@ -255,10 +248,7 @@ static void the_place_is_taken(void **state)
     struct world_member member;
     char place[32];
     world_prepare(NULL, 1, 1, &member, place);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    address.sin_port = htons((uint16_t)atoi(strchr(place, ':') + 1));
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 1) == 0);
+    int fd = world_listen(place);
     world_come(&member);
     close(fd);
     world_expect_all(&member, 1, GW_ERR_SYSTEM, "cannot listen at 127.0.0.1:");
@@ -268,41 +258,32 @@ static void the_place_is_taken(void **state)
 
 static void raw_bytes(const char *place, const void *bytes, size_t n_bytes)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    address.sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1));
-    for (int i = 0; i < 3000; i++) {
-        int fd = socket(AF_INET, SOCK_STREAM, 0);
-        assert_true(fd >= 0);
-        if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0) {
-            assert_true(send(fd, bytes, n_bytes, MSG_NOSIGNAL) == (ssize_t)n_bytes);
-            close(fd);
-            return;
-        }
-        close(fd);
-        link_test_pause(10);
-    }
-    fail_msg("nobody listens at %s", place);
+    int fd = world_dial(place);
+    assert_true(send(fd, bytes, n_bytes, MSG_NOSIGNAL) == (ssize_t)n_bytes);
+    close(fd);
 }
 
-/* Messages in ZeroMQ's form that are no member's: all kinds of bytes, cut JOINs, and several parts. */
+/* Messages of the right form that are no member's: all kinds of bytes, cut JOINs, and longer ones. Each on a connection
+ * of its own, because none gets a second chance. */
 static void valid_frames(const char *place)
 {
-    void *zmq = zmq_ctx_new();
-    void *socket = world_stranger_socket(zmq, place);
-    uint8_t bytes[600];
+    uint8_t bytes[GW_NET_SMALL];
     for (size_t n = 0; n < sizeof bytes; n++)
         bytes[n] = (uint8_t)(n * 37 + 11);
-    for (size_t n = 0; n < 40; n++)
-        zmq_send(socket, bytes, n, 0);
-    zmq_send(socket, bytes, sizeof bytes, 0);
-    const struct gw_tcp_join join = {.rank = 1, .size = 2, .n_links = 1};
-    size_t whole = (size_t)(gw_tcp_write_endpoint(gw_tcp_join_write(bytes, &join), "tcp://127.0.0.1:1") - bytes);
-    for (size_t n = 0; n < whole; n++)
-        zmq_send(socket, bytes, n, 0);
-    zmq_send(socket, "", 0, ZMQ_SNDMORE);
-    zmq_send(socket, bytes, whole, 0);
-    zmq_close(socket);
-    zmq_ctx_term(zmq);
+    const struct gw_tcp_join join = {.version = GW_TCP_VERSION, .rank = 1, .size = 2, .n_links = 1};
+    uint8_t whole[GW_TCP_JOIN_BYTES];
+    gw_tcp_join_write(whole, &join); /* its address is none */
+    for (size_t n = 0; n < 40; n++) {
+        const uint16_t kind = (uint16_t)(n % 16);
+        int fds[2] = {world_dial(place), world_dial(place)};
+        world_say(fds[0], kind, bytes, n * n * 2);
+        world_say(fds[1], GW_TCP_JOIN, whole, n < sizeof whole ? n : sizeof whole);
+        for (int i = 0; i < 2; i++) { /* to its end, so that no more than two strangers are there at a time */
+            while (recv(fds[i], bytes, sizeof bytes, 0) > 0)
+                ;
+            close(fds[i]);
+        }
+    }
 }
 
 static void strangers_at_the_rendezvous(void **state)
@@ -316,12 +297,13 @@ static void strangers_at_the_rendezvous(void **state)
     world_forget_lines();
     world_start(members, 1);
     static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    uint8_t zeros[4000] = {0}, greeting[64] = {0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 3, 0, 'N', 'U', 'L', 'L'};
+    static const uint8_t zeros[40000],
+        hello_of_tls[] = {0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3, 9, 9, 9, 9, 9, 9, 9, 9};
     raw_bytes(place, http, sizeof http);
     raw_bytes(place, zeros, sizeof zeros);
     raw_bytes(place, "", 0);
-    raw_bytes(place, greeting, sizeof greeting);
-    raw_bytes(place, greeting, 11);
+    raw_bytes(place, hello_of_tls, sizeof hello_of_tls);
+    raw_bytes(place, hello_of_tls, 11);
     valid_frames(place);
     for (int i = 0; i < 3000 && world_n_lines < 60; i++)
         link_test_pause(10);
@@ -352,18 +334,18 @@ static void strangers_come_late(void **state)
     world_join(members, 2);
     world_expect_all(members, 2, GW_OK, NULL);
     members[0].links[0].ops->destroy(members[0].links[0].self);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    address.sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1));
-    for (int i = 0; i < MANY; i++) {
-        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
-        assert_int_equal(connect(fds[i], (struct sockaddr *)&address, sizeof address), 0);
-    }
+    struct world_attendance attendance;
+    world_attend(&attendance, &members[0].links[1]);
+    for (int i = 0; i < MANY; i++)
+        fds[i] = world_dial(place);
     world_await_line("too many connections have not said who they are");
+    link_test_pause(400); /* now the first of them have had their time */
     valid_frames(place);
     world_await_line("this is no message of a member");
     late = members[1];
     world_come(&late);
     world_expect_all(&late, 1, GW_ERR_PEER, "is already running");
+    world_attend_no_more(&attendance);
     for (int i = 0; i < MANY; i++)
         close(fds[i]);
     world_talk(context, members, 2, 1);
@@ -373,101 +355,68 @@ static void strangers_come_late(void **state)
     link_test_end(context, NULL, 0);
 }
 
-/* True if anybody answers at that door. */
-static bool answers(const char *door)
+/* Sends bytes to rank 0 on the connection of another member. */
+static void send_as(struct gw_tcp_endpoint *member, uint16_t kind, size_t n_bytes, const char *magic)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const struct timeval patience = {.tv_sec = 1};
-    address.sin_port = htons((uint16_t)atoi(strrchr(door, ':') + 1));
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0);
-    const bool yes = connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
-    close(fd);
-    return yes;
+    uint8_t bytes[GW_NET_HEAD + 64] = {0};
+    gw_put64(bytes, n_bytes);
+    gw_put16(bytes + 8, kind);
+    memcpy(bytes + 12, magic, 4);
+    const size_t n = GW_NET_HEAD + (n_bytes < 64 ? n_bytes : 64);
+    assert_int_equal(send(member->peers[0].c.fd, bytes, n, MSG_NOSIGNAL), n);
 }
 
-/* To rank 0, on the connection of a member. */
-static void send_as(struct gw_tcp_endpoint *member, const void *bytes, size_t n_bytes)
-{
-    uint8_t id[6] = {'r', member->peers[0].attempt};
-    gw_put32(id + 2, 0);
-    pthread_mutex_lock(&member->lock);
-    assert_int_equal(zmq_send(member->out, id, sizeof id, ZMQ_SNDMORE), sizeof id);
-    assert_int_equal(zmq_send(member->out, bytes, n_bytes, 0), n_bytes);
-    pthread_mutex_unlock(&member->lock);
-}
-
-/* Once all have met, nobody else gets in. A message that does not belong to this job is dropped, whoever sends it. */
-static void strangers_at_a_member(void **state)
+/* Once all have met, nobody but rank 0 listens. */
+static void nobody_listens_at_a_member(void **state)
 {
     (void)state;
-    struct world_member members[2];
-    char place[32];
+    struct world_member members[3];
     gw_context *context = link_test_context();
-    world_prepare(context, 2, 2, members, place);
-    members[0].options.log = world_keep_line;
-    world_start(members, 2);
-    world_join(members, 2);
-    world_expect_all(members, 2, GW_OK, NULL);
-    world_forget_lines();
-    struct gw_tcp_endpoint *second = members[1].links[0].self;
-    for (uint32_t l = 0; l < 2; l++) {
-        const struct gw_tcp_endpoint *with_address = members[1].links[l].self;
-        assert_false(answers(with_address->peers[0].endpoint));
+    world_meet(context, 3, 2, members, NULL);
+    world_expect_all(members, 3, GW_OK, NULL);
+    const struct gw_tcp_endpoint *first = members[0].links[0].self;
+    for (uint32_t r = 1; r < 3; r++) {
+        const struct gw_net_address *address = &first->group->members[r].address;
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(connect(fd, (const struct sockaddr *)&address->socket, address->socket_bytes), -1);
+        close(fd);
     }
-    uint8_t bytes[GW_MESSAGE_ENVELOPE + GW_TCP_HELLO_BYTES];
-    for (size_t n = 0; n < sizeof bytes; n++)
-        bytes[n] = (uint8_t)(n * 37 + 11);
-    for (size_t n = 0; n < sizeof bytes; n++)
-        send_as(second, bytes, n);
-    /* The tag, but another session; the tag of another link; a rank that there is not. */
-    gw_tcp_envelope_write(bytes, &(struct gw_tcp_envelope){.tag = second->tag, .from = 1, .type = GW_TCP_HELLO});
-    gw_tcp_hello_write(bytes + GW_MESSAGE_ENVELOPE, second->group->session + 1, 0);
-    send_as(second, bytes, sizeof bytes);
-    gw_tcp_envelope_write(bytes, &(struct gw_tcp_envelope){.tag = second->tag, .from = 2, .type = GW_TCP_DATA});
-    send_as(second, bytes, sizeof bytes);
-    gw_tcp_envelope_write(bytes, &(struct gw_tcp_envelope){.tag = second->tag + 1, .from = 1, .type = GW_TCP_DATA});
-    send_as(second, bytes, sizeof bytes);
-    gw_message message;
-    const int n_lines = (int)sizeof bytes + 3;
-    for (int i = 0; i < 3000 && world_n_lines < n_lines; i++)
-        assert_int_equal(members[0].links[0].ops->recv(members[0].links[0].self, 10, &message), GW_ERR_TIMEOUT);
-    assert_int_equal(world_n_lines, n_lines);
-    world_talk(context, members, 2, 0);
-    world_talk(context, members, 2, 1);
-    world_end_links(members, 2);
+    world_end_links(members, 3);
     link_test_end(context, NULL, 0);
 }
 
-/* A member that sends an impossible message counts as failed. A large message may be empty, but not shorter. */
+/* A member that sends what no member sends counts as failed, and the sentence says what it was. All members hear it. */
 static void garbage_of_a_member(void **state)
 {
     (void)state;
     static const struct {
-        uint8_t type;
+        uint16_t kind;
         size_t n_bytes;
-        const char *words;
-    } cases[] = {{77, GW_MESSAGE_ENVELOPE + 22, "type 77 and 22 bytes"},
-                 {GW_TCP_LARGE, GW_MESSAGE_ROOM - 1, "type 6 and 119 bytes"}};
+        const char *magic, *words;
+    } cases[] = {{77, 22, "GWN1", "kind 77 and 22 bytes"},
+                 {GW_TCP_HELLO, GW_TCP_HELLO_BYTES, "GWN1", "kind 7 and 16 bytes"},
+                 {GW_TCP_NEWS, 3, "GWN1", "kind 12 and 3 bytes"},
+                 {GW_TCP_BYE, 7, "GWN1", "kind 10 and 7 bytes"},
+                 {GW_TCP_FAIL, GW_TCP_TEXT_BYTES + 1, "GWN1", ""}, /* cut: it waits for the rest */
+                 {GW_TCP_DATA, 1, "ZMTP", "it does not speak as Gradwire does"},
+                 {GW_TCP_DATA, (size_t)1 << 40, "GWN1", "it sent a message of 1099511627776 bytes"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct world_member members[3];
-        uint8_t bytes[GW_MESSAGE_ROOM] = {0};
         gw_context *context = link_test_context();
         world_meet(context, 3, 1, members, NULL);
         world_expect_all(members, 3, GW_OK, NULL);
-        struct gw_tcp_endpoint *second = members[1].links[0].self;
-        const gw_link *first = &members[0].links[0];
         gw_message message;
-        gw_tcp_envelope_write(bytes, &(struct gw_tcp_envelope){.tag = second->tag, .from = 1, .type = GW_TCP_LARGE});
-        send_as(second, bytes, sizeof bytes);
-        assert_int_equal(first->ops->recv(first->self, LINK_LONG_MS, &message), GW_OK);
-        assert_true(message.from == 1 && message.n_bytes == 0);
-        gw_message_free(message.bytes);
-        gw_tcp_envelope_write(bytes, &(struct gw_tcp_envelope){.tag = second->tag, .from = 1, .type = cases[i].type});
-        send_as(second, bytes, cases[i].n_bytes);
-        assert_int_equal(first->ops->recv(first->self, LINK_LONG_MS, &message), GW_ERR_PEER);
-        assert_non_null(strstr(gw_last_error(), "rank 1"));
-        assert_non_null(strstr(gw_last_error(), cases[i].words));
+        send_as(members[1].links[0].self, cases[i].kind, cases[i].n_bytes, cases[i].magic);
+        if (cases[i].words[0] == 0) {
+            assert_int_equal(members[0].links[0].ops->recv(members[0].links[0].self, 100, &message), GW_ERR_TIMEOUT);
+        } else {
+            for (uint32_t r = 0; r < 3; r += 2) {
+                const gw_link *link = &members[r].links[0];
+                assert_int_equal(link->ops->recv(link->self, LINK_LONG_MS, &message), GW_ERR_PEER);
+                if (!strstr(gw_last_error(), "rank 1 (127.0.0.1:") || !strstr(gw_last_error(), cases[i].words))
+                    fail_msg("case %zu: %s", i, gw_last_error());
+            }
+        }
         world_end_links(members, 3);
         link_test_end(context, NULL, 0);
     }
@@ -570,7 +519,7 @@ int main(void)
         cmocka_unit_test(the_place_is_taken),
         cmocka_unit_test(strangers_at_the_rendezvous),
         cmocka_unit_test(strangers_come_late),
-        cmocka_unit_test(strangers_at_a_member),
+        cmocka_unit_test(nobody_listens_at_a_member),
         cmocka_unit_test(garbage_of_a_member),
         cmocka_unit_test(links_are_independent),
         cmocka_unit_test(memory_runs_out),

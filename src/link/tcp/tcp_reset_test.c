@@ -1,6 +1,5 @@
 /* Tests connections between two members that are reset while both members live on. All members hear of it, with the
  * same cause. A member that only passes the news on is not named as the one that failed. Each member is a process. */
-#include "link/tcp/endpoint.h"
 #include "link/tcp/test_world.h"
 
 #include <gradwire/exchange.h>
@@ -15,7 +14,7 @@ static void reset_connection_from(gw_link *link, uint32_t rank)
 {
     const struct gw_tcp_endpoint *me = link->self;
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
-    if (connect(me->peers[rank].in_fd, &nowhere, sizeof nowhere) != 0)
+    if (connect(me->peers[rank].c.fd, &nowhere, sizeof nowhere) != 0)
         _exit(3);
 }
 
@@ -58,8 +57,10 @@ static void in_an_exchange(gw_link *link)
                                          .tensors = &tensor,
                                          .n_tensors = 1,
                                          .timeout_ms = 20000};
-    if (gw_exchange_create(NULL, &options, &exchange) < 0 || step(exchange, 0) < 0)
+    if (gw_exchange_create(NULL, &options, &exchange) < 0 || step(exchange, 0) < 0) {
+        fprintf(stderr, "rank %u, in the first step: %s\n", link->rank, gw_last_error());
         _exit(6);
+    }
     if (link->rank == 1)
         reset_connection_from(link, 0);
     gw_status status = GW_OK;

@@ -1,15 +1,19 @@
-/* Tests the bytes of the tcp link's meeting: what is written reads back, and messages that are cut or altered do no
- * harm. */
+/* Tests the bytes of the tcp link: what is written reads back, and what is cut or altered is refused, or is another
+ * good message. */
 #include "checks.h"
-#include "link/tcp/envelope.h"
 #include "link/tcp/wire.h"
 
 #include <gradwire/codec.h>
 
 #include <stdlib.h>
+#include <string.h>
 
-static const char key[] = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"; /* 40 characters */
-static const char *const endpoints[] = {"tcp://127.0.0.1:5555", "tcp://[fe80::1%eth0]:65535", "tcp://[::1]:1"};
+static struct gw_net_address address_of(const char *text)
+{
+    struct gw_net_address address;
+    assert_int_equal(gw_net_address_parse("it", text, false, NULL, &address), GW_OK);
+    return address;
+}
 
 /* A copy that ends where its memory ends, so that sanitizers see a read past it. */
 static uint8_t *exactly(const uint8_t *bytes, size_t n_bytes)
@@ -20,216 +24,140 @@ static uint8_t *exactly(const uint8_t *bytes, size_t n_bytes)
     return copy;
 }
 
-static size_t a_join(uint8_t *bytes, bool keyed)
-{
-    const struct gw_tcp_join join = {.keyed = keyed, .rank = 7, .size = 9, .n_links = 3};
-    uint8_t *at = gw_tcp_join_write(bytes, &join);
-    if (keyed)
-        at = gw_tcp_write_key(at, key);
-    for (int l = 0; l < 3; l++)
-        at = gw_tcp_write_endpoint(at, endpoints[l]);
-    return (size_t)(at - bytes);
-}
-
-static size_t a_table(uint8_t *bytes, bool keyed)
-{
-    const struct gw_tcp_table table = {.keyed = keyed, .session = 0x123456789ABCDEF0u, .size = 2, .n_links = 3};
-    uint8_t *at = gw_tcp_table_write(bytes, &table);
-    for (int r = 0; r < 2; r++) {
-        if (keyed)
-            at = gw_tcp_write_key(at, key);
-        for (int l = 0; l < 3; l++)
-            at = gw_tcp_write_endpoint(at, endpoints[(r + l) % 3]);
-    }
-    return (size_t)(at - bytes);
-}
-
-static void read_contact(struct gw_tcp_reader *reader, bool keyed, int first)
-{
-    char k[GW_ZMQ_KEY_CHARS + 1], e[GW_ZMQ_ENDPOINT_BYTES];
-    if (keyed) {
-        assert_true(gw_tcp_read_key(reader, k));
-        assert_string_equal(k, key);
-    }
-    for (int l = 0; l < 3; l++) {
-        assert_true(gw_tcp_read_endpoint(reader, e));
-        assert_string_equal(e, endpoints[(first + l) % 3]);
-    }
-}
-
-static void what_is_written_reads_back(void **state)
+static void joins(void **state)
 {
     (void)state;
-    uint8_t bytes[2000];
-    uint16_t version;
-    for (int keyed = 0; keyed < 2; keyed++) {
-        struct gw_tcp_join join;
-        size_t n = a_join(bytes, keyed);
-        assert_true(n <= GW_TCP_JOIN_HEAD + gw_tcp_contact_bound(3, keyed));
-        assert_int_equal(gw_tcp_kind_of(bytes, n, &version), GW_TCP_JOIN);
-        assert_int_equal(version, GW_TCP_VERSION);
-        assert_true(gw_tcp_join_read(bytes, n, &join));
-        assert_true(join.keyed == keyed && join.rank == 7 && join.size == 9 && join.n_links == 3);
-        read_contact(&join.contact, keyed, 0);
-        struct gw_tcp_table table;
-        n = a_table(bytes, keyed);
-        assert_int_equal(gw_tcp_kind_of(bytes, n, &version), GW_TCP_TABLE);
-        assert_true(gw_tcp_table_read(bytes, n, &table));
-        assert_true(table.keyed == keyed && table.session == 0x123456789ABCDEF0u && table.size == 2 &&
-                    table.n_links == 3);
-        read_contact(&table.contacts, keyed, 0);
-        read_contact(&table.contacts, keyed, 1);
-        assert_ptr_equal(table.contacts.at, table.contacts.end);
+    static const char *const places[] = {"127.0.0.1:5555", "[2001:db8::7]:65535", "[::1]:1"};
+    for (size_t i = 0; i < 3; i++) {
+        const struct gw_tcp_join join = {.version = GW_TCP_VERSION,
+                                         .keyed = i & 1,
+                                         .rank = 7,
+                                         .size = GW_MAX_WORKERS,
+                                         .n_links = 3,
+                                         .address = address_of(places[i])};
+        uint8_t bytes[GW_TCP_JOIN_BYTES];
+        struct gw_tcp_join back;
+        gw_tcp_join_write(bytes, &join);
+        assert_true(gw_tcp_join_read(bytes, sizeof bytes, &back));
+        assert_true(back.version == join.version && back.keyed == join.keyed && back.rank == 7 &&
+                    back.size == GW_MAX_WORKERS && back.n_links == 3);
+        assert_string_equal(gw_net_place(back.address.endpoint), places[i]);
+        for (size_t n = 0; n < sizeof bytes; n++) {
+            uint8_t *cut = exactly(bytes, n);
+            assert_false(gw_tcp_join_read(cut, n, &back));
+            free(cut);
+        }
     }
-    char text[GW_TCP_TEXT_BYTES], longest[1000];
-    gw_status status;
-    memset(longest, 'x', sizeof longest);
-    longest[sizeof longest - 1] = 0;
-    size_t n = gw_tcp_refuse_write(bytes, GW_ERR_TIMEOUT, "rank 3 is\nlate");
-    assert_true(gw_tcp_refuse_read(bytes, n, &status, text));
-    assert_int_equal(status, GW_ERR_TIMEOUT);
-    assert_string_equal(text, "rank 3 is?late");
-    n = gw_tcp_refuse_write(bytes, GW_ERR_MEMORY, longest);
-    assert_true(n <= GW_TCP_TEXT_MESSAGE_BYTES && gw_tcp_refuse_read(bytes, n, &status, text));
-    assert_int_equal(status, GW_ERR_PEER);
-    assert_int_equal(strlen(text), GW_TCP_TEXT_BYTES - 1);
-    n = gw_tcp_wait_write(bytes, longest);
-    assert_true(gw_tcp_wait_read(bytes, n, text));
+}
+
+static void join_of_another_version(void **state)
+{
+    (void)state;
+    struct gw_tcp_join back;
+    const uint8_t bytes[] = {77, 0, 1, 2, 3};
+    assert_true(gw_tcp_join_read(bytes, sizeof bytes, &back));
+    assert_int_equal(back.version, 77);
+}
+
+/* Each byte of an address takes each value: it is refused, or describes an address. */
+static void addresses(void **state)
+{
+    (void)state;
+    uint8_t good[GW_NET_ADDRESS_BYTES], bytes[GW_NET_ADDRESS_BYTES];
+    const struct gw_net_address address = address_of("127.0.0.1:80");
+    struct gw_net_address back;
+    gw_net_address_write(&address, good);
+    assert_true(gw_net_address_read(good, &back) && back.loopback);
+    for (size_t i = 0; i < sizeof good; i++)
+        for (unsigned value = 0; value < 256; value++) {
+            memcpy(bytes, good, sizeof good);
+            bytes[i] = (uint8_t)value;
+            const bool read = gw_net_address_read(bytes, &back);
+            assert_true(i > 1 || read == (value == good[i] || (i == 0 && value == 6)));
+            assert_true(!read || strlen(back.endpoint) < sizeof back.endpoint);
+        }
+    memset(good + 2, 0, 2); /* port 0 */
+    assert_false(gw_net_address_read(good, &back));
+}
+
+static void tables(void **state)
+{
+    (void)state;
+    enum { SIZE = 3 };
+    struct gw_tcp_member members[SIZE] = {{.address = address_of("127.0.0.1:1")},
+                                          {.address = address_of("[::1]:2"), .identity = {{1, 2, 3}}},
+                                          {.address = address_of("192.0.2.1:3"), .identity = {{9}}}};
+    struct gw_tcp_member back[SIZE];
+    uint8_t bytes[GW_TCP_TABLE_HEAD + SIZE * GW_TCP_CONTACT_BYTES];
     uint64_t session;
-    uint32_t nth;
-    gw_tcp_hello_write(bytes, 0xFEDCBA9876543210u, 63);
-    assert_true(gw_tcp_hello_read(bytes, GW_TCP_HELLO_BYTES, &session, &nth));
-    assert_true(session == 0xFEDCBA9876543210u && nth == 63);
-    assert_false(gw_tcp_hello_read(bytes, GW_TCP_HELLO_BYTES + 1, &session, &nth));
-    const struct gw_tcp_envelope envelope = {.tag = 0x89ABCDEFu, .from = 32766, .type = GW_TCP_FAIL};
-    gw_tcp_envelope_write(bytes, &envelope);
-    struct gw_tcp_envelope back = gw_tcp_envelope_read(bytes);
-    assert_true(back.tag == envelope.tag && back.from == envelope.from && back.type == envelope.type);
-    assert_int_not_equal(gw_tcp_tag(session, 0), gw_tcp_tag(session, 1));
+    gw_tcp_table_write(bytes, 0x123456789ABCDEF0u, SIZE, 2, members);
+    assert_true(gw_tcp_table_read(bytes, sizeof bytes, SIZE, 2, &session, back));
+    assert_int_equal(session, 0x123456789ABCDEF0u);
+    for (int r = 0; r < SIZE; r++) {
+        assert_string_equal(back[r].address.endpoint, members[r].address.endpoint);
+        assert_memory_equal(&back[r].identity, &members[r].identity, sizeof back[r].identity);
+    }
+    for (size_t n = 0; n < sizeof bytes; n++) {
+        uint8_t *cut = exactly(bytes, n);
+        assert_false(gw_tcp_table_read(cut, n, SIZE, 2, &session, back));
+        free(cut);
+    }
+    assert_false(gw_tcp_table_read(bytes, sizeof bytes, SIZE, 1, &session, back));
+    assert_false(gw_tcp_table_read(bytes, sizeof bytes, SIZE - 1, 2, &session, back));
+    memset(bytes, 0, 8); /* no session has this number */
+    assert_false(gw_tcp_table_read(bytes, sizeof bytes, SIZE, 2, &session, back));
 }
 
-/* A message that was cut must be refused, and so must one with a byte after its end. */
-static void cut_is_refused(void **state)
+static void hellos(void **state)
 {
     (void)state;
-    uint8_t bytes[2000] = {0};
-    for (int keyed = 0; keyed < 2; keyed++) {
-        for (int what = 0; what < 2; what++) {
-            size_t whole = what ? a_table(bytes, keyed) : a_join(bytes, keyed);
-            for (size_t n = 0; n <= whole + 1; n++) {
-                uint8_t *copy = exactly(bytes, n);
-                struct gw_tcp_join join;
-                struct gw_tcp_table table;
-                bool read = what ? gw_tcp_table_read(copy, n, &table) : gw_tcp_join_read(copy, n, &join);
-                CHECK(read == (n == whole), "kind %d, keyed %d, %zu of %zu bytes", what, keyed, n, whole);
-                free(copy);
-            }
-        }
+    const struct gw_tcp_hello hello = {0x1122334455667788u, 5, 6};
+    struct gw_tcp_hello back;
+    uint8_t bytes[GW_TCP_HELLO_BYTES + 1] = {0};
+    gw_tcp_hello_write(bytes, &hello);
+    for (size_t n = 0; n < sizeof bytes; n++) {
+        uint8_t *cut = exactly(bytes, n);
+        assert_int_equal(gw_tcp_hello_read(cut, n, &back), n == GW_TCP_HELLO_BYTES);
+        free(cut);
     }
+    assert_true(gw_tcp_hello_read(bytes, GW_TCP_HELLO_BYTES, &back));
+    assert_memory_equal(&back, &hello, sizeof hello);
 }
 
-/* Altered messages may be refused or accepted. If one is accepted, all its contacts can be read. */
-static void altered_is_refused_or_sound(void **state)
+static void texts(void **state)
 {
     (void)state;
-    uint8_t bytes[2000];
-    struct numbers numbers = numbers_from(11);
-    uint32_t n_good = 0;
-    for (int i = 0; i < 100000; i++) {
-        size_t n = i & 1 ? a_join(bytes, i & 2) : a_table(bytes, i & 2);
-        for (uint32_t times = 1 + numbers_below(&numbers, 3); times > 0; times--)
-            bytes[numbers_below(&numbers, (uint32_t)n)] = (uint8_t)numbers_word(&numbers);
-        uint8_t *copy = exactly(bytes, n);
-        struct gw_tcp_join join;
-        struct gw_tcp_table table;
-        struct gw_tcp_reader reader = {NULL, NULL};
-        uint32_t contacts = 0, n_links = 0;
-        bool keyed = false;
-        if (gw_tcp_join_read(copy, n, &join))
-            reader = join.contact, contacts = 1, n_links = join.n_links, keyed = join.keyed;
-        else if (gw_tcp_table_read(copy, n, &table))
-            reader = table.contacts, contacts = table.size, n_links = table.n_links, keyed = table.keyed;
-        char k[GW_ZMQ_KEY_CHARS + 1], e[GW_ZMQ_ENDPOINT_BYTES];
-        for (uint32_t c = 0; c < contacts; c++) {
-            assert_true(!keyed || gw_tcp_read_key(&reader, k));
-            for (uint32_t l = 0; l < n_links; l++)
-                assert_true(gw_tcp_read_endpoint(&reader, e) && strncmp(e, "tcp://", 6) == 0);
-        }
-        assert_ptr_equal(reader.at, reader.end);
-        n_good += contacts > 0;
-        free(copy);
+    static const size_t numbers[] = {0, 4, 8};
+    uint8_t bytes[GW_TCP_MOST_TEXT + 1];
+    char longest[1000], text[GW_TCP_TEXT_BYTES];
+    uint64_t number;
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    for (size_t i = 0; i < 3; i++) {
+        const uint64_t sent = 0xF123456789ABCDEFu >> (64 - 8 * (numbers[i] ? numbers[i] : 8));
+        size_t n = gw_tcp_text_write(bytes, numbers[i], sent, "rank 2 failed: caf\xC3\xA9");
+        uint8_t *exact = exactly(bytes, n);
+        assert_true(gw_tcp_text_read(exact, n, numbers[i], &number, text));
+        assert_true(number == (numbers[i] ? sent : 0));
+        assert_string_equal(text, "rank 2 failed: caf\xC3\xA9");
+        free(exact);
+        assert_true(numbers[i] == 0 || !gw_tcp_text_read(bytes, numbers[i] - 1, numbers[i], &number, text));
+        n = gw_tcp_text_write(bytes, numbers[i], sent, longest);
+        assert_int_equal(n, numbers[i] + GW_TCP_TEXT_BYTES - 1);
+        assert_true(gw_tcp_text_read(bytes, n, numbers[i], NULL, text));
+        assert_int_equal(strlen(text), GW_TCP_TEXT_BYTES - 1);
+        assert_false(gw_tcp_text_read(bytes, numbers[i] + GW_TCP_TEXT_BYTES + 1, numbers[i], NULL, text));
     }
-    CHECK_IN_RANGE(n_good, 1000, 99000); /* both happen */
-}
-
-static void addresses_are_numbers(void **state)
-{
-    (void)state;
-    static const char *const bad[] = {
-        "tcp://",          "tcp://localhost:5",    "tcp://127.0.0.1:*", "ipc://127.0.0.1:5", "inproc://x",
-        "tcp://1.2.3.4;5", "tcp://[::1]:5;[::]:6", "tcp://[::1]/x:5",   "tcp://*:5",         "x"};
-    char e[GW_ZMQ_ENDPOINT_BYTES];
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        uint8_t bytes[100];
-        struct gw_tcp_reader reader = {bytes, gw_tcp_write_endpoint(bytes, bad[i])};
-        CHECK(!gw_tcp_read_endpoint(&reader, e), "%s", bad[i]);
-    }
-}
-
-/* A table of contacts of one link each, all at the same address. */
-static bool reads_table_of(uint32_t size, uint32_t n_links)
-{
-    const struct gw_tcp_table head = {.session = 1, .size = size, .n_links = n_links};
-    const size_t most = GW_TCP_TABLE_HEAD + (size_t)size * gw_tcp_contact_bound(n_links, false);
-    uint8_t *bytes = malloc(most), *at = gw_tcp_table_write(bytes, &head);
-    struct gw_tcp_table table;
-    assert_non_null(bytes);
-    for (size_t i = 0; i < (size_t)size * n_links; i++)
-        at = gw_tcp_write_endpoint(at, endpoints[2]);
-    assert_true(at <= bytes + most);
-    const bool read = gw_tcp_table_read(bytes, (size_t)(at - bytes), &table);
-    assert_true(!read || (table.size == size && table.n_links == n_links));
-    free(bytes);
-    return read;
-}
-
-static bool reads_join_of(uint32_t n_links)
-{
-    const struct gw_tcp_join head = {.size = 1, .n_links = n_links};
-    uint8_t bytes[GW_TCP_JOIN_HEAD + 1000], *at = gw_tcp_join_write(bytes, &head);
-    struct gw_tcp_join join;
-    for (uint32_t l = 0; l < n_links; l++)
-        at = gw_tcp_write_endpoint(at, endpoints[2]);
-    assert_true(at <= bytes + sizeof bytes);
-    return gw_tcp_join_read(bytes, (size_t)(at - bytes), &join);
-}
-
-static void numbers_at_their_limits(void **state)
-{
-    (void)state;
-    assert_true(reads_table_of(GW_MAX_WORKERS, 1));
-    assert_false(reads_table_of(GW_MAX_WORKERS + 1, 1));
-    assert_true(reads_table_of(1, GW_TCP_MAX_LINKS));
-    assert_false(reads_table_of(1, GW_TCP_MAX_LINKS + 1));
-    assert_false(reads_table_of(1, 0));
-    for (int c = 0; c < 256; c++) { /* keys go into the log, so control characters and spaces are refused */
-        char read[GW_ZMQ_KEY_CHARS + 1];
-        uint8_t bytes[GW_ZMQ_KEY_CHARS];
-        memset(bytes, 'x', sizeof bytes);
-        bytes[sizeof bytes - 1] = (uint8_t)c;
-        struct gw_tcp_reader reader = {bytes, bytes + sizeof bytes};
-        CHECK(gw_tcp_read_key(&reader, read) == (c > ' ' && c <= '~'), "a key with character %d", c);
-    }
-    assert_true(reads_join_of(GW_TCP_MAX_LINKS));
-    assert_false(reads_join_of(GW_TCP_MAX_LINKS + 1));
+    assert_true(gw_tcp_text_read("a\nb\033[2Jc\0d", 10, 0, NULL, text));
+    assert_string_equal(text, "a?b?[2Jc");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_reads_back),  cmocka_unit_test(cut_is_refused),
-        cmocka_unit_test(altered_is_refused_or_sound), cmocka_unit_test(addresses_are_numbers),
-        cmocka_unit_test(numbers_at_their_limits),
+        cmocka_unit_test(joins),  cmocka_unit_test(join_of_another_version),
+        cmocka_unit_test(tables), cmocka_unit_test(addresses),
+        cmocka_unit_test(hellos), cmocka_unit_test(texts),
     };
     return cmocka_run_group_tests_name("tcp wire", tests, NULL, NULL);
 }

@@ -3,16 +3,16 @@
 #define GW_LINK_TCP_TEST_WORLD_H
 
 #include "base/error.h"
-#include "link/tcp/wire.h"
+#include "link/tcp/state.h"
 #include "link_conformance.h"
 #include "log_shape.h"
+#include "wire/bytes.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #define WORLD_MAX_LINKS 4
 #define WORLD_MAX_RANKS LINK_MAX_RANKS
@@ -148,6 +148,35 @@ static inline void world_talk(gw_context *context, struct world_member *members,
     }
 }
 
+/* Rank 0 answers those who come late while it receives. No message comes meanwhile. */
+struct world_attendance {
+    pthread_t thread;
+    const gw_link *link;
+    atomic_bool ends;
+};
+
+static inline void *world_receive(void *argument)
+{
+    struct world_attendance *a = argument;
+    gw_message message;
+    while (!atomic_load(&a->ends) && a->link->ops->recv(a->link->self, 20, &message) == GW_ERR_TIMEOUT)
+        ;
+    return NULL;
+}
+
+static inline void world_attend(struct world_attendance *a, const gw_link *link)
+{
+    a->link = link;
+    atomic_init(&a->ends, false);
+    assert_int_equal(pthread_create(&a->thread, NULL, world_receive, a), 0);
+}
+
+static inline void world_attend_no_more(struct world_attendance *a)
+{
+    atomic_store(&a->ends, true);
+    pthread_join(a->thread, NULL);
+}
+
 /* ---- logs, and strangers ---- */
 
 static atomic_int world_n_lines;
@@ -188,16 +217,70 @@ static inline void world_await_line(const char *words)
         fail_msg("no line says \"%s\"; there are: %s", words, world_lines);
 }
 
-static inline void *world_stranger_socket(void *zmq, const char *place)
+/* Connects to "127.0.0.1:PORT" as anybody can; waits until somebody listens there. */
+static inline int world_dial(const char *place)
 {
-    const int linger = 5000;
-    char endpoint[GW_ZMQ_ENDPOINT_BYTES + 8];
-    snprintf(endpoint, sizeof endpoint, "%s%s", strncmp(place, "tcp:", 4) ? "tcp://" : "", place);
-    void *socket = zmq_socket(zmq, ZMQ_DEALER);
-    assert_non_null(socket);
-    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
-    assert_int_equal(zmq_connect(socket, endpoint), 0);
-    return socket;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    address.sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1));
+    for (int i = 0; i < 3000; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(fd >= 0);
+        if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+            return fd;
+        close(fd);
+        link_test_pause(10);
+    }
+    fail_msg("nobody listens at %s", place);
+    return -1;
+}
+
+/* Listens at "127.0.0.1:PORT". */
+static inline int world_listen(const char *place)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int yes = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address.sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    return fd;
+}
+
+/* Sends a message by hand. false: the other side has closed the connection. */
+static inline bool world_say(int fd, uint16_t kind, const void *body, size_t n_bytes)
+{
+    uint8_t bytes[GW_NET_HEAD + GW_NET_SMALL] = {0};
+    assert_true(n_bytes <= GW_NET_SMALL);
+    gw_put64(bytes, n_bytes);
+    gw_put16(bytes + 8, kind);
+    memcpy(bytes + 12, "GWN1", 4);
+    if (n_bytes)
+        memcpy(bytes + GW_NET_HEAD, body, n_bytes);
+    return send(fd, bytes, GW_NET_HEAD + n_bytes, MSG_NOSIGNAL) == (ssize_t)(GW_NET_HEAD + n_bytes);
+}
+
+/* Waits for a message, and returns its kind; 0: the other side has closed the connection. */
+static inline uint16_t world_hear(int fd, uint8_t body[GW_NET_SMALL], size_t *n_bytes)
+{
+    uint8_t head[GW_NET_HEAD];
+    if (recv(fd, head, sizeof head, MSG_WAITALL) != sizeof head)
+        return 0;
+    *n_bytes = (size_t)gw_get64(head);
+    assert_memory_equal(head + 12, "GWN1", 4);
+    assert_true(*n_bytes <= GW_NET_SMALL);
+    if (*n_bytes && recv(fd, body, *n_bytes, MSG_WAITALL) != (ssize_t)*n_bytes)
+        return 0;
+    return gw_get16(head + 8);
+}
+
+/* Comes to the rendezvous by hand, as a member that listens nowhere. */
+static inline bool world_say_join(int fd, uint16_t version, uint32_t rank, uint32_t size, uint32_t n_links)
+{
+    uint8_t body[GW_TCP_JOIN_BYTES];
+    struct gw_tcp_join join = {.version = version, .rank = rank, .size = size, .n_links = n_links};
+    assert_int_equal(gw_net_address_parse("it", "127.0.0.1:1", false, NULL, &join.address), GW_OK);
+    gw_tcp_join_write(body, &join);
+    return world_say(fd, GW_TCP_JOIN, body, sizeof body);
 }
 
 #endif

@@ -1,105 +1,95 @@
-/* Bytes of the meeting: what members say to rank 0 at the rendezvous, what rank 0 answers, and the messages between
- * members that have fields. These are pure functions on bytes. Everything that came from outside goes through a decoder
- * here.
+/* Bytes of the tcp link: the bodies of its messages (net/connection.h has their heads). These are pure functions on
+ * bytes. Everything that came from outside goes through a decoder here.
  *
- * All begin with a magic number of 4 bytes, the version in 2 and flags in 2 (bit 0: keyed). BYE, FAIL and NEWS have
- * neither magic nor version. Numbers are little-endian.
+ * At the rendezvous:
  *
- *     JOIN    rank u32, size u32, n_links u32, contact
- *             member to rank 0, again and again until it has the table
- *     WAIT    text
- *             rank 0 to a member: it is in the meeting; the text says who is still missing
- *     TABLE   session u64, size u32, n_links u32, size contacts
- *             rank 0 to everybody: the meeting is over
- *     REFUSE  status u32 (its absolute value), text
- *             rank 0 to everybody: the meeting failed; or to one: it is no member, or too late
- *     HELLO   session u64, link u32
- *             member to member, on each link (after an envelope)
- *     BYE     n_received u64: how many of the receiver's messages came;
- *             text, padded with zeros: the failure of a member of which the sender has heard, or nothing
- *             member to member (after an envelope)
- *     FAIL    text, padded with zeros: "rank 2 failed: ...", of the sender
- *             member to member (after an envelope)
- *     NEWS    rank u32, text, padded with zeros: how the sender has lost that rank
- *             member to member (after an envelope)
+ *     JOIN     version u16, keyed u8, zero u8, rank u32, size u32, n_links u32, address
+ *              member to rank 0: it has come, and listens at that address
+ *     WAIT     text
+ *              rank 0 to those that have come, now and then: who is still missing
+ *     REFUSE   status u32 (its absolute value), text
+ *              rank 0 to a member: the meeting failed, or it is no member, or too late; or a member to rank 0: it fails
+ *     TABLE    session u64, size u32, n_links u32, a contact for each rank
+ *              rank 0 to everybody: all have come, and shall connect to each other
+ *     READY    member to rank 0: it is connected to all others
+ *     GO       rank 0 to everybody: all are
  *
- * A contact says how to reach a member. If the job is keyed, its public key (40 characters of Z85) comes first. Then,
- * for each link, come one byte with a length and the address at which the member listens. */
+ * Between two members, on each link; the one with the higher rank has dialled:
+ *
+ *     HELLO    session u64, rank u32, link u32
+ *     WELCOME  the answer
+ *     DATA     a message of the user
+ *     BYE      n_received u64: how many of the receiver's messages came; text: the failure of another member that was
+ *              the reason, or nothing. The sender has closed its endpoint
+ *     FAIL     text: "rank 2 failed: ...", of the sender
+ *     NEWS     rank u32, text: how the sender has lost that rank
+ *
+ * An address has 20 bytes (net/address.h). A contact is an address, and 32 bytes: if the job has keys, the SHA-256 of
+ * the member's certificate, else zeros. Numbers are little-endian. */
 #ifndef GW_LINK_TCP_WIRE_H
 #define GW_LINK_TCP_WIRE_H
 
-#include "zmq/address.h"
-#include "zmq/keys.h"
+#include "net/address.h"
+#include "net/keys.h"
 
-#include <gradwire/link.h>
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
-#define GW_TCP_VERSION 5
+#define GW_TCP_VERSION 6
 #define GW_TCP_MAX_LINKS 64u
 #define GW_TCP_TEXT_BYTES 320 /* room for a sentence and its end */
-#define GW_TCP_HEAD_BYTES 8
-#define GW_TCP_JOIN_HEAD (GW_TCP_HEAD_BYTES + 12)
-#define GW_TCP_TABLE_HEAD (GW_TCP_HEAD_BYTES + 16)
-#define GW_TCP_HELLO_BYTES (GW_TCP_HEAD_BYTES + 12)
-#define GW_TCP_BYE_BYTES (8 + GW_TCP_TEXT_BYTES)
-#define GW_TCP_NEWS_BYTES (4 + GW_TCP_TEXT_BYTES)
-#define GW_TCP_TEXT_MESSAGE_BYTES (GW_TCP_HEAD_BYTES + 4 + GW_TCP_TEXT_BYTES) /* the longest WAIT or REFUSE */
+#define GW_TCP_JOIN_BYTES (16 + GW_NET_ADDRESS_BYTES)
+#define GW_TCP_CONTACT_BYTES (GW_NET_ADDRESS_BYTES + 32)
+#define GW_TCP_TABLE_HEAD 16
+#define GW_TCP_HELLO_BYTES 16
+#define GW_TCP_MOST_TEXT (8 + GW_TCP_TEXT_BYTES) /* the longest body with a text */
 
-enum gw_tcp_kind { GW_TCP_STRANGE, GW_TCP_JOIN, GW_TCP_WAIT, GW_TCP_TABLE, GW_TCP_REFUSE };
-
-/* The kind of a message, by its first bytes, and its version. */
-enum gw_tcp_kind gw_tcp_kind_of(const void *bytes, size_t n_bytes, uint16_t *version);
-
-/* The most bytes that a contact can have. */
-size_t gw_tcp_contact_bound(uint32_t n_links, bool keyed);
-
-/* A place in some bytes. Each read function moves it forward. If the bytes are not what the function reads, it returns
- * false and does not move. */
-struct gw_tcp_reader {
-    const uint8_t *at, *end;
+enum gw_tcp_kind {
+    GW_TCP_JOIN = 1,
+    GW_TCP_WAIT,
+    GW_TCP_REFUSE,
+    GW_TCP_TABLE,
+    GW_TCP_READY,
+    GW_TCP_GO,
+    GW_TCP_HELLO,
+    GW_TCP_WELCOME,
+    GW_TCP_DATA,
+    GW_TCP_BYE,
+    GW_TCP_FAIL,
+    GW_TCP_NEWS
 };
-bool gw_tcp_read_key(struct gw_tcp_reader *reader, char key[GW_ZMQ_KEY_CHARS + 1]);
-bool gw_tcp_read_endpoint(struct gw_tcp_reader *reader, char endpoint[GW_ZMQ_ENDPOINT_BYTES]);
-
-/* Write a key or an endpoint, and return the place behind it. */
-uint8_t *gw_tcp_write_key(uint8_t *at, const char *key);
-uint8_t *gw_tcp_write_endpoint(uint8_t *at, const char *endpoint);
 
 struct gw_tcp_join {
+    uint16_t version;
     bool keyed;
     uint32_t rank, size, n_links;
-    struct gw_tcp_reader contact; /* checked */
+    struct gw_net_address address;
 };
-
-/* Writes the head of a JOIN, and returns the place where the contact follows. */
-uint8_t *gw_tcp_join_write(uint8_t *at, const struct gw_tcp_join *join);
-
-/* Reads a JOIN. false: it is no JOIN of this version. If it is one, the contact has n_links addresses; the other
- * numbers are not checked. */
+void gw_tcp_join_write(uint8_t out[GW_TCP_JOIN_BYTES], const struct gw_tcp_join *join);
+/* false: it is no JOIN. Of a JOIN of another version only the version is read. */
 bool gw_tcp_join_read(const void *bytes, size_t n_bytes, struct gw_tcp_join *join);
 
-struct gw_tcp_table {
-    bool keyed;
-    uint64_t session;
-    uint32_t size, n_links;
-    struct gw_tcp_reader contacts; /* checked */
+struct gw_tcp_member {
+    struct gw_net_address address; /* where it listens */
+    struct gw_net_identity identity;
 };
-uint8_t *gw_tcp_table_write(uint8_t *at, const struct gw_tcp_table *table);
-bool gw_tcp_table_read(const void *bytes, size_t n_bytes, struct gw_tcp_table *table);
+void gw_tcp_table_write(uint8_t *out, uint64_t session, uint32_t size, uint32_t n_links,
+                        const struct gw_tcp_member *members);
+/* false: it is no table of so many members and links. */
+bool gw_tcp_table_read(const void *bytes, size_t n_bytes, uint32_t size, uint32_t n_links, uint64_t *session,
+                       struct gw_tcp_member *members);
 
-/* Write WAIT and REFUSE, and return the length. `out` has room for GW_TCP_TEXT_MESSAGE_BYTES. */
-size_t gw_tcp_wait_write(uint8_t *out, const char *text);
-size_t gw_tcp_refuse_write(uint8_t *out, gw_status status, const char *text);
-bool gw_tcp_wait_read(const void *bytes, size_t n_bytes, char text[GW_TCP_TEXT_BYTES]);
-bool gw_tcp_refuse_read(const void *bytes, size_t n_bytes, gw_status *status, char text[GW_TCP_TEXT_BYTES]);
+struct gw_tcp_hello {
+    uint64_t session;
+    uint32_t rank, link;
+};
+void gw_tcp_hello_write(uint8_t out[GW_TCP_HELLO_BYTES], const struct gw_tcp_hello *hello);
+bool gw_tcp_hello_read(const void *bytes, size_t n_bytes, struct gw_tcp_hello *hello);
 
-void gw_tcp_hello_write(uint8_t out[GW_TCP_HELLO_BYTES], uint64_t session, uint32_t nth_link);
-bool gw_tcp_hello_read(const void *bytes, size_t n_bytes, uint64_t *session, uint32_t *nth_link);
-
-/* Reads a text that came from outside. It ends at a zero or at the end of the bytes. Characters that cannot be printed
- * become '?'. */
-void gw_tcp_text_read(const void *bytes, size_t n_bytes, char text[GW_TCP_TEXT_BYTES]);
+/* Bodies that are a number of so many bytes (0, 4 or 8) and a text: WAIT and FAIL have none, REFUSE and NEWS have 4,
+ * BYE has 8. write returns the length, at most GW_TCP_MOST_TEXT. read: false: it has no such number. Characters that
+ * cannot be printed become '?'. */
+size_t gw_tcp_text_write(uint8_t *out, size_t number_bytes, uint64_t number, const char *text);
+bool gw_tcp_text_read(const void *bytes, size_t n_bytes, size_t number_bytes, uint64_t *number,
+                      char text[GW_TCP_TEXT_BYTES]);
 
 #endif

@@ -549,7 +549,7 @@ uint32_t gw_ps_client_servers(const gw_ps_client *client)
 
 const char *gw_ps_client_place(const gw_ps_client *client, uint32_t server)
 {
-    return gw_zmq_place(client->servers[server].endpoint);
+    return gw_net_place(client->servers[server].endpoint);
 }
 
 uint64_t gw_ps_refusal(const gw_ps_client *client)

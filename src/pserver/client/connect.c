@@ -22,7 +22,7 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
     while (*text) {
         char place[512];
         size_t length = strcspn(text, ",");
-        struct gw_zmq_address address;
+        struct gw_net_address address;
         if (client->n_servers == MOST_SERVERS)
             return gw_fail(GW_ERR_ARGUMENT, "more than %d servers are named", MOST_SERVERS);
         if (length == 0 || length >= sizeof place)
@@ -30,7 +30,7 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
                            text);
         memcpy(place, text, length);
         place[length] = 0;
-        GW_TRY(gw_zmq_address_parse("a server", place, false, NULL, &address));
+        GW_TRY(gw_net_address_parse("a server", place, false, NULL, &address));
         for (uint32_t s = 0; s < client->n_servers; s++)
             if (strcmp(client->servers[s].endpoint, address.endpoint) == 0)
                 return gw_fail(GW_ERR_ARGUMENT, "the server %s is named twice; each one is named once", place);
@@ -105,7 +105,7 @@ bool gw_ps_server_news(struct server *server)
 static gw_status turned_away(const struct gw_ps_client *client, const struct server *server)
 {
     const struct gw_zmq_keys *keys = client->net.keys;
-    const char *place = gw_zmq_place(server->endpoint);
+    const char *place = gw_net_place(server->endpoint);
     if (server->turned_away_by.what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         return gw_fail(GW_ERR_ARGUMENT,
                        "the server at %s refused this client: its identity %s is not in the folder allowed/ there",
@@ -126,7 +126,7 @@ static gw_status turned_away(const struct gw_ps_client *client, const struct ser
 /* Why there is no connection. GW_OK: the server has just come. */
 static gw_status not_there(struct gw_ps_client *client, struct server *server)
 {
-    const char *place = gw_zmq_place(server->endpoint);
+    const char *place = gw_net_place(server->endpoint);
     if (server->n_ended > 0)
         return gw_fail(GW_ERR_TIMEOUT,
                        "what is at %s ended %u connections before it had said who it is: it is no parameter server, it "
@@ -134,9 +134,9 @@ static gw_status not_there(struct gw_ps_client *client, struct server *server)
                        place, server->n_ended, client->net.keys ? ", or its identity is not the one that " : "",
                        client->net.keys ? client->net.keys->folder : "",
                        client->net.keys ? " has for it (server.key, or else rendezvous.key)" : "");
-    struct gw_zmq_address there;
-    GW_TRY(gw_zmq_address_parse("a server", place, false, NULL, &there));
-    const int error = gw_zmq_address_try(&there, TRY_MS);
+    struct gw_net_address there;
+    GW_TRY(gw_net_address_parse("a server", place, false, NULL, &there));
+    const int error = gw_net_address_try(&there, TRY_MS);
     if (error)
         return gw_fail(GW_ERR_TIMEOUT,
                        "no server is at %s: %s; start it first, or let this client wait longer for it (connect_ms, in "

@@ -8,9 +8,9 @@
 static gw_status not_met(const struct gw_ps_client *client, const struct server *server)
 {
     if (server->first_refused != 0)
-        return gw_fail(GW_ERR_PEER, "the server at %s refused this client: %s", gw_zmq_place(server->endpoint),
+        return gw_fail(GW_ERR_PEER, "the server at %s refused this client: %s", gw_net_place(server->endpoint),
                        server->why);
-    return gw_fail(GW_ERR_TIMEOUT, "the server at %s did not answer within %u ms: %s", gw_zmq_place(server->endpoint),
+    return gw_fail(GW_ERR_TIMEOUT, "the server at %s did not answer within %u ms: %s", gw_net_place(server->endpoint),
                    client->timeout_ms,
                    server->is_reached ? "it took the connection and said nothing" : "no connection to it came about");
 }
@@ -23,12 +23,12 @@ static gw_status are_alike(const struct gw_ps_client *client)
         const struct server *other = &client->servers[s];
         if (other->mode != first->mode || other->staleness != first->staleness)
             return gw_fail(GW_ERR_PEER, "the servers at %s and at %s have not the same --mode",
-                           gw_zmq_place(first->endpoint), gw_zmq_place(other->endpoint));
+                           gw_net_place(first->endpoint), gw_net_place(other->endpoint));
     }
     for (uint32_t s = 1; s < client->n_servers; s++)
         if (client->servers[s].n_workers != first->n_workers)
             return gw_fail(GW_ERR_PEER, "the server at %s is for %u workers, and that at %s for %u",
-                           gw_zmq_place(first->endpoint), first->n_workers, gw_zmq_place(client->servers[s].endpoint),
+                           gw_net_place(first->endpoint), first->n_workers, gw_net_place(client->servers[s].endpoint),
                            client->servers[s].n_workers);
     return GW_OK;
 }

@@ -13,7 +13,7 @@ static gw_status take_presence(const struct gw_ps_client *client, struct part *p
     for (size_t r = 0; r < n; r++)
         if (bytes[r] > GW_PS_JOINING)
             return gw_fail(GW_ERR_PEER, "the server at %s says %u of rank %zu, which is none of what can be",
-                           gw_zmq_place(client->servers[0].endpoint), bytes[r], r);
+                           gw_net_place(client->servers[0].endpoint), bytes[r], r);
     for (size_t r = 0; r < n; r++)
         presence[r] = (gw_ps_presence)bytes[r];
     return GW_OK;

@@ -65,7 +65,7 @@ struct ticket {
 };
 
 struct server {
-    char endpoint[GW_ZMQ_ENDPOINT_BYTES];
+    char endpoint[GW_NET_ENDPOINT_BYTES];
     void *socket, *events;
     /* welcome: HELLO was answered on this connection. was_welcome: it was answered at some time, and the fields below
      * come from that answer */

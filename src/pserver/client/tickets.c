@@ -116,7 +116,7 @@ gw_status gw_ps_send_request(struct server *server, const struct gw_ps_request *
                           : send_bytes(server, part->body, part->n_bytes, 0);
     return sent ? GW_OK
                 : gw_fail(GW_ERR_SYSTEM, "a request to the server at %s cannot be sent: %s",
-                          gw_zmq_place(server->endpoint), zmq_strerror(zmq_errno()));
+                          gw_net_place(server->endpoint), zmq_strerror(zmq_errno()));
 }
 
 static gw_status say_hello(struct gw_ps_client *client, struct server *server)
@@ -294,7 +294,7 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct part *pa
     if (status < 0) {
         part->reply = (struct gw_ps_reply){.operation = part->request.operation, .id = reply->id, .status = status};
         snprintf(part->reply.sentence, sizeof part->reply.sentence, "the server at %s: %.*s",
-                 gw_zmq_place(client->servers[s].endpoint), GW_PS_SENTENCE - 128, gw_last_error());
+                 gw_net_place(client->servers[s].endpoint), GW_PS_SENTENCE - 128, gw_last_error());
         return;
     }
     measure(&client->servers[s], part);
@@ -357,7 +357,7 @@ static gw_status look_after(struct gw_ps_client *client, struct server *server, 
         GW_TRY(say_hello(client, server));
     GW_TRY(gw_ps_server_look(client, server));
     return server->refused
-               ? gw_fail(server->refused, "the server at %s %s", gw_zmq_place(server->endpoint), server->why)
+               ? gw_fail(server->refused, "the server at %s %s", gw_net_place(server->endpoint), server->why)
                : GW_OK;
 }
 
@@ -521,7 +521,7 @@ gw_status gw_ps_ticket_wait(struct gw_ps_client *client, const struct ticket *ti
                 return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", reply->sentence), "making a key");
             if (gw_clock_seconds() >= ticket->deadline)
                 return gw_ps_answer_missing(&ticket->parts[p].request,
-                                            gw_zmq_place(client->servers[ticket->first + p].endpoint));
+                                            gw_net_place(client->servers[ticket->first + p].endpoint));
             GW_TRY(gw_ps_client_pump(client, -1, ticket->deadline));
         }
     for (uint32_t p = 0; p < ticket->n_parts; p++)

@@ -138,7 +138,7 @@ gw_status gw_ps_numbers_begin(gw_ps_server *server)
     }
     notes->numbers->n_workers = server->options.n_workers;
     notes->numbers->options = &server->options;
-    notes->numbers->address = gw_zmq_place(server->endpoint);
+    notes->numbers->address = gw_net_place(server->endpoint);
     notes->numbers->started = (int64_t)time(NULL) - (int64_t)(gw_clock_seconds() - server->counts.started);
     notes->numbers->rounds = gw_ps_store_info(server->store).rounds; /* those were made before the server began */
     gw_ps_numbers_note(server, notes);

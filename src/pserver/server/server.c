@@ -311,7 +311,7 @@ static void fill_defaults(gw_ps_server_options *options)
     options->max_clients = options->max_clients ? options->max_clients : DEFAULT_CLIENTS;
 }
 
-static gw_status open_socket(struct gw_ps_server *server, const struct gw_zmq_address *address)
+static gw_status open_socket(struct gw_ps_server *server, const struct gw_net_address *address)
 {
     server->socket = gw_zmq_socket_new(&server->net, ZMQ_ROUTER, true);
     if (!server->socket)
@@ -338,7 +338,7 @@ static gw_status open_socket(struct gw_ps_server *server, const struct gw_zmq_ad
     return gw_zmq_bind(server->socket, address, server->endpoint);
 }
 
-static gw_status set_up(struct gw_ps_server *server, const struct gw_zmq_address *address)
+static gw_status set_up(struct gw_ps_server *server, const struct gw_net_address *address)
 {
     gw_context *context = server->context;
     const gw_ps_server_options *o = &server->options;
@@ -379,17 +379,17 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_zmq_address
 
 gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out)
 {
-    struct gw_zmq_address address;
+    struct gw_net_address address;
     if (out)
         *out = NULL;
     GW_TRY(check_options(options, out));
-    GW_TRY(gw_zmq_address_parse("the address to listen at", options->listen, true, NULL, &address));
+    GW_TRY(gw_net_address_parse("the address to listen at", options->listen, true, NULL, &address));
     if (!options->keys && !options->insecure && !address.loopback)
         return gw_fail(
             GW_ERR_ARGUMENT,
             "%s is not a loopback address, and clients need no identity: anybody could read and change what is kept; "
             "give the server one (--keys DIR), or say that you trust the network (--insecure)",
-            gw_zmq_place(address.endpoint));
+            gw_net_place(address.endpoint));
     struct gw_ps_server *server = gw_calloc(context, 1, sizeof *server);
     if (!server)
         return GW_ERR_MEMORY;
@@ -411,7 +411,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
 
 const char *gw_ps_server_address(const gw_ps_server *server)
 {
-    return gw_zmq_place(server->endpoint);
+    return gw_net_place(server->endpoint);
 }
 
 void gw_ps_server_destroy(gw_ps_server *server)

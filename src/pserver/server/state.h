@@ -81,7 +81,7 @@ struct gw_ps_server {
     void *socket; /* ROUTER */
     struct gw_zmq_door *door;
     int stop; /* eventfd */
-    char endpoint[GW_ZMQ_ENDPOINT_BYTES];
+    char endpoint[GW_NET_ENDPOINT_BYTES];
     struct gw_ps_store *store;
     struct gw_ps_member **buckets; /* the members, in buckets by route */
     uint32_t n_buckets, n_members;

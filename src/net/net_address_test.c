@@ -1,5 +1,5 @@
 /* Tests how "HOST:PORT" becomes an address in numbers, and which texts are refused. */
-#include "zmq/address.h"
+#include "net/address.h"
 
 #include "base/error.h"
 
@@ -31,13 +31,13 @@ static void good_ones_are_described(void **state)
         {"192.0.2.7:1", "tcp://192.0.2.7:1", true, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct gw_zmq_address address;
+        struct gw_net_address address;
         bool unknown = true;
-        const gw_status status = gw_zmq_address_parse("it", cases[i].text, cases[i].any_port, &unknown, &address);
+        const gw_status status = gw_net_address_parse("it", cases[i].text, cases[i].any_port, &unknown, &address);
         CHECK(status == GW_OK, "%s: %s", cases[i].text, gw_last_error());
         CHECK(strcmp(address.endpoint, cases[i].endpoint) == 0, "%s: %s", cases[i].text, address.endpoint);
         CHECK(address.loopback == cases[i].loopback && !unknown, "%s", cases[i].text);
-        assert_string_equal(gw_zmq_place(address.endpoint), cases[i].endpoint + 6);
+        assert_string_equal(gw_net_place(address.endpoint), cases[i].endpoint + 6);
     }
 }
 
@@ -47,47 +47,47 @@ static void others_are_refused(void **state)
     static const char *const bad[] = {"",   ":",    "host",   ":5000",   "[]:5000",  "127.0.0.1:",      "127.0.0.1:5x",
                                       "::", "::1:", "::1:80", "1:2:3:4", "[::1]:x5", "127.0.0.1:123456"};
     static const char *const bad_ports[] = {"127.0.0.1:0", "127.0.0.1:65536", "[::1]:99999"};
-    struct gw_zmq_address address;
+    struct gw_net_address address;
     char text[400];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        CHECK(gw_zmq_address_parse("the place", bad[i], false, NULL, &address) == GW_ERR_ARGUMENT, "\"%s\"", bad[i]);
+        CHECK(gw_net_address_parse("the place", bad[i], false, NULL, &address) == GW_ERR_ARGUMENT, "\"%s\"", bad[i]);
         CHECK(strstr(gw_last_error(), "the place is \""), "%s", gw_last_error());
     }
     for (size_t i = 0; i < sizeof bad_ports / sizeof *bad_ports; i++) {
-        CHECK(gw_zmq_address_parse("the place", bad_ports[i], false, NULL, &address) == GW_ERR_ARGUMENT, "%s",
+        CHECK(gw_net_address_parse("the place", bad_ports[i], false, NULL, &address) == GW_ERR_ARGUMENT, "%s",
               bad_ports[i]);
         CHECK(strstr(gw_last_error(), "ports are 1 to 65535"), "%s", gw_last_error());
     }
-    assert_int_equal(gw_zmq_address_parse("it", "127.0.0.1:65536", true, NULL, &address), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_net_address_parse("it", "127.0.0.1:65536", true, NULL, &address), GW_ERR_ARGUMENT);
     /* A host of 255 characters fits, and is asked for; one more is refused before. */
     memset(text, '.', sizeof text);
     strcpy(text + 255, ":5000");
-    assert_int_equal(gw_zmq_address_parse("it", text, false, NULL, &address), GW_ERR_SYSTEM);
+    assert_int_equal(gw_net_address_parse("it", text, false, NULL, &address), GW_ERR_SYSTEM);
     memset(text, '.', sizeof text);
     strcpy(text + 256, ":5000");
-    assert_int_equal(gw_zmq_address_parse("it", text, false, NULL, &address), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_net_address_parse("it", text, false, NULL, &address), GW_ERR_ARGUMENT);
 }
 
 static void a_host_alone_means_any_port(void **state)
 {
     (void)state;
-    struct gw_zmq_address address;
-    assert_int_equal(gw_zmq_address_of_host("192.0.2.7", &address), GW_OK);
+    struct gw_net_address address;
+    assert_int_equal(gw_net_address_of_host("192.0.2.7", &address), GW_OK);
     assert_string_equal(address.endpoint, "tcp://192.0.2.7:*");
-    assert_int_equal(gw_zmq_address_of_host("[::1]", &address), GW_OK);
+    assert_int_equal(gw_net_address_of_host("[::1]", &address), GW_OK);
     assert_string_equal(address.endpoint, "tcp://[::1]:*");
     assert_true(address.loopback);
-    assert_int_equal(gw_zmq_address_of_host("::1", &address), GW_OK);
+    assert_int_equal(gw_net_address_of_host("::1", &address), GW_OK);
     assert_string_equal(address.endpoint, "tcp://[::1]:*");
-    assert_int_equal(gw_zmq_address_of_host("", &address), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_zmq_address_of_host("[]", &address), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_net_address_of_host("", &address), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_net_address_of_host("[]", &address), GW_ERR_ARGUMENT);
 }
 
 /* This machine reaches itself by the same address; a port that nobody has is refused at once. */
 static void ways_are_tried(void **state)
 {
     (void)state;
-    struct gw_zmq_address there, own;
+    struct gw_net_address there, own;
     struct sockaddr_in bound = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n_bytes = sizeof bound;
     char text[40];
@@ -95,11 +95,11 @@ static void ways_are_tried(void **state)
     assert_true(listener >= 0 && bind(listener, (struct sockaddr *)&bound, sizeof bound) == 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&bound, &n_bytes), 0);
     snprintf(text, sizeof text, "127.0.0.1:%d", ntohs(bound.sin_port));
-    assert_int_equal(gw_zmq_address_parse("it", text, false, NULL, &there), GW_OK);
-    assert_int_equal(gw_zmq_address_try(&there, 10000), ECONNREFUSED); /* bound, and nobody listens */
+    assert_int_equal(gw_net_address_parse("it", text, false, NULL, &there), GW_OK);
+    assert_int_equal(gw_net_address_try(&there, 10000), ECONNREFUSED); /* bound, and nobody listens */
     assert_int_equal(listen(listener, 4), 0);
-    assert_int_equal(gw_zmq_address_try(&there, 10000), 0);
-    assert_int_equal(gw_zmq_address_towards(&there, &own), GW_OK);
+    assert_int_equal(gw_net_address_try(&there, 10000), 0);
+    assert_int_equal(gw_net_address_towards(&there, &own), GW_OK);
     assert_string_equal(own.endpoint, "tcp://127.0.0.1:*");
     assert_true(own.loopback);
     close(listener);

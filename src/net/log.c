@@ -1,10 +1,10 @@
 /* Writes lines about strangers, and stops when they are too many. */
-#include "zmq/log.h"
+#include "net/log.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-void gw_zmq_log(struct gw_zmq_log *log, const char *format, ...)
+void gw_net_log(struct gw_net_log *log, const char *format, ...)
 {
     enum { MOST_LINES = 200 };
     unsigned nth = log->line ? atomic_fetch_add(&log->n_told, 1) : MOST_LINES;

@@ -1,5 +1,5 @@
 /* Turns "HOST:PORT" into a numeric address. Also finds the address at which others reach this machine. */
-#include "zmq/address.h"
+#include "net/address.h"
 #include "base/error.h"
 #include "base/host.h"
 
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Fills `loopback` and `endpoint` from the socket's address. Port 0 stands for any port. */
-static gw_status describe(struct gw_zmq_address *address)
+static gw_status describe(struct gw_net_address *address)
 {
     char host[NI_MAXHOST], port[NI_MAXSERV];
     int error = getnameinfo((struct sockaddr *)&address->socket, address->socket_bytes, host, sizeof host, port,
@@ -34,7 +34,7 @@ static gw_status describe(struct gw_zmq_address *address)
 
 /* Takes the first IPv4 address of a host, or else its first address. So every rank chooses the same one, whatever the
  * order in which its resolver gives them. */
-static gw_status resolve(const char *host, const char *port, bool *unknown, struct gw_zmq_address *address)
+static gw_status resolve(const char *host, const char *port, bool *unknown, struct gw_net_address *address)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
@@ -57,8 +57,8 @@ static gw_status resolve(const char *host, const char *port, bool *unknown, stru
     return best ? describe(address) : gw_fail(GW_ERR_SYSTEM, "the host %s has no address for TCP", host);
 }
 
-gw_status gw_zmq_address_parse(const char *what, const char *text, bool any_port, bool *unknown,
-                               struct gw_zmq_address *address)
+gw_status gw_net_address_parse(const char *what, const char *text, bool any_port, bool *unknown,
+                               struct gw_net_address *address)
 {
     bool ignored;
     unknown = unknown ? unknown : &ignored;
@@ -73,7 +73,7 @@ gw_status gw_zmq_address_parse(const char *what, const char *text, bool any_port
     return resolve(host, service, unknown, address);
 }
 
-gw_status gw_zmq_address_of_host(const char *host, struct gw_zmq_address *address)
+gw_status gw_net_address_of_host(const char *host, struct gw_net_address *address)
 {
     char name[GW_HOST_BYTES];
     bool unknown;
@@ -82,7 +82,7 @@ gw_status gw_zmq_address_of_host(const char *host, struct gw_zmq_address *addres
     return resolve(name, "0", &unknown, address);
 }
 
-gw_status gw_zmq_address_towards(const struct gw_zmq_address *there, struct gw_zmq_address *address)
+gw_status gw_net_address_towards(const struct gw_net_address *there, struct gw_net_address *address)
 {
     memset(address, 0, sizeof *address);
     address->socket_bytes = sizeof address->socket;
@@ -103,7 +103,7 @@ gw_status gw_zmq_address_towards(const struct gw_zmq_address *there, struct gw_z
     return describe(address);
 }
 
-int gw_zmq_address_try(const struct gw_zmq_address *there, int ms)
+int gw_net_address_try(const struct gw_net_address *there, int ms)
 {
     int fd = socket(there->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
     if (fd < 0)
@@ -120,4 +120,35 @@ int gw_zmq_address_try(const struct gw_zmq_address *there, int ms)
     }
     close(fd);
     return error;
+}
+
+void gw_net_address_write(const struct gw_net_address *address, uint8_t out[GW_NET_ADDRESS_BYTES])
+{
+    const struct sockaddr_in *in = (const struct sockaddr_in *)&address->socket;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&address->socket;
+    const bool v6 = address->socket.ss_family == AF_INET6;
+    memset(out, 0, GW_NET_ADDRESS_BYTES);
+    out[0] = v6 ? 6 : 4;
+    memcpy(out + 2, v6 ? &in6->sin6_port : &in->sin_port, 2);
+    memcpy(out + 4, v6 ? (const void *)&in6->sin6_addr : (const void *)&in->sin_addr, v6 ? 16 : 4);
+}
+
+bool gw_net_address_read(const uint8_t bytes[GW_NET_ADDRESS_BYTES], struct gw_net_address *address)
+{
+    struct sockaddr_in *in = (struct sockaddr_in *)&address->socket;
+    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&address->socket;
+    memset(address, 0, sizeof *address);
+    if ((bytes[0] != 4 && bytes[0] != 6) || bytes[1] != 0 || (bytes[2] == 0 && bytes[3] == 0))
+        return false;
+    if (bytes[0] == 4) {
+        in->sin_family = AF_INET;
+        memcpy(&in->sin_port, bytes + 2, 2);
+        memcpy(&in->sin_addr, bytes + 4, 4);
+    } else {
+        in6->sin6_family = AF_INET6;
+        memcpy(&in6->sin6_port, bytes + 2, 2);
+        memcpy(&in6->sin6_addr, bytes + 4, 16);
+    }
+    address->socket_bytes = bytes[0] == 4 ? sizeof *in : sizeof *in6;
+    return describe(address) == GW_OK;
 }

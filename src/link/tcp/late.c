@@ -1,0 +1,50 @@
+/* Answers those who come to the rendezvous when the job is running. The thread that receives at rank 0 does that. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/quote.h"
+#include "link/tcp/state.h"
+
+#include <stdio.h>
+
+#define LATE_SECONDS 5.0 /* between two lines of the log about it */
+
+void gw_tcp_answer_late(struct gw_tcp_group *group)
+{
+    struct gw_net_stranger *stranger;
+    struct gw_net_message message;
+    struct gw_tcp_join join;
+    uint8_t body[GW_TCP_MOST_TEXT];
+    char refused[GW_TCP_TEXT_BYTES], more[40] = "";
+    if (pthread_mutex_trylock(&group->lock) != 0)
+        return; /* another endpoint answers */
+    for (int i = 0; i < GW_NET_MOST_AT_ONCE; i++) {
+        if (!(stranger = gw_net_listener_next(&group->listener, &message, NULL, NULL)))
+            break;
+        if (message.kind != GW_TCP_JOIN || !gw_tcp_join_read(message.bytes, message.n_bytes, &join)) {
+            gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"this is no message of a member\"",
+                       gw_net_name_peer(&stranger->c).text, message.n_bytes);
+            gw_net_turn_out(&group->listener, stranger, 0, NULL, 0);
+            continue;
+        }
+        snprintf(
+            refused, sizeof refused,
+            "the job at %s is already running, with %u %s, since %s; rank %u (%s) came too late; wait until that job "
+            "has ended, or give this one another port",
+            group->place, group->size, group->size == 1 ? "worker" : "workers", group->since, join.rank,
+            gw_net_name_peer(&stranger->c).text);
+        const double now = gw_clock_seconds();
+        if (group->late_at == 0 || now >= group->late_at + LATE_SECONDS) {
+            if (group->n_untold)
+                snprintf(more, sizeof more, " untold=%u", group->n_untold);
+            gw_net_log(&group->log, "refused reason=\"%s\"%s", gw_quote(refused).text, more);
+            group->late_at = now;
+            group->n_untold = 0;
+        } else {
+            group->n_untold++;
+        }
+        gw_net_turn_out(&group->listener, stranger, GW_TCP_REFUSE, body,
+                        gw_tcp_text_write(body, 4, (uint32_t)-GW_ERR_PEER, refused));
+    }
+    gw_net_listener_tell(&group->listener, &group->log);
+    pthread_mutex_unlock(&group->lock);
+}

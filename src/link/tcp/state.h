@@ -1,0 +1,130 @@
+/* What the files of the tcp link share: a group of links, and one rank's endpoint of one link.
+ *
+ * tcp.c opens and ends a group. meeting.c connects its members, late.c answers who comes later. send.c and receive.c
+ * move messages; endpoint.c has what both need. An endpoint has one
+ * connection to each other member, and no thread: what is to be read is read when its rank receives, and what the
+ * kernel did not take at once is written then, or by flush and close. */
+#ifndef GW_LINK_TCP_STATE_H
+#define GW_LINK_TCP_STATE_H
+
+#include "base/process.h"
+#include "link/message.h"
+#include "link/tcp/wire.h"
+#include "net/connection.h"
+#include "net/listener.h"
+#include "net/log.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define GW_TCP_NOBODY UINT32_MAX
+#define GW_TCP_THIS "this tcp link"
+/* the most bytes of a message, so that a member that lies cannot make another one take more memory */
+#define GW_TCP_MOST_BYTES ((uint64_t)8 << 30)
+
+enum gw_tcp_peer_state {
+    GW_TCP_PRESENT,
+    GW_TCP_FAILED, /* it said FAIL */
+    GW_TCP_LEFT,   /* it said BYE */
+    GW_TCP_LOST    /* its connection broke */
+};
+
+struct gw_tcp_peer {
+    struct gw_net_connection c;
+    struct gw_tcp_endpoint *endpoint; /* whose peer it is */
+    enum gw_tcp_peer_state state;
+    bool left_because;             /* it left, and said that another one's failure was the reason */
+    bool stalled;                  /* there is more of it, of which epoll does not know */
+    bool ended_sending;            /* this side sends nothing more */
+    uint32_t events;               /* what epoll watches */
+    uint64_t n_sent;               /* messages of the user that were sent to it */
+    uint64_t n_owed;               /* the same, up to the last one that is no farewell */
+    uint64_t n_taken;              /* messages from it that the user has received */
+    uint8_t bye[GW_TCP_MOST_TEXT]; /* the farewell to it, so that the end takes no memory */
+};
+
+struct gw_tcp_endpoint {
+    struct gw_tcp_group *group;
+    uint32_t nth;
+    int epoll, wake; /* wake: an eventfd */
+    atomic_bool sleeping;
+    pthread_mutex_t lock;                 /* protects what follows. Nobody waits while holding it */
+    struct gw_tcp_peer *peers;            /* `size` of them; the one of this rank is not used */
+    struct gw_message_queue own, arrived; /* messages of this rank to itself, and of others */
+    uint32_t n_stalled;
+    double news_at;                   /* a failure of which another member told counts from this time on */
+    double look_at;                   /* when to look next whether a machine has fallen silent */
+    uint32_t failed_peer;             /* the first peer that failed or was lost, or GW_TCP_NOBODY */
+    char why[GW_TCP_TEXT_BYTES];      /* the sentence about it */
+    char left_why[GW_TCP_TEXT_BYTES]; /* what the first peer that left because of a failure said about it */
+    bool closed, failed;
+    uint8_t fail[GW_TCP_MOST_TEXT]; /* what this rank said when it failed */
+};
+
+struct gw_tcp_group {
+    gw_context *context;
+    gw_process made_in;
+    uint32_t rank, size, n_links, timeout_ms;
+    struct gw_net_keys *keys; /* NULL: in the clear */
+    struct gw_net_log log;
+    bool (*stop)(void *user);
+    void *stop_user;
+    uint64_t session;
+    struct gw_tcp_member *members;      /* `size` of them */
+    struct gw_tcp_endpoint **endpoints; /* one for each link */
+    atomic_uint holders;                /* endpoints not destroyed yet */
+    /* Where this rank listens while members meet. Rank 0's is the rendezvous, and goes on listening as long as the
+     * group exists: whoever comes late hears that from the endpoint that receives. */
+    pthread_mutex_t lock; /* of the listener, once all have met */
+    bool has_lock, listens;
+    struct gw_net_listener listener;
+    char place[GW_NET_ENDPOINT_BYTES]; /* of the rendezvous */
+    char since[32];                    /* when all had met */
+    double late_at;                    /* when the last line about somebody who came late was written */
+    uint32_t n_untold;
+};
+
+/* ---- meeting.c ---- */
+
+/* Connects all members of the group over all links. `own`: where this rank can be reached. Errors: as
+ * gw_link_tcp_create. */
+gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_address *rendezvous,
+                      const struct gw_net_address *own);
+/* GW_ERR_CLOSED: the program wants the meeting to end. */
+gw_status gw_tcp_go_on(const struct gw_tcp_group *group);
+/* The times at which the program is asked whether to stop are not farther apart. */
+#define GW_TCP_ASK_SECONDS 0.25
+
+/* ---- late.c ---- */
+
+/* Tells those who come to the rendezvous now that they are late. */
+void gw_tcp_answer_late(struct gw_tcp_group *group);
+
+/* ---- endpoint.c ---- */
+
+/* Watches a peer's connection for what it needs now. The lock is held. */
+void gw_tcp_watch(struct gw_tcp_endpoint *me, uint32_t rank);
+/* Numbers that no rank has, for epoll: the eventfd, and the rendezvous. */
+#define GW_TCP_WAKE UINT32_MAX
+#define GW_TCP_RENDEZVOUS (UINT32_MAX - 1)
+/* Where a long message of a peer goes. */
+void *gw_tcp_place(void *peer, uint64_t n_bytes);
+
+/* ---- send.c; the functions of the link, without recv ---- */
+
+gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms);
+gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms);
+gw_status gw_tcp_flush(void *self, uint32_t timeout_ms);
+void gw_tcp_fail(void *self, gw_status status, const char *why);
+void gw_tcp_close(void *self);
+
+/* ---- receive.c ---- */
+
+gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message);
+/* Reads what has come from a peer. The lock is held. Errors: GW_ERR_MEMORY; a peer that is gone is none. */
+gw_status gw_tcp_read_peer(struct gw_tcp_endpoint *me, uint32_t rank);
+/* Waits until something has come or can be written, at most `seconds`, and handles it. *n: how much it was. The lock is
+ * held, and given away while it waits. */
+gw_status gw_tcp_turn(struct gw_tcp_endpoint *me, double seconds, int *n);
+
+#endif

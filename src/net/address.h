@@ -1,0 +1,48 @@
+/* Turns the addresses that options name into numbers. */
+#ifndef GW_NET_ADDRESS_H
+#define GW_NET_ADDRESS_H
+
+#include <gradwire/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define GW_NET_ENDPOINT_BYTES 72 /* room for "tcp://[address%interface]:port" and its end */
+
+struct gw_net_address {
+    struct sockaddr_storage socket;
+    socklen_t socket_bytes;
+    bool loopback;
+    char endpoint[GW_NET_ENDPOINT_BYTES]; /* "tcp://1.2.3.4:5" or "tcp://[::1]:5" */
+};
+
+/* Reads "HOST:PORT"; an IPv6 address is in brackets. what: the address's name in sentences, for example "the
+ * rendezvous". any_port: port 0 is legal. *unknown: true if it failed because the name is not known, or not yet;
+ * unknown NULL: not wanted. Errors: GW_ERR_ARGUMENT (not of this form), GW_ERR_SYSTEM (no such host). */
+gw_status gw_net_address_parse(const char *what, const char *text, bool any_port, bool *unknown,
+                               struct gw_net_address *address);
+
+/* Reads a host or an address without a port. It stands for any port. */
+gw_status gw_net_address_of_host(const char *host, struct gw_net_address *address);
+
+/* Tries to connect to `there`, and ends the connection. Returns 0, or the errno of the failure. ETIMEDOUT: nobody
+ * answers within `ms`. */
+int gw_net_address_try(const struct gw_net_address *there, int ms);
+
+/* Finds the address from which this machine reaches `there`. It stands for any port. */
+gw_status gw_net_address_towards(const struct gw_net_address *there, struct gw_net_address *address);
+
+/* The same in bytes, as members send it: 4 or 6, a zero, the port, and the address, in the network's order. read:
+ * false: the bytes are none. It asks nobody. */
+#define GW_NET_ADDRESS_BYTES 20
+void gw_net_address_write(const struct gw_net_address *address, uint8_t out[GW_NET_ADDRESS_BYTES]);
+bool gw_net_address_read(const uint8_t bytes[GW_NET_ADDRESS_BYTES], struct gw_net_address *address);
+
+/* The endpoint without "tcp://", for sentences. */
+static inline const char *gw_net_place(const char *endpoint)
+{
+    return endpoint + sizeof "tcp://" - 1;
+}
+
+#endif

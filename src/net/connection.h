@@ -1,0 +1,135 @@
+/* One TCP connection that carries messages in both directions, in the clear or over TLS. It never waits. Its holder
+ * asks the kernel (epoll) when to call it, and calls it from one thread at a time.
+ *
+ * Every message has a head of 16 bytes, little-endian:
+ *
+ *     offset  bytes  field
+ *     0       8      length of the body
+ *     8       2      kind: what the holder makes of it
+ *     10      2      zero
+ *     12      4      "GWN1"
+ *
+ * A body of up to GW_NET_SMALL bytes is handed over where it was read. A longer one is received where the holder wants
+ * it. In both cases its length is checked first, against what this connection may send now. */
+#ifndef GW_NET_CONNECTION_H
+#define GW_NET_CONNECTION_H
+
+#include <gradwire/context.h>
+#include <gradwire/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define GW_NET_HEAD 16
+#define GW_NET_AHEAD 4096 /* a connection reads at most so many bytes before it knows where they belong */
+#define GW_NET_SMALL (GW_NET_AHEAD - GW_NET_HEAD)
+#define GW_NET_PLACE_BYTES 64 /* room for "[address%interface]:port" and its end */
+
+struct gw_net_tls;
+
+/* Bytes that the kernel has not taken yet. */
+struct gw_net_parcel {
+    struct gw_net_parcel *next;
+    uint8_t head[GW_NET_HEAD];
+    const void *bytes;
+    size_t n_bytes, n_sent; /* n_sent counts the head, too */
+    void (*release)(
+        void *bytes); /* is called when the last byte has left, or the connection ends; NULL: nothing to do */
+};
+
+struct gw_net_connection {
+    gw_context *context;
+    int fd;                       /* -1: closed, or never opened */
+    struct gw_net_tls *tls;       /* NULL: in the clear */
+    struct sockaddr_storage peer; /* where the other side is, if it has dialled */
+    bool dialled;                 /* this side has dialled */
+    bool connected;               /* the kernel has a connection, and TLS has shaken hands */
+    bool wants_read;              /* TLS cannot write before it has read */
+    bool cannot_send;             /* the other side has closed it, or is gone. What it sent before can still be read */
+    int error;                    /* after it ended: the errno, or 0 if the other side ended it in order */
+
+    uint64_t most_bytes; /* a longer body is refused */
+    /* Says where a long body is to be received. NULL: there is no memory now. The caller of gw_net_next hears that, and
+     * may call again. */
+    void *(*place)(void *user, uint64_t n_bytes);
+    void *place_user;
+    uint8_t *ahead; /* bytes that were read and not used yet */
+    uint32_t ahead_at, ahead_end;
+    uint8_t *body; /* where the long body goes that is under way; NULL: none is */
+    uint64_t body_bytes, body_at;
+    uint16_t body_kind;
+    bool has_next; /* gw_net_next has handed over a message that is not consumed yet */
+
+    struct gw_net_parcel *first, *last;
+    struct gw_net_parcel spare; /* for what is left of a message if nothing waits before it */
+    struct gw_net_parcel words; /* for gw_net_send_last */
+    bool spare_is_used, has_last_words;
+};
+
+struct gw_net_message {
+    uint16_t kind;
+    void *bytes; /* small: valid until gw_net_consume. Else what `place` said, and the holder's own */
+    size_t n_bytes;
+    bool is_small;
+};
+
+/* Makes a connection that is not open yet. It takes the memory that it will need, so that what follows takes none for
+ * small messages. Errors: GW_ERR_MEMORY. */
+gw_status gw_net_init(struct gw_net_connection *c, gw_context *context);
+/* Closes it, and gives back its memory. What was not sent is dropped. A connection that is all zeros is legal. */
+void gw_net_free(struct gw_net_connection *c);
+
+/* Takes over a socket that does not block, and is connected or connecting. tls: NULL, or a session of its own, which
+ * belongs to the connection from here on. */
+void gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_tls *tls, bool dialled);
+/* Ends it at once, so that it can be opened again. Its `error` stays. */
+void gw_net_close(struct gw_net_connection *c);
+/* Says that nothing more will be sent. The other side reads what is under way, and then the end. */
+void gw_net_end_sending(struct gw_net_connection *c);
+
+/* What epoll is to watch: EPOLLIN, and EPOLLOUT if something waits to be written. */
+uint32_t gw_net_events(const struct gw_net_connection *c);
+
+/* Goes on connecting and shaking hands. GW_OK: the connection stands. GW_NOT_YET. GW_ERR_PEER: it failed; the sentence
+ * says why. */
+gw_status gw_net_establish(struct gw_net_connection *c);
+
+/* The next whole message, if it has come. GW_NOT_YET: it has not. Errors: GW_ERR_PEER (the connection has ended, or the
+ * other side sent what it may not; c->error and the sentence say which), GW_ERR_MEMORY (from `place`; nothing is lost).
+ * The same message is handed over again until gw_net_consume. */
+gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *message);
+void gw_net_consume(struct gw_net_connection *c);
+/* True if bytes were read that gw_net_next has not looked at. epoll does not know of them. */
+bool gw_net_has_more(const struct gw_net_connection *c);
+
+/* Sends a message. What the kernel does not take now waits for gw_net_flush. The bytes belong to the connection from
+ * here on, also if the call fails; `release` gives them back. Errors: GW_ERR_PEER (it says no sentence, because reading
+ * tells why), GW_ERR_MEMORY (nothing was sent). */
+gw_status gw_net_send(struct gw_net_connection *c, uint16_t kind, void *bytes, size_t n_bytes,
+                      void (*release)(void *bytes));
+/* The same for the last message of all, which takes no memory. `bytes` must stay where they are as long as the
+ * connection. A second call does nothing. */
+void gw_net_send_last(struct gw_net_connection *c, uint16_t kind, const void *bytes, size_t n_bytes);
+
+/* Writes what waits. GW_OK: nothing waits any more. GW_NOT_YET. GW_ERR_PEER: the connection has ended. */
+gw_status gw_net_flush(struct gw_net_connection *c);
+
+/* True if the kernel of the other side has acknowledged all that was sent. */
+bool gw_net_all_arrived(const struct gw_net_connection *c);
+
+/* True if bytes are under way and the other machine has acknowledged none for so many milliseconds. A machine that is
+ * alive and does not read acknowledges. So this finds a machine or a way that is gone. (The kernel's keepalive finds it
+ * while nothing is under way.) */
+bool gw_net_is_silent(const struct gw_net_connection *c, uint32_t ms);
+
+/* The address of the other side, which has dialled, for sentences. */
+struct gw_net_peer_name {
+    char text[GW_NET_PLACE_BYTES];
+};
+struct gw_net_peer_name gw_net_name_peer(const struct gw_net_connection *c);
+
+/* Sets what every connection has: no delay of small messages, and keepalive, which ends it after `ms` of silence. */
+void gw_net_tune(int fd, uint32_t ms);
+
+#endif

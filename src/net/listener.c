@@ -1,0 +1,323 @@
+/* Accepts connections, and bounds what strangers can take. */
+#define _GNU_SOURCE /* accept4 */
+#include "net/listener.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A connection that is younger stays, so that it has time to say who it is: in the clear that takes one way through the
+ * network, with TLS three ways and two signatures. */
+#define CHANCE_SECONDS 0.25
+#define CHANCE_SECONDS_TLS 1.0
+#define PAUSE_SECONDS 0.05 /* if there is no room, or no descriptor */
+#define TELL_SECONDS 5.0   /* between two lines of the log about it */
+#define LISTENING UINT32_MAX
+#define BACKLOG 4096
+
+/* ---- beginning and end ----------------------------------------------------------------------------------- */
+
+gw_status gw_net_listener_open(struct gw_net_listener *listener, gw_context *context, struct gw_net_keys *keys,
+                               uint32_t most, uint32_t timeout_ms)
+{
+    *listener =
+        (struct gw_net_listener){.context = context, .keys = keys, .most = most, .epoll = -1, .timeout_ms = timeout_ms};
+    listener->strangers = gw_calloc(context, most, sizeof *listener->strangers);
+    if (!listener->strangers)
+        return GW_ERR_MEMORY;
+    listener->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (listener->epoll < 0)
+        return gw_fail(GW_ERR_SYSTEM, "no epoll for a listener: %s", strerror(errno));
+    listener->accepts = true;
+    return GW_OK;
+}
+
+static void forget(struct gw_net_stranger *stranger)
+{
+    gw_net_free(&stranger->c);
+    stranger->since = 0;
+    stranger->leaves = false;
+}
+
+void gw_net_listener_close(struct gw_net_listener *listener)
+{
+    for (uint32_t i = 0; listener->strangers && i < listener->most; i++)
+        forget(&listener->strangers[i]);
+    for (uint32_t i = 0; i < listener->n_fds; i++)
+        close(listener->fds[i]);
+    listener->n_fds = 0;
+    if (listener->strangers && listener->epoll >= 0)
+        close(listener->epoll);
+    listener->epoll = -1;
+    gw_free(listener->context, listener->strangers);
+    listener->strangers = NULL;
+}
+
+static void watch(struct gw_net_listener *listener, int operation, int fd, uint32_t events, uint32_t number)
+{
+    struct epoll_event event = {.events = events, .data.u32 = number};
+    epoll_ctl(listener->epoll, operation, fd, &event);
+}
+
+gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_address *address,
+                        char endpoint[GW_NET_ENDPOINT_BYTES])
+{
+    const int yes = 1, v6 = address->socket.ss_family == AF_INET6;
+    struct gw_net_address own = *address;
+    const int fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (fd >= 0 && v6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&own.socket, own.socket_bytes) != 0 || listen(fd, BACKLOG) != 0 ||
+        getsockname(fd, (struct sockaddr *)&own.socket, &own.socket_bytes) != 0) {
+        const int error = errno;
+        if (fd >= 0)
+            close(fd);
+        gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", gw_net_place(address->endpoint),
+                strerror(error));
+        errno = error;
+        return GW_ERR_SYSTEM;
+    }
+    const struct sockaddr_in *in = (const struct sockaddr_in *)&own.socket;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&own.socket;
+    const int n = (int)(strrchr(address->endpoint, ':') - address->endpoint);
+    snprintf(endpoint, GW_NET_ENDPOINT_BYTES, "%.*s:%u", n, address->endpoint,
+             ntohs(v6 ? in6->sin6_port : in->sin_port));
+    listener->fds[listener->n_fds++] = fd;
+    watch(listener, EPOLL_CTL_ADD, fd, EPOLLIN, LISTENING);
+    return GW_OK;
+}
+
+int gw_net_dial(const struct gw_net_address *address)
+{
+    const int fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    if (connect(fd, (const struct sockaddr *)&address->socket, address->socket_bytes) != 0 && errno != EINPROGRESS) {
+        const int error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
+}
+
+/* ---- room ------------------------------------------------------------------------------------------------ */
+
+static void pause_accepting(struct gw_net_listener *listener, double now)
+{
+    for (uint32_t i = 0; listener->accepts && i < listener->n_fds; i++)
+        watch(listener, EPOLL_CTL_DEL, listener->fds[i], 0, LISTENING);
+    listener->accepts = false;
+    listener->accept_at = now + PAUSE_SECONDS;
+}
+
+static void accept_again(struct gw_net_listener *listener)
+{
+    for (uint32_t i = 0; !listener->accepts && i < listener->n_fds; i++)
+        watch(listener, EPOLL_CTL_ADD, listener->fds[i], EPOLLIN, LISTENING);
+    listener->accepts = true;
+}
+
+static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+    if (a->ss_family != b->ss_family)
+        return false;
+    if (a->ss_family == AF_INET)
+        return ((const struct sockaddr_in *)a)->sin_addr.s_addr == ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+    return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr,
+                  sizeof(struct in6_addr)) == 0;
+}
+
+/* The stranger that has waited longest, and long enough, of all or of one host. NULL: none has. *n: how many there are.
+ */
+static struct gw_net_stranger *longest(struct gw_net_listener *listener, const struct sockaddr_storage *host,
+                                       double now, uint32_t *n)
+{
+    struct gw_net_stranger *oldest = NULL;
+    *n = 0;
+    for (uint32_t i = 0; i < listener->most; i++) {
+        struct gw_net_stranger *s = &listener->strangers[i];
+        if (s->since == 0 || (host && !same_host(&s->c.peer, host)))
+            continue;
+        ++*n;
+        if (!oldest || s->since < oldest->since)
+            oldest = s;
+    }
+    const double chance = listener->keys ? CHANCE_SECONDS_TLS : CHANCE_SECONDS;
+    return oldest && now >= oldest->since + chance ? oldest : NULL;
+}
+
+/* Room for a connection from a host. If the host has half of it already, its own connections must make room. NULL: none
+ * has waited long enough. */
+static struct gw_net_stranger *find_room(struct gw_net_listener *listener, const struct sockaddr_storage *host,
+                                         double now)
+{
+    uint32_t n_own, n_all;
+    struct gw_net_stranger *own = longest(listener, host, now, &n_own);
+    struct gw_net_stranger *any = longest(listener, NULL, now, &n_all);
+    struct gw_net_stranger *pushed_out = n_own > listener->most / 2 ? own : any;
+    if (n_own <= listener->most / 2 && n_all < listener->most)
+        for (uint32_t i = 0; i < listener->most; i++)
+            if (listener->strangers[i].since == 0)
+                return &listener->strangers[i];
+    if (pushed_out) {
+        forget(pushed_out);
+        listener->n_pushed_out++;
+    }
+    return pushed_out;
+}
+
+/* Accepts one connection. false: there is none, or no room. */
+static bool accept_one(struct gw_net_listener *listener, int listening, double now)
+{
+    struct sockaddr_storage host;
+    socklen_t bytes = sizeof host;
+    uint32_t n;
+    if (!longest(listener, NULL, now, &n) && n == listener->most) {
+        pause_accepting(listener, now);
+        return false;
+    }
+    const int fd = accept4(listening, (struct sockaddr *)&host, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+            pause_accepting(listener, now);
+        return errno == ECONNABORTED || errno == EINTR;
+    }
+    struct gw_net_stranger *stranger = find_room(listener, &host, now);
+    if (!stranger) { /* it may come again */
+        listener->n_pushed_out++;
+        close(fd);
+        return true;
+    }
+    struct gw_net_tls *tls = NULL;
+    if (gw_net_init(&stranger->c, listener->context) < 0 ||
+        (listener->keys && gw_net_tls_new(listener->keys, false, &tls) < 0)) {
+        gw_net_free(&stranger->c);
+        close(fd);
+        return true;
+    }
+    gw_net_tune(fd, listener->timeout_ms);
+    gw_net_adopt(&stranger->c, fd, tls, false);
+    stranger->since = now;
+    watch(listener, EPOLL_CTL_ADD, fd, EPOLLIN, (uint32_t)(stranger - listener->strangers));
+    return true;
+}
+
+/* ---- work ------------------------------------------------------------------------------------------------ */
+
+static void rewatch(struct gw_net_listener *listener, struct gw_net_stranger *stranger)
+{
+    watch(listener, EPOLL_CTL_MOD, stranger->c.fd, gw_net_events(&stranger->c),
+          (uint32_t)(stranger - listener->strangers));
+}
+
+/* Lets one stranger go on. True: it has sent its first message. */
+static bool go_on(struct gw_net_listener *listener, struct gw_net_stranger *stranger, struct gw_net_message *message,
+                  void (*refused)(void *user, const struct gw_net_connection *c, enum gw_net_refusal why), void *user)
+{
+    struct gw_net_connection *c = &stranger->c;
+    gw_status status = gw_net_establish(c);
+    if (status == GW_OK && stranger->leaves) {
+        /* What it still says is dropped. It may say more without end. The end comes when it has heard us, or closes. */
+        uint8_t scrap[GW_NET_AHEAD];
+        const ssize_t n = recv(c->fd, scrap, sizeof scrap, 0);
+        status = gw_net_flush(c);
+        if (n == 0 || status < 0 || gw_net_all_arrived(c))
+            forget(stranger);
+        else
+            rewatch(listener, stranger);
+        return false;
+    }
+    if (status == GW_OK)
+        status = gw_net_next(c, message);
+    if (status == GW_OK)
+        return true;
+    if (status < 0) {
+        const enum gw_net_refusal why = c->tls ? gw_net_tls_refusal(c->tls) : GW_NET_NO_REFUSAL;
+        if (refused && (why || c->error == EPROTO || c->error == EMSGSIZE))
+            refused(user, c, why);
+        forget(stranger);
+    } else {
+        rewatch(listener, stranger);
+    }
+    return false;
+}
+
+struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, struct gw_net_message *message,
+                                             void (*refused)(void *user, const struct gw_net_connection *c,
+                                                             enum gw_net_refusal why),
+                                             void *user)
+{
+    enum { AT_ONCE = 64, ROUNDS = 64 };
+    struct epoll_event events[AT_ONCE];
+    for (int round = 0; round < ROUNDS; round++) {
+        const double now = gw_clock_seconds();
+        if (!listener->accepts && now >= listener->accept_at)
+            accept_again(listener);
+        for (uint32_t i = 0; i < listener->most; i++) {
+            struct gw_net_stranger *s = &listener->strangers[i];
+            if (s->since != 0 && now >= s->since + GW_NET_INTRODUCTION_SECONDS) {
+                listener->n_pushed_out += !s->leaves;
+                forget(s);
+            }
+        }
+        const int n = epoll_wait(listener->epoll, events, AT_ONCE, 0);
+        if (n <= 0)
+            return NULL;
+        for (int i = 0; i < n; i++) { /* who is there comes before who comes */
+            struct gw_net_stranger *s = &listener->strangers[events[i].data.u32 % listener->most];
+            if (events[i].data.u32 != LISTENING && s->since != 0 && go_on(listener, s, message, refused, user))
+                return s;
+        }
+        for (int i = 0; i < n; i++)
+            for (uint32_t l = 0; events[i].data.u32 == LISTENING && l < listener->n_fds; l++)
+                for (int k = 0; k < AT_ONCE && listener->accepts && accept_one(listener, listener->fds[l], now); k++)
+                    ;
+    }
+    return NULL;
+}
+
+void gw_net_listener_tell(struct gw_net_listener *listener, struct gw_net_log *log)
+{
+    const double now = gw_clock_seconds();
+    const uint64_t n = listener->n_pushed_out - listener->n_told;
+    if (n == 0 || (listener->told_at != 0 && now < listener->told_at + TELL_SECONDS))
+        return;
+    gw_net_log(log, "refused n=%llu reason=\"too many connections have not said who they are, or not in time\"",
+               (unsigned long long)n);
+    listener->n_told += n;
+    listener->told_at = now;
+}
+
+void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_stranger *stranger, struct gw_net_connection *to)
+{
+    watch(listener, EPOLL_CTL_DEL, stranger->c.fd, 0, 0);
+    gw_net_consume(&stranger->c);
+    gw_net_free(to);
+    *to = stranger->c; /* nothing waits to be sent to it, so nothing points into it */
+    stranger->c = (struct gw_net_connection){.fd = -1};
+    stranger->since = 0;
+}
+
+void gw_net_turn_out(struct gw_net_listener *listener, struct gw_net_stranger *stranger, uint16_t kind, void *bytes,
+                     size_t n_bytes)
+{
+    /* A connection on which nothing was sent has room for a short message. */
+    if (!kind || gw_net_send(&stranger->c, kind, bytes, n_bytes, NULL) < 0 || stranger->c.first) {
+        forget(stranger);
+        return;
+    }
+    gw_net_consume(&stranger->c);
+    gw_net_end_sending(&stranger->c);
+    stranger->leaves = true;
+    rewatch(listener, stranger);
+}

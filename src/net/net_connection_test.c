@@ -1,0 +1,323 @@
+/* Tests one connection: messages that come in parts, long ones, what may not be sent, the end; in the clear and over
+ * TLS.
+ */
+#define _GNU_SOURCE /* nftw */
+#include "checks.h"
+#include "folders.h"
+#include "net/connection.h"
+#include "net/tls.h"
+#include "wire/bytes.h"
+
+#include <gradwire/link.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static char folder[] = GW_BINARY_DIR "/net_test.XXXXXX";
+static struct gw_net_keys *keys;
+
+struct ends {
+    struct gw_net_connection a, b;
+    uint64_t placed; /* the length for which b was asked where it goes */
+    void *place;
+};
+
+static void *place(void *user, uint64_t n_bytes)
+{
+    struct ends *e = user;
+    e->placed = n_bytes;
+    return e->place ? e->place : malloc((size_t)n_bytes);
+}
+
+/* Two connected ends; a has dialled. A small buffer of the kernel makes long messages leave in many parts. */
+static void open_ends(struct ends *e, bool tls)
+{
+    int fds[2];
+    const int small = 20000;
+    struct gw_net_tls *sessions[2] = {NULL, NULL};
+    memset(e, 0, sizeof *e);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    for (int i = 0; i < 2; i++) {
+        setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+        if (tls)
+            assert_int_equal(gw_net_tls_new(keys, i == 0, &sessions[i]), GW_OK);
+    }
+    assert_int_equal(gw_net_init(&e->a, NULL), GW_OK);
+    assert_int_equal(gw_net_init(&e->b, NULL), GW_OK);
+    gw_net_adopt(&e->a, fds[0], sessions[0], true);
+    gw_net_adopt(&e->b, fds[1], sessions[1], false);
+    gw_status a = GW_NOT_YET, b = GW_NOT_YET;
+    for (int i = 0; i < 10 && (a != GW_OK || b != GW_OK); i++) {
+        a = gw_net_establish(&e->a);
+        b = gw_net_establish(&e->b);
+        assert_true(a >= 0 && b >= 0);
+    }
+    assert_true(a == GW_OK && b == GW_OK);
+    e->b.place = place;
+    e->b.place_user = e;
+    e->b.most_bytes = 10 << 20;
+}
+
+static void close_ends(struct ends *e)
+{
+    gw_net_free(&e->a);
+    gw_net_free(&e->b);
+}
+
+static uint8_t *pattern(size_t n, unsigned seed)
+{
+    uint8_t *bytes = malloc(n ? n : 1);
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (uint8_t)(i * 131 + i / 256 * 7 + seed);
+    return bytes;
+}
+
+static int n_released;
+
+static void release(void *bytes)
+{
+    n_released++;
+    free(bytes);
+}
+
+/* Receives the next message at b while a goes on sending. */
+static struct gw_net_message take(struct ends *e)
+{
+    struct gw_net_message message;
+    gw_status status = GW_NOT_YET;
+    for (int i = 0; i < 100000 && status == GW_NOT_YET; i++) {
+        gw_net_flush(&e->a);
+        status = gw_net_next(&e->b, &message);
+    }
+    assert_int_equal(status, GW_OK);
+    return message;
+}
+
+static void sizes_of_all_kinds(void **state)
+{
+    static const size_t sizes[] = {
+        0, 1, 7, 100, GW_NET_SMALL - 1, GW_NET_SMALL, GW_NET_SMALL + 1, 5000, 16384, 16385, 1 << 20, 3000000, 0, 9};
+    enum { N = sizeof sizes / sizeof *sizes };
+    for (int tls = 0; tls < 2; tls++) {
+        struct ends e;
+        open_ends(&e, tls);
+        n_released = 0;
+        for (unsigned i = 0; i < N; i++) /* all wait in one queue */
+            assert_int_equal(gw_net_send(&e.a, (uint16_t)(i + 1), pattern(sizes[i], i), sizes[i], release), GW_OK);
+        for (unsigned i = 0; i < N; i++) {
+            const struct gw_net_message m = take(&e);
+            uint8_t *want = pattern(sizes[i], i);
+            assert_true(m.kind == i + 1 && m.n_bytes == sizes[i] && m.is_small == (sizes[i] <= GW_NET_SMALL));
+            assert_memory_equal(m.bytes, want, sizes[i]);
+            struct gw_net_message again; /* it is handed over until it is consumed */
+            assert_int_equal(gw_net_next(&e.b, &again), GW_OK);
+            assert_true(again.bytes == m.bytes && again.kind == m.kind);
+            gw_net_consume(&e.b);
+            if (!m.is_small)
+                free(m.bytes);
+            free(want);
+        }
+        assert_int_equal(n_released, N);
+        assert_int_equal(gw_net_flush(&e.a), GW_OK);
+        close_ends(&e);
+    }
+    (void)state;
+}
+
+/* In both directions at once, as members do: neither side waits for the other. */
+static void both_ways(void **state)
+{
+    for (int tls = 0; tls < 2; tls++) {
+        struct ends e;
+        struct gw_net_message m;
+        uint8_t *got[2] = {malloc(500000), malloc(500000)};
+        open_ends(&e, tls);
+        struct gw_net_connection *c[2] = {&e.a, &e.b};
+        struct ends other = {.place = got[0]};
+        e.place = got[1];
+        e.a.place = place;
+        e.a.place_user = &other;
+        e.a.most_bytes = 500000;
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(gw_net_send(c[i], 5, pattern(500000, (unsigned)i), 500000, free), GW_OK);
+        assert_int_equal(gw_net_events(&e.a) & EPOLLOUT, EPOLLOUT);
+        bool done[2] = {false, false};
+        for (int k = 0; k < 100000 && !(done[0] && done[1]); k++)
+            for (int i = 0; i < 2; i++) {
+                assert_true(gw_net_flush(c[i]) >= 0);
+                if (!done[i] && gw_net_next(c[i], &m) == GW_OK)
+                    done[i] = true;
+            }
+        assert_true(done[0] && done[1]);
+        for (int i = 0; i < 2; i++) {
+            uint8_t *want = pattern(500000, !i);
+            assert_memory_equal(got[i], want, 500000);
+            free(want);
+            free(got[i]);
+        }
+        close_ends(&e);
+    }
+    (void)state;
+}
+
+/* Bytes come one by one. */
+static void byte_by_byte(void **state)
+{
+    (void)state;
+    struct ends e;
+    struct gw_net_message m;
+    uint8_t bytes[3 * GW_NET_HEAD + 11] = {0};
+    open_ends(&e, false);
+    for (unsigned i = 0; i < 3; i++) { /* bodies of 0, 4 and 7 bytes */
+        uint8_t *at = bytes + i * GW_NET_HEAD + (i == 2 ? 4 : 0);
+        gw_put64(at, i == 0 ? 0 : i == 1 ? 4 : 7);
+        gw_put16(at + 8, (uint16_t)(20 + i));
+        memcpy(at + 12, "GWN1", 4);
+    }
+    unsigned n = 0;
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        assert_int_equal(send(e.a.fd, bytes + i, 1, 0), 1);
+        while (gw_net_next(&e.b, &m) == GW_OK) {
+            assert_int_equal(m.kind, 20 + n);
+            n++;
+            gw_net_consume(&e.b);
+        }
+    }
+    assert_int_equal(n, 3);
+    close_ends(&e);
+}
+
+/* What no Gradwire sends ends the connection before any memory is taken for it. */
+static void what_may_not_be_sent(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t n_bytes;
+        uint16_t zero;
+        const char *magic, *words;
+        int error;
+    } cases[] = {{10 << 20 | 1, 0, "GWN1", "it may send 10485760 at most", EMSGSIZE},
+                 {UINT64_MAX, 0, "GWN1", "it sent a message of 18446744073709551615 bytes", EMSGSIZE},
+                 {5, 1, "GWN1", "it does not speak as Gradwire does", EPROTO},
+                 {5, 0, "GWN2", "it does not speak as Gradwire does", EPROTO}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ends e;
+        struct gw_net_message m;
+        uint8_t head[GW_NET_HEAD] = {0};
+        open_ends(&e, false);
+        gw_put64(head, cases[i].n_bytes);
+        gw_put16(head + 10, cases[i].zero);
+        memcpy(head + 12, cases[i].magic, 4);
+        assert_int_equal(send(e.a.fd, head, sizeof head, 0), sizeof head);
+        assert_int_equal(gw_net_next(&e.b, &m), GW_ERR_PEER);
+        CHECK(strstr(gw_last_error(), cases[i].words), "case %zu: %s", i, gw_last_error());
+        assert_int_equal(e.b.error, cases[i].error);
+        assert_int_equal(e.placed, 0);
+        close_ends(&e);
+    }
+}
+
+static void *no_place(void *user, uint64_t n_bytes)
+{
+    (void)user, (void)n_bytes;
+    return NULL;
+}
+
+static void no_memory_loses_nothing(void **state)
+{
+    (void)state;
+    struct ends e;
+    struct gw_net_message m;
+    open_ends(&e, false);
+    assert_int_equal(gw_net_send(&e.a, 1, pattern(6000, 1), 6000, free), GW_OK);
+    e.b.place = no_place;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(gw_net_next(&e.b, &m), GW_ERR_MEMORY);
+    e.b.place = place;
+    m = take(&e);
+    uint8_t *want = pattern(6000, 1);
+    assert_memory_equal(m.bytes, want, 6000);
+    free(want);
+    free(m.bytes);
+    close_ends(&e);
+}
+
+/* Last words come after all that was sent before, and nothing can be sent after them. What was sent before the end is
+ * received before it. */
+static void the_end(void **state)
+{
+    for (int tls = 0; tls < 2; tls++) {
+        struct ends e;
+        struct gw_net_message m;
+        open_ends(&e, tls);
+        assert_int_equal(gw_net_send(&e.a, 1, pattern(400000, 3), 400000, free), GW_OK);
+        gw_net_send_last(&e.a, 2, "bye", 3);
+        gw_net_send_last(&e.a, 3, "again", 5);
+        n_released = 0;
+        assert_int_equal(gw_net_send(&e.a, 4, pattern(5, 0), 5, release), GW_ERR_PEER);
+        assert_int_equal(n_released, 1);
+        m = take(&e);
+        assert_int_equal(m.kind, 1);
+        gw_net_consume(&e.b);
+        free(m.bytes);
+        m = take(&e);
+        assert_true(m.kind == 2 && m.n_bytes == 3 && memcmp(m.bytes, "bye", 3) == 0);
+        gw_net_consume(&e.b);
+        gw_net_free(&e.a);
+        assert_int_equal(gw_net_next(&e.b, &m), GW_ERR_PEER);
+        assert_int_equal(e.b.error, 0);
+        assert_int_equal(gw_net_next(&e.b, &m), GW_ERR_PEER);
+        gw_net_free(&e.b);
+    }
+    (void)state;
+}
+
+/* The other side is gone: bytes that wait are released, and what it had sent can still be read. */
+static void gone_while_sending(void **state)
+{
+    (void)state;
+    struct ends e;
+    struct gw_net_message m;
+    open_ends(&e, false);
+    n_released = 0;
+    assert_int_equal(gw_net_send(&e.b, 1, pattern(3, 0), 3, release), GW_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(gw_net_send(&e.a, 1, pattern(200000, 0), 200000, release), GW_OK);
+    gw_net_free(&e.b);
+    assert_int_equal(gw_net_flush(&e.a), GW_ERR_PEER);
+    assert_int_equal(n_released, 4);
+    assert_int_equal(gw_net_next(&e.a, &m), GW_OK);
+    assert_int_equal(m.n_bytes, 3);
+    gw_net_consume(&e.a);
+    assert_int_equal(gw_net_next(&e.a, &m), GW_ERR_PEER);
+    gw_net_free(&e.a);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) && gw_keys_new(folder) == GW_OK && gw_net_keys_load(NULL, folder, &keys) == GW_OK ? 0 : 1;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    gw_net_keys_free(keys);
+    remove_folder(folder);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_of_all_kinds),   cmocka_unit_test(both_ways), cmocka_unit_test(byte_by_byte),
+        cmocka_unit_test(what_may_not_be_sent), cmocka_unit_test(the_end),   cmocka_unit_test(no_memory_loses_nothing),
+        cmocka_unit_test(gone_while_sending),
+    };
+    return cmocka_run_group_tests_name("net connection", tests, begin, end);
+}

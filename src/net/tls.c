@@ -1,0 +1,276 @@
+/* TLS 1.3 by OpenSSL. Whom to trust is our own question: a certificate is good if allowed/ has it and its time has not
+ * passed. */
+#include "net/tls.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "net/keys_state.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* the most bytes of one TLS record */
+#define RECORD_BYTES 16384
+#define HEAD_BYTES 16
+
+struct gw_net_tls {
+    SSL *ssl;
+    struct gw_net_keys *keys;
+    struct gw_net_identity peer;
+    enum gw_net_refusal refusal;
+    int error;
+    bool dialled, wants_write, begun;
+};
+
+/* ---- the socket ------------------------------------------------------------------------------------------ */
+
+/* OpenSSL's own way to write to a socket raises SIGPIPE if the other side has gone. */
+static int bio_write(BIO *bio, const char *bytes, int n_bytes)
+{
+    BIO_clear_retry_flags(bio);
+    const int n = (int)send((int)(intptr_t)BIO_get_data(bio), bytes, (size_t)n_bytes, MSG_NOSIGNAL);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        BIO_set_retry_write(bio);
+    return n;
+}
+
+static int bio_read(BIO *bio, char *to, int n_bytes)
+{
+    BIO_clear_retry_flags(bio);
+    const int n = (int)recv((int)(intptr_t)BIO_get_data(bio), to, (size_t)n_bytes, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        BIO_set_retry_read(bio);
+    return n;
+}
+
+static long bio_control(BIO *bio, int command, long number, void *pointer)
+{
+    (void)bio, (void)number, (void)pointer;
+    return command == BIO_CTRL_FLUSH;
+}
+
+static BIO_METHOD *bio_method;
+static int session_index = -1;
+static pthread_once_t begun_once = PTHREAD_ONCE_INIT;
+
+static void begin_once(void)
+{
+    session_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
+    bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
+    if (bio_method && (!BIO_meth_set_write(bio_method, bio_write) || !BIO_meth_set_read(bio_method, bio_read) ||
+                       !BIO_meth_set_ctrl(bio_method, bio_control))) {
+        BIO_meth_free(bio_method);
+        bio_method = NULL;
+    }
+}
+
+/* ---- sessions -------------------------------------------------------------------------------------------- */
+
+/* OpenSSL asks this in place of following chains of certificates. */
+static int is_good(X509_STORE_CTX *store, void *unused)
+{
+    (void)unused;
+    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+    struct gw_net_tls *tls = SSL_get_ex_data(ssl, session_index);
+    X509 *certificate = X509_STORE_CTX_get0_cert(store);
+    unsigned n = sizeof tls->peer.bytes;
+    if (!certificate || X509_digest(certificate, EVP_sha256(), tls->peer.bytes, &n) != 1)
+        return 0;
+    gw_ignore(gw_net_keys_look(tls->keys)); /* if the folder cannot be read, the last list counts */
+    int error = X509_V_OK;
+    const bool expected = tls->dialled && (gw_net_same_identity(&tls->peer, &tls->keys->rendezvous) ||
+                                           gw_net_same_identity(&tls->peer, &tls->keys->server));
+    if (!expected && !gw_net_keys_allow(tls->keys, &tls->peer))
+        error = X509_V_ERR_CERT_REJECTED;
+    else if (X509_cmp_current_time(X509_get0_notBefore(certificate)) > 0)
+        error = X509_V_ERR_CERT_NOT_YET_VALID;
+    else if (X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0)
+        error = X509_V_ERR_CERT_HAS_EXPIRED;
+    X509_STORE_CTX_set_error(store, error);
+    return error == X509_V_OK;
+}
+
+static SSL_CTX *make_settings(const struct gw_net_keys *keys)
+{
+    SSL_CTX *settings = SSL_CTX_new(TLS_method());
+    if (!settings || SSL_CTX_use_certificate(settings, keys->certificate) != 1 ||
+        SSL_CTX_use_PrivateKey(settings, keys->secret) != 1) {
+        SSL_CTX_free(settings);
+        return NULL;
+    }
+    SSL_CTX_set_min_proto_version(settings, TLS1_3_VERSION);
+    SSL_CTX_set_options(settings, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
+    SSL_CTX_set_num_tickets(settings, 0); /* each connection proves its key anew */
+    SSL_CTX_set_session_cache_mode(settings, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_mode(settings, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_verify(settings, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    SSL_CTX_set_cert_verify_callback(settings, is_good, NULL);
+    return settings;
+}
+
+/* A session of a folder of keys. NULL: there is no memory. */
+static SSL *new_session(struct gw_net_keys *keys)
+{
+    pthread_mutex_lock(&keys->lock);
+    if (!keys->ssl)
+        keys->ssl = make_settings(keys);
+    SSL *session = keys->ssl ? SSL_new(keys->ssl) : NULL;
+    pthread_mutex_unlock(&keys->lock);
+    return session;
+}
+
+gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, struct gw_net_tls **out)
+{
+    pthread_once(&begun_once, begin_once);
+    struct gw_net_tls *tls = gw_calloc(keys->context, 1, sizeof *tls);
+    *out = NULL;
+    if (!tls)
+        return GW_ERR_MEMORY;
+    tls->keys = keys;
+    tls->dialled = dialled;
+    tls->wants_write = dialled; /* who has dialled speaks first */
+    tls->ssl = new_session(keys);
+    if (!tls->ssl || !bio_method || SSL_set_ex_data(tls->ssl, session_index, tls) != 1) {
+        gw_net_tls_free(tls);
+        return gw_fail(GW_ERR_MEMORY, "no memory for TLS");
+    }
+    if (dialled)
+        SSL_set_connect_state(tls->ssl);
+    else
+        SSL_set_accept_state(tls->ssl);
+    *out = tls;
+    return GW_OK;
+}
+
+void gw_net_tls_free(struct gw_net_tls *tls)
+{
+    if (!tls)
+        return;
+    SSL_free(tls->ssl);
+    gw_free(tls->keys->context, tls);
+}
+
+bool gw_net_tls_wants_write(const struct gw_net_tls *tls)
+{
+    return tls->wants_write;
+}
+
+int gw_net_tls_errno(const struct gw_net_tls *tls)
+{
+    return tls->error;
+}
+
+enum gw_net_refusal gw_net_tls_refusal(const struct gw_net_tls *tls)
+{
+    return tls->refusal;
+}
+
+const struct gw_net_identity *gw_net_tls_peer(const struct gw_net_tls *tls)
+{
+    return &tls->peer;
+}
+
+/* What the last call of OpenSSL came to. `error` is errno right after it. */
+static gw_status outcome(struct gw_net_tls *tls, int result, int error)
+{
+    const int kind = SSL_get_error(tls->ssl, result);
+    tls->wants_write = kind == SSL_ERROR_WANT_WRITE;
+    if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE)
+        return GW_NOT_YET;
+    const unsigned long why = ERR_peek_error();
+    const int reason = ERR_GET_REASON(why);
+    const long verdict = SSL_get_verify_result(tls->ssl);
+    ERR_clear_error();
+    if (kind == SSL_ERROR_ZERO_RETURN || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
+        tls->error = 0;
+        return gw_fail(GW_ERR_PEER, "the connection has ended");
+    }
+    if (kind == SSL_ERROR_SYSCALL) {
+        tls->error = error;
+        return gw_fail(GW_ERR_PEER, "%s", error ? strerror(error) : "the connection has ended");
+    }
+    tls->error = EPROTO;
+    if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
+        tls->refusal = GW_NET_NOT_LISTED;
+        const struct gw_net_identity_text shown = gw_net_identity_write(&tls->peer);
+        if (verdict == X509_V_ERR_CERT_REJECTED)
+            return gw_fail(GW_ERR_PEER, "its certificate %s is not in %s/allowed", shown.text, tls->keys->folder);
+        return gw_fail(GW_ERR_PEER, "its certificate %s %s", shown.text,
+                       verdict == X509_V_ERR_CERT_HAS_EXPIRED ? "has expired" : "is not valid yet, or is damaged");
+    }
+    if (ERR_GET_LIB(why) == ERR_LIB_SSL && reason >= SSL_AD_REASON_OFFSET) {
+        tls->refusal = GW_NET_TURNED_AWAY;
+        return gw_fail(GW_ERR_PEER, "it refused this machine: the certificate %s is not among the allowed ones there",
+                       gw_net_identity_write(&tls->keys->own).text);
+    }
+    tls->refusal = GW_NET_WITHOUT_TLS;
+    return gw_fail(GW_ERR_PEER, "it does not speak TLS, so it has no keys");
+}
+
+gw_status gw_net_tls_handshake(struct gw_net_tls *tls, int fd)
+{
+    if (!tls->begun) {
+        BIO *bio = BIO_new(bio_method);
+        if (!bio)
+            return gw_fail(GW_ERR_PEER, "no memory for TLS");
+        BIO_set_data(bio, (void *)(intptr_t)fd);
+        BIO_set_init(bio, 1);
+        SSL_set_bio(tls->ssl, bio, bio);
+        tls->begun = true;
+    }
+    ERR_clear_error();
+    errno = 0;
+    const int result = SSL_do_handshake(tls->ssl);
+    const int error = errno;
+    return result == 1 ? GW_OK : outcome(tls, result, error);
+}
+
+gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, size_t *n_read)
+{
+    *n_read = 0;
+    ERR_clear_error();
+    errno = 0;
+    const int result = SSL_read_ex(tls->ssl, to, n_bytes, n_read);
+    const int error = errno;
+    if (result == 1)
+        return GW_OK;
+    const gw_status status = outcome(tls, result, error);
+    return status == GW_NOT_YET ? GW_OK : status;
+}
+
+bool gw_net_tls_has_more(const struct gw_net_tls *tls)
+{
+    return SSL_has_pending(tls->ssl) == 1;
+}
+
+gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, const void *bytes, size_t n_bytes,
+                           size_t n_sent, size_t *n_written, bool *wants_read)
+{
+    uint8_t first[RECORD_BYTES];
+    const void *at;
+    size_t n;
+    if (n_sent < HEAD_BYTES) { /* the head goes out in one record with the bytes behind it */
+        n = HEAD_BYTES - n_sent;
+        const size_t more = n_bytes < sizeof first - n ? n_bytes : sizeof first - n;
+        memcpy(first, head + n_sent, n);
+        if (more)
+            memcpy(first + n, bytes, more);
+        n += more;
+        at = first;
+    } else {
+        at = (const uint8_t *)bytes + (n_sent - HEAD_BYTES);
+        n = n_bytes - (n_sent - HEAD_BYTES);
+    }
+    *n_written = 0;
+    ERR_clear_error();
+    const int result = SSL_write_ex(tls->ssl, at, n, n_written);
+    if (result == 1)
+        return GW_OK;
+    const int kind = SSL_get_error(tls->ssl, result);
+    ERR_clear_error();
+    *wants_read = kind == SSL_ERROR_WANT_READ;
+    return kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE ? GW_OK : GW_ERR_PEER;
+}

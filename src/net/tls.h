@@ -1,0 +1,47 @@
+/* TLS 1.3 on one connection. Both sides show a certificate, and each must be listed by the other (keys.h). */
+#ifndef GW_NET_TLS_H
+#define GW_NET_TLS_H
+
+#include "net/keys.h"
+
+#include <stddef.h>
+
+struct gw_net_tls;
+
+/* Makes a session. dialled: this side has dialled. Errors: GW_ERR_MEMORY. */
+gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, struct gw_net_tls **out);
+/* NULL is allowed. */
+void gw_net_tls_free(struct gw_net_tls *tls);
+
+/* Goes on with the handshake over a connected socket. GW_OK, GW_NOT_YET, or GW_ERR_PEER with a sentence. */
+gw_status gw_net_tls_handshake(struct gw_net_tls *tls, int fd);
+/* True if the handshake waits until it can write. */
+bool gw_net_tls_wants_write(const struct gw_net_tls *tls);
+
+/* Reads up to n_bytes. *n_read 0: nothing has come. Errors: GW_ERR_PEER; gw_net_tls_errno says which. */
+gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, size_t *n_read);
+
+/* True if bytes were read from the socket that gw_net_tls_read has not handed over. */
+bool gw_net_tls_has_more(const struct gw_net_tls *tls);
+
+/* Writes a part of a head and the bytes behind it, of which n_sent have been written in all. *n_written 0: it cannot
+ * write now; *wants_read: not before it has read. GW_ERR_PEER: it cannot write any more; reading tells why. */
+gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, const void *bytes, size_t n_bytes,
+                           size_t n_sent, size_t *n_written, bool *wants_read);
+
+/* The errno of what ended the session; 0: the other side ended it in order. */
+int gw_net_tls_errno(const struct gw_net_tls *tls);
+
+/* Why a handshake failed. */
+enum gw_net_refusal {
+    GW_NET_NO_REFUSAL,
+    GW_NET_NOT_LISTED,  /* this side does not allow the other one's certificate */
+    GW_NET_TURNED_AWAY, /* the other side does not allow this one's */
+    GW_NET_WITHOUT_TLS  /* the other side does not speak TLS */
+};
+enum gw_net_refusal gw_net_tls_refusal(const struct gw_net_tls *tls);
+
+/* The certificate that the other side has shown. All zero before it has. */
+const struct gw_net_identity *gw_net_tls_peer(const struct gw_net_tls *tls);
+
+#endif
