@@ -13,7 +13,8 @@ static gw_status send_bytes(const struct gw_meeting *m, uint32_t to, const void 
     if (!bytes)
         return GW_ERR_MEMORY;
     memcpy(bytes, from, n_bytes);
-    return m->link.ops->send(m->link.self, to, bytes, n_bytes, m->timeout_ms);
+    GW_TRY(m->link.ops->send(m->link.self, to, bytes, n_bytes, m->timeout_ms));
+    return m->link.ops->flush ? m->link.ops->flush(m->link.self, m->timeout_ms) : GW_OK;
 }
 
 static gw_status take_bytes(const struct gw_meeting *m, void *to, size_t n_bytes)

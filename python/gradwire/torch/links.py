@@ -104,6 +104,8 @@ def tell(link, mine, timeout_ms):
             raise Error(Status.MEMORY, f"no memory for a message of {len(mine)} bytes")
         ctypes.memmove(address, mine, len(mine))
         _library.check(ops.send(link.self, to, address, len(mine), timeout_ms))
+    if ops.flush:  # this rank may not receive for a long time
+        _library.check(ops.flush(link.self, timeout_ms))
     return mine
 
 

@@ -162,8 +162,10 @@ gw_status gw_tcp_read_peer(struct gw_tcp_endpoint *me, uint32_t rank)
     struct gw_net_message m;
     gw_status status = GW_OK;
     int n = 0;
-    if (peer->c.fd < 0)
+    if (peer->c.fd < 0) {
+        set_stalled(me, peer, false);
         return GW_OK;
+    }
     do {
         status = gw_net_next(&peer->c, &m);
         if (status == GW_OK)
