@@ -593,7 +593,8 @@ static bool link_test_forked(void *argument)
     void *bytes[2] = {gw_message_alloc(pair->context, 9), gw_message_alloc(pair->context, 9)};
     if (!bytes[0] || !bytes[1] ||
         !is_of_another_process(link->ops->send(link->self, 1, bytes[0], 9, LINK_LONG_MS), object) ||
-        !is_of_another_process(link->ops->recv(link->self, LINK_LONG_MS, &message), object))
+        !is_of_another_process(link->ops->recv(link->self, LINK_LONG_MS, &message), object) ||
+        (link->ops->flush && !is_of_another_process(link->ops->flush(link->self, LINK_LONG_MS), object)))
         return false;
     if (!link->ops->send_all)
         gw_message_free(bytes[1]);

@@ -8,7 +8,7 @@
 
 bool gw_link_last_words(const gw_link *link, gw_link_look *look, void *user)
 {
-    /* If a connection broke, the tcp link waits for 3 s. After that nothing more comes from the member. */
+    /* The tcp link reports after half a second what one member told of another. Other links may be slower. */
     enum { WAIT_MS = 4000 };
     const double end = gw_clock_seconds() + WAIT_MS / 1000.0;
     char sentence[1024];

@@ -378,7 +378,7 @@ gw_status gw_net_send(struct gw_net_connection *c, uint16_t kind, void *bytes, s
 
 void gw_net_send_last(struct gw_net_connection *c, uint16_t kind, const void *bytes, size_t n_bytes)
 {
-    if (c->fd < 0 || c->has_last_words)
+    if (c->fd < 0 || c->cannot_send || c->has_last_words)
         return;
     c->has_last_words = true;
     c->words = parcel_of(kind, bytes, n_bytes, NULL);

@@ -34,8 +34,8 @@ struct gw_net_parcel {
     uint8_t head[GW_NET_HEAD];
     const void *bytes;
     size_t n_bytes, n_sent; /* n_sent counts the head, too */
-    void (*release)(
-        void *bytes); /* is called when the last byte has left, or the connection ends; NULL: nothing to do */
+    /* is called when the last byte has left, or the connection ends; NULL: nothing to do */
+    void (*release)(void *bytes);
 };
 
 struct gw_net_connection {

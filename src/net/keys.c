@@ -22,7 +22,6 @@
 #define CERTIFICATE "gradwire.crt"
 #define SECRET "gradwire.pem"
 #define RENDEZVOUS "rendezvous.crt"
-#define SERVER "server.crt"
 #define ALLOWED "allowed"
 #define SUFFIX ".crt"
 #define LOOK_SECONDS 1
@@ -87,12 +86,6 @@ static gw_status read_certificate(const char *folder, const char *name, X509 **c
     else
         X509_free(found);
     return good ? GW_OK : gw_fail(GW_ERR_SYSTEM, "%s is not a certificate (PEM); gradwire keys new makes one", path);
-}
-
-static bool has_file(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    return join_path(path, folder, name) == GW_OK && access(path, F_OK) == 0;
 }
 
 static bool is_certificate_name(const char *name)
@@ -225,9 +218,6 @@ gw_status gw_net_keys_load(gw_context *context, const char *folder, struct gw_ne
         status = read_own(keys);
     if (status == GW_OK)
         status = read_certificate(folder, RENDEZVOUS, NULL, &keys->rendezvous);
-    keys->server = keys->rendezvous;
-    if (status == GW_OK && has_file(folder, SERVER))
-        status = read_certificate(folder, SERVER, NULL, &keys->server);
     if (status == GW_OK)
         status = look(keys, true);
     if (status < 0) {
@@ -316,17 +306,17 @@ static gw_status write_pem(const char *folder, const char *name, EVP_PKEY *secre
     return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", path, strerror(error));
 }
 
+const char *const gw_net_keys_files[GW_NET_KEYS_FILES] = {SECRET, ALLOWED "/self" SUFFIX, RENDEZVOUS, CERTIFICATE};
+
 gw_status gw_net_keys_write(const char *folder)
 {
-    static const char *const names[] = {SECRET, ALLOWED "/self" SUFFIX, RENDEZVOUS, CERTIFICATE};
-    enum { N = sizeof names / sizeof *names };
     EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
     X509 *certificate = key ? sign_own(key) : NULL;
     gw_status status =
         certificate ? GW_OK : gw_fail(GW_ERR_UNSUPPORTED, "this machine's OpenSSL cannot make an Ed25519 key");
     int n = 0;
-    while (n < N && status == GW_OK) {
-        status = write_pem(folder, names[n], n == 0 ? key : NULL, certificate);
+    while (n < GW_NET_KEYS_FILES && status == GW_OK) {
+        status = write_pem(folder, gw_net_keys_files[n], n == 0 ? key : NULL, certificate);
         n += status == GW_OK;
     }
     X509_free(certificate);
@@ -334,7 +324,7 @@ gw_status gw_net_keys_write(const char *folder)
     ERR_clear_error();
     char path[PATH_MAX];
     for (int i = 0; status < 0 && i < n; i++)
-        if (join_path(path, folder, names[i]) == GW_OK)
+        if (join_path(path, folder, gw_net_keys_files[i]) == GW_OK)
             unlink(path);
     return status;
 }

@@ -3,11 +3,10 @@
  *     gradwire.crt       this machine's certificate (PEM)
  *     gradwire.pem       its secret key (Ed25519, PEM); only the owner may read it
  *     rendezvous.crt     the certificate of rank 0's machine
- *     server.crt         that of the parameter servers, for their clients; else rendezvous.crt is
  *     allowed/NAME.crt   a certificate for each machine that may be a member, or a client
  *
  * allowed/ alone says who may connect: a machine's own certificate is allowed if it is there. Whom this machine calls
- * at the rendezvous, or as a server, must show the certificate of that file. A file that is written or removed there
+ * at the rendezvous must show the certificate of that file. A file that is written or removed there
  * counts within a second. */
 #ifndef GW_NET_KEYS_H
 #define GW_NET_KEYS_H
@@ -41,19 +40,20 @@ gw_status gw_net_keys_load(gw_context *context, const char *folder, struct gw_ne
 void gw_net_keys_free(struct gw_net_keys *keys);
 
 const char *gw_net_keys_folder(const struct gw_net_keys *keys);
-/* This machine's own certificate, that of rank 0, and that of the servers. */
+/* This machine's own certificate, and that of rank 0. */
 const struct gw_net_identity *gw_net_keys_own(const struct gw_net_keys *keys);
 const struct gw_net_identity *gw_net_keys_rendezvous(const struct gw_net_keys *keys);
 
-/* Reads allowed/ again if it has changed, or if a second has passed. Files that hold no certificate are left out, and
- * named in `left_out` (NULL: not wanted; "": none). Errors: the folder cannot be read, or there is no memory; then the
- * list stays as it is. */
+/* Reads allowed/ again if it has changed, or if a second has passed. Files that hold no certificate are left
+ * out. Errors: the folder cannot be read, or there is no memory; then the list stays as it is. */
 gw_status gw_net_keys_look(struct gw_net_keys *keys);
 
 bool gw_net_keys_allow(struct gw_net_keys *keys, const struct gw_net_identity *identity);
 
-/* Writes gradwire.crt, gradwire.pem, rendezvous.crt and allowed/self.crt into a folder, whose allowed/ is there. None
- * of them may be there. If it fails it leaves none behind. */
+/* Writes these files into a folder, whose allowed/ is there. None of them may be there. If it fails it leaves none
+ * behind. */
+#define GW_NET_KEYS_FILES 4
+extern const char *const gw_net_keys_files[GW_NET_KEYS_FILES];
 gw_status gw_net_keys_write(const char *folder);
 
 #endif

@@ -13,7 +13,7 @@ struct gw_net_keys {
     char *folder;
     X509 *certificate;
     EVP_PKEY *secret;
-    struct gw_net_identity own, rendezvous, server;
+    struct gw_net_identity own, rendezvous;
     pthread_mutex_t lock; /* protects what follows */
     uint32_t n_allowed;
     struct gw_net_identity *allowed;

@@ -81,8 +81,7 @@ static int is_good(X509_STORE_CTX *store, void *unused)
         return 0;
     gw_ignore(gw_net_keys_look(tls->keys)); /* if the folder cannot be read, the last list counts */
     int error = X509_V_OK;
-    const bool expected = tls->dialled && (gw_net_same_identity(&tls->peer, &tls->keys->rendezvous) ||
-                                           gw_net_same_identity(&tls->peer, &tls->keys->server));
+    const bool expected = tls->dialled && gw_net_same_identity(&tls->peer, &tls->keys->rendezvous);
     if (!expected && !gw_net_keys_allow(tls->keys, &tls->peer))
         error = X509_V_ERR_CERT_REJECTED;
     else if (X509_cmp_current_time(X509_get0_notBefore(certificate)) > 0)

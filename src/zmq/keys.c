@@ -283,8 +283,8 @@ gw_status gw_keys_new(const char *folder)
         return gw_fail(GW_ERR_ARGUMENT, "gw_keys_new: no folder is named");
     char path[PATH_MAX], allowed[PATH_MAX], public_key[GW_ZMQ_KEY_CHARS + 1], secret_key[GW_ZMQ_KEY_CHARS + 1];
     GW_TRY(join_path(allowed, folder, ALLOWED));
-    for (int i = 0; i < N_FILES; i++) {
-        GW_TRY(join_path(path, folder, files[i].name));
+    for (int i = 0; i < N_FILES + GW_NET_KEYS_FILES; i++) {
+        GW_TRY(join_path(path, folder, i < N_FILES ? files[i].name : gw_net_keys_files[i - N_FILES]));
         if (access(path, F_OK) == 0)
             return gw_fail(GW_ERR_ARGUMENT,
                            "there is a key already at %s, and it is never replaced; name another folder", path);
@@ -348,8 +348,9 @@ gw_status gw_keys_new_client(const char *folder, const char *server_folder, cons
     if (status == GW_OK)
         return GW_OK;
     static const char *const made[] = {SERVER, SECRET, ALLOWED "/self.key", RENDEZVOUS, PUBLIC};
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-        if (join_path(path, folder, made[i]) == GW_OK)
+    enum { N_MADE = sizeof made / sizeof *made };
+    for (int i = 0; i < N_MADE + GW_NET_KEYS_FILES; i++)
+        if (join_path(path, folder, i < N_MADE ? made[i] : gw_net_keys_files[i - N_MADE]) == GW_OK)
             unlink(path);
     return status;
 }

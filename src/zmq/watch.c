@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
 #include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -36,9 +35,8 @@
 #define HEARTBEAT_BYTES 100     /* of a heartbeat: a question and an answer, encrypted, and some more */
 #define PAGE 256u               /* connections in a page of the table */
 #define PAGES 4096u             /* the most pages: enough for descriptors up to a million */
-#define MOST_LISTENERS 4
-#define RESERVE 32u        /* descriptors that strangers do not get */
-#define LINES_AT_ONCE 20.0 /* lines of the log that may come at once; after them, one line in LINE_SECONDS */
+#define RESERVE 32u             /* descriptors that strangers do not get */
+#define LINES_AT_ONCE 20.0      /* lines of the log that may come at once; after them, one line in LINE_SECONDS */
 #define LINE_SECONDS 5.0
 
 struct connection {
@@ -67,9 +65,6 @@ struct gw_zmq_door {
     pthread_mutex_t lock;
     struct gw_zmq_event *news; /* a ring of events that were read, and that the application has not asked for yet */
     size_t n_news, first_news, news_capacity;
-    int listeners[MOST_LISTENERS];
-    uint32_t n_listeners;
-    bool expects, shut;
     _Atomic(struct connection *) pages[PAGES];
     struct connection **live;
     uint32_t n_live, n_strangers, live_capacity;
@@ -229,11 +224,6 @@ static bool read_news(struct gw_zmq_door *door)
     bool any = false;
     while (gw_zmq_next_event(door->events, &event)) {
         any = true;
-        if (event.what == ZMQ_EVENT_LISTENING) {
-            if (door->n_listeners < MOST_LISTENERS)
-                door->listeners[door->n_listeners++] = (int)event.value;
-            continue;
-        }
         if (event.what == ZMQ_EVENT_ACCEPTED)
             came(door, (int)event.value);
         else if (event.what == ZMQ_EVENT_DISCONNECTED)
@@ -479,9 +469,7 @@ static void look_at_strangers(struct gw_zmq_watch *watch, struct gw_zmq_door *do
         if (c->admitted || c->closing)
             continue;
         measure(c);
-        if (door->shut) {
-            close_connection(watch, c, "all members have met, and it is none of them");
-        } else if (c->waiting > door->limits.stranger_bytes && !door->expects) {
+        if (c->waiting > door->limits.stranger_bytes) {
             close_connection(watch, c, "it sent more than it may before it has said who it is");
         } else {
             n++;
@@ -490,7 +478,7 @@ static void look_at_strangers(struct gw_zmq_watch *watch, struct gw_zmq_door *do
             largest = !largest || c->waiting > largest->waiting ? c : largest;
         }
     }
-    if (all > GW_ZMQ_STRANGERS_BYTES && !door->expects) {
+    if (all > GW_ZMQ_STRANGERS_BYTES) {
         close_connection(watch, largest, "strangers have sent too much");
         n--;
     }
@@ -641,28 +629,6 @@ void gw_zmq_door_dismiss(struct gw_zmq_door *door, int fd)
     signal_fd(door->watch->wake);
 }
 
-void gw_zmq_door_expect(struct gw_zmq_door *door)
-{
-    pthread_mutex_lock(&door->lock);
-    door->expects = true;
-    pthread_mutex_unlock(&door->lock);
-}
-
-void gw_zmq_door_shut(struct gw_zmq_door *door)
-{
-    struct sock_filter nothing = {BPF_RET | BPF_K, 0, 0, 0};
-    const struct sock_fprog filter = {1, &nothing};
-    pthread_mutex_lock(&door->lock);
-    read_all_news(door);
-    /* ZeroMQ's listener must stay open, because its connections would end with it. So the kernel is told to drop all
-     * that comes to it. If the kernel cannot, the watch closes whoever comes. */
-    for (uint32_t i = 0; i < door->n_listeners; i++)
-        setsockopt(door->listeners[i], SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
-    door->shut = true;
-    pthread_mutex_unlock(&door->lock);
-    signal_fd(door->watch->wake);
-}
-
 void gw_zmq_door_serve(struct gw_zmq_door *door, bool (*serve)(void *user), void *user)
 {
     struct gw_zmq_watch *watch = door->watch;
@@ -742,11 +708,10 @@ gw_status gw_zmq_door_open(struct gw_zmq_watch *watch, void *socket, const char 
     door->limits = *limits;
     door->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     size_t bytes = sizeof door->events_fd;
-    gw_status status =
-        door->news_fd < 0
-            ? gw_fail(GW_ERR_SYSTEM, "no eventfd for the watch: %s", strerror(errno))
-            : gw_zmq_monitor(watch->options.zmq, socket, name,
-                             news | ZMQ_EVENT_LISTENING | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED, &door->events);
+    gw_status status = door->news_fd < 0
+                           ? gw_fail(GW_ERR_SYSTEM, "no eventfd for the watch: %s", strerror(errno))
+                           : gw_zmq_monitor(watch->options.zmq, socket, name,
+                                            news | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED, &door->events);
     if (status == GW_OK && (zmq_getsockopt(door->events, ZMQ_FD, &door->events_fd, &bytes) != 0 ||
                             zmq_getsockopt(socket, ZMQ_FD, &door->socket_fd, &bytes) != 0))
         status = gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));

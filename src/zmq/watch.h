@@ -80,13 +80,6 @@ void gw_zmq_door_admit(struct gw_zmq_door *door, int fd);
 /* The member of a connection has left. From now on the connection is a stranger again. */
 void gw_zmq_door_dismiss(struct gw_zmq_door *door, int fd);
 
-/* From here on members may send before they are admitted. So the watch closes a stranger only after the socket was
- * found empty. */
-void gw_zmq_door_expect(struct gw_zmq_door *door);
-
-/* Nobody else may come. The watch closes strangers, and new connections get no answer. */
-void gw_zmq_door_shut(struct gw_zmq_door *door);
-
 /* Ends the watch's thread. Its doors must be closed before. NULL is allowed. */
 void gw_zmq_watch_end(struct gw_zmq_watch *watch);
 

@@ -133,6 +133,22 @@ static void the_list_alone_says(void **state)
     assert_int_equal(gw_keys_new_client(anna, server, "carl"), GW_ERR_ARGUMENT);
     assert_int_equal(access(at("carl/gradwire.key_secret"), F_OK), -1);
     assert_int_equal(access(at("server/allowed/carl.key"), F_OK), -1);
+    /* The last file cannot be written, because an earlier try was killed: all that was made before it goes again. */
+    write_file(at("server/allowed/carl.key.partial"), "", 0644);
+    assert_int_equal(gw_keys_new_client(at("carl"), server, "carl"), GW_ERR_SYSTEM);
+    static const char *const made[] = {"gradwire.key",   "gradwire.key_secret", "rendezvous.key",
+                                       "server.key",     "gradwire.crt",        "gradwire.pem",
+                                       "rendezvous.crt", "allowed/self.key",    "allowed/self.crt"};
+    char path[400];
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+        snprintf(path, sizeof path, "%s/%s", at("carl"), made[i]);
+        assert_int_equal(access(path, F_OK), -1);
+    }
+    /* A certificate is a key, too. */
+    write_file(at("carl/gradwire.crt"), "", 0644);
+    assert_int_equal(gw_keys_new(at("carl")), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "gradwire.crt, and it is never replaced"));
+    assert_int_equal(access(at("carl/gradwire.key_secret"), F_OK), -1);
     /* A folder's name may have one letter. */
     char before[1000];
     assert_non_null(getcwd(before, sizeof before));

@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #define WAIT_SECONDS 0.5 /* between two WAITs of rank 0 */
@@ -101,6 +100,24 @@ static void hang_up(struct gw_net_connection *c, uint32_t *events)
     *events = 0;
 }
 
+/* Begins to connect. GW_NOT_YET: it cannot now; errno says why. */
+static gw_status dial(const struct meeting *m, const struct gw_net_address *address, struct gw_net_connection *c,
+                      uint32_t *events, uint64_t number)
+{
+    struct gw_net_tls *tls = NULL;
+    const int fd = gw_net_dial(address);
+    if (fd < 0)
+        return GW_NOT_YET;
+    if (m->group->keys && gw_net_tls_new(m->group->keys, true, &tls) < 0) {
+        close(fd);
+        return GW_ERR_MEMORY;
+    }
+    gw_net_tune(fd, m->group->timeout_ms);
+    gw_net_adopt(c, fd, tls, true);
+    watch(m, c, events, number);
+    return GW_OK;
+}
+
 static void tell(const struct meeting *m, struct guest *guest, uint64_t number, uint16_t kind, const void *bytes,
                  size_t n_bytes)
 {
@@ -151,23 +168,13 @@ static void redial(struct meeting *m, uint64_t number, const char *trouble)
 
 static gw_status dial_peer(struct meeting *m, uint64_t number)
 {
-    struct gw_tcp_group *group = m->group;
     struct gw_tcp_peer *peer = peer_of(m, number);
-    struct gw_net_tls *tls = NULL;
-    const int fd = gw_net_dial(&group->members[number % group->size].address);
-    if (fd < 0) {
-        redial(m, number, strerror(errno));
-        return GW_OK;
-    }
-    if (group->keys && gw_net_tls_new(group->keys, true, &tls) < 0) {
-        close(fd);
-        return GW_ERR_MEMORY;
-    }
-    gw_net_tune(fd, group->timeout_ms);
-    gw_net_adopt(&peer->c, fd, tls, true);
     m->dial_at[number] = 0;
-    watch(m, &peer->c, &peer->events, number);
-    return GW_OK;
+    const gw_status status =
+        dial(m, &m->group->members[number % m->group->size].address, &peer->c, &peer->events, number);
+    if (status == GW_NOT_YET)
+        redial(m, number, strerror(errno));
+    return status < 0 ? status : GW_OK;
 }
 
 static gw_status dial_peers(struct meeting *m, double now)
@@ -343,7 +350,8 @@ static gw_status hear_guest(struct meeting *m, uint32_t rank)
     struct gw_net_message message;
     char text[GW_TCP_TEXT_BYTES];
     uint64_t number;
-    gw_status status = gw_net_flush(&guest->c);
+    gw_status status;
+    gw_ignore(gw_net_flush(&guest->c)); /* if that fails, reading says why */
     while ((status = gw_net_next(&guest->c, &message)) == GW_OK) {
         if (message.kind == GW_TCP_READY && m->has_table && !guest->ready) {
             guest->ready = true;
@@ -399,25 +407,14 @@ static void receive_guest(struct meeting *m, struct gw_net_stranger *stranger, c
 
 static gw_status dial_host(struct meeting *m)
 {
-    struct gw_tcp_group *group = m->group;
     struct guest *host = &m->guests[0];
-    struct gw_net_tls *tls = NULL;
-    const int fd = gw_net_dial(m->rendezvous);
     m->pause = m->pause == 0 ? REDIAL_SECONDS : 2 * m->pause;
     if (m->pause > LONGEST_REDIAL_SECONDS)
         m->pause = LONGEST_REDIAL_SECONDS;
     m->dial_host_at = gw_clock_seconds() + m->pause;
-    if (fd < 0)
-        return GW_OK;
-    if (group->keys && gw_net_tls_new(group->keys, true, &tls) < 0) {
-        close(fd);
-        return GW_ERR_MEMORY;
-    }
-    gw_net_tune(fd, group->timeout_ms);
-    gw_net_adopt(&host->c, fd, tls, true);
     host->c.most_bytes = m->table_bytes > GW_NET_SMALL ? m->table_bytes : GW_NET_SMALL;
-    watch(m, &host->c, &host->events, OF_GUEST);
-    return GW_OK;
+    const gw_status status = dial(m, m->rendezvous, &host->c, &host->events, OF_GUEST);
+    return status < 0 ? status : GW_OK;
 }
 
 static void *place_of_table(void *meeting, uint64_t n_bytes)

@@ -1,7 +1,6 @@
 /* Receives the messages of one rank's endpoint of the tcp link, and finds out which members are gone. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "link/tcp/state.h"
 
 #include <errno.h>

@@ -2,7 +2,6 @@
  * receive.c receives. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "link/last_words.h"
 #include "link/tcp/state.h"
 

@@ -1,9 +1,9 @@
 /* What the files of the tcp link share: a group of links, and one rank's endpoint of one link.
  *
  * tcp.c opens and ends a group. meeting.c connects its members, late.c answers who comes later. send.c and receive.c
- * move messages; endpoint.c has what both need. An endpoint has one
- * connection to each other member, and no thread: what is to be read is read when its rank receives, and what the
- * kernel did not take at once is written then, or by flush and close. */
+ * move messages; endpoint.c has what both need. An endpoint has one connection to each other member, and no thread:
+ * what is to be read is read when its rank receives, and what the kernel did not take at once is written then, or by
+ * flush and close. */
 #ifndef GW_LINK_TCP_STATE_H
 #define GW_LINK_TCP_STATE_H
 
@@ -45,7 +45,6 @@ struct gw_tcp_peer {
 
 struct gw_tcp_endpoint {
     struct gw_tcp_group *group;
-    uint32_t nth;
     int epoll, wake; /* wake: an eventfd */
     atomic_bool sleeping;
     pthread_mutex_t lock;                 /* protects what follows. Nobody waits while holding it */

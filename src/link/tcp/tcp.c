@@ -193,7 +193,6 @@ static gw_status open_endpoint(struct gw_tcp_group *group, uint32_t nth)
     }
     group->endpoints[nth] = me; /* from here on free_endpoint cleans up */
     me->group = group;
-    me->nth = nth;
     me->failed_peer = GW_TCP_NOBODY;
     me->epoll = epoll_create1(EPOLL_CLOEXEC);
     me->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
