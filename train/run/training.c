@@ -530,9 +530,10 @@ static void report_failure(struct gw_worker *w, gw_status status, bool training)
         memcpy(team->failure_text, text, sizeof text);
     }
     pthread_mutex_unlock(&team->failure_lock);
-    /* All workers find a step that is not finite by themselves, and stop. With a server's optimizer they may not, so
-     * they must be told. */
-    if (status != GW_ERR_PEER && (status != GW_ERR_NONFINITE || *team->server_optimizer))
+    /* Also if another worker is the cause: a worker may wait at a link over which it has not heard of that. All workers
+     * find a step that is not finite by themselves, and stop. With a server's optimizer they may not, so they must be
+     * told. */
+    if (status != GW_ERR_NONFINITE || *team->server_optimizer)
         gw_team_fail(team, w->index, status, text);
 }
 
