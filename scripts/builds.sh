@@ -22,7 +22,7 @@ left_out_by_sanitizers="$left_out|^(probe|select|share|merge)_test$|^exchange_mp
 # What the library says without ZeroMQ, MPI and oneDNN.
 with_stubs='^(creates|exchange|local|nonsense|once|together|wire_choice)_'
 # Those with threads. ternary's stand for all codecs: each hands its chunks to threads by the same function.
-with_threads='^(base|buffers|exchange|leave|last_words|local|once|pserver|servers|tcp|ternary|together|wire|zmq)_'
+with_threads='^(base|buffers|exchange|leave|farewell|local|once|pserver|servers|tcp|ternary|together|wire|zmq)_'
 
 for name in "${names[@]}"; do
     # Debug builds check with assert; their tables of lines are enough for a sanitizer's report, and quick to make.

@@ -51,7 +51,7 @@ static inline void say_leave(struct stage *s, uint32_t from, uint32_t first, uin
 /* What rank 0 sends to `to` next, of a type; others are dropped. false: it has failed, and gw_last_error() says why. */
 static inline bool hear(struct stage *s, uint32_t to, uint8_t type, gw_message *message)
 {
-    while (s->links[to].ops->recv(s->links[to].self, 10000, message) == GW_OK) {
+    while (gw_link_recv(&s->links[to], 10000, message) == GW_OK) {
         if (message_header_read(message->bytes).type == type)
             return true;
         gw_message_free(message->bytes);
@@ -83,20 +83,13 @@ static inline gw_status stage_recv(void *self, uint32_t timeout_ms, gw_message *
     return status;
 }
 
-static inline void stage_fail(void *self, gw_status status, const char *why)
-{
-    struct stage *s = self;
-    (s->links[0].ops->fail)(s->links[0].self, status, why); /* cmocka has a macro of this name */
-}
-
 static inline void stage_close(void *self)
 {
     struct stage *s = self;
     s->links[0].ops->close(s->links[0].self);
 }
 
-static const gw_link_ops stage_ops = {
-    .name = "stage", .send = stage_send, .recv = stage_recv, .fail = stage_fail, .close = stage_close};
+static const gw_link_ops stage_ops = {.name = "stage", .send = stage_send, .recv = stage_recv, .close = stage_close};
 
 static inline struct stage *stage_open(const char *spec, uint32_t n)
 {

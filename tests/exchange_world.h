@@ -159,7 +159,7 @@ struct world {
     gw_codec *codec;
     gw_tensor *tensors;
     struct member *members;
-    atomic_ullong crossed; /* bytes between different members */
+    atomic_ullong crossed; /* bytes between different members, but for the first and the last messages */
     atomic_ullong largest; /* bytes of the largest message */
     atomic_uint n_finished;
     pthread_barrier_t round_over;
@@ -227,7 +227,8 @@ static gw_status world_send(void *self, uint32_t to, void *bytes, size_t n_bytes
     unsigned long long largest = atomic_load(&m->world->largest);
     while (n_bytes > largest && !atomic_compare_exchange_weak(&m->world->largest, &largest, n_bytes))
         ;
-    if (to != m->rank && ((uint8_t *)bytes)[0] != MESSAGE_HELLO)
+    const uint8_t type = *(uint8_t *)bytes;
+    if (to != m->rank && type != MESSAGE_HELLO && type != MESSAGE_LEAVE)
         atomic_fetch_add(&m->world->crossed, n_bytes);
     return m->inner.ops->send(m->inner.self, to, bytes, n_bytes, timeout_ms);
 }
@@ -270,12 +271,6 @@ static gw_status world_recv(void *self, uint32_t timeout_ms, gw_message *message
     }
 }
 
-static void world_fail(void *self, gw_status status, const char *why)
-{
-    struct member *m = self;
-    (m->inner.ops->fail)(m->inner.self, status, why);
-}
-
 static void world_close(void *self)
 {
     struct member *m = self;
@@ -307,17 +302,12 @@ static gw_status world_send_all(void *self, void *bytes, size_t n_bytes, uint32_
     return status;
 }
 
-static const gw_link_ops world_ops = {.name = "world",
-                                      .send = world_send,
-                                      .recv = world_recv,
-                                      .fail = world_fail,
-                                      .close = world_close,
-                                      .destroy = world_destroy};
+static const gw_link_ops world_ops = {
+    .name = "world", .send = world_send, .recv = world_recv, .close = world_close, .destroy = world_destroy};
 static const gw_link_ops world_ops_all = {.name = "world, to all",
                                           .send = world_send,
                                           .send_all = world_send_all,
                                           .recv = world_recv,
-                                          .fail = world_fail,
                                           .close = world_close,
                                           .destroy = world_destroy};
 

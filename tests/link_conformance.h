@@ -12,7 +12,7 @@
 #include "checks.h"
 
 #include <gradwire/codec.h>
-#include <gradwire/link.h>
+#include <gradwire/exchange.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -134,19 +134,7 @@ static void link_test_expect(gw_link *link, uint32_t from, size_t n_bytes, uint3
     gw_message_free(message.bytes);
 }
 
-/* Receives the next message. It may still be on its way while a failure is already known. */
-static gw_status link_test_recv_underway(gw_link *link, gw_message *message)
-{
-    gw_status status = link->ops->recv(link->self, LINK_LONG_MS, message);
-    for (int i = 0; status == GW_ERR_PEER && link_test_factory->news_travel && i < 5000; i++) {
-        const struct timespec time = {0, 1000000};
-        nanosleep(&time, NULL);
-        status = link->ops->recv(link->self, LINK_LONG_MS, message);
-    }
-    return status;
-}
-
-/* Sends to a member that failed or left, until that is known here. Returns the status of the last send. */
+/* Sends to a member that is gone, until that is known here. Returns the status of the last send. */
 static gw_status link_test_send_to_the_gone(gw_context *context, gw_link *link, uint32_t to)
 {
     for (int i = 0;; i++) {
@@ -213,7 +201,7 @@ static void link_group_of_one(void **state)
     gw_message message;
     assert_int_equal(links[0].ops->recv(links[0].self, 1, &message), GW_ERR_TIMEOUT);
     link_test_send(context, &links[0], 0, 64, 1, 2);
-    (links[0].ops->fail)(links[0].self, GW_ERR_MEMORY, "nobody is there to hear this");
+    gw_link_fail(&links[0], GW_ERR_MEMORY, "nobody is there to hear this");
     link_test_expect(&links[0], 0, 64, 1, 2);
     link_test_end(context, links, 1);
 }
@@ -353,53 +341,65 @@ static void link_timeout(void **state)
     link_test_end(context, links, 2);
 }
 
-static void link_fail_names_who_and_why(void **state)
+/* Who is gone is reported once, and after its last message. The others still hear each other. */
+static void link_reports_who_is_gone(void **state)
 {
     (void)state;
     gw_link links[3];
     gw_context *context = link_test_begin(links, 3);
     gw_message message;
     link_test_send(context, &links[2], 0, 32, 1, 1);
-    link_test_send(context, &links[2], 0, 32, 2, 2);
-    (links[2].ops->fail)(links[2].self, GW_ERR_MEMORY, "no memory for a walrus");
-    (links[2].ops->fail)(links[2].self, GW_ERR_SYSTEM, "a second reason is not heard");
-    /* Messages that were sent before the failure arrive before it. */
+    link_test_send(context, &links[2], 0, 5000, 2, 2);
+    links[2].ops->close(links[2].self);
     link_test_expect(&links[0], 2, 32, 1, 1);
-    link_test_expect(&links[0], 2, 32, 2, 2);
+    link_test_expect(&links[0], 2, 5000, 2, 2);
     for (uint32_t r = 0; r < 2; r++) {
-        for (int again = 0; again < 2; again++) {
-            assert_int_equal(links[r].ops->recv(links[r].self, LINK_LONG_MS, &message), GW_ERR_PEER);
-            assert_non_null(strstr(gw_last_error(), "rank 2"));
-            assert_non_null(strstr(gw_last_error(), "no memory for a walrus"));
-        }
+        assert_int_equal(links[r].ops->recv(links[r].self, LINK_LONG_MS, &message), GW_ERR_PEER);
+        assert_int_equal(message.from, 2);
+        assert_non_null(strstr(gw_last_error(), "rank 2"));
+        assert_int_equal(links[r].ops->recv(links[r].self, 50, &message), GW_ERR_TIMEOUT);
+        assert_int_equal(link_test_send_to_the_gone(context, &links[r], 2), GW_ERR_PEER);
+        assert_non_null(strstr(gw_last_error(), "rank 2"));
     }
-    assert_int_equal(link_test_send_to_the_gone(context, &links[0], 2), GW_ERR_PEER);
-    assert_non_null(strstr(gw_last_error(), "rank 2"));
-    /* The others still hear each other. */
     link_test_send(context, &links[1], 0, 8, 5, 6);
-    assert_int_equal(link_test_recv_underway(&links[0], &message), GW_OK);
-    assert_int_equal(message.from, 1);
-    assert_true(link_test_message_is(&message, 8, 5, 6));
-    gw_message_free(message.bytes);
+    link_test_expect(&links[0], 1, 8, 5, 6);
     link_test_end(context, links, 3);
 }
 
-/* A member that gives up because of another one only passes the news on. It is not named as the one that failed. */
-static void link_messenger_gives_up(void **state)
+/* A member that fails says why. If another one is the cause, it only passes that on, and is not named as the one that
+ * failed. */
+static void link_failures_are_told(void **state)
 {
     (void)state;
-    static const gw_status causes[] = {GW_ERR_TIMEOUT, GW_ERR_PEER};
-    for (int i = 0; i < 2; i++) {
+    static const struct {
+        gw_status status;
+        const char *why, *told;
+    } cases[] = {
+        {GW_ERR_MEMORY, "no memory for a walrus", "rank 0 failed: no memory for a walrus"},
+        {GW_ERR_SYSTEM, "", "rank 0 failed: "},
+        {GW_ERR_TIMEOUT, "nothing came from rank 1", "rank 0 gave up: nothing came from rank 1"},
+        {GW_ERR_PEER, "rank 1 failed: 100 %s of\n it", "rank 1 failed: 100 %s of? it"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gw_link links[3];
         gw_context *context = link_test_begin(links, 3);
         gw_message message;
-        (links[0].ops->fail)(links[0].self, causes[i], "nothing came from rank 1");
+        link_test_send(context, &links[0], 1, 16, 1, 1);
+        gw_fail(GW_ERR_ORDER, "this stays");
+        gw_link_fail(&links[0], cases[i].status, cases[i].why);
+        assert_string_equal(gw_last_error(), "this stays");
+        link_test_send(context, &links[0], 1, 17, 2, 2);
         for (uint32_t r = 1; r < 3; r++) {
-            assert_int_equal(links[r].ops->recv(links[r].self, LINK_LONG_MS, &message), GW_ERR_PEER);
-            assert_string_equal(gw_last_error(), "rank 0 gave up: nothing came from rank 1");
+            if (r == 1)
+                assert_int_equal(gw_link_recv(&links[r], LINK_LONG_MS, &message), GW_OK);
+            if (r == 1)
+                gw_message_free(message.bytes);
+            assert_int_equal(gw_link_recv(&links[r], LINK_LONG_MS, &message), GW_ERR_PEER);
+            assert_int_equal(message.from, 3);
+            if (strncmp(gw_last_error(), cases[i].told, strlen(cases[i].told)) != 0)
+                fail_msg("case %zu: \"%s\"", i, gw_last_error());
         }
-        assert_int_equal(link_test_send_to_the_gone(context, &links[2], 0), GW_ERR_PEER);
-        assert_null(strstr(gw_last_error(), "rank 0 failed"));
+        link_test_expect(&links[1], 0, 17, 2, 2);
         link_test_end(context, links, 3);
     }
 }
@@ -412,9 +412,9 @@ static void link_long_reason_is_cut(void **state)
     char why[5000];
     memset(why, 'x', sizeof why - 1);
     why[sizeof why - 1] = 0;
-    (links[1].ops->fail)(links[1].self, GW_ERR_SYSTEM, why);
+    gw_link_fail(&links[1], GW_ERR_SYSTEM, why);
     gw_message message;
-    assert_int_equal(links[0].ops->recv(links[0].self, LINK_LONG_MS, &message), GW_ERR_PEER);
+    assert_int_equal(gw_link_recv(&links[0], LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_non_null(strstr(gw_last_error(), "rank 1"));
     assert_non_null(strstr(gw_last_error(), "xxxx"));
     link_test_end(context, links, 2);
@@ -470,7 +470,7 @@ static void *link_test_receiver(void *argument)
 static void link_wakes(void **state)
 {
     (void)state;
-    /* These wake a receiver that already sleeps: a message, its own close, the failure of another member. */
+    /* These wake a receiver that already sleeps: a message, its own close, the close of another member. */
     for (int what = 0; what < 3; what++) {
         gw_link links[2];
         gw_context *context = link_test_begin(links, 2);
@@ -482,13 +482,11 @@ static void link_wakes(void **state)
         else if (what == 1)
             links[0].ops->close(links[0].self);
         else
-            (links[1].ops->fail)(links[1].self, GW_ERR_SYSTEM, "the dog ate it");
+            links[1].ops->close(links[1].self);
         pthread_join(t.thread, NULL);
         assert_int_equal(t.seen, what == 0 ? GW_OK : what == 1 ? GW_ERR_CLOSED : GW_ERR_PEER);
-        if (what == 2) {
+        if (what == 2)
             assert_non_null(strstr(t.sentence, "rank 1"));
-            assert_non_null(strstr(t.sentence, "the dog ate it"));
-        }
         link_test_end(context, links, 2);
     }
 }
@@ -601,7 +599,7 @@ static bool link_test_forked(void *argument)
     else if (!is_of_another_process(link->ops->send_all(link->self, bytes[1], 9, LINK_LONG_MS), object))
         return false;
     const long live = atomic_load(&link_test_live);
-    (link->ops->fail)(link->self, GW_ERR_SYSTEM, "a fork failed");
+    gw_link_fail(link, GW_ERR_SYSTEM, "a fork failed");
     link->ops->close(link->self);
     for (uint32_t r = 0; r < 2; r++)
         pair->links[r].ops->destroy(pair->links[r].self);
@@ -622,6 +620,94 @@ static void link_in_a_fork(void **state)
     link_test_end(pair.context, links, 2);
 }
 
+/* ---- who leaves an exchange ------------------------------------------------------------------------------ */
+
+/* How rank 2 goes: after a step, with or without its link; in the middle of a step; for a reason of its own; or before
+ * it has made an exchange. */
+enum link_test_departure { LINK_GOES, LINK_GOES_WITH_LINK, LINK_GOES_IN_A_STEP, LINK_FAILS, LINK_NEVER_COMES };
+
+struct link_test_leaver {
+    pthread_t thread;
+    const gw_link *link;
+    enum link_test_departure how;
+    gw_status status;
+    char sentence[400];
+};
+
+static void link_test_steps(struct link_test_leaver *m, gw_exchange *exchange)
+{
+    float gradients[2][1000] = {{0}};
+    const bool stays = m->link->rank != 2;
+    for (uint32_t t = 0; m->status == GW_OK && (stays || t < 1 || m->how == LINK_GOES_IN_A_STEP); t++) {
+        m->status = gw_exchange_begin(exchange, t);
+        for (uint32_t i = 0; i < 2 && m->status == GW_OK; i++) {
+            if (!stays && t == 1 && i == 1)
+                return;
+            m->status = gw_exchange_submit(exchange, i, gradients[i]);
+        }
+        if (m->status == GW_OK)
+            m->status = gw_exchange_wait(exchange, NULL);
+    }
+}
+
+static void *link_test_leave(void *argument)
+{
+    struct link_test_leaver *m = argument;
+    const gw_tensor tensors[2] = {{.name = "a", .n_elems = 1000}, {.name = "b", .id = 1, .n_elems = 1000}};
+    gw_codec *codec = NULL;
+    gw_exchange *exchange = NULL;
+    const bool comes = m->how != LINK_NEVER_COMES || m->link->rank != 2;
+    m->status = gw_codec_parse(NULL, "ternary", &codec);
+    const gw_exchange_options options = {.struct_bytes = sizeof options,
+                                         .codec = codec,
+                                         .tensors = tensors,
+                                         .n_tensors = 2,
+                                         .link = *m->link,
+                                         .timeout_ms = LINK_LONG_MS};
+    if (m->status == GW_OK && comes)
+        m->status = gw_exchange_create(NULL, &options, &exchange);
+    if (m->status == GW_OK && comes)
+        link_test_steps(m, exchange);
+    snprintf(m->sentence, sizeof m->sentence, "%s", m->status < 0 ? gw_last_error() : "");
+    if (m->link->rank == 2 && m->how == LINK_FAILS)
+        gw_link_fail(m->link, GW_ERR_SYSTEM, "the dog ate it");
+    gw_exchange_destroy(exchange);
+    if (m->link->rank == 2 && (m->how == LINK_GOES_WITH_LINK || m->how == LINK_NEVER_COMES))
+        m->link->ops->close(m->link->self);
+    gw_codec_destroy(codec);
+    return NULL;
+}
+
+/* Whoever goes, and however: all others end long before their timeout, and name the same member and cause. */
+static void link_departures_are_told(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"rank 2 has ended its exchange", "rank 2 has ended its exchange",
+                                        "rank 2 failed: it gave up in the middle of a step",
+                                        "rank 2 failed: the dog ate it", "rank 2"};
+    for (int how = LINK_GOES; how <= LINK_NEVER_COMES; how++) {
+        gw_link links[3];
+        struct link_test_leaver members[3];
+        struct timespec began, ended;
+        gw_context *context = link_test_begin(links, 3);
+        clock_gettime(CLOCK_MONOTONIC, &began);
+        for (uint32_t r = 0; r < 3; r++) {
+            members[r] = (struct link_test_leaver){.link = &links[r], .how = (enum link_test_departure)how};
+            assert_int_equal(pthread_create(&members[r].thread, NULL, link_test_leave, &members[r]), 0);
+        }
+        for (uint32_t r = 0; r < 3; r++)
+            pthread_join(members[r].thread, NULL);
+        clock_gettime(CLOCK_MONOTONIC, &ended);
+        for (uint32_t r = 0; r < 3; r++)
+            if (members[r].status != (r < 2 ? GW_ERR_PEER : GW_OK) ||
+                (r < 2 && !strstr(members[r].sentence, words[how])))
+                fail_msg("departure %d: rank %u: %d, \"%s\"", how, r, members[r].status, members[r].sentence);
+        if (ended.tv_sec - began.tv_sec > LINK_LONG_MS / 2000)
+            fail_msg("departure %d: the others waited for %ld s", how, (long)(ended.tv_sec - began.tv_sec));
+        link_test_end(context, links, 3);
+    }
+}
+
 static inline int link_conformance(const struct link_factory *factory)
 {
     link_test_factory = factory;
@@ -635,14 +721,15 @@ static inline int link_conformance(const struct link_factory *factory)
         cmocka_unit_test(link_send_to_all),
         cmocka_unit_test(link_unknown_rank),
         cmocka_unit_test(link_timeout),
-        cmocka_unit_test(link_fail_names_who_and_why),
-        cmocka_unit_test(link_messenger_gives_up),
+        cmocka_unit_test(link_reports_who_is_gone),
+        cmocka_unit_test(link_failures_are_told),
         cmocka_unit_test(link_long_reason_is_cut),
         cmocka_unit_test(link_send_to_one_that_left),
         cmocka_unit_test(link_wakes),
         cmocka_unit_test(link_many_to_many),
         cmocka_unit_test(link_destroy_in_any_order),
         cmocka_unit_test(link_in_a_fork),
+        cmocka_unit_test(link_departures_are_told),
     };
     return cmocka_run_group_tests_name(factory->name, tests, NULL, NULL);
 }

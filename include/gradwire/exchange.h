@@ -129,15 +129,17 @@ typedef struct gw_tensor_traffic {
 GW_API GW_MUST_CHECK gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options,
                                                   gw_exchange **out);
 
-/* Tells the other members that this one begins no more steps. Call it between steps. A member that has begun another
- * step gets GW_ERR_PEER at once, with a sentence that names this member. Without this call, such a member waits until
- * its timeout. Members that have made the same steps are not disturbed. The call does not wait. After it, call only
- * gw_exchange_destroy. A second call does nothing. With servers the call does nothing: they notice themselves who is
- * there. Errors: GW_ERR_ARGUMENT (NULL), GW_ERR_ORDER (a step is open), or the error that ended an earlier step. */
+/* Tells the other members that this one begins no more steps, as gw_exchange_destroy does. Call it between steps, if
+ * there is time between the last step and the end. A member that has begun another step gets GW_ERR_PEER at once, with
+ * a sentence that names this member. Members that have made the same steps are not disturbed. The call does not wait.
+ * After it, call only gw_exchange_destroy. A second call does nothing. With servers the call does nothing: they notice
+ * themselves who is there. Errors: GW_ERR_ARGUMENT (NULL), GW_ERR_ORDER (a step is open), or the error that ended an
+ * earlier step. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_leave(gw_exchange *exchange);
 
-/* Stops the pipeline and destroys the exchange. If a step is still under way, it is abandoned, and the other members
- * are told. NULL is allowed. */
+/* Stops the pipeline and destroys the exchange. The other members are told, as by gw_exchange_leave. If a step is still
+ * under way, it is abandoned, and they get GW_ERR_PEER. A member that ends for a reason of its own tells it before
+ * (gw_link_fail). NULL is allowed. */
 GW_API void gw_exchange_destroy(gw_exchange *exchange);
 
 /* Opens a step. Every member calls it with the same number. One thread calls begin, submit and wait of an exchange.

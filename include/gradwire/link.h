@@ -1,8 +1,8 @@
 /* A link moves messages between the members of a group: ranks 0..size-1.
  *
  * A link is a small record of functions, so a program may bring its own. It knows nothing of codecs. It delivers whole
- * messages, and says which member failed. The messages from one member to another arrive in the order in which they
- * were sent. The MPI link is in link_mpi.h. */
+ * messages, and says which member is gone. Why it went, it says itself (gw_link_fail). The messages from one member to
+ * another arrive in the order in which they were sent. The MPI link is in link_mpi.h. */
 #ifndef GRADWIRE_LINK_H
 #define GRADWIRE_LINK_H
 
@@ -37,7 +37,7 @@ typedef struct gw_link_ops {
 
     /* Hands a message to rank `to`, which may be the sender itself. The link owns `bytes` from the call on, even if the
      * call fails. The call does not wait for the receiver. It may block while the link's own queue is full, but no
-     * longer than timeout_ms. Errors: GW_ERR_PEER (`to` failed or left), GW_ERR_CLOSED (this endpoint is closed),
+     * longer than timeout_ms. Errors: GW_ERR_PEER (`to` is gone), GW_ERR_CLOSED (this endpoint is closed),
      * GW_ERR_TIMEOUT, GW_ERR_MEMORY. */
     gw_status (*send)(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms);
 
@@ -51,18 +51,13 @@ typedef struct gw_link_ops {
      * link sends without its owner. Errors: GW_ERR_TIMEOUT, GW_ERR_MEMORY. */
     gw_status (*flush)(void *self, uint32_t timeout_ms);
 
-    /* Waits for the next message from anyone. The caller owns message->bytes. If a message has arrived and a member has
-     * failed, the message comes first. Errors: GW_ERR_TIMEOUT; GW_ERR_PEER (a member failed: gw_last_error() names it
-     * and says why); GW_ERR_CLOSED. */
+    /* Waits for the next message from anyone. The caller owns message->bytes. Errors: GW_ERR_TIMEOUT; GW_ERR_CLOSED;
+     * GW_ERR_PEER: the member message->from is gone. It has closed its endpoint, or died, or its connection is lost;
+     * gw_last_error() says more. What it had sent, as far as it arrives, was received before. Each member is reported
+     * once, and the others are still heard. Only the link's user knows whether that member was to go. */
     gw_status (*recv)(void *self, uint32_t timeout_ms, gw_message *message);
 
-    /* Tells every other member that this one failed, and why. Their recv then returns GW_ERR_PEER. If the status is
-     * GW_ERR_TIMEOUT or GW_ERR_PEER, another member is the cause. Then the others hear that this one gave up, and not
-     * that it failed. The call takes no memory. */
-    void (*fail)(void *self, gw_status status, const char *why);
-
-    /* Ends this endpoint in good order. If its recv is blocked, recv returns GW_ERR_CLOSED. Other members go on. It may
-     be called twice. */
+    /* Ends this endpoint. If its recv is blocked, recv returns GW_ERR_CLOSED. It may be called twice. */
     void (*close)(void *self);
 
     /* Closes the endpoint and frees it. */
@@ -81,6 +76,17 @@ typedef struct gw_link {
      * say nothing of machines (exchange.h, machine_of). NULL: the link does not know. The mpi link asks MPI. */
     const uint32_t *machine_of;
 } gw_link;
+
+/* Tells every other member that this one fails, and why, by a message over the link. gw_link_recv of the others, and
+ * their exchange, then returns GW_ERR_PEER with "rank R failed: " and `why`. With GW_ERR_TIMEOUT another member is the
+ * cause, and they get "rank R gave up: " and `why`. With GW_ERR_PEER `why` is what the link or another member said of
+ * the cause, and they get it as it is. why NULL or "": the general text of the status. The message's memory comes from
+ * malloc. gw_last_error() stays. Any thread may call it. */
+GW_API void gw_link_fail(const gw_link *link, gw_status status, const char *why);
+
+/* The link's recv, for members that tell each other of failures by gw_link_fail. It returns GW_ERR_PEER also for such a
+ * message. message->from is then link->size, because nobody is gone. */
+GW_API GW_MUST_CHECK gw_status gw_link_recv(const gw_link *link, uint32_t timeout_ms, gw_message *message);
 
 /* Creates a local link: `size` ranks in one process. It hands messages over without a copy. Fills endpoints[0..size).
  * The holder of each endpoint destroys it, in any order. Errors: GW_ERR_ARGUMENT (size 0 or above GW_MAX_WORKERS),

@@ -74,7 +74,6 @@ class LinkOps(ctypes.Structure):
     SEND_ALL = ctypes.CFUNCTYPE(STATUS, POINTER, POINTER, SIZE, ctypes.c_uint32)
     FLUSH = ctypes.CFUNCTYPE(STATUS, POINTER, ctypes.c_uint32)
     RECV = ctypes.CFUNCTYPE(STATUS, POINTER, ctypes.c_uint32, ctypes.POINTER(Message))
-    FAIL = ctypes.CFUNCTYPE(None, POINTER, STATUS, TEXT)
     END = ctypes.CFUNCTYPE(None, POINTER)
     _fields_ = [
         ("name", TEXT),
@@ -82,7 +81,6 @@ class LinkOps(ctypes.Structure):
         ("send_all", SEND_ALL),
         ("flush", FLUSH),
         ("recv", RECV),
-        ("fail", FAIL),
         ("close", END),
         ("destroy", END),
     ]
@@ -237,6 +235,8 @@ _SIGNATURES = {
         STATUS,
         [POINTER, ctypes.POINTER(TcpOptions), ctypes.c_uint32, ctypes.POINTER(Link)],
     ),
+    "gw_link_fail": (None, [ctypes.POINTER(Link), STATUS, TEXT]),
+    "gw_link_recv": (STATUS, [ctypes.POINTER(Link), ctypes.c_uint32, ctypes.POINTER(Message)]),
     "gw_status_text": (TEXT, [STATUS]),
     "gw_message_alloc": (POINTER, [POINTER, SIZE]),
     "gw_message_free": (None, [POINTER]),
@@ -259,7 +259,6 @@ _SIGNATURES = {
         ],
     ),
     "gw_exchange_create": (STATUS, [POINTER, ctypes.POINTER(ExchangeOptions), OUT]),
-    "gw_exchange_leave": (STATUS, [POINTER]),
     "gw_exchange_destroy": (None, [POINTER]),
     "gw_exchange_begin": (STATUS, [POINTER, ctypes.c_uint32]),
     "gw_exchange_submit_many": (STATUS, [POINTER, ctypes.c_uint32, _COUNTED, ctypes.POINTER(POINTER)]),

@@ -174,7 +174,7 @@ static gw_status create(gw_context *context, const gw_exchange_options *options,
         /* The caller may try again with other arguments, so the other members are not told of that error. If memory is
          * short, they would wait for this member in vain. */
         if (status != GW_ERR_ARGUMENT && options->link.ops)
-            options->link.ops->fail(options->link.self, status, gw_last_error());
+            gw_link_fail(&options->link, status, gw_last_error());
         return status;
     }
     *out = ex;
@@ -221,6 +221,7 @@ void gw_exchange_destroy(gw_exchange *ex)
     bool abandoned = ex->open && !ex->done && ex->status >= 0;
     bool ended = ex->status < 0;
     ex->stop = true;
+    ex->leaves = ex->leaves || (!ex->left && !abandoned);
     void *wake = ended ? NULL : take_wake(ex);
     pthread_mutex_unlock(&ex->lock);
 
@@ -230,6 +231,8 @@ void gw_exchange_destroy(gw_exchange *ex)
         ex->owners->close(ex); /* `call` failed, so this ends the pipeline */
     if (!ex->in_caller)
         pthread_join(ex->thread, NULL);
+    else if (!ended && ex->leaves && ex->owners->leave)
+        ex->owners->leave(ex);
     pthread_cond_destroy(&ex->changed);
     pthread_mutex_destroy(&ex->lock);
     release(ex);

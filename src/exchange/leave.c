@@ -2,7 +2,6 @@
  * first. */
 #include "base/error.h"
 #include "exchange/pipeline.h"
-#include "link/message.h"
 
 #include <stdio.h>
 
@@ -26,7 +25,6 @@ void gw_say_leave(struct gw_exchange *ex)
         message_header_write(bytes, &header);
         gw_put32(bytes + MESSAGE_HEADER, lacks ? ex->leaver : ex->rank);
         gw_put32(bytes + MESSAGE_HEADER + 4, lacks ? ex->leaver_step : ex->nth_step);
-        gw_message_node_of(bytes)->farewell = true;
         ex->link.ops->send(ex->link.self, r, bytes, MESSAGE_LEAVE_BYTES, ex->timeout_ms);
     }
 }
@@ -42,6 +40,12 @@ gw_status gw_miss_leaver(struct gw_exchange *ex)
     ex->others_know = true;
     return gw_fail(GW_ERR_PEER, "rank %u has ended its exchange%s; all members must make the same number of steps",
                    ex->leaver, ex->running ? ", and this rank has begun one more step" : "");
+}
+
+bool gw_may_go(const struct gw_exchange *ex, uint32_t rank)
+{
+    /* Without its first message, it has left an earlier exchange on this link. */
+    return rank < ex->size && ex->have_left[rank] && ex->have_hello[rank];
 }
 
 gw_status gw_add_leaver(struct gw_exchange *ex, gw_status status)

@@ -39,7 +39,7 @@ enum message_type {
     MESSAGE_LEAVE
 };
 
-#define MESSAGE_VERSION 5
+#define MESSAGE_VERSION 6
 #define MESSAGE_HEADER 16
 #define HELLO_MOST 20480 /* bytes of all its lines, with a closing 0 */
 #define MESSAGE_BAD_BYTES (MESSAGE_HEADER + 8)

@@ -38,7 +38,7 @@ gw_status gw_average_once(gw_context *context, const char *spec, const gw_link *
         return gw_fail(GW_ERR_ARGUMENT, "gw_average_once: link is NULL");
     gw_status status = average(context, spec, link, seed, values, n_elems, &own);
     if (status < 0) { /* tell the others, which wait for this member */
-        link->ops->fail(link->self, status, gw_last_error());
+        gw_link_fail(link, status, gw_last_error());
         return status;
     }
     if (!own.committed)

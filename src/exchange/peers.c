@@ -41,7 +41,7 @@ static gw_status peers_declare(struct gw_exchange *ex)
 
 static void peers_fail(struct gw_exchange *ex, gw_status status, const char *why)
 {
-    ex->link.ops->fail(ex->link.self, status, why);
+    gw_link_fail(&ex->link, status, why);
 }
 
 static gw_status peers_flush(struct gw_exchange *ex)
@@ -226,13 +226,13 @@ static bool is_wake(const struct gw_exchange *ex, const gw_message *message)
 static gw_status peers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool *stop)
 {
     gw_message message;
-    gw_status status = ex->link.ops->recv(ex->link.self, timeout_ms, &message);
+    gw_status status = gw_link_recv(&ex->link, timeout_ms, &message);
     if (status == GW_ERR_TIMEOUT)
         return GW_NOT_YET;
-    if (status < 0) {
-        ex->others_know = status == GW_ERR_PEER; /* a member that failed has told everybody */
+    if (status == GW_ERR_PEER && gw_may_go(ex, message.from))
+        return GW_OK;
+    if (status < 0)
         return ex->running ? status : gw_add_leaver(ex, status);
-    }
     if (is_wake(ex, &message))
         return gw_pipeline_look(ex, message.bytes, stop);
     status = handle(ex, &message);

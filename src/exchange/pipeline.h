@@ -55,6 +55,9 @@ gw_status gw_take_leave(struct gw_exchange *exchange, const gw_message *message)
  * steps the next step counts as begun: call it there only if no step can follow. */
 gw_status gw_miss_leaver(struct gw_exchange *exchange);
 
+/* True if a member of the link that is gone has taken leave of this exchange. */
+bool gw_may_go(const struct gw_exchange *exchange, uint32_t rank);
+
 /* Returns an error that came between steps. If a member had left before, the sentence says so, too. */
 gw_status gw_add_leaver(struct gw_exchange *exchange, gw_status status);
 

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "exchange/pipeline.h"
 #include "exchange/relay.h"
-#include "link/last_words.h"
+#include "link/farewell.h"
 
 #include <string.h>
 
@@ -46,12 +46,9 @@ static gw_status look_for_leave(void *exchange, const gw_message *message)
     return gw_miss_leaver(ex);
 }
 
-/* If a send failed because a member has left or failed, that member may have said why. */
 static gw_status sent(struct gw_exchange *ex, gw_status status)
 {
-    if (status == GW_ERR_PEER)
-        ex->others_know = gw_link_last_words(&ex->link, look_for_leave, ex);
-    return status;
+    return status == GW_ERR_PEER ? gw_link_why(&ex->link, look_for_leave, ex) : status;
 }
 
 gw_status gw_send_to(struct gw_exchange *ex, uint32_t to, void *bytes, size_t n_bytes)

@@ -12,8 +12,6 @@ struct gw_message_node {
     gw_allocator allocator; /* where the memory came from */
     uint32_t from;
     atomic_uint n_shared; /* how many more hold the same bytes. The last one's gw_message_free gives them back */
-    /* a last word, which the receiver need not receive: it may leave before, and no message is lost then */
-    bool farewell;
 };
 
 #define GW_MESSAGE_HEAD 64 /* bytes before the message's own; so the message begins on a cache line of its own */

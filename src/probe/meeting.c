@@ -3,6 +3,7 @@
 #include "probe/meeting.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "link/farewell.h"
 #include "probe/gradient.h"
 
 #include <string.h>
@@ -13,15 +14,21 @@ static gw_status send_bytes(const struct gw_meeting *m, uint32_t to, const void 
     if (!bytes)
         return GW_ERR_MEMORY;
     memcpy(bytes, from, n_bytes);
-    GW_TRY(m->link.ops->send(m->link.self, to, bytes, n_bytes, m->timeout_ms));
-    return m->link.ops->flush ? m->link.ops->flush(m->link.self, m->timeout_ms) : GW_OK;
+    gw_status status = m->link.ops->send(m->link.self, to, bytes, n_bytes, m->timeout_ms);
+    if (status == GW_ERR_PEER)
+        return gw_link_why(&m->link, NULL, NULL);
+    return status == GW_OK && m->link.ops->flush ? m->link.ops->flush(m->link.self, m->timeout_ms) : status;
 }
 
+/* The others wait for rank 0 alone. One that is gone may have heard from rank 0 before; else rank 0 notices. */
 static gw_status take_bytes(const struct gw_meeting *m, void *to, size_t n_bytes)
 {
     gw_message message;
-    GW_TRY(m->link.ops->recv(m->link.self, m->timeout_ms, &message));
-    gw_status status = GW_OK;
+    gw_status status;
+    do
+        status = gw_link_recv(&m->link, m->timeout_ms, &message);
+    while (status == GW_ERR_PEER && m->link.rank > 0 && message.from > 0 && message.from < m->link.size);
+    GW_TRY(status);
     if (message.n_bytes == n_bytes)
         memcpy(to, message.bytes, n_bytes);
     else

@@ -48,11 +48,13 @@ static gw_status one_round(struct gw_probe_member *m, size_t bytes, double *seco
         memset(message, 0x5A, bytes);
         status = link.ops->send(link.self, (link.rank + i) % link.size, message, bytes, m->meeting.timeout_ms);
     }
-    for (uint32_t i = 1; i < link.size && status >= 0; i++) {
+    for (uint32_t i = 1; i < link.size && status >= 0;) {
         gw_message message;
-        status = link.ops->recv(link.self, m->meeting.timeout_ms, &message);
-        if (status >= 0)
-            gw_message_free(message.bytes);
+        status = gw_link_recv(&link, m->meeting.timeout_ms, &message);
+        if (status < 0)
+            break;
+        i += message.n_bytes == bytes; /* the farewell of an exchange before this may come as well */
+        gw_message_free(message.bytes);
     }
     /* The meeting that follows has a link of its own, so nobody receives here meanwhile. */
     if (status >= 0 && link.ops->flush)

@@ -29,7 +29,7 @@ ROOMS = {
     "pserver/server": {"base", "pserver/keep", "pserver/protocol", "pserver/store", "src/net", "wire", "zmq"},
     "pserver/client": {"base", "pserver/protocol", "src/net", "wire", "zmq"},
     "plan": {"base"},
-    "probe": {"base", "codec", "exchange", "wire"},
+    "probe": {"base", "codec", "exchange", "link", "wire"},
     # the trainer
     "data": {"base"},
     "net": {"base", "data", "probe"},

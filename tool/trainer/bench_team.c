@@ -44,7 +44,7 @@ static void tell_others(const struct bench_member *m, gw_status status, const ch
     for (size_t k = 0; k <= m->team->n_links; k++) {
         gw_link link = bench_link(m->team, k, m->index);
         if (link.ops) /* there is no link if parameter servers take its place */
-            link.ops->fail(link.self, status, why);
+            gw_link_fail(&link, status, why);
     }
 }
 

@@ -142,7 +142,7 @@ gw_status gw_members_connect(struct gw_members *m, gw_context *context, uint32_t
     GW_TRY(m->scheme->connect(m, context, n_links - 1, links + m->count));
     gw_status status = connect_servers(m);
     for (uint32_t i = m->count; status < 0 && i < n_links * m->count; i++) {
-        links[i].ops->fail(links[i].self, status, gw_last_error());
+        gw_link_fail(&links[i], status, gw_last_error());
         links[i].ops->destroy(links[i].self);
     }
     return status;

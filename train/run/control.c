@@ -5,9 +5,10 @@
 #include "base/error.h"
 #include "base/lines.h"
 #include "base/memory.h"
-#include "link/last_words.h"
+#include "link/farewell.h"
 #include "wire/bytes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum message_type { JOIN = 1, START, STEP, RECORD, STATE, END, MEET };
@@ -89,7 +90,7 @@ static gw_status send(struct gw_control *c, uint32_t to, void *bytes, size_t n_b
     if (status == GW_OK && c->link.ops->flush) /* this member may not receive for a long time */
         status = c->link.ops->flush(c->link.self, c->timeout_ms);
     if (status == GW_ERR_PEER)
-        gw_link_last_words(&c->link, NULL, NULL);
+        return gw_link_why(&c->link, NULL, NULL);
     return status;
 }
 
@@ -141,30 +142,37 @@ static gw_status file(struct gw_control *c, gw_message *message)
     return GW_OK;
 }
 
-/* Waits for the next message and files it. `what` and `rank` are for sentences: they say what it waits for. */
-static gw_status take(struct gw_control *c, const char *what, uint64_t step, uint32_t rank)
+/* Receives and files a message. An error is kept, because it comes once. The others wait for rank 0 alone, and need not
+ * know who else is gone; rank 0 does not need those that have sent their END. */
+static gw_status receive(struct gw_control *c, uint32_t timeout_ms)
 {
     gw_message message;
-    gw_status status = c->link.ops->recv(c->link.self, c->timeout_ms, &message);
-    if (status == GW_ERR_TIMEOUT)
-        return gw_fail(GW_ERR_TIMEOUT, "no %s came from rank %u within %u ms (step %llu)", what, rank, c->timeout_ms,
-                       (unsigned long long)step);
-    GW_TRY(status);
-    status = file(c, &message);
-    gw_message_free(message.bytes);
+    gw_status status = c->failure;
+    if (status < 0)
+        return gw_fail(status, "%s", c->sentence);
+    do
+        status = gw_link_recv(&c->link, timeout_ms, &message);
+    while (status == GW_ERR_PEER && message.from < c->link.size &&
+           (c->link.rank > 0 ? message.from > 0 : c->ended[message.from]));
+    if (status == GW_OK) {
+        status = file(c, &message);
+        gw_message_free(message.bytes);
+    }
+    if (status < 0 && status != GW_ERR_TIMEOUT) {
+        c->failure = status;
+        snprintf(c->sentence, sizeof c->sentence, "%s", gw_last_error());
+    }
     return status;
 }
 
-/* Files one message that has come. false: there is none, or the link has an error. The next function that waits will
- * return that error. */
-static bool poll(struct gw_control *c)
+/* Waits for the next message and files it. `what` and `rank` are for sentences: they say what it waits for. */
+static gw_status take(struct gw_control *c, const char *what, uint64_t step, uint32_t rank)
 {
-    gw_message message;
-    if (c->link.ops->recv(c->link.self, 0, &message) != GW_OK)
-        return false;
-    gw_status status = file(c, &message);
-    gw_message_free(message.bytes);
-    return status == GW_OK;
+    const gw_status status = receive(c, c->timeout_ms);
+    if (status == GW_ERR_TIMEOUT)
+        return gw_fail(status, "no %s came from rank %u within %u ms (step %llu)", what, rank, c->timeout_ms,
+                       (unsigned long long)step);
+    return status;
 }
 
 /* The lowest rank after `from` that is missing from `have`. If none is missing: the link's size. */
@@ -409,7 +417,7 @@ gw_status gw_control_lead(struct gw_control *c, uint64_t step, double lr, uint64
 
 gw_status gw_control_follow(struct gw_control *c, uint64_t step, double *lr, uint64_t *stop_at)
 {
-    while (c->ahead && poll(c))
+    while (c->ahead && receive(c, 0) == GW_OK)
         ;
     const uint64_t due = step - c->ahead, slot = due % c->ring;
     while (step >= c->ahead && (c->n_steps == 0 || c->steps[slot].step != due))
@@ -441,8 +449,8 @@ bool gw_control_has(struct gw_control *c, uint64_t step)
 {
     const bool *reported = c->reported + step % c->ring * c->link.size;
     while (missing(c, reported, 0) < c->link.size)
-        if (!poll(c))
-            return false;
+        if (receive(c, 0) != GW_OK)
+            return c->failure < 0; /* collect returns it */
     return true;
 }
 

@@ -24,6 +24,8 @@ struct gw_control {
     gw_context *context;
     gw_link link; /* borrowed */
     uint32_t timeout_ms, ahead, ring;
+    gw_status failure; /* below 0: the link's error, or a message that cannot be */
+    char sentence[512];
 
     /* rank 0 */
     struct gw_step_record *records; /* [ring][size] */

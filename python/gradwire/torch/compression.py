@@ -390,7 +390,6 @@ class Compression(OfOneProcess):
         if self._auto:
             self._auto.stop_timing()
         if self._member:
-            self._member.leave()
             self._member.close()
         close_links(self._links)
 

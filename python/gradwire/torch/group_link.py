@@ -20,10 +20,10 @@ from .. import _api, _library
 from ..errors import Status
 from .waits import END_S, join_at_end
 
-_HEAD = struct.Struct("<IiQ")  # kind, status, bytes
+_HEAD = struct.Struct("<QQ")  # kind, bytes
 _HEAD_BYTES = 4096
 _INLINE = _HEAD_BYTES - _HEAD.size  # a message with so many bytes fits into its head
-_DATA, _FAIL, _BYE = range(3)
+_DATA, _BYE = range(2)
 # If Gloo gives up a wait, the group breaks. So the threads wait as long as the connection stands, and the calls that
 # need them have deadlines of their own.
 _AGES = datetime.timedelta(days=300)
@@ -35,9 +35,9 @@ def _view(address, n_bytes):
     return torch.frombuffer((ctypes.c_char * n_bytes).from_address(address), dtype=torch.uint8)
 
 
-def _head(kind, status, n_bytes):
+def _head(kind, n_bytes):
     head = torch.zeros(_HEAD_BYTES, dtype=torch.uint8)
-    _HEAD.pack_into(head.numpy(), 0, kind, status, n_bytes)
+    _HEAD.pack_into(head.numpy(), 0, kind, n_bytes)
     return head
 
 
@@ -57,13 +57,11 @@ class GroupLink:
         self._changed = threading.Condition()
         # Used under self._changed's lock:
         self._inbox = collections.deque()  # (sender, address, bytes)
-        self._closed = self._has_failed = False
-        self._why = {}  # the sentence of each rank that failed, in the order in which they failed
-        self._left = {}  # what each rank that left had heard of a failure, or an empty string
-        self._n_received = dict.fromkeys(range(self.size), 0)  # messages that the user has taken, by sender
+        self._closed = False
+        self._gone = {}  # a sentence for each rank that is gone: how it went
+        self._untold = collections.deque()  # those of them that recv has not reported
         # With these locks, messages to one rank keep their order, and none follows a farewell.
         self._sending = {r: threading.Lock() for r in self._peers}
-        self._n_sent = dict.fromkeys(self._peers, 0)  # messages, counted under that lock
         self._said_bye = set()
         self._ops = _api.LinkOps(
             b"torch",
@@ -71,7 +69,6 @@ class GroupLink:
             _api.LinkOps.SEND_ALL(self._guard(self._send_all)),
             _api.LinkOps.FLUSH(),  # Gloo's threads send by themselves
             _api.LinkOps.RECV(self._guard(self._recv)),
-            _api.LinkOps.FAIL(self._guard(self._fail)),
             _api.LinkOps.END(self._guard(self._close)),
             _api.LinkOps.END(self._guard(self._destroy)),
         )
@@ -124,7 +121,7 @@ class GroupLink:
         if status < 0:
             self._lib.gw_message_free(address)
             return status
-        tensors = [_head(_DATA, 0, n_bytes)]
+        tensors = [_head(_DATA, n_bytes)]
         if n_bytes > _INLINE:
             tensors.append(_view(address, n_bytes))
         else:
@@ -135,10 +132,8 @@ class GroupLink:
         if self._closed:
             return _library.fail(Status.CLOSED, f"rank {self.rank} sent on a link that it has closed")
         for to in ranks:
-            if to in self._why and to != self.rank:
-                return _library.fail(Status.PEER, self._why[to])
-            if to in self._left:
-                return _library.fail(Status.PEER, self._left[to] or f"rank {to} left the link")
+            if to in self._gone and to != self.rank:
+                return _library.fail(Status.PEER, self._gone[to])
         return 0
 
     def _post(self, ranks, tensors, address=None, last=False):
@@ -152,38 +147,26 @@ class GroupLink:
                     continue
                 if last:
                     self._said_bye.add(to)
-                self._n_sent[to] += address is not None
                 try:
                     works += [self._group.send([tensor], to, self._tag) for tensor in tensors]
                 except RuntimeError as error:
-                    status = _library.fail(Status.PEER, self._note_broken(to, error))
+                    self._note_broken(to, error)
+                    status = self._refusal([to])
         self._sent.put((works, tensors, address))
         return status
 
     def _recv(self, timeout_ms, message):
         with self._changed:
-            self._changed.wait_for(lambda: self._inbox or self._why or self._closed, timeout_ms / 1000)
+            self._changed.wait_for(lambda: self._inbox or self._untold or self._closed, timeout_ms / 1000)
             if self._closed:
                 return _library.fail(Status.CLOSED, f"rank {self.rank} received on a link that it has closed")
             if self._inbox:
                 message[0].sender, message[0].bytes, message[0].n_bytes = self._inbox.popleft()
-                self._n_received[message[0].sender] += 1
                 return 0
-            if self._why:
-                return _library.fail(Status.PEER, next(iter(self._why.values())))
+            if self._untold:
+                message[0].sender = self._untold.popleft()
+                return _library.fail(Status.PEER, self._gone[message[0].sender])
         return _library.fail(Status.TIMEOUT, f"rank {self.rank} got no message within {timeout_ms} ms")
-
-    def _fail(self, status, why):
-        with self._changed:
-            if self._has_failed:
-                return
-            self._has_failed = True
-        verb = "gave up" if status in (Status.TIMEOUT, Status.PEER) else "failed"
-        text = f"rank {self.rank} {verb}: ".encode() + (why or self._lib.gw_status_text(status))
-        text = text[:_INLINE]
-        head = _head(_FAIL, status, len(text))
-        ctypes.memmove(head.data_ptr() + _HEAD.size, text, len(text))
-        self._post(self._peers, [head])
 
     def _close(self):
         with self._changed:
@@ -196,14 +179,7 @@ class GroupLink:
             self._say_bye(peer)
 
     def _say_bye(self, peer):
-        """Sends a farewell. It tells how many of the peer's messages were received, so that the peer knows whether all
-        of them were, and the first failure that this rank has heard of. The peer may not have heard of it yet."""
-        with self._changed:
-            n_received = self._n_received[peer]
-            text = next(iter(self._why.values()), "").encode()[: _INLINE - 1]
-        head = _head(_BYE, 0, n_received)
-        ctypes.memmove(head.data_ptr() + _HEAD.size, text, len(text))
-        self._post([peer], [head], last=True)
+        self._post([peer], [_head(_BYE, 0)], last=True)
 
     def _destroy(self):
         """Waits until the other ranks have answered the farewell, and all that was sent has left."""
@@ -254,15 +230,11 @@ class GroupLink:
     def _take(self, peer, head):
         """Takes one message. False: none follows."""
         self._group.recv([head], peer, self._tag).wait(_AGES)
-        kind, status, n_bytes = _HEAD.unpack_from(head.numpy())
+        kind, n_bytes = _HEAD.unpack_from(head.numpy())
         if kind == _BYE:
-            why = head[_HEAD.size :].numpy().tobytes().split(b"\0")[0]
-            self._peer_left(peer, n_bytes, why.decode(errors="replace"))
+            self._note(peer, f"rank {peer} left the link")
+            self._say_bye(peer)  # nothing follows, so the peer's thread that receives from this rank can end
             return False
-        if kind == _FAIL and status < 0 and n_bytes <= _INLINE:
-            text = head[_HEAD.size : _HEAD.size + n_bytes].numpy().tobytes()
-            self._note(peer, text.decode(errors="replace"))
-            return True
         if kind != _DATA or n_bytes > self._most_bytes:
             self._note(peer, f"rank {peer} failed: it sent what is no message, or {n_bytes} bytes; none is longer than "
                              f"{self._most_bytes}")  # fmt: skip
@@ -294,30 +266,17 @@ class GroupLink:
             self._note(self.rank, f"rank {self.rank} failed: no memory for a message of {n_bytes} bytes")
         return True
 
-    def _peer_left(self, peer, n_received, why):
-        with self._sending[peer]:
-            n_sent = self._n_sent[peer]
-        with self._changed:
-            self._left[peer] = why
-            lost = n_received < n_sent and not self._closed
-        if lost:
-            unread = f"rank {peer} left the link before it had received all that rank {self.rank} sent it"
-            self._note(peer, why or unread)
-        self._say_bye(peer)  # nothing follows, so the peer's thread that receives from this rank can end
-
     def _note(self, peer, sentence):
         with self._changed:
-            self._why.setdefault(peer, sentence)
+            if peer not in self._gone:
+                self._gone[peer] = sentence
+                self._untold.append(peer)
             self._changed.notify_all()
 
     def _note_broken(self, peer, error):
-        """Notes that Gloo has lost a rank. If the rank itself has said why, that sentence stays."""
+        """Notes that Gloo has lost a rank. If the rank itself has left, that stays."""
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        with self._changed:
-            if peer not in self._left:
-                self._why.setdefault(peer, f"rank {peer} failed: its connection ended ({first})")
-                self._changed.notify_all()
-            return self._why.get(peer) or self._left.get(peer) or f"rank {peer} left the link"
+        self._note(peer, f"rank {peer} failed: its connection ended ({first})")
 
 
 _unended = weakref.WeakSet()  # destroyed links. Their threads still wait for ranks that are slow

@@ -83,9 +83,8 @@ def close_links(links):
 def interrupt(link, why, status=Status.CLOSED):
     """Tells the other members, and ends a call that waits with an error. Any thread may call this while another
     waits."""
-    ops = operations(link)
-    ops.fail(link.self, status, why.encode())
-    ops.close(link.self)
+    _api.library().gw_link_fail(ctypes.byref(link), status, why.encode())
+    operations(link).close(link.self)
 
 
 def tell(link, mine, timeout_ms):
@@ -94,7 +93,11 @@ def tell(link, mine, timeout_ms):
     ops, lib = operations(link), _api.library()
     if link.rank > 0:
         message = _api.Message()
-        _library.check(ops.recv(link.self, timeout_ms, ctypes.byref(message)))
+        while True:
+            status = lib.gw_link_recv(ctypes.byref(link), timeout_ms, ctypes.byref(message))
+            if status != Status.PEER or not 0 < message.sender < link.size:
+                break  # another rank may go once rank 0 has told it
+        _library.check(status)
         told = ctypes.string_at(message.bytes, message.n_bytes)
         lib.gw_message_free(message.bytes)
         return told

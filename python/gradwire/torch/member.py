@@ -93,13 +93,9 @@ class Member:
         places = (ctypes.c_void_p * len(states))(*(ctypes.addressof(b) for b in buffers))
         _library.check(self._lib.gw_exchange_load(self._exchange, places, len(states), len(states[0])))
 
-    def leave(self):
-        """Tells the other ranks that this one begins no more steps. It must be called between steps. If the exchange
-        has ended already, the others know."""
-        self._lib.gw_exchange_leave(self._exchange)
-
     def close(self):
-        """Ends the member. No thread may wait in it any more. The link stays, because it belongs to its holder."""
+        """Ends the member, and tells the other ranks that it begins no more steps. No thread may wait in it any more.
+        The link stays, because it belongs to its holder."""
         if self._exchange:
             self._lib.gw_exchange_destroy(self._exchange)
         if self._context:

@@ -327,7 +327,6 @@ class ShardedCompression(OfOneProcess):
             if not self._lock.acquire(timeout=END_S):  # a thread may be in the links, so they stay
                 raise Timeout(Status.TIMEOUT, f"gradwire: a step has not ended in {END_S:g} s after its links closed")
         for member in filter(None, self._members):
-            member.leave()
             member.close()
         close_links(self._links)
         self._lock.release()

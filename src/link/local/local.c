@@ -3,12 +3,11 @@
  * A hub holds one endpoint for each rank; an endpoint is an inbox (a queue under a lock). Sending puts the message's
  * own memory into the receiver's inbox: it copies nothing and takes no memory. The receiver takes its whole inbox at
  * once, so that many messages cost it only one lock. A sender wakes it only if it sleeps. The hub is freed with its
- * last endpoint. */
+ * last endpoint. A list in the hub says which members are gone; each receiver reports them in that order. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "link/last_words.h"
 #include "link/message.h"
 
 #include <gradwire/codec.h>
@@ -16,10 +15,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
-
-#define NOBODY UINT32_MAX
 
 struct hub;
 
@@ -27,6 +23,7 @@ struct hub;
 struct endpoint {
     /* Only the receiving thread uses this. */
     _Alignas(64) struct gw_message_queue ready; /* taken from the inbox, not handed out yet */
+    uint32_t n_told;                            /* of the members that are gone */
     struct hub *hub;
     uint32_t rank;
 
@@ -36,19 +33,18 @@ struct endpoint {
     _Alignas(64) pthread_mutex_t lock;
     pthread_cond_t arrived;
     struct gw_message_queue inbox;
-    bool sleeping;        /* recv waits on `arrived` and nobody has woken it yet */
-    uint32_t failed_peer; /* the first member that told us it failed, or NOBODY */
-
-    /* What this member said when it failed. It is written once, before anybody is told. */
-    gw_status failure;
-    char why[320];
+    bool sleeping; /* recv waits on `arrived` and nobody has woken it yet */
 };
 
 struct hub {
     gw_context *context;
     gw_process made_in;
     uint32_t size;
-    atomic_uint holders; /* endpoints not destroyed yet */
+    atomic_uint holders;    /* endpoints not destroyed yet */
+    atomic_uint n_sleeping; /* endpoints whose recv sleeps. If there are none, who goes need not look for them */
+    pthread_mutex_t lock;   /* is held while a member is added to `gone` */
+    atomic_uint n_gone;
+    uint32_t *gone; /* [size]: behind the endpoints */
     struct endpoint endpoints[];
 };
 
@@ -86,9 +82,7 @@ static gw_status local_send(void *self, uint32_t to, void *bytes, size_t n_bytes
     gw_message message = {.from = me->rank, .bytes = bytes, .n_bytes = n_bytes};
     gw_status status = GW_OK;
     pthread_mutex_lock(&peer->lock);
-    if (peer->failure < 0 && peer != me) {
-        status = gw_fail(GW_ERR_PEER, "%s", peer->why);
-    } else if (atomic_load_explicit(&peer->closed, memory_order_relaxed)) {
+    if (atomic_load_explicit(&peer->closed, memory_order_relaxed)) {
         status = gw_fail(GW_ERR_PEER, "rank %u left the link", to);
     } else {
         gw_message_queue_put(&peer->inbox, &message);
@@ -100,13 +94,15 @@ static gw_status local_send(void *self, uint32_t to, void *bytes, size_t n_bytes
     return status;
 }
 
-/* Sleeps until there is a message, an error, or the deadline. Then it moves the inbox to `ready`, or returns the error.
- */
-static gw_status await(struct endpoint *me, uint32_t timeout_ms, uint32_t *failed_peer)
+/* Sleeps until there is a message, a member that is gone, or the deadline. Then it moves the inbox to `ready`, or
+ * returns the error. */
+static gw_status await(struct endpoint *me, uint32_t timeout_ms, uint32_t *gone)
 {
+    struct hub *hub = me->hub;
     struct timespec deadline;
     bool slept = false, late = timeout_ms == 0;
     for (;;) {
+        const uint32_t n_gone = atomic_load(&hub->n_gone); /* before the inbox: they sent before they went */
         if (atomic_load_explicit(&me->closed, memory_order_relaxed))
             return GW_ERR_CLOSED;
         if (me->inbox.head) {
@@ -114,8 +110,8 @@ static gw_status await(struct endpoint *me, uint32_t timeout_ms, uint32_t *faile
             me->inbox = (struct gw_message_queue){NULL, NULL};
             return GW_OK;
         }
-        if (me->failed_peer != NOBODY) {
-            *failed_peer = me->failed_peer;
+        if (me->n_told < n_gone) {
+            *gone = hub->gone[me->n_told++];
             return GW_ERR_PEER;
         }
         if (late)
@@ -124,8 +120,11 @@ static gw_status await(struct endpoint *me, uint32_t timeout_ms, uint32_t *faile
             deadline = gw_clock_deadline(timeout_ms);
         slept = true;
         me->sleeping = true;
+        atomic_fetch_add(&hub->n_sleeping, 1);
         /* then the loop looks a last time */
-        late = pthread_cond_timedwait(&me->arrived, &me->lock, &deadline) == ETIMEDOUT;
+        late = atomic_load(&hub->n_gone) == n_gone &&
+               pthread_cond_timedwait(&me->arrived, &me->lock, &deadline) == ETIMEDOUT;
+        atomic_fetch_sub(&hub->n_sleeping, 1);
         me->sleeping = false;
     }
 }
@@ -135,12 +134,11 @@ static gw_status local_recv(void *self, uint32_t timeout_ms, gw_message *message
     struct endpoint *me = self;
     GW_TRY(gw_process_check(me->hub->made_in, "this local link"));
     if (!me->ready.head || atomic_load_explicit(&me->closed, memory_order_relaxed)) {
-        uint32_t failed_peer = NOBODY;
         pthread_mutex_lock(&me->lock);
-        gw_status status = await(me, timeout_ms, &failed_peer);
+        gw_status status = await(me, timeout_ms, &message->from);
         pthread_mutex_unlock(&me->lock);
         if (status == GW_ERR_PEER)
-            return gw_fail(status, "%s", me->hub->endpoints[failed_peer].why);
+            return gw_fail(status, "rank %u left the link", message->from);
         if (status == GW_ERR_TIMEOUT)
             return gw_fail(status, "rank %u got no message within %u ms", me->rank, timeout_ms);
         if (status < 0)
@@ -150,43 +148,31 @@ static gw_status local_recv(void *self, uint32_t timeout_ms, gw_message *message
     return GW_OK;
 }
 
-static void local_fail(void *self, gw_status status, const char *why)
+static void local_close(void *self)
 {
     struct endpoint *me = self;
     struct hub *hub = me->hub;
     if (!is_mine(me))
         return;
     pthread_mutex_lock(&me->lock);
-    bool first = me->failure >= 0;
-    if (first) {
-        gw_link_tell_failure(me->why, sizeof me->why, me->rank, status, why);
-        me->failure = status < 0 ? status : GW_ERR_PEER;
-    }
-    pthread_mutex_unlock(&me->lock);
-    for (uint32_t r = 0; first && r < hub->size; r++) {
-        struct endpoint *peer = &hub->endpoints[r];
-        if (peer == me)
-            continue;
-        pthread_mutex_lock(&peer->lock);
-        if (peer->failed_peer == NOBODY)
-            peer->failed_peer = me->rank;
-        wake(peer);
-        pthread_mutex_unlock(&peer->lock);
-    }
-}
-
-static void local_close(void *self)
-{
-    struct endpoint *me = self;
-    if (!is_mine(me))
-        return;
-    pthread_mutex_lock(&me->lock);
-    atomic_store_explicit(&me->closed, true, memory_order_relaxed);
+    const bool first = !atomic_exchange_explicit(&me->closed, true, memory_order_relaxed);
     struct gw_message_queue undelivered = me->inbox;
     me->inbox = (struct gw_message_queue){NULL, NULL};
     wake(me);
     pthread_mutex_unlock(&me->lock);
     gw_message_queue_clear(&undelivered);
+    if (!first)
+        return;
+    pthread_mutex_lock(&hub->lock);
+    hub->gone[atomic_load(&hub->n_gone)] = me->rank;
+    atomic_fetch_add(&hub->n_gone, 1);
+    pthread_mutex_unlock(&hub->lock);
+    for (uint32_t r = 0; r < hub->size && atomic_load(&hub->n_sleeping); r++) {
+        struct endpoint *peer = &hub->endpoints[r];
+        pthread_mutex_lock(&peer->lock);
+        wake(peer);
+        pthread_mutex_unlock(&peer->lock);
+    }
 }
 
 /* Destroys the locks of the first n endpoints and the hub itself. */
@@ -196,6 +182,7 @@ static void hub_free(struct hub *hub, uint32_t n)
         pthread_cond_destroy(&hub->endpoints[r].arrived);
         pthread_mutex_destroy(&hub->endpoints[r].lock);
     }
+    pthread_mutex_destroy(&hub->lock);
     gw_free(hub->context, hub);
 }
 
@@ -215,7 +202,6 @@ static const gw_link_ops local_ops = {
     .name = "local",
     .send = local_send,
     .recv = local_recv,
-    .fail = local_fail,
     .close = local_close,
     .destroy = local_destroy,
 };
@@ -224,7 +210,6 @@ static bool endpoint_init(struct endpoint *endpoint, struct hub *hub, uint32_t r
 {
     endpoint->hub = hub;
     endpoint->rank = rank;
-    endpoint->failed_peer = NOBODY;
     atomic_init(&endpoint->closed, false);
     if (pthread_mutex_init(&endpoint->lock, NULL))
         return false;
@@ -247,9 +232,12 @@ gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endp
     if (size == 0 || size > GW_MAX_WORKERS)
         return gw_fail(GW_ERR_ARGUMENT, "a link of %u members asked for; 1 to %u are possible", size, GW_MAX_WORKERS);
     memset(endpoints, 0, (size_t)size * sizeof *endpoints);
-    struct hub *hub = gw_calloc(context, 1, sizeof *hub + (size_t)size * sizeof hub->endpoints[0]);
+    struct hub *hub =
+        gw_calloc(context, 1, sizeof *hub + (size_t)size * (sizeof hub->endpoints[0] + sizeof hub->gone[0]));
     if (!hub)
         return GW_ERR_MEMORY;
+    pthread_mutex_init(&hub->lock, NULL); /* with default attributes it cannot fail here */
+    hub->gone = (uint32_t *)&hub->endpoints[size];
     hub->context = context;
     hub->made_in = gw_process_now();
     hub->size = size;

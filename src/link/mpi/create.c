@@ -37,7 +37,6 @@ static struct gw_mpi_endpoint *endpoint_new(struct gw_mpi_hub *hub, uint32_t ran
         return NULL;
     endpoint->hub = hub;
     endpoint->rank = rank;
-    endpoint->failed_peer = GW_MPI_NOBODY;
     if (pthread_mutex_init(&endpoint->sending, NULL)) {
         gw_message_free(endpoint);
         return NULL;
@@ -47,13 +46,8 @@ static struct gw_mpi_endpoint *endpoint_new(struct gw_mpi_hub *hub, uint32_t ran
         gw_message_free(endpoint);
         return NULL;
     }
-    endpoint->failure = gw_mpi_outgoing_new(hub->context, hub->size - 1);
     endpoint->farewell = gw_mpi_outgoing_new(hub->context, hub->size - 1);
-    if (endpoint->failure)
-        endpoint->failure->bytes = gw_message_alloc(hub->context, GW_MPI_WHY_BYTES);
-    if (endpoint->farewell)
-        endpoint->farewell->bytes = gw_message_alloc(hub->context, GW_MPI_WHY_BYTES);
-    if (!endpoint->farewell || !endpoint->failure || !endpoint->failure->bytes || !endpoint->farewell->bytes) {
+    if (!endpoint->farewell) {
         gw_mpi_endpoint_free(endpoint);
         return NULL;
     }

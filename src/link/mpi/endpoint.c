@@ -3,10 +3,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "link/last_words.h"
-
-#include <stdio.h>
-#include <string.h>
 
 /* MPI wakes no thread, so a thread that waits must look again and again. At first it looks without a pause: that is
  * enough for the answers of a step of a small model. Then it sleeps for an eighth of the time that it has waited so
@@ -33,12 +29,7 @@ static double nap_after(double waited)
 /* GW_OK if `to` still listens; else an error with its sentence. The hub's lock must be held. */
 static gw_status listens(const struct gw_mpi_endpoint *me, uint32_t to)
 {
-    const struct gw_mpi_peer *peer = &me->peers[to];
-    if (!peer->failed && !peer->left)
-        return GW_OK;
-    if (peer->why)
-        return gw_fail(GW_ERR_PEER, "%s", peer->why);
-    return gw_fail(GW_ERR_PEER, "rank %u %s", to, peer->failed ? "failed" : "left the link");
+    return me->peers[to].left ? gw_fail(GW_ERR_PEER, "rank %u left the link", to) : GW_OK;
 }
 
 /* GW_OK if this endpoint may send to `to`, or to all (GW_MPI_NOBODY). */
@@ -145,7 +136,17 @@ static gw_status look(struct gw_mpi_endpoint *me, gw_message *message)
 {
     if (me->closed)
         return gw_fail(GW_ERR_CLOSED, "rank %u received on a link that it has closed", me->rank);
-    return gw_message_queue_take(&me->inbox, message) ? GW_OK : GW_ERR_TIMEOUT;
+    if (gw_message_queue_take(&me->inbox, message))
+        return GW_OK;
+    if (!me->n_untold)
+        return GW_ERR_TIMEOUT;
+    uint32_t r = 0;
+    while (!me->peers[r].left || me->peers[r].told)
+        r++;
+    me->peers[r].told = true;
+    me->n_untold--;
+    message->from = r;
+    return listens(me, r);
 }
 
 static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
@@ -164,8 +165,6 @@ static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
             return status;
         pthread_mutex_lock(&hub->lock);
         status = look(me, message);
-        if (status == GW_ERR_TIMEOUT && me->failed_peer != GW_MPI_NOBODY)
-            status = listens(me, me->failed_peer);
         if (status != GW_ERR_TIMEOUT)
             break;
         double now = gw_clock_seconds(), left = timeout_ms * 1e-3;
@@ -191,24 +190,6 @@ static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
 
 /* ---- leaving -------------------------------------------------------------------------------------------- */
 
-static void mpi_fail(void *self, gw_status status, const char *why)
-{
-    struct gw_mpi_endpoint *me = self;
-    if (!is_mine(me))
-        return;
-    pthread_mutex_lock(&me->sending);
-    struct gw_mpi_outgoing *out = me->failure;
-    me->failure = NULL;
-    if (out && gw_mpi_runs()) {
-        gw_link_tell_failure(out->bytes, GW_MPI_WHY_BYTES, me->rank, status, why);
-        out->n_bytes = strlen(out->bytes) + 1;
-        gw_mpi_post(me, GW_MPI_NOBODY, GW_MPI_FAIL, out);
-    } else {
-        gw_mpi_outgoing_free(out);
-    }
-    pthread_mutex_unlock(&me->sending);
-}
-
 static void mpi_close(void *self)
 {
     struct gw_mpi_endpoint *me = self;
@@ -223,14 +204,7 @@ static void mpi_close(void *self)
     pthread_cond_signal(&me->arrived);
     struct gw_mpi_outgoing *farewell = me->farewell;
     me->farewell = NULL;
-    /* Another member may hear of this farewell before it hears of the failure. */
-    if (farewell && me->failed_peer != GW_MPI_NOBODY && me->peers[me->failed_peer].why) {
-        snprintf(farewell->bytes, GW_MPI_WHY_BYTES, "%s", me->peers[me->failed_peer].why);
-        farewell->n_bytes = strlen(farewell->bytes) + 1;
-    }
     pthread_mutex_unlock(&hub->lock);
-    gw_mpi_outgoing_free(me->failure);
-    me->failure = NULL;
     if (farewell && gw_mpi_runs())
         gw_mpi_post(me, GW_MPI_NOBODY, GW_MPI_BYE, farewell);
     else
@@ -275,7 +249,6 @@ const gw_link_ops gw_mpi_ops = {
     .send = mpi_send,
     .send_all = mpi_send_all,
     .recv = mpi_recv,
-    .fail = mpi_fail,
     .close = mpi_close,
     .destroy = mpi_destroy,
 };

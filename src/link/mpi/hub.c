@@ -4,10 +4,7 @@
 void gw_mpi_endpoint_free(struct gw_mpi_endpoint *endpoint)
 {
     gw_message_queue_clear(&endpoint->inbox);
-    gw_mpi_outgoing_free(endpoint->failure);
     gw_mpi_outgoing_free(endpoint->farewell);
-    for (uint32_t r = 0; r < endpoint->hub->size; r++)
-        gw_message_free(endpoint->peers[r].why);
     pthread_cond_destroy(&endpoint->arrived);
     pthread_mutex_destroy(&endpoint->sending);
     gw_message_free(endpoint);

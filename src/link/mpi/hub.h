@@ -24,9 +24,7 @@
 /* MPI counts with an int. A message with more bytes than this is sent as blocks of so many bytes, and a rest. */
 #define GW_MPI_LARGEST_COUNT (1u << 30)
 
-#define GW_MPI_WHY_BYTES 320 /* room for the sentence about a failure */
-
-enum gw_mpi_kind { GW_MPI_DATA, GW_MPI_FAIL, GW_MPI_BYE, GW_MPI_KINDS };
+enum gw_mpi_kind { GW_MPI_DATA, GW_MPI_BYE, GW_MPI_KINDS };
 
 /* A message on its way out, to one rank or to several from the same memory. */
 struct gw_mpi_outgoing {
@@ -48,10 +46,7 @@ struct gw_mpi_incoming {
 
 /* What an endpoint knows of another. */
 struct gw_mpi_peer {
-    bool failed, left;
-    /* the message that said so. If it failed, it tells why. If it left because it had heard of another one's failure,
-     * it tells of that. NULL: it left in good order, or said nothing */
-    char *why;
+    bool left, told; /* told: recv has said so */
 };
 
 struct gw_mpi_hub;
@@ -64,14 +59,14 @@ struct gw_mpi_endpoint {
     /* A lock that is held while a message is handed to MPI. It keeps a message from being sent after this endpoint's
      * farewell. */
     pthread_mutex_t sending;
-    struct gw_mpi_outgoing *failure, *farewell; /* made beforehand; NULL once it was sent */
+    struct gw_mpi_outgoing *farewell; /* made beforehand; NULL once it was sent */
 
     /* Used under the hub's lock. */
     pthread_cond_t arrived;
     struct gw_message_queue inbox;
     bool sleeping; /* recv waits on `arrived` and nobody has woken it yet */
     bool closed;
-    uint32_t failed_peer; /* the first member that told us it failed, or GW_MPI_NOBODY */
+    uint32_t n_untold; /* members that have left, and recv has not said so */
     struct gw_mpi_peer peers[];
 };
 

@@ -49,7 +49,6 @@ static void finalised(void **state)
     assert_non_null(strstr(gw_last_error(), "MPI_Finalize"));
     void *bytes = gw_message_alloc(context, 8);
     assert_int_equal(links[0].ops->send(links[0].self, 1, bytes, 8, LINK_LONG_MS), GW_ERR_CLOSED);
-    (links[0].ops->fail)(links[0].self, GW_ERR_SYSTEM, "nobody is told");
     assert_int_equal(gw_link_mpi_create(context, MPI_COMM_WORLD, &late), GW_ERR_ORDER);
     assert_non_null(strstr(gw_last_error(), "after MPI_Finalize"));
     link_test_end(context, links, 2);
@@ -133,14 +132,14 @@ static void messages_survive_lack_of_memory(void **state)
         allocations_left = n;
         assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_MEMORY);
     }
-    /* These failures have lost no message. Nor does `fail` need memory. */
+    /* These failures have lost no message. Nor does the end need memory to tell of itself. */
     allocations_left = 1000;
     link_test_expect(&links[1], 0, 60, 5, 6);
     allocations_left = 0;
-    (links[0].ops->fail)(links[0].self, GW_ERR_MEMORY, "no memory left");
+    links[0].ops->close(links[0].self);
     allocations_left = 1000;
     assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_PEER);
-    assert_string_equal(gw_last_error(), "rank 0 failed: no memory left");
+    assert_string_equal(gw_last_error(), "rank 0 left the link");
     link_test_end(context, links, 2);
 }
 
@@ -188,26 +187,6 @@ static void one_message_to_all(void **state)
     link_test_end(context, links, 4);
 }
 
-/* A member that leaves tells of a failure that it has heard of. Its farewell may come before the failure does. */
-static void left_because_another_failed(void **state)
-{
-    (void)state;
-    for (int fails = 0; fails < 2; fails++) {
-        gw_context *context = link_test_context();
-        gw_link links[3];
-        gw_message message;
-        assert_int_equal(open_all(context, 3, links), GW_OK);
-        if (fails) {
-            (links[1].ops->fail)(links[1].self, GW_ERR_MEMORY, "no memory left");
-            assert_int_equal(links[0].ops->recv(links[0].self, LINK_LONG_MS, &message), GW_ERR_PEER);
-        }
-        links[0].ops->close(links[0].self);
-        assert_int_equal(link_test_send_to_the_gone(context, &links[2], 0), GW_ERR_PEER);
-        assert_string_equal(gw_last_error(), fails ? "rank 1 failed: no memory left" : "rank 0 left the link");
-        link_test_end(context, links, 3);
-    }
-}
-
 /* Links of the same communicator do not hear each other, nor the program's own messages. */
 static void links_are_apart(void **state)
 {
@@ -243,7 +222,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(messages_survive_lack_of_memory),
         cmocka_unit_test(large_messages_go_in_blocks),
         cmocka_unit_test(one_message_to_all),
-        cmocka_unit_test(left_because_another_failed),
         cmocka_unit_test(links_are_apart),
     };
     const struct CMUnitTest after[] = {cmocka_unit_test(finalised)};

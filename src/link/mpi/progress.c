@@ -205,35 +205,16 @@ static const struct gw_mpi_endpoint *deliver(struct gw_mpi_hub *hub, const struc
     uint32_t kind = (uint32_t)in->tag % GW_MPI_KINDS, slots = (uint32_t)in->tag / GW_MPI_KINDS;
     struct gw_mpi_endpoint *to = hub->local[slots % hub->slots];
     uint32_t from = hub->rank_at[(size_t)in->source * hub->slots + slots / hub->slots];
-    struct gw_mpi_peer *peer = &to->peers[from];
-    const char *text = in->bytes;
-    const bool tells = in->n_bytes > 0 && in->n_bytes <= GW_MPI_WHY_BYTES && !text[in->n_bytes - 1];
     bool kept = false;
     pthread_mutex_lock(&hub->lock);
-    switch (kind) {
-    case GW_MPI_DATA:
-        if (!to->closed) {
-            gw_message message = {.from = from, .bytes = in->bytes, .n_bytes = in->n_bytes};
-            gw_message_queue_put(&to->inbox, &message);
-            kept = true;
-        }
-        break;
-    case GW_MPI_FAIL:
-        kept = !peer->why && tells;
-        if (kept)
-            peer->why = in->bytes;
-        if (!peer->failed) {
-            peer->failed = true;
-            if (to->failed_peer == GW_MPI_NOBODY)
-                to->failed_peer = from;
-        }
-        break;
-    default:
-        peer->left = true;
+    if (kind == GW_MPI_BYE) {
+        to->peers[from].left = true;
+        to->n_untold++;
         hub->farewells++;
-        kept = !peer->why && tells;
-        if (kept)
-            peer->why = in->bytes;
+    } else if (!to->closed) {
+        gw_message message = {.from = from, .bytes = in->bytes, .n_bytes = in->n_bytes};
+        gw_message_queue_put(&to->inbox, &message);
+        kept = true;
     }
     if (to->sleeping) {
         to->sleeping = false;

@@ -211,10 +211,9 @@ static gw_status go_on_with_peer(struct meeting *m, uint64_t number)
         if (is_another(m, &peer->c, &group->members[rank].identity))
             return gw_fail(GW_ERR_PEER, "rank %u (%s) has another certificate than it had at the rendezvous", rank,
                            place);
-        /* The place of the farewell is free until the end, so this takes no memory. */
-        gw_tcp_hello_write(peer->bye,
+        gw_tcp_hello_write(peer->hello,
                            &(struct gw_tcp_hello){group->session, group->rank, (uint32_t)(number / group->size)});
-        gw_ignore(gw_net_send(&peer->c, GW_TCP_HELLO, peer->bye, GW_TCP_HELLO_BYTES, NULL));
+        gw_ignore(gw_net_send(&peer->c, GW_TCP_HELLO, peer->hello, GW_TCP_HELLO_BYTES, NULL));
     }
     if (status == GW_OK) {
         gw_ignore(gw_net_flush(&peer->c)); /* if that fails, reading says why */

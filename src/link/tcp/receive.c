@@ -10,91 +10,36 @@
 #include <unistd.h>
 
 #define LOOK_SECONDS 0.5 /* between two looks whether a machine has fallen silent, and at the rendezvous */
-/* If another member has lost a rank, that rank's own last messages may still be on their way here, and say more. */
-#define NEWS_SECONDS 0.5
 /* A peer that sends without end gets its next turn when the user has taken what it sent. */
 #define MOST_AT_ONCE 256
 
 /* ---- who is gone ----------------------------------------------------------------------------------------- */
 
-/* Tells all that are there how this rank has lost another one: they may not find out by themselves. If there is no
- * memory, they do not hear it. */
-static void tell_others(struct gw_tcp_endpoint *me, uint32_t lost)
-{
-    const uint32_t size = me->group->size;
-    uint8_t *bytes = gw_message_alloc(me->group->context, GW_TCP_MOST_TEXT);
-    if (!bytes)
-        return;
-    const size_t n_bytes = gw_tcp_text_write(bytes, 4, lost, me->why);
-    for (uint32_t r = 0; r < size; r++) {
-        if (r == me->group->rank || me->peers[r].state != GW_TCP_PRESENT)
-            continue;
-        gw_message_share(bytes);
-        gw_ignore(gw_net_send(&me->peers[r].c, GW_TCP_NEWS, bytes, n_bytes, gw_message_free));
-        gw_tcp_watch(me, r);
-    }
-    gw_message_free(bytes);
-}
+#define HOW_BYTES (GW_TCP_TEXT_BYTES - 100) /* the rank and its address stand before it */
 
-/* recv reports the first failure that is heard of. What a rank says itself replaces what others said about it. */
-static void note_failure(struct gw_tcp_endpoint *me, uint32_t rank, const char *sentence)
-{
-    const bool is_news = me->failed_peer == rank && me->news_at != 0;
-    if (me->failed_peer != GW_TCP_NOBODY && !is_news)
-        return;
-    me->failed_peer = rank;
-    me->news_at = 0;
-    snprintf(me->why, sizeof me->why, "%s", sentence);
-}
-
-static void lose(struct gw_tcp_endpoint *me, uint32_t rank, const char *sentence)
+static void lose(struct gw_tcp_endpoint *me, uint32_t rank, const char how[HOW_BYTES])
 {
     struct gw_tcp_peer *peer = &me->peers[rank];
-    const bool first = me->failed_peer == GW_TCP_NOBODY;
-    peer->state = GW_TCP_LOST;
+    if (peer->gone)
+        return;
+    snprintf(peer->why, sizeof peer->why, "rank %u (%s) %s", rank,
+             gw_net_place(me->group->members[rank].address.endpoint), how);
+    peer->gone = true;
+    me->n_untold++;
     gw_net_close(&peer->c);
-    note_failure(me, rank, sentence);
-    if (first && !me->closed && !me->failed) /* who leaves has not failed */
-        tell_others(me, rank);
 }
 
-/* A peer's connection is over. If it had said BYE or FAIL, that was all. */
-static void end_of(struct gw_tcp_endpoint *me, uint32_t rank)
+void gw_tcp_lose(struct gw_tcp_endpoint *me, uint32_t rank)
 {
-    struct gw_tcp_peer *peer = &me->peers[rank];
-    char sentence[GW_TCP_TEXT_BYTES], reason[160];
-    const char *place = gw_net_place(me->group->members[rank].address.endpoint);
-    if (peer->state != GW_TCP_PRESENT) {
-        gw_net_close(&peer->c);
-        return;
-    }
-    snprintf(reason, sizeof reason, "%s", gw_last_error());
-    if (peer->c.error == ETIMEDOUT)
-        snprintf(sentence, sizeof sentence, "rank %u (%s) is silent: its machine has not answered for %u ms", rank,
-                 place, me->group->timeout_ms);
-    else if (peer->c.error == EPROTO || peer->c.error == EMSGSIZE)
-        snprintf(sentence, sizeof sentence, "rank %u (%s) sent what no member sends: %s", rank, place, reason);
+    const int error = me->peers[rank].c.error;
+    char how[HOW_BYTES];
+    if (error == ETIMEDOUT)
+        snprintf(how, sizeof how, "is silent: its machine has not answered for %u ms", me->group->timeout_ms);
+    else if (error == EPROTO || error == EMSGSIZE)
+        snprintf(how, sizeof how, "sent what no member sends: %s", gw_last_error());
     else
-        snprintf(sentence, sizeof sentence, "rank %u (%s) died or lost its connection to rank %u", rank, place,
-                 me->group->rank);
-    lose(me, rank, sentence);
-}
-
-/* A peer said how many messages of this rank it has received. If some are missing, that is a failure. */
-static void take_bye(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_received, const char *why)
-{
-    struct gw_tcp_peer *peer = &me->peers[rank];
-    char sentence[GW_TCP_TEXT_BYTES];
-    if (n_received >= peer->n_owed || me->closed) {
-        peer->state = GW_TCP_LEFT;
-        peer->left_because = why[0] != 0;
-        if (why[0] && !me->left_why[0])
-            snprintf(me->left_why, sizeof me->left_why, "%s", why);
-        return;
-    }
-    snprintf(sentence, sizeof sentence, "rank %u (%s) left the link before it had received all that rank %u sent it",
-             rank, gw_net_place(me->group->members[rank].address.endpoint), me->group->rank);
-    lose(me, rank, why[0] ? why : sentence);
+        snprintf(how, sizeof how, "died or lost its connection to rank %u", me->group->rank);
+    lose(me, rank, how);
 }
 
 /* ---- what came ------------------------------------------------------------------------------------------- */
@@ -115,37 +60,15 @@ static gw_status take_data(struct gw_tcp_endpoint *me, uint32_t rank, const stru
 /* Takes one message of a peer. GW_ERR_MEMORY: it must be taken again. */
 static gw_status take(struct gw_tcp_endpoint *me, uint32_t rank, const struct gw_net_message *m)
 {
-    struct gw_tcp_peer *peer = &me->peers[rank];
-    char text[GW_TCP_TEXT_BYTES], sentence[GW_TCP_TEXT_BYTES];
-    uint64_t number;
-    const bool there = peer->state == GW_TCP_PRESENT;
-    if (m->kind == GW_TCP_DATA && there)
+    char how[HOW_BYTES];
+    if (m->kind == GW_TCP_DATA)
         return take_data(me, rank, m);
-    if (m->kind == GW_TCP_FAIL && m->is_small && there && gw_tcp_text_read(m->bytes, m->n_bytes, 0, NULL, text)) {
-        peer->state = GW_TCP_FAILED;
-        note_failure(me, rank, text);
-        return GW_OK;
-    }
-    if (m->kind == GW_TCP_BYE && m->is_small && there && gw_tcp_text_read(m->bytes, m->n_bytes, 8, &number, text)) {
-        take_bye(me, rank, number, text);
-        return GW_OK;
-    }
-    if (m->kind == GW_TCP_NEWS && m->is_small && there && gw_tcp_text_read(m->bytes, m->n_bytes, 4, &number, text) &&
-        number < me->group->size) {
-        if (number == me->group->rank || me->failed_peer != GW_TCP_NOBODY)
-            return GW_OK;
-        note_failure(me, (uint32_t)number, text);
-        if (me->peers[number].state == GW_TCP_PRESENT)
-            me->news_at = gw_clock_seconds() + NEWS_SECONDS;
-        return GW_OK;
-    }
     if (!m->is_small) {
-        gw_net_consume(&peer->c);
+        gw_net_consume(&me->peers[rank].c);
         gw_message_free(m->bytes);
     }
-    snprintf(sentence, sizeof sentence, "rank %u (%s) sent a message of kind %u and %zu bytes, which no member sends",
-             rank, gw_net_place(me->group->members[rank].address.endpoint), m->kind, m->n_bytes);
-    lose(me, rank, sentence);
+    snprintf(how, sizeof how, "sent a message of kind %u and %zu bytes, which no member sends", m->kind, m->n_bytes);
+    lose(me, rank, how);
     return GW_ERR_PEER;
 }
 
@@ -175,8 +98,8 @@ gw_status gw_tcp_read_peer(struct gw_tcp_endpoint *me, uint32_t rank)
     set_stalled(me, peer, status == GW_ERR_MEMORY || n == MOST_AT_ONCE);
     if (status == GW_ERR_MEMORY)
         return status;
-    if (status == GW_ERR_PEER && peer->c.fd >= 0)
-        end_of(me, rank);
+    if (status == GW_ERR_PEER)
+        gw_tcp_lose(me, rank);
     return GW_OK;
 }
 
@@ -184,18 +107,15 @@ gw_status gw_tcp_read_peer(struct gw_tcp_endpoint *me, uint32_t rank)
 
 static void look_around(struct gw_tcp_endpoint *me, double now)
 {
-    char sentence[GW_TCP_TEXT_BYTES];
     if (now < me->look_at)
         return;
     me->look_at = now + LOOK_SECONDS;
     if (me->group->listens)
         gw_tcp_answer_late(me->group); /* it also sends away those who say nothing, and accepts again after a flood */
     for (uint32_t r = 0; r < me->group->size; r++)
-        if (r != me->group->rank && me->peers[r].state == GW_TCP_PRESENT &&
-            gw_net_is_silent(&me->peers[r].c, me->group->timeout_ms)) {
-            snprintf(sentence, sizeof sentence, "rank %u (%s) is silent: its machine has not answered for %u ms", r,
-                     gw_net_place(me->group->members[r].address.endpoint), me->group->timeout_ms);
-            lose(me, r, sentence);
+        if (gw_net_is_silent(&me->peers[r].c, me->group->timeout_ms)) {
+            me->peers[r].c.error = ETIMEDOUT;
+            gw_tcp_lose(me, r);
         }
 }
 
@@ -241,6 +161,18 @@ gw_status gw_tcp_turn(struct gw_tcp_endpoint *me, double seconds, int *n)
     return status;
 }
 
+/* Reports a peer that is gone. There is one. */
+static gw_status tell_gone(struct gw_tcp_endpoint *me, gw_message *message)
+{
+    uint32_t r = 0;
+    while (!me->peers[r].gone || me->peers[r].told)
+        r++;
+    me->peers[r].told = true;
+    me->n_untold--;
+    message->from = r;
+    return gw_fail(GW_ERR_PEER, "%s", me->peers[r].why);
+}
+
 gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message)
 {
     struct gw_tcp_endpoint *me = self;
@@ -257,22 +189,16 @@ gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message)
         }
         if (gw_message_queue_take(&me->own, message))
             break;
-        if (gw_message_queue_take(&me->arrived, message)) {
-            me->peers[message->from].n_taken++;
+        if (gw_message_queue_take(&me->arrived, message))
             break;
-        }
-        const double now = gw_clock_seconds();
-        double left = deadline - now;
-        const bool failure = me->failed_peer != GW_TCP_NOBODY && now >= me->news_at;
-        if (me->failed_peer != GW_TCP_NOBODY && !failure && me->news_at - now < left)
-            left = me->news_at - now;
-        if (looked && failure)
-            status = gw_fail(GW_ERR_PEER, "%s", me->why);
+        const double left = deadline - gw_clock_seconds();
+        if (looked && me->n_untold)
+            status = tell_gone(me, message);
         else if (looked && left <= 0)
             status = gw_fail(GW_ERR_TIMEOUT, "rank %u got no message within %u ms", me->group->rank, timeout_ms);
         if (status < 0)
             break;
-        const double wait = failure || left <= 0 ? 0 : left;
+        const double wait = me->n_untold || left <= 0 ? 0 : left;
         status = gw_tcp_turn(me, wait, &n);
         looked = n == 0 && wait == 0;
     }

@@ -1,8 +1,6 @@
-/* Sends the messages of one rank's endpoint of the tcp link, and tells the others when this member leaves or fails.
- * receive.c receives. */
+/* Sends the messages of one rank's endpoint of the tcp link. receive.c receives. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "link/last_words.h"
 #include "link/tcp/state.h"
 
 #include <errno.h>
@@ -25,39 +23,23 @@ static gw_status refuse(void *bytes, gw_status status)
     return status;
 }
 
-/* Why this endpoint cannot send to a peer, as a status with its sentence. */
-static gw_status why_not(const struct gw_tcp_endpoint *me, uint32_t rank)
-{
-    const struct gw_tcp_peer *peer = &me->peers[rank];
-    const char *place = gw_net_place(me->group->members[rank].address.endpoint);
-    if (peer->state == GW_TCP_LEFT) {
-        if (peer->left_because)
-            return gw_fail(GW_ERR_PEER, "%s", me->left_why);
-        return gw_fail(GW_ERR_PEER, "rank %u left the link", rank);
-    }
-    if (me->failed_peer == rank)
-        return gw_fail(GW_ERR_PEER, "%s", me->why);
-    return gw_fail(GW_ERR_PEER, "rank %u (%s) failed, or died, or lost its connection to rank %u", rank, place,
-                   me->group->rank);
-}
-
 /* Sends one message to one peer. It owns the bytes, also if it fails. The lock is held. */
-static gw_status send_one(struct gw_tcp_endpoint *me, uint32_t to, void *bytes, size_t n_bytes, bool owed)
+static gw_status send_one(struct gw_tcp_endpoint *me, uint32_t to, void *bytes, size_t n_bytes)
 {
     struct gw_tcp_peer *peer = &me->peers[to];
     gw_status status = GW_ERR_PEER;
-    if (peer->state == GW_TCP_PRESENT)
+    if (!peer->gone)
         status = gw_net_send(&peer->c, GW_TCP_DATA, bytes, n_bytes, gw_message_free);
     else
         gw_message_free(bytes);
     if (status == GW_ERR_PEER) {
-        gw_ignore(gw_tcp_read_peer(me, to)); /* perhaps it has said why */
-        return why_not(me, to);
+        do /* recv returns what it has sent before */
+            status = gw_tcp_read_peer(me, to);
+        while (status == GW_OK && peer->stalled);
+        gw_tcp_lose(me, to);
+        return gw_fail(GW_ERR_PEER, "%s", peer->why);
     }
     GW_TRY(status);
-    peer->n_sent++;
-    if (owed)
-        peer->n_owed = peer->n_sent;
     if (peer->c.first)
         gw_tcp_watch(me, to);
     return GW_OK;
@@ -65,9 +47,8 @@ static gw_status send_one(struct gw_tcp_endpoint *me, uint32_t to, void *bytes, 
 
 static gw_status may_send(const struct gw_tcp_endpoint *me, size_t n_bytes)
 {
-    if (me->closed || me->failed)
-        return gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has %s", me->group->rank,
-                       me->closed ? "closed" : "given up");
+    if (me->closed)
+        return gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->group->rank);
     if (n_bytes > GW_TCP_MOST_BYTES)
         return gw_fail(GW_ERR_ARGUMENT, "a message of %zu bytes; the tcp link takes 8 GiB at most", n_bytes);
     return GW_OK;
@@ -83,7 +64,6 @@ gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint
         return refuse(bytes, gw_process_check(group->made_in, GW_TCP_THIS));
     if (to >= group->size)
         return refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "rank %u was sent to; ranks are 0 to %u", to, group->size - 1));
-    const bool owed = !gw_message_node_of(bytes)->farewell;
     pthread_mutex_lock(&me->lock);
     gw_status status = may_send(me, n_bytes);
     if (status < 0) {
@@ -92,7 +72,7 @@ gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint
         gw_message_queue_put(&me->own, &(gw_message){.from = to, .bytes = bytes, .n_bytes = n_bytes});
         wake(me);
     } else {
-        status = send_one(me, to, bytes, n_bytes, owed);
+        status = send_one(me, to, bytes, n_bytes);
     }
     pthread_mutex_unlock(&me->lock);
     return status;
@@ -107,13 +87,12 @@ gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t time
     (void)timeout_ms;
     if (!gw_process_is(group->made_in))
         return refuse(bytes, gw_process_check(group->made_in, GW_TCP_THIS));
-    const bool owed = !gw_message_node_of(bytes)->farewell;
     pthread_mutex_lock(&me->lock);
     gw_status status = may_send(me, n_bytes);
     /* Begin after the own rank, so that not all members send to rank 0 first. */
     for (uint32_t i = 1; i < group->size && (status == GW_OK || status == GW_ERR_PEER); i++) {
         gw_message_share(bytes);
-        const gw_status one = send_one(me, (group->rank + i) % group->size, bytes, n_bytes, owed);
+        const gw_status one = send_one(me, (group->rank + i) % group->size, bytes, n_bytes);
         if (one < 0 && status == GW_OK) {
             status = one; /* GW_ERR_MEMORY ends the loop */
             snprintf(sentence, sizeof sentence, "%s", gw_last_error());
@@ -151,26 +130,6 @@ gw_status gw_tcp_flush(void *self, uint32_t timeout_ms)
 
 /* ---- the end --------------------------------------------------------------------------------------------- */
 
-void gw_tcp_fail(void *self, gw_status status, const char *why)
-{
-    struct gw_tcp_endpoint *me = self;
-    char text[GW_TCP_TEXT_BYTES];
-    if (!gw_process_is(me->group->made_in))
-        return;
-    gw_link_tell_failure(text, sizeof text, me->group->rank, status, why);
-    pthread_mutex_lock(&me->lock);
-    if (!me->closed && !me->failed) {
-        me->failed = true;
-        const size_t n_bytes = gw_tcp_text_write(me->fail, 0, 0, text);
-        for (uint32_t r = 0; r < me->group->size; r++)
-            if (r != me->group->rank && me->peers[r].state == GW_TCP_PRESENT) {
-                gw_net_send_last(&me->peers[r].c, GW_TCP_FAIL, me->fail, n_bytes);
-                gw_tcp_watch(me, r);
-            }
-    }
-    pthread_mutex_unlock(&me->lock);
-}
-
 void gw_tcp_close(void *self)
 {
     struct gw_tcp_endpoint *me = self;
@@ -179,11 +138,10 @@ void gw_tcp_close(void *self)
     pthread_mutex_lock(&me->lock);
     for (uint32_t r = 0; r < me->group->size && !me->closed; r++) {
         struct gw_tcp_peer *peer = &me->peers[r];
-        if (r == me->group->rank || peer->state != GW_TCP_PRESENT)
-            continue;
-        const size_t n_bytes = gw_tcp_text_write(peer->bye, 8, peer->n_taken, me->why);
-        gw_net_send_last(&peer->c, GW_TCP_BYE, peer->bye, n_bytes);
-        gw_tcp_watch(me, r);
+        if (gw_net_flush(&peer->c) == GW_OK) { /* else the end waits in destroy */
+            gw_net_end_sending(&peer->c);
+            peer->ended_sending = true;
+        }
     }
     me->closed = true;
     wake(me);

@@ -17,30 +17,19 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define GW_TCP_NOBODY UINT32_MAX
 #define GW_TCP_THIS "this tcp link"
 /* the most bytes of a message, so that a member that lies cannot make another one take more memory */
 #define GW_TCP_MOST_BYTES ((uint64_t)8 << 30)
 
-enum gw_tcp_peer_state {
-    GW_TCP_PRESENT,
-    GW_TCP_FAILED, /* it said FAIL */
-    GW_TCP_LEFT,   /* it said BYE */
-    GW_TCP_LOST    /* its connection broke */
-};
-
 struct gw_tcp_peer {
     struct gw_net_connection c;
-    struct gw_tcp_endpoint *endpoint; /* whose peer it is */
-    enum gw_tcp_peer_state state;
-    bool left_because;             /* it left, and said that another one's failure was the reason */
-    bool stalled;                  /* there is more of it, of which epoll does not know */
-    bool ended_sending;            /* this side sends nothing more */
-    uint32_t events;               /* what epoll watches */
-    uint64_t n_sent;               /* messages of the user that were sent to it */
-    uint64_t n_owed;               /* the same, up to the last one that is no farewell */
-    uint64_t n_taken;              /* messages from it that the user has received */
-    uint8_t bye[GW_TCP_MOST_TEXT]; /* the farewell to it, so that the end takes no memory */
+    struct gw_tcp_endpoint *endpoint;  /* whose peer it is */
+    bool gone, told;                   /* told: recv has reported that it is gone */
+    bool stalled;                      /* there is more of it, of which epoll does not know */
+    bool ended_sending;                /* this side sends nothing more */
+    uint32_t events;                   /* what epoll watches */
+    uint8_t hello[GW_TCP_HELLO_BYTES]; /* until it has left this process */
+    char why[GW_TCP_TEXT_BYTES];       /* a sentence: how it went */
 };
 
 struct gw_tcp_endpoint {
@@ -50,14 +39,9 @@ struct gw_tcp_endpoint {
     pthread_mutex_t lock;                 /* protects what follows. Nobody waits while holding it */
     struct gw_tcp_peer *peers;            /* `size` of them; the one of this rank is not used */
     struct gw_message_queue own, arrived; /* messages of this rank to itself, and of others */
-    uint32_t n_stalled;
-    double news_at;                   /* a failure of which another member told counts from this time on */
-    double look_at;                   /* when to look next whether a machine has fallen silent */
-    uint32_t failed_peer;             /* the first peer that failed or was lost, or GW_TCP_NOBODY */
-    char why[GW_TCP_TEXT_BYTES];      /* the sentence about it */
-    char left_why[GW_TCP_TEXT_BYTES]; /* what the first peer that left because of a failure said about it */
-    bool closed, failed;
-    uint8_t fail[GW_TCP_MOST_TEXT]; /* what this rank said when it failed */
+    uint32_t n_stalled, n_untold;         /* n_untold: peers that are gone, and recv has not said so */
+    double look_at;                       /* when to look next whether a machine has fallen silent */
+    bool closed;
 };
 
 struct gw_tcp_group {
@@ -114,7 +98,6 @@ void *gw_tcp_place(void *peer, uint64_t n_bytes);
 gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms);
 gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms);
 gw_status gw_tcp_flush(void *self, uint32_t timeout_ms);
-void gw_tcp_fail(void *self, gw_status status, const char *why);
 void gw_tcp_close(void *self);
 
 /* ---- receive.c ---- */
@@ -122,6 +105,8 @@ void gw_tcp_close(void *self);
 gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message);
 /* Reads what has come from a peer. The lock is held. Errors: GW_ERR_MEMORY; a peer that is gone is none. */
 gw_status gw_tcp_read_peer(struct gw_tcp_endpoint *me, uint32_t rank);
+/* Notes that a peer is gone, if that is not known yet: c.error says how. The lock is held. */
+void gw_tcp_lose(struct gw_tcp_endpoint *me, uint32_t rank);
 /* Waits until something has come or can be written, at most `seconds`, and handles it. *n: how much it was. The lock is
  * held, and given away while it waits. */
 gw_status gw_tcp_turn(struct gw_tcp_endpoint *me, double seconds, int *n);

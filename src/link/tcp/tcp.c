@@ -32,7 +32,7 @@ static bool discard(int fd)
     return n < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/* Says goodbye, and waits until all that was sent has arrived. */
+/* Waits until all that was sent has arrived. */
 static void shut(struct gw_tcp_endpoint *me)
 {
     const double end = gw_clock_seconds() + LEAVE_SECONDS;
@@ -110,7 +110,6 @@ static const gw_link_ops ops = {
     .send_all = gw_tcp_send_all,
     .flush = gw_tcp_flush,
     .recv = gw_tcp_recv,
-    .fail = gw_tcp_fail,
     .close = gw_tcp_close,
     .destroy = destroy,
 };
@@ -193,7 +192,6 @@ static gw_status open_endpoint(struct gw_tcp_group *group, uint32_t nth)
     }
     group->endpoints[nth] = me; /* from here on free_endpoint cleans up */
     me->group = group;
-    me->failed_peer = GW_TCP_NOBODY;
     me->epoll = epoll_create1(EPOLL_CLOEXEC);
     me->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (me->epoll < 0 || me->wake < 0)

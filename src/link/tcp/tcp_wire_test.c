@@ -127,13 +127,13 @@ static void hellos(void **state)
 static void texts(void **state)
 {
     (void)state;
-    static const size_t numbers[] = {0, 4, 8};
+    static const size_t numbers[] = {0, 4};
     uint8_t bytes[GW_TCP_MOST_TEXT + 1];
     char longest[1000], text[GW_TCP_TEXT_BYTES];
     uint64_t number;
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = 0;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 2; i++) {
         const uint64_t sent = 0xF123456789ABCDEFu >> (64 - 8 * (numbers[i] ? numbers[i] : 8));
         size_t n = gw_tcp_text_write(bytes, numbers[i], sent, "rank 2 failed: caf\xC3\xA9");
         uint8_t *exact = exactly(bytes, n);

@@ -19,10 +19,6 @@
  *     HELLO    session u64, rank u32, link u32
  *     WELCOME  the answer
  *     DATA     a message of the user
- *     BYE      n_received u64: how many of the receiver's messages came; text: the failure of another member that was
- *              the reason, or nothing. The sender has closed its endpoint
- *     FAIL     text: "rank 2 failed: ...", of the sender
- *     NEWS     rank u32, text: how the sender has lost that rank
  *
  * An address has 20 bytes (net/address.h). A contact is an address, and 32 bytes: if the job has keys, the SHA-256 of
  * the member's certificate, else zeros. Numbers are little-endian. */
@@ -34,14 +30,14 @@
 
 #include <stddef.h>
 
-#define GW_TCP_VERSION 6
+#define GW_TCP_VERSION 7
 #define GW_TCP_MAX_LINKS 64u
 #define GW_TCP_TEXT_BYTES 320 /* room for a sentence and its end */
 #define GW_TCP_JOIN_BYTES (16 + GW_NET_ADDRESS_BYTES)
 #define GW_TCP_CONTACT_BYTES (GW_NET_ADDRESS_BYTES + 32)
 #define GW_TCP_TABLE_HEAD 16
 #define GW_TCP_HELLO_BYTES 16
-#define GW_TCP_MOST_TEXT (8 + GW_TCP_TEXT_BYTES) /* the longest body with a text */
+#define GW_TCP_MOST_TEXT (4 + GW_TCP_TEXT_BYTES) /* the longest body with a text */
 
 enum gw_tcp_kind {
     GW_TCP_JOIN = 1,
@@ -52,10 +48,7 @@ enum gw_tcp_kind {
     GW_TCP_GO,
     GW_TCP_HELLO,
     GW_TCP_WELCOME,
-    GW_TCP_DATA,
-    GW_TCP_BYE,
-    GW_TCP_FAIL,
-    GW_TCP_NEWS
+    GW_TCP_DATA
 };
 
 struct gw_tcp_join {
@@ -85,9 +78,8 @@ struct gw_tcp_hello {
 void gw_tcp_hello_write(uint8_t out[GW_TCP_HELLO_BYTES], const struct gw_tcp_hello *hello);
 bool gw_tcp_hello_read(const void *bytes, size_t n_bytes, struct gw_tcp_hello *hello);
 
-/* Bodies that are a number of so many bytes (0, 4 or 8) and a text: WAIT and FAIL have none, REFUSE and NEWS have 4,
- * BYE has 8. write returns the length, at most GW_TCP_MOST_TEXT. read: false: it has no such number. Characters that
- * cannot be printed become '?'. */
+/* Bodies that are a number of so many bytes (WAIT 0, REFUSE 4) and a text. write returns the length, at most
+ * GW_TCP_MOST_TEXT. read: false: it has no such number. Characters that cannot be printed become '?'. */
 size_t gw_tcp_text_write(uint8_t *out, size_t number_bytes, uint64_t number, const char *text);
 bool gw_tcp_text_read(const void *bytes, size_t n_bytes, size_t number_bytes, uint64_t *number,
                       char text[GW_TCP_TEXT_BYTES]);

@@ -281,7 +281,7 @@ def one_rank_forgets_its_compression():
     ddp, compression = attached("ternary", timeout=600)
     train(ddp, 2)
     if RANK == 1:
-        for owner, name, seconds in [(type(compression), "_settled", 0.5), (type(compression._member), "leave", 2)]:
+        for owner, name, seconds in [(type(compression), "_settled", 0.5), (type(compression._member), "close", 2)]:
             setattr(owner, name, slowed(getattr(owner, name), seconds))
         train(ddp, 1, first=2)
         del ddp, compression

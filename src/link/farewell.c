@@ -1,0 +1,64 @@
+/* What a member says when it fails, in the same way over every link: a message that gw_link_recv tells from others. */
+#include "link/farewell.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* No other message begins with these 16 bytes. */
+static const char mark[] = "\xffgradwire failed";
+enum { MARK_BYTES = sizeof mark - 1, MOST_BYTES = MARK_BYTES + 320 };
+
+void gw_link_fail(const gw_link *link, gw_status status, const char *why)
+{
+    char farewell[MOST_BYTES + 1], kept[1024];
+    snprintf(kept, sizeof kept, "%s", gw_last_error());
+    why = why && why[0] ? why : gw_status_text(status);
+    if (status == GW_ERR_PEER)
+        snprintf(farewell, sizeof farewell, "%s%s", mark, why);
+    else
+        snprintf(farewell, sizeof farewell, "%srank %u %s: %s", mark, link->rank,
+                 status == GW_ERR_TIMEOUT ? "gave up" : "failed", why);
+    const size_t n_bytes = strlen(farewell);
+    for (uint32_t r = 0; r < link->size; r++) {
+        void *bytes = r == link->rank ? NULL : gw_message_alloc(NULL, n_bytes);
+        if (bytes)
+            link->ops->send(link->self, r, memcpy(bytes, farewell, n_bytes), n_bytes, 0); /* it may be gone as well */
+    }
+    gw_fail(status, "%s", kept);
+}
+
+gw_status gw_link_recv(const gw_link *link, uint32_t timeout_ms, gw_message *message)
+{
+    char text[MOST_BYTES - MARK_BYTES + 1];
+    size_t n = 0;
+    GW_TRY(link->ops->recv(link->self, timeout_ms, message));
+    const char *bytes = message->bytes;
+    if (message->n_bytes <= MARK_BYTES || message->n_bytes > MOST_BYTES || memcmp(bytes, mark, MARK_BYTES) != 0)
+        return GW_OK;
+    for (size_t i = MARK_BYTES; i < message->n_bytes; i++)
+        text[n++] = (unsigned char)bytes[i] < 32 || bytes[i] == 127 ? '?' : bytes[i];
+    text[n] = 0;
+    gw_message_free(message->bytes);
+    *message = (gw_message){.from = link->size};
+    return gw_fail(GW_ERR_PEER, "%s", text);
+}
+
+gw_status gw_link_why(const gw_link *link, gw_link_look *look, void *user)
+{
+    char sentence[1024];
+    gw_message message;
+    gw_status heard;
+    snprintf(sentence, sizeof sentence, "%s", gw_last_error());
+    do {
+        heard = gw_link_recv(link, 0, &message);
+        if (heard == GW_OK) {
+            heard = look && look(user, &message) == GW_ERR_PEER ? GW_ERR_PEER : GW_OK;
+            gw_message_free(message.bytes);
+            message.from = link->size;
+        }
+        if (heard == GW_ERR_PEER && message.from == link->size)
+            return heard;
+    } while (heard == GW_OK || heard == GW_ERR_PEER); /* that somebody is gone is known */
+    return gw_fail(GW_ERR_PEER, "%s", sentence);
+}
