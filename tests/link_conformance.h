@@ -622,9 +622,16 @@ static void link_in_a_fork(void **state)
 
 /* ---- who leaves an exchange ------------------------------------------------------------------------------ */
 
-/* How rank 2 goes: after a step, with or without its link; in the middle of a step; for a reason of its own; or before
- * it has made an exchange. */
-enum link_test_departure { LINK_GOES, LINK_GOES_WITH_LINK, LINK_GOES_IN_A_STEP, LINK_FAILS, LINK_NEVER_COMES };
+/* How rank 2 goes: after a step, with or without its link; in the middle of a step; for a reason of its own; before it
+ * has made an exchange; or when all have made their last step. */
+enum link_test_departure {
+    LINK_GOES,
+    LINK_GOES_WITH_LINK,
+    LINK_GOES_IN_A_STEP,
+    LINK_FAILS,
+    LINK_NEVER_COMES,
+    LINK_GOES_WELL
+};
 
 struct link_test_leaver {
     pthread_t thread;
@@ -637,7 +644,7 @@ struct link_test_leaver {
 static void link_test_steps(struct link_test_leaver *m, gw_exchange *exchange)
 {
     float gradients[2][1000] = {{0}};
-    const bool stays = m->link->rank != 2;
+    const bool stays = m->link->rank != 2 && m->how != LINK_GOES_WELL;
     for (uint32_t t = 0; m->status == GW_OK && (stays || t < 1 || m->how == LINK_GOES_IN_A_STEP); t++) {
         m->status = gw_exchange_begin(exchange, t);
         for (uint32_t i = 0; i < 2 && m->status == GW_OK; i++) {
@@ -669,41 +676,44 @@ static void *link_test_leave(void *argument)
     if (m->status == GW_OK && comes)
         link_test_steps(m, exchange);
     snprintf(m->sentence, sizeof m->sentence, "%s", m->status < 0 ? gw_last_error() : "");
+    if (m->link->rank < 2 && m->how == LINK_GOES_WELL) {
+        link_test_pause(100); /* rank 2 is most likely gone by then; the test is right either way */
+        m->status = gw_exchange_leave(exchange);
+    }
     if (m->link->rank == 2 && m->how == LINK_FAILS)
         gw_link_fail(m->link, GW_ERR_SYSTEM, "the dog ate it");
     gw_exchange_destroy(exchange);
-    if (m->link->rank == 2 && (m->how == LINK_GOES_WITH_LINK || m->how == LINK_NEVER_COMES))
+    if (m->link->rank == 2 && m->how != LINK_GOES && m->how != LINK_FAILS)
         m->link->ops->close(m->link->self);
     gw_codec_destroy(codec);
     return NULL;
 }
 
-/* Whoever goes, and however: all others end long before their timeout, and name the same member and cause. */
+/* Whoever goes, and however: all others end and name the same member and cause, so none has waited until its timeout.
+ * Who has made all its steps disturbs nobody. */
 static void link_departures_are_told(void **state)
 {
     (void)state;
-    static const char *const words[] = {"rank 2 has ended its exchange", "rank 2 has ended its exchange",
+    static const char *const words[] = {"rank 2 has ended its exchange",
+                                        "rank 2 has ended its exchange",
                                         "rank 2 failed: it gave up in the middle of a step",
-                                        "rank 2 failed: the dog ate it", "rank 2"};
-    for (int how = LINK_GOES; how <= LINK_NEVER_COMES; how++) {
+                                        "rank 2 failed: the dog ate it",
+                                        "rank 2",
+                                        NULL};
+    for (int how = LINK_GOES; how <= LINK_GOES_WELL; how++) {
         gw_link links[3];
         struct link_test_leaver members[3];
-        struct timespec began, ended;
         gw_context *context = link_test_begin(links, 3);
-        clock_gettime(CLOCK_MONOTONIC, &began);
         for (uint32_t r = 0; r < 3; r++) {
             members[r] = (struct link_test_leaver){.link = &links[r], .how = (enum link_test_departure)how};
             assert_int_equal(pthread_create(&members[r].thread, NULL, link_test_leave, &members[r]), 0);
         }
         for (uint32_t r = 0; r < 3; r++)
             pthread_join(members[r].thread, NULL);
-        clock_gettime(CLOCK_MONOTONIC, &ended);
         for (uint32_t r = 0; r < 3; r++)
-            if (members[r].status != (r < 2 ? GW_ERR_PEER : GW_OK) ||
-                (r < 2 && !strstr(members[r].sentence, words[how])))
+            if (members[r].status != (r < 2 && words[how] ? GW_ERR_PEER : GW_OK) ||
+                (r < 2 && words[how] && !strstr(members[r].sentence, words[how])))
                 fail_msg("departure %d: rank %u: %d, \"%s\"", how, r, members[r].status, members[r].sentence);
-        if (ended.tv_sec - began.tv_sec > LINK_LONG_MS / 2000)
-            fail_msg("departure %d: the others waited for %ld s", how, (long)(ended.tv_sec - began.tv_sec));
         link_test_end(context, links, 3);
     }
 }

