@@ -88,6 +88,16 @@ GW_API void gw_link_fail(const gw_link *link, gw_status status, const char *why)
  * message. message->from is then link->size, because nobody is gone. */
 GW_API GW_MUST_CHECK gw_status gw_link_recv(const gw_link *link, uint32_t timeout_ms, gw_message *message);
 
+/* Looks at a message. GW_ERR_PEER, with a sentence: the message says why a member is gone. Other statuses mean nothing.
+ */
+typedef gw_status gw_link_look(void *user, const gw_message *message);
+
+/* Finds out why a member is gone, after a send failed with GW_ERR_PEER. Call it on the thread that receives. What the
+ * member said before it went has come already. So this takes messages and drops them, until one says why a member
+ * failed (gw_link_fail), or `look` finds one that does, or none is left. look: sees each message before it is dropped.
+ * NULL: no other message says why. Returns GW_ERR_PEER with the sentence that it found, or else that of the send. */
+GW_API GW_MUST_CHECK gw_status gw_link_why(const gw_link *link, gw_link_look *look, void *user);
+
 /* Creates a local link: `size` ranks in one process. It hands messages over without a copy. Fills endpoints[0..size).
  * The holder of each endpoint destroys it, in any order. Errors: GW_ERR_ARGUMENT (size 0 or above GW_MAX_WORKERS),
  * GW_ERR_MEMORY, GW_ERR_SYSTEM. */

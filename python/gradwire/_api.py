@@ -237,6 +237,7 @@ _SIGNATURES = {
     ),
     "gw_link_fail": (None, [ctypes.POINTER(Link), STATUS, TEXT]),
     "gw_link_recv": (STATUS, [ctypes.POINTER(Link), ctypes.c_uint32, ctypes.POINTER(Message)]),
+    "gw_link_why": (STATUS, [ctypes.POINTER(Link), POINTER, POINTER]),
     "gw_status_text": (TEXT, [STATUS]),
     "gw_message_alloc": (POINTER, [POINTER, SIZE]),
     "gw_message_free": (None, [POINTER]),

@@ -2,7 +2,6 @@
 #include "base/error.h"
 #include "exchange/pipeline.h"
 #include "exchange/relay.h"
-#include "link/farewell.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* What a member says when it fails, in the same way over every link: a message that gw_link_recv tells from others. */
-#include "link/farewell.h"
 #include "base/error.h"
+
+#include <gradwire/link.h>
 
 #include <stdio.h>
 #include <string.h>

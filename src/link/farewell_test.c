@@ -1,6 +1,7 @@
 /* Tests the search for a reason after a send has failed, on a link that has many messages, or says who is gone. */
-#include "link/farewell.h"
 #include "checks.h"
+
+#include <gradwire/link.h>
 
 #define MANY 3000u
 

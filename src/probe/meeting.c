@@ -3,7 +3,6 @@
 #include "probe/meeting.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "link/farewell.h"
 #include "probe/gradient.h"
 
 #include <string.h>

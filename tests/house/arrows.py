@@ -29,13 +29,13 @@ ROOMS = {
     "pserver/server": {"base", "pserver/keep", "pserver/protocol", "pserver/store", "src/net", "wire", "zmq"},
     "pserver/client": {"base", "pserver/protocol", "src/net", "wire", "zmq"},
     "plan": {"base"},
-    "probe": {"base", "codec", "exchange", "link", "wire"},
+    "probe": {"base", "codec", "exchange", "wire"},
     # the trainer
     "data": {"base"},
     "net": {"base", "data", "probe"},
     "members": {"base"},
     "disk": {"base", "data", "net", "wire"},
-    "run": {"base", "data", "disk", "link", "members", "net", "optimizer", "probe", "wire"},
+    "run": {"base", "data", "disk", "members", "net", "optimizer", "probe", "wire"},
     # the tool. Of the library's rooms it may use what docs/design.md names, and nothing else
     "tool": {"base", "members", "status", "probe", "pserver/protocol"},
     "tool/trainer": {"base", "data", "disk", "members", "net", "run", "report", "probe"},

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/lines.h"
 #include "base/memory.h"
-#include "link/farewell.h"
 #include "wire/bytes.h"
 
 #include <stdio.h>

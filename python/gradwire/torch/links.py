@@ -106,7 +106,8 @@ def tell(link, mine, timeout_ms):
         if not address:
             raise Error(Status.MEMORY, f"no memory for a message of {len(mine)} bytes")
         ctypes.memmove(address, mine, len(mine))
-        _library.check(ops.send(link.self, to, address, len(mine), timeout_ms))
+        status = ops.send(link.self, to, address, len(mine), timeout_ms)
+        _library.check(lib.gw_link_why(ctypes.byref(link), None, None) if status == Status.PEER else status)
     if ops.flush:  # this rank may not receive for a long time
         _library.check(ops.flush(link.self, timeout_ms))
     return mine
