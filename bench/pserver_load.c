@@ -1,7 +1,8 @@
-/* Measures the parameter server under load, beside a bare ZeroMQ echo of the same bytes. `gradwire server` is a
- * process of its own, and so is each client. The echo is one process with one ROUTER socket and one thread; it answers
- * each message with as many messages and bytes as the parameter server does, and its clients are bare DEALER sockets.
- * Both run in turn, and the medians of several runs are printed. */
+/* Measures the parameter server under load, beside a bare echo of the same bytes over TCP. `gradwire server` is a
+ * process of its own, and so is each client. The echo is one process with one thread, epoll, and one piece of memory
+ * for each connection, where it receives values and from where it sends them back. It answers each message with as many
+ * bytes as the parameter server does, and its clients are bare sockets. Both run in turn, and the medians of several
+ * runs are printed. */
 #include "base/numbers.h"
 #include "base/child.h"
 
@@ -11,6 +12,8 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,23 +21,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #define MOST_CLIENTS 1024
 #define MOST_RUNS 99
 #define MOST_UNDER_WAY 1024
 #define TIMEOUT_MS 600000  /* how long a client waits for an answer */
 #define START_SECONDS 60.0 /* how long a server may take until it listens */
-/* the echo copies a value with up to so many bytes, as the server does. It keeps longer ones as they came */
-#define ECHO_COPIES 16384
+#define AHEAD 16384        /* bytes that an end of the echo reads before it knows what they are */
+#define AT_ONCE 64         /* answers that the echo sends at a time */
 
 /* How many bytes heads have (docs/pserver-protocol.md). For requests this is without the key's name. */
-enum { PUSH_HEAD = 29, PUSH_ANSWER = 28, PULL_HEAD = 30, PULL_ANSWER = 41 };
+enum { PUSH_HEAD = 37, PUSH_ANSWER = 28, PULL_HEAD = 34, PULL_ANSWER = 41, MOST_HEAD = 80 };
 
 /* One line of the table. */
 struct row {
@@ -92,10 +96,10 @@ static void must(gw_status status)
         die("%s", gw_last_error());
 }
 
-static void must_zmq(int result)
+static void must_system(long result)
 {
     if (result < 0)
-        die("ZeroMQ: %s", zmq_strerror(zmq_errno()));
+        die("%s", strerror(errno));
 }
 
 static void name_key(const struct row *row, uint32_t rank, char name[32])
@@ -105,80 +109,138 @@ static void name_key(const struct row *row, uint32_t rank, char name[32])
 
 /* ---- the echo ---------------------------------------------------------------------------------------------- */
 
-/* The value that a client sent last. It is found by the number of the client's connection. These numbers count up. */
-struct kept {
-    uint32_t route;
-    bool taken;
-    zmq_msg_t value;
+/* What begins a message. n_head bytes follow, and then the value. */
+struct start {
+    uint64_t n_head, n_value;
 };
 
-static struct kept *kept_for(struct kept *all, uint32_t route)
+/* One end of a connection of the echo. All values that come to it have one length. */
+struct end {
+    int fd;
+    uint8_t ahead[AHEAD]; /* bytes from `at` to n_ahead were read, and not used yet */
+    size_t at, n_ahead;
+    uint8_t *value; /* the value that came last, or is coming */
+    size_t n_value, n_come;
+    bool drained; /* the kernel has no more bytes now */
+    /* At the server: what was asked, and which of it was answered. n_sent: bytes of the next answer that have left. */
+    bool is_pull[MOST_UNDER_WAY];
+    uint32_t asked, answered;
+    size_t n_sent;
+};
+
+/* Reads until a message is whole. *has_value: `value` has come with it. false: no more has come (MSG_DONTWAIT), or the
+ * other end has gone. */
+static bool end_next(struct end *end, int flags, bool *has_value)
 {
-    uint32_t i = route % MOST_CLIENTS;
-    while (all[i].taken && all[i].route != route)
-        i = (i + 1) % MOST_CLIENTS;
-    if (!all[i].taken) {
-        all[i].taken = true;
-        all[i].route = route;
-        zmq_msg_init(&all[i].value);
+    for (;;) {
+        const size_t n = end->n_ahead - end->at;
+        struct start start = {0};
+        memcpy(&start, end->ahead + end->at, n < sizeof start ? 0 : sizeof start);
+        const bool in_value = end->n_come < end->n_value;
+        if (!in_value && n >= sizeof start && n >= sizeof start + start.n_head) {
+            end->at += sizeof start + start.n_head;
+            *has_value = start.n_value > 0;
+            if (!*has_value)
+                return true;
+            if (!end->value && !(end->value = malloc(start.n_value)))
+                die("no memory for a value of %" PRIu64 " bytes", start.n_value);
+            end->n_value = start.n_value;
+            end->n_come = end->n_ahead - end->at < end->n_value ? end->n_ahead - end->at : end->n_value;
+            memcpy(end->value, end->ahead + end->at, end->n_come);
+            end->at += end->n_come;
+            if (end->n_come == end->n_value)
+                return true;
+            continue;
+        }
+        if (!in_value) {
+            memmove(end->ahead, end->ahead + end->at, n);
+            end->at = 0;
+            end->n_ahead = n;
+        }
+        if (end->drained && flags & MSG_DONTWAIT) {
+            end->drained = false;
+            return false;
+        }
+        const size_t room = in_value ? end->n_value - end->n_come : AHEAD - n;
+        const ssize_t got = recv(end->fd, in_value ? end->value + end->n_come : end->ahead + n, room, flags);
+        if (got <= 0)
+            return false;
+        end->drained = (size_t)got < room;
+        *(in_value ? &end->n_come : &end->n_ahead) += (size_t)got;
+        if (in_value && end->n_come == end->n_value)
+            return *has_value = true;
     }
-    return &all[i];
 }
 
-static void keep(zmq_msg_t *to, zmq_msg_t *value)
+/* Sends a message, or as many of several as the kernel takes now. Returns the number of bytes. */
+static size_t end_send(const struct end *end, struct iovec *parts, size_t n_parts, int flags)
 {
-    size_t n = zmq_msg_size(value);
-    if (n > ECHO_COPIES) {
-        zmq_msg_move(to, value);
-        return;
-    }
-    zmq_msg_close(to);
-    must_zmq(zmq_msg_init_size(to, n));
-    memcpy(zmq_msg_data(to), zmq_msg_data(value), n);
+    const ssize_t n = sendmsg(end->fd, &(struct msghdr){.msg_iov = parts, .msg_iovlen = n_parts}, flags | MSG_NOSIGNAL);
+    return n < 0 ? 0 : (size_t)n;
 }
 
-static void echo_one(void *socket, struct kept *all)
+/* Sends the answers that are due. */
+static void echo_answer(struct end *end)
 {
-    static const uint8_t head[PULL_ANSWER];
-    zmq_msg_t route, request, value;
-    uint32_t number;
-    zmq_msg_init(&route);
-    zmq_msg_init(&request);
-    zmq_msg_init(&value);
-    must_zmq(zmq_msg_recv(&route, socket, 0));
-    must_zmq(zmq_msg_recv(&request, socket, 0));
-    memcpy(&number, (uint8_t *)zmq_msg_data(&route) + 1, sizeof number);
-    struct kept *kept = kept_for(all, number);
-    bool push = zmq_msg_more(&request);
-    if (push) {
-        must_zmq(zmq_msg_recv(&value, socket, 0));
-        keep(&kept->value, &value);
+    static uint8_t heads[2][MOST_HEAD];
+    const size_t n_heads[2] = {sizeof(struct start) + PUSH_ANSWER, sizeof(struct start) + PULL_ANSWER};
+    memcpy(heads[0], &(struct start){PUSH_ANSWER, 0}, sizeof(struct start));
+    memcpy(heads[1], &(struct start){PULL_ANSWER, end->n_value}, sizeof(struct start));
+    while (end->answered != end->asked) {
+        struct iovec parts[2 * AT_ONCE];
+        size_t n_parts = 0, skip = end->n_sent;
+        for (uint32_t i = end->answered; i != end->asked && n_parts < 2 * AT_ONCE; i++) {
+            const bool pull = end->is_pull[i % MOST_UNDER_WAY];
+            const size_t n_head = n_heads[pull], n_value = pull ? end->n_value : 0;
+            const size_t in_head = skip < n_head ? skip : n_head, in_value = skip - in_head;
+            parts[n_parts++] = (struct iovec){heads[pull] + in_head, n_head - in_head};
+            parts[n_parts++] = (struct iovec){end->value + in_value, n_value - in_value};
+            skip = 0;
+        }
+        size_t n = end_send(end, parts, n_parts, MSG_DONTWAIT);
+        if (n == 0)
+            return;
+        for (n += end->n_sent; end->answered != end->asked; end->answered++) {
+            const bool pull = end->is_pull[end->answered % MOST_UNDER_WAY];
+            const size_t whole = n_heads[pull] + (pull ? end->n_value : 0);
+            if (n < whole)
+                break;
+            n -= whole;
+        }
+        end->n_sent = n;
     }
-    must_zmq(zmq_msg_send(&route, socket, ZMQ_SNDMORE));
-    must_zmq(zmq_send(socket, head, push ? PUSH_ANSWER : PULL_ANSWER, push ? 0 : ZMQ_SNDMORE));
-    if (!push) {
-        zmq_msg_copy(&value, &kept->value);
-        must_zmq(zmq_msg_send(&value, socket, 0));
-    }
-    zmq_msg_close(&value);
-    zmq_msg_close(&request);
-    zmq_msg_close(&route);
 }
 
-/* The process of the echo. It runs until it is killed. */
+/* The process of the echo. It runs until it is killed. epoll tells of each change once, so nothing is changed there. */
 __attribute__((noreturn)) static void echo_main(void)
 {
-    static struct kept all[MOST_CLIENTS];
-    char endpoint[256];
-    size_t n = sizeof endpoint;
-    const int backlog = MOST_CLIENTS;
-    void *zmq = zmq_ctx_new(), *socket = zmq_socket(zmq, ZMQ_ROUTER);
-    must_zmq(zmq_setsockopt(socket, ZMQ_BACKLOG, &backlog, sizeof backlog));
-    must_zmq(zmq_bind(socket, "tcp://127.0.0.1:*"));
-    must_zmq(zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &n));
-    fprintf(stderr, "listening address=%s \n", endpoint + strlen("tcp://"));
-    for (;;)
-        echo_one(socket, all);
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n_own = sizeof own;
+    const int listener = socket(AF_INET, SOCK_STREAM, 0), epoll = epoll_create1(0), yes = 1;
+    struct epoll_event events[AT_ONCE], event = {.events = EPOLLIN};
+    must_system(bind(listener, (struct sockaddr *)&own, sizeof own));
+    must_system(listen(listener, MOST_CLIENTS));
+    must_system(getsockname(listener, (struct sockaddr *)&own, &n_own));
+    must_system(epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event));
+    fprintf(stderr, "listening address=127.0.0.1:%u \n", ntohs(own.sin_port));
+    for (;;) {
+        const int n = epoll_wait(epoll, events, AT_ONCE, -1);
+        for (int i = 0; i < n; i++) {
+            struct end *end = events[i].data.ptr;
+            bool push;
+            if (!end) {
+                must_system((end = calloc(1, sizeof *end)) ? 0 : -1);
+                must_system(end->fd = accept(listener, NULL, NULL));
+                setsockopt(end->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+                event = (struct epoll_event){.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = end};
+                must_system(epoll_ctl(epoll, EPOLL_CTL_ADD, end->fd, &event));
+                continue;
+            }
+            while (end_next(end, MSG_DONTWAIT, &push))
+                end->is_pull[end->asked++ % MOST_UNDER_WAY] = !push;
+            echo_answer(end);
+        }
+    }
 }
 
 /* ---- clients ----------------------------------------------------------------------------------------------- */
@@ -190,7 +252,7 @@ struct client {
     const float *value;
     char key[32];
     gw_ps_client *gradwire;
-    void *zmq, *socket; /* for clients of the echo */
+    struct end end; /* of clients of the echo */
     uint64_t tickets[MOST_UNDER_WAY];
 };
 
@@ -199,11 +261,13 @@ static void client_open(struct client *client, bool echo, const char *address)
     const struct row *row = client->row;
     name_key(row, client->rank, client->key);
     if (echo) {
-        char endpoint[300];
-        snprintf(endpoint, sizeof endpoint, "tcp://%s", address);
-        client->zmq = zmq_ctx_new();
-        client->socket = zmq_socket(client->zmq, ZMQ_DEALER);
-        must_zmq(zmq_connect(client->socket, endpoint));
+        const struct sockaddr_in to = {.sin_family = AF_INET,
+                                       .sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1)),
+                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        const int yes = 1;
+        must_system(client->end.fd = socket(AF_INET, SOCK_STREAM, 0));
+        must_system(connect(client->end.fd, (const struct sockaddr *)&to, sizeof to));
+        setsockopt(client->end.fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
         return;
     }
     const gw_ps_client_options options = {.struct_bytes = sizeof options,
@@ -215,33 +279,23 @@ static void client_open(struct client *client, bool echo, const char *address)
                               &(gw_ps_shape){.n_dims = 1, .dims = {row->n_bytes / sizeof(float)}}));
 }
 
-static void left_alone(void *bytes, void *hint)
-{
-    (void)bytes, (void)hint;
-}
-
 /* Asks for the nth operation. Pushes and pulls take turns. */
 static void client_begin(struct client *client, uint32_t nth)
 {
-    static const uint8_t head[PULL_HEAD + sizeof client->key];
-    const size_t n_bytes = client->row->n_bytes, n_name = strlen(client->key);
+    const size_t n_bytes = client->row->n_bytes;
     uint64_t *ticket = &client->tickets[nth % client->row->way];
     const bool push = nth % 2 == 0;
     if (client->gradwire && push) {
         must(gw_ps_push_begin(client->gradwire, client->key, client->value, n_bytes, ticket));
     } else if (client->gradwire) {
         must(gw_ps_pull_begin(client->gradwire, client->key, client->row->method, NULL, ticket));
-    } else if (!push) {
-        must_zmq(zmq_send(client->socket, head, PULL_HEAD + n_name, 0));
     } else {
-        must_zmq(zmq_send(client->socket, head, PUSH_HEAD + n_name, ZMQ_SNDMORE));
-        if (n_bytes <= ECHO_COPIES) {
-            must_zmq(zmq_send(client->socket, client->value, n_bytes, 0));
-        } else {
-            zmq_msg_t value;
-            must_zmq(zmq_msg_init_data(&value, (void *)client->value, n_bytes, left_alone, NULL));
-            must_zmq(zmq_msg_send(&value, client->socket, 0));
-        }
+        uint8_t head[MOST_HEAD] = {0};
+        const struct start start = {(push ? PUSH_HEAD : PULL_HEAD) + strlen(client->key), push ? n_bytes : 0};
+        struct iovec parts[2] = {{head, sizeof start + start.n_head}, {(void *)client->value, start.n_value}};
+        memcpy(head, &start, sizeof start);
+        if (end_send(&client->end, parts, 2, 0) != parts[0].iov_len + parts[1].iov_len)
+            die("the echo has gone");
     }
 }
 
@@ -256,15 +310,10 @@ static void client_end(struct client *client, uint32_t nth)
         n_bytes = value.n_bytes;
         gw_ps_value_free(&value);
     } else {
-        int more = 1;
-        while (more) {
-            zmq_msg_t part;
-            zmq_msg_init(&part);
-            must_zmq(zmq_msg_recv(&part, client->socket, 0));
-            n_bytes = zmq_msg_size(&part);
-            more = zmq_msg_more(&part);
-            zmq_msg_close(&part);
-        }
+        bool has_value;
+        if (!end_next(&client->end, 0, &has_value))
+            die("the echo has gone");
+        n_bytes = has_value ? client->end.n_value : 0;
     }
     if (!push && n_bytes != client->row->n_bytes)
         die("a pull gave %zu bytes, not %zu", n_bytes, client->row->n_bytes);
@@ -555,7 +604,7 @@ static void print_json(const struct row *row, const struct measured *m, bool fir
 
 static const char help[] =
     "usage: pserver_load [options]\n"
-    "The parameter server under load, beside a bare ZeroMQ echo of the same bytes; both in turn.\n"
+    "The parameter server under load, beside a bare echo of the same bytes over TCP; both in turn.\n"
     "  --gradwire FILE      the tool (default: `gradwire` beside this program)\n"
     "  --rows LIST          of small, many, large, mean (default: all, with commas between)\n"
     "                       small: each client waits for each answer; many: it has several requests under way; both on "

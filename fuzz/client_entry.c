@@ -1,5 +1,5 @@
 /* Feeds a client of the parameter server with answers of servers that lie. The client is the real one. In place of
- * connections it has pipes within this process, so no address is bound.
+ * TCP it has socket pairs within this process, so no address is bound.
  *
  * An input is a mode, and then calls. Each call says what is asked, and how many answers come. An answer is an honest
  * one whose bytes are altered (by exclusive or), or bytes as they stand. */
@@ -17,12 +17,16 @@
 
 #include <gradwire/codec.h>
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
-enum { MOST_LIARS = 3, WORKERS = 2, MOST_CALLS = 12, MOST_ANSWERS = 7, MOST_BODY = 4096, PUSHED = 64 };
+enum { MOST_LIARS = 3, WORKERS = 2, MOST_CALLS = 12, MOST_ANSWERS = 7, MOST_BODY = 8192, PUSHED = 64 };
 
 /* bits of the mode, beside the number of servers */
 enum { MODE_UNMET = 4, MODE_STALE = 8 };
@@ -32,9 +36,10 @@ enum {
     ANSWER_RAW = 1,        /* the bytes are the head; else they alter an honest head */
     ANSWER_LENGTH = 2,     /* the input gives the length of the body; else the length is honest */
     ANSWER_NO_BODY = 4,    /* there is no body, even if one belongs there */
-    ANSWER_PIECES = 8,     /* the body comes in two messages */
+    ANSWER_PIECES = 8,     /* the body comes in two pieces, and the client looks in between */
     ANSWER_FOR_SCALE = 16, /* this answers the pull of the scale */
     ANSWER_CUT = 32,       /* an honest head loses its last byte */
+    ANSWER_KIND = 64,      /* the message is of a kind that no server sends */
 };
 
 enum call { MEET, INIT, PUSH, REFUSE, PULL, PULL_NOW, PULL_SCALED, GET, PUT, FIRST, AGREE, MEMBERS, ADMIT, CALLS };
@@ -62,55 +67,49 @@ static size_t take16(struct input *in)
     return low | (size_t)take8(in) << 8;
 }
 
-/* ---- the pipes: one pair for each server, for the whole process ---------------------------------------------- */
+/* ---- the connections: a socket pair for each server --------------------------------------------------------- */
 
-static struct {
-    void *zmq, *ours[MOST_LIARS], *theirs[MOST_LIARS], *news;
-} pipes;
+static int theirs[MOST_LIARS];
 
-static void open_pipes(void)
+static void connect_to_liar(struct server *server, uint32_t s)
 {
-    if (pipes.zmq)
-        return;
-    promise((pipes.zmq = zmq_ctx_new()) != NULL);
-    for (int i = 0; i < MOST_LIARS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "inproc://liar-%d", i);
-        pipes.theirs[i] = zmq_socket(pipes.zmq, ZMQ_DEALER);
-        pipes.ours[i] = zmq_socket(pipes.zmq, ZMQ_DEALER);
-        promise(zmq_bind(pipes.theirs[i], name) == 0 && zmq_connect(pipes.ours[i], name) == 0);
+    int ends[2];
+    const int room = 1 << 20;
+    promise(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+    setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    theirs[s] = ends[1];
+    promise(gw_net_init(&server->c, NULL) == GW_OK);
+    gw_net_adopt(&server->c, ends[0], NULL, true);
+    promise(gw_net_establish(&server->c) == GW_OK);
+}
+
+/* If there is no room for all of it, the liar says nothing more, so that what comes are always whole messages. */
+static void send_all(uint32_t s, const void *head, size_t n_head, const void *bytes, size_t n_bytes)
+{
+    struct iovec parts[2] = {{(void *)head, n_head}, {(void *)bytes, n_bytes}};
+    const struct msghdr all = {.msg_iov = parts, .msg_iovlen = 2};
+    if (sendmsg(theirs[s], &all, MSG_NOSIGNAL) != (ssize_t)(n_head + n_bytes))
+        shutdown(theirs[s], SHUT_WR);
+}
+
+/* Sends a message. pieces: after half of its body the client looks. */
+static void send_message(gw_ps_client *client, uint32_t s, uint16_t kind, const uint8_t *header, size_t n_header,
+                         size_t n_body, bool pieces)
+{
+    static uint8_t body[2 * MOST_BODY];
+    uint8_t head[GW_NET_HEAD + GW_PS_HEAD_BYTES];
+    const size_t n_first = pieces ? n_body / 2 : n_body;
+    gw_put64(head, n_header + n_body);
+    gw_put16(head + 8, kind);
+    gw_put16(head + 10, (uint16_t)n_header);
+    memcpy(head + 12, "GWN1", 4);
+    memcpy(head + GW_NET_HEAD, header, n_header);
+    memset(body, 1, sizeof body);
+    send_all(s, head, GW_NET_HEAD + n_header, body, n_first);
+    if (pieces) {
+        gw_ignore(gw_ps_client_pump(client, -1, 0));
+        send_all(s, NULL, 0, body, n_body - n_first);
     }
-    promise((pipes.news = zmq_socket(pipes.zmq, ZMQ_PAIR)) != NULL);
-}
-
-static void drain(void *socket)
-{
-    zmq_msg_t scrap;
-    zmq_msg_init(&scrap);
-    while (zmq_msg_recv(&scrap, socket, ZMQ_DONTWAIT) >= 0)
-        ;
-    zmq_msg_close(&scrap);
-}
-
-static void give_bytes(void *bytes, void *user)
-{
-    (void)user;
-    free(bytes);
-}
-
-/* Sends bytes in memory that ends with them, so that sanitizers see a read past them. */
-static void send_exact(void *socket, const uint8_t *bytes, size_t n_bytes, int flags)
-{
-    zmq_msg_t message;
-    void *copy = malloc(n_bytes ? n_bytes : 1);
-    promise(copy != NULL);
-    if (bytes)
-        memcpy(copy, bytes, n_bytes);
-    else
-        memset(copy, 1, n_bytes);
-    promise(zmq_msg_init_data(&message, copy, n_bytes, give_bytes, NULL) == 0);
-    if (zmq_msg_send(&message, socket, flags | ZMQ_DONTWAIT) < 0)
-        zmq_msg_close(&message);
 }
 
 /* ---- the client -------------------------------------------------------------------------------------------- */
@@ -148,6 +147,7 @@ static gw_ps_client *make_client(uint8_t mode)
 {
     gw_ps_client *client = gw_calloc(NULL, 1, sizeof *client);
     promise(client != NULL);
+    client->made_in = gw_process_now();
     client->n_servers = 1 + (mode & 3) % MOST_LIARS;
     client->has_met = !(mode & MODE_UNMET);
     client->reach_by = client->meet_by = INFINITY;
@@ -156,9 +156,9 @@ static gw_ps_client *make_client(uint8_t mode)
     client->most_bytes = MOST_BODY;
     for (uint32_t s = 0; s < client->n_servers; s++) {
         struct server *server = &client->servers[s];
-        snprintf(server->endpoint, sizeof server->endpoint, "tcp://liar-%u", s);
-        server->socket = pipes.ours[s];
-        server->events = pipes.news;
+        server->client = client;
+        snprintf(server->address.endpoint, sizeof server->address.endpoint, "tcp://liar-%u", s);
+        connect_to_liar(server, s); /* later attempts fail, for no socket is of family 0 */
         server->welcome = server->was_welcome = client->has_met;
         server->n_workers = client->has_met ? WORKERS : 0;
         server->mode = client->has_met && mode & MODE_STALE ? GW_PS_STALE : GW_PS_SYNC;
@@ -166,6 +166,7 @@ static gw_ps_client *make_client(uint8_t mode)
         server->is_reached = true;
     }
     know_all(client);
+    promise(gw_ps_client_check(client, "a call") == GW_OK); /* else no call would ask anything */
     return client;
 }
 
@@ -174,7 +175,7 @@ static void free_client(gw_ps_client *client)
     while (client->tickets)
         gw_ps_client_drop(client, client->tickets->id);
     for (uint32_t s = 0; s < client->n_servers; s++)
-        drain(pipes.ours[s]), drain(pipes.theirs[s]);
+        gw_net_free(&client->servers[s].c), close(theirs[s]);
     for (uint64_t k = 0; k < client->names.n; k++) {
         gw_free(NULL, client->keys[k].codec);
         gw_free(NULL, client->keys[k].optimizer);
@@ -226,26 +227,19 @@ static size_t make_head(struct input *in, uint8_t kind, const struct gw_ps_reply
     return n_head > n ? n_head : n;
 }
 
-static void answer(struct input *in, const gw_ps_client *client, uint8_t kind, uint32_t s,
-                   const struct gw_ps_asked *asked)
+static void answer(struct input *in, gw_ps_client *client, uint8_t kind, uint32_t s, const struct gw_ps_asked *asked)
 {
     uint8_t head[GW_PS_HEAD_BYTES];
     uint64_t n_body = 0;
     struct gw_ps_reply reply = honest(asked, &n_body);
     const size_t n_head = make_head(in, kind, &reply, head);
-    bool has_body = n_body > 0;
-    if (kind & ANSWER_LENGTH) {
+    if (kind & ANSWER_LENGTH)
         n_body = take16(in) % (2 * MOST_BODY);
-        has_body = true;
-    }
-    n_body = n_body < 2 * MOST_BODY ? n_body : 2 * MOST_BODY;
-    has_body = has_body && !(kind & ANSWER_NO_BODY);
+    n_body = kind & ANSWER_NO_BODY ? 0 : n_body < 2 * MOST_BODY ? n_body : 2 * MOST_BODY;
     promise(s < client->n_servers);
-    send_exact(pipes.theirs[s], head, n_head, has_body ? ZMQ_SNDMORE : 0);
-    if (has_body && kind & ANSWER_PIECES)
-        send_exact(pipes.theirs[s], NULL, n_body / 2, ZMQ_SNDMORE), n_body -= n_body / 2;
-    if (has_body)
-        send_exact(pipes.theirs[s], NULL, n_body, 0);
+    send_message(client, s, kind & ANSWER_KIND ? 1 : GW_PS_MESSAGE, head, n_head, n_body, kind & ANSWER_PIECES);
+    if (gw_ps_reply_read(head, n_head, &reply) == GW_OK && reply.operation == GW_PS_HELLO && reply.status < 0)
+        gw_ignore(gw_ps_client_pump(client, -1, 0)); /* the client may end the connection now */
 }
 
 /* Sends answers to a ticket that is under way. */
@@ -264,8 +258,8 @@ static void answer_ticket(struct input *in, gw_ps_client *client, uint64_t id)
 }
 
 /* Sends answers to the next ticket, before a call makes it and waits for it. A refusal comes last, so that the client
- * waits for nothing. */
-static void answer_before(struct input *in, gw_ps_client *client, struct gw_ps_request request)
+ * waits for nothing. false: the client has given a server up, or the connection to it, and might wait all the same. */
+static bool answer_before(struct input *in, gw_ps_client *client, struct gw_ps_request request)
 {
     request.id = client->next_id;
     for (uint32_t left = take8(in) % (MOST_ANSWERS + 1); left > 0; left--) {
@@ -280,7 +274,11 @@ static void answer_before(struct input *in, gw_ps_client *client, struct gw_ps_r
                                        .status = GW_ERR_PEER,
                                        .sentence = "enough"};
     if (request.operation != GW_PS_HELLO)
-        send_exact(pipes.theirs[0], head, gw_ps_reply_write(head, &enough), 0);
+        send_message(client, 0, GW_PS_MESSAGE, head, gw_ps_reply_write(head, &enough), 0, false);
+    bool all = true;
+    for (uint32_t s = 0; s < client->n_servers; s++)
+        all = all && client->servers[s].c.fd >= 0 && !client->servers[s].refused;
+    return all;
 }
 
 /* ---- what the client makes of them ------------------------------------------------------------------------- */
@@ -364,7 +362,8 @@ static gw_status begin(struct input *in, gw_ps_client *client, enum call call, u
 
 static void members(struct input *in, gw_ps_client *client)
 {
-    answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_MEMBERS});
+    if (!answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_MEMBERS}))
+        return;
     const uint32_t n = client->servers[0].n_workers;
     gw_ps_presence *presence = malloc((n ? n : 1) * sizeof *presence);
     uint64_t round = 0;
@@ -388,14 +387,15 @@ static void one_call(struct input *in, gw_ps_client *client)
             promise(client->servers[0].n_workers >= 1 && client->servers[0].n_workers <= GW_MAX_WORKERS);
         break;
     case AGREE:
-        answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_AGREE});
-        gw_ps_agree_on(client, 0, "name = value\n");
+        if (answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_AGREE}))
+            gw_ignore(gw_ps_agree_on(client, 0, "name = value\n"));
         break;
     case MEMBERS:
         members(in, client);
         break;
     case ADMIT:
-        answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_ADMIT, .round = 3});
+        if (!answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_ADMIT, .round = 3}))
+            break;
         client->n_servers = 1; /* so the call makes one ticket only */
         gw_ignore(gw_ps_admit(client, 1, 3));
         client->n_servers = n_servers;
@@ -415,7 +415,6 @@ int gw_fuzz_client(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     struct input in = {data + 1, data + size};
-    open_pipes();
     gw_ps_client *client = make_client(data[0]);
     for (int i = 0; i < MOST_CALLS && in.at < in.end; i++)
         one_call(&in, client);

@@ -348,10 +348,13 @@ int gw_fuzz_records(const uint8_t *data, size_t size)
 }
 
 #ifdef GW_HAVE_TCP
-static void *take_place(void *longest, uint64_t n_bytes)
+static void *take_place(void *connection, const struct gw_net_message *message)
 {
-    promise(n_bytes > GW_NET_SMALL && n_bytes <= *(uint64_t *)longest);
-    return malloc((size_t)n_bytes);
+    const struct gw_net_connection *c = connection;
+    const uint64_t n_bytes = message->n_header + message->n_bytes;
+    promise(!message->is_small && !message->bytes && n_bytes > GW_NET_SMALL && n_bytes <= c->most_bytes);
+    free(exact_copy(message->header, message->n_header));
+    return message->kind == GW_TCP_DATA ? malloc(message->n_bytes) : gw_net_nowhere;
 }
 
 /* What a stranger's bytes become: messages of a connection, and the bodies of the tcp link's messages. */
@@ -369,8 +372,9 @@ int gw_fuzz_join(const uint8_t *data, size_t size)
     promise(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0 && fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
     promise(gw_net_init(&c, context()) == GW_OK);
     c.most_bytes = longest;
+    c.most_header = data[0] & 2 ? GW_NET_MOST_HEADER : 0;
     c.place = take_place;
-    c.place_user = &longest;
+    c.place_user = &c;
     gw_net_adopt(&c, ends[0], NULL, false);
     promise(gw_net_establish(&c) == GW_OK);
     for (size_t at = 1, n; at < size; at += n) { /* it comes in parts */
@@ -383,7 +387,14 @@ int gw_fuzz_join(const uint8_t *data, size_t size)
             struct gw_tcp_hello hello;
             char text[GW_TCP_TEXT_BYTES];
             uint64_t number;
-            promise(message.n_bytes <= longest && message.is_small == (message.n_bytes <= GW_NET_SMALL));
+            const size_t n_all = message.n_header + message.n_bytes;
+            promise(message.n_header <= c.most_header && n_all <= longest &&
+                    message.is_small == (n_all <= GW_NET_SMALL));
+            free(exact_copy(message.header, message.n_header));
+            if (message.bytes == gw_net_nowhere) {
+                gw_net_consume(&c);
+                continue;
+            }
             uint8_t *bytes = exact_copy(message.bytes, message.n_bytes);
             if (gw_tcp_join_read(bytes, message.n_bytes, &join))
                 promise(strlen(join.address.endpoint) < sizeof join.address.endpoint);
@@ -399,7 +410,7 @@ int gw_fuzz_join(const uint8_t *data, size_t size)
         if (status == GW_ERR_PEER)
             break;
     }
-    if (c.body)
+    if (c.body && c.body != gw_net_nowhere)
         free(c.body);
     gw_net_free(&c);
     close(ends[1]);

@@ -1,7 +1,10 @@
 /* Writes real frames as seeds for the fuzzers: every codec and code, pushes and averages, small slices.
  * Usage: fuzz_seeds FOLDER */
 #include "base/philox.h"
+#include "link/tcp/wire.h"
+#include "net/connection.h"
 #include "pserver/protocol/message.h"
+#include "wire/bytes.h"
 
 #include <gradwire/gradwire.h>
 #include <stdio.h>
@@ -195,6 +198,33 @@ static void write_answers(const char *folder)
             }
 }
 
+/* Writes an answer to a pull and to a fetch of frames, whose value is long and comes in two pieces. */
+static void write_long_answers(const char *folder)
+{
+    for (uint8_t call = 4; call <= 7; call += 3) {
+        const uint8_t bytes[] = {call, 5, GW_PS_LATEST, 0, /* one answer: */ 1, 2 | 8, 0, 0, 0, 5000 % 256, 5000 / 256};
+        char path[4096];
+        snprintf(path, sizeof path, "%s/client-long-%u", folder, call);
+        write_file(path, 0, bytes, sizeof bytes);
+    }
+}
+
+/* Writes messages of net/connection.h, short and long, with and without a header. */
+static void write_messages(const char *folder)
+{
+    for (uint16_t n_header = 0; n_header <= 30; n_header += 30)
+        for (uint16_t n_body = 0; n_body <= 5000; n_body += 2500) {
+            uint8_t message[GW_NET_HEAD + 30 + 5000] = {0};
+            char path[4096];
+            gw_put64(message, n_header + n_body);
+            gw_put16(message + 8, GW_TCP_DATA);
+            gw_put16(message + 10, n_header);
+            memcpy(message + 12, "GWN1", 4);
+            snprintf(path, sizeof path, "%s/message-%u-%u", folder, n_header, n_body);
+            write_file(path, 3, message, GW_NET_HEAD + n_header + n_body);
+        }
+}
+
 int main(int argc, char **argv)
 {
     gw_context *context;
@@ -209,6 +239,8 @@ int main(int argc, char **argv)
             write_seeds(argv[1], context, i, k);
     write_heads(argv[1]);
     write_answers(argv[1]);
+    write_long_answers(argv[1]);
+    write_messages(argv[1]);
     gw_context_destroy(context);
     return 0;
 }

@@ -22,7 +22,7 @@ LIBRARY = "libgradwire.so.0"
 PROGRAMS = (("CMake", ("cmake",), "cmake"), ("make", ("make",), "make"))
 PROGRAMS += (("a C compiler", ("cc", "gcc", "clang"), "gcc"),)
 PKG_CONFIG = os.environ.get("PKG_CONFIG", "pkg-config")
-LIBRARIES = (("libzmq 4.3", "libzmq >= 4.3", "libzmq3-dev"), ("libxxhash", "libxxhash", "libxxhash-dev"))
+LIBRARIES = (("OpenSSL 3", "openssl >= 3", "libssl-dev"), ("libxxhash", "libxxhash", "libxxhash-dev"))
 SUMMARY = "Makes the gradients of distributed training small on the wire, and moves them"
 
 

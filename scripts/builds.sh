@@ -1,10 +1,10 @@
 #!/bin/bash
-# Builds Gradwire in the ways that `make check` does not, and runs the quick tests of each: bare (without ZeroMQ, MPI
+# Builds Gradwire in the ways that `make check` does not, and runs the quick tests of each: bare (without OpenSSL, MPI
 # and oneDNN), by clang with AddressSanitizer and UndefinedBehaviorSanitizer, by gcc with ThreadSanitizer.
 # Only if they are named: without one of the three (no-...), and `plain`, which try-on.sh builds on another system: as
 # make check does. Warnings are errors.
 #
-#   builds.sh [JOBS [NAME...]]      names: plain bare no-zeromq no-mpi no-onednn asan tsan
+#   builds.sh [JOBS [NAME...]]      names: plain bare no-tcp no-mpi no-onednn asan tsan
 #
 # What a build and its tests print is shown if they fail.
 set -euo pipefail
@@ -16,13 +16,13 @@ names=("$@")
 
 # The tests that end within a second or two. Tests of the tool and of the house are left out: they test more than a
 # build.
-left_out='^(cli|house|net|wire|python|cluster|example)_|@|^neon$|^mpich$'
+left_out='^(cli|house|wire|python|cluster|example)_|^net_(kill|weather|secrecy|faults)$|@|^neon$|^mpich$'
 # The long ones with a sanitizer. `make asan` and `make tsan` run them.
 left_out_by_sanitizers="$left_out|^(probe|select|share|merge)_test$|^exchange_mpi_([1247]|once_.*)$"
-# What the library says without ZeroMQ, MPI and oneDNN.
+# What the library says without OpenSSL, MPI and oneDNN.
 with_stubs='^(creates|exchange|local|nonsense|once|together|wire_choice)_'
 # Those with threads. ternary's stand for all codecs: each hands its chunks to threads by the same function.
-with_threads='^(base|buffers|exchange|leave|farewell|local|once|pserver|servers|tcp|ternary|together|wire|zmq)_'
+with_threads='^(base|buffers|exchange|leave|farewell|local|once|pserver|servers|tcp|ternary|together|wire)_'
 
 for name in "${names[@]}"; do
     # Debug builds check with assert; their tables of lines are enough for a sanitizer's report, and quick to make.
@@ -34,7 +34,7 @@ for name in "${names[@]}"; do
     bare)
         options+=(-DGW_TCP=OFF -DGW_MPI=off -DGW_BUILD_TRAIN=OFF "-DGW_ONLY_TESTS=$with_stubs")
         ;;
-    no-zeromq) options+=(-DGW_TCP=OFF) ;;
+    no-tcp) options+=(-DGW_TCP=OFF) ;;
     no-mpi) options+=(-DGW_MPI=off) ;;
     no-onednn) options+=(-DGW_BUILD_TRAIN=OFF) ;;
     asan)
@@ -50,7 +50,7 @@ for name in "${names[@]}"; do
         tests=(-L fast -E "$left_out_by_sanitizers|mpi_")
         ;;
     *)
-        echo "builds.sh: no build '$name'; there are plain, bare, no-zeromq, no-mpi, no-onednn, asan, tsan" >&2
+        echo "builds.sh: no build '$name'; there are plain, bare, no-tcp, no-mpi, no-onednn, asan, tsan" >&2
         exit 2
         ;;
     esac

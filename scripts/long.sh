@@ -22,7 +22,7 @@ for number in "$jobs" "$seconds" "$strikes" "${GRADWIRE_CHANGES:-1}" "${GRADWIRE
         exit 2
     fi
 done
-folders=(src/base src/wire src/codec src/zmq src/link src/owner src/optimizer src/exchange src/pserver src/plan
+folders=(src/base src/wire src/codec src/net src/link src/owner src/optimizer src/exchange src/pserver src/plan
          src/probe train/net train/data train/members train/disk train/run)
 names=("make asan" "make tsan" "make fuzz" "other builds" debian12 debian13 unstable "workers that die" "faults"
        "${folders[@]/#/changes in }")
@@ -66,7 +66,7 @@ strike() { # SCRIPT OPTIONS...: trainings with faults
 run "make asan" make asan JOBS="$jobs"
 run "make tsan" make tsan JOBS="$jobs"
 run "make fuzz" make fuzz SECONDS="$seconds"
-run "other builds" scripts/builds.sh "$jobs" no-zeromq no-mpi no-onednn
+run "other builds" scripts/builds.sh "$jobs" no-tcp no-mpi no-onednn
 for system in debian12 debian13 unstable; do
     run "$system" scripts/try-on.sh "$system" run check torch deb
 done

@@ -14,19 +14,18 @@ int gw_cmd_keys(int argc, char **argv)
     const tool_usage usage = {
         .synopsis = "keys new DIR [--client NAME --of SERVERDIR]",
         .about =
-            "Makes the folder DIR with fresh keys. Everything that travels is encrypted then, and DIR/allowed says "
-            "who\n"
-            "may connect. For train --keys DIR (TLS) a copy of the folder on every machine of a job is enough: "
-            "whoever\n"
-            "has it is let in, nobody else. If each machine shall have a key of its own, make a folder on each, put\n"
+            "Makes the folder DIR with fresh keys. Everything that travels is encrypted then (TLS 1.3), and "
+            "DIR/allowed\n"
+            "says who may connect. For train --keys DIR a copy of the folder on every machine of a job is enough:\n"
+            "whoever has it is let in, nobody else. If each machine shall have a key of its own, make a folder on "
+            "each, put\n"
             "the certificate (gradwire.crt) of every machine into allowed/ of every folder, as NAME.crt, and rank 0's\n"
             "into rendezvous.crt.\n"
             "For gradwire server --keys DIR each client has a key of its own, made with --client. To shut a client\n"
-            "out, remove SERVERDIR/allowed/NAME.key: within two seconds its connection ends, and it does not come in\n"
+            "out, remove SERVERDIR/allowed/NAME.crt: within two seconds its connection ends, and it does not come in\n"
             "again. The server's own key lets nobody in.\n"
-            "The server takes gradwire.key for a certificate (CURVE). gradwire.pem and gradwire.key_secret are for "
-            "this\n"
-            "machine's user alone (mode 600), and an existing key is never replaced.",
+            "gradwire.pem is the secret key, for this machine's user alone (mode 600). An existing key is never\n"
+            "replaced.",
         .example =
             "gradwire keys new job-keys\n  gradwire launch -n 4 -- train --net lenet --codec ternary --keys job-keys\n"
             "  gradwire keys new server-keys\n"
@@ -49,12 +48,12 @@ int gw_cmd_keys(int argc, char **argv)
     if (made < 0)
         return tool_fail_status(made, NULL);
     if (client)
-        tool_note("keys are in %s, for %s alone: take the folder there by a safe way, and keep gradwire.key_secret "
-                  "and gradwire.pem secret; %s/allowed/%s.key lets it in",
+        tool_note("keys are in %s, for %s alone: take the folder there by a safe way, and keep gradwire.pem "
+                  "secret; %s/allowed/%s.crt lets it in",
                   argv[2], client, server, client);
     else
         tool_note("keys are in %s; for a job, copy the folder to every machine of it; for a server, keep it there, and "
-                  "make keys for its clients (--client NAME --of %s); keep gradwire.pem and gradwire.key_secret secret",
+                  "make keys for its clients (--client NAME --of %s); keep gradwire.pem secret",
                   argv[2], argv[2]);
     return TOOL_DONE;
 }

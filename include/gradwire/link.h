@@ -142,7 +142,7 @@ typedef struct gw_tcp_options {
  * and the members that were refused); GW_ERR_PEER (rank 0 refused this member or died; it refuses a rank that is taken,
  * another size, version or kind of keys, and everybody once the job is running); GW_ERR_SYSTEM (an address cannot be
  * used, for example because a job is running at the rendezvous; or a key cannot be read); GW_ERR_MEMORY; GW_ERR_CLOSED
- * (options.stop); GW_ERR_UNSUPPORTED (a build without OpenSSL and ZeroMQ). */
+ * (options.stop); GW_ERR_UNSUPPORTED (a build without OpenSSL). */
 GW_API GW_MUST_CHECK gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links,
                                                   gw_link *links);
 
@@ -150,15 +150,14 @@ GW_API GW_MUST_CHECK gw_status gw_link_tcp_create(gw_context *context, const gw_
  * these alone, and has them as those of the rendezvous. So it is enough to copy the folder to all machines of a job.
  * Machines may also have keys of their own. Then allowed/ in each folder holds the certificate of every machine (the
  * file gradwire.crt of its folder, under any name that ends in .crt), and rendezvous.crt is that of rank 0's machine.
- * gradwire.pem is the secret key. Parameter servers do not use certificates yet: for them the folder has a second pair,
- * gradwire.key and gradwire.key_secret. The call never replaces a key. Errors: GW_ERR_ARGUMENT (there is a key
- * already), GW_ERR_SYSTEM (the folder cannot be written), GW_ERR_UNSUPPORTED (an OpenSSL without Ed25519, a ZeroMQ
- * without CURVE, or a build without them). */
+ * gradwire.pem is the secret key (Ed25519). The call never replaces a key. Errors: GW_ERR_ARGUMENT (there is a key
+ * already), GW_ERR_SYSTEM (the folder cannot be written), GW_ERR_UNSUPPORTED (an OpenSSL without Ed25519, or a build
+ * without OpenSSL). */
 GW_API GW_MUST_CHECK gw_status gw_keys_new(const char *folder);
 
 /* Makes a folder of keys for a client of parameter servers (gw_ps_client_options.keys), with a fresh pair of its own.
- * It also lists the client in the servers' folder, as allowed/NAME.key. Remove that file to shut out this client and
- * nobody else. The client's folder holds the servers' public key as server.key. Its other files are as gw_keys_new
+ * It also lists the client in the servers' folder, as allowed/NAME.crt. Remove that file to shut out this client and
+ * nobody else. The client's folder holds the servers' certificate as server.crt. Its other files are as gw_keys_new
  * makes them. So workers may use a copy of the same folder for a tcp link of their own. `name`: 1 to 64 letters, digits
  * and ".-_"; it does not begin with a dot. If the call fails, it leaves nothing behind. It never replaces a key.
  * Errors: those of gw_keys_new; GW_ERR_ARGUMENT also for a name that is not legal, or is listed already; GW_ERR_SYSTEM

@@ -152,7 +152,7 @@ typedef struct gw_ps_server_options {
 
 /* Creates a server. It listens, but serves nobody before gw_ps_server_run. The caller destroys *out with
  * gw_ps_server_destroy. Errors: GW_ERR_ARGUMENT, GW_ERR_SYSTEM (the address cannot be used; a key cannot be read; files
- * in the snapshot folder are damaged or missing), GW_ERR_MEMORY, GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
+ * in the snapshot folder are damaged or missing), GW_ERR_MEMORY, GW_ERR_UNSUPPORTED (a build without OpenSSL). */
 GW_API GW_MUST_CHECK gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options,
                                                    gw_ps_server **out);
 

@@ -1,4 +1,4 @@
-/* Takes the place of parameter servers as owners in a build without ZeroMQ, which has no clients. */
+/* Takes the place of parameter servers as owners in a build without OpenSSL, which has no clients. */
 #include "exchange/owners.h"
 
 #ifndef GW_HAVE_TCP

@@ -9,13 +9,13 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
     (void)context, (void)options;
     for (uint32_t l = 0; links && l < n_links; l++)
         links[l] = (gw_link){.ops = NULL};
-    return gw_fail(GW_ERR_UNSUPPORTED, "this build has no tcp link: libzmq was not found when it was made");
+    return gw_fail(GW_ERR_UNSUPPORTED, "this build has no tcp link: OpenSSL was not found when it was made");
 }
 
 gw_status gw_keys_new(const char *folder)
 {
     (void)folder;
-    return gw_fail(GW_ERR_UNSUPPORTED, "this build makes no keys: libzmq was not found when it was made");
+    return gw_fail(GW_ERR_UNSUPPORTED, "this build makes no keys: OpenSSL was not found when it was made");
 }
 
 gw_status gw_keys_new_client(const char *folder, const char *server_folder, const char *name)

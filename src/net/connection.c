@@ -9,6 +9,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -20,6 +21,11 @@
 #define MAGIC 0x314E5747u /* "GWN1" */
 /* the most bytes that one call reads, so that no connection keeps the thread for itself */
 #define READ_ONCE ((size_t)1 << 20)
+/* after so many bytes of a body gw_net_next returns, though more have come */
+#define READ_TURN ((uint64_t)8 << 20)
+
+static uint8_t nowhere;
+void *const gw_net_nowhere = &nowhere;
 
 /* ---- from beginning to end ------------------------------------------------------------------------------ */
 
@@ -32,8 +38,9 @@ gw_status gw_net_init(struct gw_net_connection *c, gw_context *context)
 
 static void drop_parcel(struct gw_net_connection *c, struct gw_net_parcel *parcel)
 {
+    c->n_waiting--;
     if (parcel->release)
-        parcel->release((void *)(uintptr_t)parcel->bytes);
+        parcel->release(parcel->owner);
     if (parcel == &c->spare)
         c->spare_is_used = false;
     else if (parcel != &c->words)
@@ -83,7 +90,7 @@ void gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_tls *tls, b
         getpeername(fd, (struct sockaddr *)&c->peer, &bytes); /* if it fails, the connection has ended already */
     c->error = 0;
     c->body = NULL;
-    c->has_last_words = c->cannot_send = c->wants_read = false;
+    c->has_last_words = c->cannot_send = c->wants_read = c->met_tls = false;
 }
 
 void gw_net_end_sending(struct gw_net_connection *c)
@@ -95,6 +102,8 @@ void gw_net_end_sending(struct gw_net_connection *c)
 /* The connection is over. Returns GW_ERR_PEER; the caller has set the sentence, or none is needed. */
 static gw_status ended(struct gw_net_connection *c, int error)
 {
+    if (c->gathers) /* what was said before still leaves */
+        gw_ignore(gw_net_flush(c));
     c->error = error;
     c->connected = false;
     return GW_ERR_PEER;
@@ -180,7 +189,34 @@ static gw_status read_some(struct gw_net_connection *c, void *to, size_t n_bytes
     return GW_OK;
 }
 
-/* Looks whether the bytes read ahead have a whole small message, or the head of a long one. */
+static struct gw_net_message message_at(const struct gw_net_connection *c)
+{
+    uint8_t *at = c->ahead + c->ahead_at;
+    const uint16_t n_header = gw_get16(at + 10);
+    return (struct gw_net_message){.kind = gw_get16(at + 8),
+                                   .header = at + GW_NET_HEAD,
+                                   .n_header = n_header,
+                                   .bytes = c->body ? c->body : at + GW_NET_HEAD + n_header,
+                                   .n_bytes = (size_t)gw_get64(at) - n_header,
+                                   .is_small = !c->body};
+}
+
+/* TLS begins with the type of a record, a handshake or an alert, and its version. */
+static bool is_tls(const struct gw_net_connection *c)
+{
+    const uint8_t *at = c->ahead + c->ahead_at;
+    return !c->tls && c->ahead_end - c->ahead_at >= 2 && (at[0] == 0x15 || at[0] == 0x16) && at[1] == 3;
+}
+
+/* The other side has sent what no head can be, or half of an alert. */
+static gw_status not_ours(struct gw_net_connection *c)
+{
+    c->met_tls = is_tls(c);
+    gw_fail(GW_ERR_PEER, c->met_tls ? "it speaks TLS" : "it does not speak as Gradwire does");
+    return ended(c, EPROTO);
+}
+
+/* Looks whether the bytes read ahead have a whole small message, or the beginning of a long one. */
 static gw_status look_ahead(struct gw_net_connection *c, struct gw_net_message *message)
 {
     const uint32_t n = c->ahead_end - c->ahead_at;
@@ -188,46 +224,56 @@ static gw_status look_ahead(struct gw_net_connection *c, struct gw_net_message *
     if (n < GW_NET_HEAD)
         return GW_NOT_YET;
     const uint64_t n_bytes = gw_get64(at);
-    const uint16_t kind = gw_get16(at + 8);
-    if (gw_get32(at + 12) != MAGIC || gw_get16(at + 10) != 0) {
-        gw_fail(GW_ERR_PEER, "it does not speak as Gradwire does");
-        return ended(c, EPROTO);
-    }
+    const uint16_t n_header = gw_get16(at + 10);
+    if (gw_get32(at + 12) != MAGIC || n_header > c->most_header || n_header > n_bytes)
+        return not_ours(c);
     if (n_bytes > c->most_bytes) {
         gw_fail(GW_ERR_PEER, "it sent a message of %llu bytes; it may send %llu at most", (unsigned long long)n_bytes,
                 (unsigned long long)c->most_bytes);
         return ended(c, EMSGSIZE);
     }
+    if (n - GW_NET_HEAD < (n_bytes <= GW_NET_SMALL ? n_bytes : n_header))
+        return GW_NOT_YET;
+    *message = message_at(c);
     if (n_bytes <= GW_NET_SMALL) {
-        if (n - GW_NET_HEAD < n_bytes)
-            return GW_NOT_YET;
-        *message = (struct gw_net_message){kind, c->ahead + c->ahead_at + GW_NET_HEAD, (size_t)n_bytes, true};
         c->has_next = true;
         return GW_OK;
     }
-    uint8_t *body = c->place ? c->place(c->place_user, n_bytes) : NULL;
+    message->bytes = NULL;
+    message->is_small = false;
+    uint8_t *body = c->place ? c->place(c->place_user, message) : NULL;
     if (!body)
         return GW_ERR_MEMORY;
-    const uint32_t have = n - GW_NET_HEAD; /* less than n_bytes: all of it fits into the bytes read ahead */
-    memcpy(body, at + GW_NET_HEAD, have);
-    c->ahead_at = c->ahead_end = 0;
+    const uint32_t n_head = GW_NET_HEAD + n_header;
     c->body = body;
-    c->body_bytes = n_bytes;
-    c->body_at = have;
-    c->body_kind = kind;
+    c->body_bytes = n_bytes - n_header;
+    c->body_at = n - n_head; /* less than all of it, because it is longer than what was read ahead */
+    if (body != gw_net_nowhere)
+        memcpy(body, at + n_head, c->body_at);
+    c->ahead_end = c->ahead_at + n_head; /* the header stays */
     return GW_NOT_YET;
+}
+
+/* Reads on in a long body. */
+static gw_status read_body(struct gw_net_connection *c, size_t *n)
+{
+    static _Thread_local uint8_t scrap[16384];
+    const uint64_t left = c->body_bytes - c->body_at;
+    if (c->body != gw_net_nowhere)
+        return read_some(c, c->body + c->body_at, (size_t)left, n);
+    return read_some(c, scrap, left < sizeof scrap ? (size_t)left : sizeof scrap, n);
 }
 
 gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *message)
 {
-    for (;;) {
+    for (uint64_t n_read = 0;;) {
         if (!c->body) {
             gw_status status = look_ahead(c, message);
             if (status != GW_NOT_YET)
                 return status;
         }
         if (c->body && c->body_at == c->body_bytes) {
-            *message = (struct gw_net_message){c->body_kind, c->body, (size_t)c->body_bytes, false};
+            *message = message_at(c);
             c->has_next = true;
             return GW_OK;
         }
@@ -235,15 +281,20 @@ gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *messag
             return GW_ERR_PEER;
         size_t n;
         if (c->body) {
-            GW_TRY(read_some(c, c->body + c->body_at, (size_t)(c->body_bytes - c->body_at), &n));
+            if (n_read >= READ_TURN) /* TLS keeps nothing back here: a record is never cut but at the end of a body */
+                return GW_NOT_YET;
+            GW_TRY(read_body(c, &n));
             c->body_at += n;
+            n_read += n;
         } else {
             if (c->ahead_at > 0) {
                 memmove(c->ahead, c->ahead + c->ahead_at, c->ahead_end - c->ahead_at);
                 c->ahead_end -= c->ahead_at;
                 c->ahead_at = 0;
             }
-            GW_TRY(read_some(c, c->ahead + c->ahead_end, GW_NET_AHEAD - c->ahead_end, &n));
+            const gw_status status = read_some(c, c->ahead + c->ahead_end, GW_NET_AHEAD - c->ahead_end, &n);
+            if (status < 0)
+                return c->error == 0 && is_tls(c) ? not_ours(c) : status;
             c->ahead_end += (uint32_t)n;
         }
         if (n == 0)
@@ -253,7 +304,7 @@ gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *messag
 
 bool gw_net_has_more(const struct gw_net_connection *c)
 {
-    return c->ahead_end > c->ahead_at || (c->tls && c->connected && gw_net_tls_has_more(c->tls));
+    return (!c->body && c->ahead_end > c->ahead_at) || (c->tls && c->connected && gw_net_tls_has_more(c->tls));
 }
 
 void gw_net_consume(struct gw_net_connection *c)
@@ -262,9 +313,10 @@ void gw_net_consume(struct gw_net_connection *c)
         return;
     c->has_next = false;
     if (c->body)
-        c->body = NULL;
+        c->ahead_at = c->ahead_end; /* only the header of this message was there */
     else
         c->ahead_at += GW_NET_HEAD + (uint32_t)gw_get64(c->ahead + c->ahead_at);
+    c->body = NULL;
     if (c->ahead_at == c->ahead_end)
         c->ahead_at = c->ahead_end = 0;
 }
@@ -274,11 +326,12 @@ void gw_net_consume(struct gw_net_connection *c)
 /* Writes what is left of a parcel, as far as the kernel takes it. */
 static gw_status write_some(struct gw_net_connection *c, struct gw_net_parcel *parcel)
 {
-    while (parcel->n_sent < GW_NET_HEAD + parcel->n_bytes) {
+    const size_t n_head = parcel->n_head;
+    while (parcel->n_sent < n_head + parcel->n_bytes) {
         size_t n_written = 0;
         if (c->tls) {
-            gw_status status = gw_net_tls_write(c->tls, parcel->head, parcel->bytes, parcel->n_bytes, parcel->n_sent,
-                                                &n_written, &c->wants_read);
+            gw_status status = gw_net_tls_write(c->tls, parcel->head, n_head, parcel->bytes, parcel->n_bytes,
+                                                parcel->n_sent, &n_written, &c->wants_read);
             if (status < 0) {
                 c->cannot_send = true;
                 return status;
@@ -286,9 +339,9 @@ static gw_status write_some(struct gw_net_connection *c, struct gw_net_parcel *p
         } else {
             struct iovec parts[2];
             int n_parts = 0;
-            if (parcel->n_sent < GW_NET_HEAD)
-                parts[n_parts++] = (struct iovec){parcel->head + parcel->n_sent, GW_NET_HEAD - parcel->n_sent};
-            const size_t done = parcel->n_sent > GW_NET_HEAD ? parcel->n_sent - GW_NET_HEAD : 0;
+            if (parcel->n_sent < n_head)
+                parts[n_parts++] = (struct iovec){parcel->head + parcel->n_sent, n_head - parcel->n_sent};
+            const size_t done = parcel->n_sent > n_head ? parcel->n_sent - n_head : 0;
             if (parcel->n_bytes > done)
                 parts[n_parts++] = (struct iovec){(uint8_t *)(uintptr_t)parcel->bytes + done, parcel->n_bytes - done};
             const struct msghdr all = {.msg_iov = parts, .msg_iovlen = (size_t)n_parts};
@@ -339,41 +392,89 @@ static void queue(struct gw_net_connection *c, struct gw_net_parcel *parcel)
     else
         c->first = parcel;
     c->last = parcel;
+    c->n_waiting++;
 }
 
-static struct gw_net_parcel parcel_of(uint16_t kind, const void *bytes, size_t n_bytes, void (*release)(void *))
+/* Adds the head of a message of n_bytes to those that the parcel has. */
+static void add_head(struct gw_net_parcel *parcel, uint16_t kind, const void *header, size_t n_header, size_t n_bytes)
 {
-    struct gw_net_parcel parcel = {.bytes = bytes, .n_bytes = n_bytes, .release = release};
-    gw_put64(parcel.head, n_bytes);
-    gw_put16(parcel.head + 8, kind);
-    gw_put32(parcel.head + 12, MAGIC);
-    return parcel;
+    uint8_t *at = parcel->head + parcel->n_head;
+    gw_put64(at, n_header + n_bytes);
+    gw_put16(at + 8, kind);
+    gw_put16(at + 10, (uint16_t)n_header);
+    gw_put32(at + 12, MAGIC);
+    if (n_header)
+        memcpy(at + GW_NET_HEAD, header, n_header);
+    parcel->n_head += GW_NET_HEAD + n_header;
+}
+
+/* Adds a whole message to those that wait for gw_net_flush, in the head of the spare parcel. false: it has no room, or
+ * other parcels wait. */
+static bool gather(struct gw_net_connection *c, uint16_t kind, const void *header, size_t n_header, const void *bytes,
+                   size_t n_bytes)
+{
+    struct gw_net_parcel *spare = &c->spare;
+    const bool goes_on = c->last == spare && spare->n_sent == 0 && spare->n_bytes == 0;
+    const size_t n_used = goes_on ? spare->n_head : 0;
+    if ((c->first && !goes_on) || n_bytes > sizeof spare->head ||
+        GW_NET_HEAD + n_header + n_bytes > sizeof spare->head - n_used)
+        return false;
+    if (!goes_on) {
+        spare->n_head = spare->n_sent = spare->n_bytes = 0;
+        spare->release = NULL;
+        c->spare_is_used = true;
+        queue(c, spare);
+    }
+    add_head(spare, kind, header, n_header, n_bytes);
+    if (n_bytes)
+        memcpy(spare->head + spare->n_head, bytes, n_bytes);
+    spare->n_head += n_bytes;
+    return true;
+}
+
+gw_status gw_net_send_with(struct gw_net_connection *c, uint16_t kind, const void *header, size_t n_header,
+                           const void *bytes, size_t n_bytes, void (*release)(void *owner), void *owner)
+{
+    struct gw_net_parcel parcel;
+    gw_status status = GW_NOT_YET;
+    if (c->fd < 0 || c->cannot_send || c->has_last_words || (!c->connected && c->error))
+        status = GW_ERR_PEER;
+    else if (c->gathers && c->connected &&
+             (gather(c, kind, header, n_header, bytes, n_bytes) ||
+              (gw_net_flush(c) == GW_OK && gather(c, kind, header, n_header, bytes, n_bytes))))
+        status = GW_OK;
+    if (status == GW_NOT_YET) {
+        parcel.bytes = bytes;
+        parcel.n_bytes = n_bytes;
+        parcel.n_head = parcel.n_sent = 0;
+        parcel.release = release;
+        parcel.owner = owner;
+        add_head(&parcel, kind, header, n_header, n_bytes);
+        if (!c->first && c->connected)
+            status = write_some(c, &parcel);
+    }
+    if (status != GW_NOT_YET) {
+        if (release)
+            release(owner);
+        return status;
+    }
+    /* If nothing waits, nothing has taken the spare parcel. So a message that is partly sent always finds room. */
+    const size_t used = offsetof(struct gw_net_parcel, head) + parcel.n_head;
+    struct gw_net_parcel *kept = c->spare_is_used ? gw_alloc(c->context, 1, used) : &c->spare;
+    if (!kept) {
+        if (release)
+            release(owner);
+        return GW_ERR_MEMORY;
+    }
+    c->spare_is_used = c->spare_is_used || kept == &c->spare;
+    memcpy(kept, &parcel, used);
+    queue(c, kept);
+    return GW_OK;
 }
 
 gw_status gw_net_send(struct gw_net_connection *c, uint16_t kind, void *bytes, size_t n_bytes, void (*release)(void *))
 {
-    struct gw_net_parcel parcel = parcel_of(kind, bytes, n_bytes, release);
-    gw_status status = GW_NOT_YET;
-    if (c->fd < 0 || c->cannot_send || c->has_last_words || (!c->connected && c->error))
-        status = GW_ERR_PEER;
-    else if (!c->first && c->connected)
-        status = write_some(c, &parcel);
-    if (status != GW_NOT_YET) {
-        if (release)
-            release(bytes);
-        return status;
-    }
-    /* If nothing waits, nothing has taken the spare parcel. So a message that is partly sent always finds room. */
-    struct gw_net_parcel *kept = c->spare_is_used ? gw_alloc(c->context, 1, sizeof *kept) : &c->spare;
-    if (!kept) {
-        if (release)
-            release(bytes);
-        return GW_ERR_MEMORY;
-    }
-    c->spare_is_used = c->spare_is_used || kept == &c->spare;
-    *kept = parcel;
-    queue(c, kept);
-    return GW_OK;
+    return gw_net_send_with(c, kind, NULL, 0, bytes, n_bytes, release, bytes);
 }
 
 void gw_net_send_last(struct gw_net_connection *c, uint16_t kind, const void *bytes, size_t n_bytes)
@@ -381,7 +482,8 @@ void gw_net_send_last(struct gw_net_connection *c, uint16_t kind, const void *by
     if (c->fd < 0 || c->cannot_send || c->has_last_words)
         return;
     c->has_last_words = true;
-    c->words = parcel_of(kind, bytes, n_bytes, NULL);
+    c->words = (struct gw_net_parcel){.bytes = bytes, .n_bytes = n_bytes};
+    add_head(&c->words, kind, NULL, 0, n_bytes);
     queue(c, &c->words);
     gw_ignore(gw_net_flush(c));
 }
@@ -410,6 +512,15 @@ struct gw_net_peer_name gw_net_name_peer(const struct gw_net_connection *c)
     if (getnameinfo((const struct sockaddr *)&c->peer, sizeof c->peer, host, sizeof host, port, sizeof port,
                     NI_NUMERICHOST | NI_NUMERICSERV) == 0)
         snprintf(place.text, sizeof place.text, c->peer.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+    return place;
+}
+
+struct gw_net_peer_name gw_net_name_host(const struct gw_net_connection *c)
+{
+    struct gw_net_peer_name place = gw_net_name_peer(c);
+    char *port = strrchr(place.text, ':');
+    if (port)
+        *port = 0;
     return place;
 }
 

@@ -1,16 +1,17 @@
 /* One TCP connection that carries messages in both directions, in the clear or over TLS. It never waits. Its holder
  * asks the kernel (epoll) when to call it, and calls it from one thread at a time.
  *
- * Every message has a head of 16 bytes, little-endian:
+ * Every message begins with 16 bytes, little-endian:
  *
  *     offset  bytes  field
- *     0       8      length of the body
+ *     0       8      how many bytes follow
  *     8       2      kind: what the holder makes of it
- *     10      2      zero
+ *     10      2      length of the header
  *     12      4      "GWN1"
  *
- * A body of up to GW_NET_SMALL bytes is handed over where it was read. A longer one is received where the holder wants
- * it. In both cases its length is checked first, against what this connection may send now. */
+ * Then come the header and the body. Either may be empty. If both have up to GW_NET_SMALL bytes, they are handed over
+ * where they were read. A longer body is received where the holder wants it, who has seen the header by then. In both
+ * cases the length is checked first, against what this connection may send now. */
 #ifndef GW_NET_CONNECTION_H
 #define GW_NET_CONNECTION_H
 
@@ -24,6 +25,7 @@
 #define GW_NET_HEAD 16
 #define GW_NET_AHEAD 4096 /* a connection reads at most so many bytes before it knows where they belong */
 #define GW_NET_SMALL (GW_NET_AHEAD - GW_NET_HEAD)
+#define GW_NET_MOST_HEADER 1024
 #define GW_NET_PLACE_BYTES 64 /* room for "[address%interface]:port" and its end */
 
 struct gw_net_tls;
@@ -31,12 +33,26 @@ struct gw_net_tls;
 /* Bytes that the kernel has not taken yet. */
 struct gw_net_parcel {
     struct gw_net_parcel *next;
-    uint8_t head[GW_NET_HEAD];
     const void *bytes;
     size_t n_bytes, n_sent; /* n_sent counts the head, too */
     /* is called when the last byte has left, or the connection ends; NULL: nothing to do */
-    void (*release)(void *bytes);
+    void (*release)(void *owner);
+    void *owner;
+    size_t n_head;
+    uint8_t head[GW_NET_HEAD + GW_NET_MOST_HEADER]; /* with the header. A parcel in memory of its own ends with these */
 };
+
+struct gw_net_message {
+    uint16_t kind;
+    const uint8_t *header; /* valid until gw_net_consume */
+    size_t n_header;
+    void *bytes; /* small: valid until gw_net_consume. Else what `place` said, and the holder's own */
+    size_t n_bytes;
+    bool is_small;
+};
+
+/* What `place` says of a body that is to be read and dropped. */
+extern void *const gw_net_nowhere;
 
 struct gw_net_connection {
     gw_context *context;
@@ -48,30 +64,28 @@ struct gw_net_connection {
     bool wants_read;              /* TLS cannot write before it has read */
     bool cannot_send;             /* the other side has closed it, or is gone. What it sent before can still be read */
     int error;                    /* after it ended: the errno, or 0 if the other side ended it in order */
+    bool met_tls;                 /* after it ended: the other side speaks TLS, and this one does not */
 
-    uint64_t most_bytes; /* a longer body is refused */
-    /* Says where a long body is to be received. NULL: there is no memory now. The caller of gw_net_next hears that, and
-     * may call again. */
-    void *(*place)(void *user, uint64_t n_bytes);
+    uint64_t most_bytes;  /* a longer message is refused */
+    uint16_t most_header; /* and so is a longer header */
+    /* Says where a long body is to be received, or gw_net_nowhere. NULL: there is no memory now. The caller of
+     * gw_net_next hears that, and may call again. */
+    void *(*place)(void *user, const struct gw_net_message *message);
     void *place_user;
     uint8_t *ahead; /* bytes that were read and not used yet */
     uint32_t ahead_at, ahead_end;
     uint8_t *body; /* where the long body goes that is under way; NULL: none is */
     uint64_t body_bytes, body_at;
-    uint16_t body_kind;
     bool has_next; /* gw_net_next has handed over a message that is not consumed yet */
 
-    struct gw_net_parcel *first, *last;
+    struct gw_net_parcel *first, *last; /* what waits to be sent */
+    uint32_t n_waiting;
     struct gw_net_parcel spare; /* for what is left of a message if nothing waits before it */
     struct gw_net_parcel words; /* for gw_net_send_last */
     bool spare_is_used, has_last_words;
-};
-
-struct gw_net_message {
-    uint16_t kind;
-    void *bytes; /* small: valid until gw_net_consume. Else what `place` said, and the holder's own */
-    size_t n_bytes;
-    bool is_small;
+    /* The holder sets it while it has several short messages to send. They wait for each other, until gw_net_flush, or
+     * until there is room for no more. */
+    bool gathers;
 };
 
 /* Makes a connection that is not open yet. It takes the memory that it will need, so that what follows takes none for
@@ -95,7 +109,8 @@ uint32_t gw_net_events(const struct gw_net_connection *c);
  * says why. */
 gw_status gw_net_establish(struct gw_net_connection *c);
 
-/* The next whole message, if it has come. GW_NOT_YET: it has not. Errors: GW_ERR_PEER (the connection has ended, or the
+/* The next whole message, if it has come. GW_NOT_YET: it has not, or so much of it has come that others get a turn;
+ * epoll knows. Errors: GW_ERR_PEER (the connection has ended, or the
  * other side sent what it may not; c->error and the sentence say which), GW_ERR_MEMORY (from `place`; nothing is lost).
  * The same message is handed over again until gw_net_consume. */
 gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *message);
@@ -108,6 +123,9 @@ bool gw_net_has_more(const struct gw_net_connection *c);
  * tells why), GW_ERR_MEMORY (nothing was sent). */
 gw_status gw_net_send(struct gw_net_connection *c, uint16_t kind, void *bytes, size_t n_bytes,
                       void (*release)(void *bytes));
+/* The same with a header, of up to GW_NET_MOST_HEADER bytes, which is copied. `release` gets the owner. */
+gw_status gw_net_send_with(struct gw_net_connection *c, uint16_t kind, const void *header, size_t n_header,
+                           const void *bytes, size_t n_bytes, void (*release)(void *owner), void *owner);
 /* The same for the last message of all, which takes no memory. `bytes` must stay where they are as long as the
  * connection. A second call does nothing. */
 void gw_net_send_last(struct gw_net_connection *c, uint16_t kind, const void *bytes, size_t n_bytes);
@@ -128,6 +146,8 @@ struct gw_net_peer_name {
     char text[GW_NET_PLACE_BYTES];
 };
 struct gw_net_peer_name gw_net_name_peer(const struct gw_net_connection *c);
+/* The same without the port. */
+struct gw_net_peer_name gw_net_name_host(const struct gw_net_connection *c);
 
 /* Sets what every connection has: no delay of small messages, and keepalive, which ends it after `ms` of silence. */
 void gw_net_tune(int fd, uint32_t ms);

@@ -1,10 +1,10 @@
-/* Reads folders of keys and writes new ones. It says whether a certificate is allowed, and reads the list again when
- * the folder has changed. */
+/* Reads folders of keys. It says whether a certificate is allowed, and reads the list again when the folder has
+ * changed. keys_new.c makes folders. */
 #include "net/keys.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files.h"
 #include "base/memory.h"
+#include "base/quote.h"
 #include "net/keys_state.h"
 
 #include <dirent.h>
@@ -19,11 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CERTIFICATE "gradwire.crt"
-#define SECRET "gradwire.pem"
-#define RENDEZVOUS "rendezvous.crt"
-#define ALLOWED "allowed"
-#define SUFFIX ".crt"
 #define LOOK_SECONDS 1
 #define MOST_FILE_BYTES (64 << 10)
 
@@ -35,7 +30,7 @@ struct gw_net_identity_text gw_net_identity_write(const struct gw_net_identity *
     return out;
 }
 
-static gw_status join_path(char path[PATH_MAX], const char *folder, const char *name)
+gw_status gw_net_keys_path(char path[PATH_MAX], const char *folder, const char *name)
 {
     if (snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
         return gw_fail(GW_ERR_SYSTEM, "the path of the keys %s is too long", folder);
@@ -69,13 +64,12 @@ static gw_status open_file(const char *path, bool secret, FILE **out)
     return GW_OK;
 }
 
-static gw_status read_certificate(const char *folder, const char *name, X509 **certificate,
-                                  struct gw_net_identity *identity)
+gw_status gw_net_keys_read(const char *folder, const char *name, X509 **certificate, struct gw_net_identity *identity)
 {
     char path[PATH_MAX];
     FILE *file;
     unsigned n = sizeof identity->bytes;
-    GW_TRY(join_path(path, folder, name));
+    GW_TRY(gw_net_keys_path(path, folder, name));
     GW_TRY(open_file(path, false, &file));
     X509 *found = PEM_read_X509(file, NULL, NULL, NULL);
     fclose(file);
@@ -91,15 +85,32 @@ static gw_status read_certificate(const char *folder, const char *name, X509 **c
 static bool is_certificate_name(const char *name)
 {
     const size_t n = strlen(name);
-    return name[0] != '.' && n > strlen(SUFFIX) && strcmp(name + n - strlen(SUFFIX), SUFFIX) == 0;
+    return name[0] != '.' && n > strlen(GW_NET_SUFFIX) && strcmp(name + n - strlen(GW_NET_SUFFIX), GW_NET_SUFFIX) == 0;
 }
 
-/* Reads allowed/. all: a file that holds no certificate is an error; else it is left out. */
-static gw_status read_allowed(struct gw_net_keys *keys, bool all, struct gw_net_identity **list, uint32_t *n)
+static gw_status add(struct gw_net_keys *keys, const struct gw_net_identity *identity, uint32_t *room,
+                     struct gw_net_identity **list, uint32_t *n)
+{
+    if (*n == *room) {
+        *room = *room ? 2 * *room : 8;
+        struct gw_net_identity *more = gw_alloc(keys->context, *room, sizeof *more);
+        if (!more)
+            return GW_ERR_MEMORY;
+        if (*n)
+            memcpy(more, *list, *n * sizeof *more);
+        gw_free(keys->context, *list);
+        *list = more;
+    }
+    (*list)[(*n)++] = *identity;
+    return GW_OK;
+}
+
+/* Reads allowed/. A file that holds no certificate is left out; tells: the log says so. */
+static gw_status read_allowed(struct gw_net_keys *keys, bool tells, struct gw_net_identity **list, uint32_t *n)
 {
     char path[PATH_MAX];
     uint32_t room = 0;
-    GW_TRY(join_path(path, keys->folder, ALLOWED));
+    GW_TRY(gw_net_keys_path(path, keys->folder, GW_NET_ALLOWED));
     DIR *folder = opendir(path);
     if (!folder)
         return gw_fail(GW_ERR_SYSTEM, "the folder %s of the keys that may connect cannot be read: %s", path,
@@ -112,25 +123,14 @@ static gw_status read_allowed(struct gw_net_keys *keys, bool all, struct gw_net_
         struct gw_net_identity identity;
         if (!is_certificate_name(entry->d_name))
             continue;
-        status = read_certificate(path, entry->d_name, NULL, &identity);
-        if (status < 0 && !all) {
-            status = GW_OK;
+        if (gw_net_keys_read(path, entry->d_name, NULL, &identity) < 0) {
+            if (tells && keys->log)
+                gw_net_log(keys->log, "left-out reason=\"%s\"", gw_quote(gw_last_error()).text);
             continue;
         }
-        if (status == GW_OK && *n == room) {
-            room = room ? 2 * room : 8;
-            struct gw_net_identity *more = gw_alloc(keys->context, room, sizeof *more);
-            if (more && *n)
-                memcpy(more, *list, *n * sizeof *more);
-            if (more) {
-                gw_free(keys->context, *list);
-                *list = more;
-            } else {
-                status = GW_ERR_MEMORY;
-            }
-        }
-        if (status == GW_OK)
-            (*list)[(*n)++] = identity;
+        if (keys->role == GW_NET_SERVER && gw_net_same_identity(&identity, &keys->own))
+            continue; /* a client with the server's secret key could pass itself off as the server */
+        status = add(keys, &identity, &room, list, n);
     }
     if (status == GW_OK && errno)
         status = gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be read: %s", path, strerror(errno));
@@ -145,35 +145,57 @@ static struct timespec folder_time(const struct gw_net_keys *keys)
 {
     char path[PATH_MAX];
     struct stat status;
-    const bool there = join_path(path, keys->folder, ALLOWED) == GW_OK && stat(path, &status) == 0;
+    const bool there = gw_net_keys_path(path, keys->folder, GW_NET_ALLOWED) == GW_OK && stat(path, &status) == 0;
     return there ? status.st_mtim : (struct timespec){0, 0};
 }
 
-static gw_status look(struct gw_net_keys *keys, bool all)
+static bool same_time(const struct timespec *a, const struct timespec *b)
 {
-    struct gw_net_identity *list;
-    uint32_t n;
-    const struct timespec time = folder_time(keys);
-    GW_TRY(read_allowed(keys, all, &list, &n));
-    pthread_mutex_lock(&keys->lock);
-    struct gw_net_identity *old = keys->allowed;
-    keys->allowed = list;
-    keys->n_allowed = n;
-    keys->looked = gw_clock_seconds();
-    keys->time = time;
-    pthread_mutex_unlock(&keys->lock);
-    gw_free(keys->context, old);
-    return GW_OK;
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
 gw_status gw_net_keys_look(struct gw_net_keys *keys)
 {
+    struct gw_net_identity *list = NULL;
+    uint32_t n = 0;
     const struct timespec time = folder_time(keys);
     pthread_mutex_lock(&keys->lock);
-    const bool fresh = time.tv_sec == keys->time.tv_sec && time.tv_nsec == keys->time.tv_nsec &&
-                       gw_clock_seconds() < keys->looked + LOOK_SECONDS;
+    const bool changed = !same_time(&time, &keys->time);
+    const bool fresh = !changed && gw_clock_seconds() < keys->looked + LOOK_SECONDS;
     pthread_mutex_unlock(&keys->lock);
-    return fresh ? GW_OK : look(keys, false);
+    if (fresh)
+        return GW_OK;
+    const gw_status status = read_allowed(keys, changed, &list, &n);
+    if (status < 0) {
+        if (keys->log && !keys->unreadable)
+            gw_net_log(keys->log, "allowed-stays reason=\"%s\"", gw_quote(gw_last_error()).text);
+        keys->unreadable = true;
+        return status;
+    }
+    pthread_mutex_lock(&keys->lock);
+    struct gw_net_identity *old = keys->allowed;
+    const bool is_another = n != keys->n_allowed || (n > 0 && memcmp(old, list, n * sizeof *list) != 0);
+    const bool is_first = keys->looked == 0;
+    keys->n_changes += is_another;
+    keys->allowed = list;
+    keys->n_allowed = n;
+    keys->looked = gw_clock_seconds();
+    keys->time = time;
+    keys->unreadable = false;
+    pthread_mutex_unlock(&keys->lock);
+    gw_free(keys->context, old);
+    if (is_another && !is_first && keys->log)
+        gw_net_log(keys->log, "allowed-changed folder=\"%s/%s\" certificates=%u", gw_quote(keys->folder).text,
+                   GW_NET_ALLOWED, n);
+    return GW_OK;
+}
+
+uint64_t gw_net_keys_changes(struct gw_net_keys *keys)
+{
+    pthread_mutex_lock(&keys->lock);
+    const uint64_t n = keys->n_changes;
+    pthread_mutex_unlock(&keys->lock);
+    return n;
 }
 
 bool gw_net_keys_allow(struct gw_net_keys *keys, const struct gw_net_identity *identity)
@@ -191,23 +213,36 @@ static gw_status read_own(struct gw_net_keys *keys)
 {
     char path[PATH_MAX];
     FILE *file;
-    GW_TRY(join_path(path, keys->folder, SECRET));
-    GW_TRY(read_certificate(keys->folder, CERTIFICATE, &keys->certificate, &keys->own));
+    GW_TRY(gw_net_keys_path(path, keys->folder, GW_NET_SECRET));
+    GW_TRY(gw_net_keys_read(keys->folder, GW_NET_CERTIFICATE, &keys->certificate, &keys->own));
     GW_TRY(open_file(path, true, &file));
     keys->secret = PEM_read_PrivateKey(file, NULL, NULL, NULL);
     fclose(file);
     const bool good = keys->secret && X509_check_private_key(keys->certificate, keys->secret) == 1;
     ERR_clear_error();
-    return good ? GW_OK : gw_fail(GW_ERR_SYSTEM, "%s is not the secret key of %s/" CERTIFICATE, path, keys->folder);
+    return good ? GW_OK
+                : gw_fail(GW_ERR_SYSTEM, "%s is not the secret key of %s/" GW_NET_CERTIFICATE, path, keys->folder);
 }
 
-gw_status gw_net_keys_load(gw_context *context, const char *folder, struct gw_net_keys **out)
+/* Whom this side dials. */
+static gw_status read_dialled(struct gw_net_keys *keys)
+{
+    char path[PATH_MAX];
+    GW_TRY(gw_net_keys_path(path, keys->folder, GW_NET_SERVER_FILE));
+    const bool of_server = keys->role == GW_NET_CLIENT && access(path, F_OK) == 0;
+    return gw_net_keys_read(keys->folder, of_server ? GW_NET_SERVER_FILE : GW_NET_RENDEZVOUS, NULL, &keys->rendezvous);
+}
+
+gw_status gw_net_keys_load(gw_context *context, const char *folder, enum gw_net_role role, struct gw_net_log *log,
+                           struct gw_net_keys **out)
 {
     struct gw_net_keys *keys = gw_calloc(context, 1, sizeof *keys);
     *out = NULL;
     if (!keys)
         return GW_ERR_MEMORY;
     keys->context = context;
+    keys->role = role;
+    keys->log = log;
     if (pthread_mutex_init(&keys->lock, NULL)) {
         gw_free(context, keys);
         return gw_fail(GW_ERR_SYSTEM, "no lock for the keys");
@@ -216,10 +251,10 @@ gw_status gw_net_keys_load(gw_context *context, const char *folder, struct gw_ne
     gw_status status = keys->folder ? GW_OK : GW_ERR_MEMORY;
     if (status == GW_OK)
         status = read_own(keys);
-    if (status == GW_OK)
-        status = read_certificate(folder, RENDEZVOUS, NULL, &keys->rendezvous);
-    if (status == GW_OK)
-        status = look(keys, true);
+    if (status == GW_OK && role != GW_NET_SERVER)
+        status = read_dialled(keys);
+    if (status == GW_OK && role != GW_NET_CLIENT)
+        status = gw_net_keys_look(keys);
     if (status < 0) {
         gw_net_keys_free(keys);
         return status;
@@ -254,77 +289,4 @@ const struct gw_net_identity *gw_net_keys_own(const struct gw_net_keys *keys)
 const struct gw_net_identity *gw_net_keys_rendezvous(const struct gw_net_keys *keys)
 {
     return &keys->rendezvous;
-}
-
-/* ---- writing --------------------------------------------------------------------------------------------- */
-
-/* Makes a certificate that nobody has signed but its own key. It says no name, because names are not looked at: the
- * list in allowed/ has the certificate itself. It does not end (RFC 5280, 4.1.2.5), so no clock can be wrong for it. */
-static X509 *sign_own(EVP_PKEY *key)
-{
-    X509 *certificate = X509_new();
-    ASN1_INTEGER *serial = certificate ? X509_get_serialNumber(certificate) : NULL;
-    X509_NAME *name = certificate ? X509_get_subject_name(certificate) : NULL;
-    if (name && X509_set_version(certificate, 2) && ASN1_INTEGER_set(serial, 1) &&
-        ASN1_TIME_set_string_X509(X509_getm_notBefore(certificate), "20000101000000Z") &&
-        ASN1_TIME_set_string_X509(X509_getm_notAfter(certificate), "99991231235959Z") &&
-        X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"gradwire", -1, -1, 0) &&
-        X509_set_issuer_name(certificate, name) && X509_set_pubkey(certificate, key) &&
-        X509_sign(certificate, key, NULL) > 0)
-        return certificate;
-    X509_free(certificate);
-    return NULL;
-}
-
-/* Writes one PEM: the secret key, or else the certificate. */
-static gw_status write_pem(const char *folder, const char *name, EVP_PKEY *secret, X509 *certificate)
-{
-    char path[PATH_MAX], partial[PATH_MAX];
-    GW_TRY(join_path(path, folder, name));
-    if (snprintf(partial, sizeof partial, "%s.partial", path) >= (int)sizeof partial)
-        return gw_fail(GW_ERR_SYSTEM, "the path %s is too long", path);
-    const int fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, secret ? 0600 : 0644);
-    if (fd < 0 && errno == EEXIST)
-        return gw_fail(GW_ERR_SYSTEM, "%s is there, perhaps from an earlier try that was killed; remove it", partial);
-    if (fd < 0)
-        return gw_fail(GW_ERR_SYSTEM, "%s cannot be made: %s", partial, strerror(errno));
-    BIO *out = BIO_new_fd(fd, BIO_NOCLOSE);
-    errno = ENOSPC; /* a short write says no more */
-    const bool written = out && (secret ? PEM_write_bio_PrivateKey(out, secret, NULL, NULL, 0, NULL, NULL)
-                                        : PEM_write_bio_X509(out, certificate));
-    int error = errno;
-    BIO_free(out);
-    ERR_clear_error();
-    if (written && gw_files_commit(fd, AT_FDCWD, partial, path, false) == 0)
-        return GW_OK;
-    if (written) {
-        error = errno;
-    } else {
-        close(fd);
-        unlink(partial);
-    }
-    return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", path, strerror(error));
-}
-
-const char *const gw_net_keys_files[GW_NET_KEYS_FILES] = {SECRET, ALLOWED "/self" SUFFIX, RENDEZVOUS, CERTIFICATE};
-
-gw_status gw_net_keys_write(const char *folder)
-{
-    EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
-    X509 *certificate = key ? sign_own(key) : NULL;
-    gw_status status =
-        certificate ? GW_OK : gw_fail(GW_ERR_UNSUPPORTED, "this machine's OpenSSL cannot make an Ed25519 key");
-    int n = 0;
-    while (n < GW_NET_KEYS_FILES && status == GW_OK) {
-        status = write_pem(folder, gw_net_keys_files[n], n == 0 ? key : NULL, certificate);
-        n += status == GW_OK;
-    }
-    X509_free(certificate);
-    EVP_PKEY_free(key);
-    ERR_clear_error();
-    char path[PATH_MAX];
-    for (int i = 0; status < 0 && i < n; i++)
-        if (join_path(path, folder, gw_net_keys_files[i]) == GW_OK)
-            unlink(path);
-    return status;
 }

@@ -3,13 +3,17 @@
  *     gradwire.crt       this machine's certificate (PEM)
  *     gradwire.pem       its secret key (Ed25519, PEM); only the owner may read it
  *     rendezvous.crt     the certificate of rank 0's machine
+ *     server.crt         of a client of parameter servers: their certificate; else rendezvous.crt is
  *     allowed/NAME.crt   a certificate for each machine that may be a member, or a client
  *
- * allowed/ alone says who may connect: a machine's own certificate is allowed if it is there. Whom this machine calls
- * at the rendezvous must show the certificate of that file. A file that is written or removed there
- * counts within a second. */
+ * allowed/ alone says who may connect: a machine's own certificate is allowed if it is there, but for a parameter
+ * server's. Whom this machine calls at the rendezvous, or as a client, must show the certificate of that file. A file
+ * that is written or removed in allowed/ counts within a second. One that holds no certificate is left out, and the log
+ * says so. */
 #ifndef GW_NET_KEYS_H
 #define GW_NET_KEYS_H
+
+#include "net/log.h"
 
 #include <gradwire/context.h>
 #include <gradwire/status.h>
@@ -33,9 +37,16 @@ static inline bool gw_net_same_identity(const struct gw_net_identity *a, const s
 
 struct gw_net_keys;
 
-/* Reads a folder of keys. Errors: GW_ERR_SYSTEM (a file cannot be read or holds no certificate, or others can read the
- * secret key), GW_ERR_MEMORY. */
-gw_status gw_net_keys_load(gw_context *context, const char *folder, struct gw_net_keys **out);
+enum gw_net_role {
+    GW_NET_MEMBER, /* of a job */
+    GW_NET_SERVER, /* a parameter server */
+    GW_NET_CLIENT  /* of parameter servers: it dials only, and needs no allowed/ */
+};
+
+/* Reads a folder of keys. log: gets lines about files in allowed/; NULL: nobody listens. Errors: GW_ERR_SYSTEM (a file
+ * cannot be read or holds no certificate, or others can read the secret key), GW_ERR_MEMORY. */
+gw_status gw_net_keys_load(gw_context *context, const char *folder, enum gw_net_role role, struct gw_net_log *log,
+                           struct gw_net_keys **out);
 /* NULL is allowed. */
 void gw_net_keys_free(struct gw_net_keys *keys);
 
@@ -44,16 +55,13 @@ const char *gw_net_keys_folder(const struct gw_net_keys *keys);
 const struct gw_net_identity *gw_net_keys_own(const struct gw_net_keys *keys);
 const struct gw_net_identity *gw_net_keys_rendezvous(const struct gw_net_keys *keys);
 
-/* Reads allowed/ again if it has changed, or if a second has passed. Files that hold no certificate are left
- * out. Errors: the folder cannot be read, or there is no memory; then the list stays as it is. */
+/* Reads allowed/ again if it has changed, or if a second has passed. Errors: the folder cannot be read, or there is no
+ * memory; then the list stays as it is. */
 gw_status gw_net_keys_look(struct gw_net_keys *keys);
 
-bool gw_net_keys_allow(struct gw_net_keys *keys, const struct gw_net_identity *identity);
+/* How often the list has changed. */
+uint64_t gw_net_keys_changes(struct gw_net_keys *keys);
 
-/* Writes these files into a folder, whose allowed/ is there. None of them may be there. If it fails it leaves none
- * behind. */
-#define GW_NET_KEYS_FILES 4
-extern const char *const gw_net_keys_files[GW_NET_KEYS_FILES];
-gw_status gw_net_keys_write(const char *folder);
+bool gw_net_keys_allow(struct gw_net_keys *keys, const struct gw_net_identity *identity);
 
 #endif

@@ -4,12 +4,15 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/quote.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,17 +22,16 @@
 #define CHANCE_SECONDS_TLS 1.0
 #define PAUSE_SECONDS 0.05 /* if there is no room, or no descriptor */
 #define TELL_SECONDS 5.0   /* between two lines of the log about it */
+#define REFUSED_SECONDS 10.0
 #define LISTENING UINT32_MAX
 #define BACKLOG 4096
 
 /* ---- beginning and end ----------------------------------------------------------------------------------- */
 
-gw_status gw_net_listener_open(struct gw_net_listener *listener, gw_context *context, struct gw_net_keys *keys,
-                               uint32_t most, uint32_t timeout_ms)
+gw_status gw_net_listener_open(struct gw_net_listener *listener, const struct gw_net_listener_options *options)
 {
-    *listener =
-        (struct gw_net_listener){.context = context, .keys = keys, .most = most, .epoll = -1, .timeout_ms = timeout_ms};
-    listener->strangers = gw_calloc(context, most, sizeof *listener->strangers);
+    *listener = (struct gw_net_listener){.o = *options, .epoll = -1};
+    listener->strangers = gw_calloc(options->context, options->most, sizeof *listener->strangers);
     if (!listener->strangers)
         return GW_ERR_MEMORY;
     listener->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -48,7 +50,7 @@ static void forget(struct gw_net_stranger *stranger)
 
 void gw_net_listener_close(struct gw_net_listener *listener)
 {
-    for (uint32_t i = 0; listener->strangers && i < listener->most; i++)
+    for (uint32_t i = 0; listener->strangers && i < listener->o.most; i++)
         forget(&listener->strangers[i]);
     for (uint32_t i = 0; i < listener->n_fds; i++)
         close(listener->fds[i]);
@@ -56,7 +58,7 @@ void gw_net_listener_close(struct gw_net_listener *listener)
     if (listener->strangers && listener->epoll >= 0)
         close(listener->epoll);
     listener->epoll = -1;
-    gw_free(listener->context, listener->strangers);
+    gw_free(listener->o.context, listener->strangers);
     listener->strangers = NULL;
 }
 
@@ -144,7 +146,7 @@ static struct gw_net_stranger *longest(struct gw_net_listener *listener, const s
 {
     struct gw_net_stranger *oldest = NULL;
     *n = 0;
-    for (uint32_t i = 0; i < listener->most; i++) {
+    for (uint32_t i = 0; i < listener->o.most; i++) {
         struct gw_net_stranger *s = &listener->strangers[i];
         if (s->since == 0 || (host && !same_host(&s->c.peer, host)))
             continue;
@@ -152,21 +154,22 @@ static struct gw_net_stranger *longest(struct gw_net_listener *listener, const s
         if (!oldest || s->since < oldest->since)
             oldest = s;
     }
-    const double chance = listener->keys ? CHANCE_SECONDS_TLS : CHANCE_SECONDS;
+    const double chance = listener->o.keys ? CHANCE_SECONDS_TLS : CHANCE_SECONDS;
     return oldest && now >= oldest->since + chance ? oldest : NULL;
 }
 
-/* Room for a connection from a host. If the host has half of it already, its own connections must make room. NULL: none
- * has waited long enough. */
+/* Room for a connection from a host. If the host has half of it already, its own connections must make room. is_full:
+ * there is room for no more than are there. NULL: none has waited long enough. */
 static struct gw_net_stranger *find_room(struct gw_net_listener *listener, const struct sockaddr_storage *host,
-                                         double now)
+                                         bool is_full, double now)
 {
     uint32_t n_own, n_all;
     struct gw_net_stranger *own = longest(listener, host, now, &n_own);
     struct gw_net_stranger *any = longest(listener, NULL, now, &n_all);
-    struct gw_net_stranger *pushed_out = n_own > listener->most / 2 ? own : any;
-    if (n_own <= listener->most / 2 && n_all < listener->most)
-        for (uint32_t i = 0; i < listener->most; i++)
+    const uint32_t most = is_full ? n_all : listener->o.most;
+    struct gw_net_stranger *pushed_out = n_own > most / 2 ? own : any;
+    if (n_own <= most / 2 && n_all < most)
+        for (uint32_t i = 0; i < listener->o.most; i++)
             if (listener->strangers[i].since == 0)
                 return &listener->strangers[i];
     if (pushed_out) {
@@ -176,37 +179,55 @@ static struct gw_net_stranger *find_room(struct gw_net_listener *listener, const
     return pushed_out;
 }
 
+/* True if the descriptor is one of those that connections are to leave free. The kernel gives the lowest free one. */
+static bool is_spare(const struct gw_net_listener *listener, int fd)
+{
+    struct rlimit limit;
+    if (listener->o.spare_files == 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return false;
+    const rlim_t spare = listener->o.spare_files < limit.rlim_cur / 2 ? listener->o.spare_files : limit.rlim_cur / 2;
+    return (rlim_t)fd >= limit.rlim_cur - spare;
+}
+
 /* Accepts one connection. false: there is none, or no room. */
 static bool accept_one(struct gw_net_listener *listener, int listening, double now)
 {
     struct sockaddr_storage host;
     socklen_t bytes = sizeof host;
     uint32_t n;
-    if (!longest(listener, NULL, now, &n) && n == listener->most) {
+    if (!longest(listener, NULL, now, &n) && n == listener->o.most) {
         pause_accepting(listener, now);
         return false;
     }
-    const int fd = accept4(listening, (struct sockaddr *)&host, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = accept4(listening, (struct sockaddr *)&host, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
             pause_accepting(listener, now);
         return errno == ECONNABORTED || errno == EINTR;
     }
-    struct gw_net_stranger *stranger = find_room(listener, &host, now);
-    if (!stranger) { /* it may come again */
-        listener->n_pushed_out++;
+    const bool spare = is_spare(listener, fd);
+    struct gw_net_stranger *stranger = find_room(listener, &host, spare, now);
+    if (stranger && spare) { /* it gets the descriptor of the one that made room */
+        const int lower = fcntl(fd, F_DUPFD_CLOEXEC, 0);
         close(fd);
+        fd = lower;
+    }
+    if (!stranger || fd < 0) { /* it may come again */
+        listener->n_pushed_out++;
+        if (fd >= 0)
+            close(fd);
         return true;
     }
     struct gw_net_tls *tls = NULL;
-    if (gw_net_init(&stranger->c, listener->context) < 0 ||
-        (listener->keys && gw_net_tls_new(listener->keys, false, &tls) < 0)) {
+    if (gw_net_init(&stranger->c, listener->o.context) < 0 ||
+        (listener->o.keys && gw_net_tls_new(listener->o.keys, false, &tls) < 0)) {
         gw_net_free(&stranger->c);
         close(fd);
         return true;
     }
-    gw_net_tune(fd, listener->timeout_ms);
+    gw_net_tune(fd, listener->o.timeout_ms);
     gw_net_adopt(&stranger->c, fd, tls, false);
+    stranger->c.most_header = listener->o.most_header;
     stranger->since = now;
     watch(listener, EPOLL_CTL_ADD, fd, EPOLLIN, (uint32_t)(stranger - listener->strangers));
     return true;
@@ -220,9 +241,40 @@ static void rewatch(struct gw_net_listener *listener, struct gw_net_stranger *st
           (uint32_t)(stranger - listener->strangers));
 }
 
+/* Says that a handshake failed. Whoever it is comes again and again, so the same line is not written twice in a row. */
+static void tell_refusal(struct gw_net_listener *listener, const struct gw_net_connection *c, enum gw_net_refusal why)
+{
+    const struct gw_net_peer_name host = gw_net_name_host(c);
+    const double now = gw_clock_seconds();
+    const char *of = listener->o.of;
+    if (strcmp(host.text, listener->refused.host.text) == 0 && why == listener->refused.why &&
+        now < listener->refused.at + REFUSED_SECONDS)
+        return;
+    listener->refused.host = host;
+    listener->refused.why = why;
+    listener->refused.at = now;
+    if (why == GW_NET_NOT_LISTED)
+        gw_net_log(listener->o.log, "refused address=%s reason=\"%s\"", host.text, gw_quote(gw_last_error()).text);
+    else
+        gw_net_log(
+            listener->o.log,
+            "refused address=%s reason=\"it does not speak as this %s does; this %s has %skeys, and one that has "
+            "%s would look like this\"",
+            host.text, of, of, listener->o.keys ? "" : "no ",
+            listener->o.keys ? "none, or takes this process for another," : "some");
+}
+
+/* One side speaks TLS and the other does not. So that it hears why, it gets an alert of TLS: fatal, handshake_failure.
+ * A socket that is closed with bytes unread is reset, and the alert would be lost. */
+static void tell_mismatch(int fd)
+{
+    uint8_t scrap[GW_NET_AHEAD];
+    gw_ignore(send(fd, "\x15\x03\x03\0\x02\x02\x28", 7, MSG_NOSIGNAL | MSG_DONTWAIT));
+    gw_ignore(recv(fd, scrap, sizeof scrap, MSG_DONTWAIT));
+}
+
 /* Lets one stranger go on. True: it has sent its first message. */
-static bool go_on(struct gw_net_listener *listener, struct gw_net_stranger *stranger, struct gw_net_message *message,
-                  void (*refused)(void *user, const struct gw_net_connection *c, enum gw_net_refusal why), void *user)
+static bool go_on(struct gw_net_listener *listener, struct gw_net_stranger *stranger, struct gw_net_message *message)
 {
     struct gw_net_connection *c = &stranger->c;
     gw_status status = gw_net_establish(c);
@@ -243,8 +295,10 @@ static bool go_on(struct gw_net_listener *listener, struct gw_net_stranger *stra
         return true;
     if (status < 0) {
         const enum gw_net_refusal why = c->tls ? gw_net_tls_refusal(c->tls) : GW_NET_NO_REFUSAL;
-        if (refused && (why || c->error == EPROTO || c->error == EMSGSIZE))
-            refused(user, c, why);
+        if (why || c->error == EPROTO || c->error == EMSGSIZE)
+            tell_refusal(listener, c, why);
+        if (c->met_tls || why == GW_NET_WITHOUT_TLS)
+            tell_mismatch(c->fd);
         forget(stranger);
     } else {
         rewatch(listener, stranger);
@@ -252,10 +306,21 @@ static bool go_on(struct gw_net_listener *listener, struct gw_net_stranger *stra
     return false;
 }
 
-struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, struct gw_net_message *message,
-                                             void (*refused)(void *user, const struct gw_net_connection *c,
-                                                             enum gw_net_refusal why),
-                                             void *user)
+/* Says how many connections were pushed out since the last line, if that was some time ago. */
+static void tell_pushed_out(struct gw_net_listener *listener)
+{
+    const double now = gw_clock_seconds();
+    const uint64_t n = listener->n_pushed_out - listener->n_told;
+    if (n == 0 || (listener->told_at != 0 && now < listener->told_at + TELL_SECONDS))
+        return;
+    gw_net_log(listener->o.log,
+               "refused n=%llu reason=\"too many connections have not said who they are, or not in time\"",
+               (unsigned long long)n);
+    listener->n_told += n;
+    listener->told_at = now;
+}
+
+struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, struct gw_net_message *message)
 {
     enum { AT_ONCE = 64, ROUNDS = 64 };
     struct epoll_event events[AT_ONCE];
@@ -263,7 +328,7 @@ struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, s
         const double now = gw_clock_seconds();
         if (!listener->accepts && now >= listener->accept_at)
             accept_again(listener);
-        for (uint32_t i = 0; i < listener->most; i++) {
+        for (uint32_t i = 0; i < listener->o.most; i++) {
             struct gw_net_stranger *s = &listener->strangers[i];
             if (s->since != 0 && now >= s->since + GW_NET_INTRODUCTION_SECONDS) {
                 listener->n_pushed_out += !s->leaves;
@@ -272,10 +337,10 @@ struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, s
         }
         const int n = epoll_wait(listener->epoll, events, AT_ONCE, 0);
         if (n <= 0)
-            return NULL;
+            break;
         for (int i = 0; i < n; i++) { /* who is there comes before who comes */
-            struct gw_net_stranger *s = &listener->strangers[events[i].data.u32 % listener->most];
-            if (events[i].data.u32 != LISTENING && s->since != 0 && go_on(listener, s, message, refused, user))
+            struct gw_net_stranger *s = &listener->strangers[events[i].data.u32 % listener->o.most];
+            if (events[i].data.u32 != LISTENING && s->since != 0 && go_on(listener, s, message))
                 return s;
         }
         for (int i = 0; i < n; i++)
@@ -283,19 +348,8 @@ struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, s
                 for (int k = 0; k < AT_ONCE && listener->accepts && accept_one(listener, listener->fds[l], now); k++)
                     ;
     }
+    tell_pushed_out(listener);
     return NULL;
-}
-
-void gw_net_listener_tell(struct gw_net_listener *listener, struct gw_net_log *log)
-{
-    const double now = gw_clock_seconds();
-    const uint64_t n = listener->n_pushed_out - listener->n_told;
-    if (n == 0 || (listener->told_at != 0 && now < listener->told_at + TELL_SECONDS))
-        return;
-    gw_net_log(log, "refused n=%llu reason=\"too many connections have not said who they are, or not in time\"",
-               (unsigned long long)n);
-    listener->n_told += n;
-    listener->told_at = now;
 }
 
 void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_stranger *stranger, struct gw_net_connection *to)
@@ -308,11 +362,16 @@ void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_stranger *str
     stranger->since = 0;
 }
 
-void gw_net_turn_out(struct gw_net_listener *listener, struct gw_net_stranger *stranger, uint16_t kind, void *bytes,
-                     size_t n_bytes)
+void gw_net_turn_out(struct gw_net_stranger *stranger)
+{
+    forget(stranger);
+}
+
+void gw_net_refuse(struct gw_net_listener *listener, struct gw_net_stranger *stranger, uint16_t kind,
+                   const void *header, size_t n_header, const void *bytes, size_t n_bytes)
 {
     /* A connection on which nothing was sent has room for a short message. */
-    if (!kind || gw_net_send(&stranger->c, kind, bytes, n_bytes, NULL) < 0 || stranger->c.first) {
+    if (gw_net_send_with(&stranger->c, kind, header, n_header, bytes, n_bytes, NULL, NULL) < 0 || stranger->c.first) {
         forget(stranger);
         return;
     }

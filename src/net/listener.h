@@ -1,7 +1,8 @@
 /* Listens at one or two addresses, and keeps the connections that have not said yet who they are. Anybody can make such
  * connections, so they are bounded: in all, by address (one has at most half of the room), in memory, and in time. If
  * there is room for no more, the one that has waited longest makes room. If none has waited long enough to have had its
- * chance, the listener stops accepting for a moment. So a flood costs no memory, and members get in behind it.
+ * chance, the listener stops accepting for a moment. So a flood costs no memory, and members get in behind it. It can
+ * also leave some of the process's descriptors free for files.
  *
  * It has an epoll descriptor of its own. Whoever waits for it watches that. */
 #ifndef GW_NET_LISTENER_H
@@ -26,26 +27,38 @@ struct gw_net_stranger {
     bool leaves;  /* it is to be closed when what it was told has arrived */
 };
 
-struct gw_net_listener {
+struct gw_net_listener_options {
     gw_context *context;
     struct gw_net_keys *keys; /* NULL: in the clear */
+    struct gw_net_log *log;
+    const char *of;       /* what listens, for the log: "job", or "server" */
+    uint32_t most;        /* unauthenticated connections at a time */
+    uint32_t spare_files; /* descriptors that no connection gets */
+    uint32_t timeout_ms;  /* for keepalive */
+    uint16_t most_header; /* bytes of the header of a first message */
+};
+
+struct gw_net_listener {
+    struct gw_net_listener_options o;
     int epoll;
     int fds[GW_NET_MOST_LISTENING];
     uint32_t n_fds;
     bool accepts;     /* the listening sockets are watched */
     double accept_at; /* when to accept again */
     struct gw_net_stranger *strangers;
-    uint32_t most;
-    uint32_t timeout_ms;   /* for keepalive */
     uint64_t n_pushed_out; /* connections that had to make room, or found none, or said nothing in time */
     uint64_t n_told;       /* how many of them the log knows */
     double told_at;
+    struct {
+        struct gw_net_peer_name host;
+        enum gw_net_refusal why;
+        double at;
+    } refused; /* whose handshake failed last, and why */
 };
 
-/* Makes a listener that does not listen yet. most: unauthenticated connections at a time. Errors: GW_ERR_MEMORY,
+/* Makes a listener that does not listen yet. What the options point to must outlive it. Errors: GW_ERR_MEMORY,
  * GW_ERR_SYSTEM. gw_net_listener_close is legal after a failure, too. */
-gw_status gw_net_listener_open(struct gw_net_listener *listener, gw_context *context, struct gw_net_keys *keys,
-                               uint32_t most, uint32_t timeout_ms);
+gw_status gw_net_listener_open(struct gw_net_listener *listener, const struct gw_net_listener_options *options);
 void gw_net_listener_close(struct gw_net_listener *listener);
 
 /* Listens at an address. endpoint: gets where; the port is chosen if the address has none. Errors: GW_ERR_SYSTEM; errno
@@ -54,21 +67,16 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
                         char endpoint[GW_NET_ENDPOINT_BYTES]);
 
 /* Goes on with all that can go on: accepts, shakes hands, reads, sends away. The next stranger that has sent its first
- * message is handed over with it; NULL: none has now. The caller must then let it in or turn it out. refused: gets a
- * line for the log for each handshake that failed. */
-struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, struct gw_net_message *message,
-                                             void (*refused)(void *user, const struct gw_net_connection *c,
-                                                             enum gw_net_refusal why),
-                                             void *user);
-
-/* Writes a line about connections that were pushed out since the last line, if that was some time ago. */
-void gw_net_listener_tell(struct gw_net_listener *listener, struct gw_net_log *log);
+ * message is handed over with it; NULL: none has now. The caller must then let it in or turn it out. The log gets a
+ * line for handshakes that failed, and for connections that were pushed out, but not for each of many. */
+struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, struct gw_net_message *message);
 
 /* Moves a stranger's connection to `to`, which must be made and not open. */
 void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_stranger *stranger, struct gw_net_connection *to);
-/* Closes a stranger's connection once a short message has arrived there; kind 0: at once. */
-void gw_net_turn_out(struct gw_net_listener *listener, struct gw_net_stranger *stranger, uint16_t kind, void *bytes,
-                     size_t n_bytes);
+/* Closes a stranger's connection: at once, or when it has received a short message. */
+void gw_net_turn_out(struct gw_net_stranger *stranger);
+void gw_net_refuse(struct gw_net_listener *listener, struct gw_net_stranger *stranger, uint16_t kind,
+                   const void *header, size_t n_header, const void *bytes, size_t n_bytes);
 
 /* Begins to connect to an address: a socket that does not block, or -1 with errno. */
 int gw_net_dial(const struct gw_net_address *address);

@@ -113,5 +113,5 @@ int main(void)
         cmocka_unit_test(a_host_alone_means_any_port),
         cmocka_unit_test(ways_are_tried),
     };
-    return cmocka_run_group_tests_name("zmq address", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("net address", tests, NULL, NULL);
 }

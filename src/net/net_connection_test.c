@@ -27,11 +27,11 @@ struct ends {
     void *place;
 };
 
-static void *place(void *user, uint64_t n_bytes)
+static void *place(void *user, const struct gw_net_message *message)
 {
     struct ends *e = user;
-    e->placed = n_bytes;
-    return e->place ? e->place : malloc((size_t)n_bytes);
+    e->placed = message->n_bytes;
+    return e->place ? e->place : malloc(message->n_bytes);
 }
 
 /* Two connected ends; a has dialled. A small buffer of the kernel makes long messages leave in many parts. */
@@ -129,6 +129,57 @@ static void sizes_of_all_kinds(void **state)
     (void)state;
 }
 
+/* Short messages leave together, in order with long ones. What does not fit leaves before. */
+static void gathered(void **state)
+{
+    static const size_t sizes[] = {0, 100, 0, 300, 400, 500, 5000, 7, 1100, 9};
+    enum { N = sizeof sizes / sizeof *sizes };
+    uint8_t bytes[2 * (GW_NET_HEAD + 100)];
+    for (int tls = 0; tls < 2; tls++) {
+        struct ends e;
+        open_ends(&e, tls);
+        e.a.gathers = true;
+        n_released = 0;
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(gw_net_send(&e.a, (uint16_t)(i + 1), pattern(sizes[i], i), sizes[i], release), GW_OK);
+        assert_int_equal(n_released, 3);
+        assert_int_equal(recv(e.b.fd, bytes, sizeof bytes, MSG_PEEK), -1); /* they wait */
+        assert_true(e.a.n_waiting == 1 && gw_net_flush(&e.a) == GW_OK && e.a.n_waiting == 0);
+        assert_true(tls || recv(e.b.fd, bytes, sizeof bytes, MSG_PEEK) == 3 * GW_NET_HEAD + 100);
+        for (unsigned i = 3; i < N; i++)
+            assert_int_equal(gw_net_send(&e.a, (uint16_t)(i + 1), pattern(sizes[i], i), sizes[i], release), GW_OK);
+        for (unsigned i = 0; i < N; i++) {
+            const struct gw_net_message m = take(&e);
+            uint8_t *want = pattern(sizes[i], i);
+            assert_true(m.kind == i + 1 && m.n_bytes == sizes[i]);
+            assert_memory_equal(m.bytes, want, sizes[i]);
+            gw_net_consume(&e.b);
+            if (!m.is_small)
+                free(m.bytes);
+            free(want);
+        }
+        assert_int_equal(n_released, N);
+        close_ends(&e);
+    }
+    (void)state;
+}
+
+/* What was gathered leaves even if the other side then ends the connection. */
+static void gathered_before_the_end(void **state)
+{
+    struct ends e;
+    struct gw_net_message m;
+    open_ends(&e, false);
+    e.a.gathers = true;
+    assert_int_equal(gw_net_send(&e.a, 3, pattern(5, 1), 5, free), GW_OK);
+    gw_net_end_sending(&e.b);
+    assert_int_equal(gw_net_next(&e.a, &m), GW_ERR_PEER);
+    assert_int_equal(gw_net_next(&e.b, &m), GW_OK);
+    assert_true(m.kind == 3 && m.n_bytes == 5);
+    close_ends(&e);
+    (void)state;
+}
+
 /* In both directions at once, as members do: neither side waits for the other. */
 static void both_ways(void **state)
 {
@@ -222,9 +273,9 @@ static void what_may_not_be_sent(void **state)
     }
 }
 
-static void *no_place(void *user, uint64_t n_bytes)
+static void *no_place(void *user, const struct gw_net_message *message)
 {
-    (void)user, (void)n_bytes;
+    (void)user, (void)message;
     return NULL;
 }
 
@@ -245,6 +296,40 @@ static void no_memory_loses_nothing(void **state)
     free(want);
     free(m.bytes);
     close_ends(&e);
+}
+
+/* A header comes whole before the question where the body goes. A body may be read and dropped. */
+static void headers(void **state)
+{
+    static const size_t bodies[] = {0, 1, 3000, GW_NET_SMALL - GW_NET_MOST_HEADER, GW_NET_SMALL, 5000, 300000},
+                        lengths[] = {0, 1, 28, GW_NET_MOST_HEADER};
+    (void)state;
+    for (int tls = 0; tls < 2; tls++)
+        for (int drops = 0; drops < 2; drops++) {
+            struct ends e;
+            open_ends(&e, tls);
+            e.b.most_header = GW_NET_MOST_HEADER;
+            e.place = drops ? gw_net_nowhere : NULL;
+            for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
+                for (size_t h = 0; h < sizeof lengths / sizeof *lengths; h++) {
+                    uint8_t *header = pattern(lengths[h], 9), *body = pattern(bodies[i], 5);
+                    uint8_t *sent = pattern(bodies[i], 5);
+                    assert_int_equal(gw_net_send_with(&e.a, 8, header, lengths[h], sent, bodies[i], free, sent), GW_OK);
+                    const struct gw_net_message m = take(&e);
+                    assert_true(m.kind == 8 && m.n_header == lengths[h] && m.n_bytes == bodies[i]);
+                    assert_memory_equal(m.header, header, lengths[h]);
+                    assert_true(m.is_small == (lengths[h] + bodies[i] <= GW_NET_SMALL));
+                    if (m.is_small || !drops)
+                        assert_memory_equal(m.bytes, body, bodies[i]);
+                    else
+                        assert_ptr_equal(m.bytes, gw_net_nowhere);
+                    gw_net_consume(&e.b);
+                    if (!m.is_small && !drops)
+                        free(m.bytes);
+                    free(header), free(body);
+                }
+            close_ends(&e);
+        }
 }
 
 /* Last words come after all that was sent before, and nothing can be sent after them. What was sent before the end is
@@ -301,7 +386,10 @@ static void gone_while_sending(void **state)
 static int begin(void **state)
 {
     (void)state;
-    return mkdtemp(folder) && gw_keys_new(folder) == GW_OK && gw_net_keys_load(NULL, folder, &keys) == GW_OK ? 0 : 1;
+    return mkdtemp(folder) && gw_keys_new(folder) == GW_OK &&
+                   gw_net_keys_load(NULL, folder, GW_NET_MEMBER, NULL, &keys) == GW_OK
+               ? 0
+               : 1;
 }
 
 static int end(void **state)
@@ -315,9 +403,16 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_of_all_kinds),   cmocka_unit_test(both_ways), cmocka_unit_test(byte_by_byte),
-        cmocka_unit_test(what_may_not_be_sent), cmocka_unit_test(the_end),   cmocka_unit_test(no_memory_loses_nothing),
+        cmocka_unit_test(sizes_of_all_kinds),
+        cmocka_unit_test(gathered),
+        cmocka_unit_test(gathered_before_the_end),
+        cmocka_unit_test(both_ways),
+        cmocka_unit_test(byte_by_byte),
+        cmocka_unit_test(what_may_not_be_sent),
+        cmocka_unit_test(the_end),
+        cmocka_unit_test(no_memory_loses_nothing),
         cmocka_unit_test(gone_while_sending),
+        cmocka_unit_test(headers),
     };
     return cmocka_run_group_tests_name("net connection", tests, begin, end);
 }

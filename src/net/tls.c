@@ -14,7 +14,6 @@
 
 /* the most bytes of one TLS record */
 #define RECORD_BYTES 16384
-#define HEAD_BYTES 16
 
 struct gw_net_tls {
     SSL *ssl;
@@ -79,10 +78,13 @@ static int is_good(X509_STORE_CTX *store, void *unused)
     unsigned n = sizeof tls->peer.bytes;
     if (!certificate || X509_digest(certificate, EVP_sha256(), tls->peer.bytes, &n) != 1)
         return 0;
-    gw_ignore(gw_net_keys_look(tls->keys)); /* if the folder cannot be read, the last list counts */
     int error = X509_V_OK;
-    const bool expected = tls->dialled && gw_net_same_identity(&tls->peer, &tls->keys->rendezvous);
-    if (!expected && !gw_net_keys_allow(tls->keys, &tls->peer))
+    bool good = tls->dialled && gw_net_same_identity(&tls->peer, &tls->keys->rendezvous);
+    if (!good && tls->keys->role != GW_NET_CLIENT) {
+        gw_ignore(gw_net_keys_look(tls->keys)); /* if the folder cannot be read, the last list counts */
+        good = gw_net_keys_allow(tls->keys, &tls->peer);
+    }
+    if (!good)
         error = X509_V_ERR_CERT_REJECTED;
     else if (X509_cmp_current_time(X509_get0_notBefore(certificate)) > 0)
         error = X509_V_ERR_CERT_NOT_YET_VALID;
@@ -105,6 +107,7 @@ static SSL_CTX *make_settings(const struct gw_net_keys *keys)
     SSL_CTX_set_num_tickets(settings, 0); /* each connection proves its key anew */
     SSL_CTX_set_session_cache_mode(settings, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_mode(settings, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_clear_mode(settings, SSL_MODE_AUTO_RETRY); /* else endless changes of keys would keep a reading thread */
     SSL_CTX_set_verify(settings, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     SSL_CTX_set_cert_verify_callback(settings, is_good, NULL);
     return settings;
@@ -195,12 +198,17 @@ static gw_status outcome(struct gw_net_tls *tls, int result, int error)
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
         tls->refusal = GW_NET_NOT_LISTED;
         const struct gw_net_identity_text shown = gw_net_identity_write(&tls->peer);
+        if (verdict == X509_V_ERR_CERT_REJECTED && tls->keys->role == GW_NET_CLIENT)
+            return gw_fail(GW_ERR_PEER, "its certificate is %s", shown.text);
+        if (tls->keys->role == GW_NET_SERVER && gw_net_same_identity(&tls->peer, &tls->keys->own))
+            return gw_fail(GW_ERR_PEER, "its certificate is this server's own; each client needs one of its own");
         if (verdict == X509_V_ERR_CERT_REJECTED)
             return gw_fail(GW_ERR_PEER, "its certificate %s is not in %s/allowed", shown.text, tls->keys->folder);
         return gw_fail(GW_ERR_PEER, "its certificate %s %s", shown.text,
                        verdict == X509_V_ERR_CERT_HAS_EXPIRED ? "has expired" : "is not valid yet, or is damaged");
     }
-    if (ERR_GET_LIB(why) == ERR_LIB_SSL && reason >= SSL_AD_REASON_OFFSET) {
+    if (ERR_GET_LIB(why) == ERR_LIB_SSL && reason >= SSL_AD_REASON_OFFSET &&
+        reason != SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE) { /* that one comes from a listener without keys */
         tls->refusal = GW_NET_TURNED_AWAY;
         return gw_fail(GW_ERR_PEER, "it refused this machine: the certificate %s is not among the allowed ones there",
                        gw_net_identity_write(&tls->keys->own).text);
@@ -245,14 +253,14 @@ bool gw_net_tls_has_more(const struct gw_net_tls *tls)
     return SSL_has_pending(tls->ssl) == 1;
 }
 
-gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, const void *bytes, size_t n_bytes,
-                           size_t n_sent, size_t *n_written, bool *wants_read)
+gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, size_t n_head, const void *bytes,
+                           size_t n_bytes, size_t n_sent, size_t *n_written, bool *wants_read)
 {
     uint8_t first[RECORD_BYTES];
     const void *at;
     size_t n;
-    if (n_sent < HEAD_BYTES) { /* the head goes out in one record with the bytes behind it */
-        n = HEAD_BYTES - n_sent;
+    if (n_sent < n_head) { /* the head goes out in one record with the bytes behind it */
+        n = n_head - n_sent;
         const size_t more = n_bytes < sizeof first - n ? n_bytes : sizeof first - n;
         memcpy(first, head + n_sent, n);
         if (more)
@@ -260,8 +268,8 @@ gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, const vo
         n += more;
         at = first;
     } else {
-        at = (const uint8_t *)bytes + (n_sent - HEAD_BYTES);
-        n = n_bytes - (n_sent - HEAD_BYTES);
+        at = (const uint8_t *)bytes + (n_sent - n_head);
+        n = n_bytes - (n_sent - n_head);
     }
     *n_written = 0;
     ERR_clear_error();

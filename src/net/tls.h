@@ -26,8 +26,8 @@ bool gw_net_tls_has_more(const struct gw_net_tls *tls);
 
 /* Writes a part of a head and the bytes behind it, of which n_sent have been written in all. *n_written 0: it cannot
  * write now; *wants_read: not before it has read. GW_ERR_PEER: it cannot write any more; reading tells why. */
-gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, const void *bytes, size_t n_bytes,
-                           size_t n_sent, size_t *n_written, bool *wants_read);
+gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, size_t n_head, const void *bytes,
+                           size_t n_bytes, size_t n_sent, size_t *n_written, bool *wants_read);
 
 /* The errno of what ended the session; 0: the other side ended it in order. */
 int gw_net_tls_errno(const struct gw_net_tls *tls);

@@ -1,4 +1,4 @@
-/* Takes the place of the parameter server in a build without ZeroMQ, and says so. */
+/* Takes the place of the parameter server in a build without OpenSSL, and says so. */
 #include "base/error.h"
 
 #include <gradwire/pserver.h>
@@ -6,7 +6,7 @@
 #ifndef GW_HAVE_TCP
 static gw_status absent(void)
 {
-    return gw_fail(GW_ERR_UNSUPPORTED, "this build has no parameter server: libzmq was not found when it was made");
+    return gw_fail(GW_ERR_UNSUPPORTED, "this build has no parameter server: OpenSSL was not found when it was made");
 }
 
 gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out)

@@ -244,29 +244,29 @@ def keys(ps):
             check(new_keys(f"{folder}/{name}")[0] == 0, "keys are made")
         check(new_keys(f"{folder}/anna", "--client", "anna", "--of", f"{folder}/job")[0] == 0, "a client's are, too")
         # The stranger knows the server's public key, but is not in the server's list.
-        (pathlib.Path(folder) / "stranger/rendezvous.key").write_text(
-            (pathlib.Path(folder) / "job/gradwire.key").read_text()
+        (pathlib.Path(folder) / "stranger/rendezvous.crt").write_text(
+            (pathlib.Path(folder) / "job/gradwire.crt").read_text()
         )
         server = Server("--workers", "1", "--keys", f"{folder}/job")
         # Not even the server's own key lets a client in, though it is in the list. A client with this key could pass
         # for the server.
         no_key = "is not in the folder allowed/"
-        refused(lambda: ps.Client(server.address, rank=0, keys=f"{folder}/job"), "its identity", no_key)
+        refused(lambda: ps.Client(server.address, rank=0, keys=f"{folder}/job"), "its certificate", no_key)
         refused(lambda: ps.Client(server.address, rank=0), "has no identity", "takes only clients that have one")
-        refused(lambda: ps.Client(server.address, rank=0, keys=f"{folder}/stranger"), "its identity", no_key)
+        refused(lambda: ps.Client(server.address, rank=0, keys=f"{folder}/stranger"), "its certificate", no_key)
         with ps.Client(server.address, rank=0, timeout=10, keys=f"{folder}/anna") as client:
             client.init_parameter(key="x", shape=[1], type="float32")
             client.push_parameter(key="x", value=[1])
             check(client.pull_parameter(key="x", reduce_method="max") == 1, "a keyed client is served")
         log = server.end()
-        check("is not in" in log and "its identity is this server's own" in log, "the log names the refused keys")
+        check("is not in" in log and "its certificate is this server's own" in log, "the log names the refused keys")
         before = sorted(pathlib.Path(folder).rglob("*"))
         for words, says in (
             (["--client", "bert"], "--of is missing"),
             (["--of", f"{folder}/job"], "--client is missing"),
             (["--client", "anna", "--of", f"{folder}/job"], "is there already"),
             (["--client", "../bert", "--of", f"{folder}/job"], "cannot be called"),
-            (["--client", "bert", "--of", f"{folder}/none"], "none/gradwire.key cannot be read"),
+            (["--client", "bert", "--of", f"{folder}/none"], "none/gradwire.crt cannot be read"),
         ):
             status, said = new_keys(f"{folder}/bert", *words)
             check(status != 0 and says in said, f"{words}: {said}")
@@ -282,14 +282,14 @@ def keys_come_and_go(ps):
         folder = pathlib.Path(folder)
         for name in ("job", "guest"):
             subprocess.run([str(TOOL), "keys", "new", str(folder / name)], check=True, stderr=subprocess.DEVNULL)
-        (folder / "guest/rendezvous.key").write_text((folder / "job/gradwire.key").read_text())
-        listed = folder / "job/allowed/guest"
+        (folder / "guest/rendezvous.crt").write_text((folder / "job/gradwire.crt").read_text())
+        listed = folder / "job/allowed/guest.crt"
         server = Server("--workers", "1", "--keys", str(folder / "job"))
         come = lambda: ps.Client(server.address, rank=0, timeout=3, keys=str(folder / "guest"))
         for _ in range(3):
             refused(come, "is not in the folder allowed/")
-            (folder / "job/allowed/half").write_text("no key")
-            listed.write_text((folder / "guest/gradwire.key").read_text())
+            (folder / "job/allowed/half.crt").write_text("no key")
+            listed.write_text((folder / "guest/gradwire.crt").read_text())
             client = come()
             client.init_parameter(key="x", shape=[1], type="float32")
             client.push_parameter(key="x", value=[1])
@@ -299,7 +299,7 @@ def keys_come_and_go(ps):
             client.close()
             refused(come, "is not in the folder allowed/")
         log = server.end()
-        check(log.count("clients=1") == 3 and log.count("clients=0") == 3, log)
+        check(log.count("certificates=1") == 3 and log.count("certificates=0") == 3, log)
         check(log.count("is not allowed any more") == 3, log)
 
 

@@ -16,7 +16,6 @@ ROOMS = {
     "codec/topk": {"base", "codec", "codec/sparse", "wire"},
     "codec/uniform": {"base", "codec", "codec/sparse", "wire"},
     "src/net": {"base", "wire"},
-    "zmq": {"base", "src/net"},
     "link": {"base"},
     "link/tcp": {"base", "link", "src/net", "wire"},
     "owner": {"base", "codec", "wire"},
@@ -26,8 +25,8 @@ ROOMS = {
     "pserver/protocol": {"base", "wire"},
     "pserver/store": {"base", "codec", "optimizer", "pserver/protocol", "wire"},
     "pserver/keep": {"base", "optimizer", "pserver/protocol", "pserver/store", "wire"},
-    "pserver/server": {"base", "pserver/keep", "pserver/protocol", "pserver/store", "src/net", "wire", "zmq"},
-    "pserver/client": {"base", "pserver/protocol", "src/net", "wire", "zmq"},
+    "pserver/server": {"base", "pserver/keep", "pserver/protocol", "pserver/store", "src/net", "wire"},
+    "pserver/client": {"base", "pserver/protocol", "src/net", "wire"},
     "plan": {"base"},
     "probe": {"base", "codec", "exchange", "wire"},
     # the trainer

@@ -7,16 +7,12 @@
 
 #ifdef GW_HAVE_TCP
 #include <openssl/crypto.h>
-#include <zmq.h>
 #endif
 
 static bool version(char *text, size_t capacity)
 {
 #ifdef GW_HAVE_TCP
-    int major, minor, patch;
-    zmq_version(&major, &minor, &patch);
-    snprintf(text, capacity, "OpenSSL %s, ZeroMQ %d.%d.%d for servers", OpenSSL_version(OPENSSL_VERSION_STRING), major,
-             minor, patch);
+    snprintf(text, capacity, "OpenSSL %s", OpenSSL_version(OPENSSL_VERSION_STRING));
     return true;
 #else
     (void)text, (void)capacity;

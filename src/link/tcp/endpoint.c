@@ -14,8 +14,8 @@ void gw_tcp_watch(struct gw_tcp_endpoint *me, uint32_t rank)
     peer->events = events;
 }
 
-void *gw_tcp_place(void *peer, uint64_t n_bytes)
+void *gw_tcp_place(void *peer, const struct gw_net_message *message)
 {
     const struct gw_tcp_peer *from = peer;
-    return gw_message_alloc(from->endpoint->group->context, (size_t)n_bytes);
+    return gw_message_alloc(from->endpoint->group->context, message->n_bytes);
 }

@@ -18,12 +18,12 @@ void gw_tcp_answer_late(struct gw_tcp_group *group)
     if (pthread_mutex_trylock(&group->lock) != 0)
         return; /* another endpoint answers */
     for (int i = 0; i < GW_NET_MOST_AT_ONCE; i++) {
-        if (!(stranger = gw_net_listener_next(&group->listener, &message, NULL, NULL)))
+        if (!(stranger = gw_net_listener_next(&group->listener, &message)))
             break;
         if (message.kind != GW_TCP_JOIN || !gw_tcp_join_read(message.bytes, message.n_bytes, &join)) {
             gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"this is no message of a member\"",
                        gw_net_name_peer(&stranger->c).text, message.n_bytes);
-            gw_net_turn_out(&group->listener, stranger, 0, NULL, 0);
+            gw_net_turn_out(stranger);
             continue;
         }
         snprintf(
@@ -42,9 +42,8 @@ void gw_tcp_answer_late(struct gw_tcp_group *group)
         } else {
             group->n_untold++;
         }
-        gw_net_turn_out(&group->listener, stranger, GW_TCP_REFUSE, body,
-                        gw_tcp_text_write(body, 4, (uint32_t)-GW_ERR_PEER, refused));
+        gw_net_refuse(&group->listener, stranger, GW_TCP_REFUSE, NULL, 0, body,
+                      gw_tcp_text_write(body, 4, (uint32_t)-GW_ERR_PEER, refused));
     }
-    gw_net_listener_tell(&group->listener, &group->log);
     pthread_mutex_unlock(&group->lock);
 }

@@ -59,10 +59,8 @@ struct meeting {
     double heard_at; /* when rank 0 was heard last; 0: never */
     char waiting_for[GW_TCP_TEXT_BYTES];
     int n_mismatches;
-    char refused[GW_TCP_TEXT_BYTES];     /* at rank 0: the last refusal; "": none */
-    char turned_out[GW_NET_PLACE_BYTES]; /* whose handshake failed last, and why */
-    enum gw_net_refusal turned_out_why;
-    char trouble[200]; /* why the last attempt to connect to a peer failed */
+    char refused[GW_TCP_TEXT_BYTES]; /* at rank 0: the last refusal; "": none */
+    char trouble[200];               /* why the last attempt to connect to a peer failed */
 };
 
 gw_status gw_tcp_go_on(const struct gw_tcp_group *group)
@@ -245,7 +243,7 @@ static void welcome_peer(struct meeting *m, struct gw_net_stranger *stranger, co
     struct gw_tcp_group *group = m->group;
     struct gw_tcp_hello hello;
     if (!m->has_table) { /* it has the table before this rank, and comes again */
-        gw_net_turn_out(&group->listener, stranger, 0, NULL, 0);
+        gw_net_turn_out(stranger);
         return;
     }
     if (!gw_tcp_hello_read(message->bytes, message->n_bytes, &hello) || hello.session != group->session ||
@@ -253,7 +251,7 @@ static void welcome_peer(struct meeting *m, struct gw_net_stranger *stranger, co
         is_another(m, &stranger->c, &group->members[hello.rank].identity)) {
         gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"this is no member of this job\"",
                    gw_net_name_peer(&stranger->c).text, message->n_bytes);
-        gw_net_turn_out(&group->listener, stranger, 0, NULL, 0);
+        gw_net_turn_out(stranger);
         return;
     }
     const uint64_t number = (uint64_t)hello.link * group->size + hello.rank;
@@ -272,8 +270,8 @@ static void refuse(struct meeting *m, struct gw_net_stranger *stranger)
     uint8_t body[GW_TCP_MOST_TEXT];
     snprintf(m->refused, sizeof m->refused, "%s", gw_last_error());
     gw_net_log(&m->group->log, "refused reason=\"%s\"", gw_quote(m->refused).text);
-    gw_net_turn_out(&m->group->listener, stranger, GW_TCP_REFUSE, body,
-                    gw_tcp_text_write(body, 4, (uint32_t)-GW_ERR_PEER, m->refused));
+    gw_net_refuse(&m->group->listener, stranger, GW_TCP_REFUSE, NULL, 0, body,
+                  gw_tcp_text_write(body, 4, (uint32_t)-GW_ERR_PEER, m->refused));
 }
 
 static gw_status check_join(const struct meeting *m, const struct gw_net_stranger *stranger,
@@ -379,7 +377,7 @@ static void receive_guest(struct meeting *m, struct gw_net_stranger *stranger, c
         (join.version == GW_TCP_VERSION && join.keyed != (group->keys != NULL))) {
         gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"this is no message of a member\"",
                    gw_net_name_peer(&stranger->c).text, message->n_bytes);
-        gw_net_turn_out(&group->listener, stranger, 0, NULL, 0);
+        gw_net_turn_out(stranger);
         return;
     }
     if (join.rank > 0 && join.rank < group->size && m->guests[join.rank].here)
@@ -416,10 +414,10 @@ static gw_status dial_host(struct meeting *m)
     return status < 0 ? status : GW_OK;
 }
 
-static void *place_of_table(void *meeting, uint64_t n_bytes)
+static void *place_of_table(void *meeting, const struct gw_net_message *message)
 {
     struct meeting *m = meeting;
-    return n_bytes <= m->table_bytes ? m->table : NULL;
+    return message->n_bytes <= m->table_bytes ? m->table : NULL;
 }
 
 static void say_join(struct meeting *m)
@@ -570,51 +568,27 @@ static gw_status look(const struct meeting *m, double now)
     return now >= m->deadline ? too_late(m) : GW_OK;
 }
 
-/* A handshake failed. Whoever it is comes again and again, so each address is logged once in a row. */
-static void note_refusal(void *meeting, const struct gw_net_connection *c, enum gw_net_refusal why)
-{
-    struct meeting *m = meeting;
-    const bool keyed = m->group->keys != NULL;
-    struct gw_net_peer_name name = gw_net_name_peer(c);
-    char *port = strrchr(name.text, ':');
-    if (port)
-        *port = 0;
-    if (strcmp(name.text, m->turned_out) == 0 && why == m->turned_out_why)
-        return;
-    snprintf(m->turned_out, sizeof m->turned_out, "%s", name.text);
-    m->turned_out_why = why;
-    if (why == GW_NET_NOT_LISTED)
-        gw_net_log(&m->group->log, "refused address=%s reason=\"%s\"", name.text, gw_quote(gw_last_error()).text);
-    else
-        gw_net_log(
-            &m->group->log,
-            "refused address=%s reason=\"it does not speak as this job's members do; this job has %skeys, and one "
-            "that has %s would look like this\"",
-            name.text, keyed ? "" : "no ", keyed ? "none, or takes rank 0 for another," : "some");
-}
-
 /* What comes to the place where this rank listens. */
 static void attend(struct meeting *m)
 {
     struct gw_net_stranger *stranger;
     struct gw_net_message message;
     for (int i = 0; i < GW_NET_MOST_AT_ONCE; i++) {
-        if (!(stranger = gw_net_listener_next(&m->group->listener, &message, note_refusal, m)))
+        if (!(stranger = gw_net_listener_next(&m->group->listener, &message)))
             break;
         if (message.kind == GW_TCP_HELLO) {
             welcome_peer(m, stranger, &message);
         } else if (m->group->rank == 0 && message.kind == GW_TCP_JOIN) {
             if (m->has_table) /* it comes again, and hears then that the job is running, or takes a place in the next */
-                gw_net_turn_out(&m->group->listener, stranger, 0, NULL, 0);
+                gw_net_turn_out(stranger);
             else
                 receive_guest(m, stranger, &message);
         } else {
             gw_net_log(&m->group->log, "dropped address=%s bytes=%zu reason=\"this is no message of a member\"",
                        gw_net_name_peer(&stranger->c).text, message.n_bytes);
-            gw_net_turn_out(&m->group->listener, stranger, 0, NULL, 0);
+            gw_net_turn_out(stranger);
         }
     }
-    gw_net_listener_tell(&m->group->listener, &m->group->log);
 }
 
 static gw_status handle(struct meeting *m, uint64_t number)
@@ -728,7 +702,12 @@ static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address
     const uint32_t most = SPARE_STRANGERS + (uint32_t)(wanted < files ? wanted : files < 512 ? files : 512);
     snprintf(group->place, sizeof group->place, "%s", gw_net_place(m->rendezvous->endpoint));
     group->listens = true;
-    GW_TRY(gw_net_listener_open(&group->listener, group->context, group->keys, most, group->timeout_ms));
+    GW_TRY(gw_net_listener_open(&group->listener, &(struct gw_net_listener_options){.context = group->context,
+                                                                                    .keys = group->keys,
+                                                                                    .log = &group->log,
+                                                                                    .of = "job",
+                                                                                    .most = most,
+                                                                                    .timeout_ms = group->timeout_ms}));
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = OF_LISTENER};
     epoll_ctl(m->epoll, EPOLL_CTL_ADD, group->listener.epoll, &event);
     const gw_status status = gw_net_listen(&group->listener, group->rank == 0 ? m->rendezvous : own, endpoint);

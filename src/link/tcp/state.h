@@ -91,7 +91,7 @@ void gw_tcp_watch(struct gw_tcp_endpoint *me, uint32_t rank);
 #define GW_TCP_WAKE UINT32_MAX
 #define GW_TCP_RENDEZVOUS (UINT32_MAX - 1)
 /* Where a long message of a peer goes. */
-void *gw_tcp_place(void *peer, uint64_t n_bytes);
+void *gw_tcp_place(void *peer, const struct gw_net_message *message);
 
 /* ---- send.c; the functions of the link, without recv ---- */
 

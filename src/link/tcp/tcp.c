@@ -219,7 +219,8 @@ static gw_status set_up(struct gw_tcp_group *group, const gw_tcp_options *option
         return GW_ERR_MEMORY;
     for (uint32_t l = 0; l < group->n_links; l++)
         GW_TRY(open_endpoint(group, l));
-    return options->keys ? gw_net_keys_load(group->context, options->keys, &group->keys) : GW_OK;
+    return options->keys ? gw_net_keys_load(group->context, options->keys, GW_NET_MEMBER, &group->log, &group->keys)
+                         : GW_OK;
 }
 
 /* All have met: each endpoint watches its connections, and rank 0 goes on listening. */

@@ -1,7 +1,7 @@
 /* Tests the keys of the tcp link: who gets in. */
 #define _GNU_SOURCE /* nftw */
 #include "link/tcp/test_world.h"
-#include "zmq/test_keys.h"
+#include "net/test_keys.h"
 
 #define SHORT_MS 2500u
 
@@ -75,7 +75,7 @@ static void the_unlisted_stay_out(void **state)
     char job[300], stray[300], rightful[300], unlisted[600];
     struct gw_net_keys *keys;
     assert_int_equal(gw_keys_new(at("stray")), GW_OK);
-    assert_int_equal(gw_net_keys_load(NULL, at("stray"), &keys), GW_OK);
+    assert_int_equal(gw_net_keys_load(NULL, at("stray"), GW_NET_MEMBER, NULL, &keys), GW_OK);
     const struct gw_net_identity_text key = gw_net_identity_write(gw_net_keys_own(keys));
     gw_net_keys_free(keys);
     copy_file(at("job/gradwire.crt"), at("stray/rendezvous.crt"));
@@ -88,13 +88,12 @@ static void the_unlisted_stay_out(void **state)
         const char *host, *member;
         gw_status status;
         const char *words, *line;
-    } cases[] = {
-        {job, stray, GW_ERR_PEER, "refused this machine: its certificate", unlisted},
-        {job, rightful, GW_ERR_TIMEOUT, "rendezvous.crt", ""},
-        {job, NULL, GW_ERR_PEER, "rank 1 has no keys, and rank 0 (127.0.0.1:",
-         "refused address=127.0.0.1 reason=\"it does not speak as this job's members do; this job has keys"},
-        {NULL, job, GW_ERR_PEER, "rank 1 has keys, and rank 0 (127.0.0.1:",
-         "refused address=127.0.0.1 reason=\"it does not speak as this job's members do; this job has no keys"}};
+    } cases[] = {{job, stray, GW_ERR_PEER, "refused this machine: its certificate", unlisted},
+                 {job, rightful, GW_ERR_TIMEOUT, "rendezvous.crt", ""},
+                 {job, NULL, GW_ERR_PEER, "rank 1 has no keys, and rank 0 (127.0.0.1:",
+                  "refused address=127.0.0.1 reason=\"it does not speak as this job does; this job has keys"},
+                 {NULL, job, GW_ERR_PEER, "rank 1 has keys, and rank 0 (127.0.0.1:",
+                  "refused address=127.0.0.1 reason=\"it does not speak as this job does; this job has no keys"}};
     for (int i = 0; i < 4; i++) {
         struct world_member members[2];
         char place[32];
@@ -157,7 +156,7 @@ static gw_status dial_with(const char *place, const char *folder, struct gw_net_
 {
     struct gw_net_address address;
     struct gw_net_tls *tls;
-    assert_int_equal(gw_net_keys_load(NULL, folder, keys), GW_OK);
+    assert_int_equal(gw_net_keys_load(NULL, folder, GW_NET_MEMBER, NULL, keys), GW_OK);
     assert_int_equal(gw_net_tls_new(*keys, true, &tls), GW_OK);
     assert_int_equal(gw_net_init(c, NULL), GW_OK);
     assert_int_equal(gw_net_address_parse("it", place, false, NULL, &address), GW_OK);

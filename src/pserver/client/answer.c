@@ -152,6 +152,10 @@ gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps
         return has_body ? gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with an error and a value",
                                   words[request->operation], request->key)
                         : GW_OK;
+    const uint64_t most = gw_ps_answer_most(asked);
+    if (n_bytes > most)
+        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with more than the %" PRIu64 " bytes that can be",
+                       words[request->operation], request->key, most);
     const bool wants_body = brings_value(request) || request->operation == GW_PS_MEMBERS;
     if (has_body != wants_body)
         return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered %s a value", words[request->operation], request->key,

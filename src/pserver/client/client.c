@@ -11,18 +11,20 @@
 #include "pserver/protocol/methods.h"
 #include "wire/bytes.h"
 #include "wire/hash.h"
-#include "zmq/socket.h"
 
 #include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
 #define DEFAULT_TIMEOUT_MS 60000
 #define DEFAULT_CONNECT_MS 3000
+#define BYE_SECONDS 1.0 /* the longest that a client waits at its end */
+#define POLL_MS 100
 #define SPLIT_BYTES (1u << 20) /* a larger value is cut into a part for each server */
 
 /* ---- keys -------------------------------------------------------------------------------------------------- */
@@ -517,7 +519,7 @@ void gw_ps_client_drop(gw_ps_client *client, uint64_t id)
         return;
     doubt(client, ticket);
     gw_ps_client_drop(client, ticket->scale);
-    gw_ps_ticket_drop(client, ticket);
+    gw_ps_ticket_free(client, ticket);
 }
 
 bool gw_ps_client_has(const gw_ps_client *client, uint64_t id)
@@ -549,7 +551,7 @@ uint32_t gw_ps_client_servers(const gw_ps_client *client)
 
 const char *gw_ps_client_place(const gw_ps_client *client, uint32_t server)
 {
-    return gw_net_place(client->servers[server].endpoint);
+    return gw_ps_place(&client->servers[server]);
 }
 
 uint64_t gw_ps_refusal(const gw_ps_client *client)
@@ -639,13 +641,13 @@ static gw_status wait(gw_ps_client *client, uint64_t id, double until, gw_ps_val
     if (status == GW_OK && ticket->operation == GW_PS_INIT)
         status = init_end(client, ticket);
     if (status == GW_OK && brings)
-        status = gw_ps_take_value(client, ticket, out);
+        gw_ps_take_value(client, ticket, out);
     if (status == GW_OK && ticket->scale)
         status = multiply_by_scale(client, ticket, out);
     if (status < 0 && out)
         gw_ps_value_free(out);
     gw_ps_client_drop(client, ticket->scale); /* its answer is here already, unless the value did not come */
-    gw_ps_ticket_drop(client, ticket);
+    gw_ps_ticket_free(client, ticket);
     return status;
 }
 
@@ -669,7 +671,7 @@ void gw_ps_cancel(gw_ps_client *client, uint64_t id)
      * it for the next one. */
     for (uint32_t p = 0; p < ticket->n_parts; p++)
         if (!ticket->parts[p].done)
-            gw_ps_server_redial(client, &client->servers[ticket->first + p]);
+            gw_ps_server_redial(&client->servers[ticket->first + p]);
     gw_ps_client_drop(client, id);
 }
 
@@ -695,28 +697,40 @@ gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_meth
 
 static gw_status set_up(struct gw_ps_client *client, const gw_ps_client_options *options)
 {
-    client->net.context = client->context;
-    client->net.timeout_ms = client->timeout_ms;
     GW_TRY(gw_ps_client_name_servers(client, options->servers));
     if (getrandom(&client->incarnation, sizeof client->incarnation, 0) != sizeof client->incarnation)
         return gw_fail(GW_ERR_SYSTEM, "no random number from the system: %s", strerror(errno));
-    GW_TRY(gw_zmq_net_open(&client->net));
     if (options->keys)
-        GW_TRY(gw_zmq_keys_load(client->context, options->keys, &client->net.keys));
-    for (uint32_t n = 0; n < client->n_servers; n++)
-        GW_TRY(gw_ps_server_connect(client, n));
+        GW_TRY(gw_net_keys_load(client->context, options->keys, GW_NET_CLIENT, NULL, &client->identity));
+    for (uint32_t n = 0; n < client->n_servers; n++) {
+        GW_TRY(gw_net_init(&client->servers[n].c, client->context));
+        gw_ps_server_connect(&client->servers[n]);
+    }
     return options->no_wait ? GW_OK : gw_ps_client_meet(client, UINT32_MAX);
 }
 
-/* Says BYE to the servers, and gives the message a moment to leave. If it does not arrive, the servers notice the end
- * of the connection. */
+/* Says BYE to the servers, and waits a moment until they have ended the connections. Then the ranks of this client are
+ * free. If a BYE does not arrive, the servers notice the end of the connection. */
 static void say_goodbye(struct gw_ps_client *client)
 {
+    const double deadline = gw_clock_seconds() + BYE_SECONDS;
     for (uint32_t s = 0; s < client->n_servers; s++)
-        if (client->servers[s].socket && client->servers[s].welcome) {
-            gw_zmq_set_int(client->servers[s].socket, ZMQ_LINGER, 1000);
-            gw_ps_send_request(&client->servers[s], &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL);
+        if (client->servers[s].welcome)
+            gw_ignore(
+                gw_ps_server_send(&client->servers[s], &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, NULL));
+    for (uint32_t s = 0; s < client->n_servers; s++) {
+        struct server *server = &client->servers[s];
+        struct gw_net_message message;
+        while (server->welcome && gw_clock_seconds() < deadline) {
+            struct pollfd fd = {server->c.fd, (short)(server->c.first ? POLLIN | POLLOUT : POLLIN), 0};
+            poll(&fd, 1, POLL_MS);
+            gw_ignore(gw_net_flush(&server->c));
+            gw_status status;
+            while ((status = gw_net_next(&server->c, &message)) == GW_OK)
+                gw_net_consume(&server->c);
+            server->welcome = status == GW_NOT_YET;
         }
+    }
 }
 
 gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out)
@@ -760,11 +774,11 @@ void gw_ps_client_destroy(gw_ps_client *client)
     if (!client || !gw_process_is(client->made_in))
         return;
     say_goodbye(client);
+    for (uint32_t s = 0; s < client->n_servers; s++)
+        gw_net_free(&client->servers[s].c);
     while (client->tickets)
         gw_ps_ticket_free(client, client->tickets);
-    for (uint32_t s = 0; s < client->n_servers; s++)
-        gw_zmq_close_monitored(&client->servers[s].socket, &client->servers[s].events);
-    gw_zmq_net_close(&client->net);
+    gw_net_keys_free(client->identity);
     for (uint64_t k = 0; k < client->names.n; k++) {
         gw_free(client->context, client->keys[k].codec);
         gw_free(client->context, client->keys[k].optimizer);

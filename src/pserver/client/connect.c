@@ -1,28 +1,29 @@
-/* Connects a client to its servers. It reads their addresses and what ZeroMQ tells of the connections, and finds out
- * why a connection fails. */
+/* Connects a client to its servers, and finds out why a connection fails. */
+#include "pserver/client/connect.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "pserver/client/connect.h"
-#include "zmq/socket.h"
+#include "net/listener.h"
+#include "net/tls.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-/* So many refusals in a row end the attempts. One is not enough: another process may be at the address for a moment.
- * Also, a server that is asked twice is more likely to log the client's address. The second number is for a client that
- * was welcome before. */
-#define MOST_REFUSALS 2
-#define MOST_REFUSALS_LATER 4
-#define TRY_MS 500 /* for the attempt that finds out why no connection can be made */
-#define COME_SECONDS                                                                                                   \
-    3.0 /* a server that has just come must be reached within this time; ZeroMQ waits less between attempts */
+/* So many attempts in a row that fail for the keys end a call. One is not enough: another process may be at the address
+ * for a moment. The second number is for a client that was welcome before. */
+#define MOST_MISMATCHED 2
+#define MOST_MISMATCHED_LATER 4
+/* the pause before the next attempt; it doubles up to the longest */
+#define PAUSE_SECONDS 0.1
+#define LONGEST_PAUSE_SECONDS 0.5
+#define CONNECT_SECONDS 10.0 /* the longest that one attempt takes */
 
 gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *text)
 {
     while (*text) {
         char place[512];
         size_t length = strcspn(text, ",");
-        struct gw_net_address address;
         if (client->n_servers == MOST_SERVERS)
             return gw_fail(GW_ERR_ARGUMENT, "more than %d servers are named", MOST_SERVERS);
         if (length == 0 || length >= sizeof place)
@@ -30,131 +31,171 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
                            text);
         memcpy(place, text, length);
         place[length] = 0;
-        GW_TRY(gw_net_address_parse("a server", place, false, NULL, &address));
+        struct server *server = &client->servers[client->n_servers];
+        GW_TRY(gw_net_address_parse("a server", place, false, NULL, &server->address));
         for (uint32_t s = 0; s < client->n_servers; s++)
-            if (strcmp(client->servers[s].endpoint, address.endpoint) == 0)
+            if (strcmp(client->servers[s].address.endpoint, server->address.endpoint) == 0)
                 return gw_fail(GW_ERR_ARGUMENT, "the server %s is named twice; each one is named once", place);
-        memcpy(client->servers[client->n_servers++].endpoint, address.endpoint, sizeof address.endpoint);
+        server->client = client;
+        client->n_servers++;
         text += length + (text[length] == ',');
     }
     return client->n_servers ? GW_OK : gw_fail(GW_ERR_ARGUMENT, "no server is named; it must be HOST:PORT");
 }
 
-static gw_status dial(const struct gw_ps_client *client, const struct server *server)
+/* ---- sending ---------------------------------------------------------------------------------------------- */
+
+gw_status gw_ps_server_send(struct server *server, const struct gw_ps_request *request, struct part *part,
+                            void (*sent)(void *part))
 {
-    return gw_zmq_connect(server->socket, server->endpoint, client->net.keys ? client->net.keys->server : NULL);
+    uint8_t head[GW_PS_HEAD_BYTES];
+    const size_t n_bytes = gw_ps_request_write(head, request);
+    const gw_status status = gw_net_send_with(&server->c, GW_PS_MESSAGE, head, n_bytes, part ? part->body : NULL,
+                                              part ? part->n_bytes : 0, sent, part);
+    return status == GW_ERR_PEER ? GW_OK : status;
 }
 
-void gw_ps_server_redial(const struct gw_ps_client *client, struct server *server)
+static void say_hello(struct server *server)
+{
+    const struct gw_ps_client *client = server->client;
+    const struct gw_ps_request hello = {.operation = GW_PS_HELLO,
+                                        .hello_flags = (client->joins ? GW_PS_HELLO_JOINS : 0) |
+                                                       (server->was_welcome ? GW_PS_HELLO_AGAIN : 0),
+                                        .hello_rank = client->rank,
+                                        .incarnation = client->incarnation,
+                                        .place = (uint32_t)(server - client->servers),
+                                        .n_servers = client->n_servers};
+    /* the first message of a connection always finds room */
+    gw_ignore(gw_ps_server_send(server, &hello, NULL, NULL));
+}
+
+/* ---- connecting ------------------------------------------------------------------------------------------- */
+
+void gw_ps_server_lost(struct server *server)
+{
+    const enum gw_net_refusal why = server->c.tls ? gw_net_tls_refusal(server->c.tls) : GW_NET_NO_REFUSAL;
+    double pause = PAUSE_SECONDS;
+    for (uint32_t i = 0; i < server->n_failed && pause < LONGEST_PAUSE_SECONDS; i++)
+        pause *= 2;
+    server->error = server->c.error;
+    if (!server->welcome) {
+        server->n_failed++;
+        server->n_ended += server->is_reached && (server->error == 0 || server->error == ECONNRESET);
+    }
+    if (why || server->error == EPROTO) {
+        server->n_mismatched++;
+        server->mismatch = why;
+        server->met_tls = server->c.met_tls;
+        if (!server->refused)
+            snprintf(server->why, sizeof server->why, "%s", gw_last_error());
+    }
+    server->welcome = false;
+    gw_net_close(&server->c);
+    server->dial_at = gw_clock_seconds() + pause;
+}
+
+void gw_ps_server_redial(struct server *server)
 {
     server->welcome = false;
-    server->dial_again = 0;
-    zmq_disconnect(server->socket, server->endpoint);
-    dial(client, server);
+    gw_net_close(&server->c);
+    server->dial_at = 0;
 }
 
-gw_status gw_ps_server_connect(struct gw_ps_client *client, uint32_t s)
+static void dial(struct server *server)
 {
-    struct server *server = &client->servers[s];
-    const int news = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
-    const int64_t longest = (int64_t)client->most_bytes;
-    char name[32];
-    snprintf(name, sizeof name, "news-%u", s);
-    server->socket = gw_zmq_socket_new(&client->net, ZMQ_DEALER, false);
-    if (!server->socket)
-        return GW_ERR_SYSTEM;
-    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_RECONNECT_IVL, 100));
-    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_RECONNECT_IVL_MAX, 2000));
-    /* A request that is queued for one connection must not go out on the next one, because HELLO must come first there.
-     */
-    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_IMMEDIATE, 1));
-    GW_TRY(gw_zmq_monitor(client->net.zmq, server->socket, name, news, &server->events));
-    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_RCVTIMEO, LOOK_MS));
-    if (zmq_setsockopt(server->socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "no socket for a server: %s", zmq_strerror(zmq_errno()));
-    return dial(client, server);
+    struct gw_net_tls *tls = NULL;
+    const int fd = gw_net_dial(&server->address);
+    server->c.error = fd < 0 ? errno : 0;
+    if (fd >= 0 && server->client->identity && gw_net_tls_new(server->client->identity, true, &tls) < 0) {
+        server->c.error = ENOMEM;
+        close(fd);
+    }
+    if (server->c.error) {
+        gw_ps_server_lost(server);
+        return;
+    }
+    gw_net_tune(fd, server->client->timeout_ms);
+    gw_net_adopt(&server->c, fd, tls, true);
+    server->dial_at = gw_clock_seconds(); /* that was now */
+    say_hello(server);
 }
 
-bool gw_ps_server_news(struct server *server)
+bool gw_ps_server_connect(struct server *server)
 {
-    struct gw_zmq_event event;
-    bool anew = false;
-    while (gw_zmq_next_event(server->events, &event))
-        switch (event.what) {
-        case ZMQ_EVENT_CONNECTED:
-            server->is_reached = true;
-            break;
-        case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
-            anew = true;
-            server->n_turned_away = 0;
-            break;
-        case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-            server->is_reached = false;
-            server->n_ended++;
-            break;
-        default: /* ZeroMQ does not connect again after these */
-            server->turned_away_by = event;
-            server->n_turned_away++;
-            server->dial_again = gw_clock_seconds() + RETRY_SECONDS;
-        }
-    return anew;
+    if (server->c.connected)
+        return true;
+    if (server->c.fd < 0 && gw_clock_seconds() >= server->dial_at)
+        dial(server);
+    if (server->c.fd < 0)
+        return false;
+    gw_status status = gw_net_establish(&server->c);
+    if (status == GW_NOT_YET && gw_clock_seconds() >= server->dial_at + CONNECT_SECONDS) {
+        server->c.error = ETIMEDOUT;
+        status = GW_ERR_PEER;
+    }
+    if (status < 0)
+        gw_ps_server_lost(server);
+    server->is_reached = server->is_reached || status == GW_OK;
+    return status == GW_OK;
 }
 
-/* Why the server, or another process at its address, refused this client. */
-static gw_status turned_away(const struct gw_ps_client *client, const struct server *server)
+/* ---- why not ---------------------------------------------------------------------------------------------- */
+
+/* Why the keys of both sides do not fit, or what is there is no server. */
+static gw_status mismatch(const struct server *server)
 {
-    const struct gw_zmq_keys *keys = client->net.keys;
-    const char *place = gw_net_place(server->endpoint);
-    if (server->turned_away_by.what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+    const struct gw_net_keys *keys = server->client->identity;
+    const char *place = gw_ps_place(server);
+    switch (server->mismatch) {
+    case GW_NET_TURNED_AWAY:
         return gw_fail(GW_ERR_ARGUMENT,
-                       "the server at %s refused this client: its identity %s is not in the folder allowed/ there",
-                       place, keys ? keys->public_key : "(none)");
-    if (server->turned_away_by.value != ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
-        return gw_fail(GW_ERR_ARGUMENT, "what answers at %s does not speak as a parameter server does", place);
-    return keys
-               ? gw_fail(GW_ERR_ARGUMENT,
-                         "this client has an identity, and the server at %s has none; give both one (--keys DIR), or "
-                         "neither",
-                         place)
-               : gw_fail(GW_ERR_ARGUMENT,
-                         "this client has no identity, and the server at %s takes only clients that have one; name the "
-                         "folder of one (keys=)",
-                         place);
+                       "the server at %s refused this client: its certificate %s is not in the folder allowed/ there",
+                       place, gw_net_identity_write(gw_net_keys_own(keys)).text);
+    case GW_NET_NOT_LISTED:
+        return gw_fail(GW_ERR_ARGUMENT, "what is at %s is not the server that %s names: %s", place,
+                       gw_net_keys_folder(keys), server->why);
+    case GW_NET_WITHOUT_TLS:
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "this client has an identity, and the server at %s has none; give both one (--keys DIR), or "
+                       "neither",
+                       place);
+    default:
+        break;
+    }
+    if (server->met_tls)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "this client has no identity, and the server at %s takes only clients that have one; name the "
+                       "folder of one (keys=)",
+                       place);
+    return gw_fail(GW_ERR_ARGUMENT, "what answers at %s does not speak as a parameter server does: %s", place,
+                   server->why);
 }
 
-/* Why there is no connection. GW_OK: the server has just come. */
-static gw_status not_there(struct gw_ps_client *client, struct server *server)
+/* Why there is no connection. */
+static gw_status not_there(const struct server *server)
 {
-    const char *place = gw_net_place(server->endpoint);
+    const char *place = gw_ps_place(server);
     if (server->n_ended > 0)
         return gw_fail(GW_ERR_TIMEOUT,
-                       "what is at %s ended %u connections before it had said who it is: it is no parameter server, it "
-                       "takes no more connections%s%s%s",
-                       place, server->n_ended, client->net.keys ? ", or its identity is not the one that " : "",
-                       client->net.keys ? client->net.keys->folder : "",
-                       client->net.keys ? " has for it (server.key, or else rendezvous.key)" : "");
-    struct gw_net_address there;
-    GW_TRY(gw_net_address_parse("a server", place, false, NULL, &there));
-    const int error = gw_net_address_try(&there, TRY_MS);
-    if (error)
-        return gw_fail(GW_ERR_TIMEOUT,
-                       "no server is at %s: %s; start it first, or let this client wait longer for it (connect_ms, in "
-                       "Python connect_timeout)",
-                       place, strerror(error));
-    client->reach_by = gw_clock_seconds() + COME_SECONDS;
-    gw_ps_server_redial(client, server);
-    return GW_OK;
+                       "what is at %s ended %u connections before it had said who it is: it is no parameter server, or "
+                       "it takes no more connections",
+                       place, server->n_ended);
+    return gw_fail(GW_ERR_TIMEOUT,
+                   "no server is at %s: %s; start it first, or let this client wait longer for it (connect_ms, in "
+                   "Python connect_timeout)",
+                   place, strerror(server->error ? server->error : ETIMEDOUT));
 }
 
-gw_status gw_ps_server_look(struct gw_ps_client *client, struct server *server)
+gw_status gw_ps_server_check(struct server *server)
 {
-    const double now = gw_clock_seconds();
-    if (server->n_turned_away >= (server->was_welcome ? MOST_REFUSALS_LATER : MOST_REFUSALS)) {
-        server->n_turned_away = 0; /* the next call tries again */
-        return turned_away(client, server);
+    const struct gw_ps_client *client = server->client;
+    if (server->n_mismatched >= (server->was_welcome ? MOST_MISMATCHED_LATER : MOST_MISMATCHED)) {
+        server->n_mismatched = 0;
+        return mismatch(server);
     }
-    if (server->dial_again != 0 && now >= server->dial_again)
-        gw_ps_server_redial(client, server);
-    return client->has_met || server->is_reached || now < client->reach_by ? GW_OK : not_there(client, server);
+    if (server->refused)
+        return gw_fail(server->refused, "the server at %s %s", gw_ps_place(server), server->why);
+    return client->has_met || (server->is_reached && server->n_ended == 0) || gw_clock_seconds() < client->reach_by
+               ? GW_OK
+               : not_there(server);
 }

@@ -1,4 +1,4 @@
-/* Connections to servers: their addresses, and how the client finds out whether a server is there or gone. */
+/* Connections to servers: their addresses, how they are made again, and why one cannot be made. */
 #ifndef GW_PSERVER_CLIENT_CONNECT_H
 #define GW_PSERVER_CLIENT_CONNECT_H
 
@@ -7,17 +7,28 @@
 /* Reads a list "HOST:PORT,...". */
 gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *text);
 
-/* Begins to connect to server s. */
-gw_status gw_ps_server_connect(struct gw_ps_client *client, uint32_t s);
+/* Sends a request. part NULL: it has no body; else `sent` gets the part when its body has left, or never will. If the
+ * connection ends before, the request is sent again on the next one. Errors: GW_ERR_MEMORY. */
+gw_status gw_ps_server_send(struct server *server, const struct gw_ps_request *request, struct part *part,
+                            void (*sent)(void *part));
 
-/* Ends the connection and makes another one. Requests that are queued for the old one are not sent. */
-void gw_ps_server_redial(const struct gw_ps_client *client, struct server *server);
+/* Goes on connecting, if it is time. True: the connection stands. */
+bool gw_ps_server_connect(struct server *server);
 
-/* Reads the events of a server's connections. True if there is a new connection: the server does not know this client
- * on it yet. */
-bool gw_ps_server_news(struct server *server);
+/* The connection has ended; c.error says how. Another one will be made. */
+void gw_ps_server_lost(struct server *server);
 
-/* Does what is due after events and as time passes. Errors: no connection can be made, or not with these keys. */
-gw_status gw_ps_server_look(struct gw_ps_client *client, struct server *server);
+/* Ends the connection, and makes another one at once. Requests that were sent and have no answer are sent again there.
+ */
+void gw_ps_server_redial(struct server *server);
+
+/* GW_OK, or an error: no connection can be made, or the keys do not fit. The next call tries again. */
+gw_status gw_ps_server_check(struct server *server);
+
+/* HOST:PORT of a server. */
+static inline const char *gw_ps_place(const struct server *server)
+{
+    return gw_net_place(server->address.endpoint);
+}
 
 #endif

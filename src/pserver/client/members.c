@@ -1,19 +1,20 @@
 /* The client's part of joining: a worker joins an exchange, and admits others. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "pserver/client/connect.h"
 #include "pserver/client/for_exchange.h"
 #include "pserver/client/tickets.h"
 
 /* Takes the body of the answer to MEMBERS. The body has a byte for each worker, which was checked before. If one byte
  * is wrong, nothing is written. */
-static gw_status take_presence(const struct gw_ps_client *client, struct part *part, gw_ps_presence *presence)
+static gw_status take_presence(const struct gw_ps_client *client, const struct ticket *ticket, gw_ps_presence *presence)
 {
-    const uint8_t *bytes = zmq_msg_data(&part->value);
-    const size_t n = zmq_msg_size(&part->value);
+    const uint8_t *bytes = ticket->value;
+    const size_t n = ticket->n_bytes;
     for (size_t r = 0; r < n; r++)
         if (bytes[r] > GW_PS_JOINING)
             return gw_fail(GW_ERR_PEER, "the server at %s says %u of rank %zu, which is none of what can be",
-                           gw_net_place(client->servers[0].endpoint), bytes[r], r);
+                           gw_ps_place(&client->servers[0]), bytes[r], r);
     for (size_t r = 0; r < n; r++)
         presence[r] = (gw_ps_presence)bytes[r];
     return GW_OK;
@@ -32,7 +33,7 @@ static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct 
     GW_TRY(gw_ps_ticket_send(client, ticket));
     gw_status status = gw_ps_ticket_wait(client, ticket);
     if (status == GW_OK && presence)
-        status = take_presence(client, part, presence);
+        status = take_presence(client, ticket, presence);
     if (status == GW_OK && reply)
         *reply = part->reply;
     gw_ps_ticket_free(client, ticket);

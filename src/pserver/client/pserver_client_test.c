@@ -243,41 +243,6 @@ static void initialised_while_a_push_waits(void **state)
     test_server_end(&s);
 }
 
-/* A large value goes in pieces, and in one once the connection is known to be fast; not after a connection broke that
- * had carried such a one. */
-static void large_values_go_whole_where_it_is_fast(void **state)
-{
-    (void)state;
-    enum { N = 5000000 };
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 1});
-    gw_ps_client *a = come_to(&s, 0);
-    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
-    float *x = malloc(N * sizeof *x);
-    expect_ok(gw_ps_init_parameter(a, "x", GW_PS_FLOAT32, &shape));
-    for (uint32_t round = 0; round < 4; round++) {
-        gw_ps_value value;
-        for (size_t i = 0; i < N; i++)
-            x[i] = (float)(i * 7 + round);
-        if (round == 2) /* as after its connection was made again */
-            a->servers[0].whole_after = gw_clock_seconds() + 1000, a->servers[0].sent_whole = false;
-        if (round == 3) /* as over a slow network */
-            a->servers[0].whole_after = 0, a->servers[0].seconds_a_byte = 1e-6;
-        expect_ok(gw_ps_push_parameter(a, "x", x, N * sizeof *x));
-        assert_int_equal(a->servers[0].sent_whole, round == 1);
-        assert_true(a->servers[0].seconds_a_byte > 0);
-        expect_ok(gw_ps_pull_parameter(a, "x", GW_PS_SUM, NULL, &value));
-        assert_int_equal(value.n_bytes, N * sizeof *x);
-        assert_memory_equal(value.bytes, x, value.n_bytes);
-        gw_ps_value_free(&value);
-        if (round == 0) /* whatever else this machine does */
-            a->servers[0].seconds_a_byte = 1e-9;
-    }
-    free(x);
-    gw_ps_client_destroy(a);
-    test_server_end(&s);
-}
-
 /* Nobody has to wait in a call: each can be begun, asked after, and given up. The server forgets requests that were
  * given up. */
 static void calls_that_do_not_wait(void **state)
@@ -364,7 +329,6 @@ int main(void)
         cmocka_unit_test(no_part_for_the_whole),
         cmocka_unit_test(scales_live_anywhere),
         cmocka_unit_test(initialised_while_a_push_waits),
-        cmocka_unit_test(large_values_go_whole_where_it_is_fast),
     };
     return cmocka_run_group_tests_name("pserver client", tests, NULL, NULL);
 }

@@ -7,37 +7,27 @@
 #include "pserver/client/answer.h"
 #include "pserver/protocol/message.h"
 #include "pserver/protocol/names.h"
-#include "zmq/events.h"
-#include "zmq/net.h"
+#include "net/address.h"
+#include "net/connection.h"
+#include "net/tls.h"
 
 #include <stdatomic.h>
-#include <zmq.h>
 
 #define MOST_SERVERS 64
 #define RETRY_SECONDS 0.25
-#define LOOK_MS 100 /* between looks for a new connection, while the client waits for answers without a poll */
-
-/* A loan: ZeroMQ sends a large push directly from the caller's memory. The ticket has one hold on the bytes, and each
- * message of ZeroMQ has one. */
-struct loan {
-    gw_context *context;
-    atomic_uint holds;
-};
 
 /* A part: the request of a ticket to one server. */
 struct part {
     struct gw_ps_request request;
     const void *body; /* the value of a push */
     size_t n_bytes;
-    struct loan *loan; /* NULL: the body was copied, or is not sent yet */
-    double sent_at;
+    bool waits; /* the connection has not sent all of the body yet */
     bool done;
     double again_at; /* an INIT that the server cannot do yet: the time when it is sent again; 0: it is under way */
     /* type and shape of the key, or of its part there; type 0: not known, or the answer brings no value */
     gw_ps_type type;
     gw_ps_shape shape;
     struct gw_ps_reply reply;
-    zmq_msg_t value; /* the value of a pull, once the part is done */
 };
 
 struct key {
@@ -61,30 +51,31 @@ struct ticket {
     uint64_t scale;
     bool averages;     /* with `scale`: the servers give sums, and this client divides them */
     gw_ps_shape shape; /* of the whole key, if that is known */
+    uint8_t *value;    /* the value of a pull, of all parts one behind the other; NULL: nothing has come */
+    size_t n_bytes;
     struct part parts[];
 };
 
 struct server {
-    char endpoint[GW_NET_ENDPOINT_BYTES];
-    void *socket, *events;
+    gw_ps_client *client;
+    struct gw_net_address address;
+    struct gw_net_connection c;
+    double dial_at; /* if there is no connection: when to make one */
     /* welcome: HELLO was answered on this connection. was_welcome: it was answered at some time, and the fields below
      * come from that answer */
     bool welcome, was_welcome;
     uint32_t n_workers;
     gw_ps_mode mode;
     uint32_t staleness, backup, timeout_ms;
-    double seconds_a_byte; /* speed of the last large push on this connection; 0: not known */
-    bool sent_whole;       /* a large value was sent in one piece on this connection */
-    /* before this time no value is sent in one piece: such a value may have broken the connection */
-    double whole_after;
-    double hello_again; /* 0: not */
-    /* Of the connection, before HELLO was answered on it. */
-    bool is_reached;  /* somebody accepted the connection, and has not ended it since */
-    uint32_t n_ended; /* how often the other end has ended it, before it said who it is */
-    /* how often in a row the keys did not match or were refused, and the event of the last time */
-    uint32_t n_turned_away;
-    struct gw_zmq_event turned_away_by;
-    double dial_again; /* 0: not */
+    double look_at; /* when to see whether its machine still answers */
+    /* Of attempts since it was welcome. */
+    bool is_reached;       /* somebody accepts connections there */
+    uint32_t n_failed;     /* how many failed in a row */
+    uint32_t n_ended;      /* how many of them the other end had accepted, and ended before it said who it is */
+    uint32_t n_mismatched; /* how many ended because keys do not fit, or it does not speak as a server does */
+    enum gw_net_refusal mismatch;
+    bool met_tls;
+    int error; /* the errno of the last one */
     double first_refused;
     gw_status refused; /* the server has refused for good. why: the rest of a sentence that begins with the server */
     char why[GW_PS_SENTENCE];
@@ -93,11 +84,11 @@ struct server {
 struct gw_ps_client {
     gw_context *context;
     gw_process made_in;
-    struct gw_zmq_net net;
+    struct gw_net_keys *identity; /* NULL: in the clear */
     uint32_t rank, n_servers, timeout_ms;
     bool joins;
     bool has_met; /* all servers have said welcome */
-    /* a connection to each server must be made until reach_by, and each must say welcome until meet_by */
+    /* a connection to each server must be made by reach_by, and each must say welcome by meet_by */
     double reach_by, meet_by;
     atomic_bool asked; /* the server has asked to admit a worker, since the program looked last */
     /* a server could not write to its folder what it acknowledged, since the program looked last */

@@ -3,20 +3,16 @@
 #ifndef GW_PSERVER_CLIENT_TEST_LIAR_H
 #define GW_PSERVER_CLIENT_TEST_LIAR_H
 
+#include "net/test_peer.h"
 #include "pserver/protocol/message.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <zmq.h>
 
 #define LIAR_TIMEOUT_MS 20000 /* what it tells clients of itself */
+enum { LIAR_MOST = 16 };      /* connections in all */
 
 /* What a server answers to one operation, in place of the truth. */
 struct lie {
@@ -28,7 +24,8 @@ struct lie {
 };
 
 struct liar {
-    void *zmq, *socket;
+    int listening;
+    atomic_bool ends;
     pthread_t thread;
     uint32_t n_workers;
     const struct lie *lie;
@@ -36,23 +33,17 @@ struct liar {
     char place[64];
 };
 
-static inline void liar_say(const struct liar *liar, const void *route, size_t n_route, const struct gw_ps_reply *reply,
-                            size_t n_bytes, bool raw)
+static inline void liar_say(int fd, const struct gw_ps_reply *reply, size_t n_bytes, bool raw)
 {
     uint8_t head[GW_PS_HEAD_BYTES], *body = calloc(n_bytes + 1, 1);
     assert_non_null(body);
     memset(body, 1, n_bytes);
-    zmq_send(liar->socket, route, n_route, ZMQ_SNDMORE);
-    if (!raw)
-        zmq_send(liar->socket, head, gw_ps_reply_write(head, reply), n_bytes ? ZMQ_SNDMORE : 0);
-    if (n_bytes || raw)
-        zmq_send(liar->socket, body, n_bytes, 0);
+    peer_send(fd, GW_PS_MESSAGE, head, raw ? 0 : gw_ps_reply_write(head, reply), body, n_bytes);
     free(body);
 }
 
 /* Answers a request: with the lie if it is about this operation and key, and else honestly. */
-static inline void liar_answer(struct liar *liar, const void *route, size_t n_route,
-                               const struct gw_ps_request *request)
+static inline void liar_answer(struct liar *liar, int fd, const struct gw_ps_request *request)
 {
     const struct lie *lie = liar->lie;
     struct gw_ps_reply reply = {.operation = request->operation, .id = request->id, .number = request->number};
@@ -62,51 +53,54 @@ static inline void liar_answer(struct liar *liar, const void *route, size_t n_ro
         reply = lie->reply;
         reply.id = request->id;
         reply.operation = reply.operation ? reply.operation : request->operation;
-        liar_say(liar, route, n_route, &reply, lie->n_bytes, lie->raw);
+        liar_say(fd, &reply, lie->n_bytes, lie->raw);
         return;
     }
     reply.n_workers = liar->n_workers;
     reply.timeout_ms = LIAR_TIMEOUT_MS;
     reply.number = request->operation == GW_PS_PUSH || request->operation == GW_PS_VERDICT ? request->number : 1;
-    liar_say(liar, route, n_route, &reply, request->operation == GW_PS_MEMBERS ? liar->n_workers : 0, false);
+    liar_say(fd, &reply, request->operation == GW_PS_MEMBERS ? liar->n_workers : 0, false);
 }
 
 static inline void *liar_run(void *user)
 {
     struct liar *liar = user;
-    uint8_t route[64], bytes[GW_PS_HEAD_BYTES];
-    for (;;) {
-        struct gw_ps_request request;
-        const int n_route = zmq_recv(liar->socket, route, sizeof route, 0);
-        if (n_route < 0)
-            break;
-        const int n = zmq_recv(liar->socket, bytes, sizeof bytes, 0);
-        int more = 0;
-        size_t size = sizeof more;
-        while (zmq_getsockopt(liar->socket, ZMQ_RCVMORE, &more, &size) == 0 && more) {
-            zmq_msg_t scrap;
-            zmq_msg_init(&scrap);
-            zmq_msg_recv(&scrap, liar->socket, 0);
-            zmq_msg_close(&scrap);
+    struct pollfd fds[1 + LIAR_MOST] = {{.fd = liar->listening, .events = POLLIN}};
+    nfds_t n = 1;
+    while (!liar->ends) {
+        poll(fds, n, 20);
+        if (fds[0].revents && n <= LIAR_MOST) {
+            fds[n] = (struct pollfd){.fd = accept(liar->listening, NULL, NULL), .events = POLLIN};
+            peer_patience(fds[n++].fd, PEER_SECONDS);
+            continue;
         }
-        if (n >= 0 && gw_ps_request_read(bytes, (size_t)n, &request) == GW_OK)
-            liar_answer(liar, route, (size_t)n_route, &request);
+        for (nfds_t i = 1; i < n; i++) {
+            struct peer_message m;
+            struct gw_ps_request request;
+            if (!fds[i].revents)
+                continue;
+            if (!peer_hear(fds[i].fd, &m)) {
+                close(fds[i].fd);
+                fds[i].fd = -1;
+            } else if (gw_ps_request_read(m.header, m.n_header, &request) == GW_OK) {
+                liar_answer(liar, fds[i].fd, &request);
+            }
+        }
     }
-    zmq_close(liar->socket);
+    for (nfds_t i = 0; i < n; i++)
+        close(fds[i].fd);
     return NULL;
 }
 
 static inline void liar_begin_silent(struct liar *liar, const struct lie *lie, uint32_t silent_to)
 {
-    char endpoint[64];
-    size_t n = sizeof endpoint;
-    *liar = (struct liar){.zmq = zmq_ctx_new(), .n_workers = 2, .lie = lie, .silent_to = silent_to};
-    const int linger = 0; /* answers that nobody has read must not keep the test from ending */
-    liar->socket = zmq_socket(liar->zmq, ZMQ_ROUTER);
-    assert_int_equal(zmq_setsockopt(liar->socket, ZMQ_LINGER, &linger, sizeof linger), 0);
-    assert_int_equal(zmq_bind(liar->socket, "tcp://127.0.0.1:*"), 0);
-    assert_int_equal(zmq_getsockopt(liar->socket, ZMQ_LAST_ENDPOINT, endpoint, &n), 0);
-    snprintf(liar->place, sizeof liar->place, "%s", endpoint + strlen("tcp://"));
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof own;
+    *liar = (struct liar){.n_workers = 2, .lie = lie, .silent_to = silent_to};
+    liar->listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(bind(liar->listening, (const struct sockaddr *)&own, n) == 0 && listen(liar->listening, 8) == 0 &&
+                getsockname(liar->listening, (struct sockaddr *)&own, &n) == 0);
+    snprintf(liar->place, sizeof liar->place, "127.0.0.1:%u", ntohs(own.sin_port));
     assert_int_equal(pthread_create(&liar->thread, NULL, liar_run, liar), 0);
 }
 
@@ -117,9 +111,8 @@ static inline void liar_begin(struct liar *liar, const struct lie *lie)
 
 static inline void liar_end(struct liar *liar)
 {
-    zmq_ctx_shutdown(liar->zmq);
+    liar->ends = true;
     pthread_join(liar->thread, NULL);
-    zmq_ctx_term(liar->zmq);
 }
 
 #endif

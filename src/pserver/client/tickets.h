@@ -26,12 +26,7 @@ gw_status gw_ps_too_late(const struct gw_ps_client *client, gw_status status, co
 /* What the client knows about the answer to a part. */
 struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, uint32_t server, const struct part *part);
 
-/* free frees a ticket. drop also waits until ZeroMQ uses no bytes of the caller any more. */
+/* Frees a ticket. From here on nothing reads the caller's bytes. */
 void gw_ps_ticket_free(struct gw_ps_client *client, struct ticket *ticket);
-void gw_ps_ticket_drop(struct gw_ps_client *client, struct ticket *ticket);
-
-/* Sends a request. If there is no connection, it is not sent. part NULL: it has no body. A small body is copied. A
- * large one is lent to ZeroMQ. */
-gw_status gw_ps_send_request(struct server *server, const struct gw_ps_request *request, const struct part *part);
 
 #endif

@@ -1,5 +1,5 @@
-/* Makes the values that a client hands out. It joins the parts that came from several servers, and multiplies by a
- * scale that lives on another server. The fields of each part were checked when it came (answer.h). */
+/* Makes the values that a client hands out, and multiplies them by a scale that lives on another server. The fields of
+ * each part were checked when it came (answer.h). */
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"
@@ -10,48 +10,22 @@
 #include <inttypes.h>
 #include <string.h>
 
-struct hold {
-    gw_context *context;
-    bool whole; /* true: `bytes` are those of the message, as they came */
-    zmq_msg_t message;
-};
-
-/* Joins the parts. If there is only one part, its value stays in its message. */
-gw_status gw_ps_take_value(struct gw_ps_client *client, struct ticket *ticket, gw_ps_value *out)
+void gw_ps_take_value(struct gw_ps_client *client, struct ticket *ticket, gw_ps_value *out)
 {
     const struct gw_ps_reply *reply = &ticket->parts[0].reply;
     *out = (gw_ps_value){.type = (gw_ps_type)reply->type,
                          .shape = reply->shape,
                          .round = reply->round,
-                         .n_pushes = reply->n_pushes};
-    struct hold *hold = gw_alloc(client->context, 1, sizeof *hold);
-    if (!hold)
-        return GW_ERR_MEMORY;
-    hold->context = client->context;
-    hold->whole = ticket->n_parts == 1;
-    for (uint32_t p = 0; p < ticket->n_parts; p++)
-        out->n_bytes += zmq_msg_size(&ticket->parts[p].value);
-    if (hold->whole) {
-        zmq_msg_init(&hold->message);
-        zmq_msg_move(&hold->message, &ticket->parts[0].value);
-        out->bytes = zmq_msg_data(&hold->message);
-        out->hold = hold;
-        return GW_OK;
-    }
+                         .n_pushes = reply->n_pushes,
+                         .bytes = ticket->value,
+                         .n_bytes = ticket->n_bytes,
+                         .hold = client->context};
+    ticket->value = NULL;
+    if (ticket->n_parts == 1)
+        return;
     struct gw_ps_asked asked = gw_ps_asked_of(client, ticket->first, &ticket->parts[0]);
     asked.shape = ticket->shape;
     out->shape = gw_ps_answer_shape(&asked);
-    char *at = out->bytes = gw_alloc(client->context, out->n_bytes, 1);
-    if (!at) {
-        gw_free(client->context, hold);
-        return GW_ERR_MEMORY;
-    }
-    for (uint32_t p = 0; p < ticket->n_parts; p++) {
-        memcpy(at, zmq_msg_data(&ticket->parts[p].value), zmq_msg_size(&ticket->parts[p].value));
-        at += zmq_msg_size(&ticket->parts[p].value);
-    }
-    out->hold = hold;
-    return GW_OK;
 }
 
 gw_status gw_ps_scale_value(struct gw_ps_client *client, const struct ticket *ticket, const gw_ps_value *scale,
@@ -79,13 +53,8 @@ gw_status gw_ps_scale_value(struct gw_ps_client *client, const struct ticket *ti
 
 void gw_ps_value_free(gw_ps_value *value)
 {
-    struct hold *hold = value ? value->hold : NULL;
-    if (!hold)
+    if (!value)
         return;
-    if (hold->whole)
-        zmq_msg_close(&hold->message);
-    else
-        gw_free(hold->context, value->bytes);
-    gw_free(hold->context, hold);
+    gw_free(value->hold, value->bytes);
     *value = (gw_ps_value){0};
 }

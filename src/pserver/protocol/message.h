@@ -1,5 +1,5 @@
-/* The messages of clients and server: docs/pserver-protocol.md. A message is a head. Messages that carry a value also
- * have a separate body, so that large values travel without a copy. All numbers are little-endian.
+/* The messages of clients and server: docs/pserver-protocol.md. A message is a head, which is the header of a message
+ * of net/connection.h. Messages that carry a value have it as their body. All numbers are little-endian.
  *
  *     offset  head of a request                   head of an answer
  *     0       magic "GWPQ"                        magic "GWPA"
@@ -19,7 +19,8 @@
 
 #include "pserver/protocol/value.h"
 
-#define GW_PS_VERSION 4
+#define GW_PS_MESSAGE 16 /* the kind of all these messages (net/connection.h) */
+#define GW_PS_VERSION 5
 #define GW_PS_HEAD_BYTES 1024 /* no head is longer */
 #define GW_PS_SENTENCE 512    /* bytes of an error's sentence, with its closing 0 */
 /* flag of an answer: the request is done, but the result is only in memory, because the server cannot write its
@@ -39,8 +40,8 @@ enum gw_ps_operation {
     /* Pulls a value: method, as_it_is, key, scale_key, n_parts. reply: type, round, shape, n_pushes; its body is the
      * value. An answer with GW_ERR_NONFINITE has refusal */
     GW_PS_PULL = 4,
-    GW_PS_BYE = 5, /* leaves in good order */
-    GW_PS_WHO = 6, /* only an answer: this connection has not said HELLO */
+    GW_PS_BYE = 5, /* leaves in good order. The server answers by ending the connection */
+    GW_PS_WHO = 6, /* only an answer, and an error: the request could not be read */
     /* Its body has lines "name = value", which must be the same from all workers */
     GW_PS_AGREE = 7,
     /* Brings a value that is no push: bring_kind, version, key. Its body is the value */

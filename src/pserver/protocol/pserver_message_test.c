@@ -167,14 +167,14 @@ static void heads_come_back(void **state)
     uint8_t bytes[GW_PS_HEAD_BYTES];
     for (size_t i = 0, n = request_examples(requests); i < n; i++) {
         size_t size = gw_ps_request_write(bytes, &requests[i]);
-        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPQ\4", 5) == 0, "request %zu: %zu bytes", i,
+        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPQ\5", 5) == 0, "request %zu: %zu bytes", i,
               size);
         CHECK(read_request(bytes, size, &request) == GW_OK && same_request(&request, &requests[i]), "request %zu: %s",
               i, gw_last_error());
     }
     for (size_t i = 0, n = reply_examples(replies); i < n; i++) {
         size_t size = gw_ps_reply_write(bytes, &replies[i]);
-        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPA\4", 5) == 0, "answer %zu: %zu bytes", i,
+        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPA\5", 5) == 0, "answer %zu: %zu bytes", i,
               size);
         CHECK(read_reply(bytes, size, &reply) == GW_OK && same_reply(&reply, &replies[i]), "answer %zu: %s", i,
               gw_last_error());
@@ -186,11 +186,11 @@ static void heads_are_as_documented(void **state)
 {
     (void)state;
     uint8_t bytes[GW_PS_HEAD_BYTES];
-    static const uint8_t pull[] = {'G', 'W', 'P', 'Q', 4, 4,    7, 0, 9, 0, 0,   0,   0, 0,   0, 0, 0, 0, 0,
+    static const uint8_t pull[] = {'G', 'W', 'P', 'Q', 5, 4,    7, 0, 9, 0, 0,   0,   0, 0,   0, 0, 0, 0, 0,
                                    0,   0,   0,   0,   0, 0xE8, 3, 0, 0, 2, 'x', 'y', 1, 's', 3, 0, 0, 0};
-    static const uint8_t pulled[] = {'G', 'W', 'P', 'A', 4, 4, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0,
+    static const uint8_t pulled[] = {'G', 'W', 'P', 'A', 5, 4, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0,
                                      0,   0,   0,   0,   0, 0, 0, 1, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0};
-    static const uint8_t late[] = {'G', 'W', 'P', 'A', 4, 3, 0, 0, 9,    0,    0,    0,    0,   0,   0,   0,
+    static const uint8_t late[] = {'G', 'W', 'P', 'A', 5, 3, 0, 0, 9,    0,    0,    0,    0,   0,   0,   0,
                                    0,   0,   0,   0,   0, 0, 0, 0, 0xC4, 0xFF, 0xFF, 0xFF, 'l', 'a', 't', 'e'};
     const struct gw_ps_request request = {.operation = GW_PS_PULL,
                                           .method = GW_PS_DECODE_AVERAGE,
@@ -298,7 +298,7 @@ static void fields_that_cannot_be(void **state)
     size_t size = gw_ps_request_write(bytes, &init);
     bytes[AT_VERSION] = GW_PS_VERSION + 1;
     assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_VERSION);
-    assert_non_null(strstr(gw_last_error(), "version 4"));
+    assert_non_null(strstr(gw_last_error(), "version 5"));
     assert_int_equal(request.id, 3); /* the id was read, so the server can answer */
     bytes[AT_VERSION] = GW_PS_VERSION;
     bytes[AT_ZERO] = 9;

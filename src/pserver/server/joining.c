@@ -18,10 +18,10 @@
 
 #include <string.h>
 
-static void reply_number(struct gw_ps_server *server, uint32_t route, enum gw_ps_operation operation, uint64_t id,
-                         uint64_t number)
+static void reply_number(struct gw_ps_server *server, struct gw_ps_member *member, enum gw_ps_operation operation,
+                         uint64_t id, uint64_t number)
 {
-    gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = operation, .id = id, .number = number}, NULL);
+    gw_ps_reply(server, member, &(struct gw_ps_reply){.operation = operation, .id = id, .number = number}, NULL);
 }
 
 gw_status gw_ps_run_end(struct gw_ps_server *server)
@@ -56,7 +56,7 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
               gw_ps_store_n_present(server->store));
     gw_ps_join_forget(server, member);
     if (joining.waits)
-        reply_number(server, member->route, GW_PS_JOIN, joining.id, round);
+        reply_number(server, member, GW_PS_JOIN, joining.id, round);
     return GW_OK;
 }
 
@@ -111,7 +111,7 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     bool present = gw_ps_store_is_present(server->store, member->rank);
     if (present && worker->joined_as == member->incarnation && worker->joined_by == request->id) {
         /* it has joined already, and the answer was lost */
-        reply_number(server, member->route, GW_PS_JOIN, request->id, worker->joined_from);
+        reply_number(server, member, GW_PS_JOIN, request->id, worker->joined_from);
         return GW_OK;
     }
     gw_ps_store_leave(server->store, member->rank); /* it asks again */
@@ -137,15 +137,14 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
 
 /* True if the worker was let in from that round on already, and the round still waits. Then the answer was lost, or two
  * workers were asked. The pushes of the worker stay. */
-static bool is_in_from(const struct gw_ps_server *server, const struct gw_ps_member *member, uint64_t round)
+static bool is_in_from(const struct gw_ps_server *server, struct gw_ps_member *member, uint64_t round)
 {
     const struct gw_ps_worker *worker = &server->workers[member->rank];
     return gw_ps_store_is_present(server->store, member->rank) && worker->joined_as == member->incarnation &&
            worker->joined_from == round && gw_ps_store_next_round(server->store, GW_PS_EXCHANGE) <= round;
 }
 
-gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member *member,
-                         const struct gw_ps_request *request)
+gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
 {
     struct gw_ps_member *other =
         request->rank < server->options.n_workers ? server->workers[request->rank].member : NULL;
@@ -161,13 +160,13 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member 
     /* a worker that joins has pushed nothing since then */
     if (other == member || !is_in_from(server, other, request->round))
         GW_TRY(let_in(server, other, request->round));
-    reply_number(server, member->route, GW_PS_ADMIT, request->id, request->round);
+    reply_number(server, member, GW_PS_ADMIT, request->id, request->round);
     return GW_OK;
 }
 
 gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t rank)
 {
-    const struct gw_ps_member *member = server->workers[rank].member;
+    struct gw_ps_member *member = server->workers[rank].member;
     if (gw_ps_store_is_present(server->store, rank))
         return member ? GW_PS_PRESENT : GW_PS_AWAY;
     return member && member->joining.waits ? GW_PS_JOINING : GW_PS_ABSENT;
@@ -179,7 +178,7 @@ static uint8_t members_code(const struct gw_ps_server *server)
            (gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE) ? GW_PS_KEEPS_PARAMETERS : 0);
 }
 
-gw_status gw_ps_members_do(struct gw_ps_server *server, const struct gw_ps_member *member,
+gw_status gw_ps_members_do(struct gw_ps_server *server, struct gw_ps_member *member,
                            const struct gw_ps_request *request)
 {
     const uint32_t n = server->options.n_workers;
@@ -191,7 +190,7 @@ gw_status gw_ps_members_do(struct gw_ps_server *server, const struct gw_ps_membe
     struct gw_ps_blob *body = gw_ps_blob_new(server->context, &server->bytes, bytes, n);
     if (!body)
         return GW_ERR_MEMORY;
-    gw_ps_reply(server, member->route,
+    gw_ps_reply(server, member,
                 &(struct gw_ps_reply){.operation = GW_PS_MEMBERS,
                                       .run_flags = members_code(server),
                                       .id = request->id,
@@ -215,8 +214,7 @@ static void expire(struct gw_ps_server *server)
         if (!member || !member->joining.waits || member->joining.deadline > now)
             continue;
         gw_ps_join_forget(server, member);
-        gw_ps_reply_error(server, member->route,
-                          &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = member->joining.id},
+        gw_ps_reply_error(server, member, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = member->joining.id},
                           gw_fail(GW_ERR_TIMEOUT,
                                   "rank %u has waited %u ms for being admitted by a worker that takes part", r,
                                   member->joining.timeout_ms),
@@ -229,7 +227,7 @@ static void ask_for_joiners(struct gw_ps_server *server)
 {
     for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++)
         if (server->workers[r].member && server->workers[r].member->joins && gw_ps_store_is_present(server->store, r)) {
-            reply_number(server, server->workers[r].member->route, GW_PS_ASK, 0, 0);
+            reply_number(server, server->workers[r].member, GW_PS_ASK, 0, 0);
             return;
         }
 }

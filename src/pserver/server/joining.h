@@ -6,9 +6,8 @@
 
 /* These functions answer the request, now or later. If one returns an error, the caller answers. */
 gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request);
-gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member *member,
-                         const struct gw_ps_request *request);
-gw_status gw_ps_members_do(struct gw_ps_server *server, const struct gw_ps_member *member,
+gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request);
+gw_status gw_ps_members_do(struct gw_ps_server *server, struct gw_ps_member *member,
                            const struct gw_ps_request *request);
 
 /* Forgets the JOIN of a client that has gone. */

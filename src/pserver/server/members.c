@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "pserver/server/connected.h"
 #include "pserver/server/joining.h"
 #include "pserver/server/kept.h"
 #include "pserver/server/log.h"
@@ -13,17 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#define TOLD_SECONDS 10.0
-
-static struct gw_ps_member *member_of_fd(const struct gw_ps_server *server, uint32_t fd)
-{
-    for (uint32_t b = 0; b < server->n_buckets; b++)
-        for (struct gw_ps_member *m = server->buckets[b]; m; m = m->next)
-            if ((uint32_t)m->fd == fd)
-                return m;
-    return NULL;
-}
 
 /* Checks that all clients list the same servers in the same order, because keys are spread by this list. The first
  * client tells it. It holds as long as a client is connected or a key exists. */
@@ -59,7 +47,7 @@ static gw_status may_join(struct gw_ps_server *server, const struct gw_ps_reques
     if (there->incarnation != hello->incarnation)
         return gw_fail(GW_ERR_PEER,
                        "rank %llu is here already, from %s; only when that one has left or is gone another can come",
-                       (unsigned long long)rank, there->address);
+                       (unsigned long long)rank, there->address.text);
     gw_ps_member_leave(server, there); /* it is the same client on a new connection */
     return GW_OK;
 }
@@ -89,22 +77,13 @@ static gw_status come(struct gw_ps_server *server, struct gw_ps_member *member)
     return gw_ps_store_enter(server->store, member->rank, "", 0);
 }
 
-gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd, const char *address, const char *key,
-                            const struct gw_ps_request *hello)
+gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_stranger *stranger,
+                            const struct gw_ps_request *hello, struct gw_ps_member **out)
 {
-    struct gw_zmq_keys *keys = server->net.keys;
-    if (keys && !gw_zmq_keys_allow(keys, key ? key : "")) /* the key may have been allowed when the connection came */
-        return gw_fail(GW_ERR_ARGUMENT, "the identity %s is not in the server's allowed/ any more",
-                       key ? key : "(none)");
-    if (gw_ps_member_find(server, route))
-        return gw_fail(GW_ERR_ORDER, "this connection has said HELLO before");
-    if (gw_zmq_has_ended(&server->ended, fd))
-        return gw_fail(GW_ERR_CLOSED, "this connection has ended");
-    struct gw_ps_member *before = member_of_fd(server, (uint32_t)fd);
-    /* an earlier connection with this number said HELLO and ended, and this one came, before the server read any of
-     * that */
-    if (before)
-        gw_ps_member_leave(server, before);
+    const struct gw_net_identity *identity = server->keys ? gw_net_tls_peer(stranger->c.tls) : NULL;
+    if (identity && !gw_net_keys_allow(server->keys, identity)) /* it may have been allowed when the connection came */
+        return gw_fail(GW_ERR_ARGUMENT, "the certificate %s is not in the server's allowed/ any more",
+                       gw_net_identity_write(identity).text);
     GW_TRY(may_join(server, hello));
     if (server->n_members >= server->options.max_clients)
         return gw_fail(GW_ERR_CAPACITY, "this server has %u clients, as many as it takes (--max-clients)",
@@ -112,32 +91,47 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd,
     struct gw_ps_member *member = gw_calloc(server->context, 1, sizeof *member);
     if (!member)
         return GW_ERR_MEMORY;
-    struct gw_ps_member **bucket = gw_ps_member_bucket(server, route);
-    *member = (struct gw_ps_member){.next = *bucket,
-                                    .route = route,
-                                    .fd = fd,
+    *member = (struct gw_ps_member){.next = server->members,
+                                    .link = &server->members,
+                                    .server = server,
+                                    .c.fd = -1,
                                     .rank = (uint32_t)hello->hello_rank,
                                     .incarnation = hello->incarnation,
                                     .joins = hello->hello_flags & GW_PS_HELLO_JOINS,
                                     .was_here = hello->hello_flags & GW_PS_HELLO_AGAIN,
-                                    .since = time(NULL)};
-    snprintf(member->address, sizeof member->address, "%s", address);
-    snprintf(member->key, sizeof member->key, "%s", key ? key : "");
-    *bucket = member;
+                                    .since = time(NULL),
+                                    .address = gw_net_name_host(&stranger->c)};
+    if (member->next)
+        member->next->link = &member->next;
+    server->members = member;
     server->n_members++;
-    return member->rank == GW_PS_READER ? GW_OK : come(server, member);
+    *out = member;
+    gw_status status = member->rank == GW_PS_READER ? GW_OK : come(server, member);
+    if (status < 0)
+        gw_ps_member_leave(server, member);
+    return status;
+}
+
+/* Closes the connection of a member, and frees what has come of a value. */
+static void disconnect(struct gw_ps_server *server, struct gw_ps_member *member)
+{
+    if (member->receiving)
+        gw_free(server->context, member->c.body);
+    server->receiving -= member->receiving;
+    server->n_more -= member->has_more;
+    member->receiving = 0;
+    member->has_more = false;
+    gw_net_free(&member->c);
 }
 
 void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member)
 {
-    struct gw_ps_member **at = gw_ps_member_bucket(server, member->route);
-    while (*at != member)
-        at = &(*at)->next;
-    *at = member->next;
+    *member->link = member->next;
+    if (member->next)
+        member->next->link = member->link;
     server->n_members--;
     gw_ps_join_forget(server, member);
-    if (server->door) /* if not, the server is ending */
-        gw_zmq_door_dismiss(server->door, member->fd);
+    disconnect(server, member);
     if (member->rank != GW_PS_READER && server->workers[member->rank].member == member) {
         server->workers[member->rank].member = NULL;
         server->workers[member->rank].away_since = gw_clock_seconds();
@@ -146,26 +140,21 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
     for (struct gw_ps_parked *p = member->parked; p; p = p->member_next)
         p->member = NULL;
     server->n_lost -= member->lost;
+    member->lost = true; /* nothing is sent to it any more */
     member->next = server->gone;
     server->gone = member;
 }
 
-static void leave_if_lost(struct gw_ps_server *server, struct gw_ps_member *first)
+void gw_ps_members_sweep(struct gw_ps_server *server)
 {
-    for (struct gw_ps_member *next, *member = first; member; member = next) {
+    for (struct gw_ps_member *next, *member = server->members; member && server->n_lost > 0; member = next) {
         next = member->next;
         if (!member->lost)
             continue;
         gw_ps_log(server, "dropped %s address=%s reason=\"it does not take its answers\"",
-                  gw_ps_rank_text(member->rank).text, member->address);
+                  gw_ps_rank_text(member->rank).text, member->address.text);
         gw_ps_member_leave(server, member);
     }
-}
-
-void gw_ps_members_sweep(struct gw_ps_server *server)
-{
-    for (uint32_t b = 0; server->n_lost > 0 && b < server->n_buckets; b++)
-        leave_if_lost(server, server->buckets[b]);
     while (server->gone) {
         struct gw_ps_member *member = server->gone;
         server->gone = member->next;
@@ -226,81 +215,30 @@ void gw_ps_members_look(struct gw_ps_server *server)
     }
 }
 
-/* Why ZeroMQ did not let a connection in, before it said who it is. NULL: the event is about something else. If its key
- * is not allowed, the gate writes that into the log. */
-static const char *why_unspoken(const struct gw_ps_server *server, const struct gw_zmq_event *event)
-{
-    /* a client that sees that the keys do not match ends the connection at once */
-    if (event->what == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
-        return server->options.keys ? "it went before it said who it is; a client without an identity does so (--keys)"
-                                    : "it went before it said who it is; a client with an identity does so (--keys)";
-    if (event->what != ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL)
-        return NULL;
-    if (event->value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
-        return server->options.keys ? "it has no identity, and this server takes only clients that have one (--keys)"
-                                    : "it has an identity, and this server has none (--keys)";
-    if (event->value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC)
-        return "it takes this server for another: the identity that it expects is not this server's";
-    return "it does not speak as clients do";
-}
-
-/* Clients try again and again. So for some seconds the same line is not written again for the same address. */
-static void tell_unspoken(struct gw_ps_server *server, uint32_t fd)
-{
-    const char *address = gw_zmq_caller(&server->callers, (int)fd);
-    const double now = gw_clock_seconds();
-    if (server->told.why == server->unspoken && strcmp(server->told.address, address) == 0 &&
-        now - server->told.at < TOLD_SECONDS)
-        return;
-    server->told.why = server->unspoken;
-    server->told.at = now;
-    snprintf(server->told.address, sizeof server->told.address, "%s", address);
-    gw_ps_log(server, "refused address=%s reason=\"%s\"", address[0] ? address : "?", server->unspoken);
-}
-
-void gw_ps_connection_news(struct gw_ps_server *server, const struct gw_zmq_event *event)
-{
-    const char *why = why_unspoken(server, event);
-    if (event->what == ZMQ_EVENT_ACCEPTED)
-        gw_zmq_caller_note(&server->callers, (int)event->value);
-    else if (event->what == ZMQ_EVENT_DISCONNECTED && server->unspoken)
-        tell_unspoken(server, event->value);
-    if (why || event->what == ZMQ_EVENT_DISCONNECTED)
-        server->unspoken = why;
-    /* if there is no memory for this, a client that leaves at once may be taken for one that stays */
-    gw_zmq_ended_note(&server->ended, server->context, event);
-    struct gw_ps_member *lost = event->what == ZMQ_EVENT_DISCONNECTED ? member_of_fd(server, event->value) : NULL;
-    if (!lost)
-        return;
-    gw_ps_log(server, "lost %s address=%s", gw_ps_rank_text(lost->rank).text, lost->address);
-    gw_ps_member_leave(server, lost);
-}
-
 void gw_ps_members_check_keys(struct gw_ps_server *server)
 {
-    struct gw_zmq_keys *keys = server->net.keys;
-    const uint64_t nth = keys ? keys->nth : 0;
-    if (nth == server->keys_nth)
+    if (!server->keys)
         return;
-    server->keys_nth = nth;
-    for (uint32_t b = 0; b < server->n_buckets; b++)
-        for (struct gw_ps_member *member = server->buckets[b], *next; member; member = next) {
-            next = member->next;
-            if (gw_zmq_keys_allow(keys, member->key))
-                continue;
-            gw_ps_log(server, "dropped %s address=%s reason=\"its identity %s is not allowed any more\"",
-                      gw_ps_rank_text(member->rank).text, member->address, member->key);
-            gw_ps_member_leave(server, member);
-        }
+    gw_ignore(gw_net_keys_look(server->keys)); /* if the folder cannot be read, the last list counts */
+    const uint64_t changes = gw_net_keys_changes(server->keys);
+    if (changes == server->keys_changes)
+        return;
+    server->keys_changes = changes;
+    for (struct gw_ps_member *member = server->members, *next; member; member = next) {
+        const struct gw_net_identity *identity = gw_net_tls_peer(member->c.tls);
+        next = member->next;
+        if (gw_net_keys_allow(server->keys, identity))
+            continue;
+        gw_ps_log(server, "dropped %s address=%s reason=\"its certificate %s is not allowed any more\"",
+                  gw_ps_rank_text(member->rank).text, member->address.text, gw_net_identity_write(identity).text);
+        gw_ps_member_leave(server, member);
+    }
 }
 
 void gw_ps_members_free(struct gw_ps_server *server)
 {
-    for (uint32_t b = 0; server->buckets && b < server->n_buckets; b++)
-        while (server->buckets[b])
-            gw_ps_member_leave(server, server->buckets[b]);
+    while (server->members)
+        gw_ps_member_leave(server, server->members);
     gw_ps_members_sweep(server);
-    gw_free(server->context, server->buckets);
     gw_free(server->context, server->workers);
-    gw_zmq_ended_free(&server->ended, server->context);
 }

@@ -24,7 +24,7 @@ static void note_member(struct gw_ps_numbers *numbers, const struct gw_ps_member
     struct gw_ps_member_numbers *to = &numbers->members[numbers->n_members++];
     to->rank = member->rank;
     to->since = member->since;
-    snprintf(to->address, sizeof to->address, "%s", member->address);
+    snprintf(to->address, sizeof to->address, "%s", member->address.text);
 }
 
 static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers *numbers)
@@ -41,14 +41,9 @@ static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers
         numbers->workers[r].presence = gw_ps_presence_of(server, r);
         numbers->workers[r].pushes = gw_ps_store_pushes(server->store, r, &numbers->workers[r].behind);
     }
-    uint32_t n_left = server->n_members - numbers->connected; /* how many readers are left */
-    for (uint32_t b = 0; b < server->n_buckets && n_left && numbers->n_members < GW_PS_SHOWN_MEMBERS; b++)
-        for (const struct gw_ps_member *m = server->buckets[b]; m && numbers->n_members < GW_PS_SHOWN_MEMBERS;
-             m = m->next)
-            if (m->rank == GW_PS_READER) {
-                note_member(numbers, m);
-                n_left--;
-            }
+    for (const struct gw_ps_member *m = server->members; m && numbers->n_members < GW_PS_SHOWN_MEMBERS; m = m->next)
+        if (m->rank == GW_PS_READER)
+            note_member(numbers, m);
 }
 
 static void note_keys(const struct gw_ps_server *server, struct gw_ps_numbers *numbers)

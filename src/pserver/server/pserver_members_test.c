@@ -1,15 +1,12 @@
 /* Tests workers that come, go, die and come back, and what the other workers do meanwhile. */
 #include "base/clock.h"
 #include "pserver/client/for_exchange.h"
-#include "pserver/protocol/message.h"
 #include "pserver/client/test_calls.h"
-
-#include <string.h>
-#include <zmq.h>
+#include "pserver/protocol/test_talk.h"
 
 /* A worker that speaks to the server without the library. When it goes, it says nothing: its connection just ends. */
 struct ghost {
-    void *zmq, *socket;
+    int fd;
 };
 
 /* The place of the server that the next ghost comes to, in the list of all servers, and the length of that list. */
@@ -24,24 +21,13 @@ static void ghost_sends(const struct ghost *g, const struct gw_ps_request *reque
 {
     struct gw_ps_request whole = *request;
     whole.place = place_in_list, whole.n_servers = servers_in_list;
-    whole.n_parts = whole.n_parts ? whole.n_parts : 1;
-    uint8_t head[GW_PS_HEAD_BYTES];
-    size_t n = gw_ps_request_write(head, &whole);
-    assert_int_equal(zmq_send(g->socket, head, n, body ? ZMQ_SNDMORE : 0), n);
-    if (body)
-        assert_int_equal(zmq_send(g->socket, body, n_bytes, 0), n_bytes);
+    assert_true(talk_send(g->fd, &whole, body, n_bytes));
 }
 
 static struct gw_ps_reply ghost_hears(const struct ghost *g)
 {
-    uint8_t answer[GW_PS_HEAD_BYTES];
-    int got = zmq_recv(g->socket, answer, sizeof answer, 0);
     struct gw_ps_reply reply;
-    assert_true(got > 0);
-    expect_ok(gw_ps_reply_read(answer, (size_t)got, &reply));
-    int more = 0;
-    for (size_t size = sizeof more; zmq_getsockopt(g->socket, ZMQ_RCVMORE, &more, &size) == 0 && more;) /* a value */
-        zmq_recv(g->socket, answer, sizeof answer, 0);
+    assert_true(talk_hear(g->fd, &reply));
     return reply;
 }
 
@@ -60,14 +46,7 @@ static void ghost_says(const struct ghost *g, const struct gw_ps_request *reques
 
 static struct ghost ghost_comes_as(const struct test_server *s, uint32_t rank, uint8_t joins, uint64_t incarnation)
 {
-    char place[128];
-    const int now = 0, patience = LONG_MS;
-    struct ghost g = {.zmq = zmq_ctx_new()};
-    g.socket = zmq_socket(g.zmq, ZMQ_DEALER);
-    zmq_setsockopt(g.socket, ZMQ_LINGER, &now, sizeof now);
-    zmq_setsockopt(g.socket, ZMQ_RCVTIMEO, &patience, sizeof patience);
-    snprintf(place, sizeof place, "tcp://%s", gw_ps_server_address(s->server));
-    assert_int_equal(zmq_connect(g.socket, place), 0);
+    const struct ghost g = {peer_connect(gw_ps_server_address(s->server))};
     ghost_says(&g,
                &(struct gw_ps_request){
                    .operation = GW_PS_HELLO, .hello_flags = joins, .hello_rank = rank, .incarnation = incarnation},
@@ -96,10 +75,17 @@ static void ghost_pushes(const struct ghost *g, const char *key, uint64_t nth, f
     ghost_says(g, &request, &x, sizeof x);
 }
 
-static void ghost_goes(struct ghost *g)
+static void ghost_goes(const struct ghost *g)
 {
-    zmq_close(g->socket);
-    zmq_ctx_term(g->zmq);
+    close(g->fd);
+}
+
+/* It leaves in good order. */
+static void ghost_leaves(const struct ghost *g)
+{
+    ghost_sends(g, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
+    assert_true(peer_is_out(g->fd));
+    ghost_goes(g);
 }
 
 /* ---- without a worker --------------------------------------------------------------------------------------- */
@@ -518,8 +504,7 @@ static void one_begins_otherwise(void **state)
         test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = missing});
         struct ghost a = ghost_joins(&s, 0);
         ghost_agrees(&a, "net = lenet\n");
-        ghost_says(&a, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
-        ghost_goes(&a);
+        ghost_leaves(&a);
         a = ghost_joins(&s, 0);
         ghost_agrees(&a, "net = mlp\n");
         ghost_goes(&a);
@@ -554,8 +539,7 @@ static void a_wait_for_a_scale_ends_with_the_run(void **state)
         ghost_says(&a, &push, &code, sizeof code);
         ghost_sends(&reader, &pull, NULL, 0);
         ghost_says(&reader, &(struct gw_ps_request){.operation = GW_PS_MEMBERS, .id = 6}, NULL, 0); /* the pull waits */
-        ghost_says(&a, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
-        ghost_goes(&a);
+        ghost_leaves(&a);
         a = ghost_joins(&s, 0);
         ghost_agrees(&a, "net = mlp\n");
         const struct gw_ps_reply reply = ghost_hears(&reader);
@@ -701,10 +685,7 @@ static void all_die_and_come_again(void **state)
             for (uint32_t r = 0; r < 2; r++) {
                 const float x = 1;
                 struct gw_ps_request push = {.operation = GW_PS_PUSH, .nth = 1, .id = 8, .key = KEY};
-                uint8_t head[GW_PS_HEAD_BYTES];
-                zmq_send(ghosts[s][r].socket, head, gw_ps_request_write(head, &push), ZMQ_SNDMORE);
-                zmq_send(ghosts[s][r].socket, &x, sizeof x, 0);
-                assert_true(zmq_recv(ghosts[s][r].socket, head, sizeof head, 0) > 0);
+                ghost_asks(&ghosts[s][r], &push, &x, sizeof x);
             }
         for (uint32_t s = 0; s < 2; s++)
             for (uint32_t r = 0; r < 2; r++)

@@ -1,57 +1,70 @@
 /* Sends answers. */
 #include "pserver/server/reply.h"
 #include "base/error.h"
-#include "pserver/server/connected.h"
-#include "zmq/body.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
+#include <sys/epoll.h>
 
-static void hold_blob(void *blob)
+#define MOST_UNREAD 4096 /* the most answers that a client has not taken yet; with more, the client is dropped */
+
+void gw_ps_watch(struct gw_ps_member *member)
 {
-    gw_ps_blob_hold(blob);
+    const uint32_t events = gw_net_events(&member->c);
+    if (events == member->events || member->c.fd < 0)
+        return;
+    struct epoll_event event = {.events = events, .data.ptr = member};
+    epoll_ctl(member->server->epoll, member->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, member->c.fd, &event);
+    member->events = events;
 }
 
-static void give_blob(void *bytes, void *blob)
+static void give_blob(void *blob)
 {
-    (void)bytes;
     gw_ps_blob_give(blob);
 }
 
-static bool send_part(struct gw_ps_server *server, const void *bytes, size_t n_bytes, int flags)
+void gw_ps_member_lose(struct gw_ps_server *server, struct gw_ps_member *member)
 {
-    int sent;
-    do
-        sent = zmq_send(server->socket, bytes, n_bytes, flags | ZMQ_DONTWAIT);
-    while (sent < 0 && zmq_errno() == EINTR);
-    return sent >= 0;
+    server->n_lost += !member->lost;
+    member->lost = true;
 }
 
-void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps_reply *reply, struct gw_ps_blob *value)
+void gw_ps_reply(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_reply *reply,
+                 struct gw_ps_blob *value)
 {
-    uint8_t id[GW_PS_ROUTE_BYTES] = {0}, head[GW_PS_HEAD_BYTES];
-    struct gw_ps_member *member = gw_ps_member_find(server, route);
-    if (member && member->lost)
+    uint8_t head[GW_PS_HEAD_BYTES];
+    if (member->lost)
         return;
-    memcpy(id + 1, &route, sizeof route);
-    size_t n_bytes = gw_ps_reply_write(head, reply);
+    const size_t n_bytes = gw_ps_reply_write(head, reply);
     server->counts.bytes_out += n_bytes + (value ? value->n_bytes : 0);
-    bool sent = send_part(server, id, sizeof id, ZMQ_SNDMORE);
-    if (!sent && zmq_errno() == EAGAIN && member)
+    const gw_status status = value ? gw_net_send_with(&member->c, GW_PS_MESSAGE, head, n_bytes, value->bytes,
+                                                      value->n_bytes, give_blob, gw_ps_blob_hold(value))
+                                   : gw_net_send_with(&member->c, GW_PS_MESSAGE, head, n_bytes, NULL, 0, NULL, NULL);
+    if (status == GW_ERR_MEMORY || member->c.n_waiting > MOST_UNREAD) /* if it is gone, reading says so */
         gw_ps_member_lose(server, member);
-    /* Only the first part can fail for want of room. All parts are sent, or dropped, together. */
-    sent = sent && send_part(server, head, n_bytes, value ? ZMQ_SNDMORE : 0);
-    if (sent && value)
-        gw_zmq_body_send(server->socket, value->bytes, value->n_bytes, member && member->whole, hold_blob, give_blob,
-                         value);
+    if (!member->c.gathers)
+        gw_ps_watch(member);
 }
 
-void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request,
-                       gw_status status, uint64_t number)
+static struct gw_ps_reply error_reply(struct gw_ps_server *server, const struct gw_ps_request *request,
+                                      gw_status status, uint64_t number)
 {
     struct gw_ps_reply reply = {.operation = request->operation, .id = request->id, .number = number, .status = status};
     snprintf(reply.sentence, sizeof reply.sentence, "%s", gw_last_error());
     server->counts.refused++;
-    gw_ps_reply(server, route, &reply, NULL);
+    return reply;
+}
+
+void gw_ps_reply_error(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                       gw_status status, uint64_t number)
+{
+    const struct gw_ps_reply reply = error_reply(server, request, status, number);
+    gw_ps_reply(server, member, &reply, NULL);
+}
+
+void gw_ps_refuse(struct gw_ps_server *server, struct gw_net_stranger *stranger, const struct gw_ps_request *request,
+                  gw_status status)
+{
+    uint8_t head[GW_PS_HEAD_BYTES];
+    const struct gw_ps_reply reply = error_reply(server, request, status, 0);
+    gw_net_refuse(&server->listener, stranger, GW_PS_MESSAGE, head, gw_ps_reply_write(head, &reply), NULL, 0);
 }

@@ -8,14 +8,24 @@
 
 #include "pserver/server/state.h"
 
-/* Sends an answer, unless the member is lost. If the member's queue is full, it is lost from then on. value: the body;
- * the caller keeps its hold. */
-void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps_reply *reply,
+/* Tells epoll what to watch of a member's connection. Call it after something was sent. */
+void gw_ps_watch(struct gw_ps_member *member);
+
+/* Marks a client that does not take its answers. It gets none from here on, and is removed at the next sweep. */
+void gw_ps_member_lose(struct gw_ps_server *server, struct gw_ps_member *member);
+
+/* Sends an answer, unless the member is lost. If too many of its answers wait to be sent, it is lost from then on.
+ * value: the body; the caller keeps its hold. */
+void gw_ps_reply(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_reply *reply,
                  struct gw_ps_blob *value);
 
 /* Answers a request that failed with `status`. The sentence is that of gw_last_error(). number: 0, or the number that
  * the operation's answer has. */
-void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request,
+void gw_ps_reply_error(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
                        gw_status status, uint64_t number);
+
+/* The same to a connection that has not been let in. It ends when it has the answer. */
+void gw_ps_refuse(struct gw_ps_server *server, struct gw_net_stranger *stranger, const struct gw_ps_request *request,
+                  gw_status status);
 
 #endif

@@ -16,13 +16,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#define QUICK_ELEMS 1024 /* what larger keys need takes longer, so earlier answers do not wait for it */
+
 /* ---- doing ------------------------------------------------------------------------------------------------- */
 
-static void reply_done(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request,
+static void reply_done(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
                        uint64_t number)
 {
     const bool in_memory = server->keep && !gw_ps_keep_is_durable(server->keep);
-    gw_ps_reply(server, route,
+    gw_ps_reply(server, member,
                 &(struct gw_ps_reply){.operation = request->operation,
                                       .flags = in_memory ? GW_PS_IN_MEMORY : 0,
                                       .id = request->id,
@@ -41,7 +43,7 @@ static bool may_be_back(const struct gw_ps_server *server, const struct gw_ps_wo
 /* Plain keys have runs, too. If none of the workers that took part before is here, a worker's first INIT begins another
  * run. Pushes that were left in open rounds are dropped, so that they do not mix with later ones. GW_ERR_ORDER: one of
  * the earlier workers may be back in a moment, as after a restart of this server. */
-static gw_status enter_run(struct gw_ps_server *server, const struct gw_ps_member *member)
+static gw_status enter_run(struct gw_ps_server *server, struct gw_ps_member *member)
 {
     bool unsure = false;
     if (member->rank == GW_PS_READER || member->joins)
@@ -67,8 +69,7 @@ static bool is_exchanges(const char *key)
     return strncmp(key, GW_PS_EXCHANGE, strlen(GW_PS_EXCHANGE)) == 0;
 }
 
-static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *member,
-                      const struct gw_ps_request *request)
+static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
 {
     struct gw_ps_key *key;
     if (!is_exchanges(request->key))
@@ -80,15 +81,16 @@ static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *me
     /* if there are very many keys, only the first are logged */
     if (gw_ps_store_info(server->store).n_keys > before && before < 1000)
         gw_ps_log(server, "init key=\"%s\" type=%s shape=\"%s\" by=%s", gw_quote(request->key).text,
-                  gw_ps_type_name((gw_ps_type)request->type), gw_ps_shape_text(&request->shape).text, member->address);
-    reply_done(server, member->route, request, gw_ps_store_pushed(server->store, key, member->rank));
+                  gw_ps_type_name((gw_ps_type)request->type), gw_ps_shape_text(&request->shape).text,
+                  member->address.text);
+    reply_done(server, member, request, gw_ps_store_pushed(server->store, key, member->rank));
     return GW_OK;
 }
 
 /* A new client sends AGREE. If none of the clients that had agreed before is here, their run is over, and this begins
  * another one. A worker that joins says so itself. GW_ERR_ORDER: one of the earlier clients may be back in a moment, as
  * after a restart of this server. Then it is the same run. */
-static gw_status begins_anew(const struct gw_ps_server *server, const struct gw_ps_member *member, bool *anew)
+static gw_status begins_anew(const struct gw_ps_server *server, struct gw_ps_member *member, bool *anew)
 {
     bool unsure = false;
     *anew = false;
@@ -108,8 +110,8 @@ static gw_status begins_anew(const struct gw_ps_server *server, const struct gw_
 }
 
 /* Takes the lines of the first worker. Those of every other worker must be the same. */
-static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *member,
-                       const struct gw_ps_request *request, const struct gw_ps_blob *value)
+static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                       const struct gw_ps_blob *value)
 {
     if (member->rank == GW_PS_READER)
         return gw_fail(GW_ERR_ARGUMENT, "a reader has nothing to agree on with workers");
@@ -136,23 +138,23 @@ static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *m
                        member->rank, difference.second, server->agreed_by, difference.first);
     server->workers[member->rank].agreed_as = member->incarnation;
     gw_ps_note_worker(server, member->rank);
-    reply_done(server, member->route, request, 0);
+    reply_done(server, member, request, 0);
     return GW_OK;
 }
 
-static gw_status put(struct gw_ps_server *server, const struct gw_ps_member *member,
-                     const struct gw_ps_request *request, struct gw_ps_blob *value)
+static gw_status put(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                     struct gw_ps_blob *value)
 {
     struct gw_ps_key *key;
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
     GW_TRY(request->bring_kind == GW_PS_BRING_DEPOSIT ? gw_ps_store_deposit(server->store, key, request->version, value)
                                                       : gw_ps_store_bring_first(server->store, key, value));
-    reply_done(server, member->route, request, 0);
+    reply_done(server, member, request, 0);
     return GW_OK;
 }
 
-static gw_status push(struct gw_ps_server *server, const struct gw_ps_member *member,
-                      const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key)
+static gw_status push(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                      struct gw_ps_blob *value, struct gw_ps_key *key)
 {
     switch (request->push_kind) {
     case GW_PS_PUSH_REFUSED:
@@ -169,7 +171,7 @@ static gw_status push(struct gw_ps_server *server, const struct gw_ps_member *me
 }
 
 /* A push of the member that waits and that its verdict is about. NULL: there is none. */
-static const struct gw_ps_parked *parked_push(const struct gw_ps_member *member, const struct gw_ps_request *verdict)
+static const struct gw_ps_parked *parked_push(struct gw_ps_member *member, const struct gw_ps_request *verdict)
 {
     for (const struct gw_ps_parked *p = member->parked; p; p = p->member_next)
         if (p->request.operation == GW_PS_PUSH && p->request.nth <= verdict->nth && is_exchanges(p->request.key))
@@ -179,8 +181,8 @@ static const struct gw_ps_parked *parked_push(const struct gw_ps_member *member,
 
 /* Gives the verdict of a step to all of its keys on this server. After an error no key has it. (There is one exception:
  * memory may run out in between. Then the client sends the verdict again, and the other keys get it.) */
-static gw_status judge(struct gw_ps_server *server, const struct gw_ps_member *member,
-                       const struct gw_ps_request *request, struct gw_ps_key **waits_for)
+static gw_status judge(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                       struct gw_ps_key **waits_for)
 {
     const struct gw_ps_parked *before = parked_push(member, request);
     if (before) {
@@ -199,9 +201,8 @@ static gw_status judge(struct gw_ps_server *server, const struct gw_ps_member *m
 
 /* Tries a push, a pull or a verdict, and answers it if it can be done now. GW_PS_WAIT: *waits_for is the key to wait
  * for. */
-static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *member,
-                     const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key,
-                     struct gw_ps_key **waits_for)
+static gw_status try(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                     struct gw_ps_blob *value, struct gw_ps_key *key, struct gw_ps_key **waits_for)
 {
     struct gw_ps_key *scale_key = NULL;
     struct gw_ps_answer answer = {.round = 0};
@@ -210,7 +211,7 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
         gw_status status = request->operation == GW_PS_VERDICT ? judge(server, member, request, waits_for)
                                                                : push(server, member, request, value, key);
         if (status == GW_OK)
-            reply_done(server, member->route, request, request->nth);
+            reply_done(server, member, request, request->nth);
         return status;
     }
     if (request->scale_key[0])
@@ -221,12 +222,12 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
                            : gw_ps_store_pull(server->store, key, now ? GW_PS_READER : member->rank,
                                               (gw_ps_method)request->method, scale_key, &answer, waits_for);
     if (status == GW_ERR_NONFINITE) {
-        gw_ps_reply_error(server, member->route, request, status, answer.round);
+        gw_ps_reply_error(server, member, request, status, answer.round);
         return GW_OK;
     }
     if (status != GW_OK)
         return status;
-    gw_ps_reply(server, member->route,
+    gw_ps_reply(server, member,
                 &(struct gw_ps_reply){.operation = request->operation,
                                       .type = (uint8_t)answer.type,
                                       .id = request->id,
@@ -252,6 +253,8 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
     struct gw_ps_key *key, *waits_for;
     const double came = gw_clock_seconds();
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
+    if (gw_ps_key_elems(key) > QUICK_ELEMS)
+        gw_ignore(gw_net_flush(&member->c));
     if (request->operation != GW_PS_PUSH && request->n_parts != gw_ps_key_parts(key))
         return gw_fail(GW_ERR_ORDER,
                        "\"%s\" lies in %u parts on as many servers, and this client asks for a value in %u: "
@@ -308,7 +311,7 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
     else
         status = push_or_pull(server, member, request, value);
     if (status < 0)
-        gw_ps_reply_error(server, member->route, request, status, 0);
+        gw_ps_reply_error(server, member, request, status, 0);
     gw_ps_blob_give(value);
 }
 
@@ -330,7 +333,7 @@ static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
         if (status == GW_OK && parked->member)
             note_time(server, &parked->request, parked->deadline - parked->request.timeout_ms / 1000.0);
         if (status < 0)
-            gw_ps_reply_error(server, parked->member->route, &parked->request, status, 0);
+            gw_ps_reply_error(server, parked->member, &parked->request, status, 0);
         if (status != GW_PS_WAIT) {
             gw_ps_waiting_unpark(server, at, queue);
         } else if (waits_for != queue) {
@@ -374,7 +377,7 @@ void gw_ps_requests_expire(struct gw_ps_server *server)
                 continue;
             }
             if (parked->member)
-                gw_ps_reply_error(server, parked->member->route, &parked->request,
+                gw_ps_reply_error(server, parked->member, &parked->request,
                                   gw_ps_waiting_timed_out(server, key, parked), 0);
             gw_ps_waiting_unpark(server, at, key);
             expired = true;

@@ -1,26 +1,21 @@
-/* The server: one thread, one ROUTER socket, the store. It does a request at once if it can. If a request must wait, it
+/* The server: one thread, its connections, the store. It does a request at once if it can. If a request must wait, it
  * goes to its key's queue. Nothing blocks. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/quote.h"
-#include "pserver/server/connected.h"
+#include "pserver/server/connections.h"
 #include "pserver/server/joining.h"
 #include "pserver/server/kept.h"
-#include "pserver/server/log.h"
 #include "pserver/server/members.h"
 #include "pserver/server/numbers.h"
-#include "pserver/server/reply.h"
 #include "pserver/server/requests.h"
 #include "pserver/server/waiting.h"
-#include "zmq/body.h"
-#include "zmq/socket.h"
 
 #include <gradwire/codec.h>
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -29,200 +24,31 @@
 #define DEFAULT_KEYS (1ull << 20)
 #define DEFAULT_KEY_BYTES (1ull << 30)
 #define DEFAULT_CLIENTS 1024
-#define MOST_UNREAD 4096 /* the most answers that a client has not taken yet; with more, the client is dropped */
-/* the most messages of a client that have come and wait to be handled; with more, its connection is not read */
-#define MOST_WAITING 256
-#define WAITING_BYTES ((uint64_t)1 << 20)   /* bytes that are counted for one such message, for the sum of all */
-#define MOST_AT_ONCE 1024u                  /* the most connections that wait to be accepted */
-#define MOST_STRANGERS 256u                 /* the most connections that have not said HELLO */
-#define STRANGER_BYTES ((uint64_t)64 << 10) /* the most bytes of such a connection beyond its complete messages */
-/* a value with up to so many bytes is copied; this is more than ZeroMQ's buffer */
-#define MOST_COPIED 16384
-/* messages that are handled before the server looks at the time and at connections */
-#define AT_ONCE 256
+#define MOST_STRANGERS 256u /* the most connections that have not said HELLO */
+#define SPARE_STRANGERS 64u /* and how many besides those that may become clients */
+#define SPARE_FILES 32u     /* descriptors that connections leave to snapshots and journals */
 /* how long the server still handles requests that have come, when it must end */
 #define END_SECONDS 1.0
 #define LOOK_SECONDS 0.25 /* between looks for requests whose deadline has passed */
 
-/* ---- receiving ---------------------------------------------------------------------------------------------- */
-
-/* The value of a push, in the message in which it came. */
-struct received {
-    struct gw_ps_blob blob;
-    zmq_msg_t message;
-};
-
-static void release_received(struct gw_ps_blob *blob)
-{
-    struct received *received = (struct received *)blob;
-    zmq_msg_close(&received->message);
-    gw_free(blob->context, received);
-}
-
-/* Copies a small value. ZeroMQ keeps small messages together in a buffer, and the whole buffer would stay as long as
- * one of them. */
-static struct gw_ps_blob *keep_copy(struct gw_ps_server *server, struct gw_zmq_body *body)
-{
-    const size_t n_bytes = body->n_bytes;
-    void *bytes = gw_alloc(server->context, n_bytes, 1);
-    if (!bytes)
-        return NULL;
-    gw_zmq_body_copy(server->context, body, bytes);
-    return gw_ps_blob_new(server->context, &server->bytes, bytes, n_bytes);
-}
-
-static struct gw_ps_blob *keep(struct gw_ps_server *server, struct gw_zmq_body *body)
-{
-    zmq_msg_t *message = body->only;
-    if (!message || body->n_bytes <= MOST_COPIED)
-        return keep_copy(server, body);
-    struct received *received = gw_alloc(server->context, 1, sizeof *received);
-    if (!received)
-        return NULL;
-    zmq_msg_init(&received->message);
-    zmq_msg_move(&received->message, message);
-    received->blob = (struct gw_ps_blob){.bytes = zmq_msg_data(&received->message),
-                                         .n_bytes = zmq_msg_size(&received->message),
-                                         .release = release_received,
-                                         .context = server->context,
-                                         .total = &server->bytes};
-    gw_ps_blob_begin(&received->blob);
-    return &received->blob;
-}
-
-/* Reads the events: connections that came and ended. */
-static void read_events(struct gw_ps_server *server)
-{
-    struct gw_zmq_event event;
-    while (gw_zmq_door_event(server->door, &event))
-        gw_ps_connection_news(server, &event);
-}
-
-static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, const struct gw_ps_request *request)
-{
-    const char *address = zmq_msg_gets(head, "Peer-Address");
-    address = address ? address : "?";
-    /* now the events of this connection are known, and those of all earlier ones with its number */
-    read_events(server);
-    const char *key = zmq_msg_gets(head, "User-Id"); /* the gate has told ZeroMQ this key */
-    gw_status status = gw_ps_member_join(server, route, zmq_msg_get(head, ZMQ_SRCFD), address, key, request);
-    if (status < 0) {
-        gw_ps_log(server, "refused address=%s reason=\"%s\"", address, gw_quote(gw_last_error()).text);
-        gw_ps_reply_error(server, route, request, status, 0);
-        return;
-    }
-    gw_zmq_door_admit(server->door, zmq_msg_get(head, ZMQ_SRCFD));
-    gw_ps_log(server, "joined %s address=%s", gw_ps_rank_text((uint32_t)request->hello_rank).text, address);
-    gw_ps_reply(server, route,
-                &(struct gw_ps_reply){.operation = GW_PS_HELLO,
-                                      .id = request->id,
-                                      .n_workers = server->options.n_workers,
-                                      .max_key_bytes = server->options.max_key_bytes,
-                                      .mode = (uint8_t)server->options.mode,
-                                      .staleness = server->options.mode == GW_PS_STALE ? server->options.staleness : 0,
-                                      .backup = server->options.backup,
-                                      .timeout_ms = server->options.timeout_ms},
-                NULL);
-}
-
-/* Handles one message. body NULL: it has no body. unfit: an error if the body could not be taken; the last error says
- * why. */
-static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, struct gw_zmq_body *body,
-                  gw_status unfit)
-{
-    char why[GW_PS_SENTENCE] = "";
-    if (unfit < 0)
-        snprintf(why, sizeof why, "%s", gw_last_error());
-    struct gw_ps_request request;
-    gw_status status = gw_ps_request_read(zmq_msg_data(head), zmq_msg_size(head), &request);
-    struct gw_ps_member *member = gw_ps_member_find(server, route);
-    server->counts.bytes_in += zmq_msg_size(head) + (body ? body->n_bytes : 0);
-    server->counts.requests[status < 0 ? 0 : request.operation]++;
-    if (status < 0) {
-        const char *address = zmq_msg_gets(head, "Peer-Address");
-        gw_ps_log(server, "refused address=%s reason=\"%s\"", address ? address : "?", gw_quote(gw_last_error()).text);
-        gw_ps_reply_error(server, route, &request, status, 0);
-    } else if (request.operation == GW_PS_HELLO) {
-        hello(server, route, head, &request);
-    } else if (!member) {
-        gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = GW_PS_WHO, .id = request.id}, NULL);
-    } else if (request.operation == GW_PS_BYE) {
-        gw_ps_log(server, "left %s address=%s", gw_ps_rank_text(member->rank).text, member->address);
-        gw_ps_member_goodbye(server, member);
-        gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = GW_PS_BYE, .id = request.id}, NULL);
-    } else if (unfit < 0) {
-        gw_ps_reply_error(server, route, &request, gw_fail(unfit, "the value for \"%s\": %s", request.key, why), 0);
-    } else {
-        if (body && body->n_bytes > GW_ZMQ_PIECE)
-            member->whole = body->only;
-        struct gw_ps_blob *value = body ? keep(server, body) : NULL;
-        if (body && !value)
-            gw_ps_reply_error(server, route, &request, GW_ERR_MEMORY, 0);
-        else
-            gw_ps_request_do(server, member, &request, value);
-    }
-}
-
-static bool receive_part(struct gw_ps_server *server, zmq_msg_t *part, int flags)
-{
-    int got;
-    zmq_msg_init(part);
-    do
-        got = zmq_msg_recv(part, server->socket, flags);
-    while (got < 0 && zmq_errno() == EINTR);
-    if (got < 0)
-        zmq_msg_close(part);
-    return got >= 0;
-}
-
-/* Takes one complete message: [route, head] or [route, head, pieces of a body]. false: there is none. */
-static bool receive(struct gw_ps_server *server)
-{
-    zmq_msg_t id, head;
-    struct gw_zmq_body body = {0};
-    gw_status unfit = GW_OK;
-    if (!receive_part(server, &id, ZMQ_DONTWAIT)) {
-        gw_zmq_door_empty(server->door);
-        return false;
-    }
-    if (!zmq_msg_more(&id) || !receive_part(server, &head, 0)) {
-        zmq_msg_close(&id);
-        return true;
-    }
-    const int fd = zmq_msg_get(&head, ZMQ_SRCFD);
-    const bool has_body = zmq_msg_more(&head);
-    if (has_body)
-        unfit =
-            gw_zmq_body_take(server->context, server->socket, server->options.max_key_bytes + GW_PS_HEAD_BYTES, &body);
-    gw_zmq_door_took(server->door, fd, zmq_msg_size(&head) + body.n_came, 1 + body.n_parts);
-    const uint8_t *name = zmq_msg_data(&id);
-    /* a peer that gave itself another name does not belong here */
-    if (zmq_msg_size(&id) == GW_PS_ROUTE_BYTES && name[0] == 0) {
-        uint32_t route;
-        memcpy(&route, name + 1, sizeof route);
-        serve(server, route, &head, has_body ? &body : NULL, unfit);
-    }
-    gw_zmq_body_free(server->context, &body);
-    zmq_msg_close(&head);
-    zmq_msg_close(&id);
-    return true;
-}
-
 /* ---- running ------------------------------------------------------------------------------------------------ */
 
-/* After each message: requests that waited may go on, and members that were lost are freed. */
-static void settle(struct gw_ps_server *server)
+static bool anything_waits(const struct gw_ps_server *server)
 {
-    gw_ps_requests_go_on(server);
-    gw_ps_members_sweep(server);
+    for (const struct gw_ps_member *m = server->members; m; m = m->next)
+        if (m->c.first)
+            return true;
+    return false;
 }
 
 /* The end of the server: requests that have come are answered, and their changes are kept. */
 static void end(struct gw_ps_server *server)
 {
     const double deadline = gw_clock_seconds() + END_SECONDS;
-    while (gw_clock_seconds() < deadline && receive(server))
-        settle(server);
+    bool stop;
+    /* epoll tells of `stop` again and again */
+    while (gw_clock_seconds() < deadline && (gw_ps_connections_turn(server, 0, &stop) || anything_waits(server)))
+        ;
     if (server->keep)
         gw_ps_keep_finish(server->keep);
 }
@@ -230,27 +56,22 @@ static void end(struct gw_ps_server *server)
 gw_status gw_ps_server_run(gw_ps_server *server)
 {
     GW_TRY(gw_process_check(server->made_in, "this parameter server"));
-    for (;;) {
-        zmq_pollitem_t items[] = {{server->socket, 0, ZMQ_POLLIN, 0},
-                                  {NULL, server->stop, ZMQ_POLLIN, 0},
-                                  {NULL, gw_zmq_door_fd(server->door), ZMQ_POLLIN, 0}};
-        if (zmq_poll(items, 3, (long)(LOOK_SECONDS * 1000)) < 0 && zmq_errno() != EINTR)
-            return gw_fail(GW_ERR_SYSTEM, "the server cannot wait for its clients: %s", zmq_strerror(zmq_errno()));
-        if (items[1].revents) {
+    for (bool stop = false;;) {
+        gw_ps_connections_turn(server, LOOK_SECONDS, &stop);
+        if (stop) {
             end(server);
             return GW_OK;
         }
-        for (int i = 0; i < AT_ONCE && receive(server); i++)
-            settle(server);
-        read_events(server);
         double now = gw_clock_seconds();
         if (now >= server->next_look) {
             server->next_look = now + LOOK_SECONDS;
+            gw_ps_connections_look(server);
             gw_ps_members_check_keys(server);
             gw_ps_members_look(server);
             gw_ps_joins_look(server);
             gw_ps_requests_expire(server);
-            settle(server);
+            gw_ps_requests_go_on(server);
+            gw_ps_members_sweep(server);
             if (server->keep)
                 gw_ps_keep_look(server->keep);
             gw_ps_numbers_note(server, server->notes);
@@ -311,52 +132,40 @@ static void fill_defaults(gw_ps_server_options *options)
     options->max_clients = options->max_clients ? options->max_clients : DEFAULT_CLIENTS;
 }
 
-static gw_status open_socket(struct gw_ps_server *server, const struct gw_net_address *address)
+static gw_status watch(const struct gw_ps_server *server, int fd, const void *of)
 {
-    server->socket = gw_zmq_socket_new(&server->net, ZMQ_ROUTER, true);
-    if (!server->socket)
-        return GW_ERR_SYSTEM;
-    const uint64_t value = server->options.max_key_bytes + GW_PS_HEAD_BYTES;
-    /* the most bytes of a part of a message */
-    const int64_t longest = value > GW_ZMQ_PIECE ? (int64_t)value : (int64_t)GW_ZMQ_PIECE;
-    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_ROUTER_MANDATORY, 1));
-    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_SNDHWM, MOST_UNREAD));
-    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_RCVHWM, MOST_WAITING));
-    if (zmq_setsockopt(server->socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "no socket for the server: %s", zmq_strerror(zmq_errno()));
-    const uint32_t most = server->options.max_clients + GW_ZMQ_SPARE_STRANGERS;
-    const struct gw_zmq_limits limits = {
-        .most_strangers = most < MOST_STRANGERS ? most : MOST_STRANGERS,
-        .silent_s = GW_ZMQ_SILENT_SECONDS,
-        .stranger_bytes = STRANGER_BYTES,
-        .member_bytes = value,
-        /* so many complete messages may wait unread. They are all answered, perhaps with a refusal */
-        .all_bytes = server->options.max_bytes + MOST_WAITING * (value < WAITING_BYTES ? value : WAITING_BYTES)};
-    GW_TRY(gw_zmq_net_door(&server->net, server->socket, "news",
-                           ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL, &limits,
-                           &server->door));
-    return gw_zmq_bind(server->socket, address, server->endpoint);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = (void *)(uintptr_t)of};
+    if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "no epoll for the server: %s", strerror(errno));
+    return GW_OK;
+}
+
+static gw_status listen_at(struct gw_ps_server *server, const struct gw_net_address *address)
+{
+    const uint32_t most = server->options.max_clients + SPARE_STRANGERS;
+    server->listens = true;
+    GW_TRY(gw_net_listener_open(&server->listener,
+                                &(struct gw_net_listener_options){.context = server->context,
+                                                                  .keys = server->keys,
+                                                                  .log = &server->log,
+                                                                  .of = "server",
+                                                                  .most = most < MOST_STRANGERS ? most : MOST_STRANGERS,
+                                                                  .spare_files = SPARE_FILES,
+                                                                  .timeout_ms = server->options.timeout_ms,
+                                                                  .most_header = GW_PS_HEAD_BYTES}));
+    GW_TRY(gw_net_listen(&server->listener, address, server->endpoint));
+    return watch(server, server->listener.epoll, &server->listener);
 }
 
 static gw_status set_up(struct gw_ps_server *server, const struct gw_net_address *address)
 {
     gw_context *context = server->context;
     const gw_ps_server_options *o = &server->options;
-    struct gw_zmq_net *net = &server->net;
-    *net = (struct gw_zmq_net){.context = context,
-                               .timeout_ms = o->timeout_ms,
-                               .most_at_once = o->max_clients < MOST_AT_ONCE ? o->max_clients : MOST_AT_ONCE,
-                               .log = {o->log, o->log_user, 0}};
-    GW_TRY(gw_zmq_net_open(net));
-    if (o->keys) {
-        GW_TRY(gw_zmq_keys_load(context, o->keys, &net->keys));
-        gw_zmq_keys_leave_own_out(net->keys);
-        GW_TRY(gw_zmq_gate_open(context, net->zmq, net->keys, &net->log, &net->gate));
-    }
-    server->n_buckets = 1024;
-    server->buckets = gw_calloc(context, server->n_buckets, sizeof *server->buckets);
+    server->log = (struct gw_net_log){o->log, o->log_user, 0};
+    if (o->keys)
+        GW_TRY(gw_net_keys_load(context, o->keys, GW_NET_SERVER, &server->log, &server->keys));
     server->workers = gw_calloc(context, o->n_workers, sizeof *server->workers);
-    if (!server->buckets || !server->workers)
+    if (!server->workers)
         return GW_ERR_MEMORY;
     const struct gw_ps_store_options store = {.n_workers = o->n_workers,
                                               .mode = o->mode,
@@ -372,9 +181,11 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_net_address
     GW_TRY(gw_ps_store_create(context, &store, &server->store));
     GW_TRY(gw_ps_server_keep(server));
     server->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (server->stop < 0)
-        return gw_fail(GW_ERR_SYSTEM, "no eventfd for the server: %s", strerror(errno));
-    return open_socket(server, address);
+    server->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (server->stop < 0 || server->epoll < 0)
+        return gw_fail(GW_ERR_SYSTEM, "no eventfd or epoll for the server: %s", strerror(errno));
+    GW_TRY(watch(server, server->stop, &server->stop));
+    return listen_at(server, address);
 }
 
 gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out)
@@ -396,7 +207,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
     server->context = context;
     server->made_in = gw_process_now();
     server->options = *options;
-    server->stop = -1;
+    server->stop = server->epoll = -1;
     server->first_round = 1;
     server->counts.started = gw_clock_seconds();
     fill_defaults(&server->options);
@@ -424,9 +235,12 @@ void gw_ps_server_destroy(gw_ps_server *server)
     gw_ps_store_destroy(server->store);
     gw_ps_notes_free(server->context, server->notes);
     gw_free(server->context, server->agreed);
-    gw_zmq_door_close(&server->socket, &server->door);
+    if (server->listens)
+        gw_net_listener_close(&server->listener);
+    gw_net_keys_free(server->keys);
     if (server->stop >= 0)
         close(server->stop);
-    gw_zmq_net_close(&server->net); /* this gives back the values that were on their way to clients */
+    if (server->epoll >= 0)
+        close(server->epoll);
     gw_free(server->context, server);
 }

@@ -7,31 +7,30 @@
 #include "pserver/protocol/message.h"
 #include "pserver/keep/keep.h"
 #include "pserver/store/store.h"
-#include "zmq/events.h"
-#include "zmq/net.h"
-
-#include <zmq.h>
+#include "net/listener.h"
 
 #define GW_PS_MOST_AGREED 16384 /* bytes of what workers agree on */
 #define GW_PS_MOST_WOKEN 64     /* keys */
 #define GW_PS_SOMEBODY UINT64_MAX
-#define GW_PS_ROUTE_BYTES 5 /* of a connection's id, as ZeroMQ's ROUTER gives them out: 0 and a number */
 
 struct gw_ps_notes;
 struct gw_ps_parked;
 
 /* A member: a connection that has said HELLO. */
 struct gw_ps_member {
-    struct gw_ps_member *next; /* the next one in its bucket */
-    uint32_t route;            /* the connection's number, which ZeroMQ gave it */
-    int fd;                    /* the connection's file descriptor */
+    struct gw_ps_member *next, **link; /* in the list of all members */
+    struct gw_ps_server *server;
+    struct gw_net_connection c;
+    uint32_t events;    /* what epoll watches */
+    bool has_more;      /* bytes were read that are still to be looked at */
+    uint64_t receiving; /* bytes of the value that is under way */
+    /* why that value is dropped as it comes; GW_OK: it is not */
+    gw_status unfit;
     uint32_t rank;
     uint64_t incarnation;
     bool joins;    /* the client says itself when it takes part (JOIN) */
     bool was_here; /* an earlier connection of this client was welcome, perhaps before this server was started again */
     bool lost;     /* it does not take its answers. The server's loop will free it */
-    /* its last large value came in one piece. So the connection is fast, and answers may go in one piece, too */
-    bool whole;
     struct gw_ps_joining { /* a JOIN that waits */
         bool waits;
         uint64_t id;
@@ -41,8 +40,7 @@ struct gw_ps_member {
     uint32_t n_parked;
     int64_t since;               /* seconds of Unix time */
     struct gw_ps_parked *parked; /* its requests that wait, in any order */
-    char address[64];
-    char key[GW_ZMQ_KEY_CHARS + 1]; /* the key of the connection; "": the server has no keys */
+    struct gw_net_peer_name address;
 };
 
 /* A parked request. It waits for pushes of other workers, or for an earlier request of the same client. It is in the
@@ -77,30 +75,25 @@ struct gw_ps_server {
     gw_context *context;
     gw_process made_in;
     gw_ps_server_options options;
-    struct gw_zmq_net net;
-    void *socket; /* ROUTER */
-    struct gw_zmq_door *door;
+    struct gw_net_log log;    /* of what strangers do */
+    struct gw_net_keys *keys; /* NULL: in the clear */
+    struct gw_net_listener listener;
+    bool listens;
+    int epoll;
     int stop; /* eventfd */
     char endpoint[GW_NET_ENDPOINT_BYTES];
     struct gw_ps_store *store;
-    struct gw_ps_member **buckets; /* the members, in buckets by route */
-    uint32_t n_buckets, n_members;
-    uint32_t n_lost; /* how many of the members are lost */
+    struct gw_ps_member *members;
+    uint32_t n_members;
+    uint32_t n_lost;    /* how many of the members are lost */
+    uint32_t n_more;    /* how many of them have_more */
+    uint64_t receiving; /* bytes of values that are under way */
     /* this server's place in its clients' list, and the length of the list; n_servers 0: not known yet */
     uint32_t place, n_servers;
     struct gw_ps_member *gone;    /* members that have left, until the server's loop frees them */
     struct gw_ps_worker *workers; /* by rank */
     uint32_t n_joining;           /* how many JOINs wait */
     uint64_t first_round;         /* the round with which the exchange's workers began, or must begin */
-    struct gw_zmq_ended ended;    /* which connections have ended */
-    struct gw_zmq_callers callers;
-    /* the next event is the end of a connection. If that was not let in, this says why; NULL: it was */
-    const char *unspoken;
-    struct {
-        char address[GW_ZMQ_NUMERIC_BYTES];
-        const char *why;
-        double at;
-    } told; /* the last line of the log about such a connection */
     /* The keys whose queues must be tried again. n_woken > GW_PS_MOST_WOKEN: the queues of all keys must. */
     struct gw_ps_key *woken[GW_PS_MOST_WOKEN];
     uint32_t n_woken;
@@ -110,8 +103,8 @@ struct gw_ps_server {
     atomic_uint_least64_t bytes; /* bytes of all values: kept, waiting, or on their way to clients */
     double log_room, log_at;     /* how many lines may be logged at the time log_at */
     uint64_t n_untold;
-    uint64_t keys_nth; /* the number of the list of allowed keys with which clients were last compared */
-    double next_look;  /* for requests that have waited too long */
+    uint64_t keys_changes; /* of the list of allowed keys, when clients were last compared with it */
+    double next_look;      /* for requests that have waited too long */
     struct {
         double started;
         /* bytes_in and bytes_out count heads and bodies of messages */

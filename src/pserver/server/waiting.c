@@ -133,7 +133,7 @@ static void refuse(struct gw_ps_server *server, struct gw_ps_parked **at, const 
                    gw_status status)
 {
     if ((*at)->member)
-        gw_ps_reply_error(server, (*at)->member->route, &(*at)->request, status, 0);
+        gw_ps_reply_error(server, (*at)->member, &(*at)->request, status, 0);
     gw_ps_waiting_unpark(server, at, queue);
 }
 

@@ -4,8 +4,11 @@
 
 #include <string.h>
 
-static void release(struct gw_ps_blob *blob)
+void gw_ps_blob_give(struct gw_ps_blob *blob)
 {
+    if (!blob || atomic_fetch_sub_explicit(&blob->holds, 1, memory_order_acq_rel) != 1)
+        return;
+    atomic_fetch_sub_explicit(blob->total, blob->n_bytes, memory_order_relaxed);
     gw_free(blob->context, blob->bytes);
     gw_free(blob->context, blob);
 }
@@ -17,9 +20,9 @@ struct gw_ps_blob *gw_ps_blob_new(gw_context *context, atomic_uint_least64_t *to
         gw_free(context, bytes);
         return NULL;
     }
-    *blob =
-        (struct gw_ps_blob){.bytes = bytes, .n_bytes = n_bytes, .release = release, .context = context, .total = total};
-    gw_ps_blob_begin(blob);
+    *blob = (struct gw_ps_blob){.bytes = bytes, .n_bytes = n_bytes, .context = context, .total = total};
+    atomic_init(&blob->holds, 1);
+    atomic_fetch_add_explicit(total, n_bytes, memory_order_relaxed);
     return blob;
 }
 

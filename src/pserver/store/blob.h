@@ -11,8 +11,6 @@
 struct gw_ps_blob {
     void *bytes;
     size_t n_bytes;
-    /* frees the blob; called when the last hold is given up, from any thread */
-    void (*release)(struct gw_ps_blob *blob);
     gw_context *context;
     atomic_uint_least64_t *total; /* counts n_bytes as long as there is a hold */
     atomic_uint holds;
@@ -26,13 +24,6 @@ struct gw_ps_blob *gw_ps_blob_new(gw_context *context, atomic_uint_least64_t *to
 struct gw_ps_blob *gw_ps_blob_copy(gw_context *context, atomic_uint_least64_t *total, const void *bytes,
                                    size_t n_bytes);
 
-/* Sets the first hold of a blob whose other fields are set. */
-static inline void gw_ps_blob_begin(struct gw_ps_blob *blob)
-{
-    atomic_init(&blob->holds, 1);
-    atomic_fetch_add_explicit(blob->total, blob->n_bytes, memory_order_relaxed);
-}
-
 static inline struct gw_ps_blob *gw_ps_blob_hold(struct gw_ps_blob *blob)
 {
     atomic_fetch_add_explicit(&blob->holds, 1, memory_order_relaxed);
@@ -40,12 +31,6 @@ static inline struct gw_ps_blob *gw_ps_blob_hold(struct gw_ps_blob *blob)
 }
 
 /* Gives a hold up. NULL is allowed. */
-static inline void gw_ps_blob_give(struct gw_ps_blob *blob)
-{
-    if (!blob || atomic_fetch_sub_explicit(&blob->holds, 1, memory_order_acq_rel) != 1)
-        return;
-    atomic_fetch_sub_explicit(blob->total, blob->n_bytes, memory_order_relaxed);
-    blob->release(blob);
-}
+void gw_ps_blob_give(struct gw_ps_blob *blob);
 
 #endif

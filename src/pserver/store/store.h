@@ -53,6 +53,7 @@ gw_status gw_ps_store_init_part(struct gw_ps_store *store, const char *name, gw_
 
 /* How many servers the key lies on. */
 uint32_t gw_ps_key_parts(const struct gw_ps_key *key);
+uint64_t gw_ps_key_elems(const struct gw_ps_key *key);
 
 /* The key of that name. GW_ERR_ARGUMENT: there is none; the sentence says which existing name is nearest. */
 gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct gw_ps_key **out);

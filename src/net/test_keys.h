@@ -1,9 +1,9 @@
 /* What tests of keys share: a folder for them that is removed at the end, and files in it. */
-#ifndef GW_ZMQ_TEST_KEYS_H
-#define GW_ZMQ_TEST_KEYS_H
+#ifndef GW_NET_TEST_KEYS_H
+#define GW_NET_TEST_KEYS_H
 
 #include "folders.h"
-#include "zmq/keys.h"
+#include "net/keys.h"
 
 #include <gradwire/link.h>
 

@@ -1,0 +1,176 @@
+/* Makes folders of keys: one for a machine, and one for a client of parameter servers. If it fails, it leaves none of
+ * its files behind. */
+#include "base/error.h"
+#include "base/files.h"
+#include "net/keys_state.h"
+
+#include <gradwire/link.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SELF GW_NET_ALLOWED "/self" GW_NET_SUFFIX
+enum { N_FILES = 4 };
+/* What a folder holds. The secret key comes first. */
+static const char *const files[N_FILES] = {GW_NET_SECRET, SELF, GW_NET_RENDEZVOUS, GW_NET_CERTIFICATE};
+
+/* Makes a certificate that nobody has signed but its own key. It says no name, because names are not looked at: the
+ * list in allowed/ has the certificate itself. It does not end (RFC 5280, 4.1.2.5), so no clock can be wrong for it. */
+static X509 *sign_own(EVP_PKEY *key)
+{
+    X509 *certificate = X509_new();
+    ASN1_INTEGER *serial = certificate ? X509_get_serialNumber(certificate) : NULL;
+    X509_NAME *name = certificate ? X509_get_subject_name(certificate) : NULL;
+    if (name && X509_set_version(certificate, 2) && ASN1_INTEGER_set(serial, 1) &&
+        ASN1_TIME_set_string_X509(X509_getm_notBefore(certificate), "20000101000000Z") &&
+        ASN1_TIME_set_string_X509(X509_getm_notAfter(certificate), "99991231235959Z") &&
+        X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"gradwire", -1, -1, 0) &&
+        X509_set_issuer_name(certificate, name) && X509_set_pubkey(certificate, key) &&
+        X509_sign(certificate, key, NULL) > 0)
+        return certificate;
+    X509_free(certificate);
+    return NULL;
+}
+
+/* Writes one PEM: the secret key, or else the certificate. */
+static gw_status write_pem(const char *folder, const char *name, EVP_PKEY *secret, X509 *certificate)
+{
+    char path[PATH_MAX], partial[PATH_MAX];
+    GW_TRY(gw_net_keys_path(path, folder, name));
+    if (snprintf(partial, sizeof partial, "%s.partial", path) >= (int)sizeof partial)
+        return gw_fail(GW_ERR_SYSTEM, "the path %s is too long", path);
+    const int fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, secret ? 0600 : 0644);
+    if (fd < 0 && errno == EEXIST)
+        return gw_fail(GW_ERR_SYSTEM, "%s is there, perhaps from an earlier try that was killed; remove it", partial);
+    if (fd < 0)
+        return gw_fail(GW_ERR_SYSTEM, "%s cannot be made: %s", partial, strerror(errno));
+    BIO *out = BIO_new_fd(fd, BIO_NOCLOSE);
+    errno = ENOSPC; /* a short write says no more */
+    const bool written = out && (secret ? PEM_write_bio_PrivateKey(out, secret, NULL, NULL, 0, NULL, NULL)
+                                        : PEM_write_bio_X509(out, certificate));
+    int error = errno;
+    BIO_free(out);
+    ERR_clear_error();
+    if (written && gw_files_commit(fd, AT_FDCWD, partial, path, false) == 0)
+        return GW_OK;
+    if (written) {
+        error = errno;
+    } else {
+        close(fd);
+        unlink(partial);
+    }
+    return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", path, strerror(error));
+}
+
+static gw_status make_folder(const char *path)
+{
+    if (mkdir(path, 0700) == 0 || errno == EEXIST)
+        return GW_OK;
+    return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be made: %s", path, strerror(errno));
+}
+
+static void remove_files(const char *folder, int n)
+{
+    char path[PATH_MAX];
+    for (int i = 0; i < n; i++)
+        if (gw_net_keys_path(path, folder, files[i]) == GW_OK)
+            unlink(path);
+}
+
+static gw_status is_new(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    GW_TRY(gw_net_keys_path(path, folder, name));
+    return access(path, F_OK) != 0
+               ? GW_OK
+               : gw_fail(GW_ERR_ARGUMENT, "there is a key already at %s, and it is never replaced; name another folder",
+                         path);
+}
+
+/* Makes the key, its certificate, and the files. */
+static gw_status write_files(const char *folder, int *n)
+{
+    EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+    X509 *certificate = key ? sign_own(key) : NULL;
+    gw_status status =
+        certificate ? GW_OK : gw_fail(GW_ERR_UNSUPPORTED, "this machine's OpenSSL cannot make an Ed25519 key");
+    for (*n = 0; *n < N_FILES && status == GW_OK; *n += status == GW_OK)
+        status = write_pem(folder, files[*n], *n == 0 ? key : NULL, certificate);
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+    ERR_clear_error();
+    return status;
+}
+
+gw_status gw_keys_new(const char *folder)
+{
+    char allowed[PATH_MAX];
+    int n;
+    if (!folder || !folder[0])
+        return gw_fail(GW_ERR_ARGUMENT, "gw_keys_new: no folder is named");
+    GW_TRY(gw_net_keys_path(allowed, folder, GW_NET_ALLOWED));
+    for (int i = 0; i < N_FILES; i++)
+        GW_TRY(is_new(folder, files[i]));
+    GW_TRY(make_folder(folder));
+    GW_TRY(make_folder(allowed));
+    const gw_status status = write_files(folder, &n);
+    if (status < 0) /* the next try would refuse a folder with only some of the files */
+        remove_files(folder, n);
+    return status;
+}
+
+/* True if a file can have this name: letters, digits and .-_, and no dot at the beginning. */
+static bool is_name(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > 0 && n <= 64 && name[0] != '.' &&
+           strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_") == n;
+}
+
+/* Copies a folder's own certificate to a file of another folder. */
+static gw_status copy_certificate(const char *from, const char *to, const char *name)
+{
+    X509 *certificate;
+    struct gw_net_identity identity;
+    GW_TRY(gw_net_keys_read(from, GW_NET_CERTIFICATE, &certificate, &identity));
+    const gw_status status = write_pem(to, name, NULL, certificate);
+    X509_free(certificate);
+    return status;
+}
+
+gw_status gw_keys_new_client(const char *folder, const char *server_folder, const char *name)
+{
+    char listed[96], path[PATH_MAX];
+    struct gw_net_identity server;
+    if (!folder || !folder[0] || !server_folder || !name)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_keys_new_client: a folder, the server's folder and a name are needed");
+    if (!is_name(name))
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "a client cannot be called \"%s\": a name has 1 to 64 letters, digits, dots, dashes and "
+                       "underscores, and does not begin with a dot",
+                       name);
+    snprintf(listed, sizeof listed, GW_NET_ALLOWED "/%s" GW_NET_SUFFIX, name);
+    GW_TRY(gw_net_keys_read(server_folder, GW_NET_CERTIFICATE, NULL, &server));
+    GW_TRY(gw_net_keys_path(path, server_folder, listed));
+    if (access(path, F_OK) == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "%s is there already, the key of another client; give this one another name",
+                       path);
+    GW_TRY(is_new(folder, GW_NET_SERVER_FILE));
+    GW_TRY(gw_keys_new(folder));
+    gw_status status = copy_certificate(server_folder, folder, GW_NET_SERVER_FILE);
+    if (status == GW_OK) /* this comes last, so that a client that is listed has its keys */
+        status = copy_certificate(folder, server_folder, listed);
+    if (status == GW_OK)
+        return GW_OK;
+    remove_files(folder, N_FILES);
+    if (gw_net_keys_path(path, folder, GW_NET_SERVER_FILE) == GW_OK)
+        unlink(path);
+    return status;
+}

@@ -1,0 +1,133 @@
+/* A raw TCP connection for tests: it sends and receives messages of net/connection.h by hand, and anything else. It
+ * waits, for PEER_SECONDS at most. */
+#ifndef GW_NET_TEST_PEER_H
+#define GW_NET_TEST_PEER_H
+
+#include "net/connection.h"
+#include "wire/bytes.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define PEER_SECONDS 60
+
+/* What came: the head of a message, its header, and its body, which is dropped. */
+struct peer_message {
+    uint16_t kind;
+    uint8_t header[GW_NET_MOST_HEADER];
+    size_t n_header;
+    uint64_t n_bytes; /* of the body */
+    uint8_t body[64]; /* its first bytes */
+};
+
+static inline void peer_patience(int fd, int seconds)
+{
+    const struct timeval t = {.tv_sec = seconds};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t);
+}
+
+/* Connects to "127.0.0.1:PORT". receive_bytes: the size of the kernel's buffer; 0: its own choice. */
+static inline int peer_connect_slow(const char *place, int receive_bytes)
+{
+    const char *port = strrchr(place, ':');
+    const struct sockaddr_in to = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)atoi(port + 1)),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
+    assert_true(fd >= 0);
+    if (receive_bytes)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    peer_patience(fd, PEER_SECONDS);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static inline int peer_connect(const char *place)
+{
+    return peer_connect_slow(place, 0);
+}
+
+/* Sends bytes. false: the other side has ended the connection. */
+static inline bool peer_pour(int fd, const void *bytes, size_t n_bytes)
+{
+    for (size_t sent = 0; sent < n_bytes;) {
+        const ssize_t n = send(fd, (const uint8_t *)bytes + sent, n_bytes - sent, MSG_NOSIGNAL);
+        if (n <= 0)
+            return false;
+        sent += (size_t)n;
+    }
+    return true;
+}
+
+/* Writes the 16 bytes before a message. */
+static inline void peer_head(uint8_t head[GW_NET_HEAD], uint16_t kind, size_t n_header, uint64_t n_bytes)
+{
+    gw_put64(head, n_header + n_bytes);
+    gw_put16(head + 8, kind);
+    gw_put16(head + 10, (uint16_t)n_header);
+    memcpy(head + 12, "GWN1", 4);
+}
+
+static inline bool peer_send(int fd, uint16_t kind, const void *header, size_t n_header, const void *body,
+                             size_t n_bytes)
+{
+    uint8_t head[GW_NET_HEAD + GW_NET_MOST_HEADER];
+    peer_head(head, kind, n_header, n_bytes);
+    if (n_header)
+        memcpy(head + GW_NET_HEAD, header, n_header);
+    return peer_pour(fd, head, GW_NET_HEAD + n_header) && peer_pour(fd, body, n_bytes);
+}
+
+/* Reads so many bytes. false: the other side has ended the connection. bytes NULL: they are dropped. */
+static inline bool peer_read(int fd, void *bytes, uint64_t n_bytes)
+{
+    uint8_t scrap[16384];
+    for (uint64_t at = 0; at < n_bytes;) {
+        const uint64_t left = n_bytes - at;
+        const ssize_t n = bytes ? recv(fd, (uint8_t *)bytes + at, (size_t)left, 0)
+                                : recv(fd, scrap, left < sizeof scrap ? (size_t)left : sizeof scrap, 0);
+        assert_true(n >= 0 || errno == ECONNRESET || errno == EPIPE); /* else nothing came in time */
+        if (n <= 0)
+            return false;
+        at += (uint64_t)n;
+    }
+    return true;
+}
+
+/* The next message. false: the other side has ended the connection. */
+static inline bool peer_hear(int fd, struct peer_message *m)
+{
+    uint8_t head[GW_NET_HEAD];
+    if (!peer_read(fd, head, sizeof head))
+        return false;
+    assert_memory_equal(head + 12, "GWN1", 4);
+    m->kind = gw_get16(head + 8);
+    m->n_header = gw_get16(head + 10);
+    assert_true(m->n_header <= sizeof m->header);
+    m->n_bytes = gw_get64(head) - m->n_header;
+    const uint64_t first = m->n_bytes < sizeof m->body ? m->n_bytes : sizeof m->body;
+    return peer_read(fd, m->header, m->n_header) && peer_read(fd, m->body, first) &&
+           peer_read(fd, NULL, m->n_bytes - first);
+}
+
+/* True if the other side has ended the connection. What it still sends is dropped. */
+static inline bool peer_is_out(int fd)
+{
+    return !peer_read(fd, NULL, UINT64_MAX);
+}
+
+#endif

@@ -1,0 +1,37 @@
+/* A client of a parameter server for tests that speaks by hand: over a raw connection (net/test_peer.h), a request and
+ * an answer at a time. */
+#ifndef GW_PSERVER_PROTOCOL_TEST_TALK_H
+#define GW_PSERVER_PROTOCOL_TEST_TALK_H
+
+#include "net/test_peer.h"
+#include "pserver/protocol/message.h"
+
+/* Writes a request's header: of a client that knows of one server, if the request does not say otherwise. */
+static inline size_t talk_write(uint8_t header[GW_PS_HEAD_BYTES], const struct gw_ps_request *request)
+{
+    struct gw_ps_request whole = *request;
+    whole.n_servers = whole.n_servers ? whole.n_servers : 1;
+    whole.n_parts = whole.n_parts ? whole.n_parts : 1;
+    return gw_ps_request_write(header, &whole);
+}
+
+/* Sends a request. false: the server has ended the connection. */
+static inline bool talk_send(int fd, const struct gw_ps_request *request, const void *value, size_t n_bytes)
+{
+    uint8_t header[GW_PS_HEAD_BYTES];
+    const size_t n = talk_write(header, request);
+    return peer_send(fd, GW_PS_MESSAGE, header, n, value, n_bytes);
+}
+
+/* The next answer; its value is dropped. false: the server has ended the connection. */
+static inline bool talk_hear(int fd, struct gw_ps_reply *reply)
+{
+    struct peer_message message;
+    if (!peer_hear(fd, &message))
+        return false;
+    assert_int_equal(message.kind, GW_PS_MESSAGE);
+    assert_int_equal(gw_ps_reply_read(message.header, message.n_header, reply), GW_OK);
+    return true;
+}
+
+#endif
