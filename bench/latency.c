@@ -92,10 +92,12 @@ static gw_status exchange_steps(gw_link link, char **words)
 static int over_tcp(char **words)
 {
     gw_link link;
+    const char *spin = getenv("SPIN_US"); /* gw_tcp_options.spin_us */
     gw_tcp_options options = {.struct_bytes = sizeof options,
                               .rendezvous = words[0],
                               .rank = number(words[1]),
                               .size = number(words[2]),
+                              .spin_us = spin ? number(spin) : 0,
                               .insecure = true};
     gw_status status = gw_link_tcp_create(NULL, &options, 1, &link);
     if (status < 0) {

@@ -25,6 +25,7 @@ from exchange_net import machine
 
 HERE = pathlib.Path(__file__).resolve().parent
 ELEMENTS = 64
+SPIN_US = 200  # of the rows that look for messages before they sleep
 OVER_TCP = "--mca btl tcp,self --mca pml ob1".split()
 
 
@@ -79,9 +80,9 @@ def place(args, port):
     return f"{net.address(0) if args.in_namespaces else '127.0.0.1'}:{port}"
 
 
-def tcp(args, size, codec, tensors, groups):
+def tcp(args, size, codec, tensors, groups, spin=0):
     args.port += 1
-    words = [args.program, "tcp", place(args, args.port)]
+    words = ["env", f"SPIN_US={spin}", args.program, "tcp", place(args, args.port)]
     return members(args, size, lambda r: [*words, r, size, codec, tensors, groups, ELEMENTS, args.steps])
 
 
@@ -118,6 +119,7 @@ def rows(args, size, tensors, groups):
     yield "OpenMPI, tcp", lambda: mpi(args, size, OVER_TCP, ["allreduce", *peer]), "tcp"
     for codec in args.codecs:
         yield f"tcp link, {codec}", lambda c=codec: tcp(args, size, c, tensors, groups), None
+        yield f"tcp link, {codec}, spins", lambda c=codec: tcp(args, size, c, tensors, groups, SPIN_US), None
     if args.in_namespaces:
         return
     yield "OpenMPI, shared memory", lambda: mpi(args, size, [], ["allreduce", *peer]), "mpi"

@@ -22,6 +22,8 @@ void tool_describe_links(bool alone, struct tool_links_help *help)
          "encrypt everything, and let in only members whose key is listed in this folder (gradwire keys)"},
         {help->insecure, sizeof help->insecure, GW_MEMBERS_TAKES_INSECURE,
          "without keys, let in anybody from other machines"},
+        {help->spin, sizeof help->spin, GW_MEMBERS_TAKES_SPIN,
+         "look so many microseconds for messages before sleeping; for small models and cores to spare (default 0)"},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char links[64];

@@ -7,9 +7,10 @@
 
 /* Help of these options, made from the schemes. */
 struct tool_links_help {
-    char names[64];                                                            /* "local|tcp|..." */
-    char text[800];                                                            /* of --link */
-    char rank[200], rendezvous[200], advertise[200], keys[200], insecure[200]; /* "tcp, servers: which member ..." */
+    char names[64]; /* "local|tcp|..." */
+    char text[800]; /* of --link */
+    char rank[200], rendezvous[200], advertise[200], keys[200], insecure[200],
+        spin[200]; /* "tcp, servers: which member ..." */
 };
 
 /* alone: also schemes whose members never meet each other. */
@@ -22,6 +23,7 @@ void tool_describe_links(bool alone, struct tool_links_help *help);
         {"--rendezvous", "HOST:PORT", (help)->rendezvous, TOOL_TEXT, &(who)->rendezvous, 0, 0},                        \
         {"--advertise", "HOST", (help)->advertise, TOOL_TEXT, &(who)->advertise, 0, 0},                                \
         {"--keys", "DIR", (help)->keys, TOOL_TEXT, &(who)->keys, 0, 0},                                                \
+        {"--spin-us", "N", (help)->spin, TOOL_U32, &(who)->spin_us, 0, 1000000},                                       \
     {                                                                                                                  \
         "--insecure", NULL, (help)->insecure, TOOL_FLAG, &(who)->insecure, 0, 0                                        \
     }

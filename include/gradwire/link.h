@@ -132,6 +132,9 @@ typedef struct gw_tcp_options {
      * NULL: the meeting goes on */
     bool (*stop)(void *user);
     void *stop_user;
+    /* before recv sleeps, it looks again and again for so many microseconds. That makes steps of small models shorter,
+     * and keeps a core busy meanwhile. So it is for machines with cores to spare. 0: it sleeps at once */
+    uint32_t spin_us;
 } gw_tcp_options;
 
 /* Meets the other members and fills links[0..n_links). These are n_links links among the same members, independent of

@@ -100,6 +100,7 @@ class TcpOptions(ctypes.Structure):
         ("log_user", POINTER),
         ("stop", POINTER),
         ("stop_user", POINTER),
+        ("spin_us", ctypes.c_uint32),
     ]
 
 

@@ -50,6 +50,7 @@ static const struct kept {
     {.name = "--servers"},
     {.name = "--parameters"},
     {.name = "--insecure"},
+    {.name = "--spin-us"},
     {.name = "--checkpoint-every"},
 };
 enum { N_KEPT = sizeof kept / sizeof *kept };

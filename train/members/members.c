@@ -85,7 +85,8 @@ static gw_status check_options(const struct gw_members_scheme *scheme, const str
                    {"--rendezvous", o->rendezvous != NULL, GW_MEMBERS_TAKES_RENDEZVOUS},
                    {"--advertise", o->advertise != NULL, GW_MEMBERS_TAKES_ADVERTISE},
                    {"--keys", o->keys && !o->servers, GW_MEMBERS_TAKES_KEYS},
-                   {"--insecure", o->insecure, GW_MEMBERS_TAKES_INSECURE}};
+                   {"--insecure", o->insecure, GW_MEMBERS_TAKES_INSECURE},
+                   {"--spin-us", o->spin_us > 0, GW_MEMBERS_TAKES_SPIN}};
     char links[100];
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].is_given && !(scheme->takes & options[i].bit))

@@ -29,7 +29,8 @@ struct gw_members_options {
     /* "HOST:PORT,...": parameter servers that own the slices; NULL: the members of link 0 own them */
     const char *servers;
     bool insecure;
-    bool must_meet; /* true: links on which members never meet each other are refused */
+    uint32_t spin_us; /* tcp: gw_tcp_options.spin_us */
+    bool must_meet;   /* true: links on which members never meet each other are refused */
     uint32_t timeout_ms;
     void (*log)(const char *line, void *user); /* NULL: none */
     bool (*stop)(void *user);                  /* tcp: called while members meet; NULL: never */
@@ -42,7 +43,8 @@ enum {
     GW_MEMBERS_TAKES_RENDEZVOUS = 2,
     GW_MEMBERS_TAKES_ADVERTISE = 4,
     GW_MEMBERS_TAKES_KEYS = 8,
-    GW_MEMBERS_TAKES_INSECURE = 16
+    GW_MEMBERS_TAKES_INSECURE = 16,
+    GW_MEMBERS_TAKES_SPIN = 32
 };
 
 struct gw_members {

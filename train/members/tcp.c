@@ -51,6 +51,7 @@ static gw_status begin(const struct gw_members_options *o, struct gw_members *m)
                               .advertise = o->advertise,
                               .keys = o->keys,
                               .insecure = o->insecure,
+                              .spin_us = o->spin_us,
                               .timeout_ms = o->timeout_ms,
                               .log = o->log,
                               .log_user = o->user,
@@ -69,7 +70,7 @@ const struct gw_members_scheme gw_members_tcp = {
     .help = "they are processes that meet over TCP (gradwire launch starts them)",
     .has_launcher = true,
     .takes = GW_MEMBERS_TAKES_RANK | GW_MEMBERS_TAKES_RENDEZVOUS | GW_MEMBERS_TAKES_ADVERTISE | GW_MEMBERS_TAKES_KEYS |
-             GW_MEMBERS_TAKES_INSECURE,
+             GW_MEMBERS_TAKES_INSECURE | GW_MEMBERS_TAKES_SPIN,
     .version = version,
     .begin = begin,
     .connect = connect_links,

@@ -136,7 +136,15 @@ gw_status gw_tcp_turn(struct gw_tcp_endpoint *me, double seconds, int *n)
         seconds = LOOK_SECONDS;
     atomic_store(&me->sleeping, true);
     pthread_mutex_unlock(&me->lock);
-    const int n_events = epoll_wait(me->epoll, events, AT_ONCE, seconds > 0 ? (int)(seconds * 1000) + 1 : 0);
+    int n_events = 0;
+    if (seconds > 0 && me->group->spin_us) {
+        const double spin = me->group->spin_us / 1e6, end = gw_clock_seconds() + (spin < seconds ? spin : seconds);
+        do
+            n_events = epoll_wait(me->epoll, events, AT_ONCE, 0);
+        while (n_events == 0 && gw_clock_seconds() < end);
+    }
+    if (n_events == 0)
+        n_events = epoll_wait(me->epoll, events, AT_ONCE, seconds > 0 ? (int)(seconds * 1000) + 1 : 0);
     pthread_mutex_lock(&me->lock);
     atomic_store(&me->sleeping, false);
     for (int i = 0; i < n_events; i++) {

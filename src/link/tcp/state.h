@@ -47,7 +47,7 @@ struct gw_tcp_endpoint {
 struct gw_tcp_group {
     gw_context *context;
     gw_process made_in;
-    uint32_t rank, size, n_links, timeout_ms;
+    uint32_t rank, size, n_links, timeout_ms, spin_us;
     struct gw_net_keys *keys; /* NULL: in the clear */
     struct gw_net_log log;
     bool (*stop)(void *user);

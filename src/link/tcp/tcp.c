@@ -266,6 +266,7 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
                                    .size = options->size,
                                    .n_links = n_links,
                                    .timeout_ms = timeout_ms,
+                                   .spin_us = options->spin_us,
                                    .log = {options->log, options->log_user, 0},
                                    .stop = options->stop,
                                    .stop_user = options->stop_user};
