@@ -639,18 +639,18 @@ struct link_test_leaver {
     enum link_test_departure how;
     gw_status status;
     char sentence[400];
+    float gradients[2][1000]; /* the exchange may read them until it is destroyed */
 };
 
 static void link_test_steps(struct link_test_leaver *m, gw_exchange *exchange)
 {
-    float gradients[2][1000] = {{0}};
     const bool stays = m->link->rank != 2 && m->how != LINK_GOES_WELL;
     for (uint32_t t = 0; m->status == GW_OK && (stays || t < 1 || m->how == LINK_GOES_IN_A_STEP); t++) {
         m->status = gw_exchange_begin(exchange, t);
         for (uint32_t i = 0; i < 2 && m->status == GW_OK; i++) {
             if (!stays && t == 1 && i == 1)
                 return;
-            m->status = gw_exchange_submit(exchange, i, gradients[i]);
+            m->status = gw_exchange_submit(exchange, i, m->gradients[i]);
         }
         if (m->status == GW_OK)
             m->status = gw_exchange_wait(exchange, NULL);

@@ -29,6 +29,7 @@
 #define SPARE_FILES 32u     /* descriptors that connections leave to snapshots and journals */
 /* how long the server still handles requests that have come, when it must end */
 #define END_SECONDS 1.0
+#define NAP_SECONDS 0.01  /* between two looks, then, whether answers have left */
 #define LOOK_SECONDS 0.25 /* between looks for requests whose deadline has passed */
 
 /* ---- running ------------------------------------------------------------------------------------------------ */
@@ -45,9 +46,10 @@ static bool anything_waits(const struct gw_ps_server *server)
 static void end(struct gw_ps_server *server)
 {
     const double deadline = gw_clock_seconds() + END_SECONDS;
-    bool stop;
-    /* epoll tells of `stop` again and again */
-    while (gw_clock_seconds() < deadline && (gw_ps_connections_turn(server, 0, &stop) || anything_waits(server)))
+    bool stop, waits = false;
+    epoll_ctl(server->epoll, EPOLL_CTL_DEL, server->stop, NULL); /* it would be told again and again */
+    while (gw_clock_seconds() < deadline &&
+           (gw_ps_connections_turn(server, waits ? NAP_SECONDS : 0, &stop) || (waits = anything_waits(server))))
         ;
     if (server->keep)
         gw_ps_keep_finish(server->keep);
