@@ -340,6 +340,31 @@ static void all_parts_are_waited_for(void **state)
     }
 }
 
+static double processor_seconds(void)
+{
+    struct timespec time;
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time), 0);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* A client that has half a message waits for the rest. It does not look for it again and again. */
+static void half_a_message_takes_no_processor(void **state)
+{
+    (void)state;
+    static const struct lie lie = {.to = GW_PS_INIT, .half = true};
+    const gw_ps_shape one = ROW(1);
+    struct liar liar;
+    uint64_t ticket;
+    liar_begin(&liar, &lie);
+    gw_ps_client *client = test_client(liar.place, 0, false, 5000);
+    assert_int_equal(gw_ps_init_begin(client, "x", GW_PS_FLOAT32, &one, NULL, &ticket), GW_OK);
+    const double before = processor_seconds();
+    assert_int_equal(gw_ps_wait_for(client, ticket, 1000, NULL), GW_NOT_YET);
+    assert_true(processor_seconds() - before < 0.05);
+    gw_ps_client_destroy(client);
+    liar_end(&liar);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +376,7 @@ int main(void)
         cmocka_unit_test(another_number_of_workers),
         cmocka_unit_test(not_yet_until_it_is_too_late),
         cmocka_unit_test(all_parts_are_waited_for),
+        cmocka_unit_test(half_a_message_takes_no_processor),
     };
     return cmocka_run_group_tests_name("pserver liar", tests, NULL, NULL);
 }

@@ -64,6 +64,7 @@ struct server {
     /* welcome: HELLO was answered on this connection. was_welcome: it was answered at some time, and the fields below
      * come from that answer */
     bool welcome, was_welcome;
+    bool has_more; /* a whole answer may have been read, so poll does not know of it */
     uint32_t n_workers;
     gw_ps_mode mode;
     uint32_t staleness, backup, timeout_ms;

@@ -21,6 +21,7 @@ struct lie {
     struct gw_ps_reply reply;
     size_t n_bytes; /* of the body; 0: none */
     bool raw;       /* the body is all that is sent */
+    bool half;      /* only the first bytes of a message are sent */
 };
 
 struct liar {
@@ -50,6 +51,10 @@ static inline void liar_answer(struct liar *liar, int fd, const struct gw_ps_req
     if (liar->silent_to >> request->operation & 1)
         return;
     if (lie && lie->to == request->operation && (!lie->about || strcmp(lie->about, request->key) == 0)) {
+        if (lie->half) {
+            assert_int_equal(send(fd, "half a head", 4, MSG_NOSIGNAL), 4);
+            return;
+        }
         reply = lie->reply;
         reply.id = request->id;
         reply.operation = reply.operation ? reply.operation : request->operation;

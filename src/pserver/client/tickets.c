@@ -267,16 +267,17 @@ static gw_status turn(struct gw_ps_client *client, uint32_t s, uint32_t *n)
     server->c.place_user = server;
     if (gw_ps_server_connect(server)) {
         gw_ignore(gw_net_flush(&server->c)); /* if that fails, reading says why */
-        bool has_more = true;                /* else poll knows. An answer may end the connection */
-        for (int i = 0;
-             i < AT_ONCE && has_more && server->c.fd >= 0 && (status = gw_net_next(&server->c, &message)) == GW_OK;
+        server->has_more = true;             /* else poll knows. An answer may end the connection */
+        for (int i = 0; i < AT_ONCE && server->has_more && server->c.fd >= 0 &&
+                        (status = gw_net_next(&server->c, &message)) == GW_OK;
              i++, ++*n) {
             status = take(client, s, &message);
             gw_net_consume(&server->c);
             if (status < 0)
                 return status;
-            has_more = gw_net_has_more(&server->c);
+            server->has_more = gw_net_has_more(&server->c);
         }
+        server->has_more = server->has_more && status == GW_OK; /* not if it is half a message */
         const double now = gw_clock_seconds();
         if (status >= 0 && server->welcome && now >= server->look_at) {
             server->look_at = now + LOOK_SECONDS;
@@ -318,10 +319,11 @@ static gw_status wait_for_servers(struct gw_ps_client *client, int fd, double de
     for (uint32_t s = 0; s < client->n_servers; s++) {
         const struct server *server = &client->servers[s];
         const uint32_t events = server->c.fd >= 0 ? gw_net_events(&server->c) : 0;
-        fds[s] = (struct pollfd){server->c.fd, (short)(events & EPOLLOUT ? POLLIN | POLLOUT : POLLIN), 0};
+        const int of_poll = (events & EPOLLIN ? POLLIN : 0) | (events & EPOLLOUT ? POLLOUT : 0);
+        fds[s] = (struct pollfd){server->c.fd, (short)of_poll, 0};
         const double at = server->c.fd < 0 ? server->dial_at : gw_clock_seconds() + LOOK_SECONDS;
         deadline = at < deadline ? at : deadline;
-        if (server->c.fd >= 0 && gw_net_has_more(&server->c))
+        if (server->c.fd >= 0 && server->has_more)
             deadline = 0;
     }
     fds[client->n_servers] = (struct pollfd){fd, POLLIN, 0};
