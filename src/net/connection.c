@@ -111,6 +111,9 @@ static gw_status ended(struct gw_net_connection *c, int error)
 
 uint32_t gw_net_events(const struct gw_net_connection *c)
 {
+    /* TLS must answer the other side's change of keys before it reads on. */
+    if (c->connected && c->tls && gw_net_tls_wants_write(c->tls))
+        return EPOLLOUT;
     const bool writes = c->connected ? c->first != NULL && !c->wants_read
                                      : (c->tls && gw_net_tls_wants_write(c->tls)) || (c->dialled && !c->tls);
     return EPOLLIN | (writes ? EPOLLOUT : 0);

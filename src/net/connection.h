@@ -102,7 +102,8 @@ void gw_net_close(struct gw_net_connection *c);
 /* Says that nothing more will be sent. The other side reads what is under way, and then the end. */
 void gw_net_end_sending(struct gw_net_connection *c);
 
-/* What epoll is to watch: EPOLLIN, and EPOLLOUT if something waits to be written. */
+/* What epoll is to watch: EPOLLIN, and EPOLLOUT if something waits to be written; EPOLLOUT alone if TLS must write
+ * before it reads. */
 uint32_t gw_net_events(const struct gw_net_connection *c);
 
 /* Goes on connecting and shaking hands. GW_OK: the connection stands. GW_NOT_YET. GW_ERR_PEER: it failed; the sentence

@@ -232,7 +232,10 @@ gw_status gw_net_tls_handshake(struct gw_net_tls *tls, int fd)
     errno = 0;
     const int result = SSL_do_handshake(tls->ssl);
     const int error = errno;
-    return result == 1 ? GW_OK : outcome(tls, result, error);
+    if (result != 1)
+        return outcome(tls, result, error);
+    tls->wants_write = false;
+    return GW_OK;
 }
 
 gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, size_t *n_read)
@@ -242,6 +245,7 @@ gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, size
     errno = 0;
     const int result = SSL_read_ex(tls->ssl, to, n_bytes, n_read);
     const int error = errno;
+    tls->wants_write = false;
     if (result == 1)
         return GW_OK;
     const gw_status status = outcome(tls, result, error);

@@ -15,7 +15,7 @@ void gw_net_tls_free(struct gw_net_tls *tls);
 
 /* Goes on with the handshake over a connected socket. GW_OK, GW_NOT_YET, or GW_ERR_PEER with a sentence. */
 gw_status gw_net_tls_handshake(struct gw_net_tls *tls, int fd);
-/* True if the handshake waits until it can write. */
+/* True if the handshake or the last reading waits until it can write. */
 bool gw_net_tls_wants_write(const struct gw_net_tls *tls);
 
 /* Reads up to n_bytes. *n_read 0: nothing has come. Errors: GW_ERR_PEER; gw_net_tls_errno says which. */
