@@ -242,26 +242,26 @@ static void rewatch(struct gw_net_listener *listener, struct gw_net_stranger *st
 }
 
 /* Says that a handshake failed. Whoever it is comes again and again, so the same line is not written twice in a row. */
-static void tell_refusal(struct gw_net_listener *listener, const struct gw_net_connection *c, enum gw_net_refusal why)
+static void tell_refusal(struct gw_net_listener *listener, const struct gw_net_connection *c, enum gw_net_refusal kind)
 {
     const struct gw_net_peer_name host = gw_net_name_host(c);
     const double now = gw_clock_seconds();
     const char *of = listener->o.of;
-    if (strcmp(host.text, listener->refused.host.text) == 0 && why == listener->refused.why &&
+    char why[sizeof listener->refused.why];
+    if (kind == GW_NET_NOT_LISTED)
+        snprintf(why, sizeof why, "%s", gw_last_error());
+    else
+        snprintf(why, sizeof why,
+                 "it does not speak as this %s does; this %s has %skeys, and one that has %s would look like this", of,
+                 of, listener->o.keys ? "" : "no ",
+                 listener->o.keys ? "none, or takes this process for another," : "some");
+    if (strcmp(host.text, listener->refused.host.text) == 0 && strcmp(why, listener->refused.why) == 0 &&
         now < listener->refused.at + REFUSED_SECONDS)
         return;
     listener->refused.host = host;
-    listener->refused.why = why;
+    memcpy(listener->refused.why, why, sizeof why);
     listener->refused.at = now;
-    if (why == GW_NET_NOT_LISTED)
-        gw_net_log(listener->o.log, "refused address=%s reason=\"%s\"", host.text, gw_quote(gw_last_error()).text);
-    else
-        gw_net_log(
-            listener->o.log,
-            "refused address=%s reason=\"it does not speak as this %s does; this %s has %skeys, and one that has "
-            "%s would look like this\"",
-            host.text, of, of, listener->o.keys ? "" : "no ",
-            listener->o.keys ? "none, or takes this process for another," : "some");
+    gw_net_log(listener->o.log, "refused address=%s reason=\"%s\"", host.text, gw_quote(why).text);
 }
 
 /* One side speaks TLS and the other does not. So that it hears why, it gets an alert of TLS: fatal, handshake_failure.

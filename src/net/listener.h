@@ -51,7 +51,7 @@ struct gw_net_listener {
     double told_at;
     struct {
         struct gw_net_peer_name host;
-        enum gw_net_refusal why;
+        char why[512];
         double at;
     } refused; /* whose handshake failed last, and why */
 };

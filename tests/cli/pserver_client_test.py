@@ -173,7 +173,7 @@ def keys(ps):
                 "allowed/",
             )
         log = keyed.end()
-        check(log.count("this server has keys, and one that has none, or takes this process for another") == 2, log)
+        check("this server has keys, and one that has none, or takes this process for another" in log, log)
         check('refused address=127.0.0.1 reason="its certificate' in log, log)
         log = plain.end()
         check("this server has no keys, and one that has some" in log, log)

@@ -351,7 +351,7 @@ static double processor_seconds(void)
 static void half_a_message_takes_no_processor(void **state)
 {
     (void)state;
-    static const struct lie lie = {.to = GW_PS_INIT, .half = true};
+    static const struct lie lie = {.to = GW_PS_INIT, .raw = LIAR_HALF};
     const gw_ps_shape one = ROW(1);
     struct liar liar;
     uint64_t ticket;

@@ -13,6 +13,7 @@
 
 #define LIAR_TIMEOUT_MS 20000 /* what it tells clients of itself */
 enum { LIAR_MOST = 16 };      /* connections in all */
+enum { LIAR_HALF = 2 };
 
 /* What a server answers to one operation, in place of the truth. */
 struct lie {
@@ -20,8 +21,7 @@ struct lie {
     const char *about; /* the key; NULL: any */
     struct gw_ps_reply reply;
     size_t n_bytes; /* of the body; 0: none */
-    bool raw;       /* the body is all that is sent */
-    bool half;      /* only the first bytes of a message are sent */
+    int raw;        /* 1: the body is all that is sent; LIAR_HALF: only the first bytes of a message are */
 };
 
 struct liar {
@@ -51,7 +51,7 @@ static inline void liar_answer(struct liar *liar, int fd, const struct gw_ps_req
     if (liar->silent_to >> request->operation & 1)
         return;
     if (lie && lie->to == request->operation && (!lie->about || strcmp(lie->about, request->key) == 0)) {
-        if (lie->half) {
+        if (lie->raw == LIAR_HALF) {
             assert_int_equal(send(fd, "half a head", 4, MSG_NOSIGNAL), 4);
             return;
         }
