@@ -104,7 +104,7 @@ def gloo(elements, runs):
     return statistics.median(json.loads(out))
 
 
-def openmpi(folder, elements, runs):
+def openmpi_ring(folder, elements, runs):
     """The median seconds of OpenMPI's all-reduce. None: OpenMPI is not installed, or the run failed."""
     compiler, mpirun = shutil.which("mpicc.openmpi"), shutil.which("mpirun.openmpi")
     if not compiler or not mpirun:
@@ -156,7 +156,7 @@ def measure(args, folder, name, shape, elements, rate):
     """Returns the lines of the table for one network at one rate."""
     net.shape(HOSTS, rate)
     note(f"{name} at {rate}: Gloo and OpenMPI")
-    rings = {"Gloo, ring": gloo(elements, args.runs), "OpenMPI, ring": openmpi(folder, elements, args.runs)}
+    rings = {"Gloo, ring": gloo(elements, args.runs), "OpenMPI, ring": openmpi_ring(folder, elements, args.runs)}
     better = min((seconds for seconds in rings.values() if seconds), default=None)
     lines = [f"{name}, {elements / 1e6:.1f} M floats, {HOSTS} hosts at {rate}/s"]
     lines.append(
