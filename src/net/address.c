@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -101,25 +100,6 @@ gw_status gw_net_address_towards(const struct gw_net_address *there, struct gw_n
     else
         ((struct sockaddr_in *)&address->socket)->sin_port = 0;
     return describe(address);
-}
-
-int gw_net_address_try(const struct gw_net_address *there, int ms)
-{
-    int fd = socket(there->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
-    if (fd < 0)
-        return errno;
-    if (connect(fd, (const struct sockaddr *)&there->socket, there->socket_bytes) != 0)
-        error = errno;
-    if (error == EINPROGRESS) {
-        struct pollfd item = {.fd = fd, .events = POLLOUT};
-        socklen_t bytes = sizeof error;
-        if (poll(&item, 1, ms) != 1)
-            error = ETIMEDOUT;
-        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
-            error = errno;
-    }
-    close(fd);
-    return error;
 }
 
 void gw_net_address_write(const struct gw_net_address *address, uint8_t out[GW_NET_ADDRESS_BYTES])

@@ -26,10 +26,6 @@ gw_status gw_net_address_parse(const char *what, const char *text, bool any_port
 /* Reads a host or an address without a port. It stands for any port. */
 gw_status gw_net_address_of_host(const char *host, struct gw_net_address *address);
 
-/* Tries to connect to `there`, and ends the connection. Returns 0, or the errno of the failure. ETIMEDOUT: nobody
- * answers within `ms`. */
-int gw_net_address_try(const struct gw_net_address *there, int ms);
-
 /* Finds the address from which this machine reaches `there`. It stands for any port. */
 gw_status gw_net_address_towards(const struct gw_net_address *there, struct gw_net_address *address);
 

@@ -43,7 +43,7 @@ static void drop_parcel(struct gw_net_connection *c, struct gw_net_parcel *parce
         parcel->release(parcel->owner);
     if (parcel == &c->spare)
         c->spare_is_used = false;
-    else if (parcel != &c->words)
+    else
         gw_free(c->context, parcel);
 }
 
@@ -90,7 +90,7 @@ void gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_tls *tls, b
         getpeername(fd, (struct sockaddr *)&c->peer, &bytes); /* if it fails, the connection has ended already */
     c->error = 0;
     c->body = NULL;
-    c->has_last_words = c->cannot_send = c->wants_read = c->met_tls = false;
+    c->cannot_send = c->wants_read = c->met_tls = false;
 }
 
 void gw_net_end_sending(struct gw_net_connection *c)
@@ -440,7 +440,7 @@ gw_status gw_net_send_with(struct gw_net_connection *c, uint16_t kind, const voi
 {
     struct gw_net_parcel parcel;
     gw_status status = GW_NOT_YET;
-    if (c->fd < 0 || c->cannot_send || c->has_last_words || (!c->connected && c->error))
+    if (c->fd < 0 || c->cannot_send || (!c->connected && c->error))
         status = GW_ERR_PEER;
     else if (c->gathers && c->connected &&
              (gather(c, kind, header, n_header, bytes, n_bytes) ||
@@ -478,17 +478,6 @@ gw_status gw_net_send_with(struct gw_net_connection *c, uint16_t kind, const voi
 gw_status gw_net_send(struct gw_net_connection *c, uint16_t kind, void *bytes, size_t n_bytes, void (*release)(void *))
 {
     return gw_net_send_with(c, kind, NULL, 0, bytes, n_bytes, release, bytes);
-}
-
-void gw_net_send_last(struct gw_net_connection *c, uint16_t kind, const void *bytes, size_t n_bytes)
-{
-    if (c->fd < 0 || c->cannot_send || c->has_last_words)
-        return;
-    c->has_last_words = true;
-    c->words = (struct gw_net_parcel){.bytes = bytes, .n_bytes = n_bytes};
-    add_head(&c->words, kind, NULL, 0, n_bytes);
-    queue(c, &c->words);
-    gw_ignore(gw_net_flush(c));
 }
 
 /* ---- what the kernel knows ------------------------------------------------------------------------------- */

@@ -81,8 +81,7 @@ struct gw_net_connection {
     struct gw_net_parcel *first, *last; /* what waits to be sent */
     uint32_t n_waiting;
     struct gw_net_parcel spare; /* for what is left of a message if nothing waits before it */
-    struct gw_net_parcel words; /* for gw_net_send_last */
-    bool spare_is_used, has_last_words;
+    bool spare_is_used;
     /* The holder sets it while it has several short messages to send. They wait for each other, until gw_net_flush, or
      * until there is room for no more. */
     bool gathers;
@@ -127,9 +126,6 @@ gw_status gw_net_send(struct gw_net_connection *c, uint16_t kind, void *bytes, s
 /* The same with a header, of up to GW_NET_MOST_HEADER bytes, which is copied. `release` gets the owner. */
 gw_status gw_net_send_with(struct gw_net_connection *c, uint16_t kind, const void *header, size_t n_header,
                            const void *bytes, size_t n_bytes, void (*release)(void *owner), void *owner);
-/* The same for the last message of all, which takes no memory. `bytes` must stay where they are as long as the
- * connection. A second call does nothing. */
-void gw_net_send_last(struct gw_net_connection *c, uint16_t kind, const void *bytes, size_t n_bytes);
 
 /* Writes what waits. GW_OK: nothing waits any more. GW_NOT_YET. GW_ERR_PEER: the connection has ended. */
 gw_status gw_net_flush(struct gw_net_connection *c);

@@ -83,8 +83,8 @@ static void a_host_alone_means_any_port(void **state)
     assert_int_equal(gw_net_address_of_host("[]", &address), GW_ERR_ARGUMENT);
 }
 
-/* This machine reaches itself by the same address; a port that nobody has is refused at once. */
-static void ways_are_tried(void **state)
+/* This machine reaches itself by the same address. */
+static void the_way_to_itself(void **state)
 {
     (void)state;
     struct gw_net_address there, own;
@@ -96,9 +96,6 @@ static void ways_are_tried(void **state)
     assert_int_equal(getsockname(listener, (struct sockaddr *)&bound, &n_bytes), 0);
     snprintf(text, sizeof text, "127.0.0.1:%d", ntohs(bound.sin_port));
     assert_int_equal(gw_net_address_parse("it", text, false, NULL, &there), GW_OK);
-    assert_int_equal(gw_net_address_try(&there, 10000), ECONNREFUSED); /* bound, and nobody listens */
-    assert_int_equal(listen(listener, 4), 0);
-    assert_int_equal(gw_net_address_try(&there, 10000), 0);
     assert_int_equal(gw_net_address_towards(&there, &own), GW_OK);
     assert_string_equal(own.endpoint, "tcp://127.0.0.1:*");
     assert_true(own.loopback);
@@ -111,7 +108,7 @@ int main(void)
         cmocka_unit_test(good_ones_are_described),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(a_host_alone_means_any_port),
-        cmocka_unit_test(ways_are_tried),
+        cmocka_unit_test(the_way_to_itself),
     };
     return cmocka_run_group_tests_name("net address", tests, NULL, NULL);
 }

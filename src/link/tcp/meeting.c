@@ -63,10 +63,10 @@ struct meeting {
     char trouble[200];               /* why the last attempt to connect to a peer failed */
 };
 
-gw_status gw_tcp_go_on(const struct gw_tcp_group *group)
+gw_status gw_tcp_go_on(bool (*stop)(void *user), void *user, uint32_t rank)
 {
-    if (group->stop && group->stop(group->stop_user))
-        return gw_fail(GW_ERR_CLOSED, "rank %u was stopped, as asked, before all members had met", group->rank);
+    if (stop && stop(user))
+        return gw_fail(GW_ERR_CLOSED, "rank %u was stopped, as asked, before all members had met", rank);
     return GW_OK;
 }
 
@@ -559,7 +559,7 @@ static gw_status too_late(const struct meeting *m)
 static gw_status look(const struct meeting *m, double now)
 {
     const struct gw_tcp_group *group = m->group;
-    GW_TRY(gw_tcp_go_on(group));
+    GW_TRY(gw_tcp_go_on(group->stop, group->stop_user, group->rank));
     const double silence = m->heard_at != 0 ? now - m->heard_at : 0;
     if (silence >= 4 * WAIT_SECONDS && (silence >= group->timeout_ms / 2000.0 || now >= m->deadline))
         return gw_fail(GW_ERR_PEER,
@@ -670,7 +670,7 @@ static void call_off(struct meeting *m, gw_status status)
         struct guest *guest = &m->guests[r];
         if (guest->c.fd < 0 || !guest->c.connected || (m->group->rank > 0 && !m->has_table))
             continue;
-        gw_net_send_last(&guest->c, GW_TCP_REFUSE, body, n_bytes);
+        gw_ignore(gw_net_send(&guest->c, GW_TCP_REFUSE, body, n_bytes, NULL)); /* what does not leave now, never does */
         gw_net_end_sending(&guest->c);
     }
 }

@@ -73,8 +73,8 @@ struct gw_tcp_group {
  * gw_link_tcp_create. */
 gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_address *rendezvous,
                       const struct gw_net_address *own);
-/* GW_ERR_CLOSED: the program wants the meeting to end. */
-gw_status gw_tcp_go_on(const struct gw_tcp_group *group);
+/* GW_ERR_CLOSED: the program wants the meeting of this rank to end. */
+gw_status gw_tcp_go_on(bool (*stop)(void *user), void *user, uint32_t rank);
 /* The times at which the program is asked whether to stop are not farther apart. */
 #define GW_TCP_ASK_SECONDS 0.25
 

@@ -155,9 +155,7 @@ static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout
         }
         told = true;
         for (int i = 0; i < PAUSES && gw_clock_seconds() < deadline; i++) {
-            if (options->stop && options->stop(options->stop_user))
-                return gw_fail(GW_ERR_CLOSED, "rank %u was stopped, as asked, before all members had met",
-                               options->rank);
+            GW_TRY(gw_tcp_go_on(options->stop, options->stop_user, options->rank));
             nanosleep(&pause, NULL);
         }
     }

@@ -22,7 +22,8 @@ static void give_blob(void *blob)
     gw_ps_blob_give(blob);
 }
 
-void gw_ps_member_lose(struct gw_ps_server *server, struct gw_ps_member *member)
+/* Marks a client that does not take its answers. It gets none from here on, and is removed at the next sweep. */
+static void lose(struct gw_ps_server *server, struct gw_ps_member *member)
 {
     server->n_lost += !member->lost;
     member->lost = true;
@@ -40,7 +41,7 @@ void gw_ps_reply(struct gw_ps_server *server, struct gw_ps_member *member, const
                                                       value->n_bytes, give_blob, gw_ps_blob_hold(value))
                                    : gw_net_send_with(&member->c, GW_PS_MESSAGE, head, n_bytes, NULL, 0, NULL, NULL);
     if (status == GW_ERR_MEMORY || member->c.n_waiting > MOST_UNREAD) /* if it is gone, reading says so */
-        gw_ps_member_lose(server, member);
+        lose(server, member);
     if (!member->c.gathers)
         gw_ps_watch(member);
 }

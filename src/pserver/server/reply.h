@@ -1,8 +1,8 @@
 /* Answers to clients.
  *
  * A reply never frees a member. A function that handles a request has pointers to members and to waiting requests, and
- * uses them after it has answered. So if a member does not take its answer, it is only marked (gw_ps_member_lose). The
- * server's loop frees it between two messages (gw_ps_members_sweep). */
+ * uses them after it has answered. So if a member does not take its answer, it is only marked. The server's loop frees
+ * it between two messages (gw_ps_members_sweep). */
 #ifndef GW_PSERVER_SERVER_REPLY_H
 #define GW_PSERVER_SERVER_REPLY_H
 
@@ -10,9 +10,6 @@
 
 /* Tells epoll what to watch of a member's connection. Call it after something was sent. */
 void gw_ps_watch(struct gw_ps_member *member);
-
-/* Marks a client that does not take its answers. It gets none from here on, and is removed at the next sweep. */
-void gw_ps_member_lose(struct gw_ps_server *server, struct gw_ps_member *member);
 
 /* Sends an answer, unless the member is lost. If too many of its answers wait to be sent, it is lost from then on.
  * value: the body; the caller keeps its hold. */
