@@ -28,25 +28,14 @@ class Files(harness.Case):
 
     # ---- damaged frames ----
 
-    def test_cut_frame(self):
-        for spec in ["none", "ternary:code=2bit,entropy=off", "ternary:entropy=on"]:
-            whole = self.read_bytes(self.frame(spec))
-            for n in [0, 1, 3, 20, 55, 56, 57, len(whole) // 2, len(whole) - 1]:
-                cut = self.write_bytes("cut.gw", whole[:n])
-                self.refused(1, "inspect", cut, says="cut.gw: ")
-                self.refused(1, "decode", cut, "-o", self.path("cut.f32"), says="cut.gw: ")
-                self.refused(1, "reduce", cut, "-o", self.path("r.gw"), says="cut.gw: ")
-        for name in ["cut.f32", "r.gw"]:
-            self.assertFalse(os.path.exists(self.path(name)))
-
-    def test_altered_frame(self):
-        for spec in ["none", "ternary", "ternary:code=mask,entropy=off"]:
-            whole = self.read_bytes(self.frame(spec, n=300))
-            for at in range(len(whole)):
-                altered = bytearray(whole)
-                altered[at] ^= 1 << at % 8
-                if at % 7 == 0 or at < 60:
-                    self.refused(1, "inspect", self.write_bytes("altered.gw", altered), says="altered.gw: ")
+    def test_damaged_frame(self):
+        """tests/wire cuts frames everywhere and alters each byte. Here commands name the file, and write none."""
+        whole = self.read_bytes(self.frame())
+        for damaged in [b"", whole[:56], whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])]:
+            path, out = self.write_bytes("damaged.gw", damaged), self.path("out.f32")
+            for command in [["inspect"], ["decode", "-o", out], ["reduce", "-o", out]]:
+                self.refused(1, *command, path, says="damaged.gw: ")
+            self.assertFalse(os.path.exists(out))
 
     def test_newer_version(self):
         altered = bytearray(self.read_bytes(self.frame()))
@@ -108,24 +97,21 @@ class Files(harness.Case):
 
     def test_npy_both_ways(self):
         values = [float(v) for v in range(-12, 12)]
-        for version in [1, 2, 3]:
-            for shape in [(24,), (4, 6), (2, 3, 4), (24, 1)]:
-                source = self.write_bytes("in.npy", npy(values, shape=shape, version=version))
-                self.ok("encode", "--codec", "none", source, "-o", self.path("x.gw"))
-                self.ok("decode", self.path("x.gw"), "-o", self.path("out.npy"))
-                self.ok("decode", self.path("x.gw"), "-o", self.path("out.f32"))
-                self.assertEqual(self.read_f32(self.path("out.f32")), values)
-                self.assertEqual(self.read_bytes(self.path("out.npy")), npy(values))
-        scalar = self.write_bytes("in.npy", npy([5.0], shape=()))
-        self.ok("encode", "--codec", "none", scalar, "-o", self.path("x.gw"))
-        empty = self.write_bytes("in.npy", npy([], shape=(3, 0)))
-        self.ok("encode", "--codec", "none", empty, "-o", self.path("x.gw"))
+        for version, shape in [(1, (24,)), (2, (4, 6)), (3, (2, 3, 4)), (1, (24, 1))]:
+            source = self.write_bytes("in.npy", npy(values, shape=shape, version=version))
+            self.ok("encode", "--codec", "none", source, "-o", self.path("x.gw"))
+            self.ok("decode", self.path("x.gw"), "-o", self.path("out.npy"))
+            self.ok("decode", self.path("x.gw"), "-o", self.path("out.f32"))
+            self.assertEqual(self.read_f32(self.path("out.f32")), values)
+            self.assertEqual(self.read_bytes(self.path("out.npy")), npy(values))
+        for shape in [(), (3, 0)]:
+            values = [5.0] * (shape == ())
+            self.assertEqual(self.values_of(npy(values, shape=shape)), values)
 
     def values_of(self, data):
-        """What the tool reads from a file of these bytes."""
+        """What the tool reads from a file of these bytes. Behind the head of a frame of `none` stand the floats."""
         self.ok("encode", "--codec", "none", self.write_bytes("in.npy", data), "-o", self.path("x.gw"))
-        self.ok("decode", self.path("x.gw"), "-o", self.path("out.f32"))
-        return self.read_f32(self.path("out.f32"))
+        return [value for (value,) in struct.iter_unpack("<f", self.read_bytes(self.path("x.gw"))[56:])]
 
     def test_npy_as_all_numpys_wrote_it(self):
         values = [float(v) for v in range(24)]
@@ -137,10 +123,9 @@ class Files(harness.Case):
         ]:
             for align in [1, 16, 64]:  # NumPy before 1.14 padded to 16
                 self.assertEqual(self.values_of(npy(values, header=header, align=align)), values, header)
-        for shape in [(24,), (4, 6), (2, 3, 4), (24, 1), (1, 24), (2, 1, 12), ()]:
+        for at, shape in enumerate([(24,), (4, 6), (2, 3, 4), (24, 1), (1, 24), (2, 1, 12), ()]):
             one = values[: 1 if shape == () else 24]
-            for version in [1, 2, 3]:
-                self.assertEqual(self.values_of(npy(one, descr=">f4", shape=shape, version=version)), one)
+            self.assertEqual(self.values_of(npy(one, descr=">f4", shape=shape, version=1 + at % 3)), one)
         # In Fortran's order the first index runs fastest.
         self.assertEqual(self.values_of(npy(values, shape=(24,), order=True)), values)
         self.assertEqual(self.values_of(npy([0, 1, 2, 3, 4, 5], shape=(2, 3), order=True)), [0, 2, 4, 1, 3, 5])
@@ -236,7 +221,7 @@ class Files(harness.Case):
         """A signal during a long encode leaves neither the frame nor a temporary file."""
         source = self.path("big.f32")
         with open(source, "wb") as file:
-            file.write(struct.pack("<1000000f", *harness.gaussians(1000000, 1)) * 40)
+            file.write(struct.pack("<1000f", *harness.gaussians(1000, 1)) * 40000)
         for number in [signal.SIGINT, signal.SIGTERM]:
             seen = False
             for _ in range(20):

@@ -38,9 +38,8 @@ class Frames(harness.Case):
             for had, got in zip(values, self.decode(self.encode(spec, values))):
                 self.assertLessEqual(abs(had - got), max(abs(had) * 2.0**-bits, 2.0**-25), spec)
 
-    def test_every_codec_and_code(self):
+    def test_every_kind_of_frame(self):
         values = harness.gaussians(N, 4)
-        plain = {}
         for spec in harness.CODECS:
             frame = self.encode(spec, values)
             about = self.ok_json("inspect", frame)
@@ -55,10 +54,6 @@ class Frames(harness.Case):
             self.assertEqual(sum(v != 0 for v in decoded), about["nonzeros"], spec)
             if about["codec"] == "ternary" and "bucket" not in spec:
                 self.assertEqual({abs(v) for v in decoded}, {0.0, about["scaler"]}, spec)
-                kind = "clip=0" in spec, "residual" in spec
-                plain.setdefault(kind, decoded)
-                # Codes and entropy coding change the bytes, never the values.
-                self.assertEqual(decoded, plain[kind], spec)
             self.assertIn(f"{N}", self.ok("inspect", frame))
 
     def test_inspect_names_the_direction(self):
@@ -243,12 +238,12 @@ class Frames(harness.Case):
             says="scaler is no number",
         )
 
-    def test_average_of_every_codec(self):
+    def test_average_of_every_kind(self):
         gradients = [harness.gaussians(2000, 30 + rank) for rank in range(3)]
         for spec in harness.CODECS:
             files = [self.write_f32(f"w{rank}.f32", values) for rank, values in enumerate(gradients)]
             scaler = None
-            if "ternary" in spec and "share=off" not in spec and "min=" not in spec:
+            if "ternary" in spec:
                 scaler = self.path("s.json")
                 self.write_bytes("s.json", self.ok("scaler", "--codec", spec, *files, "--json").encode())
             frames = self.push(spec, gradients, scaler)
@@ -256,7 +251,7 @@ class Frames(harness.Case):
             self.ok("reduce", *frames, "-o", self.path("average.gw"), "--codec", spec)
             average = self.decode(self.path("average.gw"))
             scale = max(map(abs, average))
-            rounding = {"bf16": 2.0**-8, "f16": 2.0**-11}.get(spec, 1e-6)
+            rounding = 2.0**-8 if spec == "bf16" else 1e-6
             for column, got in zip(zip(*decoded), average):
                 self.assertLessEqual(abs(statistics.fmean(column) - got), rounding * scale, spec)
 

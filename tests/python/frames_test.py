@@ -33,6 +33,15 @@ except ImportError:
 TOOL = os.path.join(os.path.dirname(os.environ["GRADWIRE_LIBRARY"]), "gradwire")
 CODECS = ["none", "bf16", "f16", "ternary", "ternary:share=off,bucket=4096", "gspar:density=0.1", "uniform:density=0.1"]
 CODECS += ["topk:ratio=0.05", "onebit:bucket=1024"]
+# Every packing, and what else makes another frame of the same codec.
+MANY = [*CODECS, "topk:ratio=0.01,scope=global,value=bf16", "topk:value=f16", "onebit", "onebit:bucket=100"]
+MANY += [
+    "ternary:" + options
+    for options in """
+    code=2bit,pull=packed,entropy=off code=2bit,entropy=on code=base3,entropy=off code=mask,entropy=off entropy=off
+    entropy=on clip=0 share=off bucket=4096 scope=global min=1000000 residual=on
+    residual=on,level=max,bucket=4096""".split()
+]
 
 
 def gradient(n, seed=1):
@@ -90,21 +99,36 @@ class Frames(unittest.TestCase):
                     os.remove(out)
 
     def test_there_and_back(self):
-        for n in (0, 1, 5000):
-            for codec in CODECS:
+        for n in (0, 1, 2, 63, 1025, 10000):
+            for codec in MANY:
                 shared = numpy.max([gradwire.measure(gradient(n, r), codec) for r in range(3)], axis=0)
                 frames = [gradwire.encode(gradient(n, r), codec, rank=r, shared=shared) for r in range(3)]
                 values = [gradwire.decode(f) for f in frames]
                 average = gradwire.decode(gradwire.reduce(frames[::-1]))
                 self.assertEqual(average.shape, (n,))
                 if n:
-                    numpy.testing.assert_allclose(average, sum(values) / 3, rtol=1e-2, atol=1e-6)
+                    rounding = {"bf16": 2.0**-8, "f16": 2.0**-11}.get(codec, 1e-6)
+                    mean = numpy.mean(values, axis=0, dtype=numpy.float64)
+                    self.assertLessEqual(abs(mean - average).max(), rounding * abs(average).max(), codec)
                 about = gradwire.inspect(frames[1])
                 self.assertEqual((about["n_elems"], about["rank"], about["average"]), (n, 1, False))
                 self.assertEqual(about["frame_bytes"], frames[1].size)
+                self.assertEqual(about["nonzeros"], numpy.count_nonzero(values[1]), codec)
         g = gradient(6).reshape(2, 3)
         numpy.testing.assert_array_equal(gradwire.decode(gradwire.encode(g.T, "none")), g.T.ravel())
         self.assertEqual(gradwire.decode(gradwire.encode(g, "none").tobytes()).size, 6)
+
+    def test_packings_change_no_value(self):
+        plain, g = {}, gradient(10000)
+        for codec in MANY:
+            frame = gradwire.encode(g, codec)
+            about, decoded = gradwire.inspect(frame), gradwire.decode(frame)
+            if about["codec"] == "ternary" and "bucket" not in codec:
+                self.assertEqual(set(abs(decoded)), {0, about["first_scalers"][0]}, codec)
+                numpy.testing.assert_array_equal(
+                    decoded, plain.setdefault(("clip" in codec, "residual" in codec), decoded)
+                )
+        self.assertEqual(len(plain), 3)
 
     @unittest.skipUnless(torch, "PyTorch is not installed")
     def test_pytorch(self):
