@@ -8,7 +8,8 @@ mpi=${2:-mpich}
 for tool in mpicc.$mpi mpiexec.$mpi; do
     command -v "$tool" >/dev/null || { echo "skipped: $tool is not installed"; exit 77; }
 done
-cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DGW_MPI="$mpi" -DGW_TCP=OFF -DGW_BUILD_TRAIN=OFF \
-    -DGW_BUILD_TOOL=OFF >/dev/null
+# The library is compiled as make check does, so ccache has it.
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DGW_MPI="$mpi" -DGW_BUILD_TRAIN=OFF -DGW_BUILD_TOOL=OFF \
+    >/dev/null
 cmake --build "$build" -j 2 --target mpi_test exchange_mpi example_mpi_average
 ctest --test-dir "$build" --output-on-failure -R '^(mpi_|exchange_mpi|example_mpi_)'

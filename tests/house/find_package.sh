@@ -14,10 +14,13 @@ mv "$work/first" "$work/second" # no file may depend on the folder where it was 
 # The mpi link is used with the MPI that it was built with.
 mpicc=$(sed -n 's/^MPI_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
 
+# All projects are one folder, because CMake takes seconds to look at a compiler. -U makes it forget what else it found.
 configure() { # COMPONENT VERSION
-    cmake -S "$source/tests/house/outside" -B "$work/$1-$2" -DCMAKE_PREFIX_PATH="$work/second" \
-        -DMPI_C_COMPILER="$mpicc" -DGW_COMPONENT="$1" -DGW_VERSION="$2" >"$work/said" 2>&1
+    cmake -S "$source/tests/house/outside" -B "$work/outside" -U 'gradwire_*' -U 'MPI*' \
+        -DCMAKE_PREFIX_PATH="$work/second" -DMPI_C_COMPILER="$mpicc" -DGW_COMPONENT="$1" -DGW_VERSION="$2" \
+        >"$work/said" 2>&1
 }
+program=$work/outside/program
 
 components=(none shared static)
 if [ -f "$build/gradwire-mpi.pc" ]; then
@@ -25,8 +28,7 @@ if [ -f "$build/gradwire-mpi.pc" ]; then
 fi
 for component in "${components[@]}"; do
     configure "$component" "$version" || { cat "$work/said"; exit 1; }
-    cmake --build "$work/$component-$version" >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
-    program=$work/$component-$version/program
+    cmake --build "$work/outside" >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
     said=$("$program")
     echo "$component: $said"
     [ "$said" = "gradwire $version" ] || { echo "expected gradwire $version"; exit 1; }
@@ -39,7 +41,6 @@ for component in "${components[@]}"; do
 done
 
 refused() { # PATTERN COMPONENT VERSION
-    rm -rf "$work/$2-$3" # with all that CMake found before
     if configure "$2" "$3"; then
         echo "component $2, version $3: taken, and should be refused"
         exit 1
@@ -72,13 +73,13 @@ find "$work/second" -name "gradwire-*static*.cmake" -delete
 refused "gradwire's component 'static' is not installed" static "$version"
 
 # A project that takes the sources in builds the library beside its own programs, and installs nothing of it.
-cmake -S "$source/tests/house/outside" -B "$work/fetched" -DGW_SOURCES="$source" -DCMAKE_BUILD_TYPE=Release \
-    -DGW_MPI=off >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
-cmake --build "$work/fetched" -j 2 >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
+cmake -S "$source/tests/house/outside" -B "$work/outside" -U 'MPI*' -DGW_SOURCES="$source" \
+    -DCMAKE_BUILD_TYPE=Release -DGW_MPI=off >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
+cmake --build "$work/outside" -j 2 >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
 for program in program program_static; do
-    [ "$("$work/fetched/$program")" = "gradwire $version" ] || { echo "$program of the sources fails"; exit 1; }
+    [ "$("$work/outside/$program")" = "gradwire $version" ] || { echo "$program of the sources fails"; exit 1; }
 done
-! grep -rhE -- '-Wshadow' "$work/fetched/CMakeFiles/program_static.dir" || { echo "they have our flags"; exit 1; }
-cmake --install "$work/fetched" --prefix "$work/nothing" >/dev/null
+! grep -rhE -- '-Wshadow' "$work/outside/CMakeFiles/program_static.dir" || { echo "they have our flags"; exit 1; }
+cmake --install "$work/outside" --prefix "$work/nothing" >/dev/null
 [ ! -e "$work/nothing" ] || { echo "a project that takes the sources in installs them"; exit 1; }
-echo "the sources in another project: $("$work/fetched/program")"
+echo "the sources in another project: $("$work/outside/program")"
