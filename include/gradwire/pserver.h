@@ -110,7 +110,8 @@ typedef enum gw_ps_missing {
     GW_PS_MISSING_WAIT,
     /* after away_ms rounds go on without it: an open round is reduced over those that have pushed. It may come back */
     GW_PS_MISSING_CONTINUE,
-    GW_PS_MISSING_STOP, /* after away_ms every worker that waits for it gets an error that names it */
+    /* after away_ms every worker that waits for it, and every later one, gets GW_ERR_CLOSED, with its rank */
+    GW_PS_MISSING_STOP,
 } gw_ps_missing;
 
 typedef struct gw_ps_server gw_ps_server;

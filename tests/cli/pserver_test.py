@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import harness
 from pserver_common import TOOL, Server, check, numpy, refused
@@ -540,6 +541,30 @@ def another_optimizer():
     server.end()
 
 
+def one_is_gone_and_all_stop():
+    """--missing stop: after a kill the others end at once, and name it. The next run on the server is a new one."""
+    server = Server("--workers", "3", "--missing", "stop", "--away", "1")
+    workers = [comes_again([server], "--rank", str(r), "--timeout", "60") for r in range(3)]
+    for worker in workers:
+        await_first_step(worker)
+    workers[2].kill()
+    workers[2].communicate()
+    killed = time.monotonic()
+    for worker in workers[:2]:
+        said = worker.communicate(timeout=60)[1]
+        check(worker.returncode == 1 and "rank 2 is gone, and this server runs with --missing stop" in said, said)
+    check(time.monotonic() - killed < 30, "the others wait for no deadline of 60 seconds")
+    workers = [comes_again([server], "--rank", "0", "--timeout", "60")]
+    time.sleep(2)  # longer than --away
+    workers += [comes_again([server], "--rank", str(r), "--timeout", "60") for r in (1, 2)]
+    for worker in workers:
+        await_first_step(worker)
+        worker.send_signal(signal.SIGINT)
+    for worker in workers:
+        worker.communicate(timeout=60)
+    server.end()
+
+
 def replays():
     """Steps of a profile over servers give the same averages as among the members."""
     layers = [{"name": f"l{i}", "elements": 5000 + i, "backward_ms": 0.5} for i in range(4)]
@@ -631,6 +656,7 @@ def main():
     backup_workers()
     a_server_that_has_lost_its_part()
     another_optimizer()
+    one_is_gone_and_all_stop()
     replays()
     print("the parameter server answers as it must")
     return 0

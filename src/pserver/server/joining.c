@@ -206,19 +206,30 @@ void gw_ps_join_forget(struct gw_ps_server *server, struct gw_ps_member *member)
     member->joining.waits = false;
 }
 
+/* Answers a JOIN that waits with the last error. */
+static void refuse(struct gw_ps_server *server, struct gw_ps_member *member, gw_status status)
+{
+    gw_ps_join_forget(server, member);
+    gw_ps_reply_error(server, member, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = member->joining.id},
+                      status, 0);
+}
+
+void gw_ps_joins_refuse(struct gw_ps_server *server, gw_status status)
+{
+    for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++)
+        if (server->workers[r].member && server->workers[r].member->joining.waits)
+            refuse(server, server->workers[r].member, status);
+}
+
 static void expire(struct gw_ps_server *server)
 {
     const double now = gw_clock_seconds();
     for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++) {
         struct gw_ps_member *member = server->workers[r].member;
-        if (!member || !member->joining.waits || member->joining.deadline > now)
-            continue;
-        gw_ps_join_forget(server, member);
-        gw_ps_reply_error(server, member, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = member->joining.id},
-                          gw_fail(GW_ERR_TIMEOUT,
-                                  "rank %u has waited %u ms for being admitted by a worker that takes part", r,
-                                  member->joining.timeout_ms),
-                          0);
+        if (member && member->joining.waits && member->joining.deadline <= now)
+            refuse(server, member,
+                   gw_fail(GW_ERR_TIMEOUT, "rank %u has waited %u ms for being admitted by a worker that takes part", r,
+                           member->joining.timeout_ms));
     }
 }
 

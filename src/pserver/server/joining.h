@@ -13,6 +13,9 @@ gw_status gw_ps_members_do(struct gw_ps_server *server, struct gw_ps_member *mem
 /* Forgets the JOIN of a client that has gone. */
 void gw_ps_join_forget(struct gw_ps_server *server, struct gw_ps_member *member);
 
+/* Answers all JOINs that wait with the last error. */
+void gw_ps_joins_refuse(struct gw_ps_server *server, gw_status status);
+
 /* Answers JOINs whose deadline has passed, and asks a worker to admit the others. */
 void gw_ps_joins_look(struct gw_ps_server *server);
 

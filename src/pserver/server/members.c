@@ -124,6 +124,28 @@ static void disconnect(struct gw_ps_server *server, struct gw_ps_member *member)
     gw_net_free(&member->c);
 }
 
+/* True if somebody would go on without the workers that are away, or waits to begin. If all workers are away, the
+ * reason must be this server or its network. */
+static bool somebody_goes_on(const struct gw_ps_server *server)
+{
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        if (server->workers[r].member)
+            return true;
+    return false;
+}
+
+/* The run stopped because a worker was gone, and now all have gone. So that worker takes no part in the next run
+ * either, unless it joins it. */
+static void end_stopped_run(struct gw_ps_server *server)
+{
+    if (!server->stopped || somebody_goes_on(server))
+        return;
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        if (server->workers[r].joined_as)
+            gw_ps_store_leave(server->store, r);
+    server->stopped = false;
+}
+
 void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member)
 {
     *member->link = member->next;
@@ -143,6 +165,7 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
     member->lost = true; /* nothing is sent to it any more */
     member->next = server->gone;
     server->gone = member;
+    end_stopped_run(server);
 }
 
 void gw_ps_members_sweep(struct gw_ps_server *server)
@@ -182,16 +205,6 @@ void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *memb
     gw_ps_store_leave(server->store, rank);
 }
 
-/* True if somebody would go on without the workers that are away, or waits to begin. If all workers are away, the
- * reason must be this server or its network. */
-static bool somebody_goes_on(const struct gw_ps_server *server)
-{
-    for (uint32_t r = 0; r < server->options.n_workers; r++)
-        if (server->workers[r].member)
-            return true;
-    return false;
-}
-
 void gw_ps_members_look(struct gw_ps_server *server)
 {
     const double now = gw_clock_seconds(), limit = server->options.away_ms / 1000.0;
@@ -203,9 +216,10 @@ void gw_ps_members_look(struct gw_ps_server *server)
         if (worker->away_since == 0 || now - worker->away_since < limit || !gw_ps_store_is_present(server->store, r))
             continue;
         if (server->options.missing == GW_PS_MISSING_STOP) {
-            gw_ps_waiting_refuse_for(server, r,
-                                     gw_fail(GW_ERR_PEER, "rank %u is gone, and this server's word for that is to stop",
-                                             r));
+            server->stopped = true;
+            gw_fail(GW_ERR_CLOSED, "rank %u is gone, and this server runs with --missing stop", r);
+            gw_ps_waiting_refuse_for(server, r, GW_ERR_CLOSED);
+            gw_ps_joins_refuse(server, GW_ERR_CLOSED);
             continue;
         }
         worker->away_since = 0;

@@ -273,8 +273,8 @@ static void the_rest_stops(void **state)
     push(a, "x", 1);
     ghost_goes(&b);
     gw_ps_value value;
-    assert_int_equal(gw_ps_pull_parameter(a, "x", GW_PS_SUM, NULL, &value), GW_ERR_PEER);
-    assert_non_null(strstr(gw_last_error(), "rank 1"));
+    assert_int_equal(gw_ps_pull_parameter(a, "x", GW_PS_SUM, NULL, &value), GW_ERR_CLOSED);
+    assert_non_null(strstr(gw_last_error(), "rank 1 is gone"));
     gw_ps_client_destroy(a);
     test_server_end(&s);
 }

@@ -93,6 +93,7 @@ struct gw_ps_server {
     struct gw_ps_member *gone;    /* members that have left, until the server's loop frees them */
     struct gw_ps_worker *workers; /* by rank */
     uint32_t n_joining;           /* how many JOINs wait */
+    bool stopped;                 /* GW_PS_MISSING_STOP: others have heard that a worker is gone */
     uint64_t first_round;         /* the round with which the exchange's workers began, or must begin */
     /* The keys whose queues must be tried again. n_woken > GW_PS_MOST_WOKEN: the queues of all keys must. */
     struct gw_ps_key *woken[GW_PS_MOST_WOKEN];
