@@ -1,12 +1,9 @@
 /* Answers those who come to the rendezvous when the job is running. The thread that receives at rank 0 does that. */
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/quote.h"
 #include "link/tcp/state.h"
 
 #include <stdio.h>
-
-#define LATE_SECONDS 5.0 /* between two lines of the log about it */
 
 void gw_tcp_answer_late(struct gw_tcp_group *group)
 {
@@ -14,7 +11,7 @@ void gw_tcp_answer_late(struct gw_tcp_group *group)
     struct gw_net_message message;
     struct gw_tcp_join join;
     uint8_t body[GW_TCP_MOST_TEXT];
-    char refused[GW_TCP_TEXT_BYTES], more[40] = "";
+    char refused[GW_TCP_TEXT_BYTES];
     if (pthread_mutex_trylock(&group->lock) != 0)
         return; /* another endpoint answers */
     for (int i = 0; i < GW_NET_MOST_AT_ONCE; i++) {
@@ -32,16 +29,7 @@ void gw_tcp_answer_late(struct gw_tcp_group *group)
             "has ended, or give this one another port",
             group->place, group->size, group->size == 1 ? "worker" : "workers", group->since, join.rank,
             gw_net_name_peer(&stranger->c).text);
-        const double now = gw_clock_seconds();
-        if (group->late_at == 0 || now >= group->late_at + LATE_SECONDS) {
-            if (group->n_untold)
-                snprintf(more, sizeof more, " untold=%u", group->n_untold);
-            gw_net_log(&group->log, "refused reason=\"%s\"%s", gw_quote(refused).text, more);
-            group->late_at = now;
-            group->n_untold = 0;
-        } else {
-            group->n_untold++;
-        }
+        gw_net_log(&group->log_of_late, "refused reason=\"%s\"", gw_quote(refused).text);
         gw_net_refuse(&group->listener, stranger, GW_TCP_REFUSE, NULL, 0, body,
                       gw_tcp_text_write(body, 4, (uint32_t)-GW_ERR_PEER, refused));
     }

@@ -77,6 +77,21 @@ static bool guest_is_here(const void *all, uint32_t rank)
     return ((const struct guest *)all)[rank].here;
 }
 
+static bool guest_has_come(const void *all, uint32_t rank)
+{
+    return guest_is_here(all, rank) || ((const struct guest *)all)[rank].went;
+}
+
+/* Lists the ranks that never came. A member that came may have gone because its own deadline passed first. So it is
+ * listed only if all have come at some time. */
+static struct gw_tcp_missing missing_ranks(const struct meeting *m)
+{
+    bool all_came = true;
+    for (uint32_t r = 1; r < m->group->size; r++)
+        all_came = all_came && guest_has_come(m->guests, r);
+    return gw_tcp_missing_ranks(m->group->size, all_came ? guest_is_here : guest_has_come, m->guests);
+}
+
 static struct gw_tcp_peer *peer_of(const struct meeting *m, uint64_t number)
 {
     const struct gw_tcp_group *group = m->group;
@@ -138,7 +153,7 @@ static void tell_guests(const struct meeting *m, uint16_t kind, const void *byte
 static void say_who_is_missing(struct meeting *m)
 {
     uint8_t body[GW_TCP_MOST_TEXT];
-    const struct gw_tcp_missing missing = gw_tcp_missing_ranks(m->group->size, guest_is_here, m->guests);
+    const struct gw_tcp_missing missing = missing_ranks(m);
     m->tell_at = gw_clock_seconds() + WAIT_SECONDS;
     tell_guests(m, GW_TCP_WAIT, body, gw_tcp_text_write(body, 0, 0, m->has_table ? "" : missing.text));
 }
@@ -530,11 +545,11 @@ static gw_status too_late(const struct meeting *m)
         char went[GW_NET_ENDPOINT_BYTES + 80] = "";
         for (uint32_t r = 1; r < group->size && !went[0]; r++)
             if (!m->guests[r].here && m->guests[r].went)
-                snprintf(went, sizeof went, "; rank %u (%s) had come, and lost its connection", r,
+                snprintf(went, sizeof went, "; rank %u (%s) had come, and went again", r,
                          gw_net_place(group->members[r].address.endpoint));
         return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms%s%s%s",
-                       gw_tcp_missing_ranks(group->size, guest_is_here, m->guests).text, place, group->timeout_ms, went,
-                       m->refused[0] ? "; refused: " : "", m->refused);
+                       missing_ranks(m).text, place, group->timeout_ms, went, m->refused[0] ? "; refused: " : "",
+                       m->refused);
     }
     if (m->waiting_for[0])
         return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms", m->waiting_for, place,

@@ -48,8 +48,8 @@ struct gw_tcp_group {
     gw_context *context;
     gw_process made_in;
     uint32_t rank, size, n_links, timeout_ms, spin_us;
-    struct gw_net_keys *keys; /* NULL: in the clear */
-    struct gw_net_log log;
+    struct gw_net_keys *keys;           /* NULL: in the clear */
+    struct gw_net_log log, log_of_late; /* log_of_late: of those that come when the job is running */
     bool (*stop)(void *user);
     void *stop_user;
     uint64_t session;
@@ -63,8 +63,6 @@ struct gw_tcp_group {
     struct gw_net_listener listener;
     char place[GW_NET_ENDPOINT_BYTES]; /* of the rendezvous */
     char since[32];                    /* when all had met */
-    double late_at;                    /* when the last line about somebody who came late was written */
-    uint32_t n_untold;
 };
 
 /* ---- meeting.c ---- */

@@ -258,16 +258,19 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
     struct gw_tcp_group *group = gw_calloc(context, 1, sizeof *group);
     if (!group)
         return GW_ERR_MEMORY;
-    *group = (struct gw_tcp_group){.context = context,
-                                   .made_in = gw_process_now(),
-                                   .rank = options->rank,
-                                   .size = options->size,
-                                   .n_links = n_links,
-                                   .timeout_ms = timeout_ms,
-                                   .spin_us = options->spin_us,
-                                   .log = {options->log, options->log_user, 0},
-                                   .stop = options->stop,
-                                   .stop_user = options->stop_user};
+    *group = (struct gw_tcp_group){
+        .context = context,
+        .made_in = gw_process_now(),
+        .rank = options->rank,
+        .size = options->size,
+        .n_links = n_links,
+        .timeout_ms = timeout_ms,
+        .spin_us = options->spin_us,
+        .log = GW_NET_LOG_OF_STRANGERS(options->log, options->log_user),
+        /* they come again and again, so one line in five seconds is enough */
+        .log_of_late = {.line = options->log, .user = options->log_user, .most = 1, .a_second = 0.2},
+        .stop = options->stop,
+        .stop_user = options->stop_user};
     atomic_init(&group->holders, n_links);
     gw_status status = set_up(group, options);
     if (status == GW_OK)

@@ -125,7 +125,7 @@ static void count_as_away(struct gw_ps_server *server)
 
 static void log_line(const char *line, void *user)
 {
-    gw_ps_log(user, "%s", line);
+    gw_ps_log((struct gw_ps_server *)user, "%s", line);
 }
 
 gw_status gw_ps_server_keep(struct gw_ps_server *server)

@@ -4,8 +4,8 @@
 
 #include "pserver/server/state.h"
 
-/* Writes one line to the log: "event key=value ...". */
-void gw_ps_log(struct gw_ps_server *server, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Writes one line to the log of what the server does: "event key=value ...". */
+#define gw_ps_log(server, ...) gw_net_log(&(server)->log, __VA_ARGS__)
 
 /* "rank=3" or "reader", for the log. */
 struct gw_ps_rank_text {

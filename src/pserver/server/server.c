@@ -149,7 +149,7 @@ static gw_status listen_at(struct gw_ps_server *server, const struct gw_net_addr
     GW_TRY(gw_net_listener_open(&server->listener,
                                 &(struct gw_net_listener_options){.context = server->context,
                                                                   .keys = server->keys,
-                                                                  .log = &server->log,
+                                                                  .log = &server->log_of_strangers,
                                                                   .of = "server",
                                                                   .most = most < MOST_STRANGERS ? most : MOST_STRANGERS,
                                                                   .spare_files = SPARE_FILES,
@@ -163,7 +163,8 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_net_address
 {
     gw_context *context = server->context;
     const gw_ps_server_options *o = &server->options;
-    server->log = (struct gw_net_log){o->log, o->log_user, 0};
+    server->log = (struct gw_net_log){.line = o->log, .user = o->log_user, .most = 4096, .a_second = 4};
+    server->log_of_strangers = (struct gw_net_log)GW_NET_LOG_OF_STRANGERS(o->log, o->log_user);
     if (o->keys)
         GW_TRY(gw_net_keys_load(context, o->keys, GW_NET_SERVER, &server->log, &server->keys));
     server->workers = gw_calloc(context, o->n_workers, sizeof *server->workers);

@@ -75,7 +75,7 @@ struct gw_ps_server {
     gw_context *context;
     gw_process made_in;
     gw_ps_server_options options;
-    struct gw_net_log log;    /* of what strangers do */
+    struct gw_net_log log, log_of_strangers;
     struct gw_net_keys *keys; /* NULL: in the clear */
     struct gw_net_listener listener;
     bool listens;
@@ -102,10 +102,8 @@ struct gw_ps_server {
     uint32_t agreed_by;
     uint64_t n_parked, n_ever_parked;
     atomic_uint_least64_t bytes; /* bytes of all values: kept, waiting, or on their way to clients */
-    double log_room, log_at;     /* how many lines may be logged at the time log_at */
-    uint64_t n_untold;
-    uint64_t keys_changes; /* of the list of allowed keys, when clients were last compared with it */
-    double next_look;      /* for requests that have waited too long */
+    uint64_t keys_changes;       /* of the list of allowed keys, when clients were last compared with it */
+    double next_look;            /* for requests that have waited too long */
     struct {
         double started;
         /* bytes_in and bytes_out count heads and bodies of messages */
