@@ -498,7 +498,7 @@ def number_of(bits):
 def read_values(bits, n, form, announced):
     """Returns the float32 bytes of each value."""
     fraction_bits, exponent_bits = FIELDS[form]
-    width, data = fraction_bits + 1 if announced else 8 * FLOAT_BYTES[form], b""
+    width, data = fraction_bits + 1 if announced else 8 * FLOAT_BYTES[form], bytearray()
     late = (number_of(bits[at : at + exponent_bits]) for at in range(width * n, len(bits), exponent_bits))
     for i in range(n):
         word = number_of(bits[width * i : width * (i + 1)])
@@ -509,7 +509,7 @@ def read_values(bits, n, form, announced):
             sign, fraction = word >> fraction_bits, word & (1 << fraction_bits) - 1
             word = fraction | exponent << fraction_bits | sign << fraction_bits + exponent_bits
         data += word.to_bytes(FLOAT_BYTES[form], "little")
-    floats = decode_floats(form, data)
+    floats = decode_floats(form, bytes(data))
     return [floats[at : at + 4] for at in range(0, len(floats), 4)]
 
 

@@ -1,5 +1,6 @@
 """A second encoder, which follows docs/wire-format.md. Its frames have the same bytes as those of the C library."""
 
+import bisect
 import math
 import struct
 
@@ -39,7 +40,7 @@ from library import float32
 
 def bits_where(condition, numbers):
     """Returns text of 0 and 1. It says for which of the numbers the condition holds."""
-    return "".join("1" if condition(x) else "0" for x in numbers)
+    return "".join(map("01".__getitem__, map(bool, map(condition, numbers))))
 
 
 def bytes_of_bits(bits):
@@ -447,10 +448,10 @@ def numbers(exponents, width):
 def room_of_exponents(exponents, width):
     """Estimates, as an encoder does, how many bits are saved if exponents are apart. If this is above 0, they are
     apart."""
-    largest, left, apart = max(exponents), len(exponents), width
+    largest, left, apart, ordered = max(exponents), len(exponents), width, sorted(exponents)
     for x in decoder.exponents_asked(largest):
         if left:
-            below = sum(exponent < x for exponent in exponents)
+            below = bisect.bisect_left(ordered, x)
             apart += 32 + estimate(left, below)
             left = below
     return width * (len(exponents) - len(exponents_in_the_end(exponents, largest))) - apart

@@ -190,7 +190,7 @@ class Largest:
     def frame(self):
         n, (rank, step, tensor) = len(self.values), self.where
         k = min(n, max(1, math.ceil(self.ratio * n)))
-        sent = set(sorted(range(n), key=lambda i: -abs(self.values[i]))[:k])
+        sent = set(sorted(range(n), key=[-abs(x) for x in self.values].__getitem__)[:k])
         elements = [x + 0.0 if i in sent else None for i, x in enumerate(self.values)]
         return encoder.push_of_sparse(elements, self.code, rank=rank, step=step, tensor=tensor)
 
