@@ -8,6 +8,8 @@
 SHELL := /bin/bash
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
+# Many tests wait for most of their time, so one more runs than there are cores.
+TESTS_AT_ONCE := $(shell expr $(JOBS) + 1)
 # bash would count seconds in a variable of this name, so it is handed on under another.
 FUZZ_SECONDS := $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),60)
 
@@ -44,7 +46,7 @@ check:
 	scripts/install-deps.sh build check
 	$(WITH_CCACHE) cmake --preset release -DGW_BUILD_TESTS=ON
 	cmake --build --preset release -j $(JOBS)
-	$(WITH_CCACHE) ctest --test-dir build/release --output-on-failure -j $(JOBS)
+	$(WITH_CCACHE) ctest --test-dir build/release --output-on-failure -j $(TESTS_AT_ONCE)
 
 builds:
 	scripts/install-deps.sh build check fuzz
@@ -54,7 +56,7 @@ asan tsan:
 	scripts/install-deps.sh build check
 	cmake --preset $@ -DGW_BUILD_TESTS=ON
 	cmake --build --preset $@ -j $(JOBS)
-	ctest --test-dir build/$@ --output-on-failure -j $(JOBS)
+	ctest --test-dir build/$@ --output-on-failure -j $(TESTS_AT_ONCE)
 
 fuzz:
 	scripts/install-deps.sh build fuzz
