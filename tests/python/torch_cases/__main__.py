@@ -13,6 +13,9 @@ import torch.distributed as dist
 def serve():
     """Forks a rank for every line [environment, file that takes what it prints, arguments], and prints its process. For
     a line with a process, prints how it ended. Returns in ranks."""
+    atexit.register(end_early)  # this handler comes last, as it is registered first
+    import gradwire.torch  # noqa: F401  so that ranks need not load it
+
     torch.optim.SGD([torch.zeros(1)], 0.1)  # the first optimizer of a process loads half of PyTorch
     gc.freeze()  # or a rank's first collection copies all of it
     for line in sys.stdin:
@@ -23,19 +26,19 @@ def serve():
             answer = os.fork()
         if answer == 0 and isinstance(asked, list):
             environment, path, sys.argv[1:] = asked
-            os.environ.update(environment)
+            os.environ.update(environment, RANK_PROCESS=str(os.getpid()))
             with open(path, "wb") as file:
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
-            atexit.register(end_early, os.getpid())  # this handler comes last, as it is registered first
             return
         print(answer, flush=True)
     sys.exit()
 
 
-def end_early(rank):
+def end_early():
     """Leaves out that Python frees all of PyTorch. In a process that a case has forked, it does nothing."""
-    if os.getpid() == rank and os.environ["END"] == "early" and not hasattr(sys, "last_value"):
+    in_rank = os.environ.get("RANK_PROCESS") == str(os.getpid())
+    if in_rank and os.environ["END"] == "early" and not hasattr(sys, "last_value"):
         sys.stdout.flush()
         os._exit(0)
 

@@ -1,4 +1,5 @@
 """Tests codec="auto", and what is logged."""
+import contextlib
 import os
 import threading
 
@@ -11,10 +12,21 @@ from gradwire.torch import auto as gw_auto
 from common import RANK, SIZE, TRANSPORT, attached, await_files, backward, digest, network, train
 
 
+@contextlib.contextmanager
+def little_is_measured():
+    """Still more than the models here have."""
+    least_before, gw_auto._LEAST_ELEMENTS = gw_auto._LEAST_ELEMENTS, 1 << 16
+    try:
+        yield
+    finally:
+        gw_auto._LEAST_ELEMENTS = least_before
+
+
+@little_is_measured()
 def auto_runs(gain, later_ms):
-    """Trains forty steps. The gain and a step's time are given, and little is measured. Returns what the rank found."""
-    gain_before, step_ms_before, least_before = gw_auto._GAIN, gw_auto.Auto._step_ms, gw_auto._LEAST_ELEMENTS
-    gw_auto._GAIN, gw_auto._LEAST_ELEMENTS = gain, 1 << 16
+    """Trains forty steps. The gain and a step's time are given. Returns what the rank found."""
+    gain_before, step_ms_before = gw_auto._GAIN, gw_auto.Auto._step_ms
+    gw_auto._GAIN = gain
     gw_auto.Auto._step_ms = lambda self: 10.0 if self.chosen is None else later_ms
     try:
         ddp, compression = attached("auto", candidates=["ternary"])
@@ -34,7 +46,7 @@ def auto_runs(gain, later_ms):
         resumed.close()
         return [found, choice["why"]]
     finally:
-        gw_auto._GAIN, gw_auto.Auto._step_ms, gw_auto._LEAST_ELEMENTS = gain_before, step_ms_before, least_before
+        gw_auto._GAIN, gw_auto.Auto._step_ms = gain_before, step_ms_before
 
 
 def auto_takes_a_codec():
@@ -45,6 +57,7 @@ def auto_goes_back():
     return auto_runs(1e9, 20.0)
 
 
+@little_is_measured()
 def auto_over_the_group():
     """The messages that are measured may be larger than the model."""
     ddp, compression = attached("auto", candidates=["ternary"], transport="torch")
@@ -84,6 +97,7 @@ def auto_as_it_is():
     return found
 
 
+@little_is_measured()
 def auto_sees_a_schedule():
     """OneCycleLR may be made after attach. Returns what auto compares then."""
     ddp = torch.nn.parallel.DistributedDataParallel(network())
@@ -95,6 +109,7 @@ def auto_sees_a_schedule():
         return list(compression.choice["predicted_ms"])
 
 
+@little_is_measured()
 def auto_and_join():
     """Rank 0 is done before the choice is made."""
     ddp, compression = attached("auto")

@@ -14,7 +14,7 @@ def transports():
     found = {}
     for codec in ("none", "ternary", TOPK):
         digests = []
-        for transport in ("tcp", "torch", TRANSPORT):
+        for transport in sorted({"tcp", "torch", TRANSPORT}):
             ddp, compression = attached(codec, hidden=60000, transport=transport)
             train(ddp, 3)
             digests.append(digest(ddp))
