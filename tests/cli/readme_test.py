@@ -60,14 +60,14 @@ class Readme(harness.Case):
             if not re.match(r"gradwire|mpirun|make|cc ", words) or words.startswith(ELSEWHERE):
                 continue
             # A reader has more time. What the commands say does not depend on the number of steps.
-            words = re.sub(r"--(epochs|steps) \d+", "--steps 12", words)
+            words = re.sub(r"--(epochs|steps) \d+", "--steps 4", words)
             if "--resume" in words:
-                words = words.replace("--steps 12", "") + " --steps 16"
+                words = words.replace("--steps 4", "") + " --steps 6"
             elif " train " in words and "--steps" not in words:
-                words += " --steps 12"
-            words = words.replace("--checkpoint-every 1000", "--checkpoint-every 8")
+                words += " --steps 4"
+            words = words.replace("--checkpoint-every 1000", "--checkpoint-every 2")
             words = words.replace("bench codec", "bench codec --elements 65536 --runs 1")
-            words = re.sub(r"\bprobe\b", "probe --runs 1 --codec ternary", words)
+            words = re.sub(r"\bprobe\b", "probe --runs 1 --workers 2 --codec ternary", words)
             line = words.replace("gradwire", shlex.quote(harness.TOOL), 1)
             done = subprocess.run(
                 line,
