@@ -24,6 +24,8 @@ int gw_cmd_keys(int argc, char **argv)
             "For gradwire server --keys DIR each client has a key of its own, made with --client. To shut a client\n"
             "out, remove SERVERDIR/allowed/NAME.crt: within two seconds its connection ends, and it does not come in\n"
             "again. The server's own key lets nobody in.\n"
+            "If you have a CA of your own, its certificates in DIR/ca.crt take the place of DIR/allowed\n"
+            "(docs/clusters.md).\n"
             "gradwire.pem is the secret key, for this machine's user alone (mode 600). An existing key is never\n"
             "replaced.",
         .example =

@@ -1,7 +1,6 @@
 /* Turns "HOST:PORT" into a numeric address. Also finds the address at which others reach this machine. */
 #include "net/address.h"
 #include "base/error.h"
-#include "base/host.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -31,54 +30,75 @@ static gw_status describe(struct gw_net_address *address)
     return GW_OK;
 }
 
-/* Takes the first IPv4 address of a host, or else its first address. So every rank chooses the same one, whatever the
- * order in which its resolver gives them. */
-static gw_status resolve(const char *host, const char *port, bool *unknown, struct gw_net_address *address)
+/* Adds the addresses of one family. If the first of all is a loopback address, only such ones: nobody has said that
+ * the network may be used. */
+static gw_status add(const struct addrinfo *found, int family, struct gw_net_host *host)
+{
+    for (const struct addrinfo *a = found; a && host->n_addresses < GW_NET_MOST_ADDRESSES; a = a->ai_next) {
+        struct gw_net_address *address = &host->addresses[host->n_addresses];
+        if (a->ai_family != family)
+            continue;
+        memset(address, 0, sizeof *address);
+        memcpy(&address->socket, a->ai_addr, a->ai_addrlen);
+        address->socket_bytes = a->ai_addrlen;
+        GW_TRY(describe(address));
+        host->n_addresses += address->loopback == host->addresses[0].loopback;
+    }
+    return GW_OK;
+}
+
+/* The first address is an IPv4 one if there is any. So every rank chooses the same family. */
+static gw_status resolve(const char *port, bool *unknown, struct gw_net_host *host)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
-    int error = getaddrinfo(host, port, &hints, &found);
+    int error = getaddrinfo(host->name, port, &hints, &found);
     *unknown = error == EAI_NONAME || error == EAI_AGAIN;
     if (error)
-        return gw_fail(error == EAI_MEMORY ? GW_ERR_MEMORY : GW_ERR_SYSTEM, "the host %s is not found: %s", host,
+        return gw_fail(error == EAI_MEMORY ? GW_ERR_MEMORY : GW_ERR_SYSTEM, "the host %s is not found: %s", host->name,
                        error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
-    const struct addrinfo *best = NULL;
-    for (const struct addrinfo *a = found; a; a = a->ai_next)
-        if ((a->ai_family == AF_INET || a->ai_family == AF_INET6) &&
-            (!best || (best->ai_family != AF_INET && a->ai_family == AF_INET)))
-            best = a;
-    memset(address, 0, sizeof *address);
-    if (best) {
-        memcpy(&address->socket, best->ai_addr, best->ai_addrlen);
-        address->socket_bytes = best->ai_addrlen;
-    }
+    host->n_addresses = 0;
+    gw_status status = add(found, AF_INET, host);
+    if (status == GW_OK)
+        status = add(found, AF_INET6, host);
     freeaddrinfo(found);
-    return best ? describe(address) : gw_fail(GW_ERR_SYSTEM, "the host %s has no address for TCP", host);
+    if (status == GW_OK && host->n_addresses == 0)
+        return gw_fail(GW_ERR_SYSTEM, "the host %s has no address for TCP", host->name);
+    return status;
 }
 
-gw_status gw_net_address_parse(const char *what, const char *text, bool any_port, bool *unknown,
-                               struct gw_net_address *address)
+gw_status gw_net_host_parse(const char *what, const char *text, bool any_port, bool *unknown, struct gw_net_host *host)
 {
     bool ignored;
     unknown = unknown ? unknown : &ignored;
     *unknown = false;
-    char host[GW_HOST_BYTES], service[12];
+    char service[12];
     uint32_t port;
-    if (!gw_host_split(text, host, &port))
+    if (!gw_host_split(text, host->name, &port))
         return gw_fail(GW_ERR_ARGUMENT, "%s is \"%s\", and must be HOST:PORT, an IPv6 address in brackets", what, text);
     if (port < (any_port ? 0 : 1) || port > 65535)
         return gw_fail(GW_ERR_ARGUMENT, "%s \"%s\" has port %u; ports are 1 to 65535", what, text, port);
     snprintf(service, sizeof service, "%u", port);
-    return resolve(host, service, unknown, address);
+    return resolve(service, unknown, host);
+}
+
+gw_status gw_net_address_parse(const char *what, const char *text, bool any_port, struct gw_net_address *address)
+{
+    struct gw_net_host host;
+    GW_TRY(gw_net_host_parse(what, text, any_port, NULL, &host));
+    *address = host.addresses[0];
+    return GW_OK;
 }
 
 gw_status gw_net_address_of_host(const char *host, struct gw_net_address *address)
 {
-    char name[GW_HOST_BYTES];
+    struct gw_net_host found;
     bool unknown;
-    if (!gw_host_copy(host, strlen(host), name))
+    if (!gw_host_copy(host, strlen(host), found.name))
         return gw_fail(GW_ERR_ARGUMENT, "the address to advertise is \"%s\", and must be a host or an address", host);
-    return resolve(name, "0", &unknown, address);
+    GW_TRY(resolve("0", &unknown, &found));
+    *address = found.addresses[0];
+    return GW_OK;
 }
 
 gw_status gw_net_address_towards(const struct gw_net_address *there, struct gw_net_address *address)

@@ -2,6 +2,8 @@
 #ifndef GW_NET_ADDRESS_H
 #define GW_NET_ADDRESS_H
 
+#include "base/host.h"
+
 #include <gradwire/status.h>
 
 #include <stdbool.h>
@@ -17,11 +19,27 @@ struct gw_net_address {
     char endpoint[GW_NET_ENDPOINT_BYTES]; /* "tcp://1.2.3.4:5" or "tcp://[::1]:5" */
 };
 
+/* A host that an option names, with all its addresses that a process could dial. */
+#define GW_NET_MOST_ADDRESSES 8
+struct gw_net_host {
+    char name[GW_HOST_BYTES];
+    uint32_t n_addresses;
+    struct gw_net_address addresses[GW_NET_MOST_ADDRESSES]; /* IPv4 first; else in the resolver's order */
+};
+
+/* Its addresses by turns. */
+static inline const struct gw_net_address *gw_net_host_nth(const struct gw_net_host *host, uint32_t nth)
+{
+    return &host->addresses[nth % host->n_addresses];
+}
+
 /* Reads "HOST:PORT"; an IPv6 address is in brackets. what: the address's name in sentences, for example "the
  * rendezvous". any_port: port 0 is legal. *unknown: true if it failed because the name is not known, or not yet;
  * unknown NULL: not wanted. Errors: GW_ERR_ARGUMENT (not of this form), GW_ERR_SYSTEM (no such host). */
-gw_status gw_net_address_parse(const char *what, const char *text, bool any_port, bool *unknown,
-                               struct gw_net_address *address);
+gw_status gw_net_host_parse(const char *what, const char *text, bool any_port, bool *unknown, struct gw_net_host *host);
+
+/* The same, of which only the first address is wanted. */
+gw_status gw_net_address_parse(const char *what, const char *text, bool any_port, struct gw_net_address *address);
 
 /* Reads a host or an address without a port. It stands for any port. */
 gw_status gw_net_address_of_host(const char *host, struct gw_net_address *address);

@@ -158,6 +158,8 @@ gw_status gw_net_keys_look(struct gw_net_keys *keys)
 {
     struct gw_net_identity *list = NULL;
     uint32_t n = 0;
+    if (keys->ca)
+        return GW_OK;
     const struct timespec time = folder_time(keys);
     pthread_mutex_lock(&keys->lock);
     const bool changed = !same_time(&time, &keys->time);
@@ -200,7 +202,7 @@ uint64_t gw_net_keys_changes(struct gw_net_keys *keys)
 
 bool gw_net_keys_allow(struct gw_net_keys *keys, const struct gw_net_identity *identity)
 {
-    bool found = false;
+    bool found = keys->ca; /* the handshake has asked the CA */
     pthread_mutex_lock(&keys->lock);
     for (uint32_t i = 0; i < keys->n_allowed && !found; i++)
         found = gw_net_same_identity(&keys->allowed[i], identity);
@@ -224,13 +226,37 @@ static gw_status read_own(struct gw_net_keys *keys)
                 : gw_fail(GW_ERR_SYSTEM, "%s is not the secret key of %s/" GW_NET_CERTIFICATE, path, keys->folder);
 }
 
+static bool has(const struct gw_net_keys *keys, const char *name)
+{
+    char path[PATH_MAX];
+    return gw_net_keys_path(path, keys->folder, name) == GW_OK && access(path, F_OK) == 0;
+}
+
 /* Whom this side dials. */
 static gw_status read_dialled(struct gw_net_keys *keys)
 {
+    const bool of_server = keys->role == GW_NET_CLIENT && has(keys, GW_NET_SERVER_FILE);
+    const char *name = of_server ? GW_NET_SERVER_FILE : GW_NET_RENDEZVOUS;
+    keys->knows_place = !keys->ca || has(keys, name);
+    return keys->knows_place ? gw_net_keys_read(keys->folder, name, NULL, &keys->rendezvous) : GW_OK;
+}
+
+/* The certificates of a CA, if there are any. */
+static gw_status read_ca(struct gw_net_keys *keys)
+{
     char path[PATH_MAX];
-    GW_TRY(gw_net_keys_path(path, keys->folder, GW_NET_SERVER_FILE));
-    const bool of_server = keys->role == GW_NET_CLIENT && access(path, F_OK) == 0;
-    return gw_net_keys_read(keys->folder, of_server ? GW_NET_SERVER_FILE : GW_NET_RENDEZVOUS, NULL, &keys->rendezvous);
+    FILE *file;
+    if (!has(keys, GW_NET_CA))
+        return GW_OK;
+    GW_TRY(gw_net_keys_path(path, keys->folder, GW_NET_CA));
+    GW_TRY(open_file(path, false, &file));
+    fclose(file);
+    keys->ca = X509_STORE_new();
+    /* A CA that another has signed is believed, too, if it is in the file. */
+    const bool good = keys->ca && X509_STORE_set_flags(keys->ca, X509_V_FLAG_PARTIAL_CHAIN) == 1 &&
+                      X509_STORE_load_file(keys->ca, path) == 1;
+    ERR_clear_error();
+    return good ? GW_OK : gw_fail(GW_ERR_SYSTEM, "%s holds no certificates of a CA (PEM)", path);
 }
 
 gw_status gw_net_keys_load(gw_context *context, const char *folder, enum gw_net_role role, struct gw_net_log *log,
@@ -251,6 +277,8 @@ gw_status gw_net_keys_load(gw_context *context, const char *folder, enum gw_net_
     gw_status status = keys->folder ? GW_OK : GW_ERR_MEMORY;
     if (status == GW_OK)
         status = read_own(keys);
+    if (status == GW_OK)
+        status = read_ca(keys);
     if (status == GW_OK && role != GW_NET_SERVER)
         status = read_dialled(keys);
     if (status == GW_OK && role != GW_NET_CLIENT)
@@ -268,6 +296,7 @@ void gw_net_keys_free(struct gw_net_keys *keys)
     if (!keys)
         return;
     SSL_CTX_free(keys->ssl);
+    X509_STORE_free(keys->ca);
     X509_free(keys->certificate);
     EVP_PKEY_free(keys->secret);
     pthread_mutex_destroy(&keys->lock);
@@ -288,5 +317,5 @@ const struct gw_net_identity *gw_net_keys_own(const struct gw_net_keys *keys)
 
 const struct gw_net_identity *gw_net_keys_rendezvous(const struct gw_net_keys *keys)
 {
-    return &keys->rendezvous;
+    return keys->knows_place ? &keys->rendezvous : NULL;
 }

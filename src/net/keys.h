@@ -9,7 +9,12 @@
  * allowed/ alone says who may connect: a machine's own certificate is allowed if it is there, but for a parameter
  * server's. Whom this machine calls at the rendezvous, or as a client, must show the certificate of that file. A file
  * that is written or removed in allowed/ counts within a second. One that holds no certificate is left out, and the log
- * says so. */
+ * says so.
+ *
+ * An organization may have a certificate authority (CA) of its own. Its certificates then lie in ca.crt, and
+ * gradwire.crt holds one that it has signed, with the chain up to it. Whoever it has signed may connect, and allowed/
+ * is not read. Without rendezvous.crt (or server.crt) the certificate of rank 0 or of a server must be for the name
+ * that was dialled. */
 #ifndef GW_NET_KEYS_H
 #define GW_NET_KEYS_H
 
@@ -51,7 +56,7 @@ gw_status gw_net_keys_load(gw_context *context, const char *folder, enum gw_net_
 void gw_net_keys_free(struct gw_net_keys *keys);
 
 const char *gw_net_keys_folder(const struct gw_net_keys *keys);
-/* This machine's own certificate, and that of rank 0. */
+/* This machine's own certificate, and that of rank 0. The latter is NULL if the CA alone says whom to believe. */
 const struct gw_net_identity *gw_net_keys_own(const struct gw_net_keys *keys);
 const struct gw_net_identity *gw_net_keys_rendezvous(const struct gw_net_keys *keys);
 

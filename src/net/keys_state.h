@@ -15,6 +15,7 @@
 #define GW_NET_RENDEZVOUS "rendezvous.crt"
 #define GW_NET_SERVER_FILE "server.crt"
 #define GW_NET_ALLOWED "allowed"
+#define GW_NET_CA "ca.crt"
 #define GW_NET_SUFFIX ".crt" /* of the files in allowed/ */
 
 struct gw_net_keys {
@@ -25,6 +26,8 @@ struct gw_net_keys {
     X509 *certificate;
     EVP_PKEY *secret;
     struct gw_net_identity own, rendezvous; /* a client has the servers' certificate in place of rank 0's */
+    X509_STORE *ca;                         /* who is signed by one of these may connect; NULL: allowed/ says who may */
+    bool knows_place;                       /* `rendezvous` is known. Without ca it always is */
     pthread_mutex_t lock;                   /* protects what follows */
     uint32_t n_allowed;
     struct gw_net_identity *allowed;

@@ -220,7 +220,7 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
     }
     struct gw_net_tls *tls = NULL;
     if (gw_net_init(&stranger->c, listener->o.context) < 0 ||
-        (listener->o.keys && gw_net_tls_new(listener->o.keys, false, &tls) < 0)) {
+        (listener->o.keys && gw_net_tls_new(listener->o.keys, false, NULL, &tls) < 0)) {
         gw_net_free(&stranger->c);
         close(fd);
         return true;

@@ -45,7 +45,7 @@ static void open_ends(struct ends *e, bool tls)
     for (int i = 0; i < 2; i++) {
         setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
         if (tls)
-            assert_int_equal(gw_net_tls_new(keys, i == 0, &sessions[i]), GW_OK);
+            assert_int_equal(gw_net_tls_new(keys, i == 0, NULL, &sessions[i]), GW_OK);
     }
     assert_int_equal(gw_net_init(&e->a, NULL), GW_OK);
     assert_int_equal(gw_net_init(&e->b, NULL), GW_OK);

@@ -1,5 +1,5 @@
 /* TLS 1.3 by OpenSSL. Whom to trust is our own question: a certificate is good if allowed/ has it and its time has not
- * passed. */
+ * passed; or, if there is a CA, if the CA has signed it. */
 #include "net/tls.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <openssl/err.h>
+#include <openssl/x509v3.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,7 @@ struct gw_net_tls {
     struct gw_net_identity peer;
     enum gw_net_refusal refusal;
     int error;
+    const char *host; /* whom this side has dialled, if its certificate must be for that name; else NULL */
     bool dialled, wants_write, begun;
 };
 
@@ -68,6 +70,23 @@ static void begin_once(void)
 
 /* ---- sessions -------------------------------------------------------------------------------------------- */
 
+/* Follows the chain up to the CA. */
+static int is_signed(X509_STORE_CTX *store, const struct gw_net_tls *tls, X509 *certificate)
+{
+    const struct gw_net_keys *keys = tls->keys;
+    if (X509_verify_cert(store) != 1)
+        return 0;
+    int error = X509_V_OK;
+    if (tls->host && X509_check_host(certificate, tls->host, 0, 0, NULL) != 1 &&
+        X509_check_ip_asc(certificate, tls->host, 0) != 1)
+        error = X509_V_ERR_HOSTNAME_MISMATCH;
+    if ((keys->role == GW_NET_SERVER && gw_net_same_identity(&tls->peer, &keys->own)) ||
+        (keys->role == GW_NET_CLIENT && keys->knows_place && !gw_net_same_identity(&tls->peer, &keys->rendezvous)))
+        error = X509_V_ERR_CERT_REJECTED;
+    X509_STORE_CTX_set_error(store, error);
+    return error == X509_V_OK;
+}
+
 /* OpenSSL asks this in place of following chains of certificates. */
 static int is_good(X509_STORE_CTX *store, void *unused)
 {
@@ -78,6 +97,8 @@ static int is_good(X509_STORE_CTX *store, void *unused)
     unsigned n = sizeof tls->peer.bytes;
     if (!certificate || X509_digest(certificate, EVP_sha256(), tls->peer.bytes, &n) != 1)
         return 0;
+    if (tls->keys->ca)
+        return is_signed(store, tls, certificate);
     int error = X509_V_OK;
     bool good = tls->dialled && gw_net_same_identity(&tls->peer, &tls->keys->rendezvous);
     if (!good && tls->keys->role != GW_NET_CLIENT) {
@@ -96,9 +117,13 @@ static int is_good(X509_STORE_CTX *store, void *unused)
 
 static SSL_CTX *make_settings(const struct gw_net_keys *keys)
 {
+    char path[PATH_MAX];
     SSL_CTX *settings = SSL_CTX_new(TLS_method());
     if (!settings || SSL_CTX_use_certificate(settings, keys->certificate) != 1 ||
-        SSL_CTX_use_PrivateKey(settings, keys->secret) != 1) {
+        SSL_CTX_use_PrivateKey(settings, keys->secret) != 1 ||
+        (keys->ca && (gw_net_keys_path(path, keys->folder, GW_NET_CERTIFICATE) < 0 ||
+                      SSL_CTX_use_certificate_chain_file(settings, path) != 1 ||
+                      SSL_CTX_set1_verify_cert_store(settings, keys->ca) != 1))) {
         SSL_CTX_free(settings);
         return NULL;
     }
@@ -124,7 +149,7 @@ static SSL *new_session(struct gw_net_keys *keys)
     return session;
 }
 
-gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, struct gw_net_tls **out)
+gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, const char *host, struct gw_net_tls **out)
 {
     pthread_once(&begun_once, begin_once);
     struct gw_net_tls *tls = gw_calloc(keys->context, 1, sizeof *tls);
@@ -133,6 +158,7 @@ gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, struct gw_net_t
         return GW_ERR_MEMORY;
     tls->keys = keys;
     tls->dialled = dialled;
+    tls->host = keys->knows_place ? NULL : host;
     tls->wants_write = dialled; /* who has dialled speaks first */
     tls->ssl = new_session(keys);
     if (!tls->ssl || !bio_method || SSL_set_ex_data(tls->ssl, session_index, tls) != 1) {
@@ -202,6 +228,11 @@ static gw_status outcome(struct gw_net_tls *tls, int result, int error)
             return gw_fail(GW_ERR_PEER, "its certificate is %s", shown.text);
         if (tls->keys->role == GW_NET_SERVER && gw_net_same_identity(&tls->peer, &tls->keys->own))
             return gw_fail(GW_ERR_PEER, "its certificate is this server's own; each client needs one of its own");
+        if (verdict == X509_V_ERR_HOSTNAME_MISMATCH)
+            return gw_fail(GW_ERR_PEER, "its certificate %s is not for the name %s", shown.text, tls->host);
+        if (tls->keys->ca)
+            return gw_fail(GW_ERR_PEER, "its certificate %s is not good for %s/" GW_NET_CA ": %s", shown.text,
+                           tls->keys->folder, X509_verify_cert_error_string(verdict));
         if (verdict == X509_V_ERR_CERT_REJECTED)
             return gw_fail(GW_ERR_PEER, "its certificate %s is not in %s/allowed", shown.text, tls->keys->folder);
         return gw_fail(GW_ERR_PEER, "its certificate %s %s", shown.text,

@@ -8,8 +8,9 @@
 
 struct gw_net_tls;
 
-/* Makes a session. dialled: this side has dialled. Errors: GW_ERR_MEMORY. */
-gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, struct gw_net_tls **out);
+/* Makes a session. dialled: this side has dialled. host: if a CA alone says whom to believe, the other side's
+ * certificate must be for this name; NULL: for any. It lives as long as the session. Errors: GW_ERR_MEMORY. */
+gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, const char *host, struct gw_net_tls **out);
 /* NULL is allowed. */
 void gw_net_tls_free(struct gw_net_tls *tls);
 

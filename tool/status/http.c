@@ -173,7 +173,7 @@ static gw_status parse_address(const char *listen, bool insecure, struct gw_net_
     char whole[300];
     bool only_port = listen[0] && strspn(listen, "0123456789") == strlen(listen);
     snprintf(whole, sizeof whole, "%s%s", only_port ? "127.0.0.1:" : "", listen);
-    gw_status status = gw_net_address_parse("the address of the status page", whole, true, NULL, address);
+    gw_status status = gw_net_address_parse("the address of the status page", whole, true, address);
     if (status == GW_OK && !address->loopback && !insecure)
         return gw_fail(
             GW_ERR_ARGUMENT,

@@ -155,6 +155,8 @@ bool gw_elastic_goes_on(struct gw_worker *w, gw_status status)
     const double patience = 2.0 * team->options->timeout_s;
     if (status != GW_ERR_PEER && status != GW_ERR_TIMEOUT)
         return false;
+    if (status == GW_ERR_TIMEOUT && w->steps_done == 0) /* somebody never came: the same would happen again */
+        return false;
     if (gw_clock_seconds() - w->elastic.last_step > patience ||
         (team->callbacks && team->callbacks->stop && team->callbacks->stop(team->callbacks->user)))
         return false;

@@ -40,7 +40,9 @@ struct guest {
 
 struct meeting {
     struct gw_tcp_group *group;
-    const struct gw_net_address *rendezvous;
+    const struct gw_net_host *host;          /* the rendezvous */
+    const struct gw_net_address *rendezvous; /* its first address: rank 0 listens there */
+    uint32_t n_dialled;
     struct gw_net_address own;
     double deadline;
     int epoll;
@@ -114,14 +116,14 @@ static void hang_up(struct gw_net_connection *c, uint32_t *events)
 }
 
 /* Begins to connect. GW_NOT_YET: it cannot now; errno says why. */
-static gw_status dial(const struct meeting *m, const struct gw_net_address *address, struct gw_net_connection *c,
-                      uint32_t *events, uint64_t number)
+static gw_status dial(const struct meeting *m, const struct gw_net_address *address, const char *host,
+                      struct gw_net_connection *c, uint32_t *events, uint64_t number)
 {
     struct gw_net_tls *tls = NULL;
     const int fd = gw_net_dial(address);
     if (fd < 0)
         return GW_NOT_YET;
-    if (m->group->keys && gw_net_tls_new(m->group->keys, true, &tls) < 0) {
+    if (m->group->keys && gw_net_tls_new(m->group->keys, true, host, &tls) < 0) {
         close(fd);
         return GW_ERR_MEMORY;
     }
@@ -184,7 +186,7 @@ static gw_status dial_peer(struct meeting *m, uint64_t number)
     struct gw_tcp_peer *peer = peer_of(m, number);
     m->dial_at[number] = 0;
     const gw_status status =
-        dial(m, &m->group->members[number % m->group->size].address, &peer->c, &peer->events, number);
+        dial(m, &m->group->members[number % m->group->size].address, NULL, &peer->c, &peer->events, number);
     if (status == GW_NOT_YET)
         redial(m, number, strerror(errno));
     return status < 0 ? status : GW_OK;
@@ -202,10 +204,10 @@ static gw_status dial_peers(struct meeting *m, double now)
     return GW_OK;
 }
 
-/* A certificate that is allowed, but is another member's. */
+/* A certificate that is allowed, but is another member's. wanted NULL: anyone's is good. */
 static bool is_another(const struct meeting *m, const struct gw_net_connection *c, const struct gw_net_identity *wanted)
 {
-    return m->group->keys && !gw_net_same_identity(gw_net_tls_peer(c->tls), wanted);
+    return m->group->keys && wanted && !gw_net_same_identity(gw_net_tls_peer(c->tls), wanted);
 }
 
 /* Goes on with a connection that this rank has dialled. */
@@ -425,7 +427,8 @@ static gw_status dial_host(struct meeting *m)
         m->pause = LONGEST_REDIAL_SECONDS;
     m->dial_host_at = gw_clock_seconds() + m->pause;
     host->c.most_bytes = m->table_bytes > GW_NET_SMALL ? m->table_bytes : GW_NET_SMALL;
-    const gw_status status = dial(m, m->rendezvous, &host->c, &host->events, OF_GUEST);
+    const gw_status status =
+        dial(m, gw_net_host_nth(m->host, m->n_dialled++), m->host->name, &host->c, &host->events, OF_GUEST);
     return status < 0 ? status : GW_OK;
 }
 
@@ -560,11 +563,11 @@ static gw_status too_late(const struct meeting *m)
                        "or to none",
                        group->rank, group->keys ? "" : "no ", place, group->keys ? "none" : "some");
     if (group->keys)
-        return gw_fail(
-            GW_ERR_TIMEOUT,
-            "rank 0 did not answer at %s within %u ms; is it there, has it keys, and is its certificate that "
-            "of %s/rendezvous.crt?",
-            place, group->timeout_ms, gw_net_keys_folder(group->keys));
+        return gw_fail(GW_ERR_TIMEOUT,
+                       "rank 0 did not answer at %s within %u ms; is it there, has it keys, and is its certificate the "
+                       "one that %s/ names? The last try: %s",
+                       place, group->timeout_ms, gw_net_keys_folder(group->keys),
+                       m->trouble[0] ? m->trouble : "nobody is there");
     return gw_fail(GW_ERR_TIMEOUT,
                    "rank 0 did not answer at %s within %u ms; is it there, and without keys, as this rank is?", place,
                    group->timeout_ms);
@@ -704,7 +707,7 @@ static void listen_at_other_loopback(struct gw_tcp_group *group, const struct gw
     if (strncmp(rendezvous->endpoint, here, strlen(here)) != 0)
         return;
     snprintf(text, sizeof text, "%s%s", gw_net_place(there), port);
-    if (gw_net_address_parse("the rendezvous", text, false, NULL, &other) == GW_OK)
+    if (gw_net_address_parse("the rendezvous", text, false, &other) == GW_OK)
         gw_ignore(gw_net_listen(&group->listener, &other, place));
 }
 
@@ -734,7 +737,7 @@ static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address
     GW_TRY(status);
     if (group->rank == 0)
         listen_at_other_loopback(group, m->rendezvous);
-    return gw_net_address_parse("the own address", gw_net_place(endpoint), false, NULL, &m->own);
+    return gw_net_address_parse("the own address", gw_net_place(endpoint), false, &m->own);
 }
 
 static gw_status prepare(struct meeting *m)
@@ -776,11 +779,11 @@ static void clean_up(struct meeting *m)
     gw_free(group->context, m->guests);
 }
 
-gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_address *rendezvous,
+gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_host *rendezvous,
                       const struct gw_net_address *own)
 {
     char sentence[GW_TCP_TEXT_BYTES];
-    struct meeting m = {.group = group, .rendezvous = rendezvous, .epoll = -1};
+    struct meeting m = {.group = group, .host = rendezvous, .rendezvous = rendezvous->addresses, .epoll = -1};
     m.deadline = gw_clock_seconds() + group->timeout_ms / 1000.0;
     gw_status status = prepare(&m);
     if (status == GW_OK)

@@ -69,7 +69,7 @@ struct gw_tcp_group {
 
 /* Connects all members of the group over all links. `own`: where this rank can be reached. Errors: as
  * gw_link_tcp_create. */
-gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_address *rendezvous,
+gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_host *rendezvous,
                       const struct gw_net_address *own);
 /* GW_ERR_CLOSED: the program wants the meeting of this rank to end. */
 gw_status gw_tcp_go_on(bool (*stop)(void *user), void *user, uint32_t rank);

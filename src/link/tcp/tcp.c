@@ -138,14 +138,14 @@ static gw_status check_options(const gw_tcp_options *options, uint32_t n_links, 
 /* Finds the address where rank 0 listens. Containers start in any order and get their names when they start, and it
  * takes some time until all machines know a name. So an unknown name is looked up again until the deadline. A job of
  * one rank does not wait: nobody else will come. */
-static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_net_address *rendezvous)
+static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_net_host *rendezvous)
 {
     enum { PAUSES = 4 }; /* the pauses between two look-ups; after each pause the program is asked whether to stop */
     const struct timespec pause = {.tv_nsec = (long)(GW_TCP_ASK_SECONDS * 1e9)};
     const double deadline = gw_clock_seconds() + timeout_ms / 1000.0;
     bool unknown, told = false;
     for (;;) {
-        gw_status status = gw_net_address_parse("the rendezvous", options->rendezvous, false, &unknown, rendezvous);
+        gw_status status = gw_net_host_parse("the rendezvous", options->rendezvous, false, &unknown, rendezvous);
         if (!unknown || options->size == 1 || gw_clock_seconds() >= deadline)
             return status;
         if (!told && options->log) {
@@ -162,10 +162,11 @@ static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout
 }
 
 /* Finds the address where rank 0 listens for the meeting, and the one where this rank listens for the others. */
-static gw_status find_addresses(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_net_address *rendezvous,
+static gw_status find_addresses(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_net_host *host,
                                 struct gw_net_address *own)
 {
-    GW_TRY(find_rendezvous(options, timeout_ms, rendezvous));
+    const struct gw_net_address *rendezvous = host->addresses;
+    GW_TRY(find_rendezvous(options, timeout_ms, host));
     if (options->advertise)
         GW_TRY(gw_net_address_of_host(options->advertise, own));
     else
@@ -248,7 +249,8 @@ static void begin(struct gw_tcp_group *group)
 
 gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links, gw_link *links)
 {
-    struct gw_net_address rendezvous, own;
+    struct gw_net_host rendezvous;
+    struct gw_net_address own;
     char sentence[GW_TCP_TEXT_BYTES];
     if (links && n_links <= GW_TCP_MAX_LINKS)
         memset(links, 0, n_links * sizeof *links);

@@ -143,7 +143,7 @@ static size_t write_words(enum words words, uint8_t out[GW_NET_HEAD + GW_TCP_JOI
     gw_put64(out, body_bytes[words]);
     gw_put32(out + 8, GW_TCP_JOIN);
     memcpy(out + 12, "GWN1", 4);
-    assert_int_equal(gw_net_address_parse("it", "127.0.0.1:1", false, NULL, &join.address), GW_OK);
+    assert_int_equal(gw_net_address_parse("it", "127.0.0.1:1", false, &join.address), GW_OK);
     gw_tcp_join_write(out + GW_NET_HEAD, &join);
     return GW_NET_HEAD + (words == JOIN_OF_ANOTHER_JOB ? GW_TCP_JOIN_BYTES : 0);
 }

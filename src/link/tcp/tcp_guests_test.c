@@ -128,7 +128,7 @@ static void rank_0_is_lost(void **state)
             assert_true(world_say(fd, GW_TCP_WAIT, "rank 2", 6));
         } else {
             for (int r = 0; r < 2; r++)
-                assert_int_equal(gw_net_address_parse("it", place, false, NULL, &table[r].address), GW_OK);
+                assert_int_equal(gw_net_address_parse("it", place, false, &table[r].address), GW_OK);
             gw_tcp_table_write(bytes, 7, 2, 1, table);
             assert_true(world_say(fd, GW_TCP_TABLE, bytes, sizeof bytes));
             peer = patient(accept(listening, NULL, NULL));

@@ -11,7 +11,7 @@
 static struct gw_net_address address_of(const char *text)
 {
     struct gw_net_address address;
-    assert_int_equal(gw_net_address_parse("it", text, false, NULL, &address), GW_OK);
+    assert_int_equal(gw_net_address_parse("it", text, false, &address), GW_OK);
     return address;
 }
 

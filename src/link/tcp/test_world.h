@@ -278,7 +278,7 @@ static inline bool world_say_join(int fd, uint16_t version, uint32_t rank, uint3
 {
     uint8_t body[GW_TCP_JOIN_BYTES];
     struct gw_tcp_join join = {.version = version, .rank = rank, .size = size, .n_links = n_links};
-    assert_int_equal(gw_net_address_parse("it", "127.0.0.1:1", false, NULL, &join.address), GW_OK);
+    assert_int_equal(gw_net_address_parse("it", "127.0.0.1:1", false, &join.address), GW_OK);
     gw_tcp_join_write(body, &join);
     return world_say(fd, GW_TCP_JOIN, body, sizeof body);
 }

@@ -32,7 +32,8 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
         memcpy(place, text, length);
         place[length] = 0;
         struct server *server = &client->servers[client->n_servers];
-        GW_TRY(gw_net_address_parse("a server", place, false, NULL, &server->address));
+        GW_TRY(gw_net_host_parse("a server", place, false, NULL, &server->host));
+        server->address = server->host.addresses[0];
         for (uint32_t s = 0; s < client->n_servers; s++)
             if (strcmp(client->servers[s].address.endpoint, server->address.endpoint) == 0)
                 return gw_fail(GW_ERR_ARGUMENT, "the server %s is named twice; each one is named once", place);
@@ -104,9 +105,10 @@ void gw_ps_server_redial(struct server *server)
 static void dial(struct server *server)
 {
     struct gw_net_tls *tls = NULL;
-    const int fd = gw_net_dial(&server->address);
+    const int fd = gw_net_dial(gw_net_host_nth(&server->host, server->n_dialled++));
     server->c.error = fd < 0 ? errno : 0;
-    if (fd >= 0 && server->client->identity && gw_net_tls_new(server->client->identity, true, &tls) < 0) {
+    if (fd >= 0 && server->client->identity &&
+        gw_net_tls_new(server->client->identity, true, server->host.name, &tls) < 0) {
         server->c.error = ENOMEM;
         close(fd);
     }

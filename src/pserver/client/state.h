@@ -58,7 +58,9 @@ struct ticket {
 
 struct server {
     gw_ps_client *client;
-    struct gw_net_address address;
+    struct gw_net_host host;
+    uint32_t n_dialled;
+    struct gw_net_address address; /* the first one of the host, for sentences */
     struct gw_net_connection c;
     double dial_at; /* if there is no connection: when to make one */
     /* welcome: HELLO was answered on this connection. was_welcome: it was answered at some time, and the fields below

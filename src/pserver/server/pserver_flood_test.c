@@ -139,7 +139,7 @@ static struct line dial(const struct scene *scene, struct gw_net_keys *keys)
 {
     struct line line = {peer_connect_slow(scene->address, 4096), NULL};
     if (keys) {
-        assert_int_equal(gw_net_tls_new(keys, true, &line.tls), GW_OK);
+        assert_int_equal(gw_net_tls_new(keys, true, NULL, &line.tls), GW_OK);
         CHECK(gw_net_tls_handshake(line.tls, line.fd) == GW_OK, "%s", gw_last_error());
     }
     return line;
@@ -386,7 +386,7 @@ static void silent_connections(void **state)
         for (int i = 0; i < N; i++) {
             struct gw_net_tls *tls = NULL;
             fds[i] = peer_connect(scene.address);
-            if (manner == KEYED && i % 2 && gw_net_tls_new(keys, true, &tls) == GW_OK)
+            if (manner == KEYED && i % 2 && gw_net_tls_new(keys, true, NULL, &tls) == GW_OK)
                 gw_ignore(gw_net_tls_handshake(tls, fds[i])); /* there may be no room for it */
             else if (i % 2)
                 peer_pour(fds[i], "\x16\3\1\0", 4);

@@ -197,7 +197,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
     if (out)
         *out = NULL;
     GW_TRY(check_options(options, out));
-    GW_TRY(gw_net_address_parse("the address to listen at", options->listen, true, NULL, &address));
+    GW_TRY(gw_net_address_parse("the address to listen at", options->listen, true, &address));
     if (!options->keys && !options->insecure && !address.loopback)
         return gw_fail(
             GW_ERR_ARGUMENT,
