@@ -275,8 +275,10 @@ static void client_open(struct client *client, bool echo, const char *address)
                                           .rank = client->rank,
                                           .timeout_ms = TIMEOUT_MS};
     must(gw_ps_client_create(NULL, &options, &client->gradwire));
-    must(gw_ps_init_parameter(client->gradwire, client->key, GW_PS_FLOAT32,
-                              &(gw_ps_shape){.n_dims = 1, .dims = {row->n_bytes / sizeof(float)}}));
+    must(gw_ps_init(client->gradwire, client->key,
+                    &(gw_ps_key_options){.struct_bytes = sizeof(gw_ps_key_options),
+                                         .type = GW_PS_FLOAT32,
+                                         .shape = {.n_dims = 1, .dims = {row->n_bytes / sizeof(float)}}}));
 }
 
 /* Asks for the nth operation. Pushes and pulls take turns. */
@@ -285,10 +287,15 @@ static void client_begin(struct client *client, uint32_t nth)
     const size_t n_bytes = client->row->n_bytes;
     uint64_t *ticket = &client->tickets[nth % client->row->way];
     const bool push = nth % 2 == 0;
-    if (client->gradwire && push) {
-        must(gw_ps_push_begin(client->gradwire, client->key, client->value, n_bytes, ticket));
-    } else if (client->gradwire) {
-        must(gw_ps_pull_begin(client->gradwire, client->key, client->row->method, NULL, ticket));
+    if (client->gradwire) {
+        must(gw_ps_begin(client->gradwire,
+                         &(gw_ps_call){.struct_bytes = sizeof(gw_ps_call),
+                                       .kind = push ? GW_PS_CALL_PUSH : GW_PS_CALL_PULL,
+                                       .key = client->key,
+                                       .bytes = client->value,
+                                       .n_bytes = n_bytes,
+                                       .method = client->row->method},
+                         ticket));
     } else {
         uint8_t head[MOST_HEAD] = {0};
         const struct start start = {(push ? PUSH_HEAD : PULL_HEAD) + strlen(client->key), push ? n_bytes : 0};
@@ -306,7 +313,8 @@ static void client_end(struct client *client, uint32_t nth)
     size_t n_bytes = 0;
     if (client->gradwire) {
         gw_ps_value value = {0};
-        must(gw_ps_wait(client->gradwire, client->tickets[nth % client->row->way], push ? NULL : &value));
+        must(gw_ps_wait(client->gradwire, client->tickets[nth % client->row->way], GW_PS_NO_LIMIT,
+                        push ? NULL : &value));
         n_bytes = value.n_bytes;
         gw_ps_value_free(&value);
     } else {

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "pserver/client/for_exchange.h"
+#include "pserver/client/keys.h"
 #include "pserver/client/tickets.h"
-#include "pserver/client/values.h"
 #include "pserver/protocol/methods.h"
 #include "wire/bytes.h"
 #include "wire/hash.h"
@@ -114,11 +114,11 @@ static void send_message(gw_ps_client *client, uint32_t s, uint16_t kind, const 
 
 /* ---- the client -------------------------------------------------------------------------------------------- */
 
-static void know(gw_ps_client *client, const char *name, struct key key)
+static void know(gw_ps_client *client, const char *name, struct place place)
 {
-    promise(gw_ps_shape_elems(&key.shape, &key.n_elems) && client->names.n < client->capacity);
-    promise(gw_ps_names_add(&client->names, name) == GW_OK);
-    client->keys[client->names.n - 1] = key;
+    uint64_t k = GW_PS_NO_NAME;
+    promise(gw_ps_shape_elems(&place.shape, &place.n_elems) && gw_ps_key_add(client, name, &k) == GW_OK);
+    client->keys[k] = (struct key){.place = place, .known = true};
 }
 
 static const char *const names[] = {"row", "split", "codes", "scale", "one", "frames", "stranger"};
@@ -128,19 +128,17 @@ static const char *const names[] = {"row", "split", "codes", "scale", "one", "fr
 static void know_all(gw_ps_client *client)
 {
     const uint32_t n = client->n_servers;
-    client->capacity = 16;
-    promise((client->keys = gw_calloc(NULL, client->capacity, sizeof *client->keys)) != NULL);
     know(client, "row",
-         (struct key){.type = GW_PS_FLOAT32, .shape = {.n_dims = 2, .dims = {2, 3}}, .first = 0, .n_parts = 1});
+         (struct place){.type = GW_PS_FLOAT32, .shape = {.n_dims = 2, .dims = {2, 3}}, .first = 0, .n_parts = 1});
     know(client, "split",
-         (struct key){.type = GW_PS_BFLOAT16, .shape = {.n_dims = 1, .dims = {7}}, .first = 0, .n_parts = n});
+         (struct place){.type = GW_PS_BFLOAT16, .shape = {.n_dims = 1, .dims = {7}}, .first = 0, .n_parts = n});
     know(client, "codes",
-         (struct key){.type = GW_PS_UINT8, .shape = {.n_dims = 2, .dims = {1, 5}}, .first = 0, .n_parts = n});
+         (struct place){.type = GW_PS_UINT8, .shape = {.n_dims = 2, .dims = {1, 5}}, .first = 0, .n_parts = n});
     know(client, "scale",
-         (struct key){.type = GW_PS_FLOAT32, .shape = {.n_dims = 1, .dims = {1}}, .first = n - 1, .n_parts = 1});
-    know(client, "one", (struct key){.type = GW_PS_INT64, .first = n - 1, .n_parts = 1});
+         (struct place){.type = GW_PS_FLOAT32, .shape = {.n_dims = 1, .dims = {1}}, .first = n - 1, .n_parts = 1});
+    know(client, "one", (struct place){.type = GW_PS_INT64, .first = n - 1, .n_parts = 1});
     know(client, "frames",
-         (struct key){.type = GW_PS_FRAME, .shape = {.n_dims = 1, .dims = {8}}, .first = n - 1, .n_parts = 1});
+         (struct place){.type = GW_PS_FRAME, .shape = {.n_dims = 1, .dims = {8}}, .first = n - 1, .n_parts = 1});
 }
 
 static gw_ps_client *make_client(uint8_t mode)
@@ -151,8 +149,9 @@ static gw_ps_client *make_client(uint8_t mode)
     client->n_servers = 1 + (mode & 3) % MOST_LIARS;
     client->has_met = !(mode & MODE_UNMET);
     client->reach_by = client->meet_by = INFINITY;
-    client->next_id = 1;
-    client->end = &client->tickets;
+    client->next_id = MOST_SERVERS;
+    client->open.end = &client->open.first;
+    client->answered.end = &client->answered.first;
     client->most_bytes = MOST_BODY;
     for (uint32_t s = 0; s < client->n_servers; s++) {
         struct server *server = &client->servers[s];
@@ -172,16 +171,11 @@ static gw_ps_client *make_client(uint8_t mode)
 
 static void free_client(gw_ps_client *client)
 {
-    while (client->tickets)
-        gw_ps_client_drop(client, client->tickets->id);
+    while (client->open.first || client->answered.first)
+        gw_ps_ticket_free(client, client->open.first ? client->open.first : client->answered.first);
     for (uint32_t s = 0; s < client->n_servers; s++)
         gw_net_free(&client->servers[s].c), close(theirs[s]);
-    for (uint64_t k = 0; k < client->names.n; k++) {
-        gw_free(NULL, client->keys[k].codec);
-        gw_free(NULL, client->keys[k].optimizer);
-    }
-    gw_ps_names_fini(&client->names);
-    gw_free(NULL, client->keys);
+    gw_ps_keys_free(client);
     gw_free(NULL, client);
 }
 
@@ -248,10 +242,10 @@ static void answer_ticket(struct input *in, gw_ps_client *client, uint64_t id)
     for (uint32_t left = take8(in) % (MOST_ANSWERS + 1); left > 0; left--) {
         const uint8_t kind = take8(in), which = take8(in);
         const struct ticket *ticket = gw_ps_ticket_find(client, id);
-        if (kind & ANSWER_FOR_SCALE && ticket->scale)
-            ticket = gw_ps_ticket_find(client, ticket->scale);
+        if (kind & ANSWER_FOR_SCALE && ticket->second)
+            ticket = gw_ps_ticket_find(client, ticket->second);
         const uint32_t p = which % ticket->n_parts;
-        const struct gw_ps_asked asked = gw_ps_asked_of(client, ticket->first + p, &ticket->parts[p]);
+        const struct gw_ps_asked asked = gw_ps_asked_of(client, ticket, p);
         answer(in, client, kind, ticket->first + p, &asked);
     }
     gw_ps_client_pump(client, -1, 0);
@@ -309,18 +303,19 @@ static void settle_all(gw_ps_client *client)
 static void end_ticket(gw_ps_client *client, uint64_t id)
 {
     struct ticket *ticket = gw_ps_ticket_find(client, id);
-    if (!gw_ps_client_has(client, id) || !gw_ps_client_has(client, ticket->scale)) {
+    const uint32_t n_parts = ticket->n_parts;
+    const struct gw_ps_request request = *ticket->asked;
+    struct gw_ps_asked asked = gw_ps_asked_of(client, ticket, 0);
+    asked.request = &request;
+    asked.shape = ticket->place.shape;
+    gw_ps_value value = {0};
+    const gw_status status = gw_ps_wait(client, id, 0, &value);
+    if (status == GW_NOT_YET) {
         gw_ps_client_drop(client, id);
         settle_all(client);
         return;
     }
-    const uint32_t n_parts = ticket->n_parts;
-    const struct gw_ps_request request = ticket->parts[0].request;
-    struct gw_ps_asked asked = gw_ps_asked_of(client, ticket->first, &ticket->parts[0]);
-    asked.request = &request;
-    asked.shape = ticket->shape;
-    gw_ps_value value = {0};
-    if (gw_ps_wait(client, id, &value) < 0)
+    if (status < 0)
         promise(*gw_last_error() != 0 && !value.bytes && value.n_bytes == 0);
     else if (request.operation == GW_PS_PULL || request.operation == GW_PS_FETCH)
         value_checked(&value, &asked, n_parts);
@@ -334,30 +329,50 @@ static gw_status begin(struct input *in, gw_ps_client *client, enum call call, u
     const char *name = names[take8(in) % (sizeof names / sizeof *names)];
     const uint8_t code = take8(in), number = take8(in);
     const gw_ps_shape shape = {.n_dims = number % 3, .dims = {1 + number, 1 + code}};
-    const uint64_t k = gw_ps_names_find(&client->names, name);
-    const struct key *key = k == GW_PS_NO_NAME ? NULL : &client->keys[k];
-    const size_t width = key ? gw_ps_type_bytes(key->type) : 0,
-                 n_bytes = key && width && key->n_elems * width <= sizeof values ? (size_t)key->n_elems * width : 8;
+    struct place place;
+    uint64_t k;
+    gw_ps_key_find(client, name, &k, &place);
+    const size_t width = gw_ps_type_bytes(place.type),
+                 n_bytes = width && place.n_elems * width <= sizeof values ? (size_t)place.n_elems * width : 8;
+    const gw_ps_key_options options = {.struct_bytes = sizeof options,
+                                       .type = (gw_ps_type)(code % 8),
+                                       .shape = shape,
+                                       .optimizer = number & 128 ? "sgd" : NULL,
+                                       .values = (number & 192) == 192 && shape.n_dims == 0 ? values : NULL};
+    gw_ps_call made = {.struct_bytes = sizeof made,
+                       .kind = call == INIT   ? GW_PS_CALL_INIT
+                               : call == PUSH ? GW_PS_CALL_PUSH
+                               : call == GET  ? GW_PS_CALL_FETCH
+                               : call == PUT  ? GW_PS_CALL_DEPOSIT
+                                              : GW_PS_CALL_PULL,
+                       .key = name,
+                       .options = &options,
+                       .bytes = values,
+                       .n_bytes = n_bytes,
+                       .version = number,
+                       .method = (gw_ps_method)(code % (GW_PS_MEDIAN + 1))};
+    struct gw_ps_request request = gw_ps_request_of(call == REFUSE     ? GW_PS_PUSH
+                                                    : call == PULL_NOW ? GW_PS_PULL
+                                                                       : GW_PS_BRING,
+                                                    name);
     switch (call) {
-    case INIT:
-        return gw_ps_init_begin(client, name, (gw_ps_type)(code % 8), &shape, number & 128 ? "sgd" : NULL, id);
-    case PUSH:
-        return gw_ps_push_begin(client, name, values, n_bytes, id);
     case REFUSE:
-        return gw_ps_refuse_begin(client, name, number, id);
-    case PULL:
-        return gw_ps_pull_begin(client, name, (gw_ps_method)(code % (GW_PS_MEDIAN + 1)), NULL, id);
+        request.push_kind = GW_PS_PUSH_REFUSED, request.refusal = number;
+        return gw_ps_client_begin(client, GW_PS_BY_KEY, &request, NULL, 0, NULL, id);
     case PULL_NOW:
-        return gw_ps_pull_now_begin(client, name, id);
+        request.method = GW_PS_PARAMETERS, request.as_it_is = 1;
+        return gw_ps_client_begin(client, GW_PS_BY_KEY, &request, NULL, 0, NULL, id);
+    case FIRST:
+        return gw_ps_client_begin(client, GW_PS_BY_KEY, &request, values,
+                                  place.n_elems <= PUSHED ? place.n_elems * sizeof *values : sizeof *values, NULL, id);
     case PULL_SCALED:
-        return gw_ps_pull_begin(client, "codes", code % 2 ? GW_PS_DECODE_SUM : GW_PS_DECODE_AVERAGE, "scale", id);
-    case GET:
-        return gw_ps_fetch_begin(client, name, number, id);
-    case PUT:
-        return gw_ps_deposit_begin(client, name, number, values, n_bytes, id);
+        made.key = "codes", made.scale_key = "scale";
+        made.method = code % 2 ? GW_PS_DECODE_SUM : GW_PS_DECODE_AVERAGE;
+        break;
     default:
-        return gw_ps_first_begin(client, name, values, key && key->n_elems <= PUSHED ? key->n_elems : 1, id);
+        break;
     }
+    return gw_ps_begin(client, &made, id);
 }
 
 static void members(struct input *in, gw_ps_client *client)

@@ -59,7 +59,7 @@ typedef struct gw_exchange_options {
     /* lines "name = value" of the program's own that must be the same on all members, for example what it trains, and
      * on which data. Copied; at most 15,000 bytes. A line without a name and "=" is GW_ERR_ARGUMENT. NULL: none */
     const char *identity;
-    /* with `servers`: the servers keep the parameters, and move them by this rule (gw_ps_init_optimized).
+    /* with `servers`: the servers keep the parameters, and move them by this rule (gw_ps_key_options).
      * gw_exchange_wait then leaves parameters in the submitted buffers, and no averages. It must be the same on all
      * members; copied. NULL: averages come back */
     const char *server_optimizer;

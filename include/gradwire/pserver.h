@@ -5,9 +5,9 @@
  * and so on. A round is whole when every worker has pushed. A pull names a reduce method. Its answer is made of all
  * workers' pushes in one round, the round of the asking worker's last push:
  *
- *     init_parameter("max_abs_grad", [1], float32)
- *     push_parameter("max_abs_grad", x)
- *     pull_parameter("max_abs_grad", max)
+ *     gw_ps_init(client, "max_abs_grad", &one_float32);
+ *     gw_ps_push(client, "max_abs_grad", &x, sizeof x);
+ *     gw_ps_pull(client, "max_abs_grad", GW_PS_MAX, NULL, &value);
  *
  * The same pushes may be pulled more than once, with different methods. */
 #ifndef GRADWIRE_PSERVER_H
@@ -49,7 +49,7 @@ typedef enum gw_ps_type {
  *                   frames: float32, the sum of what they hold
  *   decode_average  uint8: float32, the sum of the codes divided by the number of pushes, both exact
  *                   frames: for each frame of a push, a frame of the average (gw_reduce)
- *   parameters      keys with an optimizer (gw_ps_init_optimized): float32 of the key's shape, what the pushes so far
+ *   parameters      keys with an optimizer (gw_ps_key_options): float32 of the key's shape, what the pushes so far
  *                   have made of the parameters
  *   median          float types: a value of the key's type, the middle of all pushes, element by element; of an even
  *                   number the mean of the two in the middle, in float32. A NaN counts as missing. As long as fewer
@@ -222,42 +222,60 @@ GW_API GW_MUST_CHECK gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t 
 /* Says goodbye to the servers, and destroys the client. NULL is allowed. */
 GW_API void gw_ps_client_destroy(gw_ps_client *client);
 
-/* Makes the key on the servers. If other clients have made it with the same type and shape, it is the same key. If all
+/* What a client knows of its servers. */
+typedef struct gw_ps_info {
+    uint32_t n_workers; /* how many workers they are for */
+    gw_ps_mode mode;
+    uint32_t staleness; /* of GW_PS_STALE; else 0 */
+} gw_ps_info;
+
+/* Says what the servers are. It does not change. */
+GW_API gw_ps_info gw_ps_client_info(const gw_ps_client *client);
+
+/* What servers tell a client without being asked. */
+typedef enum gw_ps_notice {
+    /* a server has done what was asked, and could not write it to its snapshot folder. It has it in memory only, so
+     * that it is lost if the server is killed now. Once the server can write again, it writes everything */
+    GW_PS_NOTICE_IN_MEMORY,
+    /* the first server asks this worker to admit workers (gw_ps_admit). While somebody waits, it asks again four times
+     * a second */
+    GW_PS_NOTICE_JOIN,
+} gw_ps_notice;
+
+/* Takes a notice, and clears it. True: it has come since the last call. Any thread. */
+GW_API bool gw_ps_take_notice(gw_ps_client *client, gw_ps_notice notice);
+
+/* ---- calls that wait for their answer --------------------------------------------------------------------- */
+
+/* What a key is to be. */
+typedef struct gw_ps_key_options {
+    size_t struct_bytes; /* sizeof(gw_ps_key_options) */
+    gw_ps_type type;
+    gw_ps_shape shape;
+    /* NULL: none. Else pushes are gradients, and the servers keep parameters that the pushes move. The method
+     * "parameters" pulls these. NAME[:key=value,...], the same on all clients:
+     *   sgd        lr=0.01, weight-decay=0
+     *   momentum   as sgd, and momentum=0.9: v = momentum*v + lr*(g + decay*w), w -= v
+     *   adam       lr=0.001, weight-decay=0, beta1=0.9, beta2=0.999, epsilon=1e-8
+     * The type is then float32, float16 or bfloat16 (a round moves the parameters by its mean), or frame (by its
+     * decode_average). Parameters, and what the optimizer keeps, are float32 and belong to this key only.
+     *
+     * With GW_PS_SYNC the average of a round moves the parameters once. A worker pulls what its last push's round has
+     * made of them. With GW_PS_STALE and GW_PS_ASYNC each push moves them by itself. Its rate is divided by the number
+     * of workers that take part, so that one learning rate suits all modes. adam counts rounds; in the two other modes
+     * it counts pushes. A worker that has not pushed to the key, and a reader, pull the parameters as they are now. */
+    const char *optimizer;
+    /* with an optimizer: the first parameters, as many float32 as the shape has. A server keeps those that come first.
+     * NULL: another client brings them; until then pushes, and pulls of parameters, wait */
+    const float *values;
+} gw_ps_key_options;
+
+/* Makes the key on the servers. If other clients have made it with the same options, it is the same key. If all
  * workers that took part before have left, this begins a new run: their pushes to rounds that never became whole are
  * dropped. If one of these workers may be back in a moment, the call waits until that is known. Errors: GW_ERR_ARGUMENT
- * (another type or shape, and which), GW_ERR_CAPACITY (a limit of the server's), GW_ERR_TIMEOUT, GW_ERR_PEER. */
-GW_API GW_MUST_CHECK gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_ps_type type,
-                                                    const gw_ps_shape *shape);
-
-/* Makes a key with an optimizer: pushes are gradients, and the servers keep parameters that the pushes move. The method
- * "parameters" pulls these.
- *
- * optimizer: NAME[:key=value,...], the same on all clients:
- *   sgd        lr=0.01, weight-decay=0
- *   momentum   as sgd, and momentum=0.9: v = momentum*v + lr*(g + decay*w), w -= v
- *   adam       lr=0.001, weight-decay=0, beta1=0.9, beta2=0.999, epsilon=1e-8
- * type: float32, float16 or bfloat16 (a round moves the parameters by its mean), or frame (by its decode_average).
- * Parameters, and what the optimizer keeps, are float32 and belong to this key only. values: the first parameters, as
- * many float32 as the shape has. A server keeps those that come first. NULL: another client brings them; until then
- * pushes, and pulls of parameters, wait.
- *
- * With GW_PS_SYNC the average of a round moves the parameters once. A worker pulls what its last push's round has made
- * of them. With GW_PS_STALE and GW_PS_ASYNC each push moves them by itself. Its rate is divided by the number of
- * workers that take part, so that one learning rate suits all modes. adam counts rounds; in the two other modes it
- * counts pushes. A worker that has not pushed to the key, and a reader, pull the parameters as they are now. Errors: as
- * of gw_ps_init_parameter; GW_ERR_SPEC (an optimizer that cannot be); GW_ERR_NONFINITE (a NaN or an infinity in
- * `values`). */
-GW_API GW_MUST_CHECK gw_status gw_ps_init_optimized(gw_ps_client *client, const char *key, gw_ps_type type,
-                                                    const gw_ps_shape *shape, const char *optimizer,
-                                                    const float *values);
-
-/* Sets the learning rate of this client's pushes to keys with an optimizer, from here on. 0 means the rate of the key's
- * optimizer, and is the rate at first. With GW_PS_SYNC a round uses the rate of the least rank in it. Errors:
- * GW_ERR_ARGUMENT (below 0, or no finite float32). */
-GW_API GW_MUST_CHECK gw_status gw_ps_set_rate(gw_ps_client *client, double rate);
-
-/* The servers' mode. *staleness: that of GW_PS_STALE, else 0; staleness NULL: not wanted. */
-GW_API gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *staleness);
+ * (another type, shape or optimizer, and which), GW_ERR_SPEC (an invalid optimizer), GW_ERR_NONFINITE (a NaN or an
+ * infinity in `values`), GW_ERR_CAPACITY (a limit of the server's), GW_ERR_TIMEOUT, GW_ERR_PEER. */
+GW_API GW_MUST_CHECK gw_status gw_ps_init(gw_ps_client *client, const char *key, const gw_ps_key_options *options);
 
 /* Pushes the key's next value, of as many bytes as its type and shape have. Returns once the server has it. `bytes` is
  * not read after that. Errors: GW_ERR_ARGUMENT (no such key, and which is nearest; another length), GW_ERR_ORDER (this
@@ -265,8 +283,7 @@ GW_API gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *stalen
  * infinity to a key with an optimizer: nothing was taken), GW_ERR_TIMEOUT (the round of the worker's last push before
  * this one still waits for others: the sentence names them), GW_ERR_PEER. After GW_ERR_TIMEOUT and GW_ERR_PEER the
  * servers may have taken the value, or some of its parts. Then push only the same value again. */
-GW_API GW_MUST_CHECK gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes,
-                                                    size_t n_bytes);
+GW_API GW_MUST_CHECK gw_status gw_ps_push(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes);
 
 /* Pulls one value of a key. scale_key is for decode_sum and decode_average of uint8: it is a key of one float32. The
  * result is multiplied by this key's maximum in the same round. NULL: it is not. The caller frees *out with
@@ -274,94 +291,78 @@ GW_API GW_MUST_CHECK gw_status gw_ps_push_parameter(gw_ps_client *client, const 
  * says which methods it allows), GW_ERR_ORDER (the worker has not pushed yet; this client has not initialised the key
  * or its scale_key, and must, because they lie on several servers; or a reader got parts of different rounds: try
  * again), GW_ERR_TIMEOUT (the sentence names the workers that have not pushed), GW_ERR_PEER, GW_ERR_MEMORY. */
-GW_API GW_MUST_CHECK gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method,
-                                                    const char *scale_key, gw_ps_value *out);
+GW_API GW_MUST_CHECK gw_status gw_ps_pull(gw_ps_client *client, const char *key, gw_ps_method method,
+                                          const char *scale_key, gw_ps_value *out);
+
+/* Leaves a value at a key for others to fetch. A deposit belongs to no round. The server keeps it beside the key's
+ * pushes until a deposit of a higher version comes. It ignores one of a lower version. For keys without an optimizer.
+ * Readers may deposit, too. Errors: as of gw_ps_push. */
+GW_API GW_MUST_CHECK gw_status gw_ps_deposit(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
+                                             size_t n_bytes);
+
+/* Waits until a value of version `least` or higher was deposited, and fetches it: out->round is its version,
+ * out->n_pushes is 0. Errors: as of gw_ps_pull; GW_ERR_ORDER (parts on several servers have different versions: the
+ * value was replaced meanwhile). */
+GW_API GW_MUST_CHECK gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out);
 
 /* Frees what a pull or a fetch has brought, and makes the value empty. An empty value, or NULL, is allowed. The client
  * may be gone already. One thread at a time for one value. */
 GW_API void gw_ps_value_free(gw_ps_value *value);
 
-/* Leaves a value at a key for others to fetch. A deposit belongs to no round. The server keeps it beside the key's
- * pushes until a deposit of a higher version comes. It ignores one of a lower version. For keys without an optimizer.
- * Readers may deposit, too. Errors: as of gw_ps_push_parameter. */
-GW_API GW_MUST_CHECK gw_status gw_ps_deposit(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
-                                             size_t n_bytes);
+/* ---- calls that do not wait -------------------------------------------------------------------------------- */
 
-/* Waits until a value of version `least` or higher was deposited, and fetches it: out->round is its version,
- * out->n_pushes is 0.
- * Errors: as of gw_ps_pull_parameter; GW_ERR_ORDER (parts on several servers have different versions: the value was
- * replaced meanwhile). */
-GW_API GW_MUST_CHECK gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out);
+typedef enum gw_ps_call_kind {
+    GW_PS_CALL_INIT = 1, /* key, options. Wait for its ticket before you push to the key; else a push is GW_ERR_ORDER */
+    GW_PS_CALL_PUSH,     /* key, bytes, n_bytes, rate */
+    GW_PS_CALL_PULL,     /* key, method, scale_key. gw_ps_wait gives the value */
+    GW_PS_CALL_DEPOSIT,  /* key, bytes, n_bytes, version */
+    GW_PS_CALL_FETCH,    /* key, version: the least. gw_ps_wait gives the value */
+} gw_ps_call_kind;
 
-/* ---- without waiting
- *
- * gw_ps_NAME_begin does what gw_ps_NAME_parameter or gw_ps_NAME does, and does not wait. There is one exception:
- * gw_ps_init_optimized has two parts here, gw_ps_init_begin for the key and gw_ps_first_begin for its first parameters.
- *
- * These calls send the request and set a ticket. Each ticket is given back once, by gw_ps_wait, gw_ps_wait_for or
- * gw_ps_cancel. Many may be under way; those of one key are done in order. `bytes` and `values` must stay as they are
- * until then. Errors of what is sent come from gw_ps_wait. */
+/* A call as data. Fields that its kind does not name are ignored. */
+typedef struct gw_ps_call {
+    size_t struct_bytes; /* sizeof(gw_ps_call) */
+    gw_ps_call_kind kind;
+    const char *key;
+    const gw_ps_key_options *options;
+    const void *bytes;
+    size_t n_bytes;
+    uint64_t version;
+    gw_ps_method method;
+    const char *scale_key; /* NULL: none */
+    /* the learning rate of a push to a key with an optimizer, a finite number from 0 up; 0: the key's own. With
+     * GW_PS_SYNC a round uses the rate of the least rank in it */
+    double rate;
+} gw_ps_call;
 
-/* Begins a gw_ps_push_parameter. */
-GW_API GW_MUST_CHECK gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *bytes,
-                                                size_t n_bytes, uint64_t *ticket);
+/* Sends a request, and does not wait for its answer. It sets a ticket, which is given back once, by gw_ps_wait or
+ * gw_ps_cancel. Many may be under way; those of one key are done in order. What `bytes` and `options->values` point to
+ * must stay as it is until then; all else is copied. Errors: as of the call that waits; those of a server come from
+ * gw_ps_wait. */
+GW_API GW_MUST_CHECK gw_status gw_ps_begin(gw_ps_client *client, const gw_ps_call *call, uint64_t *ticket);
 
-/* Begins a gw_ps_pull_parameter. gw_ps_wait gives the value. */
-GW_API GW_MUST_CHECK gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method,
-                                                const char *scale_key, uint64_t *ticket);
+#define GW_PS_NO_LIMIT UINT32_MAX
 
-/* Begins to make a key. optimizer: as in gw_ps_init_optimized; NULL: none. Wait for the ticket before you push to the
- * key; a push before that is GW_ERR_ORDER. */
-GW_API GW_MUST_CHECK gw_status gw_ps_init_begin(gw_ps_client *client, const char *key, gw_ps_type type,
-                                                const gw_ps_shape *shape, const char *optimizer, uint64_t *ticket);
-
-/* Begins to bring the first parameters of a key with an optimizer: n float32. A server keeps those that come first. */
-GW_API GW_MUST_CHECK gw_status gw_ps_first_begin(gw_ps_client *client, const char *key, const float *values, uint64_t n,
-                                                 uint64_t *ticket);
-
-/* As gw_ps_deposit. */
-GW_API GW_MUST_CHECK gw_status gw_ps_deposit_begin(gw_ps_client *client, const char *key, uint64_t version,
-                                                   const void *bytes, size_t n_bytes, uint64_t *ticket);
-
-/* As gw_ps_fetch; the value comes with gw_ps_wait. */
-GW_API GW_MUST_CHECK gw_status gw_ps_fetch_begin(gw_ps_client *client, const char *key, uint64_t least,
-                                                 uint64_t *ticket);
-
-/* Waits for a ticket's answer. out: as in gw_ps_pull_parameter for pulls and fetches; NULL for the others. Errors: as
- * of the call that waits; GW_ERR_ORDER (there is no such ticket, or it was waited for already). */
-GW_API GW_MUST_CHECK gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out);
-
-/* Waits for a ticket's answer, for at most `ms`. GW_NOT_YET: there is no answer yet, and the ticket is still valid.
- * Else as gw_ps_wait. */
-GW_API GW_MUST_CHECK gw_status gw_ps_wait_for(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_ps_value *out);
+/* Waits for a ticket's answer, for at most `ms`; GW_PS_NO_LIMIT: as long as the client's timeout. out: the value of a
+ * pull or a fetch, which the caller frees; NULL for others. GW_NOT_YET: there is no answer yet, and the ticket is still
+ * valid. Errors: as of the call that waits; GW_ERR_ORDER (there is no such ticket, or it was waited for already). */
+GW_API GW_MUST_CHECK gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_ps_value *out);
 
 /* Gives a ticket up without waiting. Its bytes may then be freed. The servers may still have taken a push. So the next
- * push to that key first asks the servers whether they took it, and waits for the answer. To ask without waiting, call
- * gw_ps_init_begin for the key before that push. If there is no such ticket, gw_ps_cancel does nothing. */
+ * push to that key first asks the servers whether they took it, and waits for the answer. To ask without waiting, begin
+ * a GW_PS_CALL_INIT of the key before that push. If there is no such ticket, gw_ps_cancel does nothing. */
 GW_API void gw_ps_cancel(gw_ps_client *client, uint64_t ticket);
-
-/* Takes the client's notice that something may be lost, and clears it. True: since the last call a server has done what
- * was asked, and could not write it to its snapshot folder. It has it in memory only, so that it is lost if the server
- * is killed now. Once the server can write again, it writes everything. Any thread. */
-GW_API bool gw_ps_take_in_memory_notice(gw_ps_client *client);
 
 /* ---- training through servers ---------------------------------------------------------------------------- */
 
 /* Workers may come and go while others train. Such a worker's client has the option `joins`. The worker creates its
  * exchange (gw_exchange_options.servers) after gw_ps_join. */
 
-/* How many workers the servers are for. It does not change. */
-GW_API uint32_t gw_ps_n_workers(const gw_ps_client *client);
-
 /* Joins the exchange: the worker takes part from round *round on, which is the same on all servers. Step t of a
  * training run is round t+1. If no worker takes part now, this one takes part at once: from round 1, or from the round
  * at which the last ones left. Else a worker that takes part must admit it (gw_ps_admit). The call waits for that, at
  * most as long as the client's timeout. Errors: GW_ERR_TIMEOUT, GW_ERR_PEER, and those of any call. */
 GW_API GW_MUST_CHECK gw_status gw_ps_join(gw_ps_client *client, uint64_t *round);
-
-/* Takes the first server's request to admit workers, and clears it. True: since the last call the server has asked this
- * worker to do that (gw_ps_admit). While somebody waits, the server asks again four times a second. Any thread. */
-GW_API bool gw_ps_take_join_request(gw_ps_client *client);
 
 /* What the first server knows of a worker. */
 typedef enum gw_ps_presence {
@@ -373,8 +374,8 @@ typedef enum gw_ps_presence {
 
 /* Tells what the first server knows of each rank (gw_ps_presence), and the number of the open round of the exchange
  * there (the largest, if its keys are at different rounds). presence: room for `capacity` workers; the first
- * gw_ps_n_workers are written; NULL: not wanted. next_round: NULL: not wanted. Errors: GW_ERR_CAPACITY (there are more
- * workers than room; nothing is written), GW_ERR_TIMEOUT, GW_ERR_PEER. */
+ * gw_ps_info.n_workers are written; NULL: not wanted. next_round: NULL: not wanted. Errors: GW_ERR_CAPACITY (there are
+ * more workers than room; nothing is written), GW_ERR_TIMEOUT, GW_ERR_PEER. */
 GW_API GW_MUST_CHECK gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity,
                                              uint64_t *next_round);
 

@@ -53,10 +53,38 @@ class _Value(ctypes.Structure):
 class _Key:
     """A key as this client has initialised it."""
 
-    def __init__(self, type, shape, number, given, optimizer):
-        self.type, self.shape = type, shape
-        self.number, self.given, self.optimizer = number, given, optimizer
+    def __init__(self, type, shape, options):
+        self.type, self.shape, self.options = type, shape, options
         self.doubtful = False
+
+
+class _KeyOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_bytes", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("shape", _Shape),
+        ("optimizer", ctypes.c_char_p),
+        ("values", ctypes.c_void_p),
+    ]
+
+
+class _Call(ctypes.Structure):
+    _fields_ = [
+        ("struct_bytes", ctypes.c_size_t),
+        ("kind", ctypes.c_int),
+        ("key", ctypes.c_char_p),
+        ("options", ctypes.POINTER(_KeyOptions)),
+        ("bytes", ctypes.c_void_p),
+        ("n_bytes", ctypes.c_size_t),
+        ("version", ctypes.c_uint64),
+        ("method", ctypes.c_int),
+        ("scale_key", ctypes.c_char_p),
+        ("rate", ctypes.c_double),
+    ]
+
+
+_INIT, _PUSH, _PULL, _DEPOSIT, _FETCH = range(1, 6)
+_IN_MEMORY = 0  # GW_PS_NOTICE_IN_MEMORY
 
 
 class _Options(ctypes.Structure):
@@ -81,7 +109,6 @@ def _library_now():
     global _lib
     if _lib is None:
         pointer, text = ctypes.c_void_p, ctypes.c_char_p
-        ticket = ctypes.POINTER(ctypes.c_uint64)
         signatures = {
             "gw_ps_type_name": (text, [ctypes.c_int]),
             "gw_ps_type_parse": (ctypes.c_bool, [text, ctypes.POINTER(ctypes.c_int)]),
@@ -90,16 +117,10 @@ def _library_now():
             "gw_ps_client_create": (ctypes.c_int, [pointer, ctypes.POINTER(_Options), ctypes.POINTER(pointer)]),
             "gw_ps_client_meet": (ctypes.c_int, [pointer, ctypes.c_uint32]),
             "gw_ps_client_destroy": (None, [pointer]),
-            "gw_ps_set_rate": (ctypes.c_int, [pointer, ctypes.c_double]),
-            "gw_ps_init_begin": (ctypes.c_int, [pointer, text, ctypes.c_int, ctypes.POINTER(_Shape), text, ticket]),
-            "gw_ps_first_begin": (ctypes.c_int, [pointer, text, pointer, ctypes.c_uint64, ticket]),
-            "gw_ps_push_begin": (ctypes.c_int, [pointer, text, pointer, ctypes.c_size_t, ticket]),
-            "gw_ps_pull_begin": (ctypes.c_int, [pointer, text, ctypes.c_int, text, ticket]),
-            "gw_ps_deposit_begin": (ctypes.c_int, [pointer, text, ctypes.c_uint64, pointer, ctypes.c_size_t, ticket]),
-            "gw_ps_fetch_begin": (ctypes.c_int, [pointer, text, ctypes.c_uint64, ticket]),
-            "gw_ps_wait_for": (ctypes.c_int, [pointer, ctypes.c_uint64, ctypes.c_uint32, ctypes.POINTER(_Value)]),
+            "gw_ps_begin": (ctypes.c_int, [pointer, ctypes.POINTER(_Call), ctypes.POINTER(ctypes.c_uint64)]),
+            "gw_ps_wait": (ctypes.c_int, [pointer, ctypes.c_uint64, ctypes.c_uint32, ctypes.POINTER(_Value)]),
             "gw_ps_cancel": (None, [pointer, ctypes.c_uint64]),
-            "gw_ps_take_in_memory_notice": (ctypes.c_bool, [pointer]),
+            "gw_ps_take_notice": (ctypes.c_bool, [pointer, ctypes.c_int]),
             "gw_ps_value_free": (None, [ctypes.POINTER(_Value)]),
         }
         _lib = _library.declare(signatures)
@@ -256,17 +277,20 @@ class Client(OfOneProcess):
             self.close()
             raise
 
-    def _wait(self, begin, *arguments, array=None, value=None):
-        """Begins a request, and waits for its answer in slices. `array`: what the request sends. `value`: takes the
-        answer."""
-        self._give_up()  # a second Ctrl-C may have left a request
-        self._sent = array
+    def _wait(self, kind, key, value=None, **fields):
+        """Begins a call, and waits for its answer in slices. `value`: takes the answer. Arrays among the fields hold
+        what is sent. INIT ignores `bytes`, and sends what its options point to."""
+        self._give_up()  # a second Ctrl-C may have left a call
+        self._sent = fields
+        call = _Call(struct_bytes=ctypes.sizeof(_Call), kind=kind, key=key)
+        for name, field in fields.items():
+            if isinstance(field, numpy.ndarray):
+                call.n_bytes, field = field.nbytes, field.ctypes.data
+            setattr(call, name, ctypes.pointer(field) if isinstance(field, _KeyOptions) else field)
         out = None if value is None else ctypes.byref(value)
         try:
-            _library.check(begin(self._open(), *arguments, ctypes.byref(self._ticket)))
-            while (
-                _library.check(self._lib.gw_ps_wait_for(self._client, self._ticket, _SLICE_MS, out)) == Status.NOT_YET
-            ):
+            _library.check(self._lib.gw_ps_begin(self._open(), ctypes.byref(call), ctypes.byref(self._ticket)))
+            while _library.check(self._lib.gw_ps_wait(self._client, self._ticket, _SLICE_MS, out)) == Status.NOT_YET:
                 pass
             self._ticket.value, self._sent = 0, None
         except BaseException:
@@ -276,8 +300,8 @@ class Client(OfOneProcess):
             raise
 
     def _give_up(self):
-        """Gives up the request that is under way, if there is one. Its array must stay until then, because the library
-        sends from it."""
+        """Gives up the call that is under way, if there is one. Its arrays must stay until then, because the library
+        sends from them."""
         if self._ticket.value and self._client:
             self._lib.gw_ps_cancel(self._client, self._ticket)
         self._ticket.value, self._sent = 0, None
@@ -292,20 +316,24 @@ class Client(OfOneProcess):
         """
         name, number = _text(key, "key"), _number(self._lib.gw_ps_type_parse, type, "type", ", ".join(_DTYPES))
         shape = _dims(shape)
-        given = _Shape(len(shape), (ctypes.c_uint64 * MAX_DIMS)(*shape))
         if optimizer is None and value is not None:
             raise ValueError(f'"{key}" has a first value and no optimizer; without one, push_parameter brings values')
-        rule = None if optimizer is None else _text(optimizer, "optimizer")
+        options = _KeyOptions(
+            struct_bytes=ctypes.sizeof(_KeyOptions),
+            type=number,
+            shape=_Shape(len(shape), (ctypes.c_uint64 * MAX_DIMS)(*shape)),
+            optimizer=None if optimizer is None else _text(optimizer, "optimizer"),
+        )
         first = None
         if value is not None:
             what = f'the first value of "{key}"'
             first = _fitting(_arrays.numbers(value, what), numpy.dtype(numpy.float32), key, "float32")
             _arrays.check_shape(first, shape, what)
+            options.values = first.ctypes.data
         with self._turn():
-            self._wait(self._lib.gw_ps_init_begin, name, number, ctypes.byref(given), rule)
-            self._keys[key] = _Key(type, shape, number, given, rule)
-            if first is not None:
-                self._wait(self._lib.gw_ps_first_begin, name, first.ctypes.data, first.size, array=first)
+            self._wait(_INIT, name, options=options, bytes=first)
+            options.values = None
+            self._keys[key] = _Key(type, shape, options)
 
     def _array(self, key, value):
         """Returns the value as an array of the key's type."""
@@ -331,11 +359,10 @@ class Client(OfOneProcess):
         with self._turn():
             array, known = self._array(key, value), self._keys.get(key)
             if known and known.doubtful:  # the server may have taken the last push or not, so ask it
-                self._wait(self._lib.gw_ps_init_begin, name, known.number, ctypes.byref(known.given), known.optimizer)
+                self._wait(_INIT, name, options=known.options)
                 known.doubtful = False
-            _library.check(self._lib.gw_ps_set_rate(self._open(), rate))
             try:
-                self._wait(self._lib.gw_ps_push_begin, name, array.ctypes.data, array.nbytes, array=array)
+                self._wait(_PUSH, name, bytes=array, rate=rate)
             except BaseException:
                 if known:
                     known.doubtful = True
@@ -353,7 +380,7 @@ class Client(OfOneProcess):
         )
         value = _Value()
         with self._turn():
-            self._wait(self._lib.gw_ps_pull_begin, name, method, scale, value=value)
+            self._wait(_PULL, name, value, method=method, scale_key=scale)
         return self._taken(value)
 
     def deposit(self, key, value, version):
@@ -362,14 +389,14 @@ class Client(OfOneProcess):
         name, version = _text(key, "key"), _whole(version, _MOST_VERSION, "version")
         with self._turn():
             array = self._array(key, value)
-            self._wait(self._lib.gw_ps_deposit_begin, name, version, array.ctypes.data, array.nbytes, array=array)
+            self._wait(_DEPOSIT, name, bytes=array, version=version)
 
     def fetch(self, key, least=0):
         """Waits until a value of version `least` or higher was deposited at the key. Returns it and its version."""
         name, least = _text(key, "key"), _whole(least, _MOST_VERSION, "least")
         value = _Value()
         with self._turn():
-            self._wait(self._lib.gw_ps_fetch_begin, name, least, value=value)
+            self._wait(_FETCH, name, value, version=least)
         version = value.round
         return self._taken(value), version
 
@@ -377,7 +404,7 @@ class Client(OfOneProcess):
         """Takes the client's notice that something may be lost, and clears it. True: since the last call a server with
         a snapshot folder could not write there. What it has acknowledged since is lost if it is killed now."""
         with self._turn():
-            return self._lib.gw_ps_take_in_memory_notice(self._open())
+            return self._lib.gw_ps_take_notice(self._open(), _IN_MEMORY)
 
     def _taken(self, value):
         """Returns the value as an array, or as bytes if it is frames. Frees the library's memory."""

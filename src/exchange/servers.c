@@ -21,14 +21,20 @@
 
 #define PULL_PARAMETERS "the pull of parameters"
 
+/* The most pulls that are under way at a server, because it lets at most 1,024 requests of a client wait for other
+ * workers. Further pulls are held back, first in, first out. Pushes are not, and a pull is held back only behind older
+ * ones. So no two workers wait for each other. */
+#define MOST_PULLS 512
+
 /* What the answer to a request holds. */
 enum awaited { AWAITS_NOTHING, AWAITS_SHARED, AWAITS_AVERAGES, AWAITS_PARAMETERS };
 
-/* A request under way. */
+/* A request under way, or a pull that is held back. */
 struct pending {
-    struct pending *next;
+    struct pending *next, **link; /* in a list of its server */
     uint64_t ticket;
     enum awaited awaited;
+    bool now;            /* a pull of parameters as they are now */
     const char *what;    /* what was sent to the server, in the words of an error's sentence */
     uint32_t owner;      /* the number of the server */
     struct group *group; /* NULL: the request is about all groups */
@@ -36,9 +42,21 @@ struct pending {
     void *bytes; /* the message that a push was sent from, kept until the server has it; else NULL */
 };
 
+struct pendings {
+    struct pending *first, **end;
+};
+
+/* What is asked of one server. */
+struct asked {
+    struct pendings sent, held; /* the oldest first */
+    uint32_t n_pulls;           /* how many of `sent` are pulls */
+};
+
 struct servers {
     gw_ps_client *client;
-    struct pending *first, **end;
+    struct asked *asked; /* by the number of the server, from 0 */
+    uint32_t n_sent;
+    double rate;          /* of this step's pushes */
     _Atomic(void *) wake; /* the wake of the caller, until the pipeline has taken it; NULL: there is none */
     int event;            /* an eventfd, which a call writes to */
 };
@@ -48,19 +66,26 @@ struct servers {
 static gw_status servers_init(struct gw_exchange *ex, const gw_exchange_options *options)
 {
     gw_ps_client *client = options->servers;
-    if (gw_ps_client_rank(client) >= gw_ps_n_workers(client))
+    const uint32_t n_servers = gw_ps_client_servers(client), n_workers = gw_ps_client_info(client).n_workers;
+    if (gw_ps_client_rank(client) >= n_workers)
         return gw_fail(GW_ERR_ARGUMENT, "a reader has no gradients to exchange; the client must be a worker");
     struct servers *me = ex->servers = gw_calloc(ex->context, 1, sizeof *me);
     if (!me)
         return GW_ERR_MEMORY;
     me->client = client;
-    me->end = &me->first;
     me->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    me->asked = gw_calloc(ex->context, n_servers, sizeof *me->asked);
+    if (!me->asked)
+        return GW_ERR_MEMORY;
+    for (uint32_t s = 0; s < n_servers; s++) {
+        me->asked[s].sent.end = &me->asked[s].sent.first;
+        me->asked[s].held.end = &me->asked[s].held.first;
+    }
     if (me->event < 0)
         return gw_fail(GW_ERR_SYSTEM, "no eventfd for an exchange through servers");
     ex->rank = gw_ps_client_rank(client);
-    ex->size = ex->first_owner = gw_ps_n_workers(client);
-    ex->n_owners = gw_ps_client_servers(client);
+    ex->size = ex->first_owner = n_workers;
+    ex->n_owners = n_servers;
     return GW_OK;
 }
 
@@ -70,25 +95,39 @@ static uint32_t owner_of(const struct group *group, const struct run *run)
     return run ? run->owner : group->coordinator;
 }
 
-static struct pending *pend(struct gw_exchange *ex, const char *what, uint32_t owner, enum awaited awaited)
+static struct asked *asked_of(const struct gw_exchange *ex, uint32_t owner)
 {
-    struct servers *me = ex->servers;
+    return &ex->servers->asked[owner - ex->first_owner];
+}
+
+static void put_into(struct pendings *list, struct pending *pending)
+{
+    pending->next = NULL;
+    pending->link = list->end;
+    *list->end = pending;
+    list->end = &pending->next;
+}
+
+static void take_out(struct pendings *list, const struct pending *pending)
+{
+    *pending->link = pending->next;
+    *(pending->next ? &pending->next->link : &list->end) = pending->link;
+}
+
+static struct pending *pend(struct gw_exchange *ex, const char *what, uint32_t owner)
+{
     struct pending *pending = gw_calloc(ex->context, 1, sizeof *pending);
     if (!pending)
         return NULL;
     pending->what = what;
     pending->owner = owner;
-    pending->awaited = awaited;
-    *me->end = pending;
-    me->end = &pending->next;
     return pending;
 }
 
 /* As pend, for a request about a run, or about a group's statistics (run NULL). */
-static struct pending *pend_run(struct gw_exchange *ex, const char *what, struct group *group, struct run *run,
-                                enum awaited awaited)
+static struct pending *pend_run(struct gw_exchange *ex, const char *what, struct group *group, struct run *run)
 {
-    struct pending *pending = pend(ex, what, owner_of(group, run), awaited);
+    struct pending *pending = pend(ex, what, owner_of(group, run));
     if (pending) {
         pending->group = group;
         pending->run = run;
@@ -96,15 +135,30 @@ static struct pending *pend_run(struct gw_exchange *ex, const char *what, struct
     return pending;
 }
 
-/* Takes a request out of the list. Then `at` points to the next one. */
-static void unpend(struct gw_exchange *ex, struct pending **at)
+/* Forgets a request that was sent, or whose sending failed. */
+static void unpend(struct gw_exchange *ex, struct pending *pending)
 {
-    struct pending *pending = *at;
-    *at = pending->next;
-    if (ex->servers->end == &pending->next)
-        ex->servers->end = at;
+    struct asked *asked = asked_of(ex, pending->owner);
+    take_out(&asked->sent, pending);
+    asked->n_pulls -= pending->awaited != AWAITS_NOTHING;
+    ex->servers->n_sent--;
     gw_buffers_give(&ex->buffers, pending->bytes);
     gw_free(ex->context, pending);
+}
+
+/* Sends a request. If that fails, it is forgotten. */
+static gw_status ask(struct gw_exchange *ex, struct pending *pending, const struct gw_ps_request *request,
+                     const void *body, size_t n_bytes)
+{
+    struct asked *asked = asked_of(ex, pending->owner);
+    put_into(&asked->sent, pending);
+    asked->n_pulls += pending->awaited != AWAITS_NOTHING;
+    ex->servers->n_sent++;
+    const gw_status status = gw_ps_client_begin(ex->servers->client, pending->owner - ex->first_owner, request, body,
+                                                n_bytes, pending, &pending->ticket);
+    if (status < 0)
+        unpend(ex, pending);
+    return status;
 }
 
 static void servers_fini(struct gw_exchange *ex)
@@ -112,39 +166,46 @@ static void servers_fini(struct gw_exchange *ex)
     struct servers *me = ex->servers;
     if (!me)
         return;
-    while (me->first) {
-        gw_ps_client_drop(me->client, me->first->ticket);
-        unpend(ex, &me->first);
+    for (uint32_t s = 0; me->asked && s < ex->n_owners; s++) {
+        struct asked *asked = &me->asked[s];
+        while (asked->sent.first) {
+            gw_ps_client_drop(me->client, asked->sent.first->ticket);
+            unpend(ex, asked->sent.first);
+        }
+        while (asked->held.first) {
+            struct pending *pending = asked->held.first;
+            take_out(&asked->held, pending);
+            gw_free(ex->context, pending);
+        }
     }
     gw_message_free(atomic_load(&me->wake));
     if (me->event >= 0)
         close(me->event);
+    gw_free(ex->context, me->asked);
     gw_free(ex->context, me);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------------------------ */
 
-struct key_name {
-    char text[64];
-};
-
-/* The name of the key of a run. run NULL: of the group's statistics. */
-static struct key_name name_of(const struct group *group, const struct run *run)
+/* A request about the key of a run. run NULL: of the group's statistics. */
+static struct gw_ps_request request_of(enum gw_ps_operation operation, const struct group *group, const struct run *run)
 {
-    struct key_name name;
+    struct gw_ps_request request = {.operation = operation};
     if (run)
-        snprintf(name.text, sizeof name.text, GW_PS_EXCHANGE "group %u/run %u", group->index, run->index);
+        snprintf(request.key, sizeof request.key, GW_PS_EXCHANGE "group %u/run %u", group->index, run->index);
     else
-        snprintf(name.text, sizeof name.text, GW_PS_EXCHANGE "group %u/statistics", group->index);
-    return name;
+        snprintf(request.key, sizeof request.key, GW_PS_EXCHANGE "group %u/statistics", group->index);
+    return request;
 }
 
 static gw_status declare_key(struct gw_exchange *ex, const struct group *group, const struct run *run)
 {
-    const gw_ps_shape shape = {.n_dims = 1, .dims = {run ? run->n_elems : group->n_sent}};
-    return gw_ps_init_on(ex->servers->client, owner_of(group, run) - ex->first_owner, name_of(group, run).text,
-                         run ? GW_PS_FRAME : GW_PS_FLOAT32, &shape, run ? gw_codec_canonical(ex->codec) : "",
-                         run && ex->optimizer ? ex->optimizer : "");
+    struct gw_ps_request init = request_of(GW_PS_INIT, group, run);
+    init.type = run ? GW_PS_FRAME : GW_PS_FLOAT32;
+    init.shape = (gw_ps_shape){.n_dims = 1, .dims = {run ? run->n_elems : group->n_sent}};
+    snprintf(init.codec, sizeof init.codec, "%s", run ? gw_codec_canonical(ex->codec) : "");
+    snprintf(init.optimizer, sizeof init.optimizer, "%s", run && ex->optimizer ? ex->optimizer : "");
+    return gw_ps_client_init(ex->servers->client, owner_of(group, run) - ex->first_owner, &init);
 }
 
 /* Checks that these servers can own the slices. */
@@ -158,7 +219,7 @@ static gw_status check_servers(const struct gw_exchange *ex)
         return gw_fail(GW_ERR_ARGUMENT,
                        "the codec's specification has %zu bytes; with parameter servers at most %d are possible",
                        strlen(gw_codec_canonical(ex->codec)), GW_PS_MOST_NAME);
-    if (!ex->optimizer && gw_ps_client_mode(client, NULL) != GW_PS_SYNC)
+    if (!ex->optimizer && gw_ps_client_info(client).mode != GW_PS_SYNC)
         return gw_fail(
             GW_ERR_ARGUMENT,
             "the parameter servers do not wait for all workers (their --mode is not sync), so that workers would get "
@@ -192,21 +253,10 @@ static gw_status servers_declare(struct gw_exchange *ex)
 
 /* ---- sending ----------------------------------------------------------------------------------------------------- */
 
-/* Drops the last request if sending it failed. */
-static gw_status sent(struct gw_exchange *ex, gw_status status)
-{
-    struct pending **at = &ex->servers->first;
-    if (status >= 0)
-        return GW_OK;
-    while ((*at)->next)
-        at = &(*at)->next;
-    unpend(ex, at);
-    return status;
-}
-
 static gw_status servers_begin(struct gw_exchange *ex, double rate)
 {
-    return gw_ps_set_rate(ex->servers->client, rate);
+    ex->servers->rate = rate;
+    return GW_OK;
 }
 
 static uint64_t number_of(struct verdict verdict)
@@ -216,30 +266,30 @@ static uint64_t number_of(struct verdict verdict)
 
 static gw_status servers_push(struct gw_exchange *ex, struct group *group, struct run *run, void *bytes, size_t n_bytes)
 {
-    gw_ps_client *client = ex->servers->client;
-    const struct key_name key = name_of(group, run);
-    const size_t n_body = n_bytes - MESSAGE_HEADER;
-    struct pending *push =
-        pend_run(ex, run ? "the push of gradients" : "the push of statistics", group, run, AWAITS_NOTHING);
-    if (!push) {
+    struct pending *pending = pend_run(ex, run ? "the push of gradients" : "the push of statistics", group, run);
+    struct gw_ps_request push = request_of(GW_PS_PUSH, group, run);
+    if (!pending) {
         gw_message_free(bytes);
         return GW_ERR_MEMORY;
     }
-    push->bytes = bytes;
-    gw_count_up(ex, owner_of(group, run), n_bytes);
-    if (run && ex->optimizer) /* this push counts only after the step's verdict */
-        return sent(ex, gw_ps_push_pending_begin(client, key.text, message_body(bytes), n_body, &push->ticket));
-    return sent(ex, gw_ps_push_begin(client, key.text, message_body(bytes), n_body, &push->ticket));
+    pending->bytes = bytes;
+    push.push_kind = run && ex->optimizer ? GW_PS_PUSH_PENDING : GW_PS_PUSH_PLAIN; /* until the step's verdict */
+    push.rate = ex->servers->rate;
+    gw_count_up(ex, pending->owner, n_bytes);
+    return ask(ex, pending, &push, message_body(bytes), n_bytes - MESSAGE_HEADER);
 }
 
 static gw_status servers_refuse(struct gw_exchange *ex, struct group *group, struct run *run, struct verdict verdict)
 {
-    struct pending *refusal = pend_run(ex, "the refusal", group, run, AWAITS_NOTHING);
-    if (!refusal)
+    struct pending *pending = pend_run(ex, "the refusal", group, run);
+    struct gw_ps_request refusal = request_of(GW_PS_PUSH, group, run);
+    if (!pending)
         return GW_ERR_MEMORY;
-    gw_count_up(ex, owner_of(group, run), MESSAGE_BAD_BYTES);
-    return sent(ex, gw_ps_refuse_begin(ex->servers->client, name_of(group, run).text, number_of(verdict),
-                                       &refusal->ticket));
+    refusal.push_kind = GW_PS_PUSH_REFUSED;
+    refusal.refusal = number_of(verdict);
+    refusal.rate = ex->servers->rate;
+    gw_count_up(ex, pending->owner, MESSAGE_BAD_BYTES);
+    return ask(ex, pending, &refusal, NULL, 0);
 }
 
 /* Any run that the server owns. NULL if there is none. */
@@ -259,47 +309,71 @@ static gw_status servers_judge(struct gw_exchange *ex, struct verdict verdict)
     for (uint32_t s = 0; s < ex->n_owners; s++) {
         const struct group *group;
         const struct run *run = any_run_of(ex, ex->first_owner + s, &group);
-        struct pending *judgement = run ? pend(ex, "the verdict on the step", run->owner, AWAITS_NOTHING) : NULL;
+        struct pending *pending = run ? pend(ex, "the verdict on the step", run->owner) : NULL;
         if (!run)
             continue;
-        if (!judgement)
+        if (!pending)
             return GW_ERR_MEMORY;
+        struct gw_ps_request judgement = request_of(GW_PS_VERDICT, group, run);
+        judgement.refusal = number_of(verdict);
         gw_count_up(ex, run->owner, MESSAGE_BAD_BYTES);
-        GW_TRY(sent(ex, gw_ps_judge_begin(ex->servers->client, name_of(group, run).text, number_of(verdict),
-                                          &judgement->ticket)));
+        GW_TRY(ask(ex, pending, &judgement, NULL, 0));
     }
     return GW_OK;
 }
 
+/* Sends the pulls that were held back, as far as there is room for them. */
+static gw_status let_go(struct gw_exchange *ex, struct asked *asked)
+{
+    while (asked->held.first && asked->n_pulls < MOST_PULLS) {
+        struct pending *pending = asked->held.first;
+        struct gw_ps_request pull = request_of(GW_PS_PULL, pending->group, pending->run);
+        pull.method = pending->awaited == AWAITS_SHARED     ? GW_PS_MAX
+                      : pending->awaited == AWAITS_AVERAGES ? GW_PS_DECODE_AVERAGE
+                                                            : GW_PS_PARAMETERS;
+        pull.as_it_is = pending->now;
+        take_out(&asked->held, pending);
+        GW_TRY(ask(ex, pending, &pull, NULL, 0));
+    }
+    return GW_OK;
+}
+
+static gw_status pull(struct gw_exchange *ex, const char *what, struct group *group, struct run *run,
+                      enum awaited awaited, bool now)
+{
+    struct pending *pending = pend_run(ex, what, group, run);
+    if (!pending)
+        return GW_ERR_MEMORY;
+    pending->awaited = awaited;
+    pending->now = now;
+    put_into(&asked_of(ex, pending->owner)->held, pending);
+    return let_go(ex, asked_of(ex, pending->owner));
+}
+
 static gw_status servers_pull(struct gw_exchange *ex, struct group *group, struct run *run)
 {
-    const enum awaited awaited = !run ? AWAITS_SHARED : ex->optimizer ? AWAITS_PARAMETERS : AWAITS_AVERAGES;
-    const gw_ps_method method = !run ? GW_PS_MAX : ex->optimizer ? GW_PS_PARAMETERS : GW_PS_DECODE_AVERAGE;
-    const char *what = !run ? "the pull of shared numbers" : ex->optimizer ? PULL_PARAMETERS : "the pull of averages";
-    struct pending *pull = pend_run(ex, what, group, run, awaited);
-    if (!pull)
-        return GW_ERR_MEMORY;
-    return sent(ex, gw_ps_pull_begin(ex->servers->client, name_of(group, run).text, method, NULL, &pull->ticket));
+    if (!run)
+        return pull(ex, "the pull of shared numbers", group, NULL, AWAITS_SHARED, false);
+    return ex->optimizer ? pull(ex, PULL_PARAMETERS, group, run, AWAITS_PARAMETERS, false)
+                         : pull(ex, "the pull of averages", group, run, AWAITS_AVERAGES, false);
 }
 
 static gw_status servers_put(struct gw_exchange *ex, struct group *group, struct run *run, void *values)
 {
-    struct pending *put = pend_run(ex, "the first parameters", group, run, AWAITS_NOTHING);
-    if (!put) {
+    struct pending *pending = pend_run(ex, "the first parameters", group, run);
+    struct gw_ps_request bring = request_of(GW_PS_BRING, group, run);
+    if (!pending) {
         gw_message_free(values);
         return GW_ERR_MEMORY;
     }
-    put->bytes = values;
-    return sent(ex,
-                gw_ps_first_begin(ex->servers->client, name_of(group, run).text, values, run->n_elems, &put->ticket));
+    pending->bytes = values;
+    bring.bring_kind = GW_PS_BRING_FIRST;
+    return ask(ex, pending, &bring, values, (size_t)run->n_elems * sizeof(float));
 }
 
 static gw_status servers_get(struct gw_exchange *ex, struct group *group, struct run *run)
 {
-    struct pending *get = pend_run(ex, PULL_PARAMETERS, group, run, AWAITS_PARAMETERS);
-    if (!get)
-        return GW_ERR_MEMORY;
-    return sent(ex, gw_ps_pull_now_begin(ex->servers->client, name_of(group, run).text, &get->ticket));
+    return pull(ex, PULL_PARAMETERS, group, run, AWAITS_PARAMETERS, true);
 }
 
 static gw_status servers_call(struct gw_exchange *ex, void *wake)
@@ -328,45 +402,41 @@ static struct words words_of(const struct pending *request)
     return words;
 }
 
-/* Handles the answer to a pull, or its error. */
-static gw_status take_answer(struct gw_exchange *ex, const struct pending *pull)
+/* Handles the value that answers a pull, or the error in its place. */
+static gw_status take_value(struct gw_exchange *ex, const struct pending *pull, gw_status status,
+                            const gw_ps_value *value)
 {
-    gw_ps_value value;
-    struct group *group = pull->group;
-    struct arrival arrival = {.from = owner_of(group, pull->run)};
-    gw_status status = gw_ps_wait(ex->servers->client, pull->ticket, &value);
+    struct arrival arrival = {.from = pull->owner, .body = value->bytes, .n_bytes = value->n_bytes};
     if (status == GW_ERR_NONFINITE) { /* this is no error: it is the step's verdict */
         const uint64_t refusal = gw_ps_refusal(ex->servers->client);
         arrival.verdict = (struct verdict){.bad = true, .tensor = (uint32_t)(refusal >> 32), .rank = (uint32_t)refusal};
     } else if (status < 0) {
         return status;
     }
-    arrival.body = value.bytes;
-    arrival.n_bytes = value.n_bytes;
     ex->tally.messages++;
-    gw_count_down(ex, arrival.from, arrival.verdict.bad ? MESSAGE_BAD_BYTES : MESSAGE_HEADER + value.n_bytes);
-    status = pull->awaited == AWAITS_SHARED     ? gw_take_shared(ex, group, &arrival)
-             : pull->awaited == AWAITS_AVERAGES ? gw_take_averages(ex, group, pull->run, &arrival)
-                                                : gw_take_parameters(ex, group, pull->run, &arrival);
-    gw_ps_value_free(&value);
-    return status;
+    gw_count_down(ex, arrival.from, arrival.verdict.bad ? MESSAGE_BAD_BYTES : MESSAGE_HEADER + value->n_bytes);
+    return pull->awaited == AWAITS_SHARED     ? gw_take_shared(ex, pull->group, &arrival)
+           : pull->awaited == AWAITS_AVERAGES ? gw_take_averages(ex, pull->group, pull->run, &arrival)
+                                              : gw_take_parameters(ex, pull->group, pull->run, &arrival);
 }
 
-/* Looks through all requests that are under way, and handles those that were answered. *got: one of them was a pull. */
+/* Handles requests that were answered, until one of them was a pull. *got: one was. */
 static gw_status take(struct gw_exchange *ex, bool *got)
 {
-    struct servers *me = ex->servers;
+    gw_ps_client *client = ex->servers->client;
+    void *tag;
     *got = false;
-    for (struct pending **at = &me->first; *at && !*got;) {
-        const struct pending *pending = *at;
-        if (!gw_ps_client_has(me->client, pending->ticket)) {
-            at = &(*at)->next;
-            continue;
-        }
-        *got = pending->awaited != AWAITS_NOTHING;
-        const gw_status status = *got ? take_answer(ex, pending) : gw_ps_wait(me->client, pending->ticket, NULL);
-        unpend(ex, at);
+    for (uint64_t ticket; !*got && (ticket = gw_ps_client_answered(client, &tag)) != 0;) {
+        const struct pending done = *(struct pending *)tag;
+        gw_ps_value value;
+        gw_status status = gw_ps_wait(client, ticket, GW_PS_NO_LIMIT, &value);
+        unpend(ex, tag);
+        *got = done.awaited != AWAITS_NOTHING;
+        if (*got)
+            status = take_value(ex, &done, status, &value);
+        gw_ps_value_free(&value);
         GW_TRY(status);
+        GW_TRY(let_go(ex, asked_of(ex, done.owner)));
     }
     return GW_OK;
 }
@@ -385,7 +455,7 @@ static gw_status wait_for_news(const struct servers *me, double deadline)
 static gw_status servers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool *stop)
 {
     struct servers *me = ex->servers;
-    const double deadline = gw_clock_seconds() + (timeout_ms + (me->first && timeout_ms ? GRACE_MS : 0)) / 1000.0;
+    const double deadline = gw_clock_seconds() + (timeout_ms + (me->n_sent && timeout_ms ? GRACE_MS : 0)) / 1000.0;
     for (bool got, late = false;; late = gw_clock_seconds() >= deadline) {
         void *wake = atomic_exchange(&me->wake, NULL);
         if (wake)
@@ -399,15 +469,6 @@ static gw_status servers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bo
     }
 }
 
-/* The oldest request that a server has not answered. NULL: it has answered all. */
-static const struct pending *oldest_of(const struct servers *me, uint32_t owner)
-{
-    const struct pending *pending = me->first;
-    while (pending && pending->owner != owner)
-        pending = pending->next;
-    return pending;
-}
-
 /* If workers are missing, the servers' answers name them. So the silent ones here are servers that owe an answer. */
 static bool servers_silent(const struct gw_exchange *ex, bool any)
 {
@@ -415,7 +476,7 @@ static bool servers_silent(const struct gw_exchange *ex, bool any)
     char who[448] = "";
     (void)any;
     for (uint32_t s = 0; s < ex->n_owners; s++) {
-        const struct pending *request = oldest_of(me, ex->first_owner + s);
+        const struct pending *request = me->asked[s].sent.first; /* the oldest */
         if (request)
             gw_append(who, sizeof who, "%s at %s did not answer %s", who[0] ? "; the one" : "the parameter server",
                       gw_ps_client_place(me->client, s), words_of(request).text);

@@ -449,11 +449,7 @@ def many_connections(ps, address, page):
 def hostile_names(ps, client, page):
     client.init_parameter(key=HOSTILE, shape=[1], type="float32")
     wild = b"\xff\xfe<b>\xc3("
-    shape = ps._Shape(0, (ctypes.c_uint64 * ps.MAX_DIMS)())
-    check(
-        ps._library_now().gw_ps_init_parameter(client._client, wild, 1, ctypes.byref(shape)) == 0,
-        "a name that is no UTF-8",
-    )
+    client._wait(ps._INIT, wild, options=ps._KeyOptions(struct_bytes=ctypes.sizeof(ps._KeyOptions), type=1))
     until(page, {("keys",): 3})
     status, headers, body = ask(page, "/status.json")
     check(

@@ -130,9 +130,9 @@ static gw_status connect_servers(struct gw_members *m)
         GW_TRY(gw_ps_client_create(NULL, &m->servers, &m->clients[n])); /* a client outlives the context, so it gets
                                                                          * none */
     }
-    if (gw_ps_n_workers(m->clients[0]) != m->size)
+    if (gw_ps_client_info(m->clients[0]).n_workers != m->size)
         return gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and this run has %u",
-                       gw_ps_n_workers(m->clients[0]), m->size);
+                       gw_ps_client_info(m->clients[0]).n_workers, m->size);
     return GW_OK;
 }
 

@@ -21,7 +21,7 @@ static gw_status begin(const struct gw_members_options *o, struct gw_members *m)
     if (m->size == 0) {
         m->servers.rank = GW_PS_READER;
         GW_TRY(gw_ps_client_create(NULL, &m->servers, &client));
-        m->size = gw_ps_n_workers(client);
+        m->size = gw_ps_client_info(client).n_workers;
         gw_ps_client_destroy(client);
     }
     if (rank >= m->size)

@@ -31,7 +31,10 @@ static struct parts parts_of(const struct gw_worker *w)
 static gw_status init_state(const struct gw_worker *w, gw_ps_client *client, const struct parts *parts)
 {
     const gw_ps_shape shape = {.n_dims = 2, .dims = {parts->n, w->team->network.n_storage}};
-    return gw_ps_init_parameter(client, STATE_KEY, GW_PS_FLOAT32, &shape);
+    return gw_ps_init(client, STATE_KEY,
+                      &(gw_ps_key_options){.struct_bytes = sizeof(gw_ps_key_options),
+                                           .type = GW_PS_FLOAT32,
+                                           .shape = shape});
 }
 
 /* Puts the state on the servers, for workers that begin with that round. */
@@ -108,9 +111,9 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
     e->options.rank = w->rank;
     e->options.joins = true;
     GW_TRY(gw_ps_client_create(NULL, &e->options, &e->client));
-    if (gw_ps_n_workers(e->client) != team->options->workers)
+    if (gw_ps_client_info(e->client).n_workers != team->options->workers)
         return gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and --workers is %u",
-                       gw_ps_n_workers(e->client), team->options->workers);
+                       gw_ps_client_info(e->client).n_workers, team->options->workers);
     GW_TRY(gw_ps_join(e->client, &round));
     if (round == 1 && w->steps_done > 0)
         return gw_fail(GW_ERR_CLOSED,
@@ -202,7 +205,7 @@ static gw_status admit_all(struct gw_worker *w, gw_ps_client *side, const gw_ps_
 /* Notes it only once: servers say it at every push, until they can write again. */
 static void note_unkept(struct gw_worker *w)
 {
-    if (!gw_ps_take_in_memory_notice(w->elastic.client) || w->elastic.unkept_noted)
+    if (!gw_ps_take_notice(w->elastic.client, GW_PS_NOTICE_IN_MEMORY) || w->elastic.unkept_noted)
         return;
     w->elastic.unkept_noted = true;
     gw_train_note(w->team->callbacks,
@@ -216,7 +219,7 @@ gw_status gw_elastic_admit(struct gw_worker *w, uint64_t t)
     gw_ps_client *side;
     note_progress(&w->elastic, t);
     note_unkept(w);
-    if (!gw_ps_take_join_request(w->elastic.client))
+    if (!gw_ps_take_notice(w->elastic.client, GW_PS_NOTICE_JOIN))
         return GW_OK;
     GW_TRY(side_client(w, &side));
     gw_ps_presence *presence = gw_calloc(NULL, w->team->options->workers, sizeof *presence);
@@ -236,7 +239,8 @@ static gw_status init_number(gw_ps_client *side, const char *what, uint32_t rank
 {
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
     snprintf(name, 64, "exchange/%s of rank %u", what, rank);
-    return gw_ps_init_parameter(side, name, GW_PS_INT64, &one);
+    return gw_ps_init(
+        side, name, &(gw_ps_key_options){.struct_bytes = sizeof(gw_ps_key_options), .type = GW_PS_INT64, .shape = one});
 }
 
 /* Waits for the number of another worker, and gets it. If that worker no longer takes part and has put none, *number

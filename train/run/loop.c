@@ -139,14 +139,14 @@ static gw_status choose_optimizer(struct gw_team *team)
 /* How many steps workers may be apart (control.h). */
 static uint32_t how_far_ahead(const struct gw_team *team)
 {
-    uint32_t staleness;
     if (!*team->server_optimizer || team->alone)
         return 0;
-    switch (gw_ps_client_mode(team->members->clients[0], &staleness)) {
+    const gw_ps_info servers = gw_ps_client_info(team->members->clients[0]);
+    switch (servers.mode) {
     case GW_PS_ASYNC:
         return GW_TEAM_AHEAD;
     case GW_PS_STALE:
-        return staleness < GW_TEAM_AHEAD ? staleness : GW_TEAM_AHEAD;
+        return servers.staleness < GW_TEAM_AHEAD ? servers.staleness : GW_TEAM_AHEAD;
     default:
         return 0;
     }

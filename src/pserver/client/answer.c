@@ -48,9 +48,9 @@ uint64_t gw_ps_answer_most(const struct gw_ps_asked *asked)
     return n_elems * width * (is_of_codes(asked) ? 4 : 1);
 }
 
-static gw_status cannot_be(const struct gw_ps_asked *asked, const char *what, uint64_t has, uint64_t must)
+static gw_status must_be(const struct gw_ps_asked *asked, const char *what, uint64_t has, uint64_t must)
 {
-    return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with %s %" PRIu64 ", which cannot be: it must be %" PRIu64,
+    return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with %s %" PRIu64 "; it must be %" PRIu64,
                    words[asked->request->operation], asked->request->key, what, has, must);
 }
 
@@ -91,13 +91,13 @@ static gw_status check_value(const struct gw_ps_asked *asked, const struct gw_ps
     const bool parameters = request->operation == GW_PS_PULL && request->method == GW_PS_PARAMETERS;
     uint64_t n_elems;
     if (!gw_ps_type_name(type))
-        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a value of type number %u, which is none",
+        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a value of type number %u; there is no such type",
                        words[request->operation], request->key, reply->type);
     if (asked->type && type != type_for(asked))
-        return cannot_be(asked, "a value of type number", type, type_for(asked));
+        return must_be(asked, "a value of type number", type, type_for(asked));
     if (!gw_ps_shape_elems(&reply->shape, &n_elems))
-        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with the shape %s, which cannot be",
-                       words[request->operation], request->key, gw_ps_shape_text(&reply->shape).text);
+        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with the invalid shape %s", words[request->operation],
+                       request->key, gw_ps_shape_text(&reply->shape).text);
     if (asked->type)
         GW_TRY(check_shape(asked, reply));
     if (width ? n_bytes != n_elems * width : n_bytes == 0 || n_bytes > asked->most)
@@ -125,12 +125,11 @@ static gw_status check_number(const struct gw_ps_asked *asked, uint64_t number)
     case GW_PS_PUSH:
     case GW_PS_ADMIT:
     case GW_PS_VERDICT:
-        return number == asked->request->number ? GW_OK
-                                                : cannot_be(asked, "the number", number, asked->request->number);
+        return number == asked->request->number ? GW_OK : must_be(asked, "the number", number, asked->request->number);
     case GW_PS_JOIN:
     case GW_PS_MEMBERS:
         if (number == 0)
-            return cannot_be(asked, "the round", number, 1);
+            return must_be(asked, "the round", number, 1);
         break;
     default:
         break;
@@ -154,7 +153,7 @@ gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps
                         : GW_OK;
     const uint64_t most = gw_ps_answer_most(asked);
     if (n_bytes > most)
-        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with more than the %" PRIu64 " bytes that can be",
+        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with more than the %" PRIu64 " bytes that it may have",
                        words[request->operation], request->key, most);
     const bool wants_body = brings_value(request) || request->operation == GW_PS_MEMBERS;
     if (has_body != wants_body)
@@ -169,7 +168,7 @@ gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps
 gw_status gw_ps_answer_check_hello(const struct gw_ps_reply *reply)
 {
     if (reply->n_workers == 0 || reply->n_workers > GW_MAX_WORKERS)
-        return gw_fail(GW_ERR_PEER, "the server says that it is for %u workers; 1 to %u can be", reply->n_workers,
+        return gw_fail(GW_ERR_PEER, "the server says that it is for %u workers; it must be 1 to %u", reply->n_workers,
                        (unsigned)GW_MAX_WORKERS);
     if (reply->backup >= reply->n_workers)
         return gw_fail(GW_ERR_PEER, "the server says that %u of its %u workers are backup; it must be fewer than all",

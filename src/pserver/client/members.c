@@ -5,6 +5,8 @@
 #include "pserver/client/for_exchange.h"
 #include "pserver/client/tickets.h"
 
+#include <math.h>
+
 /* Takes the body of the answer to MEMBERS. The body has a byte for each worker, which was checked before. If one byte
  * is wrong, nothing is written. */
 static gw_status take_presence(const struct gw_ps_client *client, const struct ticket *ticket, gw_ps_presence *presence)
@@ -13,8 +15,8 @@ static gw_status take_presence(const struct gw_ps_client *client, const struct t
     const size_t n = ticket->n_bytes;
     for (size_t r = 0; r < n; r++)
         if (bytes[r] > GW_PS_JOINING)
-            return gw_fail(GW_ERR_PEER, "the server at %s says %u of rank %zu, which is none of what can be",
-                           gw_ps_place(&client->servers[0]), bytes[r], r);
+            return gw_fail(GW_ERR_PEER, "the server at %s sent an invalid state of rank %zu: %u",
+                           gw_ps_place(&client->servers[0]), r, bytes[r]);
     for (size_t r = 0; r < n; r++)
         presence[r] = (gw_ps_presence)bytes[r];
     return GW_OK;
@@ -24,18 +26,13 @@ static gw_status take_presence(const struct gw_ps_client *client, const struct t
 static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *question,
                      struct gw_ps_reply *reply, gw_ps_presence *presence)
 {
-    struct ticket *ticket = gw_ps_ticket_new(client, question->operation, server, 1);
-    if (!ticket)
-        return GW_ERR_MEMORY;
-    struct part *part = &ticket->parts[0];
-    part->request.round = question->round;
-    part->request.rank = question->rank;
-    GW_TRY(gw_ps_ticket_send(client, ticket));
-    gw_status status = gw_ps_ticket_wait(client, ticket);
+    struct ticket *ticket;
+    GW_TRY(gw_ps_ticket_begin(client, server, question, NULL, 0, &ticket));
+    gw_status status = gw_ps_ticket_wait(client, ticket, INFINITY);
     if (status == GW_OK && presence)
         status = take_presence(client, ticket, presence);
     if (status == GW_OK && reply)
-        *reply = part->reply;
+        *reply = ticket->parts[0].reply;
     gw_ps_ticket_free(client, ticket);
     return status;
 }
@@ -60,13 +57,12 @@ static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, ui
  * has to admit this worker any more, and this function tells the first server so. */
 static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t run_flags, uint64_t *round)
 {
-    struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_JOIN, 0, 1);
-    if (!ticket)
-        return GW_ERR_MEMORY;
+    const struct gw_ps_request join = {.operation = GW_PS_JOIN,
+                                       .others_have_begun = run_flags & GW_PS_HAS_BEGUN,
+                                       .round = least};
+    struct ticket *ticket;
+    GW_TRY(gw_ps_ticket_begin(client, 0, &join, NULL, 0, &ticket));
     struct part *part = &ticket->parts[0];
-    part->request.others_have_begun = run_flags & GW_PS_HAS_BEGUN;
-    part->request.round = least;
-    GW_TRY(gw_ps_ticket_send(client, ticket));
     gw_status status = GW_OK;
     while (status == GW_OK && part->request.others_have_begun && !part->done && gw_clock_seconds() < ticket->deadline) {
         const double next_look = gw_clock_seconds() + RETRY_SECONDS;
@@ -78,10 +74,10 @@ static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t
         if (status < 0 || part->done || run_flags & GW_PS_HAS_BEGUN)
             continue;
         part->request.others_have_begun = false;
-        GW_TRY(gw_ps_ticket_send(client, ticket));
+        status = gw_ps_ticket_send(client, ticket);
     }
     if (status == GW_OK)
-        status = gw_ps_ticket_wait(client, ticket);
+        status = gw_ps_ticket_wait(client, ticket, INFINITY);
     *round = part->reply.round;
     gw_ps_ticket_free(client, ticket);
     return status;
@@ -118,16 +114,6 @@ gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
             GW_TRY(gw_ps_client_pump(client, -1, gw_clock_seconds() + RETRY_SECONDS));
     }
     return gw_ps_too_late(client, status, "taking part");
-}
-
-bool gw_ps_take_join_request(gw_ps_client *client)
-{
-    return atomic_exchange(&client->asked, false);
-}
-
-uint32_t gw_ps_n_workers(const gw_ps_client *client)
-{
-    return client->servers[0].n_workers;
 }
 
 gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity, uint64_t *next_round)

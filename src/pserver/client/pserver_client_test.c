@@ -18,11 +18,11 @@ static void a_push_to_a_key_not_initialised(void **state)
     init(reader, "x");
     uint32_t taken = 0;
     for (float x = 1; x <= 3; x++)
-        taken += gw_ps_push_parameter(a, "x", &x, sizeof x) == GW_OK;
+        taken += gw_ps_push(a, "x", &x, sizeof x) == GW_OK;
     init(a, "x");
     push(a, "x", 4);
     gw_ps_value value;
-    expect_ok(gw_ps_pull_parameter(a, "x", GW_PS_SUM, NULL, &value));
+    expect_ok(gw_ps_pull(a, "x", GW_PS_SUM, NULL, &value));
     assert_int_equal(value.round, taken + 1);
     gw_ps_value_free(&value);
     gw_ps_client_destroy(a), gw_ps_client_destroy(reader);
@@ -40,8 +40,8 @@ static void state_is_handed_over(void **state)
     gw_ps_client *a = test_client(p.places, GW_PS_READER, false, LONG_MS),
                  *b = test_client(p.places, GW_PS_READER, false, 300);
     float *x = calloc(N, sizeof *x);
-    expect_ok(gw_ps_init_parameter(a, "state", GW_PS_FLOAT32, &shape));
-    expect_ok(gw_ps_init_parameter(b, "state", GW_PS_FLOAT32, &shape));
+    expect_ok(test_init(a, "state", GW_PS_FLOAT32, &shape, NULL, NULL));
+    expect_ok(test_init(b, "state", GW_PS_FLOAT32, &shape, NULL, NULL));
     gw_ps_value value;
     static const char *const wrong[] = {"", "other", "state"};
     for (int i = 0; i < 3; i++) { /* what is not there is nothing, whatever was in its place */
@@ -87,10 +87,10 @@ static void no_halves_of_two_rounds(void **state)
                  *a = test_client(p.places, 0, false, LONG_MS);
     float *x = calloc(N, sizeof *x);
     gw_ps_value value;
-    expect_ok(gw_ps_init_parameter(a, "x", GW_PS_FLOAT32, &shape));
-    expect_ok(gw_ps_init_parameter(reader, "x", GW_PS_FLOAT32, &shape));
-    expect_ok(gw_ps_push_parameter(a, "x", x, N * sizeof *x));
-    expect_ok(gw_ps_pull_parameter(reader, "x", GW_PS_SUM, NULL, &value));
+    expect_ok(test_init(a, "x", GW_PS_FLOAT32, &shape, NULL, NULL));
+    expect_ok(test_init(reader, "x", GW_PS_FLOAT32, &shape, NULL, NULL));
+    expect_ok(gw_ps_push(a, "x", x, N * sizeof *x));
+    expect_ok(gw_ps_pull(reader, "x", GW_PS_SUM, NULL, &value));
     gw_ps_value_free(&value);
     gw_ps_client_destroy(a);
     for (uint32_t s = 0; s < 2; s++) { /* the next round on one after the other */
@@ -98,10 +98,12 @@ static void no_halves_of_two_rounds(void **state)
         const gw_ps_shape its = {.n_dims = 1, .dims = {N / 2}};
         for (size_t i = 0; i < N / 2; i++)
             x[i] = 1;
-        expect_ok(gw_ps_init_on(half, s, "x", GW_PS_FLOAT32, &its, "", ""));
-        expect_ok(gw_ps_push_parameter(half, "x", x, N / 2 * sizeof *x));
+        struct gw_ps_request make = gw_ps_request_of(GW_PS_INIT, "x");
+        make.type = GW_PS_FLOAT32, make.shape = its;
+        expect_ok(gw_ps_client_init(half, s, &make));
+        expect_ok(gw_ps_push(half, "x", x, N / 2 * sizeof *x));
         gw_ps_client_destroy(half);
-        const gw_status status = gw_ps_pull_parameter(reader, "x", GW_PS_SUM, NULL, &value);
+        const gw_status status = gw_ps_pull(reader, "x", GW_PS_SUM, NULL, &value);
         assert_int_equal(status, s == 0 ? GW_ERR_ORDER : GW_OK);
         if (status == GW_OK)
             assert_true(((float *)value.bytes)[0] == ((float *)value.bytes)[N - 1]);
@@ -126,14 +128,14 @@ static void no_part_for_the_whole(void **state)
                  *b = test_client(p.places, GW_PS_READER, false, LONG_MS);
     float *x = calloc(N, sizeof *x);
     gw_ps_value value;
-    expect_ok(gw_ps_init_parameter(a, "x", GW_PS_FLOAT32, &shape));
-    expect_ok(gw_ps_push_parameter(a, "x", x, N * sizeof *x));
+    expect_ok(test_init(a, "x", GW_PS_FLOAT32, &shape, NULL, NULL));
+    expect_ok(gw_ps_push(a, "x", x, N * sizeof *x));
     expect_ok(gw_ps_deposit(a, "x", 1, x, N * sizeof *x));
-    assert_int_equal(gw_ps_pull_parameter(b, "x", GW_PS_SUM, NULL, &value), GW_ERR_ORDER);
+    assert_int_equal(gw_ps_pull(b, "x", GW_PS_SUM, NULL, &value), GW_ERR_ORDER);
     assert_non_null(strstr(gw_last_error(), "lies in 2 parts"));
     assert_int_equal(gw_ps_fetch(b, "x", 0, &value), GW_ERR_ORDER);
-    expect_ok(gw_ps_init_parameter(b, "x", GW_PS_FLOAT32, &shape));
-    expect_ok(gw_ps_pull_parameter(b, "x", GW_PS_SUM, NULL, &value));
+    expect_ok(test_init(b, "x", GW_PS_FLOAT32, &shape, NULL, NULL));
+    expect_ok(gw_ps_pull(b, "x", GW_PS_SUM, NULL, &value));
     assert_true(value.n_bytes == N * sizeof *x && value.shape.dims[0] == N);
     gw_ps_value_free(&value);
     snprintf(other_way, sizeof other_way, "%s,%s", gw_ps_server_address(p.servers[1].server),
@@ -161,12 +163,12 @@ static void push_codes(gw_ps_client *const *w, const char *codes, const char *sc
 {
     const gw_ps_shape shape = {.n_dims = 1, .dims = {n_bytes}}, one = {.n_dims = 0};
     for (uint32_t r = 0; r < 2; r++) {
-        expect_ok(gw_ps_init_parameter(w[r], codes, GW_PS_UINT8, &shape));
-        expect_ok(gw_ps_init_parameter(w[r], scale, GW_PS_FLOAT32, &one));
+        expect_ok(test_init(w[r], codes, GW_PS_UINT8, &shape, NULL, NULL));
+        expect_ok(test_init(w[r], scale, GW_PS_FLOAT32, &one, NULL, NULL));
     }
     for (uint32_t round = 0; round < 2; round++)
         for (uint32_t r = 0; r < 2; r++) {
-            expect_ok(gw_ps_push_parameter(w[r], codes, bytes + round + r, n_bytes));
+            expect_ok(gw_ps_push(w[r], codes, bytes + round + r, n_bytes));
             push(w[r], scale, 0.1f + (float)(3 * round + r));
         }
 }
@@ -195,11 +197,11 @@ static void scales_live_anywhere(void **state)
         const uint32_t n_bytes = i == 8 ? CODES : 7;
         push_codes(one, codes, scale, n_bytes, bytes), push_codes(two, codes, scale, n_bytes, bytes);
         const gw_ps_method method = i % 2 ? GW_PS_DECODE_SUM : GW_PS_DECODE_AVERAGE;
-        const gw_status apart = gw_ps_pull_parameter(reader, codes, method, scale, &value);
+        const gw_status apart = gw_ps_pull(reader, codes, method, scale, &value);
         gw_ps_value_free(&value);
         n_apart += apart == GW_ERR_ORDER && strstr(gw_last_error(), "live on several servers");
-        expect_ok(gw_ps_pull_parameter(one[0], codes, method, scale, &expected));
-        expect_ok(gw_ps_pull_parameter(two[1], codes, method, scale, &value));
+        expect_ok(gw_ps_pull(one[0], codes, method, scale, &expected));
+        expect_ok(gw_ps_pull(two[1], codes, method, scale, &value));
         assert_true(value.n_bytes == expected.n_bytes && value.n_bytes == 4 * sizeof(float) * n_bytes &&
                     value.n_pushes == 2 && value.round == 2);
         assert_memory_equal(value.bytes, expected.bytes, value.n_bytes);
@@ -207,11 +209,11 @@ static void scales_live_anywhere(void **state)
     }
     CHECK_IN_RANGE(n_apart, 1, 8);
     push(two[0], "scale 8", 1), push(two[1], "scale 8", 1);
-    assert_int_equal(gw_ps_pull_parameter(two[0], "codes 8", GW_PS_DECODE_SUM, "scale 8", &value), GW_ERR_ORDER);
+    assert_int_equal(gw_ps_pull(two[0], "codes 8", GW_PS_DECODE_SUM, "scale 8", &value), GW_ERR_ORDER);
     assert_non_null(strstr(gw_last_error(), "push to both equally often"));
-    assert_int_equal(gw_ps_pull_parameter(two[0], "codes 8", GW_PS_MAX, "scale 8", &value), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_pull(two[0], "codes 8", GW_PS_MAX, "scale 8", &value), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "a scale_key goes with decode_sum and decode_average of uint8 only"));
-    assert_int_equal(gw_ps_pull_parameter(two[0], "codes 8", GW_PS_DECODE_SUM, "codes 7", &value), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_pull(two[0], "codes 8", GW_PS_DECODE_SUM, "codes 7", &value), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "it must be one float32"));
     free(bytes);
     gw_ps_client_destroy(reader);
@@ -230,13 +232,16 @@ static void initialised_while_a_push_waits(void **state)
     const float x[] = {1, 2, 3};
     uint64_t tickets[3];
     init(a, "x"), init(b, "x");
-    expect_ok(gw_ps_push_begin(a, "x", &x[0], sizeof *x, &tickets[0]));
-    expect_ok(gw_ps_push_begin(a, "x", &x[1], sizeof *x, &tickets[1])); /* waits for b */
+    expect_ok(test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x[0], .n_bytes = sizeof *x},
+                         &tickets[0]));
+    expect_ok(test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x[1], .n_bytes = sizeof *x},
+                         &tickets[1])); /* waits for b */
     init(a, "x");
-    expect_ok(gw_ps_push_begin(a, "x", &x[2], sizeof *x, &tickets[2]));
+    expect_ok(test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x[2], .n_bytes = sizeof *x},
+                         &tickets[2]));
     for (uint64_t nth = 1; nth <= 3; nth++) {
         push(b, "x", 10);
-        expect_ok(gw_ps_wait(a, tickets[nth - 1], NULL));
+        expect_ok(gw_ps_wait(a, tickets[nth - 1], GW_PS_NO_LIMIT, NULL));
         expect_sum(b, "x", 10 + x[nth - 1], 2);
     }
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
@@ -250,7 +255,10 @@ static void calls_that_do_not_wait(void **state)
     (void)state;
     struct test_server s;
     test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2});
-    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+    const gw_ps_key_options one = {.struct_bytes = sizeof one,
+                                   .type = GW_PS_FLOAT32,
+                                   .shape = {.n_dims = 1, .dims = {1}}};
+    const gw_ps_call init_x = {.kind = GW_PS_CALL_INIT, .key = "x", .options = &one};
     const float x = 3;
     gw_ps_client *b = come_to(&s, 1), *a;
     gw_ps_client_options options = {.struct_bytes = sizeof options,
@@ -261,36 +269,44 @@ static void calls_that_do_not_wait(void **state)
     gw_ps_value value;
     gw_status status;
     expect_ok(gw_ps_client_create(NULL, &options, &a));
-    assert_int_equal(gw_ps_init_begin(a, "x", GW_PS_FLOAT32, &one, NULL, &ticket), GW_ERR_ORDER);
+    assert_int_equal(test_begin(a, init_x, &ticket), GW_ERR_ORDER);
     while ((status = gw_ps_client_meet(a, 1)) == GW_NOT_YET)
         ;
     expect_ok(status);
     expect_ok(gw_ps_client_meet(a, 0));
-    expect_ok(gw_ps_init_begin(a, "x", GW_PS_FLOAT32, &one, NULL, &ticket));
+    expect_ok(test_begin(a, init_x, &ticket));
     uint64_t other;
-    assert_int_equal(gw_ps_push_begin(a, "x", &x, sizeof x, &other), GW_ERR_ORDER);
+    assert_int_equal(test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x, .n_bytes = sizeof x},
+                                &other),
+                     GW_ERR_ORDER);
     assert_non_null(strstr(gw_last_error(), "is being initialised"));
-    expect_ok(gw_ps_wait(a, ticket, NULL));
+    expect_ok(gw_ps_wait(a, ticket, GW_PS_NO_LIMIT, NULL));
     init(b, "x");
     push(a, "x", 1);
-    expect_ok(gw_ps_push_begin(a, "x", &x, sizeof x, &ticket)); /* waits for b */
-    assert_int_equal(gw_ps_wait_for(a, ticket, 20, NULL), GW_NOT_YET);
+    expect_ok(test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x, .n_bytes = sizeof x},
+                         &ticket)); /* waits for b */
+    assert_int_equal(gw_ps_wait(a, ticket, 20, NULL), GW_NOT_YET);
     gw_ps_cancel(a, ticket);
-    assert_int_equal(gw_ps_wait(a, ticket, NULL), GW_ERR_ORDER);
-    expect_ok(gw_ps_fetch_begin(a, "x", 0, &ticket)); /* nobody puts one */
-    assert_int_equal(gw_ps_wait_for(a, ticket, 20, &value), GW_NOT_YET);
+    assert_int_equal(gw_ps_wait(a, ticket, GW_PS_NO_LIMIT, NULL), GW_ERR_ORDER);
+    expect_ok(
+        test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_FETCH, .key = "x", .version = 0}, &ticket)); /* nobody puts one */
+    assert_int_equal(gw_ps_wait(a, ticket, 20, &value), GW_NOT_YET);
     gw_ps_cancel(a, ticket);
     init(a, "x"); /* answered on the new connection */
     push(b, "x", 10);
     expect_sum(a, "x", 11, 2);
-    expect_ok(gw_ps_push_begin(a, "x", &x, sizeof x, &ticket));
+    expect_ok(
+        test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x, .n_bytes = sizeof x}, &ticket));
     push(b, "x", 20);
-    expect_ok(gw_ps_wait_for(a, ticket, LONG_MS, NULL));
+    expect_ok(gw_ps_wait(a, ticket, LONG_MS, NULL));
     expect_sum(a, "x", 23, 2);
-    expect_ok(gw_ps_deposit_begin(a, "x", 7, &x, sizeof x, &ticket));
-    expect_ok(gw_ps_wait(a, ticket, NULL));
-    expect_ok(gw_ps_fetch_begin(b, "x", 7, &ticket));
-    expect_ok(gw_ps_wait_for(b, ticket, LONG_MS, &value));
+    expect_ok(
+        test_begin(a,
+                   (gw_ps_call){.kind = GW_PS_CALL_DEPOSIT, .key = "x", .version = 7, .bytes = &x, .n_bytes = sizeof x},
+                   &ticket));
+    expect_ok(gw_ps_wait(a, ticket, GW_PS_NO_LIMIT, NULL));
+    expect_ok(test_begin(b, (gw_ps_call){.kind = GW_PS_CALL_FETCH, .key = "x", .version = 7}, &ticket));
+    expect_ok(gw_ps_wait(b, ticket, LONG_MS, &value));
     assert_true(value.round == 7 && *(float *)value.bytes == 3);
     gw_ps_value_free(&value);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);

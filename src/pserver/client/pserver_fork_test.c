@@ -27,17 +27,17 @@ static bool client_forked(void *argument)
     uint64_t ticket, round;
     gw_ps_value value;
     const gw_status refused[] = {
-        gw_ps_init_parameter(client, "y", GW_PS_FLOAT32, &one),
-        gw_ps_init_optimized(client, "z", GW_PS_FLOAT32, &one, "sgd", &x),
-        gw_ps_push_parameter(client, "x", &x, sizeof x),
-        gw_ps_pull_parameter(client, "x", GW_PS_SUM, NULL, &value),
+        test_init(client, "y", GW_PS_FLOAT32, &one, NULL, NULL),
+        test_init(client, "z", GW_PS_FLOAT32, &one, "sgd", &x),
+        gw_ps_push(client, "x", &x, sizeof x),
+        gw_ps_pull(client, "x", GW_PS_SUM, NULL, &value),
         gw_ps_deposit(client, "x", 1, &x, sizeof x),
         gw_ps_fetch(client, "x", 1, &value),
-        gw_ps_push_begin(client, "x", &x, sizeof x, &ticket),
-        gw_ps_wait(client, shared->pushing, NULL),
-        gw_ps_wait_for(client, shared->pushing, 1, NULL),
+        test_begin(client, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x, .n_bytes = sizeof x},
+                   &ticket),
+        gw_ps_wait(client, shared->pushing, GW_PS_NO_LIMIT, NULL),
+        gw_ps_wait(client, shared->pushing, 1, NULL),
         gw_ps_client_meet(client, 1),
-        gw_ps_set_rate(client, 1),
         gw_ps_join(client, &round),
         gw_ps_members(client, NULL, 0, NULL),
         gw_ps_admit(client, 1, 1),
@@ -69,11 +69,13 @@ static void a_client_and_a_server_belong_to_their_process(void **state)
     test_server_begin(&shared.server, &(gw_ps_server_options){.n_workers = 2});
     shared.client = come_to(&shared.server, 0);
     init(shared.client, "x");
-    expect_ok(gw_ps_push_begin(shared.client, "x", &three, sizeof three, &shared.pushing));
+    expect_ok(test_begin(shared.client,
+                         (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &three, .n_bytes = sizeof three},
+                         &shared.pushing));
     expect_in_a_fork(client_forked, &shared);
     if (!FORK_STARTS_THREADS)
         work_as_rank_1(&shared);
-    expect_ok(gw_ps_wait(shared.client, shared.pushing, NULL));
+    expect_ok(gw_ps_wait(shared.client, shared.pushing, GW_PS_NO_LIMIT, NULL));
     expect_sum(shared.client, "x", 33, 2);
     gw_ps_client_destroy(shared.client);
     test_server_end(&shared.server);

@@ -2,6 +2,7 @@
  * the bytes again, whatever the result was. */
 #include "base/clock.h"
 #include "pserver/client/for_exchange.h"
+#include "pserver/client/test_begin.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +62,7 @@ static void begin(struct world *world, uint32_t timeout_ms)
                                           .rank = 0,
                                           .timeout_ms = timeout_ms};
     assert_int_equal(gw_ps_client_create(NULL, &options, &world->client), GW_OK);
-    assert_int_equal(gw_ps_init_parameter(world->client, "large", GW_PS_UINT8, &shape), GW_OK);
+    assert_int_equal(test_init(world->client, "large", GW_PS_UINT8, &shape, NULL, NULL), GW_OK);
 }
 
 static void end(struct world *world)
@@ -83,7 +84,7 @@ static uint8_t *bytes_new(uint8_t fill)
 static void assert_latest(gw_ps_client *client, uint8_t fill)
 {
     gw_ps_value value;
-    assert_int_equal(gw_ps_pull_parameter(client, "large", GW_PS_LATEST, NULL, &value), GW_OK);
+    assert_int_equal(gw_ps_pull(client, "large", GW_PS_LATEST, NULL, &value), GW_OK);
     assert_int_equal(value.n_bytes, N_BYTES);
     const uint8_t *bytes = value.bytes;
     for (size_t i = 0; i < N_BYTES; i += 4093)
@@ -98,7 +99,7 @@ static void push_at_last(gw_ps_client *client, uint8_t fill)
     const double deadline = gw_clock_seconds() + 60;
     gw_status status;
     do
-        status = gw_ps_push_parameter(client, "large", bytes, N_BYTES);
+        status = gw_ps_push(client, "large", bytes, N_BYTES);
     while (status < 0 && gw_clock_seconds() < deadline);
     assert_int_equal(status, GW_OK);
     munmap(bytes, N_BYTES);
@@ -112,7 +113,7 @@ static void test_push_that_times_out(void **state)
     push_at_last(world.client, 1);
     uint8_t *bytes = bytes_new(2);
     kill(world.server, SIGSTOP);
-    assert_int_equal(gw_ps_push_parameter(world.client, "large", bytes, N_BYTES), GW_ERR_TIMEOUT);
+    assert_int_equal(gw_ps_push(world.client, "large", bytes, N_BYTES), GW_ERR_TIMEOUT);
     munmap(bytes, N_BYTES);
     kill(world.server, SIGCONT);
     push_at_last(world.client, 3);
@@ -128,18 +129,24 @@ static void test_push_that_is_dropped(void **state)
     uint64_t large, small;
     begin(&world, 60000);
     const uint8_t one = 7;
-    assert_int_equal(gw_ps_init_parameter(world.client, "small", GW_PS_UINT8, &(gw_ps_shape){0}), GW_OK);
+    assert_int_equal(test_init(world.client, "small", GW_PS_UINT8, &(gw_ps_shape){0}, NULL, NULL), GW_OK);
     uint8_t *bytes = bytes_new(2);
     kill(world.server, SIGSTOP);
-    assert_int_equal(gw_ps_push_begin(world.client, "large", bytes, N_BYTES, &large), GW_OK);
-    assert_int_equal(gw_ps_push_begin(world.client, "small", &one, 1, &small), GW_OK);
+    assert_int_equal(
+        test_begin(world.client,
+                   (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "large", .bytes = bytes, .n_bytes = N_BYTES}, &large),
+        GW_OK);
+    assert_int_equal(test_begin(world.client,
+                                (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "small", .bytes = &one, .n_bytes = 1},
+                                &small),
+                     GW_OK);
     gw_ps_client_drop(world.client, large);
     munmap(bytes, N_BYTES);
     kill(world.server, SIGCONT);
-    assert_int_equal(gw_ps_wait(world.client, small, NULL), GW_OK);
-    assert_int_equal(gw_ps_wait(world.client, large, NULL), GW_ERR_ORDER);
+    assert_int_equal(gw_ps_wait(world.client, small, GW_PS_NO_LIMIT, NULL), GW_OK);
+    assert_int_equal(gw_ps_wait(world.client, large, GW_PS_NO_LIMIT, NULL), GW_ERR_ORDER);
     bytes = bytes_new(3);
-    assert_int_equal(gw_ps_push_parameter(world.client, "large", bytes, N_BYTES), GW_OK);
+    assert_int_equal(gw_ps_push(world.client, "large", bytes, N_BYTES), GW_OK);
     munmap(bytes, N_BYTES);
     assert_latest(world.client, 3);
     end(&world);

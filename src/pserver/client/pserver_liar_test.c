@@ -87,7 +87,7 @@ static void pulls_that_lie(void **state)
         {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1ull << 63), .n_pushes = 1}, 16, 0},
          0,
          1,
-         "which cannot be"},
+         "the invalid shape"},
         {{GW_PS_PULL,
           NULL,
           {.code = GW_PS_FLOAT32, .number = 1, .shape = {.n_dims = 2, .dims = {1ull << 32, 1ull << 32}}, .n_pushes = 1},
@@ -95,7 +95,7 @@ static void pulls_that_lie(void **state)
           0},
          0,
          1,
-         "which cannot be"},
+         "the invalid shape"},
         {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(4), .n_pushes = 1}, 16, 0},
          1,
          1,
@@ -136,7 +136,7 @@ static void pulls_that_lie(void **state)
          "at most 2^62"},
         /* the answer to another operation, and bytes that are no answer */
         {{GW_PS_PULL, NULL, {.operation = GW_PS_MEMBERS, .number = 1}, 2, 0}, 1, 1, "answered with a MEMBERS"},
-        {{GW_PS_PULL, NULL, {.number = 1}, 100, .raw = true}, 1, 1, "is not to be believed"},
+        {{GW_PS_PULL, NULL, {.number = 1}, 100, .raw = true}, 1, 1, "sent an invalid reply"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct scene scene;
@@ -144,9 +144,9 @@ static void pulls_that_lie(void **state)
         const gw_ps_shape shape = ROW(cases[i].n_elems);
         meet(&scene, cases[i].n_servers, &cases[i].lie);
         if (cases[i].n_elems)
-            expect_ok(gw_ps_init_parameter(scene.client, "x", GW_PS_FLOAT32, &shape));
+            expect_ok(test_init(scene.client, "x", GW_PS_FLOAT32, &shape, NULL, NULL));
         const double since = gw_clock_seconds();
-        expect_refused(gw_ps_pull_parameter(scene.client, "x", GW_PS_MAX, NULL, &value), cases[i].words, since);
+        expect_refused(gw_ps_pull(scene.client, "x", GW_PS_MAX, NULL, &value), cases[i].words, since);
         assert_true(value.bytes == NULL && value.n_bytes == 0);
         part(&scene);
     }
@@ -167,11 +167,10 @@ static void a_scaled_pull_of_an_odd_length(void **state)
         struct scene scene;
         gw_ps_value value;
         meet(&scene, 2, &lies[i]);
-        expect_ok(gw_ps_init_parameter(scene.client, "codes", GW_PS_UINT8, &codes));
-        expect_ok(gw_ps_init_parameter(scene.client, "scale", GW_PS_FLOAT32, &one));
+        expect_ok(test_init(scene.client, "codes", GW_PS_UINT8, &codes, NULL, NULL));
+        expect_ok(test_init(scene.client, "scale", GW_PS_FLOAT32, &one, NULL, NULL));
         const double since = gw_clock_seconds();
-        expect_refused(gw_ps_pull_parameter(scene.client, "codes", GW_PS_DECODE_SUM, "scale", &value), "answered",
-                       since);
+        expect_refused(gw_ps_pull(scene.client, "codes", GW_PS_DECODE_SUM, "scale", &value), "answered", since);
         assert_null(value.bytes);
         part(&scene);
     }
@@ -208,9 +207,9 @@ static void other_lies(void **state)
         const float x = 1;
         meet(&scene, 1, &cases[i].lie);
         const double since = gw_clock_seconds();
-        status = gw_ps_init_parameter(scene.client, "x", GW_PS_FLOAT32, &one);
+        status = test_init(scene.client, "x", GW_PS_FLOAT32, &one, NULL, NULL);
         if (cases[i].call == PUSH)
-            status = gw_ps_push_parameter(scene.client, "x", &x, sizeof x);
+            status = gw_ps_push(scene.client, "x", &x, sizeof x);
         else if (cases[i].call == GET)
             status = gw_ps_fetch(scene.client, "x", 5, &value);
         else if (cases[i].call == MEMBERS)
@@ -234,7 +233,7 @@ static void no_such_server(void **state)
         {{GW_PS_HELLO, NULL, {.n_workers = GW_MAX_WORKERS + 1}, 0, 0}, "for 32768 workers"},
         {{GW_PS_HELLO, NULL, {.n_workers = GW_MAX_WORKERS, .backup = GW_MAX_WORKERS}, 0, 0}, "32767 of its 32767"},
         {{GW_PS_HELLO, NULL, {.n_workers = 2, .backup = 2}, 0, 0}, "2 of its 2 workers"},
-        {{GW_PS_HELLO, NULL, {.n_workers = 2}, 28, .raw = true}, "is not to be believed"},
+        {{GW_PS_HELLO, NULL, {.n_workers = 2}, 28, .raw = true}, "sent an invalid reply"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct liar liar;
@@ -288,7 +287,7 @@ static void another_number_of_workers(void **state)
     const double since = gw_clock_seconds();
     expect_refused(gw_ps_members(client, presence, sizeof presence / sizeof *presence, NULL),
                    "for 2 workers and is for 1000 now", since);
-    assert_int_equal(gw_ps_n_workers(client), 2);
+    assert_int_equal(gw_ps_client_info(client).n_workers, 2);
     gw_ps_client_destroy(client);
     test_server_end(&s);
 }
@@ -312,7 +311,7 @@ static void not_yet_until_it_is_too_late(void **state)
         gw_ps_client *client = test_client(places, 0, true, 400);
         assert_int_equal(i == 0   ? gw_ps_join(client, &round)
                          : i == 1 ? gw_ps_agree_on(client, 0, "a = 1\n")
-                                  : gw_ps_init_parameter(client, "x", GW_PS_FLOAT32, &one),
+                                  : test_init(client, "x", GW_PS_FLOAT32, &one, NULL, NULL),
                          GW_ERR_TIMEOUT);
         assert_non_null(strstr(gw_last_error(), "not possible within 400 ms"));
         assert_non_null(strstr(gw_last_error(), lies[i].reply.sentence));
@@ -333,7 +332,7 @@ static void all_parts_are_waited_for(void **state)
         liar_begin(&liars[0], late == 0 ? &lie : NULL), liar_begin(&liars[1], late == 1 ? &lie : NULL);
         snprintf(places, sizeof places, "%s,%s", liars[0].place, liars[1].place);
         gw_ps_client *client = test_client(places, 0, false, 400);
-        assert_int_equal(gw_ps_init_parameter(client, "x", GW_PS_FLOAT32, &large), GW_ERR_TIMEOUT);
+        assert_int_equal(test_init(client, "x", GW_PS_FLOAT32, &large, NULL, NULL), GW_ERR_TIMEOUT);
         assert_non_null(strstr(gw_last_error(), lie.reply.sentence));
         gw_ps_client_destroy(client);
         liar_end(&liars[0]), liar_end(&liars[1]);
@@ -357,9 +356,17 @@ static void half_a_message_takes_no_processor(void **state)
     uint64_t ticket;
     liar_begin(&liar, &lie);
     gw_ps_client *client = test_client(liar.place, 0, false, 5000);
-    assert_int_equal(gw_ps_init_begin(client, "x", GW_PS_FLOAT32, &one, NULL, &ticket), GW_OK);
+    assert_int_equal(test_begin(client,
+                                (gw_ps_call){.kind = GW_PS_CALL_INIT,
+                                             .key = "x",
+                                             .options = &(gw_ps_key_options){.struct_bytes = sizeof(gw_ps_key_options),
+                                                                             .type = GW_PS_FLOAT32,
+                                                                             .shape = one,
+                                                                             .optimizer = NULL}},
+                                &ticket),
+                     GW_OK);
     const double before = processor_seconds();
-    assert_int_equal(gw_ps_wait_for(client, ticket, 1000, NULL), GW_NOT_YET);
+    assert_int_equal(gw_ps_wait(client, ticket, 1000, NULL), GW_NOT_YET);
     assert_true(processor_seconds() - before < 0.05);
     gw_ps_client_destroy(client);
     liar_end(&liar);

@@ -67,10 +67,10 @@ static void without_rounds_too(void **state)
     expect_sum(reader, "x", 3000, 2); /* no new run has begun yet */
     a = come_to(&s, 0);
     init(a, "x");
-    expect_ok(gw_ps_pull_parameter(a, "x", GW_PS_LATEST, NULL, &value));
+    expect_ok(gw_ps_pull(a, "x", GW_PS_LATEST, NULL, &value));
     assert_true(*(float *)value.bytes == 2000);
     gw_ps_value_free(&value);
-    assert_int_equal(gw_ps_pull_parameter(a, "x", GW_PS_SUM, NULL, &value), GW_ERR_ORDER);
+    assert_int_equal(gw_ps_pull(a, "x", GW_PS_SUM, NULL, &value), GW_ERR_ORDER);
     push(a, "x", 1);
     expect_sum(a, "x", 1, 1);
     gw_ps_client_destroy(a), gw_ps_client_destroy(reader);

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #define MOST_SERVERS 64
+#define TICKET_BUCKETS 4096
 #define RETRY_SECONDS 0.25
 
 /* A part: the request of a ticket to one server. */
@@ -24,36 +25,49 @@ struct part {
     bool waits; /* the connection has not sent all of the body yet */
     bool done;
     double again_at; /* an INIT that the server cannot do yet: the time when it is sent again; 0: it is under way */
-    /* type and shape of the key, or of its part there; type 0: not known, or the answer brings no value */
-    gw_ps_type type;
-    gw_ps_shape shape;
     struct gw_ps_reply reply;
 };
 
-struct key {
-    gw_ps_type type;
+/* What a key is, and where it lives. */
+struct place {
+    gw_ps_type type; /* 0: not known */
     gw_ps_shape shape;
     uint64_t n_elems;
     uint32_t first, n_parts; /* servers */
+};
+
+struct key {
+    struct place place;
+    bool known;                 /* this client has initialised it */
+    uint32_t n_inits, n_pushes; /* how many of them are under way, or were not waited for yet */
     uint64_t pushed;
     bool uncertain;          /* a push failed: only the server knows how many pushes it has */
     char *codec, *optimizer; /* the specifications with which it was initialised; NULL: none */
 };
 
 struct ticket {
-    struct ticket *next;
-    uint64_t id; /* the id of its first part; the ids of the others follow */
-    enum gw_ps_operation operation;
+    struct ticket *next, **link;       /* in the client's list of open tickets, or of answered ones */
+    struct ticket *hash_next;          /* in its bucket */
+    uint64_t id;                       /* the id of its first part; the ids of the others follow */
+    const struct gw_ps_request *asked; /* the request of its first part */
     double deadline;
     uint32_t first, n_parts; /* servers */
-    struct key key;          /* of an INIT: the key, and where it will live */
-    /* of a pull: the ticket for the maximum of its scale key, if that lives on another server; 0: none */
-    uint64_t scale;
-    bool averages;     /* with `scale`: the servers give sums, and this client divides them */
-    gw_ps_shape shape; /* of the whole key, if that is known */
-    uint8_t *value;    /* the value of a pull, of all parts one behind the other; NULL: nothing has come */
+    uint32_t n_left;         /* how many parts have no answer yet */
+    uint64_t key;            /* the number of its key in the table; GW_PS_NO_NAME: it is not there */
+    struct place place;      /* of the key */
+    const void *body;        /* of an INIT: the first parameters; NULL: none */
+    /* of a pull: the ticket for the maximum of its scale key, if that lives on another server. Of an INIT: the ticket
+     * that brings the first parameters, once the key is made. 0: none */
+    uint64_t second;
+    bool averages;  /* with a scale: the servers give sums, and this client divides them */
+    void *tag;      /* the exchange's */
+    uint8_t *value; /* the value of a pull, of all parts one behind the other; NULL: nothing has come */
     size_t n_bytes;
     struct part parts[];
+};
+
+struct tickets {
+    struct ticket *first, **end;
 };
 
 struct server {
@@ -93,18 +107,17 @@ struct gw_ps_client {
     bool has_met; /* all servers have said welcome */
     /* a connection to each server must be made by reach_by, and each must say welcome by meet_by */
     double reach_by, meet_by;
-    atomic_bool asked; /* the server has asked to admit a worker, since the program looked last */
-    /* a server could not write to its folder what it acknowledged, since the program looked last */
-    atomic_bool in_memory_only;
+    atomic_bool in_memory, join; /* the notices that the program has not taken yet */
     uint64_t incarnation, next_id;
     struct server servers[MOST_SERVERS];
-    struct ticket *tickets, **end;
+    struct tickets open, answered;          /* in the order in which they began, or were answered */
+    struct ticket *buckets[TICKET_BUCKETS]; /* all of them, by their number */
+    uint32_t n_again;                       /* how many parts wait to be sent again */
     struct gw_ps_names names;
     struct key *keys; /* by the number of their name */
     uint64_t capacity;
     uint64_t refusal;
     uint64_t most_bytes; /* the most bytes of a value whose length is not known before */
-    double rate;         /* the learning rate of pushes */
 };
 
 /* GW_OK, or an error: the client is NULL, or belongs to another process. */

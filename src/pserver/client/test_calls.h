@@ -21,19 +21,19 @@ static inline void expect_ok(gw_status status)
 static inline void init(gw_ps_client *client, const char *key)
 {
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
-    expect_ok(gw_ps_init_parameter(client, key, GW_PS_FLOAT32, &one));
+    expect_ok(test_init(client, key, GW_PS_FLOAT32, &one, NULL, NULL));
 }
 
 static inline void push(gw_ps_client *client, const char *key, float x)
 {
-    expect_ok(gw_ps_push_parameter(client, key, &x, sizeof x));
+    expect_ok(gw_ps_push(client, key, &x, sizeof x));
 }
 
 /* The sum of a round of so many pushes. */
 static inline void expect_sum(gw_ps_client *client, const char *key, float sum, uint32_t n_pushes)
 {
     gw_ps_value value;
-    expect_ok(gw_ps_pull_parameter(client, key, GW_PS_SUM, NULL, &value));
+    expect_ok(gw_ps_pull(client, key, GW_PS_SUM, NULL, &value));
     assert_int_equal(value.n_pushes, n_pushes);
     assert_true(*(float *)value.bytes == sum);
     gw_ps_value_free(&value);

@@ -5,11 +5,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "pserver/client/tickets.h"
 #include "pserver/client/connect.h"
+#include "pserver/client/keys.h"
+#include "pserver/client/tickets.h"
 #include "pserver/client/for_exchange.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +46,7 @@ static gw_status send_part(struct gw_ps_client *client, uint32_t s, struct part 
 
 static gw_status send_again(struct gw_ps_client *client, uint32_t s)
 {
-    for (struct ticket *t = client->tickets; t; t = t->next)
+    for (struct ticket *t = client->open.first; t; t = t->next)
         if (s >= t->first && s < t->first + t->n_parts && !t->parts[s - t->first].done)
             GW_TRY(send_part(client, s, &t->parts[s - t->first]));
     return GW_OK;
@@ -55,7 +58,7 @@ static gw_status send_again(struct gw_ps_client *client, uint32_t s)
 static void give_up(struct server *server, gw_status status)
 {
     server->refused = status;
-    snprintf(server->why, sizeof server->why, "is not to be believed: %.*s", GW_PS_SENTENCE - 64, gw_last_error());
+    snprintf(server->why, sizeof server->why, "sent an invalid reply: %.*s", GW_PS_SENTENCE - 64, gw_last_error());
 }
 
 /* Checks that a server that was met before has the same numbers as then. Arrays that have the size of these numbers
@@ -104,15 +107,14 @@ static gw_status hello_answered(struct gw_ps_client *client, uint32_t s, const s
     return GW_OK;
 }
 
+/* Finds the part that waits for an answer of server s with that id. NULL: none does. */
 static struct part *part_of(struct gw_ps_client *client, uint32_t s, uint64_t id, struct ticket **ticket)
 {
-    for (struct ticket *t = client->tickets; t; t = t->next)
-        if (s >= t->first && s < t->first + t->n_parts && t->id + (s - t->first) == id &&
-            !t->parts[s - t->first].done) {
-            *ticket = t;
-            return &t->parts[s - t->first];
-        }
-    return NULL;
+    const uint64_t p = id % MOST_SERVERS;
+    *ticket = gw_ps_ticket_find(client, id - p);
+    return *ticket && p < (*ticket)->n_parts && s == (*ticket)->first + p && !(*ticket)->parts[p].done
+               ? &(*ticket)->parts[p]
+               : NULL;
 }
 
 gw_status gw_ps_too_late(const struct gw_ps_client *client, gw_status status, const char *what)
@@ -124,12 +126,12 @@ gw_status gw_ps_too_late(const struct gw_ps_client *client, gw_status status, co
     return gw_fail(GW_ERR_TIMEOUT, "%s was not possible within %u ms: %s", what, client->timeout_ms, why);
 }
 
-struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, uint32_t server, const struct part *part)
+struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, const struct ticket *ticket, uint32_t p)
 {
-    return (struct gw_ps_asked){.request = &part->request,
-                                .type = part->type,
-                                .shape = part->shape,
-                                .n_workers = client->servers[server].n_workers,
+    return (struct gw_ps_asked){.request = &ticket->parts[p].request,
+                                .type = ticket->place.type,
+                                .shape = gw_ps_part_shape(&ticket->place, p),
+                                .n_workers = client->servers[ticket->first + p].n_workers,
                                 .most = client->most_bytes};
 }
 
@@ -141,7 +143,7 @@ static size_t value_at(const struct gw_ps_client *client, const struct ticket *t
     size_t at = 0;
     *total = ticket->n_parts == 1 ? n_bytes : 0;
     for (uint32_t p = 0; ticket->n_parts > 1 && p < ticket->n_parts; p++) {
-        const struct gw_ps_asked asked = gw_ps_asked_of(client, ticket->first + p, &ticket->parts[p]);
+        const struct gw_ps_asked asked = gw_ps_asked_of(client, ticket, p);
         if (&ticket->parts[p] == part)
             at = *total;
         *total += (size_t)gw_ps_answer_most(&asked);
@@ -177,7 +179,7 @@ static void *place(void *user, const struct gw_net_message *message)
     struct part *part = part_of(client, s, reply.id, &ticket);
     if (!part)
         return gw_net_nowhere;
-    const struct gw_ps_asked asked = gw_ps_asked_of(client, s, part);
+    const struct gw_ps_asked asked = gw_ps_asked_of(client, ticket, s - ticket->first);
     void *room = gw_ps_answer_check(&asked, &reply, true, message->n_bytes) == GW_OK && reply.status == GW_OK
                      ? make_room(client, ticket, part, message->n_bytes)
                      : NULL;
@@ -199,21 +201,37 @@ static gw_status take_value(struct gw_ps_client *client, struct ticket *ticket, 
                : GW_OK;
 }
 
+/* Moves a ticket to the end of a list. */
+static void move_to(struct tickets *to, struct tickets *from, struct ticket *ticket)
+{
+    if (from) {
+        *ticket->link = ticket->next;
+        *(ticket->next ? &ticket->next->link : &from->end) = ticket->link;
+    }
+    ticket->next = NULL;
+    ticket->link = to->end;
+    *to->end = ticket;
+    to->end = &ticket->next;
+}
+
 /* Takes an answer, and checks it before it uses anything of it. If the answer cannot be right, or there is no memory
  * for it, it becomes an error. */
 static void take_answer(struct gw_ps_client *client, uint32_t s, struct ticket *ticket, struct part *part,
                         const struct gw_ps_reply *reply, const struct gw_net_message *message)
 {
-    const struct gw_ps_asked asked = gw_ps_asked_of(client, s, part);
+    const struct gw_ps_asked asked = gw_ps_asked_of(client, ticket, s - ticket->first);
     gw_status status = gw_ps_answer_check(&asked, reply, message->n_bytes > 0, message->n_bytes);
     if (status == GW_OK)
         status = take_value(client, ticket, part, message);
     part->reply = *reply;
     if (status == GW_OK && reply->operation == GW_PS_INIT && reply->status == GW_ERR_ORDER) {
+        client->n_again += part->again_at == 0;
         part->again_at = gw_clock_seconds() + RETRY_SECONDS; /* in a moment the server will know whose run it is */
         return;
     }
     part->done = true;
+    if (--ticket->n_left == 0)
+        move_to(&client->answered, &client->open, ticket);
     if (status < 0) {
         part->reply = (struct gw_ps_reply){.operation = part->request.operation, .id = reply->id, .status = status};
         snprintf(part->reply.sentence, sizeof part->reply.sentence, "the server at %s: %.*s",
@@ -221,7 +239,7 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct ticket *
         return;
     }
     if (reply->flags & GW_PS_IN_MEMORY)
-        atomic_store(&client->in_memory_only, true);
+        atomic_store(&client->in_memory, true);
 }
 
 /* Takes one message of a server. */
@@ -244,7 +262,7 @@ static gw_status take(struct gw_ps_client *client, uint32_t s, const struct gw_n
     if (reply.operation == GW_PS_HELLO)
         return hello_answered(client, s, &reply);
     if (reply.operation == GW_PS_ASK)
-        atomic_store(&client->asked, true);
+        atomic_store(&client->join, true);
     else if (reply.operation == GW_PS_WHO) /* the server cannot read the client's messages */
         give_up(server, gw_fail(GW_ERR_PEER, "%s", reply.sentence));
     else {
@@ -295,13 +313,14 @@ static gw_status turn(struct gw_ps_client *client, uint32_t s, uint32_t *n)
 static gw_status ask_again(struct gw_ps_client *client, double *next)
 {
     const double now = gw_clock_seconds();
-    for (struct ticket *t = client->tickets; t; t = t->next)
+    for (struct ticket *t = client->n_again ? client->open.first : NULL; t; t = t->next)
         for (uint32_t p = 0; p < t->n_parts; p++) {
             struct part *part = &t->parts[p];
             if (part->done || part->again_at == 0)
                 continue;
             if (part->again_at <= now) {
                 part->again_at = 0;
+                client->n_again--;
                 GW_TRY(send_part(client, t->first + p, part));
             } else if (part->again_at < *next) {
                 *next = part->again_at;
@@ -350,85 +369,206 @@ gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline)
 
 /* ---- tickets ----------------------------------------------------------------------------------------------- */
 
+static struct ticket **bucket_of(const struct gw_ps_client *client, uint64_t id)
+{
+    return (struct ticket **)&client->buckets[id / MOST_SERVERS % TICKET_BUCKETS];
+}
+
+struct ticket *gw_ps_ticket_find(const struct gw_ps_client *client, uint64_t id)
+{
+    struct ticket *ticket = *bucket_of(client, id);
+    while (ticket && ticket->id != id)
+        ticket = ticket->hash_next;
+    return ticket;
+}
+
 void gw_ps_ticket_free(struct gw_ps_client *client, struct ticket *ticket)
 {
-    struct ticket **at = &client->tickets;
+    struct ticket **at = bucket_of(client, ticket->id), *second = gw_ps_ticket_find(client, ticket->second);
+    struct tickets *list = ticket->n_left ? &client->open : &client->answered;
+    struct key *key = ticket->key == GW_PS_NO_NAME ? NULL : &client->keys[ticket->key];
+    if (second)
+        gw_ps_ticket_free(client, second);
     while (*at != ticket)
-        at = &(*at)->next;
-    *at = ticket->next;
-    if (client->end == &ticket->next)
-        client->end = at;
-    /* No connection may read the caller's bytes any more. An answer says that all was sent, unless the server lies or
-     * the ticket is given up. On the new connection, requests without an answer are sent again. */
+        at = &(*at)->hash_next;
+    *at = ticket->hash_next;
+    *ticket->link = ticket->next;
+    *(ticket->next ? &ticket->next->link : &list->end) = ticket->link;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
-        ticket->parts[p].done = true;
-        if (ticket->parts[p].waits)
-            gw_ps_server_redial(&client->servers[ticket->first + p]);
-    }
-    /* nor write into the value */
-    for (uint32_t p = 0; p < ticket->n_parts && ticket->value; p++) {
+        const struct part *part = &ticket->parts[p];
         struct server *server = &client->servers[ticket->first + p];
-        if (server->c.body >= ticket->value && server->c.body < ticket->value + ticket->n_bytes)
+        client->n_again -= part->again_at > 0 && !part->done;
+        if (key && ticket->asked->operation == GW_PS_PUSH && (!part->done || part->reply.status < 0))
+            key->uncertain = true;
+        /* No connection may read the caller's bytes any more, nor write into the value. An answer says that all was
+         * sent, unless the server lies or the ticket is given up. On the new connection, requests without an answer are
+         * sent again. */
+        if (part->waits ||
+            (ticket->value && server->c.body >= ticket->value && server->c.body < ticket->value + ticket->n_bytes))
             gw_ps_server_redial(server);
+    }
+    if (key) {
+        key->n_pushes -= ticket->asked->operation == GW_PS_PUSH;
+        key->n_inits -= ticket->asked->operation == GW_PS_INIT;
     }
     gw_free(client->context, ticket->value);
     gw_free(client->context, ticket);
 }
 
-struct ticket *gw_ps_ticket_find(const struct gw_ps_client *client, uint64_t id)
+/* Makes a ticket for requests to `place`. NULL: there is no memory. */
+static struct ticket *new_ticket(struct gw_ps_client *client, const struct gw_ps_request *request, uint64_t key,
+                                 const struct place *place, const void *body, size_t n_bytes)
 {
-    struct ticket *ticket = client->tickets;
-    while (ticket && ticket->id != id)
-        ticket = ticket->next;
+    struct ticket *ticket = gw_calloc(client->context, 1, sizeof *ticket + place->n_parts * sizeof ticket->parts[0]);
+    if (!ticket)
+        return NULL;
+    const bool has_value = gw_ps_request_has_value(request);
+    const size_t width = request->operation == GW_PS_BRING && request->bring_kind == GW_PS_BRING_FIRST
+                             ? sizeof(float)
+                             : gw_ps_type_bytes(place->type);
+    ticket->id = client->next_id;
+    ticket->asked = &ticket->parts[0].request;
+    ticket->deadline = gw_clock_seconds() + client->timeout_ms / 1000.0 + GRACE_SECONDS;
+    ticket->first = place->first;
+    ticket->n_parts = ticket->n_left = place->n_parts;
+    ticket->key = key;
+    ticket->place = *place;
+    ticket->body = body;
+    client->next_id += MOST_SERVERS;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        struct part *part = &ticket->parts[p];
+        const size_t begin = p ? (size_t)gw_ps_part_begin(place, p) * width : 0,
+                     end = p + 1 < place->n_parts ? (size_t)gw_ps_part_begin(place, p + 1) * width : n_bytes;
+        part->request = *request;
+        part->request.id = ticket->id + p;
+        part->request.timeout_ms = client->timeout_ms;
+        part->request.n_parts = place->n_parts;
+        part->request.shape = gw_ps_part_shape(place, p);
+        part->body = has_value ? (const char *)body + begin : NULL;
+        part->n_bytes = has_value ? end - begin : 0;
+    }
+    ticket->hash_next = *bucket_of(client, ticket->id);
+    *bucket_of(client, ticket->id) = ticket;
+    move_to(&client->open, NULL, ticket);
+    if (key != GW_PS_NO_NAME) {
+        client->keys[key].n_pushes += request->operation == GW_PS_PUSH;
+        client->keys[key].n_inits += request->operation == GW_PS_INIT;
+    }
     return ticket;
 }
 
-struct ticket *gw_ps_ticket_new(struct gw_ps_client *client, enum gw_ps_operation operation, uint32_t first, uint32_t n)
+/* After a push failed, the server may have taken it or not. So this asks the server how many pushes it has. */
+static gw_status settle(struct gw_ps_client *client, uint64_t k)
 {
-    struct ticket *ticket = gw_calloc(client->context, 1, sizeof *ticket + n * sizeof ticket->parts[0]);
-    if (!ticket)
-        return NULL;
-    ticket->id = client->next_id;
-    ticket->operation = operation;
-    ticket->deadline = gw_clock_seconds() + client->timeout_ms / 1000.0 + GRACE_SECONDS;
-    ticket->first = first;
-    ticket->n_parts = n;
-    client->next_id += n;
-    for (uint32_t p = 0; p < n; p++) {
-        ticket->parts[p].request =
-            (struct gw_ps_request){.operation = operation, .id = ticket->id + p, .timeout_ms = client->timeout_ms};
+    const struct key *key = &client->keys[k];
+    if (!key->uncertain)
+        return GW_OK;
+    if (key->n_pushes)
+        return gw_fail(GW_ERR_ORDER,
+                       "a push to \"%s\" failed; those of it that are under way must be waited for before the next",
+                       client->names.names[k]);
+    struct gw_ps_request init = gw_ps_request_of(GW_PS_INIT, client->names.names[k]);
+    struct ticket *ticket;
+    init.type = (uint8_t)key->place.type;
+    init.shape = key->place.shape;
+    snprintf(init.codec, sizeof init.codec, "%s", key->codec ? key->codec : "");
+    snprintf(init.optimizer, sizeof init.optimizer, "%s", key->optimizer ? key->optimizer : "");
+    GW_TRY(
+        gw_ps_ticket_begin(client, key->place.n_parts > 1 ? GW_PS_BY_KEY : key->place.first, &init, NULL, 0, &ticket));
+    gw_status status = gw_ps_ticket_wait(client, ticket, INFINITY);
+    if (status == GW_OK)
+        status = gw_ps_key_made(client, ticket);
+    gw_ps_ticket_free(client, ticket);
+    return status;
+}
+
+/* Checks what is pushed, brought or deposited, and says how it is counted. */
+static gw_status prepare(struct gw_ps_client *client, struct gw_ps_request *request, uint64_t k,
+                         const struct place *place, size_t n_bytes)
+{
+    struct key *key = k == GW_PS_NO_NAME ? NULL : &client->keys[k];
+    const bool first = request->operation == GW_PS_BRING && request->bring_kind == GW_PS_BRING_FIRST;
+    const size_t width = first ? sizeof(float) : gw_ps_type_bytes(place->type);
+    if (request->operation == GW_PS_BRING && (place->type == 0 || n_bytes != place->n_elems * width))
+        return gw_fail(GW_ERR_ARGUMENT, "%zu bytes are brought to \"%s\", which was not initialised here with as many",
+                       n_bytes, request->key);
+    if (request->operation == GW_PS_VERDICT)
+        request->nth = place->type ? key->pushed : 0; /* 0: the server says what is wrong */
+    if (request->operation != GW_PS_PUSH)
+        return GW_OK;
+    if (key && key->n_inits)
+        return gw_fail(GW_ERR_ORDER, "\"%s\" is being initialised; that must be waited for before a push",
+                       request->key);
+    if (gw_ps_request_has_value(request) && width && n_bytes != place->n_elems * width)
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, request->key,
+                       n_bytes, gw_ps_type_name(place->type), gw_ps_shape_text(&place->shape).text,
+                       place->n_elems * width);
+    if (place->type)
+        GW_TRY(settle(client, k));
+    request->nth = place->type ? client->keys[k].pushed + 1 : 0;
+    return GW_OK;
+}
+
+gw_status gw_ps_ticket_begin(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *asked,
+                             const void *body, size_t n_bytes, struct ticket **out)
+{
+    struct gw_ps_request request = *asked;
+    struct place place = {.n_parts = 1};
+    uint64_t key = GW_PS_NO_NAME;
+    *out = NULL;
+    GW_TRY(gw_ps_client_check(client, "a request"));
+    if (!client->has_met)
+        return gw_fail(GW_ERR_ORDER,
+                       "the servers have not answered this client yet; gw_ps_client_meet must come before "
+                       "other calls");
+    if (server == GW_PS_BY_KEY || request.key[0])
+        gw_ps_key_find(client, request.key, &key, &place);
+    if (request.operation == GW_PS_INIT) {
+        GW_TRY(gw_ps_key_place(client, request.key, (gw_ps_type)request.type, &request.shape, &place));
+        GW_TRY(gw_ps_key_add(client, request.key, &key));
     }
-    *client->end = ticket;
-    client->end = &ticket->next;
-    return ticket;
+    if (server != GW_PS_BY_KEY)
+        place.first = server, place.n_parts = 1;
+    if (request.operation == GW_PS_VERDICT)
+        place.n_parts = 1;
+    GW_TRY(prepare(client, &request, key, &place, n_bytes));
+    const bool counts = request.operation == GW_PS_INIT || (request.operation == GW_PS_PUSH && place.type);
+    struct ticket *ticket = new_ticket(client, &request, counts ? key : GW_PS_NO_NAME, &place, body, n_bytes);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    if (request.operation == GW_PS_PUSH && counts)
+        client->keys[key].pushed++;
+    gw_status status = gw_ps_ticket_send(client, ticket);
+    if (status < 0)
+        gw_ps_ticket_free(client, ticket);
+    else
+        *out = ticket;
+    return status;
 }
 
 gw_status gw_ps_ticket_send(struct gw_ps_client *client, struct ticket *ticket)
 {
-    gw_status status = gw_ps_client_check(client, "a request");
-    if (status == GW_OK && !client->has_met)
-        status = gw_fail(GW_ERR_ORDER, "the servers have not answered this client yet; gw_ps_client_meet must come "
-                                       "before other calls");
-    for (uint32_t p = 0; p < ticket->n_parts && status == GW_OK; p++)
-        status = send_part(client, ticket->first + p, &ticket->parts[p]);
-    if (status < 0)
-        gw_ps_ticket_free(client, ticket);
-    return status;
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        GW_TRY(send_part(client, ticket->first + p, &ticket->parts[p]));
+    return GW_OK;
 }
 
-gw_status gw_ps_ticket_wait(struct gw_ps_client *client, const struct ticket *ticket)
+gw_status gw_ps_ticket_wait(struct gw_ps_client *client, const struct ticket *ticket, double until)
 {
     client->refusal = UINT64_MAX;
     for (uint32_t p = 0; p < ticket->n_parts; p++)
         while (!ticket->parts[p].done) {
             const struct gw_ps_reply *reply = &ticket->parts[p].reply;
+            const double now = gw_clock_seconds();
             /* an INIT that the server still cannot do */
-            if (gw_clock_seconds() >= ticket->deadline && reply->status == GW_ERR_ORDER)
+            if (now >= ticket->deadline && reply->status == GW_ERR_ORDER)
                 return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", reply->sentence), "making a key");
-            if (gw_clock_seconds() >= ticket->deadline)
+            if (now >= ticket->deadline)
                 return gw_ps_answer_missing(&ticket->parts[p].request,
                                             gw_ps_place(&client->servers[ticket->first + p]));
-            GW_TRY(gw_ps_client_pump(client, -1, ticket->deadline));
+            GW_TRY(gw_ps_client_pump(client, -1, until < ticket->deadline ? until : ticket->deadline));
+            if (now >= until && !ticket->parts[p].done)
+                return GW_NOT_YET;
         }
     for (uint32_t p = 0; p < ticket->n_parts; p++)
         if (ticket->parts[p].reply.status == GW_ERR_NONFINITE && ticket->parts[p].reply.refusal < client->refusal)

@@ -6,6 +6,7 @@
 #include "flood.h"
 #include "folders.h"
 #include "net/tls.h"
+#include "pserver/client/test_begin.h"
 #include "pserver/protocol/test_talk.h"
 
 #include <fcntl.h>
@@ -120,9 +121,9 @@ static void serves(const struct scene *scene, const char *keys)
     gw_ps_client *client;
     gw_ps_value value;
     CHECK(gw_ps_client_create(NULL, &options, &client) == GW_OK, "%s", gw_last_error());
-    CHECK(gw_ps_init_parameter(client, "good", GW_PS_FLOAT32, &shape) == GW_OK, "%s", gw_last_error());
-    CHECK(gw_ps_push_parameter(client, "good", values, sizeof values) == GW_OK, "%s", gw_last_error());
-    CHECK(gw_ps_pull_parameter(client, "good", GW_PS_SUM, NULL, &value) == GW_OK, "%s", gw_last_error());
+    CHECK(test_init(client, "good", GW_PS_FLOAT32, &shape, NULL, NULL) == GW_OK, "%s", gw_last_error());
+    CHECK(gw_ps_push(client, "good", values, sizeof values) == GW_OK, "%s", gw_last_error());
+    CHECK(gw_ps_pull(client, "good", GW_PS_SUM, NULL, &value) == GW_OK, "%s", gw_last_error());
     gw_ps_value_free(&value);
     gw_ps_client_destroy(client);
 }

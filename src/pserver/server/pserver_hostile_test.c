@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* nftw */
 #include "folders.h"
 #include "log_shape.h"
+#include "pserver/client/test_begin.h"
 #include "pserver/protocol/test_talk.h"
 #include "pserver/server/state.h"
 
@@ -128,10 +129,9 @@ static void serves(const struct scene *scene, const char *after)
     char key[32];
     snprintf(key, sizeof key, "good %g", (double)++x);
     CHECK(gw_ps_client_create(NULL, &options, &client) == GW_OK, "after %s: %s", after, gw_last_error());
-    CHECK(gw_ps_init_parameter(client, key, GW_PS_FLOAT32, &one) == GW_OK, "after %s: %s", after, gw_last_error());
-    CHECK(gw_ps_push_parameter(client, key, &x, sizeof x) == GW_OK, "after %s: %s", after, gw_last_error());
-    CHECK(gw_ps_pull_parameter(client, key, GW_PS_LATEST, NULL, &value) == GW_OK, "after %s: %s", after,
-          gw_last_error());
+    CHECK(test_init(client, key, GW_PS_FLOAT32, &one, NULL, NULL) == GW_OK, "after %s: %s", after, gw_last_error());
+    CHECK(gw_ps_push(client, key, &x, sizeof x) == GW_OK, "after %s: %s", after, gw_last_error());
+    CHECK(gw_ps_pull(client, key, GW_PS_LATEST, NULL, &value) == GW_OK, "after %s: %s", after, gw_last_error());
     CHECK(*(const float *)value.bytes == x, "after %s", after);
     gw_ps_value_free(&value);
     gw_ps_client_destroy(client);

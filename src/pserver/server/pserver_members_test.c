@@ -120,15 +120,21 @@ static void the_rest_continues(void **state)
     test_server_end(&s);
 }
 
-static void wait_for(gw_ps_client *client, uint64_t ticket)
+/* A push to an exchange's key that waits for a verdict (value NULL: the verdict itself), as an exchange makes it. */
+static void push_pending(gw_ps_client *client, const char *key, const float *value, uint64_t refusal)
 {
-    expect_ok(gw_ps_wait(client, ticket, NULL));
+    struct gw_ps_request request = gw_ps_request_of(value ? GW_PS_PUSH : GW_PS_VERDICT, key);
+    uint64_t ticket;
+    request.push_kind = value ? GW_PS_PUSH_PENDING : 0;
+    request.refusal = refusal;
+    expect_ok(gw_ps_client_begin(client, 0, &request, value, value ? sizeof *value : 0, NULL, &ticket));
+    expect_ok(gw_ps_wait(client, ticket, GW_PS_NO_LIMIT, NULL));
 }
 
 static void expect_parameter(gw_ps_client *client, const char *key, float w)
 {
     gw_ps_value value;
-    expect_ok(gw_ps_pull_parameter(client, key, GW_PS_PARAMETERS, NULL, &value));
+    expect_ok(gw_ps_pull(client, key, GW_PS_PARAMETERS, NULL, &value));
     assert_true(*(float *)value.bytes == w);
     gw_ps_value_free(&value);
 }
@@ -141,21 +147,16 @@ static void one_dies_before_its_verdict(void **state)
     const char *const key = "exchange/w";
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
     const float w = 100, g = 8, h = 2;
-    uint64_t ticket;
     test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
     gw_ps_client *a = come_to(&s, 0);
     struct ghost b = ghost_comes(&s, 1, 0);
-    expect_ok(gw_ps_init_on(a, 0, key, GW_PS_FLOAT32, &one, "", "sgd:lr=1"));
-    expect_ok(gw_ps_first_begin(a, key, &w, 1, &ticket));
-    wait_for(a, ticket);
+    expect_ok(test_init(a, key, GW_PS_FLOAT32, &one, "sgd:lr=1", &w));
     for (uint64_t t = 1; t <= 2; t++) {
         struct gw_ps_request push = {.operation = GW_PS_PUSH, .push_kind = GW_PS_PUSH_PENDING, .nth = t};
         snprintf(push.key, sizeof push.key, "%s", key);
         ghost_says(&b, &push, &h, sizeof h);
-        expect_ok(gw_ps_push_pending_begin(a, key, &g, sizeof g, &ticket));
-        wait_for(a, ticket);
-        expect_ok(gw_ps_judge_begin(a, key, GW_PS_NO_REFUSAL, &ticket));
-        wait_for(a, ticket);
+        push_pending(a, key, &g, 0);
+        push_pending(a, key, NULL, GW_PS_NO_REFUSAL);
         if (t == 1)
             ghost_says(&b, &(struct gw_ps_request){.operation = GW_PS_VERDICT, .nth = t, .refusal = UINT64_MAX}, NULL,
                        0);
@@ -163,12 +164,10 @@ static void one_dies_before_its_verdict(void **state)
             ghost_goes(&b);
         expect_parameter(a, key, t == 1 ? 95 : 87);
     }
-    expect_ok(gw_ps_push_pending_begin(a, key, &g, sizeof g, &ticket));
-    wait_for(a, ticket);
-    expect_ok(gw_ps_judge_begin(a, key, 5, &ticket));
-    wait_for(a, ticket);
+    push_pending(a, key, &g, 0);
+    push_pending(a, key, NULL, 5);
     gw_ps_value value;
-    assert_int_equal(gw_ps_pull_parameter(a, key, GW_PS_PARAMETERS, NULL, &value), GW_ERR_NONFINITE);
+    assert_int_equal(gw_ps_pull(a, key, GW_PS_PARAMETERS, NULL, &value), GW_ERR_NONFINITE);
     assert_int_equal(gw_ps_refusal(a), 5);
     gw_ps_client_destroy(a);
     test_server_end(&s);
@@ -273,7 +272,7 @@ static void the_rest_stops(void **state)
     push(a, "x", 1);
     ghost_goes(&b);
     gw_ps_value value;
-    assert_int_equal(gw_ps_pull_parameter(a, "x", GW_PS_SUM, NULL, &value), GW_ERR_CLOSED);
+    assert_int_equal(gw_ps_pull(a, "x", GW_PS_SUM, NULL, &value), GW_ERR_CLOSED);
     assert_non_null(strstr(gw_last_error(), "rank 1 is gone"));
     gw_ps_client_destroy(a);
     test_server_end(&s);
@@ -289,13 +288,13 @@ static void some_begin(void **state)
     init(a, "x");
     push(a, "x", 1);
     uint64_t early;
-    expect_ok(
-        gw_ps_pull_begin(a, "x", GW_PS_SUM, NULL, &early)); /* it waits, because one worker alone does not begin */
+    expect_ok(test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PULL, .key = "x", .method = GW_PS_SUM},
+                         &early)); /* it waits, because one worker alone does not begin */
     gw_ps_client *b = come_to(&s, 3);
     init(b, "x");
     push(b, "x", 2);
     gw_ps_value value;
-    expect_ok(gw_ps_wait(a, early, &value));
+    expect_ok(gw_ps_wait(a, early, GW_PS_NO_LIMIT, &value));
     assert_int_equal(value.n_pushes, 2);
     gw_ps_value_free(&value);
     gw_ps_client *c = come_to(&s, 1);
@@ -321,10 +320,10 @@ static void backup_workers(void **state)
     push(w[0], "x", 10), push(w[1], "x", 20); /* this round stays open, or else rank 2 would be two rounds late */
     uint64_t ticket;
     gw_ps_value value;
-    expect_ok(gw_ps_pull_begin(w[0], "x", GW_PS_SUM, NULL, &ticket));
+    expect_ok(test_begin(w[0], (gw_ps_call){.kind = GW_PS_CALL_PULL, .key = "x", .method = GW_PS_SUM}, &ticket));
     push(w[2], "x", 4);
     expect_sum(w[2], "x", 3, 2);
-    expect_ok(gw_ps_wait(w[0], ticket, &value));
+    expect_ok(gw_ps_wait(w[0], ticket, GW_PS_NO_LIMIT, &value));
     assert_true(value.n_pushes == 2 && value.round == 2 && *(float *)value.bytes == 30);
     gw_ps_value_free(&value);
     push(w[2], "x", 40); /* late again */
@@ -418,9 +417,9 @@ static void one_joins_while_others_train(void **state)
         struct joiner j = {.client = test_client(p.places, 2, true, LONG_MS)};
         assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
         uint64_t round = 6;
-        while (!gw_ps_take_join_request(w[0])) {
+        while (!gw_ps_take_notice(w[0], GW_PS_NOTICE_JOIN)) {
             one_round(w, 2), round++;
-            assert_false(gw_ps_take_join_request(w[1]));
+            assert_false(gw_ps_take_notice(w[1], GW_PS_NOTICE_JOIN));
             expect_ok(gw_ps_members(w[0], NULL, 0, NULL)); /* a call that takes in what the first server has said */
         }
         gw_ps_presence presence[3];
@@ -530,7 +529,7 @@ static void a_wait_for_a_scale_ends_with_the_run(void **state)
         snprintf(pull.scale_key, sizeof pull.scale_key, "%s", scale);
         test_server_begin(&s, &(gw_ps_server_options){.n_workers = 1});
         gw_ps_client *side = come_to(&s, GW_PS_READER);
-        expect_ok(gw_ps_init_parameter(side, codes, GW_PS_UINT8, &one));
+        expect_ok(test_init(side, codes, GW_PS_UINT8, &one, NULL, NULL));
         init(side, scale);
         struct ghost a = ghost_joins(&s, 0), reader = ghost_comes(&s, GW_PS_READER, 0);
         ghost_agrees(&a, "net = lenet\n");
@@ -654,10 +653,10 @@ static void parameters_outlive_their_workers(void **state)
         gw_ps_client *a = test_client(p.places, 0, true, LONG_MS);
         expect_ok(gw_ps_join(a, &round));
         assert_int_equal(round, begin);
-        expect_ok(gw_ps_init_optimized(a, KEY, GW_PS_FLOAT32, &shape, "sgd:lr=1", &w));
+        expect_ok(test_init(a, KEY, GW_PS_FLOAT32, &shape, "sgd:lr=1", &w));
         for (uint64_t i = 0; i < 3; i++) {
-            expect_ok(gw_ps_push_parameter(a, KEY, &gradient, sizeof gradient));
-            expect_ok(gw_ps_pull_parameter(a, KEY, GW_PS_PARAMETERS, NULL, &value));
+            expect_ok(gw_ps_push(a, KEY, &gradient, sizeof gradient));
+            expect_ok(gw_ps_pull(a, KEY, GW_PS_PARAMETERS, NULL, &value));
             assert_true(value.round == begin + i && *(float *)value.bytes == 10 - (float)(begin + i));
             gw_ps_value_free(&value);
         }
@@ -718,7 +717,9 @@ static void what_had_begun_elsewhere_is_over(void **state)
     serve_two(&p, 2, GW_PS_MISSING_CONTINUE);
     gw_ps_client *first = test_client(p.places, GW_PS_READER, false, LONG_MS);
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
-    expect_ok(gw_ps_init_on(first, 1, KEY, GW_PS_FLOAT32, &one, "", ""));
+    struct gw_ps_request make = gw_ps_request_of(GW_PS_INIT, KEY);
+    make.type = GW_PS_FLOAT32, make.shape = one;
+    expect_ok(gw_ps_client_init(first, 1, &make));
     struct ghost before[2];
     for (uint32_t r = 0; r < 2; r++)
         list_as(1, 2), before[r] = ghost_joins(&p.servers[1], r);
@@ -761,7 +762,7 @@ static void who_waits_for_one_left_out_begins(void **state)
         const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
         const float w = 10;
         if (kept)
-            expect_ok(gw_ps_init_optimized(side, KEY, GW_PS_FLOAT32, &one, "sgd:lr=1", &w));
+            expect_ok(test_init(side, KEY, GW_PS_FLOAT32, &one, "sgd:lr=1", &w));
         else
             init(side, KEY);
         ghost_pushes(&a, KEY, 1, 1);

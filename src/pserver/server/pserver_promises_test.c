@@ -36,7 +36,7 @@ static void a_server_may_end_before_it_runs(void **state)
 
 static gw_status make(gw_ps_client *client, const char *name)
 {
-    return gw_ps_init_parameter(client, name, GW_PS_FLOAT32, &one_float);
+    return test_init(client, name, GW_PS_FLOAT32, &one_float, NULL, NULL);
 }
 
 static void names_are_of_1_to_255_bytes(void **state)
@@ -72,13 +72,13 @@ static void a_reader_may_do_all_but_push(void **state)
     gw_ps_client *reader = test_client(gw_ps_server_address(s.server), GW_PS_READER, false, 10000),
                  *worker = test_client(gw_ps_server_address(s.server), 0, false, 10000);
     assert_int_equal(make(reader, "x"), GW_OK);
-    assert_int_equal(gw_ps_push_parameter(reader, "x", &x, sizeof x), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_push(reader, "x", &x, sizeof x), GW_ERR_ARGUMENT);
     assert_int_equal(gw_ps_deposit(reader, "x", 1, &x, sizeof x), GW_OK);
     assert_int_equal(gw_ps_fetch(reader, "x", 1, &value), GW_OK);
     gw_ps_value_free(&value);
     assert_int_equal(make(worker, "x"), GW_OK);
-    assert_int_equal(gw_ps_push_parameter(worker, "x", &x, sizeof x), GW_OK);
-    assert_int_equal(gw_ps_pull_parameter(reader, "x", GW_PS_LATEST, NULL, &value), GW_OK);
+    assert_int_equal(gw_ps_push(worker, "x", &x, sizeof x), GW_OK);
+    assert_int_equal(gw_ps_pull(reader, "x", GW_PS_LATEST, NULL, &value), GW_OK);
     gw_ps_value_free(&value);
     gw_ps_client_destroy(worker);
     gw_ps_client_destroy(reader);
@@ -95,15 +95,15 @@ static void numbers_that_cannot_be_are_refused(void **state)
     test_server_begin(&s, &(gw_ps_server_options){.n_workers = 1});
     gw_ps_client *c = test_client(gw_ps_server_address(s.server), 0, false, 10000);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(gw_ps_init_optimized(c, "w", GW_PS_FLOAT32, &one_float, "sgd", &bad[i]), GW_ERR_NONFINITE);
-    assert_int_equal(gw_ps_init_optimized(c, "v", GW_PS_FLOAT32, &one_float, "sgdd", &x), GW_ERR_SPEC);
-    assert_int_equal(gw_ps_init_optimized(c, "w", GW_PS_FLOAT32, &one_float, "sgd", &x), GW_OK);
+        assert_int_equal(test_init(c, "w", GW_PS_FLOAT32, &one_float, "sgd", &bad[i]), GW_ERR_NONFINITE);
+    assert_int_equal(test_init(c, "v", GW_PS_FLOAT32, &one_float, "sgdd", &x), GW_ERR_SPEC);
+    assert_int_equal(test_init(c, "w", GW_PS_FLOAT32, &one_float, "sgd", &x), GW_OK);
     for (size_t i = 0; i < sizeof bad_rates / sizeof *bad_rates; i++)
-        CHECK(gw_ps_set_rate(c, bad_rates[i]) == GW_ERR_ARGUMENT, "%g", bad_rates[i]);
+        CHECK(test_push_at(c, "w", &x, sizeof x, bad_rates[i]) == GW_ERR_ARGUMENT, "%g", bad_rates[i]);
     assert_int_equal(gw_ps_deposit(c, "w", 1, &x, sizeof x), GW_ERR_ARGUMENT); /* it has an optimizer */
-    assert_int_equal(gw_ps_wait(c, 12345, NULL), GW_ERR_ORDER);
+    assert_int_equal(gw_ps_wait(c, 12345, GW_PS_NO_LIMIT, NULL), GW_ERR_ORDER);
     gw_ps_cancel(c, 12345);
-    assert_int_equal(gw_ps_push_parameter(c, "w", &x, sizeof x), GW_OK); /* all is well */
+    assert_int_equal(gw_ps_push(c, "w", &x, sizeof x), GW_OK); /* all is well */
     gw_ps_client_destroy(c);
     test_server_end(&s);
 }

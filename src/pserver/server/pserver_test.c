@@ -45,7 +45,7 @@ static const gw_ps_shape one_element = {.n_dims = 1, .dims = {1}};
 static void init_on_all(struct served *s, const char *key, gw_ps_type type, const gw_ps_shape *shape)
 {
     for (uint32_t r = 0; r < s->n_clients; r++)
-        assert_int_equal(gw_ps_init_parameter(s->clients[r], key, type, shape), GW_OK);
+        assert_int_equal(test_init(s->clients[r], key, type, shape, NULL, NULL), GW_OK);
 }
 
 static void snippet_of_the_issue(void **state)
@@ -63,17 +63,16 @@ static void snippet_of_the_issue(void **state)
     const uint8_t grads[2][2] = {{0x86 ^ 0x00, 0x15}, {0x1A, 0x51}};
     for (uint64_t step = 1; step <= 3; step++) {
         for (uint32_t r = 0; r < 2; r++) {
-            assert_int_equal(gw_ps_push_parameter(s.clients[r], "max_abs_grad", &largest[r], sizeof largest[r]), GW_OK);
-            assert_int_equal(gw_ps_push_parameter(s.clients[r], "quantized_grad", grads[r], sizeof grads[r]), GW_OK);
+            assert_int_equal(gw_ps_push(s.clients[r], "max_abs_grad", &largest[r], sizeof largest[r]), GW_OK);
+            assert_int_equal(gw_ps_push(s.clients[r], "quantized_grad", grads[r], sizeof grads[r]), GW_OK);
         }
         for (uint32_t r = 0; r < 2; r++) {
             gw_ps_value value;
-            assert_int_equal(gw_ps_pull_parameter(s.clients[r], "max_abs_grad", GW_PS_MAX, NULL, &value), GW_OK);
+            assert_int_equal(gw_ps_pull(s.clients[r], "max_abs_grad", GW_PS_MAX, NULL, &value), GW_OK);
             assert_true(value.type == GW_PS_FLOAT32 && value.n_bytes == 4 && value.round == step &&
                         *(const float *)value.bytes == 2.0f);
             gw_ps_value_free(&value);
-            assert_int_equal(gw_ps_pull_parameter(s.clients[r], "quantized_grad", GW_PS_DECODE_AVERAGE, "max_abs_grad",
-                                                  &value),
+            assert_int_equal(gw_ps_pull(s.clients[r], "quantized_grad", GW_PS_DECODE_AVERAGE, "max_abs_grad", &value),
                              GW_OK);
             assert_true(value.type == GW_PS_FLOAT32 && value.n_bytes == 32 && value.n_pushes == 2 &&
                         value.shape.dims[0] == 8);
@@ -101,15 +100,18 @@ static void pulls_wait_for_all_pushes(void **state)
     uint64_t tickets[3];
     gw_ps_value value;
     for (uint32_t r = 0; r < 3; r++) {
-        assert_int_equal(gw_ps_push_parameter(s.clients[r], "x", &x[r], 4), GW_OK);
-        assert_int_equal(gw_ps_pull_begin(s.clients[r], "x", GW_PS_SUM, NULL, &tickets[r]), GW_OK);
+        assert_int_equal(gw_ps_push(s.clients[r], "x", &x[r], 4), GW_OK);
+        assert_int_equal(test_begin(s.clients[r],
+                                    (gw_ps_call){.kind = GW_PS_CALL_PULL, .key = "x", .method = GW_PS_SUM},
+                                    &tickets[r]),
+                         GW_OK);
     }
     for (uint32_t r = 0; r < 3; r++) {
-        assert_int_equal(gw_ps_wait(s.clients[r], tickets[r], &value), GW_OK);
+        assert_int_equal(gw_ps_wait(s.clients[r], tickets[r], GW_PS_NO_LIMIT, &value), GW_OK);
         assert_true(*(const float *)value.bytes == 7);
         gw_ps_value_free(&value);
     }
-    assert_int_equal(gw_ps_wait(s.clients[0], tickets[0], &value), GW_ERR_ORDER);
+    assert_int_equal(gw_ps_wait(s.clients[0], tickets[0], GW_PS_NO_LIMIT, &value), GW_ERR_ORDER);
     end(&s);
 }
 
@@ -122,18 +124,18 @@ static void one_that_is_missing_is_named(void **state)
     init_on_all(&s, "x", GW_PS_FLOAT32, &one_element);
     const float x = 1;
     gw_ps_value value;
-    assert_int_equal(gw_ps_push_parameter(s.clients[0], "x", &x, 4), GW_OK);
-    assert_int_equal(gw_ps_pull_parameter(s.clients[0], "x", GW_PS_MAX, NULL, &value), GW_ERR_TIMEOUT);
+    assert_int_equal(gw_ps_push(s.clients[0], "x", &x, 4), GW_OK);
+    assert_int_equal(gw_ps_pull(s.clients[0], "x", GW_PS_MAX, NULL, &value), GW_ERR_TIMEOUT);
     assert_non_null(strstr(gw_last_error(), "rank 1, rank 2 (not connected)"));
     /* The next push of the same worker waits for the round, and the same push is tried again. */
-    assert_int_equal(gw_ps_push_parameter(s.clients[0], "x", &x, 4), GW_ERR_TIMEOUT);
+    assert_int_equal(gw_ps_push(s.clients[0], "x", &x, 4), GW_ERR_TIMEOUT);
     s.clients[2] = client_of(&s, 2, 400);
     s.n_clients = 3;
-    assert_int_equal(gw_ps_init_parameter(s.clients[2], "x", GW_PS_FLOAT32, &one_element), GW_OK);
-    assert_int_equal(gw_ps_push_parameter(s.clients[1], "x", &x, 4), GW_OK);
-    assert_int_equal(gw_ps_push_parameter(s.clients[2], "x", &x, 4), GW_OK);
-    assert_int_equal(gw_ps_push_parameter(s.clients[0], "x", &x, 4), GW_OK);
-    assert_int_equal(gw_ps_pull_parameter(s.clients[1], "x", GW_PS_SUM, NULL, &value), GW_OK);
+    assert_int_equal(test_init(s.clients[2], "x", GW_PS_FLOAT32, &one_element, NULL, NULL), GW_OK);
+    assert_int_equal(gw_ps_push(s.clients[1], "x", &x, 4), GW_OK);
+    assert_int_equal(gw_ps_push(s.clients[2], "x", &x, 4), GW_OK);
+    assert_int_equal(gw_ps_push(s.clients[0], "x", &x, 4), GW_OK);
+    assert_int_equal(gw_ps_pull(s.clients[1], "x", GW_PS_SUM, NULL, &value), GW_OK);
     assert_true(*(const float *)value.bytes == 3 && value.round == 1);
     gw_ps_value_free(&value);
     end(&s);
@@ -149,17 +151,16 @@ static void what_cannot_be_is_refused(void **state)
     const float x[2] = {1, 2};
     gw_ps_value value;
     init_on_all(&s, "max_abs_grad", GW_PS_FLOAT32, &one_element);
-    assert_int_equal(gw_ps_push_parameter(s.clients[0], "max_abs_gard", x, 4), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_push(s.clients[0], "max_abs_gard", x, 4), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "\"max_abs_grad\""));
-    assert_int_equal(gw_ps_pull_parameter(s.clients[0], "max_abs_grad", GW_PS_MAX, NULL, &value), GW_ERR_ORDER);
-    assert_int_equal(gw_ps_push_parameter(s.clients[0], "max_abs_grad", x, 8), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_ps_init_parameter(s.clients[0], "max_abs_grad", GW_PS_FLOAT32, &two), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_pull(s.clients[0], "max_abs_grad", GW_PS_MAX, NULL, &value), GW_ERR_ORDER);
+    assert_int_equal(gw_ps_push(s.clients[0], "max_abs_grad", x, 8), GW_ERR_ARGUMENT);
+    assert_int_equal(test_init(s.clients[0], "max_abs_grad", GW_PS_FLOAT32, &two, NULL, NULL), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "float32 of shape [1]"));
-    assert_int_equal(gw_ps_push_parameter(s.clients[0], "max_abs_grad", x, 4), GW_OK);
-    assert_int_equal(gw_ps_pull_parameter(s.clients[0], "max_abs_grad", GW_PS_DECODE_SUM, NULL, &value),
-                     GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_push(s.clients[0], "max_abs_grad", x, 4), GW_OK);
+    assert_int_equal(gw_ps_pull(s.clients[0], "max_abs_grad", GW_PS_DECODE_SUM, NULL, &value), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "max, min, sum, mean, latest"));
-    assert_int_equal(gw_ps_pull_parameter(s.clients[0], "max_abs_grad", GW_PS_MIN, NULL, &value), GW_OK);
+    assert_int_equal(gw_ps_pull(s.clients[0], "max_abs_grad", GW_PS_MIN, NULL, &value), GW_OK);
     gw_ps_value_free(&value);
     /* A second one of the same rank, while the first is there. */
     gw_ps_client_options options = {.struct_bytes = sizeof options,
@@ -183,12 +184,12 @@ static void what_cannot_be_is_refused(void **state)
     assert_int_equal(gw_ps_client_create(NULL, &options, &second), GW_ERR_PEER);
     options.rank = GW_PS_READER;
     assert_int_equal(gw_ps_client_create(NULL, &options, &second), GW_OK);
-    assert_int_equal(gw_ps_push_parameter(second, "max_abs_grad", x, 4), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_push(second, "max_abs_grad", x, 4), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "comes from a reader"));
-    assert_int_equal(gw_ps_pull_parameter(second, "max_abs_grad", GW_PS_LATEST, NULL, &value), GW_OK);
+    assert_int_equal(gw_ps_pull(second, "max_abs_grad", GW_PS_LATEST, NULL, &value), GW_OK);
     assert_true(*(const float *)value.bytes == 1);
     gw_ps_value_free(&value);
-    assert_int_equal(gw_ps_push_parameter(second, "max_abs_grad", x, 4), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_push(second, "max_abs_grad", x, 4), GW_ERR_ARGUMENT);
     gw_ps_client_destroy(second);
     end(&s);
 }
@@ -204,12 +205,12 @@ static void a_worker_comes_back(void **state)
         float x = (float)step;
         gw_ps_value value;
         for (uint32_t r = 0; r < 2; r++)
-            assert_int_equal(gw_ps_push_parameter(s.clients[r], "x", &x, 4), GW_OK);
+            assert_int_equal(gw_ps_push(s.clients[r], "x", &x, 4), GW_OK);
         gw_ps_client_destroy(s.clients[1]);
         s.clients[1] = client_of(&s, 1, 3000);
-        assert_int_equal(gw_ps_init_parameter(s.clients[1], "x", GW_PS_FLOAT32, &one_element), GW_OK);
+        assert_int_equal(test_init(s.clients[1], "x", GW_PS_FLOAT32, &one_element, NULL, NULL), GW_OK);
         for (uint32_t r = 0; r < 2; r++) {
-            assert_int_equal(gw_ps_pull_parameter(s.clients[r], "x", GW_PS_SUM, NULL, &value), GW_OK);
+            assert_int_equal(gw_ps_pull(s.clients[r], "x", GW_PS_SUM, NULL, &value), GW_OK);
             assert_true(*(const float *)value.bytes == 2 * x && value.round == step);
             gw_ps_value_free(&value);
         }
@@ -227,18 +228,20 @@ static void staleness_bounds_who_is_ahead(void **state)
     init_on_all(&s, "x", GW_PS_FLOAT32, &one_element);
     float x = 1;
     gw_ps_value value;
-    assert_int_equal(gw_ps_push_parameter(s.clients[0], "x", &x, 4), GW_OK);
-    assert_int_equal(gw_ps_pull_parameter(s.clients[0], "x", GW_PS_SUM, NULL, &value), GW_OK);
+    assert_int_equal(gw_ps_push(s.clients[0], "x", &x, 4), GW_OK);
+    assert_int_equal(gw_ps_pull(s.clients[0], "x", GW_PS_SUM, NULL, &value), GW_OK);
     assert_true(*(const float *)value.bytes == 1 && value.n_pushes == 1);
     gw_ps_value_free(&value);
     x = 10;
-    assert_int_equal(gw_ps_push_parameter(s.clients[0], "x", &x, 4), GW_OK);
-    assert_int_equal(gw_ps_pull_parameter(s.clients[0], "x", GW_PS_SUM, NULL, &value), GW_ERR_TIMEOUT);
+    assert_int_equal(gw_ps_push(s.clients[0], "x", &x, 4), GW_OK);
+    assert_int_equal(gw_ps_pull(s.clients[0], "x", GW_PS_SUM, NULL, &value), GW_ERR_TIMEOUT);
     uint64_t ticket;
-    assert_int_equal(gw_ps_pull_begin(s.clients[0], "x", GW_PS_SUM, NULL, &ticket), GW_OK);
+    assert_int_equal(test_begin(s.clients[0], (gw_ps_call){.kind = GW_PS_CALL_PULL, .key = "x", .method = GW_PS_SUM},
+                                &ticket),
+                     GW_OK);
     x = 100;
-    assert_int_equal(gw_ps_push_parameter(s.clients[1], "x", &x, 4), GW_OK);
-    assert_int_equal(gw_ps_wait(s.clients[0], ticket, &value), GW_OK);
+    assert_int_equal(gw_ps_push(s.clients[1], "x", &x, 4), GW_OK);
+    assert_int_equal(gw_ps_wait(s.clients[0], ticket, GW_PS_NO_LIMIT, &value), GW_OK);
     assert_true(*(const float *)value.bytes == 110 && value.n_pushes == 2);
     gw_ps_value_free(&value);
     end(&s);
@@ -253,19 +256,17 @@ static void rates_come_with_pushes(void **state)
         struct served s;
         serve(&s, 2, modes[m], 3);
         connect_all(&s, 2, 5000);
-        uint32_t staleness;
+        const gw_ps_info info = gw_ps_client_info(s.clients[1]);
         gw_ps_value value;
         float first = 8, x = 1;
-        assert_int_equal(gw_ps_client_mode(s.clients[1], &staleness), modes[m]);
-        assert_int_equal(staleness, modes[m] == GW_PS_STALE ? 3 : 0);
-        assert_int_equal(gw_ps_init_optimized(s.clients[0], "w", GW_PS_FLOAT32, &one_element, "sgd", &first), GW_OK);
-        assert_int_equal(gw_ps_init_optimized(s.clients[1], "w", GW_PS_FLOAT32, &one_element, "sgd", NULL), GW_OK);
-        assert_int_equal(gw_ps_set_rate(s.clients[0], -1), GW_ERR_ARGUMENT);
-        assert_int_equal(gw_ps_set_rate(s.clients[0], 0.5), GW_OK);
-        assert_int_equal(gw_ps_set_rate(s.clients[1], 2), GW_OK);
+        assert_true(info.n_workers == 2 && info.mode == modes[m]);
+        assert_int_equal(info.staleness, modes[m] == GW_PS_STALE ? 3 : 0);
+        assert_int_equal(test_init(s.clients[0], "w", GW_PS_FLOAT32, &one_element, "sgd", &first), GW_OK);
+        assert_int_equal(test_init(s.clients[1], "w", GW_PS_FLOAT32, &one_element, "sgd", NULL), GW_OK);
+        assert_int_equal(test_push_at(s.clients[0], "w", &x, 4, -1), GW_ERR_ARGUMENT);
         for (uint32_t r = 2; r-- > 0;)
-            assert_int_equal(gw_ps_push_parameter(s.clients[r], "w", &x, 4), GW_OK);
-        assert_int_equal(gw_ps_pull_parameter(s.clients[1], "w", GW_PS_PARAMETERS, NULL, &value), GW_OK);
+            assert_int_equal(test_push_at(s.clients[r], "w", &x, 4, r ? 2 : 0.5), GW_OK);
+        assert_int_equal(gw_ps_pull(s.clients[1], "w", GW_PS_PARAMETERS, NULL, &value), GW_OK);
         assert_true(value.type == GW_PS_FLOAT32 &&
                     *(const float *)value.bytes == (modes[m] == GW_PS_SYNC ? 7.5f : 8 - 1 - 0.25f));
         gw_ps_value_free(&value);
@@ -291,9 +292,9 @@ static void values_of_many_pieces(void **state)
         for (uint64_t b = 0; b < sizes[i]; b++)
             bytes[b] = (uint8_t)(b * 131 + b / PIECE);
         snprintf(key, sizeof key, "%zu", i);
-        assert_int_equal(gw_ps_init_parameter(s.clients[0], key, GW_PS_UINT8, &shape), GW_OK);
-        assert_int_equal(gw_ps_push_parameter(s.clients[0], key, bytes, sizes[i]), GW_OK);
-        assert_int_equal(gw_ps_pull_parameter(s.clients[0], key, GW_PS_LATEST, NULL, &value), GW_OK);
+        assert_int_equal(test_init(s.clients[0], key, GW_PS_UINT8, &shape, NULL, NULL), GW_OK);
+        assert_int_equal(gw_ps_push(s.clients[0], key, bytes, sizes[i]), GW_OK);
+        assert_int_equal(gw_ps_pull(s.clients[0], key, GW_PS_LATEST, NULL, &value), GW_OK);
         assert_true(value.n_bytes == sizes[i] && memcmp(value.bytes, bytes, sizes[i]) == 0);
         gw_ps_value_free(&value);
         free(bytes);

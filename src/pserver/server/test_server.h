@@ -3,6 +3,7 @@
 #define GW_PSERVER_SERVER_TEST_SERVER_H
 
 #include "log_shape.h"
+#include "pserver/client/test_begin.h"
 
 #include <gradwire/pserver.h>
 

@@ -1,0 +1,399 @@
+/* The client's calls. Each of them begins a request, and then waits for its ticket. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/float_env.h"
+#include "base/memory.h"
+#include "pserver/client/connect.h"
+#include "pserver/client/for_exchange.h"
+#include "pserver/client/keys.h"
+#include "pserver/client/tickets.h"
+#include "pserver/protocol/methods.h"
+#include "wire/bytes.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- beginning --------------------------------------------------------------------------------------------- */
+
+static gw_status check_name(const char *name)
+{
+    if (!name || !name[0])
+        return gw_fail(GW_ERR_ARGUMENT, "a key has no name; it must have 1 to %d bytes", GW_PS_MOST_NAME);
+    if (strlen(name) > GW_PS_MOST_NAME)
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%.40s...\" has a name of %zu bytes; 1 to %d are possible", name,
+                       strlen(name), GW_PS_MOST_NAME);
+    return GW_OK;
+}
+
+static gw_status prepare_init(const gw_ps_key_options *key, struct gw_ps_request *request)
+{
+    const char *optimizer = key ? key->optimizer : NULL;
+    if (!key)
+        return gw_fail(GW_ERR_ARGUMENT, "the options of the key \"%s\" are NULL", request->key);
+    if (key->struct_bytes != sizeof *key)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_key_options.struct_bytes is %zu, and must be %zu", key->struct_bytes,
+                       sizeof *key);
+    if (optimizer && (!optimizer[0] || strlen(optimizer) > GW_PS_MOST_NAME))
+        return gw_fail(GW_ERR_ARGUMENT, "the optimizer of \"%s\" must be a specification of 1 to %d bytes",
+                       request->key, GW_PS_MOST_NAME);
+    if (key->values && !optimizer)
+        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" has first parameters, and no optimizer that moves them", request->key);
+    request->type = (uint8_t)key->type;
+    request->shape = key->shape;
+    snprintf(request->optimizer, sizeof request->optimizer, "%s", optimizer ? optimizer : "");
+    return GW_OK;
+}
+
+/* Checks a call, and makes the request of it. *body: what it sends. */
+static gw_status request_of(const gw_ps_call *call, struct gw_ps_request *request, const void **body)
+{
+    GW_TRY(check_name(call->key));
+    *request = gw_ps_request_of(GW_PS_PULL, call->key);
+    *body = call->bytes;
+    switch (call->kind) {
+    case GW_PS_CALL_INIT:
+        request->operation = GW_PS_INIT;
+        *body = call->options ? call->options->values : NULL;
+        return prepare_init(call->options, request);
+    case GW_PS_CALL_PUSH:
+        request->operation = GW_PS_PUSH;
+        request->rate = call->rate;
+        if (!(call->rate >= 0 && call->rate <= (double)FLT_MAX))
+            return gw_fail(GW_ERR_ARGUMENT,
+                           "the learning rate of a push is to be %g; it must be a finite number from 0 up", call->rate);
+        break;
+    case GW_PS_CALL_PULL:
+        if (call->scale_key)
+            GW_TRY(check_name(call->scale_key));
+        request->method = (uint8_t)call->method;
+        snprintf(request->scale_key, sizeof request->scale_key, "%s", call->scale_key ? call->scale_key : "");
+        return GW_OK;
+    case GW_PS_CALL_DEPOSIT:
+        request->operation = GW_PS_BRING;
+        request->bring_kind = GW_PS_BRING_DEPOSIT;
+        request->version = call->version;
+        break;
+    case GW_PS_CALL_FETCH:
+        request->operation = GW_PS_FETCH;
+        request->version = call->version;
+        return GW_OK;
+    default:
+        return gw_fail(GW_ERR_ARGUMENT, "a call of kind %d; there is no such kind", (int)call->kind);
+    }
+    return call->bytes || call->n_bytes == 0
+               ? GW_OK
+               : gw_fail(GW_ERR_ARGUMENT, "%zu bytes for \"%s\", and bytes is NULL", call->n_bytes, call->key);
+}
+
+/* Begins to pull a scale key, if it lives on another server than the key. *ticket 0: one server has both, and that
+ * server multiplies. If not, the request changes into one for what this client multiplies. */
+static gw_status begin_scale(gw_ps_client *client, struct gw_ps_request *request, uint64_t *ticket)
+{
+    struct place place, scale;
+    uint64_t number;
+    *ticket = 0;
+    gw_ps_key_find(client, request->key, &number, &place);
+    gw_ps_key_find(client, request->scale_key, &number, &scale);
+    if (place.n_parts == 1 && scale.n_parts == 1 && place.first == scale.first)
+        return GW_OK;
+    if (!place.type || !scale.type)
+        return gw_fail(
+            GW_ERR_ORDER,
+            "\"%s\" and its scale_key \"%s\" live on several servers; init_parameter of both must come before a pull",
+            request->key, request->scale_key);
+    GW_TRY(gw_ps_check_scale(&(struct gw_ps_scaling){request->key, place.type, (gw_ps_method)request->method,
+                                                     request->scale_key, scale.type, &scale.shape}));
+    GW_TRY(gw_ps_begin(client,
+                       &(gw_ps_call){.struct_bytes = sizeof(gw_ps_call),
+                                     .kind = GW_PS_CALL_PULL,
+                                     .key = request->scale_key,
+                                     .method = GW_PS_MAX},
+                       ticket));
+    request->scale_key[0] = 0;
+    return GW_OK;
+}
+
+gw_status gw_ps_begin(gw_ps_client *client, const gw_ps_call *call, uint64_t *out)
+{
+    struct gw_ps_request request;
+    struct ticket *ticket;
+    const void *body;
+    uint64_t scale = 0;
+    GW_TRY(gw_ps_client_check(client, "gw_ps_begin"));
+    if (!call || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_begin: %s is NULL", call ? "ticket" : "call");
+    if (call->struct_bytes != sizeof *call)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_call.struct_bytes is %zu, and must be %zu", call->struct_bytes,
+                       sizeof *call);
+    GW_TRY(request_of(call, &request, &body));
+    if (request.scale_key[0])
+        GW_TRY(begin_scale(client, &request, &scale));
+    const bool averages = scale && request.method == GW_PS_DECODE_AVERAGE;
+    if (averages) /* S * (s/N) needs S */
+        request.method = GW_PS_DECODE_SUM;
+    const gw_status status = gw_ps_ticket_begin(client, GW_PS_BY_KEY, &request, body, call->n_bytes, &ticket);
+    if (status < 0) {
+        gw_ps_client_drop(client, scale);
+        return status;
+    }
+    ticket->second = scale;
+    ticket->averages = averages;
+    *out = ticket->id;
+    return GW_OK;
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------- */
+
+static bool brings_value(const struct ticket *ticket)
+{
+    return ticket->asked->operation == GW_PS_PULL || ticket->asked->operation == GW_PS_FETCH;
+}
+
+/* Checks that all parts of the value are of the same round or version. Parts of parameters need not be. */
+static gw_status check_numbers(const gw_ps_client *client, const struct ticket *ticket)
+{
+    const struct gw_ps_request *asked = ticket->asked;
+    const bool of_a_round =
+        asked->operation == GW_PS_PULL && client->servers[0].mode == GW_PS_SYNC && asked->method != GW_PS_PARAMETERS;
+    for (uint32_t p = 1; (of_a_round || asked->operation == GW_PS_FETCH) && p < ticket->n_parts; p++)
+        if (ticket->parts[p].reply.round != ticket->parts[0].reply.round)
+            return gw_fail(GW_ERR_ORDER,
+                           "\"%s\" was replaced while it was fetched: its parts are of %" PRIu64 " and %" PRIu64
+                           "; try again",
+                           asked->key, ticket->parts[0].reply.round, ticket->parts[p].reply.round);
+    return GW_OK;
+}
+
+/* The servers have made the key. Begins to bring its first parameters, if there are any. */
+static gw_status bring_first(gw_ps_client *client, struct ticket *init)
+{
+    struct gw_ps_request bring = gw_ps_request_of(GW_PS_BRING, init->asked->key);
+    struct ticket *ticket;
+    GW_TRY(gw_ps_key_made(client, init));
+    if (!init->body)
+        return GW_OK;
+    bring.bring_kind = GW_PS_BRING_FIRST;
+    GW_TRY(gw_ps_ticket_begin(client, GW_PS_BY_KEY, &bring, init->body, (size_t)init->place.n_elems * sizeof(float),
+                              &ticket));
+    init->second = ticket->id;
+    return GW_OK;
+}
+
+/* Makes the value of a ticket whose parts have all been answered. The ticket has it no longer. */
+static void take_value(const struct gw_ps_client *client, struct ticket *ticket, gw_ps_value *out)
+{
+    const struct gw_ps_reply *reply = &ticket->parts[0].reply;
+    *out = (gw_ps_value){.type = (gw_ps_type)reply->type,
+                         .shape = reply->shape,
+                         .round = reply->round,
+                         .n_pushes = reply->n_pushes,
+                         .bytes = ticket->value,
+                         .n_bytes = ticket->n_bytes,
+                         .hold = client->context};
+    ticket->value = NULL;
+    if (ticket->n_parts == 1)
+        return;
+    struct gw_ps_asked asked = gw_ps_asked_of(client, ticket, 0);
+    asked.shape = ticket->place.shape;
+    out->shape = gw_ps_answer_shape(&asked);
+}
+
+/* Multiplies a value by its scale, which came with the second ticket. The bits are the same as if one server had both
+ * keys. Errors: GW_ERR_ORDER (the scale is of another round). */
+static gw_status scale_value(const struct gw_ps_client *client, const struct ticket *ticket, const gw_ps_value *scale,
+                             gw_ps_value *out)
+{
+    const float by = gw_get_float(scale->bytes);
+    if (client->servers[0].mode == GW_PS_SYNC && scale->round != out->round)
+        return gw_fail(GW_ERR_ORDER,
+                       "round %" PRIu64 " of \"%s\" is pulled, and of its scale_key it is round %" PRIu64
+                       "; both take part in every round: push to both equally often (a reader: try again)",
+                       out->round, ticket->asked->key, scale->round);
+    const gw_float_env before = gw_float_enter();
+    uint8_t *at = out->bytes;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        const struct part *part = &ticket->parts[p];
+        const float factor = ticket->averages ? by / (float)part->reply.n_pushes : by;
+        uint64_t n_elems;
+        gw_ps_shape_elems(&part->reply.shape, &n_elems); /* shape and length were checked before */
+        for (; n_elems > 0; n_elems--, at += sizeof(float))
+            gw_put_float(at, gw_get_float(at) * factor);
+    }
+    gw_float_leave(before);
+    return GW_OK;
+}
+
+void gw_ps_value_free(gw_ps_value *value)
+{
+    if (!value)
+        return;
+    gw_free(value->hold, value->bytes);
+    *value = (gw_ps_value){0};
+}
+
+/* Waits for a ticket and its second one, and takes what they bring. */
+static gw_status end(gw_ps_client *client, struct ticket *ticket, double until, gw_ps_value *out)
+{
+    gw_status status = gw_ps_ticket_wait(client, ticket, until);
+    if (status == GW_OK && ticket->asked->operation == GW_PS_INIT && !ticket->second)
+        status = bring_first(client, ticket);
+    struct ticket *second = gw_ps_ticket_find(client, ticket->second);
+    if (status == GW_OK && second)
+        status = gw_ps_ticket_wait(client, second, until);
+    if (status == GW_OK)
+        status = check_numbers(client, ticket);
+    if (status != GW_OK || !brings_value(ticket))
+        return status;
+    take_value(client, ticket, out);
+    if (second) {
+        gw_ps_value scale;
+        take_value(client, second, &scale);
+        status = scale_value(client, ticket, &scale, out);
+        gw_ps_value_free(&scale);
+    }
+    return status;
+}
+
+gw_status gw_ps_wait(gw_ps_client *client, uint64_t id, uint32_t ms, gw_ps_value *out)
+{
+    if (out)
+        *out = (gw_ps_value){0};
+    GW_TRY(gw_ps_client_check(client, "gw_ps_wait"));
+    struct ticket *ticket = gw_ps_ticket_find(client, id);
+    if (!ticket)
+        return gw_fail(GW_ERR_ORDER, "there is no ticket %" PRIu64 ", or it has been waited for already", id);
+    if (brings_value(ticket) && !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: out is NULL for the ticket of a pull");
+    const gw_status status =
+        end(client, ticket, ms == GW_PS_NO_LIMIT ? INFINITY : gw_clock_seconds() + ms / 1000.0, out);
+    if (status == GW_NOT_YET)
+        return status;
+    if (status < 0 && out)
+        gw_ps_value_free(out);
+    gw_ps_ticket_free(client, ticket);
+    return status;
+}
+
+/* When a connection ends, the server forgets its requests. Else the server would do this request later, and take it for
+ * the next one. */
+static void forget(gw_ps_client *client, const struct ticket *ticket)
+{
+    for (uint32_t p = 0; ticket && p < ticket->n_parts; p++)
+        if (!ticket->parts[p].done)
+            gw_ps_server_redial(&client->servers[ticket->first + p]);
+}
+
+void gw_ps_cancel(gw_ps_client *client, uint64_t id)
+{
+    const struct ticket *ticket = client && gw_process_is(client->made_in) ? gw_ps_ticket_find(client, id) : NULL;
+    if (!ticket)
+        return;
+    forget(client, ticket);
+    forget(client, gw_ps_ticket_find(client, ticket->second));
+    gw_ps_client_drop(client, id);
+}
+
+/* ---- calls that wait --------------------------------------------------------------------------------------- */
+
+static gw_status begin_and_wait(gw_ps_client *client, gw_ps_call call, gw_ps_value *out)
+{
+    uint64_t ticket;
+    call.struct_bytes = sizeof call;
+    GW_TRY(gw_ps_begin(client, &call, &ticket));
+    return gw_ps_wait(client, ticket, GW_PS_NO_LIMIT, out);
+}
+
+gw_status gw_ps_init(gw_ps_client *client, const char *key, const gw_ps_key_options *options)
+{
+    return begin_and_wait(client, (gw_ps_call){.kind = GW_PS_CALL_INIT, .key = key, .options = options}, NULL);
+}
+
+gw_status gw_ps_push(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes)
+{
+    return begin_and_wait(client, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = key, .bytes = bytes, .n_bytes = n_bytes},
+                          NULL);
+}
+
+/* Fails a call that brings a value if it has no place for that, before it asks. */
+static gw_status empty(gw_ps_value *out)
+{
+    if (!out)
+        return gw_fail(GW_ERR_ARGUMENT, "there is no place for the value: out is NULL");
+    *out = (gw_ps_value){0};
+    return GW_OK;
+}
+
+gw_status gw_ps_pull(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
+                     gw_ps_value *out)
+{
+    GW_TRY(empty(out));
+    return begin_and_wait(client,
+                          (gw_ps_call){.kind = GW_PS_CALL_PULL, .key = key, .method = method, .scale_key = scale_key},
+                          out);
+}
+
+gw_status gw_ps_deposit(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes)
+{
+    return begin_and_wait(
+        client,
+        (gw_ps_call){.kind = GW_PS_CALL_DEPOSIT, .key = key, .version = version, .bytes = bytes, .n_bytes = n_bytes},
+        NULL);
+}
+
+gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out)
+{
+    GW_TRY(empty(out));
+    return begin_and_wait(client, (gw_ps_call){.kind = GW_PS_CALL_FETCH, .key = key, .version = least}, out);
+}
+
+/* ---- for an exchange through servers ------------------------------------------------------------------------- */
+
+gw_status gw_ps_client_begin(gw_ps_client *client, uint32_t server, const struct gw_ps_request *request,
+                             const void *body, size_t n_bytes, void *tag, uint64_t *out)
+{
+    struct ticket *ticket;
+    GW_TRY(gw_ps_ticket_begin(client, server, request, body, n_bytes, &ticket));
+    ticket->tag = tag;
+    *out = ticket->id;
+    return GW_OK;
+}
+
+gw_status gw_ps_client_init(gw_ps_client *client, uint32_t server, const struct gw_ps_request *request)
+{
+    uint64_t ticket;
+    GW_TRY(gw_ps_client_begin(client, server, request, NULL, 0, NULL, &ticket));
+    return gw_ps_wait(client, ticket, GW_PS_NO_LIMIT, NULL);
+}
+
+gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines)
+{
+    const struct gw_ps_request agree = {.operation = GW_PS_AGREE};
+    const double deadline = gw_clock_seconds() + client->timeout_ms / 1000.0;
+    gw_status status = GW_ERR_ORDER;
+    while (status == GW_ERR_ORDER && gw_clock_seconds() < deadline) {
+        uint64_t ticket;
+        GW_TRY(gw_ps_client_begin(client, server, &agree, lines, strlen(lines), NULL, &ticket));
+        status = gw_ps_wait(client, ticket, GW_PS_NO_LIMIT, NULL);
+        if (status == GW_ERR_ORDER) /* in a moment the server will know whose run it is */
+            GW_TRY(gw_ps_client_pump(client, -1, gw_clock_seconds() + RETRY_SECONDS));
+    }
+    return gw_ps_too_late(client, status, "agreeing with the other workers");
+}
+
+uint64_t gw_ps_client_answered(const gw_ps_client *client, void **tag)
+{
+    const struct ticket *ticket = client->answered.first, *oldest = client->open.first;
+    if (!ticket && oldest && gw_clock_seconds() >= oldest->deadline)
+        ticket = oldest; /* gw_ps_wait says that no answer has come */
+    *tag = ticket ? ticket->tag : NULL;
+    return ticket ? ticket->id : 0;
+}
+
+void gw_ps_client_drop(gw_ps_client *client, uint64_t id)
+{
+    struct ticket *ticket = gw_ps_ticket_find(client, id);
+    if (ticket)
+        gw_ps_ticket_free(client, ticket);
+}
