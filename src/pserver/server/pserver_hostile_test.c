@@ -846,6 +846,31 @@ static void answers_that_nobody_reads(void **state)
     end(&scene);
 }
 
+/* A reader pulls and reads nothing, until what waits for it takes all the bytes that the server may hold. The server
+ * drops it, and refuses nobody else. */
+static void unread_values_refuse_no_push(void **state)
+{
+    (void)state;
+    struct scene scene;
+    enum { N = MAX_KEY_BYTES / 8, PUSHES = 6000 };
+    static uint8_t bytes[N];
+    begin(&scene, 1);
+    const int good = joined(&scene, 0), slow = peer_connect_slow(gw_ps_server_address(scene.server), 4096);
+    init_key(good, "x", GW_PS_UINT8, N);
+    hello(slow, GW_PS_READER);
+    for (uint64_t nth = 1; nth <= PUSHES; nth++) {
+        send_request(good, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = nth, .key = "x"}, bytes, N);
+        expect(good, GW_OK, "");
+        talk_send(slow, &(struct gw_ps_request){.operation = GW_PS_PULL, .method = GW_PS_LATEST, .key = "x"}, NULL, 0);
+    }
+    for (int i = 0; i < 1000 && scene.n_dropped == 0; i++)
+        usleep(10000);
+    CHECK(scene.n_dropped == 1, "%u were dropped", scene.n_dropped);
+    close(slow), close(good);
+    serves(&scene, "one that reads no values");
+    end(&scene);
+}
+
 /* A client sends JOIN after JOIN and reads no answer. At last the answer to a JOIN is one too many, so the server drops
  * the client. The rest of that JOIN must not use the client any more. */
 static void joins_whose_answers_nobody_reads(void **state)
@@ -1071,6 +1096,7 @@ int main(void)
         cmocka_unit_test(one_client_too_many),
         cmocka_unit_test(pushes_that_wait_are_counted),
         cmocka_unit_test(answers_that_nobody_reads),
+        cmocka_unit_test(unread_values_refuse_no_push),
         cmocka_unit_test(joins_whose_answers_nobody_reads),
         cmocka_unit_test(too_many_answers_in_the_midst),
         cmocka_unit_test(a_pull_keeps_its_place),

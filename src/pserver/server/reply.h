@@ -25,4 +25,9 @@ void gw_ps_reply_error(struct gw_ps_server *server, struct gw_ps_member *member,
 void gw_ps_refuse(struct gw_ps_server *server, struct gw_net_stranger *stranger, const struct gw_ps_request *request,
                   gw_status status);
 
+/* To be called if there is no room for a request of `asker`. What the server sends counts for max_bytes until it has
+ * left. If another client has more unread values than its share, this drops the one that has the most, and is true. A
+ * share is half of max_bytes, divided by the number of clients. */
+bool gw_ps_make_room(struct gw_ps_server *server, const struct gw_ps_member *asker);
+
 #endif

@@ -147,8 +147,13 @@ static gw_status put(struct gw_ps_server *server, struct gw_ps_member *member, c
 {
     struct gw_ps_key *key;
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
-    GW_TRY(request->bring_kind == GW_PS_BRING_DEPOSIT ? gw_ps_store_deposit(server->store, key, request->version, value)
-                                                      : gw_ps_store_bring_first(server->store, key, value));
+    gw_status status;
+    do
+        status = request->bring_kind == GW_PS_BRING_DEPOSIT
+                     ? gw_ps_store_deposit(server->store, key, request->version, value)
+                     : gw_ps_store_bring_first(server->store, key, value);
+    while (status == GW_ERR_CAPACITY && gw_ps_make_room(server, member));
+    GW_TRY(status);
     reply_done(server, member, request, 0);
     return GW_OK;
 }
@@ -217,10 +222,13 @@ static gw_status try(struct gw_ps_server *server, struct gw_ps_member *member, c
     if (request->scale_key[0])
         GW_TRY(gw_ps_store_find(server->store, request->scale_key, &scale_key));
     const bool now = request->method == GW_PS_PARAMETERS && request->as_it_is == 1;
-    gw_status status = request->operation == GW_PS_FETCH
-                           ? gw_ps_store_deposited(key, request->version, &answer)
-                           : gw_ps_store_pull(server->store, key, now ? GW_PS_READER : member->rank,
-                                              (gw_ps_method)request->method, scale_key, &answer, waits_for);
+    gw_status status;
+    do
+        status = request->operation == GW_PS_FETCH
+                     ? gw_ps_store_deposited(key, request->version, &answer)
+                     : gw_ps_store_pull(server->store, key, now ? GW_PS_READER : member->rank,
+                                        (gw_ps_method)request->method, scale_key, &answer, waits_for);
+    while (status == GW_ERR_CAPACITY && gw_ps_make_room(server, member));
     if (status == GW_ERR_NONFINITE) {
         gw_ps_reply_error(server, member, request, status, answer.round);
         return GW_OK;
@@ -260,10 +268,13 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
                        "\"%s\" lies in %u parts on as many servers, and this client asks for a value in %u: "
                        "init_parameter with the key's type and shape must come before it is pulled or fetched",
                        request->key, gw_ps_key_parts(key), request->n_parts);
-    if (value)
-        GW_TRY(gw_ps_store_admit(server->store, key, member->rank, request->nth, value));
+    gw_status status;
+    do
+        status = value ? gw_ps_store_admit(server->store, key, member->rank, request->nth, value) : GW_OK;
+    while (status == GW_ERR_CAPACITY && gw_ps_make_room(server, member));
+    GW_TRY(status);
     waits_for = key;
-    gw_status status = GW_PS_WAIT;
+    status = GW_PS_WAIT;
     if (!gw_ps_waiting_before(member, key, UINT64_MAX))
         status = try(server, member, request, value, key, &waits_for);
     if (status == GW_OK)
