@@ -197,6 +197,7 @@ int gw_cmd_server(int argc, char **argv)
     const struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN); /* whoever reads the log may end before the server */
     gw_ps_server *server = NULL;
     made = gw_ps_server_create(shared, &o, &server);
     running = server;

@@ -541,6 +541,19 @@ def another_optimizer():
     server.end()
 
 
+def nobody_reads_the_log(ps):
+    """The server goes on if the reader of its log has gone."""
+    server = Server("--workers", "1")
+    server.process.stderr.close()
+    for _ in range(2):  # each client is a line of the log
+        with ps.Client(server.address, 0) as client:
+            client.init_parameter("x", [1], "float32")
+            client.push_parameter("x", numpy.ones(1, "float32"))
+            check(client.pull_parameter("x", "sum")[0] == 1, "it answers")
+    server.process.terminate()
+    check(server.process.wait(timeout=20) == 0, "it ends as asked")
+
+
 def one_is_gone_and_all_stop():
     """--missing stop: after a kill the others end at once, and name it. The next run on the server is a new one."""
     server = Server("--workers", "3", "--missing", "stop", "--away", "1")
@@ -645,6 +658,7 @@ def main():
     more_clients_than_files_at_first(ps)
     keys(ps)
     keys_come_and_go(ps)
+    nobody_reads_the_log(ps)
     wrong_use()
     if not harness.HAS_TRAINER:
         print("left out: trainings, as the tool is built without the trainer")
