@@ -42,7 +42,7 @@ run:
 	@scripts/run.sh build/release/gradwire
 
 check:
-	@echo "make check: builds, then runs all tests; about 18 minutes on two cores."
+	@echo "make check: builds, then runs all tests; about 12 minutes on two cores."
 	scripts/install-deps.sh build check
 	$(WITH_CCACHE) cmake --preset release -DGW_BUILD_TESTS=ON
 	cmake --build --preset release -j $(JOBS)

@@ -39,11 +39,11 @@ HAS_TRAINER = _has_trainer()
 needs_trainer = unittest.skipUnless(HAS_TRAINER, "the tool is built without the trainer")
 
 
-def needs_right_convolutions(test):
-    """Skips a test if oneDNN's convolutions are wrong on this machine (docs/pytorch.md, "Which PyTorch")."""
+def needs_quick_convolutions(test):
+    """Skips a test if oneDNN may use SSE 4.1 only on this machine (docs/pytorch.md, "Which PyTorch")."""
     version = subprocess.run([TOOL, "--version"], stdout=subprocess.PIPE, text=True, check=False).stdout
-    wrong = "oneDNN    3." in version and not os.path.exists("/sys/devices/system/cpu/cpu0/cache")
-    return unittest.skipIf(wrong, "oneDNN 3 counts wrong if the machine does not say how large its caches are")(test)
+    slow = "oneDNN    3." in version and not os.path.exists("/sys/devices/system/cpu/cpu0/cache")
+    return unittest.skipIf(slow, "oneDNN 3 is slow if the machine does not say how large its caches are")(test)
 
 
 class Case(unittest.TestCase):

@@ -22,7 +22,7 @@ except ImportError:
 
 
 @harness.needs_trainer
-@harness.needs_right_convolutions
+@harness.needs_quick_convolutions
 class Networks(harness.Case):
     def setUp(self):
         super().setUp()
@@ -156,7 +156,7 @@ class Networks(harness.Case):
 
 @unittest.skipUnless(torch, "PyTorch and NumPy are not installed")
 @harness.needs_trainer
-@harness.needs_right_convolutions
+@harness.needs_quick_convolutions
 class BesidePyTorch(harness.Case):
     """Compares gradients and losses, which the trainer shows. They tell as much as logits."""
 

@@ -47,7 +47,7 @@ class Readme(harness.Case):
         self.write_bytes(name, data + array.array("f", values).tobytes())
 
     @harness.needs_trainer
-    @harness.needs_right_convolutions
+    @harness.needs_quick_convolutions
     def test_commands(self):
         """Runs every line that begins with gradwire, in README's order and in one folder. Trainings make only a few
         steps."""

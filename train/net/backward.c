@@ -72,8 +72,8 @@ gw_status gw_backward_times(const struct gw_network *network, uint32_t batch, ui
     uint8_t *labels = calloc(batch, 1);
     double *times = calloc((size_t)(network->n_tensors + 1) * runs, sizeof *times);
     gw_status status = params && grads && labels && times ? GW_OK : GW_ERR_MEMORY;
-    if (status == GW_OK && dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
-        status = gw_fail(GW_ERR_SYSTEM, "oneDNN has no engine for this processor");
+    if (status == GW_OK)
+        status = gw_dnn_engine(&engine);
     if (status == GW_OK) {
         gw_network_init(network, 1, params);
         status = gw_model_create(network, engine, batch, params, grads, params + network->n_trained, &model);

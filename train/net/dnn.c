@@ -16,9 +16,16 @@ gw_status gw_dnn_check(dnnl_status_t status, const char *what)
                    what, (int)status);
 }
 
-bool gw_dnn_is_right(void)
+bool gw_dnn_is_quick(void)
 {
     return dnnl_version()->major < 3 || access("/sys/devices/system/cpu/cpu0/cache", F_OK) == 0;
+}
+
+gw_status gw_dnn_engine(dnnl_engine_t *engine)
+{
+    if (!gw_dnn_is_quick())
+        dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41); /* it fails if an engine before this one has done it */
+    return gw_dnn_check(dnnl_engine_create(engine, dnnl_cpu, 0), "an engine");
 }
 
 static dnnl_format_tag_t plain_tag(int rank)

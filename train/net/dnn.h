@@ -24,9 +24,13 @@ struct gw_primitive {
     int n_args;
 };
 
-/* False: oneDNN 3 leaves out parts of weights here, because the machine does not say how large its caches are
- * (docs/pytorch.md, oneDNN#5313). Some virtual machines are so. */
-bool gw_dnn_is_right(void);
+/* False: this machine does not say how large its caches are, as some virtual machines do not. There oneDNN 3 leaves out
+ * parts of weights, or divides by zero, in its code for AVX and later (docs/pytorch.md, oneDNN#5313). So it may use
+ * SSE 4.1 only, which is slower. */
+bool gw_dnn_is_quick(void);
+
+/* The engine with which all of oneDNN begins. The caller destroys it. */
+gw_status gw_dnn_engine(dnnl_engine_t *engine);
 
 /* Turns oneDNN's status into ours; `what` names the operation in the sentence. */
 gw_status gw_dnn_check(dnnl_status_t status, const char *what);

@@ -268,7 +268,7 @@ static void check_built(struct gw_network net, uint32_t batch, int probes)
 
     dnnl_engine_t engine;
     struct gw_model *model, *test;
-    assert_int_equal(dnnl_engine_create(&engine, dnnl_cpu, 0), dnnl_success);
+    assert_int_equal(gw_dnn_engine(&engine), GW_OK);
     assert_int_equal(gw_model_create(&net, engine, batch, params, grads, statistics, &model), GW_OK);
     assert_int_equal(gw_model_create(&net, engine, batch, params, NULL, params + net.n_trained, &test), GW_OK);
     float *input = gw_model_input(model);
@@ -537,7 +537,7 @@ static void statistics_follow_the_batches(void **state)
     struct gw_model *model;
     struct gw_random random = gw_random_open(4, GW_PURPOSE_DIGITS, 0, 0);
     uint8_t labels[BATCH] = {0};
-    assert_int_equal(dnnl_engine_create(&engine, dnnl_cpu, 0), dnnl_success);
+    assert_int_equal(gw_dnn_engine(&engine), GW_OK);
     assert_int_equal(gw_model_create(&net, engine, BATCH, params, grads, statistics, &model), GW_OK);
     const struct gw_layer_spec *conv = &net.layers[0], *norm = &net.layers[1];
     const uint64_t pixels = (uint64_t)conv->out.height * conv->out.width;
@@ -593,7 +593,7 @@ static void two_values_have_a_variance(void **state)
           *grads = gw_calloc(NULL, net.n_storage, sizeof *grads);
     dnnl_engine_t engine;
     struct gw_model *model;
-    assert_int_equal(dnnl_engine_create(&engine, dnnl_cpu, 0), dnnl_success);
+    assert_int_equal(gw_dnn_engine(&engine), GW_OK);
     gw_network_init(&net, 5, params);
     for (uint64_t i = 0; i < net.tensors[0].n_elems; i++)
         params[net.tensors[0].offset + i] = 0.25f;
@@ -621,7 +621,7 @@ static void version_brings_new_weights(void **state)
     float *params = gw_calloc(NULL, net.n_storage, sizeof *params);
     dnnl_engine_t engine;
     struct gw_model *model;
-    assert_int_equal(dnnl_engine_create(&engine, dnnl_cpu, 0), dnnl_success);
+    assert_int_equal(gw_dnn_engine(&engine), GW_OK);
     assert_int_equal(gw_model_create(&net, engine, 1, params, NULL, NULL, &model), GW_OK);
     for (int i = 0; i < 784; i++)
         gw_model_input(model)[i] = 1;
@@ -707,9 +707,9 @@ static void networks_are_what_they_should_be(void **state)
 
 int main(void)
 {
-    if (!gw_dnn_is_right()) {
-        printf("skipped: oneDNN 3 counts wrong if the machine does not say how large its caches are\n");
-        return 77;
+    if (!gw_dnn_is_quick()) {
+        printf("left out: graphs_match, because oneDNN 3 divides by zero there, with SSE 4.1, too\n");
+        cmocka_set_skip_filter("graphs_match");
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet_matches_the_reference),

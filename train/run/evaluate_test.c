@@ -27,7 +27,7 @@ static void parts_add_up(void **state)
     assert_int_equal(gw_network_create("mlp:784-16-10", &net), GW_OK);
     float *params = gw_calloc(NULL, net.n_storage, sizeof *params);
     gw_network_init(&net, 5, params);
-    assert_int_equal(dnnl_engine_create(&engine, dnnl_cpu, 0), dnnl_success);
+    assert_int_equal(gw_dnn_engine(&engine), GW_OK);
     assert_int_equal(gw_model_create(&net, engine, GW_EVAL_BATCH, params, NULL, NULL, &model), GW_OK);
     const struct gw_pass pass = {.version = 1};
     assert_int_equal(gw_evaluate(model, &pass, &data, 0, N, &whole_correct, &whole_loss), GW_OK);

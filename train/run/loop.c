@@ -398,11 +398,11 @@ static gw_status prepare(struct gw_team *team)
     GW_TRY(gw_resume_options(o, team->codec, &team->data, transform_of(o->transform, &team->network, &team->data),
                              team->run_options, sizeof team->run_options));
 
-    GW_TRY(gw_dnn_check(dnnl_engine_create(&team->engine, dnnl_cpu, 0), "an engine"));
-    if (!team->network.convex && !gw_dnn_is_right())
+    GW_TRY(gw_dnn_engine(&team->engine));
+    if (!team->network.convex && !gw_dnn_is_quick())
         gw_train_note(team->callbacks,
-                      "this machine does not say how large its caches are, and oneDNN %d.%d then counts wrong: do not "
-                      "trust what this run learns (docs/pytorch.md)",
+                      "this machine does not say how large its caches are, and oneDNN %d.%d then counts wrong with AVX "
+                      "and later: it uses SSE 4.1, which is slower (docs/pytorch.md)",
                       dnnl_version()->major, dnnl_version()->minor);
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     team->evaluators = processors > 0 && processors < o->workers ? (uint32_t)processors : o->workers;
@@ -619,7 +619,7 @@ static gw_status evaluate_layers(const struct gw_network *network, float *params
     dnnl_engine_t engine;
     struct gw_model *model = NULL;
     const struct gw_pass pass = {.version = 1};
-    GW_TRY(gw_dnn_check(dnnl_engine_create(&engine, dnnl_cpu, 0), "an engine"));
+    GW_TRY(gw_dnn_engine(&engine));
     gw_status status =
         gw_model_create(network, engine, GW_EVAL_BATCH, params, NULL, params + network->n_trained, &model);
     if (status == GW_OK)
