@@ -20,7 +20,7 @@ const gw_codec_loss gw_losses_ternary[] = {
     {"ternary:residual=on,momentum=0.9", "ResNet-20", 0.28, 0.91, 1.57, 1},
     {"ternary:residual=on,momentum=0.9", "LeNet", 0.06, 0.47, 1.10, 3},
     {"ternary:residual=on,momentum=0.9", "perceptron", 0.01, 0.35, 0.84, 3},
-    {"ternary:residual=on", "ResNet-20", 0.13, 1.07, 1.81, 1},
+    {"ternary:residual=on", "ResNet-20", 0.33, 1.08, 1.81, 2},
     {"ternary:residual=on", "LeNet", 0.03, 0.49, 1.14, 3},
     {"ternary:residual=on", "perceptron", 0.08, 0.36, 0.85, 3},
     {"ternary", "LeNet", 0.09, 0.63, 1.49, 3},
