@@ -18,7 +18,7 @@ names=("$@")
 # build.
 left_out='^(cli|house|wire|python|cluster|example)_|^net_(kill|weather|secrecy|faults)$|@|^neon$|^mpich$'
 # The long ones with a sanitizer. `make asan` and `make tsan` run them.
-left_out_by_sanitizers="$left_out|^(probe|select|share|merge)_test$|^exchange_mpi_([1247]|once_.*)$"
+left_out_by_sanitizers="$left_out|^(probe|select|share|merge|model|convex|data)_test$|^exchange_mpi_([1247]|once_.*)$"
 # What the library says without OpenSSL, MPI and oneDNN.
 with_stubs='^(creates|exchange|local|nonsense|once|together|wire_choice)_'
 # Those with threads. ternary's stand for all codecs: each hands its chunks to threads by the same function.

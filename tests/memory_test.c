@@ -160,7 +160,8 @@ static void any_allocation_may_fail(void **state)
     static struct work expected, work;
     numbers_fill_bell(4, g, LONG);
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
-        for (uint32_t threads = 1; threads <= 2; threads++) {
+        /* Two threads take the memory of one, and a little for each chunk: one specification of three shows it. */
+        for (uint32_t threads = 1; threads <= (k % 3 ? 1 : 2); threads++) {
             uint64_t n = specs[k][0] == 'g' || specs[k][0] == 'u' ? LONG : N;
             struct shortage none = {0};
             gw_context *context = context_short_of(&none, threads);

@@ -27,7 +27,7 @@ static void averages_equal_the_codecs_own(void **state)
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     uint32_t turn = 0;
     for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++)
-        for (uint32_t n = 1; n <= 4; n++, turn++) {
+        for (uint32_t n = 1 + s % 2; n <= 4; n += 2, turn++) {
             struct world world = {.spec = specs[s],
                                   .n = n,
                                   .sizes = mixed_sizes,

@@ -330,7 +330,6 @@ class Plan(harness.Case):
         words = ["train", "--net", "lenet", "--data", harness.PICTURES, "--workers", 3, "--batch", 9, "--steps", 30]
         # A plan takes seconds to make. The codec that keeps the most changes plans, and the others make one.
         for codec, ways in [
-            ("none", [(["exact"], 1)]),
             ("ternary", [(["paper"], 1)]),
             ("topk:ratio=0.05,refresh=8", [(["exact", "--replan", 17], 2), (["paper", "--replan", 7], 3)]),
         ]:

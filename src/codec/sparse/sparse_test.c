@@ -131,6 +131,9 @@ static void slices_come_back(void **state)
     for (size_t k = 0; k < N_KINDS; k++)
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
             for (size_t p = 0; p < sizeof shares / sizeof *shares; p++, seed++) {
+                /* Each kind of a long slice meets a third of the shares, and each share a third of the kinds. */
+                if (lengths[l] > 1000 && (k + l + p) % 3)
+                    continue;
                 struct slice s = slice_of(kinds[k].codec, kinds[k].code, lengths[l], shares[p], seed);
                 struct whole_frame frame = frame_of_slice(kinds[k].codec, kinds[k].code, &s, 5);
                 float *out = room_for(s.n, sizeof *out);
@@ -261,7 +264,8 @@ static void averages_are_exact(void **state)
         for (uint32_t n_workers = 1; n_workers <= 8; n_workers += n_workers < 3 ? 1 : 5)
             for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
                 for (size_t p = 0; p < sizeof shares / sizeof *shares; p++, seed += 10)
-                    check_average(codec, n_workers, lengths[l], shares[p], seed);
+                    if (lengths[l] <= 1000 || (n_workers + l + p) % 3 == 0)
+                        check_average(codec, n_workers, lengths[l], shares[p], seed);
     assert_true(n_averages[0] > 50 && n_averages[1] > 20);
     for (uint32_t c = 0; c < 2; c++)
         gw_context_destroy(contexts[c]);

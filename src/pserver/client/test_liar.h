@@ -89,6 +89,11 @@ static inline void *liar_run(void *user)
                 fds[i].fd = -1;
             } else if (gw_ps_request_read(m.header, m.n_header, &request) == GW_OK) {
                 liar_answer(liar, fds[i].fd, &request);
+                /* As a server does it. A client that goes would wait a second for the end of its connection. */
+                if (request.operation == GW_PS_BYE) {
+                    close(fds[i].fd);
+                    fds[i].fd = -1;
+                }
             }
         }
     }
