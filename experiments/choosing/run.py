@@ -5,8 +5,8 @@ from the results of other experiments.
     experiments/choosing/run.py [--measure] [--check] [--tool build/release/gradwire]
 
 --measure times the codecs anew with `gradwire bench codec`, and writes times.tsv. --check writes nothing; it fails if
-one of them is not what this script makes. README.md and that page must also say how many times fewer
-bytes ternary sends, up and down, as the results do."""
+one of them is not what this script makes. That page must also say how many times fewer bytes ternary
+sends, up and down, as the results do."""
 import argparse
 import csv
 import datetime
@@ -23,7 +23,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import grid
 
-PAGE, README, TIMES = grid.ROOT / "docs/choosing.md", grid.ROOT / "README.md", HERE / "times.tsv"
+PAGE, TIMES = grid.ROOT / "docs/choosing.md", HERE / "times.tsv"
 C_FILE, CHART = grid.ROOT / "src/codec/losses.c", HERE / "accuracy.svg"
 BEGIN, END = "<!-- experiments/choosing/run.py makes this table -->\n", "<!-- the end of the table -->\n"
 
@@ -256,9 +256,8 @@ def main():
     for file, text in ((C_FILE, c_file()), (CHART, chart())):
         if args.check and file.read_text() != text:
             sys.exit(f"{file} says something else than the results: run experiments/choosing/run.py")
-    for page in (README, PAGE):
-        if times_fewer() not in " ".join(page.read_text().split()):
-            sys.exit(f"{page} does not say of ternary what the results say: {times_fewer()}")
+    if times_fewer() not in " ".join(PAGE.read_text().split()):
+        sys.exit(f"{PAGE} does not say of ternary what the results say: {times_fewer()}")
     if not args.check:
         PAGE.write_text(before + BEGIN + new + END + after)
         C_FILE.write_text(c_file())

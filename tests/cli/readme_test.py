@@ -1,4 +1,5 @@
-"""Tests that README is true: its commands run, its C compiles, and no document links to what is not there."""
+"""Tests that README and the pages behind it are true: their commands run, their C compiles, and no document links to
+what is not there."""
 
 import array
 import os
@@ -11,7 +12,7 @@ import harness
 import pictures
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-README = (ROOT / "README.md").read_text()
+README, TOOL, C = [(ROOT / name).read_text() for name in ("README.md", "docs/tool.md", "docs/c.md")]
 # A reader's machines, keys and servers are missing here, and `make` would run the tests from within the tests.
 ELSEWHERE = ("make", "mpirun", "cc ", "gradwire launch --hosts", "gradwire server", "gradwire train --link servers")
 C_PROGRAM = """#include <gradwire/gradwire.h>
@@ -36,7 +37,7 @@ int program(gw_tensor tensor, float *gradient, uint64_t n, uint64_t seed, uint32
 
 
 def code_lines():
-    return [line[4:] for line in README.split("\n") if line.startswith("    ")]
+    return [line[4:] for line in (README + TOOL).split("\n") if line.startswith("    ")]
 
 
 class Readme(harness.Case):
@@ -49,7 +50,7 @@ class Readme(harness.Case):
     @harness.needs_trainer
     @harness.needs_quick_convolutions
     def test_commands(self):
-        """Runs every line that begins with gradwire, in README's order and in one folder. Trainings make only a few
+        """Runs every line that begins with gradwire, in the pages' order and in one folder. Trainings make only a few
         steps."""
         for rank in range(2):
             self.write_npy(f"g{rank}.npy", harness.gaussians(5000, rank))
@@ -95,9 +96,9 @@ class Readme(harness.Case):
                 self.assertIn(option + " ", page, line)
 
     def test_c(self):
-        part = README.split("## In a C program", 1)[1].split("\n## ", 1)[0]
-        blocks = re.findall(r"(?:^    .*\n)+", part, re.M)
-        self.assertEqual(len(blocks), 2)
+        parts = README.split("## In a C program", 1)[1].split("\n## ", 1)[0] + C.split("## Install", 1)[0]
+        blocks = re.findall(r"(?:^    .*\n)+", parts, re.M)
+        self.assertEqual(len(blocks), 3)
         source = C_PROGRAM % "".join(blocks)
         # Declare MPI's types here as link_mpi.h does, because MPI may not be installed. house_headers checks that
         # header.
@@ -112,7 +113,7 @@ class Readme(harness.Case):
 
     def test_links(self):
         """Checks that every relative link of every document leads to a file."""
-        for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("experiments/**/*.md")]:
+        for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/**/*.md")]:
             for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
                 if not re.match(r"[a-z]+:", target):
                     self.assertTrue(os.path.exists(document.parent / target), f"{document}: {target}")

@@ -29,7 +29,7 @@ gcc -std=c17 "$stage/program.c" $(pkg --static --cflags) "$libdir/libgradwire.a"
     $(pkg --static --libs | sed 's/-lgradwire//') -o "$stage/static"
 "$stage/static"
 ! ldd "$stage/static" | grep libgradwire
-# README's line builds the examples.
+# The line of docs/c.md builds the examples.
 for example in "$source"/examples/[!m]*.c; do
     # shellcheck disable=SC2046
     gcc -std=c17 "$example" $(pkg --cflags --libs) -o "$stage/example"
