@@ -107,7 +107,7 @@ static void legal_words_are_spelled_out(void **state)
                                                  "1000000000000000000,code=auto,pull=auto,entropy=auto" PLAIN);
     canonical("ternary:residual=on,level=max,momentum=0.5,output=velocity",
               "ternary:clip=2.5" CODES ",residual=on,level=max,momentum=0.5,output=velocity");
-    canonical("onebit", "onebit:bucket=512,momentum=0,output=gradient"); /* docs/design.md has the figures */
+    canonical("onebit", "onebit:bucket=512,momentum=0,output=gradient"); /* experiments/onebit-mnist has the figures */
     canonical("onebit:bucket=0,momentum=0.9", "onebit:bucket=0,momentum=0.90000000000000002,output=gradient");
     canonical("onebit:momentum=0.9999999", "onebit:bucket=512,momentum=0.99999990000000005,output=gradient");
     /* The order of the options does not matter. */
