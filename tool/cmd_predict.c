@@ -425,7 +425,7 @@ int gw_cmd_predict(int argc, char **argv)
     const tool_usage usage = {
         .synopsis = "predict --net NET --cluster NAME|FILE [--gpus LIST] [--codec SPEC]... [options]",
         .about = "Predicts how long a training step takes on a cluster, with and without a codec, by TernGrad's "
-                 "performance model (equations 27 to 30). Everything that is assumed is printed. docs/predict.md "
+                 "performance model (equations 27 to 30). Everything that is assumed is printed. docs/plan.md "
                  "explains the model, with an example by hand.",
         .example = "gradwire predict --net alexnet --cluster eth-1g-gtx1080 --gpus 8,512 --ratio 16",
         .options = options,

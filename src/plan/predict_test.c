@@ -1,4 +1,4 @@
-/* Tests the performance model: the example of docs/predict.md to the last digit, other cases computed with fractions,
+/* Tests the performance model: the example of docs/plan.md to the last digit, other cases computed with fractions,
  * the slowest of N, what a gain implies, the built-in clusters, and refusals. */
 #include "checks.h"
 
@@ -18,7 +18,7 @@ static bool same(double value, double expected)
 
 /* ---- the example --------------------------------------------------------------------------------------- */
 
-/* docs/predict.md computes this example by hand. It has two machines with four GPUs each, and 60 million parameters. */
+/* docs/plan.md computes this example by hand. It has two machines with four GPUs each, and 60 million parameters. */
 static gw_predict_options example(void)
 {
     return (gw_predict_options){.struct_bytes = sizeof(gw_predict_options),
