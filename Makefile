@@ -2,7 +2,7 @@
 #
 #   DATA=DIR      where MNIST lies, for `make run` and the tests that need it
 #   SECONDS=S     how long each fuzzer runs; in `make long` 600
-#   ONLY=PATTERN  which parts of `make long` run, for example 'changes in src/*'; docs/long.md has their names
+#   ONLY=PATTERN  which parts of `make long` run, for example 'changes in src/*'; docs/tests.md has their names
 #   PREFIX=DIR    where `make install` puts things
 
 SHELL := /bin/bash
@@ -25,7 +25,7 @@ help:
 	@echo "make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     the tests under ThreadSanitizer, without the trainer"
 	@echo "make fuzz     run the fuzzers, SECONDS=60 each"
-	@echo "make long     asan, tsan, fuzz, faults while training, changes that tests must notice (hours): docs/long.md"
+	@echo "make long     asan, tsan, fuzz, faults while training, changes that tests must notice (hours): docs/tests.md"
 	@echo "make bench    speed of the codecs beside memcpy"
 	@echo "make format   clang-format over all C sources, black over all Python"
 	@echo "make install  library, headers, tool and man page to PREFIX=$(PREFIX)"

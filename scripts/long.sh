@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs what takes hours: all tests with AddressSanitizer and UndefinedBehaviorSanitizer, all with ThreadSanitizer, every
 # fuzzer, trainings in which workers die or networks and disks fail, and changes in every folder that its tests must
-# notice. Writes the table of docs/long.md.
+# notice. Writes the table of docs/tests.md.
 #
 #   long.sh [JOBS [SECONDS]]       SECONDS: of each fuzzer
 #   ONLY='changes in src/*'        which parts to run; the names are those of the table
@@ -26,7 +26,7 @@ folders=(src/base src/wire src/codec src/net src/link src/owner src/optimizer sr
          src/probe train/net train/data train/members train/disk train/run)
 names=("make asan" "make tsan" "make fuzz" "other builds" debian12 debian13 unstable "workers that die" "faults"
        "${folders[@]/#/changes in }")
-logs=build/long page=docs/long.md
+logs=build/long page=docs/tests.md
 machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores"
 mkdir -p "$logs"
 failed=0 n_run=0
