@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "codec/wire_codec.h"
 #include "pserver/protocol/message.h"
-#include "pserver/keep/records.h"
 #include "wire/bytes.h"
 #include "wire/hash.h"
 #ifdef GW_HAVE_TCP
@@ -268,83 +267,6 @@ bool gw_fuzz_pserver_is_good(const uint8_t *data, size_t size)
     struct gw_ps_reply reply;
     return size > 0 && (data[0] % 2 ? gw_ps_request_read(data + 1, size - 1, &request)
                                     : gw_ps_reply_read(data + 1, size - 1, &reply)) == GW_OK;
-}
-
-/* ---- files of records: the magic, generation 1, lengths that fit, and all checksums are made right ---- */
-
-static uint64_t place_of(enum gw_ps_records_kind kind, uint64_t ordinal)
-{
-    uint8_t place[24];
-    gw_put64(place, kind);
-    gw_put64(place + 8, 1);
-    gw_put64(place + 16, ordinal);
-    return gw_hash_now()->whole(place, sizeof place, 0);
-}
-
-static void seal_records(uint8_t *bytes, size_t n_bytes, enum gw_ps_records_kind kind)
-{
-    if (n_bytes < GW_PS_RECORDS_HEADER)
-        return;
-    memcpy(bytes, kind == GW_PS_SNAPSHOT ? "GWPSNAPS" : "GWPJRNAL", 8);
-    gw_put32(bytes + 8, GW_PS_RECORDS_VERSION);
-    gw_put64(bytes + 16, 1);
-    gw_put64(bytes + 24, gw_hash_now()->whole(bytes, 24, 0));
-    size_t at = GW_PS_RECORDS_HEADER;
-    for (uint64_t ordinal = 0; n_bytes - at >= GW_PS_RECORD_AROUND; ordinal++) {
-        const size_t room = n_bytes - at - GW_PS_RECORD_AROUND;
-        const uint64_t seed = place_of(kind, ordinal), n_head = gw_get32(bytes + at) % 64,
-                       n_body = gw_get64(bytes + at + 8);
-        if (n_head <= room && n_body <= 4096) { /* other lengths stay as they are, too long */
-            gw_put32(bytes + at, (uint32_t)n_head);
-            gw_put64(bytes + at + 8, n_body % (room - n_head + 1));
-        }
-        gw_put64(bytes + at + 16, gw_hash_now()->whole(bytes + at, 16, seed));
-        const uint64_t long_head = gw_get32(bytes + at), long_body = gw_get64(bytes + at + 8);
-        if (long_head > room || long_body > room - long_head)
-            return;
-        const size_t whole = GW_PS_RECORD_AROUND - 8 + (size_t)(long_head + long_body);
-        gw_put64(bytes + at + whole, gw_hash_now()->whole(bytes + at, whole, seed));
-        at += whole + 8;
-    }
-}
-
-struct replayed {
-    uint64_t n, n_bytes;
-};
-
-static gw_status on_replay(void *user, uint8_t type, const void *head, size_t n_head, const void *body, size_t n_body)
-{
-    struct replayed *replayed = user;
-    (void)type;
-    gw_hash_now()->whole(head, n_head, 0); /* so that sanitizers see a byte that is missing */
-    gw_hash_now()->whole(body, n_body, 0);
-    replayed->n++;
-    replayed->n_bytes += GW_PS_RECORD_AROUND + n_head + n_body;
-    return GW_OK;
-}
-
-int gw_fuzz_records(const uint8_t *data, size_t size)
-{
-    if (size < 2)
-        return 0;
-    const enum gw_ps_records_kind kind = data[0] % 2 ? GW_PS_JOURNAL : GW_PS_SNAPSHOT;
-    uint8_t *bytes = exact_copy(data + 1, size - 1);
-    if (data[0] >= 2)
-        seal_records(bytes, size - 1, kind);
-    struct gw_ps_records_found found, again;
-    struct replayed replayed = {0, 0};
-    FILE *file = fmemopen(bytes, size - 1, "rb");
-    promise(file != NULL);
-    promise(gw_ps_records_read(context(), file, size - 1, kind, 1, on_replay, &replayed, &found) == GW_OK);
-    promise(found.n == replayed.n && found.n_bytes <= size - 1 &&
-            (found.n_bytes == 0 || found.n_bytes == GW_PS_RECORDS_HEADER + replayed.n_bytes));
-    promise((found.state == GW_PS_RECORDS_WHOLE) == (found.why[0] == 0));
-    rewind(file);
-    promise(gw_ps_records_read(context(), file, size - 1, kind, 1, NULL, NULL, &again) == GW_OK);
-    promise(again.state == found.state && again.n == found.n && again.n_bytes == found.n_bytes);
-    fclose(file);
-    free(bytes);
-    return 0;
 }
 
 #ifdef GW_HAVE_TCP

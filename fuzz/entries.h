@@ -16,8 +16,6 @@ int gw_fuzz_pserver(const uint8_t *data, size_t size);
 /* True if that is a valid head. Some heads of the corpus must be valid; this shows that the corpus follows the
  * protocol. */
 bool gw_fuzz_pserver_is_good(const uint8_t *data, size_t size);
-/* mode, then a journal of the parameter server, or a snapshot if mode is even */
-int gw_fuzz_records(const uint8_t *data, size_t size);
 int gw_fuzz_reduce(const uint8_t *data, size_t size); /* mode, then frames, each after its length in two bytes */
 
 #endif

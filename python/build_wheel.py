@@ -75,7 +75,7 @@ def _build():
     with tempfile.TemporaryDirectory(prefix="gradwire-wheel-") as folder:
         options = ["-DCMAKE_BUILD_TYPE=Release", "-DGW_BUILD_TOOL=OFF", "-DGW_BUILD_TRAIN=OFF", "-DGW_BUILD_TESTS=OFF"]
         for command in (
-            ["cmake", "-S", str(source), "-B", folder, "-DGW_MPI=off", *options],
+            ["cmake", "-S", str(source), "-B", folder, "-DGW_MPI=off", "-DGW_SQLITE=OFF", *options],
             ["cmake", "--build", folder, "--parallel", str(os.cpu_count() or 1), "--target", "gradwire"],
         ):
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

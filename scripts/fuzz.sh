@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 build=$1
 seconds=$2
 "$build/fuzz_seeds" "$build/seeds"
-for target in decode inspect reduce join pserver client records; do
+for target in decode inspect reduce join pserver client; do
     [ -x "$build/fuzz_$target" ] || { echo "fuzz_$target: not in this build"; continue; }
     echo "fuzz_$target: $seconds seconds"
     mkdir -p "$build/corpus-$target" "$build/crashes-$target"

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 build=(cmake ninja-build gcc libc6-dev make pkg-config libxxhash-dev libdnnl-dev zlib1g-dev libbz2-dev liblzma-dev
-       libjansson-dev libssl-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin)
+       libjansson-dev libssl-dev libsqlite3-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin)
 run=(python3 iproute2)
 quick=(libcmocka-dev python3)
 check=(g++ libcmocka-dev python3 python3-numpy python3-torch python3-torchvision python3-venv mandoc

@@ -88,9 +88,6 @@ static int check_company(const gw_ps_server_options *o)
     if (o->away_ms && o->missing == GW_PS_MISSING_WAIT)
         return tool_wrong_use(
             "--away is for --missing continue and --missing stop; without them nobody goes on without who is gone");
-    if ((o->snapshot_every_s || o->snapshot_keep) && !o->snapshot)
-        return tool_wrong_use("%s is for --snapshot DIR, which says where",
-                              o->snapshot_every_s ? "--snapshot-every" : "--snapshot-keep");
     return TOOL_DONE;
 }
 
@@ -150,9 +147,6 @@ int gw_cmd_server(int argc, char **argv)
          "keep what was acknowledged in this folder, so that it is there after a crash and a restart (default: nothing "
          "is kept)",
          TOOL_TEXT, &o.snapshot, 0, 0},
-        {"--snapshot-every", "S", "seconds between snapshots; none is written if nothing has happened (default 60)",
-         TOOL_U32, &o.snapshot_every_s, 1, 1000000000},
-        {"--snapshot-keep", "K", "how many snapshots to keep (default 3)", TOOL_U32, &o.snapshot_keep, 1, 1000000},
         {"--timeout", "S", "a client's machine is gone if it has not answered for S seconds (default 10)", TOOL_U32,
          &timeout, 1, 86400},
         {"--max-keys", "K", "how many keys the server keeps at most (default 1Mi)", TOOL_U64, &o.max_keys, 1, 0},

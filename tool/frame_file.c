@@ -11,8 +11,7 @@ static const struct {
     {"GWPARAM1", "parameters of a network", "'gradwire eval --from FILE' and 'gradwire export --from FILE' read it"},
     {"GWSTATE1", "a worker's codec state, beside a checkpoint", "'gradwire train --resume RUN' reads it"},
     {"GWST", "a codec's state between calls", "'gradwire encode --state FILE' reads it"},
-    {"GWPSNAPS", "a parameter server's snapshot", "'gradwire server --snapshot DIR' reads its folder"},
-    {"GWPJRNAL", "a parameter server's journal", "'gradwire server --snapshot DIR' reads its folder"},
+    {"SQLite f", "an SQLite database", "'gradwire server --snapshot DIR' has one in its folder"},
     {"GWPNEWST", "a number that a parameter server keeps", "'gradwire server --snapshot DIR' reads its folder"},
     {"\x93NUMPY", "a tensor", "'gradwire encode' makes a frame of it"},
 };

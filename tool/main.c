@@ -13,6 +13,9 @@
 #ifdef GW_HAVE_TRAIN
 #include <dnnl.h>
 #endif
+#ifdef GW_HAVE_SQLITE
+#include <sqlite3.h>
+#endif
 
 typedef struct command {
     const char *name;
@@ -75,6 +78,11 @@ static int print_version(void)
     printf("oneDNN    %d.%d.%d\n", dnnl->major, dnnl->minor, dnnl->patch);
 #else
     printf("oneDNN    none: built without the trainer\n");
+#endif
+#ifdef GW_HAVE_SQLITE
+    printf("SQLite    %s\n", sqlite3_libversion());
+#else
+    printf("SQLite    none: built without it, so a server keeps nothing\n");
 #endif
     return tool_finish_output();
 }

@@ -144,23 +144,22 @@ typedef struct gw_ps_server_options {
      * killed and starts again with the same options, it goes on where it was. A folder belongs to one server. NULL:
      * nothing outlives the process */
     const char *snapshot;
-    uint32_t snapshot_every_s; /* seconds between snapshots; none is written if nothing has happened; 0: 60 */
-    uint32_t snapshot_keep;    /* how many snapshots the server keeps; 0: 3 */
     /* gets a line "event key=value ..." for each thing that happens. The server's threads call it. NULL: no log */
     void (*log)(const char *line, void *user);
     void *log_user;
 } gw_ps_server_options;
 
 /* Creates a server. It listens, but serves nobody before gw_ps_server_run. The caller destroys *out with
- * gw_ps_server_destroy. Errors: GW_ERR_ARGUMENT, GW_ERR_SYSTEM (the address cannot be used; a key cannot be read; files
- * in the snapshot folder are damaged or missing), GW_ERR_MEMORY, GW_ERR_UNSUPPORTED (a build without OpenSSL). */
+ * gw_ps_server_destroy. Errors: GW_ERR_ARGUMENT, GW_ERR_SYSTEM (the address cannot be used; a key cannot be read; the
+ * snapshot folder is damaged, or cannot be used), GW_ERR_FRAME_CHECKSUM (what is kept there was altered),
+ * GW_ERR_MEMORY, GW_ERR_UNSUPPORTED (a build without OpenSSL; `snapshot` in a build without SQLite). */
 GW_API GW_MUST_CHECK gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options,
                                                    gw_ps_server **out);
 
 /* The address "HOST:PORT" at which the server listens. The text lives as long as the server. */
 GW_API const char *gw_ps_server_address(const gw_ps_server *server);
 
-/* Serves until gw_ps_server_stop. Then it answers the requests that have come, and writes a last snapshot. One thread
+/* Serves until gw_ps_server_stop. Then it answers the requests that have come. One thread
  * calls it. If a client does something wrong, the client gets an error, the log gets a line, and the server goes on.
  * Errors: GW_ERR_SYSTEM. */
 GW_API GW_MUST_CHECK gw_status gw_ps_server_run(gw_ps_server *server);

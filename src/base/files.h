@@ -10,7 +10,7 @@
 
 /* As openat(), fopen() and opendir(). If the process or the system has no descriptor left (EMFILE, ENFILE), they try
  * again a few times, with pauses, for GW_FILES_PATIENCE_MS in all. Many connections may hold the descriptors for a
- * moment, and a checkpoint or a journal is worth that wait. Any other error is returned at once. -1 or NULL: errno says
+ * moment, and a checkpoint is worth that wait. Any other error is returned at once. -1 or NULL: errno says
  * why. Any thread. */
 #define GW_FILES_PATIENCE_MS 630
 int gw_openat(int folder, const char *path, int flags, mode_t mode);

@@ -57,8 +57,7 @@ class Files(harness.Case):
         for begin, says in [
             (b"GWPARAM1", ["holds parameters of a network", "gradwire eval --from"]),
             (b"GWSTATE1", ["codec state, beside a checkpoint", "--resume"]),
-            (b"GWPSNAPS", ["a parameter server's snapshot", "gradwire server --snapshot"]),
-            (b"GWPJRNAL", ["a parameter server's journal", "gradwire server --snapshot"]),
+            (b"SQLite f", ["an SQLite database", "gradwire server --snapshot"]),
             (b"\x93NUMPY", ["holds a tensor", "gradwire encode"]),
         ]:
             other = self.write_bytes("other", begin + bytes(100))

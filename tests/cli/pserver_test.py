@@ -634,8 +634,6 @@ def wrong_use():
         ),
         (["server", "--workers", "2", "--away", "1"], "--away is for --missing continue"),
         (["server", "--workers", "2", "--missing", "stop", "--away", "-1"], "0.001 to"),
-        (["server", "--workers", "2", "--snapshot-keep", "1"], "--snapshot-keep is for --snapshot DIR"),
-        (["server", "--workers", "2", "--snapshot-every", "1"], "--snapshot-every is for --snapshot DIR"),
         (["server", "--workers", "2", "--listen", "0.0.0.0:0"], "loopback"),
         (["server", "--workers", "2", "--listen", "nowhere"], "HOST:PORT"),
     ):

@@ -35,7 +35,7 @@ class Use(harness.Case):
         lines = self.ok("--version").splitlines()
         self.assertTrue(lines[0].startswith("gradwire 0."))
         words = {line.split()[0]: line.split()[1:] for line in lines}
-        for part in ["compiler", "kernels", "oneDNN"]:
+        for part in ["compiler", "kernels", "oneDNN", "SQLite"]:
             self.assertTrue(words[part], part)
         self.assertIn(words["kernels"][0], ["scalar", "avx2", "avx512", "neon"])
 

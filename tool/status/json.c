@@ -92,11 +92,8 @@ static json_t *kept_json(const struct gw_ps_kept_numbers *kept)
 {
     if (!kept->is_kept)
         return json_null();
-    return json_pack("{s:b, s:o, s:o, s:I, s:I, s:I, s:I}", "durable", kept->durable, "reason", name_json(kept->reason),
-                     "snapshot_age", kept->snapshot_age < 0 ? json_null() : json_real(kept->snapshot_age),
-                     "snapshot_bytes", (json_int_t)kept->snapshot_bytes, "journal_bytes",
-                     (json_int_t)kept->journal_bytes, "snapshots", (json_int_t)kept->snapshots, "failed",
-                     (json_int_t)kept->failed);
+    return json_pack("{s:b, s:o, s:I, s:I, s:I}", "durable", kept->durable, "reason", name_json(kept->reason), "bytes",
+                     (json_int_t)kept->bytes, "commits", (json_int_t)kept->commits, "failed", (json_int_t)kept->failed);
 }
 
 /* Markup can stand only in strings, and JSON has another way to write it there. */

@@ -116,14 +116,9 @@ static void kept(FILE *out, const struct gw_ps_kept_numbers *kept)
         return;
     gauge(out, "durable", kept->durable,
           "1: what is acknowledged outlives the server's process; 0: it should, and is in memory only.");
-    if (kept->snapshot_age >= 0) {
-        begin(out, "snapshot_age_seconds", "gauge", "Seconds since the last snapshot.");
-        fprintf(out, "gradwire_pserver_snapshot_age_seconds %.3f\n", kept->snapshot_age);
-    }
-    gauge(out, "snapshot_bytes", kept->snapshot_bytes, "Bytes of the last snapshot.");
-    gauge(out, "journal_bytes", kept->journal_bytes, "Bytes of journals since the last snapshot.");
-    counter(out, "snapshots_total", kept->snapshots, "Snapshots since the server began.");
-    counter(out, "snapshots_failed_total", kept->failed, "Snapshots that could not be written.");
+    gauge(out, "snapshot_bytes", kept->bytes, "Bytes of the files in the snapshot folder.");
+    counter(out, "commits_total", kept->commits, "Commits to the snapshot folder since the server began.");
+    counter(out, "commits_failed_total", kept->failed, "Commits that could not be written.");
 }
 
 char *tool_status_metrics(const struct gw_ps_numbers *numbers)

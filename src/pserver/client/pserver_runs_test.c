@@ -100,6 +100,9 @@ static void who_comes_back_goes_on(void **state)
 static void a_restart_is_no_new_run(void **state)
 {
     (void)state;
+#ifndef GW_HAVE_SQLITE
+    skip();
+#endif
     char folder[] = "/tmp/gradwire-runs-XXXXXX", place[64];
     struct test_server s;
     assert_non_null(mkdtemp(folder));

@@ -1,107 +1,506 @@
-/* Joins a store and a keeper: each change of the store goes to the journal, a snapshot is taken when one is due, and
- * both are replayed at the start. */
+/* Writes what has changed in a store as rows, and makes a store of the rows again.
+ *
+ * The number of a row is the key's number (0: the server itself), then a place, then 10 bits for the pieces of a long
+ * value. Place 1 of a key is its head: all that is not a value, and for each value its length and its XXH3. A head ends
+ * with its own XXH3. Both checksums have the row's number as their seed, and the head says which round a value is of.
+ * So an altered value is noticed, and so is one of another key, rank or round. Each of a key's three rounds has places
+ * of its own, so that no value is written again when a round becomes whole. What is in places that the head does not
+ * name is left from earlier rounds. */
 #include "pserver/keep/keep.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "pserver/keep/snapshot.h"
+#include "base/quote.h"
+#include "pserver/keep/rows.h"
+#include "pserver/protocol/fields.h"
+#include "pserver/store/parameters.h"
 #include "pserver/store/state.h"
+#include "wire/hash.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-/* The type of one more record, beside those of changes, of snapshots and of the owner. */
-enum { ABOUT = 64, MOST_ABOUT = 255 };
+#define RETRY_SECONDS 1.0
+
+/* Places of the server, and of a key. */
+enum { ABOUT = 1, STORE = 2, OWN = 3 };
+enum { HEAD = 1, DEPOSIT = 2, VALUES = 3, MOMENTS = 4, PUSHES = 8 };
+
+enum {
+    N_ROUNDS = 3,
+    HEAD_BYTES = 2048,    /* the most of a head, without its ranks */
+    HEAD_RANK_BYTES = 128 /* the most of a rank: its counts, its rate, and a push in each round */
+};
 
 struct gw_ps_keep {
     gw_context *context;
     struct gw_ps_store *store;
     struct gw_ps_keep_options options;
-    struct gw_ps_keeper *keeper;
-    char about[MOST_ABOUT + 1];
-    bool was_there; /* the folder held something, also the line `about` */
+    struct gw_ps_rows *rows;
+    uint8_t *head; /* room for the longest row that is no value */
+    size_t most_head;
+    uint64_t commit; /* the number of the next one */
+    bool was_there, own_changed;
+    double next_try; /* after a failed commit */
+    char reason[512];
+    uint64_t n_commits, n_failed;
 };
 
-/* ---- read ------------------------------------------------------------------------------------------------ */
-
-static gw_status check_about(struct gw_ps_keep *keep, const void *about, size_t n)
+static uint64_t row_of(uint32_t key, uint32_t place)
 {
-    keep->was_there = true;
-    if (n == strlen(keep->about) && memcmp(about, keep->about, n) == 0)
+    return (uint64_t)key << 32 | (uint64_t)place * GW_PS_ROW_STEP;
+}
+
+static struct gw_ps_round *round_of(struct gw_ps_key *key, uint32_t which)
+{
+    return which == 0 ? &key->before : which == 1 ? &key->whole : &key->open;
+}
+
+static uint64_t push_row(const struct gw_ps_store *store, const struct gw_ps_key *key, const struct gw_ps_round *round,
+                         uint32_t rank)
+{
+    return row_of(key->row, PUSHES + round->place * store->options.n_workers + rank);
+}
+
+/* ---- written --------------------------------------------------------------------------------------------------- */
+
+/* Writes a row that is no value. w: where it ends. */
+static gw_status put_head(struct gw_ps_keep *keep, uint64_t id, struct gw_ps_writer *w)
+{
+    gw_ps_put64(w, gw_hash_now()->whole(keep->head, (size_t)(w->at - keep->head), id));
+    return gw_ps_rows_put(keep->rows, id, keep->head, (size_t)(w->at - keep->head));
+}
+
+/* Writes a value, unless it is there, and tells the head of it. */
+static gw_status put_value(struct gw_ps_keep *keep, uint64_t id, struct gw_ps_blob *blob, struct gw_ps_writer *w)
+{
+    if (blob->kept_by == 0 || blob->kept_by == keep->commit) { /* the latter: that commit has failed */
+        blob->sum = gw_hash_now()->whole(blob->bytes, blob->n_bytes, id);
+        GW_TRY(gw_ps_rows_put(keep->rows, id, blob->bytes, blob->n_bytes));
+        blob->kept_by = keep->commit;
+    }
+    gw_ps_put64(w, blob->n_bytes);
+    gw_ps_put64(w, blob->sum);
+    return GW_OK;
+}
+
+static gw_status put_rounds(struct gw_ps_keep *keep, struct gw_ps_key *key, struct gw_ps_writer *w)
+{
+    const struct gw_ps_store *store = keep->store;
+    for (uint32_t i = 0; i < N_ROUNDS; i++) {
+        const struct gw_ps_round *round = round_of(key, i);
+        gw_ps_put64(w, round->number);
+        gw_ps_put8(w, (uint8_t)round->place);
+        gw_ps_put32(w, round->n_in);
+        for (uint32_t r = 0; round->n_in && r < store->options.n_workers; r++) {
+            if (!round->pushes[r])
+                continue;
+            gw_ps_put32(w, r);
+            gw_ps_put64(w, round->refusals[r]);
+            GW_TRY(put_value(keep, push_row(store, key, round, r), round->pushes[r], w));
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status put_parameters(struct gw_ps_keep *keep, const struct gw_ps_key *key, struct gw_ps_writer *w)
+{
+    const struct gw_ps_parameters *p = key->parameters;
+    if (!p)
         return GW_OK;
-    return gw_fail(
-        GW_ERR_ARGUMENT,
-        "the folder of snapshots is of a server with %.*s, and this one has %s; it must be the same, or another folder",
-        (int)(n < MOST_ABOUT ? n : MOST_ABOUT), (const char *)about, keep->about);
+    gw_ps_put64(w, p->unusable);
+    for (uint32_t r = 0; r < keep->store->options.n_workers; r++)
+        gw_ps_put_double(w, p->rates[r]);
+    gw_ps_put8(w, p->values != NULL);
+    if (!p->values) /* then the moments are zeros */
+        return GW_OK;
+    GW_TRY(put_value(keep, row_of(key->row, VALUES), p->values, w));
+    for (uint32_t m = 0; m < gw_optimizer_moments(&p->optimizer); m++)
+        GW_TRY(put_value(keep, row_of(key->row, MOMENTS + m), p->moments[m], w));
+    return GW_OK;
 }
 
-static gw_status replay(void *user, uint8_t type, const void *head, size_t n_head, const void *body, size_t n_body)
+static gw_status put_key(struct gw_ps_keep *keep, struct gw_ps_key *key)
 {
-    struct gw_ps_keep *keep = user;
-    const struct gw_ps_snapshot_reader reader = {keep->store, keep->store->options.total};
-    if (type == ABOUT)
-        return check_about(keep, head, n_head);
-    if (type >= GW_PS_KEEP_OWN && keep->options.own_replay)
-        return keep->options.own_replay(keep->options.user, type, head, n_head);
-    if (type < GW_PS_MOST_CHANGES)
-        return gw_ps_journal_apply(keep->store, reader.total, type, head, n_head, body, n_body);
-    return gw_ps_snapshot_apply(&reader, type, head, n_head, body, n_body);
+    struct gw_ps_writer w = {keep->head};
+    gw_ps_put_name(&w, key->name);
+    gw_ps_put8(&w, (uint8_t)key->type);
+    gw_ps_put_shape(&w, &key->shape);
+    gw_ps_put32(&w, key->n_parts);
+    gw_ps_put_name(&w, key->codec ? gw_codec_canonical(key->codec) : "");
+    gw_ps_put_name(&w, key->parameters ? key->parameters->text : "");
+    gw_ps_put32(&w, key->latest);
+    gw_ps_put64(&w, key->foremost);
+    for (uint32_t r = 0; r < keep->store->options.n_workers; r++) {
+        gw_ps_put64(&w, key->pushed[r]);
+        gw_ps_put64(&w, key->taken[r]);
+    }
+    GW_TRY(put_rounds(keep, key, &w));
+    gw_ps_put8(&w, key->deposit.value != NULL);
+    if (key->deposit.value) {
+        gw_ps_put64(&w, key->deposit.version);
+        GW_TRY(put_value(keep, row_of(key->row, DEPOSIT), key->deposit.value, &w));
+    }
+    GW_TRY(put_parameters(keep, key, &w));
+    return put_head(keep, row_of(key->row, HEAD), &w);
 }
 
-/* ---- written ---------------------------------------------------------------------------------------------------- */
-
-static void on_change(void *user, const struct gw_ps_change *change)
+/* Removes the rows of keys that were dropped: the numbers between those of keys that are there. */
+static gw_status drop_gaps(struct gw_ps_keep *keep)
 {
-    struct gw_ps_keep *keep = user;
-    uint8_t head[GW_PS_CHANGE_BYTES];
-    const size_t n_head = gw_ps_journal_write(head, change);
-    gw_ps_keeper_append(keep->keeper, (uint8_t)change->kind, head, n_head, change->value ? change->value->bytes : NULL,
-                        change->value ? change->value->n_bytes : 0);
+    const struct gw_ps_store *store = keep->store;
+    uint64_t next = 1;
+    for (uint64_t k = 0; k <= store->names.n; k++) {
+        const uint64_t row = k < store->names.n ? store->keys[k]->row : (uint64_t)store->last_row + 1;
+        if (row > next)
+            GW_TRY(gw_ps_rows_drop(keep->rows, next << 32, row << 32));
+        next = row + 1;
+    }
+    return GW_OK;
 }
 
-void gw_ps_keep_note(struct gw_ps_keep *keep, uint8_t type, const void *head, size_t n_head)
+static gw_status put_store(struct gw_ps_keep *keep)
 {
-    if (keep)
-        gw_ps_keeper_append(keep->keeper, type, head, n_head, NULL, 0);
+    const struct gw_ps_store *store = keep->store;
+    struct gw_ps_writer w = {keep->head};
+    gw_ps_put64(&w, keep->commit);
+    gw_ps_put64(&w, store->names.n);
+    gw_ps_put32(&w, store->last_row);
+    gw_ps_put64(&w, store->rounds);
+    gw_ps_put64(&w, store->foremost);
+    gw_ps_put8(&w, store->begun);
+    for (uint32_t r = 0; r < store->options.n_workers; r++) {
+        gw_ps_put64(&w, store->pushes[r]);
+        gw_ps_put64(&w, store->skipped[r]);
+        gw_ps_put8(&w, store->present[r]);
+    }
+    return put_head(keep, row_of(0, STORE), &w);
 }
 
-/* ---- snapshots ----------------------------------------------------------------------------------------------- */
-
-static void add(void *user, uint8_t type, const void *head, size_t n_head, struct gw_ps_blob *blob)
+static gw_status put_all(struct gw_ps_keep *keep)
 {
-    gw_ps_keeper_add(user, type, head, n_head, blob);
+    struct gw_ps_store *store = keep->store;
+    const bool few = store->n_changes <= GW_PS_MOST_CHANGES;
+    struct gw_ps_writer w = {keep->head};
+    GW_TRY(gw_ps_rows_begin(keep->rows));
+    GW_TRY(put_store(keep));
+    if (keep->commit == 1) {
+        memcpy(w.at, keep->options.about, strlen(keep->options.about));
+        w.at += strlen(keep->options.about);
+        GW_TRY(put_head(keep, row_of(0, ABOUT), &w));
+        w.at = keep->head;
+    }
+    if (keep->own_changed) {
+        w.at += keep->options.own_write(keep->options.user, keep->head);
+        GW_TRY(put_head(keep, row_of(0, OWN), &w));
+    }
+    if (store->dropped)
+        GW_TRY(drop_gaps(keep));
+    for (uint64_t k = 0; k < (few ? store->n_changes : store->names.n); k++) {
+        struct gw_ps_key *key = (few ? store->changes : store->keys)[k];
+        if (key->changed)
+            GW_TRY(put_key(keep, key));
+    }
+    return gw_ps_rows_end(keep->rows, keep->commit);
 }
 
-void gw_ps_keep_add(struct gw_ps_keep *keep, uint8_t type, const void *head, size_t n_head)
+void gw_ps_keep_commit(struct gw_ps_keep *keep)
 {
-    gw_ps_keeper_add(keep->keeper, type, head, n_head, NULL);
-}
-
-static void take_snapshot(struct gw_ps_keep *keep)
-{
-    if (gw_ps_keeper_begin(keep->keeper) < 0)
+    char line[1024];
+    const bool was_durable = !keep->reason[0];
+    const double now = was_durable ? 0 : gw_clock_seconds();
+    if (!gw_ps_keep_is_due(keep) || (!was_durable && now < keep->next_try))
         return;
-    gw_ps_keep_add(keep, ABOUT, keep->about, strlen(keep->about));
-    gw_status status = gw_ps_snapshot_write(keep->store, add, keep->keeper);
-    if (keep->options.own_snapshot)
-        keep->options.own_snapshot(keep->options.user, keep);
-    gw_ps_keeper_end(keep->keeper, status);
+    if (put_all(keep) == GW_OK) {
+        keep->commit++;
+        keep->n_commits++;
+        keep->reason[0] = 0;
+        keep->own_changed = false;
+        gw_ps_store_unchange(keep->store);
+        if (!was_durable)
+            keep->options.log(keep->options.user, "durable");
+        return;
+    }
+    snprintf(keep->reason, sizeof keep->reason, "%s", gw_last_error());
+    gw_ps_rows_undo(keep->rows);
+    keep->n_failed++;
+    keep->next_try = gw_clock_seconds() + RETRY_SECONDS;
+    snprintf(line, sizeof line, "not-durable reason=\"%.900s\"", gw_quote(keep->reason).text);
+    if (was_durable)
+        keep->options.log(keep->options.user, line);
 }
 
-void gw_ps_keep_look(struct gw_ps_keep *keep)
+/* ---- read ------------------------------------------------------------------------------------------------------ */
+
+static gw_status altered(const struct gw_ps_keep *keep, const char *what)
 {
-    gw_ps_keeper_look(keep->keeper);
-    if (gw_ps_keeper_due(keep->keeper))
-        take_snapshot(keep);
+    return gw_fail(GW_ERR_FRAME_CHECKSUM,
+                   "what is kept in %s was altered: %s. Bring back a good copy of the folder, or start with another "
+                   "one. Nothing was changed",
+                   keep->options.folder, what);
 }
 
-void gw_ps_keep_finish(struct gw_ps_keep *keep)
+static gw_status altered_key(const struct gw_ps_keep *keep, const char *key, const char *what)
 {
-    gw_ps_keeper_finish(keep->keeper);
-    if (!gw_ps_keeper_is_clean(keep->keeper))
-        take_snapshot(keep);
-    gw_ps_keeper_finish(keep->keeper);
+    char text[4 * GW_PS_MOST_NAME];
+    snprintf(text, sizeof text, "%s of the key \"%.800s\"", what, gw_quote(key).text);
+    return altered(keep, text);
 }
 
-/* ---- beginning and end --------------------------------------------------------------------------------------- */
+/* Reads a row that is no value, and checks it. */
+static gw_status get_head(struct gw_ps_keep *keep, uint64_t id, size_t n_bytes, struct gw_ps_reader *r)
+{
+    char what[64];
+    snprintf(what, sizeof what, "row %" PRIu64, id);
+    if (n_bytes < 8 || n_bytes > keep->most_head)
+        return altered(keep, what);
+    GW_TRY(gw_ps_rows_get(keep->rows, id, keep->head, n_bytes));
+    *r = (struct gw_ps_reader){keep->head, keep->head + n_bytes - 8, true};
+    return gw_hash_now()->whole(keep->head, n_bytes - 8, id) == gw_get64(r->end) ? GW_OK : altered(keep, what);
+}
+
+/* Finds a row of the server itself. */
+static gw_status get_own(struct gw_ps_keep *keep, uint32_t place, struct gw_ps_reader *r)
+{
+    uint64_t id = row_of(0, place);
+    size_t n_bytes;
+    gw_status status = gw_ps_rows_find(keep->rows, &id, &n_bytes);
+    if (status < 0)
+        return status;
+    if (status == GW_NOT_YET || id != row_of(0, place))
+        return altered(keep, "a row of the server is missing");
+    return get_head(keep, id, n_bytes, r);
+}
+
+/* Reads the value that the head tells of. */
+static gw_status get_value(struct gw_ps_keep *keep, const char *key, uint64_t id, uint64_t n_bytes,
+                           struct gw_ps_reader *r, struct gw_ps_blob **out)
+{
+    const uint64_t length = gw_ps_get64(r), sum = gw_ps_get64(r);
+    if (!r->good || (n_bytes != UINT64_MAX && length != n_bytes) || length > SIZE_MAX / 2)
+        return altered_key(keep, key, "the head");
+    void *bytes = length ? gw_alloc(keep->context, (size_t)length, 1) : NULL;
+    struct gw_ps_blob *blob =
+        bytes || !length ? gw_ps_blob_new(keep->context, keep->store->options.total, bytes, (size_t)length) : NULL;
+    if (!blob)
+        return GW_ERR_MEMORY;
+    gw_status status = gw_ps_rows_get(keep->rows, id, bytes, (size_t)length);
+    if (status == GW_OK && gw_hash_now()->whole(bytes, (size_t)length, id) != sum)
+        status = altered_key(keep, key, "a value");
+    else if (status < 0)
+        status = gw_fail(status, "a value of the key \"%s\": %s", gw_quote(key).text, gw_last_error());
+    if (status < 0) {
+        gw_ps_blob_give(blob);
+        return status;
+    }
+    blob->sum = sum;
+    blob->kept_by = keep->commit - 1;
+    *out = blob;
+    return GW_OK;
+}
+
+static gw_status get_push(struct gw_ps_keep *keep, struct gw_ps_key *key, struct gw_ps_round *round,
+                          struct gw_ps_reader *r)
+{
+    const uint32_t rank = gw_ps_get32(r);
+    const uint64_t refusal = gw_ps_get64(r);
+    const bool has_value = refusal == GW_PS_NOT_REFUSED || refusal == GW_PS_PENDING;
+    if (!r->good || rank >= keep->store->options.n_workers || !round->pushes || round->pushes[rank] ||
+        (refusal == GW_PS_PENDING && (!key->parameters || round != &key->open)))
+        return altered_key(keep, key->name, "the head");
+    GW_TRY(get_value(keep, key->name, push_row(keep->store, key, round, rank), has_value ? UINT64_MAX : 0, r,
+                     &round->pushes[rank]));
+    round->refusals[rank] = refusal;
+    round->n_in++;
+    gw_ps_key_count(keep->store, key, round->pushes[rank]->n_bytes, 0);
+    return has_value ? gw_ps_key_check_value(key, rank, round->pushes[rank]) : GW_OK;
+}
+
+static gw_status get_rounds(struct gw_ps_keep *keep, struct gw_ps_key *key, struct gw_ps_reader *r)
+{
+    for (uint32_t i = 0; i < N_ROUNDS; i++) {
+        struct gw_ps_round *round = round_of(key, i);
+        round->number = gw_ps_get64(r);
+        round->place = gw_ps_get8(r);
+        const uint32_t n = gw_ps_get32(r);
+        if (!r->good || round->place >= N_ROUNDS || n > keep->store->options.n_workers)
+            return altered_key(keep, key->name, "the head");
+        while (round->n_in < n)
+            GW_TRY(get_push(keep, key, round, r));
+    }
+    return GW_OK;
+}
+
+static gw_status get_parameters(struct gw_ps_keep *keep, struct gw_ps_key *key, struct gw_ps_reader *r)
+{
+    struct gw_ps_parameters *p = key->parameters;
+    const uint64_t n_bytes = key->n_elems * sizeof(float);
+    if (!p)
+        return GW_OK;
+    p->unusable = gw_ps_get64(r);
+    for (uint32_t rank = 0; rank < keep->store->options.n_workers; rank++)
+        p->rates[rank] = gw_ps_get_double(r);
+    if (!gw_ps_get8(r))
+        return GW_OK;
+    GW_TRY(get_value(keep, key->name, row_of(key->row, VALUES), n_bytes, r, &p->values));
+    gw_ps_key_count(keep->store, key, n_bytes, 0);
+    for (uint32_t m = 0; m < gw_optimizer_moments(&p->optimizer); m++) {
+        gw_ps_blob_give(p->moments[m]);
+        p->moments[m] = NULL;
+        GW_TRY(get_value(keep, key->name, row_of(key->row, MOMENTS + m), n_bytes, r, &p->moments[m]));
+    }
+    return GW_OK;
+}
+
+static gw_status get_key(struct gw_ps_keep *keep, uint32_t row, struct gw_ps_reader *r)
+{
+    struct gw_ps_store *store = keep->store;
+    char name[GW_PS_MOST_NAME + 1], codec[GW_PS_MOST_NAME + 1], optimizer[GW_PS_MOST_NAME + 1];
+    gw_ps_shape shape;
+    struct gw_ps_key *key;
+    gw_ps_get_name(r, name);
+    const gw_ps_type type = (gw_ps_type)gw_ps_get8(r);
+    gw_ps_get_shape(r, &shape);
+    const uint32_t n_parts = gw_ps_get32(r);
+    gw_ps_get_name(r, codec);
+    gw_ps_get_name(r, optimizer);
+    if (!r->good || gw_ps_names_find(&store->names, name) != GW_PS_NO_NAME)
+        return altered_key(keep, name, "the head");
+    GW_TRY(gw_ps_store_init_part(store, name, type, &shape, n_parts, codec, optimizer));
+    GW_TRY(gw_ps_store_find(store, name, &key));
+    key->row = row;
+    key->latest = gw_ps_get32(r);
+    key->foremost = gw_ps_get64(r);
+    for (uint32_t rank = 0; rank < store->options.n_workers; rank++) {
+        key->pushed[rank] = gw_ps_get64(r);
+        key->taken[rank] = gw_ps_get64(r);
+    }
+    if (!r->good || key->latest >= store->options.n_workers)
+        return altered_key(keep, name, "the head");
+    GW_TRY(get_rounds(keep, key, r));
+    if (gw_ps_get8(r)) {
+        key->deposit.version = gw_ps_get64(r);
+        GW_TRY(
+            get_value(keep, name, row_of(row, DEPOSIT), key->n_elems * gw_ps_type_bytes(type), r, &key->deposit.value));
+        gw_ps_key_count(store, key, key->deposit.value->n_bytes, 0);
+    }
+    GW_TRY(get_parameters(keep, key, r));
+    return r->good && r->at == r->end ? GW_OK : altered_key(keep, name, "the head");
+}
+
+/* Reads all keys. A head that is missing is noticed by their count. */
+static gw_status get_keys(struct gw_ps_keep *keep, uint64_t n_keys)
+{
+    struct gw_ps_store *store = keep->store;
+    struct gw_ps_reader r;
+    size_t n_bytes;
+    gw_status status;
+    for (uint64_t id = row_of(1, HEAD); (status = gw_ps_rows_find(keep->rows, &id, &n_bytes)) == GW_OK;) {
+        const uint32_t row = (uint32_t)(id >> 32);
+        if (id != row_of(row, HEAD))
+            return altered(keep, "the head of a key is missing");
+        GW_TRY(get_head(keep, id, n_bytes, &r));
+        GW_TRY(get_key(keep, row, &r));
+        id = row_of(row + 1, HEAD);
+    }
+    if (status < 0)
+        return status;
+    return store->names.n == n_keys ? GW_OK : altered(keep, "the heads of keys are missing");
+}
+
+static gw_status get_store(struct gw_ps_keep *keep)
+{
+    struct gw_ps_store *store = keep->store;
+    struct gw_ps_reader r;
+    GW_TRY(get_own(keep, STORE, &r));
+    keep->commit = gw_ps_get64(&r) + 1;
+    const uint64_t n_keys = gw_ps_get64(&r);
+    const uint32_t last_row = gw_ps_get32(&r);
+    const uint64_t rounds = gw_ps_get64(&r), foremost = gw_ps_get64(&r);
+    const bool begun = gw_ps_get8(&r);
+    for (uint32_t rank = 0; rank < store->options.n_workers; rank++) {
+        store->pushes[rank] = gw_ps_get64(&r);
+        store->skipped[rank] = gw_ps_get64(&r);
+        store->n_present -= store->present[rank];
+        store->present[rank] = gw_ps_get8(&r);
+        store->n_present += store->present[rank];
+    }
+    if (!r.good || r.at != r.end)
+        return altered(keep, "the row of the store");
+    GW_TRY(get_keys(keep, n_keys));
+    store->last_row = last_row;
+    store->rounds = rounds;
+    store->foremost = foremost;
+    store->begun = begun;
+    for (uint64_t k = 0; k < store->names.n; k++)
+        gw_ps_key_count_due(store, store->keys[k]);
+    return GW_OK;
+}
+
+static gw_status check_about(struct gw_ps_keep *keep)
+{
+    struct gw_ps_reader r;
+    GW_TRY(get_own(keep, ABOUT, &r));
+    const size_t n = (size_t)(r.end - r.at);
+    return n == strlen(keep->options.about) && memcmp(r.at, keep->options.about, n) == 0
+               ? GW_OK
+               : gw_fail(GW_ERR_ARGUMENT,
+                         "the folder of snapshots is of a server with %.*s, and this one has %s; it must be the same, "
+                         "or another folder",
+                         (int)n, (const char *)r.at, keep->options.about);
+}
+
+static gw_status get_all(struct gw_ps_keep *keep)
+{
+    struct gw_ps_reader r;
+    GW_TRY(check_about(keep));
+    GW_TRY(get_store(keep));
+    GW_TRY(gw_ps_rows_accept(keep->rows, keep->commit - 1));
+    GW_TRY(get_own(keep, OWN, &r));
+    return keep->options.own_read(keep->options.user, r.at, (size_t)(r.end - r.at));
+}
+
+/* ---- beginning and end ----------------------------------------------------------------------------------------- */
+
+/* Writes the first commit into a new folder. */
+static gw_status begin_folder(struct gw_ps_keep *keep)
+{
+    GW_TRY(gw_ps_rows_accept(keep->rows, 0));
+    keep->commit = 1;
+    keep->own_changed = true;
+    gw_ps_keep_commit(keep);
+    return keep->reason[0] ? gw_fail(GW_ERR_SYSTEM, "%s", keep->reason) : GW_OK;
+}
+
+static gw_status open_rows(struct gw_ps_keep *keep)
+{
+    const double begin = gw_clock_seconds();
+    char line[512];
+    uint64_t id = 0;
+    size_t n_bytes;
+    GW_TRY(gw_ps_rows_open(keep->context, keep->options.folder, &keep->rows));
+    gw_status status = gw_ps_rows_find(keep->rows, &id, &n_bytes);
+    if (status < 0)
+        return status;
+    keep->was_there = status == GW_OK;
+    snprintf(line, sizeof line, "%s folder=\"%.300s\"", keep->was_there ? "restoring" : "keeping",
+             gw_quote(keep->options.folder).text);
+    keep->options.log(keep->options.user, line);
+    if (!keep->was_there)
+        return begin_folder(keep);
+    const uint64_t max_bytes = keep->store->options.max_bytes;
+    /* a value that was taken before is taken again, even if the limit is lower now */
+    keep->store->options.max_bytes = UINT64_MAX;
+    status = get_all(keep);
+    keep->store->options.max_bytes = max_bytes;
+    gw_ps_store_unchange(keep->store);
+    GW_TRY(status);
+    snprintf(line, sizeof line, "restored folder=\"%.300s\" keys=%" PRIu64 " bytes=%" PRIu64 " seconds=%.3f",
+             gw_quote(keep->options.folder).text, keep->store->names.n, keep->store->bytes, gw_clock_seconds() - begin);
+    keep->options.log(keep->options.user, line);
+    return GW_OK;
+}
 
 gw_status gw_ps_keep_open(gw_context *context, struct gw_ps_store *store, const struct gw_ps_keep_options *options,
                           struct gw_ps_keep **out)
@@ -112,21 +511,23 @@ gw_status gw_ps_keep_open(gw_context *context, struct gw_ps_store *store, const 
     keep->context = context;
     keep->store = store;
     keep->options = *options;
-    strncpy(keep->about, options->about, MOST_ABOUT);
-    const uint64_t max_bytes = store->options.max_bytes;
-    /* a value that was taken before is taken again, even if the limit is lower now */
-    store->options.max_bytes = UINT64_MAX;
-    gw_status status = gw_ps_keeper_open(context, &options->keeper, replay, keep, &keep->keeper);
-    store->options.max_bytes = max_bytes;
-    if (status == GW_OK && !keep->was_there)
-        status = gw_ps_keeper_append(keep->keeper, ABOUT, keep->about, strlen(keep->about), NULL, 0);
-    if (status < 0) {
+    keep->most_head = HEAD_BYTES + HEAD_RANK_BYTES * (size_t)store->options.n_workers + options->most_own;
+    keep->head = gw_alloc(context, keep->most_head, 1);
+    gw_status status = keep->head ? open_rows(keep) : GW_ERR_MEMORY;
+    if (status < 0)
         gw_ps_keep_close(keep);
-        return status;
-    }
-    gw_ps_store_watch(store, on_change, keep);
-    *out = keep;
-    return GW_OK;
+    else
+        *out = keep;
+    return status;
+}
+
+void gw_ps_keep_close(struct gw_ps_keep *keep)
+{
+    if (!keep)
+        return;
+    gw_ps_rows_close(keep->rows);
+    gw_free(keep->context, keep->head);
+    gw_free(keep->context, keep);
 }
 
 bool gw_ps_keep_was_there(const struct gw_ps_keep *keep)
@@ -134,21 +535,22 @@ bool gw_ps_keep_was_there(const struct gw_ps_keep *keep)
     return keep && keep->was_there;
 }
 
-void gw_ps_keep_close(struct gw_ps_keep *keep)
+void gw_ps_keep_note(struct gw_ps_keep *keep)
 {
-    if (!keep)
-        return;
-    gw_ps_store_watch(keep->store, NULL, NULL);
-    gw_ps_keeper_close(keep->keeper);
-    gw_free(keep->context, keep);
+    if (keep)
+        keep->own_changed = true;
 }
 
-bool gw_ps_keep_is_durable(const struct gw_ps_keep *keep)
+bool gw_ps_keep_is_due(const struct gw_ps_keep *keep)
 {
-    return keep && gw_ps_keeper_info(keep->keeper).durable;
+    return keep && (keep->own_changed || gw_ps_store_has_changed(keep->store));
 }
 
-struct gw_ps_keeper_info gw_ps_keep_info(const struct gw_ps_keep *keep)
+struct gw_ps_keep_info gw_ps_keep_info(const struct gw_ps_keep *keep)
 {
-    return gw_ps_keeper_info(keep->keeper);
+    return (struct gw_ps_keep_info){.durable = !keep->reason[0],
+                                    .reason = keep->reason,
+                                    .commits = keep->n_commits,
+                                    .failed = keep->n_failed,
+                                    .bytes = gw_ps_rows_bytes(keep->rows)};
 }

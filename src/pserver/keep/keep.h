@@ -1,58 +1,48 @@
-/* Keeps a store so that a killed server has it again after a restart. Changes of the store go to a journal. Now and
- * then the whole store goes to a snapshot (keeper.h). */
+/* Keeps a store, and what its server knows beside it, in the rows of a folder, so that a killed server has it again. */
 #ifndef GW_PSERVER_KEEP_KEEP_H
 #define GW_PSERVER_KEEP_KEEP_H
 
-#include "pserver/keep/journal.h"
-#include "pserver/keep/keeper.h"
+#include "pserver/store/store.h"
 
 struct gw_ps_keep;
 
-/* Records of the owner have types from this one on, below GW_PS_RECORD_END. */
-#define GW_PS_KEEP_OWN 128
-
 struct gw_ps_keep_options {
-    struct gw_ps_keeper_options keeper;
-    /* a line like "workers=3 mode=sync ...": the options on which the effect of changes depends. A folder with another
-     * line is refused */
+    const char *folder;
+    /* a line like "workers=3 mode=sync ...": the options on which the rows depend. A folder with another line is
+     * refused */
     const char *about;
-
-    /* The owner may keep records of its own beside the store. own_replay gets such a record again at the start; its
-     * errors may be any. own_snapshot adds all of them to a snapshot (gw_ps_keep_add). NULL: the owner keeps none. */
-    gw_status (*own_replay)(void *user, uint8_t type, const void *head, size_t n_head);
-    void (*own_snapshot)(void *user, struct gw_ps_keep *keep);
+    /* The owner may keep bytes of its own, at most most_own. own_write writes them and returns how many there are;
+     * own_read gets them at the start, and its errors may be any. */
+    size_t most_own;
+    size_t (*own_write)(void *user, uint8_t *bytes);
+    gw_status (*own_read)(void *user, const uint8_t *bytes, size_t n_bytes);
+    void (*log)(void *user, const char *line); /* gets lines "event key=value ..." */
     void *user;
 };
 
-/* Fills a new, empty store with what the folder holds, and keeps all changes from then on. The store must outlive *out.
- * Errors: those of gw_ps_keeper_open; GW_ERR_ARGUMENT (the folder belongs to another server), GW_ERR_CAPACITY (it holds
- * more keys, or larger ones, than the server's limits allow), GW_ERR_FRAME_FIELD, GW_ERR_FRAME_MISMATCH (it holds
- * something that no server has written). */
+/* Fills a new, empty store with what the folder holds. The store must outlive *out. Errors: those of gw_ps_rows_open;
+ * GW_ERR_ARGUMENT (the folder belongs to another server), GW_ERR_CAPACITY (it holds more keys, or larger ones, than the
+ * server's limits allow), GW_ERR_FRAME_* (something in it was altered; the sentence names the key). */
 gw_status gw_ps_keep_open(gw_context *context, struct gw_ps_store *store, const struct gw_ps_keep_options *options,
                           struct gw_ps_keep **out);
-
 /* True if the folder held anything. */
 bool gw_ps_keep_was_there(const struct gw_ps_keep *keep);
-
-/* Ends the keeping. NULL is allowed. */
+/* What was not committed is lost. NULL is allowed. */
 void gw_ps_keep_close(struct gw_ps_keep *keep);
 
-/* Keeps a new record of the owner, in the journal. keep NULL: does nothing. */
-void gw_ps_keep_note(struct gw_ps_keep *keep, uint8_t type, const void *head, size_t n_head);
+/* The owner's bytes have changed. */
+void gw_ps_keep_note(struct gw_ps_keep *keep);
+/* True if anything has changed since the last good commit. NULL is allowed. */
+bool gw_ps_keep_is_due(const struct gw_ps_keep *keep);
+/* Brings all changes to disk. If that fails, the log says so, and all stays due; it is tried again a second later at
+ * the earliest. */
+void gw_ps_keep_commit(struct gw_ps_keep *keep);
 
-/* Adds a record of the owner to the snapshot that is being taken. For own_snapshot only. */
-void gw_ps_keep_add(struct gw_ps_keep *keep, uint8_t type, const void *head, size_t n_head);
-
-/* Takes a snapshot if one is due, and looks whether one has ended. Call it about four times a second. */
-void gw_ps_keep_look(struct gw_ps_keep *keep);
-
-/* Takes a last snapshot, if anything has changed since the one before, and waits for it. If it fails, the log says so,
- * and the journals stay. */
-void gw_ps_keep_finish(struct gw_ps_keep *keep);
-
-/* True if all changes so far outlive the process. keep NULL: false. */
-bool gw_ps_keep_is_durable(const struct gw_ps_keep *keep);
-
-struct gw_ps_keeper_info gw_ps_keep_info(const struct gw_ps_keep *keep);
+struct gw_ps_keep_info {
+    bool durable;                    /* the last commit was good */
+    const char *reason;              /* why it was not; valid until the next call */
+    uint64_t commits, failed, bytes; /* since the start; bytes of the files */
+};
+struct gw_ps_keep_info gw_ps_keep_info(const struct gw_ps_keep *keep);
 
 #endif

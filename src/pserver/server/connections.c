@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/quote.h"
+#include "pserver/server/kept.h"
 #include "pserver/server/log.h"
 #include "pserver/server/members.h"
 #include "pserver/server/reply.h"
@@ -95,6 +96,7 @@ static void serve(struct gw_ps_server *server, struct gw_ps_member *member, cons
         gw_ps_blob_give(value);
     } else if (request.operation == GW_PS_BYE) {
         gw_ps_log(server, "left %s address=%s", gw_ps_rank_text(member->rank).text, member->address.text);
+        gw_ps_server_commit(server); /* its last answers leave */
         gw_ignore(gw_net_flush(&member->c));
         gw_ps_blob_give(value);
         gw_ps_member_goodbye(server, member);
@@ -214,6 +216,7 @@ bool gw_ps_connections_turn(struct gw_ps_server *server, double seconds, bool *s
             read_member(server, member);
         }
     }
+    gw_ps_server_commit(server);
     gw_ps_members_sweep(server);
     return any;
 }

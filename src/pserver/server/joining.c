@@ -32,12 +32,9 @@ gw_status gw_ps_run_end(struct gw_ps_server *server)
     gw_free(server->context, server->agreed);
     server->agreed = NULL;
     server->first_round = 1;
-    gw_ps_note_run(server);
     for (uint32_t r = 0; r < server->options.n_workers; r++)
-        if (server->workers[r].agreed_as) {
-            server->workers[r].agreed_as = 0;
-            gw_ps_note_worker(server, r);
-        }
+        server->workers[r].agreed_as = 0;
+    gw_ps_note(server);
     gw_ps_log(server, "run-ended");
     return GW_OK;
 }
@@ -51,7 +48,7 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     worker->joined_from = round;
     const struct gw_ps_joining joining = member->joining;
     worker->joined_by = joining.waits ? joining.id : 0;
-    gw_ps_note_worker(server, member->rank);
+    gw_ps_note(server);
     gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round,
               gw_ps_store_n_present(server->store));
     gw_ps_join_forget(server, member);
@@ -65,7 +62,7 @@ static void begin_with(struct gw_ps_server *server, uint64_t round)
 {
     gw_ps_store_skip_to(server->store, GW_PS_EXCHANGE, round);
     server->first_round = round;
-    gw_ps_note_run(server);
+    gw_ps_note(server);
 }
 
 /* True if nobody takes part. Workers that have never come do not count, though rounds wait for them (if `missing` is

@@ -7,9 +7,11 @@
 /* Fills a new server with what its folder holds, if it has a folder. Errors: those of gw_ps_keep_open. */
 gw_status gw_ps_server_keep(struct gw_ps_server *server);
 
-/* note_run keeps first_round and the agreed lines; call it after one of them has changed. note_worker keeps what the
- * server knows of a worker, without its connection; call it after a change of that. */
-void gw_ps_note_run(struct gw_ps_server *server);
-void gw_ps_note_worker(struct gw_ps_server *server, uint32_t rank);
+/* Call it after a change of what the server knows beside its store: first_round, the agreed lines, or what it knows of
+ * a worker without its connection. */
+void gw_ps_note(struct gw_ps_server *server);
+
+/* Brings changes to disk, and then sends the answers that tell of them. */
+void gw_ps_server_commit(struct gw_ps_server *server);
 
 #endif

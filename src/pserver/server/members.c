@@ -197,7 +197,7 @@ void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *memb
         server->workers[rank].came_as = 0;
     if (rank != GW_PS_READER && server->workers[rank].agreed_as) { /* it will not come back to this run */
         server->workers[rank].agreed_as = 0;
-        gw_ps_note_worker(server, rank);
+        gw_ps_note(server);
     }
     if (!for_good)
         return;

@@ -68,15 +68,12 @@ static void note_kept(const struct gw_ps_keep *keep, struct gw_ps_kept_numbers *
     kept->is_kept = keep != NULL;
     if (!keep)
         return;
-    const struct gw_ps_keeper_info info = gw_ps_keep_info(keep);
+    const struct gw_ps_keep_info info = gw_ps_keep_info(keep);
     kept->durable = info.durable;
     snprintf(kept->reason, sizeof kept->reason, "%s", info.durable ? "" : info.reason);
-    kept->snapshot_age = info.generation ? gw_clock_seconds() - info.snapshot_at : -1;
-    kept->generation = info.generation;
-    kept->snapshot_bytes = info.snapshot_bytes;
-    kept->journal_bytes = info.journal_bytes;
-    kept->snapshots = info.n_snapshots;
-    kept->failed = info.n_failed;
+    kept->commits = info.commits;
+    kept->failed = info.failed;
+    kept->bytes = info.bytes;
 }
 
 void gw_ps_history_note(struct gw_ps_history *history, double seconds, uint64_t rounds)

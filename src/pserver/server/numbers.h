@@ -36,13 +36,13 @@ struct gw_ps_worker_numbers {
     uint8_t presence; /* gw_ps_presence */
 };
 
-/* The numbers of snapshots. */
+/* The numbers of the folder. */
 struct gw_ps_kept_numbers {
-    bool is_kept;        /* the server has a folder for snapshots */
-    bool durable;        /* what is acknowledged outlives the process */
-    char reason[256];    /* why it does not, if it should */
-    double snapshot_age; /* seconds since the last snapshot was finished, or restored; below 0: there is none yet */
-    uint64_t generation, snapshot_bytes, journal_bytes, snapshots, failed;
+    bool is_kept;             /* the server has a folder */
+    bool durable;             /* what is acknowledged outlives the process */
+    char reason[256];         /* why it does not, if it should */
+    uint64_t commits, failed; /* since the start */
+    uint64_t bytes;           /* of its files */
 };
 
 /* How many rounds became whole in each of the last steps of time. */

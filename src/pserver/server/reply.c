@@ -1,6 +1,7 @@
 /* Sends answers. */
 #include "pserver/server/reply.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -56,8 +57,8 @@ bool gw_ps_make_room(struct gw_ps_server *server, const struct gw_ps_member *ask
     return most;
 }
 
-void gw_ps_reply(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_reply *reply,
-                 struct gw_ps_blob *value)
+static void send_reply(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_reply *reply,
+                       struct gw_ps_blob *value)
 {
     uint8_t head[GW_PS_HEAD_BYTES];
     if (member->lost)
@@ -71,6 +72,44 @@ void gw_ps_reply(struct gw_ps_server *server, struct gw_ps_member *member, const
         lose(server, member);
     if (!member->c.gathers)
         gw_ps_watch(member);
+}
+
+void gw_ps_reply(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_reply *reply,
+                 struct gw_ps_blob *value)
+{
+    if (!server->held && !gw_ps_keep_is_due(server->keep)) {
+        send_reply(server, member, reply, value);
+        return;
+    }
+    struct gw_ps_held *held = gw_alloc(server->context, 1, sizeof *held);
+    if (!held) {
+        lose(server, member);
+        return;
+    }
+    *held = (struct gw_ps_held){NULL, member, *reply, value ? gw_ps_blob_hold(value) : NULL};
+    *(server->held ? &server->last_held->next : &server->held) = held;
+    server->last_held = held;
+}
+
+void gw_ps_replies_release(struct gw_ps_server *server)
+{
+    struct gw_ps_held *first = server->held, *next;
+    const bool kept = !gw_ps_keep_is_due(server->keep);
+    server->held = NULL;
+    for (struct gw_ps_held *held = first; held; held = held->next) {
+        if (kept)
+            held->reply.flags &= (uint8_t)~GW_PS_IN_MEMORY;
+        held->member->c.gathers = true;
+        send_reply(server, held->member, &held->reply, held->value);
+    }
+    for (struct gw_ps_held *held = first; held; held = next) {
+        next = held->next;
+        held->member->c.gathers = false;
+        gw_ignore(gw_net_flush(&held->member->c));
+        gw_ps_watch(held->member);
+        gw_ps_blob_give(held->value);
+        gw_free(server->context, held);
+    }
 }
 
 static struct gw_ps_reply error_reply(struct gw_ps_server *server, const struct gw_ps_request *request,

@@ -11,10 +11,13 @@
 /* Tells epoll what to watch of a member's connection. Call it after something was sent. */
 void gw_ps_watch(struct gw_ps_member *member);
 
-/* Sends an answer, unless the member is lost. If too many of its answers wait to be sent, it is lost from then on.
- * value: the body; the caller keeps its hold. */
+/* Sends an answer, unless the member is lost. If changes wait for their commit, the answer waits, too, until
+ * gw_ps_replies_release: it may tell of them. GW_PS_IN_MEMORY is taken off if the commit was good. If too many of its
+ * answers wait to be sent, it is lost from then on. value: the body; the caller keeps its hold. */
 void gw_ps_reply(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_reply *reply,
                  struct gw_ps_blob *value);
+
+void gw_ps_replies_release(struct gw_ps_server *server);
 
 /* Answers a request that failed with `status`. The sentence is that of gw_last_error(). number: 0, or the number that
  * the operation's answer has. */

@@ -23,10 +23,9 @@
 static void reply_done(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
                        uint64_t number)
 {
-    const bool in_memory = server->keep && !gw_ps_keep_is_durable(server->keep);
     gw_ps_reply(server, member,
                 &(struct gw_ps_reply){.operation = request->operation,
-                                      .flags = in_memory ? GW_PS_IN_MEMORY : 0,
+                                      .flags = gw_ps_keep_is_due(server->keep) ? GW_PS_IN_MEMORY : 0,
                                       .id = request->id,
                                       .number = number},
                 NULL);
@@ -129,7 +128,7 @@ static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member,
         memcpy(server->agreed, value->bytes, value->n_bytes);
         server->agreed[value->n_bytes] = 0;
         server->agreed_by = member->rank;
-        gw_ps_note_run(server);
+        gw_ps_note(server);
     }
     struct gw_lines_difference difference;
     if (gw_lines_differ(server->agreed, strlen(server->agreed), value->bytes, value->n_bytes, &difference))
@@ -137,7 +136,7 @@ static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member,
                        "rank %u has %s, and rank %u began this server's run with %s; all workers must have the same",
                        member->rank, difference.second, server->agreed_by, difference.first);
     server->workers[member->rank].agreed_as = member->incarnation;
-    gw_ps_note_worker(server, member->rank);
+    gw_ps_note(server);
     reply_done(server, member, request, 0);
     return GW_OK;
 }

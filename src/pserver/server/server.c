@@ -26,7 +26,7 @@
 #define DEFAULT_CLIENTS 1024
 #define MOST_STRANGERS 256u /* the most connections that have not said HELLO */
 #define SPARE_STRANGERS 64u /* and how many besides those that may become clients */
-#define SPARE_FILES 32u     /* descriptors that connections leave to snapshots and journals */
+#define SPARE_FILES 32u     /* descriptors that connections leave to the folder */
 /* how long the server still handles requests that have come, when it must end */
 #define END_SECONDS 1.0
 #define NAP_SECONDS 0.01  /* between two looks, then, whether answers have left */
@@ -51,8 +51,7 @@ static void end(struct gw_ps_server *server)
     while (gw_clock_seconds() < deadline &&
            (gw_ps_connections_turn(server, waits ? NAP_SECONDS : 0, &stop) || (waits = anything_waits(server))))
         ;
-    if (server->keep)
-        gw_ps_keep_finish(server->keep);
+    gw_ps_server_commit(server);
 }
 
 gw_status gw_ps_server_run(gw_ps_server *server)
@@ -73,9 +72,8 @@ gw_status gw_ps_server_run(gw_ps_server *server)
             gw_ps_joins_look(server);
             gw_ps_requests_expire(server);
             gw_ps_requests_go_on(server);
+            gw_ps_server_commit(server);
             gw_ps_members_sweep(server);
-            if (server->keep)
-                gw_ps_keep_look(server->keep);
             gw_ps_numbers_note(server, server->notes);
         }
     }

@@ -57,6 +57,14 @@ struct gw_ps_parked {
     double deadline;
 };
 
+/* An answer that waits for a commit. */
+struct gw_ps_held {
+    struct gw_ps_held *next;
+    struct gw_ps_member *member;
+    struct gw_ps_reply reply;
+    struct gw_ps_blob *value; /* NULL: none */
+};
+
 /* What the server knows of a worker, connected or not. */
 struct gw_ps_worker {
     struct gw_ps_member *member; /* NULL: it is not here */
@@ -110,7 +118,8 @@ struct gw_ps_server {
         uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out;
         struct gw_ps_times pushes, pulls; /* times from a request's coming to its answer, for requests that were done */
     } counts;
-    struct gw_ps_keep *keep;   /* NULL: nothing outlives the process */
+    struct gw_ps_held *held, *last_held; /* NULL: none */
+    struct gw_ps_keep *keep;             /* NULL: nothing outlives the process */
     struct gw_ps_notes *notes; /* a copy of the numbers for other threads (numbers.h); NULL: nobody asked for one */
 };
 

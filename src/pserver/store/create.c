@@ -48,11 +48,18 @@ void gw_ps_store_destroy(struct gw_ps_store *store)
     gw_free(store->context, store);
 }
 
-void gw_ps_store_watch(struct gw_ps_store *store, void (*changed)(void *user, const struct gw_ps_change *change),
-                       void *user)
+bool gw_ps_store_has_changed(const struct gw_ps_store *store)
 {
-    store->changed = changed;
-    store->changed_user = user;
+    return store->changed;
+}
+
+void gw_ps_store_unchange(struct gw_ps_store *store)
+{
+    const bool few = store->n_changes <= GW_PS_MOST_CHANGES;
+    for (uint64_t k = 0; k < (few ? store->n_changes : store->names.n); k++)
+        (few ? store->changes : store->keys)[k]->changed = false;
+    store->changed = store->dropped = false;
+    store->n_changes = 0;
 }
 
 void **gw_ps_key_waiting(struct gw_ps_key *key)

@@ -1,6 +1,5 @@
 /* Deposits: values of keys that belong to no round. One client puts them there for others, with a version. */
 #include "base/error.h"
-#include "pserver/store/change.h"
 #include "pserver/store/state.h"
 #include "pserver/protocol/value.h"
 
@@ -37,8 +36,7 @@ gw_status gw_ps_store_deposit(struct gw_ps_store *store, struct gw_ps_key *key, 
     key->deposit = (struct gw_ps_deposit){version, gw_ps_blob_hold(value)};
     gw_ps_key_count(store, key, n_bytes, 0);
     store->options.woken(store->options.user, key);
-    gw_ps_store_tell(store, &(struct gw_ps_change){
-                                .kind = GW_PS_CHANGE_DEPOSIT, .name = key->name, .number = version, .value = value});
+    gw_ps_key_change(store, key);
     return GW_OK;
 }
 

@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "base/nearest.h"
 #include "pserver/protocol/message.h"
-#include "pserver/store/change.h"
 #include "pserver/store/parameters.h"
 #include "pserver/store/state.h"
 
@@ -126,6 +125,8 @@ static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, cons
     if (store->options.backup)
         GW_TRY(new_round(store, &key->before));
     key->open.number = 1;
+    key->whole.place = 1;
+    key->before.place = 2;
     key->pushed = gw_calloc(store->context, store->options.n_workers, sizeof *key->pushed);
     key->taken = gw_calloc(store->context, store->options.n_workers, sizeof *key->taken);
     if (!key->pushed || !key->taken)
@@ -228,15 +229,10 @@ gw_status gw_ps_store_init_part(struct gw_ps_store *store, const char *name, gw_
     }
     key->name = store->names.names[store->names.n - 1];
     key->n_parts = n_parts;
+    key->row = ++store->last_row;
     store->keys[store->names.n - 1] = key;
     atomic_fetch_add(store->options.total, empty_bytes(store, name) + gw_ps_parameters_own_bytes(store, key));
     gw_ps_key_count(store, key, gw_ps_parameters_bytes(store, key), 0);
-    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_INIT,
-                                                   .name = name,
-                                                   .type = type,
-                                                   .shape = shape,
-                                                   .n_parts = n_parts,
-                                                   .codec = codec,
-                                                   .optimizer = optimizer});
+    gw_ps_key_change(store, key);
     return GW_OK;
 }

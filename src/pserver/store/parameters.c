@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"
-#include "pserver/store/change.h"
 #include "pserver/store/reduce.h"
 #include "pserver/store/state.h"
 #include "wire/bytes.h"
@@ -200,7 +199,7 @@ static gw_status average(struct gw_ps_store *store, const struct gw_ps_key *key,
 
 /* ---- updates ------------------------------------------------------------------------------------------------ */
 
-/* Makes sure that nobody else holds these values or moments. If they are on their way to a client or into a snapshot,
+/* Makes sure that nobody else holds these values or moments. If they are on their way to a client,
  * it makes a copy, so that those stay as they are. */
 static gw_status own(struct gw_ps_store *store, struct gw_ps_blob **blob)
 {
@@ -224,7 +223,9 @@ static gw_status update(struct gw_ps_store *store, struct gw_ps_key *key, const 
     for (uint32_t m = 0; m < gw_optimizer_moments(&p->optimizer); m++) {
         GW_TRY(own(store, &p->moments[m]));
         moments[m] = p->moments[m]->bytes;
+        p->moments[m]->kept_by = 0;
     }
+    p->values->kept_by = 0;
     const double chosen = rate > 0 ? rate : (double)p->optimizer.lr;
     const gw_float_env env = gw_float_enter();
     gw_optimizer_update(&p->optimizer, (size_t)key->n_elems, p->values->bytes, moments, gradient,
@@ -288,6 +289,6 @@ gw_status gw_ps_store_bring_first(struct gw_ps_store *store, struct gw_ps_key *k
         return GW_ERR_MEMORY;
     gw_ps_key_count(store, key, value->n_bytes, 0);
     store->options.woken(store->options.user, key);
-    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_PUT, .name = key->name, .value = value});
+    gw_ps_key_change(store, key);
     return GW_OK;
 }

@@ -1,6 +1,5 @@
 /* Knows which workers take part: rounds wait for those that are present. */
 #include "base/error.h"
-#include "pserver/store/change.h"
 #include "pserver/store/parameters.h"
 #include "pserver/store/state.h"
 
@@ -59,8 +58,7 @@ gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char
     store->present[rank] = true;
     for (uint64_t k = 0; k < store->names.n; k++)
         enter_key(store, store->keys[k], rank, prefix, from);
-    gw_ps_store_tell(store,
-                     &(struct gw_ps_change){.kind = GW_PS_CHANGE_ENTER, .name = prefix, .rank = rank, .number = from});
+    gw_ps_store_change(store);
     return GW_OK;
 }
 
@@ -78,7 +76,7 @@ void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank)
         /* requests that wait may now wait for another worker, or for none */
         store->options.woken(store->options.user, key);
     }
-    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_LEAVE, .name = "", .rank = rank});
+    gw_ps_store_change(store);
 }
 
 bool gw_ps_store_is_present(const struct gw_ps_store *store, uint32_t rank)
@@ -123,7 +121,7 @@ void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t
     for (uint64_t k = 0; store->options.mode == GW_PS_SYNC && k < store->names.n; k++)
         if (begins_with(store->keys[k]->name, prefix))
             gw_ps_key_reopen(store, store->keys[k], number);
-    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_SKIP, .name = prefix, .number = number});
+    gw_ps_store_change(store);
 }
 
 /* Sets the counts of a key so that all workers push to round `next` next. */
@@ -167,7 +165,7 @@ void gw_ps_store_begin_anew(struct gw_ps_store *store, const char *except)
         if (!begins_with(store->keys[k]->name, except))
             changed |= begin_key_anew(store, store->keys[k]);
     if (changed)
-        gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_ANEW, .name = except});
+        gw_ps_store_change(store);
 }
 
 /* Makes a table of the names that stay. */
@@ -203,6 +201,7 @@ gw_status gw_ps_store_drop(struct gw_ps_store *store, const char *prefix)
     gw_ps_names_fini(&store->names);
     store->names = names;
     store->begun = false;
-    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_DROP, .name = prefix});
+    store->n_changes = GW_PS_MOST_CHANGES + 1; /* the list may have keys that are no more */
+    store->changed = store->dropped = true;
     return GW_OK;
 }

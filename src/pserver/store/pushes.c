@@ -1,7 +1,6 @@
 /* Takes pushes, refusals and verdicts for the open round. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "pserver/store/change.h"
 #include "pserver/store/parameters.h"
 #include "pserver/store/state.h"
 
@@ -143,6 +142,7 @@ static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint
     const bool sync = store->options.mode == GW_PS_SYNC, late = sync && key->pushed[rank] + 1 < key->open.number;
     if (key->parameters && !sync && refusal == GW_PS_NOT_REFUSED)
         GW_TRY(gw_ps_parameters_push(store, key, value, rate));
+    gw_ps_key_change(store, key);
     if (!late) { /* if a backup worker is late, its round has gone on without it, and its push is not kept */
         keep_push(store, key, rank, value, refusal);
         if (key->parameters)
@@ -175,15 +175,7 @@ static gw_status take_push(struct gw_ps_store *store, struct gw_ps_key *key, uin
     gw_status status = may_push(store, key, rank, nth, &taken);
     if (status != GW_OK || taken)
         return status;
-    GW_TRY(put_push(store, key, rank, value, rate, pending));
-    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_PUSH,
-                                                   .name = key->name,
-                                                   .rank = rank,
-                                                   .number = nth,
-                                                   .refusal = pending == GW_PS_PENDING ? pending : 0,
-                                                   .rate = rate,
-                                                   .value = value});
-    return GW_OK;
+    return put_push(store, key, rank, value, rate, pending);
 }
 
 gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
@@ -219,13 +211,7 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
         return GW_ERR_MEMORY;
     status = put_push(store, key, rank, nothing, 0, refusal_of(number));
     gw_ps_blob_give(nothing);
-    GW_TRY(status);
-    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_REFUSE,
-                                                   .name = key->name,
-                                                   .rank = rank,
-                                                   .number = nth,
-                                                   .refusal = number});
-    return GW_OK;
+    return status;
 }
 
 /* Checks that the key can take the verdict. *pending: the push is pending, so the verdict changes something. */
@@ -258,6 +244,7 @@ static gw_status end_pending(struct gw_ps_store *store, struct gw_ps_key *key, u
     } else if (store->options.mode != GW_PS_SYNC) {
         GW_TRY(gw_ps_parameters_push(store, key, *push, key->parameters->rates[rank]));
     }
+    gw_ps_key_change(store, key);
     key->open.refusals[rank] = refusal == GW_PS_NOT_REFUSED ? refusal : refusal_of(refusal);
     key->latest = rank;
     if (store->options.mode == GW_PS_SYNC)
@@ -274,13 +261,7 @@ gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, ui
     GW_TRY(check_verdict(store, key, rank, nth, &pending));
     if (!pending)
         return GW_OK;
-    GW_TRY(end_pending(store, key, rank, refusal));
-    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_VERDICT,
-                                                   .name = key->name,
-                                                   .rank = rank,
-                                                   .number = nth,
-                                                   .refusal = refusal});
-    return GW_OK;
+    return end_pending(store, key, rank, refusal);
 }
 
 gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, const char *prefix, uint32_t rank, uint64_t nth)

@@ -73,6 +73,7 @@ gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
         return status;
     }
     struct gw_ps_round *oldest = store->options.backup ? &key->before : &key->whole;
+    gw_ps_key_change(store, key);
     gw_ps_round_clear(store, key, oldest);
     const struct gw_ps_round emptied = *oldest;
     if (store->options.backup)
@@ -97,6 +98,7 @@ void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32
     gw_ps_push_drop(store, key, &key->open.pushes[rank]);
     key->open.refusals[rank] = GW_PS_NOT_REFUSED;
     key->open.n_in--;
+    gw_ps_key_change(store, key);
 }
 
 void gw_ps_key_reopen(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number)

@@ -10,6 +10,7 @@
 #define GW_PS_NOT_REFUSED UINT64_MAX
 /* Takes the place of a refusal: the push counts only when its verdict has come. */
 #define GW_PS_PENDING (UINT64_MAX - 1)
+#define GW_PS_MOST_CHANGES 1024
 #define GW_PS_KEPT_RESULTS 4 /* how many results are kept of a round: workers mostly pull with one or two methods */
 
 /* One result of a round. It is kept for the workers that ask later. */
@@ -23,6 +24,7 @@ struct gw_ps_kept {
 /* A round: the pushes of all workers that are reduced together. */
 struct gw_ps_round {
     uint64_t number; /* 0: none yet */
+    uint32_t place;  /* of its pushes in the folder: 0 to 2. Each of a key's rounds has another one */
     double began;    /* the time when its first push came; 0: not known */
     uint32_t n_in;
     struct gw_ps_blob **pushes; /* the push of each rank; NULL: it has not come */
@@ -65,6 +67,8 @@ struct gw_ps_key {
     struct gw_ps_deposit deposit;
     uint64_t bytes; /* how many are kept for the key */
     void *waiting;  /* gw_ps_key_waiting */
+    uint32_t row;   /* its number in the folder: higher than that of all keys before it */
+    bool changed;   /* since gw_ps_store_unchange */
 };
 
 struct gw_ps_store {
@@ -81,15 +85,32 @@ struct gw_ps_store {
     bool *present;     /* for each rank: true if rounds wait for it */
     uint32_t n_present;
     bool begun; /* a round has been whole; or, without rounds, a push has been taken */
-    void (*changed)(void *user, const struct gw_ps_change *change); /* the watcher; NULL: there is none */
-    void *changed_user;
+    /* What has changed since gw_ps_store_unchange: anything; the keys, of which there is a list as long as there are
+     * few; and whether keys were dropped. */
+    bool changed, dropped;
+    struct gw_ps_key *changes[GW_PS_MOST_CHANGES];
+    uint32_t n_changes; /* more than GW_PS_MOST_CHANGES: look at all keys */
+    uint32_t last_row;
 };
 
-/* Tells the watcher a change. */
-static inline void gw_ps_store_tell(const struct gw_ps_store *store, const struct gw_ps_change *change)
+/* Notes that a key has changed, and with it the store. */
+static inline void gw_ps_key_change(struct gw_ps_store *store, struct gw_ps_key *key)
 {
-    if (store->changed)
-        store->changed(store->changed_user, change);
+    store->changed = true;
+    if (key->changed)
+        return;
+    key->changed = true;
+    if (store->n_changes < GW_PS_MOST_CHANGES)
+        store->changes[store->n_changes] = key;
+    store->n_changes += store->n_changes <= GW_PS_MOST_CHANGES;
+}
+
+/* The same for all keys. */
+static inline void gw_ps_store_change(struct gw_ps_store *store)
+{
+    store->changed = true;
+    for (uint64_t k = 0; k < store->names.n; k++)
+        gw_ps_key_change(store, store->keys[k]);
 }
 
 /* True if there is a push of the worker whose verdict has not come. */

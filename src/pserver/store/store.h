@@ -33,11 +33,9 @@ struct gw_ps_store_options {
 gw_status gw_ps_store_create(gw_context *context, const struct gw_ps_store_options *options, struct gw_ps_store **out);
 void gw_ps_store_destroy(struct gw_ps_store *store);
 
-/* From now on the store calls `changed` right after each change. NULL: it calls nobody. There is only one watcher at a
- * time. */
-struct gw_ps_change;
-void gw_ps_store_watch(struct gw_ps_store *store, void (*changed)(void *user, const struct gw_ps_change *change),
-                       void *user);
+/* True if anything has changed since the last gw_ps_store_unchange. */
+bool gw_ps_store_has_changed(const struct gw_ps_store *store);
+void gw_ps_store_unchange(struct gw_ps_store *store);
 
 /* Makes a key. If the key exists with the same type, shape, codec and optimizer, it does nothing. codec: a
  * specification; averages of frames follow its options; "": the defaults. optimizer: a specification

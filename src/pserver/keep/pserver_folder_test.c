@@ -1,0 +1,474 @@
+/* Tests the folder of a server: flipped bits, cut files, lost files, a power cut at every commit, and folders that are
+ * none of its own. A server either has all that was committed again, or it refuses to start and says why. */
+#define _GNU_SOURCE /* nftw */
+#include "folders.h"
+#include "pserver/keep/keep.h"
+#include "wire/bytes.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { N_WORKERS = 2, N = 5000, N_KEYS = 3, N_FLIPS = 500, N_CUTS = 200 }; /* a value is longer than a page */
+
+struct world {
+    gw_context *context;
+    char folder[64], copy[64], synced[64], log[4096];
+    struct gw_ps_store *store;
+    struct gw_ps_keep *keep;
+    atomic_uint_least64_t total;
+};
+
+/* ---- a disk that loses what was not synced --------------------------------------------------------------------- */
+
+static const char *synced_to; /* NULL: nobody wants to know */
+static void (*on_synced)(void);
+
+static void copy_fd(int fd, const char *path)
+{
+    char bytes[1 << 16];
+    const int to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(to >= 0);
+    for (off_t at = 0, n; (n = pread(fd, bytes, sizeof bytes, at)) > 0; at += n)
+        assert_int_equal(write(to, bytes, (size_t)n), n);
+    close(to);
+}
+
+/* Takes the place of the C library's: what a file holds now is what it holds after the power cut. */
+__attribute__((visibility("default"))) int fdatasync(int fd)
+{
+    char name[64], path[256] = "", to[512];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    if (!synced_to || readlink(name, path, sizeof path - 1) < 0)
+        return 0;
+    snprintf(to, sizeof to, "%s/%s", synced_to, strrchr(path, '/') + 1);
+    struct stat st;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        copy_fd(fd, to);
+    on_synced();
+    return 0;
+}
+
+__attribute__((visibility("default"))) int fsync(int fd)
+{
+    return fdatasync(fd);
+}
+
+/* ---- a store with known values --------------------------------------------------------------------------------- */
+
+static void on_woken(void *user, struct gw_ps_key *key)
+{
+    (void)user, (void)key;
+}
+
+static size_t own_write(void *user, uint8_t *bytes)
+{
+    (void)user;
+    gw_put64(bytes, 7);
+    return 8;
+}
+
+static gw_status own_read(void *user, const uint8_t *bytes, size_t n_bytes)
+{
+    (void)user;
+    CHECK(n_bytes == 8 && gw_get64(bytes) == 7, "%zu bytes of the owner", n_bytes);
+    return GW_OK;
+}
+
+static void on_line(void *user, const char *line)
+{
+    struct world *world = user;
+    snprintf(world->log, sizeof world->log, "%s", line);
+}
+
+static gw_status try_open(struct world *world, const char *folder)
+{
+    const struct gw_ps_keep_options options = {.folder = folder,
+                                               .about = "workers=2",
+                                               .most_own = 8,
+                                               .own_write = own_write,
+                                               .own_read = own_read,
+                                               .log = on_line,
+                                               .user = world};
+    const struct gw_ps_store_options store = {.n_workers = N_WORKERS,
+                                              .mode = GW_PS_SYNC,
+                                              .max_keys = 100,
+                                              .max_key_bytes = 1 << 20,
+                                              .max_bytes = 1 << 28,
+                                              .total = &world->total,
+                                              .woken = on_woken};
+    world->keep = NULL;
+    assert_int_equal(gw_ps_store_create(world->context, &store, &world->store), GW_OK);
+    return gw_ps_keep_open(world->context, world->store, &options, &world->keep);
+}
+
+static void close_it(struct world *world)
+{
+    gw_ps_keep_close(world->keep);
+    gw_ps_store_destroy(world->store);
+    assert_int_equal(atomic_load(&world->total), 0);
+}
+
+/* Key 0 has parameters, key 1 a deposit. */
+static struct gw_ps_key *key_of(struct world *world, uint32_t k)
+{
+    char name[32];
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    struct gw_ps_key *key;
+    snprintf(name, sizeof name, "key %u", k);
+    assert_int_equal(gw_ps_store_init(world->store, name, GW_PS_FLOAT32, &shape, "", k ? "" : "adam:lr=0.5"), GW_OK);
+    assert_int_equal(gw_ps_store_find(world->store, name, &key), GW_OK);
+    return key;
+}
+
+static struct gw_ps_blob *value_of(struct world *world, uint64_t number)
+{
+    float values[N];
+    for (int i = 0; i < N; i++)
+        values[i] = (float)number + (float)(i % 100) / 128;
+    struct gw_ps_blob *value = gw_ps_blob_copy(world->context, &world->total, values, sizeof values);
+    assert_non_null(value);
+    return value;
+}
+
+/* Both workers push to all keys: round `number` becomes whole. */
+static void a_round(struct world *world, uint64_t number)
+{
+    for (uint32_t k = 0; k < N_KEYS; k++) {
+        struct gw_ps_key *key = key_of(world, k);
+        struct gw_ps_blob *value = value_of(world, number);
+        if (k == 0)
+            assert_int_equal(gw_ps_store_bring_first(world->store, key, value), GW_OK);
+        if (k == 1)
+            assert_int_equal(gw_ps_store_deposit(world->store, key, number, value), GW_OK);
+        for (uint32_t r = 0; r < N_WORKERS; r++)
+            assert_int_equal(gw_ps_store_push(world->store, key, r, number, value, 0), GW_OK);
+        gw_ps_blob_give(value);
+    }
+}
+
+/* All is as a_round has left it. */
+static void check_round(struct world *world, uint64_t number)
+{
+    struct gw_ps_blob *value = value_of(world, number);
+    struct gw_ps_answer answer;
+    struct gw_ps_key *waits_for;
+    CHECK(gw_ps_store_info(world->store).n_keys == (number ? N_KEYS : 0), "round %" PRIu64 ": keys", number);
+    for (uint32_t k = 0; number && k < N_KEYS; k++) {
+        struct gw_ps_key *key = key_of(world, k);
+        CHECK(gw_ps_store_pushed(world->store, key, 0) == number && gw_ps_key_info(world->store, key).rounds == number,
+              "key %u: round %" PRIu64 ", not %" PRIu64, k, gw_ps_key_info(world->store, key).rounds, number);
+        CHECK(gw_ps_store_pull(world->store, key, 0, GW_PS_MIN, NULL, &answer, &waits_for) == GW_OK &&
+                  memcmp(answer.value->bytes, value->bytes, value->n_bytes) == 0,
+              "key %u: another value", k);
+        gw_ps_blob_give(answer.value);
+        if (k != 1)
+            continue;
+        CHECK(gw_ps_store_deposited(key, number, &answer) == GW_OK &&
+                  memcmp(answer.value->bytes, value->bytes, value->n_bytes) == 0,
+              "another deposit");
+        gw_ps_blob_give(answer.value);
+    }
+    gw_ps_blob_give(value);
+}
+
+/* ---- folders --------------------------------------------------------------------------------------------------- */
+
+static const char *const files[] = {"state.db", "state.db-wal", "lock"};
+
+static const char *in(const char *folder, const char *name)
+{
+    static char paths[2][160];
+    static int next;
+    next = !next;
+    snprintf(paths[next], sizeof paths[next], "%s/%s", folder, name);
+    return paths[next];
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    const int fd = open(from, O_RDONLY);
+    if (fd >= 0)
+        copy_fd(fd, to);
+    else
+        unlink(to);
+    close(fd);
+}
+
+static void copy_folder(const char *from, const char *to)
+{
+    unlink(in(to, "state.db-shm"));
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        copy_file(in(from, files[i]), in(to, files[i]));
+}
+
+static void make_folder(char path[64])
+{
+    snprintf(path, 64, "/tmp/gradwire-keep-XXXXXX");
+    assert_non_null(mkdtemp(path));
+}
+
+/* Makes a folder with some rounds. killed: the server did not end in order, so the newest commits are in its log. */
+static void begin(struct world *world, uint64_t n_rounds, bool killed)
+{
+    *world = (struct world){.context = NULL};
+    assert_int_equal(gw_context_create(NULL, &world->context), GW_OK);
+    make_folder(world->folder);
+    make_folder(world->copy);
+    make_folder(world->synced);
+    CHECK(try_open(world, world->folder) == GW_OK, "%s", gw_last_error());
+    for (uint64_t number = 1; number <= n_rounds; number++) {
+        a_round(world, number);
+        gw_ps_keep_commit(world->keep);
+    }
+    copy_folder(world->folder, world->copy);
+    close_it(world);
+    if (killed)
+        copy_folder(world->copy, world->folder);
+}
+
+static void end(struct world *world)
+{
+    remove_folder(world->folder);
+    remove_folder(world->copy);
+    remove_folder(world->synced);
+    gw_context_destroy(world->context);
+}
+
+/* The copy has all of round `number`, or the server refuses. Returns whether it refuses. */
+static bool refused_or_whole(struct world *world, uint64_t number, const char *what)
+{
+    const gw_status status = try_open(world, world->copy);
+    if (status == GW_OK)
+        check_round(world, number);
+    else
+        CHECK(gw_last_error()[0], "%s: no sentence", what);
+    close_it(world);
+    return status < 0;
+}
+
+static void flip_bits(bool killed, const char *name)
+{
+    struct world world;
+    struct numbers random = numbers_from(5);
+    int n_refused = 0, n_named = 0;
+    begin(&world, 2, killed);
+    for (int i = 0; i < N_FLIPS; i++) {
+        struct stat st;
+        uint8_t byte;
+        char what[64];
+        copy_folder(world.folder, world.copy);
+        const int fd = open(in(world.copy, name), O_RDWR);
+        assert_true(fd >= 0 && fstat(fd, &st) == 0);
+        const off_t at = (off_t)(numbers_word(&random) % (uint64_t)st.st_size);
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        byte ^= (uint8_t)(1u << i % 8);
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        close(fd);
+        snprintf(what, sizeof what, "%s, byte %lld", name, (long long)at);
+        if (refused_or_whole(&world, 2, what)) {
+            n_refused++;
+            n_named += strstr(gw_last_error(), "key \"key ") != NULL;
+        }
+    }
+    printf("%d of %d flipped bits in %s are refused, %d of them with the key; the others are in no data\n", n_refused,
+           N_FLIPS, name, n_named);
+    assert_true(n_refused > N_FLIPS / 10 && (killed || n_named > N_FLIPS / 10));
+    end(&world);
+}
+
+static void test_flipped_bits(void **state)
+{
+    (void)state;
+    flip_bits(false, "state.db");
+    flip_bits(true, "state.db-wal");
+}
+
+static void cut_file(bool killed, const char *name)
+{
+    struct world world;
+    struct stat st;
+    int n = 0, n_refused = 0;
+    begin(&world, 2, killed);
+    assert_int_equal(stat(in(world.folder, name), &st), 0);
+    for (off_t at = 0; at < st.st_size; at += 4096, n++) {
+        copy_folder(world.folder, world.copy);
+        assert_int_equal(truncate(in(world.copy, name), at), 0);
+        n_refused += refused_or_whole(&world, 2, name);
+    }
+    printf("%s: %d of %d cuts are refused\n", name, n_refused, n);
+    assert_int_equal(n_refused, n);
+    end(&world);
+}
+
+static void test_cut_files(void **state)
+{
+    (void)state;
+    cut_file(false, "state.db");
+    cut_file(true, "state.db-wal");
+}
+
+/* Whoever removes the newest files is told, and no acknowledged push is gone without a word. */
+static void test_lost_files(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 2, true);
+    for (size_t i = 0; i < 2; i++) {
+        copy_folder(world.folder, world.copy);
+        assert_int_equal(unlink(in(world.copy, files[i])), 0);
+        assert_true(refused_or_whole(&world, 2, files[i]));
+        CHECK(strstr(gw_last_error(), "missing"), "%s", gw_last_error());
+        copy_file(in(world.folder, files[i]), in(world.copy, files[i])); /* nothing was changed */
+        assert_false(refused_or_whole(&world, 2, files[i]));
+    }
+    end(&world);
+}
+
+static struct {
+    struct world *world;
+    uint64_t committed;
+    int n;
+} power;
+
+/* The machine loses its power: of every file stays what was brought to disk. Only the lock's number is not brought to
+ * disk, and stays as it is. */
+static void cut_power(void)
+{
+    struct world after = {.context = power.world->context};
+    const char *to = synced_to;
+    synced_to = NULL;
+    copy_folder(to, power.world->copy);
+    copy_file(in(power.world->folder, "lock"), in(power.world->copy, "lock"));
+    CHECK(try_open(&after, power.world->copy) == GW_OK, "cut %d: %s", power.n, gw_last_error());
+    const uint64_t number = gw_ps_store_pushed(after.store, key_of(&after, 0), 0);
+    CHECK(number == power.committed || number == power.committed + 1, "cut %d: round %" PRIu64 " of %" PRIu64, power.n,
+          number, power.committed);
+    check_round(&after, number);
+    close_it(&after);
+    power.n++;
+    synced_to = to;
+}
+
+/* Power is cut at each sync (of commits, and when the log is brought into the database), and after each commit. */
+static void test_power_cut(void **state)
+{
+    struct world world;
+    sqlite3 *other;
+    (void)state;
+    begin(&world, 1, true);
+    copy_folder(world.folder, world.synced);
+    power.world = &world;
+    power.committed = 1;
+    on_synced = cut_power;
+    CHECK(try_open(&world, world.folder) == GW_OK, "%s", gw_last_error());
+    assert_int_equal(sqlite3_open(in(world.folder, "state.db"), &other), SQLITE_OK);
+    for (synced_to = world.synced; power.n < N_CUTS; cut_power()) {
+        a_round(&world, power.committed + 1);
+        gw_ps_keep_commit(world.keep);
+        assert_true(gw_ps_keep_info(world.keep).durable);
+        power.committed++;
+        if (power.committed % 4 == 0)
+            assert_int_equal(sqlite3_exec(other, "PRAGMA wal_checkpoint", NULL, NULL, NULL), SQLITE_OK);
+    }
+    printf("power was cut %d times in %d rounds\n", power.n, (int)power.committed);
+    synced_to = NULL;
+    sqlite3_close(other);
+    close_it(&world);
+    end(&world);
+}
+
+/* ---- folders that cannot be used ------------------------------------------------------------------------------- */
+
+static void text_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void change_database(const struct world *world, const char *sql)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(in(world->copy, "state.db"), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static void make_wrong(const struct world *world, int which)
+{
+    switch (which) {
+    case 0:
+        text_file(in(world->copy, "journal-00000000.gwj"), "GWPJRNAL");
+        break;
+    case 1:
+        text_file(in(world->copy, "state.db"), "this is no database, but text that somebody has put here");
+        break;
+    case 2:
+        change_database(world, "PRAGMA user_version=9");
+        break;
+    case 3:
+        change_database(world, "PRAGMA application_id=3");
+        break;
+    case 4:
+        unlink(in(world->copy, "state.db"));
+        assert_int_equal(mkfifo(in(world->copy, "state.db"), 0600), 0);
+        break;
+    case 5:
+        unlink(in(world->copy, "state.db"));
+        assert_int_equal(symlink("/nowhere/at/all", in(world->copy, "state.db")), 0);
+        break;
+    case 6:
+        assert_int_equal(truncate(in(world->copy, "state.db"), 0), 0);
+        break;
+    case 7:
+        change_database(world, "DELETE FROM row WHERE id >= 4294967296");
+        break;
+    }
+}
+
+static void test_wrong_folders(void **state)
+{
+    static const char *const words[] = {"development version",
+                                        "bring back a good copy",
+                                        "is of version 9",
+                                        "is not a database of a parameter server",
+                                        "no file",
+                                        "no file",
+                                        "is not a database of",
+                                        "heads of keys are missing"};
+    struct world world;
+    (void)state;
+    begin(&world, 2, false);
+    for (int i = 0; i < (int)(sizeof words / sizeof *words); i++) {
+        copy_folder(world.folder, world.copy);
+        make_wrong(&world, i);
+        CHECK(refused_or_whole(&world, 2, words[i]), "case %d is taken", i);
+        CHECK(strstr(gw_last_error(), words[i]), "case %d: %s", i, gw_last_error());
+        remove_folder(world.copy);
+        assert_int_equal(mkdir(world.copy, 0700), 0);
+    }
+    /* in use */
+    struct world other = world;
+    CHECK(try_open(&world, world.folder) == GW_OK, "%s", gw_last_error());
+    atomic_init(&other.total, 0);
+    assert_int_equal(try_open(&other, world.folder), GW_ERR_SYSTEM);
+    CHECK(strstr(gw_last_error(), "another server"), "%s", gw_last_error());
+    close_it(&other);
+    close_it(&world);
+    end(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_flipped_bits), cmocka_unit_test(test_cut_files),     cmocka_unit_test(test_lost_files),
+        cmocka_unit_test(test_power_cut),    cmocka_unit_test(test_wrong_folders),
+    };
+    return cmocka_run_group_tests_name("pserver_folder", tests, NULL, NULL);
+}

@@ -1,0 +1,399 @@
+/* Opens, locks and checks the folder, and reads and writes rows with SQLite. */
+#include "pserver/keep/rows.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "wire/bytes.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STATE "state.db"
+#define PARTIAL "state.partial"
+#define PIECE (64u << 20) /* SQLite copies a row, so long values go there in pieces */
+#define KIND 0x47575053   /* "GWPS" */
+#define VERSION 1
+
+enum statement { BEGIN, END, UNDO, PUT, DROP, FIND, N_STATEMENTS };
+
+static const char *const texts[N_STATEMENTS] = {
+    [BEGIN] = "BEGIN IMMEDIATE",
+    [END] = "COMMIT",
+    [UNDO] = "ROLLBACK",
+    [PUT] = "INSERT OR REPLACE INTO row VALUES(?1, ?2)",
+    [DROP] = "DELETE FROM row WHERE id >= ?1 AND id < ?2",
+    [FIND] = "SELECT id, length(body) FROM row WHERE id >= ?1 ORDER BY id LIMIT 1",
+};
+
+struct gw_ps_rows {
+    gw_context *context;
+    int fd, lock;
+    sqlite3 *db;
+    sqlite3_stmt *statements[N_STATEMENTS];
+    char folder[PATH_MAX];
+    char path[PATH_MAX + 32]; /* of the database */
+};
+
+/* ---- errors ---------------------------------------------------------------------------------------------------- */
+
+static gw_status fail(const struct gw_ps_rows *rows, int result)
+{
+    const char *help = "";
+    switch (result & 0xFF) {
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        help = ". It is damaged, or no database: bring back a good copy of the folder, or start with another folder";
+        break;
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+    case SQLITE_READONLY:
+        help = "; let the server's user read and write it, and the folder";
+        break;
+    case SQLITE_BUSY:
+        help = "; another program writes there, and must end";
+        break;
+    }
+    return gw_fail(GW_ERR_SYSTEM, "%s: %s%s", rows->path, sqlite3_errstr(result), help);
+}
+
+static gw_status fail_folder(const struct gw_ps_rows *rows, const char *what)
+{
+    return gw_fail(GW_ERR_SYSTEM, "the folder %s for snapshots cannot be %s: %s", rows->folder, what, strerror(errno));
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------ */
+
+/* Runs a statement with up to two numbers. *result: SQLITE_ROW or SQLITE_DONE. The caller resets the statement. */
+static gw_status step(struct gw_ps_rows *rows, enum statement which, uint64_t a, uint64_t b, int *result)
+{
+    sqlite3_stmt *statement = rows->statements[which];
+    if (which == DROP || which == FIND)
+        sqlite3_bind_int64(statement, 1, (sqlite3_int64)a);
+    if (which == DROP)
+        sqlite3_bind_int64(statement, 2, (sqlite3_int64)b);
+    *result = sqlite3_step(statement);
+    if (*result == SQLITE_ROW || *result == SQLITE_DONE)
+        return GW_OK;
+    sqlite3_reset(statement);
+    return fail(rows, *result);
+}
+
+static gw_status run(struct gw_ps_rows *rows, enum statement which, uint64_t a, uint64_t b)
+{
+    int result;
+    gw_status status = step(rows, which, a, b, &result);
+    sqlite3_reset(rows->statements[which]);
+    return status;
+}
+
+gw_status gw_ps_rows_begin(struct gw_ps_rows *rows)
+{
+    return run(rows, BEGIN, 0, 0);
+}
+
+gw_status gw_ps_rows_drop(struct gw_ps_rows *rows, uint64_t from, uint64_t to)
+{
+    return run(rows, DROP, from, to);
+}
+
+gw_status gw_ps_rows_end(struct gw_ps_rows *rows, uint64_t number)
+{
+    uint8_t bytes[8];
+    GW_TRY(run(rows, END, 0, 0));
+    gw_put64(bytes, number);
+    /* It is not brought to disk. After a power cut it may be an earlier number, and then it says less. */
+    const ssize_t n = pwrite(rows->lock, bytes, sizeof bytes, 0);
+    (void)n;
+    return GW_OK;
+}
+
+void gw_ps_rows_undo(struct gw_ps_rows *rows)
+{
+    if (!sqlite3_get_autocommit(rows->db))
+        gw_ignore(run(rows, UNDO, 0, 0));
+}
+
+gw_status gw_ps_rows_put(struct gw_ps_rows *rows, uint64_t id, const void *bytes, size_t n_bytes)
+{
+    sqlite3_stmt *put = rows->statements[PUT];
+    for (size_t at = 0, n; at < n_bytes; at += n, id++) {
+        n = n_bytes - at < PIECE ? n_bytes - at : PIECE;
+        sqlite3_bind_int64(put, 1, (sqlite3_int64)id);
+        sqlite3_bind_blob64(put, 2, (const char *)bytes + at, n, SQLITE_STATIC);
+        GW_TRY(run(rows, PUT, 0, 0));
+    }
+    return GW_OK;
+}
+
+gw_status gw_ps_rows_find(struct gw_ps_rows *rows, uint64_t *id, size_t *n_bytes)
+{
+    int result;
+    GW_TRY(step(rows, FIND, *id, 0, &result));
+    if (result == SQLITE_ROW) {
+        *id = (uint64_t)sqlite3_column_int64(rows->statements[FIND], 0);
+        *n_bytes = (size_t)sqlite3_column_int64(rows->statements[FIND], 1);
+    }
+    sqlite3_reset(rows->statements[FIND]);
+    return result == SQLITE_ROW ? GW_OK : GW_NOT_YET;
+}
+
+gw_status gw_ps_rows_get(struct gw_ps_rows *rows, uint64_t id, void *bytes, size_t n_bytes)
+{
+    for (size_t at = 0, n; at < n_bytes; at += n, id++) {
+        sqlite3_blob *blob = NULL;
+        n = n_bytes - at < PIECE ? n_bytes - at : PIECE;
+        int result = sqlite3_blob_open(rows->db, "main", "row", "body", (sqlite3_int64)id, 0, &blob);
+        if (result == SQLITE_ERROR || (result == SQLITE_OK && (size_t)sqlite3_blob_bytes(blob) != n))
+            result = SQLITE_CORRUPT; /* there is no such row, or it is another one */
+        if (result == SQLITE_OK)
+            result = sqlite3_blob_read(blob, (char *)bytes + at, (int)n, 0);
+        sqlite3_blob_close(blob);
+        if (result != SQLITE_OK)
+            return fail(rows, result);
+    }
+    return GW_OK;
+}
+
+uint64_t gw_ps_rows_bytes(const struct gw_ps_rows *rows)
+{
+    struct stat st;
+    uint64_t n_bytes = 0;
+    for (int i = 0; i < 2; i++)
+        if (fstatat(rows->fd, i ? STATE "-wal" : STATE, &st, 0) == 0)
+            n_bytes += (uint64_t)st.st_size;
+    return n_bytes;
+}
+
+/* ---- the folder ------------------------------------------------------------------------------------------------ */
+
+/* The lock may not be one of the descriptors 0 to 2, where the program's text goes. */
+static int above_2(int fd)
+{
+    if (fd < 0 || fd > 2)
+        return fd;
+    const int above = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    close(fd);
+    return above;
+}
+
+/* Makes the folder if it is missing, and brings its name to disk. If the folder above may not be read, that is left to
+ * the system. */
+static gw_status open_folder(struct gw_ps_rows *rows)
+{
+    const bool is_new = mkdir(rows->folder, 0700) == 0;
+    if (!is_new && errno != EEXIST)
+        return fail_folder(rows, "made");
+    rows->fd = above_2(gw_openat(AT_FDCWD, rows->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+    if (rows->fd < 0)
+        return fail_folder(rows, "opened");
+    const int up = is_new ? gw_openat(rows->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0) : -1;
+    const bool synced = up < 0 || fsync(up) == 0;
+    if (up >= 0)
+        close(up);
+    return synced ? GW_OK : fail_folder(rows, "brought to disk");
+}
+
+static gw_status lock_folder(struct gw_ps_rows *rows)
+{
+    rows->lock = above_2(gw_openat(rows->fd, "lock", O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600));
+    if (rows->lock >= 0 && flock(rows->lock, LOCK_EX | LOCK_NB) == 0)
+        return GW_OK;
+    return rows->lock >= 0 && errno == EWOULDBLOCK
+               ? gw_fail(GW_ERR_SYSTEM, "another server keeps its snapshots in %s; each must have a folder of its own",
+                         rows->folder)
+               : gw_fail(GW_ERR_SYSTEM, "%s/lock cannot be %s: %s", rows->folder, rows->lock < 0 ? "written" : "locked",
+                         strerror(errno));
+}
+
+/* Refuses the files of programs before this one, and what is no file. */
+static gw_status check_names(struct gw_ps_rows *rows)
+{
+    static const char *const names[] = {STATE, STATE "-wal", STATE "-shm"};
+    struct stat st;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const bool there = fstatat(rows->fd, names[i], &st, AT_SYMLINK_NOFOLLOW) == 0;
+        if (there && (fstatat(rows->fd, names[i], &st, 0) != 0 || !S_ISREG(st.st_mode)))
+            return gw_fail(GW_ERR_SYSTEM,
+                           "%s/%s is no file, or a link to nothing; remove it, or bring the file back where it leads",
+                           rows->folder, names[i]);
+    }
+    const int fd = gw_openat(rows->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    if (!folder) {
+        if (fd >= 0)
+            close(fd);
+        return fail_folder(rows, "read");
+    }
+    bool old = false;
+    for (const struct dirent *entry; !old && (entry = readdir(folder));)
+        old = strstr(entry->d_name, ".gws") || strstr(entry->d_name, ".gwj");
+    closedir(folder);
+    return old ? gw_fail(GW_ERR_SYSTEM,
+                         "the folder %s was written by a development version before 0.1, whose snapshots and journals "
+                         "this program does not read; start with another folder",
+                         rows->folder)
+               : GW_OK;
+}
+
+/* ---- the database ---------------------------------------------------------------------------------------------- */
+
+static gw_status execute(struct gw_ps_rows *rows, const char *text)
+{
+    const int result = sqlite3_exec(rows->db, text, NULL, NULL, NULL);
+    return result == SQLITE_OK ? GW_OK : fail(rows, result);
+}
+
+static gw_status open_database(struct gw_ps_rows *rows, const char *name, int flags)
+{
+    snprintf(rows->path, sizeof rows->path, "%s/%s", rows->folder, name);
+    const int result = sqlite3_open_v2(rows->path, &rows->db, SQLITE_OPEN_READWRITE | flags, NULL);
+    if (result != SQLITE_OK)
+        return fail(rows, result);
+    sqlite3_extended_result_codes(rows->db, 1);
+    /* if the folder turns out to be no good, nothing in it is changed */
+    sqlite3_db_config(rows->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    return sqlite3_db_readonly(rows->db, "main") == 1 ? fail(rows, SQLITE_READONLY) : GW_OK;
+}
+
+static void close_database(struct gw_ps_rows *rows)
+{
+    for (int i = 0; i < N_STATEMENTS; i++)
+        sqlite3_finalize(rows->statements[i]);
+    sqlite3_close(rows->db);
+    rows->db = NULL;
+}
+
+/* Makes the database under another name first. So one that has its name is never empty, except by damage. */
+static gw_status make_database(struct gw_ps_rows *rows)
+{
+    char text[256];
+    unlinkat(rows->fd, PARTIAL, 0);
+    gw_status status = open_database(rows, PARTIAL, SQLITE_OPEN_CREATE);
+    snprintf(text, sizeof text,
+             "PRAGMA page_size=16384; PRAGMA synchronous=FULL; PRAGMA application_id=%d; PRAGMA user_version=%d;"
+             "CREATE TABLE row(id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
+             KIND, VERSION);
+    if (status == GW_OK)
+        status = execute(rows, text);
+    close_database(rows);
+    GW_TRY(status);
+    return gw_files_publish(rows->fd, PARTIAL, STATE, false) == 0 ? GW_OK : fail_folder(rows, "written");
+}
+
+static gw_status pragma(struct gw_ps_rows *rows, const char *text, int *value)
+{
+    sqlite3_stmt *statement = NULL;
+    int result = sqlite3_prepare_v2(rows->db, text, -1, &statement, NULL);
+    if (result == SQLITE_OK)
+        result = sqlite3_step(statement);
+    *value = result == SQLITE_ROW ? sqlite3_column_int(statement, 0) : 0;
+    sqlite3_finalize(statement);
+    return result == SQLITE_ROW ? GW_OK : fail(rows, result);
+}
+
+static gw_status check_version(struct gw_ps_rows *rows)
+{
+    int kind, version;
+    GW_TRY(pragma(rows, "PRAGMA application_id", &kind));
+    GW_TRY(pragma(rows, "PRAGMA user_version", &version));
+    if (kind != KIND)
+        return gw_fail(GW_ERR_SYSTEM, "%s is not a database of a parameter server; start with another folder",
+                       rows->path);
+    return version == VERSION ? GW_OK
+                              : gw_fail(GW_ERR_SYSTEM,
+                                        "%s is of version %d, and this program reads version %d; start the program "
+                                        "that wrote it, or start with another folder",
+                                        rows->path, version, VERSION);
+}
+
+/* True if the lock has the number of a commit. */
+static bool last_commit(const struct gw_ps_rows *rows, uint64_t *number)
+{
+    uint8_t bytes[8];
+    const bool there = pread(rows->lock, bytes, sizeof bytes, 0) == sizeof bytes;
+    *number = there ? gw_get64(bytes) : 0;
+    return there;
+}
+
+static gw_status open_all(struct gw_ps_rows *rows)
+{
+    struct stat st;
+    uint64_t number;
+    GW_TRY(open_folder(rows));
+    GW_TRY(lock_folder(rows));
+    GW_TRY(check_names(rows));
+    if (fstatat(rows->fd, STATE, &st, 0) != 0) {
+        if (last_commit(rows, &number))
+            return gw_fail(GW_ERR_SYSTEM,
+                           "%s/" STATE " is missing. Bring it back; or start with another folder, and all is lost",
+                           rows->folder);
+        GW_TRY(make_database(rows));
+    }
+    GW_TRY(open_database(rows, STATE, 0));
+    GW_TRY(check_version(rows));
+    /* A checkpoint copies the log into the database when the log has 64 MiB. secure_delete would overwrite what is
+     * deleted. */
+    GW_TRY(execute(rows, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4096;"
+                         "PRAGMA journal_size_limit=67108864; PRAGMA secure_delete=OFF; PRAGMA cache_size=-65536;"
+                         "PRAGMA busy_timeout=1000"));
+    for (int i = 0; i < N_STATEMENTS; i++) {
+        const int result =
+            sqlite3_prepare_v3(rows->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &rows->statements[i], NULL);
+        if (result != SQLITE_OK)
+            return fail(rows, result == SQLITE_ERROR ? SQLITE_CORRUPT : result); /* the table is not there */
+    }
+    return GW_OK;
+}
+
+gw_status gw_ps_rows_open(gw_context *context, const char *folder, struct gw_ps_rows **out)
+{
+    if (!folder[0] || strlen(folder) >= PATH_MAX)
+        return gw_fail(GW_ERR_ARGUMENT, "the path of the folder for snapshots has %zu bytes; 1 to %d are possible",
+                       strlen(folder), PATH_MAX - 1);
+    struct gw_ps_rows *rows = gw_calloc(context, 1, sizeof *rows);
+    if (!rows)
+        return GW_ERR_MEMORY;
+    rows->context = context;
+    rows->fd = rows->lock = -1;
+    snprintf(rows->folder, sizeof rows->folder, "%s", folder);
+    gw_status status = open_all(rows);
+    if (status < 0)
+        gw_ps_rows_close(rows);
+    else
+        *out = rows;
+    return status;
+}
+
+gw_status gw_ps_rows_accept(struct gw_ps_rows *rows, uint64_t newest)
+{
+    uint64_t number;
+    if (last_commit(rows, &number) && number > newest)
+        return gw_fail(GW_ERR_SYSTEM,
+                       "%s ends with commit %" PRIu64 ", and there were %" PRIu64 ": %s-wal is missing or damaged, or "
+                       "older files were put there. Bring back the newest files; or remove %s/lock, and what came "
+                       "later is lost",
+                       rows->path, newest, number, rows->path, rows->folder);
+    sqlite3_db_config(rows->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    return GW_OK;
+}
+
+void gw_ps_rows_close(struct gw_ps_rows *rows)
+{
+    if (!rows)
+        return;
+    close_database(rows);
+    if (rows->lock >= 0)
+        close(rows->lock);
+    if (rows->fd >= 0)
+        close(rows->fd);
+    gw_free(rows->context, rows);
+}
