@@ -53,12 +53,6 @@ static void refused_arguments_leave_nothing(void **state)
     EXPECT_NULL(gw_ps_client, gw_ps_client_create(NULL, &no_client, &out));
     EXPECT_NULL(gw_ps_client, gw_ps_client_create(NULL, &nowhere, &out));
     EXPECT_NULL(gw_ps_client, gw_ps_client_create(NULL, &misspelt, &out));
-    EXPECT_NULL(const gw_network_info, gw_network_find(NULL, &out));
-    EXPECT_NULL(const gw_network_info, gw_network_find("nonsense", &out));
-    EXPECT_NULL(const gw_cluster_info, gw_cluster_find(NULL, &out));
-    EXPECT_NULL(const gw_cluster_info, gw_cluster_find("nonsense", &out));
-    EXPECT_NULL(const gw_gpu_speed, gw_gpu_speed_find(NULL, "p100", &out));
-    EXPECT_NULL(const gw_gpu_speed, gw_gpu_speed_find("nonsense", "nonsense", &out));
     gw_codec_destroy(codec);
 }
 

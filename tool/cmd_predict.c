@@ -1,12 +1,12 @@
 /* gradwire predict: tells how fast a cluster would train a network, with and without a codec, by TernGrad's model.
  *
- * The library has the model (gradwire/predict.h), the networks and the clusters. This command measures what a codec
+ * The folder predict has the model (predict/model.h), the networks and the clusters. This command measures what a codec
  * makes of a drawn gradient, fills in what is assumed, and says all of it. */
 #include "base/append.h"
 #include "base/nearest.h"
 #include "base/numbers.h"
 #include "codec_cost.h"
-#include "predict.h"
+#include "predict/predict.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,6 +6,8 @@
 #ifndef GRADWIRE_TOOL_H
 #define GRADWIRE_TOOL_H
 
+#include "predict/model.h"
+#include "predict/networks.h"
 #include <gradwire/gradwire.h>
 #include <jansson.h>
 #include <stdbool.h>

@@ -7,8 +7,6 @@
  *   pserver.h    the parameter server: init, push and pull by key
  *   plan.h       which tensors travel together, and whether compression pays
  *   probe.h      measures what a plan is made of
- *   networks.h   the layers of known networks: sizes and work
- *   predict.h    how long a step takes on a cluster
  *   status.h     what became of a call: statuses and their sentences
  *   link_mpi.h   the link over MPI; a program includes it by itself, because it needs mpi.h
  *
@@ -20,9 +18,7 @@
 #include <gradwire/context.h>
 #include <gradwire/exchange.h>
 #include <gradwire/link.h>
-#include <gradwire/networks.h>
 #include <gradwire/plan.h>
-#include <gradwire/predict.h>
 #include <gradwire/probe.h>
 #include <gradwire/pserver.h>
 #include <gradwire/status.h>

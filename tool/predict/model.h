@@ -21,16 +21,12 @@
  * workers that are not equally fast. Each of them has its formula below.
  *
  * Any thread may call any function at any time. Nothing takes memory. */
-#ifndef GRADWIRE_PREDICT_H
-#define GRADWIRE_PREDICT_H
+#ifndef GRADWIRE_TOOL_PREDICT_MODEL_H
+#define GRADWIRE_TOOL_PREDICT_MODEL_H
 
 #include <gradwire/status.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 #define GW_MAX_GPUS 100000u /* of a prediction */
 #define GW_MAX_GPUS_PER_MACHINE 1024u
@@ -57,7 +53,7 @@ typedef struct gw_cluster_info {
 } gw_cluster_info;
 
 /* Finds a cluster by its name. Errors: GW_ERR_ARGUMENT (there is none of this name; the sentence lists the names). */
-GW_API GW_MUST_CHECK gw_status gw_cluster_find(const char *name, const gw_cluster_info **out);
+GW_MUST_CHECK gw_status gw_cluster_find(const char *name, const gw_cluster_info **out);
 
 /* How fast one GPU trains a built-in network when nothing is exchanged. The number was published, or is computed from
  * published ones. */
@@ -70,10 +66,10 @@ typedef struct gw_gpu_speed {
 } gw_gpu_speed;
 
 /* The i-th known speed, from 0; NULL past the last one. Static storage. */
-GW_API const gw_gpu_speed *gw_gpu_speed_list(size_t i);
+const gw_gpu_speed *gw_gpu_speed_list(size_t i);
 
 /* Finds the speed of a network on a GPU. Errors: GW_ERR_ARGUMENT (it is not known; the sentence says what is). */
-GW_API GW_MUST_CHECK gw_status gw_gpu_speed_find(const char *network, const char *gpu, const gw_gpu_speed **out);
+GW_MUST_CHECK gw_status gw_gpu_speed_find(const char *network, const char *gpu, const gw_gpu_speed **out);
 
 /* ---- predictions ----------------------------------------------------------------------------- */
 
@@ -147,17 +143,14 @@ typedef struct gw_prediction {
 /* Predicts one step on `gpus` GPUs. If they are fewer than gpus_per_machine, they are all on one machine. If they are
  * more, they must be a multiple of it. codec NULL: float32. Errors: GW_ERR_ARGUMENT (a number is not finite or outside
  * its range; gpus is above GW_MAX_GPUS or no multiple; the sentence names it). */
-GW_API GW_MUST_CHECK gw_status gw_predict(const gw_predict_options *options, const gw_predict_codec *codec,
+GW_MUST_CHECK gw_status gw_predict(const gw_predict_options *options, const gw_predict_codec *codec,
                                           uint32_t gpus, gw_prediction *out);
 
 /* Tells which T(1,1,K) makes the codec `gain` times faster than float32 on `gpus` GPUs, by the same model. It solves
  * (C*w + A)/(C*w + B) = gain for C, the time of computing. A and B are the parts of a step with float32 and with the
  * codec that are not computing. w is the factor by which the GPUs wait for the slowest. The call ignores
  * options->batch_seconds. Errors: GW_ERR_ARGUMENT (as gw_predict; overlap is above 0, or no time gives this gain). */
-GW_API GW_MUST_CHECK gw_status gw_predict_implied(const gw_predict_options *options, const gw_predict_codec *codec,
+GW_MUST_CHECK gw_status gw_predict_implied(const gw_predict_options *options, const gw_predict_codec *codec,
                                                   uint32_t gpus, double gain, double *batch_seconds);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

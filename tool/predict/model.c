@@ -2,8 +2,8 @@
 #include "base/append.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "model.h"
 
-#include <gradwire/predict.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
  * tensors to add(). */
 #include "base/append.h"
 #include "base/nearest.h"
+#include "networks.h"
 
-#include <gradwire/networks.h>
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* Tests the performance model: the example of docs/plan.md to the last digit, other cases computed with fractions,
  * the slowest of N, what a gain implies, the built-in clusters, and refusals. */
+#include "model.h"
+#include "networks.h"
 #include "checks.h"
 
-#include <gradwire/networks.h>
-#include <gradwire/predict.h>
 
 #include <float.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The data of `gradwire predict`, which the command (cmd_predict.c) and its reports (predict_report.c) share. */
+/* The data of `gradwire predict`, which the command (cmd_predict.c) and its reports (report.c) share. */
 #ifndef GRADWIRE_TOOL_PREDICT_H
 #define GRADWIRE_TOOL_PREDICT_H
 

@@ -10,17 +10,13 @@
  *     gw_network_tensors(network, tensors, GW_MAX_NETWORK_TENSORS, &n);
  *
  * All of it is constant: any thread may call any function at any time, and nothing takes memory. */
-#ifndef GRADWIRE_NETWORKS_H
-#define GRADWIRE_NETWORKS_H
+#ifndef GRADWIRE_TOOL_PREDICT_NETWORKS_H
+#define GRADWIRE_TOOL_PREDICT_NETWORKS_H
 
 #include <gradwire/status.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 #define GW_MAX_NETWORK_TENSORS 256u /* no built-in network has more tensors */
 #define GW_MAX_NETWORK_NAME 48u     /* bytes of a tensor's name, with the closing 0 */
@@ -51,19 +47,19 @@ typedef struct gw_network_totals {
 } gw_network_totals;
 
 /* The i-th network, from 0; NULL past the last one. Static storage. */
-GW_API const gw_network_info *gw_network_list(size_t i);
+const gw_network_info *gw_network_list(size_t i);
 
 /* Finds a network by its name. Errors: GW_ERR_ARGUMENT (there is none of this name; the sentence lists the names). */
-GW_API GW_MUST_CHECK gw_status gw_network_find(const char *name, const gw_network_info **out);
+GW_MUST_CHECK gw_status gw_network_find(const char *name, const gw_network_info **out);
 
 /* Adds up the tensors of a network. In this function and in those below, `network` must come from gw_network_list or
  * gw_network_find. Errors: GW_ERR_ARGUMENT (another pointer, or a NULL). */
-GW_API GW_MUST_CHECK gw_status gw_network_sum(const gw_network_info *network, gw_network_totals *out);
+GW_MUST_CHECK gw_status gw_network_sum(const gw_network_info *network, gw_network_totals *out);
 
 /* Writes the tensors in declared order: the first layer first, a layer's weight before its bias. `out` has room for
  * `capacity` tensors; *n is set to how many the network has. Errors: GW_ERR_CAPACITY (`capacity` is too small; nothing
  * is written but *n), GW_ERR_ARGUMENT. */
-GW_API GW_MUST_CHECK gw_status gw_network_tensors(const gw_network_info *network, gw_network_tensor *out,
+GW_MUST_CHECK gw_status gw_network_tensors(const gw_network_info *network, gw_network_tensor *out,
                                                   size_t capacity, size_t *n);
 
 /* Estimates how long backward takes for each tensor, in milliseconds, on a machine that trains images_per_second with
@@ -76,11 +72,8 @@ GW_API GW_MUST_CHECK gw_status gw_network_tensors(const gw_network_info *network
  * out_ms[t] is the time of the t-th tensor in declared order. `out_ms` has room for `capacity` numbers. *forward_ms is
  * the time of forward through the whole network. forward_ms NULL: not wanted. Errors: GW_ERR_CAPACITY (nothing is
  * written), GW_ERR_ARGUMENT (images_per_second is not a finite number above 0, or batch is 0). */
-GW_API GW_MUST_CHECK gw_status gw_network_backward_ms(const gw_network_info *network, double images_per_second,
+GW_MUST_CHECK gw_status gw_network_backward_ms(const gw_network_info *network, double images_per_second,
                                                       uint32_t batch, double *out_ms, size_t capacity,
                                                       double *forward_ms);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

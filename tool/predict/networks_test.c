@@ -1,7 +1,7 @@
 /* Tests the built-in networks against published figures, and their tensors, backward times and refusals. */
+#include "networks.h"
 #include "checks.h"
 
-#include <gradwire/networks.h>
 
 #include <math.h>
 #include <string.h>
