@@ -2,6 +2,7 @@
 #ifndef GW_TESTS_CODECS_H
 #define GW_TESTS_CODECS_H
 
+#include "codec/state.h"
 #include "checks.h"
 #include "wire/bytes.h"
 

@@ -1,5 +1,6 @@
 /* Tests that NULL can take the place of a context: encoding, averaging, decoding and the exchange do the same work, and
  * give the same bytes, as with a context. */
+#include "codec/parts.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

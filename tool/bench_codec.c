@@ -163,7 +163,7 @@ static int add_row(bench *b, const subject *s, const char *operation, const char
 static gw_status settle(bench *b, subject *s)
 {
     char spec[512];
-    const char *canonical = gw_codec_canonical(s->codec), *refresh = strstr(canonical, "refresh=");
+    const char *canonical = gw_codec_traits_of(s->codec).canonical, *refresh = strstr(canonical, "refresh=");
     int before = refresh ? (int)(refresh - canonical) : (int)strlen(canonical);
     snprintf(spec, sizeof spec, "%.*s%s%s", before, canonical, refresh ? "refresh=1" : "",
              refresh ? refresh + strcspn(refresh, ",") : "");

@@ -1,4 +1,5 @@
 /* gradwire encode: turns a worker's tensor into a frame. */
+#include "codec/state.h"
 #include "base/numbers.h"
 #include "tool.h"
 #include <errno.h>
@@ -84,7 +85,7 @@ static int load_state(encode_job *job)
     size_t n_bytes = gw_encoder_state_bytes(job->encoder);
     if (n_bytes == 0)
         return tool_wrong_use("--state: codec %s keeps nothing between calls; leave --state away",
-                              gw_codec_name(job->codec));
+                              gw_codec_traits_of(job->codec).name);
     if (access(job->state, F_OK) != 0 && errno == ENOENT)
         return 0;
     size_t got;
@@ -137,7 +138,7 @@ static int prepare(encode_job *job)
     uint64_t count = gw_encoder_shared_count(job->encoder);
     if (job->scaler && count == 0)
         return tool_wrong_use("--scaler: this tensor shares no scaler under %s; leave --scaler away",
-                              gw_codec_canonical(job->codec));
+                              gw_codec_traits_of(job->codec).canonical);
     if (!(job->shared = tool_alloc(count, sizeof(float))))
         return TOOL_FAILED;
     return job->state ? load_state(job) : 0;

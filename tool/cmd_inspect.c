@@ -1,4 +1,5 @@
 /* gradwire inspect: tells what a frame says of itself. */
+#include "codec/parts.h"
 #include "tool.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -46,7 +46,7 @@ int gw_cmd_keys(int argc, char **argv)
     if (!client != !server)
         return tool_wrong_use("--client NAME and --of SERVERDIR go together, and %s is missing",
                               client ? "--of" : "--client");
-    gw_status made = client ? gw_keys_new_client(argv[2], server, client) : gw_keys_new(argv[2]);
+    gw_status made = gw_keys_new(argv[2], server, client);
     if (made < 0)
         return tool_fail_status(made, NULL);
     if (client)

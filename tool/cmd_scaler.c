@@ -7,7 +7,7 @@
 /* True if the specification asks for buckets. It reads the canonical text, which spells out every option. */
 static bool has_buckets(const gw_codec *codec)
 {
-    const char *option = strstr(gw_codec_canonical(codec), "bucket=");
+    const char *option = strstr(gw_codec_traits_of(codec).canonical, "bucket=");
     return option && strtoull(option + strlen("bucket="), NULL, 10) > 0;
 }
 
@@ -32,7 +32,7 @@ static int measure(gw_context *context, const gw_codec *codec, const char *path,
     *count = gw_encoder_shared_count(encoder);
     if (*count == 0 && (tensor.n_elems || !has_buckets(codec))) { /* a tensor without elements has no buckets, and so
                                                                    * no scalers */
-        status = tool_wrong_use("%s: workers share no scaler under %s", path, gw_codec_canonical(codec));
+        status = tool_wrong_use("%s: workers share no scaler under %s", path, gw_codec_traits_of(codec).canonical);
         goto done;
     }
     if (!(*own = tool_alloc(*count, sizeof(float))))

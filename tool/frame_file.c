@@ -1,4 +1,5 @@
 /* Reads frames from files, and tells about one what `inspect`, `encode` and `reduce` print. */
+#include "codec/parts.h"
 #include "tool.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* Reads PROFILE.json, and the names of methods that commands about plans share. */
+#include "plan/profile.h"
 #include "profile.h"
 #include "base/lines.h"
 #include "base/nearest.h"
@@ -270,7 +271,7 @@ bool tool_profile_has_codec(const tool_profile *profile, const char *spec, uint3
     bool same = false;
     for (*codec = 0; *codec < profile->profile.n_codecs && !same; *codec += !same)
         if (gw_codec_parse(NULL, profile->codecs[*codec].spec, &one) >= 0) {
-            same = strcmp(gw_codec_canonical(asked), gw_codec_canonical(one)) == 0;
+            same = strcmp(gw_codec_traits_of(asked).canonical, gw_codec_traits_of(one).canonical) == 0;
             gw_codec_destroy(one);
         }
     gw_codec_destroy(asked);

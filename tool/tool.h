@@ -6,6 +6,7 @@
 #ifndef GRADWIRE_TOOL_H
 #define GRADWIRE_TOOL_H
 
+#include "codec/parts.h"
 #include "predict/model.h"
 #include "predict/networks.h"
 #include <gradwire/gradwire.h>

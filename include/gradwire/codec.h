@@ -54,15 +54,12 @@ GW_API GW_MUST_CHECK gw_status gw_codec_parse(gw_context *context, const char *s
  * allowed. */
 GW_API void gw_codec_destroy(gw_codec *codec);
 
-/* The codec's name, for example "ternary". NULL is not allowed. Static storage. Any thread may call it. */
-GW_API const char *gw_codec_name(const gw_codec *codec);
-
-/* The codec's specification with every option spelled out in a fixed order. Two codecs with equal canonical text behave
- * alike. NULL is not allowed. The text belongs to the codec. Any thread may call it. */
-GW_API const char *gw_codec_canonical(const gw_codec *codec);
-
-/* What a codec does with its options. */
+/* What a codec is, and what it does with its options. Both texts live as long as the codec. */
 typedef struct gw_codec_traits {
+    const char *name; /* for example "ternary" */
+    /* The specification with every option spelled out in a fixed order. Two codecs with equal canonical text behave
+     * alike. */
+    const char *canonical;
     bool lossy;
     bool unbiased; /* what it sends is right on average */
     /* It makes one decision for all tensors of the network (scope=global). Then measure all tensors, and call
@@ -80,7 +77,7 @@ typedef struct gw_codec_traits {
     bool velocity;
 } gw_codec_traits;
 
-/* Says what a codec does with its options. NULL is not allowed. Any thread may call it. */
+/* Says what a codec is, and what it does with its options. NULL is not allowed. Any thread may call it. */
 GW_API gw_codec_traits gw_codec_traits_of(const gw_codec *codec);
 
 /* One option of a codec, for listings. */
@@ -148,14 +145,6 @@ typedef enum gw_wire {
     GW_WIRE_FAST   /* the fewest processor cycles */
 } gw_wire;
 
-/* The name of a wire choice: "auto", "small" or "fast". NULL if `wire` is none of these. Static storage. Any thread may
- * call it. */
-GW_API const char *gw_wire_name(gw_wire wire);
-
-/* Finds the wire choice of a name. Any thread may call it. Errors: GW_ERR_SPEC (another word; the sentence says which
- * are right), GW_ERR_ARGUMENT (a NULL). */
-GW_API GW_MUST_CHECK gw_status gw_wire_parse(const char *name, gw_wire *out);
-
 /* What the random numbers of an encoder depend on, besides the tensor's id. */
 typedef struct gw_draw {
     uint64_t seed;
@@ -197,16 +186,6 @@ GW_API uint64_t gw_encoder_slice_align(const gw_encoder *encoder);
 /* The most bytes that a frame of a slice of n_elems elements can take. gw_encoder_encode needs a buffer of at least
  * this size. 0 for NULL. */
 GW_API size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems);
-
-/* True if the codec's options leave a choice of how frames are written. Then GW_WIRE_FAST gives pushes or averages of
- * this tensor other bytes than GW_WIRE_SMALL. If an option names a code, frames have that code with either wire choice.
- * False for NULL. */
-GW_API bool gw_encoder_has_wire_choice(const gw_encoder *encoder);
-
-/* push: how this encoder writes its frames from here on. pull: how gw_reduce is to write the average of these frames
- * and others. gw_reduce writes an average as GW_WIRE_FAST if one of its frames asks for it. At first both are
- * GW_WIRE_SMALL. An encoder without a choice ignores the call, and so does NULL. */
-GW_API void gw_encoder_choose_wire(gw_encoder *encoder, gw_wire push, gw_wire pull);
 
 /* Measures g[0..n_elems). Writes this worker's shared numbers, and *info if info is not NULL. `shared` has room for
  * n_shared numbers: gw_encoder_shared_count at least. It may be NULL if the count is 0. The encoder keeps what
@@ -267,10 +246,6 @@ GW_API GW_MUST_CHECK gw_status gw_encoder_measure_encode(gw_encoder *encoder, co
  * does nothing. Encode any number of slices before the call, and none after it. Errors: GW_ERR_ARGUMENT (NULL). */
 GW_API GW_MUST_CHECK gw_status gw_encoder_commit(gw_encoder *encoder, bool committed);
 
-/* Multiplies the residual by `factor`, a finite number above 0. Use it if gradients come in another unit from here on
- * (loss scaling). Call it between two steps. Errors: GW_ERR_ARGUMENT. */
-GW_API GW_MUST_CHECK gw_status gw_encoder_scale(gw_encoder *encoder, float factor);
-
 /* The number of bytes that gw_encoder_save writes. 0 if this tensor's codec has no state, and for NULL. */
 GW_API size_t gw_encoder_state_bytes(const gw_encoder *encoder);
 
@@ -284,22 +259,12 @@ GW_API GW_MUST_CHECK gw_status gw_encoder_save(const gw_encoder *encoder, void *
  * is of another codec, or was altered). Then nothing has changed. */
 GW_API GW_MUST_CHECK gw_status gw_encoder_load(gw_encoder *encoder, const void *src, size_t src_bytes);
 
-/* Merges the states that n_states workers saved of one tensor into one state. With it, a run goes on with another
- * number of workers: each of them loads it. It holds the mean (1/N) sum e_i of the residuals, so that what they add to
- * the average stays the same. Thresholds are taken afresh. All states and dst have state_bytes bytes. n_states: 1 ..
- * GW_MAX_WORKERS. Errors: GW_ERR_ARGUMENT (they are not states of one tensor and codec). */
-GW_API GW_MUST_CHECK gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t state_bytes,
-                                               void *dst);
-
 /* What an encoder keeps between steps, for reports. All fields are 0 if there is no state. */
 typedef struct gw_encoder_condition {
     double residual_norm;   /* |e|_2 */
     double threshold;       /* the threshold that is kept */
     uint64_t threshold_age; /* steps since the threshold was taken, that step included */
 } gw_encoder_condition;
-
-/* Describes what an encoder keeps between steps. It reads the whole residual. encoder NULL: all 0. */
-GW_API void gw_encoder_describe(const gw_encoder *encoder, gw_encoder_condition *condition);
 
 /* ---- frames --------------------------------------------------------------------------------- */
 
@@ -342,28 +307,6 @@ GW_API float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i);
 GW_API GW_MUST_CHECK gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_bytes,
                                                 uint64_t *counts, size_t n_counts, uint64_t *n_nonzero,
                                                 double *entropy_bits);
-
-/* What a frame's bits are spent on. */
-typedef struct gw_frame_parts {
-    /* true: the frame lists positions. false: the whole payload counts as values, and all elements as sent */
-    bool sparse;
-    /* true: some elements have a value of their own (gspar's part A); the others share one value and have a sign (part
-     * B) */
-    bool two_parts;
-    uint64_t n_sent;        /* elements whose position is sent */
-    uint64_t n_values;      /* those of them with a value of their own (gspar's part A) */
-    uint64_t head_bits;     /* header, scalers, table, padding */
-    uint64_t position_bits; /* which elements, and which part each belongs to */
-    uint64_t sign_bits;     /* of elements without a value of their own; in averages, the sums of their signs */
-    uint64_t value_bits;
-    double position_entropy_bits; /* n * H(absent, without value, with value) */
-    double value_entropy_bits;    /* n_values * (bits of sign and fraction + H(exponent)); 0 if not sparse */
-} gw_frame_parts;
-
-/* Tells what the bits of a frame are spent on. Reads the whole frame, and refuses what gw_decode refuses. Errors:
- * GW_ERR_FRAME_*, GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
-GW_API GW_MUST_CHECK gw_status gw_frame_read_parts(gw_context *context, const void *src, size_t src_bytes,
-                                                   gw_frame_parts *out);
 
 /* Decodes one frame into out[0..n_elems). n_elems must be the frame's. The call writes nothing outside `out`. After an
  * error the contents of `out` are unspecified. Errors: GW_ERR_FRAME_*, GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
@@ -413,15 +356,12 @@ GW_API GW_MUST_CHECK gw_status gw_encode_once(gw_context *context, const char *s
  * first in the lowest bits, 00 = -1, 01 = 0, 10 = +1. A last byte that is not full is padded with 01. There is no
  * scaler in them: send it in another way. Any thread may call these. */
 
-/* How many bytes n_elems codes take: n_elems / 4, rounded up. */
-GW_API size_t gw_codes_bytes(uint64_t n_elems);
-
-/* Packs values[0..n_elems), each -1, 0 or 1, into gw_codes_bytes(n_elems) bytes. Errors: GW_ERR_CAPACITY,
+/* Packs values[0..n_elems), each -1, 0 or 1, into (n_elems + 3) / 4 bytes. Errors: GW_ERR_CAPACITY,
  * GW_ERR_ARGUMENT (the sentence names the first value that is none of these; codes are unspecified then). */
 GW_API GW_MUST_CHECK gw_status gw_codes_pack(const int8_t *values, uint64_t n_elems, uint8_t *codes,
                                              size_t codes_capacity);
 
-/* Unpacks n_elems values. codes_bytes must be gw_codes_bytes(n_elems). Errors: GW_ERR_ARGUMENT: another length, the
+/* Unpacks n_elems values. codes_bytes must be (n_elems + 3) / 4. Errors: GW_ERR_ARGUMENT: another length, the
  * code 11, or padding that is not 01; values are unspecified then. */
 GW_API GW_MUST_CHECK gw_status gw_codes_unpack(const uint8_t *codes, size_t codes_bytes, int8_t *values,
                                                uint64_t n_elems);

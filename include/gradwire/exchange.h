@@ -192,9 +192,10 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_save(const gw_exchange *exchange, voi
 
 /* Puts a state back that was saved. n_states 1: it is the one that this member itself saved, and the next step is then
  * the one that would have followed the save. If the run had another number of workers, give the states of all of them.
- * Then every member begins with their merged state (gw_states_merge). Each state has state_bytes bytes. Call it between
- * steps, on the thread that calls gw_exchange_wait. Errors: GW_ERR_ARGUMENT (the states are not of this codec and these
- * tensors, or were altered), GW_ERR_MEMORY. After either only gw_exchange_destroy may be called. */
+ * Then every member begins with their merged state: the mean of the residuals, and thresholds that are taken afresh.
+ * Each state has state_bytes bytes. Call it between steps, on the thread that calls gw_exchange_wait. Errors:
+ * GW_ERR_ARGUMENT (the states are not of this codec and these tensors, or were altered), GW_ERR_MEMORY. After either
+ * only gw_exchange_destroy may be called. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states,
                                                 size_t state_bytes);
 
@@ -203,7 +204,7 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_load(gw_exchange *exchange, const voi
  * members. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
 GW_API GW_MUST_CHECK gw_status gw_exchange_scale(gw_exchange *exchange, float factor);
 
-/* Describes what the codec keeps of one tensor on this member, for reports (gw_encoder_describe). All fields are 0 if
+/* Describes what the codec keeps of one tensor on this member, for reports. All fields are 0 if
  * it keeps nothing. It reads the whole residual. Call it between steps, on the thread that calls gw_exchange_wait.
  * Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
 GW_API GW_MUST_CHECK gw_status gw_exchange_describe(const gw_exchange *exchange, uint32_t tensor,

@@ -155,17 +155,15 @@ GW_API GW_MUST_CHECK gw_status gw_link_tcp_create(gw_context *context, const gw_
  * file gradwire.crt of its folder, under any name that ends in .crt), and rendezvous.crt is that of rank 0's machine.
  * gradwire.pem is the secret key (Ed25519). The call never replaces a key. Errors: GW_ERR_ARGUMENT (there is a key
  * already), GW_ERR_SYSTEM (the folder cannot be written), GW_ERR_UNSUPPORTED (an OpenSSL without Ed25519, or a build
- * without OpenSSL). */
-GW_API GW_MUST_CHECK gw_status gw_keys_new(const char *folder);
-
-/* Makes a folder of keys for a client of parameter servers (gw_ps_client_options.keys), with a fresh pair of its own.
- * It also lists the client in the servers' folder, as allowed/NAME.crt. Remove that file to shut out this client and
- * nobody else. The client's folder holds the servers' certificate as server.crt. Its other files are as gw_keys_new
- * makes them. So workers may use a copy of the same folder for a tcp link of their own. `name`: 1 to 64 letters, digits
- * and ".-_"; it does not begin with a dot. If the call fails, it leaves nothing behind. It never replaces a key.
- * Errors: those of gw_keys_new; GW_ERR_ARGUMENT also for a name that is not legal, or is listed already; GW_ERR_SYSTEM
- * also for a servers' folder that has no key, or cannot be written. */
-GW_API GW_MUST_CHECK gw_status gw_keys_new_client(const char *folder, const char *server_folder, const char *name);
+ * without OpenSSL).
+ *
+ * server_folder and client: NULL, or both for the folder of a client of parameter servers (gw_ps_client_options.keys).
+ * Then the call also lists the client in the servers' folder, as allowed/CLIENT.crt. Remove that file to shut out this
+ * client and nobody else. The new folder holds the servers' certificate as server.crt. Workers may use a copy of it for
+ * a tcp link of their own. `client`: 1 to 64 letters, digits and ".-_"; it does not begin with a dot. If the call
+ * fails, it leaves nothing behind. Errors then: GW_ERR_ARGUMENT also for a name that is not legal, or is listed
+ * already; GW_ERR_SYSTEM also for a servers' folder that has no key, or cannot be written. */
+GW_API GW_MUST_CHECK gw_status gw_keys_new(const char *folder, const char *server_folder, const char *client);
 
 #ifdef __cplusplus
 }

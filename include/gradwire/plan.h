@@ -68,18 +68,11 @@ typedef struct gw_profile {
     uint32_t n_codecs; /* 1 to GW_PLAN_MAX_CODECS */
 } gw_profile;
 
-/* Checks a profile. Every function below does the same first. Errors: GW_ERR_ARGUMENT (a time is negative or not
- * finite, there are no layers or too many, or a name is missing or stands there twice; the sentence says which). */
-GW_API GW_MUST_CHECK gw_status gw_profile_check(const gw_profile *profile);
-
 /* ---- a step's timeline ---------------------------------------------------------------------- */
 
 /* Who measures and encodes: the thread of backward itself, and backward waits meanwhile (DLGS's timeline), or a thread
  * beside it. */
 typedef enum gw_compress { GW_COMPRESS_INLINE = 1, GW_COMPRESS_BESIDE } gw_compress;
-
-/* Its name: "inline" or "beside". NULL for a number that is neither. Static storage. */
-GW_API const char *gw_compress_name(gw_compress compress);
 
 /* One group of a step, in milliseconds from the step's begin. */
 typedef struct gw_group_times {
@@ -111,9 +104,6 @@ typedef enum gw_merge {
     GW_MERGE_FIXED      /* a group takes layers until it has fixed_bytes bytes of float32 or more, like the
                            buckets of PyTorch (25 MiB) and Horovod (64 MiB) */
 } gw_merge;
-
-/* Its name: "exact", "paper", "none", "single" or "fixed". NULL past the last one. Static storage. */
-GW_API const char *gw_merge_name(gw_merge method);
 
 /* Makes a plan. fixed_bytes: 1 or more with GW_MERGE_FIXED; 0 with all other methods. group_of: has room for n_layers
  * numbers, and gets the group of each layer, numbered as in gw_plan_timeline. n_groups and step_ms may be NULL. The

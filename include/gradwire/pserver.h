@@ -78,16 +78,9 @@ typedef enum gw_ps_method {
  * type. The word lives as long as the program. Any thread. */
 GW_API const char *gw_ps_type_name(gw_ps_type type);
 
-/* The type that a word names. false: the word names none (NULL names none, too), and *out is as it was. Any thread. */
-GW_API bool gw_ps_type_parse(const char *word, gw_ps_type *out);
-
 /* The word for a method, as it is spelled above. NULL: the number is no method. The word lives as long as the program.
  * Any thread. */
 GW_API const char *gw_ps_method_name(gw_ps_method method);
-
-/* The method that a word names. false: the word names none (NULL names none, too), and *out is as it was. Any thread.
- */
-GW_API bool gw_ps_method_parse(const char *word, gw_ps_method *out);
 
 typedef struct gw_ps_shape {
     uint32_t n_dims; /* 0: one element */

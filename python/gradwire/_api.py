@@ -22,6 +22,8 @@ class Tensor(ctypes.Structure):
 
 class CodecTraits(ctypes.Structure):
     _fields_ = [
+        ("name", TEXT),
+        ("canonical", TEXT),
         ("lossy", ctypes.c_bool),
         ("unbiased", ctypes.c_bool),
         ("is_global", ctypes.c_bool),
@@ -207,7 +209,6 @@ _SIZES = ctypes.POINTER(SIZE)
 _SIGNATURES = {
     "gw_codec_parse": (STATUS, [POINTER, TEXT, OUT]),
     "gw_codec_destroy": (None, [POINTER]),
-    "gw_codec_canonical": (TEXT, [POINTER]),
     "gw_codec_traits_of": (CodecTraits, [POINTER]),
     "gw_codec_lost": (ctypes.c_double, [POINTER]),
     "gw_codec_check_skip": (STATUS, [POINTER, ctypes.POINTER(Tensor), ctypes.c_uint32]),
@@ -308,7 +309,7 @@ class Codec(Owner):
         self.handle = POINTER()
         _library.check(library().gw_codec_parse(None, text("a codec", spec), ctypes.byref(self.handle)))
         self._destroy = library().gw_codec_destroy  # when Python ends, the module's own names may go first
-        self.canonical = library().gw_codec_canonical(self.handle).decode()
+        self.canonical = library().gw_codec_traits_of(self.handle).canonical.decode()
 
     def __del__(self):
         if getattr(self, "_destroy", None):

@@ -12,7 +12,6 @@ from . import _api, _arrays, _library
 
 _lib = _library.declare(
     {
-        "gw_codes_bytes": (ctypes.c_size_t, [ctypes.c_uint64]),
         "gw_codes_pack": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t]),
         "gw_codes_unpack": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_uint64]),
     }
@@ -28,7 +27,7 @@ def pack(values):
     if given.size and (given.min() < -128 or given.max() > 127):
         raise ValueError("codes are for -1, 0 and 1")
     values = given.astype(numpy.int8)
-    codes = numpy.empty(_lib.gw_codes_bytes(values.size), numpy.uint8)
+    codes = numpy.empty((values.size + 3) // 4, numpy.uint8)
     _library.check(_lib.gw_codes_pack(values.ctypes.data, values.size, codes.ctypes.data, codes.size))
     return codes
 

@@ -111,9 +111,7 @@ def _library_now():
         pointer, text = ctypes.c_void_p, ctypes.c_char_p
         signatures = {
             "gw_ps_type_name": (text, [ctypes.c_int]),
-            "gw_ps_type_parse": (ctypes.c_bool, [text, ctypes.POINTER(ctypes.c_int)]),
             "gw_ps_method_name": (text, [ctypes.c_int]),
-            "gw_ps_method_parse": (ctypes.c_bool, [text, ctypes.POINTER(ctypes.c_int)]),
             "gw_ps_client_create": (ctypes.c_int, [pointer, ctypes.POINTER(_Options), ctypes.POINTER(pointer)]),
             "gw_ps_client_meet": (ctypes.c_int, [pointer, ctypes.c_uint32]),
             "gw_ps_client_destroy": (None, [pointer]),
@@ -127,19 +125,24 @@ def _library_now():
     return _lib
 
 
-def methods():
-    """Returns the names of the reduce methods, as the library has them."""
+def _words(name_of):
+    """Returns all names that the library numbers from 1 on."""
     names = []
-    while name := _library_now().gw_ps_method_name(len(names) + 1):
+    while name := name_of(len(names) + 1):
         names.append(name.decode())
     return names
 
 
-def _number(parse, word, what, known):
-    number = ctypes.c_int()
-    if not parse(_text(word, what), ctypes.byref(number)):
-        raise ValueError(f"{what} is {word!r}; right are {known}")
-    return number.value
+def methods():
+    """Returns the names of the reduce methods, as the library has them."""
+    return _words(_library_now().gw_ps_method_name)
+
+
+def _number(name_of, word, what):
+    names = _words(name_of)
+    if _text(word, what).decode() not in names:
+        raise ValueError(f"{what} is {word!r}; right are {', '.join(names)}")
+    return names.index(word) + 1
 
 
 def _text(text, what):
@@ -314,7 +317,7 @@ class Client(OfOneProcess):
         parameters on the server, which pull_parameter(key, "parameters") gets. The parameters begin with the value of
         the first client that brings one; other clients may give None. Pushes and pulls wait until the value is there.
         """
-        name, number = _text(key, "key"), _number(self._lib.gw_ps_type_parse, type, "type", ", ".join(_DTYPES))
+        name, number = _text(key, "key"), _number(self._lib.gw_ps_type_name, type, "type")
         shape = _dims(shape)
         if optimizer is None and value is not None:
             raise ValueError(f'"{key}" has a first value and no optimizer; without one, push_parameter brings values')
@@ -372,12 +375,7 @@ class Client(OfOneProcess):
         """Returns the reduced pushes of all workers in the round of this worker's last push: a numpy array, or bytes
         for a frame."""
         name, scale = _text(key, "key"), None if scale_key is None else _text(scale_key, "scale_key")
-        method = _number(
-            self._lib.gw_ps_method_parse,
-            reduce_method,
-            "reduce_method",
-            ", ".join(methods()),
-        )
+        method = _number(self._lib.gw_ps_method_name, reduce_method, "reduce_method")
         value = _Value()
         with self._turn():
             self._wait(_PULL, name, value, method=method, scale_key=scale)

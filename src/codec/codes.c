@@ -4,7 +4,7 @@
 #include <gradwire/codec.h>
 #include <inttypes.h>
 
-size_t gw_codes_bytes(uint64_t n_elems)
+static size_t bytes_of(uint64_t n_elems)
 {
     return (size_t)(n_elems / 4 + (n_elems % 4 > 0));
 }
@@ -13,9 +13,9 @@ gw_status gw_codes_pack(const int8_t *values, uint64_t n_elems, uint8_t *codes, 
 {
     if (n_elems && (!values || !codes))
         return gw_fail(GW_ERR_ARGUMENT, "gw_codes_pack: values or codes is NULL");
-    if (codes_capacity < gw_codes_bytes(n_elems))
+    if (codes_capacity < bytes_of(n_elems))
         return gw_fail(GW_ERR_CAPACITY, "%" PRIu64 " codes take %zu bytes, and there is room for %zu", n_elems,
-                       gw_codes_bytes(n_elems), codes_capacity);
+                       bytes_of(n_elems), codes_capacity);
     for (uint64_t i = 0; i < n_elems; i += 4) {
         uint32_t byte = 0x55; /* four times 01 */
         for (uint32_t k = 0; k < 4 && i + k < n_elems; k++) {
@@ -33,9 +33,9 @@ gw_status gw_codes_unpack(const uint8_t *codes, size_t codes_bytes, int8_t *valu
 {
     if (n_elems && (!values || !codes))
         return gw_fail(GW_ERR_ARGUMENT, "gw_codes_unpack: codes or values is NULL");
-    if (codes_bytes != gw_codes_bytes(n_elems))
+    if (codes_bytes != bytes_of(n_elems))
         return gw_fail(GW_ERR_ARGUMENT, "%" PRIu64 " codes take %zu bytes, and there are %zu", n_elems,
-                       gw_codes_bytes(n_elems), codes_bytes);
+                       bytes_of(n_elems), codes_bytes);
     for (uint64_t i = 0; i < n_elems; i += 4) {
         const uint32_t byte = codes[i / 4];
         if (byte & byte >> 1 & 0x55)

@@ -1,4 +1,5 @@
 /* The public side of encoders. Arguments are checked here, once for all codecs. */
+#include "codec/wire_choice.h"
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"

@@ -1,5 +1,6 @@
 /* The public side of frames: it parses, decodes, counts and reduces them, and finds the wire codec that does the work.
  */
+#include "codec/parts.h"
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"

@@ -1,6 +1,7 @@
 /* Tests momentum= of every codec that has it. What is coded is the velocity: an encoder without momentum that gets
  * plainly made velocities makes the same frames. What is delivered is as the header says, and an optimizer with the
  * same momentum makes the averaged velocity of it. */
+#include "codec/state.h"
 #include "codecs.h"
 #include "wire/frame.h"
 

@@ -190,22 +190,14 @@ void gw_codec_destroy(gw_codec *codec)
     gw_free(codec->context, codec);
 }
 
-const char *gw_codec_name(const gw_codec *codec)
-{
-    return codec->record->info.name;
-}
-
-const char *gw_codec_canonical(const gw_codec *codec)
-{
-    return codec->canonical;
-}
-
 gw_codec_traits gw_codec_traits_of(const gw_codec *codec)
 {
     const struct gw_codec_record *record = codec->record;
     const struct gw_momentum_options *momentum = record->momentum ? record->momentum(codec->options) : NULL;
     const bool may_keep = record->keeps_state && record->keeps_state(codec->options);
-    return (gw_codec_traits){.lossy = record->info.lossy,
+    return (gw_codec_traits){.name = record->info.name,
+                             .canonical = codec->canonical,
+                             .lossy = record->info.lossy,
                              .unbiased = record->info.unbiased && !may_keep, /* a residual is a bias of one step */
                              .global = record->is_global && record->is_global(codec->options),
                              .one_group = record->is_one_group && record->is_one_group(codec->options),

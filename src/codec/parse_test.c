@@ -13,7 +13,7 @@ static void names_are_found(void **state)
     const char *names[] = {"none", "bf16", "f16", "ternary"};
     for (size_t i = 0; i < 4; i++) {
         gw_codec *codec = codec_of(NULL, names[i]);
-        assert_string_equal(gw_codec_name(codec), names[i]);
+        assert_string_equal(gw_codec_traits_of(codec).name, names[i]);
         assert_false(gw_codec_traits_of(codec).global);
         gw_codec_destroy(codec);
     }
@@ -41,7 +41,7 @@ static void the_listing_is_complete(void **state)
             used += snprintf(expected + used, sizeof expected - (size_t)used, "%c%s=%s", i ? ',' : ':', option->key,
                              option->default_value);
         }
-        assert_string_equal(gw_codec_canonical(codec), expected);
+        assert_string_equal(gw_codec_traits_of(codec).canonical, expected);
         gw_codec_destroy(codec);
         for (size_t j = 0; j < n; j++)
             assert_string_not_equal(info->name, gw_codec_list(j)->name);
@@ -72,10 +72,10 @@ static void wire_codecs_are_complete(void **state)
 
 static void canonical(const char *spec, const char *expected)
 {
-    gw_codec *codec = codec_of(NULL, spec), *again = codec_of(NULL, gw_codec_canonical(codec));
-    CHECK(strcmp(gw_codec_canonical(codec), expected) == 0, "%s becomes %s, not %s", spec, gw_codec_canonical(codec),
-          expected);
-    assert_string_equal(gw_codec_canonical(again), expected);
+    gw_codec *codec = codec_of(NULL, spec), *again = codec_of(NULL, gw_codec_traits_of(codec).canonical);
+    CHECK(strcmp(gw_codec_traits_of(codec).canonical, expected) == 0, "%s becomes %s, not %s", spec,
+          gw_codec_traits_of(codec).canonical, expected);
+    assert_string_equal(gw_codec_traits_of(again).canonical, expected);
     gw_codec_destroy(codec);
     gw_codec_destroy(again);
 }
@@ -157,8 +157,9 @@ static void losses_are_known(void **state)
     size_t n_rows = 0;
     for (size_t i = 0; (info = gw_codec_list(i)); i++)
         for (const gw_codec_loss *loss = info->losses; loss && loss->spec; loss++, n_rows++) {
-            gw_codec *codec = codec_of(NULL, loss->spec), *spelled = codec_of(NULL, gw_codec_canonical(codec));
-            CHECK(strcmp(gw_codec_name(codec), info->name) == 0, "%s", loss->spec);
+            gw_codec *codec = codec_of(NULL, loss->spec),
+                     *spelled = codec_of(NULL, gw_codec_traits_of(codec).canonical);
+            CHECK(strcmp(gw_codec_traits_of(codec).name, info->name) == 0, "%s", loss->spec);
             CHECK(gw_codec_lost(codec) >= loss->points, "%s", loss->spec);
             CHECK(gw_codec_lost(spelled) == gw_codec_lost(codec), "%s", loss->spec);
             CHECK(loss->n_seeds > 0 && loss->bits_up > 0 && loss->bits_down > 0, "%s", loss->spec);

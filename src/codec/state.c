@@ -1,5 +1,6 @@
 /* The public side of what codecs keep between steps. A saved state holds "GWST", a version, the codec's name in 16
  * bytes, the number of elements, the codec's own bytes, and the XXH3-64 of all that. */
+#include "codec/state.h"
 #include "base/error.h"
 #include "base/float_env.h"
 #include "codec/codec.h"

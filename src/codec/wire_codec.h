@@ -3,6 +3,7 @@
 #ifndef GW_CODEC_WIRE_CODEC_H
 #define GW_CODEC_WIRE_CODEC_H
 
+#include "codec/parts.h"
 #include "wire/frame.h"
 
 struct gw_wire_codec {

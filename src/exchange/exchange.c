@@ -1,6 +1,8 @@
 /* The caller's side of the exchange: create, begin, submit, wait, destroy. The pipeline does the work
  * (exchange/pipeline.c). The two share data under one lock. A WAKE message tells the pipeline to look there. There is
  * only one such message, and it is used again and again. */
+#include "codec/state.h"
+#include "codec/wire_choice.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -48,7 +50,7 @@ static gw_status check_options(const gw_exchange_options *o)
         return gw_fail(GW_ERR_SPEC,
                        "%s has momentum=, and the servers' optimizer takes the averages as they are: write "
                        "output=velocity, and let the servers' optimizer be sgd, not \"%.60s\"",
-                       gw_codec_name(o->codec), o->server_optimizer);
+                       gw_codec_traits_of(o->codec).name, o->server_optimizer);
     if (o->server_optimizer && (!o->server_optimizer[0] || strlen(o->server_optimizer) > GW_PS_MOST_NAME))
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer must be a specification of 1 to %d bytes",
                        GW_PS_MOST_NAME);
@@ -586,7 +588,7 @@ gw_status gw_exchange_load(gw_exchange *ex, const void *const *states, uint32_t 
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_load: no states are given");
     if (state_bytes != gw_exchange_state_bytes(ex))
         return gw_fail(GW_ERR_ARGUMENT, "the saved state has %zu bytes; that of codec %s for these tensors takes %zu",
-                       state_bytes, gw_codec_name(ex->codec), gw_exchange_state_bytes(ex));
+                       state_bytes, gw_codec_traits_of(ex->codec).name, gw_exchange_state_bytes(ex));
     const void **parts = gw_alloc(ex->context, n_states, sizeof *parts);
     gw_status status = parts ? GW_OK : GW_ERR_MEMORY;
     size_t at = 0;

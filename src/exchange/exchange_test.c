@@ -1,5 +1,6 @@
 /* Tests the exchange over the local link against the codec's own functions on whole tensors, in any order of
  * submission and arrival and with any grouping. Also: gradients that are not finite. */
+#include "codec/state.h"
 #include "base/clock.h"
 #include "exchange_world.h"
 

@@ -68,7 +68,7 @@ gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
                      "ranks of machines = %016" PRIx64 "\n"
                      "first owner = %u\n"
                      "%s%s%s%s%s",
-                     gw_codec_canonical(ex->codec), ex->seed, ex->n_tensors, n_elems,
+                     gw_codec_traits_of(ex->codec).canonical, ex->seed, ex->n_tensors, n_elems,
                      hash_tensors(o->tensors, o->n_tensors), ex->n_groups, hash_groups(ex), hash_machines(ex), ex->turn,
                      ex->optimizer ? "server optimizer = " : "", ex->optimizer ? ex->optimizer : "",
                      ex->optimizer ? "\n" : "", identity, end);

@@ -203,7 +203,7 @@ static gw_status declare_key(struct gw_exchange *ex, const struct group *group, 
     struct gw_ps_request init = request_of(GW_PS_INIT, group, run);
     init.type = run ? GW_PS_FRAME : GW_PS_FLOAT32;
     init.shape = (gw_ps_shape){.n_dims = 1, .dims = {run ? run->n_elems : group->n_sent}};
-    snprintf(init.codec, sizeof init.codec, "%s", run ? gw_codec_canonical(ex->codec) : "");
+    snprintf(init.codec, sizeof init.codec, "%s", run ? gw_codec_traits_of(ex->codec).canonical : "");
     snprintf(init.optimizer, sizeof init.optimizer, "%s", run && ex->optimizer ? ex->optimizer : "");
     return gw_ps_client_init(ex->servers->client, owner_of(group, run) - ex->first_owner, &init);
 }
@@ -215,10 +215,10 @@ static gw_status check_servers(const struct gw_exchange *ex)
     bool shares = false;
     for (uint32_t g = 0; g < ex->n_groups; g++)
         shares = shares || ex->groups[g].n_sent;
-    if (strlen(gw_codec_canonical(ex->codec)) > GW_PS_MOST_NAME)
+    if (strlen(gw_codec_traits_of(ex->codec).canonical) > GW_PS_MOST_NAME)
         return gw_fail(GW_ERR_ARGUMENT,
                        "the codec's specification has %zu bytes; with parameter servers at most %d are possible",
-                       strlen(gw_codec_canonical(ex->codec)), GW_PS_MOST_NAME);
+                       strlen(gw_codec_traits_of(ex->codec).canonical), GW_PS_MOST_NAME);
     if (!ex->optimizer && gw_ps_client_info(client).mode != GW_PS_SYNC)
         return gw_fail(
             GW_ERR_ARGUMENT,

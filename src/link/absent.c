@@ -12,15 +12,9 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
     return gw_fail(GW_ERR_UNSUPPORTED, "this build has no tcp link: OpenSSL was not found when it was made");
 }
 
-gw_status gw_keys_new(const char *folder)
+gw_status gw_keys_new(const char *folder, const char *server_folder, const char *client)
 {
-    (void)folder;
+    (void)folder, (void)server_folder, (void)client;
     return gw_fail(GW_ERR_UNSUPPORTED, "this build makes no keys: OpenSSL was not found when it was made");
-}
-
-gw_status gw_keys_new_client(const char *folder, const char *server_folder, const char *name)
-{
-    (void)server_folder, (void)name;
-    return gw_keys_new(folder);
 }
 #endif

@@ -109,7 +109,8 @@ static gw_status write_files(const char *folder, int *n)
     return status;
 }
 
-gw_status gw_keys_new(const char *folder)
+/* Makes a folder of keys that allows these alone. */
+static gw_status new_folder(const char *folder)
 {
     char allowed[PATH_MAX];
     int n;
@@ -145,12 +146,12 @@ static gw_status copy_certificate(const char *from, const char *to, const char *
     return status;
 }
 
-gw_status gw_keys_new_client(const char *folder, const char *server_folder, const char *name)
+static gw_status new_client(const char *folder, const char *server_folder, const char *name)
 {
     char listed[96], path[PATH_MAX];
     struct gw_net_identity server;
     if (!folder || !folder[0] || !server_folder || !name)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_keys_new_client: a folder, the server's folder and a name are needed");
+        return gw_fail(GW_ERR_ARGUMENT, "gw_keys_new: a folder, the server's folder and the client's name are needed");
     if (!is_name(name))
         return gw_fail(GW_ERR_ARGUMENT,
                        "a client cannot be called \"%s\": a name has 1 to 64 letters, digits, dots, dashes and "
@@ -163,7 +164,7 @@ gw_status gw_keys_new_client(const char *folder, const char *server_folder, cons
         return gw_fail(GW_ERR_ARGUMENT, "%s is there already, the key of another client; give this one another name",
                        path);
     GW_TRY(is_new(folder, GW_NET_SERVER_FILE));
-    GW_TRY(gw_keys_new(folder));
+    GW_TRY(new_folder(folder));
     gw_status status = copy_certificate(server_folder, folder, GW_NET_SERVER_FILE);
     if (status == GW_OK) /* this comes last, so that a client that is listed has its keys */
         status = copy_certificate(folder, server_folder, listed);
@@ -173,4 +174,9 @@ gw_status gw_keys_new_client(const char *folder, const char *server_folder, cons
     if (gw_net_keys_path(path, folder, GW_NET_SERVER_FILE) == GW_OK)
         unlink(path);
     return status;
+}
+
+gw_status gw_keys_new(const char *folder, const char *server_folder, const char *client)
+{
+    return server_folder || client ? new_client(folder, server_folder, client) : new_folder(folder);
 }

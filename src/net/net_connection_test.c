@@ -385,7 +385,7 @@ static void gone_while_sending(void **state)
 static int begin(void **state)
 {
     (void)state;
-    return mkdtemp(folder) && gw_keys_new(folder) == GW_OK &&
+    return mkdtemp(folder) && gw_keys_new(folder, NULL, NULL) == GW_OK &&
                    gw_net_keys_load(NULL, folder, GW_NET_MEMBER, NULL, &keys) == GW_OK
                ? 0
                : 1;

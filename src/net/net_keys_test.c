@@ -10,7 +10,7 @@ static void a_new_folder(void **state)
     (void)state;
     static const char *const names[] = {"gradwire.crt", "gradwire.pem", "rendezvous.crt", "allowed/self.crt"};
     char texts[4][1000], path[320];
-    assert_int_equal(gw_keys_new(at("new")), GW_OK);
+    assert_int_equal(gw_keys_new(at("new"), NULL, NULL), GW_OK);
     for (int i = 0; i < 4; i++) {
         struct stat status;
         snprintf(path, sizeof path, "%s/%s", at("new"), names[i]);
@@ -23,7 +23,7 @@ static void a_new_folder(void **state)
     assert_string_equal(texts[0], texts[3]);
     assert_string_not_equal(texts[0], texts[1]);
     /* Keys are never replaced: neither a whole folder, nor one that another call has begun. */
-    assert_int_equal(gw_keys_new(at("new")), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new(at("new"), NULL, NULL), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "there is a key already"));
     for (int i = 0; i < 4; i++) {
         char again[1000];
@@ -33,22 +33,22 @@ static void a_new_folder(void **state)
         if (i > 0)
             unlink(path);
     }
-    assert_int_equal(gw_keys_new(at("new")), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new(at("new"), NULL, NULL), GW_ERR_ARGUMENT);
     snprintf(path, sizeof path, "%s/%s", at("new"), names[1]);
     assert_int_equal(access(path, F_OK), -1);
     /* Half a folder is not left behind. */
     write_file(at("file"), "x", 0644);
-    assert_int_equal(gw_keys_new(at("file")), GW_ERR_SYSTEM);
+    assert_int_equal(gw_keys_new(at("file"), NULL, NULL), GW_ERR_SYSTEM);
     assert_int_equal(mkdir(at("half"), 0700), 0);
     write_file(at("half/allowed"), "no folder", 0644);
-    assert_int_equal(gw_keys_new(at("half")), GW_ERR_SYSTEM);
+    assert_int_equal(gw_keys_new(at("half"), NULL, NULL), GW_ERR_SYSTEM);
     assert_int_equal(access(at("half/gradwire.pem"), F_OK), -1);
     assert_int_equal(access(at("half/gradwire.pem.partial"), F_OK), -1);
     unlink(at("half/allowed"));
-    assert_int_equal(gw_keys_new(at("half")), GW_OK);
-    assert_int_equal(gw_keys_new(""), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_keys_new(NULL), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_keys_new(at("no/such")), GW_ERR_SYSTEM);
+    assert_int_equal(gw_keys_new(at("half"), NULL, NULL), GW_OK);
+    assert_int_equal(gw_keys_new("", NULL, NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new(NULL, NULL, NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new(at("no/such"), NULL, NULL), GW_ERR_SYSTEM);
 }
 
 static gw_status load(const char *folder, enum gw_net_role role, struct gw_net_log *log, struct gw_net_keys **keys)
@@ -69,7 +69,7 @@ static void bad_folders_are_refused(void **state)
     (void)state;
     struct gw_net_keys *keys;
     struct gw_net_log log = GW_NET_LOG_OF_STRANGERS(say, NULL);
-    assert_int_equal(gw_keys_new(at("bad")), GW_OK);
+    assert_int_equal(gw_keys_new(at("bad"), NULL, NULL), GW_OK);
     assert_int_equal(chmod(at("bad/gradwire.pem"), 0640), 0);
     assert_int_equal(load(at("bad"), GW_NET_MEMBER, NULL, &keys), GW_ERR_SYSTEM);
     assert_non_null(strstr(gw_last_error(), "gradwire.pem can be read by others (mode 0640)"));
@@ -121,13 +121,13 @@ static void the_list_alone_says(void **state)
     snprintf(server, sizeof server, "%s", at("server"));
     snprintf(anna, sizeof anna, "%s", at("anna"));
     snprintf(bert, sizeof bert, "%s", at("bert"));
-    assert_int_equal(gw_keys_new(server), GW_OK);
+    assert_int_equal(gw_keys_new(server, NULL, NULL), GW_OK);
     assert_int_equal(load(server, GW_NET_SERVER, NULL, &keys), GW_OK);
     assert_int_equal(load(server, GW_NET_MEMBER, NULL, &member), GW_OK);
     assert_false(gw_net_keys_allow(keys, gw_net_keys_own(keys)));
     assert_true(gw_net_keys_allow(member, gw_net_keys_own(keys)));
-    assert_int_equal(gw_keys_new_client(anna, server, "anna"), GW_OK);
-    assert_int_equal(gw_keys_new_client(bert, server, "bert.2"), GW_OK);
+    assert_int_equal(gw_keys_new(anna, server, "anna"), GW_OK);
+    assert_int_equal(gw_keys_new(bert, server, "bert.2"), GW_OK);
     assert_int_equal(load(anna, GW_NET_CLIENT, NULL, &client), GW_OK);
     assert_true(gw_net_same_identity(gw_net_keys_rendezvous(client), gw_net_keys_own(keys)));
     const struct gw_net_identity anna_is = *gw_net_keys_own(client);
@@ -147,20 +147,20 @@ static void the_list_alone_says(void **state)
     /* What is refused leaves nothing, and replaces nothing. */
     static const char *const names[] = {"", ".hidden", "a/b", "anna key", "bert.2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        assert_int_equal(gw_keys_new_client(at("carl"), server, names[i]), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_keys_new_client(NULL, server, "carl"), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_keys_new_client("", server, "carl"), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_keys_new_client(at("carl"), NULL, "carl"), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_keys_new_client(at("carl"), server, NULL), GW_ERR_ARGUMENT);
+        assert_int_equal(gw_keys_new(at("carl"), server, names[i]), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new(NULL, server, "carl"), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new("", server, "carl"), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new(at("carl"), NULL, "carl"), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new(at("carl"), server, NULL), GW_ERR_ARGUMENT);
     char none[300];
     snprintf(none, sizeof none, "%s", at("none"));
-    assert_int_equal(gw_keys_new_client(at("carl"), none, "carl"), GW_ERR_SYSTEM);
-    assert_int_equal(gw_keys_new_client(anna, server, "carl"), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new(at("carl"), none, "carl"), GW_ERR_SYSTEM);
+    assert_int_equal(gw_keys_new(anna, server, "carl"), GW_ERR_ARGUMENT);
     assert_int_equal(access(at("carl/gradwire.pem"), F_OK), -1);
     assert_int_equal(access(at("server/allowed/carl.crt"), F_OK), -1);
     /* The last file cannot be written, because an earlier try was killed: all that was made before it goes again. */
     write_file(at("server/allowed/carl.crt.partial"), "", 0644);
-    assert_int_equal(gw_keys_new_client(at("carl"), server, "carl"), GW_ERR_SYSTEM);
+    assert_int_equal(gw_keys_new(at("carl"), server, "carl"), GW_ERR_SYSTEM);
     static const char *const made[] = {"gradwire.crt", "gradwire.pem", "rendezvous.crt", "server.crt",
                                        "allowed/self.crt"};
     char path[400];
@@ -172,7 +172,7 @@ static void the_list_alone_says(void **state)
     char old[1000];
     assert_non_null(getcwd(old, sizeof old));
     assert_int_equal(chdir(at(".")), 0);
-    assert_int_equal(gw_keys_new_client("d", server, "dora"), GW_OK);
+    assert_int_equal(gw_keys_new("d", server, "dora"), GW_OK);
     assert_int_equal(chdir(old), 0);
     gw_net_keys_free(client);
     gw_net_keys_free(member);

@@ -52,7 +52,10 @@ static inline void copy_file(const char *from, const char *to)
 static inline int begin(void **state)
 {
     (void)state;
-    return mkdtemp(test_keys_root) && gw_keys_new(at("job")) == GW_OK && gw_keys_new(at("other")) == GW_OK ? 0 : 1;
+    return mkdtemp(test_keys_root) && gw_keys_new(at("job"), NULL, NULL) == GW_OK &&
+                   gw_keys_new(at("other"), NULL, NULL) == GW_OK
+               ? 0
+               : 1;
 }
 
 static inline int end(void **state)

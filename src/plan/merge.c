@@ -1,4 +1,5 @@
 /* Makes plans: the simple methods of merging layers, and the choice between methods. exact.c has the exact one. */
+#include "plan/profile.h"
 #include "base/error.h"
 #include "plan/timeline.h"
 

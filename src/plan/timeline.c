@@ -1,4 +1,5 @@
 /* Checks profiles and plans, and works out when each group of a step is ready, encoded, sent and there. */
+#include "plan/profile.h"
 #include "plan/timeline.h"
 
 #include "base/error.h"

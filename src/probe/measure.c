@@ -2,6 +2,7 @@
  * all members what rank 0 found. */
 #include <gradwire/probe.h>
 
+#include "plan/profile.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "probe/probe.h"
@@ -42,9 +43,9 @@ static gw_status check(const gw_probe_options *o)
                            o->codecs[k] ? "decides for all tensors at once: they are one group, and there is nothing "
                                           "to plan"
                                         : "is NULL");
-    if (strcmp(gw_codec_canonical(o->codecs[0]), "none") != 0)
+    if (strcmp(gw_codec_traits_of(o->codecs[0]).canonical, "none") != 0)
         return gw_fail(GW_ERR_ARGUMENT, "the first codec is %s, and must be none: the link is measured with floats",
-                       gw_codec_canonical(o->codecs[0]));
+                       gw_codec_traits_of(o->codecs[0]).canonical);
     if (o->runs > MOST_RUNS)
         return gw_fail(GW_ERR_ARGUMENT, "%u runs of each point; %u are the most", o->runs, MOST_RUNS);
     return GW_OK;
@@ -143,7 +144,7 @@ gw_status gw_probe_measure(gw_context *context, const gw_probe_options *o, gw_pr
     p->link.run_elements = GW_PROBE_RUN_ELEMENTS;
     for (uint32_t k = 0; k < o->n_codecs; k++) {
         p->codecs[k] = o->codecs[k];
-        p->costs[k].spec = p->specs[k] = gw_codec_canonical(o->codecs[k]);
+        p->costs[k].spec = p->specs[k] = gw_codec_traits_of(o->codecs[k]).canonical;
     }
     struct gw_probe_member member = {.probe = p,
                                      .link = o->exchange,

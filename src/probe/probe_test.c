@@ -1,5 +1,6 @@
 /* Tests the measurement of a link and codecs: all members get the same figures, and wrong or unequal calls are refused
  * on all of them. No time is asserted. */
+#include "plan/profile.h"
 #include <gradwire/probe.h>
 
 #include <setjmp.h>
@@ -97,7 +98,7 @@ static void everybody_gets_the_same(void **state)
         assert_memory_equal(m->costs, w.members[0].costs, sizeof m->costs);
         assert_int_equal(m->link.members, MEMBERS);
         for (int k = 0; k < CODECS; k++) {
-            assert_string_equal(m->costs[k].spec, gw_codec_canonical(w.codecs[k]));
+            assert_string_equal(m->costs[k].spec, gw_codec_traits_of(w.codecs[k]).canonical);
             assert_true(m->costs[k].bytes_per_element > 0);
         }
         /* Floats go to two other owners and come back; the frames' headers weigh little. */

@@ -4,7 +4,6 @@
 #include "base/nearest.h"
 #include "model.h"
 
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -143,14 +143,14 @@ typedef struct gw_prediction {
 /* Predicts one step on `gpus` GPUs. If they are fewer than gpus_per_machine, they are all on one machine. If they are
  * more, they must be a multiple of it. codec NULL: float32. Errors: GW_ERR_ARGUMENT (a number is not finite or outside
  * its range; gpus is above GW_MAX_GPUS or no multiple; the sentence names it). */
-GW_MUST_CHECK gw_status gw_predict(const gw_predict_options *options, const gw_predict_codec *codec,
-                                          uint32_t gpus, gw_prediction *out);
+GW_MUST_CHECK gw_status gw_predict(const gw_predict_options *options, const gw_predict_codec *codec, uint32_t gpus,
+                                   gw_prediction *out);
 
 /* Tells which T(1,1,K) makes the codec `gain` times faster than float32 on `gpus` GPUs, by the same model. It solves
  * (C*w + A)/(C*w + B) = gain for C, the time of computing. A and B are the parts of a step with float32 and with the
  * codec that are not computing. w is the factor by which the GPUs wait for the slowest. The call ignores
  * options->batch_seconds. Errors: GW_ERR_ARGUMENT (as gw_predict; overlap is above 0, or no time gives this gain). */
 GW_MUST_CHECK gw_status gw_predict_implied(const gw_predict_options *options, const gw_predict_codec *codec,
-                                                  uint32_t gpus, double gain, double *batch_seconds);
+                                           uint32_t gpus, double gain, double *batch_seconds);
 
 #endif

@@ -7,7 +7,6 @@
 #include "base/nearest.h"
 #include "networks.h"
 
-
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -59,8 +59,8 @@ GW_MUST_CHECK gw_status gw_network_sum(const gw_network_info *network, gw_networ
 /* Writes the tensors in declared order: the first layer first, a layer's weight before its bias. `out` has room for
  * `capacity` tensors; *n is set to how many the network has. Errors: GW_ERR_CAPACITY (`capacity` is too small; nothing
  * is written but *n), GW_ERR_ARGUMENT. */
-GW_MUST_CHECK gw_status gw_network_tensors(const gw_network_info *network, gw_network_tensor *out,
-                                                  size_t capacity, size_t *n);
+GW_MUST_CHECK gw_status gw_network_tensors(const gw_network_info *network, gw_network_tensor *out, size_t capacity,
+                                           size_t *n);
 
 /* Estimates how long backward takes for each tensor, in milliseconds, on a machine that trains images_per_second with
  * this network when nothing is exchanged. `batch` is the number of samples of a step.
@@ -72,8 +72,7 @@ GW_MUST_CHECK gw_status gw_network_tensors(const gw_network_info *network, gw_ne
  * out_ms[t] is the time of the t-th tensor in declared order. `out_ms` has room for `capacity` numbers. *forward_ms is
  * the time of forward through the whole network. forward_ms NULL: not wanted. Errors: GW_ERR_CAPACITY (nothing is
  * written), GW_ERR_ARGUMENT (images_per_second is not a finite number above 0, or batch is 0). */
-GW_MUST_CHECK gw_status gw_network_backward_ms(const gw_network_info *network, double images_per_second,
-                                                      uint32_t batch, double *out_ms, size_t capacity,
-                                                      double *forward_ms);
+GW_MUST_CHECK gw_status gw_network_backward_ms(const gw_network_info *network, double images_per_second, uint32_t batch,
+                                               double *out_ms, size_t capacity, double *forward_ms);
 
 #endif

@@ -2,7 +2,6 @@
 #include "networks.h"
 #include "checks.h"
 
-
 #include <math.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include "networks.h"
 #include "checks.h"
 
-
 #include <float.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* gradwire train: reads the options, shows progress, prints the summary. The training itself is train/. */
+#include "codec/wire_choice.h"
 #include "base/append.h"
 #include "base/clock.h"
 #include "base/numbers.h"

@@ -1,5 +1,6 @@
 /* Adds up the workers' records of each step, and writes metrics.jsonl, TensorBoard events and the summary. A resumed
  * run reads its sums back from the lines before. */
+#include "codec/wire_choice.h"
 #include "disk/metrics.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -34,7 +34,7 @@ gw_status gw_resume_options(const struct gw_train_options *o, const gw_codec *co
     int n = snprintf(text, capacity,
                      "net %s\ncodec %s\ndata %s\nbatch %u\noptimizer %s\nlr %.17g\n"
                      "momentum %.17g\nschedule %s\nweight-decay %.17g\nema %.17g\nseed %llu\n",
-                     o->net, gw_codec_canonical(codec), about, o->batch, o->optimizer, o->lr,
+                     o->net, gw_codec_traits_of(codec).canonical, about, o->batch, o->optimizer, o->lr,
                      strcmp(o->optimizer, "momentum") == 0 ? o->momentum : 0, o->schedule,
                      isnan(o->l2) ? o->weight_decay : 2 * o->l2, o->ema, (unsigned long long)o->seed);
     if (transform && strcmp(transform, "scale") != 0 && (size_t)n < capacity) /* runs of older versions only scaled */

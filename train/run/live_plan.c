@@ -1,5 +1,6 @@
 /* Times backward, measures link and codec between two steps, and makes the exchange anew with the groups of the plan.
  */
+#include "plan/profile.h"
 #include "run/live_plan.h"
 #include "base/append.h"
 #include "base/clock.h"
@@ -73,7 +74,7 @@ gw_status gw_live_plan_init(struct gw_team *team)
                                      .timeout_ms = o->timeout_s * 1000};
     GW_TRY(gw_codec_parse(team->context, "none", &live->floats));
     live->codecs[live->probe.n_codecs++] = live->floats;
-    if (strcmp(gw_codec_name(team->codec), "none") != 0)
+    if (strcmp(gw_codec_traits_of(team->codec).name, "none") != 0)
         live->codecs[live->probe.n_codecs++] = team->codec;
     return GW_OK;
 }

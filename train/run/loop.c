@@ -95,7 +95,7 @@ static gw_status check_momentum(const struct gw_team *team)
     const double coded = traits.momentum;
     const struct gw_optimizer *rule = &team->rule;
     const double own = rule->rule == GW_RULE_MOMENTUM ? (double)rule->momentum : 0;
-    const char *name = gw_codec_name(team->codec);
+    const char *name = gw_codec_traits_of(team->codec).name;
     if (!(coded > 0))
         return GW_OK;
     if (rule->rule != GW_RULE_SGD && rule->rule != GW_RULE_MOMENTUM)

@@ -1,6 +1,7 @@
 /* Tests GSpar's frames element by element against a plain model of docs/wire-format.md, what the paper promises of the
  * draw (statistically), and how many bits are sent. Seeds are fixed, so a test passes always or never. A right draw
  * with fresh seeds would break a bound less than once in a million runs of a check. */
+#include "codec/parts.h"
 #include "codec/sparse/sparse.h"
 #include "codecs.h"
 

@@ -1,6 +1,7 @@
 /* Tests gspar:share=on: which q workers share, that every worker's variance stays within its bound, averages element by
  * element against docs/wire-format.md, and how many bits they take. Seeds are fixed; a right draw with fresh ones would
  * break a bound less than once in a million runs of a check. */
+#include "codec/parts.h"
 #include "codec/sparse/sparse.h"
 #include "codecs.h"
 

@@ -1,6 +1,7 @@
 /* Tests onebit from step to step against a plain model of docs/wire-format.md: frames, residuals and averages, bit for
  * bit. What is not sent waits, dropped steps leave no trace, and a saved state goes on, also on other numbers of
  * workers. */
+#include "codec/state.h"
 #include "codecs.h"
 #include "wire/frame.h"
 

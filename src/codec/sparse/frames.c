@@ -1,6 +1,7 @@
 /* Sparse frames after the wire: checks, decoding, and the owner's sum. The owner adds float32 in rank order and
  * divides by N once; what gspar's workers send as +-q with a q that they share it adds up in integers. The average is
  * sparse, or dense if that is smaller. */
+#include "codec/parts.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/scratch.h"

@@ -1,5 +1,6 @@
 /* Tests sparse chunks: what is written is read back, in every code. Owners' sums are compared with a plain reference,
  * and what must be refused is refused. */
+#include "codec/parts.h"
 #include "codec/sparse/sparse.h"
 #include "base/memory.h"
 #include "codecs.h"

@@ -1,5 +1,6 @@
 /* Tests ternary frames that are written as GW_WIRE_FAST: they have the named codes, hold the same values, and ask for
  * averages that are fast, too. */
+#include "codec/wire_choice.h"
 #include "codecs.h"
 #include "wire/frame.h"
 

@@ -1,5 +1,6 @@
 /* Tests ternary frames that no encoder has made. Each rule of docs/wire-format.md is broken once, and random bytes get
  * a right checksum. A frame is refused, or decodes to something; nothing is read or written outside it. */
+#include "codec/parts.h"
 #include "codec/ternary/ternary.h"
 #include "codecs.h"
 #include "wire/frame.h"

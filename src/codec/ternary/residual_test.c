@@ -1,5 +1,6 @@
 /* Tests ternary with residual=on from step to step against a plain model of docs/wire-format.md: levels, values and
  * residuals, bit for bit. What is not sent waits, dropped steps leave no trace, and a saved state goes on. */
+#include "codec/state.h"
 #include "codecs.h"
 #include "wire/frame.h"
 

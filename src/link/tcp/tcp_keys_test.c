@@ -54,8 +54,8 @@ static void one_folder_for_all(void **state)
 static void two_machines(void **state)
 {
     (void)state;
-    assert_int_equal(gw_keys_new(at("one")), GW_OK);
-    assert_int_equal(gw_keys_new(at("two")), GW_OK);
+    assert_int_equal(gw_keys_new(at("one"), NULL, NULL), GW_OK);
+    assert_int_equal(gw_keys_new(at("two"), NULL, NULL), GW_OK);
     copy_file(at("two/gradwire.crt"), at("one/allowed/the second.crt"));
     copy_file(at("one/gradwire.crt"), at("two/allowed/the first.crt"));
     copy_file(at("one/gradwire.crt"), at("two/rendezvous.crt"));
@@ -74,7 +74,7 @@ static void the_unlisted_stay_out(void **state)
     (void)state;
     char job[300], stray[300], rightful[300], unlisted[600];
     struct gw_net_keys *keys;
-    assert_int_equal(gw_keys_new(at("stray")), GW_OK);
+    assert_int_equal(gw_keys_new(at("stray"), NULL, NULL), GW_OK);
     assert_int_equal(gw_net_keys_load(NULL, at("stray"), GW_NET_MEMBER, NULL, &keys), GW_OK);
     const struct gw_net_identity_text key = gw_net_identity_write(gw_net_keys_own(keys));
     gw_net_keys_free(keys);
@@ -128,7 +128,8 @@ static void unlisted_by_a_peer(void **state)
     snprintf(host, sizeof host, "%s", at("host"));
     snprintf(first, sizeof first, "%s", at("first"));
     snprintf(second, sizeof second, "%s", at("second"));
-    assert_true(gw_keys_new(host) == GW_OK && gw_keys_new(first) == GW_OK && gw_keys_new(second) == GW_OK);
+    assert_true(gw_keys_new(host, NULL, NULL) == GW_OK && gw_keys_new(first, NULL, NULL) == GW_OK &&
+                gw_keys_new(second, NULL, NULL) == GW_OK);
     copy_file(at("first/gradwire.crt"), at("host/allowed/first.crt"));
     copy_file(at("second/gradwire.crt"), at("host/allowed/second.crt"));
     for (int i = 0; i < 2; i++) {
@@ -183,7 +184,7 @@ static void another_machines_rank(void **state)
     struct gw_net_message message;
     char place[32];
     gw_context *context = link_test_context();
-    assert_int_equal(gw_keys_new(at("third")), GW_OK);
+    assert_int_equal(gw_keys_new(at("third"), NULL, NULL), GW_OK);
     copy_file(at("third/gradwire.crt"), at("job/allowed/third.crt"));
     copy_file(at("job/gradwire.crt"), at("third/allowed/job.crt"));
     world_prepare(context, 3, 1, members, place);

@@ -169,7 +169,7 @@ static gw_status do_init(struct world *world, struct side *side, uint32_t k)
     if (k == 5)
         assert_int_equal(gw_codec_parse(world->context, "ternary:clip=2.5", &codec), GW_OK);
     gw_status status = gw_ps_store_init(side->store, key_name(k, name), key_type(k), &shape,
-                                        codec ? gw_codec_canonical(codec) : "", key_optimizer(k));
+                                        codec ? gw_codec_traits_of(codec).canonical : "", key_optimizer(k));
     gw_codec_destroy(codec);
     return status;
 }

@@ -70,16 +70,6 @@ const char *gw_ps_method_help(gw_ps_method method)
     return (size_t)method < N_METHODS ? methods[method].help : NULL;
 }
 
-bool gw_ps_method_parse(const char *word, gw_ps_method *out)
-{
-    for (size_t m = 1; word && m < N_METHODS; m++)
-        if (strcmp(word, methods[m].name) == 0) {
-            *out = (gw_ps_method)m;
-            return true;
-        }
-    return false;
-}
-
 gw_ps_type gw_ps_result_type(gw_ps_method method, gw_ps_type type)
 {
     return gw_ps_type_name(type) && gw_ps_method_name(method) ? methods[method].result(type) : (gw_ps_type)0;

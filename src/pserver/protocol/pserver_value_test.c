@@ -25,11 +25,9 @@ static void types_and_their_words(void **state)
         {GW_PS_FRAME, "frame", 0, false},
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        gw_ps_type type = 0;
         assert_string_equal(gw_ps_type_name(types[i].type), types[i].word);
         assert_int_equal(gw_ps_type_bytes(types[i].type), types[i].bytes);
         assert_int_equal(gw_ps_is_float(types[i].type), types[i].is_float);
-        assert_true(gw_ps_type_parse(types[i].word, &type) && type == types[i].type);
     }
     static const int none[] = {0, FIRST_NO_TYPE, 1000};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
@@ -37,10 +35,6 @@ static void types_and_their_words(void **state)
         assert_int_equal(gw_ps_type_bytes((gw_ps_type)none[i]), 0);
         assert_false(gw_ps_is_float((gw_ps_type)none[i]));
     }
-    static const char *const words[] = {NULL, "", "float", "float322", "Float32"};
-    gw_ps_type type = GW_PS_INT64;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        assert_true(!gw_ps_type_parse(words[i], &type) && type == GW_PS_INT64);
 }
 
 /* results[T] is the type of a method's result if the key has type T; 0: the method does not take such a key. bytes_of_3
@@ -66,10 +60,8 @@ static void methods_and_their_results(void **state)
     static const uint64_t bytes_of_3[FIRST_NO_TYPE] = {0, 12, 6, 6, 12, 24, 3, 12};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         const gw_ps_method method = methods[i].method;
-        gw_ps_method parsed = 0;
         assert_string_equal(gw_ps_method_name(method), methods[i].word);
         assert_non_null(gw_ps_method_help(method));
-        assert_true(gw_ps_method_parse(methods[i].word, &parsed) && parsed == method);
         for (int t = 0; t <= FIRST_NO_TYPE; t++) {
             const gw_ps_type type = (gw_ps_type)t, want = t < FIRST_NO_TYPE ? methods[i].results[t] : 0;
             CHECK(gw_ps_result_type(method, type) == want, "%s of type %d", methods[i].word, t);
@@ -91,10 +83,6 @@ static void methods_and_their_results(void **state)
         assert_string_equal(gw_last_error(), "int32 values cannot be pulled with a method of that number; with max, "
                                              "min, sum, mean, latest they can");
     }
-    static const char *const words[] = {NULL, "", "maximum", "Max"};
-    gw_ps_method method = GW_PS_SUM;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        assert_true(!gw_ps_method_parse(words[i], &method) && method == GW_PS_SUM);
 }
 
 static void shapes_and_their_elements(void **state)

@@ -29,16 +29,6 @@ const char *gw_ps_type_name(gw_ps_type type)
     return (size_t)type < N_TYPES ? types[type].name : NULL;
 }
 
-bool gw_ps_type_parse(const char *word, gw_ps_type *out)
-{
-    for (size_t t = 1; word && t < N_TYPES; t++)
-        if (strcmp(word, types[t].name) == 0) {
-            *out = (gw_ps_type)t;
-            return true;
-        }
-    return false;
-}
-
 bool gw_ps_is_float(gw_ps_type type)
 {
     return type == GW_PS_FLOAT32 || type == GW_PS_FLOAT16 || type == GW_PS_BFLOAT16;

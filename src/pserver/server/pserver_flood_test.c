@@ -474,8 +474,8 @@ int main(void)
     snprintf(keys_path, sizeof keys_path, "%s/keys", root);
     snprintf(log_path, sizeof log_path, "%s/log", root);
     snprintf(client_path, sizeof client_path, "%s/client", root);
-    assert_int_equal(gw_keys_new(keys_path), GW_OK);
-    assert_int_equal(gw_keys_new_client(client_path, keys_path, "client"), GW_OK);
+    assert_int_equal(gw_keys_new(keys_path, NULL, NULL), GW_OK);
+    assert_int_equal(gw_keys_new(client_path, keys_path, "client"), GW_OK);
     const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_without_end),
                                        cmocka_unit_test(endless_handshakes),
                                        cmocka_unit_test(keys_without_end),

@@ -158,7 +158,7 @@ static gw_status new_key(struct gw_ps_store *store, const char *name, gw_ps_type
 static gw_status compare_key(const struct gw_ps_key *key, gw_ps_type type, const gw_ps_shape *shape, const char *codec,
                              const char *optimizer)
 {
-    const char *own = key->codec ? gw_codec_canonical(key->codec) : "";
+    const char *own = key->codec ? gw_codec_traits_of(key->codec).canonical : "";
     if (key->type != type || !gw_ps_shapes_equal(&key->shape, shape))
         return gw_fail(GW_ERR_ARGUMENT,
                        "the key \"%s\" is there as %s of shape %s; it cannot be initialised as %s of shape %s",

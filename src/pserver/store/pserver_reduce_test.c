@@ -441,15 +441,6 @@ static void frames_are_averaged_in_their_own_domain(void **state)
 static void methods_have_types(void **state)
 {
     (void)state;
-    gw_ps_method method;
-    gw_ps_type type;
-    for (gw_ps_method m = GW_PS_MAX; gw_ps_method_name(m); m++)
-        assert_true(gw_ps_method_parse(gw_ps_method_name(m), &method) && method == m);
-    for (gw_ps_type t = GW_PS_FLOAT32; t <= GW_PS_FRAME; t++)
-        assert_true(gw_ps_type_parse(gw_ps_type_name(t), &type) && type == t);
-    assert_false(gw_ps_method_parse("middle", &method));
-    assert_false(gw_ps_method_parse(NULL, &method));
-    assert_false(gw_ps_type_parse(NULL, &type));
     assert_null(gw_ps_type_name((gw_ps_type)8));
     assert_int_equal(gw_ps_method_check(GW_PS_MAX, GW_PS_FRAME), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "with latest, decode_sum, decode_average they can"));
