@@ -414,12 +414,11 @@ static void world_round(struct member *m, float **gradients)
             break;
     if (m->status < 0)
         m->again = gw_exchange_begin(ex, 99);
-    for (uint32_t t = 0; w->account && t < w->n_tensors && m->status == GW_OK; t++) {
-        world_good(m, gw_exchange_traffic(ex, t, &m->traffic[t]));
-        world_good(m, gw_exchange_describe(ex, t, &m->conditions[t]));
-    }
+    for (uint32_t t = 0; w->account && t < w->n_tensors && m->status == GW_OK; t++)
+        world_good(m, gw_exchange_stats(
+                          ex, &(gw_stats){.tensor = t, .traffic = &m->traffic[t], .condition = &m->conditions[t]}));
     if (m->status == GW_OK)
-        world_good(m, gw_exchange_wire(ex, &m->wire));
+        world_good(m, gw_exchange_stats(ex, &(gw_stats){.wire = &m->wire}));
     if (w->leaves && m->status == GW_OK)
         world_good(m, gw_exchange_leave(ex));
     gw_exchange_destroy(ex);

@@ -204,12 +204,6 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_load(gw_exchange *exchange, const voi
  * members. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
 GW_API GW_MUST_CHECK gw_status gw_exchange_scale(gw_exchange *exchange, float factor);
 
-/* Describes what the codec keeps of one tensor on this member, for reports. All fields are 0 if
- * it keeps nothing. It reads the whole residual. Call it between steps, on the thread that calls gw_exchange_wait.
- * Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
-GW_API GW_MUST_CHECK gw_status gw_exchange_describe(const gw_exchange *exchange, uint32_t tensor,
-                                                    gw_encoder_condition *out);
-
 /* The wire choice, for reports. */
 typedef struct gw_wire_report {
     gw_wire asked; /* the choice in gw_exchange_options.wire, or that of the last gw_exchange_set_wire */
@@ -225,23 +219,14 @@ typedef struct gw_wire_report {
     double small_seconds, fast_seconds;
 } gw_wire_report;
 
-/* Tells how the wire choice stands on this member. Call it between steps. Errors: GW_ERR_ARGUMENT. */
-GW_API GW_MUST_CHECK gw_status gw_exchange_wire(const gw_exchange *exchange, gw_wire_report *out);
-
 /* Replaces the choice of gw_exchange_options.wire from the next step on. With GW_WIRE_AUTO, comparisons begin anew.
  * Call it between steps. Members need not all call it. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
 GW_API GW_MUST_CHECK gw_status gw_exchange_set_wire(gw_exchange *exchange, gw_wire wire);
 
-/* Switches on or off the counting of nonzeros, and of what gw_exchange_traffic tells. It is off at first, because it
+/* Switches on or off the counting of nonzeros, and of what gw_tensor_traffic tells. It is off at first, because it
  * takes time: the member counts symbols, and decodes its own frames. That time is not in encode_seconds. Call it
  * between steps. */
 GW_API void gw_exchange_account(gw_exchange *exchange, bool on);
-
-/* Tells what the frames of one tensor took in the last finished step that was counted (gw_exchange_account). All fields
- * are 0 if no step was counted. Any thread may call it. Errors: GW_ERR_ARGUMENT (there is no such tensor, or a NULL).
- */
-GW_API GW_MUST_CHECK gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor,
-                                                   gw_tensor_traffic *out);
 
 /* When each stage of a group was reached in the last finished step on this member, in seconds since gw_exchange_begin.
  * If the step was dropped, a stage that was not reached is 0. */
@@ -253,9 +238,21 @@ typedef struct gw_group_moments {
     double arrived;  /* its averages stood in the gradients */
 } gw_group_moments;
 
-/* Tells these moments of one group. Call it between steps, on the thread that calls gw_exchange_wait. Errors:
- * GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
-GW_API GW_MUST_CHECK gw_status gw_exchange_moments(const gw_exchange *exchange, uint32_t group, gw_group_moments *out);
+/* What a report asks for. The call fills what the pointers name; NULL: not wanted. */
+typedef struct gw_stats {
+    uint32_t tensor;
+    gw_tensor_traffic *traffic; /* of that tensor, in the last step that was counted; all 0 if none was */
+    /* What the codec keeps of that tensor on this member; all 0 if it keeps nothing. It reads the whole residual. */
+    gw_encoder_condition *condition;
+    uint32_t group;
+    gw_group_moments *moments; /* of that group */
+    gw_wire_report *wire;      /* how the wire choice stands on this member */
+} gw_stats;
+
+/* Tells this member's figures of the last finished step. Call it between steps, on the thread that calls
+ * gw_exchange_wait. Errors: GW_ERR_ARGUMENT (there is no such tensor or group, or a NULL), GW_ERR_ORDER (a step is
+ * open). Nothing is written then. */
+GW_API GW_MUST_CHECK gw_status gw_exchange_stats(const gw_exchange *exchange, const gw_stats *wanted);
 
 /* Averages values[0..n_elems) over all members of the link, in place, in one call. All members call it, with the same
  * spec, seed and n_elems. All end with the same bits. Use a link for one call only: if a second call used the same

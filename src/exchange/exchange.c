@@ -10,6 +10,7 @@
 #include "exchange/pipeline.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- create and destroy ------------------------------------------------------------------------------ */
@@ -304,23 +305,6 @@ gw_status gw_exchange_set_wire(gw_exchange *ex, gw_wire wire)
     return GW_OK;
 }
 
-gw_status gw_exchange_wire(const gw_exchange *ex, gw_wire_report *out)
-{
-    GW_TRY(check(ex, "gw_exchange_wire"));
-    if (!out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_wire: out is NULL");
-    *out = (gw_wire_report){.asked = ex->wire, .has_choice = ex->has_wire_choice, .compares = compares(ex)};
-    out->stands = ex->begun_push == GW_WIRE_FAST ? GW_WIRE_FAST : GW_WIRE_SMALL;
-    if (!out->compares)
-        return GW_OK;
-    out->stands = ex->chooser.fast ? GW_WIRE_FAST : GW_WIRE_SMALL;
-    out->n_comparisons = ex->chooser.n_probes;
-    out->n_changes = ex->chooser.n_changes;
-    out->small_seconds = ex->chooser.compared[false];
-    out->fast_seconds = ex->chooser.compared[true];
-    return GW_OK;
-}
-
 /* ---- a step --------------------------------------------------------------------------------------------- */
 
 gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
@@ -454,33 +438,49 @@ static double since(double began, double moment)
     return moment > 0 ? moment - began : 0;
 }
 
-gw_status gw_exchange_moments(const gw_exchange *ex, uint32_t g, gw_group_moments *out)
+static gw_group_moments moments_of(const struct gw_exchange *ex, const struct group *group)
 {
-    GW_TRY(check_between_steps(ex, "gw_exchange_moments"));
-    if (!out || g >= ex->n_groups)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_moments: %s", out ? "there is no such group" : "out is NULL");
-    const struct group *group = &ex->groups[g];
     double ready = 0;
     for (uint32_t i = 0; i < group->n_tensors; i++)
-        ready = ex->tensors[group->tensors[i]].handed_over > ready ? ex->tensors[group->tensors[i]].handed_over : ready;
-    *out = (gw_group_moments){.ready = since(ex->began, ready),
+        ready = fmax(ready, ex->tensors[group->tensors[i]].handed_over);
+    return (gw_group_moments){.ready = since(ex->began, ready),
                               .measured = since(ex->began, group->moments.measured),
                               .encoding = since(ex->began, group->moments.encoding),
                               .pushed = since(ex->began, group->moments.pushed),
                               .arrived = since(ex->began, group->moments.arrived)};
-    return GW_OK;
 }
 
-gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_tensor_traffic *out)
+static gw_wire_report wire_of(const struct gw_exchange *ex)
 {
-    GW_TRY(check(exchange, "gw_exchange_traffic"));
-    if (!out || tensor >= exchange->n_tensors)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_traffic: tensor %u, or a NULL", tensor);
-    /* only to take its lock; what the caller sees does not change */
-    struct gw_exchange *ex = (struct gw_exchange *)exchange;
-    pthread_mutex_lock(&ex->lock);
-    *out = ex->traffic[tensor];
-    pthread_mutex_unlock(&ex->lock);
+    gw_wire_report wire = {.asked = ex->wire, .has_choice = ex->has_wire_choice, .compares = compares(ex)};
+    wire.stands = ex->begun_push == GW_WIRE_FAST ? GW_WIRE_FAST : GW_WIRE_SMALL;
+    if (!wire.compares)
+        return wire;
+    wire.stands = ex->chooser.fast ? GW_WIRE_FAST : GW_WIRE_SMALL;
+    wire.n_comparisons = ex->chooser.n_probes;
+    wire.n_changes = ex->chooser.n_changes;
+    wire.small_seconds = ex->chooser.compared[false];
+    wire.fast_seconds = ex->chooser.compared[true];
+    return wire;
+}
+
+gw_status gw_exchange_stats(const gw_exchange *ex, const gw_stats *wanted)
+{
+    GW_TRY(check_between_steps(ex, "gw_exchange_stats"));
+    if (!wanted)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_stats: wanted is NULL");
+    if ((wanted->traffic || wanted->condition) && wanted->tensor >= ex->n_tensors)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_stats: there is no tensor %u", wanted->tensor);
+    if (wanted->moments && wanted->group >= ex->n_groups)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_stats: there is no group %u", wanted->group);
+    if (wanted->traffic)
+        *wanted->traffic = ex->traffic[wanted->tensor];
+    if (wanted->condition)
+        gw_encoder_describe(ex->tensors[wanted->tensor].encoder, wanted->condition);
+    if (wanted->moments)
+        *wanted->moments = moments_of(ex, &ex->groups[wanted->group]);
+    if (wanted->wire)
+        *wanted->wire = wire_of(ex);
     return GW_OK;
 }
 
@@ -561,15 +561,6 @@ gw_status gw_exchange_save(const gw_exchange *ex, void *dst, size_t dst_capacity
         GW_TRY(gw_encoder_save(ex->tensors[t].encoder, (char *)dst + at, bytes));
         at += bytes;
     }
-    return GW_OK;
-}
-
-gw_status gw_exchange_describe(const gw_exchange *ex, uint32_t tensor, gw_encoder_condition *out)
-{
-    GW_TRY(check_between_steps(ex, "gw_exchange_describe"));
-    if (!out || tensor >= ex->n_tensors)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_describe: tensor %u, or a NULL", tensor);
-    gw_encoder_describe(ex->tensors[tensor].encoder, out);
     return GW_OK;
 }
 

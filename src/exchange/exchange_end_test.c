@@ -245,9 +245,6 @@ static bool exchange_forked(void *argument)
     float gradient[1] = {1}, *values[1] = {gradient};
     uint64_t state[1] = {0};
     const void *const states[1] = {state};
-    gw_encoder_condition condition;
-    gw_tensor_traffic traffic;
-    gw_group_moments moments;
     gw_wire_report wire;
     gw_exchange_account(ex, true);
     const gw_status refused[] = {
@@ -261,11 +258,8 @@ static bool exchange_forked(void *argument)
         gw_exchange_save(ex, state, sizeof state),
         gw_exchange_load(ex, states, 1, 0),
         gw_exchange_scale(ex, 2),
-        gw_exchange_describe(ex, 0, &condition),
-        gw_exchange_wire(ex, &wire),
+        gw_exchange_stats(ex, &(gw_stats){.wire = &wire}),
         gw_exchange_set_wire(ex, GW_WIRE_FAST),
-        gw_exchange_traffic(ex, 0, &traffic),
-        gw_exchange_moments(ex, 0, &moments),
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (!is_of_another_process(refused[i], object)) /* all calls leave the same sentence */

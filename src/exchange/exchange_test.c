@@ -527,7 +527,7 @@ static void moments_stand_in_their_order(void **state)
         gw_step_result result;
         const double begin = gw_clock_seconds();
         assert_int_equal(gw_exchange_begin(ex, step), GW_OK);
-        assert_int_equal(gw_exchange_moments(ex, 0, m), GW_ERR_ORDER);
+        assert_int_equal(gw_exchange_stats(ex, &(gw_stats){.group = 0, .moments = m}), GW_ERR_ORDER);
         for (uint32_t t = 3; t-- > 0;) {
             for (uint64_t i = 0; i < tensors[t].n_elems; i++)
                 gradients[t][i] = bad ? NAN : (float)i - 100;
@@ -537,7 +537,7 @@ static void moments_stand_in_their_order(void **state)
         const double took = gw_clock_seconds() - begin;
         assert_int_equal(result.committed, !bad);
         for (uint32_t g = 0; g < 2; g++) {
-            assert_int_equal(gw_exchange_moments(ex, g, &m[g]), GW_OK);
+            assert_int_equal(gw_exchange_stats(ex, &(gw_stats){.group = g, .moments = &m[g]}), GW_OK);
             assert_true(m[g].ready > 0 && m[g].ready <= m[g].measured && m[g].measured <= m[g].arrived);
             assert_true(m[g].arrived <= took);
             if (bad)
@@ -548,9 +548,9 @@ static void moments_stand_in_their_order(void **state)
         }
         assert_true(m[0].ready < m[1].ready);
     }
-    assert_int_equal(gw_exchange_moments(ex, 2, m), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_exchange_moments(NULL, 0, m), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_exchange_moments(ex, 0, NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_stats(ex, &(gw_stats){.group = 2, .moments = m}), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_stats(NULL, &(gw_stats){.group = 0, .moments = m}), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_stats(ex, NULL), GW_ERR_ARGUMENT);
     gw_exchange_destroy(ex);
     link.ops->destroy(link.self);
     gw_codec_destroy(codec);
@@ -611,7 +611,7 @@ static void options_are_checked(void **state)
     assert_int_equal(gw_exchange_submit(ex, 0, a), GW_OK);
     assert_int_equal(gw_exchange_submit(ex, 0, a), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_ORDER);
-    assert_int_equal(gw_exchange_describe(ex, 0, &condition), GW_ERR_ORDER);
+    assert_int_equal(gw_exchange_stats(ex, &(gw_stats){.tensor = 0, .condition = &condition}), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_submit(ex, 1, b), GW_OK);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_OK);
     assert_true(a[0] == 1 && a[4] == 5 && b[0] == 0);
@@ -624,11 +624,9 @@ static void options_are_checked(void **state)
         assert_int_equal(gw_exchange_scale(ex, wrong_factors[i]), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_scale(NULL, 2), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_ORDER);
-    assert_int_equal(gw_exchange_traffic(ex, 2, &traffic), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_exchange_traffic(ex, 0, NULL), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_exchange_describe(ex, 2, &condition), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_exchange_describe(ex, 0, NULL), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_exchange_describe(NULL, 0, &condition), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_stats(ex, &(gw_stats){.tensor = 2, .traffic = &traffic}), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_stats(ex, &(gw_stats){.tensor = 2, .condition = &condition}), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_stats(NULL, &(gw_stats){.tensor = 0, .condition = &condition}), GW_ERR_ARGUMENT);
     gw_exchange_destroy(ex);
     gw_exchange_destroy(NULL);
     link.ops->destroy(link.self);

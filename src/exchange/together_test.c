@@ -23,7 +23,7 @@ static void *state_after_a_step(const struct stage *s, size_t *n_bytes)
     assert_int_equal(gw_exchange_wait(ex, &result), GW_OK);
     assert_true(result.committed);
     for (uint32_t g = 0; g < 2; g++)
-        assert_int_equal(gw_exchange_moments(ex, g, &moments[g]), GW_OK);
+        assert_int_equal(gw_exchange_stats(ex, &(gw_stats){.group = g, .moments = &moments[g]}), GW_OK);
     assert_true(moments[1].encoding >= moments[0].ready);
     *n_bytes = gw_exchange_state_bytes(ex);
     void *state = malloc(*n_bytes);

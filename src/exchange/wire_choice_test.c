@@ -181,7 +181,7 @@ static void the_report_has_what_was_compared(void **state)
     assert_int_equal(gw_exchange_create(context, &options, &ex), GW_OK);
     ex->chooser.compared[false] = 3, ex->chooser.compared[true] = 2;
     ex->chooser.n_probes = 5, ex->chooser.n_changes = 1, ex->chooser.fast = true;
-    assert_int_equal(gw_exchange_wire(ex, &report), GW_OK);
+    assert_int_equal(gw_exchange_stats(ex, &(gw_stats){.wire = &report}), GW_OK);
     assert_true(report.compares && report.small_seconds == 3 && report.fast_seconds == 2);
     assert_true(report.n_comparisons == 5 && report.n_changes == 1 && report.stands == GW_WIRE_FAST);
     gw_exchange_destroy(ex);
@@ -211,8 +211,8 @@ static void wrong_calls_are_refused(void **state)
     assert_int_equal(gw_exchange_create(context, &options, &ex), GW_OK);
     assert_int_equal(gw_exchange_set_wire(NULL, GW_WIRE_FAST), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_set_wire(ex, (gw_wire)3), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_exchange_wire(ex, NULL), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_exchange_wire(NULL, &report), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_stats(ex, NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_stats(NULL, &(gw_stats){.wire = &report}), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_begin(ex, 0), GW_OK);
     assert_int_equal(gw_exchange_set_wire(ex, GW_WIRE_FAST), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_submit(ex, 0, gradient), GW_OK);

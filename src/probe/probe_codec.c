@@ -154,7 +154,7 @@ static gw_status one_step(struct exchange_run *r, uint32_t step, struct gw_repor
     const struct gw_busy after = gw_busy_now();
     gw_busy_add(busy, &before, &after);
     if (status >= 0)
-        status = gw_exchange_wire(r->exchange, &wire);
+        status = gw_exchange_stats(r->exchange, &(gw_stats){.wire = &wire});
     if (status >= 0)
         *report = (struct gw_report){.seconds = end - begin,
                                      .bytes_up = result.bytes_up,

@@ -201,7 +201,7 @@ static void every_tensor_is_run_in(void **state)
     assert_int_equal(gw_exchange_create(NULL, &options, &exchange), GW_OK);
     gw_exchange_run_in(exchange, gradients, offsets);
     for (uint32_t t = 0; t < TENSORS; t++) {
-        assert_int_equal(gw_exchange_describe(exchange, t, &conditions[t]), GW_OK);
+        assert_int_equal(gw_exchange_stats(exchange, &(gw_stats){.tensor = t, .condition = &conditions[t]}), GW_OK);
         assert_true(conditions[t].residual_norm > 0 && conditions[t].threshold_age == 1);
     }
     assert_true(conditions[2].threshold > 0);

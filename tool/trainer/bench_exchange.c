@@ -118,7 +118,7 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace
         status = gw_exchange_wait(exchange, &result);
     const double end = gw_clock_seconds();
     if (status >= 0)
-        status = gw_exchange_wire(exchange, &wire);
+        status = gw_exchange_stats(exchange, &(gw_stats){.wire = &wire});
     if (status < 0)
         return status;
     struct gw_report own = {.seconds = end - begin,
@@ -263,7 +263,7 @@ static gw_status measure(struct member *m, const struct row *rows, size_t n)
             status = timed_run(m, exchanges[i], &rows[i], run, &times[i]);
     for (size_t i = 0; i < n && status >= 0 && m->self->rank == 0; i++) {
         gw_wire_report wire;
-        status = gw_exchange_wire(exchanges[i], &wire);
+        status = gw_exchange_stats(exchanges[i], &(gw_stats){.wire = &wire});
         if (status >= 0)
             note_result(b, &rows[i], &times[i], &wire);
     }

@@ -76,7 +76,7 @@ gw_status bench_plan_note(const gw_profile *profile, struct bench_plan *plan, co
     plan->measured_ms = step_ms;
     for (uint32_t g = 0; g < plan->n_groups; g++) {
         gw_group_moments m;
-        gw_status status = gw_exchange_moments(exchange, g, &m);
+        gw_status status = gw_exchange_stats(exchange, &(gw_stats){.group = g, .moments = &m});
         if (status < 0)
             return status;
         uint32_t first = end;

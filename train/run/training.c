@@ -250,7 +250,8 @@ static gw_status account(struct gw_worker *w, struct gw_codec_report *report)
     for (uint32_t i = 0; i < team->network.n_tensors; i++) {
         struct gw_train_tensor *sum = &team->traffic[i];
         gw_tensor_traffic x;
-        GW_TRY(gw_exchange_traffic(w->exchange, i, &x));
+        gw_encoder_condition kept;
+        GW_TRY(gw_exchange_stats(w->exchange, &(gw_stats){.tensor = i, .traffic = &x, .condition = &kept}));
         double n = (double)team->network.tensors[i].n_elems;
         sum->nonzero_share += (double)x.nonzeros / n;
         sum->push_bits += 8 * (double)x.push_frame_bytes / n;
@@ -259,8 +260,6 @@ static gw_status account(struct gw_worker *w, struct gw_codec_report *report)
         sum->pull_bits += 8 * (double)x.pull_frame_bytes / n;
         sum->pull_payload_bits += 8 * (double)x.pull_payload_bytes / n;
         sum->pull_entropy += x.pull_entropy_bits;
-        gw_encoder_condition kept;
-        GW_TRY(gw_exchange_describe(w->exchange, i, &kept));
         residual_squares += kept.residual_norm * kept.residual_norm;
         oldest = fmax(oldest, (double)kept.threshold_age);
         squares += x.gradient_squares, push_squares += x.push_squares;
@@ -427,7 +426,7 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     GW_TRY(gw_exchange_wait(w->exchange, &record->result));
     gw_histograms_after(w, record->result.committed);
     if (leads(w)) {
-        GW_TRY(gw_exchange_wire(w->exchange, &record->wire));
+        GW_TRY(gw_exchange_stats(w->exchange, &(gw_stats){.wire = &record->wire}));
         record->wire_compared = record->wire.n_comparisons > w->n_comparisons;
         w->n_comparisons = record->wire.n_comparisons;
     }
