@@ -28,16 +28,17 @@ ROOMS = {
     "pserver/server": {"base", "pserver/keep", "pserver/protocol", "pserver/store", "src/net", "wire"},
     "pserver/client": {"base", "pserver/protocol", "src/net", "wire"},
     "plan": {"base"},
-    "probe": {"base", "codec", "exchange", "wire"},
+    "probe": {"base", "codec", "exchange", "plan", "wire"},
     # the trainer
     "data": {"base"},
     "net": {"base", "data", "probe"},
     "members": {"base"},
-    "disk": {"base", "data", "net", "wire"},
-    "run": {"base", "data", "disk", "members", "net", "optimizer", "probe", "wire"},
+    "disk": {"base", "codec", "data", "net", "wire"},
+    "run": {"base", "data", "disk", "members", "net", "optimizer", "plan", "probe", "wire"},
     # the tool. Of the library's rooms it may use what docs/design.md names, and nothing else
-    "tool": {"base", "members", "status", "probe", "pserver/protocol"},
-    "tool/trainer": {"base", "data", "disk", "members", "net", "run", "report", "probe"},
+    "tool": {"base", "codec", "members", "plan", "predict", "status", "probe", "pserver/protocol"},
+    "tool/predict": {"base", "predict"},
+    "tool/trainer": {"base", "codec", "data", "disk", "members", "net", "plan", "probe", "report", "run"},
     "tool/report": {"base", "disk", "report"},
     "tool/status": {"base", "pserver/server", "src/net", "status"},
 }
