@@ -128,7 +128,7 @@ static gw_status put_key(struct gw_ps_keep *keep, struct gw_ps_key *key)
     gw_ps_put8(&w, (uint8_t)key->type);
     gw_ps_put_shape(&w, &key->shape);
     gw_ps_put32(&w, key->n_parts);
-    gw_ps_put_name(&w, key->codec ? gw_codec_canonical(key->codec) : "");
+    gw_ps_put_name(&w, key->codec ? gw_codec_traits_of(key->codec).canonical : "");
     gw_ps_put_name(&w, key->parameters ? key->parameters->text : "");
     gw_ps_put32(&w, key->latest);
     gw_ps_put64(&w, key->foremost);
