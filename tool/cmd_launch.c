@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/child.h"
 #include "hosts.h"
-#include "leash.h"
+#include "launcher.h"
 #include "members/members.h"
 #include "tool.h"
 
@@ -48,7 +48,7 @@ struct launch {
 struct worker {
     pid_t pid;  /* 0: it has ended, or was never started */
     int output; /* the worker's output; -1: it is closed, or it is the terminal's own */
-    int leash;  /* of a worker on a host: the other end of its standard input; -1: let go, or the worker is on this
+    int input;  /* of a worker on a host: the other end of its standard input; -1: let go, or the worker is on this
                  * machine */
     char line[MAX_LINE];
     size_t n_line;
@@ -131,7 +131,7 @@ static void become(const struct launch *launch, uint32_t rank, int input)
     }
     /* ssh gives one line to a shell on the host. */
     static struct line line;
-    const char *const names[] = {"RANK=", "WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", GW_LEASH_VARIABLE "="};
+    const char *const names[] = {"RANK=", "WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", GW_LAUNCHER_VARIABLE "="};
     const char *const values[] = {rank_text, size_text, launch->address, launch->port, "1"};
     put_word(&line, "cd");
     put_word(&line, launch->folder);
@@ -194,7 +194,7 @@ static int start(struct launch *launch, uint32_t rank)
     int output[2] = {-1, -1}, input[2] = {-1, -1};
     worker->output = -1;
     /* Rank 0 shows progress and results as if it were alone, so it keeps the terminal. */
-    const char byte = GW_LEASH_BYTE;
+    const char byte = GW_LAUNCHER_BYTE;
     /* The pipes are closed by exec: a worker must not hold another worker's pipe. */
     bool ok = rank == 0 || pipe2(output, O_CLOEXEC) == 0;
     if (ok && launch->hosts.n > 0)
@@ -226,7 +226,7 @@ static int start(struct launch *launch, uint32_t rank)
     }
     worker->pid = pid;
     worker->output = output[0];
-    worker->leash = input[1];
+    worker->input = input[1];
     return TOOL_DONE;
 }
 
@@ -293,9 +293,9 @@ static bool let_go(const struct launch *launch)
     bool any = false;
     for (uint32_t r = 0; launch->hosts.n && r < launch->n; r++) {
         struct worker *worker = &launch->workers[r];
-        any |= worker->leash >= 0;
-        close_end(worker->leash);
-        worker->leash = -1;
+        any |= worker->input >= 0;
+        close_end(worker->input);
+        worker->input = -1;
     }
     return any;
 }
@@ -391,7 +391,7 @@ static int run(struct launch *launch)
         sigaction(SIGHUP, &action, NULL);
     int status = TOOL_DONE;
     for (uint32_t r = 0; r < launch->n; r++)
-        launch->workers[r].output = launch->workers[r].leash = -1;
+        launch->workers[r].output = launch->workers[r].input = -1;
     for (uint32_t r = 0; r < launch->n && status == TOOL_DONE; r++)
         status = start(launch, r);
     if (status != TOOL_DONE)

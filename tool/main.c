@@ -1,6 +1,6 @@
 /* The gradwire tool: finds the command and runs it. Each command is one file, cmd_NAME.c. */
 #include "base/nearest.h"
-#include "leash.h"
+#include "launcher.h"
 #include "members/members.h"
 #include "tool.h"
 #include <fcntl.h>
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
     fill_streams();
     keep_memory();
     allow_many_files();
-    gw_leash_wear();
+    gw_exit_with_launcher();
     if (argc < 2) {
         return tool_wrong_use("a command is missing");
     }

@@ -73,7 +73,7 @@ typedef struct gw_exchange_options {
     /* what becomes of a codec's residual (topk, onebit) if all elements of a tensor's gradient are zero on this member.
      * false: the residual takes part in the step as in any other. true: this member sends nothing of the tensor, and
      * its residual waits. Say true if a step may leave some parameters unused. Members may differ here */
-    bool zero_rests;
+    bool skip_zero_gradients;
     /* the member that owns the first slices; the others follow in turn. It must be the same on all members, and 0 with
      * `servers`. A short tensor has one owner. So if several exchanges go on beside each other, and each has one
      * tensor, give each a member of its own. Else member 0 owns them all */

@@ -121,7 +121,7 @@ class ExchangeOptions(ctypes.Structure):
         ("identity", TEXT),
         ("server_optimizer", TEXT),
         ("wire", ctypes.c_int),
-        ("zero_rests", ctypes.c_bool),
+        ("skip_zero_gradients", ctypes.c_bool),
         ("first_owner", ctypes.c_uint32),
     ]
 

@@ -2,6 +2,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 
 const char *gw_version(void)
 {
@@ -15,18 +16,17 @@ gw_status gw_context_create(const gw_context_options *options, gw_context **out)
     if (!out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_context_create: out is NULL");
     *out = NULL;
-    if (options && options->struct_bytes != sizeof *options)
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "gw_context_options.struct_bytes is %zu, and must be sizeof(gw_context_options) = %zu",
-                       options->struct_bytes, sizeof *options);
-    uint32_t n_threads = options && options->n_threads ? options->n_threads : 1;
+    gw_context_options o = {.n_threads = 0};
+    if (options)
+        GW_TRY(GW_TAKE_OPTIONS(gw_context_options, options, &o));
+    uint32_t n_threads = o.n_threads ? o.n_threads : 1;
     if (n_threads > 256)
         return gw_fail(GW_ERR_ARGUMENT, "%u codec threads asked for; at most 256", n_threads);
     gw_context boot = {.allocator = {NULL, NULL, NULL}};
-    if (options && options->allocator) {
-        if (!options->allocator->alloc || !options->allocator->free)
+    if (o.allocator) {
+        if (!o.allocator->alloc || !o.allocator->free)
             return gw_fail(GW_ERR_ARGUMENT, "an allocator needs both alloc and free");
-        boot.allocator = *options->allocator;
+        boot.allocator = *o.allocator;
     }
     gw_context *context = gw_alloc(&boot, 1, sizeof *context);
     if (!context)

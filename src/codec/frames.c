@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "codec/codec.h"
 #include "wire/bytes.h"
 
@@ -319,9 +320,9 @@ gw_status gw_reduce_with(gw_context *context, const void *const *frames, const s
 {
     if (!frames || !frame_bytes || !dst || !dst_bytes || n_frames < 1 || n_frames > GW_MAX_WORKERS)
         return gw_fail(GW_ERR_ARGUMENT, "gw_reduce: 1 to %u frames and an output are needed", GW_MAX_WORKERS);
-    if (options && options->struct_bytes != sizeof *options)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_reduce_options.struct_bytes is %zu, and must be %zu", options->struct_bytes,
-                       sizeof *options);
+    gw_reduce_options o = {.codec = NULL};
+    if (options)
+        GW_TRY(GW_TAKE_OPTIONS(gw_reduce_options, options, &o));
     const uint32_t n_all = n_frames + (own != NULL);
     struct gw_frame *sorted = gw_alloc(context, n_all, sizeof *sorted);
     if (!sorted)
@@ -369,9 +370,7 @@ gw_status gw_reduce_with(gw_context *context, const void *const *frames, const s
         average.workers = (uint32_t)workers;
         average.flags = GW_FLAG_AVERAGE | fast;
         average.code = 0;
-        const void *own_options = options && options->codec && options->codec->record->info.wire_id == wire->id
-                                      ? options->codec->options
-                                      : NULL;
+        const void *own_options = o.codec && o.codec->record->info.wire_id == wire->id ? o.codec->options : NULL;
         gw_float_env env = gw_float_enter();
         status = wire->reduce(context, sorted, n_all, own_options, dst, &average);
         gw_float_leave(env);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "codec/codec.h"
 #include "exchange/pipeline.h"
 
@@ -25,10 +26,6 @@ static gw_status check_wire(gw_wire wire, const char *what)
 
 static gw_status check_options(const gw_exchange_options *o)
 {
-    if (o->struct_bytes != sizeof *o)
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "gw_exchange_options.struct_bytes is %zu, and must be sizeof(gw_exchange_options) = %zu",
-                       o->struct_bytes, sizeof *o);
     if (!o->codec)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.codec is NULL; parse \"none\" for plain float32");
     if (!o->tensors || o->n_tensors == 0)
@@ -147,6 +144,9 @@ static gw_status create(gw_context *context, const gw_exchange_options *options,
         *out = NULL;
     if (!out || !options)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_create: options or out is NULL");
+    gw_exchange_options own;
+    GW_TRY(GW_TAKE_OPTIONS(gw_exchange_options, options, &own));
+    options = &own;
     GW_TRY(check_options(options));
     gw_status status = GW_ERR_MEMORY;
     struct gw_exchange *ex = gw_calloc(context, 1, sizeof *ex);
@@ -160,7 +160,7 @@ static gw_status create(gw_context *context, const gw_exchange_options *options,
         ex->slice_max = slice_max;
         ex->in_caller = in_caller;
         ex->one_group = gw_codec_traits_of(options->codec).one_group;
-        ex->zero_rests = options->zero_rests;
+        ex->skip_zero_gradients = options->skip_zero_gradients;
         ex->turn = options->first_owner;
         ex->n_tensors = options->n_tensors;
         ex->buffers = (struct gw_buffers){.context = context};
@@ -323,7 +323,7 @@ gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
         ex->begun = true;
         ex->begun_step = step;
         ex->begun_account = ex->account_next;
-        ex->begun_errand = ERRAND_STEP;
+        ex->begun_operation = OPERATION_STEP;
         ex->begun_rate = ex->rate_next;
         choose_wire(ex);
         ex->done = false;
@@ -414,7 +414,7 @@ gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
     if (status == GW_OK) {
         const double now = gw_clock_seconds();
         ex->open = false;
-        if (compares(ex) && ex->begun_errand == ERRAND_STEP && ex->result.committed)
+        if (compares(ex) && ex->begun_operation == OPERATION_STEP && ex->result.committed)
             gw_chooser_note(&ex->chooser, now - ex->first_submit);
         if (result) {
             *result = ex->result;
@@ -496,7 +496,8 @@ size_t gw_exchange_state_bytes(const gw_exchange *ex)
 
 /* ---- parameters on servers --------------------------------------------------------------------------- */
 
-static gw_status move_parameters(struct gw_exchange *ex, float *const *values, enum errand errand, const char *function)
+static gw_status move_parameters(struct gw_exchange *ex, float *const *values, enum operation operation,
+                                 const char *function)
 {
     GW_TRY(check_between_steps(ex, function));
     if (!ex->optimizer)
@@ -513,7 +514,7 @@ static gw_status move_parameters(struct gw_exchange *ex, float *const *values, e
         ex->begun = true;
         ex->begun_step = 0;
         ex->begun_account = false;
-        ex->begun_errand = errand;
+        ex->begun_operation = operation;
         ex->done = false;
         ex->open = true;
         ex->n_handed_over = ex->n_tensors;
@@ -527,12 +528,12 @@ static gw_status move_parameters(struct gw_exchange *ex, float *const *values, e
 
 gw_status gw_exchange_init_parameters(gw_exchange *ex, float *const *values)
 {
-    return move_parameters(ex, values, ERRAND_INIT, "gw_exchange_init_parameters");
+    return move_parameters(ex, values, OPERATION_INIT, "gw_exchange_init_parameters");
 }
 
 gw_status gw_exchange_pull_parameters(gw_exchange *ex, float *const *values)
 {
-    return move_parameters(ex, values, ERRAND_PULL, "gw_exchange_pull_parameters");
+    return move_parameters(ex, values, OPERATION_PULL, "gw_exchange_pull_parameters");
 }
 
 gw_status gw_exchange_set_rate(gw_exchange *ex, double rate)

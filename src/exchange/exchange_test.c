@@ -646,7 +646,7 @@ struct alone {
     size_t state_bytes;
 };
 
-static void alone_open(struct alone *a, const char *spec, bool zero_rests)
+static void alone_open(struct alone *a, const char *spec, bool skip_zero_gradients)
 {
     const gw_tensor tensors[] = {{.name = "a", .id = 0, .n_elems = 3000}, {.name = "b", .id = 1, .n_elems = 3000}};
     memset(a, 0, sizeof *a);
@@ -657,7 +657,7 @@ static void alone_open(struct alone *a, const char *spec, bool zero_rests)
                                          .tensors = tensors,
                                          .n_tensors = 2,
                                          .link = a->link,
-                                         .zero_rests = zero_rests};
+                                         .skip_zero_gradients = skip_zero_gradients};
     assert_int_equal(gw_exchange_create(NULL, &options, &a->ex), GW_OK);
 }
 
@@ -696,11 +696,11 @@ static void a_gradient_of_zeros_rests_if_asked(void **state)
     (void)state;
     static struct alone a, same;
     for (size_t i = 0; i < sizeof with_residuals / sizeof *with_residuals; i++)
-        for (int zero_rests = 0; zero_rests < 2; zero_rests++) {
+        for (int skip_zero_gradients = 0; skip_zero_gradients < 2; skip_zero_gradients++) {
             float sent = 0;
             uint8_t before[sizeof a.state];
-            alone_open(&a, with_residuals[i], zero_rests);
-            alone_open(&same, with_residuals[i], !zero_rests);
+            alone_open(&a, with_residuals[i], skip_zero_gradients);
+            alone_open(&same, with_residuals[i], !skip_zero_gradients);
             alone_step(&a, 1, false);
             alone_step(&same, 1, false);
             assert_memory_equal(a.state, same.state, a.state_bytes); /* without zeros it makes no difference */
@@ -710,8 +710,8 @@ static void a_gradient_of_zeros_rests_if_asked(void **state)
                 sent += fabsf(a.g[1][e]);
             /* The last floats before the checksum are tensor b's residual. */
             const size_t from = a.state_bytes - 8 - 4 * 3000;
-            assert_int_equal(memcmp(before + from, a.state + from, 4 * 3000) == 0, zero_rests);
-            assert_int_equal(sent == 0, zero_rests);
+            assert_int_equal(memcmp(before + from, a.state + from, 4 * 3000) == 0, skip_zero_gradients);
+            assert_int_equal(sent == 0, skip_zero_gradients);
             alone_step(&a, 1, false); /* and it goes on */
             sent = 0;
             for (uint32_t e = 0; e < 3000; e++)

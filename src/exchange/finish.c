@@ -17,7 +17,7 @@ void gw_finish_step(struct gw_exchange *ex)
     ex->tally.bad_tensor = ex->verdict.tensor;
     ex->tally.bad_rank = ex->verdict.rank;
     ex->tally.dense_bytes = ex->dense_bytes;
-    for (uint32_t t = 0; ex->errand == ERRAND_STEP && t < ex->n_tensors; t++)
+    for (uint32_t t = 0; ex->operation == OPERATION_STEP && t < ex->n_tensors; t++)
         gw_ignore(gw_encoder_commit(ex->tensors[t].encoder, ex->tally.committed)); /* fails for NULL only */
     pthread_mutex_lock(&ex->lock);
     if (ex->heard != GW_WIRE_AUTO)

@@ -32,7 +32,7 @@ void gw_say_leave(struct gw_exchange *ex)
 /* The leaver itself has told all others. But its words travel on another connection than this member's, so a member
  * may hear of this one's end first. That is why this farewell names the leaver. A failure would be too much: some may
  * still end the step before this one. */
-gw_status gw_miss_leaver(struct gw_exchange *ex)
+gw_status gw_check_departed(struct gw_exchange *ex)
 {
     if (!lacks_leaver(ex))
         return GW_OK;
@@ -78,5 +78,5 @@ gw_status gw_take_leave(struct gw_exchange *ex, const gw_message *message)
         ex->leaver = first;
         ex->leaver_step = (uint16_t)its_step;
     }
-    return ex->running ? gw_miss_leaver(ex) : GW_OK;
+    return ex->running ? gw_check_departed(ex) : GW_OK;
 }

@@ -41,8 +41,8 @@ struct gw_owners {
      * keys will come. */
     gw_status (*declare)(struct gw_exchange *exchange);
 
-    /* A step or an errand (enum errand) has begun. rate: the learning rate of the step's pushes, for owners that keep
-     * parameters. */
+    /* A step or another operation (enum operation) has begun. rate: the learning rate of the step's pushes, for owners
+     * that keep parameters. */
     gw_status (*begin)(struct gw_exchange *exchange, double rate);
 
     /* Sends this worker's frames of a run to the owner of the run. run NULL: sends its statistics of the group, to the

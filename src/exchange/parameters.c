@@ -43,7 +43,7 @@ static gw_status give_verdict(struct gw_exchange *ex)
     return ex->owners->judge(ex, own);
 }
 
-gw_status gw_through(struct gw_exchange *ex)
+gw_status gw_group_all_pushed(struct gw_exchange *ex)
 {
     if (++ex->n_through < ex->n_groups)
         return GW_OK;
@@ -60,7 +60,7 @@ gw_status gw_through(struct gw_exchange *ex)
     return GW_OK;
 }
 
-gw_status gw_begin_errand(struct gw_exchange *ex)
+gw_status gw_begin_parameters(struct gw_exchange *ex)
 {
     ex->n_in_flight = ex->n_groups;
     for (uint32_t g = 0; g < ex->n_groups; g++) {
@@ -69,7 +69,7 @@ gw_status gw_begin_errand(struct gw_exchange *ex)
         for (uint32_t i = 0; i < group->n_runs; i++) {
             struct run *run = &group->runs[i];
             run->pushed = true;
-            if (ex->errand == ERRAND_INIT) {
+            if (ex->operation == OPERATION_INIT) {
                 void *values = gw_buffers_take(&ex->buffers, (size_t)run->n_elems * sizeof(float));
                 if (!values)
                     return GW_ERR_MEMORY;

@@ -204,7 +204,7 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
 static gw_status peers_begin(struct gw_exchange *ex, double rate)
 {
     (void)rate;
-    GW_TRY(gw_miss_leaver(ex));
+    GW_TRY(gw_check_departed(ex));
     struct gw_message_queue early = ex->early;
     ex->early = (struct gw_message_queue){NULL, NULL};
     gw_status status = GW_OK;

@@ -39,7 +39,7 @@
 struct beginning {
     uint32_t step;
     bool account;
-    enum errand errand;
+    enum operation operation;
     double rate;
     gw_wire push, pull;
 };
@@ -48,13 +48,13 @@ static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
 {
     const bool account = b->account;
     ex->step = b->step;
-    ex->errand = b->errand;
+    ex->operation = b->operation;
     ex->nth_step++;
     ex->running = true;
     ex->account = account;
     ex->n_in_flight = ex->n_done = ex->n_through = ex->n_measured = 0;
     ex->together = false;
-    if (b->errand == ERRAND_STEP)
+    if (b->operation == OPERATION_STEP)
         GW_TRY(gw_encoders_begin(ex->encoders, ex->n_tensors, &ex->together));
     ex->to_measure.n = ex->to_measure.n_done = ex->to_encode.n = ex->to_encode.n_done = 0;
     ex->verdict = (struct verdict){.bad = false};
@@ -85,7 +85,7 @@ static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
         }
     }
     GW_TRY(ex->owners->begin(ex, b->rate));
-    return b->errand == ERRAND_STEP ? GW_OK : gw_begin_errand(ex);
+    return b->operation == OPERATION_STEP ? GW_OK : gw_begin_parameters(ex);
 }
 
 gw_status gw_pipeline_look(struct gw_exchange *ex, void *wake, bool *stop)
@@ -100,7 +100,7 @@ gw_status gw_pipeline_look(struct gw_exchange *ex, void *wake, bool *stop)
     const bool begun = ex->begun;
     const struct beginning beginning = {.step = ex->begun_step,
                                         .account = ex->begun_account,
-                                        .errand = ex->begun_errand,
+                                        .operation = ex->begun_operation,
                                         .rate = ex->begun_rate,
                                         .push = ex->begun_push,
                                         .pull = ex->begun_pull};

@@ -53,7 +53,7 @@ gw_status gw_take_leave(struct gw_exchange *exchange, const gw_message *message)
 
 /* GW_ERR_PEER if a member that left has made fewer steps than this one has begun. This member leaves then, too. Between
  * steps the next step counts as begun: call it there only if no step can follow. */
-gw_status gw_miss_leaver(struct gw_exchange *exchange);
+gw_status gw_check_departed(struct gw_exchange *exchange);
 
 /* True if a member of the link that is gone has taken leave of this exchange. */
 bool gw_may_go(const struct gw_exchange *exchange, uint32_t rank);
@@ -92,10 +92,10 @@ gw_status gw_take_averages(struct gw_exchange *exchange, struct group *group, st
 
 /* Notes that all pushes of a group have left, or that the group has none. After the last group it gives the step's
  * verdict, and then asks for all parameters. */
-gw_status gw_through(struct gw_exchange *exchange);
+gw_status gw_group_all_pushed(struct gw_exchange *exchange);
 
 /* Asks for all parameters. Brings the first ones if there are any. */
-gw_status gw_begin_errand(struct gw_exchange *exchange);
+gw_status gw_begin_parameters(struct gw_exchange *exchange);
 
 /* Handles the parameters of a run that have come. */
 gw_status gw_take_parameters(struct gw_exchange *exchange, struct group *group, struct run *run,

@@ -42,7 +42,7 @@ static gw_status look_for_leave(void *exchange, const gw_message *message)
     if (type != MESSAGE_LEAVE)
         return GW_OK;
     GW_TRY(gw_take_leave(ex, message));
-    return gw_miss_leaver(ex);
+    return gw_check_departed(ex);
 }
 
 static gw_status sent(struct gw_exchange *ex, gw_status status)

@@ -15,7 +15,7 @@
 #include <pthread.h>
 
 /* What the members do together between begin and wait: average gradients, or move parameters to and from servers. */
-enum errand { ERRAND_STEP, ERRAND_INIT, ERRAND_PULL };
+enum operation { OPERATION_STEP, OPERATION_INIT, OPERATION_PULL };
 
 /* The numbers of tensors or groups that the pipeline has still to work on, first in, first out. A step puts each number
  * there once. */
@@ -38,10 +38,10 @@ struct gw_exchange {
     struct servers *servers;
     uint64_t seed;
     uint32_t timeout_ms;
-    uint64_t slice_max; /* the most elements of a slice; also of a run that has several slices */
-    bool one_group;     /* all tensors are one group, and share one number if they share any */
-    bool zero_rests;    /* gw_exchange_options.zero_rests */
-    char *optimizer;    /* the servers' optimizer; NULL: averages come back */
+    uint64_t slice_max;       /* the most elements of a slice; also of a run that has several slices */
+    bool one_group;           /* all tensors are one group, and share one number if they share any */
+    bool skip_zero_gradients; /* gw_exchange_options.skip_zero_gradients */
+    char *optimizer;          /* the servers' optimizer; NULL: averages come back */
     uint32_t n_tensors, n_groups;
     struct tensor *tensors;
     struct group *groups;
@@ -74,7 +74,7 @@ struct gw_exchange {
     bool begun;  /* the caller has begun a step that the pipeline has not seen yet */
     bool begun_account;
     uint32_t begun_step;
-    enum errand begun_errand;
+    enum operation begun_operation;
     double begun_rate;
     gw_wire begun_push, begun_pull;
     uint32_t *submitted; /* tensors that the caller submitted and the pipeline has not seen yet */
@@ -89,7 +89,7 @@ struct gw_exchange {
 
     /* Only the pipeline's thread uses these. */
     uint32_t step;
-    /* counts steps and errands, modulo 2^16. The messages of a step have this number */
+    /* counts operations, modulo 2^16. The messages of a step have this number */
     uint16_t nth_step;
     bool running;     /* a step has begun and is not done */
     bool others_know; /* the other members know already of the error that ends the pipeline */
@@ -99,7 +99,7 @@ struct gw_exchange {
     bool *have_left;      /* of each rank; the last thing that came from it was a farewell */
     uint32_t leaver;      /* the rank that left first; `size`: none has */
     uint16_t leaver_step; /* its nth_step */
-    enum errand errand;
+    enum operation operation;
     bool together;        /* in this step, no tensor is encoded before all are measured */
     uint32_t n_measured;  /* groups of which all tensors are measured */
     uint32_t n_in_flight; /* groups that wait for other members */

@@ -54,7 +54,7 @@ gw_status gw_push_run(struct gw_exchange *ex, struct group *group, struct run *r
     GW_TRY(ex->owners->push(ex, group, run, bytes, n_bytes));
     if (!ex->optimizer)
         return ex->owners->pull(ex, group, run);
-    return group->n_pushed == group->n_runs ? gw_through(ex) : GW_OK;
+    return group->n_pushed == group->n_runs ? gw_group_all_pushed(ex) : GW_OK;
 }
 
 /* The group has all that encoding needs. This puts its runs into the queue. */
@@ -65,7 +65,7 @@ static gw_status push_group(struct gw_exchange *ex, struct group *group)
     if (ex->optimizer) {
         ex->n_in_flight--; /* until the verdict the group waits for no other member */
         if (group->n_runs == 0 || group->own_verdict.bad)
-            return gw_through(ex);
+            return gw_group_all_pushed(ex);
     }
     if (group->n_runs == 0)
         gw_finish_group(ex, group);
@@ -150,7 +150,7 @@ gw_status gw_take_gradient(struct gw_exchange *ex, uint32_t t)
     gw_measure info = {.finite = true};
     gw_status status = GW_OK;
     double start = gw_clock_seconds();
-    if (ex->zero_rests && is_zero(tensor->gradient, tensor->n_elems) && gw_encoder_rest(tensor->encoder))
+    if (ex->skip_zero_gradients && is_zero(tensor->gradient, tensor->n_elems) && gw_encoder_rest(tensor->encoder))
         memset(group->numbers + tensor->shared_at, 0, (size_t)tensor->n_shared * sizeof(float));
     else
         status = gw_encoder_measure(tensor->encoder, tensor->gradient, group->numbers + tensor->shared_at,

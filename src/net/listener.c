@@ -1,4 +1,4 @@
-/* Accepts connections, and bounds what strangers can take. */
+/* Accepts connections, and bounds what newcomers can take. */
 #define _GNU_SOURCE /* accept4 */
 #include "net/listener.h"
 #include "base/clock.h"
@@ -31,8 +31,8 @@
 gw_status gw_net_listener_open(struct gw_net_listener *listener, const struct gw_net_listener_options *options)
 {
     *listener = (struct gw_net_listener){.o = *options, .epoll = -1};
-    listener->strangers = gw_calloc(options->context, options->most, sizeof *listener->strangers);
-    if (!listener->strangers)
+    listener->newcomers = gw_calloc(options->context, options->most, sizeof *listener->newcomers);
+    if (!listener->newcomers)
         return GW_ERR_MEMORY;
     listener->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (listener->epoll < 0)
@@ -41,25 +41,25 @@ gw_status gw_net_listener_open(struct gw_net_listener *listener, const struct gw
     return GW_OK;
 }
 
-static void forget(struct gw_net_stranger *stranger)
+static void forget(struct gw_net_newcomer *newcomer)
 {
-    gw_net_free(&stranger->c);
-    stranger->since = 0;
-    stranger->leaves = false;
+    gw_net_free(&newcomer->c);
+    newcomer->since = 0;
+    newcomer->leaves = false;
 }
 
 void gw_net_listener_close(struct gw_net_listener *listener)
 {
-    for (uint32_t i = 0; listener->strangers && i < listener->o.most; i++)
-        forget(&listener->strangers[i]);
+    for (uint32_t i = 0; listener->newcomers && i < listener->o.most; i++)
+        forget(&listener->newcomers[i]);
     for (uint32_t i = 0; i < listener->n_fds; i++)
         close(listener->fds[i]);
     listener->n_fds = 0;
-    if (listener->strangers && listener->epoll >= 0)
+    if (listener->newcomers && listener->epoll >= 0)
         close(listener->epoll);
     listener->epoll = -1;
-    gw_free(listener->o.context, listener->strangers);
-    listener->strangers = NULL;
+    gw_free(listener->o.context, listener->newcomers);
+    listener->newcomers = NULL;
 }
 
 static void watch(struct gw_net_listener *listener, int operation, int fd, uint32_t events, uint32_t number)
@@ -139,15 +139,15 @@ static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_st
                   sizeof(struct in6_addr)) == 0;
 }
 
-/* The stranger that has waited longest, and long enough, of all or of one host. NULL: none has. *n: how many there are.
+/* The newcomer that has waited longest, and long enough, of all or of one host. NULL: none has. *n: how many there are.
  */
-static struct gw_net_stranger *longest(struct gw_net_listener *listener, const struct sockaddr_storage *host,
+static struct gw_net_newcomer *longest(struct gw_net_listener *listener, const struct sockaddr_storage *host,
                                        double now, uint32_t *n)
 {
-    struct gw_net_stranger *oldest = NULL;
+    struct gw_net_newcomer *oldest = NULL;
     *n = 0;
     for (uint32_t i = 0; i < listener->o.most; i++) {
-        struct gw_net_stranger *s = &listener->strangers[i];
+        struct gw_net_newcomer *s = &listener->newcomers[i];
         if (s->since == 0 || (host && !same_host(&s->c.peer, host)))
             continue;
         ++*n;
@@ -160,18 +160,18 @@ static struct gw_net_stranger *longest(struct gw_net_listener *listener, const s
 
 /* Room for a connection from a host. If the host has half of it already, its own connections must make room. is_full:
  * there is room for no more than are there. NULL: none has waited long enough. */
-static struct gw_net_stranger *find_room(struct gw_net_listener *listener, const struct sockaddr_storage *host,
+static struct gw_net_newcomer *find_room(struct gw_net_listener *listener, const struct sockaddr_storage *host,
                                          bool is_full, double now)
 {
     uint32_t n_own, n_all;
-    struct gw_net_stranger *own = longest(listener, host, now, &n_own);
-    struct gw_net_stranger *any = longest(listener, NULL, now, &n_all);
+    struct gw_net_newcomer *own = longest(listener, host, now, &n_own);
+    struct gw_net_newcomer *any = longest(listener, NULL, now, &n_all);
     const uint32_t most = is_full ? n_all : listener->o.most;
-    struct gw_net_stranger *pushed_out = n_own > most / 2 ? own : any;
+    struct gw_net_newcomer *pushed_out = n_own > most / 2 ? own : any;
     if (n_own <= most / 2 && n_all < most)
         for (uint32_t i = 0; i < listener->o.most; i++)
-            if (listener->strangers[i].since == 0)
-                return &listener->strangers[i];
+            if (listener->newcomers[i].since == 0)
+                return &listener->newcomers[i];
     if (pushed_out) {
         forget(pushed_out);
         listener->n_pushed_out++;
@@ -206,39 +206,39 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
         return errno == ECONNABORTED || errno == EINTR;
     }
     const bool spare = is_spare(listener, fd);
-    struct gw_net_stranger *stranger = find_room(listener, &host, spare, now);
-    if (stranger && spare) { /* it gets the descriptor of the one that made room */
+    struct gw_net_newcomer *newcomer = find_room(listener, &host, spare, now);
+    if (newcomer && spare) { /* it gets the descriptor of the one that made room */
         const int lower = fcntl(fd, F_DUPFD_CLOEXEC, 0);
         close(fd);
         fd = lower;
     }
-    if (!stranger || fd < 0) { /* it may come again */
+    if (!newcomer || fd < 0) { /* it may come again */
         listener->n_pushed_out++;
         if (fd >= 0)
             close(fd);
         return true;
     }
     struct gw_net_tls *tls = NULL;
-    if (gw_net_init(&stranger->c, listener->o.context) < 0 ||
+    if (gw_net_init(&newcomer->c, listener->o.context) < 0 ||
         (listener->o.keys && gw_net_tls_new(listener->o.keys, false, NULL, &tls) < 0)) {
-        gw_net_free(&stranger->c);
+        gw_net_free(&newcomer->c);
         close(fd);
         return true;
     }
     gw_net_tune(fd, listener->o.timeout_ms);
-    gw_net_adopt(&stranger->c, fd, tls, false);
-    stranger->c.most_header = listener->o.most_header;
-    stranger->since = now;
-    watch(listener, EPOLL_CTL_ADD, fd, EPOLLIN, (uint32_t)(stranger - listener->strangers));
+    gw_net_adopt(&newcomer->c, fd, tls, false);
+    newcomer->c.most_header = listener->o.most_header;
+    newcomer->since = now;
+    watch(listener, EPOLL_CTL_ADD, fd, EPOLLIN, (uint32_t)(newcomer - listener->newcomers));
     return true;
 }
 
 /* ---- work ------------------------------------------------------------------------------------------------ */
 
-static void rewatch(struct gw_net_listener *listener, struct gw_net_stranger *stranger)
+static void rewatch(struct gw_net_listener *listener, struct gw_net_newcomer *newcomer)
 {
-    watch(listener, EPOLL_CTL_MOD, stranger->c.fd, gw_net_events(&stranger->c),
-          (uint32_t)(stranger - listener->strangers));
+    watch(listener, EPOLL_CTL_MOD, newcomer->c.fd, gw_net_events(&newcomer->c),
+          (uint32_t)(newcomer - listener->newcomers));
 }
 
 /* Says that a handshake failed. Whoever it is comes again and again, so the same line is not written twice in a row. */
@@ -273,20 +273,20 @@ static void tell_mismatch(int fd)
     gw_ignore(recv(fd, scrap, sizeof scrap, MSG_DONTWAIT));
 }
 
-/* Lets one stranger go on. True: it has sent its first message. */
-static bool go_on(struct gw_net_listener *listener, struct gw_net_stranger *stranger, struct gw_net_message *message)
+/* Lets one newcomer go on. True: it has sent its first message. */
+static bool go_on(struct gw_net_listener *listener, struct gw_net_newcomer *newcomer, struct gw_net_message *message)
 {
-    struct gw_net_connection *c = &stranger->c;
+    struct gw_net_connection *c = &newcomer->c;
     gw_status status = gw_net_establish(c);
-    if (status == GW_OK && stranger->leaves) {
+    if (status == GW_OK && newcomer->leaves) {
         /* What it still says is dropped. It may say more without end. The end comes when it has heard us, or closes. */
         uint8_t scrap[GW_NET_AHEAD];
         const ssize_t n = recv(c->fd, scrap, sizeof scrap, 0);
         status = gw_net_flush(c);
         if (n == 0 || status < 0 || gw_net_all_arrived(c))
-            forget(stranger);
+            forget(newcomer);
         else
-            rewatch(listener, stranger);
+            rewatch(listener, newcomer);
         return false;
     }
     if (status == GW_OK)
@@ -299,9 +299,9 @@ static bool go_on(struct gw_net_listener *listener, struct gw_net_stranger *stra
             tell_refusal(listener, c, why);
         if (c->met_tls || why == GW_NET_WITHOUT_TLS)
             tell_mismatch(c->fd);
-        forget(stranger);
+        forget(newcomer);
     } else {
-        rewatch(listener, stranger);
+        rewatch(listener, newcomer);
     }
     return false;
 }
@@ -320,7 +320,7 @@ static void tell_pushed_out(struct gw_net_listener *listener)
     listener->told_at = now;
 }
 
-struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, struct gw_net_message *message)
+struct gw_net_newcomer *gw_net_listener_next(struct gw_net_listener *listener, struct gw_net_message *message)
 {
     enum { AT_ONCE = 64, ROUNDS = 64 };
     struct epoll_event events[AT_ONCE];
@@ -329,7 +329,7 @@ struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, s
         if (!listener->accepts && now >= listener->accept_at)
             accept_again(listener);
         for (uint32_t i = 0; i < listener->o.most; i++) {
-            struct gw_net_stranger *s = &listener->strangers[i];
+            struct gw_net_newcomer *s = &listener->newcomers[i];
             if (s->since != 0 && now >= s->since + GW_NET_INTRODUCTION_SECONDS) {
                 listener->n_pushed_out += !s->leaves;
                 forget(s);
@@ -339,7 +339,7 @@ struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, s
         if (n <= 0)
             break;
         for (int i = 0; i < n; i++) { /* who is there comes before who comes */
-            struct gw_net_stranger *s = &listener->strangers[events[i].data.u32 % listener->o.most];
+            struct gw_net_newcomer *s = &listener->newcomers[events[i].data.u32 % listener->o.most];
             if (events[i].data.u32 != LISTENING && s->since != 0 && go_on(listener, s, message))
                 return s;
         }
@@ -352,31 +352,31 @@ struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, s
     return NULL;
 }
 
-void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_stranger *stranger, struct gw_net_connection *to)
+void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_newcomer *newcomer, struct gw_net_connection *to)
 {
-    watch(listener, EPOLL_CTL_DEL, stranger->c.fd, 0, 0);
-    gw_net_consume(&stranger->c);
+    watch(listener, EPOLL_CTL_DEL, newcomer->c.fd, 0, 0);
+    gw_net_consume(&newcomer->c);
     gw_net_free(to);
-    *to = stranger->c; /* nothing waits to be sent to it, so nothing points into it */
-    stranger->c = (struct gw_net_connection){.fd = -1};
-    stranger->since = 0;
+    *to = newcomer->c; /* nothing waits to be sent to it, so nothing points into it */
+    newcomer->c = (struct gw_net_connection){.fd = -1};
+    newcomer->since = 0;
 }
 
-void gw_net_turn_out(struct gw_net_stranger *stranger)
+void gw_net_turn_out(struct gw_net_newcomer *newcomer)
 {
-    forget(stranger);
+    forget(newcomer);
 }
 
-void gw_net_refuse(struct gw_net_listener *listener, struct gw_net_stranger *stranger, uint16_t kind,
+void gw_net_refuse(struct gw_net_listener *listener, struct gw_net_newcomer *newcomer, uint16_t kind,
                    const void *header, size_t n_header, const void *bytes, size_t n_bytes)
 {
     /* A connection on which nothing was sent has room for a short message. */
-    if (gw_net_send_with(&stranger->c, kind, header, n_header, bytes, n_bytes, NULL, NULL) < 0 || stranger->c.first) {
-        forget(stranger);
+    if (gw_net_send_with(&newcomer->c, kind, header, n_header, bytes, n_bytes, NULL, NULL) < 0 || newcomer->c.first) {
+        forget(newcomer);
         return;
     }
-    gw_net_consume(&stranger->c);
-    gw_net_end_sending(&stranger->c);
-    stranger->leaves = true;
-    rewatch(listener, stranger);
+    gw_net_consume(&newcomer->c);
+    gw_net_end_sending(&newcomer->c);
+    newcomer->leaves = true;
+    rewatch(listener, newcomer);
 }

@@ -18,10 +18,11 @@
 #define GW_NET_INTRODUCTION_SECONDS 10.0
 /* the listener's work must be done at least this often */
 #define GW_NET_WORK_SECONDS 0.25
-/* Strangers may come as fast as they are handled. So after this many of them its holder does something else first. */
+/* Newcomers may come as fast as they are handled. So after this many of them its holder does something else first. */
 #define GW_NET_MOST_AT_ONCE 64
 
-struct gw_net_stranger {
+/* A connection that has not said who it is. */
+struct gw_net_newcomer {
     struct gw_net_connection c;
     double since; /* 0: the slot is free */
     bool leaves;  /* it is to be closed when what it was told has arrived */
@@ -45,7 +46,7 @@ struct gw_net_listener {
     uint32_t n_fds;
     bool accepts;     /* the listening sockets are watched */
     double accept_at; /* when to accept again */
-    struct gw_net_stranger *strangers;
+    struct gw_net_newcomer *newcomers;
     uint64_t n_pushed_out; /* connections that had to make room, or found none, or said nothing in time */
     uint64_t n_told;       /* how many of them the log knows */
     double told_at;
@@ -66,16 +67,16 @@ void gw_net_listener_close(struct gw_net_listener *listener);
 gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_address *address,
                         char endpoint[GW_NET_ENDPOINT_BYTES]);
 
-/* Goes on with all that can go on: accepts, shakes hands, reads, sends away. The next stranger that has sent its first
+/* Goes on with all that can go on: accepts, shakes hands, reads, sends away. The next newcomer that has sent its first
  * message is handed over with it; NULL: none has now. The caller must then let it in or turn it out. The log gets a
  * line for handshakes that failed, and for connections that were pushed out, but not for each of many. */
-struct gw_net_stranger *gw_net_listener_next(struct gw_net_listener *listener, struct gw_net_message *message);
+struct gw_net_newcomer *gw_net_listener_next(struct gw_net_listener *listener, struct gw_net_message *message);
 
-/* Moves a stranger's connection to `to`, which must be made and not open. */
-void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_stranger *stranger, struct gw_net_connection *to);
-/* Closes a stranger's connection: at once, or when it has received a short message. */
-void gw_net_turn_out(struct gw_net_stranger *stranger);
-void gw_net_refuse(struct gw_net_listener *listener, struct gw_net_stranger *stranger, uint16_t kind,
+/* Moves a newcomer's connection to `to`, which must be made and not open. */
+void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_newcomer *newcomer, struct gw_net_connection *to);
+/* Closes a newcomer's connection: at once, or when it has received a short message. */
+void gw_net_turn_out(struct gw_net_newcomer *newcomer);
+void gw_net_refuse(struct gw_net_listener *listener, struct gw_net_newcomer *newcomer, uint16_t kind,
                    const void *header, size_t n_header, const void *bytes, size_t n_bytes);
 
 /* Begins to connect to an address: a socket that does not block, or -1 with errno. */

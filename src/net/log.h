@@ -7,14 +7,14 @@
 struct gw_net_log {
     void (*line)(const char *line, void *user); /* NULL: nobody listens */
     void *user;
-    /* How many lines may come at once, and how many more in each second after that. So strangers cannot fill a disk. */
+    /* How many lines may come at once, and how many more in each second after that. So newcomers cannot fill a disk. */
     double most, a_second;
     double recent, at; /* how many lines count against `most` at the time `at` (gw_clock_seconds) */
     uint64_t n_untold; /* lines that were left out since the last one */
 };
 
-/* A log of what strangers do: 200 lines, and then one in five seconds. */
-#define GW_NET_LOG_OF_STRANGERS(function, of_user)                                                                     \
+/* A log of what newcomers do: 200 lines, and then one in five seconds. */
+#define GW_NET_LOG_OF_NEWCOMERS(function, of_user)                                                                     \
     {                                                                                                                  \
         .line = (function), .user = (of_user), .most = 200, .a_second = 0.2                                            \
     }

@@ -5,6 +5,7 @@
 #include "plan/profile.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "probe/probe.h"
 #include "wire/hash.h"
 
@@ -24,10 +25,6 @@ static void codec_figures(gw_profile_codec *c, double *figures[OF_CODEC])
 
 static gw_status check(const gw_probe_options *o)
 {
-    if (o->struct_bytes != sizeof *o)
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "gw_probe_options.struct_bytes is %zu, and must be sizeof(gw_probe_options) = %zu",
-                       o->struct_bytes, sizeof *o);
     if (!o->exchange.ops || !o->meeting.ops || o->exchange.self == o->meeting.self)
         return gw_fail(GW_ERR_ARGUMENT, "a measurement needs two links, `exchange` and `meeting`");
     if (o->exchange.size < 2 || o->exchange.size != o->meeting.size || o->exchange.rank != o->meeting.rank)
@@ -132,6 +129,9 @@ gw_status gw_probe_measure(gw_context *context, const gw_probe_options *o, gw_pr
 {
     if (!o || !link || !costs)
         return gw_fail(GW_ERR_ARGUMENT, "gw_probe_measure: options, link or costs is NULL");
+    gw_probe_options own;
+    GW_TRY(GW_TAKE_OPTIONS(gw_probe_options, o, &own));
+    o = &own;
     GW_TRY(check(o));
     struct gw_probe *p = gw_calloc(context, 1, sizeof *p);
     if (!p)

@@ -30,7 +30,7 @@ MOST_SECONDS = 2 * TIMEOUT + 8
 RUN = ["--net", "mlp:784-64-10", "--steps", "1000000", "--codec", "ternary"]
 
 
-def wait_for_guests(port, n, rank_0):
+def wait_for_members(port, n, rank_0):
     """Waits until n others are connected to rank 0's port."""
     end = time.monotonic() + 60
     while rank_0.poll() is None and time.monotonic() < end:
@@ -76,7 +76,7 @@ def attempt(args, chance, folder, nth):
         for rank in range(started)
     ]
     if nth < 2:
-        wait_for_guests(port, started - 1, workers[0])
+        wait_for_members(port, started - 1, workers[0])
     time.sleep(after)
     workers[victim].send_signal(how)
     struck = time.monotonic()

@@ -37,7 +37,7 @@ class Member:
                 timeout_ms=timeout_ms,
                 machine_of=None if machine_of is None else (ctypes.c_uint32 * link.size)(*machine_of),
                 identity=b"binding = torch",
-                zero_rests=True,
+                skip_zero_gradients=True,
                 first_owner=first_owner,
             )
             self._codec = codec  # the exchange borrows it

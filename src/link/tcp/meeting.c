@@ -2,7 +2,7 @@
  * come, rank 0 hands out a table, and everybody connects to the ranks below its own, on each link. When all have said
  * that they are connected, rank 0 says GO. So either all links stand, or everybody hears why not.
  *
- * Nothing that a stranger sends ends the meeting. Who is no member hears why, and a line goes into the log. A member
+ * Nothing that a newcomer sends ends the meeting. Who is no member hears why, and a line goes into the log. A member
  * whose connection ends before the table may come again. Only the deadline, the program's `stop`, and the failure of a
  * member after the table end it. */
 #include "base/clock.h"
@@ -23,16 +23,16 @@
 /* After an attempt to connect that failed. To rank 0, which may not be there for long, the pause doubles. */
 #define REDIAL_SECONDS 0.02
 #define LONGEST_REDIAL_SECONDS 0.5
-#define SPARE_STRANGERS 64u
+#define SPARE_NEWCOMERS 64u
 /* One side has keys and the other has none: after so many times a member gives up. Once may be an accident, because
  * another process may have been at the address for a moment. */
 #define MOST_MISMATCHES 3
-/* Numbers of epoll: the listener, rank 0's connection or that of a guest, and of a peer: link * size + rank. */
+/* Numbers of epoll: the listener, rank 0's connection or that of a joiner, and of a peer: link * size + rank. */
 #define OF_LISTENER UINT64_MAX
-#define OF_GUEST ((uint64_t)1 << 62)
+#define OF_JOINER ((uint64_t)1 << 62)
 
 /* At rank 0: a member that has come. Elsewhere the first of them is the connection to rank 0. */
-struct guest {
+struct joiner {
     struct gw_net_connection c;
     uint32_t events;
     bool here, went, ready; /* went: it was here once, and its connection broke */
@@ -46,7 +46,7 @@ struct meeting {
     struct gw_net_address own;
     double deadline;
     int epoll;
-    struct guest *guests;
+    struct joiner *joiners;
     uint32_t n_here, n_ready; /* at rank 0 */
     double tell_at;           /* at rank 0: when to say WAIT next */
     uint8_t *table;           /* its bytes */
@@ -74,14 +74,14 @@ gw_status gw_tcp_go_on(bool (*stop)(void *user), void *user, uint32_t rank)
 
 /* ---- small things ---------------------------------------------------------------------------------------- */
 
-static bool guest_is_here(const void *all, uint32_t rank)
+static bool joiner_is_here(const void *all, uint32_t rank)
 {
-    return ((const struct guest *)all)[rank].here;
+    return ((const struct joiner *)all)[rank].here;
 }
 
-static bool guest_has_come(const void *all, uint32_t rank)
+static bool joiner_has_come(const void *all, uint32_t rank)
 {
-    return guest_is_here(all, rank) || ((const struct guest *)all)[rank].went;
+    return joiner_is_here(all, rank) || ((const struct joiner *)all)[rank].went;
 }
 
 /* Lists the ranks that never came. A member that came may have gone because its own deadline passed first. So it is
@@ -90,8 +90,8 @@ static struct gw_tcp_missing missing_ranks(const struct meeting *m)
 {
     bool all_came = true;
     for (uint32_t r = 1; r < m->group->size; r++)
-        all_came = all_came && guest_has_come(m->guests, r);
-    return gw_tcp_missing_ranks(m->group->size, all_came ? guest_is_here : guest_has_come, m->guests);
+        all_came = all_came && joiner_has_come(m->joiners, r);
+    return gw_tcp_missing_ranks(m->group->size, all_came ? joiner_is_here : joiner_has_come, m->joiners);
 }
 
 static struct gw_tcp_peer *peer_of(const struct meeting *m, uint64_t number)
@@ -133,7 +133,7 @@ static gw_status dial(const struct meeting *m, const struct gw_net_address *addr
     return GW_OK;
 }
 
-static void tell(const struct meeting *m, struct guest *guest, uint64_t number, uint16_t kind, const void *bytes,
+static void tell(const struct meeting *m, struct joiner *joiner, uint64_t number, uint16_t kind, const void *bytes,
                  size_t n_bytes)
 {
     void *copy = n_bytes ? gw_message_alloc(m->group->context, n_bytes) : NULL;
@@ -141,15 +141,15 @@ static void tell(const struct meeting *m, struct guest *guest, uint64_t number, 
         return; /* only texts, which come again, have bytes */
     if (copy)
         memcpy(copy, bytes, n_bytes);
-    gw_ignore(gw_net_send(&guest->c, kind, copy, n_bytes, gw_message_free)); /* if it is gone, reading says so */
-    watch(m, &guest->c, &guest->events, OF_GUEST | number);
+    gw_ignore(gw_net_send(&joiner->c, kind, copy, n_bytes, gw_message_free)); /* if it is gone, reading says so */
+    watch(m, &joiner->c, &joiner->events, OF_JOINER | number);
 }
 
-static void tell_guests(const struct meeting *m, uint16_t kind, const void *bytes, size_t n_bytes)
+static void tell_joiners(const struct meeting *m, uint16_t kind, const void *bytes, size_t n_bytes)
 {
     for (uint32_t r = 1; r < m->group->size; r++)
-        if (m->guests[r].here)
-            tell(m, &m->guests[r], r, kind, bytes, n_bytes);
+        if (m->joiners[r].here)
+            tell(m, &m->joiners[r], r, kind, bytes, n_bytes);
 }
 
 static void say_who_is_missing(struct meeting *m)
@@ -157,7 +157,7 @@ static void say_who_is_missing(struct meeting *m)
     uint8_t body[GW_TCP_MOST_TEXT];
     const struct gw_tcp_missing missing = missing_ranks(m);
     m->tell_at = gw_clock_seconds() + WAIT_SECONDS;
-    tell_guests(m, GW_TCP_WAIT, body, gw_tcp_text_write(body, 0, 0, m->has_table ? "" : missing.text));
+    tell_joiners(m, GW_TCP_WAIT, body, gw_tcp_text_write(body, 0, 0, m->has_table ? "" : missing.text));
 }
 
 /* ---- connecting to peers --------------------------------------------------------------------------------- */
@@ -254,27 +254,27 @@ static gw_status go_on_with_peer(struct meeting *m, uint64_t number)
     return status < 0 ? status : GW_OK;
 }
 
-/* A HELLO came. The same member may come again if its first connection was pushed out by strangers. */
-static void welcome_peer(struct meeting *m, struct gw_net_stranger *stranger, const struct gw_net_message *message)
+/* A HELLO came. The same member may come again if its first connection was pushed out by newcomers. */
+static void welcome_peer(struct meeting *m, struct gw_net_newcomer *newcomer, const struct gw_net_message *message)
 {
     struct gw_tcp_group *group = m->group;
     struct gw_tcp_hello hello;
     if (!m->has_table) { /* it has the table before this rank, and comes again */
-        gw_net_turn_out(stranger);
+        gw_net_turn_out(newcomer);
         return;
     }
     if (!gw_tcp_hello_read(message->bytes, message->n_bytes, &hello) || hello.session != group->session ||
         hello.rank >= group->size || hello.rank <= group->rank || hello.link >= group->n_links ||
-        is_another(m, &stranger->c, &group->members[hello.rank].identity)) {
+        is_another(m, &newcomer->c, &group->members[hello.rank].identity)) {
         gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"this is no member of this job\"",
-                   gw_net_name_peer(&stranger->c).text, message->n_bytes);
-        gw_net_turn_out(stranger);
+                   gw_net_name_peer(&newcomer->c).text, message->n_bytes);
+        gw_net_turn_out(newcomer);
         return;
     }
     const uint64_t number = (uint64_t)hello.link * group->size + hello.rank;
     struct gw_tcp_peer *peer = peer_of(m, number);
     hang_up(&peer->c, &peer->events);
-    gw_net_let_in(&group->listener, stranger, &peer->c);
+    gw_net_let_in(&group->listener, newcomer, &peer->c);
     stand(m, number);
     gw_ignore(gw_net_send(&peer->c, GW_TCP_WELCOME, NULL, 0, NULL));
 }
@@ -282,23 +282,23 @@ static void welcome_peer(struct meeting *m, struct gw_net_stranger *stranger, co
 /* ---- rank 0 ---------------------------------------------------------------------------------------------- */
 
 /* Turns a process out, tells it why (the last error), and logs that. */
-static void refuse(struct meeting *m, struct gw_net_stranger *stranger)
+static void refuse(struct meeting *m, struct gw_net_newcomer *newcomer)
 {
     uint8_t body[GW_TCP_MOST_TEXT];
     snprintf(m->refused, sizeof m->refused, "%s", gw_last_error());
     gw_net_log(&m->group->log, "refused reason=\"%s\"", gw_quote(m->refused).text);
-    gw_net_refuse(&m->group->listener, stranger, GW_TCP_REFUSE, NULL, 0, body,
+    gw_net_refuse(&m->group->listener, newcomer, GW_TCP_REFUSE, NULL, 0, body,
                   gw_tcp_text_write(body, 4, (uint32_t)-GW_ERR_PEER, m->refused));
 }
 
-static gw_status check_join(const struct meeting *m, const struct gw_net_stranger *stranger,
+static gw_status check_join(const struct meeting *m, const struct gw_net_newcomer *newcomer,
                             const struct gw_tcp_join *join)
 {
     const struct gw_tcp_group *group = m->group;
     const char *place = gw_net_place(join->address.endpoint);
     if (join->version != GW_TCP_VERSION)
         return gw_fail(GW_ERR_PEER, "a member at %s speaks version %u of the tcp link, and rank 0 speaks version %u",
-                       gw_net_name_peer(&stranger->c).text, join->version, GW_TCP_VERSION);
+                       gw_net_name_peer(&newcomer->c).text, join->version, GW_TCP_VERSION);
     if (join->size != group->size)
         return gw_fail(GW_ERR_PEER, "rank %u (%s) was told that there are %u ranks, and rank 0 that there are %u",
                        join->rank, place, join->size, group->size);
@@ -308,7 +308,7 @@ static gw_status check_join(const struct meeting *m, const struct gw_net_strange
     if (join->n_links != group->n_links)
         return gw_fail(GW_ERR_PEER, "rank %u (%s) wants %u links, and rank 0 wants %u", join->rank, place,
                        join->n_links, group->n_links);
-    if (join->rank == 0 || m->guests[join->rank].here)
+    if (join->rank == 0 || m->joiners[join->rank].here)
         return gw_fail(GW_ERR_PEER, "two members say that they are rank %u: %s and %s", join->rank,
                        gw_net_place(join->rank ? group->members[join->rank].address.endpoint : m->own.endpoint), place);
     return GW_OK;
@@ -329,24 +329,24 @@ static gw_status hand_out_table(struct meeting *m)
     GW_TRY(draw_session(&group->session));
     gw_tcp_table_write(m->table, group->session, group->size, group->n_links, group->members);
     for (uint32_t r = 1; r < group->size; r++) {
-        gw_ignore(gw_net_send(&m->guests[r].c, GW_TCP_TABLE, m->table, m->table_bytes, NULL));
-        watch(m, &m->guests[r].c, &m->guests[r].events, OF_GUEST | r);
+        gw_ignore(gw_net_send(&m->joiners[r].c, GW_TCP_TABLE, m->table, m->table_bytes, NULL));
+        watch(m, &m->joiners[r].c, &m->joiners[r].events, OF_JOINER | r);
     }
     m->has_table = true;
     return GW_OK;
 }
 
-/* A guest's connection has ended. Before the table it may come again. */
-static gw_status guest_went(struct meeting *m, uint32_t rank)
+/* A joiner's connection has ended. Before the table it may come again. */
+static gw_status joiner_went(struct meeting *m, uint32_t rank)
 {
-    struct guest *guest = &m->guests[rank];
+    struct joiner *joiner = &m->joiners[rank];
     const char *place = gw_net_place(m->group->members[rank].address.endpoint);
-    const bool lied = guest->c.error == EPROTO || guest->c.error == EMSGSIZE;
+    const bool lied = joiner->c.error == EPROTO || joiner->c.error == EMSGSIZE;
     char reason[160];
     snprintf(reason, sizeof reason, "%s", gw_last_error());
-    hang_up(&guest->c, &guest->events);
-    guest->here = false;
-    guest->went = true;
+    hang_up(&joiner->c, &joiner->events);
+    joiner->here = false;
+    joiner->went = true;
     m->n_here--;
     if (m->has_table && lied)
         return gw_fail(GW_ERR_PEER, "rank %u (%s) sent what no member sends: %s", rank, place, reason);
@@ -358,61 +358,61 @@ static gw_status guest_went(struct meeting *m, uint32_t rank)
     return GW_OK;
 }
 
-static gw_status hear_guest(struct meeting *m, uint32_t rank)
+static gw_status hear_joiner(struct meeting *m, uint32_t rank)
 {
-    struct guest *guest = &m->guests[rank];
+    struct joiner *joiner = &m->joiners[rank];
     struct gw_net_message message;
     char text[GW_TCP_TEXT_BYTES];
     uint64_t number;
     gw_status status;
-    gw_ignore(gw_net_flush(&guest->c)); /* if that fails, reading says why */
-    while ((status = gw_net_next(&guest->c, &message)) == GW_OK) {
-        if (message.kind == GW_TCP_READY && m->has_table && !guest->ready) {
-            guest->ready = true;
+    gw_ignore(gw_net_flush(&joiner->c)); /* if that fails, reading says why */
+    while ((status = gw_net_next(&joiner->c, &message)) == GW_OK) {
+        if (message.kind == GW_TCP_READY && m->has_table && !joiner->ready) {
+            joiner->ready = true;
             m->n_ready++;
         } else if (message.kind == GW_TCP_REFUSE && m->has_table &&
                    gw_tcp_text_read(message.bytes, message.n_bytes, 4, &number, text)) {
             return gw_fail(GW_ERR_PEER, "%s", text);
         } else {
             status = gw_fail(GW_ERR_PEER, "a message of kind %u", message.kind);
-            guest->c.error = EPROTO;
+            joiner->c.error = EPROTO;
             break;
         }
-        gw_net_consume(&guest->c);
+        gw_net_consume(&joiner->c);
     }
     if (status == GW_ERR_PEER)
-        return guest_went(m, rank);
-    watch(m, &guest->c, &guest->events, OF_GUEST | rank);
+        return joiner_went(m, rank);
+    watch(m, &joiner->c, &joiner->events, OF_JOINER | rank);
     return status < 0 ? status : GW_OK;
 }
 
-static void receive_guest(struct meeting *m, struct gw_net_stranger *stranger, const struct gw_net_message *message)
+static void receive_joiner(struct meeting *m, struct gw_net_newcomer *newcomer, const struct gw_net_message *message)
 {
     struct gw_tcp_group *group = m->group;
     struct gw_tcp_join join;
     if (!gw_tcp_join_read(message->bytes, message->n_bytes, &join) ||
         (join.version == GW_TCP_VERSION && join.keyed != (group->keys != NULL))) {
         gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"this is no message of a member\"",
-                   gw_net_name_peer(&stranger->c).text, message->n_bytes);
-        gw_net_turn_out(stranger);
+                   gw_net_name_peer(&newcomer->c).text, message->n_bytes);
+        gw_net_turn_out(newcomer);
         return;
     }
-    if (join.rank > 0 && join.rank < group->size && m->guests[join.rank].here)
-        gw_ignore(hear_guest(m, join.rank)); /* it may have gone, and this process may be the next in its place */
-    if (check_join(m, stranger, &join) < 0) {
-        refuse(m, stranger);
+    if (join.rank > 0 && join.rank < group->size && m->joiners[join.rank].here)
+        gw_ignore(hear_joiner(m, join.rank)); /* it may have gone, and this process may be the next in its place */
+    if (check_join(m, newcomer, &join) < 0) {
+        refuse(m, newcomer);
         return;
     }
-    struct guest *guest = &m->guests[join.rank];
-    hang_up(&guest->c, &guest->events);
-    gw_net_let_in(&group->listener, stranger, &guest->c);
-    guest->here = true;
+    struct joiner *joiner = &m->joiners[join.rank];
+    hang_up(&joiner->c, &joiner->events);
+    gw_net_let_in(&group->listener, newcomer, &joiner->c);
+    joiner->here = true;
     m->n_here++;
     group->members[join.rank].address = join.address;
-    if (guest->c.tls)
-        group->members[join.rank].identity = *gw_net_tls_peer(guest->c.tls);
-    watch(m, &guest->c, &guest->events, OF_GUEST | join.rank);
-    gw_ignore(hear_guest(m, join.rank)); /* it may have gone already, so that its place is free again */
+    if (joiner->c.tls)
+        group->members[join.rank].identity = *gw_net_tls_peer(joiner->c.tls);
+    watch(m, &joiner->c, &joiner->events, OF_JOINER | join.rank);
+    gw_ignore(hear_joiner(m, join.rank)); /* it may have gone already, so that its place is free again */
     if (m->n_here < group->size)
         say_who_is_missing(m);
 }
@@ -421,14 +421,14 @@ static void receive_guest(struct meeting *m, struct gw_net_stranger *stranger, c
 
 static gw_status dial_host(struct meeting *m)
 {
-    struct guest *host = &m->guests[0];
+    struct joiner *host = &m->joiners[0];
     m->pause = m->pause == 0 ? REDIAL_SECONDS : 2 * m->pause;
     if (m->pause > LONGEST_REDIAL_SECONDS)
         m->pause = LONGEST_REDIAL_SECONDS;
     m->dial_host_at = gw_clock_seconds() + m->pause;
     host->c.most_bytes = m->table_bytes > GW_NET_SMALL ? m->table_bytes : GW_NET_SMALL;
     const gw_status status =
-        dial(m, gw_net_host_nth(m->host, m->n_dialled++), m->host->name, &host->c, &host->events, OF_GUEST);
+        dial(m, gw_net_host_nth(m->host, m->n_dialled++), m->host->name, &host->c, &host->events, OF_JOINER);
     return status < 0 ? status : GW_OK;
 }
 
@@ -447,7 +447,7 @@ static void say_join(struct meeting *m)
                                                      .size = group->size,
                                                      .n_links = group->n_links,
                                                      .address = m->own});
-    gw_ignore(gw_net_send(&m->guests[0].c, GW_TCP_JOIN, m->join, GW_TCP_JOIN_BYTES, NULL)); /* reading says why */
+    gw_ignore(gw_net_send(&m->joiners[0].c, GW_TCP_JOIN, m->join, GW_TCP_JOIN_BYTES, NULL)); /* reading says why */
 }
 
 /* Handles a message of rank 0. */
@@ -482,7 +482,7 @@ static gw_status take_host(struct meeting *m, const struct gw_net_message *messa
 /* The connection to rank 0 has ended. If rank 0 had answered, it is gone. Else it may not be there yet. */
 static gw_status host_went(struct meeting *m)
 {
-    struct guest *host = &m->guests[0];
+    struct joiner *host = &m->joiners[0];
     const char *place = gw_net_place(m->rendezvous->endpoint);
     const enum gw_net_refusal why = host->c.tls ? gw_net_tls_refusal(host->c.tls) : GW_NET_NO_REFUSAL;
     const bool mismatch = why == GW_NET_WITHOUT_TLS || (!host->c.tls && host->c.error == EPROTO);
@@ -508,7 +508,7 @@ static gw_status host_went(struct meeting *m)
 
 static gw_status hear_host(struct meeting *m)
 {
-    struct guest *host = &m->guests[0];
+    struct joiner *host = &m->joiners[0];
     struct gw_net_message message;
     if (host->c.fd < 0)
         return GW_OK;
@@ -531,7 +531,7 @@ static gw_status hear_host(struct meeting *m)
     }
     if (status == GW_ERR_PEER)
         return host_went(m);
-    watch(m, &host->c, &host->events, OF_GUEST);
+    watch(m, &host->c, &host->events, OF_JOINER);
     return status < 0 ? status : GW_OK;
 }
 
@@ -547,7 +547,7 @@ static gw_status too_late(const struct meeting *m)
     if (group->rank == 0) {
         char went[GW_NET_ENDPOINT_BYTES + 80] = "";
         for (uint32_t r = 1; r < group->size && !went[0]; r++)
-            if (!m->guests[r].here && m->guests[r].went)
+            if (!m->joiners[r].here && m->joiners[r].went)
                 snprintf(went, sizeof went, "; rank %u (%s) had come, and went again", r,
                          gw_net_place(group->members[r].address.endpoint));
         return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms%s%s%s",
@@ -589,22 +589,22 @@ static gw_status look(const struct meeting *m, double now)
 /* What comes to the place where this rank listens. */
 static void attend(struct meeting *m)
 {
-    struct gw_net_stranger *stranger;
+    struct gw_net_newcomer *newcomer;
     struct gw_net_message message;
     for (int i = 0; i < GW_NET_MOST_AT_ONCE; i++) {
-        if (!(stranger = gw_net_listener_next(&m->group->listener, &message)))
+        if (!(newcomer = gw_net_listener_next(&m->group->listener, &message)))
             break;
         if (message.kind == GW_TCP_HELLO) {
-            welcome_peer(m, stranger, &message);
+            welcome_peer(m, newcomer, &message);
         } else if (m->group->rank == 0 && message.kind == GW_TCP_JOIN) {
             if (m->has_table) /* it comes again, and hears then that the job is running, or takes a place in the next */
-                gw_net_turn_out(stranger);
+                gw_net_turn_out(newcomer);
             else
-                receive_guest(m, stranger, &message);
+                receive_joiner(m, newcomer, &message);
         } else {
             gw_net_log(&m->group->log, "dropped address=%s bytes=%zu reason=\"this is no message of a member\"",
-                       gw_net_name_peer(&stranger->c).text, message.n_bytes);
-            gw_net_turn_out(stranger);
+                       gw_net_name_peer(&newcomer->c).text, message.n_bytes);
+            gw_net_turn_out(newcomer);
         }
     }
 }
@@ -613,8 +613,8 @@ static gw_status handle(struct meeting *m, uint64_t number)
 {
     if (number == OF_LISTENER)
         return GW_OK; /* it is looked at in every turn */
-    if (number & OF_GUEST)
-        return m->group->rank == 0 ? hear_guest(m, (uint32_t)number) : hear_host(m);
+    if (number & OF_JOINER)
+        return m->group->rank == 0 ? hear_joiner(m, (uint32_t)number) : hear_host(m);
     if (m->stands[number]) { /* it sends already, or has ended; its endpoint will see that */
         epoll_ctl(m->epoll, EPOLL_CTL_DEL, peer_of(m, number)->c.fd, NULL);
         return GW_OK;
@@ -631,17 +631,17 @@ static gw_status advance(struct meeting *m, double now)
         GW_TRY(hand_out_table(m));
     if (group->rank == 0 && now >= m->tell_at)
         say_who_is_missing(m);
-    if (group->rank > 0 && m->guests[0].c.fd < 0 && now >= m->dial_host_at)
+    if (group->rank > 0 && m->joiners[0].c.fd < 0 && now >= m->dial_host_at)
         GW_TRY(dial_host(m));
     GW_TRY(dial_peers(m, now));
     if (!m->has_table || m->n_missing > 0)
         return GW_OK;
     if (group->rank == 0 && m->n_ready == group->size - 1) {
-        tell_guests(m, GW_TCP_GO, NULL, 0);
+        tell_joiners(m, GW_TCP_GO, NULL, 0);
         m->over = true;
     } else if (group->rank > 0 && !m->told_ready) {
         m->told_ready = true;
-        tell(m, &m->guests[0], 0, GW_TCP_READY, NULL, 0);
+        tell(m, &m->joiners[0], 0, GW_TCP_READY, NULL, 0);
     }
     return GW_OK;
 }
@@ -651,7 +651,7 @@ static double next_time(const struct meeting *m, double now)
 {
     const struct gw_tcp_group *group = m->group;
     double next = now + GW_NET_WORK_SECONDS;
-    if (group->rank > 0 && m->guests[0].c.fd < 0 && m->dial_host_at < next)
+    if (group->rank > 0 && m->joiners[0].c.fd < 0 && m->dial_host_at < next)
         next = m->dial_host_at;
     for (uint64_t i = 0; m->has_table && i < (uint64_t)group->n_links * group->size; i++)
         if (m->dial_at[i] != 0 && m->dial_at[i] < next)
@@ -685,11 +685,12 @@ static void call_off(struct meeting *m, gw_status status)
     uint8_t body[GW_TCP_MOST_TEXT];
     const size_t n_bytes = gw_tcp_text_write(body, 4, (uint32_t)-status, gw_last_error());
     for (uint32_t r = 0; r < m->group->size; r++) {
-        struct guest *guest = &m->guests[r];
-        if (guest->c.fd < 0 || !guest->c.connected || (m->group->rank > 0 && !m->has_table))
+        struct joiner *joiner = &m->joiners[r];
+        if (joiner->c.fd < 0 || !joiner->c.connected || (m->group->rank > 0 && !m->has_table))
             continue;
-        gw_ignore(gw_net_send(&guest->c, GW_TCP_REFUSE, body, n_bytes, NULL)); /* what does not leave now, never does */
-        gw_net_end_sending(&guest->c);
+        gw_ignore(
+            gw_net_send(&joiner->c, GW_TCP_REFUSE, body, n_bytes, NULL)); /* what does not leave now, never does */
+        gw_net_end_sending(&joiner->c);
     }
 }
 
@@ -717,7 +718,7 @@ static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address
     char endpoint[GW_NET_ENDPOINT_BYTES];
     /* Members of one machine have one address, and so half of the room. A member that finds none comes again. */
     const uint64_t wanted = (uint64_t)2 * group->size * group->n_links, files = (uint64_t)sysconf(_SC_OPEN_MAX) / 4;
-    const uint32_t most = SPARE_STRANGERS + (uint32_t)(wanted < files ? wanted : files < 512 ? files : 512);
+    const uint32_t most = SPARE_NEWCOMERS + (uint32_t)(wanted < files ? wanted : files < 512 ? files : 512);
     snprintf(group->place, sizeof group->place, "%s", gw_net_place(m->rendezvous->endpoint));
     group->listens = true;
     GW_TRY(gw_net_listener_open(&group->listener, &(struct gw_net_listener_options){.context = group->context,
@@ -747,19 +748,19 @@ static gw_status prepare(struct meeting *m)
     m->table_bytes = GW_TCP_TABLE_HEAD + (size_t)group->size * GW_TCP_CONTACT_BYTES;
     m->n_missing = group->n_links * (group->size - 1);
     m->n_here = 1;
-    m->guests = gw_calloc(group->context, group->size, sizeof *m->guests);
-    m->table = m->guests ? gw_alloc(group->context, m->table_bytes, 1) : NULL;
+    m->joiners = gw_calloc(group->context, group->size, sizeof *m->joiners);
+    m->table = m->joiners ? gw_alloc(group->context, m->table_bytes, 1) : NULL;
     m->dial_at = m->table ? gw_calloc(group->context, n_peers, sizeof *m->dial_at) : NULL;
     m->stands = m->dial_at ? gw_calloc(group->context, n_peers, sizeof *m->stands) : NULL;
     if (!m->stands)
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r < group->size; r++)
-        m->guests[r].c.fd = -1;
+        m->joiners[r].c.fd = -1;
     if (group->rank > 0)
-        GW_TRY(gw_net_init(&m->guests[0].c, group->context));
-    m->guests[0].c.place = place_of_table;
-    m->guests[0].c.place_user = m;
-    m->guests[0].here = group->rank == 0;
+        GW_TRY(gw_net_init(&m->joiners[0].c, group->context));
+    m->joiners[0].c.place = place_of_table;
+    m->joiners[0].c.place_user = m;
+    m->joiners[0].here = group->rank == 0;
     for (size_t i = 0; i < n_peers; i++)
         m->dial_at[i] = i % group->size < group->rank ? 1 : 0;
     m->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -769,14 +770,14 @@ static gw_status prepare(struct meeting *m)
 static void clean_up(struct meeting *m)
 {
     struct gw_tcp_group *group = m->group;
-    for (uint32_t r = 0; m->guests && r < group->size; r++)
-        gw_net_free(&m->guests[r].c);
+    for (uint32_t r = 0; m->joiners && r < group->size; r++)
+        gw_net_free(&m->joiners[r].c);
     if (m->epoll >= 0)
         close(m->epoll);
     gw_free(group->context, m->stands);
     gw_free(group->context, m->dial_at);
     gw_free(group->context, m->table);
-    gw_free(group->context, m->guests);
+    gw_free(group->context, m->joiners);
 }
 
 gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_host *rendezvous,

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "link/tcp/state.h"
 
 #include <gradwire/codec.h>
@@ -116,13 +117,8 @@ static const gw_link_ops ops = {
 
 /* ---- the beginning --------------------------------------------------------------------------------------- */
 
-static gw_status check_options(const gw_tcp_options *options, uint32_t n_links, const gw_link *links)
+static gw_status check_options(const gw_tcp_options *options, uint32_t n_links)
 {
-    if (!options || !links)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_link_tcp_create: %s is NULL", options ? "links" : "options");
-    if (options->struct_bytes != sizeof *options)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_tcp_options.struct_bytes is %zu, and must be %zu", options->struct_bytes,
-                       sizeof *options);
     if (options->size == 0 || options->size > GW_MAX_WORKERS)
         return gw_fail(GW_ERR_ARGUMENT, "a link of %u members asked for; 1 to %u are possible", options->size,
                        GW_MAX_WORKERS);
@@ -254,7 +250,12 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
     char sentence[GW_TCP_TEXT_BYTES];
     if (links && n_links <= GW_TCP_MAX_LINKS)
         memset(links, 0, n_links * sizeof *links);
-    GW_TRY(check_options(options, n_links, links));
+    if (!options || !links)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_link_tcp_create: %s is NULL", options ? "links" : "options");
+    gw_tcp_options taken;
+    GW_TRY(GW_TAKE_OPTIONS(gw_tcp_options, options, &taken));
+    options = &taken;
+    GW_TRY(check_options(options, n_links));
     const uint32_t timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
     GW_TRY(find_addresses(options, timeout_ms, &rendezvous, &own));
     struct gw_tcp_group *group = gw_calloc(context, 1, sizeof *group);
@@ -268,7 +269,7 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
         .n_links = n_links,
         .timeout_ms = timeout_ms,
         .spin_us = options->spin_us,
-        .log = GW_NET_LOG_OF_STRANGERS(options->log, options->log_user),
+        .log = GW_NET_LOG_OF_NEWCOMERS(options->log, options->log_user),
         /* they come again and again, so one line in five seconds is enough */
         .log_of_late = {.line = options->log, .user = options->log_user, .most = 1, .a_second = 0.2},
         .stop = options->stop,

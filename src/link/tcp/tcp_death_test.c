@@ -155,19 +155,19 @@ static void in_good_order_without_memory(void **state)
 
 #define N_MEMBERS 6u /* rank 0, and others in another process */
 #define N_LINKS 2u
-#define N_STRANGERS 8
+#define N_NEWCOMERS 8
 
 static void come_and_go(const char *place)
 {
-    int strangers[N_STRANGERS];
+    int newcomers[N_NEWCOMERS];
     char byte;
-    for (int i = 0; i < N_STRANGERS; i++)
-        strangers[i] = world_dial(place);
-    for (int i = 0; i < N_STRANGERS; i++) /* to its end: then rank 0 has closed its side, and the number is free */
-        for (shutdown(strangers[i], SHUT_WR); read(strangers[i], &byte, 1) > 0;)
+    for (int i = 0; i < N_NEWCOMERS; i++)
+        newcomers[i] = world_dial(place);
+    for (int i = 0; i < N_NEWCOMERS; i++) /* to its end: then rank 0 has closed its side, and the number is free */
+        for (shutdown(newcomers[i], SHUT_WR); read(newcomers[i], &byte, 1) > 0;)
             ;
-    for (int i = 0; i < N_STRANGERS; i++)
-        close(strangers[i]);
+    for (int i = 0; i < N_NEWCOMERS; i++)
+        close(newcomers[i]);
 }
 
 /* All but rank 0, in a process of their own, so that its descriptors are rank 0's alone. */
@@ -188,7 +188,7 @@ static void be_the_others(struct world_member *members, int word)
 }
 
 /* Connections that come and go while members meet leave nothing behind, though members' own get the same numbers. */
-static void strangers_go_before_members_come(void **state)
+static void newcomers_go_before_members_come(void **state)
 {
     (void)state;
     struct world_member members[N_MEMBERS];
@@ -229,7 +229,7 @@ int main(void)
     static const struct link_factory factory = {.name = "tcp", .news_travel = true};
     link_test_factory = &factory;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strangers_go_before_members_come),
+        cmocka_unit_test(newcomers_go_before_members_come),
         cmocka_unit_test(killed),
         cmocka_unit_test(killed_after_sending),
         cmocka_unit_test(in_good_order),

@@ -1,4 +1,4 @@
-/* Tests strangers that send without end, or nothing at all, while members of a tcp link meet: memory stays limited, and
+/* Tests newcomers that send without end, or nothing at all, while members of a tcp link meet: memory stays limited, and
  * the members meet. So they do if a member has no free descriptor for a while. Each member is a process of its own, and
  * the test measures its memory from outside. */
 #include "flood.h"
@@ -133,7 +133,7 @@ static uint16_t port_of(const struct process *process)
     return port;
 }
 
-/* What a stranger says without end. */
+/* What a newcomer says without end. */
 enum words { LONG_MESSAGE, SMALL_MESSAGES, HUGE_MESSAGE, JOIN_OF_ANOTHER_JOB, N_WORDS };
 
 static size_t write_words(enum words words, uint8_t out[GW_NET_HEAD + GW_TCP_JOIN_BYTES])
@@ -176,7 +176,7 @@ static void *pour_on(void *port)
     return NULL;
 }
 
-/* Strangers at each port send without end, and one sends a byte a second. Others still pour as the last member comes.
+/* Newcomers at each port send without end, and one sends a byte a second. Others still pour as the last member comes.
  */
 static void bytes_without_end(void **state)
 {

@@ -1,6 +1,6 @@
-/* Tests how members of the tcp link meet, and what they are told if they do not. Strangers come to the
+/* Tests how members of the tcp link meet, and what they are told if they do not. Newcomers come to the
  * rendezvous and to a member's own port. Members that are lost while others meet, and those of other jobs, are
- * in tcp_guests_test.c. */
+ * in tcp_joiners_test.c. */
 #include "base/clock.h"
 #include "link/tcp/test_world.h"
 
@@ -121,7 +121,7 @@ static void any_order(void **state)
     }
 }
 
-/* Rank 1's first connection ends before both sides have said how they speak, as strangers may cause it. Rank 0 answers
+/* Rank 1's first connection ends before both sides have said how they speak, as newcomers may cause it. Rank 0 answers
  * its second one, and is not taken for dead. */
 static void a_first_connection_that_is_cut(void **state)
 {
@@ -254,7 +254,7 @@ static void the_place_is_taken(void **state)
     world_expect_all(&member, 1, GW_ERR_SYSTEM, "cannot listen at 127.0.0.1:");
 }
 
-/* ---- strangers ----------------------------------------------------------------------------------------- */
+/* ---- newcomers ----------------------------------------------------------------------------------------- */
 
 static void raw_bytes(const char *place, const void *bytes, size_t n_bytes)
 {
@@ -278,7 +278,7 @@ static void valid_frames(const char *place)
         int fds[2] = {world_dial(place), world_dial(place)};
         world_say(fds[0], kind, bytes, n * n * 2);
         world_say(fds[1], GW_TCP_JOIN, whole, n < sizeof whole ? n : sizeof whole);
-        for (int i = 0; i < 2; i++) { /* to its end, so that no more than two strangers are there at a time */
+        for (int i = 0; i < 2; i++) { /* to its end, so that no more than two newcomers are there at a time */
             while (recv(fds[i], bytes, sizeof bytes, 0) > 0)
                 ;
             close(fds[i]);
@@ -286,7 +286,7 @@ static void valid_frames(const char *place)
     }
 }
 
-static void strangers_at_the_rendezvous(void **state)
+static void newcomers_at_the_rendezvous(void **state)
 {
     (void)state;
     struct world_member members[2];
@@ -317,9 +317,9 @@ static void strangers_at_the_rendezvous(void **state)
     link_test_end(context, NULL, 0);
 }
 
-/* The rendezvous stays open as long as any link exists. Connections that only wait there take no more than strangers
+/* The rendezvous stays open as long as any link exists. Connections that only wait there take no more than newcomers
  * may. */
-static void strangers_come_late(void **state)
+static void newcomers_come_late(void **state)
 {
     (void)state;
     enum { MANY = 200 };
@@ -516,8 +516,8 @@ int main(void)
         cmocka_unit_test(nobody_at_the_rendezvous),
         cmocka_unit_test(a_second_one_comes_late),
         cmocka_unit_test(the_place_is_taken),
-        cmocka_unit_test(strangers_at_the_rendezvous),
-        cmocka_unit_test(strangers_come_late),
+        cmocka_unit_test(newcomers_at_the_rendezvous),
+        cmocka_unit_test(newcomers_come_late),
         cmocka_unit_test(nobody_listens_at_a_member),
         cmocka_unit_test(garbage_of_a_member),
         cmocka_unit_test(links_are_independent),

@@ -177,7 +177,7 @@ static inline void world_attend_no_more(struct world_attendance *a)
     pthread_join(a->thread, NULL);
 }
 
-/* ---- logs, and strangers ---- */
+/* ---- logs, and newcomers ---- */
 
 static atomic_int world_n_lines;
 static char world_lines[20000]; /* the first of them */

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "pserver/client/connect.h"
 #include "pserver/client/for_exchange.h"
 #include "pserver/client/keys.h"
@@ -29,12 +30,13 @@ static gw_status check_name(const char *name)
 
 static gw_status prepare_init(const gw_ps_key_options *key, struct gw_ps_request *request)
 {
-    const char *optimizer = key ? key->optimizer : NULL;
+    const char *optimizer;
     if (!key)
         return gw_fail(GW_ERR_ARGUMENT, "the options of the key \"%s\" are NULL", request->key);
-    if (key->struct_bytes != sizeof *key)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_key_options.struct_bytes is %zu, and must be %zu", key->struct_bytes,
-                       sizeof *key);
+    gw_ps_key_options own;
+    GW_TRY(GW_TAKE_OPTIONS(gw_ps_key_options, key, &own));
+    key = &own;
+    optimizer = key->optimizer;
     if (optimizer && (!optimizer[0] || strlen(optimizer) > GW_PS_MOST_NAME))
         return gw_fail(GW_ERR_ARGUMENT, "the optimizer of \"%s\" must be a specification of 1 to %d bytes",
                        request->key, GW_PS_MOST_NAME);
@@ -124,9 +126,9 @@ gw_status gw_ps_begin(gw_ps_client *client, const gw_ps_call *call, uint64_t *ou
     GW_TRY(gw_ps_client_check(client, "gw_ps_begin"));
     if (!call || !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_begin: %s is NULL", call ? "ticket" : "call");
-    if (call->struct_bytes != sizeof *call)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_call.struct_bytes is %zu, and must be %zu", call->struct_bytes,
-                       sizeof *call);
+    gw_ps_call own;
+    GW_TRY(GW_TAKE_OPTIONS(gw_ps_call, call, &own));
+    call = &own;
     GW_TRY(request_of(call, &request, &body));
     if (request.scale_key[0])
         GW_TRY(begin_scale(client, &request, &scale));

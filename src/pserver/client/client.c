@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "pserver/client/connect.h"
 #include "pserver/client/for_exchange.h"
 #include "pserver/client/keys.h"
@@ -104,9 +105,9 @@ gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *o
         *out = NULL;
     if (!options || !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_client_create: %s is NULL", options ? "out" : "options");
-    if (options->struct_bytes != sizeof *options)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_client_options.struct_bytes is %zu, and must be %zu",
-                       options->struct_bytes, sizeof *options);
+    gw_ps_client_options own;
+    GW_TRY(GW_TAKE_OPTIONS(gw_ps_client_options, options, &own));
+    options = &own;
     if (!options->servers)
         return gw_fail(GW_ERR_ARGUMENT, "no server is named; it must be HOST:PORT");
     struct gw_ps_client *client = gw_calloc(context, 1, sizeof *client);

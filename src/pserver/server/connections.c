@@ -144,7 +144,7 @@ static void read_member(struct gw_ps_server *server, struct gw_ps_member *member
 /* ---- those who come -------------------------------------------------------------------------------------- */
 
 /* Handles the first message of a connection. */
-static void greet(struct gw_ps_server *server, struct gw_net_stranger *stranger, const struct gw_net_message *message)
+static void greet(struct gw_ps_server *server, struct gw_net_newcomer *newcomer, const struct gw_net_message *message)
 {
     struct gw_ps_request request;
     struct gw_ps_member *member;
@@ -153,14 +153,14 @@ static void greet(struct gw_ps_server *server, struct gw_net_stranger *stranger,
     if (status == GW_OK && request.operation != GW_PS_HELLO)
         status = gw_fail(GW_ERR_ORDER, "the first request of a connection must say who the client is (HELLO)");
     if (status == GW_OK)
-        status = gw_ps_member_join(server, stranger, &request, &member);
+        status = gw_ps_member_join(server, newcomer, &request, &member);
     if (status < 0) {
-        gw_ps_log(server, "refused address=%s reason=\"%s\"", gw_net_name_host(&stranger->c).text,
+        gw_ps_log(server, "refused address=%s reason=\"%s\"", gw_net_name_host(&newcomer->c).text,
                   gw_quote(gw_last_error()).text);
-        gw_ps_refuse(server, stranger, &request, status);
+        gw_ps_refuse(server, newcomer, &request, status);
         return;
     }
-    gw_net_let_in(&server->listener, stranger, &member->c);
+    gw_net_let_in(&server->listener, newcomer, &member->c);
     member->c.most_bytes = UINT64_MAX; /* what is too long is dropped as it comes */
     member->c.most_header = GW_PS_HEAD_BYTES;
     member->c.place = place;
@@ -179,12 +179,12 @@ static void greet(struct gw_ps_server *server, struct gw_net_stranger *stranger,
     read_member(server, member); /* it may have sent more already */
 }
 
-static void look_at_strangers(struct gw_ps_server *server)
+static void look_at_newcomers(struct gw_ps_server *server)
 {
-    struct gw_net_stranger *stranger;
+    struct gw_net_newcomer *newcomer;
     struct gw_net_message message;
-    for (int i = 0; i < GW_NET_MOST_AT_ONCE && (stranger = gw_net_listener_next(&server->listener, &message)); i++) {
-        greet(server, stranger, &message);
+    for (int i = 0; i < GW_NET_MOST_AT_ONCE && (newcomer = gw_net_listener_next(&server->listener, &message)); i++) {
+        greet(server, newcomer, &message);
         gw_ps_requests_go_on(server);
     }
 }
@@ -208,7 +208,7 @@ bool gw_ps_connections_turn(struct gw_ps_server *server, double seconds, bool *s
         if (events[i].data.ptr == &server->stop) {
             *stop = true;
         } else if (events[i].data.ptr == &server->listener) {
-            look_at_strangers(server);
+            look_at_newcomers(server);
             any = true;
         } else if (member->c.fd >= 0) { /* it has not left meanwhile */
             any = true;
@@ -223,7 +223,7 @@ bool gw_ps_connections_turn(struct gw_ps_server *server, double seconds, bool *s
 
 void gw_ps_connections_look(struct gw_ps_server *server)
 {
-    look_at_strangers(server); /* it also sends away those who say nothing, and accepts again after a flood */
+    look_at_newcomers(server); /* it also sends away those who say nothing, and accepts again after a flood */
     for (struct gw_ps_member *m = server->members, *next; m; m = next) {
         next = m->next;
         if (!gw_net_is_silent(&m->c, server->options.timeout_ms))

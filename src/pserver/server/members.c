@@ -77,10 +77,10 @@ static gw_status come(struct gw_ps_server *server, struct gw_ps_member *member)
     return gw_ps_store_enter(server->store, member->rank, "", 0);
 }
 
-gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_stranger *stranger,
+gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_newcomer *newcomer,
                             const struct gw_ps_request *hello, struct gw_ps_member **out)
 {
-    const struct gw_net_identity *identity = server->keys ? gw_net_tls_peer(stranger->c.tls) : NULL;
+    const struct gw_net_identity *identity = server->keys ? gw_net_tls_peer(newcomer->c.tls) : NULL;
     if (identity && !gw_net_keys_allow(server->keys, identity)) /* it may have been allowed when the connection came */
         return gw_fail(GW_ERR_ARGUMENT, "the certificate %s is not in the server's allowed/ any more",
                        gw_net_identity_write(identity).text);
@@ -100,7 +100,7 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_str
                                     .joins = hello->hello_flags & GW_PS_HELLO_JOINS,
                                     .was_here = hello->hello_flags & GW_PS_HELLO_AGAIN,
                                     .since = time(NULL),
-                                    .address = gw_net_name_host(&stranger->c)};
+                                    .address = gw_net_name_host(&newcomer->c)};
     if (member->next)
         member->next->link = &member->next;
     server->members = member;

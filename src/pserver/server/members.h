@@ -7,7 +7,7 @@
 /* Makes a member of a connection that has said who it is. The caller moves the connection to it. Errors: GW_ERR_PEER
  * (that rank is here already), GW_ERR_CAPACITY (there are too many clients), GW_ERR_ARGUMENT (there is no such rank, or
  * the certificate is not allowed any more), GW_ERR_MEMORY. */
-gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_stranger *stranger,
+gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_newcomer *newcomer,
                             const struct gw_ps_request *hello, struct gw_ps_member **out);
 
 /* Frees members that have left or are lost. Members are freed only here. Only the server's loop calls it, between two

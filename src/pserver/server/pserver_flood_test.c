@@ -216,7 +216,7 @@ static size_t write_words(enum words words, uint8_t *at)
     }
 }
 
-/* Somebody speaks without end: a stranger, or a client that has said HELLO, with a key or without one. It reads
+/* Somebody speaks without end: a newcomer, or a client that has said HELLO, with a key or without one. It reads
  * nothing. The server ends that connection, or drops what comes. */
 static void bytes_without_end(void **state)
 {
@@ -362,7 +362,7 @@ static int n_files(pid_t process)
 }
 
 /* Half of them send the start of a message, or shake hands and say no more. FEW_FILES: the process may not have as many
- * descriptors. Then files are still opened, as the snapshot at the end, because strangers leave some for them. */
+ * descriptors. Then files are still opened, as the snapshot at the end, because newcomers leave some for them. */
 static void silent_connections(void **state)
 {
     (void)state;

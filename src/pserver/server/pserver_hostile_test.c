@@ -225,7 +225,7 @@ static void init_key(int fd, const char *name, gw_ps_type type, uint64_t n)
 
 /* ---- nonsense ------------------------------------------------------------------------------------------------ */
 
-/* What is a message, but none of ours, is answered if a member has sent it. A stranger hears why not, and is out. */
+/* What is a message, but none of ours, is answered if a member has sent it. A newcomer hears why not, and is out. */
 static void garbage_is_answered_and_forgotten(void **state)
 {
     (void)state;
@@ -283,7 +283,7 @@ static void garbage_is_answered_and_forgotten(void **state)
     end(&scene);
 }
 
-/* Bytes that begin no message end the connection, of a member, too. A stranger may not send a long message either. */
+/* Bytes that begin no message end the connection, of a member, too. A newcomer may not send a long message either. */
 static void what_is_no_message_ends_the_connection(void **state)
 {
     (void)state;
@@ -399,20 +399,20 @@ static void requests_out_of_place(void **state)
     begin(&scene, 2);
     for (int operation = GW_PS_INIT; operation < GW_PS_OPERATIONS; operation++)
         if (operation != GW_PS_WHO && operation != GW_PS_ASK) { /* nobody has said HELLO */
-            const int stranger = come(&scene);
-            send_request(stranger,
+            const int newcomer = come(&scene);
+            send_request(newcomer,
                          &(struct gw_ps_request){.operation = (enum gw_ps_operation)operation, .id = 7, .key = "x"},
                          bytes, 4);
-            struct gw_ps_reply reply = answer(stranger);
+            struct gw_ps_reply reply = answer(newcomer);
             assert_true(reply.status == GW_ERR_ORDER && reply.id == 7 && strstr(reply.sentence, "HELLO"));
-            expect_end(stranger);
+            expect_end(newcomer);
         }
     static const uint64_t ranks[] = {2, 1ull << 32, UINT64_MAX};
     for (int i = 0; i < 3; i++) {
-        const int stranger = come(&scene);
-        hello(stranger, ranks[i]);
-        expect(stranger, GW_ERR_ARGUMENT, "ranks 0 to 1");
-        expect_end(stranger);
+        const int newcomer = come(&scene);
+        hello(newcomer, ranks[i]);
+        expect(newcomer, GW_ERR_ARGUMENT, "ranks 0 to 1");
+        expect_end(newcomer);
     }
     const int fd = joined(&scene, 1);
     for (uint64_t rank = 0; rank < 2; rank++) {

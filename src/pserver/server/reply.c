@@ -128,10 +128,10 @@ void gw_ps_reply_error(struct gw_ps_server *server, struct gw_ps_member *member,
     gw_ps_reply(server, member, &reply, NULL);
 }
 
-void gw_ps_refuse(struct gw_ps_server *server, struct gw_net_stranger *stranger, const struct gw_ps_request *request,
+void gw_ps_refuse(struct gw_ps_server *server, struct gw_net_newcomer *newcomer, const struct gw_ps_request *request,
                   gw_status status)
 {
     uint8_t head[GW_PS_HEAD_BYTES];
     const struct gw_ps_reply reply = error_reply(server, request, status, 0);
-    gw_net_refuse(&server->listener, stranger, GW_PS_MESSAGE, head, gw_ps_reply_write(head, &reply), NULL, 0);
+    gw_net_refuse(&server->listener, newcomer, GW_PS_MESSAGE, head, gw_ps_reply_write(head, &reply), NULL, 0);
 }

@@ -25,7 +25,7 @@ void gw_ps_reply_error(struct gw_ps_server *server, struct gw_ps_member *member,
                        gw_status status, uint64_t number);
 
 /* The same to a connection that has not been let in. It ends when it has the answer. */
-void gw_ps_refuse(struct gw_ps_server *server, struct gw_net_stranger *stranger, const struct gw_ps_request *request,
+void gw_ps_refuse(struct gw_ps_server *server, struct gw_net_newcomer *newcomer, const struct gw_ps_request *request,
                   gw_status status);
 
 /* To be called if there is no room for a request of `asker`. What the server sends counts for max_bytes until it has

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "pserver/server/connections.h"
 #include "pserver/server/joining.h"
 #include "pserver/server/kept.h"
@@ -24,8 +25,8 @@
 #define DEFAULT_KEYS (1ull << 20)
 #define DEFAULT_KEY_BYTES (1ull << 30)
 #define DEFAULT_CLIENTS 1024
-#define MOST_STRANGERS 256u /* the most connections that have not said HELLO */
-#define SPARE_STRANGERS 64u /* and how many besides those that may become clients */
+#define MOST_NEWCOMERS 256u /* the most connections that have not said HELLO */
+#define SPARE_NEWCOMERS 64u /* and how many besides those that may become clients */
 #define SPARE_FILES 32u     /* descriptors that connections leave to the folder */
 /* how long the server still handles requests that have come, when it must end */
 #define END_SECONDS 1.0
@@ -90,13 +91,8 @@ void gw_ps_server_stop(gw_ps_server *server)
 
 /* ---- beginning and end -------------------------------------------------------------------------------------- */
 
-static gw_status check_options(const gw_ps_server_options *options, const void *out)
+static gw_status check_options(const gw_ps_server_options *options)
 {
-    if (!options || !out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_server_create: %s is NULL", options ? "out" : "options");
-    if (options->struct_bytes != sizeof *options)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_server_options.struct_bytes is %zu, and must be %zu",
-                       options->struct_bytes, sizeof *options);
     if (!options->listen)
         return gw_fail(GW_ERR_ARGUMENT, "no address to listen at; it must be HOST:PORT");
     if (options->n_workers == 0 || options->n_workers > GW_MAX_WORKERS)
@@ -142,14 +138,14 @@ static gw_status watch(const struct gw_ps_server *server, int fd, const void *of
 
 static gw_status listen_at(struct gw_ps_server *server, const struct gw_net_address *address)
 {
-    const uint32_t most = server->options.max_clients + SPARE_STRANGERS;
+    const uint32_t most = server->options.max_clients + SPARE_NEWCOMERS;
     server->listens = true;
     GW_TRY(gw_net_listener_open(&server->listener,
                                 &(struct gw_net_listener_options){.context = server->context,
                                                                   .keys = server->keys,
-                                                                  .log = &server->log_of_strangers,
+                                                                  .log = &server->log_of_newcomers,
                                                                   .of = "server",
-                                                                  .most = most < MOST_STRANGERS ? most : MOST_STRANGERS,
+                                                                  .most = most < MOST_NEWCOMERS ? most : MOST_NEWCOMERS,
                                                                   .spare_files = SPARE_FILES,
                                                                   .timeout_ms = server->options.timeout_ms,
                                                                   .most_header = GW_PS_HEAD_BYTES}));
@@ -162,7 +158,7 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_net_address
     gw_context *context = server->context;
     const gw_ps_server_options *o = &server->options;
     server->log = (struct gw_net_log){.line = o->log, .user = o->log_user, .most = 4096, .a_second = 4};
-    server->log_of_strangers = (struct gw_net_log)GW_NET_LOG_OF_STRANGERS(o->log, o->log_user);
+    server->log_of_newcomers = (struct gw_net_log)GW_NET_LOG_OF_NEWCOMERS(o->log, o->log_user);
     if (o->keys)
         GW_TRY(gw_net_keys_load(context, o->keys, GW_NET_SERVER, &server->log, &server->keys));
     server->workers = gw_calloc(context, o->n_workers, sizeof *server->workers);
@@ -194,7 +190,12 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
     struct gw_net_address address;
     if (out)
         *out = NULL;
-    GW_TRY(check_options(options, out));
+    if (!options || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_server_create: %s is NULL", options ? "out" : "options");
+    gw_ps_server_options own;
+    GW_TRY(GW_TAKE_OPTIONS(gw_ps_server_options, options, &own));
+    options = &own;
+    GW_TRY(check_options(options));
     GW_TRY(gw_net_address_parse("the address to listen at", options->listen, true, &address));
     if (!options->keys && !options->insecure && !address.loopback)
         return gw_fail(

@@ -83,7 +83,7 @@ struct gw_ps_server {
     gw_context *context;
     gw_process made_in;
     gw_ps_server_options options;
-    struct gw_net_log log, log_of_strangers;
+    struct gw_net_log log, log_of_newcomers;
     struct gw_net_keys *keys; /* NULL: in the clear */
     struct gw_net_listener listener;
     bool listens;

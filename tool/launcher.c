@@ -1,5 +1,5 @@
 /* A thread of a worker waits for the end of standard input, which its launcher holds open. */
-#include "leash.h"
+#include "launcher.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@ static void *wait_for_end(void *unused)
 {
     (void)unused;
     char byte;
-    if (!read_byte(&byte) || byte != GW_LEASH_BYTE)
+    if (!read_byte(&byte) || byte != GW_LAUNCHER_BYTE)
         return NULL;
     while (read_byte(&byte))
         ;
@@ -34,13 +34,13 @@ static void *wait_for_end(void *unused)
     return NULL;
 }
 
-void gw_leash_wear(void)
+void gw_exit_with_launcher(void)
 {
     pthread_t thread;
     sigset_t all, before;
-    if (!getenv(GW_LEASH_VARIABLE))
+    if (!getenv(GW_LAUNCHER_VARIABLE))
         return;
-    unsetenv(GW_LEASH_VARIABLE);
+    unsetenv(GW_LAUNCHER_VARIABLE);
     sigfillset(&all); /* only the main thread takes signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&thread, NULL, wait_for_end, NULL) == 0)

@@ -272,7 +272,7 @@ static void *receive_one(void *link)
     return NULL;
 }
 
-/* All have met, and many strangers say nothing. A member that comes again hears each time that the job runs. That takes
+/* All have met, and many newcomers say nothing. A member that comes again hears each time that the job runs. That takes
  * no memory in the end, and the log gets a line now and then. */
 static void a_member_asks_again(void **state)
 {
@@ -473,5 +473,5 @@ int main(void)
         cmocka_unit_test(impossible_members),
         cmocka_unit_test(by_name_and_by_ipv6),
     };
-    return cmocka_run_group_tests_name("tcp guests", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("tcp joiners", tests, NULL, NULL);
 }
