@@ -10,8 +10,8 @@ static void there_and_back(void **state)
     (void)state;
     for (uint64_t n = 0; n <= 70; n++) {
         /* The blocks are exactly as long as needed, so that the sanitizers see a byte too many. */
-        int8_t *values = malloc(n ? n : 1), *back = malloc(n ? n : 1);
-        uint8_t *codes = malloc(n ? n : 1);
+        int8_t *values = calloc(n ? n : 1, 1), *back = malloc(n ? n : 1);
+        uint8_t *codes = malloc(n ? (n + 3) / 4 : 1);
         for (uint64_t i = 0; i < n; i++)
             values[i] = (int8_t)((int)(i * i * 7 + n) % 3 - 1);
         assert_int_equal(gw_codes_pack(values, n, codes, (n + 3) / 4), GW_OK);
