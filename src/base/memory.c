@@ -6,16 +6,27 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* Memory begins at a multiple of 64 (a cache line, a 512-bit register). The allocator promises only ordinary alignment.
  * So the word before the memory holds the address that the allocator gave. */
 #define ALIGN 64
 
+/* Each page of fresh memory costs a fault when it is first touched. In a virtual machine that takes longer than to copy
+ * what goes there. So long values get pages of 2 MiB, if the system has them. */
+#define LONG_BYTES ((size_t)8 << 20)
+
 static void *plain_alloc(size_t bytes, void *user)
 {
     (void)user;
-    return malloc(bytes);
+    void *memory = malloc(bytes);
+    if (memory && bytes >= LONG_BYTES) {
+        const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+        const uintptr_t from = ((uintptr_t)memory + page - 1) / page * page, to = (uintptr_t)memory + bytes;
+        (void)madvise((void *)from, (to - from) / page * page, MADV_HUGEPAGE); /* if it fails, pages stay small */
+    }
+    return memory;
 }
 
 static void plain_free(void *memory, void *user)
