@@ -175,7 +175,7 @@ typedef struct gw_ps_client_options {
        servers refuse a client with another list */
     const char *servers;
     uint32_t rank;       /* 0 .. n_workers-1, and only one client for each rank; or GW_PS_READER */
-    const char *keys;    /* folder of this client's identity (gw_keys_new_client); NULL: not encrypted */
+    const char *keys;    /* folder of this client's identity (gw_keys_new); NULL: not encrypted */
     uint32_t timeout_ms; /* a call gives up after so many milliseconds; 0: 60,000 */
     /* true: rounds wait for this worker only after gw_ps_join. If it was left out, it must call gw_ps_join again.
      * false: rounds wait for it from its first connection on, and again as soon as it is back */

@@ -328,7 +328,7 @@ class Plan(harness.Case):
     def test_train_plans_live(self):
         """The parameters have the same bits if the plan is made, and made anew, while the run trains."""
         words = ["train", "--net", "lenet", "--data", harness.PICTURES, "--workers", 3, "--batch", 9, "--steps", 30]
-        # A plan takes seconds to make. The codec that keeps the most changes plans, and the others make one.
+        # A plan takes seconds to make. The codec that keeps the most changes plans, and the other makes one.
         for codec, ways in [
             ("ternary", [(["paper"], 1)]),
             ("topk:ratio=0.05,refresh=8", [(["exact", "--replan", 17], 2), (["paper", "--replan", 7], 3)]),
