@@ -92,14 +92,11 @@ static gw_status exchange_steps(gw_link link, char **words)
 static int over_tcp(char **words)
 {
     gw_link link;
-    const char *spin = getenv("SPIN_US"); /* gw_tcp_options.spin_us */
-    gw_tcp_options options = {.struct_bytes = sizeof options,
-                              .rendezvous = words[0],
-                              .rank = number(words[1]),
-                              .size = number(words[2]),
-                              .spin_us = spin ? number(spin) : 0,
-                              .insecure = true};
-    gw_status status = gw_link_tcp_create(NULL, &options, 1, &link);
+    const char *spin = getenv("SPIN_US");
+    char address[400];
+    snprintf(address, sizeof address, "tcp://%s?rank=%s&size=%s&spin_us=%s&insecure=1", words[0], words[1], words[2],
+             spin ? spin : "0");
+    gw_status status = gw_link_open(NULL, address, NULL, 1, &link);
     if (status < 0) {
         fprintf(stderr, "%s\n", gw_last_error());
         return 1;

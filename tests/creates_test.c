@@ -59,13 +59,13 @@ static void refused_arguments_leave_nothing(void **state)
 static void refused_links_have_no_functions(void **state)
 {
     (void)state;
-    const gw_tcp_options wrong = {.struct_bytes = 1}, no_size = {.struct_bytes = sizeof no_size};
-    const gw_tcp_options nonsense = {.struct_bytes = sizeof nonsense, .size = 2, .rendezvous = "nonsense"};
-    const gw_tcp_options *const options[] = {NULL, &wrong, &no_size, &nonsense};
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    const gw_link_options wrong = {.struct_bytes = 1}, right = {.struct_bytes = sizeof right};
+    static const char *const addresses[] = {NULL, "", "nonsense", "tcp://nonsense?rank=0&size=2", "mpi:?rank=0"};
+    for (size_t i = 0; i <= sizeof addresses / sizeof *addresses; i++) {
+        const bool is_last = i == sizeof addresses / sizeof *addresses; /* its options are wrong */
         gw_link links[3];
         memset(links, 0x55, sizeof links);
-        assert_true(gw_link_tcp_create(NULL, options[i], 3, links) < 0);
+        assert_true(gw_link_open(NULL, is_last ? "local:" : addresses[i], is_last ? &wrong : &right, 3, links) < 0);
         for (int l = 0; l < 3; l++)
             assert_null(links[l].ops);
     }

@@ -411,9 +411,9 @@ static const char *option_value(const char *option, const char *word, const char
 }
 
 /* Every worker is told its rank and where all meet. So the launcher can start members of the links that take both. */
-enum { TOLD = GW_MEMBERS_TAKES_RANK | GW_MEMBERS_TAKES_RENDEZVOUS };
+enum { TOLD = GW_LINK_RANK | GW_LINK_RENDEZVOUS };
 
-static bool can_start(const struct gw_members_scheme *scheme)
+static bool can_start(const struct gw_link_scheme *scheme)
 {
     return scheme && (scheme->takes & TOLD) == TOLD;
 }
@@ -451,9 +451,9 @@ static int command_of(struct launch *launch, int n_words, char **words)
     }
     if (!says_link) {
         size_t first = 0;
-        while (!can_start(gw_members_schemes[first]))
+        while (!can_start(gw_members_nth(first)))
             first++;
-        snprintf(option, sizeof option, "--link=%s", gw_members_schemes[first]->name);
+        snprintf(option, sizeof option, "--link=%s", gw_members_nth(first)->name);
         /* behind the command's names, because it would be no option behind a -- of the user's */
         char **behind = launch->words + 1 + n_names;
         memmove(behind + 1, behind, (size_t)(n_words - n_names) * sizeof *behind);

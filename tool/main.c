@@ -50,10 +50,10 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 static void print_links(void)
 {
     const char *before = "links     ";
-    for (size_t i = 0; gw_members_schemes[i]; i++) {
-        const struct gw_members_scheme *s = gw_members_schemes[i];
+    for (size_t i = 0; i < gw_link_n_schemes; i++) {
+        const struct gw_link_scheme *s = &gw_link_schemes[i];
         char library[200];
-        if (s->is_alone || !s->version(library, sizeof library))
+        if (!s->version(library, sizeof library))
             continue;
         printf(library[0] ? "%s%s (%s)" : "%s%s", before, s->name, library);
         before = ", ";

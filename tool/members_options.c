@@ -2,7 +2,6 @@
 #include "members_options.h"
 #include "base/append.h"
 #include <stdio.h>
-#include <string.h>
 
 void tool_describe_links(bool alone, struct tool_links_help *help)
 {
@@ -12,17 +11,16 @@ void tool_describe_links(bool alone, struct tool_links_help *help)
         unsigned takes;
         const char *about;
     } options[] = {
-        {help->rank, sizeof help->rank, GW_MEMBERS_TAKES_RANK,
+        {help->rank, sizeof help->rank, GW_LINK_RANK,
          "which member this is, from 0 (default: what RANK or Slurm says)"},
-        {help->rendezvous, sizeof help->rendezvous, GW_MEMBERS_TAKES_RENDEZVOUS,
+        {help->rendezvous, sizeof help->rendezvous, GW_LINK_RENDEZVOUS,
          "where rank 0 listens and all meet (default: MASTER_ADDR:MASTER_PORT)"},
-        {help->advertise, sizeof help->advertise, GW_MEMBERS_TAKES_ADVERTISE,
+        {help->advertise, sizeof help->advertise, GW_LINK_ADVERTISE,
          "where the others reach this member (default: its address towards rank 0)"},
-        {help->keys, sizeof help->keys, GW_MEMBERS_TAKES_KEYS,
+        {help->keys, sizeof help->keys, GW_LINK_KEYS,
          "encrypt everything, and let in only members whose key is listed in this folder (gradwire keys)"},
-        {help->insecure, sizeof help->insecure, GW_MEMBERS_TAKES_INSECURE,
-         "without keys, let in anybody from other machines"},
-        {help->spin, sizeof help->spin, GW_MEMBERS_TAKES_SPIN,
+        {help->insecure, sizeof help->insecure, GW_LINK_INSECURE, "without keys, let in anybody from other machines"},
+        {help->spin, sizeof help->spin, GW_LINK_SPIN,
          "look so many microseconds for messages before sleeping; for small models and cores to spare (default 0)"},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
@@ -33,9 +31,9 @@ void tool_describe_links(bool alone, struct tool_links_help *help)
     help->names[0] = 0;
     snprintf(help->text, sizeof help->text, "how members reach each other");
     const char *before = ". ";
-    for (size_t i = 0; gw_members_schemes[i]; i++) {
-        const struct gw_members_scheme *s = gw_members_schemes[i];
-        if (s->is_alone && !alone)
+    const struct gw_link_scheme *s;
+    for (size_t i = 0; (s = gw_members_nth(i)); i++) {
+        if (gw_members_is_alone(s) && !alone)
             continue;
         gw_append(help->names, sizeof help->names, "%s%s", help->names[0] ? "|" : "", s->name);
         gw_append(help->text, sizeof help->text, "%s%s: %s", before, s->name, s->help);
@@ -46,6 +44,7 @@ void tool_describe_links(bool alone, struct tool_links_help *help)
 void tool_default_members(struct gw_members_options *who)
 {
     enum { THREADS = 4 };
-    if (strcmp(who->link, gw_members_local.name) == 0 && who->workers == 0)
+    const struct gw_link_scheme *scheme = gw_members_find(who->link);
+    if (who->workers == 0 && scheme && scheme->ranks == GW_LINK_RANKS_HERE)
         who->workers = THREADS;
 }

@@ -98,64 +98,77 @@ typedef gw_status gw_link_look(void *user, const gw_message *message);
  * NULL: no other message says why. Returns GW_ERR_PEER with the sentence that it found, or else that of the send. */
 GW_API GW_MUST_CHECK gw_status gw_link_why(const gw_link *link, gw_link_look *look, void *user);
 
-/* Creates a local link: `size` ranks in one process. It hands messages over without a copy. Fills endpoints[0..size).
- * The holder of each endpoint destroys it, in any order. Errors: GW_ERR_ARGUMENT (size 0 or above GW_MAX_WORKERS),
- * GW_ERR_MEMORY, GW_ERR_SYSTEM. */
-GW_API GW_MUST_CHECK gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endpoints);
-
-/* The tcp link: ranks are in different processes, anywhere that TCP reaches. Several ranks may share a process. Rank 0
- * listens at an address, the rendezvous. The members meet there and learn each other's addresses. Then they talk
- * directly, over one connection for each pair and link. Rank 0 listens there until its last link is destroyed. While it
- * receives, it tells a process that comes late that the job is already running.
- *
- * The link has no thread of its own. What the system does not take at once from send leaves while its owner is in recv,
- * flush or destroy. */
-typedef struct gw_tcp_options {
-    size_t struct_bytes; /* sizeof(gw_tcp_options) */
-    uint32_t rank, size;
-    const char *rendezvous; /* "HOST:PORT", the same on every rank; an IPv6 address in brackets. HOST is rank 0's */
-    /* the host or address at which other members reach this one; NULL: the address from which this machine reaches the
-     * rendezvous */
-    const char *advertise;
-    /* a folder of keys (gradwire keys new). Traffic is then encrypted (TLS 1.3), and a member is refused if its
-     * certificate is not listed there. NULL: no keys */
-    const char *keys;
-    bool insecure; /* true: without keys, addresses other than loopback are legal too */
-    /* in milliseconds; 0: 60,000. Within this time all members must have met. Later, a machine that has not answered
-     * for this time counts as failed */
-    uint32_t timeout_ms;
-    /* gets a line for each refusal: who was refused, and why. A thread that is in a function of the link calls it.
+/* What an address cannot say. */
+typedef struct gw_link_options {
+    size_t struct_bytes; /* sizeof(gw_link_options) */
+    /* gets a line for each member that is refused: who, and why. A thread that is in a function of the link calls it.
      * NULL: no log */
     void (*log)(const char *line, void *user);
     void *log_user;
-    /* the link asks it four times a second while members meet. If it returns true, the meeting ends with GW_ERR_CLOSED.
-     * NULL: the meeting goes on */
+    /* is asked four times a second while members meet. If it returns true, the meeting ends with GW_ERR_CLOSED. NULL:
+     * the meeting goes on */
     bool (*stop)(void *user);
     void *stop_user;
-    /* before recv sleeps, it looks again and again for so many microseconds. That makes steps of small models shorter,
-     * and keeps a core busy meanwhile. So it is for machines with cores to spare. 0: it sleeps at once */
-    uint32_t spin_us;
-} gw_tcp_options;
+} gw_link_options;
 
-/* Meets the other members and fills links[0..n_links). These are n_links links among the same members, independent of
- * each other. The call blocks until all members are there. n_links, size, rendezvous and the kind of keys must be the
- * same on every rank. If the name of the rendezvous's host is not known yet, the call looks it up again for up to
- * timeout_ms, and the log says so. The holder of each link destroys it, in any order. destroy waits up to 2 s until all
- * that was sent has arrived. Errors: GW_ERR_ARGUMENT; GW_ERR_TIMEOUT (the sentence names the missing ranks,
- * and the members that were refused); GW_ERR_PEER (rank 0 refused this member or died; it refuses a rank that is taken,
- * another size, version or kind of keys, and everybody once the job is running); GW_ERR_SYSTEM (an address cannot be
- * used, for example because a job is running at the rendezvous; or a key cannot be read); GW_ERR_MEMORY; GW_ERR_CLOSED
- * (options.stop); GW_ERR_UNSUPPORTED (a build without OpenSSL). */
-GW_API GW_MUST_CHECK gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links,
-                                                  gw_link *links);
+/* Opens this process's end of n_links links among the same members, 1 to 64 and independent of each other, and fills
+ * links[0..n_links). All members call it at the same time, with the same n_links. It blocks until they have met. The
+ * holder of each link destroys it, in any order. `address` says over what the members meet:
+ *
+ *   local:                              this process is the only member. (gw_link_local_create makes all the ends of a
+ *                                       link between threads.)
+ *   mpi:                                all ranks of MPI_COMM_WORLD, with the ranks that MPI gave them
+ *   mpi:?rank=R&size=N                  the same with other ranks: each process gives its own, and N is their number
+ *   tcp://HOST:PORT?rank=R&size=N       N processes, anywhere that TCP reaches. Several members may share a process.
+ *                                       Rank 0 listens at HOST:PORT, which is the same on every rank. An IPv6 address
+ *                                       is in brackets: tcp://[::1]:29500?rank=0&size=2
+ *
+ * Keys of tcp, behind a question mark and with & between them:
+ *
+ *   rank=R, size=N   this member, from 0, and how many there are
+ *   keys=DIR         a folder of keys (gw_keys_new). Traffic is then encrypted (TLS 1.3), and a member is refused if
+ *                    its certificate is not listed there
+ *   insecure=1       without keys, addresses other than loopback are legal too
+ *   advertise=HOST   where other members reach this one, if not at the address from which it reaches HOST
+ *   timeout_ms=T     60,000 if not given. Within this time all members must have met. Later, a machine that has not
+ *                    answered for this time counts as failed
+ *   spin_us=U        before recv sleeps, it looks again and again for so many microseconds. That makes steps of small
+ *                    models shorter, and keeps a core busy meanwhile. So it is for machines with cores to spare
+ *
+ * In DIR and in advertise the signs & % ? # and blanks are written as % and two hexadecimal digits (%26 is &). An
+ * address has at most 4095 bytes.
+ *
+ * tcp: rank 0 listens until its last link is destroyed. While it receives, it tells a process that comes late that the
+ * job is already running. If the name HOST is not known yet, the call looks it up again for up to timeout_ms, and the
+ * log says so. The link has no thread of its own: what the system does not take at once from send leaves while its
+ * owner is in recv, flush or destroy. destroy waits up to 2 s until all that was sent has arrived.
+ *
+ * mpi: the call loads libgradwire_mpi.so.0: the one that GRADWIRE_MPI_LIBRARY names, or that lies beside this library,
+ * or that the system finds. If MPI is not initialised, the call starts it, and MPI ends when the process exits. A
+ * program that calls MPI itself should take gw_link_mpi_create (link_mpi.h), which says more.
+ *
+ * options: NULL: neither log nor stop. After a failure all links have ops NULL. Errors: GW_ERR_SPEC (the address: an
+ * unknown or doubled key, a number out of range, no rank or size; the sentence says what is right); GW_ERR_ARGUMENT;
+ * GW_ERR_TIMEOUT (the sentence names the missing ranks, and the members that were refused); GW_ERR_PEER (rank 0 refused
+ * this member or died; it refuses a rank that is taken, another size, version or kind of keys, and everybody once the
+ * job is running); GW_ERR_SYSTEM (HOST:PORT cannot be used, for example because a job is running there; or a key cannot
+ * be read); GW_ERR_MEMORY; GW_ERR_CLOSED (options.stop); GW_ERR_UNSUPPORTED (a build without OpenSSL;
+ * libgradwire_mpi.so.0 does not load); and for mpi those of gw_link_mpi_create. */
+GW_API GW_MUST_CHECK gw_status gw_link_open(gw_context *context, const char *address, const gw_link_options *options,
+                                            uint32_t n_links, gw_link *links);
 
-/* Makes a folder of keys for gw_tcp_options.keys, or for parameter servers, with fresh keys. At first the folder allows
- * these alone, and has them as those of the rendezvous. So it is enough to copy the folder to all machines of a job.
- * Machines may also have keys of their own. Then allowed/ in each folder holds the certificate of every machine (the
- * file gradwire.crt of its folder, under any name that ends in .crt), and rendezvous.crt is that of rank 0's machine.
- * gradwire.pem is the secret key (Ed25519). The call never replaces a key. Errors: GW_ERR_ARGUMENT (there is a key
- * already), GW_ERR_SYSTEM (the folder cannot be written), GW_ERR_UNSUPPORTED (an OpenSSL without Ed25519, or a build
- * without OpenSSL).
+/* Creates all ends of a local link: `size` ranks in one process. It hands messages over without a copy. Fills
+ * endpoints[0..size). The holder of each endpoint destroys it, in any order. Errors: GW_ERR_ARGUMENT (size 0 or above
+ * GW_MAX_WORKERS), GW_ERR_MEMORY, GW_ERR_SYSTEM. */
+GW_API GW_MUST_CHECK gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endpoints);
+
+/* Makes a folder of keys for a tcp link (keys=DIR), or for parameter servers, with fresh keys. At first the folder
+ * allows these alone, and has them as those of the rendezvous. So it is enough to copy the folder to all machines of a
+ * job. Machines may also have keys of their own. Then allowed/ in each folder holds the certificate of every machine
+ * (the file gradwire.crt of its folder, under any name that ends in .crt), and rendezvous.crt is that of rank 0's
+ * machine. gradwire.pem is the secret key (Ed25519). The call never replaces a key. Errors: GW_ERR_ARGUMENT (there is a
+ * key already), GW_ERR_SYSTEM (the folder cannot be written), GW_ERR_UNSUPPORTED (an OpenSSL without Ed25519, or a
+ * build without OpenSSL).
  *
  * server_folder and client: NULL, or both for the folder of a client of parameter servers (gw_ps_client_options.keys).
  * Then the call also lists the client in the servers' folder, as allowed/CLIENT.crt. Remove that file to shut out this

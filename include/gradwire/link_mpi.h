@@ -24,19 +24,6 @@ extern "C" {
  * GW_ERR_MEMORY, GW_ERR_SYSTEM (MPI refused), GW_ERR_PEER (the call failed on another rank). */
 GW_API GW_MUST_CHECK gw_status gw_link_mpi_create(gw_context *context, MPI_Comm comm, gw_link *link);
 
-/* Makes a link over MPI_COMM_WORLD for a program that gets its ranks from elsewhere (gradwire.torch) and may not know
- * MPI at all. If MPI is not initialised, the call starts it with MPI_Init_thread, and MPI ends when the process exits.
- * rank: the caller's rank in the link; each of 0 to size - 1 is given once. size: that of MPI_COMM_WORLD. size 0: the
- * ranks and their number are MPI's own, and `rank` is ignored; link->rank and link->size tell them. All its processes
- * must call it (it is collective). Errors: those of gw_link_mpi_create; GW_ERR_ARGUMENT also for another size, or ranks
- * that do not fit together. */
-GW_API GW_MUST_CHECK gw_status gw_link_mpi_world(gw_context *context, uint32_t rank, uint32_t size, gw_link *link);
-
-/* Ends MPI before the process exits, if gw_link_mpi_world has started it; else it does nothing. Destroy all links
- * before. failed: if it is not 0, this process has failed: the call waits a second, so that the other ranks can say
- * why, and ends them and this process with MPI_Abort. */
-GW_API void gw_link_mpi_end(int failed);
-
 /* Averages values[0..n_elems) over all ranks of `comm`, in place, in one call. It takes the place of MPI_Allreduce:
  *
  *     if (gw_average_mpi(NULL, "ternary", MPI_COMM_WORLD, step, gradient, n, NULL) < 0)

@@ -88,24 +88,6 @@ class LinkOps(ctypes.Structure):
     ]
 
 
-class TcpOptions(ctypes.Structure):
-    _fields_ = [
-        ("struct_bytes", SIZE),
-        ("rank", ctypes.c_uint32),
-        ("size", ctypes.c_uint32),
-        ("rendezvous", TEXT),
-        ("advertise", TEXT),
-        ("keys", TEXT),
-        ("insecure", ctypes.c_bool),
-        ("timeout_ms", ctypes.c_uint32),
-        ("log", POINTER),
-        ("log_user", POINTER),
-        ("stop", POINTER),
-        ("stop_user", POINTER),
-        ("spin_us", ctypes.c_uint32),
-    ]
-
-
 class ExchangeOptions(ctypes.Structure):
     _fields_ = [
         ("struct_bytes", SIZE),
@@ -233,10 +215,7 @@ _SIGNATURES = {
     "gw_reduce": (STATUS, [POINTER, ctypes.POINTER(POINTER), _SIZES, ctypes.c_uint32, POINTER, POINTER, SIZE, _SIZES]),
     "gw_context_create": (STATUS, [ctypes.POINTER(ContextOptions), OUT]),
     "gw_context_destroy": (None, [POINTER]),
-    "gw_link_tcp_create": (
-        STATUS,
-        [POINTER, ctypes.POINTER(TcpOptions), ctypes.c_uint32, ctypes.POINTER(Link)],
-    ),
+    "gw_link_open": (STATUS, [POINTER, TEXT, POINTER, ctypes.c_uint32, ctypes.POINTER(Link)]),
     "gw_link_fail": (None, [ctypes.POINTER(Link), STATUS, TEXT]),
     "gw_link_recv": (STATUS, [ctypes.POINTER(Link), ctypes.c_uint32, ctypes.POINTER(Message)]),
     "gw_link_why": (STATUS, [ctypes.POINTER(Link), POINTER, POINTER]),

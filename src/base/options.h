@@ -11,7 +11,7 @@ enum {
     GW_FIRST_gw_context_options = 24,
     GW_FIRST_gw_reduce_options = 16,
     GW_FIRST_gw_exchange_options = 136,
-    GW_FIRST_gw_tcp_options = 88,
+    GW_FIRST_gw_link_options = 40,
     GW_FIRST_gw_probe_options = 120,
     GW_FIRST_gw_ps_key_options = 104,
     GW_FIRST_gw_ps_call = 80,

@@ -53,7 +53,7 @@ static void no_struct_becomes_shorter(void **state)
     HOLDS(gw_context_options);
     HOLDS(gw_reduce_options);
     HOLDS(gw_exchange_options);
-    HOLDS(gw_tcp_options);
+    HOLDS(gw_link_options);
     HOLDS(gw_probe_options);
     HOLDS(gw_ps_key_options);
     HOLDS(gw_ps_call);

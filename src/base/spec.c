@@ -73,15 +73,16 @@ static gw_status read_option(const struct gw_spec *spec, char *item, uint64_t *g
 
 gw_status gw_spec_parse(const struct gw_spec *spec, const char *text)
 {
+    const char between[] = {spec->between ? spec->between : ',', 0};
     uint64_t given = 0;
     for (bool more = text && *text; more;) {
         char item[MOST_CHARS];
-        size_t length = strcspn(text, ",");
-        more = text[length] == ',';
+        size_t length = strcspn(text, between);
+        more = text[length] != 0;
         if (length == 0)
             return gw_fail(GW_ERR_SPEC,
-                           "%s: an option is empty; write key=value,key=value, with commas between options only",
-                           spec->what);
+                           "%s: an option is empty; write key=value%skey=value, with %s between options only",
+                           spec->what, between, spec->between ? between : "commas");
         if (length >= sizeof item)
             return gw_fail(GW_ERR_SPEC, "%s: an option of %zu characters is too long; %d are possible", spec->what,
                            length, MOST_CHARS - 1);

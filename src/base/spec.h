@@ -14,6 +14,7 @@ struct gw_spec {
     const char *const *keys; /* n_keys of them, 64 at most */
     size_t n_keys;
     bool has_words; /* a key may stand alone, without a value */
+    char between;   /* what separates options; 0: a comma */
     /* Takes the value of keys[key]; NULL if the key stands alone. It fails with a sentence of its own if the value is
      * not legal. Numbers have a decimal point while it runs, whatever the host's locale writes. */
     gw_status (*take)(void *user, size_t key, const char *value);

@@ -1,14 +1,17 @@
 /* Takes the place of links that this build does not have, and says so. */
 #include "base/error.h"
-
-#include <gradwire/link.h>
+#include "link/scheme.h"
 
 #ifndef GW_HAVE_TCP
-gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links, gw_link *links)
+bool gw_tcp_version(char *text, size_t capacity)
 {
-    (void)context, (void)options;
-    for (uint32_t l = 0; links && l < n_links; l++)
-        links[l] = (gw_link){.ops = NULL};
+    (void)text, (void)capacity;
+    return false;
+}
+
+gw_status gw_tcp_open(gw_context *context, const struct gw_link_request *request, uint32_t n_links, gw_link *links)
+{
+    (void)context, (void)request, (void)n_links, (void)links;
     return gw_fail(GW_ERR_UNSUPPORTED, "this build has no tcp link: OpenSSL was not found when it was made");
 }
 

@@ -18,7 +18,6 @@ ELSEWHERE = ("make", "mpirun", "cc ", "gradwire launch --hosts", "gradwire serve
 C_PROGRAM = """#include <gradwire/gradwire.h>
 typedef struct communicator *MPI_Comm;
 extern MPI_Comm MPI_COMM_WORLD;
-GW_MUST_CHECK gw_status gw_link_mpi_create(gw_context *context, MPI_Comm communicator, gw_link *link);
 GW_MUST_CHECK gw_status gw_average_mpi(gw_context *context, const char *spec, MPI_Comm communicator, uint64_t seed,
                                        float *values, uint64_t n_elems, gw_step_result *result);
 int stop(const char *sentence);

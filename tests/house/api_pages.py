@@ -12,6 +12,9 @@ import sys
 import tempfile
 import xml.etree.ElementTree as xml
 
+# gw_link_open finds these by name in the library of the mpi link (src/link/mpi/world.h).
+FOUND_BY_NAME = {"gw_link_mpi_end", "gw_link_mpi_world"}
+
 
 def main():
     build, source = map(pathlib.Path, sys.argv[1:])
@@ -35,7 +38,7 @@ def look(folder, source):
     declared = {name for names in declared for name in names if name}
     lists = (source / "packaging/debian").glob("*.symbols")
     listed = {name for path in lists for name in re.findall(r"^ (gw_\w+)@", path.read_text(), re.MULTILINE)}
-    faults = [f"{name}: exported, and in no public header" for name in sorted(listed - declared)]
+    faults = [f"{name}: exported, and in no public header" for name in sorted(listed - declared - FOUND_BY_NAME)]
     explained = set()
     for path in (folder / "xml").glob("*.xml"):
         for member in xml.parse(path).iter("memberdef"):

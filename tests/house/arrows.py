@@ -32,7 +32,7 @@ ROOMS = {
     # the trainer
     "data": {"base"},
     "net": {"base", "data", "probe"},
-    "members": {"base"},
+    "members": {"base", "link"},
     "disk": {"base", "codec", "data", "net", "wire"},
     "run": {"base", "data", "disk", "members", "net", "optimizer", "plan", "probe", "wire"},
     # the tool. Of the library's rooms it may use what docs/design.md names, and nothing else

@@ -28,7 +28,7 @@ def main():
         (root / "include/gradwire/context.h", numbers, version),
         (root / "python/gradwire/_library.py", r'^VERSION = "([^"]+)"', version),
         (root / "python/gradwire/_library.py", r'^NAME = "([^"]+)"', soname),
-        (root / "python/gradwire/torch/links.py", r'^_MPI = "([^"]+)"', f"libgradwire_mpi.so.{soversion}"),
+        (root / "src/link/load_mpi.c", r'^#define LIBRARY "([^"]+)"', f"libgradwire_mpi.so.{soversion}"),
         (root / "python/build_wheel.py", r'^LIBRARY = "([^"]+)"', soname),
         (root / "CHANGELOG.md", r"^## (\S+)", version),
         (debian / "changelog", r"\Agradwire \(([^-)]+)", version),

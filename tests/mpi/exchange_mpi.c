@@ -1,4 +1,4 @@
-/* Tests exchanges between the processes that mpiexec started, over the public headers alone.
+/* Tests exchanges between the processes that mpiexec started, over the public headers.
  *
  * exchange_mpi         the averages are those of as many threads over the local link, bit for bit, and the number of
  *                      bytes sent is the same
@@ -8,6 +8,8 @@
  * exchange_mpi once L  the average in one call, of MPI with thread level L (single, funneled, serialized): it takes the
  *                      place of MPI_Allreduce in programs that begin with plain MPI_Init
  */
+#include "link/mpi/world.h"
+
 #include <gradwire/gradwire.h>
 #include <gradwire/link_mpi.h>
 
@@ -338,6 +340,7 @@ static int leaving_does_no_harm(uint32_t rank, uint32_t n)
 static int ranks_are_the_callers(uint32_t rank, uint32_t n)
 {
     int failed = 0;
+    char address[64];
     gw_link link;
     struct member m = {.spec = "ternary"}, local[MOST_RANKS];
     failed += expect(rank, gw_link_mpi_world(NULL, rank, n + 1, &link), GW_ERR_ARGUMENT, gw_last_error(),
@@ -346,7 +349,8 @@ static int ranks_are_the_callers(uint32_t rank, uint32_t n)
                      gw_last_error(), "two processes say the same rank");
     failed += expect(rank, gw_link_mpi_world(NULL, rank == 0 ? UINT32_MAX : rank, n, &link), GW_ERR_ARGUMENT,
                      gw_last_error(), "or one says none of the job");
-    if (gw_link_mpi_world(NULL, n - 1 - rank, n, &m.link) < 0) {
+    snprintf(address, sizeof address, "mpi:?rank=%u&size=%u", n - 1 - rank, n);
+    if (gw_link_open(NULL, address, NULL, 1, &m.link) < 0) {
         printf("rank %u: %s\n", rank, gw_last_error());
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
@@ -421,7 +425,7 @@ static int main_without_mpi(void)
     gw_link_mpi_end(1); /* there is nothing to end */
     MPI_Initialized(&begun);
     gw_link link;
-    failed = begun || gw_link_mpi_world(NULL, 0, 0, &link) != GW_OK;
+    failed = begun || gw_link_open(NULL, "mpi:", NULL, 1, &link) != GW_OK;
     if (failed)
         return 1;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -239,7 +239,6 @@ class Structures(unittest.TestCase):
         "Message": "gw_message",
         "CodecTraits": "gw_codec_traits",
         "LinkOps": "gw_link_ops",
-        "TcpOptions": "gw_tcp_options",
         "ExchangeOptions": "gw_exchange_options",
         "StepResult": "gw_step_result",
         "ProfileLayer": "gw_profile_layer",

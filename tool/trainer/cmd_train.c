@@ -291,13 +291,14 @@ struct words {
 /* Drops options that the run had but that this start of it cannot have. */
 static void drop_what_does_not_apply(const tool_usage *usage, struct words *w)
 {
-    const struct gw_members_scheme *scheme = gw_members_find(w->who.link);
+    const struct gw_link_scheme *scheme = gw_members_find(w->who.link);
     const unsigned takes = scheme ? scheme->takes : 0;
-    if (scheme && scheme->has_launcher && !tool_given(usage, "--workers"))
+    if (scheme && scheme->ranks != GW_LINK_RANKS_HERE && !gw_members_is_alone(scheme) &&
+        !tool_given(usage, "--workers"))
         w->who.workers = 0; /* what started the workers knows how many there are */
-    if (!(takes & GW_MEMBERS_TAKES_KEYS) && !w->who.servers && !tool_given(usage, "--keys"))
+    if (!(takes & GW_LINK_KEYS) && !w->who.servers && !tool_given(usage, "--keys"))
         w->who.keys = NULL;
-    if (!(takes & GW_MEMBERS_TAKES_INSECURE) && !tool_given(usage, "--insecure"))
+    if (!(takes & GW_LINK_INSECURE) && !tool_given(usage, "--insecure"))
         w->who.insecure = false;
     if (strcmp(w->o.optimizer, "momentum") != 0 && !tool_given(usage, "--momentum"))
         w->momentum = NAN;

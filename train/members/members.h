@@ -14,6 +14,7 @@
 #ifndef GW_TRAIN_MEMBERS_H
 #define GW_TRAIN_MEMBERS_H
 
+#include "link/scheme.h"
 #include "members/launcher.h"
 
 #include <gradwire/gradwire.h>
@@ -29,7 +30,7 @@ struct gw_members_options {
     /* "HOST:PORT,...": parameter servers that own the slices; NULL: the members of link 0 own them */
     const char *servers;
     bool insecure;
-    uint32_t spin_us; /* tcp: gw_tcp_options.spin_us */
+    uint32_t spin_us; /* tcp: the key spin_us of gw_link_open */
     bool must_meet;   /* true: links on which members never meet each other are refused */
     uint32_t timeout_ms;
     void (*log)(const char *line, void *user); /* NULL: none */
@@ -37,53 +38,34 @@ struct gw_members_options {
     void *user;                                /* is given to both functions */
 };
 
-/* Options that only some schemes take. */
-enum {
-    GW_MEMBERS_TAKES_RANK = 1,
-    GW_MEMBERS_TAKES_RENDEZVOUS = 2,
-    GW_MEMBERS_TAKES_ADVERTISE = 4,
-    GW_MEMBERS_TAKES_KEYS = 8,
-    GW_MEMBERS_TAKES_INSECURE = 16,
-    GW_MEMBERS_TAKES_SPIN = 32
-};
-
 struct gw_members {
-    const struct gw_members_scheme *scheme;
-    uint32_t size;         /* how many workers there are in all */
-    uint32_t first, count; /* this process's ranks */
-    gw_tcp_options tcp;
+    const struct gw_link_scheme *scheme;
+    uint32_t size;                  /* how many workers there are in all */
+    uint32_t first, count;          /* this process's ranks */
+    struct gw_link_request request; /* what its links are opened with */
     char rendezvous[300];
     gw_ps_client_options servers; /* the options of each rank's client; servers NULL: there are no servers */
     /* the clients of this process's ranks, once connected. NULL without servers, and with the scheme `servers` */
     gw_ps_client **clients;
-    gw_link mpi_first; /* mpi: the link that begin made; ops NULL: it was handed over, or there is none */
+    gw_link opened; /* the link from which begin knows the ranks; ops NULL: it was handed over, or there is none */
 };
 
-/* A scheme: a way in which members reach each other. --link names it. For a new scheme add a file, and a line in
- * gw_members_schemes. Options, help, errors and --version follow from that. */
-struct gw_members_scheme {
-    const char *name;
-    const char *help;    /* the end of a sentence about the members: "they are threads of this process" */
-    bool is_one_process; /* all members are threads of this process */
-    bool is_alone;       /* a member never meets the others: its links have this rank alone */
-    bool has_launcher;   /* the launcher knows how many members there are */
-    unsigned takes;      /* GW_MEMBERS_TAKES_... */
-    /* Writes the name and version of the library that it uses, or "". False: this build does not have the scheme, and
-     * begin may be NULL. */
-    bool (*version)(char *text, size_t capacity);
-    /* Fills in size, first and count, and the fields that connect needs. The scheme and the servers of `members` are
-     * set. */
-    gw_status (*begin)(const struct gw_members_options *options, struct gw_members *members);
-    /* As gw_members_connect, for links without parameter servers. */
-    gw_status (*connect)(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links);
-    void (*end)(struct gw_members *members, bool failed); /* NULL: there is nothing to do */
-};
+/* A scheme is a way in which members reach each other. --link names it. Schemes are the library's links
+ * (gw_link_schemes), and `servers`, of which the library knows nothing. Options, help, errors and --version follow from
+ * them. `open` of `servers` leaves link 0 empty. */
+extern const struct gw_link_scheme gw_members_servers;
 
-extern const struct gw_members_scheme gw_members_local, gw_members_tcp, gw_members_mpi, gw_members_servers;
-extern const struct gw_members_scheme *const gw_members_schemes[]; /* all of them; the last is NULL */
+/* The i-th scheme, from 0. NULL: there are no more. */
+const struct gw_link_scheme *gw_members_nth(size_t i);
 
 /* Finds a scheme by its name. NULL: there is none. */
-const struct gw_members_scheme *gw_members_find(const char *name);
+const struct gw_link_scheme *gw_members_find(const char *name);
+
+/* True if a member never meets the others: its links have this rank alone. */
+static inline bool gw_members_is_alone(const struct gw_link_scheme *scheme)
+{
+    return scheme == &gw_members_servers;
+}
 
 /* Lists the schemes that take all of these options, for a sentence: "local, tcp and mpi". alone: also schemes whose
  * members never meet each other. last: what stands before the last name. Returns `text`. */
@@ -113,14 +95,7 @@ uint64_t gw_members_machine(void);
  * one second later, so that they can say why. */
 void gw_members_end(struct gw_members *members, bool failed);
 
-/* ---- for schemes -------------------------------------------------------------------------------- */
-
-/* Writes one line for all ranks to the log: only rank 0 of those that the launcher started writes it. */
-void gw_members_say(const struct gw_members_options *options, const struct gw_launcher *by, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* A `connect` for links that are made one by one. */
-gw_status gw_members_connect_each(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links,
-                                  gw_status (*one)(struct gw_members *, gw_context *, gw_link *));
+/* gw_members_begin for the scheme `servers`. */
+gw_status gw_members_begin_alone(const struct gw_members_options *options, struct gw_members *members);
 
 #endif

@@ -3,13 +3,8 @@
 #include "members/launcher.h"
 #include "members/members.h"
 
-static bool version(char *text, size_t capacity)
-{
-    return gw_members_tcp.version(text, capacity);
-}
-
 /* The servers say how many workers there are. */
-static gw_status begin(const struct gw_members_options *o, struct gw_members *m)
+gw_status gw_members_begin_alone(const struct gw_members_options *o, struct gw_members *m)
 {
     uint32_t rank = o->rank, size = o->workers;
     gw_ps_client *client;
@@ -32,20 +27,20 @@ static gw_status begin(const struct gw_members_options *o, struct gw_members *m)
 }
 
 /* A worker joins by itself, and may do so more than once. So its links have this rank alone. */
-static gw_status connect_links(struct gw_members *m, gw_context *context, uint32_t n_links, gw_link *links)
+static gw_status open_links(gw_context *context, const struct gw_link_request *request, uint32_t n_links,
+                            gw_link *links)
 {
-    (void)m;
+    (void)request;
     for (uint32_t k = 1; k < n_links; k++)
         GW_TRY(gw_link_local_create(context, 1, &links[k]));
     return GW_OK;
 }
 
-const struct gw_members_scheme gw_members_servers = {
+const struct gw_link_scheme gw_members_servers = {
     .name = "servers",
     .help = "they meet at parameter servers only, and may come and go",
-    .is_alone = true,
-    .takes = GW_MEMBERS_TAKES_RANK | GW_MEMBERS_TAKES_KEYS,
-    .version = version,
-    .begin = begin,
-    .connect = connect_links,
+    .ranks = GW_LINK_RANKS_TOLD,
+    .takes = GW_LINK_RANK | GW_LINK_KEYS,
+    .version = gw_tcp_version,
+    .open = open_links,
 };

@@ -59,7 +59,8 @@ static void breaking_destroy(void *self)
     link->ops->destroy(link->self);
 }
 
-static gw_status connect_links(struct gw_members *m, gw_context *context, uint32_t n_links, gw_link *links)
+static gw_status open_links(gw_context *context, const struct gw_link_request *request, uint32_t n_links,
+                            gw_link *links)
 {
     static const gw_link_ops breaking = {.name = "breaking",
                                          .send = breaking_send,
@@ -69,9 +70,9 @@ static gw_status connect_links(struct gw_members *m, gw_context *context, uint32
     (void)context;
     atomic_store(&n_used, n_links);
     for (uint32_t k = 0; k < n_links; k++) {
-        links[k] = made[k][m->first];
-        if (k == broken && m->first < 2)
-            links[k].ops = &breaking, links[k].self = &made[k][m->first];
+        links[k] = made[k][request->rank];
+        if (k == broken && request->rank < 2)
+            links[k].ops = &breaking, links[k].self = &made[k][request->rank];
     }
     return GW_OK;
 }
@@ -85,9 +86,10 @@ struct process {
 
 static void *train(void *argument)
 {
-    static const struct gw_members_scheme scheme = {.name = "breaking", .connect = connect_links};
+    static const struct gw_link_scheme scheme = {.name = "breaking", .ranks = GW_LINK_RANKS_TOLD, .open = open_links};
     struct process *p = argument;
-    struct gw_members members = {.scheme = &scheme, .size = N, .first = p->rank, .count = 1};
+    struct gw_members members = {
+        .scheme = &scheme, .size = N, .first = p->rank, .count = 1, .request = {.rank = p->rank}};
     struct gw_train_options o = GW_TRAIN_DEFAULTS;
     struct gw_train_summary summary;
     o.net = "mlp:784-32-10", o.steps = 60, o.batch = 50, o.members = &members;

@@ -577,13 +577,16 @@ gw_status gw_train_run(const struct gw_train_options *options, const struct gw_t
                        struct gw_train_summary *summary)
 {
     struct gw_train_options own = *options;
-    struct gw_members threads = {.scheme = &gw_members_local, .size = own.workers, .count = own.workers};
+    struct gw_members threads = {.scheme = gw_members_find("local"),
+                                 .size = own.workers,
+                                 .count = own.workers,
+                                 .request = {.size = own.workers}};
     struct gw_team *team = gw_calloc(NULL, 1, sizeof *team);
     if (!team)
         return GW_ERR_MEMORY;
     team->options = &own, team->callbacks = callbacks;
     team->members = own.members ? own.members : &threads;
-    team->alone = team->members->scheme->is_alone;
+    team->alone = gw_members_is_alone(team->members->scheme);
     team->leads = team->members->first == 0 || team->alone;
     own.workers = team->members->size;
     team->out = !team->leads ? NULL : own.resume ? own.resume : own.out;

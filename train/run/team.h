@@ -146,7 +146,7 @@ static inline gw_link gw_team_link(const struct gw_team *team, uint32_t kind, ui
  * that bytes are those that a network would carry. */
 static inline bool gw_team_has_network(const struct gw_team *team)
 {
-    return !team->members->scheme->is_one_process || team->members->servers.servers;
+    return team->members->scheme->ranks != GW_LINK_RANKS_HERE || team->members->servers.servers;
 }
 
 static inline gw_wire gw_team_wire(const struct gw_team *team)

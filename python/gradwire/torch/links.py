@@ -3,11 +3,11 @@ process group itself (`transport` of attach). All ranks call it together."""
 import collections
 import ctypes
 import datetime
-import functools
 import inspect
 import numbers
 import os
 import threading
+import urllib.parse
 
 import torch.distributed as dist
 
@@ -18,7 +18,6 @@ from .rendezvous import find_places, meet
 from .waits import within
 
 TRANSPORTS = ("tcp", "mpi", "torch")
-_MPI = "libgradwire_mpi.so.0"
 _TAG = 1 << 20
 
 
@@ -53,7 +52,7 @@ def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=
         return _tcp(group, n_links, timeout_ms, rendezvous, keys, machine_of), machine_of
     if transport == "mpi":
         what = "not all ranks have begun with MPI"
-        return _each(n_links, lambda _: within(timeout_ms, what, lambda: _mpi(group))), None
+        return within(timeout_ms, what, lambda: _open("mpi:", group, n_links)), None
     own = _OwnGroup(_gloo_group(group, timeout_ms), n_links)
     make = lambda i: GroupLink(own.group, _TAG + i, most_bytes, when_done=own.leave).link()
     return _each(n_links, make), machine_of
@@ -116,35 +115,16 @@ def tell(link, mine, timeout_ms):
 def _tcp(group, n_links, timeout_ms, rendezvous, keys, machine_of):
     one_machine = len(set(machine_of)) == 1
     place = meet(group, rendezvous, one_machine, timeout_ms)
+    more = f"&keys={urllib.parse.quote(keys)}" if keys else "" if one_machine else "&insecure=1"
+    return _open(f"tcp://{place}", group, n_links, f"&timeout_ms={timeout_ms}{more}")
+
+
+def _open(start, group, n_links, more=""):
+    """Opens links whose address begins with `start`. The ranks are those of the group."""
+    address = f"{start}?rank={dist.get_rank(group)}&size={dist.get_world_size(group)}{more}"
     links = (_api.Link * n_links)()
-    options = _api.TcpOptions(
-        struct_bytes=ctypes.sizeof(_api.TcpOptions),
-        rank=dist.get_rank(group),
-        size=dist.get_world_size(group),
-        rendezvous=place.encode(),
-        keys=keys.encode() if keys else None,
-        insecure=not keys and not one_machine,
-        timeout_ms=timeout_ms,
-    )
-    _library.check(_api.library().gw_link_tcp_create(None, ctypes.byref(options), n_links, links))
+    _library.check(_api.library().gw_link_open(None, address.encode(), None, n_links, links))
     return [_api.Link.from_buffer_copy(link) for link in links]
-
-
-@functools.lru_cache(maxsize=None)
-def _mpi_library():
-    """Loads the library with the mpi link. Its symbols are global, because OpenMPI's plug-ins look for OpenMPI's
-    symbols in the whole process."""
-    library = _library.find(_MPI, "GRADWIRE_MPI_LIBRARY", mode=ctypes.RTLD_GLOBAL)
-    library.gw_link_mpi_world.restype = ctypes.c_int
-    library.gw_link_mpi_world.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.POINTER(_api.Link)]
-    return library
-
-
-def _mpi(group):
-    link = _api.Link()
-    world = _mpi_library().gw_link_mpi_world
-    _library.check(world(None, dist.get_rank(group), dist.get_world_size(group), ctypes.byref(link)))
-    return link
 
 
 class _OwnGroup:

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "link/message.h"
+#include "link/scheme.h"
 
 #include <gradwire/codec.h>
 
@@ -250,5 +251,13 @@ gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endp
     }
     for (uint32_t r = 0; r < size; r++)
         endpoints[r] = (gw_link){.ops = &local_ops, .self = &hub->endpoints[r], .rank = r, .size = size};
+    return GW_OK;
+}
+
+gw_status gw_local_open(gw_context *context, const struct gw_link_request *request, uint32_t n_links, gw_link *links)
+{
+    const uint32_t size = request->size ? request->size : 1;
+    for (uint32_t l = 0; l < n_links; l++)
+        GW_TRY(gw_link_local_create(context, size, links + (size_t)l * size));
     return GW_OK;
 }

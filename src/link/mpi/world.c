@@ -1,8 +1,9 @@
 /* The mpi link for a process that may know nothing of MPI yet, such as the tool or a Python program under mpirun: it
  * starts MPI if nobody has, numbers the ranks as the callers say, and ends MPI. */
-#include "link/mpi/hub.h"
+#include "link/mpi/world.h"
 
 #include "base/error.h"
+#include "link/mpi/hub.h"
 
 #include <gradwire/link_mpi.h>
 
@@ -36,7 +37,7 @@ static gw_status begin_mpi(void)
     MPI_Initialized(&begun);
     MPI_Finalized(&over);
     if (over)
-        return gw_fail(GW_ERR_ORDER, "gw_link_mpi_world was called after MPI_Finalize");
+        return gw_fail(GW_ERR_ORDER, "the mpi link was asked for after MPI_Finalize");
     if (begun)
         return GW_OK; /* who began it ends it */
     int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &granted);

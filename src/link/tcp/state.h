@@ -68,7 +68,7 @@ struct gw_tcp_group {
 /* ---- meeting.c ---- */
 
 /* Connects all members of the group over all links. `own`: where this rank can be reached. Errors: as
- * gw_link_tcp_create. */
+ * gw_link_open. */
 gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_host *rendezvous,
                       const struct gw_net_address *own);
 /* GW_ERR_CLOSED: the program wants the meeting of this rank to end. */

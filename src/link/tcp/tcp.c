@@ -3,12 +3,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/options.h"
+#include "link/scheme.h"
 #include "link/tcp/state.h"
 
 #include <gradwire/codec.h>
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -117,7 +118,7 @@ static const gw_link_ops ops = {
 
 /* ---- the beginning --------------------------------------------------------------------------------------- */
 
-static gw_status check_options(const gw_tcp_options *options, uint32_t n_links)
+static gw_status check_options(const struct gw_link_request *options, uint32_t n_links)
 {
     if (options->size == 0 || options->size > GW_MAX_WORKERS)
         return gw_fail(GW_ERR_ARGUMENT, "a link of %u members asked for; 1 to %u are possible", options->size,
@@ -134,7 +135,8 @@ static gw_status check_options(const gw_tcp_options *options, uint32_t n_links)
 /* Finds the address where rank 0 listens. Containers start in any order and get their names when they start, and it
  * takes some time until all machines know a name. So an unknown name is looked up again until the deadline. A job of
  * one rank does not wait: nobody else will come. */
-static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_net_host *rendezvous)
+static gw_status find_rendezvous(const struct gw_link_request *options, uint32_t timeout_ms,
+                                 struct gw_net_host *rendezvous)
 {
     enum { PAUSES = 4 }; /* the pauses between two look-ups; after each pause the program is asked whether to stop */
     const struct timespec pause = {.tv_nsec = (long)(GW_TCP_ASK_SECONDS * 1e9)};
@@ -158,7 +160,7 @@ static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout
 }
 
 /* Finds the address where rank 0 listens for the meeting, and the one where this rank listens for the others. */
-static gw_status find_addresses(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_net_host *host,
+static gw_status find_addresses(const struct gw_link_request *options, uint32_t timeout_ms, struct gw_net_host *host,
                                 struct gw_net_address *own)
 {
     const struct gw_net_address *rendezvous = host->addresses;
@@ -203,7 +205,7 @@ static gw_status open_endpoint(struct gw_tcp_group *group, uint32_t nth)
     return GW_OK;
 }
 
-static gw_status set_up(struct gw_tcp_group *group, const gw_tcp_options *options)
+static gw_status set_up(struct gw_tcp_group *group, const struct gw_link_request *options)
 {
     if (pthread_mutex_init(&group->lock, NULL))
         return gw_fail(GW_ERR_SYSTEM, "no lock for the tcp link");
@@ -243,18 +245,11 @@ static void begin(struct gw_tcp_group *group)
     }
 }
 
-gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links, gw_link *links)
+gw_status gw_tcp_open(gw_context *context, const struct gw_link_request *options, uint32_t n_links, gw_link *links)
 {
     struct gw_net_host rendezvous;
     struct gw_net_address own;
     char sentence[GW_TCP_TEXT_BYTES];
-    if (links && n_links <= GW_TCP_MAX_LINKS)
-        memset(links, 0, n_links * sizeof *links);
-    if (!options || !links)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_link_tcp_create: %s is NULL", options ? "links" : "options");
-    gw_tcp_options taken;
-    GW_TRY(GW_TAKE_OPTIONS(gw_tcp_options, options, &taken));
-    options = &taken;
     GW_TRY(check_options(options, n_links));
     const uint32_t timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
     GW_TRY(find_addresses(options, timeout_ms, &rendezvous, &own));
@@ -287,4 +282,10 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
     for (uint32_t l = 0; l < n_links; l++)
         links[l] = (gw_link){.ops = &ops, .self = group->endpoints[l], .rank = group->rank, .size = group->size};
     return GW_OK;
+}
+
+bool gw_tcp_version(char *text, size_t capacity)
+{
+    snprintf(text, capacity, "OpenSSL %s", OpenSSL_version(OPENSSL_VERSION_STRING));
+    return true;
 }

@@ -14,11 +14,10 @@ enum death { KILLED, KILLED_AFTER_SENDING, IN_GOOD_ORDER };
 /* Rank 2, in a process of its own. */
 static void be_the_third(const char *place, enum death death)
 {
-    const gw_tcp_options options = {
-        .struct_bytes = sizeof options, .rank = 2, .size = 3, .rendezvous = place, .timeout_ms = LINK_LONG_MS};
+    const struct gw_link_request options = {.rank = 2, .size = 3, .rendezvous = place, .timeout_ms = LINK_LONG_MS};
     gw_link link;
     gw_message message;
-    if (gw_link_tcp_create(NULL, &options, 1, &link) < 0)
+    if (gw_tcp_open(NULL, &options, 1, &link) < 0)
         _exit(2);
     for (uint32_t i = 0; i < N_SENT && death != KILLED; i++) {
         void *bytes = link_test_message(NULL, SENT_BYTES, 2, i);

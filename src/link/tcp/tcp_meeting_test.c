@@ -32,23 +32,18 @@ static void options_are_checked(void **state)
     };
     gw_link link;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const gw_tcp_options options = {.struct_bytes = sizeof options,
-                                        .size = 1,
-                                        .rendezvous = cases[i].rendezvous,
-                                        .advertise = cases[i].advertise};
-        gw_status status = gw_link_tcp_create(NULL, &options, 1, &link);
+        const struct gw_link_request options = {.size = 1,
+                                                .rendezvous = cases[i].rendezvous,
+                                                .advertise = cases[i].advertise};
+        gw_status status = gw_tcp_open(NULL, &options, 1, &link);
         if (status != cases[i].status || !strstr(gw_last_error(), cases[i].words))
             fail_msg("%s, %s: %d, \"%s\"", cases[i].rendezvous, cases[i].advertise, status, gw_last_error());
     }
-    gw_tcp_options options = {.struct_bytes = sizeof options, .size = 1, .rendezvous = "127.0.0.1:5000"};
-    assert_int_equal(gw_link_tcp_create(NULL, NULL, 1, &link), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_link_tcp_create(NULL, &options, 0, &link), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_link_tcp_create(NULL, &options, GW_TCP_MAX_LINKS + 1, &link), GW_ERR_ARGUMENT);
+    struct gw_link_request options = {.size = 1, .rendezvous = "127.0.0.1:5000"};
+    assert_int_equal(gw_tcp_open(NULL, &options, 0, &link), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_tcp_open(NULL, &options, GW_TCP_MAX_LINKS + 1, &link), GW_ERR_ARGUMENT);
     options.rank = 1;
-    assert_int_equal(gw_link_tcp_create(NULL, &options, 1, &link), GW_ERR_ARGUMENT);
-    options.rank = 0;
-    options.struct_bytes--;
-    assert_int_equal(gw_link_tcp_create(NULL, &options, 1, &link), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_tcp_open(NULL, &options, 1, &link), GW_ERR_ARGUMENT);
 }
 
 static void note_line(const char *line, void *user)
@@ -66,36 +61,34 @@ static void a_name_that_nobody_knows_yet(void **state)
 {
     (void)state;
     char line[400] = "";
-    gw_tcp_options options = {.struct_bytes = sizeof options,
-                              .rank = 1,
-                              .size = 2,
-                              .rendezvous = "no..such.host:5000",
-                              .timeout_ms = 600,
-                              .log = note_line,
-                              .log_user = line};
+    struct gw_link_request options = {.rank = 1,
+                                      .size = 2,
+                                      .rendezvous = "no..such.host:5000",
+                                      .timeout_ms = 600,
+                                      .log = note_line,
+                                      .log_user = line};
     gw_link link;
     const double begin = gw_clock_seconds();
-    assert_int_equal(gw_link_tcp_create(NULL, &options, 1, &link), GW_ERR_SYSTEM);
+    assert_int_equal(gw_tcp_open(NULL, &options, 1, &link), GW_ERR_SYSTEM);
     assert_true(gw_clock_seconds() - begin >= 0.6);
     assert_non_null(strstr(gw_last_error(), "the host no..such.host is not found"));
     assert_non_null(strstr(line, "asking again for 1 s"));
     options.timeout_ms = 600000;
     options.stop = stop_once_told;
     options.stop_user = line;
-    assert_int_equal(gw_link_tcp_create(NULL, &options, 1, &link), GW_ERR_CLOSED);
+    assert_int_equal(gw_tcp_open(NULL, &options, 1, &link), GW_ERR_CLOSED);
 }
 
 static void rank_0_listens_where_it_is_told(void **state)
 {
     (void)state;
     /* An address of documentation (RFC 5737), which no machine has: rank 0 cannot listen there. */
-    const gw_tcp_options options = {.struct_bytes = sizeof options,
-                                    .size = 1,
-                                    .rendezvous = "192.0.2.7:5000",
-                                    .advertise = "127.0.0.1",
-                                    .insecure = true};
+    const struct gw_link_request options = {.size = 1,
+                                            .rendezvous = "192.0.2.7:5000",
+                                            .advertise = "127.0.0.1",
+                                            .insecure = true};
     gw_link link;
-    assert_int_equal(gw_link_tcp_create(NULL, &options, 1, &link), GW_ERR_SYSTEM);
+    assert_int_equal(gw_tcp_open(NULL, &options, 1, &link), GW_ERR_SYSTEM);
     assert_non_null(strstr(gw_last_error(), "cannot listen at 192.0.2.7:5000"));
 }
 

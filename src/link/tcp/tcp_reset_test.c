@@ -71,11 +71,10 @@ static void in_step(gw_link *link, uint32_t nth)
 /* A member to its end. It ends only when all have heard: a member that ends tells the others something too. */
 static void be(uint32_t rank, const char *place, void (*live)(gw_link *link), int heard, int all_heard)
 {
-    const gw_tcp_options options = {
-        .struct_bytes = sizeof options, .rank = rank, .size = N, .rendezvous = place, .timeout_ms = LINK_LONG_MS};
+    const struct gw_link_request options = {.rank = rank, .size = N, .rendezvous = place, .timeout_ms = LINK_LONG_MS};
     gw_link link;
     char byte;
-    if (gw_link_tcp_create(NULL, &options, 1, &link) < 0)
+    if (gw_tcp_open(NULL, &options, 1, &link) < 0)
         _exit(2);
     live(&link);
     if (write(heard, "", 1) != 1)

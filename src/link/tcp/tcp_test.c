@@ -1,14 +1,21 @@
 /* Tests the tcp link against what every link must do. The other tcp_*_test.c files test what only the tcp link does. */
 #include "link/tcp/test_world.h"
 
+static void by_addresses(struct world_member *members)
+{
+    for (uint32_t r = 0; r < members[0].options.size; r++)
+        members[r].by_address = true;
+}
+
 static gw_status create(gw_context *context, uint32_t size, gw_link *endpoints)
 {
     if (size == 0 || size > LINK_MAX_RANKS || !endpoints) {
-        gw_tcp_options options = {.struct_bytes = sizeof options, .size = size, .rendezvous = "127.0.0.1:1"};
-        return gw_link_tcp_create(context, &options, 1, endpoints);
+        struct gw_link_request options = {.size = size, .rendezvous = "127.0.0.1:1"};
+        return endpoints ? gw_tcp_open(context, &options, 1, endpoints)
+                         : gw_link_open(context, "tcp://127.0.0.1:1?rank=0&size=2", NULL, 1, NULL);
     }
     struct world_member members[LINK_MAX_RANKS];
-    world_meet(context, size, 1, members, NULL);
+    world_meet(context, size, 1, members, by_addresses);
     for (uint32_t r = 0; r < size; r++) {
         if (members[r].status < 0)
             return gw_fail(members[r].status, "%s", members[r].sentence);
@@ -34,11 +41,8 @@ static void limits_are_checked(void **state)
     };
     gw_link links[GW_TCP_MAX_LINKS + 1];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const gw_tcp_options options = {.struct_bytes = sizeof options,
-                                        .size = cases[i].size,
-                                        .rank = cases[i].rank,
-                                        .rendezvous = NULL};
-        const gw_status status = gw_link_tcp_create(NULL, &options, cases[i].n_links, links);
+        const struct gw_link_request options = {.size = cases[i].size, .rank = cases[i].rank, .rendezvous = NULL};
+        const gw_status status = gw_tcp_open(NULL, &options, cases[i].n_links, links);
         if (status != GW_ERR_ARGUMENT || !strstr(gw_last_error(), cases[i].words))
             fail_msg("case %zu: %d, \"%s\"", i, status, gw_last_error());
     }

@@ -3,6 +3,7 @@
 #define GW_LINK_TCP_TEST_WORLD_H
 
 #include "base/error.h"
+#include "link/scheme.h"
 #include "link/tcp/state.h"
 #include "link_conformance.h"
 #include "log_shape.h"
@@ -20,7 +21,8 @@
 struct world_member {
     pthread_t thread;
     gw_context *context;
-    gw_tcp_options options;
+    struct gw_link_request options;
+    bool by_address; /* it has no other options than world_prepare gives it */
     uint32_t n_links;
     long delay_ms; /* before it comes */
     gw_link links[WORLD_MAX_LINKS];
@@ -61,7 +63,12 @@ static inline void *world_come(void *argument)
     struct world_member *member = argument;
     const struct timespec delay = {member->delay_ms / 1000, member->delay_ms % 1000 * 1000000};
     nanosleep(&delay, NULL);
-    member->status = gw_link_tcp_create(member->context, &member->options, member->n_links, member->links);
+    const struct gw_link_request *of = &member->options;
+    char address[128];
+    snprintf(address, sizeof address, "tcp://%s?rank=%u&size=%u&timeout_ms=%u", of->rendezvous, of->rank, of->size,
+             of->timeout_ms);
+    member->status = member->by_address ? gw_link_open(member->context, address, NULL, member->n_links, member->links)
+                                        : gw_tcp_open(member->context, of, member->n_links, member->links);
     if (member->status < 0)
         snprintf(member->sentence, sizeof member->sentence, "%s", gw_last_error());
     return NULL;
@@ -91,13 +98,10 @@ static inline void world_prepare(gw_context *context, uint32_t n, uint32_t n_lin
 {
     world_free_place(place);
     for (uint32_t r = 0; r < n; r++)
-        members[r] = (struct world_member){.context = context,
-                                           .n_links = n_links,
-                                           .options = {.struct_bytes = sizeof(gw_tcp_options),
-                                                       .rank = r,
-                                                       .size = n,
-                                                       .rendezvous = place,
-                                                       .timeout_ms = LINK_LONG_MS}};
+        members[r] =
+            (struct world_member){.context = context,
+                                  .n_links = n_links,
+                                  .options = {.rank = r, .size = n, .rendezvous = place, .timeout_ms = LINK_LONG_MS}};
 }
 
 /* Lets the members meet, each in a thread of its own. If `change` is not NULL, it is called before that, and may change
