@@ -90,6 +90,8 @@ def start_daemons():
     (HOME / "slurm.conf").write_text(CONFIGURATION.format(home=HOME))
     (HOME / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # so that Slurm looks for none; it uses none
     os.environ["SLURM_CONF"] = str(HOME / "slurm.conf")
+    # Slurm's other fence lets ranks out of MPI_Init too early, and OpenMPI crashes (docs/clusters/srun.md).
+    os.environ["SLURM_PMIX_FENCE"] = "ring"
     sh("slurmctld")
     for node in NODES:
         (HOME / f"tmp-{node}").mkdir()

@@ -53,7 +53,7 @@ class Slurm(harness.Case):
         if "tcp" in said.partition("links")[2]:
             yield "tcp", [], ["--link", "tcp", "--insecure"]
         if "mpi (if" in said and "pmix" in subprocess.run(["srun", "--mpi=list"], **pipes()).stdout:
-            yield "mpi", ["--mpi=pmix"], ["--link", "mpi"]
+            yield "mpi", ["-K", "--mpi=pmix"], ["--link", "mpi"]
 
     def end(self, run, status=None):
         """Returns what a command printed. Its exit status must be `status`, or any failure if that is None."""

@@ -5,6 +5,7 @@
  * exchange_mpi fail    what the others hear if one gives up, or cannot make its link
  * exchange_mpi leave   one leaves before or long after the others, and what was sent to it has not been taken
  * exchange_mpi world   ranks in another order than MPI's, by processes that have not started MPI; ranks that do not fit
+ * exchange_mpi late    a rank does not come to the meeting of those that have not started MPI
  * exchange_mpi once L  the average in one call, of MPI with thread level L (single, funneled, serialized): it takes the
  *                      place of MPI_Allreduce in programs that begin with plain MPI_Init
  */
@@ -418,6 +419,43 @@ static int main_once(const char *level)
     return sum != 0;
 }
 
+static bool hurry; /* nobody sleeps */
+static uint32_t sleeps;
+
+/* Takes the place of libc's own. */
+int nanosleep(const struct timespec *time, struct timespec *left)
+{
+    sleeps++;
+    return hurry ? 0 : clock_nanosleep(CLOCK_REALTIME, 0, time, left);
+}
+
+/* Rank 0 starts MPI, and comes to the meeting only after the others have waited for it in vain. */
+static int main_late(void)
+{
+    const char *openmpi = getenv("OMPI_COMM_WORLD_RANK"), *mpich = getenv("PMI_RANK");
+    int rank = atoi(openmpi ? openmpi : mpich ? mpich : "0"), n = 1, granted, failed = 0, sum = 0;
+    gw_link link;
+    MPI_Request met;
+    hurry = true;
+    if (rank > 0) {
+        failed = expect((uint32_t)rank, gw_link_mpi_world(NULL, 0, 0, &link), GW_ERR_TIMEOUT, gw_last_error(),
+                        "not all ranks of MPI came within 60 s");
+        failed += sleeps < 60000;
+        MPI_Send(&failed, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    } else {
+        MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &granted);
+        MPI_Comm_size(MPI_COMM_WORLD, &n);
+        for (int i = 1; i < n; i++) {
+            MPI_Recv(&failed, 1, MPI_INT, i, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            sum += failed;
+        }
+        MPI_Ibarrier(MPI_COMM_WORLD, &met);
+        MPI_Wait(&met, MPI_STATUS_IGNORE);
+    }
+    MPI_Finalize();
+    return sum != 0 || failed != 0;
+}
+
 /* Nobody has started MPI. The first call starts it, and tells the ranks. The last one ends it. */
 static int main_without_mpi(void)
 {
@@ -444,6 +482,8 @@ int main(int argc, char **argv)
     int granted, rank, n, failed, sum = 0;
     if (argc > 1 && !strcmp(argv[1], "world"))
         return main_without_mpi();
+    if (argc > 1 && !strcmp(argv[1], "late"))
+        return main_late();
     if (argc > 2 && !strcmp(argv[1], "once"))
         return main_once(argv[2]);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted);

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <time.h>
 
+/* A start of many processes takes some seconds. */
+enum { MEETING_MS = 60000 };
+
 static bool we_began;
 
 static void end_mpi(void)
@@ -31,6 +34,25 @@ void gw_link_mpi_end(int failed)
     end_mpi();
 }
 
+/* Waits until all ranks have begun MPI. If one of them died while it did, MPI would let the others wait for ever: srun
+ * ends them only if it runs with --kill-on-bad-exit. */
+static gw_status meet(void)
+{
+    MPI_Request met;
+    int all = 0, error = MPI_Ibarrier(MPI_COMM_WORLD, &met);
+    for (int ms = 0; !error && !all && ms < MEETING_MS; ms++) {
+        error = MPI_Test(&met, &all, MPI_STATUS_IGNORE);
+        if (!error && !all)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return error ? gw_mpi_refused(error, "MPI_Ibarrier")
+           : all
+               ? GW_OK
+               : gw_fail(GW_ERR_TIMEOUT,
+                         "not all ranks of MPI came within %d s after MPI_Init: look for one that died (srun says so)",
+                         MEETING_MS / 1000);
+}
+
 static gw_status begin_mpi(void)
 {
     int begun = 0, granted, over = 0;
@@ -43,6 +65,7 @@ static gw_status begin_mpi(void)
     int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &granted);
     if (error)
         return gw_mpi_refused(error, "MPI_Init_thread");
+    GW_TRY(meet()); /* else this process exits without MPI_Finalize, which would wait for the others, too */
     we_began = true;
     return atexit(end_mpi) ? gw_fail(GW_ERR_SYSTEM, "atexit takes no more functions, so nobody would end MPI") : GW_OK;
 }
