@@ -422,8 +422,8 @@ static int main_once(const char *level)
 static bool hurry; /* nobody sleeps */
 static uint32_t sleeps;
 
-/* Takes the place of libc's own. */
-int nanosleep(const struct timespec *time, struct timespec *left)
+/* Takes the place of libc's own, also in the library of the mpi link. */
+GW_API int nanosleep(const struct timespec *time, struct timespec *left)
 {
     sleeps++;
     return hurry ? 0 : clock_nanosleep(CLOCK_REALTIME, 0, time, left);
