@@ -44,7 +44,6 @@ def load(path):
     encoder = [c_void_p, c_void_p]
     for name, arguments, result in [
         ("gw_last_error", [], c_char_p),
-        ("gw_cpu_level", [], c_char_p),
         ("gw_codec_parse", [c_void_p, c_char_p, POINTER(c_void_p)], c_int),
         ("gw_codec_destroy", [c_void_p], None),
         ("gw_encoder_create", [c_void_p, c_void_p, POINTER(Tensor), POINTER(c_void_p)], c_int),
@@ -207,7 +206,6 @@ def main():
             json.dumps(
                 {
                     "machine": platform.processor() or platform.machine(),
-                    "cpu": library.gw_cpu_level().decode(),
                     "torch": torch.__version__,
                     "threads": 1,
                     "elements": n,

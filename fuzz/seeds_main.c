@@ -102,7 +102,7 @@ static void write_seeds(const char *folder, gw_context *context, size_t i, size_
     gw_encoder *encoder;
     check(gw_codec_parse(context, specs[i], &codec));
     check(gw_encoder_create(context, codec, &tensor, &encoder));
-    uint64_t count = gw_encoder_shared_count(encoder);
+    uint64_t count = gw_encoder_traits_of(encoder).n_shared;
     memset(shared, 0, sizeof shared);
     for (uint32_t w = 0; w < WORKERS; w++) {
         draw(gradients[w], sizes[k], w);

@@ -86,7 +86,7 @@ static inline struct whole_frame encode_slice(gw_encoder *encoder, const float *
 /* Measures g as one worker. If `own` is not NULL, it gets the worker's own scalers. */
 static inline void measure(gw_encoder *encoder, const float *g, float *own)
 {
-    uint64_t n = gw_encoder_shared_count(encoder);
+    uint64_t n = gw_encoder_traits_of(encoder).n_shared;
     float *shared = room_for(n, sizeof *shared);
     CHECK(gw_encoder_measure(encoder, g, shared, n, NULL) == GW_OK, "measure: %s", gw_last_error());
     if (own)
@@ -105,7 +105,7 @@ static inline struct whole_frame encode_whole(gw_encoder *encoder, const float *
 /* The residual stands at the end of a saved state, before the checksum. */
 static inline void residual_of(const gw_encoder *encoder, uint64_t n, float *residual)
 {
-    size_t n_bytes = gw_encoder_state_bytes(encoder);
+    size_t n_bytes = gw_encoder_traits_of(encoder).state_bytes;
     uint8_t *state = room_for(n_bytes, 1);
     assert_int_equal(gw_encoder_save(encoder, state, n_bytes), GW_OK);
     memcpy(residual, state + n_bytes - 8 - 4 * n, 4 * n);
@@ -120,7 +120,7 @@ static inline void check_merged_states(const char *spec, uint64_t n)
     float *g = room_for(n, sizeof *g), *residual = room_for(n, sizeof *residual);
     double *mean = room_for(n, sizeof *mean);
     gw_encoder *fresh = encoder_of(NULL, spec, n);
-    const size_t n_bytes = gw_encoder_state_bytes(fresh);
+    const size_t n_bytes = gw_encoder_traits_of(fresh).state_bytes;
     memset(mean, 0, n * sizeof *mean);
     for (uint32_t w = 0; w < STATES; w++) {
         gw_encoder *worker = encoder_of(NULL, spec, n);
@@ -156,7 +156,7 @@ static inline void check_not_finite(const char *spec)
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     static float g[N], before[N], after[N];
     gw_encoder *encoder = encoder_of(NULL, spec, N);
-    const uint64_t n_shared = gw_encoder_shared_count(encoder);
+    const uint64_t n_shared = gw_encoder_traits_of(encoder).n_shared;
     const size_t bound = gw_encoder_bound(encoder, N);
     float *shared = room_for(n_shared, sizeof *shared);
     uint8_t *room = room_for(bound, 1);

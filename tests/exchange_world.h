@@ -344,8 +344,8 @@ static bool world_step(struct member *m, gw_exchange *ex, uint32_t step, float *
     if (m->rank == 0 && step == w->quits_step && w->late_us)
         world_pause(w->late_us);
     if (w->flips == FLIP_ALL || (w->flips == FLIP_LEADER && m->rank == 0))
-        world_good(m, gw_exchange_set_wire(ex, (step + m->rank) % 2 ? GW_WIRE_SMALL : GW_WIRE_FAST));
-    if (w->server_optimizer && !world_good(m, gw_exchange_set_rate(ex, world_rate(w, m->rank, step))))
+        world_good(m, gw_exchange_set(ex, GW_EXCHANGE_WIRE, (step + m->rank) % 2 ? GW_WIRE_SMALL : GW_WIRE_FAST));
+    if (w->server_optimizer && !world_good(m, gw_exchange_set(ex, GW_EXCHANGE_RATE, world_rate(w, m->rank, step))))
         return false;
     if (quits && w->quits == QUIT_LEAVE) {
         world_good(m, gw_exchange_leave(ex));
@@ -403,7 +403,7 @@ static void world_round(struct member *m, float **gradients)
     m->steps_done = 0;
     if (!world_good(m, gw_exchange_create_cut(m->context, &options, w->slice_max ? w->slice_max : GW_SLICE_MAX, &ex)))
         return;
-    gw_exchange_account(ex, w->account);
+    world_good(m, gw_exchange_set(ex, GW_EXCHANGE_ACCOUNT, w->account));
     for (uint32_t t = 0; w->server_optimizer && t < w->n_tensors; t++)
         for (uint64_t i = 0; i < w->sizes[t]; i++)
             gradients[t][i] = world_first(w, t, i);
@@ -577,7 +577,7 @@ static void world_reference(const struct world *w, uint32_t step, gw_encoder **e
         float *own = NULL;
         for (uint32_t r = 0; r < w->n; r++) {
             size_t at = (size_t)r * w->n_tensors + t;
-            uint64_t n_shared = gw_encoder_shared_count(encoders[at]);
+            uint64_t n_shared = gw_encoder_traits_of(encoders[at]).n_shared;
             if (r == 0) {
                 shared[t] = calloc(n_shared + 1, sizeof(float));
                 own = calloc(n_shared + 1, sizeof(float));
@@ -597,7 +597,7 @@ static void world_reference(const struct world *w, uint32_t step, gw_encoder **e
     for (uint32_t t = 0; t < w->n_tensors; t++) {
         const void **frames = calloc(w->n, sizeof *frames);
         size_t *sizes = calloc(w->n, sizeof *sizes);
-        uint64_t n_shared = gw_encoder_shared_count(encoders[t]);
+        uint64_t n_shared = gw_encoder_traits_of(encoders[t]).n_shared;
         for (uint64_t i = 0; i < n_shared && gw_codec_traits_of(w->codec).global; i++)
             shared[t][i] = largest;
         for (uint32_t r = 0; r < w->n; r++) {

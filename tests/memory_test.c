@@ -84,7 +84,7 @@ static void do_work(gw_context *context, struct shortage *shortage, const char *
         const gw_tensor tensor = {.name = "w", .id = 3, .n_elems = n};
         const gw_draw draw = {.seed = 5, .rank = r};
         STEP(gw_encoder_create(context, codec, &tensor, &encoder));
-        uint64_t n_shared = gw_encoder_shared_count(encoder);
+        uint64_t n_shared = gw_encoder_traits_of(encoder).n_shared;
         float *shared = room_for(n_shared, sizeof *shared);
         bound = gw_encoder_bound(encoder, n);
         bytes = room_for(bound, 1);

@@ -6,6 +6,7 @@
  * after one memcpy; medians are reported. memcpy runs on one thread whatever --threads says. Codecs that keep a state
  * (topk) have been through some steps before, and every timed one begins where those ended: with a residual, and with a
  * threshold that the last of them took. If refresh is above 1, that threshold is used again. */
+#include "base/cpu.h"
 #include "base/clock.h"
 #include "probe/gradient.h"
 #include "tool.h"
@@ -171,7 +172,7 @@ static gw_status settle(bench *b, subject *s)
     subject other = *s; /* alone, so it shares its own numbers */
     other.shared = other.own;
     const gw_tensor tensor = {.name = "gradient", .n_elems = b->n_elems};
-    size_t n_bytes = gw_encoder_state_bytes(s->encoder);
+    size_t n_bytes = gw_encoder_traits_of(s->encoder).state_bytes;
     void *state = tool_alloc(n_bytes, 1);
     gw_status status = state ? gw_codec_parse(b->context, spec, &codec) : GW_ERR_MEMORY;
     if (status >= 0)
@@ -196,7 +197,7 @@ static gw_status settle(bench *b, subject *s)
 static int push_all(bench *b, subject *s)
 {
     gw_status status = GW_OK;
-    if (gw_encoder_state_bytes(s->encoder) > 0) {
+    if (gw_encoder_traits_of(s->encoder).state_bytes > 0) {
         status = settle(b, s);
         if (status < 0)
             return tool_fail_status(status, s->spec);
@@ -230,7 +231,7 @@ static int prepare_subject(bench *b, subject *s)
         status = gw_encoder_create(b->context, s->codec, &tensor, &s->encoder);
     if (status < 0)
         return tool_fail_status(status, NULL);
-    s->shared_count = gw_encoder_shared_count(s->encoder);
+    s->shared_count = gw_encoder_traits_of(s->encoder).n_shared;
     s->push_capacity = gw_encoder_bound(s->encoder, b->n_elems);
     s->own = tool_alloc(s->shared_count, sizeof(float));
     s->shared = tool_alloc(s->shared_count, sizeof(float));

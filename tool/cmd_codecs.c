@@ -1,4 +1,5 @@
 /* gradwire codecs: lists the codecs, their options, and the kernels that run here. */
+#include "base/cpu.h"
 #include "tool.h"
 #include <inttypes.h>
 #include <stdio.h>

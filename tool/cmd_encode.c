@@ -82,7 +82,7 @@ static int load_scalers(const char *given, uint64_t count, float *shared)
 /* Loads the state that an earlier call left. If the file is not there yet, nothing was left. */
 static int load_state(encode_job *job)
 {
-    size_t n_bytes = gw_encoder_state_bytes(job->encoder);
+    size_t n_bytes = gw_encoder_traits_of(job->encoder).state_bytes;
     if (n_bytes == 0)
         return tool_wrong_use("--state: codec %s keeps nothing between calls; leave --state away",
                               gw_codec_traits_of(job->codec).name);
@@ -100,7 +100,7 @@ static int load_state(encode_job *job)
 /* Writes the state, but does not give the file its name yet. What was encoded counts as sent. */
 static int write_state(encode_job *job)
 {
-    size_t n_bytes = gw_encoder_state_bytes(job->encoder);
+    size_t n_bytes = gw_encoder_traits_of(job->encoder).state_bytes;
     uint8_t *bytes = tool_alloc(n_bytes, 1);
     int status = bytes && tool_output_open(&job->state_output, job->state) == 0 ? 0 : TOOL_FAILED;
     if (status == 0) {
@@ -135,7 +135,7 @@ static int prepare(encode_job *job)
     result = gw_encoder_create(job->context, job->codec, &about, &job->encoder);
     if (result < 0)
         return tool_fail_status(result, job->in_path);
-    uint64_t count = gw_encoder_shared_count(job->encoder);
+    uint64_t count = gw_encoder_traits_of(job->encoder).n_shared;
     if (job->scaler && count == 0)
         return tool_wrong_use("--scaler: this tensor shares no scaler under %s; leave --scaler away",
                               gw_codec_traits_of(job->codec).canonical);
@@ -159,7 +159,7 @@ static int encode(encode_job *job, bool *skipped)
     uint64_t n = job->tensor.n_elems;
     gw_measure measured;
     gw_status result = gw_encoder_measure(job->encoder, job->tensor.values, job->shared,
-                                          gw_encoder_shared_count(job->encoder), &measured);
+                                          gw_encoder_traits_of(job->encoder).n_shared, &measured);
     if (result < 0)
         return tool_fail_status(result, job->in_path);
     if (!measured.finite) {
@@ -174,13 +174,13 @@ static int encode(encode_job *job, bool *skipped)
     result = gw_encoders_combine(&job->encoder, 1, NULL);
     if (result < 0)
         return tool_fail_status(result, job->in_path);
-    int status = job->scaler ? load_scalers(job->scaler, gw_encoder_shared_count(job->encoder), job->shared) : 0;
+    int status = job->scaler ? load_scalers(job->scaler, gw_encoder_traits_of(job->encoder).n_shared, job->shared) : 0;
     if (status)
         return status;
     size_t capacity = gw_encoder_bound(job->encoder, n);
     if (!(job->frame.bytes = tool_alloc(capacity, 1)) || tool_output_open(&job->output, job->out_path) != 0)
         return TOOL_FAILED;
-    const float *shared = gw_encoder_shared_count(job->encoder) > 0 ? job->shared : NULL;
+    const float *shared = gw_encoder_traits_of(job->encoder).n_shared > 0 ? job->shared : NULL;
     result = gw_encoder_encode(job->encoder, job->tensor.values, shared, &job->draw, 0, n, job->frame.bytes, capacity,
                                &job->frame.n_bytes);
     if (result >= 0)
@@ -208,7 +208,7 @@ static int add_analysis(encode_job *job, json_t *object)
         return -1;
     }
     int failed = json_object_set_new(object, "variance_factor", sum > 0 ? json_real(sum_sent / sum) : json_null());
-    if (gw_encoder_state_bytes(job->encoder) > 0 && job->state) {
+    if (gw_encoder_traits_of(job->encoder).state_bytes > 0 && job->state) {
         gw_encoder_condition condition;
         gw_encoder_describe(job->encoder, &condition);
         failed |= json_object_update_new(object, json_pack("{s:f, s:f, s:I}", "residual_norm", condition.residual_norm,

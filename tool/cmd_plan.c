@@ -1,4 +1,5 @@
 /* gradwire plan: finds which layers of a profile should travel together, and shows the step that this gives. */
+#include "plan/timeline.h"
 #include "plan/profile.h"
 #include "base/quote.h"
 #include "plan_chart.h"

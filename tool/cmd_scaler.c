@@ -29,7 +29,7 @@ static int measure(gw_context *context, const gw_codec *codec, const char *path,
         goto done;
     }
     *n_elems = tensor.n_elems;
-    *count = gw_encoder_shared_count(encoder);
+    *count = gw_encoder_traits_of(encoder).n_shared;
     if (*count == 0 && (tensor.n_elems || !has_buckets(codec))) { /* a tensor without elements has no buckets, and so
                                                                    * no scalers */
         status = tool_wrong_use("%s: workers share no scaler under %s", path, gw_codec_traits_of(codec).canonical);

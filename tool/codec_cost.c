@@ -1,4 +1,5 @@
 /* Measures what a codec costs on drawn gradients: encodes them, reduces the frames, and counts bits and seconds. */
+#include "codec/together.h"
 #include "codec_cost.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -72,7 +73,7 @@ static gw_status prepare(struct workers *w)
 {
     gw_encoder *encoder;
     GW_TRY(open_encoder(w, &encoder));
-    w->n_shared = gw_encoder_shared_count(encoder);
+    w->n_shared = gw_encoder_traits_of(encoder).n_shared;
     w->push_capacity = gw_encoder_bound(encoder, w->n_elems);
     gw_encoder_destroy(encoder);
     w->gradient = calloc(w->n_elems, sizeof *w->gradient);

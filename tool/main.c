@@ -1,4 +1,5 @@
 /* The gradwire tool: finds the command and runs it. Each command is one file, cmd_NAME.c. */
+#include "base/cpu.h"
 #include "base/nearest.h"
 #include "launcher.h"
 #include "members/members.h"

@@ -2,6 +2,7 @@
 #ifndef GRADWIRE_PLAN_CHART_H
 #define GRADWIRE_PLAN_CHART_H
 
+#include "plan/timeline.h"
 #include <gradwire/plan.h>
 #include <stddef.h>
 

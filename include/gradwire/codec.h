@@ -14,7 +14,7 @@
  *
  *     gw_codec_parse(ctx, "ternary", &codec);
  *     gw_encoder_create(ctx, codec, &tensor, &enc);
- *     gw_encoder_measure(enc, g, shared, n_shared, &info); // shared: gw_encoder_shared_count() floats
+ *     gw_encoder_measure(enc, g, shared, n_shared, &info); // shared: n_shared floats
  *     ... shared[i] = max over workers ...
  *     gw_encoder_encode(enc, g, shared, &where, begin, count, frame, capacity, &frame_bytes);
  *     gw_reduce(ctx, frames, sizes, N, NULL, out, capacity, &out_bytes);
@@ -110,11 +110,6 @@ typedef struct gw_codec_info {
     const gw_codec_loss *losses; /* its last one has no spec; NULL: no training is known */
 } gw_codec_info;
 
-/* The most that the codec lost, with just these options, in a training that gw_codec_info.losses knows: points of test
- * accuracy in percent. Below 0: it lost nothing. NAN: none is known, or memory is short. NULL is not allowed. Any
- * thread may call it. */
-GW_API double gw_codec_lost(const gw_codec *codec);
-
 /* The i-th codec of this library, from 0; NULL past the last one. Static storage. Any thread may call it. */
 GW_API const gw_codec_info *gw_codec_list(size_t i);
 
@@ -174,34 +169,31 @@ GW_API GW_MUST_CHECK gw_status gw_encoder_create(gw_context *context, const gw_c
 /* Destroys an encoder. NULL is allowed. */
 GW_API void gw_encoder_destroy(gw_encoder *encoder);
 
-/* How many float32 numbers of this tensor the workers share (element-wise maximum). ternary shares 1, or one per
- * bucket. gspar with share=on shares 1. Float codecs, and codecs whose workers do not share scalers, share 0. 0 for
- * NULL. */
-GW_API uint64_t gw_encoder_shared_count(const gw_encoder *encoder);
+/* What a caller must know of an encoder. It does not change. */
+typedef struct gw_encoder_traits {
+    /* How many float32 numbers of this tensor the workers share (element-wise maximum). ternary shares 1, or one per
+     * bucket. gspar with share=on shares 1. Float codecs, and codecs whose workers do not share scalers, share 0. */
+    uint64_t n_shared;
+    /* Slices of this tensor must begin and end at multiples of this many elements. The last one may also end at the
+     * tensor's end. It is a multiple of GW_SLICE_ALIGN. */
+    uint64_t slice_align;
+    size_t state_bytes; /* how many bytes gw_encoder_save writes; 0 if this tensor's codec has no state */
+} gw_encoder_traits;
 
-/* Slices of this tensor must begin and end at multiples of this many elements. The last one may also end at the
- * tensor's end. It is a multiple of GW_SLICE_ALIGN. NULL is not allowed. */
-GW_API uint64_t gw_encoder_slice_align(const gw_encoder *encoder);
+/* Says what a caller must know of an encoder. All 0 for NULL. */
+GW_API gw_encoder_traits gw_encoder_traits_of(const gw_encoder *encoder);
 
 /* The most bytes that a frame of a slice of n_elems elements can take. gw_encoder_encode needs a buffer of at least
  * this size. 0 for NULL. */
 GW_API size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems);
 
 /* Measures g[0..n_elems). Writes this worker's shared numbers, and *info if info is not NULL. `shared` has room for
- * n_shared numbers: gw_encoder_shared_count at least. It may be NULL if the count is 0. The encoder keeps what
- * gw_encoder_encode needs (clip values, scalers that are not shared). A gradient that is not finite is no error here:
- * *info says so, and gw_encoder_encode then refuses it. The call reads g only once if the codec allows that. Errors:
- * GW_ERR_CAPACITY (n_shared is too small; nothing is written then), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
+ * n_shared numbers: as many as gw_encoder_traits says, at least. It may be NULL if the count is 0. The encoder keeps
+ * what gw_encoder_encode needs (clip values, scalers that are not shared). A gradient that is not finite is no error
+ * here: *info says so, and gw_encoder_encode then refuses it. The call reads g only once if the codec allows that.
+ * Errors: GW_ERR_CAPACITY (n_shared is too small; nothing is written then), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API GW_MUST_CHECK gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, size_t n_shared,
                                                   gw_measure *info);
-
-/* If the codec is global (gw_codec_traits), the call says at the beginning of a step, before the first tensor is
- * measured, what the n encoders of all tensors of the network will do in it. Give them in declared order. *together
- * true: each waits until all are measured; gw_encoders_combine then comes before you encode. False: each can be encoded
- * as soon as it is measured, and gw_encoders_combine is not needed. Without the call, gw_encoders_combine is always
- * needed, and frames have the same bytes. With other codecs *together becomes false. Errors: GW_ERR_ARGUMENT (a NULL,
- * encoders of several codecs). */
-GW_API GW_MUST_CHECK gw_status gw_encoders_begin(gw_encoder *const *encoders, uint32_t n, bool *together);
 
 /* If the codec is global (gw_codec_traits): lets the n encoders of all tensors of the network decide together. topk
  * with scope=global selects: every refresh= steps from all tensors together, with a new threshold, and in other steps
@@ -245,9 +237,6 @@ GW_API GW_MUST_CHECK gw_status gw_encoder_measure_encode(gw_encoder *encoder, co
  * of some worker was not finite. If you measure again without this call, the step is dropped too. A codec without state
  * does nothing. Encode any number of slices before the call, and none after it. Errors: GW_ERR_ARGUMENT (NULL). */
 GW_API GW_MUST_CHECK gw_status gw_encoder_commit(gw_encoder *encoder, bool committed);
-
-/* The number of bytes that gw_encoder_save writes. 0 if this tensor's codec has no state, and for NULL. */
-GW_API size_t gw_encoder_state_bytes(const gw_encoder *encoder);
 
 /* Writes the codec's state, as bytes that any machine can read, with a checksum. Call it between two steps. It writes
  * nothing if the codec has no state. Errors: GW_ERR_CAPACITY, GW_ERR_ARGUMENT. */

@@ -2,6 +2,9 @@
  *
  * Almost every object is created from a context and must be destroyed before it.
  *
+ * Kernels use the best instruction set that the processor has. The environment variable GRADWIRE_CPU
+ * (scalar|avx2|avx512|neon) may name a lower one. Results are the same.
+ *
  * After a fork, links, exchanges, parameter servers and their clients work only in the process that made them. In
  * another process their calls fail with GW_ERR_ORDER, and what closes or destroys them does nothing. That process makes
  * its own. A context, codecs and encoders may be used there; codecs then work on the calling thread alone. */
@@ -50,12 +53,6 @@ GW_API GW_MUST_CHECK gw_status gw_context_create(const gw_context_options *optio
 
 /* Destroys a context. Everything that was created from it must have been destroyed before. NULL is allowed. */
 GW_API void gw_context_destroy(gw_context *context);
-
-/* The instruction set that kernels use in this process: "scalar", "avx2", "avx512" or "neon". The library chooses it
- * once: the best that the processor has. The environment variable GRADWIRE_CPU (scalar|avx2|avx512|neon) may name a
- * lower one. If it names a higher one, the best that the processor has is used. Any other word means "scalar". Static
- * storage. Any thread may call it. */
-GW_API const char *gw_cpu_level(void);
 
 #ifdef __cplusplus
 }

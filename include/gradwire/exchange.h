@@ -90,9 +90,9 @@ typedef struct gw_step_result {
     uint64_t bytes_up;             /* sent by this member as a worker: statistics and pushes */
     uint64_t bytes_down;           /* received by this member as a worker: shared numbers and pulls */
     uint64_t dense_bytes;          /* what pushes of float32 would have taken, counted in the same way */
-    /* nonzeros of this worker's pushed frames; 0 if gw_exchange_account is off */
+    /* nonzeros of this worker's pushed frames; 0 without GW_EXCHANGE_ACCOUNT */
     uint64_t nonzeros;
-    uint64_t elements;                  /* elements of the same frames; 0 if gw_exchange_account is off */
+    uint64_t elements;                  /* elements of the same frames; 0 without GW_EXCHANGE_ACCOUNT */
     double encode_seconds;              /* measure, encode, reduce, decode on this member's pipeline */
     double wait_seconds;                /* how long gw_exchange_wait blocked */
     uint64_t bytes_between_machines_up; /* of bytes_up and bytes_down, those that crossed between machines */
@@ -175,20 +175,29 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_init_parameters(gw_exchange *exchange
  * values: as there. Errors: as there. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_pull_parameters(gw_exchange *exchange, float *const *values);
 
-/* With server_optimizer: sets the learning rate of the steps that begin from here on. 0 means the rate that
- * server_optimizer names, and is the rate at first. Call it between steps. With GW_PS_SYNC the servers use the rate of
- * rank 0. Errors: GW_ERR_ARGUMENT (below 0 or no finite float32), GW_ERR_ORDER (a step is open). */
-GW_API GW_MUST_CHECK gw_status gw_exchange_set_rate(gw_exchange *exchange, double rate);
+/* What gw_exchange_set changes. */
+typedef enum gw_exchange_setting {
+    /* with server_optimizer: the learning rate of the steps that begin from here on, a finite float32 from 0 up. It is
+     * 0 at first, which means the rate that server_optimizer names. With GW_PS_SYNC the servers use rank 0's rate */
+    GW_EXCHANGE_RATE,
+    /* a gw_wire in place of gw_exchange_options.wire. With GW_WIRE_AUTO, comparisons begin anew. Members need not all
+     * call it */
+    GW_EXCHANGE_WIRE,
+    /* 1: count nonzeros, and what gw_tensor_traffic tells. It is 0 at first, because counting takes time: the member
+     * counts symbols, and decodes its own frames. That time is not in encode_seconds */
+    GW_EXCHANGE_ACCOUNT,
+} gw_exchange_setting;
 
-/* How many bytes gw_exchange_save writes: what the codec keeps between steps of all tensors on this member (topk:
- * residuals, thresholds). 0 if the codec keeps nothing, and for NULL. Call it between steps, on the thread that calls
- * gw_exchange_wait. */
-GW_API size_t gw_exchange_state_bytes(const gw_exchange *exchange);
+/* Changes a setting from the next step on. Call it between steps. Errors: GW_ERR_ARGUMENT (no such setting, or no legal
+ * value of it; a rate without server_optimizer), GW_ERR_ORDER (a step is open). */
+GW_API GW_MUST_CHECK gw_status gw_exchange_set(gw_exchange *exchange, gw_exchange_setting setting, double value);
 
-/* Writes what the codec keeps on this member, for a checkpoint: gw_exchange_state_bytes bytes at dst. Call it between
- * steps, on the thread that calls gw_exchange_wait. Errors: GW_ERR_CAPACITY (dst_capacity is too small), GW_ERR_ORDER
- * (a step is open), GW_ERR_ARGUMENT. */
-GW_API GW_MUST_CHECK gw_status gw_exchange_save(const gw_exchange *exchange, void *dst, size_t dst_capacity);
+/* Writes what the codec keeps between steps of all tensors on this member (topk: residuals, thresholds), for a
+ * checkpoint. *state_bytes: how many bytes that are; 0 if the codec keeps nothing. dst NULL: the call only tells
+ * *state_bytes, which does not change. Call it between steps, on the thread that calls gw_exchange_wait. Errors:
+ * GW_ERR_CAPACITY (dst_capacity is too small), GW_ERR_ORDER (a step is open), GW_ERR_ARGUMENT. */
+GW_API GW_MUST_CHECK gw_status gw_exchange_save(const gw_exchange *exchange, void *dst, size_t dst_capacity,
+                                                size_t *state_bytes);
 
 /* Puts a state back that was saved. n_states 1: it is the one that this member itself saved, and the next step is then
  * the one that would have followed the save. If the run had another number of workers, give the states of all of them.
@@ -206,7 +215,7 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_scale(gw_exchange *exchange, float fa
 
 /* The wire choice, for reports. */
 typedef struct gw_wire_report {
-    gw_wire asked; /* the choice in gw_exchange_options.wire, or that of the last gw_exchange_set_wire */
+    gw_wire asked; /* the choice in gw_exchange_options.wire, or that of the last gw_exchange_set */
     /* false: the codec leaves no choice, or there is nobody to send to. Frames are then written as GW_WIRE_SMALL */
     bool has_choice;
     /* true: the choice is GW_WIRE_AUTO, and this member compares. If false, the three numbers below are 0 */
@@ -218,15 +227,6 @@ typedef struct gw_wire_report {
      */
     double small_seconds, fast_seconds;
 } gw_wire_report;
-
-/* Replaces the choice of gw_exchange_options.wire from the next step on. With GW_WIRE_AUTO, comparisons begin anew.
- * Call it between steps. Members need not all call it. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
-GW_API GW_MUST_CHECK gw_status gw_exchange_set_wire(gw_exchange *exchange, gw_wire wire);
-
-/* Switches on or off the counting of nonzeros, and of what gw_tensor_traffic tells. It is off at first, because it
- * takes time: the member counts symbols, and decodes its own frames. That time is not in encode_seconds. Call it
- * between steps. */
-GW_API void gw_exchange_account(gw_exchange *exchange, bool on);
 
 /* When each stage of a group was reached in the last finished step on this member, in seconds since gw_exchange_begin.
  * If the step was dropped, a stage that was not reached is 0. */

@@ -1,8 +1,7 @@
-/* Plans: which tensors travel together, how long a step then takes, and whether compression pays at all.
+/* Plans: which tensors travel together, and how long a step then takes. `gradwire advise` compares codecs by them.
  *
  *     gw_profile profile = {.struct_bytes = sizeof profile, ...};       // measured: gradwire probe
  *     gw_plan_merge(ctx, &profile, 0, GW_COMPRESS_BESIDE, GW_MERGE_EXACT, 0, group_of, &n_groups, &step_ms);
- *     gw_advise(ctx, &profile, GW_COMPRESS_BESIDE, &advice);            // which is the fastest
  *
  * The model of a step (DLGS, equations 2-8; docs/plan.md works it through). Backward goes from the last layer to the
  * first. A layer is measured when its gradient is ready. A group is encoded when its last layer is measured. It is sent
@@ -74,25 +73,6 @@ typedef struct gw_profile {
  * beside it. */
 typedef enum gw_compress { GW_COMPRESS_INLINE = 1, GW_COMPRESS_BESIDE } gw_compress;
 
-/* One group of a step, in milliseconds from the step's begin. */
-typedef struct gw_group_times {
-    uint32_t first_layer, n_layers; /* layers first_layer .. first_layer + n_layers - 1 of the profile */
-    uint64_t n_elems;
-    double ready;                    /* its last gradient is there */
-    double encode_begin, encode_end; /* its layers were measured before */
-    double send_begin, send_end;     /* the link is busy with it */
-    double arrived;                  /* its averages are there; that of the last group is the step's end */
-} gw_group_times;
-
-/* Works out the step that a plan gives. group_of: the group of each of n_layers layers. Groups are numbered in the
- * order in which backward finishes them: the last layer is in group 0, and each layer before it in the same group as
- * its successor or in the next one. times: has room for `capacity` groups, and is filled in that order. It may be NULL
- * if capacity is 0. *step_ms: the length of the step, with forward_ms. Errors: GW_ERR_ARGUMENT (the profile is not
- * legal, the codec's number is out of range, or group_of is not numbered like this), GW_ERR_CAPACITY. */
-GW_API GW_MUST_CHECK gw_status gw_plan_timeline(const gw_profile *profile, uint32_t codec, gw_compress compress,
-                                                const uint32_t *group_of, gw_group_times *times, uint32_t capacity,
-                                                double *step_ms);
-
 /* ---- merging layers to groups ---------------------------------------------------------------- */
 
 typedef enum gw_merge {
@@ -106,42 +86,13 @@ typedef enum gw_merge {
 } gw_merge;
 
 /* Makes a plan. fixed_bytes: 1 or more with GW_MERGE_FIXED; 0 with all other methods. group_of: has room for n_layers
- * numbers, and gets the group of each layer, numbered as in gw_plan_timeline. n_groups and step_ms may be NULL. The
- * same profile gives the same plan on every machine with the same floating point. Errors: GW_ERR_ARGUMENT,
- * GW_ERR_MEMORY. */
+ * numbers, and gets the group of each layer, numbered in the order in which backward finishes them: the last layer is
+ * in group 0, and each layer before it in the same group as its successor or in the next one. n_groups and step_ms
+ * may be NULL. The same profile gives the same plan on every machine with the same floating point. Errors:
+ * GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API GW_MUST_CHECK gw_status gw_plan_merge(gw_context *context, const gw_profile *profile, uint32_t codec,
                                              gw_compress compress, gw_merge method, uint64_t fixed_bytes,
                                              uint32_t *group_of, uint32_t *n_groups, double *step_ms);
-
-/* ---- advice ---------------------------------------------------------------------------------- */
-
-/* A codec of the profile with its best plan. */
-typedef struct gw_codec_advice {
-    uint32_t codec; /* its number in the profile; n_codecs stands for floats if the profile does not have them */
-    double step_ms; /* with the exact plan */
-    uint32_t n_groups;
-    double bytes;   /* of all groups, up plus down */
-    double speedup; /* the step with floats divided by this step, each with its best plan */
-    /* From this many milliseconds a byte on, the codec's step is shorter than that with floats, if all else is equal.
-     * gw_advise looks at links from a thousandth to a million times the profile's ms_per_byte. 0: it is shorter on all
-     * of these links. INFINITY: it is shorter on none of them. */
-    double pays_from_ms_per_byte;
-    bool pays; /* here its step is shorter than that with floats, by more than a thousandth */
-} gw_codec_advice;
-
-typedef struct gw_advice {
-    gw_codec_advice codecs[GW_PLAN_MAX_CODECS + 1]; /* the shortest step first */
-    uint32_t n_codecs;
-    gw_codec_advice floats; /* codec "none"; it is in the list too */
-    /* True if the profile has no codec "none". Then gw_advise assumes that floats take no time, and 8 (members - 1) /
-     * members bytes an element: all of a gradient but the member's own share goes to the owners and comes back. */
-    bool assumed_floats;
-} gw_advice;
-
-/* Compares the time of all codecs of a profile, each with its exact plan. What they cost in accuracy, gw_codec_lost
- * says. link.ms_per_byte may not be 0. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
-GW_API GW_MUST_CHECK gw_status gw_advise(gw_context *context, const gw_profile *profile, gw_compress compress,
-                                         gw_advice *out);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,7 @@
  *
  *     gw_profile profile = {...};                            // your layers, and how long backward takes for each
  *     gw_probe_measure(ctx, &options, &profile.link, costs); // on every member at the same time
- *     gw_advise(ctx, &profile, GW_COMPRESS_BESIDE, &advice); // plan.h
+ *     gw_plan_merge(ctx, &profile, ...);                     // plan.h
  *
  * `gradwire probe` does this from the command line. The trainer's --plan exact does it between two steps. */
 #ifndef GRADWIRE_PROBE_H

@@ -33,6 +33,10 @@ class CodecTraits(ctypes.Structure):
     ]
 
 
+class EncoderTraits(ctypes.Structure):
+    _fields_ = [("n_shared", ctypes.c_uint64), ("slice_align", ctypes.c_uint64), ("state_bytes", SIZE)]
+
+
 class Draw(ctypes.Structure):
     _fields_ = [("seed", ctypes.c_uint64), ("rank", ctypes.c_uint32), ("step", ctypes.c_uint32)]
 
@@ -192,12 +196,11 @@ _SIGNATURES = {
     "gw_codec_parse": (STATUS, [POINTER, TEXT, OUT]),
     "gw_codec_destroy": (None, [POINTER]),
     "gw_codec_traits_of": (CodecTraits, [POINTER]),
-    "gw_codec_lost": (ctypes.c_double, [POINTER]),
     "gw_codec_check_skip": (STATUS, [POINTER, ctypes.POINTER(Tensor), ctypes.c_uint32]),
     "gw_codec_leaves_float": (ctypes.c_bool, [POINTER, ctypes.POINTER(Tensor)]),
     "gw_encoder_create": (STATUS, [POINTER, POINTER, ctypes.POINTER(Tensor), OUT]),
     "gw_encoder_destroy": (None, [POINTER]),
-    "gw_encoder_shared_count": (ctypes.c_uint64, [POINTER]),
+    "gw_encoder_traits_of": (EncoderTraits, [POINTER]),
     "gw_encoder_measure": (STATUS, [POINTER, POINTER, POINTER, SIZE, POINTER]),
     "gw_encoder_bound": (SIZE, [POINTER, ctypes.c_uint64]),
     "gw_encoder_measure_encode": (
@@ -246,8 +249,7 @@ _SIGNATURES = {
     "gw_exchange_submit_many": (STATUS, [POINTER, ctypes.c_uint32, _COUNTED, ctypes.POINTER(POINTER)]),
     "gw_exchange_wait": (STATUS, [POINTER, ctypes.POINTER(StepResult)]),
     "gw_exchange_scale": (STATUS, [POINTER, ctypes.c_float]),
-    "gw_exchange_state_bytes": (SIZE, [POINTER]),
-    "gw_exchange_save": (STATUS, [POINTER, POINTER, SIZE]),
+    "gw_exchange_save": (STATUS, [POINTER, POINTER, SIZE, _SIZES]),
     "gw_exchange_load": (STATUS, [POINTER, ctypes.POINTER(POINTER), ctypes.c_uint32, SIZE]),
 }
 

@@ -59,6 +59,15 @@ def codecs():
     return _decoded(found)
 
 
+def lost(codec):
+    """The most that an _api.Codec lost, with just these options, in a training that codecs() knows. In points of test
+    accuracy; infinity if none is known."""
+    name = codec.canonical.partition(":")[0]
+    rows = next(c["losses"] for c in codecs() if c["name"] == name)
+    points = [r["points_lost"] for r in rows if _api.Codec(r["codec"]).canonical == codec.canonical]
+    return max(points, default=float("inf"))
+
+
 def _decoded(value):
     if isinstance(value, dict):
         return {key: _decoded(v) for key, v in value.items()}

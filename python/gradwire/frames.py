@@ -47,7 +47,7 @@ def measure(tensor, codec: str = "ternary", *, name: str = ""):
     largest of all workers, element by element, and give that to encode(shared=...)."""
     lib, array = _api.library(), _array(tensor, "float32", "the tensor")
     with _Encoder(codec, name, 0, array.size) as encoder:
-        shared = numpy.zeros(lib.gw_encoder_shared_count(encoder), numpy.float32)
+        shared = numpy.zeros(lib.gw_encoder_traits_of(encoder).n_shared, numpy.float32)
         _library.check(lib.gw_encoder_measure(encoder, array.ctypes.data, shared.ctypes.data, shared.size, None))
     return _like(shared, tensor)
 
@@ -78,7 +78,7 @@ def encode(
     numbers = None if shared is None else _array(shared, "float32", "shared")
     with _Encoder(codec, name, id, array.size) as encoder:
         if numbers is not None:
-            _arrays.check_shape(numbers, [lib.gw_encoder_shared_count(encoder)], "shared")
+            _arrays.check_shape(numbers, [lib.gw_encoder_traits_of(encoder).n_shared], "shared")
         frame, n_bytes = numpy.empty(lib.gw_encoder_bound(encoder, array.size), numpy.uint8), ctypes.c_size_t()
         _library.check(
             lib.gw_encoder_measure_encode(

@@ -13,6 +13,11 @@ enum gw_cpu {
 /* The best this processor has, capped by GRADWIRE_CPU; chosen once per process. */
 enum gw_cpu gw_cpu(void);
 
+/* The instruction set that kernels use in this process: "scalar", "avx2", "avx512" or "neon". The environment variable
+ * GRADWIRE_CPU may name a lower one than the best that the processor has. If it names a higher one, the best is used.
+ * Any other word means "scalar". Static storage. */
+const char *gw_cpu_level(void);
+
 /* The same without the cap; for tests that run every kernel the machine has. */
 enum gw_cpu gw_cpu_best(void);
 

@@ -110,6 +110,8 @@ void gw_encoder_run_in(gw_encoder *encoder, const float *g, uint32_t rank);
  * this step, and the codec's state does not change, whatever commit says. False: the codec keeps no state, or sends all
  * elements; then call gw_encoder_measure. */
 bool gw_encoder_rest(gw_encoder *encoder);
+/* gw_encoder_traits.state_bytes; 0 for NULL. */
+size_t gw_encoder_state_bytes(const gw_encoder *encoder);
 
 /* The wire codec that reads the frames of this encoder. */
 const struct gw_wire_codec *gw_encoder_wire(const gw_encoder *encoder);

@@ -4,6 +4,7 @@
 #include "base/float_env.h"
 #include "base/memory.h"
 #include "codec/codec.h"
+#include "codec/together.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -100,14 +101,14 @@ void gw_encoder_destroy(gw_encoder *encoder)
     gw_free(encoder->context, encoder);
 }
 
-uint64_t gw_encoder_shared_count(const gw_encoder *encoder)
+static uint64_t shared_count(const gw_encoder *encoder)
 {
-    return encoder && encoder->record->shared_count ? encoder->record->shared_count(encoder) : 0;
+    return encoder->record->shared_count ? encoder->record->shared_count(encoder) : 0;
 }
 
 bool gw_encoder_adds_on_the_way(const gw_encoder *encoder)
 {
-    return gw_encoder_shared_count(encoder) && gw_encoder_wire(encoder)->adds_averages;
+    return shared_count(encoder) && gw_encoder_wire(encoder)->adds_averages;
 }
 
 const struct gw_wire_codec *gw_encoder_wire(const gw_encoder *encoder)
@@ -126,7 +127,7 @@ static uint32_t bucket_of(const gw_encoder *encoder)
     return encoder && encoder->record->bucket ? encoder->record->bucket(encoder) : 0;
 }
 
-uint64_t gw_encoder_slice_align(const gw_encoder *encoder)
+static uint64_t slice_align(const gw_encoder *encoder)
 {
     uint64_t bucket = bucket_of(encoder), align = GW_SLICE_ALIGN;
     if (!bucket)
@@ -138,6 +139,15 @@ uint64_t gw_encoder_slice_align(const gw_encoder *encoder)
         b = rest;
     }
     return align / a * bucket;
+}
+
+gw_encoder_traits gw_encoder_traits_of(const gw_encoder *encoder)
+{
+    if (!encoder)
+        return (gw_encoder_traits){0};
+    return (gw_encoder_traits){.n_shared = shared_count(encoder),
+                               .slice_align = slice_align(encoder),
+                               .state_bytes = gw_encoder_state_bytes(encoder)};
 }
 
 size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems)
@@ -190,11 +200,11 @@ static const float *some_gradient(const float *g)
 
 gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, size_t n_shared, gw_measure *info)
 {
-    if (!encoder || (!g && encoder->tensor.n_elems) || (!shared && gw_encoder_shared_count(encoder)))
+    if (!encoder || (!g && encoder->tensor.n_elems) || (!shared && shared_count(encoder)))
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_measure: encoder, g or shared is NULL");
-    if (n_shared < gw_encoder_shared_count(encoder))
+    if (n_shared < shared_count(encoder))
         return gw_fail(GW_ERR_CAPACITY, "gw_encoder_measure: room for %zu shared numbers; tensor '%s' has %" PRIu64,
-                       n_shared, encoder->shown, gw_encoder_shared_count(encoder));
+                       n_shared, encoder->shown, shared_count(encoder));
     gw_float_env env = gw_float_enter();
     encoder->measured = encoder->rests = false;
     encoder->info = (gw_measure){.finite = true};
@@ -233,12 +243,12 @@ static gw_status check_encode(const gw_encoder *encoder, const float *g, const g
     if (draw->rank >= GW_MAX_WORKERS)
         return gw_fail(GW_ERR_ARGUMENT, "rank is %u, and must be below %u", draw->rank, GW_MAX_WORKERS);
     uint64_t n = encoder->tensor.n_elems;
-    if (begin > n || count > n - begin || begin % gw_encoder_slice_align(encoder) ||
-        (begin + count != n && count % gw_encoder_slice_align(encoder)))
+    if (begin > n || count > n - begin || begin % slice_align(encoder) ||
+        (begin + count != n && count % slice_align(encoder)))
         return gw_fail(GW_ERR_ARGUMENT,
                        "slice [%llu, %llu) of tensor '%s' must begin and end at multiples of %llu or at its end, %llu",
                        (unsigned long long)begin, (unsigned long long)(begin + count), encoder->shown,
-                       (unsigned long long)gw_encoder_slice_align(encoder), (unsigned long long)n);
+                       (unsigned long long)slice_align(encoder), (unsigned long long)n);
     size_t bound = gw_encoder_bound(encoder, count);
     if (dst_capacity < bound)
         return gw_fail(GW_ERR_CAPACITY, "a frame of %llu elements may take %zu bytes; the buffer has %zu",
@@ -331,7 +341,7 @@ gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const f
     uint64_t n = encoder ? encoder->tensor.n_elems : 0;
     GW_TRY(check_encode(encoder, g, draw, 0, n, dst, dst_capacity, frame_bytes));
     if (shared || !encoder->record->can_fuse || !encoder->record->can_fuse(encoder)) {
-        uint64_t n_shared = gw_encoder_shared_count(encoder);
+        uint64_t n_shared = shared_count(encoder);
         float *own = gw_alloc(encoder->context, n_shared, sizeof *own);
         if (!own)
             return GW_ERR_MEMORY;

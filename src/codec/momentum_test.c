@@ -33,7 +33,7 @@ static const char *with(const char *codec, const char *more)
 static void exchange(gw_encoder *const *encoders, const float *g, uint32_t step, struct whole_frame *frames,
                      float *average)
 {
-    const uint64_t n_shared = gw_encoder_shared_count(encoders[0]);
+    const uint64_t n_shared = gw_encoder_traits_of(encoders[0]).n_shared;
     float *shared = room_for(n_shared, sizeof *shared), *own = room_for(n_shared, sizeof *own);
     memset(shared, 0, n_shared * sizeof *shared);
     for (uint32_t w = 0; w < WORKERS; w++) {
@@ -180,9 +180,9 @@ static void velocities_are_delivered_if_asked_for(void **state)
                *velocity = encoder_of(NULL, specs[0], N),
                *both = encoder_of(NULL, "topk:ratio=0.05,scope=layer,over=0,momentum=0.9", N),
                *none = encoder_of(NULL, "topk:ratio=0.05,scope=layer,over=0", N);
-    assert_int_equal(gw_encoder_state_bytes(floats), 0); /* its momentum would change nothing */
-    assert_int_equal(gw_encoder_state_bytes(velocity), gw_encoder_state_bytes(none) + 4 * N);
-    assert_int_equal(gw_encoder_state_bytes(both), gw_encoder_state_bytes(none) + 8 * N);
+    assert_int_equal(gw_encoder_traits_of(floats).state_bytes, 0); /* its momentum would change nothing */
+    assert_int_equal(gw_encoder_traits_of(velocity).state_bytes, gw_encoder_traits_of(none).state_bytes + 4 * N);
+    assert_int_equal(gw_encoder_traits_of(both).state_bytes, gw_encoder_traits_of(none).state_bytes + 8 * N);
     gw_encoder_destroy(floats);
     gw_encoder_destroy(velocity);
     gw_encoder_destroy(both);
@@ -198,7 +198,7 @@ static void a_saved_state_goes_on(void **state)
                    *b = encoder_of(NULL, with(codecs[c], "momentum=0.9"), N),
                    *velocity = encoder_of(NULL, with(codecs[c], "momentum=0.9,output=velocity"), N),
                    *none = encoder_of(NULL, codecs[c], N);
-        const size_t n_bytes = gw_encoder_state_bytes(a);
+        const size_t n_bytes = gw_encoder_traits_of(a).state_bytes;
         uint8_t *saved = room_for(n_bytes, 1), *again = room_for(n_bytes, 1);
         for (uint32_t t = 0; t < 5; t++) {
             numbers_fill_bell(t, g, N);
@@ -288,7 +288,7 @@ static void wrong_calls_are_refused(void **state)
     assert_int_equal(gw_encoder_commit(encoder, true), GW_OK);
 
     /* A gradient that is not finite leaves no trace. */
-    const size_t n_bytes = gw_encoder_state_bytes(encoder);
+    const size_t n_bytes = gw_encoder_traits_of(encoder).state_bytes;
     uint8_t *before = room_for(n_bytes, 1), *after = room_for(n_bytes, 1);
     assert_int_equal(gw_encoder_save(encoder, before, n_bytes), GW_OK);
     memcpy(bad, g, sizeof bad);
@@ -312,7 +312,7 @@ static void an_overflow_does_not_stay(void **state)
     static float g[N], s[N];
     for (size_t c = 0; c < N_CODECS; c++) {
         gw_encoder *encoder = encoder_of(NULL, with(codecs[c], "momentum=0.9"), N);
-        const size_t n_bytes = gw_encoder_state_bytes(encoder);
+        const size_t n_bytes = gw_encoder_traits_of(encoder).state_bytes;
         uint8_t *saved = room_for(n_bytes, 1);
         for (uint32_t t = 0; t < 6; t++) {
             numbers_fill_bell(t, g, N);

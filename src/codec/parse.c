@@ -5,6 +5,7 @@
 #include "base/nearest.h"
 #include "base/spec.h"
 #include "codec/codec.h"
+#include "codec/loss.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* Tests codec specifications: every option, every refusal and its sentence, the listing, and which tensors a pattern
  * leaves in float. */
+#include "codec/loss.h"
 #include "codec/codec.h"
 #include "codecs.h"
 
@@ -299,7 +300,7 @@ static bool left_in_float(const char *options, const char *name, uint64_t n, boo
     const gw_tensor tensor = {.name = name, .n_elems = n, .last_layer = last};
     gw_encoder *encoder;
     assert_int_equal(gw_encoder_create(NULL, codec, &tensor, &encoder), GW_OK);
-    bool is_float = gw_encoder_shared_count(encoder) == 0;
+    bool is_float = gw_encoder_traits_of(encoder).n_shared == 0;
     assert_int_equal(gw_codec_leaves_float(codec, &tensor), is_float);
     gw_encoder_destroy(encoder);
     gw_codec_destroy(codec);

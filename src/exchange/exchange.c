@@ -109,7 +109,7 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
         GW_TRY(gw_encoder_create(ex->context, o->codec, &o->tensors[t], &tensor->encoder));
         ex->encoders[t] = tensor->encoder;
         tensor->n_elems = o->tensors[t].n_elems;
-        tensor->n_shared = gw_encoder_shared_count(tensor->encoder);
+        tensor->n_shared = gw_encoder_traits_of(tensor->encoder).n_shared;
         tensor->summed = gw_encoder_adds_on_the_way(tensor->encoder);
         tensor->has_wire_choice = gw_encoder_has_wire_choice(tensor->encoder);
         ex->has_wire_choice = ex->has_wire_choice || (tensor->has_wire_choice && ex->size > 1);
@@ -296,13 +296,36 @@ static void choose_wire(struct gw_exchange *ex)
     ex->begun_pull = !ex->has_wire_choice || follows ? GW_WIRE_SMALL : own;
 }
 
-gw_status gw_exchange_set_wire(gw_exchange *ex, gw_wire wire)
+static gw_status set_rate(struct gw_exchange *ex, double rate)
 {
-    GW_TRY(check_between_steps(ex, "gw_exchange_set_wire"));
-    GW_TRY(check_wire(wire, "the wire given to gw_exchange_set_wire"));
-    ex->wire = wire;
-    gw_chooser_init(&ex->chooser);
+    if (!ex->optimizer)
+        return gw_fail(GW_ERR_ARGUMENT, "GW_EXCHANGE_RATE: this exchange has no server_optimizer");
+    if (!(rate >= 0 && rate <= (double)FLT_MAX))
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "GW_EXCHANGE_RATE: the learning rate is %g, and must be a finite number from 0 up", rate);
+    ex->rate_next = rate;
     return GW_OK;
+}
+
+gw_status gw_exchange_set(gw_exchange *ex, gw_exchange_setting setting, double value)
+{
+    GW_TRY(check_between_steps(ex, "gw_exchange_set"));
+    if (setting == GW_EXCHANGE_RATE)
+        return set_rate(ex, value);
+    if (setting == GW_EXCHANGE_ACCOUNT && (value == 0 || value == 1)) {
+        ex->account_next = value == 1;
+        return GW_OK;
+    }
+    for (gw_wire wire = GW_WIRE_AUTO; wire <= GW_WIRE_FAST && setting == GW_EXCHANGE_WIRE; wire++)
+        if (value == wire) {
+            ex->wire = wire;
+            gw_chooser_init(&ex->chooser);
+            return GW_OK;
+        }
+    return gw_fail(GW_ERR_ARGUMENT,
+                   "gw_exchange_set: there is no setting %d, or %g is no value of it; "
+                   "GW_EXCHANGE_WIRE is a gw_wire, and GW_EXCHANGE_ACCOUNT 0 or 1",
+                   (int)setting, value);
 }
 
 /* ---- a step --------------------------------------------------------------------------------------------- */
@@ -427,12 +450,6 @@ gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
 
 /* ---- accounts ---------------------------------------------------------------------------------------- */
 
-void gw_exchange_account(gw_exchange *ex, bool on)
-{
-    if (ex)
-        ex->account_next = on;
-}
-
 static double since(double began, double moment)
 {
     return moment > 0 ? moment - began : 0;
@@ -484,16 +501,6 @@ gw_status gw_exchange_stats(const gw_exchange *ex, const gw_stats *wanted)
     return GW_OK;
 }
 
-/* ---- state ------------------------------------------------------------------------------------------- */
-
-size_t gw_exchange_state_bytes(const gw_exchange *ex)
-{
-    size_t n_bytes = 0;
-    for (uint32_t t = 0; ex && t < ex->n_tensors; t++)
-        n_bytes += gw_encoder_state_bytes(ex->tensors[t].encoder);
-    return n_bytes;
-}
-
 /* ---- parameters on servers --------------------------------------------------------------------------- */
 
 static gw_status move_parameters(struct gw_exchange *ex, float *const *values, enum operation operation,
@@ -536,29 +543,32 @@ gw_status gw_exchange_pull_parameters(gw_exchange *ex, float *const *values)
     return move_parameters(ex, values, OPERATION_PULL, "gw_exchange_pull_parameters");
 }
 
-gw_status gw_exchange_set_rate(gw_exchange *ex, double rate)
-{
-    GW_TRY(check_between_steps(ex, "gw_exchange_set_rate"));
-    if (!ex->optimizer)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_set_rate: this exchange has no server_optimizer");
-    if (!(rate >= 0 && rate <= (double)FLT_MAX))
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "gw_exchange_set_rate: the learning rate is %g, and must be a finite number from 0 up", rate);
-    ex->rate_next = rate;
-    return GW_OK;
-}
-
 /* ---- state of codecs --------------------------------------------------------------------------------- */
 
-gw_status gw_exchange_save(const gw_exchange *ex, void *dst, size_t dst_capacity)
+static size_t state_bytes_of(const gw_exchange *ex)
 {
+    size_t n_bytes = 0;
+    for (uint32_t t = 0; t < ex->n_tensors; t++)
+        n_bytes += gw_encoder_traits_of(ex->tensors[t].encoder).state_bytes;
+    return n_bytes;
+}
+
+gw_status gw_exchange_save(const gw_exchange *ex, void *dst, size_t dst_capacity, size_t *state_bytes)
+{
+    if (state_bytes)
+        *state_bytes = 0;
     GW_TRY(check_between_steps(ex, "gw_exchange_save"));
-    size_t need = gw_exchange_state_bytes(ex), at = 0;
-    if (dst_capacity < need || (!dst && need))
-        return gw_fail(GW_ERR_CAPACITY, "the exchange's state takes %zu bytes; the buffer has %zu", need,
-                       dst ? dst_capacity : 0);
+    if (!state_bytes)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_save: state_bytes is NULL");
+    size_t at = 0;
+    *state_bytes = state_bytes_of(ex);
+    if (!dst)
+        return GW_OK;
+    if (dst_capacity < *state_bytes)
+        return gw_fail(GW_ERR_CAPACITY, "the exchange's state takes %zu bytes; the buffer has %zu", *state_bytes,
+                       dst_capacity);
     for (uint32_t t = 0; t < ex->n_tensors; t++) {
-        size_t bytes = gw_encoder_state_bytes(ex->tensors[t].encoder);
+        size_t bytes = gw_encoder_traits_of(ex->tensors[t].encoder).state_bytes;
         GW_TRY(gw_encoder_save(ex->tensors[t].encoder, (char *)dst + at, bytes));
         at += bytes;
     }
@@ -578,14 +588,14 @@ gw_status gw_exchange_load(gw_exchange *ex, const void *const *states, uint32_t 
     GW_TRY(check_between_steps(ex, "gw_exchange_load"));
     if (!states || n_states == 0)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_load: no states are given");
-    if (state_bytes != gw_exchange_state_bytes(ex))
+    if (state_bytes != state_bytes_of(ex))
         return gw_fail(GW_ERR_ARGUMENT, "the saved state has %zu bytes; that of codec %s for these tensors takes %zu",
-                       state_bytes, gw_codec_traits_of(ex->codec).name, gw_exchange_state_bytes(ex));
+                       state_bytes, gw_codec_traits_of(ex->codec).name, state_bytes_of(ex));
     const void **parts = gw_alloc(ex->context, n_states, sizeof *parts);
     gw_status status = parts ? GW_OK : GW_ERR_MEMORY;
     size_t at = 0;
     for (uint32_t t = 0; t < ex->n_tensors && status == GW_OK; t++) {
-        size_t bytes = gw_encoder_state_bytes(ex->tensors[t].encoder);
+        size_t bytes = gw_encoder_traits_of(ex->tensors[t].encoder).state_bytes;
         for (uint32_t i = 0; i < n_states; i++)
             parts[i] = (const char *)states[i] + at;
         at += bytes;

@@ -244,9 +244,9 @@ static bool exchange_forked(void *argument)
     const char *const object = "this exchange";
     float gradient[1] = {1}, *values[1] = {gradient};
     uint64_t state[1] = {0};
+    size_t n_bytes;
     const void *const states[1] = {state};
     gw_wire_report wire;
-    gw_exchange_account(ex, true);
     const gw_status refused[] = {
         gw_exchange_begin(ex, 0),
         gw_exchange_submit(ex, 0, gradient),
@@ -254,12 +254,12 @@ static bool exchange_forked(void *argument)
         gw_exchange_leave(ex),
         gw_exchange_init_parameters(ex, values),
         gw_exchange_pull_parameters(ex, values),
-        gw_exchange_set_rate(ex, 1),
-        gw_exchange_save(ex, state, sizeof state),
+        gw_exchange_set(ex, GW_EXCHANGE_RATE, 1),
+        gw_exchange_save(ex, state, sizeof state, &n_bytes),
         gw_exchange_load(ex, states, 1, 0),
         gw_exchange_scale(ex, 2),
         gw_exchange_stats(ex, &(gw_stats){.wire = &wire}),
-        gw_exchange_set_wire(ex, GW_WIRE_FAST),
+        gw_exchange_set(ex, GW_EXCHANGE_WIRE, GW_WIRE_FAST),
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (!is_of_another_process(refused[i], object)) /* all calls leave the same sentence */

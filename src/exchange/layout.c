@@ -248,7 +248,7 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const
     if (status == GW_OK) {
         for (uint32_t t = 0; t < ex->n_tensors; t++) {
             n_elems[t] = ex->tensors[t].n_elems;
-            align[t] = gw_encoder_slice_align(ex->tensors[t].encoder);
+            align[t] = gw_encoder_traits_of(ex->tensors[t].encoder).slice_align;
         }
         status = gw_slices_plan(ex->context, n_elems, align, ex->n_tensors, ex->n_owners, ex->slice_max, &planned,
                                 &n_slices);

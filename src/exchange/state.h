@@ -60,7 +60,7 @@ struct gw_exchange {
     uint32_t n_handed_over;
     bool account_next;
     double rate_next;
-    gw_wire wire;               /* as the options or gw_exchange_set_wire say */
+    gw_wire wire;               /* as the options or gw_exchange_set say */
     bool has_wire_choice;       /* some tensor's encoder has a choice, and there is somebody to send to */
     struct gw_chooser chooser;  /* used if this member compares step times */
     double began, first_submit; /* clock: when this step began, and when its first tensor was submitted */

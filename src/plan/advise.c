@@ -1,4 +1,5 @@
 /* Compares the codecs of a profile, each with its exact plan: which is the fastest, and which pays. */
+#include "plan/advise.h"
 #include "plan/profile.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 /* Tests advice: the order of codecs, who pays, and from which link on. */
+#include "plan/advise.h"
 #include "checks.h"
 #include "shortage.h"
 

@@ -1,5 +1,6 @@
 /* Tests plans: the exact one against all plans there are, the others against what they are made of, and what is
  * refused. */
+#include "plan/timeline.h"
 #include "plan/profile.h"
 #include "checks.h"
 #include "shortage.h"

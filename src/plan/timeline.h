@@ -5,6 +5,25 @@
 
 #include <gradwire/plan.h>
 
+/* One group of a step, in milliseconds from the step's begin. */
+typedef struct gw_group_times {
+    uint32_t first_layer, n_layers; /* layers first_layer .. first_layer + n_layers - 1 of the profile */
+    uint64_t n_elems;
+    double ready;                    /* its last gradient is there */
+    double encode_begin, encode_end; /* its layers were measured before */
+    double send_begin, send_end;     /* the link is busy with it */
+    double arrived;                  /* its averages are there; that of the last group is the step's end */
+} gw_group_times;
+
+/* Works out the step that a plan gives. group_of: the group of each of n_layers layers. Groups are numbered in the
+ * order in which backward finishes them: the last layer is in group 0, and each layer before it in the same group as
+ * its successor or in the next one. times: has room for `capacity` groups, and is filled in that order. It may be NULL
+ * if capacity is 0. *step_ms: the length of the step, with forward_ms. Errors: GW_ERR_ARGUMENT (the profile is not
+ * legal, the codec's number is out of range, or group_of is not numbered like this), GW_ERR_CAPACITY. */
+GW_MUST_CHECK gw_status gw_plan_timeline(const gw_profile *profile, uint32_t codec, gw_compress compress,
+                                         const uint32_t *group_of, gw_group_times *times, uint32_t capacity,
+                                         double *step_ms);
+
 /* How far the lane that compresses has come, and how far the link. What follows depends on nothing else (docs/plan.md).
  */
 struct gw_progress {

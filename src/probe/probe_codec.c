@@ -1,6 +1,8 @@
 /* Measures a codec: how long it measures and encodes, and how long exchanges of groups of many sizes take with it. Then
  * it fits the model of a step to these times. The time beyond that of the link and of encoding is divided among
  * decoding, each group, and each tensor. */
+#include "codec/together.h"
+#include "plan/timeline.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -68,7 +70,7 @@ static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, dou
     gw_status status = times && gradient && turned
                            ? gw_encoder_create(m->meeting.context, p->codecs[k], &tensor, &encoder)
                            : GW_ERR_MEMORY;
-    const uint64_t n_shared = status >= 0 ? gw_encoder_shared_count(encoder) : 0;
+    const uint64_t n_shared = status >= 0 ? gw_encoder_traits_of(encoder).n_shared : 0;
     const size_t capacity = status >= 0 ? gw_encoder_bound(encoder, n) : 0;
     if (status >= 0) {
         shared = gw_calloc(m->meeting.context, n_shared + 1, sizeof *shared);

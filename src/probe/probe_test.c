@@ -1,5 +1,6 @@
 /* Tests the measurement of a link and codecs: all members get the same figures, and wrong or unequal calls are refused
  * on all of them. No time is asserted. */
+#include "plan/advise.h"
 #include "plan/profile.h"
 #include <gradwire/probe.h>
 

@@ -238,6 +238,7 @@ class Structures(unittest.TestCase):
         "Link": "gw_link",
         "Message": "gw_message",
         "CodecTraits": "gw_codec_traits",
+        "EncoderTraits": "gw_encoder_traits",
         "LinkOps": "gw_link_ops",
         "ExchangeOptions": "gw_exchange_options",
         "StepResult": "gw_step_result",

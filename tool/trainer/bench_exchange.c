@@ -11,6 +11,7 @@
  * handed over when its sleep ends; codec and exchange are real. All plans and codecs are measured by turns, so that
  * what else happens on the machine meets all of them; before each step goes one that does not count. After it follows
  * one in which all tensors are handed over at the end of backward: the difference is what backward hid. */
+#include "base/cpu.h"
 #include "codec/wire_choice.h"
 #include "base/append.h"
 #include "base/clock.h"

@@ -3,6 +3,7 @@
 #ifndef GRADWIRE_BENCH_REPLAY_H
 #define GRADWIRE_BENCH_REPLAY_H
 
+#include "plan/timeline.h"
 #include "profile.h"
 
 /* One plan of one codec. */

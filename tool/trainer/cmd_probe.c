@@ -1,5 +1,6 @@
 /* gradwire probe: measures this machine and the link between the members, and writes what plans and advice are made
  * from. */
+#include "base/cpu.h"
 #include "net/backward.h"
 #include "base/clock.h"
 #include "bench_team.h"

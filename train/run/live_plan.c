@@ -189,9 +189,10 @@ static void tell(struct gw_worker *w, uint64_t steps, double seconds)
 static gw_status plan_anew(struct gw_worker *w, uint64_t steps)
 {
     const double begin = gw_clock_seconds();
-    const size_t n_bytes = gw_exchange_state_bytes(w->exchange);
+    size_t n_bytes;
+    GW_TRY(gw_exchange_save(w->exchange, NULL, 0, &n_bytes));
     void *state = gw_alloc(NULL, n_bytes, 1);
-    gw_status status = state ? gw_exchange_save(w->exchange, state, n_bytes) : GW_ERR_MEMORY;
+    gw_status status = state ? gw_exchange_save(w->exchange, state, n_bytes, &n_bytes) : GW_ERR_MEMORY;
     if (status == GW_OK) {
         gw_exchange_destroy(w->exchange);
         w->exchange = NULL;

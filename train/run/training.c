@@ -264,7 +264,9 @@ static gw_status account(struct gw_worker *w, struct gw_codec_report *report)
         oldest = fmax(oldest, (double)kept.threshold_age);
         squares += x.gradient_squares, push_squares += x.push_squares;
     }
-    bool keeps = gw_exchange_state_bytes(w->exchange) > 0;
+    size_t state_bytes;
+    GW_TRY(gw_exchange_save(w->exchange, NULL, 0, &state_bytes));
+    const bool keeps = state_bytes > 0;
     *report = (struct gw_codec_report){.residual_norm = keeps ? sqrt(residual_squares) : -1,
                                        .threshold_age = keeps ? oldest : -1,
                                        .variance_factor = team->draws && squares > 0 ? push_squares / squares : -1};
@@ -279,7 +281,8 @@ static gw_status send_state(struct gw_worker *w, uint64_t steps_done, size_t sta
     void *state = gw_control_state_new(&w->control, state_bytes);
     if (!state)
         return GW_ERR_MEMORY;
-    gw_status status = gw_exchange_save(w->exchange, state, state_bytes - own_bytes);
+    size_t saved_bytes;
+    gw_status status = gw_exchange_save(w->exchange, state, state_bytes - own_bytes, &saved_bytes);
     if (own_bytes)
         memcpy((char *)state + state_bytes - own_bytes, w->statistics, own_bytes);
     if (status < 0) {
@@ -294,7 +297,9 @@ static gw_status send_state(struct gw_worker *w, uint64_t steps_done, size_t sta
 static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
 {
     struct gw_team *team = w->team;
-    size_t state_bytes = gw_exchange_state_bytes(w->exchange) + gw_team_n_statistics(team) * sizeof(float);
+    size_t state_bytes;
+    GW_TRY(gw_exchange_save(w->exchange, NULL, 0, &state_bytes));
+    state_bytes += gw_team_n_statistics(team) * sizeof(float);
     uint32_t workers = team->options->workers;
     if (state_bytes)
         GW_TRY(send_state(w, steps_done, state_bytes));
@@ -413,11 +418,11 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     else /* until rank 0 tells its rate */
         w->lr = gw_schedule_rate(&team->schedule, o->lr, t, team->steps, team->steps_per_epoch);
     if (*team->server_optimizer)
-        GW_TRY(gw_exchange_set_rate(w->exchange, w->lr));
+        GW_TRY(gw_exchange_set(w->exchange, GW_EXCHANGE_RATE, w->lr));
     if (team->rule.rule == GW_RULE_SVRG && (t % team->steps_per_epoch == 0 || t == team->begin))
         GW_TRY(gw_convex_worker_snapshot(w, t, record, &full));
     if (record->accounted)
-        gw_exchange_account(w->exchange, true);
+        GW_TRY(gw_exchange_set(w->exchange, GW_EXCHANGE_ACCOUNT, true));
     GW_TRY(gw_exchange_begin(w->exchange, (uint32_t)t));
     gw_live_plan_begin(w, t);
     gw_histograms_begin(w, t);
@@ -451,7 +456,7 @@ static gw_status step(struct gw_worker *w, uint64_t t)
             GW_TRY(account(w, &record->report));
         else
             record->accounted = false; /* a step that was dropped has no frames to count */
-        gw_exchange_account(w->exchange, false);
+        GW_TRY(gw_exchange_set(w->exchange, GW_EXCHANGE_ACCOUNT, false));
     }
     const bool last = t + 1 == team->steps || t + 1 == w->stop_at;
     const bool saves = o->checkpoint_every && (last || (t + 1) % o->checkpoint_every == 0);

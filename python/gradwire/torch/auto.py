@@ -11,6 +11,7 @@ import time
 import torch.distributed as dist
 
 from .. import _api, _library
+from ..codecs import lost
 from ..errors import Error, Status
 from .buckets import Passed
 from .fits import why_not
@@ -41,12 +42,7 @@ _under_way = set()
 def candidates_for(optimizer):
     """The optimizer: None if it is not known. Then no codec with momentum= is a candidate."""
     codecs = {spec: _api.Codec(spec) for spec in _CANDIDATES}
-    library = _api.library()
-    return [
-        spec
-        for spec, codec in codecs.items()
-        if library.gw_codec_lost(codec.handle) <= _MOST_LOST and why_not(codec, optimizer) is None
-    ]
+    return [spec for spec, codec in codecs.items() if lost(codec) <= _MOST_LOST and why_not(codec, optimizer) is None]
 
 
 def start_all_reduce(group, buffer):

@@ -67,14 +67,19 @@ class Member:
 
     def save(self):
         """Returns what the codec keeps of all tensors on this rank, as bytes: b"" if it keeps nothing."""
-        state = ctypes.create_string_buffer(self._lib.gw_exchange_state_bytes(self._exchange))
+        state = ctypes.create_string_buffer(self._state_bytes())
         if len(state):
-            _library.check(self._lib.gw_exchange_save(self._exchange, state, len(state)))
+            self._state_bytes(state, len(state))
         return state.raw
+
+    def _state_bytes(self, state=None, capacity=0):
+        n_bytes = ctypes.c_size_t()
+        _library.check(self._lib.gw_exchange_save(self._exchange, state, capacity, ctypes.byref(n_bytes)))
+        return n_bytes.value
 
     def check_states(self, states):
         """Raises gradwire.Error if a state has not the length of this codec's state for these tensors."""
-        n_bytes = self._lib.gw_exchange_state_bytes(self._exchange)
+        n_bytes = self._state_bytes()
         for state in states:
             if len(state) != n_bytes:
                 raise Error(

@@ -70,7 +70,7 @@ static float reference_round(int codec, float x)
 static void check_encoding(int codec, const float *g, uint64_t n)
 {
     gw_encoder *encoder = encoder_of(NULL, names[codec], n);
-    assert_int_equal(gw_encoder_shared_count(encoder), 0);
+    assert_int_equal(gw_encoder_traits_of(encoder).n_shared, 0);
     struct whole_frame frame = encode_whole(encoder, g, n, NULL, (gw_draw){.seed = 1, .rank = 4, .step = 5});
     float *out = room_for(n, sizeof *out);
     decode_into(NULL, frame, out, n);

@@ -43,7 +43,7 @@ static struct team team_of(const char *spec, uint32_t n_workers, uint64_t n, uin
             team.g[w][i] =
                 numbers_bell(&numbers) * (1 + (float)w / 8) * scale * (numbers_below(&numbers, rare) ? 1 : 50);
         team.encoders[w] = encoder_of(NULL, spec, n);
-        assert_int_equal(gw_encoder_shared_count(team.encoders[w]), 1);
+        assert_int_equal(gw_encoder_traits_of(team.encoders[w]).n_shared, 1);
         measure(team.encoders[w], team.g[w], &team.own[w]);
         team.shared = team.own[w] > team.shared ? team.own[w] : team.shared;
     }
@@ -379,7 +379,7 @@ static void frames_that_do_not_add_up_are_refused(void **state)
     assert_int_equal(reduce_two(team.pushes[0], other), GW_ERR_FRAME_MISMATCH); /* another q */
     free(other.bytes);
     gw_encoder *private = encoder_of(NULL, "gspar", N);
-    assert_int_equal(gw_encoder_shared_count(private), 0);
+    assert_int_equal(gw_encoder_traits_of(private).n_shared, 0);
     other = encode_whole(private, team.g[1], N, NULL, (gw_draw){.rank = 1});
     assert_int_equal(reduce_two(team.pushes[0], other), GW_ERR_FRAME_MISMATCH); /* a q of its own */
     free(other.bytes);

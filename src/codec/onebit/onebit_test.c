@@ -189,7 +189,7 @@ static void slices_are_parts_of_the_whole(void **state)
     static const char *const specs[] = {"onebit:bucket=0", "onebit:bucket=2048", "onebit:bucket=64"};
     numbers_fill_bell(1, g, N);
     gw_encoder *encoder = encoder_of(NULL, "onebit:bucket=1500", N);
-    assert_int_equal(gw_encoder_slice_align(encoder), ALIGN);
+    assert_int_equal(gw_encoder_traits_of(encoder).slice_align, ALIGN);
     gw_encoder_destroy(encoder);
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         encoder = encoder_of(NULL, specs[s], N);
@@ -363,8 +363,8 @@ static void a_saved_state_goes_on(void **state)
     static float g[N];
     gw_encoder *a = encoder_of(NULL, "onebit:bucket=700", N), *b = encoder_of(NULL, "onebit", N),
                *c = encoder_of(NULL, "onebit:bucket=700", N), *other = encoder_of(NULL, "topk", N);
-    size_t n_bytes = gw_encoder_state_bytes(a);
-    assert_int_equal(gw_encoder_state_bytes(b), n_bytes);
+    size_t n_bytes = gw_encoder_traits_of(a).state_bytes;
+    assert_int_equal(gw_encoder_traits_of(b).state_bytes, n_bytes);
     uint8_t *saved = room_for(n_bytes, 1), *same = room_for(n_bytes, 1);
     for (uint32_t t = 0; t < 3; t++) {
         numbers_fill_bell(t, g, N);

@@ -13,7 +13,7 @@ static void push_all(gw_context *context, const char *spec, gw_wire push, gw_wir
     float *g = room_for(N, sizeof *g), *shared = NULL;
     for (uint32_t r = 0; r < N_WORKERS; r++) {
         gw_encoder *encoder = encoder_of(context, spec, N);
-        uint64_t n_shared = gw_encoder_shared_count(encoder);
+        uint64_t n_shared = gw_encoder_traits_of(encoder).n_shared;
         shared = shared ? shared : room_for(n_shared, sizeof *shared);
         for (uint64_t i = 0; i < n_shared; i++)
             shared[i] = 100;

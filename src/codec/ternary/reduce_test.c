@@ -302,8 +302,8 @@ static struct whole_frame push_of(const char *spec, uint32_t id, uint64_t n, uin
     const gw_tensor tensor = {.name = "w", .id = id, .n_elems = n};
     gw_encoder *encoder;
     assert_int_equal(gw_encoder_create(NULL, codec, &tensor, &encoder), GW_OK);
-    float *shared = room_for(gw_encoder_shared_count(encoder), sizeof *shared);
-    for (uint64_t i = 0; i < gw_encoder_shared_count(encoder); i++)
+    float *shared = room_for(gw_encoder_traits_of(encoder).n_shared, sizeof *shared);
+    for (uint64_t i = 0; i < gw_encoder_traits_of(encoder).n_shared; i++)
         shared[i] = s;
     measure(encoder, g, NULL);
     struct whole_frame frame = encode_slice(encoder, g, shared, draw, begin, n - begin);

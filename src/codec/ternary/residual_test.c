@@ -79,7 +79,7 @@ static void fill(uint64_t seed, enum scale scale, float *g, uint64_t n)
 static struct whole_frame check_step(gw_encoder *encoder, struct model *m, const float *g, float *levels, bool shares,
                                      const char *what)
 {
-    const uint64_t n_shared = gw_encoder_shared_count(encoder);
+    const uint64_t n_shared = gw_encoder_traits_of(encoder).n_shared;
     float *own = room_for(n_shared, sizeof *own), *out = room_for(m->n, sizeof *out);
     assert_int_equal(n_shared, shares ? m->n_buckets : 0);
     measure(encoder, g, own);
@@ -292,8 +292,8 @@ static void a_saved_state_goes_on(void **state)
     gw_encoder *a = encoder_of(NULL, spec, N), *b = encoder_of(NULL, "ternary:residual=on,level=max", N),
                *c = encoder_of(NULL, spec, N), *drawn = encoder_of(NULL, "ternary", N),
                *onebit = encoder_of(NULL, "onebit", N);
-    const size_t n_bytes = gw_encoder_state_bytes(a);
-    assert_true(gw_encoder_state_bytes(b) == n_bytes && gw_encoder_state_bytes(drawn) == 0);
+    const size_t n_bytes = gw_encoder_traits_of(a).state_bytes;
+    assert_true(gw_encoder_traits_of(b).state_bytes == n_bytes && gw_encoder_traits_of(drawn).state_bytes == 0);
     uint8_t *saved = room_for(n_bytes, 1), *same = room_for(n_bytes, 1);
     for (uint32_t t = 0; t < 3; t++) {
         numbers_fill_bell(t, g, N);

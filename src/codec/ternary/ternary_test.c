@@ -16,7 +16,7 @@ static const gw_draw at_step = {.seed = 0x0123456789ABCDEFull, .rank = 3, .step 
 static float own_scaler(const char *spec, const float *g, uint64_t n)
 {
     gw_encoder *encoder = encoder_of(NULL, spec, n);
-    assert_int_equal(gw_encoder_shared_count(encoder), 1);
+    assert_int_equal(gw_encoder_traits_of(encoder).n_shared, 1);
     float s;
     measure(encoder, g, &s);
     gw_encoder_destroy(encoder);
@@ -413,7 +413,7 @@ static void slices_equal_the_whole(void **state)
         gw_encoder *encoder = encoder_of(NULL, kinds[k], n);
         struct whole_frame whole = encode_whole(encoder, g, n, NULL, at_step);
         decode_into(NULL, whole, out, n);
-        uint64_t align = gw_encoder_slice_align(encoder);
+        uint64_t align = gw_encoder_traits_of(encoder).slice_align;
         assert_int_equal(align % GW_SLICE_ALIGN, 0);
         for (uint64_t step = 1; step <= 67; step += 33) {
             for (uint64_t begin = 0, count; begin < n; begin += count) {
@@ -458,7 +458,7 @@ static void slices_that_are_not_aligned_are_refused(void **state)
     for (size_t k = 0; k < 5; k++) {
         gw_encoder *encoder = encoder_of(NULL, kind[k].spec, 10000);
         uint64_t align = kind[k].align;
-        assert_int_equal(gw_encoder_slice_align(encoder), align);
+        assert_int_equal(gw_encoder_traits_of(encoder).slice_align, align);
         measure(encoder, g, NULL);
         const uint64_t bad[][2] = {{1, align},     {align - 1, align},      {0, 1},
                                    {0, align + 1}, {align, 10000},          {10000, 1},
@@ -489,7 +489,7 @@ static void measure_encode_is_measure_and_encode(void **state)
                     numbers_fill_bell(l + 10, g, n);
                     gw_context *context = context_of(threads);
                     gw_encoder *encoder = encoder_of(context, kinds[k], n), *fused = encoder_of(context, kinds[k], n);
-                    uint64_t n_shared = gw_encoder_shared_count(encoder);
+                    uint64_t n_shared = gw_encoder_traits_of(encoder).n_shared;
                     float *shared = room_for(n_shared, sizeof *shared);
                     gw_measure info, fused_info;
                     assert_int_equal(gw_encoder_measure(encoder, g, shared, n_shared, &info), GW_OK);
@@ -571,7 +571,7 @@ static void frames_are_known_to_the_byte(void **state)
         for (size_t k = 0; k < 6; k++) {
             uint64_t n = lengths[l];
             gw_encoder *encoder = encoder_of(NULL, pushes[k], n);
-            uint64_t n_scalers = gw_encoder_shared_count(encoder);
+            uint64_t n_scalers = gw_encoder_traits_of(encoder).n_shared;
             float *g = room_for(n, sizeof *g), *own = room_for(n_scalers, sizeof *own),
                   *shared = room_for(n_scalers, sizeof *shared);
             memset(shared, 0, n_scalers * sizeof *shared);
@@ -708,7 +708,7 @@ static void nan_and_infinity_are_found_and_refused(void **state)
         for (uint32_t threads = 1; threads <= 2; threads++) {
             gw_context *context = context_of(threads);
             gw_encoder *encoder = encoder_of(context, specs[k], n);
-            uint64_t n_shared = gw_encoder_shared_count(encoder);
+            uint64_t n_shared = gw_encoder_traits_of(encoder).n_shared;
             float *shared = room_for(n_shared, sizeof *shared);
             size_t bound = gw_encoder_bound(encoder, n), size;
             uint8_t *bytes = room_for(bound, 1);
@@ -761,7 +761,7 @@ static void scalers_below_ones_own_are_refused(void **state)
     numbers_fill_bell(3, g, 3000);
     for (uint64_t bucket = 0; bucket <= 1000; bucket += 1000) {
         gw_encoder *encoder = encoder_of(NULL, bucket ? "ternary:bucket=1000" : "ternary", 3000);
-        uint64_t n = gw_encoder_shared_count(encoder);
+        uint64_t n = gw_encoder_traits_of(encoder).n_shared;
         assert_int_equal(n, bucket ? 3 : 1);
         float own[3], given[3];
         measure(encoder, g, own);
@@ -866,8 +866,8 @@ static void tensors_left_in_float_come_back_exactly(void **state)
     const char *specs[] = {"ternary:skip=layer*", "ternary:min=501", "ternary:skip=*.weight,bucket=7,share=off"};
     for (size_t k = 0; k < 3; k++) {
         gw_encoder *encoder = encoder_of(NULL, specs[k], 500);
-        assert_int_equal(gw_encoder_shared_count(encoder), 0);
-        assert_int_equal(gw_encoder_slice_align(encoder), GW_SLICE_ALIGN);
+        assert_int_equal(gw_encoder_traits_of(encoder).n_shared, 0);
+        assert_int_equal(gw_encoder_traits_of(encoder).slice_align, GW_SLICE_ALIGN);
         struct whole_frame frame = encode_whole(encoder, g, 500, NULL, at_step);
         gw_frame_info info;
         assert_int_equal(gw_frame_parse(frame.bytes, frame.size, &info), GW_OK);

@@ -1,5 +1,6 @@
 /* Tests topk from step to step: error feedback loses nothing, thresholds are taken and reused as prescribed, steps
  * that are dropped leave no trace, and a saved state goes on as if nothing had happened. */
+#include "codec/together.h"
 #include "codec/state.h"
 #include "codec/codec.h"
 #include "codec/topk/select.h"
@@ -285,7 +286,7 @@ static void global_selection_is_that_of_one_tensor(void **state)
     assert_int_equal(gw_encoders_begin(hole, 1, NULL), GW_ERR_ARGUMENT);
     assert_int_equal(gw_encoders_begin(NULL, 0, &together), GW_OK);
     assert_false(together);
-    assert_true(gw_encoder_bound(NULL, 3) == 0 && gw_encoder_shared_count(NULL) == 0);
+    assert_true(gw_encoder_bound(NULL, 3) == 0 && gw_encoder_traits_of(NULL).n_shared == 0);
     gw_encoder_destroy(one);
     for (int i = 0; i < 5; i++)
         gw_encoder_destroy(many[i]);
@@ -469,12 +470,12 @@ static void a_saved_state_goes_on(void **state)
     static float g[N], sent[N], again[N];
     for (int s = 0; s < 6; s++) {
         gw_encoder *a = encoder_of(NULL, specs[s], N), *b = encoder_of(NULL, specs[s], N);
-        uint8_t *saved = room_for(gw_encoder_state_bytes(a), 1);
+        uint8_t *saved = room_for(gw_encoder_traits_of(a).state_bytes, 1);
         for (uint32_t t = 0; t < 20; t++) {
             numbers_fill_bell(t, g, N);
             if (t == 6) {
-                assert_int_equal(gw_encoder_save(a, saved, gw_encoder_state_bytes(a)), GW_OK);
-                assert_int_equal(gw_encoder_load(b, saved, gw_encoder_state_bytes(a)), GW_OK);
+                assert_int_equal(gw_encoder_save(a, saved, gw_encoder_traits_of(a).state_bytes), GW_OK);
+                assert_int_equal(gw_encoder_load(b, saved, gw_encoder_traits_of(a).state_bytes), GW_OK);
             }
             step(a, g, N, t, true, sent);
             if (t >= 6) {
@@ -485,18 +486,18 @@ static void a_saved_state_goes_on(void **state)
         /* Anything else is refused and changes nothing. */
         gw_encoder_condition before = condition_of(b), after;
         gw_encoder *other = encoder_of(NULL, specs[s], N + 1), *none = encoder_of(NULL, "none", N);
-        assert_int_equal(gw_encoder_load(other, saved, gw_encoder_state_bytes(a)), GW_ERR_ARGUMENT);
-        assert_int_equal(gw_encoder_load(none, saved, gw_encoder_state_bytes(a)), GW_ERR_ARGUMENT);
+        assert_int_equal(gw_encoder_load(other, saved, gw_encoder_traits_of(a).state_bytes), GW_ERR_ARGUMENT);
+        assert_int_equal(gw_encoder_load(none, saved, gw_encoder_traits_of(a).state_bytes), GW_ERR_ARGUMENT);
         assert_int_equal(gw_encoder_load(none, NULL, 0), GW_OK);
-        assert_int_equal(gw_encoder_state_bytes(none), 0);
-        assert_int_equal(gw_encoder_save(a, saved, gw_encoder_state_bytes(a) - 1), GW_ERR_CAPACITY);
+        assert_int_equal(gw_encoder_traits_of(none).state_bytes, 0);
+        assert_int_equal(gw_encoder_save(a, saved, gw_encoder_traits_of(a).state_bytes - 1), GW_ERR_CAPACITY);
         for (size_t cut = 0; cut < 100; cut++)
             assert_int_equal(gw_encoder_load(b, saved, cut), GW_ERR_ARGUMENT);
         for (uint64_t seed = 0; seed < 300; seed++) {
             struct numbers numbers = numbers_from(seed);
-            size_t at = numbers_below(&numbers, (uint32_t)gw_encoder_state_bytes(b));
+            size_t at = numbers_below(&numbers, (uint32_t)gw_encoder_traits_of(b).state_bytes);
             saved[at] ^= 1;
-            assert_int_equal(gw_encoder_load(b, saved, gw_encoder_state_bytes(b)), GW_ERR_ARGUMENT);
+            assert_int_equal(gw_encoder_load(b, saved, gw_encoder_traits_of(b).state_bytes), GW_ERR_ARGUMENT);
             saved[at] ^= 1;
         }
         after = condition_of(b);
@@ -516,7 +517,7 @@ static void states_move_to_other_numbers_of_workers(void **state)
     (void)state;
     static float g[N], sent[N];
     gw_encoder *workers[4], *fresh = encoder_of(NULL, "topk:ratio=0.01,refresh=1,scope=layer,over=0.5", N);
-    size_t n_bytes = gw_encoder_state_bytes(fresh);
+    size_t n_bytes = gw_encoder_traits_of(fresh).state_bytes;
     void *states[4];
     double mean[N] = {0}, scale[N] = {0};
     for (uint32_t w = 0; w < 4; w++) {
@@ -570,7 +571,7 @@ static void states_move_to_other_numbers_of_workers(void **state)
     assert_int_equal(gw_states_merge(hole, 2, n_bytes, merged), GW_ERR_ARGUMENT);
     /* There are as many states as there can be workers, and they keep nothing. One more is refused. */
     gw_encoder *empty = encoder_of(NULL, "topk:ratio=0.01,scope=layer,over=0", 0);
-    size_t empty_bytes = gw_encoder_state_bytes(empty);
+    size_t empty_bytes = gw_encoder_traits_of(empty).state_bytes;
     uint8_t *nothing = room_for(empty_bytes, 1), *all = room_for(empty_bytes, 1);
     const void **many = room_for(GW_MAX_WORKERS + 1, sizeof *many);
     assert_int_equal(gw_encoder_save(empty, nothing, empty_bytes), GW_OK);

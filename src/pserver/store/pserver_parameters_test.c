@@ -196,9 +196,9 @@ static void make_push(const struct world *world, gw_ps_type type, const char *co
         size_t n_bytes;
         assert_int_equal(gw_encoder_create(world->context, parsed, &tensor, &encoder), GW_OK);
         assert_int_equal(gw_encoder_measure(encoder, g + cut[t], numbers, N, NULL), GW_OK);
-        for (uint64_t s = 0; s < gw_encoder_shared_count(encoder); s++)
+        for (uint64_t s = 0; s < gw_encoder_traits_of(encoder).n_shared; s++)
             numbers[s] = 0.5f; /* no gradient is larger */
-        assert_int_equal(gw_encoder_encode(encoder, g + cut[t], gw_encoder_shared_count(encoder) ? numbers : NULL,
+        assert_int_equal(gw_encoder_encode(encoder, g + cut[t], gw_encoder_traits_of(encoder).n_shared ? numbers : NULL,
                                            &draw, 0, tensor.n_elems, out->bytes + out->n_bytes,
                                            MOST_BYTES - out->n_bytes, &n_bytes),
                          GW_OK);

@@ -7,6 +7,7 @@ import torch
 
 import gradwire.torch as gw
 from gradwire import _api
+from gradwire.codecs import lost
 from gradwire.torch import auto as gw_auto
 
 from common import RANK, SIZE, TRANSPORT, attached, await_files, backward, digest, network, train
@@ -82,7 +83,7 @@ def auto_knows_accuracy():
     ]
     found = [gw_auto.candidates_for(optimizer) for optimizer in optimizers]
     codecs = [_api.Codec(spec) for specs in found for spec in specs]
-    assert all(_api.library().gw_codec_lost(codec.handle) <= 0.3 for codec in codecs)
+    assert all(lost(codec) <= 0.3 for codec in codecs)
     return found
 
 
