@@ -253,7 +253,7 @@ struct client {
     char key[32];
     gw_ps_client *gradwire;
     struct end end; /* of clients of the echo */
-    uint64_t tickets[MOST_UNDER_WAY];
+    uint64_t under_way[MOST_UNDER_WAY];
 };
 
 static void client_open(struct client *client, bool echo, const char *address)
@@ -285,7 +285,7 @@ static void client_open(struct client *client, bool echo, const char *address)
 static void client_begin(struct client *client, uint32_t nth)
 {
     const size_t n_bytes = client->row->n_bytes;
-    uint64_t *ticket = &client->tickets[nth % client->row->way];
+    uint64_t *id = &client->under_way[nth % client->row->way];
     const bool push = nth % 2 == 0;
     if (client->gradwire) {
         must(gw_ps_begin(client->gradwire,
@@ -295,7 +295,7 @@ static void client_begin(struct client *client, uint32_t nth)
                                        .bytes = client->value,
                                        .n_bytes = n_bytes,
                                        .method = client->row->method},
-                         ticket));
+                         id));
     } else {
         uint8_t head[MOST_HEAD] = {0};
         const struct start start = {(push ? PUSH_HEAD : PULL_HEAD) + strlen(client->key), push ? n_bytes : 0};
@@ -313,7 +313,7 @@ static void client_end(struct client *client, uint32_t nth)
     size_t n_bytes = 0;
     if (client->gradwire) {
         gw_ps_value value = {0};
-        must(gw_ps_wait(client->gradwire, client->tickets[nth % client->row->way], GW_PS_NO_LIMIT,
+        must(gw_ps_wait(client->gradwire, client->under_way[nth % client->row->way], GW_PS_NO_LIMIT,
                         push ? NULL : &value));
         n_bytes = value.n_bytes;
         gw_ps_value_free(&value);

@@ -9,8 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "pserver/client/for_exchange.h"
-#include "pserver/client/keys.h"
-#include "pserver/client/tickets.h"
+#include "pserver/client/state.h"
 #include "pserver/protocol/methods.h"
 #include "wire/bytes.h"
 #include "wire/hash.h"
@@ -172,7 +171,7 @@ static gw_ps_client *make_client(uint8_t mode)
 static void free_client(gw_ps_client *client)
 {
     while (client->open.first || client->answered.first)
-        gw_ps_ticket_free(client, client->open.first ? client->open.first : client->answered.first);
+        gw_ps_request_free(client, client->open.first ? client->open.first : client->answered.first);
     for (uint32_t s = 0; s < client->n_servers; s++)
         gw_net_free(&client->servers[s].c), close(theirs[s]);
     gw_ps_keys_free(client);
@@ -181,40 +180,40 @@ static void free_client(gw_ps_client *client)
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-/* The answer of an honest server to that part of a ticket. */
-static struct gw_ps_reply honest(const struct gw_ps_asked *asked, uint64_t *n_bytes)
+/* The answer of an honest server to that part of a request. */
+static struct gw_ps_answer honest(const struct gw_ps_asked *asked, uint64_t *n_bytes)
 {
     const struct gw_ps_request *request = asked->request;
-    struct gw_ps_reply reply = {.operation = request->operation,
-                                .id = request->id,
-                                .number = request->number ? request->number : 1,
-                                .n_workers = WORKERS,
-                                .timeout_ms = 1000};
+    struct gw_ps_answer answer = {.operation = request->operation,
+                                  .id = request->id,
+                                  .number = request->number ? request->number : 1,
+                                  .n_workers = WORKERS,
+                                  .timeout_ms = 1000};
     *n_bytes = request->operation == GW_PS_MEMBERS ? asked->n_workers : 0;
-    if (request->operation != GW_PS_PULL && request->operation != GW_PS_FETCH)
-        return reply;
+    if (request->operation != GW_PS_PULL && request->operation != GW_PS_GET)
+        return answer;
     const bool computed = request->operation == GW_PS_PULL && asked->type;
     const gw_ps_type type = !asked->type ? GW_PS_FLOAT32
                             : !computed  ? asked->type
                             : request->code == GW_PS_PARAMETERS
                                 ? GW_PS_FLOAT32
                                 : gw_ps_result_type((gw_ps_method)request->code, asked->type);
-    reply.code = (uint8_t)type;
-    reply.shape = gw_ps_answer_shape(asked);
-    reply.n_pushes = request->operation == GW_PS_PULL;
+    answer.code = (uint8_t)type;
+    answer.shape = gw_ps_answer_shape(asked);
+    answer.n_pushes = request->operation == GW_PS_PULL;
     uint64_t n_elems = 1;
-    gw_ps_shape_elems(&reply.shape, &n_elems);
+    gw_ps_shape_elems(&answer.shape, &n_elems);
     *n_bytes = gw_ps_type_bytes(type) ? n_elems * gw_ps_type_bytes(type) : 40;
-    return reply;
+    return answer;
 }
 
 /* Writes the head, altered as the input says. Returns how many bytes it has. */
-static size_t make_head(struct input *in, uint8_t kind, const struct gw_ps_reply *reply, uint8_t *head)
+static size_t make_head(struct input *in, uint8_t kind, const struct gw_ps_answer *answer, uint8_t *head)
 {
     const size_t asked = take16(in) % GW_PS_HEAD_BYTES, left = (size_t)(in->end - in->at),
                  n = asked < left ? asked : left;
     memset(head, 0, GW_PS_HEAD_BYTES);
-    size_t n_head = kind & ANSWER_RAW ? n : gw_ps_reply_write(head, reply) - (kind & ANSWER_CUT ? 1 : 0);
+    size_t n_head = kind & ANSWER_RAW ? n : gw_ps_answer_write(head, answer) - (kind & ANSWER_CUT ? 1 : 0);
     for (size_t i = 0; i < n; i++)
         head[i] ^= in->at[i];
     in->at += n;
@@ -225,33 +224,33 @@ static void answer(struct input *in, gw_ps_client *client, uint8_t kind, uint32_
 {
     uint8_t head[GW_PS_HEAD_BYTES];
     uint64_t n_body = 0;
-    struct gw_ps_reply reply = honest(asked, &n_body);
-    const size_t n_head = make_head(in, kind, &reply, head);
+    struct gw_ps_answer answer = honest(asked, &n_body);
+    const size_t n_head = make_head(in, kind, &answer, head);
     if (kind & ANSWER_LENGTH)
         n_body = take16(in) % (2 * MOST_BODY);
     n_body = kind & ANSWER_NO_BODY ? 0 : n_body < 2 * MOST_BODY ? n_body : 2 * MOST_BODY;
     promise(s < client->n_servers);
     send_message(client, s, kind & ANSWER_KIND ? 1 : GW_PS_MESSAGE, head, n_head, n_body, kind & ANSWER_PIECES);
-    if (gw_ps_reply_read(head, n_head, &reply) == GW_OK && reply.operation == GW_PS_HELLO && reply.status < 0)
+    if (gw_ps_answer_read(head, n_head, &answer) == GW_OK && answer.operation == GW_PS_HELLO && answer.status < 0)
         gw_ignore(gw_ps_client_pump(client, -1, 0)); /* the client may end the connection now */
 }
 
-/* Sends answers to a ticket that is under way. */
-static void answer_ticket(struct input *in, gw_ps_client *client, uint64_t id)
+/* Sends answers to a request that is under way. */
+static void answer_request(struct input *in, gw_ps_client *client, uint64_t id)
 {
     for (uint32_t left = take8(in) % (MOST_ANSWERS + 1); left > 0; left--) {
         const uint8_t kind = take8(in), which = take8(in);
-        const struct ticket *ticket = gw_ps_ticket_find(client, id);
-        if (kind & ANSWER_FOR_SCALE && ticket->second)
-            ticket = gw_ps_ticket_find(client, ticket->second);
-        const uint32_t p = which % ticket->n_parts;
-        const struct gw_ps_asked asked = gw_ps_asked_of(client, ticket, p);
-        answer(in, client, kind, ticket->first + p, &asked);
+        const struct request *open = gw_ps_request_find(client, id);
+        if (kind & ANSWER_FOR_SCALE && open->second)
+            open = gw_ps_request_find(client, open->second);
+        const uint32_t p = which % open->n_parts;
+        const struct gw_ps_asked asked = gw_ps_asked_of(client, open, p);
+        answer(in, client, kind, open->first + p, &asked);
     }
     gw_ps_client_pump(client, -1, 0);
 }
 
-/* Sends answers to the next ticket, before a call makes it and waits for it. A refusal comes last, so that the client
+/* Sends answers to the next open, before a call makes it and waits for it. A refusal comes last, so that the client
  * waits for nothing. false: the client has given a server up, or the connection to it, and might wait all the same. */
 static bool answer_before(struct input *in, gw_ps_client *client, struct gw_ps_request request)
 {
@@ -263,12 +262,12 @@ static bool answer_before(struct input *in, gw_ps_client *client, struct gw_ps_r
         answer(in, client, kind, s, &asked);
     }
     uint8_t head[GW_PS_HEAD_BYTES];
-    const struct gw_ps_reply enough = {.operation = request.operation,
-                                       .id = request.id,
-                                       .status = GW_ERR_PEER,
-                                       .sentence = "enough"};
+    const struct gw_ps_answer enough = {.operation = request.operation,
+                                        .id = request.id,
+                                        .status = GW_ERR_PEER,
+                                        .sentence = "enough"};
     if (request.operation != GW_PS_HELLO)
-        send_message(client, 0, GW_PS_MESSAGE, head, gw_ps_reply_write(head, &enough), 0, false);
+        send_message(client, 0, GW_PS_MESSAGE, head, gw_ps_answer_write(head, &enough), 0, false);
     bool all = true;
     for (uint32_t s = 0; s < client->n_servers; s++)
         all = all && client->servers[s].c.fd >= 0 && !client->servers[s].refused;
@@ -281,7 +280,7 @@ static bool answer_before(struct input *in, gw_ps_client *client, struct gw_ps_r
 static void value_checked(const gw_ps_value *value, const struct gw_ps_asked *asked, uint32_t n_parts)
 {
     const size_t width = gw_ps_type_bytes(value->type);
-    const bool is_get = asked->request->operation == GW_PS_FETCH;
+    const bool is_get = asked->request->operation == GW_PS_GET;
     const gw_ps_shape shape = gw_ps_answer_shape(asked);
     uint64_t n_elems;
     promise(gw_ps_type_name(value->type) != NULL && gw_ps_shape_elems(&value->shape, &n_elems));
@@ -300,14 +299,14 @@ static void settle_all(gw_ps_client *client)
         client->keys[k].uncertain = false;
 }
 
-static void end_ticket(gw_ps_client *client, uint64_t id)
+static void end_request(gw_ps_client *client, uint64_t id)
 {
-    struct ticket *ticket = gw_ps_ticket_find(client, id);
-    const uint32_t n_parts = ticket->n_parts;
-    const struct gw_ps_request request = *ticket->asked;
-    struct gw_ps_asked asked = gw_ps_asked_of(client, ticket, 0);
+    struct request *open = gw_ps_request_find(client, id);
+    const uint32_t n_parts = open->n_parts;
+    const struct gw_ps_request request = *open->asked;
+    struct gw_ps_asked asked = gw_ps_asked_of(client, open, 0);
     asked.request = &request;
-    asked.shape = ticket->place.shape;
+    asked.shape = open->place.shape;
     gw_ps_value value = {0};
     const gw_status status = gw_ps_wait(client, id, 0, &value);
     if (status == GW_NOT_YET) {
@@ -317,7 +316,7 @@ static void end_ticket(gw_ps_client *client, uint64_t id)
     }
     if (status < 0)
         promise(*gw_last_error() != 0 && !value.bytes && value.n_bytes == 0);
-    else if (request.operation == GW_PS_PULL || request.operation == GW_PS_FETCH)
+    else if (request.operation == GW_PS_PULL || request.operation == GW_PS_GET)
         value_checked(&value, &asked, n_parts);
     gw_ps_value_free(&value);
     settle_all(client);
@@ -342,8 +341,8 @@ static gw_status begin(struct input *in, gw_ps_client *client, enum call call, u
     gw_ps_call made = {.struct_bytes = sizeof made,
                        .kind = call == INIT   ? GW_PS_CALL_INIT
                                : call == PUSH ? GW_PS_CALL_PUSH
-                               : call == GET  ? GW_PS_CALL_FETCH
-                               : call == PUT  ? GW_PS_CALL_DEPOSIT
+                               : call == GET  ? GW_PS_CALL_GET
+                               : call == PUT  ? GW_PS_CALL_PUT
                                               : GW_PS_CALL_PULL,
                        .key = name,
                        .options = &options,
@@ -353,7 +352,7 @@ static gw_status begin(struct input *in, gw_ps_client *client, enum call call, u
                        .method = (gw_ps_method)(code % (GW_PS_MEDIAN + 1))};
     struct gw_ps_request request = gw_ps_request_of(call == REFUSE     ? GW_PS_PUSH
                                                     : call == PULL_NOW ? GW_PS_PULL
-                                                                       : GW_PS_BRING,
+                                                                       : GW_PS_PUT,
                                                     name);
     switch (call) {
     case REFUSE:
@@ -411,7 +410,7 @@ static void one_call(struct input *in, gw_ps_client *client)
     case ADMIT:
         if (!answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_ADMIT, .round = 3}))
             break;
-        client->n_servers = 1; /* so the call makes one ticket only */
+        client->n_servers = 1; /* so the call makes one request only */
         gw_ignore(gw_ps_admit(client, 1, 3));
         client->n_servers = n_servers;
         break;
@@ -420,8 +419,8 @@ static void one_call(struct input *in, gw_ps_client *client)
             promise(*gw_last_error() != 0);
             break;
         }
-        answer_ticket(in, client, id);
-        end_ticket(client, id);
+        answer_request(in, client, id);
+        end_request(client, id);
     }
 }
 

@@ -231,14 +231,14 @@ static void request_checked(const uint8_t *bytes, size_t n_bytes)
         promise(gw_ps_request_write(again, &request) == n_bytes && memcmp(again, bytes, n_bytes) == 0);
 }
 
-static void reply_checked(const uint8_t *bytes, size_t n_bytes)
+static void answer_checked(const uint8_t *bytes, size_t n_bytes)
 {
-    struct gw_ps_reply reply;
+    struct gw_ps_answer answer;
     uint8_t again[GW_PS_HEAD_BYTES];
-    gw_status status = gw_ps_reply_read(bytes, n_bytes, &reply);
-    promise(strlen(reply.sentence) < sizeof reply.sentence);
-    if (status == GW_OK && reply.status == GW_OK)
-        promise(reply.shape.n_dims <= GW_PS_MOST_DIMS && gw_ps_reply_write(again, &reply) == n_bytes &&
+    gw_status status = gw_ps_answer_read(bytes, n_bytes, &answer);
+    promise(strlen(answer.sentence) < sizeof answer.sentence);
+    if (status == GW_OK && answer.status == GW_OK)
+        promise(answer.shape.n_dims <= GW_PS_MOST_DIMS && gw_ps_answer_write(again, &answer) == n_bytes &&
                 memcmp(again, bytes, n_bytes) == 0);
 }
 
@@ -256,7 +256,7 @@ int gw_fuzz_pserver(const uint8_t *data, size_t size)
     if (data[0] % 2)
         request_checked(bytes, size - 1);
     else
-        reply_checked(bytes, size - 1);
+        answer_checked(bytes, size - 1);
     free(bytes);
     return 0;
 }
@@ -264,9 +264,9 @@ int gw_fuzz_pserver(const uint8_t *data, size_t size)
 bool gw_fuzz_pserver_is_good(const uint8_t *data, size_t size)
 {
     struct gw_ps_request request;
-    struct gw_ps_reply reply;
+    struct gw_ps_answer answer;
     return size > 0 && (data[0] % 2 ? gw_ps_request_read(data + 1, size - 1, &request)
-                                    : gw_ps_reply_read(data + 1, size - 1, &reply)) == GW_OK;
+                                    : gw_ps_answer_read(data + 1, size - 1, &answer)) == GW_OK;
 }
 
 #ifdef GW_HAVE_TCP

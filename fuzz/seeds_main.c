@@ -152,22 +152,22 @@ static void write_heads(const char *folder)
                                               .n_servers = 3,
                                               .n_parts = 3,
                                               .shape = {.n_dims = 2, .dims = {3, 4}}};
-        const struct gw_ps_reply reply = {.operation = (enum gw_ps_operation)operation,
-                                          .id = 7,
-                                          .number = 1,
-                                          .shape = {.n_dims = 1, .dims = {12}},
-                                          .n_pushes = 2,
-                                          .n_workers = 3,
-                                          .max_key_bytes = 1u << 20,
-                                          .timeout_ms = 1000},
-                                 error = {.operation = (enum gw_ps_operation)operation,
-                                          .id = 7,
-                                          .status = GW_ERR_TIMEOUT,
-                                          .sentence = "late"};
+        const struct gw_ps_answer answer = {.operation = (enum gw_ps_operation)operation,
+                                            .id = 7,
+                                            .number = 1,
+                                            .shape = {.n_dims = 1, .dims = {12}},
+                                            .n_pushes = 2,
+                                            .n_workers = 3,
+                                            .max_key_bytes = 1u << 20,
+                                            .timeout_ms = 1000},
+                                  error = {.operation = (enum gw_ps_operation)operation,
+                                           .id = 7,
+                                           .status = GW_ERR_TIMEOUT,
+                                           .sentence = "late"};
         uint8_t head[GW_PS_HEAD_BYTES];
         write_head(folder, "request", operation, 1, head, gw_ps_request_write(head, &request));
-        write_head(folder, "answer", operation, 0, head, gw_ps_reply_write(head, &reply));
-        write_head(folder, "error", operation, 0, head, gw_ps_reply_write(head, &error));
+        write_head(folder, "answer", operation, 0, head, gw_ps_answer_write(head, &answer));
+        write_head(folder, "error", operation, 0, head, gw_ps_answer_write(head, &error));
     }
 }
 
@@ -198,7 +198,7 @@ static void write_answers(const char *folder)
             }
 }
 
-/* Writes an answer to a pull and to a fetch of frames, whose value is long and comes in two pieces. */
+/* Writes an answer to a pull and to a get of frames, whose value is long and comes in two pieces. */
 static void write_long_answers(const char *folder)
 {
     for (uint8_t call = 4; call <= 7; call += 3) {

@@ -186,7 +186,7 @@ typedef struct gw_ps_client_options {
     bool no_wait; /* gw_ps_client_create returns before the servers have answered; gw_ps_client_meet waits for them */
 } gw_ps_client_options;
 
-/* A value that was pulled or fetched. gw_ps_value_free frees `bytes`. */
+/* The value of a pull or a get. gw_ps_value_free frees `bytes`. */
 typedef struct gw_ps_value {
     gw_ps_type type;
     gw_ps_shape shape;
@@ -258,7 +258,7 @@ typedef struct gw_ps_key_options {
      * it counts pushes. A worker that has not pushed to the key, and a reader, pull the parameters as they are now. */
     const char *optimizer;
     /* with an optimizer: the first parameters, as many float32 as the shape has. A server keeps those that come first.
-     * NULL: another client brings them; until then pushes, and pulls of parameters, wait */
+     * NULL: another client gives them; until then pushes, and pulls of parameters, wait */
     const float *values;
 } gw_ps_key_options;
 
@@ -286,29 +286,29 @@ GW_API GW_MUST_CHECK gw_status gw_ps_push(gw_ps_client *client, const char *key,
 GW_API GW_MUST_CHECK gw_status gw_ps_pull(gw_ps_client *client, const char *key, gw_ps_method method,
                                           const char *scale_key, gw_ps_value *out);
 
-/* Leaves a value at a key for others to fetch. A deposit belongs to no round. The server keeps it beside the key's
- * pushes until a deposit of a higher version comes. It ignores one of a lower version. For keys without an optimizer.
- * Readers may deposit, too. Errors: as of gw_ps_push. */
-GW_API GW_MUST_CHECK gw_status gw_ps_deposit(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
-                                             size_t n_bytes);
+/* Puts a value at a key for others to get. It belongs to no round. The server keeps it beside the key's pushes until
+ * one of a higher version comes, and ignores one of a lower version. For keys without an optimizer. Readers may put,
+ * too. Errors: as of gw_ps_push. */
+GW_API GW_MUST_CHECK gw_status gw_ps_put(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
+                                         size_t n_bytes);
 
-/* Waits until a value of version `least` or higher was deposited, and fetches it: out->round is its version,
+/* Waits until a value of version `least` or higher was put, and gets it: out->round is its version,
  * out->n_pushes is 0. Errors: as of gw_ps_pull; GW_ERR_ORDER (parts on several servers have different versions: the
  * value was replaced meanwhile). */
-GW_API GW_MUST_CHECK gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out);
+GW_API GW_MUST_CHECK gw_status gw_ps_get(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out);
 
-/* Frees what a pull or a fetch has brought, and makes the value empty. An empty value, or NULL, is allowed. The client
+/* Frees the value of a pull or a get, and makes it empty. An empty value, or NULL, is allowed. The client
  * may be gone already. One thread at a time for one value. */
 GW_API void gw_ps_value_free(gw_ps_value *value);
 
 /* ---- calls that do not wait -------------------------------------------------------------------------------- */
 
 typedef enum gw_ps_call_kind {
-    GW_PS_CALL_INIT = 1, /* key, options. Wait for its ticket before you push to the key; else a push is GW_ERR_ORDER */
+    GW_PS_CALL_INIT = 1, /* key, options. Wait for its answer before you push to the key; else a push is GW_ERR_ORDER */
     GW_PS_CALL_PUSH,     /* key, bytes, n_bytes, rate */
     GW_PS_CALL_PULL,     /* key, method, scale_key. gw_ps_wait gives the value */
-    GW_PS_CALL_DEPOSIT,  /* key, bytes, n_bytes, version */
-    GW_PS_CALL_FETCH,    /* key, version: the least. gw_ps_wait gives the value */
+    GW_PS_CALL_PUT,      /* key, bytes, n_bytes, version */
+    GW_PS_CALL_GET,      /* key, version: the least. gw_ps_wait gives the value */
 } gw_ps_call_kind;
 
 /* A call as data. Fields that its kind does not name are ignored. */
@@ -327,23 +327,24 @@ typedef struct gw_ps_call {
     double rate;
 } gw_ps_call;
 
-/* Sends a request, and does not wait for its answer. It sets a ticket, which is given back once, by gw_ps_wait or
- * gw_ps_cancel. Many may be under way; those of one key are done in order. What `bytes` and `options->values` point to
- * must stay as it is until then; all else is copied. Errors: as of the call that waits; those of a server come from
- * gw_ps_wait. */
-GW_API GW_MUST_CHECK gw_status gw_ps_begin(gw_ps_client *client, const gw_ps_call *call, uint64_t *ticket);
+/* Sends a request, and does not wait for its answer. It sets the request's number, which is given back once, by
+ * gw_ps_wait or gw_ps_cancel. Many may be under way; those of one key are done in order. What `bytes` and
+ * `options->values` point to must stay as it is until then; all else is copied. Errors: as of the call that waits;
+ * those of a server come from gw_ps_wait. */
+GW_API GW_MUST_CHECK gw_status gw_ps_begin(gw_ps_client *client, const gw_ps_call *call, uint64_t *request);
 
 #define GW_PS_NO_LIMIT UINT32_MAX
 
-/* Waits for a ticket's answer, for at most `ms`; GW_PS_NO_LIMIT: as long as the client's timeout. out: the value of a
- * pull or a fetch, which the caller frees; NULL for others. GW_NOT_YET: there is no answer yet, and the ticket is still
- * valid. Errors: as of the call that waits; GW_ERR_ORDER (there is no such ticket, or it was waited for already). */
-GW_API GW_MUST_CHECK gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_ps_value *out);
+/* Waits for a request's answer, for at most `ms`; GW_PS_NO_LIMIT: as long as the client's timeout. out: the value of a
+ * pull or a get, which the caller frees; NULL for others. GW_NOT_YET: there is no answer yet, and the request is
+ * still valid. Errors: as of the call that waits; GW_ERR_ORDER (there is no such request, or it was waited for
+ * already). */
+GW_API GW_MUST_CHECK gw_status gw_ps_wait(gw_ps_client *client, uint64_t request, uint32_t ms, gw_ps_value *out);
 
-/* Gives a ticket up without waiting. Its bytes may then be freed. The servers may still have taken a push. So the next
+/* Gives a request up without waiting. Its bytes may then be freed. The servers may still have taken a push. So the next
  * push to that key first asks the servers whether they took it, and waits for the answer. To ask without waiting, begin
- * a GW_PS_CALL_INIT of the key before that push. If there is no such ticket, gw_ps_cancel does nothing. */
-GW_API void gw_ps_cancel(gw_ps_client *client, uint64_t ticket);
+ * a GW_PS_CALL_INIT of the key before that push. If there is no such request, gw_ps_cancel does nothing. */
+GW_API void gw_ps_cancel(gw_ps_client *client, uint64_t request);
 
 /* ---- training through servers ---------------------------------------------------------------------------- */
 

@@ -83,7 +83,7 @@ class _Call(ctypes.Structure):
     ]
 
 
-_INIT, _PUSH, _PULL, _DEPOSIT, _FETCH = range(1, 6)
+_INIT, _PUSH, _PULL, _PUT, _GET = range(1, 6)
 _IN_MEMORY = 0  # GW_PS_NOTICE_IN_MEMORY
 
 
@@ -262,7 +262,7 @@ class Client(OfOneProcess):
     def __init__(self, servers, rank, keys=None, timeout=60.0, connect_timeout=3.0):
         super().__init__()
         self._lib, self._lock, self._keys = _library_now(), threading.Lock(), {}
-        self._client, self._ticket, self._sent = ctypes.c_void_p(), ctypes.c_uint64(), None
+        self._client, self._request, self._sent = ctypes.c_void_p(), ctypes.c_uint64(), None
         options = _Options(
             struct_bytes=ctypes.sizeof(_Options),
             servers=_text(servers, "servers"),
@@ -292,10 +292,10 @@ class Client(OfOneProcess):
             setattr(call, name, ctypes.pointer(field) if isinstance(field, _KeyOptions) else field)
         out = None if value is None else ctypes.byref(value)
         try:
-            _library.check(self._lib.gw_ps_begin(self._open(), ctypes.byref(call), ctypes.byref(self._ticket)))
-            while _library.check(self._lib.gw_ps_wait(self._client, self._ticket, _SLICE_MS, out)) == Status.NOT_YET:
+            _library.check(self._lib.gw_ps_begin(self._open(), ctypes.byref(call), ctypes.byref(self._request)))
+            while _library.check(self._lib.gw_ps_wait(self._client, self._request, _SLICE_MS, out)) == Status.NOT_YET:
                 pass
-            self._ticket.value, self._sent = 0, None
+            self._request.value, self._sent = 0, None
         except BaseException:
             self._give_up()
             if value is not None:
@@ -305,9 +305,9 @@ class Client(OfOneProcess):
     def _give_up(self):
         """Gives up the call that is under way, if there is one. Its arrays must stay until then, because the library
         sends from them."""
-        if self._ticket.value and self._client:
-            self._lib.gw_ps_cancel(self._client, self._ticket)
-        self._ticket.value, self._sent = 0, None
+        if self._request.value and self._client:
+            self._lib.gw_ps_cancel(self._client, self._request)
+        self._request.value, self._sent = 0, None
 
     def init_parameter(self, key, shape, type, optimizer=None, value=None):
         """Makes the key. If several clients make the same key, it is made once. The server refuses if the key is there
@@ -315,12 +315,12 @@ class Client(OfOneProcess):
 
         With an optimizer ("sgd", "momentum:lr=0.1,momentum=0.9", "adam:lr=0.001") pushes are gradients. They move
         parameters on the server, which pull_parameter(key, "parameters") gets. The parameters begin with the value of
-        the first client that brings one; other clients may give None. Pushes and pulls wait until the value is there.
+        the first client that gives one; other clients may give None. Pushes and pulls wait until the value is there.
         """
         name, number = _text(key, "key"), _number(self._lib.gw_ps_type_name, type, "type")
         shape = _dims(shape)
         if optimizer is None and value is not None:
-            raise ValueError(f'"{key}" has a first value and no optimizer; without one, push_parameter brings values')
+            raise ValueError(f'"{key}" has a first value and no optimizer; without one, push_parameter gives values')
         options = _KeyOptions(
             struct_bytes=ctypes.sizeof(_KeyOptions),
             type=number,
@@ -381,20 +381,20 @@ class Client(OfOneProcess):
             self._wait(_PULL, name, value, method=method, scale_key=scale)
         return self._taken(value)
 
-    def deposit(self, key, value, version):
-        """Leaves a value at an initialised key for others to fetch. It belongs to no round. A value of a lower version
+    def put(self, key, value, version):
+        """Leaves a value at an initialised key for others to get. It belongs to no round. A value of a lower version
         than the one that is there is ignored."""
         name, version = _text(key, "key"), _whole(version, _MOST_VERSION, "version")
         with self._turn():
             array = self._array(key, value)
-            self._wait(_DEPOSIT, name, bytes=array, version=version)
+            self._wait(_PUT, name, bytes=array, version=version)
 
-    def fetch(self, key, least=0):
-        """Waits until a value of version `least` or higher was deposited at the key. Returns it and its version."""
+    def get(self, key, least=0):
+        """Waits until a value of version `least` or higher was put at the key. Returns it and its version."""
         name, least = _text(key, "key"), _whole(least, _MOST_VERSION, "least")
         value = _Value()
         with self._turn():
-            self._wait(_FETCH, name, value, version=least)
+            self._wait(_GET, name, value, version=least)
         version = value.round
         return self._taken(value), version
 

@@ -32,7 +32,7 @@ enum awaited { AWAITS_NOTHING, AWAITS_SHARED, AWAITS_AVERAGES, AWAITS_PARAMETERS
 /* A request under way, or a pull that is held back. */
 struct pending {
     struct pending *next, **link; /* in a list of its server */
-    uint64_t ticket;
+    uint64_t request;
     enum awaited awaited;
     bool now;            /* a pull of parameters as they are now */
     const char *what;    /* what was sent to the server, in the words of an error's sentence */
@@ -155,7 +155,7 @@ static gw_status ask(struct gw_exchange *ex, struct pending *pending, const stru
     asked->n_pulls += pending->awaited != AWAITS_NOTHING;
     ex->servers->n_sent++;
     const gw_status status = gw_ps_client_begin(ex->servers->client, pending->owner - ex->first_owner, request, body,
-                                                n_bytes, pending, &pending->ticket);
+                                                n_bytes, pending, &pending->request);
     if (status < 0)
         unpend(ex, pending);
     return status;
@@ -169,7 +169,7 @@ static void servers_fini(struct gw_exchange *ex)
     for (uint32_t s = 0; me->asked && s < ex->n_owners; s++) {
         struct asked *asked = &me->asked[s];
         while (asked->sent.first) {
-            gw_ps_client_drop(me->client, asked->sent.first->ticket);
+            gw_ps_client_drop(me->client, asked->sent.first->request);
             unpend(ex, asked->sent.first);
         }
         while (asked->held.first) {
@@ -361,14 +361,14 @@ static gw_status servers_pull(struct gw_exchange *ex, struct group *group, struc
 static gw_status servers_put(struct gw_exchange *ex, struct group *group, struct run *run, void *values)
 {
     struct pending *pending = pend_run(ex, "the first parameters", group, run);
-    struct gw_ps_request bring = request_of(GW_PS_BRING, group, run);
+    struct gw_ps_request first = request_of(GW_PS_PUT, group, run);
     if (!pending) {
         gw_message_free(values);
         return GW_ERR_MEMORY;
     }
     pending->bytes = values;
-    bring.bring_kind = GW_PS_BRING_FIRST;
-    return ask(ex, pending, &bring, values, (size_t)run->n_elems * sizeof(float));
+    first.put_kind = GW_PS_PUT_FIRST;
+    return ask(ex, pending, &first, values, (size_t)run->n_elems * sizeof(float));
 }
 
 static gw_status servers_get(struct gw_exchange *ex, struct group *group, struct run *run)
@@ -426,10 +426,10 @@ static gw_status take(struct gw_exchange *ex, bool *got)
     gw_ps_client *client = ex->servers->client;
     void *tag;
     *got = false;
-    for (uint64_t ticket; !*got && (ticket = gw_ps_client_answered(client, &tag)) != 0;) {
+    for (uint64_t request; !*got && (request = gw_ps_client_answered(client, &tag)) != 0;) {
         const struct pending done = *(struct pending *)tag;
         gw_ps_value value;
-        gw_status status = gw_ps_wait(client, ticket, GW_PS_NO_LIMIT, &value);
+        gw_status status = gw_ps_wait(client, request, GW_PS_NO_LIMIT, &value);
         unpend(ex, tag);
         *got = done.awaited != AWAITS_NOTHING;
         if (*got)

@@ -28,7 +28,7 @@ static const struct silence silences[] = {
     /* The members' agreement and the keys come before all else. */
     {"none", NULL, STEP, NOT(AGREE), .words = {NULL, "does not answer: AGREE has waited 500 ms"}},
     {"none", NULL, STEP, NOT(INIT), .words = {NULL, "does not answer: init of \"exchange/group 1/run 0\" has waited"}},
-    {"none", "sgd", INIT_PARAMETERS, NOT(BRING) | NOT(PULL),
+    {"none", "sgd", INIT_PARAMETERS, NOT(PUT) | NOT(PULL),
      .words = {NULL, "did not answer the first parameters of group 1"}},
     {"none", "sgd", INIT_PARAMETERS, NOT(PULL), .words = {NULL, "did not answer the pull of parameters of group 1"}},
     {"none", "sgd", PULL_PARAMETERS, NOT(PULL), .words = {NULL, "did not answer the pull of parameters of group 1"}},
@@ -119,7 +119,7 @@ static void begin(struct scene *scene, const struct silence *silence)
         /* A server that answers has zeros to pull. */
         scene->lies[s] = (struct lie){
             .to = GW_PS_PULL,
-            .reply = {.code = GW_PS_FLOAT32, .number = 1, .shape = {.n_dims = 1, .dims = {ELEMENTS}}, .n_pushes = 2},
+            .answer = {.code = GW_PS_FLOAT32, .number = 1, .shape = {.n_dims = 1, .dims = {ELEMENTS}}, .n_pushes = 2},
             .n_bytes = ELEMENTS * sizeof(float)};
         liar_begin_silent(&scene->servers[s], &scene->lies[s], s > 0 || silence->by_all ? silence->to : 0);
         gw_append(places, sizeof places, "%s%s", s ? "," : "", scene->servers[s].place);

@@ -89,13 +89,13 @@ gw_status gw_ps_pull(gw_ps_client *client, const char *key, gw_ps_method method,
     return absent();
 }
 
-gw_status gw_ps_deposit(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes)
+gw_status gw_ps_put(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes)
 {
     (void)client, (void)key, (void)version, (void)bytes, (void)n_bytes;
     return absent();
 }
 
-gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out)
+gw_status gw_ps_get(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out)
 {
     (void)client, (void)key, (void)least, (void)out;
     return absent();
@@ -106,21 +106,21 @@ void gw_ps_value_free(gw_ps_value *value)
     (void)value;
 }
 
-gw_status gw_ps_begin(gw_ps_client *client, const gw_ps_call *call, uint64_t *ticket)
+gw_status gw_ps_begin(gw_ps_client *client, const gw_ps_call *call, uint64_t *request)
 {
-    (void)client, (void)call, (void)ticket;
+    (void)client, (void)call, (void)request;
     return absent();
 }
 
-gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_ps_value *out)
+gw_status gw_ps_wait(gw_ps_client *client, uint64_t request, uint32_t ms, gw_ps_value *out)
 {
-    (void)client, (void)ticket, (void)ms, (void)out;
+    (void)client, (void)request, (void)ms, (void)out;
     return absent();
 }
 
-void gw_ps_cancel(gw_ps_client *client, uint64_t ticket)
+void gw_ps_cancel(gw_ps_client *client, uint64_t request)
 {
-    (void)client, (void)ticket;
+    (void)client, (void)request;
 }
 
 gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)

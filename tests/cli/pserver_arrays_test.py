@@ -89,7 +89,7 @@ def what_is_refused(client, ps):
     for key, value, words in wrong:
         refused(lambda: client.push_parameter(key, value), f'"{key}"', *words)
         if key != "frames":
-            refused(lambda: client.deposit(key, value, version=1), f'"{key}"', *words)
+            refused(lambda: client.put(key, value, version=1), f'"{key}"', *words)
     for value, words in ((ROWS.T, ["[3, 2]"]), (numpy.ma.masked_array(ROWS, ROWS > 3), ["MaskedArray"])):
         refused(
             lambda: client.init_parameter("trained", [2, 3], "float32", optimizer="sgd", value=value),
@@ -162,8 +162,8 @@ def forks(client, ps, address):
         lambda: client.init_parameter("y", [1], "float32"),
         lambda: client.push_parameter("one", 1),
         lambda: client.pull_parameter("one", "sum"),
-        lambda: client.deposit("one", 1, version=1),
-        lambda: client.fetch("one"),
+        lambda: client.put("one", 1, version=1),
+        lambda: client.get("one"),
         client.take_in_memory_notice,
     )
 

@@ -56,10 +56,10 @@ def ctrl_c(ps):
             a.pull_parameter("x", "sum")
         with interrupted("a push"):
             a.push_parameter("x", [2])
-        with interrupted("parameters that nobody brings"):
+        with interrupted("parameters that nobody puts"):
             a.pull_parameter("w", "parameters")
         with interrupted("a value that nobody puts"):
-            a.fetch("x")
+            a.get("x")
         # The client goes on where it was. The server has forgotten all requests that were given up, also a push that
         # waited there. When the server answers this one, it has forgotten them.
         a.init_parameter("x", [1], "float32")
@@ -213,9 +213,9 @@ def arguments(ps):
             (lambda: client.push_parameter("x", [1], rate=math.nan), ["rate is nan"]),
             (lambda: client.push_parameter("x", [1], rate=True), ["rate is True"]),
             (lambda: client.push_parameter("x", [object()]), ["of type object"]),
-            (lambda: client.deposit("x", [1], version=1.0), ["version is 1.0"]),
-            (lambda: client.deposit("x", [1], version=True), ["version is True"]),
-            (lambda: client.fetch("x", least=0.5), ["least is 0.5"]),
+            (lambda: client.put("x", [1], version=1.0), ["version is 1.0"]),
+            (lambda: client.put("x", [1], version=True), ["version is True"]),
+            (lambda: client.get("x", least=0.5), ["least is 0.5"]),
             (lambda: ps.Client(server.address, rank=0.0), ["rank is 0.0"]),
             (lambda: ps.Client(server.address, rank=False), ["rank is False"]),
             (lambda: ps.Client(server.address, rank="0"), ["rank is '0'"]),
@@ -254,10 +254,10 @@ def parts(ps):
     ) as reader:
         owner.init_parameter("split", value.shape, "float32")
         owner.push_parameter("split", value)
-        owner.deposit("split", value, version=1)
+        owner.put("split", value, version=1)
         with at_once("a key that this client has not initialised"):
             refused(lambda: reader.pull_parameter("split", "sum"), '"split"', "lies in 3 parts", "init_parameter")
-            refused(lambda: reader.fetch("split"), '"split"', "lies in 3 parts", "init_parameter")
+            refused(lambda: reader.get("split"), '"split"', "lies in 3 parts", "init_parameter")
         for other in (places[:2], places[1:], places[::-1], [places[1], places[0], places[2]]):
             with at_once("another list of servers"):
                 refused(
@@ -266,7 +266,7 @@ def parts(ps):
                 )
         reader.init_parameter("split", value.shape, "float32")
         check((reader.pull_parameter("split", "sum") == value).all(), "the whole, once its parts are known")
-        check((reader.fetch("split")[0] == value).all(), "the whole value that was put")
+        check((reader.get("split")[0] == value).all(), "the whole value that was put")
     for server in servers:
         server.end()
 

@@ -84,7 +84,7 @@ def optimizers(ps):
         refused(lambda: reader.init_parameter("x", [3], "int32", optimizer="sgd"), "an optimizer is for float32")
         refused(lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd:rate=1"), "no option", "it has lr")
         reader.init_parameter("x", [3], "float32", optimizer="sgd")
-        refused(lambda: reader.pull_parameter("x", "parameters"), "anybody to bring the first parameters of")
+        refused(lambda: reader.pull_parameter("x", "parameters"), "anybody to put the first parameters of")
         refused(lambda: reader.push_parameter("x", [1, 2, 3], rate=-1), "learning rate")
         refused(
             lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2, numpy.nan]),
@@ -92,7 +92,7 @@ def optimizers(ps):
             "element 2",
         )
         reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2, 3])
-        check((reader.pull_parameter("x", "parameters") == [1, 2, 3]).all(), "a reader may bring the first value")
+        check((reader.pull_parameter("x", "parameters") == [1, 2, 3]).all(), "a reader may put the first value")
     for server in servers:
         server.end()
 
@@ -142,16 +142,16 @@ def values_of_no_round(ps):
     with ps.Client(server.address, rank=ps.READER) as a, ps.Client(server.address, rank=ps.READER, timeout=1) as b:
         for client in (a, b):
             client.init_parameter(key="state", shape=[2, 2], type="bfloat16")
-        a.deposit(key="state", value=[[1, 2], [3, 4]], version=7)
-        a.deposit(key="state", value=[[0, 0], [0, 0]], version=6)
-        value, version = b.fetch(key="state", least=7)
+        a.put(key="state", value=[[1, 2], [3, 4]], version=7)
+        a.put(key="state", value=[[0, 0], [0, 0]], version=6)
+        value, version = b.get(key="state", least=7)
         check(version == 7 and (value == [[1, 2], [3, 4]]).all(), "what was put")
-        refused(lambda: b.fetch(key="state", least=8), "waited")
-        refused(lambda: a.deposit(key="state\0of another", value=[[0, 0], [0, 0]], version=9), "NUL")
-        refused(lambda: a.fetch(key="state\0of another"), "NUL")
-        refused(lambda: a.deposit(key="state", value=[[0, 0], [0, 0]], version=-1), "version is -1")
-        refused(lambda: a.fetch(key="state", least=2**64), "least is 18446744073709551616")
-        check(b.fetch(key="state")[1] == 7, "none of these has changed it")
+        refused(lambda: b.get(key="state", least=8), "waited")
+        refused(lambda: a.put(key="state\0of another", value=[[0, 0], [0, 0]], version=9), "NUL")
+        refused(lambda: a.get(key="state\0of another"), "NUL")
+        refused(lambda: a.put(key="state", value=[[0, 0], [0, 0]], version=-1), "version is -1")
+        refused(lambda: a.get(key="state", least=2**64), "least is 18446744073709551616")
+        check(b.get(key="state")[1] == 7, "none of these has changed it")
         refused(lambda: ps.Client(server.address, rank=-1, timeout=1), "rank is -1")
         refused(lambda: ps.Client(server.address, rank=2**32, timeout=1), "rank is 4294967296")
         with ps.Client(

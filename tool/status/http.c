@@ -128,10 +128,10 @@ static enum MHD_Result send_health(struct tool_status *status, struct MHD_Connec
     struct gw_ps_numbers *numbers = gw_ps_numbers_take(status->server);
     if (!numbers)
         return send_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory for the answer\n");
-    char text[sizeof numbers->kept.reason + 64] = "ok\n";
-    const bool bad = numbers->kept.is_kept && !numbers->kept.durable;
+    char text[sizeof numbers->folder.reason + 64] = "ok\n";
+    const bool bad = numbers->folder.exists && !numbers->folder.durable;
     if (bad)
-        snprintf(text, sizeof text, "in memory only: %s\n", numbers->kept.reason);
+        snprintf(text, sizeof text, "in memory only: %s\n", numbers->folder.reason);
     gw_ps_numbers_free(status->server, numbers);
     return send_answer(connection, bad ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK, "text/plain; charset=utf-8", text,
                        strlen(text), MHD_RESPMEM_MUST_COPY);

@@ -88,9 +88,9 @@ static json_t *requests_json(const struct gw_ps_numbers *numbers)
 }
 
 /* null if the server has no folder for snapshots. */
-static json_t *kept_json(const struct gw_ps_kept_numbers *kept)
+static json_t *kept_json(const struct gw_ps_folder_numbers *kept)
 {
-    if (!kept->is_kept)
+    if (!kept->exists)
         return json_null();
     return json_pack("{s:b, s:o, s:I, s:I, s:I}", "durable", kept->durable, "reason", name_json(kept->reason), "bytes",
                      (json_int_t)kept->bytes, "commits", (json_int_t)kept->commits, "failed", (json_int_t)kept->failed);
@@ -148,7 +148,7 @@ char *tool_status_json(const struct gw_ps_numbers *numbers)
                   (json_int_t)numbers->bytes_in, "bytes_out", (json_int_t)numbers->bytes_out, "slowest",
                   slowest < numbers->n_workers ? json_integer(slowest) : json_null(), "requests",
                   requests_json(numbers), "members", members_json(numbers), "away", away_json(numbers), "first_keys",
-                  keys_json(numbers), "kept", kept_json(&numbers->kept));
+                  keys_json(numbers), "kept", kept_json(&numbers->folder));
     char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     char *safe = text ? without_markup(text) : NULL;
     json_decref(json);

@@ -19,9 +19,9 @@ const char *tool_status_operation(int number)
         [GW_PS_AGREE] = "agree",
         [GW_PS_JOIN] = "join",
         [GW_PS_ADMIT] = "admit",
-        [GW_PS_BRING] = "bring",
+        [GW_PS_PUT] = "put",
         [GW_PS_MEMBERS] = "members",
-        [GW_PS_FETCH] = "fetch",
+        [GW_PS_GET] = "get",
         [GW_PS_VERDICT] = "verdict",
     };
     return names[number];
@@ -110,9 +110,9 @@ static void workers(FILE *out, const struct gw_ps_numbers *numbers)
         }
 }
 
-static void kept(FILE *out, const struct gw_ps_kept_numbers *kept)
+static void kept(FILE *out, const struct gw_ps_folder_numbers *kept)
 {
-    if (!kept->is_kept)
+    if (!kept->exists)
         return;
     gauge(out, "durable", kept->durable,
           "1: what is acknowledged outlives the server's process; 0: it should, and is in memory only.");
@@ -155,7 +155,7 @@ char *tool_status_metrics(const struct gw_ps_numbers *numbers)
     histogram(out, "pull_seconds", &numbers->pulls, "From a pull's coming to its answer, of pulls that were done.");
     histogram(out, "round_seconds", &numbers->round_times,
               "From a round's first push until it is whole; rounds of --mode sync only.");
-    kept(out, &numbers->kept);
+    kept(out, &numbers->folder);
     begin(out, "requests_total", "counter", "Requests that came in.");
     for (int i = 0; i < GW_PS_OPERATIONS; i++)
         if (tool_status_operation(i))

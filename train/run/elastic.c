@@ -48,7 +48,7 @@ static gw_status put_state(const struct gw_worker *w, gw_ps_client *client, uint
         return GW_ERR_MEMORY;
     for (size_t i = 0; i < parts.n; i++)
         memcpy(floats + i * n, parts.at[i], n * sizeof *floats);
-    gw_status status = gw_ps_deposit(client, STATE_KEY, round, floats, parts.n * n * sizeof *floats);
+    gw_status status = gw_ps_put(client, STATE_KEY, round, floats, parts.n * n * sizeof *floats);
     gw_free(NULL, floats);
     return status;
 }
@@ -65,7 +65,7 @@ static gw_status get_state(struct gw_worker *w, uint64_t round)
             "rank %u was not started with the --net, --optimizer, --momentum and --ema of the run on these servers: %s",
             w->rank, gw_last_error());
     GW_TRY(status);
-    GW_TRY(gw_ps_fetch(w->elastic.client, STATE_KEY, round, &value));
+    GW_TRY(gw_ps_get(w->elastic.client, STATE_KEY, round, &value));
     status = value.n_bytes == parts.n * n_bytes && value.round == round
                  ? GW_OK
                  : gw_fail(GW_ERR_PEER, "the state for round %llu came as that of round %llu, in %zu bytes",
@@ -256,7 +256,7 @@ static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *
         /* First ask whether it is there: a worker that has left may have put its number before. */
         status = gw_ps_members(side, presence, w->team->options->workers, NULL);
         there = presence[rank] == GW_PS_PRESENT || (presence[rank] == GW_PS_AWAY && gw_clock_seconds() < deadline);
-        if (status == GW_OK && (status = gw_ps_fetch(side, name, w->team->steps, &value)) == GW_ERR_TIMEOUT)
+        if (status == GW_OK && (status = gw_ps_get(side, name, w->team->steps, &value)) == GW_ERR_TIMEOUT)
             status = GW_OK; /* that worker is behind; without rounds, workers end one after the other */
     }
     gw_free(NULL, presence);
@@ -277,7 +277,7 @@ static gw_status meet(struct gw_worker *w, const char *what, uint64_t own, bool 
     GW_TRY(gw_ps_client_create(NULL, &options, &side));
     gw_status status = init_number(side, what, w->rank, name);
     if (status == GW_OK)
-        status = gw_ps_deposit(side, name, w->team->steps, &own, sizeof own);
+        status = gw_ps_put(side, name, w->team->steps, &own, sizeof own);
     for (uint32_t r = 0; r < w->team->options->workers && status == GW_OK; r++) {
         uint64_t other = own;
         if (r != w->rank)

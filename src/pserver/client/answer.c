@@ -9,26 +9,20 @@
 
 static const char *const words[GW_PS_OPERATIONS] = {
     [GW_PS_HELLO] = "HELLO", [GW_PS_INIT] = "init",       [GW_PS_PUSH] = "push",       [GW_PS_PULL] = "pull",
-    [GW_PS_BYE] = "BYE",     [GW_PS_WHO] = "WHO",         [GW_PS_AGREE] = "AGREE",     [GW_PS_BRING] = "BRING",
+    [GW_PS_BYE] = "BYE",     [GW_PS_WHO] = "WHO",         [GW_PS_AGREE] = "AGREE",     [GW_PS_PUT] = "put",
     [GW_PS_JOIN] = "JOIN",   [GW_PS_ADMIT] = "ADMIT",     [GW_PS_MEMBERS] = "MEMBERS", [GW_PS_ASK] = "ASK",
-    [GW_PS_FETCH] = "fetch", [GW_PS_VERDICT] = "VERDICT",
+    [GW_PS_GET] = "get",     [GW_PS_VERDICT] = "VERDICT",
 };
 
-static bool brings_value(const struct gw_ps_request *request)
+static bool gives_value(const struct gw_ps_request *request)
 {
-    return request->operation == GW_PS_PULL || request->operation == GW_PS_FETCH;
-}
-
-static bool is_of_codes(const struct gw_ps_asked *asked)
-{
-    return asked->request->operation == GW_PS_PULL && asked->type == GW_PS_UINT8 &&
-           gw_ps_method_decodes((gw_ps_method)asked->request->method);
+    return request->operation == GW_PS_PULL || request->operation == GW_PS_GET;
 }
 
 /* The type of the value in the answer. 0: it is not known, because the key is not known. */
 static gw_ps_type type_for(const struct gw_ps_asked *asked)
 {
-    if (asked->type == 0 || asked->request->operation == GW_PS_FETCH)
+    if (asked->type == 0 || asked->request->operation == GW_PS_GET)
         return asked->type;
     return asked->request->method == GW_PS_PARAMETERS
                ? GW_PS_FLOAT32
@@ -39,13 +33,14 @@ uint64_t gw_ps_answer_most(const struct gw_ps_asked *asked)
 {
     uint64_t n_elems;
     const size_t width = gw_ps_type_bytes(type_for(asked));
+    const gw_ps_shape shape = gw_ps_answer_shape(asked);
     if (asked->request->operation == GW_PS_MEMBERS)
         return asked->n_workers;
-    if (!brings_value(asked->request))
+    if (!gives_value(asked->request))
         return 0;
-    if (!width || !gw_ps_shape_elems(&asked->shape, &n_elems))
+    if (!width || !gw_ps_shape_elems(&shape, &n_elems))
         return asked->most;
-    return n_elems * width * (is_of_codes(asked) ? 4 : 1);
+    return n_elems * width;
 }
 
 static gw_status must_be(const struct gw_ps_asked *asked, const char *what, uint64_t has, uint64_t must)
@@ -64,57 +59,53 @@ gw_status gw_ps_answer_missing(const struct gw_ps_request *request, const char *
 
 gw_ps_shape gw_ps_answer_shape(const struct gw_ps_asked *asked)
 {
-    gw_ps_shape shape = asked->shape;
-    if (!is_of_codes(asked))
-        return shape;
-    if (shape.n_dims == 0)
-        shape = (gw_ps_shape){.n_dims = 1, .dims = {1}};
-    shape.dims[shape.n_dims - 1] *= 4;
-    return shape;
+    return asked->request->operation == GW_PS_PULL
+               ? gw_ps_result_shape((gw_ps_method)asked->request->method, asked->type, &asked->shape)
+               : asked->shape;
 }
 
-static gw_status check_shape(const struct gw_ps_asked *asked, const struct gw_ps_reply *reply)
+static gw_status check_shape(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer)
 {
     const gw_ps_shape shape = gw_ps_answer_shape(asked);
-    return gw_ps_shapes_equal(&shape, &reply->shape)
+    return gw_ps_shapes_equal(&shape, &answer->shape)
                ? GW_OK
                : gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with the shape %s; it must be %s",
-                         words[asked->request->operation], asked->request->key, gw_ps_shape_text(&reply->shape).text,
+                         words[asked->request->operation], asked->request->key, gw_ps_shape_text(&answer->shape).text,
                          gw_ps_shape_text(&shape).text);
 }
 
-static gw_status check_value(const struct gw_ps_asked *asked, const struct gw_ps_reply *reply, uint64_t n_bytes)
+static gw_status check_value(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer, uint64_t n_bytes)
 {
     const struct gw_ps_request *request = asked->request;
-    const gw_ps_type type = (gw_ps_type)reply->type;
+    const gw_ps_type type = (gw_ps_type)answer->type;
     const size_t width = gw_ps_type_bytes(type);
     const bool parameters = request->operation == GW_PS_PULL && request->method == GW_PS_PARAMETERS;
     uint64_t n_elems;
     if (!gw_ps_type_name(type))
         return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a value of type number %u; there is no such type",
-                       words[request->operation], request->key, reply->type);
+                       words[request->operation], request->key, answer->type);
     if (asked->type && type != type_for(asked))
         return must_be(asked, "a value of type number", type, type_for(asked));
-    if (!gw_ps_shape_elems(&reply->shape, &n_elems))
+    if (!gw_ps_shape_elems(&answer->shape, &n_elems))
         return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with the invalid shape %s", words[request->operation],
-                       request->key, gw_ps_shape_text(&reply->shape).text);
+                       request->key, gw_ps_shape_text(&answer->shape).text);
     if (asked->type)
-        GW_TRY(check_shape(asked, reply));
+        GW_TRY(check_shape(asked, answer));
     if (width ? n_bytes != n_elems * width : n_bytes == 0 || n_bytes > asked->most)
         return gw_fail(GW_ERR_PEER,
                        "a %s of \"%s\" was answered with %" PRIu64
                        " bytes as the value; %s of shape %s takes %s%" PRIu64,
                        words[request->operation], request->key, n_bytes, gw_ps_type_name(type),
-                       gw_ps_shape_text(&reply->shape).text, width ? "" : "1 to ",
+                       gw_ps_shape_text(&answer->shape).text, width ? "" : "1 to ",
                        width ? n_elems * width : asked->most);
-    if (request->operation == GW_PS_FETCH && reply->version < request->version)
+    if (request->operation == GW_PS_GET && answer->version < request->version)
         return gw_fail(GW_ERR_PEER,
-                       "a fetch of \"%s\" of version %" PRIu64 " or higher was answered with version %" PRIu64,
-                       request->key, request->version, reply->version);
-    if (request->operation == GW_PS_FETCH ? reply->n_pushes != 0
-                                          : reply->n_pushes > asked->n_workers || (reply->n_pushes == 0 && !parameters))
+                       "a get of \"%s\" of version %" PRIu64 " or higher was answered with version %" PRIu64,
+                       request->key, request->version, answer->version);
+    if (request->operation == GW_PS_GET ? answer->n_pushes != 0
+                                        : answer->n_pushes > asked->n_workers || (answer->n_pushes == 0 && !parameters))
         return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a value of %u pushes, of a server for %u workers",
-                       words[request->operation], request->key, reply->n_pushes, asked->n_workers);
+                       words[request->operation], request->key, answer->n_pushes, asked->n_workers);
     return GW_OK;
 }
 
@@ -134,20 +125,20 @@ static gw_status check_number(const struct gw_ps_asked *asked, uint64_t number)
     default:
         break;
     }
-    return number <= GW_PS_MOST_ROUNDS || asked->request->operation == GW_PS_FETCH
+    return number <= GW_PS_MOST_ROUNDS || asked->request->operation == GW_PS_GET
                ? GW_OK
                : gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with the number %" PRIu64 "; it is at most 2^62",
                          words[asked->request->operation], asked->request->key, number);
 }
 
-gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_reply *reply, bool has_body,
+gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer, bool has_body,
                              uint64_t n_bytes)
 {
     const struct gw_ps_request *request = asked->request;
-    if (reply->operation != request->operation)
+    if (answer->operation != request->operation)
         return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a %s", words[request->operation], request->key,
-                       words[reply->operation]);
-    if (reply->status < 0)
+                       words[answer->operation]);
+    if (answer->status < 0)
         return has_body ? gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with an error and a value",
                                   words[request->operation], request->key)
                         : GW_OK;
@@ -155,23 +146,23 @@ gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps
     if (n_bytes > most)
         return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with more than the %" PRIu64 " bytes that it may have",
                        words[request->operation], request->key, most);
-    const bool wants_body = brings_value(request) || request->operation == GW_PS_MEMBERS;
+    const bool wants_body = gives_value(request) || request->operation == GW_PS_MEMBERS;
     if (has_body != wants_body)
         return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered %s a value", words[request->operation], request->key,
                        has_body ? "with" : "without");
-    GW_TRY(check_number(asked, reply->number));
+    GW_TRY(check_number(asked, answer->number));
     if (request->operation == GW_PS_MEMBERS && n_bytes != asked->n_workers)
         return gw_fail(GW_ERR_PEER, "the server told of %" PRIu64 " workers, and is for %u", n_bytes, asked->n_workers);
-    return brings_value(request) ? check_value(asked, reply, n_bytes) : GW_OK;
+    return gives_value(request) ? check_value(asked, answer, n_bytes) : GW_OK;
 }
 
-gw_status gw_ps_answer_check_hello(const struct gw_ps_reply *reply)
+gw_status gw_ps_answer_check_hello(const struct gw_ps_answer *answer)
 {
-    if (reply->n_workers == 0 || reply->n_workers > GW_MAX_WORKERS)
-        return gw_fail(GW_ERR_PEER, "the server says that it is for %u workers; it must be 1 to %u", reply->n_workers,
+    if (answer->n_workers == 0 || answer->n_workers > GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_PEER, "the server says that it is for %u workers; it must be 1 to %u", answer->n_workers,
                        (unsigned)GW_MAX_WORKERS);
-    if (reply->backup >= reply->n_workers)
+    if (answer->backup >= answer->n_workers)
         return gw_fail(GW_ERR_PEER, "the server says that %u of its %u workers are backup; it must be fewer than all",
-                       reply->backup, reply->n_workers);
+                       answer->backup, answer->n_workers);
     return GW_OK;
 }

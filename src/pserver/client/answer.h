@@ -17,21 +17,21 @@ struct gw_ps_asked {
     uint64_t most;      /* the most bytes of a value of unknown length */
 };
 
-/* The shape of the value that answers a pull or a fetch of a key whose shape is known. */
+/* The shape of the value that answers a pull or a get of a key whose shape is known. */
 gw_ps_shape gw_ps_answer_shape(const struct gw_ps_asked *asked);
 
 /* The most bytes that the body of a good answer can have. */
 uint64_t gw_ps_answer_most(const struct gw_ps_asked *asked);
 
-/* Checks that a reply can be the answer to what was asked. gw_ps_reply_read must have accepted its head. n_bytes: the
- * length of its body. Errors: GW_ERR_PEER (it cannot be; the sentence says why). */
-gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_reply *reply, bool has_body,
+/* Checks that an answer can be the answer to what was asked. gw_ps_answer_read must have accepted its head. n_bytes:
+ * the length of its body. Errors: GW_ERR_PEER (it cannot; the sentence says why). */
+gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer, bool has_body,
                              uint64_t n_bytes);
 
 /* Makes the error that no answer has come in time. place: the server's HOST:PORT. */
 gw_status gw_ps_answer_missing(const struct gw_ps_request *request, const char *place);
 
 /* Checks that the answer to HELLO can come from a server. Errors: GW_ERR_PEER (it cannot). */
-gw_status gw_ps_answer_check_hello(const struct gw_ps_reply *reply);
+gw_status gw_ps_answer_check_hello(const struct gw_ps_answer *answer);
 
 #endif

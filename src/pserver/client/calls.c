@@ -1,13 +1,11 @@
-/* The client's calls. Each of them begins a request, and then waits for its ticket. */
+/* The client's calls. Each of them begins a request, and then waits for its answer. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"
 #include "base/options.h"
-#include "pserver/client/connect.h"
+#include "pserver/client/state.h"
 #include "pserver/client/for_exchange.h"
-#include "pserver/client/keys.h"
-#include "pserver/client/tickets.h"
 #include "pserver/protocol/methods.h"
 #include "wire/bytes.h"
 
@@ -28,40 +26,40 @@ static gw_status check_name(const char *name)
     return GW_OK;
 }
 
-static gw_status prepare_init(const gw_ps_key_options *key, struct gw_ps_request *request)
+static gw_status prepare_init(const gw_ps_key_options *key, struct gw_ps_request *head)
 {
     const char *optimizer;
     if (!key)
-        return gw_fail(GW_ERR_ARGUMENT, "the options of the key \"%s\" are NULL", request->key);
+        return gw_fail(GW_ERR_ARGUMENT, "the options of the key \"%s\" are NULL", head->key);
     gw_ps_key_options own;
     GW_TRY(GW_TAKE_OPTIONS(gw_ps_key_options, key, &own));
     key = &own;
     optimizer = key->optimizer;
     if (optimizer && (!optimizer[0] || strlen(optimizer) > GW_PS_MOST_NAME))
-        return gw_fail(GW_ERR_ARGUMENT, "the optimizer of \"%s\" must be a specification of 1 to %d bytes",
-                       request->key, GW_PS_MOST_NAME);
+        return gw_fail(GW_ERR_ARGUMENT, "the optimizer of \"%s\" must be a specification of 1 to %d bytes", head->key,
+                       GW_PS_MOST_NAME);
     if (key->values && !optimizer)
-        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" has first parameters, and no optimizer that moves them", request->key);
-    request->type = (uint8_t)key->type;
-    request->shape = key->shape;
-    snprintf(request->optimizer, sizeof request->optimizer, "%s", optimizer ? optimizer : "");
+        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" has first parameters, and no optimizer that moves them", head->key);
+    head->type = (uint8_t)key->type;
+    head->shape = key->shape;
+    snprintf(head->optimizer, sizeof head->optimizer, "%s", optimizer ? optimizer : "");
     return GW_OK;
 }
 
 /* Checks a call, and makes the request of it. *body: what it sends. */
-static gw_status request_of(const gw_ps_call *call, struct gw_ps_request *request, const void **body)
+static gw_status request_of(const gw_ps_call *call, struct gw_ps_request *head, const void **body)
 {
     GW_TRY(check_name(call->key));
-    *request = gw_ps_request_of(GW_PS_PULL, call->key);
+    *head = gw_ps_request_of(GW_PS_PULL, call->key);
     *body = call->bytes;
     switch (call->kind) {
     case GW_PS_CALL_INIT:
-        request->operation = GW_PS_INIT;
+        head->operation = GW_PS_INIT;
         *body = call->options ? call->options->values : NULL;
-        return prepare_init(call->options, request);
+        return prepare_init(call->options, head);
     case GW_PS_CALL_PUSH:
-        request->operation = GW_PS_PUSH;
-        request->rate = call->rate;
+        head->operation = GW_PS_PUSH;
+        head->rate = call->rate;
         if (!(call->rate >= 0 && call->rate <= (double)FLT_MAX))
             return gw_fail(GW_ERR_ARGUMENT,
                            "the learning rate of a push is to be %g; it must be a finite number from 0 up", call->rate);
@@ -69,17 +67,17 @@ static gw_status request_of(const gw_ps_call *call, struct gw_ps_request *reques
     case GW_PS_CALL_PULL:
         if (call->scale_key)
             GW_TRY(check_name(call->scale_key));
-        request->method = (uint8_t)call->method;
-        snprintf(request->scale_key, sizeof request->scale_key, "%s", call->scale_key ? call->scale_key : "");
+        head->method = (uint8_t)call->method;
+        snprintf(head->scale_key, sizeof head->scale_key, "%s", call->scale_key ? call->scale_key : "");
         return GW_OK;
-    case GW_PS_CALL_DEPOSIT:
-        request->operation = GW_PS_BRING;
-        request->bring_kind = GW_PS_BRING_DEPOSIT;
-        request->version = call->version;
+    case GW_PS_CALL_PUT:
+        head->operation = GW_PS_PUT;
+        head->put_kind = GW_PS_PUT_VERSION;
+        head->version = call->version;
         break;
-    case GW_PS_CALL_FETCH:
-        request->operation = GW_PS_FETCH;
-        request->version = call->version;
+    case GW_PS_CALL_GET:
+        head->operation = GW_PS_GET;
+        head->version = call->version;
         return GW_OK;
     default:
         return gw_fail(GW_ERR_ARGUMENT, "a call of kind %d; there is no such kind", (int)call->kind);
@@ -89,122 +87,122 @@ static gw_status request_of(const gw_ps_call *call, struct gw_ps_request *reques
                : gw_fail(GW_ERR_ARGUMENT, "%zu bytes for \"%s\", and bytes is NULL", call->n_bytes, call->key);
 }
 
-/* Begins to pull a scale key, if it lives on another server than the key. *ticket 0: one server has both, and that
+/* Begins to pull a scale key, if it lives on another server than the key. *request 0: one server has both, and that
  * server multiplies. If not, the request changes into one for what this client multiplies. */
-static gw_status begin_scale(gw_ps_client *client, struct gw_ps_request *request, uint64_t *ticket)
+static gw_status begin_scale(gw_ps_client *client, struct gw_ps_request *head, uint64_t *request)
 {
     struct place place, scale;
     uint64_t number;
-    *ticket = 0;
-    gw_ps_key_find(client, request->key, &number, &place);
-    gw_ps_key_find(client, request->scale_key, &number, &scale);
+    *request = 0;
+    gw_ps_key_find(client, head->key, &number, &place);
+    gw_ps_key_find(client, head->scale_key, &number, &scale);
     if (place.n_parts == 1 && scale.n_parts == 1 && place.first == scale.first)
         return GW_OK;
     if (!place.type || !scale.type)
         return gw_fail(
             GW_ERR_ORDER,
             "\"%s\" and its scale_key \"%s\" live on several servers; init_parameter of both must come before a pull",
-            request->key, request->scale_key);
-    GW_TRY(gw_ps_check_scale(&(struct gw_ps_scaling){request->key, place.type, (gw_ps_method)request->method,
-                                                     request->scale_key, scale.type, &scale.shape}));
+            head->key, head->scale_key);
+    GW_TRY(gw_ps_check_scale(&(struct gw_ps_scaling){head->key, place.type, (gw_ps_method)head->method, head->scale_key,
+                                                     scale.type, &scale.shape}));
     GW_TRY(gw_ps_begin(client,
                        &(gw_ps_call){.struct_bytes = sizeof(gw_ps_call),
                                      .kind = GW_PS_CALL_PULL,
-                                     .key = request->scale_key,
+                                     .key = head->scale_key,
                                      .method = GW_PS_MAX},
-                       ticket));
-    request->scale_key[0] = 0;
+                       request));
+    head->scale_key[0] = 0;
     return GW_OK;
 }
 
 gw_status gw_ps_begin(gw_ps_client *client, const gw_ps_call *call, uint64_t *out)
 {
-    struct gw_ps_request request;
-    struct ticket *ticket;
+    struct gw_ps_request head;
+    struct request *request;
     const void *body;
     uint64_t scale = 0;
     GW_TRY(gw_ps_client_check(client, "gw_ps_begin"));
     if (!call || !out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_begin: %s is NULL", call ? "ticket" : "call");
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_begin: %s is NULL", call ? "request" : "call");
     gw_ps_call own;
     GW_TRY(GW_TAKE_OPTIONS(gw_ps_call, call, &own));
     call = &own;
-    GW_TRY(request_of(call, &request, &body));
-    if (request.scale_key[0])
-        GW_TRY(begin_scale(client, &request, &scale));
-    const bool averages = scale && request.method == GW_PS_DECODE_AVERAGE;
+    GW_TRY(request_of(call, &head, &body));
+    if (head.scale_key[0])
+        GW_TRY(begin_scale(client, &head, &scale));
+    const bool averages = scale && head.method == GW_PS_DECODE_AVERAGE;
     if (averages) /* S * (s/N) needs S */
-        request.method = GW_PS_DECODE_SUM;
-    const gw_status status = gw_ps_ticket_begin(client, GW_PS_BY_KEY, &request, body, call->n_bytes, &ticket);
+        head.method = GW_PS_DECODE_SUM;
+    const gw_status status = gw_ps_request_begin(client, GW_PS_BY_KEY, &head, body, call->n_bytes, &request);
     if (status < 0) {
         gw_ps_client_drop(client, scale);
         return status;
     }
-    ticket->second = scale;
-    ticket->averages = averages;
-    *out = ticket->id;
+    request->second = scale;
+    request->averages = averages;
+    *out = request->id;
     return GW_OK;
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------------------- */
 
-static bool brings_value(const struct ticket *ticket)
+static bool gives_value(const struct request *request)
 {
-    return ticket->asked->operation == GW_PS_PULL || ticket->asked->operation == GW_PS_FETCH;
+    return request->asked->operation == GW_PS_PULL || request->asked->operation == GW_PS_GET;
 }
 
 /* Checks that all parts of the value are of the same round or version. Parts of parameters need not be. */
-static gw_status check_numbers(const gw_ps_client *client, const struct ticket *ticket)
+static gw_status check_numbers(const gw_ps_client *client, const struct request *request)
 {
-    const struct gw_ps_request *asked = ticket->asked;
+    const struct gw_ps_request *asked = request->asked;
     const bool of_a_round =
         asked->operation == GW_PS_PULL && client->servers[0].mode == GW_PS_SYNC && asked->method != GW_PS_PARAMETERS;
-    for (uint32_t p = 1; (of_a_round || asked->operation == GW_PS_FETCH) && p < ticket->n_parts; p++)
-        if (ticket->parts[p].reply.round != ticket->parts[0].reply.round)
+    for (uint32_t p = 1; (of_a_round || asked->operation == GW_PS_GET) && p < request->n_parts; p++)
+        if (request->parts[p].answer.round != request->parts[0].answer.round)
             return gw_fail(GW_ERR_ORDER,
-                           "\"%s\" was replaced while it was fetched: its parts are of %" PRIu64 " and %" PRIu64
+                           "\"%s\" was replaced while it was read: its parts are of %" PRIu64 " and %" PRIu64
                            "; try again",
-                           asked->key, ticket->parts[0].reply.round, ticket->parts[p].reply.round);
+                           asked->key, request->parts[0].answer.round, request->parts[p].answer.round);
     return GW_OK;
 }
 
-/* The servers have made the key. Begins to bring its first parameters, if there are any. */
-static gw_status bring_first(gw_ps_client *client, struct ticket *init)
+/* The servers have made the key. Begins to put its first parameters, if there are any. */
+static gw_status put_first(gw_ps_client *client, struct request *init)
 {
-    struct gw_ps_request bring = gw_ps_request_of(GW_PS_BRING, init->asked->key);
-    struct ticket *ticket;
+    struct gw_ps_request put = gw_ps_request_of(GW_PS_PUT, init->asked->key);
+    struct request *request;
     GW_TRY(gw_ps_key_made(client, init));
     if (!init->body)
         return GW_OK;
-    bring.bring_kind = GW_PS_BRING_FIRST;
-    GW_TRY(gw_ps_ticket_begin(client, GW_PS_BY_KEY, &bring, init->body, (size_t)init->place.n_elems * sizeof(float),
-                              &ticket));
-    init->second = ticket->id;
+    put.put_kind = GW_PS_PUT_FIRST;
+    GW_TRY(gw_ps_request_begin(client, GW_PS_BY_KEY, &put, init->body, (size_t)init->place.n_elems * sizeof(float),
+                               &request));
+    init->second = request->id;
     return GW_OK;
 }
 
-/* Makes the value of a ticket whose parts have all been answered. The ticket has it no longer. */
-static void take_value(const struct gw_ps_client *client, struct ticket *ticket, gw_ps_value *out)
+/* Makes the value of a request whose parts have all been answered. The request has it no longer. */
+static void take_value(const struct gw_ps_client *client, struct request *request, gw_ps_value *out)
 {
-    const struct gw_ps_reply *reply = &ticket->parts[0].reply;
-    *out = (gw_ps_value){.type = (gw_ps_type)reply->type,
-                         .shape = reply->shape,
-                         .round = reply->round,
-                         .n_pushes = reply->n_pushes,
-                         .bytes = ticket->value,
-                         .n_bytes = ticket->n_bytes,
+    const struct gw_ps_answer *answer = &request->parts[0].answer;
+    *out = (gw_ps_value){.type = (gw_ps_type)answer->type,
+                         .shape = answer->shape,
+                         .round = answer->round,
+                         .n_pushes = answer->n_pushes,
+                         .bytes = request->value,
+                         .n_bytes = request->n_bytes,
                          .hold = client->context};
-    ticket->value = NULL;
-    if (ticket->n_parts == 1)
+    request->value = NULL;
+    if (request->n_parts == 1)
         return;
-    struct gw_ps_asked asked = gw_ps_asked_of(client, ticket, 0);
-    asked.shape = ticket->place.shape;
+    struct gw_ps_asked asked = gw_ps_asked_of(client, request, 0);
+    asked.shape = request->place.shape;
     out->shape = gw_ps_answer_shape(&asked);
 }
 
-/* Multiplies a value by its scale, which came with the second ticket. The bits are the same as if one server had both
+/* Multiplies a value by its scale, which came with the second request. The bits are the same as if one server had both
  * keys. Errors: GW_ERR_ORDER (the scale is of another round). */
-static gw_status scale_value(const struct gw_ps_client *client, const struct ticket *ticket, const gw_ps_value *scale,
+static gw_status scale_value(const struct gw_ps_client *client, const struct request *request, const gw_ps_value *scale,
                              gw_ps_value *out)
 {
     const float by = gw_get_float(scale->bytes);
@@ -212,14 +210,14 @@ static gw_status scale_value(const struct gw_ps_client *client, const struct tic
         return gw_fail(GW_ERR_ORDER,
                        "round %" PRIu64 " of \"%s\" is pulled, and of its scale_key it is round %" PRIu64
                        "; both take part in every round: push to both equally often (a reader: try again)",
-                       out->round, ticket->asked->key, scale->round);
+                       out->round, request->asked->key, scale->round);
     const gw_float_env before = gw_float_enter();
     uint8_t *at = out->bytes;
-    for (uint32_t p = 0; p < ticket->n_parts; p++) {
-        const struct part *part = &ticket->parts[p];
-        const float factor = ticket->averages ? by / (float)part->reply.n_pushes : by;
+    for (uint32_t p = 0; p < request->n_parts; p++) {
+        const struct part *part = &request->parts[p];
+        const float factor = request->averages ? by / (float)part->answer.n_pushes : by;
         uint64_t n_elems;
-        gw_ps_shape_elems(&part->reply.shape, &n_elems); /* shape and length were checked before */
+        gw_ps_shape_elems(&part->answer.shape, &n_elems); /* shape and length were checked before */
         for (; n_elems > 0; n_elems--, at += sizeof(float))
             gw_put_float(at, gw_get_float(at) * factor);
     }
@@ -235,24 +233,24 @@ void gw_ps_value_free(gw_ps_value *value)
     *value = (gw_ps_value){0};
 }
 
-/* Waits for a ticket and its second one, and takes what they bring. */
-static gw_status end(gw_ps_client *client, struct ticket *ticket, double until, gw_ps_value *out)
+/* Waits for a request and its second one, and takes their values. */
+static gw_status end(gw_ps_client *client, struct request *request, double until, gw_ps_value *out)
 {
-    gw_status status = gw_ps_ticket_wait(client, ticket, until);
-    if (status == GW_OK && ticket->asked->operation == GW_PS_INIT && !ticket->second)
-        status = bring_first(client, ticket);
-    struct ticket *second = gw_ps_ticket_find(client, ticket->second);
+    gw_status status = gw_ps_request_wait(client, request, until);
+    if (status == GW_OK && request->asked->operation == GW_PS_INIT && !request->second)
+        status = put_first(client, request);
+    struct request *second = gw_ps_request_find(client, request->second);
     if (status == GW_OK && second)
-        status = gw_ps_ticket_wait(client, second, until);
+        status = gw_ps_request_wait(client, second, until);
     if (status == GW_OK)
-        status = check_numbers(client, ticket);
-    if (status != GW_OK || !brings_value(ticket))
+        status = check_numbers(client, request);
+    if (status != GW_OK || !gives_value(request))
         return status;
-    take_value(client, ticket, out);
+    take_value(client, request, out);
     if (second) {
         gw_ps_value scale;
         take_value(client, second, &scale);
-        status = scale_value(client, ticket, &scale, out);
+        status = scale_value(client, request, &scale, out);
         gw_ps_value_free(&scale);
     }
     return status;
@@ -263,37 +261,37 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t id, uint32_t ms, gw_ps_value
     if (out)
         *out = (gw_ps_value){0};
     GW_TRY(gw_ps_client_check(client, "gw_ps_wait"));
-    struct ticket *ticket = gw_ps_ticket_find(client, id);
-    if (!ticket)
-        return gw_fail(GW_ERR_ORDER, "there is no ticket %" PRIu64 ", or it has been waited for already", id);
-    if (brings_value(ticket) && !out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: out is NULL for the ticket of a pull");
+    struct request *request = gw_ps_request_find(client, id);
+    if (!request)
+        return gw_fail(GW_ERR_ORDER, "there is no request %" PRIu64 ", or it has been waited for already", id);
+    if (gives_value(request) && !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: out is NULL for a pull");
     const gw_status status =
-        end(client, ticket, ms == GW_PS_NO_LIMIT ? INFINITY : gw_clock_seconds() + ms / 1000.0, out);
+        end(client, request, ms == GW_PS_NO_LIMIT ? INFINITY : gw_clock_seconds() + ms / 1000.0, out);
     if (status == GW_NOT_YET)
         return status;
     if (status < 0 && out)
         gw_ps_value_free(out);
-    gw_ps_ticket_free(client, ticket);
+    gw_ps_request_free(client, request);
     return status;
 }
 
 /* When a connection ends, the server forgets its requests. Else the server would do this request later, and take it for
  * the next one. */
-static void forget(gw_ps_client *client, const struct ticket *ticket)
+static void forget(gw_ps_client *client, const struct request *request)
 {
-    for (uint32_t p = 0; ticket && p < ticket->n_parts; p++)
-        if (!ticket->parts[p].done)
-            gw_ps_server_redial(&client->servers[ticket->first + p]);
+    for (uint32_t p = 0; request && p < request->n_parts; p++)
+        if (!request->parts[p].done)
+            gw_ps_server_redial(&client->servers[request->first + p]);
 }
 
 void gw_ps_cancel(gw_ps_client *client, uint64_t id)
 {
-    const struct ticket *ticket = client && gw_process_is(client->made_in) ? gw_ps_ticket_find(client, id) : NULL;
-    if (!ticket)
+    const struct request *request = client && gw_process_is(client->made_in) ? gw_ps_request_find(client, id) : NULL;
+    if (!request)
         return;
-    forget(client, ticket);
-    forget(client, gw_ps_ticket_find(client, ticket->second));
+    forget(client, request);
+    forget(client, gw_ps_request_find(client, request->second));
     gw_ps_client_drop(client, id);
 }
 
@@ -301,10 +299,10 @@ void gw_ps_cancel(gw_ps_client *client, uint64_t id)
 
 static gw_status begin_and_wait(gw_ps_client *client, gw_ps_call call, gw_ps_value *out)
 {
-    uint64_t ticket;
+    uint64_t request;
     call.struct_bytes = sizeof call;
-    GW_TRY(gw_ps_begin(client, &call, &ticket));
-    return gw_ps_wait(client, ticket, GW_PS_NO_LIMIT, out);
+    GW_TRY(gw_ps_begin(client, &call, &request));
+    return gw_ps_wait(client, request, GW_PS_NO_LIMIT, out);
 }
 
 gw_status gw_ps_init(gw_ps_client *client, const char *key, const gw_ps_key_options *options)
@@ -318,7 +316,7 @@ gw_status gw_ps_push(gw_ps_client *client, const char *key, const void *bytes, s
                           NULL);
 }
 
-/* Fails a call that brings a value if it has no place for that, before it asks. */
+/* Fails a call that gives a value if it has no place for that, before it asks. */
 static gw_status empty(gw_ps_value *out)
 {
     if (!out)
@@ -336,37 +334,36 @@ gw_status gw_ps_pull(gw_ps_client *client, const char *key, gw_ps_method method,
                           out);
 }
 
-gw_status gw_ps_deposit(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes)
+gw_status gw_ps_put(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes)
 {
     return begin_and_wait(
         client,
-        (gw_ps_call){.kind = GW_PS_CALL_DEPOSIT, .key = key, .version = version, .bytes = bytes, .n_bytes = n_bytes},
-        NULL);
+        (gw_ps_call){.kind = GW_PS_CALL_PUT, .key = key, .version = version, .bytes = bytes, .n_bytes = n_bytes}, NULL);
 }
 
-gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out)
+gw_status gw_ps_get(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out)
 {
     GW_TRY(empty(out));
-    return begin_and_wait(client, (gw_ps_call){.kind = GW_PS_CALL_FETCH, .key = key, .version = least}, out);
+    return begin_and_wait(client, (gw_ps_call){.kind = GW_PS_CALL_GET, .key = key, .version = least}, out);
 }
 
 /* ---- for an exchange through servers ------------------------------------------------------------------------- */
 
-gw_status gw_ps_client_begin(gw_ps_client *client, uint32_t server, const struct gw_ps_request *request,
-                             const void *body, size_t n_bytes, void *tag, uint64_t *out)
+gw_status gw_ps_client_begin(gw_ps_client *client, uint32_t server, const struct gw_ps_request *head, const void *body,
+                             size_t n_bytes, void *tag, uint64_t *out)
 {
-    struct ticket *ticket;
-    GW_TRY(gw_ps_ticket_begin(client, server, request, body, n_bytes, &ticket));
-    ticket->tag = tag;
-    *out = ticket->id;
+    struct request *request;
+    GW_TRY(gw_ps_request_begin(client, server, head, body, n_bytes, &request));
+    request->tag = tag;
+    *out = request->id;
     return GW_OK;
 }
 
-gw_status gw_ps_client_init(gw_ps_client *client, uint32_t server, const struct gw_ps_request *request)
+gw_status gw_ps_client_init(gw_ps_client *client, uint32_t server, const struct gw_ps_request *head)
 {
-    uint64_t ticket;
-    GW_TRY(gw_ps_client_begin(client, server, request, NULL, 0, NULL, &ticket));
-    return gw_ps_wait(client, ticket, GW_PS_NO_LIMIT, NULL);
+    uint64_t request;
+    GW_TRY(gw_ps_client_begin(client, server, head, NULL, 0, NULL, &request));
+    return gw_ps_wait(client, request, GW_PS_NO_LIMIT, NULL);
 }
 
 gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines)
@@ -375,9 +372,9 @@ gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *line
     const double deadline = gw_clock_seconds() + client->timeout_ms / 1000.0;
     gw_status status = GW_ERR_ORDER;
     while (status == GW_ERR_ORDER && gw_clock_seconds() < deadline) {
-        uint64_t ticket;
-        GW_TRY(gw_ps_client_begin(client, server, &agree, lines, strlen(lines), NULL, &ticket));
-        status = gw_ps_wait(client, ticket, GW_PS_NO_LIMIT, NULL);
+        uint64_t request;
+        GW_TRY(gw_ps_client_begin(client, server, &agree, lines, strlen(lines), NULL, &request));
+        status = gw_ps_wait(client, request, GW_PS_NO_LIMIT, NULL);
         if (status == GW_ERR_ORDER) /* in a moment the server will know whose run it is */
             GW_TRY(gw_ps_client_pump(client, -1, gw_clock_seconds() + RETRY_SECONDS));
     }
@@ -386,16 +383,16 @@ gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *line
 
 uint64_t gw_ps_client_answered(const gw_ps_client *client, void **tag)
 {
-    const struct ticket *ticket = client->answered.first, *oldest = client->open.first;
-    if (!ticket && oldest && gw_clock_seconds() >= oldest->deadline)
-        ticket = oldest; /* gw_ps_wait says that no answer has come */
-    *tag = ticket ? ticket->tag : NULL;
-    return ticket ? ticket->id : 0;
+    const struct request *request = client->answered.first, *oldest = client->open.first;
+    if (!request && oldest && gw_clock_seconds() >= oldest->deadline)
+        request = oldest; /* gw_ps_wait says that no answer has come */
+    *tag = request ? request->tag : NULL;
+    return request ? request->id : 0;
 }
 
 void gw_ps_client_drop(gw_ps_client *client, uint64_t id)
 {
-    struct ticket *ticket = gw_ps_ticket_find(client, id);
-    if (ticket)
-        gw_ps_ticket_free(client, ticket);
+    struct request *request = gw_ps_request_find(client, id);
+    if (request)
+        gw_ps_request_free(client, request);
 }

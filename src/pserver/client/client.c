@@ -3,10 +3,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/options.h"
-#include "pserver/client/connect.h"
+#include "pserver/client/state.h"
 #include "pserver/client/for_exchange.h"
-#include "pserver/client/keys.h"
-#include "pserver/client/tickets.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -57,6 +55,53 @@ const char *gw_ps_client_place(const gw_ps_client *client, uint32_t server)
 uint64_t gw_ps_refusal(const gw_ps_client *client)
 {
     return client->refusal;
+}
+
+/* ---- meeting the servers ------------------------------------------------------------------------------------- */
+
+/* Makes the error: why the server has not said welcome. */
+static gw_status not_met(const struct gw_ps_client *client, const struct server *server)
+{
+    if (server->first_refused != 0)
+        return gw_fail(GW_ERR_PEER, "the server at %s refused this client: %s", gw_ps_place(server), server->why);
+    return gw_fail(GW_ERR_TIMEOUT, "the server at %s did not answer within %u ms: %s", gw_ps_place(server),
+                   client->timeout_ms,
+                   server->is_reached ? "it took the connection and said nothing" : "no connection to it came about");
+}
+
+/* Checks that all servers have the same mode and the same number of workers. */
+static gw_status are_alike(const struct gw_ps_client *client)
+{
+    const struct server *first = &client->servers[0];
+    for (uint32_t s = 1; s < client->n_servers; s++) {
+        const struct server *other = &client->servers[s];
+        if (other->mode != first->mode || other->staleness != first->staleness)
+            return gw_fail(GW_ERR_PEER, "the servers at %s and at %s have not the same --mode", gw_ps_place(first),
+                           gw_ps_place(other));
+    }
+    for (uint32_t s = 1; s < client->n_servers; s++)
+        if (client->servers[s].n_workers != first->n_workers)
+            return gw_fail(GW_ERR_PEER, "the server at %s is for %u workers, and that at %s for %u", gw_ps_place(first),
+                           first->n_workers, gw_ps_place(&client->servers[s]), client->servers[s].n_workers);
+    return GW_OK;
+}
+
+gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms)
+{
+    GW_TRY(gw_ps_client_check(client, "gw_ps_client_meet"));
+    const double until = gw_clock_seconds() + ms / 1000.0;
+    for (uint32_t s = 0; s < client->n_servers && !client->has_met; s++)
+        while (!client->servers[s].welcome) {
+            if (gw_clock_seconds() >= client->meet_by)
+                return not_met(client, &client->servers[s]);
+            if (gw_clock_seconds() >= until)
+                return GW_NOT_YET;
+            GW_TRY(gw_ps_client_pump(client, -1, until < client->meet_by ? until : client->meet_by));
+        }
+    if (!client->has_met)
+        GW_TRY(are_alike(client));
+    client->has_met = true;
+    return GW_OK;
 }
 
 /* ---- beginning and end ------------------------------------------------------------------------------------- */
@@ -144,9 +189,9 @@ void gw_ps_client_destroy(gw_ps_client *client)
     for (uint32_t s = 0; s < client->n_servers; s++)
         gw_net_free(&client->servers[s].c);
     while (client->open.first)
-        gw_ps_ticket_free(client, client->open.first);
+        gw_ps_request_free(client, client->open.first);
     while (client->answered.first)
-        gw_ps_ticket_free(client, client->answered.first);
+        gw_ps_request_free(client, client->answered.first);
     gw_net_keys_free(client->identity);
     gw_ps_keys_free(client);
     gw_free(client->context, client);

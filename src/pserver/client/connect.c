@@ -1,5 +1,5 @@
 /* Connects a client to its servers, and finds out why a connection fails. */
-#include "pserver/client/connect.h"
+#include "pserver/client/state.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/listener.h"

@@ -15,7 +15,7 @@ static inline struct gw_ps_request gw_ps_request_of(enum gw_ps_operation operati
 }
 
 /* Begins a request of the exchange, to server number `server`, on which the key lives. tag: gw_ps_client_answered gives
- * it back. gw_ps_wait and gw_ps_cancel take the ticket, and what gw_ps_begin says of tickets is true here.
+ * it back. gw_ps_wait and gw_ps_cancel take the request, and what gw_ps_begin says of requests is true here.
  *
  * A PUSH of GW_PS_PUSH_PENDING counts once a VERDICT says so. A verdict is about all keys of the exchange on that
  * server, and about the pushes with the same number as the last push to its key. The worker must have pushed or refused
@@ -23,13 +23,13 @@ static inline struct gw_ps_request gw_ps_request_of(enum gw_ps_operation operati
  * number. A PUSH of GW_PS_PUSH_REFUSED takes the place of a push: this worker has no value that can be used. A pull
  * over a round with a refusal fails with GW_ERR_NONFINITE. Then gw_ps_refusal is the least number of all workers. */
 #define GW_PS_NO_REFUSAL UINT64_MAX
-gw_status gw_ps_client_begin(gw_ps_client *client, uint32_t server, const struct gw_ps_request *request,
-                             const void *body, size_t n_bytes, void *tag, uint64_t *ticket);
+gw_status gw_ps_client_begin(gw_ps_client *client, uint32_t server, const struct gw_ps_request *head, const void *body,
+                             size_t n_bytes, void *tag, uint64_t *request);
 uint64_t gw_ps_refusal(const gw_ps_client *client);
 
 /* Makes a key on one server, whatever its name and size: type, shape, codec (averages of frames follow its options) and
  * optimizer. Errors: as gw_ps_init. */
-gw_status gw_ps_client_init(gw_ps_client *client, uint32_t server, const struct gw_ps_request *request);
+gw_status gw_ps_client_init(gw_ps_client *client, uint32_t server, const struct gw_ps_request *head);
 
 /* Tells a server what must be the same on all workers, as lines "name = value". Errors: GW_ERR_ARGUMENT (another worker
  * said otherwise: both values are in the sentence), GW_ERR_TIMEOUT (the server does not know in time whether the run
@@ -40,12 +40,12 @@ gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *line
  * until `fd` can be read. */
 gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline);
 
-/* A ticket for which gw_ps_wait would return at once, and its tag. The one that was answered first comes first. 0:
+/* A request for which gw_ps_wait would return at once, and its tag. The one that was answered first comes first. 0:
  * there is none. */
 uint64_t gw_ps_client_answered(const gw_ps_client *client, void **tag);
 
-/* Gives up a ticket. Its bytes may then be freed. The server may still do what it asks for. */
-void gw_ps_client_drop(gw_ps_client *client, uint64_t ticket);
+/* Gives up a request. Its bytes may then be freed. The server may still do what it asks for. */
+void gw_ps_client_drop(gw_ps_client *client, uint64_t request);
 
 uint32_t gw_ps_client_rank(const gw_ps_client *client);
 uint32_t gw_ps_client_servers(const gw_ps_client *client);

@@ -1,6 +1,6 @@
 /* The table of a client's keys. A large key is cut into as many parts as there are servers, and each server has its own
  * part. Other keys live on one server. */
-#include "pserver/client/keys.h"
+#include "pserver/client/state.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "wire/hash.h"
@@ -68,21 +68,21 @@ static gw_status keep_text(struct gw_ps_client *client, char **kept, const char 
     return *kept ? GW_OK : GW_ERR_MEMORY;
 }
 
-gw_status gw_ps_key_made(struct gw_ps_client *client, const struct ticket *ticket)
+gw_status gw_ps_key_made(struct gw_ps_client *client, const struct request *request)
 {
-    struct key *key = &client->keys[ticket->key];
+    struct key *key = &client->keys[request->key];
     uint64_t pushed = UINT64_MAX;
-    for (uint32_t p = 0; p < ticket->n_parts; p++)
-        if (ticket->parts[p].reply.n_pushed < pushed)
-            pushed = ticket->parts[p].reply.n_pushed;
+    for (uint32_t p = 0; p < request->n_parts; p++)
+        if (request->parts[p].answer.n_pushed < pushed)
+            pushed = request->parts[p].answer.n_pushed;
     if (key->n_pushes == 0) { /* else the server has not counted the pushes that wait */
         key->pushed = pushed;
         key->uncertain = false;
     }
-    key->place = ticket->place;
+    key->place = request->place;
     key->known = true;
-    GW_TRY(keep_text(client, &key->codec, ticket->asked->codec));
-    return keep_text(client, &key->optimizer, ticket->asked->optimizer);
+    GW_TRY(keep_text(client, &key->codec, request->asked->codec));
+    return keep_text(client, &key->optimizer, request->asked->optimizer);
 }
 
 uint64_t gw_ps_part_begin(const struct place *place, uint32_t p)

@@ -1,18 +1,18 @@
 /* The client's part of joining: a worker joins an exchange, and admits others. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "pserver/client/connect.h"
+#include "pserver/client/state.h"
 #include "pserver/client/for_exchange.h"
-#include "pserver/client/tickets.h"
 
 #include <math.h>
 
 /* Takes the body of the answer to MEMBERS. The body has a byte for each worker, which was checked before. If one byte
  * is wrong, nothing is written. */
-static gw_status take_presence(const struct gw_ps_client *client, const struct ticket *ticket, gw_ps_presence *presence)
+static gw_status take_presence(const struct gw_ps_client *client, const struct request *request,
+                               gw_ps_presence *presence)
 {
-    const uint8_t *bytes = ticket->value;
-    const size_t n = ticket->n_bytes;
+    const uint8_t *bytes = request->value;
+    const size_t n = request->n_bytes;
     for (size_t r = 0; r < n; r++)
         if (bytes[r] > GW_PS_JOINING)
             return gw_fail(GW_ERR_PEER, "the server at %s sent an invalid state of rank %zu: %u",
@@ -24,16 +24,16 @@ static gw_status take_presence(const struct gw_ps_client *client, const struct t
 
 /* Asks one server a question about workers. presence: NULL, or room for all of its workers. */
 static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *question,
-                     struct gw_ps_reply *reply, gw_ps_presence *presence)
+                     struct gw_ps_answer *answer, gw_ps_presence *presence)
 {
-    struct ticket *ticket;
-    GW_TRY(gw_ps_ticket_begin(client, server, question, NULL, 0, &ticket));
-    gw_status status = gw_ps_ticket_wait(client, ticket, INFINITY);
+    struct request *request;
+    GW_TRY(gw_ps_request_begin(client, server, question, NULL, 0, &request));
+    gw_status status = gw_ps_request_wait(client, request, INFINITY);
     if (status == GW_OK && presence)
-        status = take_presence(client, ticket, presence);
-    if (status == GW_OK && reply)
-        *reply = ticket->parts[0].reply;
-    gw_ps_ticket_free(client, ticket);
+        status = take_presence(client, request, presence);
+    if (status == GW_OK && answer)
+        *answer = request->parts[0].answer;
+    gw_ps_request_free(client, request);
     return status;
 }
 
@@ -41,13 +41,13 @@ static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct 
  */
 static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, uint8_t *run_flags)
 {
-    struct gw_ps_reply reply = {0};
+    struct gw_ps_answer answer = {0};
     *round = 1;
     *run_flags = 0;
     for (uint32_t s = 1; s < client->n_servers; s++) {
-        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &reply, NULL));
-        *round = reply.round > *round ? reply.round : *round;
-        *run_flags |= reply.run_flags;
+        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &answer, NULL));
+        *round = answer.round > *round ? answer.round : *round;
+        *run_flags |= answer.run_flags;
     }
     return GW_OK;
 }
@@ -60,11 +60,12 @@ static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t
     const struct gw_ps_request join = {.operation = GW_PS_JOIN,
                                        .others_have_begun = run_flags & GW_PS_HAS_BEGUN,
                                        .round = least};
-    struct ticket *ticket;
-    GW_TRY(gw_ps_ticket_begin(client, 0, &join, NULL, 0, &ticket));
-    struct part *part = &ticket->parts[0];
+    struct request *request;
+    GW_TRY(gw_ps_request_begin(client, 0, &join, NULL, 0, &request));
+    struct part *part = &request->parts[0];
     gw_status status = GW_OK;
-    while (status == GW_OK && part->request.others_have_begun && !part->done && gw_clock_seconds() < ticket->deadline) {
+    while (status == GW_OK && part->request.others_have_begun && !part->done &&
+           gw_clock_seconds() < request->deadline) {
         const double next_look = gw_clock_seconds() + RETRY_SECONDS;
         while (status == GW_OK && !part->done && gw_clock_seconds() < next_look)
             status = gw_ps_client_pump(client, -1, next_look);
@@ -74,12 +75,12 @@ static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t
         if (status < 0 || part->done || run_flags & GW_PS_HAS_BEGUN)
             continue;
         part->request.others_have_begun = false;
-        status = gw_ps_ticket_send(client, ticket);
+        status = gw_ps_request_send(client, request);
     }
     if (status == GW_OK)
-        status = gw_ps_ticket_wait(client, ticket, INFINITY);
-    *round = part->reply.round;
-    gw_ps_ticket_free(client, ticket);
+        status = gw_ps_request_wait(client, request, INFINITY);
+    *round = part->answer.round;
+    gw_ps_request_free(client, request);
     return status;
 }
 
@@ -122,10 +123,10 @@ gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t
     if (presence && capacity < client->servers[0].n_workers)
         return gw_fail(GW_ERR_CAPACITY, "gw_ps_members: room for %u workers; the servers are for %u", capacity,
                        client->servers[0].n_workers);
-    struct gw_ps_reply reply = {0};
-    GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &reply, presence));
+    struct gw_ps_answer answer = {0};
+    GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &answer, presence));
     if (next_round)
-        *next_round = reply.round;
+        *next_round = answer.round;
     return GW_OK;
 }
 

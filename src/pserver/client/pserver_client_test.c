@@ -11,10 +11,8 @@
  * and not counted. */
 static void a_push_to_a_key_not_initialised(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 1});
-    gw_ps_client *reader = come_to(&s, GW_PS_READER), *a = come_to(&s, 0);
+    const struct test_server *s = *state;
+    gw_ps_client *reader = come_to(s, GW_PS_READER), *a = come_to(s, 0);
     init(reader, "x");
     uint32_t taken = 0;
     for (float x = 1; x <= 3; x++)
@@ -26,7 +24,6 @@ static void a_push_to_a_key_not_initialised(void **state)
     assert_int_equal(value.round, taken + 1);
     gw_ps_value_free(&value);
     gw_ps_client_destroy(a), gw_ps_client_destroy(reader);
-    test_server_end(&s);
 }
 
 /* What one puts there others get, once it is of the version they want; over two servers in parts. */
@@ -46,29 +43,29 @@ static void state_is_handed_over(void **state)
     static const char *const wrong[] = {"", "other", "state"};
     for (int i = 0; i < 3; i++) { /* what is not there is nothing, whatever was in its place */
         memset(&value, 9, sizeof value);
-        assert_int_equal(gw_ps_fetch(b, wrong[i], 0, &value), i < 2 ? GW_ERR_ARGUMENT : GW_ERR_TIMEOUT);
+        assert_int_equal(gw_ps_get(b, wrong[i], 0, &value), i < 2 ? GW_ERR_ARGUMENT : GW_ERR_TIMEOUT);
         assert_true(!value.bytes && value.n_bytes == 0 && value.type == 0 && value.round == 0);
         gw_ps_value_free(&value);
     }
-    assert_int_equal(gw_ps_fetch(b, "state", 0, &value), GW_ERR_TIMEOUT);
-    assert_non_null(strstr(gw_last_error(), "for somebody to deposit a value of version 0 or higher"));
+    assert_int_equal(gw_ps_get(b, "state", 0, &value), GW_ERR_TIMEOUT);
+    assert_non_null(strstr(gw_last_error(), "for somebody to put a value of version 0 or higher"));
     for (uint64_t version = 3; version <= 5; version++) {
         for (size_t i = 0; i < N; i++)
             x[i] = (float)(version * i);
-        expect_ok(gw_ps_deposit(a, "state", version, x, N * sizeof *x));
-        assert_int_equal(gw_ps_fetch(b, "state", version + 1, &value), GW_ERR_TIMEOUT);
-        expect_ok(gw_ps_fetch(b, "state", 2, &value));
+        expect_ok(gw_ps_put(a, "state", version, x, N * sizeof *x));
+        assert_int_equal(gw_ps_get(b, "state", version + 1, &value), GW_ERR_TIMEOUT);
+        expect_ok(gw_ps_get(b, "state", 2, &value));
         assert_true(value.round == version && value.n_bytes == N * sizeof *x && value.shape.dims[0] == N);
         assert_memory_equal(value.bytes, x, value.n_bytes);
         gw_ps_value_free(&value);
     }
     x[0] = 1;
-    expect_ok(gw_ps_deposit(a, "state", 4, x, N * sizeof *x)); /* an older one */
-    expect_ok(gw_ps_fetch(b, "state", 4, &value));
+    expect_ok(gw_ps_put(a, "state", 4, x, N * sizeof *x)); /* an older one */
+    expect_ok(gw_ps_get(b, "state", 4, &value));
     assert_true(value.round == 5 && *(float *)value.bytes == 0);
     gw_ps_value_free(&value);
-    assert_int_equal(gw_ps_deposit(a, "state", 6, x, 8), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_ps_deposit(a, "other", 6, x, 8), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_put(a, "state", 6, x, 8), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_put(a, "other", 6, x, 8), GW_ERR_ARGUMENT);
     free(x);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
@@ -130,10 +127,10 @@ static void no_part_for_the_whole(void **state)
     gw_ps_value value;
     expect_ok(test_init(a, "x", GW_PS_FLOAT32, &shape, NULL, NULL));
     expect_ok(gw_ps_push(a, "x", x, N * sizeof *x));
-    expect_ok(gw_ps_deposit(a, "x", 1, x, N * sizeof *x));
+    expect_ok(gw_ps_put(a, "x", 1, x, N * sizeof *x));
     assert_int_equal(gw_ps_pull(b, "x", GW_PS_SUM, NULL, &value), GW_ERR_ORDER);
     assert_non_null(strstr(gw_last_error(), "lies in 2 parts"));
-    assert_int_equal(gw_ps_fetch(b, "x", 0, &value), GW_ERR_ORDER);
+    assert_int_equal(gw_ps_get(b, "x", 0, &value), GW_ERR_ORDER);
     expect_ok(test_init(b, "x", GW_PS_FLOAT32, &shape, NULL, NULL));
     expect_ok(gw_ps_pull(b, "x", GW_PS_SUM, NULL, &value));
     assert_true(value.n_bytes == N * sizeof *x && value.shape.dims[0] == N);
@@ -225,92 +222,85 @@ static void scales_live_anywhere(void **state)
 /* A key is initialised again while a push of it waits: the next push is another, and not taken for that one. */
 static void initialised_while_a_push_waits(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2});
-    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
+    const struct test_server *s = *state;
+    gw_ps_client *a = come_to(s, 0), *b = come_to(s, 1);
     const float x[] = {1, 2, 3};
-    uint64_t tickets[3];
+    uint64_t requests[3];
     init(a, "x"), init(b, "x");
     expect_ok(test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x[0], .n_bytes = sizeof *x},
-                         &tickets[0]));
+                         &requests[0]));
     expect_ok(test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x[1], .n_bytes = sizeof *x},
-                         &tickets[1])); /* waits for b */
+                         &requests[1])); /* waits for b */
     init(a, "x");
     expect_ok(test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x[2], .n_bytes = sizeof *x},
-                         &tickets[2]));
+                         &requests[2]));
     for (uint64_t nth = 1; nth <= 3; nth++) {
         push(b, "x", 10);
-        expect_ok(gw_ps_wait(a, tickets[nth - 1], GW_PS_NO_LIMIT, NULL));
+        expect_ok(gw_ps_wait(a, requests[nth - 1], GW_PS_NO_LIMIT, NULL));
         expect_sum(b, "x", 10 + x[nth - 1], 2);
     }
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
-    test_server_end(&s);
 }
 
 /* Nobody has to wait in a call: each can be begun, asked after, and given up. The server forgets requests that were
  * given up. */
 static void calls_that_do_not_wait(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2});
+    const struct test_server *s = *state;
     const gw_ps_key_options one = {.struct_bytes = sizeof one,
                                    .type = GW_PS_FLOAT32,
                                    .shape = {.n_dims = 1, .dims = {1}}};
     const gw_ps_call init_x = {.kind = GW_PS_CALL_INIT, .key = "x", .options = &one};
     const float x = 3;
-    gw_ps_client *b = come_to(&s, 1), *a;
+    gw_ps_client *b = come_to(s, 1), *a;
     gw_ps_client_options options = {.struct_bytes = sizeof options,
-                                    .servers = gw_ps_server_address(s.server),
+                                    .servers = gw_ps_server_address(s->server),
                                     .timeout_ms = LONG_MS,
                                     .no_wait = true};
-    uint64_t ticket;
+    uint64_t request;
     gw_ps_value value;
     gw_status status;
     expect_ok(gw_ps_client_create(NULL, &options, &a));
-    assert_int_equal(test_begin(a, init_x, &ticket), GW_ERR_ORDER);
+    assert_int_equal(test_begin(a, init_x, &request), GW_ERR_ORDER);
     while ((status = gw_ps_client_meet(a, 1)) == GW_NOT_YET)
         ;
     expect_ok(status);
     expect_ok(gw_ps_client_meet(a, 0));
-    expect_ok(test_begin(a, init_x, &ticket));
+    expect_ok(test_begin(a, init_x, &request));
     uint64_t other;
     assert_int_equal(test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x, .n_bytes = sizeof x},
                                 &other),
                      GW_ERR_ORDER);
     assert_non_null(strstr(gw_last_error(), "is being initialised"));
-    expect_ok(gw_ps_wait(a, ticket, GW_PS_NO_LIMIT, NULL));
+    expect_ok(gw_ps_wait(a, request, GW_PS_NO_LIMIT, NULL));
     init(b, "x");
     push(a, "x", 1);
     expect_ok(test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x, .n_bytes = sizeof x},
-                         &ticket)); /* waits for b */
-    assert_int_equal(gw_ps_wait(a, ticket, 20, NULL), GW_NOT_YET);
-    gw_ps_cancel(a, ticket);
-    assert_int_equal(gw_ps_wait(a, ticket, GW_PS_NO_LIMIT, NULL), GW_ERR_ORDER);
+                         &request)); /* waits for b */
+    assert_int_equal(gw_ps_wait(a, request, 20, NULL), GW_NOT_YET);
+    gw_ps_cancel(a, request);
+    assert_int_equal(gw_ps_wait(a, request, GW_PS_NO_LIMIT, NULL), GW_ERR_ORDER);
     expect_ok(
-        test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_FETCH, .key = "x", .version = 0}, &ticket)); /* nobody puts one */
-    assert_int_equal(gw_ps_wait(a, ticket, 20, &value), GW_NOT_YET);
-    gw_ps_cancel(a, ticket);
+        test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_GET, .key = "x", .version = 0}, &request)); /* nobody puts one */
+    assert_int_equal(gw_ps_wait(a, request, 20, &value), GW_NOT_YET);
+    gw_ps_cancel(a, request);
     init(a, "x"); /* answered on the new connection */
     push(b, "x", 10);
     expect_sum(a, "x", 11, 2);
     expect_ok(
-        test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x, .n_bytes = sizeof x}, &ticket));
+        test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x, .n_bytes = sizeof x}, &request));
     push(b, "x", 20);
-    expect_ok(gw_ps_wait(a, ticket, LONG_MS, NULL));
+    expect_ok(gw_ps_wait(a, request, LONG_MS, NULL));
     expect_sum(a, "x", 23, 2);
     expect_ok(
-        test_begin(a,
-                   (gw_ps_call){.kind = GW_PS_CALL_DEPOSIT, .key = "x", .version = 7, .bytes = &x, .n_bytes = sizeof x},
-                   &ticket));
-    expect_ok(gw_ps_wait(a, ticket, GW_PS_NO_LIMIT, NULL));
-    expect_ok(test_begin(b, (gw_ps_call){.kind = GW_PS_CALL_FETCH, .key = "x", .version = 7}, &ticket));
-    expect_ok(gw_ps_wait(b, ticket, LONG_MS, &value));
+        test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PUT, .key = "x", .version = 7, .bytes = &x, .n_bytes = sizeof x},
+                   &request));
+    expect_ok(gw_ps_wait(a, request, GW_PS_NO_LIMIT, NULL));
+    expect_ok(test_begin(b, (gw_ps_call){.kind = GW_PS_CALL_GET, .key = "x", .version = 7}, &request));
+    expect_ok(gw_ps_wait(b, request, LONG_MS, &value));
     assert_true(value.round == 7 && *(float *)value.bytes == 3);
     gw_ps_value_free(&value);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
-    test_server_end(&s);
 }
 
 /* A closed port is told as such, long before the timeout. */
@@ -337,14 +327,14 @@ static void nobody_is_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_that_do_not_wait),
+        ON_SERVER(calls_that_do_not_wait, .n_workers = 2),
         cmocka_unit_test(nobody_is_there),
-        cmocka_unit_test(a_push_to_a_key_not_initialised),
+        ON_SERVER(a_push_to_a_key_not_initialised, .n_workers = 1),
         cmocka_unit_test(state_is_handed_over),
         cmocka_unit_test(no_halves_of_two_rounds),
         cmocka_unit_test(no_part_for_the_whole),
         cmocka_unit_test(scales_live_anywhere),
-        cmocka_unit_test(initialised_while_a_push_waits),
+        ON_SERVER(initialised_while_a_push_waits, .n_workers = 2),
     };
     return cmocka_run_group_tests_name("pserver client", tests, NULL, NULL);
 }

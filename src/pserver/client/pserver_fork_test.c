@@ -6,7 +6,7 @@
 struct shared {
     struct test_server server;
     gw_ps_client *client;
-    uint64_t pushing; /* a ticket that was begun before the fork */
+    uint64_t pushing; /* a request that was begun before the fork */
 };
 
 static void work_as_rank_1(const struct shared *shared)
@@ -24,17 +24,17 @@ static bool client_forked(void *argument)
     gw_ps_client *client = shared->client;
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
     const float x = 7;
-    uint64_t ticket, round;
+    uint64_t request, round;
     gw_ps_value value;
     const gw_status refused[] = {
         test_init(client, "y", GW_PS_FLOAT32, &one, NULL, NULL),
         test_init(client, "z", GW_PS_FLOAT32, &one, "sgd", &x),
         gw_ps_push(client, "x", &x, sizeof x),
         gw_ps_pull(client, "x", GW_PS_SUM, NULL, &value),
-        gw_ps_deposit(client, "x", 1, &x, sizeof x),
-        gw_ps_fetch(client, "x", 1, &value),
+        gw_ps_put(client, "x", 1, &x, sizeof x),
+        gw_ps_get(client, "x", 1, &value),
         test_begin(client, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x, .n_bytes = sizeof x},
-                   &ticket),
+                   &request),
         gw_ps_wait(client, shared->pushing, GW_PS_NO_LIMIT, NULL),
         gw_ps_wait(client, shared->pushing, 1, NULL),
         gw_ps_client_meet(client, 1),

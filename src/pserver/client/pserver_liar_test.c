@@ -50,6 +50,12 @@ static void expect_refused(gw_status status, const char *words, double since)
         .n_dims = 1, .dims = { n }                                                                                     \
     }
 
+/* An answer with a value: its code (the type), number, pushes, bytes, and shape. */
+#define VALUE(operation, type, nth, pushes, bytes, ...)                                                                \
+    {                                                                                                                  \
+        operation, NULL, {.code = type, .number = nth, .shape = __VA_ARGS__, .n_pushes = pushes}, bytes, 0             \
+    }
+
 /* The client pulls a float32 key of 1 element or of LARGE elements, and the answer is a lie. */
 static void pulls_that_lie(void **state)
 {
@@ -61,82 +67,31 @@ static void pulls_that_lie(void **state)
         const char *words;
     } cases[] = {
         /* numbers of no type, and another type than the key's: from one server, and in parts from two */
-        {{GW_PS_PULL, NULL, {.code = 0, .number = 1, .shape = ROW(1), .n_pushes = 1}, 4, 0}, 1, 1, "type number 0"},
-        {{GW_PS_PULL, NULL, {.code = 0, .number = 1, .shape = ROW(LARGE / 2), .n_pushes = 1}, 2 * LARGE, 0},
-         LARGE,
-         2,
-         "type number 0"},
-        {{GW_PS_PULL, NULL, {.code = 7, .number = 1, .shape = ROW(LARGE / 2), .n_pushes = 1}, 2 * LARGE, 0},
-         LARGE,
-         2,
-         "type number 7"},
-        {{GW_PS_PULL, NULL, {.code = 99, .number = 1, .shape = ROW(LARGE / 2), .n_pushes = 1}, 2 * LARGE, 0},
-         LARGE,
-         2,
-         "type number 99"},
-        {{GW_PS_PULL, NULL, {.code = 99, .number = 1, .shape = ROW(1), .n_pushes = 1}, 4, 0}, 0, 1, "type number 99"},
-        {{GW_PS_PULL, NULL, {.code = GW_PS_INT64, .number = 1, .shape = ROW(1), .n_pushes = 1}, 8, 0},
-         1,
-         1,
-         "than the 4 bytes"},
+        {VALUE(GW_PS_PULL, 0, 1, 1, 4, ROW(1)), 1, 1, "type number 0"},
+        {VALUE(GW_PS_PULL, 0, 1, 1, 2 * LARGE, ROW(LARGE / 2)), LARGE, 2, "type number 0"},
+        {VALUE(GW_PS_PULL, 7, 1, 1, 2 * LARGE, ROW(LARGE / 2)), LARGE, 2, "type number 7"},
+        {VALUE(GW_PS_PULL, 99, 1, 1, 2 * LARGE, ROW(LARGE / 2)), LARGE, 2, "type number 99"},
+        {VALUE(GW_PS_PULL, 99, 1, 1, 4, ROW(1)), 0, 1, "type number 99"},
+        {VALUE(GW_PS_PULL, GW_PS_INT64, 1, 1, 8, ROW(1)), 1, 1, "than the 4 bytes"},
         /* lengths */
-        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1 << 20), .n_pushes = 1}, 16, 0},
-         0,
-         1,
-         "16 bytes as the value"},
-        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1ull << 63), .n_pushes = 1}, 16, 0},
-         0,
-         1,
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 16, ROW(1 << 20)), 0, 1, "16 bytes as the value"},
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 16, ROW(1ull << 63)), 0, 1, "the invalid shape"},
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 16, {.n_dims = 2, .dims = {1ull << 32, 1ull << 32}}), 0, 1,
          "the invalid shape"},
-        {{GW_PS_PULL,
-          NULL,
-          {.code = GW_PS_FLOAT32, .number = 1, .shape = {.n_dims = 2, .dims = {1ull << 32, 1ull << 32}}, .n_pushes = 1},
-          16,
-          0},
-         0,
-         1,
-         "the invalid shape"},
-        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(4), .n_pushes = 1}, 16, 0},
-         1,
-         1,
-         "than the 4 bytes"},
-        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 1}, 3, 0},
-         1,
-         1,
-         "3 bytes as the value"},
-        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(LARGE / 2), .n_pushes = 1}, 16, 0},
-         LARGE,
-         2,
-         "16 bytes as the value"},
-        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(2), .n_pushes = 1}, 4, 0},
-         1,
-         1,
-         "the shape [2]"},
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 16, ROW(4)), 1, 1, "than the 4 bytes"},
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 3, ROW(1)), 1, 1, "3 bytes as the value"},
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 16, ROW(LARGE / 2)), LARGE, 2, "16 bytes as the value"},
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 4, ROW(2)), 1, 1, "the shape [2]"},
         /* no value */
-        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 1}, 0, 0},
-         1,
-         1,
-         "without a value"},
-        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 1}, 0, 0},
-         0,
-         1,
-         "without a value"},
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 0, ROW(1)), 1, 1, "without a value"},
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 0, ROW(1)), 0, 1, "without a value"},
         /* counts */
-        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 3}, 4, 0},
-         1,
-         1,
-         "3 pushes"},
-        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 0}, 4, 0},
-         1,
-         1,
-         "0 pushes"},
-        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = UINT64_MAX, .shape = ROW(1), .n_pushes = 1}, 4, 0},
-         1,
-         1,
-         "at most 2^62"},
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 3, 4, ROW(1)), 1, 1, "3 pushes"},
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 0, 4, ROW(1)), 1, 1, "0 pushes"},
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, UINT64_MAX, 1, 4, ROW(1)), 1, 1, "at most 2^62"},
         /* the answer to another operation, and bytes that are no answer */
         {{GW_PS_PULL, NULL, {.operation = GW_PS_MEMBERS, .number = 1}, 2, 0}, 1, 1, "answered with a MEMBERS"},
-        {{GW_PS_PULL, NULL, {.number = 1}, 100, .raw = true}, 1, 1, "sent an invalid reply"},
+        {{GW_PS_PULL, NULL, {.number = 1}, 100, .raw = true}, 1, 1, "sent an invalid answer"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct scene scene;
@@ -190,10 +145,8 @@ static void other_lies(void **state)
         {{GW_PS_INIT, NULL, {.number = 0}, 50, 0}, INIT, "more than the 0 bytes"},
         {{GW_PS_INIT, NULL, {.status = GW_ERR_PEER}, 0, 0}, INIT, "the server gives no reason"},
         {{GW_PS_PUSH, NULL, {.number = 7}, 0, 0}, PUSH, "it must be 2"},
-        {{GW_PS_FETCH, NULL, {.code = GW_PS_FLOAT32, .number = 4, .shape = ROW(1)}, 4, 0}, GET, "with version 4"},
-        {{GW_PS_FETCH, NULL, {.code = GW_PS_FLOAT32, .number = 5, .shape = ROW(1), .n_pushes = 1}, 4, 0},
-         GET,
-         "1 pushes"},
+        {{GW_PS_GET, NULL, {.code = GW_PS_FLOAT32, .number = 4, .shape = ROW(1)}, 4, 0}, GET, "with version 4"},
+        {VALUE(GW_PS_GET, GW_PS_FLOAT32, 5, 1, 4, ROW(1)), GET, "1 pushes"},
         {{GW_PS_MEMBERS, NULL, {.number = 1}, 1000, 0}, MEMBERS, "more than the 2 bytes"},
         {{GW_PS_MEMBERS, NULL, {.number = 1}, 1, 0}, MEMBERS, "told of 1 workers"},
         {{GW_PS_MEMBERS, NULL, {.number = 0}, 2, 0}, MEMBERS, "the round 0"},
@@ -211,7 +164,7 @@ static void other_lies(void **state)
         if (cases[i].call == PUSH)
             status = gw_ps_push(scene.client, "x", &x, sizeof x);
         else if (cases[i].call == GET)
-            status = gw_ps_fetch(scene.client, "x", 5, &value);
+            status = gw_ps_get(scene.client, "x", 5, &value);
         else if (cases[i].call == MEMBERS)
             status = gw_ps_members(scene.client, presence, sizeof presence / sizeof *presence, NULL);
         expect_refused(status, cases[i].words, since);
@@ -233,7 +186,7 @@ static void no_such_server(void **state)
         {{GW_PS_HELLO, NULL, {.n_workers = GW_MAX_WORKERS + 1}, 0, 0}, "for 32768 workers"},
         {{GW_PS_HELLO, NULL, {.n_workers = GW_MAX_WORKERS, .backup = GW_MAX_WORKERS}, 0, 0}, "32767 of its 32767"},
         {{GW_PS_HELLO, NULL, {.n_workers = 2, .backup = 2}, 0, 0}, "2 of its 2 workers"},
-        {{GW_PS_HELLO, NULL, {.n_workers = 2}, 28, .raw = true}, "sent an invalid reply"},
+        {{GW_PS_HELLO, NULL, {.n_workers = 2}, 28, .raw = true}, "sent an invalid answer"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct liar liar;
@@ -314,7 +267,7 @@ static void not_yet_until_it_is_too_late(void **state)
                                   : test_init(client, "x", GW_PS_FLOAT32, &one, NULL, NULL),
                          GW_ERR_TIMEOUT);
         assert_non_null(strstr(gw_last_error(), "not possible within 400 ms"));
-        assert_non_null(strstr(gw_last_error(), lies[i].reply.sentence));
+        assert_non_null(strstr(gw_last_error(), lies[i].answer.sentence));
         gw_ps_client_destroy(client);
         liar_end(&liars[0]), liar_end(&liars[1]);
     }
@@ -333,7 +286,7 @@ static void all_parts_are_waited_for(void **state)
         snprintf(places, sizeof places, "%s,%s", liars[0].place, liars[1].place);
         gw_ps_client *client = test_client(places, 0, false, 400);
         assert_int_equal(test_init(client, "x", GW_PS_FLOAT32, &large, NULL, NULL), GW_ERR_TIMEOUT);
-        assert_non_null(strstr(gw_last_error(), lie.reply.sentence));
+        assert_non_null(strstr(gw_last_error(), lie.answer.sentence));
         gw_ps_client_destroy(client);
         liar_end(&liars[0]), liar_end(&liars[1]);
     }
@@ -353,7 +306,7 @@ static void half_a_message_takes_no_processor(void **state)
     static const struct lie lie = {.to = GW_PS_INIT, .raw = LIAR_HALF};
     const gw_ps_shape one = ROW(1);
     struct liar liar;
-    uint64_t ticket;
+    uint64_t request;
     liar_begin(&liar, &lie);
     gw_ps_client *client = test_client(liar.place, 0, false, 5000);
     assert_int_equal(test_begin(client,
@@ -363,10 +316,10 @@ static void half_a_message_takes_no_processor(void **state)
                                                                              .type = GW_PS_FLOAT32,
                                                                              .shape = one,
                                                                              .optimizer = NULL}},
-                                &ticket),
+                                &request),
                      GW_OK);
     const double before = processor_seconds();
-    assert_int_equal(gw_ps_wait(client, ticket, 1000, NULL), GW_NOT_YET);
+    assert_int_equal(gw_ps_wait(client, request, 1000, NULL), GW_NOT_YET);
     assert_true(processor_seconds() - before < 0.05);
     gw_ps_client_destroy(client);
     liar_end(&liar);

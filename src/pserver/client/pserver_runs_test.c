@@ -55,17 +55,15 @@ static void a_leftover_push_does_not_mix(void **state)
  * must still give it. */
 static void without_rounds_too(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .mode = GW_PS_ASYNC});
-    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1), *reader = come_to(&s, GW_PS_READER);
+    const struct test_server *s = *state;
+    gw_ps_client *a = come_to(s, 0), *b = come_to(s, 1), *reader = come_to(s, GW_PS_READER);
     gw_ps_value value;
     init(a, "x"), init(b, "x");
     push(a, "x", 1000), push(b, "x", 2000);
     expect_sum(a, "x", 3000, 2);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
     expect_sum(reader, "x", 3000, 2); /* no new run has begun yet */
-    a = come_to(&s, 0);
+    a = come_to(s, 0);
     init(a, "x");
     expect_ok(gw_ps_pull(a, "x", GW_PS_LATEST, NULL, &value));
     assert_true(*(float *)value.bytes == 2000);
@@ -74,25 +72,21 @@ static void without_rounds_too(void **state)
     push(a, "x", 1);
     expect_sum(a, "x", 1, 1);
     gw_ps_client_destroy(a), gw_ps_client_destroy(reader);
-    test_server_end(&s);
 }
 
 /* A worker dies and comes back while another one is there. The run goes on, and the worker's push must stay. */
 static void who_comes_back_goes_on(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .away_ms = 300});
-    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
+    const struct test_server *s = *state;
+    gw_ps_client *a = come_to(s, 0), *b = come_to(s, 1);
     init(a, "x"), init(b, "x");
     push(a, "x", 5);
     die(a);
-    a = come_to(&s, 0);
+    a = come_to(s, 0);
     init(a, "x");
     push(b, "x", 2);
     expect_sum(a, "x", 7, 2);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
-    test_server_end(&s);
 }
 
 /* A server is started again on its folder. Its workers come back by themselves. The server must not take them for a new
@@ -141,11 +135,8 @@ static void find_round(const char *line, void *user)
 /* The log names the round that goes on without a worker, also if the workers use no exchange. */
 static void left_out_of_which_round(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){
-                              .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50, .log = find_round});
-    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
+    const struct test_server *s = *state;
+    gw_ps_client *a = come_to(s, 0), *b = come_to(s, 1);
     init(a, "x"), init(b, "x");
     for (int round = 1; round < 9; round++)
         push(a, "x", 1), push(b, "x", 1);
@@ -154,15 +145,17 @@ static void left_out_of_which_round(void **state)
         usleep(10000);
     assert_int_equal(left_out_at, 9);
     gw_ps_client_destroy(a);
-    test_server_end(&s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_leftover_push_does_not_mix), cmocka_unit_test(without_rounds_too),
-        cmocka_unit_test(who_comes_back_goes_on),       cmocka_unit_test(a_restart_is_no_new_run),
-        cmocka_unit_test(left_out_of_which_round),
+        cmocka_unit_test(a_leftover_push_does_not_mix),
+        ON_SERVER(without_rounds_too, .n_workers = 2, .mode = GW_PS_ASYNC),
+        ON_SERVER(who_comes_back_goes_on, .n_workers = 2, .away_ms = 300),
+        cmocka_unit_test(a_restart_is_no_new_run),
+        ON_SERVER(left_out_of_which_round, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50,
+                  .log = find_round),
     };
     return cmocka_run_group_tests_name("pserver runs", tests, NULL, NULL);
 }

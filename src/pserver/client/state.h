@@ -1,4 +1,4 @@
-/* The inside of the client: its tickets, keys and servers. All of it belongs to the one thread that calls the
+/* The inside of the client: its requests, keys and servers. All of it belongs to the one thread that calls the
  * client. */
 #ifndef GW_PSERVER_CLIENT_STATE_H
 #define GW_PSERVER_CLIENT_STATE_H
@@ -14,10 +14,10 @@
 #include <stdatomic.h>
 
 #define MOST_SERVERS 64
-#define TICKET_BUCKETS 4096
+#define REQUEST_BUCKETS 4096
 #define RETRY_SECONDS 0.25
 
-/* A part: the request of a ticket to one server. */
+/* A part: the request of a request to one server. */
 struct part {
     struct gw_ps_request request;
     const void *body; /* the value of a push */
@@ -25,7 +25,7 @@ struct part {
     bool waits; /* the connection has not sent all of the body yet */
     bool done;
     double again_at; /* an INIT that the server cannot do yet: the time when it is sent again; 0: it is under way */
-    struct gw_ps_reply reply;
+    struct gw_ps_answer answer;
 };
 
 /* What a key is, and where it lives. */
@@ -45,9 +45,9 @@ struct key {
     char *codec, *optimizer; /* the specifications with which it was initialised; NULL: none */
 };
 
-struct ticket {
-    struct ticket *next, **link;       /* in the client's list of open tickets, or of answered ones */
-    struct ticket *hash_next;          /* in its bucket */
+struct request {
+    struct request *next, **link;      /* in the client's list of open requests, or of answered ones */
+    struct request *hash_next;         /* in its bucket */
     uint64_t id;                       /* the id of its first part; the ids of the others follow */
     const struct gw_ps_request *asked; /* the request of its first part */
     double deadline;
@@ -56,8 +56,8 @@ struct ticket {
     uint64_t key;            /* the number of its key in the table; GW_PS_NO_NAME: it is not there */
     struct place place;      /* of the key */
     const void *body;        /* of an INIT: the first parameters; NULL: none */
-    /* of a pull: the ticket for the maximum of its scale key, if that lives on another server. Of an INIT: the ticket
-     * that brings the first parameters, once the key is made. 0: none */
+    /* of a pull: the request for the maximum of its scale key, if that lives on another server. Of an INIT: the request
+     * that puts the first parameters, once the key is made. 0: none */
     uint64_t second;
     bool averages;  /* with a scale: the servers give sums, and this client divides them */
     void *tag;      /* the exchange's */
@@ -66,8 +66,8 @@ struct ticket {
     struct part parts[];
 };
 
-struct tickets {
-    struct ticket *first, **end;
+struct requests {
+    struct request *first, **end;
 };
 
 struct server {
@@ -110,9 +110,9 @@ struct gw_ps_client {
     atomic_bool in_memory, join; /* the notices that the program has not taken yet */
     uint64_t incarnation, next_id;
     struct server servers[MOST_SERVERS];
-    struct tickets open, answered;          /* in the order in which they began, or were answered */
-    struct ticket *buckets[TICKET_BUCKETS]; /* all of them, by their number */
-    uint32_t n_again;                       /* how many parts wait to be sent again */
+    struct requests open, answered;           /* in the order in which they began, or were answered */
+    struct request *buckets[REQUEST_BUCKETS]; /* all of them, by their number */
+    uint32_t n_again;                         /* how many parts wait to be sent again */
     struct gw_ps_names names;
     struct key *keys; /* by the number of their name */
     uint64_t capacity;
@@ -127,5 +127,92 @@ static inline gw_status gw_ps_client_check(const gw_ps_client *client, const cha
         return gw_fail(GW_ERR_ARGUMENT, "%s: client is NULL", function);
     return gw_process_check(client->made_in, "this client of the parameter server");
 }
+
+/* ---- keys.c: The keys that a client has initialised: what they are, on which servers they live, and how often it has
+ * pushed. ---- */
+
+/* Finds a key. *number: its number in the table, or GW_PS_NO_NAME. *place: what is known of it; a key that this client
+ * has not initialised has the type 0. */
+void gw_ps_key_find(const struct gw_ps_client *client, const char *name, uint64_t *number, struct place *place);
+
+/* Takes the name of a key that is to be made into the table, if it is not there. */
+gw_status gw_ps_key_add(struct gw_ps_client *client, const char *name, uint64_t *number);
+
+/* Says where a key of that type and shape will live. */
+gw_status gw_ps_key_place(const struct gw_ps_client *client, const char *name, gw_ps_type type,
+                          const gw_ps_shape *shape, struct place *place);
+
+/* The servers have made the key: this notes what it is, and how often this client has pushed to it. */
+gw_status gw_ps_key_made(struct gw_ps_client *client, const struct request *request);
+
+/* How many elements of a key are before its part p. */
+uint64_t gw_ps_part_begin(const struct place *place, uint32_t p);
+
+/* The shape of a part. If a key has several parts, each is a row. */
+gw_ps_shape gw_ps_part_shape(const struct place *place, uint32_t p);
+
+void gw_ps_keys_free(struct gw_ps_client *client);
+
+/* ---- connect.c: Connections to servers: their addresses, how they are made again, and why one cannot be made. ---- */
+
+/* Reads a list "HOST:PORT,...". */
+gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *text);
+
+/* Sends a request. part NULL: it has no body; else `sent` gets the part when its body has left, or never will. If the
+ * connection ends before, the request is sent again on the next one. Errors: GW_ERR_MEMORY. */
+gw_status gw_ps_server_send(struct server *server, const struct gw_ps_request *request, struct part *part,
+                            void (*sent)(void *part));
+
+/* Goes on connecting, if it is time. True: the connection stands. */
+bool gw_ps_server_connect(struct server *server);
+
+/* The connection has ended; c.error says how. Another one will be made. */
+void gw_ps_server_lost(struct server *server);
+
+/* Ends the connection, and makes another one at once. Requests that were sent and have no answer are sent again there.
+ */
+void gw_ps_server_redial(struct server *server);
+
+/* GW_OK, or an error: no connection can be made, or the keys do not fit. The next call tries again. */
+gw_status gw_ps_server_check(struct server *server);
+
+/* HOST:PORT of a server. */
+static inline const char *gw_ps_place(const struct server *server)
+{
+    return gw_net_place(server->address.endpoint);
+}
+
+/* ---- requests.c: Requests on their way. A request is one request to one or more servers. It lives until its caller
+ * has waited for it. Every call of the client begins one, and then waits for it, now or later. ---- */
+
+/* Begins a request: makes a request for it, and sends its parts. request: all but what belongs to a part (id, timeout,
+ * n_parts, the number of a push). server: the one that is asked, or GW_PS_BY_KEY: those on which the key lives. body:
+ * the value of a push or a put, the lines of an AGREE; of an INIT the first parameters, which follow once the key is
+ * made; NULL: none. It stays the caller's, and must stay until the request is freed. Errors: as gw_ps_begin. */
+#define GW_PS_BY_KEY UINT32_MAX
+gw_status gw_ps_request_begin(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *head,
+                              const void *body, size_t n_bytes, struct request **out);
+
+/* Sends all parts again, with what their requests say now. */
+gw_status gw_ps_request_send(struct gw_ps_client *client, struct request *request);
+
+/* Waits until all parts have an answer, or the deadline has passed. GW_NOT_YET: the time `until` came first. Returns
+ * the first error of the parts. */
+gw_status gw_ps_request_wait(struct gw_ps_client *client, const struct request *request, double until);
+
+/* Finds a request. NULL: there is none, or the caller has waited for it already. */
+struct request *gw_ps_request_find(const struct gw_ps_client *client, uint64_t id);
+
+/* A server may answer GW_ERR_ORDER, which says "not yet". If it still does so at the deadline, this turns it into
+ * GW_ERR_TIMEOUT. The sentence says what the client waited for, and why the server could not do it. Another status is
+ * returned as it is. */
+gw_status gw_ps_too_late(const struct gw_ps_client *client, gw_status status, const char *what);
+
+/* What the client knows about the answer to part p. */
+struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, const struct request *request, uint32_t p);
+
+/* Frees a request, and its second one. From here on nothing reads the caller's bytes. If it is a push without a good
+ * answer, the client asks the server before the next push how many pushes it has. */
+void gw_ps_request_free(struct gw_ps_client *client, struct request *request);
 
 #endif

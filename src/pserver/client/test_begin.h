@@ -15,22 +15,22 @@ static inline gw_status test_init(gw_ps_client *client, const char *key, gw_ps_t
                                            .values = values});
 }
 
-static inline gw_status test_begin(gw_ps_client *client, gw_ps_call call, uint64_t *ticket)
+static inline gw_status test_begin(gw_ps_client *client, gw_ps_call call, uint64_t *request)
 {
     call.struct_bytes = sizeof call;
-    return gw_ps_begin(client, &call, ticket);
+    return gw_ps_begin(client, &call, request);
 }
 
 /* A push with a learning rate, to a key with an optimizer. */
 static inline gw_status test_push_at(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes,
                                      double rate)
 {
-    uint64_t ticket;
+    uint64_t request;
     const gw_status status =
         test_begin(client,
                    (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = key, .bytes = bytes, .n_bytes = n_bytes, .rate = rate},
-                   &ticket);
-    return status < 0 ? status : gw_ps_wait(client, ticket, GW_PS_NO_LIMIT, NULL);
+                   &request);
+    return status < 0 ? status : gw_ps_wait(client, request, GW_PS_NO_LIMIT, NULL);
 }
 
 #endif

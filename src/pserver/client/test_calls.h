@@ -53,4 +53,52 @@ static inline void serve_two(struct pair *p, uint32_t n_workers, gw_ps_missing m
              gw_ps_server_address(p->servers[1].server));
 }
 
+static inline int set_up(void **options)
+{
+    struct test_server *s = malloc(sizeof *s);
+    test_server_begin(s, *options);
+    *options = s;
+    return 0;
+}
+
+static inline int tear_down(void **state)
+{
+    test_server_end(*state);
+    free(*state);
+    return 0;
+}
+
+static inline int set_up_two(void **options)
+{
+    const gw_ps_server_options *o = *options;
+    struct pair *p = malloc(sizeof *p);
+    serve_two(p, o->n_workers, o->missing);
+    *options = p;
+    return 0;
+}
+
+static inline int tear_down_two(void **state)
+{
+    struct pair *p = *state;
+    test_server_end(&p->servers[0]), test_server_end(&p->servers[1]);
+    free(p);
+    return 0;
+}
+
+/* A test, and the options of the server, or of the two servers, that it finds in its state. */
+#define ON_SERVER(test, ...)                                                                                           \
+    {                                                                                                                  \
+#test, test, set_up, tear_down, &(gw_ps_server_options)                                                        \
+        {                                                                                                              \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+#define ON_TWO(test, ...)                                                                                              \
+    {                                                                                                                  \
+#test, test, set_up_two, tear_down_two, &(gw_ps_server_options)                                                \
+        {                                                                                                              \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+
 #endif

@@ -19,7 +19,7 @@ enum { LIAR_HALF = 2 };
 struct lie {
     enum gw_ps_operation to;
     const char *about; /* the key; NULL: any */
-    struct gw_ps_reply reply;
+    struct gw_ps_answer answer;
     size_t n_bytes; /* of the body; 0: none */
     int raw;        /* 1: the body is all that is sent; LIAR_HALF: only the first bytes of a message are */
 };
@@ -34,12 +34,12 @@ struct liar {
     char place[64];
 };
 
-static inline void liar_say(int fd, const struct gw_ps_reply *reply, size_t n_bytes, bool raw)
+static inline void liar_say(int fd, const struct gw_ps_answer *answer, size_t n_bytes, bool raw)
 {
     uint8_t head[GW_PS_HEAD_BYTES], *body = calloc(n_bytes + 1, 1);
     assert_non_null(body);
     memset(body, 1, n_bytes);
-    peer_send(fd, GW_PS_MESSAGE, head, raw ? 0 : gw_ps_reply_write(head, reply), body, n_bytes);
+    peer_send(fd, GW_PS_MESSAGE, head, raw ? 0 : gw_ps_answer_write(head, answer), body, n_bytes);
     free(body);
 }
 
@@ -47,7 +47,7 @@ static inline void liar_say(int fd, const struct gw_ps_reply *reply, size_t n_by
 static inline void liar_answer(struct liar *liar, int fd, const struct gw_ps_request *request)
 {
     const struct lie *lie = liar->lie;
-    struct gw_ps_reply reply = {.operation = request->operation, .id = request->id, .number = request->number};
+    struct gw_ps_answer answer = {.operation = request->operation, .id = request->id, .number = request->number};
     if (liar->silent_to >> request->operation & 1)
         return;
     if (lie && lie->to == request->operation && (!lie->about || strcmp(lie->about, request->key) == 0)) {
@@ -55,16 +55,16 @@ static inline void liar_answer(struct liar *liar, int fd, const struct gw_ps_req
             assert_int_equal(send(fd, "half a head", 4, MSG_NOSIGNAL), 4);
             return;
         }
-        reply = lie->reply;
-        reply.id = request->id;
-        reply.operation = reply.operation ? reply.operation : request->operation;
-        liar_say(fd, &reply, lie->n_bytes, lie->raw);
+        answer = lie->answer;
+        answer.id = request->id;
+        answer.operation = answer.operation ? answer.operation : request->operation;
+        liar_say(fd, &answer, lie->n_bytes, lie->raw);
         return;
     }
-    reply.n_workers = liar->n_workers;
-    reply.timeout_ms = LIAR_TIMEOUT_MS;
-    reply.number = request->operation == GW_PS_PUSH || request->operation == GW_PS_VERDICT ? request->number : 1;
-    liar_say(fd, &reply, request->operation == GW_PS_MEMBERS ? liar->n_workers : 0, false);
+    answer.n_workers = liar->n_workers;
+    answer.timeout_ms = LIAR_TIMEOUT_MS;
+    answer.number = request->operation == GW_PS_PUSH || request->operation == GW_PS_VERDICT ? request->number : 1;
+    liar_say(fd, &answer, request->operation == GW_PS_MEMBERS ? liar->n_workers : 0, false);
 }
 
 static inline void *liar_run(void *user)

@@ -56,10 +56,10 @@ size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
         gw_ps_put_name(&w, request->scale_key);
         gw_ps_put32(&w, request->n_parts);
         break;
-    case GW_PS_BRING:
+    case GW_PS_PUT:
         gw_ps_put_name(&w, request->key);
         break;
-    case GW_PS_FETCH:
+    case GW_PS_GET:
         gw_ps_put_name(&w, request->key);
         gw_ps_put32(&w, request->n_parts);
         break;
@@ -81,25 +81,25 @@ size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
     return (size_t)(w.at - at);
 }
 
-size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply)
+size_t gw_ps_answer_write(uint8_t *at, const struct gw_ps_answer *answer)
 {
     struct gw_ps_writer w = {at};
-    put_start(&w, MAGIC_REPLY, reply->operation, reply->code, reply->flags, reply->id, reply->number);
-    gw_ps_put32(&w, (uint32_t)(int32_t)reply->status);
-    if (reply->status < 0) {
-        size_t length = strnlen(reply->sentence, GW_PS_SENTENCE - 1);
-        memcpy(w.at, reply->sentence, length);
+    put_start(&w, MAGIC_REPLY, answer->operation, answer->code, answer->flags, answer->id, answer->number);
+    gw_ps_put32(&w, (uint32_t)(int32_t)answer->status);
+    if (answer->status < 0) {
+        size_t length = strnlen(answer->sentence, GW_PS_SENTENCE - 1);
+        memcpy(w.at, answer->sentence, length);
         w.at += length;
-    } else if (reply->operation == GW_PS_PULL || reply->operation == GW_PS_FETCH) {
-        gw_ps_put_shape(&w, &reply->shape);
-        gw_ps_put32(&w, reply->n_pushes);
-    } else if (reply->operation == GW_PS_HELLO) {
-        gw_ps_put32(&w, reply->n_workers);
-        gw_ps_put64(&w, reply->max_key_bytes);
-        gw_ps_put8(&w, reply->mode);
-        gw_ps_put32(&w, reply->staleness);
-        gw_ps_put32(&w, reply->backup);
-        gw_ps_put32(&w, reply->timeout_ms);
+    } else if (answer->operation == GW_PS_PULL || answer->operation == GW_PS_GET) {
+        gw_ps_put_shape(&w, &answer->shape);
+        gw_ps_put32(&w, answer->n_pushes);
+    } else if (answer->operation == GW_PS_HELLO) {
+        gw_ps_put32(&w, answer->n_workers);
+        gw_ps_put64(&w, answer->max_key_bytes);
+        gw_ps_put8(&w, answer->mode);
+        gw_ps_put32(&w, answer->staleness);
+        gw_ps_put32(&w, answer->backup);
+        gw_ps_put32(&w, answer->timeout_ms);
     }
     return (size_t)(w.at - at);
 }
@@ -131,12 +131,11 @@ static gw_status get_start(struct gw_ps_reader *r, uint32_t magic, size_t fixed,
 
 static gw_status get_end(const struct gw_ps_reader *r, unsigned operation)
 {
-    return r->good && r->at == r->end
-               ? GW_OK
-               : gw_fail(
-                     GW_ERR_FRAME_FIELD,
-                     "a message of operation %u of the parameter server is not as long as its fields, or one cannot be",
-                     operation);
+    return r->good && r->at == r->end ? GW_OK
+                                      : gw_fail(GW_ERR_FRAME_FIELD,
+                                                "a message of operation %u of the parameter server has another length "
+                                                "than its fields, or one is invalid",
+                                                operation);
 }
 
 gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_request *request)
@@ -168,10 +167,10 @@ gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_req
         gw_ps_get_name(&r, request->scale_key);
         request->n_parts = gw_ps_get32(&r);
         break;
-    case GW_PS_BRING:
-    case GW_PS_FETCH:
+    case GW_PS_PUT:
+    case GW_PS_GET:
         gw_ps_get_name(&r, request->key);
-        if (operation == GW_PS_FETCH)
+        if (operation == GW_PS_GET)
             request->n_parts = gw_ps_get32(&r);
         r.good = r.good && request->code <= 1;
         break;
@@ -197,51 +196,48 @@ gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_req
     case GW_PS_MEMBERS:
         break;
     default:
-        return gw_fail(GW_ERR_FRAME_FIELD, "a request of the parameter server is of operation %u, which is none",
-                       operation);
+        return gw_fail(GW_ERR_FRAME_FIELD, "a request of the parameter server has the unknown operation %u", operation);
     }
     request->operation = (enum gw_ps_operation)operation;
     return get_end(&r, operation);
 }
 
-gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply *reply)
+gw_status gw_ps_answer_read(const void *bytes, size_t n_bytes, struct gw_ps_answer *answer)
 {
     struct gw_ps_reader r = {bytes, (const uint8_t *)bytes + n_bytes, true};
     uint8_t operation = 0;
-    *reply = (struct gw_ps_reply){.operation = GW_PS_WHO};
-    GW_TRY(
-        get_start(&r, MAGIC_REPLY, REPLY_FIXED, &operation, &reply->code, &reply->flags, &reply->id, &reply->number));
+    *answer = (struct gw_ps_answer){.operation = GW_PS_WHO};
+    GW_TRY(get_start(&r, MAGIC_REPLY, REPLY_FIXED, &operation, &answer->code, &answer->flags, &answer->id,
+                     &answer->number));
     if (operation < GW_PS_HELLO || operation >= GW_PS_OPERATIONS)
-        return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server is of operation %u, which is none",
-                       operation);
-    reply->operation = (enum gw_ps_operation)operation;
+        return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server has the unknown operation %u", operation);
+    answer->operation = (enum gw_ps_operation)operation;
     const int32_t answered = (int32_t)gw_ps_get32(&r);
     if (answered > 0)
-        return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server has the status %d, which is none",
-                       answered);
+        return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server has the unknown status %d", answered);
     /* a status that this version does not know becomes GW_ERR_PEER */
-    reply->status = strcmp(gw_status_text((gw_status)answered), gw_status_text((gw_status)INT32_MIN)) == 0
-                        ? GW_ERR_PEER
-                        : (gw_status)answered;
-    if (reply->status < 0) {
+    answer->status = strcmp(gw_status_text((gw_status)answered), gw_status_text((gw_status)INT32_MIN)) == 0
+                         ? GW_ERR_PEER
+                         : (gw_status)answered;
+    if (answer->status < 0) {
         size_t length = (size_t)(r.end - r.at);
         if (length >= GW_PS_SENTENCE)
             return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server has a sentence of %zu bytes", length);
         for (size_t i = 0; i < length; i++)
-            reply->sentence[i] = r.at[i] >= ' ' && r.at[i] != 0x7F ? (char)r.at[i] : '?';
+            answer->sentence[i] = r.at[i] >= ' ' && r.at[i] != 0x7F ? (char)r.at[i] : '?';
         return GW_OK;
     }
-    if (operation == GW_PS_PULL || operation == GW_PS_FETCH) {
-        gw_ps_get_shape(&r, &reply->shape);
-        reply->n_pushes = gw_ps_get32(&r);
+    if (operation == GW_PS_PULL || operation == GW_PS_GET) {
+        gw_ps_get_shape(&r, &answer->shape);
+        answer->n_pushes = gw_ps_get32(&r);
     } else if (operation == GW_PS_HELLO) {
-        reply->n_workers = gw_ps_get32(&r);
-        reply->max_key_bytes = gw_ps_get64(&r);
-        reply->mode = gw_ps_get8(&r);
-        reply->staleness = gw_ps_get32(&r);
-        reply->backup = gw_ps_get32(&r);
-        reply->timeout_ms = gw_ps_get32(&r);
-        r.good = r.good && reply->mode <= GW_PS_ASYNC;
+        answer->n_workers = gw_ps_get32(&r);
+        answer->max_key_bytes = gw_ps_get64(&r);
+        answer->mode = gw_ps_get8(&r);
+        answer->staleness = gw_ps_get32(&r);
+        answer->backup = gw_ps_get32(&r);
+        answer->timeout_ms = gw_ps_get32(&r);
+        r.good = r.good && answer->mode <= GW_PS_ASYNC;
     }
     return get_end(&r, operation);
 }

@@ -27,39 +27,39 @@
  * snapshot folder */
 #define GW_PS_IN_MEMORY 1
 
-/* What a request asks for. The comment of each names the fields of the request and, after `reply:`, those of the
+/* What a request asks for. The comment of each names the fields of the request and, after `answer:`, those of the
  * answer. */
 enum gw_ps_operation {
     /* Says who the client is, with hello_rank, hello_flags, incarnation, place and n_servers. The first request of
      * every connection. The answer describes the server */
     GW_PS_HELLO = 1,
-    /* Makes a key: type, key, shape, codec, optimizer, n_parts. reply: n_pushed */
+    /* Makes a key: type, key, shape, codec, optimizer, n_parts. answer: n_pushed */
     GW_PS_INIT = 2,
-    /* Pushes a value: nth, push_kind, key, rate. Its body is the value; a refusal has none. reply: nth */
+    /* Pushes a value: nth, push_kind, key, rate. Its body is the value; a refusal has none. answer: nth */
     GW_PS_PUSH = 3,
-    /* Pulls a value: method, as_it_is, key, scale_key, n_parts. reply: type, round, shape, n_pushes; its body is the
+    /* Pulls a value: method, as_it_is, key, scale_key, n_parts. answer: type, round, shape, n_pushes; its body is the
      * value. An answer with GW_ERR_NONFINITE has refusal */
     GW_PS_PULL = 4,
     GW_PS_BYE = 5, /* leaves in good order. The server answers by ending the connection */
     GW_PS_WHO = 6, /* only an answer, and an error: the request could not be read */
     /* Its body has lines "name = value", which must be the same from all workers */
     GW_PS_AGREE = 7,
-    /* Brings a value that is no push: bring_kind, version, key. Its body is the value */
-    GW_PS_BRING = 8,
+    /* Puts a value that is no push: put_kind, version, key. Its body is the value */
+    GW_PS_PUT = 8,
     /* Waits until this worker may take part in the exchange: round (the first that it can begin with),
-     * others_have_begun. reply: round, from which on it takes part */
+     * others_have_begun. answer: round, from which on it takes part */
     GW_PS_JOIN = 9,
-    /* Lets worker `rank` take part in the exchange from `round` on. reply: round */
+    /* Lets worker `rank` take part in the exchange from `round` on. answer: round */
     GW_PS_ADMIT = 10,
-    /* Asks who takes part. reply: round (the foremost open round of the exchange), run_flags; its body is a
+    /* Asks who takes part. answer: round (the foremost open round of the exchange), run_flags; its body is a
      * gw_ps_presence for each worker, in a byte */
     GW_PS_MEMBERS = 11,
     /* Only an answer, to no request: workers wait to be admitted, and this worker is to admit them */
     GW_PS_ASK = 12,
-    /* Waits for a deposited value of this version or a higher one: version, key, n_parts. reply: type, version, shape;
-     * its body is the value */
-    GW_PS_FETCH = 13,
-    /* Judges this worker's pending pushes, its nth push to each key of the exchange: nth, refusal. reply: nth */
+    /* Waits for a value that was put with this version or a higher one: version, key, n_parts. answer: type, version,
+     * shape; its body is the value */
+    GW_PS_GET = 13,
+    /* Judges this worker's pending pushes, its nth push to each key of the exchange: nth, refusal. answer: nth */
     GW_PS_VERDICT = 14,
 };
 #define GW_PS_OPERATIONS 15 /* more than any of their numbers */
@@ -69,9 +69,9 @@ enum gw_ps_operation {
 #define GW_PS_PUSH_REFUSED 1 /* the worker has no value that can be used: `refusal` says why */
 #define GW_PS_PUSH_PENDING 2 /* counts once a VERDICT says so */
 
-/* bring_kind */
-#define GW_PS_BRING_FIRST 0   /* float32, first parameters of a key with an optimizer. The first to come stay */
-#define GW_PS_BRING_DEPOSIT 1 /* a value that belongs to no round. The one with the highest version stays */
+/* put_kind */
+#define GW_PS_PUT_FIRST 0   /* float32, first parameters of a key with an optimizer. The first to come stay */
+#define GW_PS_PUT_VERSION 1 /* a value that belongs to no round. The one with the highest version stays */
 
 /* hello_flags */
 #define GW_PS_HELLO_JOINS 1 /* rounds do not wait for this worker before it JOINs */
@@ -92,7 +92,7 @@ struct gw_ps_request {
         uint8_t type;        /* INIT: gw_ps_type */
         uint8_t push_kind;   /* PUSH */
         uint8_t method;      /* PULL: gw_ps_method */
-        uint8_t bring_kind;  /* BRING */
+        uint8_t put_kind;    /* PUT */
         /* JOIN: 1: on another server a run has begun, so somebody there must admit this worker */
         uint8_t others_have_begun;
     };
@@ -102,7 +102,7 @@ struct gw_ps_request {
         uint64_t hello_rank; /* HELLO: a worker's rank, or GW_PS_READER */
         uint64_t nth;        /* PUSH, VERDICT: the number of this worker's push to the key, from 1 */
         uint64_t as_it_is;   /* PULL of parameters: 1: as they are now, whatever this worker has pushed */
-        uint64_t version;    /* BRING of a deposit, FETCH */
+        uint64_t version;    /* PUT, GET */
         uint64_t round;      /* JOIN, ADMIT */
     };
     uint32_t timeout_ms;                                             /* how long it may wait for other workers */
@@ -115,7 +115,7 @@ struct gw_ps_request {
     uint64_t refusal;
     uint64_t incarnation;      /* HELLO: a random number, different for every client */
     uint32_t place, n_servers; /* HELLO: this server is number `place`, from 0, of the servers in the client's list */
-    uint32_t n_parts;          /* INIT, PULL, FETCH: on how many servers the key lies, as far as the client knows */
+    uint32_t n_parts;          /* INIT, PULL, GET: on how many servers the key lies, as far as the client knows */
     uint32_t rank;             /* ADMIT */
 };
 
@@ -123,14 +123,14 @@ struct gw_ps_request {
 static inline bool gw_ps_request_has_value(const struct gw_ps_request *request)
 {
     return (request->operation == GW_PS_PUSH && request->push_kind != GW_PS_PUSH_REFUSED) ||
-           request->operation == GW_PS_AGREE || request->operation == GW_PS_BRING;
+           request->operation == GW_PS_AGREE || request->operation == GW_PS_PUT;
 }
 
-struct gw_ps_reply {
+struct gw_ps_answer {
     enum gw_ps_operation operation;
     union {
         uint8_t code;      /* as the head has it */
-        uint8_t type;      /* PULL, FETCH: gw_ps_type */
+        uint8_t type;      /* PULL, GET: gw_ps_type */
         uint8_t run_flags; /* MEMBERS */
     };
     uint8_t flags;
@@ -140,7 +140,7 @@ struct gw_ps_reply {
         uint64_t n_pushed; /* INIT: this worker's pushes to the key so far */
         uint64_t nth;      /* PUSH, VERDICT: as in the request */
         uint64_t round;    /* PULL, JOIN, ADMIT, MEMBERS */
-        uint64_t version;  /* FETCH */
+        uint64_t version;  /* GET */
         uint64_t refusal;  /* PULL with GW_ERR_NONFINITE: the least refusal of the round */
     };
     gw_status status;
@@ -157,12 +157,12 @@ struct gw_ps_reply {
 
 /* Write a head of at most GW_PS_HEAD_BYTES, and return its length. */
 size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request);
-size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply);
+size_t gw_ps_answer_write(uint8_t *at, const struct gw_ps_answer *answer);
 
 /* Read a whole head, which may come from anybody. GW_ERR_FRAME_CUT, _MAGIC, _VERSION or _FIELD: it is no head. The id
  * of a refused request is still set; it is 0 if even that is missing. They take no memory. */
 gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_request *request);
-gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply *reply);
+gw_status gw_ps_answer_read(const void *bytes, size_t n_bytes, struct gw_ps_answer *answer);
 
 /* "sync", "async", or "stale". */
 const char *gw_ps_mode_word(gw_ps_mode mode);

@@ -93,6 +93,17 @@ bool gw_ps_method_decodes(gw_ps_method method)
     return method == GW_PS_DECODE_SUM || method == GW_PS_DECODE_AVERAGE;
 }
 
+gw_ps_shape gw_ps_result_shape(gw_ps_method method, gw_ps_type type, const gw_ps_shape *shape)
+{
+    gw_ps_shape result = *shape;
+    if (type != GW_PS_UINT8 || !gw_ps_method_decodes(method))
+        return result;
+    if (result.n_dims == 0)
+        result = (gw_ps_shape){.n_dims = 1, .dims = {1}};
+    result.dims[result.n_dims - 1] *= 4;
+    return result;
+}
+
 uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_elems)
 {
     gw_ps_type result = methods[method].result(type);

@@ -5,7 +5,7 @@
 #include "pserver/protocol/value.h"
 
 /* METHOD(number, name, result, join, finish, help). `result` gives the type of the result (methods.c). `join` joins the
- * pushes, and `finish` makes the result of that (../store/reduce.c). Parsing, sentences, and the help of the tool and
+ * pushes; `divided` is their mean (../store/reduce.c). Parsing, sentences, and the help of the tool and
  * of the Python client are made from this list. Tests compare the documents with it. */
 #define GW_PS_METHODS(METHOD)                                                                                          \
     METHOD(GW_PS_MAX, "max", same_if_plain, largest, as_it_is, "the largest of all pushes")                            \
@@ -22,7 +22,7 @@
     METHOD(GW_PS_MEDIAN, "median", same_if_float, middle, as_it_is,                                                    \
            "the middle of all pushes, element by element; a NaN counts as missing")
 
-/* One line about a method, for people. NULL for a number that is none. */
+/* One line about a method, for people. NULL: there is no such method. */
 const char *gw_ps_method_help(gw_ps_method method);
 
 /* GW_OK if the type allows the method; else GW_ERR_ARGUMENT, and the sentence says which methods the type allows. */
@@ -30,6 +30,9 @@ gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type);
 
 /* The type of the result. 0: the type does not allow the method, or one of the two numbers is not valid. */
 gw_ps_type gw_ps_result_type(gw_ps_method method, gw_ps_type type);
+
+/* The shape of the result. Of uint8 codes the last dimension is four times as long. */
+gw_ps_shape gw_ps_result_shape(gw_ps_method method, gw_ps_type type, const gw_ps_shape *shape);
 
 /* True if the method decodes what was pushed, and so may multiply it by a scale: decode_sum and decode_average. */
 bool gw_ps_method_decodes(gw_ps_method method);

@@ -23,12 +23,12 @@ static gw_status read_request(const uint8_t *bytes, size_t n, struct gw_ps_reque
     return status;
 }
 
-static gw_status read_reply(const uint8_t *bytes, size_t n, struct gw_ps_reply *out)
+static gw_status read_answer(const uint8_t *bytes, size_t n, struct gw_ps_answer *out)
 {
     uint8_t *exact = malloc(n ? n : 1);
     assert_non_null(exact);
     memcpy(exact, bytes, n);
-    gw_status status = gw_ps_reply_read(exact, n, out);
+    gw_status status = gw_ps_answer_read(exact, n, out);
     free(exact);
     return status;
 }
@@ -81,8 +81,8 @@ static size_t request_examples(struct gw_ps_request out[N])
     out[11].operation = GW_PS_ADMIT;
     out[11].rank = 0x89ABCDEF;
     out[12].operation = GW_PS_MEMBERS;
-    out[13].operation = GW_PS_BRING;
-    out[14].operation = GW_PS_FETCH;
+    out[13].operation = GW_PS_PUT;
+    out[14].operation = GW_PS_GET;
     fill_name(out[13].key, 7);
     out[15].operation = GW_PS_PUSH;
     out[15].hello_flags = GW_PS_PUSH_PENDING;
@@ -93,9 +93,9 @@ static size_t request_examples(struct gw_ps_request out[N])
     return N;
 }
 
-static size_t reply_examples(struct gw_ps_reply out[N])
+static size_t answer_examples(struct gw_ps_answer out[N])
 {
-    const struct gw_ps_reply start = {.id = 0x0123456789ABCDEF, .number = 0xFEDCBA9876543210};
+    const struct gw_ps_answer start = {.id = 0x0123456789ABCDEF, .number = 0xFEDCBA9876543210};
     for (int i = 0; i < N; i++)
         out[i] = start;
     out[0].operation = GW_PS_HELLO;
@@ -126,8 +126,8 @@ static size_t reply_examples(struct gw_ps_reply out[N])
     out[11].operation = GW_PS_ASK;
     out[12].operation = GW_PS_MEMBERS;
     out[12].code = 1;
-    out[13].operation = GW_PS_BRING;
-    out[14].operation = GW_PS_FETCH;
+    out[13].operation = GW_PS_PUT;
+    out[14].operation = GW_PS_GET;
     out[15].operation = GW_PS_VERDICT;
     out[16].operation = GW_PS_VERDICT;
     out[16].status = GW_ERR_ORDER;
@@ -148,7 +148,7 @@ static bool same_request(const struct gw_ps_request *a, const struct gw_ps_reque
            a->rank == b->rank;
 }
 
-static bool same_reply(const struct gw_ps_reply *a, const struct gw_ps_reply *b)
+static bool same_answer(const struct gw_ps_answer *a, const struct gw_ps_answer *b)
 {
     return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number &&
            a->status == b->status && strcmp(a->sentence, b->sentence) == 0 && same_shape(&a->shape, &b->shape) &&
@@ -163,7 +163,7 @@ static void heads_come_back(void **state)
 {
     (void)state;
     struct gw_ps_request requests[N], request;
-    struct gw_ps_reply replies[N], reply;
+    struct gw_ps_answer answers[N], answer;
     uint8_t bytes[GW_PS_HEAD_BYTES];
     for (size_t i = 0, n = request_examples(requests); i < n; i++) {
         size_t size = gw_ps_request_write(bytes, &requests[i]);
@@ -172,11 +172,11 @@ static void heads_come_back(void **state)
         CHECK(read_request(bytes, size, &request) == GW_OK && same_request(&request, &requests[i]), "request %zu: %s",
               i, gw_last_error());
     }
-    for (size_t i = 0, n = reply_examples(replies); i < n; i++) {
-        size_t size = gw_ps_reply_write(bytes, &replies[i]);
+    for (size_t i = 0, n = answer_examples(answers); i < n; i++) {
+        size_t size = gw_ps_answer_write(bytes, &answers[i]);
         CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPA\5", 5) == 0, "answer %zu: %zu bytes", i,
               size);
-        CHECK(read_reply(bytes, size, &reply) == GW_OK && same_reply(&reply, &replies[i]), "answer %zu: %s", i,
+        CHECK(read_answer(bytes, size, &answer) == GW_OK && same_answer(&answer, &answers[i]), "answer %zu: %s", i,
               gw_last_error());
     }
 }
@@ -199,18 +199,18 @@ static void heads_are_as_documented(void **state)
                                           .key = "xy",
                                           .scale_key = "s",
                                           .n_parts = 3};
-    const struct gw_ps_reply value = {.operation = GW_PS_PULL,
-                                      .code = GW_PS_FLOAT32,
-                                      .id = 9,
-                                      .number = 5,
-                                      .shape = {.n_dims = 1, .dims = {8}},
-                                      .n_pushes = 2},
-                             error = {.operation = GW_PS_PUSH, .id = 9, .status = GW_ERR_TIMEOUT, .sentence = "late"};
+    const struct gw_ps_answer value = {.operation = GW_PS_PULL,
+                                       .code = GW_PS_FLOAT32,
+                                       .id = 9,
+                                       .number = 5,
+                                       .shape = {.n_dims = 1, .dims = {8}},
+                                       .n_pushes = 2},
+                              error = {.operation = GW_PS_PUSH, .id = 9, .status = GW_ERR_TIMEOUT, .sentence = "late"};
     assert_int_equal(gw_ps_request_write(bytes, &request), sizeof pull);
     assert_memory_equal(bytes, pull, sizeof pull);
-    assert_int_equal(gw_ps_reply_write(bytes, &value), sizeof pulled);
+    assert_int_equal(gw_ps_answer_write(bytes, &value), sizeof pulled);
     assert_memory_equal(bytes, pulled, sizeof pulled);
-    assert_int_equal(gw_ps_reply_write(bytes, &error), sizeof late);
+    assert_int_equal(gw_ps_answer_write(bytes, &error), sizeof late);
     assert_memory_equal(bytes, late, sizeof late);
 }
 
@@ -224,7 +224,7 @@ static void every_cut_is_refused(void **state)
 {
     (void)state;
     struct gw_ps_request requests[N], request;
-    struct gw_ps_reply replies[N], reply;
+    struct gw_ps_answer answers[N], answer;
     uint8_t bytes[GW_PS_HEAD_BYTES + 1] = {0};
     for (size_t i = 0, n = request_examples(requests); i < n; i++) {
         size_t size = gw_ps_request_write(bytes, &requests[i]);
@@ -236,16 +236,16 @@ static void every_cut_is_refused(void **state)
         }
         CHECK(read_request(bytes, size + 1, &request) == GW_ERR_FRAME_FIELD, "request %zu and a byte more", i);
     }
-    for (size_t i = 0, n = reply_examples(replies); i < n; i++) {
-        size_t size = gw_ps_reply_write(bytes, &replies[i]);
+    for (size_t i = 0, n = answer_examples(answers); i < n; i++) {
+        size_t size = gw_ps_answer_write(bytes, &answers[i]);
         for (size_t cut = 0; cut < size; cut++) {
-            gw_status status = read_reply(bytes, cut, &reply);
-            bool sentence = replies[i].status < 0 && cut >= FIXED; /* a sentence that was cut is a shorter sentence */
+            gw_status status = read_answer(bytes, cut, &answer);
+            bool sentence = answers[i].status < 0 && cut >= FIXED; /* a sentence that was cut is a shorter sentence */
             CHECK(sentence ? status == GW_OK : is_error_of_messages(status), "answer %zu cut to %zu of %zu bytes: %d",
                   i, cut, size, status);
         }
-        gw_status status = read_reply(bytes, size + 1, &reply);
-        CHECK(status == GW_ERR_FRAME_FIELD || (replies[i].status < 0 && size < FIXED + GW_PS_SENTENCE - 1),
+        gw_status status = read_answer(bytes, size + 1, &answer);
+        CHECK(status == GW_ERR_FRAME_FIELD || (answers[i].status < 0 && size < FIXED + GW_PS_SENTENCE - 1),
               "answer %zu and a byte more: %d", i, status);
     }
 }
@@ -255,7 +255,7 @@ static void every_altered_byte_is_harmless(void **state)
 {
     (void)state;
     struct gw_ps_request requests[N], request;
-    struct gw_ps_reply replies[N], reply;
+    struct gw_ps_answer answers[N], answer;
     uint8_t bytes[GW_PS_HEAD_BYTES], again[GW_PS_HEAD_BYTES];
     for (size_t i = 0, n = request_examples(requests); i < n; i++) {
         size_t size = gw_ps_request_write(bytes, &requests[i]);
@@ -272,17 +272,17 @@ static void every_altered_byte_is_harmless(void **state)
                 bytes[at] ^= (uint8_t)change;
             }
     }
-    for (size_t i = 0, n = reply_examples(replies); i < n; i++) {
-        size_t size = gw_ps_reply_write(bytes, &replies[i]);
+    for (size_t i = 0, n = answer_examples(answers); i < n; i++) {
+        size_t size = gw_ps_answer_write(bytes, &answers[i]);
         for (size_t at = 0; at < size; at++)
             for (uint32_t change = 1; change < 256; change++) {
                 bytes[at] ^= (uint8_t)change;
-                gw_status status = read_reply(bytes, size, &reply);
+                gw_status status = read_answer(bytes, size, &answer);
                 CHECK(status == GW_OK || is_error_of_messages(status), "answer %zu, byte %zu ^ %u: %d", i, at, change,
                       status);
                 CHECK(at >= 5 || status < 0, "answer %zu, byte %zu ^ %u is taken", i, at, change);
-                CHECK(strlen(reply.sentence) < GW_PS_SENTENCE && reply.shape.n_dims <= 255, "answer %zu, byte %zu ^ %u",
-                      i, at, change);
+                CHECK(strlen(answer.sentence) < GW_PS_SENTENCE && answer.shape.n_dims <= 255,
+                      "answer %zu, byte %zu ^ %u", i, at, change);
                 bytes[at] ^= (uint8_t)change;
             }
     }
@@ -293,7 +293,7 @@ static void fields_that_cannot_be(void **state)
     (void)state;
     uint8_t bytes[GW_PS_HEAD_BYTES];
     struct gw_ps_request request;
-    struct gw_ps_reply reply;
+    struct gw_ps_answer answer;
     struct gw_ps_request init = {.operation = GW_PS_INIT, .type = 1, .id = 3, .key = "key", .shape = deep};
     size_t size = gw_ps_request_write(bytes, &init);
     bytes[AT_VERSION] = GW_PS_VERSION + 1;
@@ -322,8 +322,7 @@ static void fields_that_cannot_be(void **state)
     static const struct {
         enum gw_ps_operation operation;
         uint8_t most;
-    } codes[] = {
-        {GW_PS_BRING, 1}, {GW_PS_FETCH, 1}, {GW_PS_JOIN, 1}, {GW_PS_PUSH, GW_PS_PUSH_PENDING}, {GW_PS_VERDICT, 0}};
+    } codes[] = {{GW_PS_PUT, 1}, {GW_PS_GET, 1}, {GW_PS_JOIN, 1}, {GW_PS_PUSH, GW_PS_PUSH_PENDING}, {GW_PS_VERDICT, 0}};
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         for (uint8_t code = 0; code <= codes[i].most + 1; code++) {
             uint8_t sent[GW_PS_HEAD_BYTES];
@@ -349,18 +348,18 @@ static void fields_that_cannot_be(void **state)
     bytes[FIXED + 4] = 8;
     assert_int_equal(read_request(bytes, size, &request), GW_OK);
     /* A request is read as an answer: its magic is another one. */
-    assert_int_equal(read_reply(bytes, size, &reply), GW_ERR_FRAME_MAGIC);
+    assert_int_equal(read_answer(bytes, size, &answer), GW_ERR_FRAME_MAGIC);
     assert_int_equal(gw_ps_request_read("", 0, &request), GW_ERR_FRAME_CUT);
-    size = gw_ps_reply_write(bytes, &(struct gw_ps_reply){.operation = GW_PS_PUSH});
+    size = gw_ps_answer_write(bytes, &(struct gw_ps_answer){.operation = GW_PS_PUSH});
     bytes[AT_STATUS] = 1; /* GW_PS_WAIT, which no server answers */
-    assert_int_equal(read_reply(bytes, size, &reply), GW_ERR_FRAME_FIELD);
+    assert_int_equal(read_answer(bytes, size, &answer), GW_ERR_FRAME_FIELD);
     /* Anybody can send a sentence, and it goes to a terminal. So control characters become question marks. */
-    struct gw_ps_reply error = {.operation = GW_PS_PUSH,
-                                .status = GW_ERR_PEER,
-                                .sentence = "a\x1b[2Jb\nc\x7f \xc3\xa4"};
-    size = gw_ps_reply_write(bytes, &error);
-    assert_int_equal(read_reply(bytes, size, &reply), GW_OK);
-    assert_string_equal(reply.sentence, "a?[2Jb?c? \xc3\xa4");
+    struct gw_ps_answer error = {.operation = GW_PS_PUSH,
+                                 .status = GW_ERR_PEER,
+                                 .sentence = "a\x1b[2Jb\nc\x7f \xc3\xa4"};
+    size = gw_ps_answer_write(bytes, &error);
+    assert_int_equal(read_answer(bytes, size, &answer), GW_OK);
+    assert_string_equal(answer.sentence, "a?[2Jb?c? \xc3\xa4");
 }
 
 int main(void)

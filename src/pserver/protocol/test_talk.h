@@ -24,13 +24,13 @@ static inline bool talk_send(int fd, const struct gw_ps_request *request, const 
 }
 
 /* The next answer; its value is dropped. false: the server has ended the connection. */
-static inline bool talk_hear(int fd, struct gw_ps_reply *reply)
+static inline bool talk_hear(int fd, struct gw_ps_answer *answer)
 {
     struct peer_message message;
     if (!peer_hear(fd, &message))
         return false;
     assert_int_equal(message.kind, GW_PS_MESSAGE);
-    assert_int_equal(gw_ps_reply_read(message.header, message.n_header, reply), GW_OK);
+    assert_int_equal(gw_ps_answer_read(message.header, message.n_header, answer), GW_OK);
     return true;
 }
 

@@ -1,15 +1,10 @@
 /* Lets clients in, and reads their requests. A value is received into memory of its own, which is the store's from then
  * on. What cannot be taken is dropped as it comes, and refused when it is over. */
-#include "pserver/server/connections.h"
+#include "pserver/server/state.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/quote.h"
-#include "pserver/server/kept.h"
-#include "pserver/server/log.h"
-#include "pserver/server/members.h"
-#include "pserver/server/reply.h"
-#include "pserver/server/requests.h"
 
 #include <sys/epoll.h>
 
@@ -72,7 +67,7 @@ static gw_status read_head(const struct gw_net_message *message, struct gw_ps_re
     *request = (struct gw_ps_request){.operation = GW_PS_WHO};
     return message->kind == GW_PS_MESSAGE
                ? gw_ps_request_read(message->header, message->n_header, request)
-               : gw_fail(GW_ERR_FRAME_MAGIC, "a message of kind %u is none of the parameter server", message->kind);
+               : gw_fail(GW_ERR_FRAME_MAGIC, "a message of kind %u is unknown to the parameter server", message->kind);
 }
 
 /* Handles one request of a member. */
@@ -92,7 +87,7 @@ static void serve(struct gw_ps_server *server, struct gw_ps_member *member, cons
     if (message->n_bytes && !dropped && !(value = take_value(server, member, message)) && status == GW_OK)
         status = GW_ERR_MEMORY;
     if (status < 0) {
-        gw_ps_reply_error(server, member, &request, status, 0);
+        gw_ps_answer_error(server, member, &request, status, 0);
         gw_ps_blob_give(value);
     } else if (request.operation == GW_PS_BYE) {
         gw_ps_log(server, "left %s address=%s", gw_ps_rank_text(member->rank).text, member->address.text);
@@ -166,16 +161,17 @@ static void greet(struct gw_ps_server *server, struct gw_net_newcomer *newcomer,
     member->c.place = place;
     member->c.place_user = member;
     gw_ps_log(server, "joined %s address=%s", gw_ps_rank_text(member->rank).text, member->address.text);
-    gw_ps_reply(server, member,
-                &(struct gw_ps_reply){.operation = GW_PS_HELLO,
-                                      .id = request.id,
-                                      .n_workers = server->options.n_workers,
-                                      .max_key_bytes = server->options.max_key_bytes,
-                                      .mode = (uint8_t)server->options.mode,
-                                      .staleness = server->options.mode == GW_PS_STALE ? server->options.staleness : 0,
-                                      .backup = server->options.backup,
-                                      .timeout_ms = server->options.timeout_ms},
-                NULL);
+    gw_ps_answer_send(server, member,
+                      &(struct gw_ps_answer){.operation = GW_PS_HELLO,
+                                             .id = request.id,
+                                             .n_workers = server->options.n_workers,
+                                             .max_key_bytes = server->options.max_key_bytes,
+                                             .mode = (uint8_t)server->options.mode,
+                                             .staleness =
+                                                 server->options.mode == GW_PS_STALE ? server->options.staleness : 0,
+                                             .backup = server->options.backup,
+                                             .timeout_ms = server->options.timeout_ms},
+                      NULL);
     read_member(server, member); /* it may have sent more already */
 }
 

@@ -7,21 +7,17 @@
  * needs the push of the worker that was asked. In modes without rounds nobody has to be asked.
  *
  * When all have left, the run is over, unless its parameters are on this server. Then it goes on where it was. */
-#include "pserver/server/joining.h"
+#include "pserver/server/state.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "pserver/server/kept.h"
-#include "pserver/server/log.h"
-#include "pserver/server/reply.h"
-#include "pserver/server/waiting.h"
 
 #include <string.h>
 
-static void reply_number(struct gw_ps_server *server, struct gw_ps_member *member, enum gw_ps_operation operation,
-                         uint64_t id, uint64_t number)
+static void answer_number(struct gw_ps_server *server, struct gw_ps_member *member, enum gw_ps_operation operation,
+                          uint64_t id, uint64_t number)
 {
-    gw_ps_reply(server, member, &(struct gw_ps_reply){.operation = operation, .id = id, .number = number}, NULL);
+    gw_ps_answer_send(server, member, &(struct gw_ps_answer){.operation = operation, .id = id, .number = number}, NULL);
 }
 
 gw_status gw_ps_run_end(struct gw_ps_server *server)
@@ -53,7 +49,7 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
               gw_ps_store_n_present(server->store));
     gw_ps_join_forget(server, member);
     if (joining.waits)
-        reply_number(server, member, GW_PS_JOIN, joining.id, round);
+        answer_number(server, member, GW_PS_JOIN, joining.id, round);
     return GW_OK;
 }
 
@@ -108,7 +104,7 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     bool present = gw_ps_store_is_present(server->store, member->rank);
     if (present && worker->joined_as == member->incarnation && worker->joined_by == request->id) {
         /* it has joined already, and the answer was lost */
-        reply_number(server, member, GW_PS_JOIN, request->id, worker->joined_from);
+        answer_number(server, member, GW_PS_JOIN, request->id, worker->joined_from);
         return GW_OK;
     }
     gw_ps_store_leave(server->store, member->rank); /* it asks again */
@@ -157,7 +153,7 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *membe
     /* a worker that joins has pushed nothing since then */
     if (other == member || !is_in_from(server, other, request->round))
         GW_TRY(let_in(server, other, request->round));
-    reply_number(server, member, GW_PS_ADMIT, request->id, request->round);
+    answer_number(server, member, GW_PS_ADMIT, request->id, request->round);
     return GW_OK;
 }
 
@@ -187,12 +183,12 @@ gw_status gw_ps_members_do(struct gw_ps_server *server, struct gw_ps_member *mem
     struct gw_ps_blob *body = gw_ps_blob_new(server->context, &server->bytes, bytes, n);
     if (!body)
         return GW_ERR_MEMORY;
-    gw_ps_reply(server, member,
-                &(struct gw_ps_reply){.operation = GW_PS_MEMBERS,
-                                      .run_flags = members_code(server),
-                                      .id = request->id,
-                                      .round = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE)},
-                body);
+    gw_ps_answer_send(server, member,
+                      &(struct gw_ps_answer){.operation = GW_PS_MEMBERS,
+                                             .run_flags = members_code(server),
+                                             .id = request->id,
+                                             .round = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE)},
+                      body);
     gw_ps_blob_give(body);
     return GW_OK;
 }
@@ -207,8 +203,8 @@ void gw_ps_join_forget(struct gw_ps_server *server, struct gw_ps_member *member)
 static void refuse(struct gw_ps_server *server, struct gw_ps_member *member, gw_status status)
 {
     gw_ps_join_forget(server, member);
-    gw_ps_reply_error(server, member, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = member->joining.id},
-                      status, 0);
+    gw_ps_answer_error(server, member, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = member->joining.id},
+                       status, 0);
 }
 
 void gw_ps_joins_refuse(struct gw_ps_server *server, gw_status status)
@@ -235,7 +231,7 @@ static void ask_for_joiners(struct gw_ps_server *server)
 {
     for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++)
         if (server->workers[r].member && server->workers[r].member->joins && gw_ps_store_is_present(server->store, r)) {
-            reply_number(server, server->workers[r].member, GW_PS_ASK, 0, 0);
+            answer_number(server, server->workers[r].member, GW_PS_ASK, 0, 0);
             return;
         }
 }

@@ -1,17 +1,21 @@
 /* Keeps the list of connected clients. It notes which clients come, leave, or lose their connection, and when a worker
  * has been away too long. */
-#include "pserver/server/members.h"
+#include "pserver/server/state.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "pserver/server/joining.h"
-#include "pserver/server/kept.h"
-#include "pserver/server/log.h"
-#include "pserver/server/waiting.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+struct gw_ps_rank_text gw_ps_rank_text(uint32_t rank)
+{
+    struct gw_ps_rank_text out = {"rank=reader"};
+    if (rank != GW_PS_READER)
+        snprintf(out.text, sizeof out.text, "rank=%u", rank);
+    return out;
+}
 
 /* Checks that all clients list the same servers in the same order, because keys are spread by this list. The first
  * client tells it. It holds as long as a client is connected or a key exists. */
@@ -159,7 +163,7 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
         server->workers[member->rank].away_since = gw_clock_seconds();
         server->workers[member->rank].gone_at = time(NULL);
     }
-    for (struct gw_ps_parked *p = member->parked; p; p = p->member_next)
+    for (struct gw_ps_waiting *p = member->waiting; p; p = p->member_next)
         p->member = NULL;
     server->n_lost -= member->lost;
     member->lost = true; /* nothing is sent to it any more */

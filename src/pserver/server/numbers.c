@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "pserver/server/joining.h"
+#include "pserver/server/state.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -63,17 +63,17 @@ static void note_keys(const struct gw_ps_server *server, struct gw_ps_numbers *n
     }
 }
 
-static void note_kept(const struct gw_ps_keep *keep, struct gw_ps_kept_numbers *kept)
+static void note_folder(const struct gw_ps_folder *folder, struct gw_ps_folder_numbers *to)
 {
-    kept->is_kept = keep != NULL;
-    if (!keep)
+    to->exists = folder != NULL;
+    if (!folder)
         return;
-    const struct gw_ps_keep_info info = gw_ps_keep_info(keep);
-    kept->durable = info.durable;
-    snprintf(kept->reason, sizeof kept->reason, "%s", info.durable ? "" : info.reason);
-    kept->commits = info.commits;
-    kept->failed = info.failed;
-    kept->bytes = info.bytes;
+    const struct gw_ps_folder_info info = gw_ps_folder_info(folder);
+    to->durable = info.durable;
+    snprintf(to->reason, sizeof to->reason, "%s", info.durable ? "" : info.reason);
+    to->commits = info.commits;
+    to->failed = info.failed;
+    to->bytes = info.bytes;
 }
 
 void gw_ps_history_note(struct gw_ps_history *history, double seconds, uint64_t rounds)
@@ -98,7 +98,7 @@ void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *n
     numbers->refused = server->counts.refused;
     numbers->bytes_in = server->counts.bytes_in;
     numbers->bytes_out = server->counts.bytes_out;
-    numbers->waiting = server->n_parked;
+    numbers->waiting = server->n_waiting;
     numbers->keys = store.n_keys;
     numbers->kept_bytes = store.bytes;
     gw_ps_history_note(&numbers->history, numbers->seconds, store.rounds - numbers->rounds);
@@ -107,7 +107,7 @@ void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *n
     numbers->pushes = server->counts.pushes;
     numbers->pulls = server->counts.pulls;
     numbers->clients = server->n_members;
-    note_kept(server->keep, &numbers->kept);
+    note_folder(server->folder, &numbers->folder);
     note_members(server, numbers);
     note_keys(server, numbers);
     pthread_mutex_unlock(&notes->lock);

@@ -37,8 +37,8 @@ struct gw_ps_worker_numbers {
 };
 
 /* The numbers of the folder. */
-struct gw_ps_kept_numbers {
-    bool is_kept;             /* the server has a folder */
+struct gw_ps_folder_numbers {
+    bool exists;              /* the server has a folder */
     bool durable;             /* what is acknowledged outlives the process */
     char reason[256];         /* why it does not, if it should */
     uint64_t commits, failed; /* since the start */
@@ -63,7 +63,7 @@ struct gw_ps_numbers {
     uint32_t clients, connected; /* connected: workers only */
     uint32_t present;            /* how many workers rounds wait for */
     struct gw_ps_times pushes, pulls, round_times;
-    struct gw_ps_kept_numbers kept;
+    struct gw_ps_folder_numbers folder;
     uint32_t n_members, n_keys, n_workers;
     struct gw_ps_member_numbers members[GW_PS_SHOWN_MEMBERS]; /* workers first, by rank */
     struct gw_ps_key_numbers shown[GW_PS_SHOWN_KEYS];         /* the first that were made */

@@ -158,25 +158,43 @@ static void send_request(int fd, const struct gw_ps_request *request, const void
     assert_true(talk_send(fd, request, value, n_bytes));
 }
 
-static struct gw_ps_reply answer(int fd)
+static struct gw_ps_answer hear(int fd)
 {
-    struct gw_ps_reply reply;
-    assert_true(talk_hear(fd, &reply));
-    return reply;
+    struct gw_ps_answer answer;
+    assert_true(talk_hear(fd, &answer));
+    return answer;
 }
+
+#define PUSH(number, name)                                                                                             \
+    &(struct gw_ps_request)                                                                                            \
+    {                                                                                                                  \
+        .operation = GW_PS_PUSH, .nth = number, .key = name, .timeout_ms = 10 * LONG_MS                                \
+    }
+#define PULL(how, name)                                                                                                \
+    &(struct gw_ps_request)                                                                                            \
+    {                                                                                                                  \
+        .operation = GW_PS_PULL, .method = how, .key = name, .timeout_ms = 10 * LONG_MS                                \
+    }
 
 static void expect(int fd, gw_status status, const char *words)
 {
-    struct gw_ps_reply reply = answer(fd);
-    CHECK(reply.status == status && strstr(reply.sentence, words), "%d \"%s\" and not %d \"%s\"", reply.status,
-          reply.sentence, status, words);
+    struct gw_ps_answer answer = hear(fd);
+    CHECK(answer.status == status && strstr(answer.sentence, words), "%d \"%s\" and not %d \"%s\"", answer.status,
+          answer.sentence, status, words);
+}
+
+static void ask(int fd, const struct gw_ps_request *request, const void *value, size_t n_bytes, gw_status status,
+                const char *words)
+{
+    send_request(fd, request, value, n_bytes);
+    expect(fd, status, words);
 }
 
 /* The server ends the connection, and says no more. */
 static void expect_end(int fd)
 {
-    struct gw_ps_reply reply;
-    CHECK(!talk_hear(fd, &reply), "the connection goes on: %d \"%s\"", reply.status, reply.sentence);
+    struct gw_ps_answer answer;
+    CHECK(!talk_hear(fd, &answer), "the connection goes on: %d \"%s\"", answer.status, answer.sentence);
     close(fd);
 }
 
@@ -203,15 +221,15 @@ static void leave(int fd)
  * closed their sockets. One of them may still have this rank, or they may be as many clients as the server takes. */
 static int joined(const struct scene *scene, uint64_t rank)
 {
-    struct gw_ps_reply reply = {.status = GW_ERR_PEER};
+    struct gw_ps_answer answer = {.status = GW_ERR_PEER};
     for (int tries = 0; tries < 500; tries++) {
         const int fd = come(scene);
-        if (hello(fd, rank) && talk_hear(fd, &reply) && reply.status == GW_OK)
+        if (hello(fd, rank) && talk_hear(fd, &answer) && answer.status == GW_OK)
             return fd;
         close(fd);
         usleep(20000);
     }
-    fail_msg("%d: %s", reply.status, reply.sentence);
+    fail_msg("%d: %s", answer.status, answer.sentence);
     return -1;
 }
 
@@ -219,8 +237,7 @@ static void init_key(int fd, const char *name, gw_ps_type type, uint64_t n)
 {
     struct gw_ps_request init = {.operation = GW_PS_INIT, .type = (uint8_t)type, .shape = {.n_dims = 1, .dims = {n}}};
     snprintf(init.key, sizeof init.key, "%s", name);
-    send_request(fd, &init, NULL, 0);
-    expect(fd, GW_OK, "");
+    ask(fd, &init, NULL, 0, GW_OK, "");
 }
 
 /* ---- nonsense ------------------------------------------------------------------------------------------------ */
@@ -245,7 +262,7 @@ static void garbage_is_answered_and_forgotten(void **state)
             head[4] = GW_PS_VERSION, head[5] = (uint8_t)(2 + i % GW_PS_OPERATIONS), head[7] = 0;
         }
         assert_true(peer_send(fd, kind, head, n, head, i % 7 ? 0 : n));
-        assert_true(answer(fd).status < 0);
+        assert_true(hear(fd).status < 0);
         if (fd != member)
             expect_end(fd);
     }
@@ -269,10 +286,10 @@ static void garbage_is_answered_and_forgotten(void **state)
             memcpy(head, cases[i].magic, strlen(cases[i].magic));
             head[4] = cases[i].version;
             assert_true(peer_send(fd, cases[i].kind, head, cases[i].n_bytes, NULL, 0));
-            const struct gw_ps_reply reply = answer(fd);
-            CHECK(reply.operation == GW_PS_WHO && reply.status == cases[i].status &&
-                      strstr(reply.sentence, cases[i].words),
-                  "case %zu: %d %s", i, reply.status, reply.sentence);
+            const struct gw_ps_answer answer = hear(fd);
+            CHECK(answer.operation == GW_PS_WHO && answer.status == cases[i].status &&
+                      strstr(answer.sentence, cases[i].words),
+                  "case %zu: %d %s", i, answer.status, answer.sentence);
             if (!known)
                 expect_end(fd);
         }
@@ -317,11 +334,9 @@ static void what_is_no_message_ends_the_connection(void **state)
 
 static void say_verdict(int fd, uint64_t number, uint64_t refusal, gw_status status, const char *words)
 {
-    send_request(
-        fd,
+    ask(fd,
         &(struct gw_ps_request){.operation = GW_PS_VERDICT, .nth = number, .refusal = refusal, .timeout_ms = LONG_MS},
-        NULL, 0);
-    expect(fd, status, words);
+        NULL, 0, status, words);
 }
 
 /* Worker 1 of 2, alone. Verdicts before, twice, for other steps; pushes after; and one that waits behind its push. */
@@ -340,15 +355,12 @@ static void verdicts_over_the_wire(const struct scene *scene, int fd)
                                  .key = "x",
                                  .timeout_ms = LONG_MS};
     say_verdict(fd, 1, counts, GW_ERR_ORDER, "no key with an optimizer");
-    send_request(fd, &push, values, sizeof values);
-    expect(fd, GW_ERR_ARGUMENT, "must begin with \"exchange/\"");
-    send_request(fd, &(struct gw_ps_request){.operation = GW_PS_VERDICT, .nth = 1}, values, sizeof values);
-    expect(fd, GW_ERR_FRAME_FIELD, "with a value");
-    send_request(fd, &init, NULL, 0);
-    expect(fd, GW_OK, "");
+    ask(fd, &push, values, sizeof values, GW_ERR_ARGUMENT, "must begin with \"exchange/\"");
+    ask(fd, &(struct gw_ps_request){.operation = GW_PS_VERDICT, .nth = 1}, values, sizeof values, GW_ERR_FRAME_FIELD,
+        "with a value");
+    ask(fd, &init, NULL, 0, GW_OK, "");
     snprintf(init.key, sizeof init.key, "exchange/b");
-    send_request(fd, &init, NULL, 0);
-    expect(fd, GW_OK, "");
+    ask(fd, &init, NULL, 0, GW_OK, "");
     say_verdict(fd, 1, counts, GW_ERR_ORDER, "its last one is number 0");
     say_verdict(fd, 0, counts, GW_ERR_ORDER, "its last one is number 0");
     say_verdict(fd, UINT64_MAX, 0, GW_ERR_ORDER, "its last one is number 0");
@@ -365,15 +377,14 @@ static void verdicts_over_the_wire(const struct scene *scene, int fd)
     hello(reader, GW_PS_READER);
     expect(reader, GW_OK, "");
     for (const char *key = "exchange/b"; key; key = strcmp(key, "exchange/a") ? "exchange/a" : NULL) {
-        struct gw_ps_request put = {.operation = GW_PS_BRING};
+        struct gw_ps_request put = {.operation = GW_PS_PUT};
         snprintf(put.key, sizeof put.key, "%s", key);
-        send_request(reader, &put, values, sizeof values);
-        expect(reader, GW_OK, "");
+        ask(reader, &put, values, sizeof values, GW_OK, "");
     }
     for (int i = 0; i < 3; i++) {
-        const struct gw_ps_reply reply = answer(fd);
-        assert_true(reply.status == GW_OK && reply.number == 1);
-        assert_int_equal(reply.operation, i < 2 ? GW_PS_PUSH : GW_PS_VERDICT);
+        const struct gw_ps_answer answer = hear(fd);
+        assert_true(answer.status == GW_OK && answer.number == 1);
+        assert_int_equal(answer.operation, i < 2 ? GW_PS_PUSH : GW_PS_VERDICT);
     }
     say_verdict(reader, 1, counts, GW_ERR_ARGUMENT, "reader");
     close(reader);
@@ -384,11 +395,9 @@ static void verdicts_over_the_wire(const struct scene *scene, int fd)
     send_request(fd, &push, values, sizeof values); /* again, after its verdict */
     expect(fd, GW_OK, "");
     push.number = 3;
-    send_request(fd, &push, values, sizeof values);
-    expect(fd, GW_ERR_ORDER, "comes after its number 1");
+    ask(fd, &push, values, sizeof values, GW_ERR_ORDER, "comes after its number 1");
     push.number = 1, push.code = 77;
-    send_request(fd, &push, values, sizeof values);
-    expect(fd, GW_ERR_FRAME_FIELD, "one cannot be");
+    ask(fd, &push, values, sizeof values, GW_ERR_FRAME_FIELD, "one is invalid");
 }
 
 static void requests_out_of_place(void **state)
@@ -403,8 +412,8 @@ static void requests_out_of_place(void **state)
             send_request(newcomer,
                          &(struct gw_ps_request){.operation = (enum gw_ps_operation)operation, .id = 7, .key = "x"},
                          bytes, 4);
-            struct gw_ps_reply reply = answer(newcomer);
-            assert_true(reply.status == GW_ERR_ORDER && reply.id == 7 && strstr(reply.sentence, "HELLO"));
+            struct gw_ps_answer answer = hear(newcomer);
+            assert_true(answer.status == GW_ERR_ORDER && answer.id == 7 && strstr(answer.sentence, "HELLO"));
             expect_end(newcomer);
         }
     static const uint64_t ranks[] = {2, 1ull << 32, UINT64_MAX};
@@ -422,28 +431,21 @@ static void requests_out_of_place(void **state)
     init_key(fd, "x", GW_PS_FLOAT32, 2);
     const struct gw_ps_request push = {.operation = GW_PS_PUSH, .nth = 1, .key = "x", .timeout_ms = LONG_MS},
                                pull = {.operation = GW_PS_PULL, .method = GW_PS_SUM, .key = "x", .timeout_ms = LONG_MS};
-    send_request(fd, &pull, NULL, 0);
-    expect(fd, GW_ERR_ORDER, "before it has pushed");
-    send_request(fd, &push, NULL, 0);
-    expect(fd, GW_ERR_FRAME_CUT, "without a value");
-    send_request(fd, &pull, bytes, 8);
-    expect(fd, GW_ERR_FRAME_FIELD, "with a value");
-    send_request(fd, &(struct gw_ps_request){.operation = GW_PS_PUSH, .push_kind = 1, .nth = 1, .key = "x"}, bytes, 8);
-    expect(fd, GW_ERR_FRAME_FIELD, "with a value");
+    ask(fd, &pull, NULL, 0, GW_ERR_ORDER, "before it has pushed");
+    ask(fd, &push, NULL, 0, GW_ERR_FRAME_CUT, "without a value");
+    ask(fd, &pull, bytes, 8, GW_ERR_FRAME_FIELD, "with a value");
+    ask(fd, &(struct gw_ps_request){.operation = GW_PS_PUSH, .push_kind = 1, .nth = 1, .key = "x"}, bytes, 8,
+        GW_ERR_FRAME_FIELD, "with a value");
     for (size_t n = 1; n < 20; n++)
         if (n != 8) {
-            send_request(fd, &push, bytes, n);
-            expect(fd, GW_ERR_ARGUMENT, "takes 8");
+            ask(fd, &push, bytes, n, GW_ERR_ARGUMENT, "takes 8");
         }
-    send_request(fd, &push, bytes, sizeof bytes);
-    expect(fd, GW_ERR_ARGUMENT, "takes 8");
+    ask(fd, &push, bytes, sizeof bytes, GW_ERR_ARGUMENT, "takes 8");
     struct gw_ps_request other = push;
     other.number = 0;
-    send_request(fd, &other, bytes, 8);
-    expect(fd, GW_ERR_ORDER, "has not initialised");
+    ask(fd, &other, bytes, 8, GW_ERR_ORDER, "has not initialised");
     other.number = UINT64_MAX;
-    send_request(fd, &other, bytes, 8);
-    expect(fd, GW_ERR_ORDER, "comes after its number 0");
+    ask(fd, &other, bytes, 8, GW_ERR_ORDER, "comes after its number 0");
     for (uint32_t code = 0; code < 256; code += code < 9 ? 1 : 50) {
         struct gw_ps_request init = {.operation = GW_PS_INIT,
                                      .type = (uint8_t)code,
@@ -451,13 +453,11 @@ static void requests_out_of_place(void **state)
                                      .shape = {.n_dims = 8}};
         for (int d = 0; d < 8; d++)
             init.shape.dims[d] = UINT64_MAX >> code % 8 * 7;
-        send_request(fd, &init, NULL, 0);
-        expect(fd, GW_ERR_ARGUMENT, "claims");
+        ask(fd, &init, NULL, 0, GW_ERR_ARGUMENT, "claims");
         struct gw_ps_request odd = pull;
         odd.code = (uint8_t)code;
         if (!gw_ps_method_name((gw_ps_method)code)) {
-            send_request(fd, &odd, NULL, 0);
-            expect(fd, GW_ERR_ARGUMENT, "a method of that number");
+            ask(fd, &odd, NULL, 0, GW_ERR_ARGUMENT, "a method of that number");
         }
     }
     serves(&scene, "requests out of place");
@@ -483,10 +483,8 @@ static void values_that_are_too_long(void **state)
     begin(&scene, 1);
     const int fd = joined(&scene, GW_PS_READER);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        send_request(fd, &push, bytes, sizes[i]);
-        expect(fd, GW_ERR_CAPACITY, "--max-key-bytes");
-        send_request(fd, &push, bytes, MAX_KEY_BYTES);
-        expect(fd, GW_ERR_ARGUMENT, "no key");
+        ask(fd, &push, bytes, sizes[i], GW_ERR_CAPACITY, "--max-key-bytes");
+        ask(fd, &push, bytes, MAX_KEY_BYTES, GW_ERR_ARGUMENT, "no key");
     }
     const size_t n = talk_write(head + GW_NET_HEAD, &push);
     peer_head(head, GW_PS_MESSAGE, n, UINT64_MAX - n);
@@ -516,8 +514,7 @@ static void bytes_that_drip(void **state)
     init_key(fd, "x", GW_PS_UINT8, sizeof value);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const bool fits = sizes[i] == sizeof value;
-        const size_t n =
-            talk_write(head + GW_NET_HEAD, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = 1, .key = "x"});
+        const size_t n = talk_write(head + GW_NET_HEAD, PUSH(1, "x"));
         peer_head(head, GW_PS_MESSAGE, n, sizes[i]);
         for (size_t b = 0; b < GW_NET_HEAD + n; b++)
             assert_true(peer_pour(fd, head + b, 1));
@@ -536,8 +533,7 @@ static void half_a_message(void **state)
     (void)state;
     enum { CLOSED, RESET, REPLACED, SERVER_ENDS, WAYS, VALUE = MAX_KEY_BYTES };
     static uint8_t whole[GW_NET_HEAD + GW_PS_HEAD_BYTES + VALUE];
-    const size_t n =
-        talk_write(whole + GW_NET_HEAD, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = 1, .key = "x"});
+    const size_t n = talk_write(whole + GW_NET_HEAD, PUSH(1, "x"));
     const size_t value_at = GW_NET_HEAD + n;
     peer_head(whole, GW_PS_MESSAGE, n, VALUE);
     const size_t stages[] = {1,
@@ -596,8 +592,7 @@ static void many_values_at_once(void **state)
     (void)state;
     enum { N = 24, ROOM = MAX_BYTES / MAX_KEY_BYTES };
     static uint8_t whole[GW_NET_HEAD + GW_PS_HEAD_BYTES + MAX_KEY_BYTES];
-    const size_t n = talk_write(whole + GW_NET_HEAD,
-                                &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = 1, .key = "no such key"});
+    const size_t n = talk_write(whole + GW_NET_HEAD, PUSH(1, "no such key"));
     const size_t half = GW_NET_HEAD + n + MAX_KEY_BYTES / 2;
     struct scene scene;
     int fds[N];
@@ -670,7 +665,7 @@ static void clients_that_do_not_wait(void **state)
         hello(fd, i % 3 ? GW_PS_READER : 1);
         close(fd);
         for (int j = 0; j < 100; j++)
-            answer(busy);
+            hear(busy);
     }
     close(busy);
     close(joined(&scene, 1)); /* the last of them may be known for a moment */
@@ -692,12 +687,8 @@ static void a_storm_of_connections(void **state)
     leave(early);
     const int waiting = joined(&scene, 1);
     init_key(waiting, "x", GW_PS_FLOAT32, 1);
-    send_request(waiting, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = 1, .key = "x"}, &x, 4);
-    expect(waiting, GW_OK, "");
-    send_request(
-        waiting,
-        &(struct gw_ps_request){.operation = GW_PS_PULL, .method = GW_PS_SUM, .key = "x", .timeout_ms = 10 * LONG_MS},
-        NULL, 0);
+    ask(waiting, PUSH(1, "x"), &x, 4, GW_OK, "");
+    send_request(waiting, PULL(GW_PS_SUM, "x"), NULL, 0);
     close(gone);
     for (int i = 0; i < 600; i++) {
         const int fd = i % 3 == 1 ? joined(&scene, GW_PS_READER) : come(&scene);
@@ -710,10 +701,9 @@ static void a_storm_of_connections(void **state)
     }
     serves(&scene, "a storm of connections");
     const int other = joined(&scene, 0);
-    send_request(other, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = 1, .key = "x"}, &x, 4);
-    expect(other, GW_OK, "");
-    struct gw_ps_reply reply = answer(waiting);
-    assert_true(reply.operation == GW_PS_PULL && reply.status == GW_OK && reply.n_pushes == 2);
+    ask(other, PUSH(1, "x"), &x, 4, GW_OK, "");
+    struct gw_ps_answer answer = hear(waiting);
+    assert_true(answer.operation == GW_PS_PULL && answer.status == GW_OK && answer.n_pushes == 2);
     close(other);
     close(waiting);
     end(&scene);
@@ -759,9 +749,7 @@ static void pushes_that_wait_are_counted(void **state)
     init_key(fd, "x", GW_PS_UINT8, MAX_KEY_BYTES);
     int refused = 0;
     for (uint64_t nth = 1; nth <= 200; nth++) /* 200 times 64 KiB, of 1 MiB */
-        send_request(
-            fd, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = nth, .key = "x", .timeout_ms = 10 * LONG_MS},
-            bytes, sizeof bytes);
+        send_request(fd, PUSH(nth, "x"), bytes, sizeof bytes);
     expect(fd, GW_OK, "");
     for (; refused < 180; refused++)
         expect(fd, GW_ERR_CAPACITY, "--max-bytes");
@@ -771,18 +759,13 @@ static void pushes_that_wait_are_counted(void **state)
     fd = joined(&scene, 1);
     init_key(fd, "y", GW_PS_UINT8, 1);
     for (uint64_t nth = 1; nth <= PUSHES; nth++)
-        send_request(
-            fd, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = nth, .key = "y", .timeout_ms = 10 * LONG_MS},
-            bytes, 1);
+        send_request(fd, PUSH(nth, "y"), bytes, 1);
     expect(fd, GW_OK, "");
     for (int i = 1 + 1024; i < PUSHES; i++)
         expect(fd, GW_ERR_CAPACITY, "1024 requests of this client wait");
     const int other = joined(&scene, 0);
     for (uint64_t nth = 1; nth <= 1025; nth++) {
-        send_request(other,
-                     &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = nth, .key = "y", .timeout_ms = LONG_MS},
-                     bytes, 1);
-        expect(other, GW_OK, "");
+        ask(other, PUSH(nth, "y"), bytes, 1, GW_OK, "");
         if (nth < 1025)
             expect(fd, GW_OK, "");
     }
@@ -796,28 +779,27 @@ static void pushes_that_wait_are_counted(void **state)
 static int come_slow(const struct scene *scene, uint8_t hello_flags)
 {
     const int fd = peer_connect_slow(gw_ps_server_address(scene->server), 4096);
-    send_request(fd, &(struct gw_ps_request){.operation = GW_PS_HELLO, .hello_flags = hello_flags, .incarnation = 99},
-                 NULL, 0);
-    expect(fd, GW_OK, "");
+    ask(fd, &(struct gw_ps_request){.operation = GW_PS_HELLO, .hello_flags = hello_flags, .incarnation = 99}, NULL, 0,
+        GW_OK, "");
     return fd;
 }
 
 /* Waits until the server has dropped rank 0. Others are answered all the while. */
 static void wait_until_dropped(const struct scene *scene)
 {
-    struct gw_ps_reply reply = {.status = GW_ERR_PEER};
+    struct gw_ps_answer answer = {.status = GW_ERR_PEER};
     const int reader = joined(scene, GW_PS_READER);
-    for (int tries = 0; reply.status != GW_OK; tries++) {
+    for (int tries = 0; answer.status != GW_OK; tries++) {
         const int probe = come(scene);
         CHECK(tries < 1000, "a client that reads nothing is still there");
         hello(probe, 0);
-        reply = answer(probe);
-        if (reply.status == GW_OK)
+        answer = hear(probe);
+        if (answer.status == GW_OK)
             leave(probe);
         else
             close(probe);
-        send_request(reader, &(struct gw_ps_request){.operation = GW_PS_INIT, .id = 1}, NULL, 0);
-        expect(reader, GW_ERR_ARGUMENT, "a key's name");
+        ask(reader, &(struct gw_ps_request){.operation = GW_PS_INIT, .id = 1}, NULL, 0, GW_ERR_ARGUMENT,
+            "a key's name");
         usleep(20000);
     }
     close(reader);
@@ -834,9 +816,7 @@ static void answers_that_nobody_reads(void **state)
     const int fd = come_slow(&scene, 0);
     init_key(fd, "x", GW_PS_UINT8, sizeof bytes);
     for (uint64_t nth = 1; nth <= 6000; nth++)
-        if (!talk_send(fd, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = nth, .key = "x"}, bytes,
-                       sizeof bytes) ||
-            !talk_send(fd, &(struct gw_ps_request){.operation = GW_PS_PULL, .method = GW_PS_SUM, .key = "x"}, NULL, 0))
+        if (!talk_send(fd, PUSH(nth, "x"), bytes, sizeof bytes) || !talk_send(fd, PULL(GW_PS_SUM, "x"), NULL, 0))
             break; /* it is dropped */
     wait_until_dropped(&scene);
     CHECK(scene.n_dropped == 1, "%u were dropped", scene.n_dropped); /* and not only when its connection broke */
@@ -859,9 +839,8 @@ static void unread_values_refuse_no_push(void **state)
     init_key(good, "x", GW_PS_UINT8, N);
     hello(slow, GW_PS_READER);
     for (uint64_t nth = 1; nth <= PUSHES; nth++) {
-        send_request(good, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = nth, .key = "x"}, bytes, N);
-        expect(good, GW_OK, "");
-        talk_send(slow, &(struct gw_ps_request){.operation = GW_PS_PULL, .method = GW_PS_LATEST, .key = "x"}, NULL, 0);
+        ask(good, PUSH(nth, "x"), bytes, N, GW_OK, "");
+        talk_send(slow, PULL(GW_PS_LATEST, "x"), NULL, 0);
     }
     for (int i = 0; i < 1000 && scene.n_dropped == 0; i++)
         usleep(10000);
@@ -881,11 +860,9 @@ static void joins_whose_answers_nobody_reads(void **state)
     begin(&scene, 1);
     const int fd = come_slow(&scene, GW_PS_HELLO_JOINS);
     init_key(fd, "x", GW_PS_UINT8, sizeof bytes);
-    send_request(fd, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 1, .round = 1, .timeout_ms = LONG_MS}, NULL,
-                 0);
-    expect(fd, GW_OK, "");
-    send_request(fd, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = 1, .key = "x"}, bytes, sizeof bytes);
-    expect(fd, GW_OK, "");
+    ask(fd, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 1, .round = 1, .timeout_ms = LONG_MS}, NULL, 0,
+        GW_OK, "");
+    ask(fd, PUSH(1, "x"), bytes, sizeof bytes, GW_OK, "");
     for (uint64_t id = 2; id <= 40000; id++) /* most answers are short, and some fill what lies between */
         if (!talk_send(
                 fd,
@@ -913,23 +890,19 @@ static void too_many_answers_in_the_midst(void **state)
         struct scene scene;
         begin(&scene, 1);
         const int before = joined(&scene, 0);
-        send_request(before, &(struct gw_ps_request){.operation = GW_PS_AGREE}, "a = 1\n", 6);
-        expect(before, GW_OK, "");
+        ask(before, &(struct gw_ps_request){.operation = GW_PS_AGREE}, "a = 1\n", 6, GW_OK, "");
         init_key(before, "exchange/x", GW_PS_FLOAT32, 1);
         init_key(before, "large", GW_PS_UINT8, sizeof bytes);
-        send_request(before, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = 1, .key = "large"}, bytes,
-                     sizeof bytes);
-        expect(before, GW_OK, "");
+        ask(before, PUSH(1, "large"), bytes, sizeof bytes, GW_OK, "");
         leave(before);
         const int fd = come_slow(&scene, !agrees);
         for (int k = 0; k < 1000; k++)
             send_request(fd,
                          &(struct gw_ps_request){
-                             .operation = GW_PS_FETCH, .version = 1, .key = "exchange/x", .timeout_ms = 10 * LONG_MS},
+                             .operation = GW_PS_GET, .version = 1, .key = "exchange/x", .timeout_ms = 10 * LONG_MS},
                          NULL, 0);
         for (int k = 0; k < 3900; k++)
-            send_request(fd, &(struct gw_ps_request){.operation = GW_PS_PULL, .method = GW_PS_LATEST, .key = "large"},
-                         NULL, 0);
+            send_request(fd, PULL(GW_PS_LATEST, "large"), NULL, 0);
         send_request(fd,
                      &(struct gw_ps_request){.operation = operations[i], .id = 7, .number = 1, .timeout_ms = LONG_MS},
                      agrees ? "a = 2\n" : NULL, agrees ? 6 : 0);
@@ -956,11 +929,9 @@ static void a_pull_keeps_its_place(void **state)
                          scales = codes;
     snprintf(scales.key, sizeof scales.key, "scale");
     for (int r = 0; r < 2; r++) {
-        send_request(fds[r], &codes, &plus, 1);
-        expect(fds[r], GW_OK, "");
+        ask(fds[r], &codes, &plus, 1, GW_OK, "");
     }
-    send_request(fds[0], &scales, &scale, 4);
-    expect(fds[0], GW_OK, "");
+    ask(fds[0], &scales, &scale, 4, GW_OK, "");
     send_request(fds[0],
                  &(struct gw_ps_request){.operation = GW_PS_PULL,
                                          .method = GW_PS_DECODE_SUM,
@@ -973,13 +944,13 @@ static void a_pull_keeps_its_place(void **state)
     codes.id = 6;
     send_request(fds[0], &codes, &minus, 1);
     init_key(fds[1], "codes", GW_PS_UINT8, 1); /* the server has taken in what came before, or soon will */
-    send_request(fds[1], &scales, &scale, 4);
-    expect(fds[1], GW_OK, "");
-    struct gw_ps_reply reply = answer(fds[0]);
-    CHECK(reply.id == 5 && reply.status == GW_OK && reply.number == 1, "id %d, status %d, round %d: %s", (int)reply.id,
-          reply.status, (int)reply.number, reply.sentence);
-    reply = answer(fds[0]);
-    CHECK(reply.id == 6 && reply.status == GW_OK, "id %d, status %d: %s", (int)reply.id, reply.status, reply.sentence);
+    ask(fds[1], &scales, &scale, 4, GW_OK, "");
+    struct gw_ps_answer answer = hear(fds[0]);
+    CHECK(answer.id == 5 && answer.status == GW_OK && answer.number == 1, "id %d, status %d, round %d: %s",
+          (int)answer.id, answer.status, (int)answer.number, answer.sentence);
+    answer = hear(fds[0]);
+    CHECK(answer.id == 6 && answer.status == GW_OK, "id %d, status %d: %s", (int)answer.id, answer.status,
+          answer.sentence);
     for (int r = 0; r < 2; r++)
         close(fds[r]);
     end(&scene);
@@ -1001,10 +972,10 @@ static bool push_is_kept(int fd, uint64_t *nth)
     static const char value[1000];
     send_request(fd, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = ++*nth, .key = "x", .timeout_ms = LONG_MS},
                  value, sizeof value);
-    struct gw_ps_reply reply = answer(fd);
-    CHECK(reply.status == GW_OK && (reply.flags == 0 || reply.flags == GW_PS_IN_MEMORY), "%d, flags %u: %s",
-          reply.status, reply.flags, reply.sentence);
-    return reply.flags == 0;
+    struct gw_ps_answer answer = hear(fd);
+    CHECK(answer.status == GW_OK && (answer.flags == 0 || answer.flags == GW_PS_IN_MEMORY), "%d, flags %u: %s",
+          answer.status, answer.flags, answer.sentence);
+    return answer.flags == 0;
 }
 
 /* If a push is only in memory, its client is told; once files can grow it is kept, and a server after this one has it.
@@ -1041,8 +1012,8 @@ static void answers_say_what_is_not_kept(void **state)
                  &(struct gw_ps_request){
                      .operation = GW_PS_INIT, .type = GW_PS_UINT8, .key = "x", .shape = {.n_dims = 1, .dims = {1000}}},
                  NULL, 0);
-    struct gw_ps_reply reply = answer(fd);
-    CHECK(reply.status == GW_OK && reply.number == nth && reply.flags == 0, "%d pushes of %d", (int)reply.number,
+    struct gw_ps_answer answer = hear(fd);
+    CHECK(answer.status == GW_OK && answer.number == nth && answer.flags == 0, "%d pushes of %d", (int)answer.number,
           (int)nth);
     close(fd);
     end(&scene);

@@ -24,11 +24,11 @@ static void ghost_sends(const struct ghost *g, const struct gw_ps_request *reque
     assert_true(talk_send(g->fd, &whole, body, n_bytes));
 }
 
-static struct gw_ps_reply ghost_hears(const struct ghost *g)
+static struct gw_ps_answer ghost_hears(const struct ghost *g)
 {
-    struct gw_ps_reply reply;
-    assert_true(talk_hear(g->fd, &reply));
-    return reply;
+    struct gw_ps_answer answer;
+    assert_true(talk_hear(g->fd, &answer));
+    return answer;
 }
 
 /* Sends a request, and returns the status of the answer. */
@@ -88,17 +88,23 @@ static void ghost_leaves(const struct ghost *g)
     ghost_goes(g);
 }
 
+static void wait_until(gw_ps_client *client, uint32_t rank, gw_ps_presence what)
+{
+    gw_ps_presence presence[4] = {GW_PS_ABSENT};
+    do
+        expect_ok(gw_ps_members(client, presence, 4, NULL));
+    while (presence[rank] != what);
+}
+
 /* ---- without a worker --------------------------------------------------------------------------------------- */
 
 /* A worker dies in a round, after it has pushed to key x and before it pushes to y. The round of x counts that push.
  * The round of y goes on without the worker, and so do later rounds. */
 static void the_rest_continues(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 3, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
-    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
-    struct ghost c = ghost_comes(&s, 2, 0);
+    const struct test_server *s = *state;
+    gw_ps_client *a = come_to(s, 0), *b = come_to(s, 1);
+    struct ghost c = ghost_comes(s, 2, 0);
     init(a, "x"), init(a, "y"), init(b, "x"), init(b, "y");
     ghost_pushes(&c, "x", 1, 4);
     ghost_goes(&c);
@@ -109,7 +115,7 @@ static void the_rest_continues(void **state)
     expect_sum(a, "x", 11, 2);
 
     /* The worker comes back, and takes part from the open rounds on. */
-    gw_ps_client *again = come_to(&s, 2);
+    gw_ps_client *again = come_to(s, 2);
     init(again, "x"), init(again, "y");
     push(a, "x", 1), push(b, "x", 2), push(again, "x", 4);
     expect_sum(again, "x", 7, 3), expect_sum(a, "x", 7, 3);
@@ -117,18 +123,17 @@ static void the_rest_continues(void **state)
     push(a, "y", 1), push(b, "y", 1);
     expect_sum(a, "y", 2, 2);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
-    test_server_end(&s);
 }
 
 /* A push to an exchange's key that waits for a verdict (value NULL: the verdict itself), as an exchange makes it. */
 static void push_pending(gw_ps_client *client, const char *key, const float *value, uint64_t refusal)
 {
     struct gw_ps_request request = gw_ps_request_of(value ? GW_PS_PUSH : GW_PS_VERDICT, key);
-    uint64_t ticket;
+    uint64_t id;
     request.push_kind = value ? GW_PS_PUSH_PENDING : 0;
     request.refusal = refusal;
-    expect_ok(gw_ps_client_begin(client, 0, &request, value, value ? sizeof *value : 0, NULL, &ticket));
-    expect_ok(gw_ps_wait(client, ticket, GW_PS_NO_LIMIT, NULL));
+    expect_ok(gw_ps_client_begin(client, 0, &request, value, value ? sizeof *value : 0, NULL, &id));
+    expect_ok(gw_ps_wait(client, id, GW_PS_NO_LIMIT, NULL));
 }
 
 static void expect_parameter(gw_ps_client *client, const char *key, float w)
@@ -142,14 +147,12 @@ static void expect_parameter(gw_ps_client *client, const char *key, float w)
 /* A worker dies between its push and its verdict. Its push must not count, and the other goes on without it. */
 static void one_dies_before_its_verdict(void **state)
 {
-    (void)state;
-    struct test_server s;
+    const struct test_server *s = *state;
     const char *const key = "exchange/w";
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
     const float w = 100, g = 8, h = 2;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
-    gw_ps_client *a = come_to(&s, 0);
-    struct ghost b = ghost_comes(&s, 1, 0);
+    gw_ps_client *a = come_to(s, 0);
+    struct ghost b = ghost_comes(s, 1, 0);
     expect_ok(test_init(a, key, GW_PS_FLOAT32, &one, "sgd:lr=1", &w));
     for (uint64_t t = 1; t <= 2; t++) {
         struct gw_ps_request push = {.operation = GW_PS_PUSH, .push_kind = GW_PS_PUSH_PENDING, .nth = t};
@@ -170,29 +173,23 @@ static void one_dies_before_its_verdict(void **state)
     assert_int_equal(gw_ps_pull(a, key, GW_PS_PARAMETERS, NULL, &value), GW_ERR_NONFINITE);
     assert_int_equal(gw_ps_refusal(a), 5);
     gw_ps_client_destroy(a);
-    test_server_end(&s);
 }
 
 /* The server leaves out a worker after it acknowledged its push. The worker is back before the others have pushed. Its
  * push must count. */
 static void an_acknowledged_push_stays(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 3, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
-    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
-    struct ghost c = ghost_comes(&s, 2, 0);
-    gw_ps_presence presence[3] = {0};
+    const struct test_server *s = *state;
+    gw_ps_client *a = come_to(s, 0), *b = come_to(s, 1);
+    struct ghost c = ghost_comes(s, 2, 0);
     init(a, "x"), init(b, "x");
     ghost_pushes(&c, "x", 1, 4);
     push(a, "x", 1), push(b, "x", 2);
     expect_sum(a, "x", 7, 3);
     ghost_pushes(&c, "x", 2, 40);
     ghost_goes(&c);
-    do
-        expect_ok(gw_ps_members(a, presence, sizeof presence / sizeof *presence, NULL));
-    while (presence[2] != GW_PS_ABSENT);
-    struct ghost back = ghost_comes(&s, 2, 0);
+    wait_until(a, 2, GW_PS_ABSENT);
+    struct ghost back = ghost_comes(s, 2, 0);
     push(a, "x", 10), push(b, "x", 20);
     expect_sum(a, "x", 70, 3);
     ghost_pushes(&back, "x", 2, 40); /* sent again: it counts once */
@@ -201,18 +198,15 @@ static void an_acknowledged_push_stays(void **state)
     expect_sum(b, "x", 7, 3);
     ghost_goes(&back);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
-    test_server_end(&s);
 }
 
 /* A worker was left out, and sends pushes with the numbers of rounds that went on without it. The server must refuse
  * them, and not act as if it had taken them. */
 static void what_comes_too_late_is_refused(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
-    gw_ps_client *a = come_to(&s, 0);
-    struct ghost b = ghost_comes(&s, 1, 0);
+    const struct test_server *s = *state;
+    gw_ps_client *a = come_to(s, 0);
+    struct ghost b = ghost_comes(s, 1, 0);
     init(a, "x");
     ghost_pushes(&b, "x", 1, 1);
     push(a, "x", 1);
@@ -220,7 +214,7 @@ static void what_comes_too_late_is_refused(void **state)
     ghost_goes(&b);
     for (uint32_t i = 0; i < 3; i++)
         push(a, "x", 5), expect_sum(a, "x", 5, 1);
-    struct ghost back = ghost_comes(&s, 1, 0);
+    struct ghost back = ghost_comes(s, 1, 0);
     const float x = 1;
     for (uint64_t nth = 1; nth <= 5;
          nth++) { /* round 1 has its push, rounds 2 to 4 went on without it, round 5 is open */
@@ -231,17 +225,14 @@ static void what_comes_too_late_is_refused(void **state)
     expect_sum(a, "x", 3, 2);
     ghost_goes(&back);
     gw_ps_client_destroy(a);
-    test_server_end(&s);
 }
 
 /* A worker is back, and pulls before it has pushed again. The answer must not be a round that went on without it. */
 static void a_round_without_it_is_not_its_own(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
-    gw_ps_client *a = come_to(&s, 0);
-    struct ghost b = ghost_comes(&s, 1, 0);
+    const struct test_server *s = *state;
+    gw_ps_client *a = come_to(s, 0);
+    struct ghost b = ghost_comes(s, 1, 0);
     const struct gw_ps_request pull = {
         .operation = GW_PS_PULL, .method = GW_PS_SUM, .id = 9, .timeout_ms = LONG_MS, .key = "x"};
     init(a, "x");
@@ -251,23 +242,20 @@ static void a_round_without_it_is_not_its_own(void **state)
     ghost_goes(&b);
     for (uint32_t i = 0; i < 3; i++)
         push(a, "x", 5), expect_sum(a, "x", 5, 1);
-    struct ghost back = ghost_comes(&s, 1, 0);
+    struct ghost back = ghost_comes(s, 1, 0);
     assert_int_equal(ghost_asks(&back, &pull, NULL, 0), GW_ERR_PEER); /* it asks for the round to which it had pushed */
     ghost_pushes(&back, "x", 5, 7);
     push(a, "x", 2);
     ghost_says(&back, &pull, NULL, 0);
     ghost_goes(&back);
     gw_ps_client_destroy(a);
-    test_server_end(&s);
 }
 
 static void the_rest_stops(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_STOP, .away_ms = 50});
-    gw_ps_client *a = come_to(&s, 0);
-    struct ghost b = ghost_comes(&s, 1, 0);
+    const struct test_server *s = *state;
+    gw_ps_client *a = come_to(s, 0);
+    struct ghost b = ghost_comes(s, 1, 0);
     init(a, "x");
     push(a, "x", 1);
     ghost_goes(&b);
@@ -275,55 +263,49 @@ static void the_rest_stops(void **state)
     assert_int_equal(gw_ps_pull(a, "x", GW_PS_SUM, NULL, &value), GW_ERR_CLOSED);
     assert_non_null(strstr(gw_last_error(), "rank 1 is gone"));
     gw_ps_client_destroy(a);
-    test_server_end(&s);
 }
 
 /* Two of four workers begin. A third comes later, and takes part at once. */
 static void some_begin(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 4, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 2});
-    gw_ps_client *a = come_to(&s, 0);
+    const struct test_server *s = *state;
+    gw_ps_client *a = come_to(s, 0);
     init(a, "x");
     push(a, "x", 1);
     uint64_t early;
     expect_ok(test_begin(a, (gw_ps_call){.kind = GW_PS_CALL_PULL, .key = "x", .method = GW_PS_SUM},
                          &early)); /* it waits, because one worker alone does not begin */
-    gw_ps_client *b = come_to(&s, 3);
+    gw_ps_client *b = come_to(s, 3);
     init(b, "x");
     push(b, "x", 2);
     gw_ps_value value;
     expect_ok(gw_ps_wait(a, early, GW_PS_NO_LIMIT, &value));
     assert_int_equal(value.n_pushes, 2);
     gw_ps_value_free(&value);
-    gw_ps_client *c = come_to(&s, 1);
+    gw_ps_client *c = come_to(s, 1);
     init(c, "x");
     push(a, "x", 1), push(b, "x", 2), push(c, "x", 3);
     expect_sum(c, "x", 6, 3);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b), gw_ps_client_destroy(c);
-    test_server_end(&s);
 }
 
 /* A round does not wait for the slowest worker. What that worker pushes later is dropped. It can still pull the result
  * of the others. */
 static void backup_workers(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 3, .backup = 1});
+    const struct test_server *s = *state;
     gw_ps_client *w[3];
     for (uint32_t r = 0; r < 3; r++)
-        w[r] = come_to(&s, r), init(w[r], "x");
+        w[r] = come_to(s, r), init(w[r], "x");
     push(w[0], "x", 1), push(w[1], "x", 2);
     expect_sum(w[0], "x", 3, 2), expect_sum(w[1], "x", 3, 2);
     push(w[0], "x", 10), push(w[1], "x", 20); /* this round stays open, or else rank 2 would be two rounds late */
-    uint64_t ticket;
+    uint64_t id;
     gw_ps_value value;
-    expect_ok(test_begin(w[0], (gw_ps_call){.kind = GW_PS_CALL_PULL, .key = "x", .method = GW_PS_SUM}, &ticket));
+    expect_ok(test_begin(w[0], (gw_ps_call){.kind = GW_PS_CALL_PULL, .key = "x", .method = GW_PS_SUM}, &id));
     push(w[2], "x", 4);
     expect_sum(w[2], "x", 3, 2);
-    expect_ok(gw_ps_wait(w[0], ticket, GW_PS_NO_LIMIT, &value));
+    expect_ok(gw_ps_wait(w[0], id, GW_PS_NO_LIMIT, &value));
     assert_true(value.n_pushes == 2 && value.round == 2 && *(float *)value.bytes == 30);
     gw_ps_value_free(&value);
     push(w[2], "x", 40); /* late again */
@@ -332,25 +314,22 @@ static void backup_workers(void **state)
     expect_sum(w[2], "x", 600, 2);
     for (uint32_t r = 0; r < 3; r++)
         gw_ps_client_destroy(w[r]);
-    test_server_end(&s);
 }
 
 /* A worker that takes part by a JOIN was left out. It comes back, and asks again for the result of its last round. The
  * server must refuse that, and not answer with a later round. */
 static void who_was_left_out_is_told(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
-    gw_ps_client *a = come_to(&s, 0);
-    struct ghost b = ghost_comes(&s, 1, 1);
+    const struct test_server *s = *state;
+    gw_ps_client *a = come_to(s, 0);
+    struct ghost b = ghost_comes(s, 1, 1);
     ghost_says(&b, &(struct gw_ps_request){.operation = GW_PS_JOIN, .round = 1, .timeout_ms = LONG_MS}, NULL, 0);
     init(a, "x");
     ghost_pushes(&b, "x", 1, 1);
     ghost_goes(&b);
     for (uint32_t i = 0; i < 3; i++)
         push(a, "x", 5), expect_sum(a, "x", i ? 5 : 6, i ? 1 : 2);
-    struct ghost back = ghost_comes(&s, 1, 1);
+    struct ghost back = ghost_comes(s, 1, 1);
     const float x = 1;
     const struct gw_ps_request pull = {.operation = GW_PS_PULL,
                                        .method = GW_PS_SUM,
@@ -362,7 +341,6 @@ static void who_was_left_out_is_told(void **state)
     assert_int_equal(ghost_asks(&back, &next, &x, sizeof x), GW_ERR_PEER);
     ghost_goes(&back);
     gw_ps_client_destroy(a);
-    test_server_end(&s);
 }
 
 /* ---- joining the exchange ------------------------------------------------------------------------------------ */
@@ -401,20 +379,18 @@ static uint64_t join_at_once(gw_ps_client *client)
 
 static void one_joins_while_others_train(void **state)
 {
-    (void)state;
-    struct pair p;
-    serve_two(&p, 3, GW_PS_MISSING_CONTINUE);
+    const struct pair *p = *state;
     for (int run_number = 0; run_number < 2; run_number++) { /* the second run must find nothing of the first */
         gw_ps_client *w[3];
         for (uint32_t r = 0; r < 3; r++) {
-            w[r] = test_client(p.places, r, true, LONG_MS);
+            w[r] = test_client(p->places, r, true, LONG_MS);
             assert_int_equal(join_at_once(w[r]), 1);
         }
         one_round(w, 3);
         gw_ps_client_destroy(w[2]);
         for (uint32_t i = 0; i < 4; i++)
             one_round(w, 2);
-        struct joiner j = {.client = test_client(p.places, 2, true, LONG_MS)};
+        struct joiner j = {.client = test_client(p->places, 2, true, LONG_MS)};
         assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
         uint64_t round = 6;
         while (!gw_ps_take_notice(w[0], GW_PS_NOTICE_JOIN)) {
@@ -425,7 +401,7 @@ static void one_joins_while_others_train(void **state)
         gw_ps_presence presence[3];
         expect_ok(gw_ps_members(w[1], presence, sizeof presence / sizeof *presence, NULL));
         assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_PRESENT && presence[2] == GW_PS_JOINING);
-        gw_ps_client *side = test_client(p.places, GW_PS_READER, false, LONG_MS);
+        gw_ps_client *side = test_client(p->places, GW_PS_READER, false, LONG_MS);
         expect_ok(gw_ps_admit(side, 2, round));
         gw_ps_client_destroy(side);
         pthread_join(j.thread, NULL);
@@ -437,45 +413,36 @@ static void one_joins_while_others_train(void **state)
         for (uint32_t r = 0; r < 3; r++)
             gw_ps_client_destroy(w[r]);
     }
-    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
 /* Nobody admits a newcomer. It is told so at its deadline. The others train on meanwhile. */
 static void nobody_admits(void **state)
 {
-    (void)state;
-    struct pair p;
-    serve_two(&p, 2, GW_PS_MISSING_CONTINUE);
-    gw_ps_client *a = test_client(p.places, 0, true, LONG_MS), *b = test_client(p.places, 1, true, LONG_MS);
+    const struct pair *p = *state;
+    gw_ps_client *a = test_client(p->places, 0, true, LONG_MS), *b = test_client(p->places, 1, true, LONG_MS);
     join_at_once(a), join_at_once(b);
     one_round((gw_ps_client *[]){a, b}, 2);
     gw_ps_client_destroy(b);
     uint64_t round;
-    gw_ps_client *c = test_client(p.places, 1, true, 300);
+    gw_ps_client *c = test_client(p->places, 1, true, 300);
     assert_int_equal(gw_ps_join(c, &round), GW_ERR_TIMEOUT);
     one_round(&a, 1);
     assert_int_equal(gw_ps_admit(c, 0, 1), GW_ERR_ORDER); /* that round is over */
     gw_ps_client_destroy(c);
     assert_int_equal(gw_ps_admit(a, 1, 7), GW_ERR_PEER); /* no such worker is there */
     gw_ps_client_destroy(a);
-    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
 /* The answer to an ADMIT was lost, so the ADMIT is sent again. What the newcomer pushed meanwhile must stay. */
 static void admitted_twice(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){
-                              .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 1, .away_ms = 50});
-    gw_ps_client *a = test_client(gw_ps_server_address(s.server), 0, true, LONG_MS), *side = come_to(&s, GW_PS_READER);
+    const struct test_server *s = *state;
+    gw_ps_client *a = test_client(gw_ps_server_address(s->server), 0, true, LONG_MS), *side = come_to(s, GW_PS_READER);
     join_at_once(a);
     one_round(&a, 1);
-    struct joiner j = {.client = test_client(gw_ps_server_address(s.server), 1, true, LONG_MS)};
+    struct joiner j = {.client = test_client(gw_ps_server_address(s->server), 1, true, LONG_MS)};
     assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
-    gw_ps_presence presence[2] = {0};
-    while (presence[1] != GW_PS_JOINING)
-        expect_ok(gw_ps_members(side, presence, sizeof presence / sizeof *presence, NULL));
+    wait_until(side, 1, GW_PS_JOINING);
     expect_ok(gw_ps_admit(side, 1, 2));
     pthread_join(j.thread, NULL);
     expect_ok(j.status);
@@ -485,7 +452,6 @@ static void admitted_twice(void **state)
     push(a, KEY, 1);
     expect_sum(j.client, KEY, 5, 2), expect_sum(a, KEY, 5, 2);
     gw_ps_client_destroy(a), gw_ps_client_destroy(j.client), gw_ps_client_destroy(side);
-    test_server_end(&s);
 }
 
 static void ghost_agrees(const struct ghost *g, const char *lines)
@@ -541,9 +507,9 @@ static void a_wait_for_a_scale_ends_with_the_run(void **state)
         ghost_leaves(&a);
         a = ghost_joins(&s, 0);
         ghost_agrees(&a, "net = mlp\n");
-        const struct gw_ps_reply reply = ghost_hears(&reader);
-        assert_true(reply.id == 5 && reply.status == GW_ERR_PEER);
-        assert_non_null(strstr(reply.sentence, "the run that this server served is over"));
+        const struct gw_ps_answer answer = ghost_hears(&reader);
+        assert_true(answer.id == 5 && answer.status == GW_ERR_PEER);
+        assert_non_null(strstr(answer.sentence, "the run that this server served is over"));
         ghost_goes(&a), ghost_goes(&reader);
         gw_ps_client_destroy(side);
         test_server_end(&s);
@@ -555,72 +521,57 @@ static gw_status ghost_would_agree(const struct ghost *g, const char *lines)
     return ghost_asks(g, &(struct gw_ps_request){.operation = GW_PS_AGREE, .id = 9}, lines, strlen(lines));
 }
 
-static void wait_until_away(gw_ps_client *reader, uint32_t rank)
-{
-    gw_ps_presence presence[2] = {0};
-    while (presence[rank] != GW_PS_AWAY)
-        expect_ok(gw_ps_members(reader, presence, sizeof presence / sizeof *presence, NULL));
-}
-
 /* The connection of a run's first worker breaks before the second worker has come. When the first is back, the run goes
  * on, with all that was acknowledged. The run is over only if the worker left, or if another client has its rank. */
 static void the_first_is_back_in_a_moment(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .away_ms = 1000000});
-    gw_ps_client *reader = come_to(&s, GW_PS_READER);
+    const struct test_server *s = *state;
+    gw_ps_client *reader = come_to(s, GW_PS_READER);
     init(reader, KEY);
-    struct ghost a = ghost_comes_as(&s, 0, 0, 7), b = ghost_comes(&s, 1, 0);
+    struct ghost a = ghost_comes_as(s, 0, 0, 7), b = ghost_comes(s, 1, 0);
     ghost_agrees(&a, "net = lenet\n");
     ghost_pushes(&a, KEY, 1, 1);
     ghost_goes(&a);
-    wait_until_away(reader, 0);
+    wait_until(reader, 0, GW_PS_AWAY);
     assert_int_equal(ghost_would_agree(&b, "net = lenet\n"), GW_ERR_ORDER);
-    a = ghost_comes_as(&s, 0, 0, 7);
+    a = ghost_comes_as(s, 0, 0, 7);
     ghost_agrees(&b, "net = lenet\n");
     ghost_pushes(&b, KEY, 1, 2);
     expect_sum(reader, KEY, 3, 2);
 
     ghost_goes(&a), ghost_goes(&b);
-    wait_until_away(reader, 0), wait_until_away(reader, 1);
-    struct ghost c = ghost_comes(&s, 0, 0);
+    wait_until(reader, 0, GW_PS_AWAY), wait_until(reader, 1, GW_PS_AWAY);
+    struct ghost c = ghost_comes(s, 0, 0);
     assert_int_equal(ghost_would_agree(&c, "net = mlp\n"), GW_ERR_ORDER);
-    struct ghost d = ghost_comes(&s, 1, 0);
+    struct ghost d = ghost_comes(s, 1, 0);
     ghost_agrees(&d, "net = mlp\n");
     ghost_agrees(&c, "net = mlp\n");
     gw_ps_client_destroy(reader);
     ghost_goes(&c), ghost_goes(&d);
-    test_server_end(&s);
 }
 
 /* All workers of a run end, and come again. The run must begin anew. */
 static void all_come_again(void **state)
 {
-    (void)state;
-    struct pair p;
-    serve_two(&p, 2, GW_PS_MISSING_WAIT);
-    gw_ps_client *w[2] = {test_client(p.places, 0, true, LONG_MS), test_client(p.places, 1, true, LONG_MS)};
+    const struct pair *p = *state;
+    gw_ps_client *w[2] = {test_client(p->places, 0, true, LONG_MS), test_client(p->places, 1, true, LONG_MS)};
     join_at_once(w[0]), join_at_once(w[1]);
     one_round(w, 2);
     gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
-    w[0] = test_client(p.places, 0, true, LONG_MS), w[1] = test_client(p.places, 1, true, LONG_MS);
+    w[0] = test_client(p->places, 0, true, LONG_MS), w[1] = test_client(p->places, 1, true, LONG_MS);
     assert_int_equal(join_at_once(w[1]), 1);
     assert_int_equal(join_at_once(w[0]), 1);
     one_round(w, 2);
     gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
-    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
 /* All connections end at once, as if the server's network had failed. Nobody must be left out, even if one worker is
  * back before the others. */
 static void all_are_away_at_once(void **state)
 {
-    (void)state;
-    struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 300});
-    struct ghost a = ghost_comes(&s, 0, 0), b = ghost_comes(&s, 1, 0);
-    gw_ps_client *reader = come_to(&s, GW_PS_READER);
+    const struct test_server *s = *state;
+    struct ghost a = ghost_comes(s, 0, 0), b = ghost_comes(s, 1, 0);
+    gw_ps_client *reader = come_to(s, GW_PS_READER);
     init(reader, "x");
     ghost_pushes(&a, "x", 1, 1), ghost_pushes(&b, "x", 1, 2);
     ghost_goes(&a), ghost_goes(&b);
@@ -628,29 +579,25 @@ static void all_are_away_at_once(void **state)
     for (const double end = gw_clock_seconds() + 1; gw_clock_seconds() < end;)
         expect_ok(gw_ps_members(reader, presence, sizeof presence / sizeof *presence, NULL));
     assert_true(presence[0] == GW_PS_AWAY && presence[1] == GW_PS_AWAY);
-    a = ghost_comes(&s, 0, 0);
+    a = ghost_comes(s, 0, 0);
     expect_ok(gw_ps_members(reader, presence, sizeof presence / sizeof *presence, NULL));
     assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_AWAY);
     ghost_pushes(&a, "x", 2, 1);
-    while (presence[1] != GW_PS_ABSENT) /* rank 0 goes on, so the server now leaves out rank 1 */
-        expect_ok(gw_ps_members(reader, presence, sizeof presence / sizeof *presence, NULL));
+    wait_until(reader, 1, GW_PS_ABSENT); /* rank 0 goes on, so the server now leaves out rank 1 */
     ghost_goes(&a);
     gw_ps_client_destroy(reader);
-    test_server_end(&s);
 }
 
 /* The parameters of a run are on the servers. The next workers must go on where the last ones stopped. */
 static void parameters_outlive_their_workers(void **state)
 {
-    (void)state;
-    struct pair p;
-    serve_two(&p, 1, GW_PS_MISSING_CONTINUE);
+    const struct pair *p = *state;
     const gw_ps_shape shape = {.n_dims = 1, .dims = {1}};
     const float w = 10, gradient = 1;
     gw_ps_value value;
     for (uint64_t begin = 1; begin < 10; begin += 3) {
         uint64_t round;
-        gw_ps_client *a = test_client(p.places, 0, true, LONG_MS);
+        gw_ps_client *a = test_client(p->places, 0, true, LONG_MS);
         expect_ok(gw_ps_join(a, &round));
         assert_int_equal(round, begin);
         expect_ok(test_init(a, KEY, GW_PS_FLOAT32, &shape, "sgd:lr=1", &w));
@@ -662,22 +609,19 @@ static void parameters_outlive_their_workers(void **state)
         }
         gw_ps_client_destroy(a);
     }
-    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
 /* Both workers of a run on two servers die, and come again before a server has left them out. The run must begin anew
  * on both servers. */
 static void all_die_and_come_again(void **state)
 {
-    (void)state;
-    struct pair p;
-    serve_two(&p, 2, GW_PS_MISSING_CONTINUE);
+    const struct pair *p = *state;
     for (uint32_t i = 0; i < 2; i++) {
         struct ghost ghosts[2][2];
         for (uint32_t s = 0; s < 2; s++)
             for (uint32_t r = 0; r < 2; r++)
-                list_as((uint32_t)s, 2), ghosts[s][r] = ghost_joins(&p.servers[s], r);
-        gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS);
+                list_as((uint32_t)s, 2), ghosts[s][r] = ghost_joins(&p->servers[s], r);
+        gw_ps_client *reader = test_client(p->places, GW_PS_READER, false, LONG_MS);
         init(reader, KEY);
         gw_ps_client_destroy(reader);
         for (uint32_t s = 0; s < 2; s++) /* the key is on one of the servers only */
@@ -692,7 +636,7 @@ static void all_die_and_come_again(void **state)
         gw_ps_client *w[2];
         struct joiner j[2];
         for (uint32_t r = 0; r < 2; r++) {
-            j[r] = (struct joiner){.client = w[r] = test_client(p.places, r, true, LONG_MS)};
+            j[r] = (struct joiner){.client = w[r] = test_client(p->places, r, true, LONG_MS)};
             assert_int_equal(pthread_create(&j[r].thread, NULL, join, &j[r]), 0);
         }
         for (uint32_t r = 0; r < 2; r++) {
@@ -704,7 +648,6 @@ static void all_die_and_come_again(void **state)
         one_round(w, 2);
         gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
     }
-    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
     list_as(0, 1);
 }
 
@@ -712,30 +655,27 @@ static void all_die_and_come_again(void **state)
  * When another run begins there, the worker must take part without being admitted. */
 static void what_had_begun_elsewhere_is_over(void **state)
 {
-    (void)state;
-    struct pair p;
-    serve_two(&p, 2, GW_PS_MISSING_CONTINUE);
-    gw_ps_client *first = test_client(p.places, GW_PS_READER, false, LONG_MS);
+    const struct pair *p = *state;
+    gw_ps_client *first = test_client(p->places, GW_PS_READER, false, LONG_MS);
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
     struct gw_ps_request make = gw_ps_request_of(GW_PS_INIT, KEY);
     make.type = GW_PS_FLOAT32, make.shape = one;
     expect_ok(gw_ps_client_init(first, 1, &make));
     struct ghost before[2];
     for (uint32_t r = 0; r < 2; r++)
-        list_as(1, 2), before[r] = ghost_joins(&p.servers[1], r);
+        list_as(1, 2), before[r] = ghost_joins(&p->servers[1], r);
     for (uint32_t r = 0; r < 2; r++)
         ghost_pushes(&before[r], KEY, 1, 1);
     for (uint32_t r = 0; r < 2; r++)
         ghost_goes(&before[r]);
     list_as(0, 2);
-    struct ghost a = ghost_joins(&p.servers[0], 0);
-    struct joiner j = {.client = test_client(p.places, 1, true, LONG_MS)};
+    struct ghost a = ghost_joins(&p->servers[0], 0);
+    struct joiner j = {.client = test_client(p->places, 1, true, LONG_MS)};
     assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
-    gw_ps_presence presence[2] = {0};
-    while (presence[1] != GW_PS_JOINING)
-        expect_ok(gw_ps_members(first, presence, sizeof presence / sizeof *presence, NULL));
+    gw_ps_presence presence[2];
+    wait_until(first, 1, GW_PS_JOINING);
     list_as(1, 2);
-    struct ghost b = ghost_joins(&p.servers[1], 0);
+    struct ghost b = ghost_joins(&p->servers[1], 0);
     list_as(0, 1);
     pthread_join(j.thread, NULL);
     assert_int_equal(j.status, GW_OK);
@@ -744,7 +684,6 @@ static void what_had_begun_elsewhere_is_over(void **state)
     assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_PRESENT);
     ghost_goes(&a), ghost_goes(&b);
     gw_ps_client_destroy(first), gw_ps_client_destroy(j.client);
-    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
     list_as(0, 1);
 }
 
@@ -768,9 +707,9 @@ static void who_waits_for_one_left_out_begins(void **state)
         ghost_pushes(&a, KEY, 1, 1);
         struct joiner j = {.client = test_client(gw_ps_server_address(s.server), 1, true, LONG_MS)};
         assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
-        gw_ps_presence presence[2] = {0};
-        while (presence[1] != GW_PS_JOINING)
-            expect_ok(gw_ps_members(side, presence, sizeof presence / sizeof *presence, NULL));
+        gw_ps_presence presence[2];
+        wait_until(side, 1, GW_PS_JOINING);
+        expect_ok(gw_ps_members(side, presence, 2, NULL));
         assert_int_equal(presence[0], GW_PS_PRESENT);
         ghost_goes(&a);
         pthread_join(j.thread, NULL);
@@ -786,27 +725,27 @@ static void who_waits_for_one_left_out_begins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rest_continues),
-        cmocka_unit_test(what_comes_too_late_is_refused),
-        cmocka_unit_test(who_was_left_out_is_told),
-        cmocka_unit_test(one_dies_before_its_verdict),
-        cmocka_unit_test(an_acknowledged_push_stays),
-        cmocka_unit_test(the_rest_stops),
-        cmocka_unit_test(some_begin),
-        cmocka_unit_test(a_round_without_it_is_not_its_own),
-        cmocka_unit_test(admitted_twice),
+        ON_SERVER(the_rest_continues, .n_workers = 3, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50),
+        ON_SERVER(what_comes_too_late_is_refused, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50),
+        ON_SERVER(who_was_left_out_is_told, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50),
+        ON_SERVER(one_dies_before_its_verdict, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50),
+        ON_SERVER(an_acknowledged_push_stays, .n_workers = 3, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50),
+        ON_SERVER(the_rest_stops, .n_workers = 2, .missing = GW_PS_MISSING_STOP, .away_ms = 50),
+        ON_SERVER(some_begin, .n_workers = 4, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 2),
+        ON_SERVER(a_round_without_it_is_not_its_own, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50),
+        ON_SERVER(admitted_twice, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 1, .away_ms = 50),
         cmocka_unit_test(one_begins_otherwise),
         cmocka_unit_test(a_wait_for_a_scale_ends_with_the_run),
-        cmocka_unit_test(backup_workers),
-        cmocka_unit_test(one_joins_while_others_train),
-        cmocka_unit_test(nobody_admits),
+        ON_SERVER(backup_workers, .n_workers = 3, .backup = 1),
+        ON_TWO(one_joins_while_others_train, .n_workers = 3, .missing = GW_PS_MISSING_CONTINUE),
+        ON_TWO(nobody_admits, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE),
         cmocka_unit_test(who_waits_for_one_left_out_begins),
-        cmocka_unit_test(the_first_is_back_in_a_moment),
-        cmocka_unit_test(all_come_again),
-        cmocka_unit_test(all_die_and_come_again),
-        cmocka_unit_test(what_had_begun_elsewhere_is_over),
-        cmocka_unit_test(all_are_away_at_once),
-        cmocka_unit_test(parameters_outlive_their_workers),
+        ON_SERVER(the_first_is_back_in_a_moment, .n_workers = 2, .away_ms = 1000000),
+        ON_TWO(all_come_again, .n_workers = 2, .missing = GW_PS_MISSING_WAIT),
+        ON_TWO(all_die_and_come_again, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE),
+        ON_TWO(what_had_begun_elsewhere_is_over, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE),
+        ON_SERVER(all_are_away_at_once, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 300),
+        ON_TWO(parameters_outlive_their_workers, .n_workers = 1, .missing = GW_PS_MISSING_CONTINUE),
     };
     return cmocka_run_group_tests_name("pserver members", tests, NULL, NULL);
 }

@@ -73,8 +73,8 @@ static void a_reader_may_do_all_but_push(void **state)
                  *worker = test_client(gw_ps_server_address(s.server), 0, false, 10000);
     assert_int_equal(make(reader, "x"), GW_OK);
     assert_int_equal(gw_ps_push(reader, "x", &x, sizeof x), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_ps_deposit(reader, "x", 1, &x, sizeof x), GW_OK);
-    assert_int_equal(gw_ps_fetch(reader, "x", 1, &value), GW_OK);
+    assert_int_equal(gw_ps_put(reader, "x", 1, &x, sizeof x), GW_OK);
+    assert_int_equal(gw_ps_get(reader, "x", 1, &value), GW_OK);
     gw_ps_value_free(&value);
     assert_int_equal(make(worker, "x"), GW_OK);
     assert_int_equal(gw_ps_push(worker, "x", &x, sizeof x), GW_OK);
@@ -100,7 +100,7 @@ static void numbers_that_cannot_be_are_refused(void **state)
     assert_int_equal(test_init(c, "w", GW_PS_FLOAT32, &one_float, "sgd", &x), GW_OK);
     for (size_t i = 0; i < sizeof bad_rates / sizeof *bad_rates; i++)
         CHECK(test_push_at(c, "w", &x, sizeof x, bad_rates[i]) == GW_ERR_ARGUMENT, "%g", bad_rates[i]);
-    assert_int_equal(gw_ps_deposit(c, "w", 1, &x, sizeof x), GW_ERR_ARGUMENT); /* it has an optimizer */
+    assert_int_equal(gw_ps_put(c, "w", 1, &x, sizeof x), GW_ERR_ARGUMENT); /* it has an optimizer */
     assert_int_equal(gw_ps_wait(c, 12345, GW_PS_NO_LIMIT, NULL), GW_ERR_ORDER);
     gw_ps_cancel(c, 12345);
     assert_int_equal(gw_ps_push(c, "w", &x, sizeof x), GW_OK); /* all is well */

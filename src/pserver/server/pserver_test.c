@@ -97,21 +97,21 @@ static void pulls_wait_for_all_pushes(void **state)
     connect_all(&s, 3, 5000);
     init_on_all(&s, "x", GW_PS_FLOAT32, &one_element);
     const float x[3] = {1, 2, 4};
-    uint64_t tickets[3];
+    uint64_t requests[3];
     gw_ps_value value;
     for (uint32_t r = 0; r < 3; r++) {
         assert_int_equal(gw_ps_push(s.clients[r], "x", &x[r], 4), GW_OK);
         assert_int_equal(test_begin(s.clients[r],
                                     (gw_ps_call){.kind = GW_PS_CALL_PULL, .key = "x", .method = GW_PS_SUM},
-                                    &tickets[r]),
+                                    &requests[r]),
                          GW_OK);
     }
     for (uint32_t r = 0; r < 3; r++) {
-        assert_int_equal(gw_ps_wait(s.clients[r], tickets[r], GW_PS_NO_LIMIT, &value), GW_OK);
+        assert_int_equal(gw_ps_wait(s.clients[r], requests[r], GW_PS_NO_LIMIT, &value), GW_OK);
         assert_true(*(const float *)value.bytes == 7);
         gw_ps_value_free(&value);
     }
-    assert_int_equal(gw_ps_wait(s.clients[0], tickets[0], GW_PS_NO_LIMIT, &value), GW_ERR_ORDER);
+    assert_int_equal(gw_ps_wait(s.clients[0], requests[0], GW_PS_NO_LIMIT, &value), GW_ERR_ORDER);
     end(&s);
 }
 
@@ -235,13 +235,13 @@ static void staleness_bounds_who_is_ahead(void **state)
     x = 10;
     assert_int_equal(gw_ps_push(s.clients[0], "x", &x, 4), GW_OK);
     assert_int_equal(gw_ps_pull(s.clients[0], "x", GW_PS_SUM, NULL, &value), GW_ERR_TIMEOUT);
-    uint64_t ticket;
+    uint64_t id;
     assert_int_equal(test_begin(s.clients[0], (gw_ps_call){.kind = GW_PS_CALL_PULL, .key = "x", .method = GW_PS_SUM},
-                                &ticket),
+                                &id),
                      GW_OK);
     x = 100;
     assert_int_equal(gw_ps_push(s.clients[1], "x", &x, 4), GW_OK);
-    assert_int_equal(gw_ps_wait(s.clients[0], ticket, GW_PS_NO_LIMIT, &value), GW_OK);
+    assert_int_equal(gw_ps_wait(s.clients[0], id, GW_PS_NO_LIMIT, &value), GW_OK);
     assert_true(*(const float *)value.bytes == 110 && value.n_pushes == 2);
     gw_ps_value_free(&value);
     end(&s);
@@ -316,9 +316,9 @@ static void options_at_their_limits(void **state)
         {{.n_workers = GW_MAX_WORKERS}, good},
         {{.n_workers = GW_MAX_WORKERS + 1}, "a server for 32768 workers; 1 to 32767 are possible"},
         {{.n_workers = 2, .mode = GW_PS_ASYNC}, good},
-        {{.n_workers = 2, .mode = GW_PS_ASYNC + 1}, "which is none"},
+        {{.n_workers = 2, .mode = GW_PS_ASYNC + 1}, "no such mode"},
         {{.n_workers = 2, .missing = GW_PS_MISSING_STOP}, good},
-        {{.n_workers = 2, .missing = GW_PS_MISSING_STOP + 1}, "which is none of the three"},
+        {{.n_workers = 2, .missing = GW_PS_MISSING_STOP + 1}, "no such choice"},
         {{.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 2}, good},
         {{.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 3}, "is to have 3 of 2 workers"},
         {{.n_workers = 2, .missing = GW_PS_MISSING_STOP, .min_workers = 1}, "servers that continue without some"},

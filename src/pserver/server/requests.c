@@ -1,17 +1,11 @@
-/* Does what clients ask for, or parks a request until it can be done. Parked requests are tried again in order. When
- * their deadline has passed, they are refused. */
-#include "pserver/server/requests.h"
+/* Does what clients ask for, or lets a request wait until it can be done. Waiting requests are tried again in order.
+ * When their deadline has passed, they are refused. */
+#include "pserver/server/state.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lines.h"
 #include "base/memory.h"
 #include "base/quote.h"
-#include "pserver/server/joining.h"
-#include "pserver/server/kept.h"
-#include "pserver/server/log.h"
-#include "pserver/server/members.h"
-#include "pserver/server/reply.h"
-#include "pserver/server/waiting.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,15 +14,15 @@
 
 /* ---- doing ------------------------------------------------------------------------------------------------- */
 
-static void reply_done(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
-                       uint64_t number)
+static void answer_done(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                        uint64_t number)
 {
-    gw_ps_reply(server, member,
-                &(struct gw_ps_reply){.operation = request->operation,
-                                      .flags = gw_ps_keep_is_due(server->keep) ? GW_PS_IN_MEMORY : 0,
-                                      .id = request->id,
-                                      .number = number},
-                NULL);
+    gw_ps_answer_send(server, member,
+                      &(struct gw_ps_answer){.operation = request->operation,
+                                             .flags = gw_ps_folder_is_due(server->folder) ? GW_PS_IN_MEMORY : 0,
+                                             .id = request->id,
+                                             .number = number},
+                      NULL);
 }
 
 /* True if the worker may come back: it is not connected, but has not been away long enough to be gone, and no other
@@ -82,7 +76,7 @@ static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, 
         gw_ps_log(server, "init key=\"%s\" type=%s shape=\"%s\" by=%s", gw_quote(request->key).text,
                   gw_ps_type_name((gw_ps_type)request->type), gw_ps_shape_text(&request->shape).text,
                   member->address.text);
-    reply_done(server, member, request, gw_ps_store_pushed(server->store, key, member->rank));
+    answer_done(server, member, request, gw_ps_store_pushed(server->store, key, member->rank));
     return GW_OK;
 }
 
@@ -137,7 +131,7 @@ static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member,
                        member->rank, difference.second, server->agreed_by, difference.first);
     server->workers[member->rank].agreed_as = member->incarnation;
     gw_ps_note(server);
-    reply_done(server, member, request, 0);
+    answer_done(server, member, request, 0);
     return GW_OK;
 }
 
@@ -148,12 +142,11 @@ static gw_status put(struct gw_ps_server *server, struct gw_ps_member *member, c
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
     gw_status status;
     do
-        status = request->bring_kind == GW_PS_BRING_DEPOSIT
-                     ? gw_ps_store_deposit(server->store, key, request->version, value)
-                     : gw_ps_store_bring_first(server->store, key, value);
+        status = request->put_kind == GW_PS_PUT_VERSION ? gw_ps_store_put(server->store, key, request->version, value)
+                                                        : gw_ps_store_put_first(server->store, key, value);
     while (status == GW_ERR_CAPACITY && gw_ps_make_room(server, member));
     GW_TRY(status);
-    reply_done(server, member, request, 0);
+    answer_done(server, member, request, 0);
     return GW_OK;
 }
 
@@ -175,9 +168,9 @@ static gw_status push(struct gw_ps_server *server, struct gw_ps_member *member, 
 }
 
 /* A push of the member that waits and that its verdict is about. NULL: there is none. */
-static const struct gw_ps_parked *parked_push(struct gw_ps_member *member, const struct gw_ps_request *verdict)
+static const struct gw_ps_waiting *waiting_push(struct gw_ps_member *member, const struct gw_ps_request *verdict)
 {
-    for (const struct gw_ps_parked *p = member->parked; p; p = p->member_next)
+    for (const struct gw_ps_waiting *p = member->waiting; p; p = p->member_next)
         if (p->request.operation == GW_PS_PUSH && p->request.nth <= verdict->nth && is_exchanges(p->request.key))
             return p;
     return NULL;
@@ -188,7 +181,7 @@ static const struct gw_ps_parked *parked_push(struct gw_ps_member *member, const
 static gw_status judge(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
                        struct gw_ps_key **waits_for)
 {
-    const struct gw_ps_parked *before = parked_push(member, request);
+    const struct gw_ps_waiting *before = waiting_push(member, request);
     if (before) {
         *waits_for = before->key;
         return GW_PS_WAIT;
@@ -209,13 +202,13 @@ static gw_status try(struct gw_ps_server *server, struct gw_ps_member *member, c
                      struct gw_ps_blob *value, struct gw_ps_key *key, struct gw_ps_key **waits_for)
 {
     struct gw_ps_key *scale_key = NULL;
-    struct gw_ps_answer answer = {.round = 0};
+    struct gw_ps_pulled pulled = {.round = 0};
     *waits_for = key;
     if (request->operation == GW_PS_PUSH || request->operation == GW_PS_VERDICT) {
         gw_status status = request->operation == GW_PS_VERDICT ? judge(server, member, request, waits_for)
                                                                : push(server, member, request, value, key);
         if (status == GW_OK)
-            reply_done(server, member, request, request->nth);
+            answer_done(server, member, request, request->nth);
         return status;
     }
     if (request->scale_key[0])
@@ -223,30 +216,30 @@ static gw_status try(struct gw_ps_server *server, struct gw_ps_member *member, c
     const bool now = request->method == GW_PS_PARAMETERS && request->as_it_is == 1;
     gw_status status;
     do
-        status = request->operation == GW_PS_FETCH
-                     ? gw_ps_store_deposited(key, request->version, &answer)
+        status = request->operation == GW_PS_GET
+                     ? gw_ps_store_get(key, request->version, &pulled)
                      : gw_ps_store_pull(server->store, key, now ? GW_PS_READER : member->rank,
-                                        (gw_ps_method)request->method, scale_key, &answer, waits_for);
+                                        (gw_ps_method)request->method, scale_key, &pulled, waits_for);
     while (status == GW_ERR_CAPACITY && gw_ps_make_room(server, member));
     if (status == GW_ERR_NONFINITE) {
-        gw_ps_reply_error(server, member, request, status, answer.round);
+        gw_ps_answer_error(server, member, request, status, pulled.round);
         return GW_OK;
     }
     if (status != GW_OK)
         return status;
-    gw_ps_reply(server, member,
-                &(struct gw_ps_reply){.operation = request->operation,
-                                      .type = (uint8_t)answer.type,
-                                      .id = request->id,
-                                      .round = answer.round,
-                                      .shape = answer.shape,
-                                      .n_pushes = answer.n_pushes},
-                answer.value);
-    gw_ps_blob_give(answer.value);
+    gw_ps_answer_send(server, member,
+                      &(struct gw_ps_answer){.operation = request->operation,
+                                             .type = (uint8_t)pulled.type,
+                                             .id = request->id,
+                                             .round = pulled.round,
+                                             .shape = pulled.shape,
+                                             .n_pushes = pulled.n_pushes},
+                      pulled.value);
+    gw_ps_blob_give(pulled.value);
     return GW_OK;
 }
 
-/* Notes how long a push or a pull took. A fetch waits for as long as its client likes, so its time says nothing. */
+/* Notes how long a push or a pull took. A get waits for as long as its client likes, so its time says nothing. */
 static void note_time(struct gw_ps_server *server, const struct gw_ps_request *request, double came)
 {
     if (request->operation == GW_PS_PUSH || request->operation == GW_PS_PULL)
@@ -265,7 +258,7 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
     if (request->operation != GW_PS_PUSH && request->n_parts != gw_ps_key_parts(key))
         return gw_fail(GW_ERR_ORDER,
                        "\"%s\" lies in %u parts on as many servers, and this client asks for a value in %u: "
-                       "init_parameter with the key's type and shape must come before it is pulled or fetched",
+                       "init_parameter with the key's type and shape must come before a pull or a get",
                        request->key, gw_ps_key_parts(key), request->n_parts);
     gw_status status;
     do
@@ -278,7 +271,7 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
         status = try(server, member, request, value, key, &waits_for);
     if (status == GW_OK)
         note_time(server, request, came);
-    return status == GW_PS_WAIT ? gw_ps_waiting_park(server, member, request, value, key, waits_for) : status;
+    return status == GW_PS_WAIT ? gw_ps_waiting_add(server, member, request, value, key, waits_for) : status;
 }
 
 /* Handles a verdict. If one of the pushes that it is about waits, it waits behind that. */
@@ -290,7 +283,7 @@ static gw_status verdict(struct gw_ps_server *server, struct gw_ps_member *membe
         return status;
     struct gw_ps_request named = *request; /* so that the sentence at the deadline can name a key */
     snprintf(named.key, sizeof named.key, "%s", gw_ps_key_info(server->store, waits_for).name);
-    return gw_ps_waiting_park(server, member, &named, NULL, waits_for, waits_for);
+    return gw_ps_waiting_add(server, member, &named, NULL, waits_for, waits_for);
 }
 
 void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
@@ -308,7 +301,7 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
         status = init(server, member, request);
     else if (request->operation == GW_PS_AGREE)
         status = agree(server, member, request, value);
-    else if (request->operation == GW_PS_BRING)
+    else if (request->operation == GW_PS_PUT)
         status = put(server, member, request, value);
     else if (request->operation == GW_PS_JOIN)
         status = gw_ps_join_do(server, member, request);
@@ -321,7 +314,7 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
     else
         status = push_or_pull(server, member, request, value);
     if (status < 0)
-        gw_ps_reply_error(server, member, request, status, 0);
+        gw_ps_answer_error(server, member, request, status, 0);
     gw_ps_blob_give(value);
 }
 
@@ -331,26 +324,26 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
  * overtakes an earlier one. */
 static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
 {
-    struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(queue);
+    struct gw_ps_waiting **at = (struct gw_ps_waiting **)gw_ps_key_waiting(queue);
     while (*at) {
-        struct gw_ps_parked *parked = *at;
+        struct gw_ps_waiting *waiting = *at;
         struct gw_ps_key *waits_for = queue;
         gw_status status = GW_PS_WAIT;
-        if (!parked->member)
+        if (!waiting->member)
             status = GW_OK;
-        else if (!gw_ps_waiting_before(parked->member, parked->key, parked->nth))
-            status = try(server, parked->member, &parked->request, parked->value, parked->key, &waits_for);
-        if (status == GW_OK && parked->member)
-            note_time(server, &parked->request, parked->deadline - parked->request.timeout_ms / 1000.0);
+        else if (!gw_ps_waiting_before(waiting->member, waiting->key, waiting->nth))
+            status = try(server, waiting->member, &waiting->request, waiting->value, waiting->key, &waits_for);
+        if (status == GW_OK && waiting->member)
+            note_time(server, &waiting->request, waiting->deadline - waiting->request.timeout_ms / 1000.0);
         if (status < 0)
-            gw_ps_reply_error(server, parked->member, &parked->request, status, 0);
+            gw_ps_answer_error(server, waiting->member, &waiting->request, status, 0);
         if (status != GW_PS_WAIT) {
-            gw_ps_waiting_unpark(server, at, queue);
+            gw_ps_waiting_remove(server, at, queue);
         } else if (waits_for != queue) {
-            *at = parked->next;
-            gw_ps_waiting_enqueue(waits_for, parked);
+            *at = waiting->next;
+            gw_ps_waiting_enqueue(waits_for, waiting);
         } else {
-            at = &parked->next;
+            at = &waiting->next;
         }
     }
 }
@@ -376,20 +369,20 @@ void gw_ps_requests_go_on(struct gw_ps_server *server)
 void gw_ps_requests_expire(struct gw_ps_server *server)
 {
     double now = gw_clock_seconds();
-    for (uint64_t k = 0; server->n_parked && gw_ps_store_key(server->store, k); k++) {
+    for (uint64_t k = 0; server->n_waiting && gw_ps_store_key(server->store, k); k++) {
         struct gw_ps_key *key = gw_ps_store_key(server->store, k);
-        struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(key);
+        struct gw_ps_waiting **at = (struct gw_ps_waiting **)gw_ps_key_waiting(key);
         bool expired = false;
         while (*at) {
-            struct gw_ps_parked *parked = *at;
-            if (parked->member && parked->deadline > now) {
-                at = &parked->next;
+            struct gw_ps_waiting *waiting = *at;
+            if (waiting->member && waiting->deadline > now) {
+                at = &waiting->next;
                 continue;
             }
-            if (parked->member)
-                gw_ps_reply_error(server, parked->member, &parked->request,
-                                  gw_ps_waiting_timed_out(server, key, parked), 0);
-            gw_ps_waiting_unpark(server, at, key);
+            if (waiting->member)
+                gw_ps_answer_error(server, waiting->member, &waiting->request,
+                                   gw_ps_waiting_timed_out(server, key, waiting), 0);
+            gw_ps_waiting_remove(server, at, key);
             expired = true;
         }
         if (expired) /* requests that waited only behind this one may be done now */

@@ -4,13 +4,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/options.h"
-#include "pserver/server/connections.h"
-#include "pserver/server/joining.h"
-#include "pserver/server/kept.h"
-#include "pserver/server/members.h"
+#include "pserver/server/state.h"
 #include "pserver/server/numbers.h"
-#include "pserver/server/requests.h"
-#include "pserver/server/waiting.h"
 
 #include <gradwire/codec.h>
 
@@ -99,9 +94,9 @@ static gw_status check_options(const gw_ps_server_options *options)
         return gw_fail(GW_ERR_ARGUMENT, "a server for %u workers; 1 to %u are possible", options->n_workers,
                        (unsigned)GW_MAX_WORKERS);
     if (options->mode > GW_PS_ASYNC)
-        return gw_fail(GW_ERR_ARGUMENT, "the mode is %u, which is none", (unsigned)options->mode);
+        return gw_fail(GW_ERR_ARGUMENT, "the mode is %u; there is no such mode", (unsigned)options->mode);
     if (options->missing > GW_PS_MISSING_STOP)
-        return gw_fail(GW_ERR_ARGUMENT, "what to do without a worker is %u, which is none of the three",
+        return gw_fail(GW_ERR_ARGUMENT, "what to do without a worker is %u; there is no such choice",
                        (unsigned)options->missing);
     if (options->min_workers > options->n_workers ||
         (options->min_workers && options->missing != GW_PS_MISSING_CONTINUE))
@@ -176,7 +171,7 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_net_address
                                               .woken = gw_ps_waiting_wake,
                                               .user = server};
     GW_TRY(gw_ps_store_create(context, &store, &server->store));
-    GW_TRY(gw_ps_server_keep(server));
+    GW_TRY(gw_ps_server_restore(server));
     server->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (server->stop < 0 || server->epoll < 0)
@@ -233,7 +228,7 @@ void gw_ps_server_destroy(gw_ps_server *server)
         return;
     gw_ps_waiting_free(server);
     gw_ps_members_free(server);
-    gw_ps_keep_close(server->keep);
+    gw_ps_folder_close(server->folder);
     gw_ps_store_destroy(server->store);
     gw_ps_notes_free(server->context, server->notes);
     gw_free(server->context, server->agreed);

@@ -5,7 +5,7 @@
 
 #include "base/process.h"
 #include "pserver/protocol/message.h"
-#include "pserver/keep/keep.h"
+#include "pserver/folder/folder.h"
 #include "pserver/store/store.h"
 #include "net/listener.h"
 
@@ -14,7 +14,7 @@
 #define GW_PS_SOMEBODY UINT64_MAX
 
 struct gw_ps_notes;
-struct gw_ps_parked;
+struct gw_ps_waiting;
 
 /* A member: a connection that has said HELLO. */
 struct gw_ps_member {
@@ -37,21 +37,21 @@ struct gw_ps_member {
         uint32_t timeout_ms;
         double deadline;
     } joining;
-    uint32_t n_parked;
-    int64_t since;               /* seconds of Unix time */
-    struct gw_ps_parked *parked; /* its requests that wait, in any order */
+    uint32_t n_waiting;
+    int64_t since;                 /* seconds of Unix time */
+    struct gw_ps_waiting *waiting; /* its requests that wait, in any order */
     struct gw_net_peer_name address;
 };
 
-/* A parked request. It waits for pushes of other workers, or for an earlier request of the same client. It is in the
+/* A request that waits for pushes of other workers, or for an earlier request of the same client. It is in the
  * queue of its key; if it waits for its scale key, it is in the queue of that one. Queues are in the order in which
  * requests came. */
-struct gw_ps_parked {
-    struct gw_ps_parked *next;                       /* the next one in the key's queue */
-    struct gw_ps_parked *member_next, **member_link; /* in its member's list */
-    struct gw_ps_member *member;                     /* NULL: the client has gone meanwhile */
-    struct gw_ps_key *key;                           /* the key of the request */
-    uint64_t nth;                                    /* it was the nth of all requests that ever waited */
+struct gw_ps_waiting {
+    struct gw_ps_waiting *next;                       /* the next one in the key's queue */
+    struct gw_ps_waiting *member_next, **member_link; /* in its member's list */
+    struct gw_ps_member *member;                      /* NULL: the client has gone meanwhile */
+    struct gw_ps_key *key;                            /* the key of the request */
+    uint64_t nth;                                     /* it was the nth of all requests that ever waited */
     struct gw_ps_request request;
     struct gw_ps_blob *value; /* the value of a push */
     double deadline;
@@ -61,7 +61,7 @@ struct gw_ps_parked {
 struct gw_ps_held {
     struct gw_ps_held *next;
     struct gw_ps_member *member;
-    struct gw_ps_reply reply;
+    struct gw_ps_answer answer;
     struct gw_ps_blob *value; /* NULL: none */
 };
 
@@ -108,7 +108,7 @@ struct gw_ps_server {
     uint32_t n_woken;
     char *agreed; /* the lines on which workers have agreed; NULL: none yet */
     uint32_t agreed_by;
-    uint64_t n_parked, n_ever_parked;
+    uint64_t n_waiting, n_ever_waited;
     atomic_uint_least64_t bytes; /* bytes of all values: kept, waiting, or on their way to clients */
     uint64_t keys_changes;       /* of the list of allowed keys, when clients were last compared with it */
     double next_look;            /* for requests that have waited too long */
@@ -119,8 +119,164 @@ struct gw_ps_server {
         struct gw_ps_times pushes, pulls; /* times from a request's coming to its answer, for requests that were done */
     } counts;
     struct gw_ps_held *held, *last_held; /* NULL: none */
-    struct gw_ps_keep *keep;             /* NULL: nothing outlives the process */
+    struct gw_ps_folder *folder;         /* NULL: nothing outlives the process */
     struct gw_ps_notes *notes; /* a copy of the numbers for other threads (numbers.h); NULL: nobody asked for one */
 };
+
+/* ---- log.c: The log of the server: lines that go to the function `log` of its options. ---- */
+
+/* Writes one line to the log of what the server does: "event key=value ...". */
+#define gw_ps_log(server, ...) gw_net_log(&(server)->log, __VA_ARGS__)
+
+/* "rank=3" or "reader", for the log. */
+struct gw_ps_rank_text {
+    char text[16];
+};
+struct gw_ps_rank_text gw_ps_rank_text(uint32_t rank);
+
+/* ---- connections.c: The server's connections: what comes over them, and who is let in. ---- */
+
+/* Waits for `seconds` at most, and handles what has come. Returns false if nothing had. *stop: gw_ps_server_stop was
+ * called. */
+bool gw_ps_connections_turn(struct gw_ps_server *server, double seconds, bool *stop);
+
+/* Looks for members whose machine or network is gone. */
+void gw_ps_connections_look(struct gw_ps_server *server);
+
+/* ---- members.c: Clients that come and leave, and workers that have been away too long. ---- */
+
+/* Makes a member of a connection that has said who it is. The caller moves the connection to it. Errors: GW_ERR_PEER
+ * (that rank is here already), GW_ERR_CAPACITY (there are too many clients), GW_ERR_ARGUMENT (there is no such rank, or
+ * the certificate is not allowed any more), GW_ERR_MEMORY. */
+gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_newcomer *newcomer,
+                            const struct gw_ps_request *hello, struct gw_ps_member **out);
+
+/* Frees members that have left or are lost. Members are freed only here. Only the server's loop calls it, between two
+ * messages. So a function that handles a request may keep a pointer to a member, whatever its answers cause. */
+void gw_ps_members_sweep(struct gw_ps_server *server);
+
+/* Ends the connection of a member, and forgets its requests. The sweep frees it. */
+void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member);
+
+/* Ends the connections of clients that are not allowed any more. */
+void gw_ps_members_check_keys(struct gw_ps_server *server);
+
+void gw_ps_members_free(struct gw_ps_server *server);
+
+/* True if a worker is here that takes part in the run of plain keys. */
+bool gw_ps_run_goes_on(const struct gw_ps_server *server);
+
+/* Forgets a member that has said that it leaves. Rounds may go on without it. */
+void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *member);
+
+/* Looks for workers that have been away too long. */
+void gw_ps_members_look(struct gw_ps_server *server);
+
+/* ---- requests.c: The requests of clients. ---- */
+
+/* Does what a request asks for, and answers it, now or later. value: the body of a push, else NULL. The function takes
+ * over the caller's hold. */
+void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                      struct gw_ps_blob *value);
+
+/* Asks all requests of woken keys again. */
+void gw_ps_requests_go_on(struct gw_ps_server *server);
+
+/* Answers requests whose deadline has passed with an error. It names the workers that they waited for. */
+void gw_ps_requests_expire(struct gw_ps_server *server);
+
+/* ---- waiting.c: Requests that wait. They are in the queue of a key, in the order in which they came. ---- */
+
+/* Puts a request into a key's queue, at its place in the order. */
+void gw_ps_waiting_enqueue(struct gw_ps_key *queue, struct gw_ps_waiting *waiting);
+
+/* Puts a request for `key` into the queue of `waits_for`; takes a hold of its own on `value`. Errors: GW_ERR_CAPACITY
+ * (too many of this client wait), GW_ERR_MEMORY. */
+gw_status gw_ps_waiting_add(struct gw_ps_server *server, struct gw_ps_member *member,
+                            const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key,
+                            struct gw_ps_key *waits_for);
+
+/* Frees the request *at. Then *at is the next one in the queue. */
+void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting **at, const struct gw_ps_key *queue);
+
+/* True if an older request of the member for that key still waits. Older means that it came before the nth. */
+bool gw_ps_waiting_before(const struct gw_ps_member *member, const struct gw_ps_key *key, uint64_t nth);
+
+/* Returns GW_ERR_TIMEOUT, with a sentence that says for whom the request has waited too long at that key. */
+gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struct gw_ps_key *key,
+                                  const struct gw_ps_waiting *waiting);
+
+/* Notes that requests that wait for a key may go on. The store calls this. */
+void gw_ps_waiting_wake(void *server, struct gw_ps_key *key);
+
+/* refuse answers all requests that wait for keys which begin with the prefix. refuse_for answers all that wait for the
+ * worker `rank`. The answers are `status`, with the sentence of the last error. */
+void gw_ps_waiting_refuse(struct gw_ps_server *server, const char *prefix, gw_status status);
+void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_status status);
+
+void gw_ps_waiting_free(struct gw_ps_server *server);
+
+/* ---- answers.c: Answers to clients. An answer never frees a member. A function that handles a request has pointers
+ * to members and to waiting requests, and uses them after it has answered. So if a member does not take its answer, it
+ * is only marked. The server's loop frees it between two messages (gw_ps_members_sweep). ---- */
+
+/* Tells epoll what to watch of a member's connection. Call it after something was sent. */
+void gw_ps_watch(struct gw_ps_member *member);
+
+/* Sends an answer, unless the member is lost. If changes wait for their commit, the answer waits, too, until
+ * gw_ps_answers_release: it may tell of them. GW_PS_IN_MEMORY is taken off if the commit was good. If too many of its
+ * answers wait to be sent, it is lost from then on. value: the body; the caller keeps its hold. */
+void gw_ps_answer_send(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_answer *answer,
+                       struct gw_ps_blob *value);
+
+void gw_ps_answers_release(struct gw_ps_server *server);
+
+/* Answers a request that failed with `status`. The sentence is that of gw_last_error(). number: 0, or the number that
+ * the operation's answer has. */
+void gw_ps_answer_error(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                        gw_status status, uint64_t number);
+
+/* The same to a connection that has not been let in. It ends when it has the answer. */
+void gw_ps_refuse(struct gw_ps_server *server, struct gw_net_newcomer *newcomer, const struct gw_ps_request *request,
+                  gw_status status);
+
+/* To be called if there is no room for a request of `asker`. What the server sends counts for max_bytes until it has
+ * left. If another client has more unread values than its share, this drops the one that has the most, and is true. A
+ * share is half of max_bytes, divided by the number of clients. */
+bool gw_ps_make_room(struct gw_ps_server *server, const struct gw_ps_member *asker);
+
+/* ---- joining.c: Workers that join an exchange, and those that admit them. ---- */
+
+/* These functions answer the request, now or later. If one returns an error, the caller answers. */
+gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request);
+gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request);
+gw_status gw_ps_members_do(struct gw_ps_server *server, struct gw_ps_member *member,
+                           const struct gw_ps_request *request);
+
+/* Forgets the JOIN of a client that has gone. */
+void gw_ps_join_forget(struct gw_ps_server *server, struct gw_ps_member *member);
+
+/* Answers all JOINs that wait with the last error. */
+void gw_ps_joins_refuse(struct gw_ps_server *server, gw_status status);
+
+/* Answers JOINs whose deadline has passed, and asks a worker to admit the others. */
+void gw_ps_joins_look(struct gw_ps_server *server);
+
+gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t rank);
+
+/* Ends the run and drops its keys. The next run begins with round 1. */
+gw_status gw_ps_run_end(struct gw_ps_server *server);
+
+/* ---- restore.c: What the server keeps beside its store, so that it can go on after a restart. ---- */
+
+/* Fills a new server with what its folder holds, if it has a folder. Errors: those of gw_ps_folder_open. */
+gw_status gw_ps_server_restore(struct gw_ps_server *server);
+
+/* Call it after a change of what the server knows beside its store: first_round, the agreed lines, or what it knows of
+ * a worker without its connection. */
+void gw_ps_note(struct gw_ps_server *server);
+
+/* Commits changes, and then sends the answers that tell of them. */
+void gw_ps_server_commit(struct gw_ps_server *server);
 
 #endif

@@ -1,76 +1,75 @@
-/* Parks requests that must wait, in the queues of keys, and refuses them. requests.c asks them again. */
-#include "pserver/server/waiting.h"
+/* Puts requests that must wait into the queues of keys, and refuses them. requests.c tries them again. */
+#include "pserver/server/state.h"
 #include "base/append.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "pserver/server/reply.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_PARKED 1024 /* the most waiting requests of one client */
+#define MOST_WAITING 1024 /* the most waiting requests of one client */
 
 /* Puts a request into a key's queue, at its place in the order. */
-void gw_ps_waiting_enqueue(struct gw_ps_key *queue, struct gw_ps_parked *parked)
+void gw_ps_waiting_enqueue(struct gw_ps_key *queue, struct gw_ps_waiting *waiting)
 {
-    struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(queue);
-    while (*at && (*at)->nth < parked->nth)
+    struct gw_ps_waiting **at = (struct gw_ps_waiting **)gw_ps_key_waiting(queue);
+    while (*at && (*at)->nth < waiting->nth)
         at = &(*at)->next;
-    parked->next = *at;
-    *at = parked;
+    waiting->next = *at;
+    *at = waiting;
 }
 
-gw_status gw_ps_waiting_park(struct gw_ps_server *server, struct gw_ps_member *member,
-                             const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key,
-                             struct gw_ps_key *waits_for)
+gw_status gw_ps_waiting_add(struct gw_ps_server *server, struct gw_ps_member *member,
+                            const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key,
+                            struct gw_ps_key *waits_for)
 {
-    if (member->n_parked >= MOST_PARKED)
+    if (member->n_waiting >= MOST_WAITING)
         return gw_fail(GW_ERR_CAPACITY,
                        "%d requests of this client wait for other workers already; it must wait for some of them",
-                       MOST_PARKED);
-    struct gw_ps_parked *parked = gw_alloc(server->context, 1, sizeof *parked);
-    if (!parked)
+                       MOST_WAITING);
+    struct gw_ps_waiting *waiting = gw_alloc(server->context, 1, sizeof *waiting);
+    if (!waiting)
         return GW_ERR_MEMORY;
-    *parked = (struct gw_ps_parked){.member = member,
-                                    .key = key,
-                                    .nth = server->n_ever_parked++,
-                                    .request = *request,
-                                    .value = value ? gw_ps_blob_hold(value) : NULL,
-                                    .deadline = gw_clock_seconds() + request->timeout_ms / 1000.0};
-    gw_ps_waiting_enqueue(waits_for, parked);
-    parked->member_next = member->parked;
-    parked->member_link = &member->parked;
-    if (member->parked)
-        member->parked->member_link = &parked->member_next;
-    member->parked = parked;
-    member->n_parked++;
-    server->n_parked++;
+    *waiting = (struct gw_ps_waiting){.member = member,
+                                      .key = key,
+                                      .nth = server->n_ever_waited++,
+                                      .request = *request,
+                                      .value = value ? gw_ps_blob_hold(value) : NULL,
+                                      .deadline = gw_clock_seconds() + request->timeout_ms / 1000.0};
+    gw_ps_waiting_enqueue(waits_for, waiting);
+    waiting->member_next = member->waiting;
+    waiting->member_link = &member->waiting;
+    if (member->waiting)
+        member->waiting->member_link = &waiting->member_next;
+    member->waiting = waiting;
+    member->n_waiting++;
+    server->n_waiting++;
     return GW_OK;
 }
 
 /* Frees the request *at. Then *at is the next one in the queue. */
-void gw_ps_waiting_unpark(struct gw_ps_server *server, struct gw_ps_parked **at, const struct gw_ps_key *queue)
+void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting **at, const struct gw_ps_key *queue)
 {
-    struct gw_ps_parked *parked = *at;
-    *at = parked->next;
-    if (parked->member) {
-        *parked->member_link = parked->member_next;
-        if (parked->member_next)
-            parked->member_next->member_link = parked->member_link;
-        parked->member->n_parked--;
+    struct gw_ps_waiting *waiting = *at;
+    *at = waiting->next;
+    if (waiting->member) {
+        *waiting->member_link = waiting->member_next;
+        if (waiting->member_next)
+            waiting->member_next->member_link = waiting->member_link;
+        waiting->member->n_waiting--;
     }
-    if (parked->key != queue) /* later requests of this client may wait in the queue of `key` */
-        gw_ps_waiting_wake(server, parked->key);
-    server->n_parked--;
-    gw_ps_blob_give(parked->value);
-    gw_free(server->context, parked);
+    if (waiting->key != queue) /* later requests of this client may wait in the queue of `key` */
+        gw_ps_waiting_wake(server, waiting->key);
+    server->n_waiting--;
+    gw_ps_blob_give(waiting->value);
+    gw_free(server->context, waiting);
 }
 
 /* True if an older request of the member for that key still waits. Older means that it came before the nth. */
 bool gw_ps_waiting_before(const struct gw_ps_member *member, const struct gw_ps_key *key, uint64_t nth)
 {
-    for (const struct gw_ps_parked *p = member->parked; p; p = p->member_next)
+    for (const struct gw_ps_waiting *p = member->waiting; p; p = p->member_next)
         if (p->key == key && p->nth < nth)
             return true;
     return false;
@@ -107,41 +106,41 @@ static void name_missing(const struct gw_ps_server *server, const struct gw_ps_k
 
 /* Makes the error of a request that has waited too long. */
 gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struct gw_ps_key *key,
-                                  const struct gw_ps_parked *parked)
+                                  const struct gw_ps_waiting *waiting)
 {
-    const struct gw_ps_request *request = &parked->request;
+    const struct gw_ps_request *request = &waiting->request;
     const struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
     const char *what = request->operation == GW_PS_PUSH      ? "push"
                        : request->operation == GW_PS_VERDICT ? "verdict"
                                                              : "pull";
     char missing[256];
-    if (request->operation == GW_PS_FETCH)
+    if (request->operation == GW_PS_GET)
         return gw_fail(GW_ERR_TIMEOUT,
-                       "the fetch of \"%s\" has waited %u ms for somebody to deposit a value of version %llu or higher",
+                       "the get of \"%s\" has waited %u ms for somebody to put a value of version %llu or higher",
                        request->key, request->timeout_ms, (unsigned long long)request->version);
     if (info.unset)
         return gw_fail(GW_ERR_TIMEOUT,
-                       "the %s of \"%s\" has waited %u ms for anybody to bring the first parameters of \"%s\"", what,
+                       "the %s of \"%s\" has waited %u ms for anybody to put the first parameters of \"%s\"", what,
                        request->key, request->timeout_ms, info.name);
-    name_missing(server, key, parked->member->rank, missing, sizeof missing);
+    name_missing(server, key, waiting->member->rank, missing, sizeof missing);
     return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"", what, request->key,
                    request->timeout_ms, missing[0] ? missing : "other workers", info.name);
 }
 
 /* Answers a waiting request with the last error. */
-static void refuse(struct gw_ps_server *server, struct gw_ps_parked **at, const struct gw_ps_key *queue,
+static void refuse(struct gw_ps_server *server, struct gw_ps_waiting **at, const struct gw_ps_key *queue,
                    gw_status status)
 {
     if ((*at)->member)
-        gw_ps_reply_error(server, (*at)->member, &(*at)->request, status, 0);
-    gw_ps_waiting_unpark(server, at, queue);
+        gw_ps_answer_error(server, (*at)->member, &(*at)->request, status, 0);
+    gw_ps_waiting_remove(server, at, queue);
 }
 
 void gw_ps_waiting_refuse(struct gw_ps_server *server, const char *prefix, gw_status status)
 {
-    for (uint64_t k = 0; server->n_parked && gw_ps_store_key(server->store, k); k++) {
+    for (uint64_t k = 0; server->n_waiting && gw_ps_store_key(server->store, k); k++) {
         struct gw_ps_key *key = gw_ps_store_key(server->store, k);
-        struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(key);
+        struct gw_ps_waiting **at = (struct gw_ps_waiting **)gw_ps_key_waiting(key);
         while (*at) {
             const bool concerned = strncmp(gw_ps_key_info(server->store, key).name, prefix, strlen(prefix)) == 0 ||
                                    strncmp((*at)->request.key, prefix, strlen(prefix)) == 0;
@@ -156,9 +155,9 @@ void gw_ps_waiting_refuse(struct gw_ps_server *server, const char *prefix, gw_st
 
 void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_status status)
 {
-    for (uint64_t k = 0; server->n_parked && gw_ps_store_key(server->store, k); k++) {
+    for (uint64_t k = 0; server->n_waiting && gw_ps_store_key(server->store, k); k++) {
         struct gw_ps_key *key = gw_ps_store_key(server->store, k);
-        struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(key);
+        struct gw_ps_waiting **at = (struct gw_ps_waiting **)gw_ps_key_waiting(key);
         while (*at)
             if (!(*at)->member || gw_ps_key_misses(server->store, key, (*at)->member->rank, rank))
                 refuse(server, at, key, status);
@@ -171,8 +170,8 @@ void gw_ps_waiting_free(struct gw_ps_server *server)
 {
     for (uint64_t k = 0; server->store && gw_ps_store_key(server->store, k); k++) {
         struct gw_ps_key *key = gw_ps_store_key(server->store, k);
-        struct gw_ps_parked **queue = (struct gw_ps_parked **)gw_ps_key_waiting(key);
+        struct gw_ps_waiting **queue = (struct gw_ps_waiting **)gw_ps_key_waiting(key);
         while (*queue)
-            gw_ps_waiting_unpark(server, queue, key);
+            gw_ps_waiting_remove(server, queue, key);
     }
 }

@@ -14,9 +14,9 @@ struct gw_ps_blob {
     gw_context *context;
     atomic_uint_least64_t *total; /* counts n_bytes as long as there is a hold */
     atomic_uint holds;
-    /* for the server's folder (keep.c): the commit with which the bytes were written there, and their checksum. 0: they
-     * are not there; whoever changes the bytes sets that */
-    uint64_t kept_by, sum;
+    /* for the server's folder (folder.c): the commit with which the bytes were written there, and their checksum. 0:
+     * they are not there; whoever changes the bytes sets that */
+    uint64_t committed_by, sum;
 };
 
 /* Makes a blob of bytes that gw_alloc took, with one hold. The blob owns the bytes. NULL: there is no memory, and the

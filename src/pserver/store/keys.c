@@ -99,7 +99,7 @@ void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
     if (key->name)
         gw_ps_key_count(store, key, 0, gw_ps_parameters_bytes(store, key));
     gw_ps_parameters_free(store, key);
-    gw_ps_deposit_drop(store, key);
+    gw_ps_put_drop(store, key);
     gw_free(store->context, key->pushed);
     gw_free(store->context, key->taken);
     gw_free(store->context, key);
@@ -193,7 +193,7 @@ gw_status gw_ps_store_init_part(struct gw_ps_store *store, const char *name, gw_
     uint64_t n_elems;
     GW_TRY(check_name(name));
     if (!gw_ps_type_name(type))
-        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have type number %u, which is none", name,
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have type number %u; there is no such type", name,
                        (unsigned)type);
     if (!gw_ps_shape_elems(shape, &n_elems))
         return gw_fail(

@@ -223,9 +223,9 @@ static gw_status update(struct gw_ps_store *store, struct gw_ps_key *key, const 
     for (uint32_t m = 0; m < gw_optimizer_moments(&p->optimizer); m++) {
         GW_TRY(own(store, &p->moments[m]));
         moments[m] = p->moments[m]->bytes;
-        p->moments[m]->kept_by = 0;
+        p->moments[m]->committed_by = 0;
     }
-    p->values->kept_by = 0;
+    p->values->committed_by = 0;
     const double chosen = rate > 0 ? rate : (double)p->optimizer.lr;
     const gw_float_env env = gw_float_enter();
     gw_optimizer_update(&p->optimizer, (size_t)key->n_elems, p->values->bytes, moments, gradient,
@@ -264,7 +264,7 @@ gw_status gw_ps_parameters_finish(struct gw_ps_store *store, struct gw_ps_key *k
     return GW_OK;
 }
 
-gw_status gw_ps_store_bring_first(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value)
+gw_status gw_ps_store_put_first(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value)
 {
     struct gw_ps_parameters *p = key->parameters;
     if (!p)

@@ -13,7 +13,7 @@
 struct gw_ps_parameters {
     struct gw_optimizer optimizer;
     char text[GW_OPTIMIZER_TEXT]; /* its specification, with every option in a fixed order */
-    /* float32 of the key's elements; others may hold it on its way to a client. NULL: nobody has brought any */
+    /* float32 of the key's elements; others may hold it on its way to a client. NULL: nobody has put any */
     struct gw_ps_blob *values;
     /* each has as many elements. Those that the optimizer does not use are NULL */
     struct gw_ps_blob *moments[GW_OPTIMIZER_MOMENTS];

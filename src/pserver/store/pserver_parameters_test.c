@@ -2,10 +2,9 @@
  * single pushes, rates, refusals, first parameters, who holds them, limits, and memory that runs out. */
 #include "base/memory.h"
 #include "optimizer/optimizer.h"
-#include "checks.h"
 #include "pserver/store/parameters.h"
 #include "pserver/store/reduce.h"
-#include "shortage.h"
+#include "pserver/store/test_store.h"
 #include "wire/bytes.h"
 #include "wire/float16.h"
 
@@ -20,45 +19,10 @@ enum { N = 1000, WORKERS = 3, MOST_BYTES = 3 * 4 * N + 4096 };
 
 /* ---- a store ------------------------------------------------------------------------------------------------ */
 
-struct world {
-    struct shortage shortage;
-    gw_context *context;
-    struct gw_ps_store *store;
-    atomic_uint_least64_t total;
-    int n_woken;
-};
-
-static void on_woken(void *user, struct gw_ps_key *key)
-{
-    (void)key;
-    ((struct world *)user)->n_woken++;
-}
-
 static void begin(struct world *world, gw_ps_mode mode, uint32_t staleness, uint64_t max_bytes)
 {
-    memset(world, 0, sizeof *world);
-    const gw_allocator allocator = {short_alloc, short_free, &world->shortage};
-    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 1};
-    assert_int_equal(gw_context_create(&options, &world->context), GW_OK);
-    const struct gw_ps_store_options store = {.n_workers = WORKERS,
-                                              .mode = mode,
-                                              .staleness = staleness,
-                                              .max_keys = 100,
-                                              .max_key_bytes = 1 << 20,
-                                              .max_bytes = max_bytes ? max_bytes : 1 << 24,
-                                              .total = &world->total,
-                                              .woken = on_woken,
-                                              .user = world};
-    assert_int_equal(gw_ps_store_create(world->context, &store, &world->store), GW_OK);
-}
-
-static void end(struct world *world)
-{
-    gw_ps_store_destroy(world->store);
-    CHECK(atomic_load(&world->total) == 0, "%llu bytes are still counted",
-          (unsigned long long)atomic_load(&world->total));
-    gw_context_destroy(world->context);
-    CHECK(world->shortage.live == 0, "%d blocks are lost", world->shortage.live);
+    begin_store(world, (struct gw_ps_store_options){
+                           .n_workers = WORKERS, .mode = mode, .staleness = staleness, .max_bytes = max_bytes});
 }
 
 /* What a worker pushes. */
@@ -78,47 +42,24 @@ static struct gw_ps_key *key_of(struct world *world, gw_ps_type type, const char
     return key;
 }
 
-static struct gw_ps_blob *blob_of(struct world *world, const void *bytes, size_t n_bytes)
-{
-    void *copy = gw_alloc(world->context, n_bytes, 1);
-    if (!copy)
-        return NULL;
-    memcpy(copy, bytes, n_bytes);
-    return gw_ps_blob_new(world->context, &world->total, copy, n_bytes);
-}
-
 static gw_status put(struct world *world, struct gw_ps_key *key, const float *values, uint64_t n)
 {
     struct gw_ps_blob *blob = blob_of(world, values, n * sizeof *values);
-    gw_status status = blob ? gw_ps_store_bring_first(world->store, key, blob) : GW_ERR_MEMORY;
+    gw_status status = blob ? gw_ps_store_put_first(world->store, key, blob) : GW_ERR_MEMORY;
     gw_ps_blob_give(blob);
     return status;
 }
 
-static gw_status push(struct world *world, struct gw_ps_key *key, uint32_t rank, uint64_t nth, const void *bytes,
-                      size_t n_bytes, double rate)
+static gw_status push(struct world *world, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                      const struct pushed *pushed, double rate)
 {
-    struct gw_ps_blob *blob = blob_of(world, bytes, n_bytes);
-    if (!blob)
-        return GW_ERR_MEMORY;
-    gw_status status = gw_ps_store_admit(world->store, key, rank, nth, blob);
-    if (status == GW_OK)
-        status = gw_ps_store_push(world->store, key, rank, nth, blob, rate);
-    gw_ps_blob_give(blob);
-    return status;
+    return push_bytes(world, key, rank, nth, pushed->bytes, pushed->n_bytes, rate, false);
 }
 
 static gw_status push_pending(struct world *world, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                               const struct pushed *pushed, double rate)
 {
-    struct gw_ps_blob *blob = blob_of(world, pushed->bytes, pushed->n_bytes);
-    if (!blob)
-        return GW_ERR_MEMORY;
-    gw_status status = gw_ps_store_admit(world->store, key, rank, nth, blob);
-    if (status == GW_OK)
-        status = gw_ps_store_push_pending(world->store, key, rank, nth, blob, rate);
-    gw_ps_blob_give(blob);
-    return status;
+    return push_bytes(world, key, rank, nth, pushed->bytes, pushed->n_bytes, rate, true);
 }
 
 static gw_status judge(struct world *world, struct gw_ps_key *key, uint32_t rank, uint64_t nth)
@@ -126,11 +67,11 @@ static gw_status judge(struct world *world, struct gw_ps_key *key, uint32_t rank
     return gw_ps_store_judge(world->store, key, rank, nth, UINT64_MAX);
 }
 
-static gw_status pull(struct world *world, struct gw_ps_key *key, uint32_t rank, struct gw_ps_answer *answer)
+static gw_status pull(struct world *world, struct gw_ps_key *key, uint32_t rank, struct gw_ps_pulled *pulled)
 {
     struct gw_ps_key *waits_for = NULL;
-    answer->round = 0;
-    gw_status status = gw_ps_store_pull(world->store, key, rank, GW_PS_PARAMETERS, NULL, answer, &waits_for);
+    pulled->round = 0;
+    gw_status status = gw_ps_store_pull(world->store, key, rank, GW_PS_PARAMETERS, NULL, pulled, &waits_for);
     assert_true(status != GW_PS_WAIT || waits_for == key);
     return status;
 }
@@ -138,25 +79,19 @@ static gw_status pull(struct world *world, struct gw_ps_key *key, uint32_t rank,
 static void check_pulled(struct world *world, struct gw_ps_key *key, uint32_t rank, const float *expected,
                          uint64_t round)
 {
-    struct gw_ps_answer answer;
-    gw_status status = pull(world, key, rank, &answer);
+    struct gw_ps_pulled pulled;
+    gw_status status = pull(world, key, rank, &pulled);
     CHECK(status == GW_OK, "%d: %s", status, gw_last_error());
-    assert_true(answer.type == GW_PS_FLOAT32 && answer.shape.n_dims == 1 && answer.shape.dims[0] == N &&
-                answer.value->n_bytes == 4 * N);
-    CHECK(answer.round == round, "round %llu and not %llu", (unsigned long long)answer.round,
+    assert_true(pulled.type == GW_PS_FLOAT32 && pulled.shape.n_dims == 1 && pulled.shape.dims[0] == N &&
+                pulled.value->n_bytes == 4 * N);
+    CHECK(pulled.round == round, "round %llu and not %llu", (unsigned long long)pulled.round,
           (unsigned long long)round);
     for (int i = 0; i < N; i++) {
-        float x = gw_get_float((uint8_t *)answer.value->bytes + 4 * i);
+        float x = gw_get_float((uint8_t *)pulled.value->bytes + 4 * i);
         CHECK(memcmp(&x, &expected[i], 4) == 0, "rank %u, round %llu, element %d: %.9g and not %.9g", rank,
               (unsigned long long)round, i, (double)x, (double)expected[i]);
     }
-    gw_ps_blob_give(answer.value);
-}
-
-static void refused(gw_status status, gw_status expected, const char *words)
-{
-    CHECK(status == expected && strstr(gw_last_error(), words), "%d instead of %d: \"%s\" and not \"%s\"", status,
-          expected, gw_last_error(), words);
+    gw_ps_blob_give(pulled.value);
 }
 
 /* ---- gradients ---------------------------------------------------------------------------------------------- */
@@ -253,6 +188,25 @@ static void first_values(float *w)
         w[i] = 0.01f * (float)(i % 17 - 8);
 }
 
+/* Begins a store with one key, and puts its first parameters, which are w from then on. */
+static struct gw_ps_key *begin_key(struct world *world, gw_ps_mode mode, gw_ps_type type, const char *codec,
+                                   const char *optimizer, float *w)
+{
+    begin(world, mode, 1, 0);
+    struct gw_ps_key *key = key_of(world, type, codec, optimizer);
+    first_values(w);
+    assert_int_equal(put(world, key, w, N), GW_OK);
+    return key;
+}
+
+/* Makes what all workers push in a step. */
+static void make_round(const struct world *world, gw_ps_type type, const char *codec, uint32_t step,
+                       struct pushed *pushes)
+{
+    for (uint32_t r = 0; r < WORKERS; r++)
+        make_push(world, type, codec, r, step, &pushes[r]);
+}
+
 static const struct {
     gw_ps_type type;
     const char *codec, *optimizer;
@@ -279,27 +233,22 @@ static void whole_rounds_move_parameters(void **state)
     for (int c = 0; c < N_CASES; c++) {
         struct world world;
         float w[N], before[N], first[N] = {0}, second[N] = {0}, *const moments[] = {first, second};
-        begin(&world, GW_PS_SYNC, 0, 0);
-        struct gw_ps_key *key = key_of(&world, cases[c].type, cases[c].codec, cases[c].optimizer);
-        first_values(w);
-        assert_int_equal(put(&world, key, w, N), GW_OK);
+        struct gw_ps_key *key = begin_key(&world, GW_PS_SYNC, cases[c].type, cases[c].codec, cases[c].optimizer, w);
         for (uint32_t t = 1; t <= 5; t++) {
             const float rate = t == 3 ? 0 : 0.1f / (float)t;
             memcpy(before, w, sizeof w);
-            for (uint32_t r = 0; r < WORKERS; r++)
-                make_push(&world, cases[c].type, cases[c].codec, r, t, &pushes[r]);
+            make_round(&world, cases[c].type, cases[c].codec, t, pushes);
             update(&world, cases[c].type, cases[c].codec, cases[c].optimizer, pushes, WORKERS,
                    rate > 0 ? rate : cases[c].own_rate, t, w, moments);
             for (uint32_t i = 0; i < WORKERS; i++) {
                 uint32_t r = (i + t) % WORKERS;
-                struct gw_ps_answer answer;
+                struct gw_ps_pulled pulled;
                 check_pulled(&world, key, GW_PS_READER, before, t - 1);
-                assert_int_equal(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, r == 0 ? (double)rate : 7),
-                                 GW_OK);
+                assert_int_equal(push(&world, key, r, t, &pushes[r], r == 0 ? (double)rate : 7), GW_OK);
                 /* as if the answer was lost: the push must not count again */
-                assert_int_equal(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, 0.9), GW_OK);
+                assert_int_equal(push(&world, key, r, t, &pushes[r], 0.9), GW_OK);
                 if (i + 1 < WORKERS)
-                    assert_int_equal(pull(&world, key, r, &answer), GW_PS_WAIT);
+                    assert_int_equal(pull(&world, key, r, &pulled), GW_PS_WAIT);
             }
             for (uint32_t r = 0; r < WORKERS; r++)
                 check_pulled(&world, key, r, w, t);
@@ -319,10 +268,7 @@ static void single_pushes_move_parameters(void **state)
         struct world world;
         float w[N], first[N] = {0}, second[N] = {0}, *const moments[] = {first, second};
         uint64_t pushed[WORKERS] = {0};
-        begin(&world, GW_PS_ASYNC, 0, 0);
-        struct gw_ps_key *key = key_of(&world, cases[c].type, cases[c].codec, cases[c].optimizer);
-        first_values(w);
-        assert_int_equal(put(&world, key, w, N), GW_OK);
+        struct gw_ps_key *key = begin_key(&world, GW_PS_ASYNC, cases[c].type, cases[c].codec, cases[c].optimizer, w);
         for (uint32_t i = 0; i < sizeof order / sizeof *order; i++) {
             const uint32_t r = order[i];
             const double rate = i == 2 ? 0 : 0.1 / (i + 1);
@@ -333,7 +279,7 @@ static void single_pushes_move_parameters(void **state)
             assert_int_equal(gw_optimizer_parse(cases[c].optimizer, &rule), GW_OK);
             gw_optimizer_update(&rule, N, w, moments, g,
                                 (float)((rate > 0 ? rate : (double)cases[c].own_rate) / WORKERS), i + 1);
-            assert_int_equal(push(&world, key, r, ++pushed[r], one.bytes, one.n_bytes, rate), GW_OK);
+            assert_int_equal(push(&world, key, r, ++pushed[r], &one, rate), GW_OK);
             check_pulled(&world, key, r, w, pushed[r]);
         }
         check_pulled(&world, key, GW_PS_READER, w, sizeof order / sizeof *order + 1);
@@ -346,24 +292,21 @@ static void stale_pulls_wait_for_the_slowest(void **state)
     (void)state;
     static struct pushed one;
     struct world world;
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     float w[N];
-    begin(&world, GW_PS_STALE, 1, 0);
-    struct gw_ps_key *key = key_of(&world, GW_PS_FLOAT32, "", "sgd");
-    first_values(w);
-    assert_int_equal(put(&world, key, w, N), GW_OK);
+    struct gw_ps_key *key = begin_key(&world, GW_PS_STALE, GW_PS_FLOAT32, "", "sgd", w);
     make_push(&world, GW_PS_FLOAT32, "", 0, 0, &one);
     for (uint64_t nth = 1; nth <= 2; nth++)
         for (uint32_t r = 0; r < 2; r++)
-            assert_int_equal(push(&world, key, r, nth, one.bytes, one.n_bytes, 0), GW_OK);
-    assert_int_equal(pull(&world, key, 0, &answer), GW_PS_WAIT);
-    assert_int_equal(pull(&world, key, 2, &answer), GW_OK); /* it has not pushed, so it gets the parameters of now */
-    gw_ps_blob_give(answer.value);
+            assert_int_equal(push(&world, key, r, nth, &one, 0), GW_OK);
+    assert_int_equal(pull(&world, key, 0, &pulled), GW_PS_WAIT);
+    assert_int_equal(pull(&world, key, 2, &pulled), GW_OK); /* it has not pushed, so it gets the parameters of now */
+    gw_ps_blob_give(pulled.value);
     world.n_woken = 0;
-    assert_int_equal(push(&world, key, 2, 1, one.bytes, one.n_bytes, 0), GW_OK);
+    assert_int_equal(push(&world, key, 2, 1, &one, 0), GW_OK);
     assert_true(world.n_woken > 0);
-    assert_int_equal(pull(&world, key, 0, &answer), GW_OK);
-    gw_ps_blob_give(answer.value);
+    assert_int_equal(pull(&world, key, 0, &pulled), GW_OK);
+    gw_ps_blob_give(pulled.value);
     end(&world);
 }
 
@@ -374,26 +317,22 @@ static void refused_rounds_change_nothing(void **state)
     (void)state;
     static struct pushed pushes[WORKERS];
     struct world world;
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     float w[N], first[N] = {0}, second[N] = {0}, *const moments[] = {first, second};
-    begin(&world, GW_PS_SYNC, 0, 0);
-    struct gw_ps_key *key = key_of(&world, GW_PS_FLOAT32, "", "adam");
-    first_values(w);
-    assert_int_equal(put(&world, key, w, N), GW_OK);
+    struct gw_ps_key *key = begin_key(&world, GW_PS_SYNC, GW_PS_FLOAT32, "", "adam", w);
     for (uint32_t t = 1; t <= 4; t++) {
-        for (uint32_t r = 0; r < WORKERS; r++)
-            make_push(&world, GW_PS_FLOAT32, "", r, t, &pushes[r]);
+        make_round(&world, GW_PS_FLOAT32, "", t, pushes);
         if (t == 4)
             update(&world, GW_PS_FLOAT32, "", "adam", pushes, WORKERS, 0.1f, 4, w, moments);
         for (uint32_t r = 0; r < WORKERS; r++)
             if (r == t - 1) /* each worker refuses once: as the first, in the middle, as the last */
                 assert_int_equal(gw_ps_store_refuse(world.store, key, r, t, 70 + t), GW_OK);
             else
-                assert_int_equal(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, 0.1), GW_OK);
+                assert_int_equal(push(&world, key, r, t, &pushes[r], 0.1), GW_OK);
         check_pulled(&world, key, GW_PS_READER, w, t);
         for (uint32_t r = 0; r < WORKERS && t <= 3; r++) {
-            refused(pull(&world, key, r, &answer), GW_ERR_NONFINITE, "could not be used");
-            assert_int_equal(answer.round, 70 + t);
+            refused(pull(&world, key, r, &pulled), GW_ERR_NONFINITE, "could not be used");
+            assert_int_equal(pulled.round, 70 + t);
         }
     }
     for (uint32_t r = 0; r < WORKERS; r++)
@@ -408,15 +347,11 @@ static void rounds_of_fewer_move_parameters(void **state)
     static struct pushed pushes[WORKERS];
     struct world world;
     float w[N];
-    begin(&world, GW_PS_SYNC, 0, 0);
-    struct gw_ps_key *key = key_of(&world, GW_PS_FLOAT32, "", "sgd");
-    first_values(w);
-    assert_int_equal(put(&world, key, w, N), GW_OK);
+    struct gw_ps_key *key = begin_key(&world, GW_PS_SYNC, GW_PS_FLOAT32, "", "sgd", w);
     for (uint32_t t = 1; t <= 2; t++) {
-        for (uint32_t r = 0; r < WORKERS; r++)
-            make_push(&world, GW_PS_FLOAT32, "", r, t, &pushes[r]);
+        make_round(&world, GW_PS_FLOAT32, "", t, pushes);
         for (uint32_t r = t == 1 ? 0 : 1; r < WORKERS; r++)
-            assert_int_equal(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, r + 0.5), GW_OK);
+            assert_int_equal(push(&world, key, r, t, &pushes[r], r + 0.5), GW_OK);
         if (t == 1) {
             update(&world, GW_PS_FLOAT32, "", "sgd", pushes, WORKERS, 0.5f, t, w, (float *[2]){NULL});
         } else {
@@ -436,23 +371,20 @@ static void a_round_without_an_average_changes_nothing(void **state)
     (void)state;
     static struct pushed pushes[WORKERS], other;
     struct world world;
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     float w[N];
-    begin(&world, GW_PS_SYNC, 0, 0);
-    struct gw_ps_key *key = key_of(&world, GW_PS_FRAME, "", "sgd");
-    first_values(w);
-    assert_int_equal(put(&world, key, w, N), GW_OK);
+    struct gw_ps_key *key = begin_key(&world, GW_PS_SYNC, GW_PS_FRAME, "", "sgd", w);
     for (uint32_t t = 1; t <= 2; t++) {
         for (uint32_t r = 0; r < WORKERS; r++) {
             make_push(&world, GW_PS_FRAME, "none", r, t, &pushes[r]);
             make_push(&world, GW_PS_FRAME, "none", r, t + 1, &other); /* a step ahead */
             const struct pushed *it = t == 1 && r == 1 ? &other : &pushes[r];
-            assert_int_equal(push(&world, key, r, t, it->bytes, it->n_bytes, 0.5), GW_OK);
+            assert_int_equal(push(&world, key, r, t, it, 0.5), GW_OK);
         }
         if (t == 2)
             update(&world, GW_PS_FRAME, "", "sgd", pushes, WORKERS, 0.5f, t, w, (float *[2]){NULL});
         for (uint32_t r = 0; r < WORKERS && t == 1; r++)
-            refused(pull(&world, key, r, &answer), GW_ERR_FRAME_MISMATCH, "have no average");
+            refused(pull(&world, key, r, &pulled), GW_ERR_FRAME_MISMATCH, "have no average");
         check_pulled(&world, key, GW_PS_READER, w, t);
     }
     check_pulled(&world, key, 2, w, 2);
@@ -465,26 +397,23 @@ static void refusals_are_ones_own_without_rounds(void **state)
     (void)state;
     static struct pushed one;
     struct world world;
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     struct gw_ps_key *waits_for;
     float w[N];
-    begin(&world, GW_PS_ASYNC, 0, 0);
-    struct gw_ps_key *key = key_of(&world, GW_PS_FLOAT32, "", "sgd:lr=0");
-    first_values(w);
-    assert_int_equal(put(&world, key, w, N), GW_OK);
+    struct gw_ps_key *key = begin_key(&world, GW_PS_ASYNC, GW_PS_FLOAT32, "", "sgd:lr=0", w);
     make_push(&world, GW_PS_FLOAT32, "", 0, 0, &one);
-    assert_int_equal(push(&world, key, 0, 1, one.bytes, one.n_bytes, 0), GW_OK);
+    assert_int_equal(push(&world, key, 0, 1, &one, 0), GW_OK);
     assert_int_equal(gw_ps_store_refuse(world.store, key, 1, 1, 9), GW_OK);
     check_pulled(&world, key, 0, w, 1);
-    refused(pull(&world, key, 1, &answer), GW_ERR_NONFINITE, "could not be used");
-    assert_int_equal(answer.round, 9);
-    assert_int_equal(gw_ps_store_pull(world.store, key, 0, GW_PS_MAX, NULL, &answer, &waits_for), GW_OK);
-    assert_memory_equal(answer.value->bytes, one.bytes, one.n_bytes);
-    assert_int_equal(answer.n_pushes, 1);
-    gw_ps_blob_give(answer.value);
-    refused(gw_ps_store_pull(world.store, key, 1, GW_PS_MAX, NULL, &answer, &waits_for), GW_ERR_NONFINITE,
+    refused(pull(&world, key, 1, &pulled), GW_ERR_NONFINITE, "could not be used");
+    assert_int_equal(pulled.round, 9);
+    assert_int_equal(gw_ps_store_pull(world.store, key, 0, GW_PS_MAX, NULL, &pulled, &waits_for), GW_OK);
+    assert_memory_equal(pulled.value->bytes, one.bytes, one.n_bytes);
+    assert_int_equal(pulled.n_pushes, 1);
+    gw_ps_blob_give(pulled.value);
+    refused(gw_ps_store_pull(world.store, key, 1, GW_PS_MAX, NULL, &pulled, &waits_for), GW_ERR_NONFINITE,
             "could not be used");
-    assert_int_equal(push(&world, key, 1, 2, one.bytes, one.n_bytes, 0), GW_OK);
+    assert_int_equal(push(&world, key, 1, 2, &one, 0), GW_OK);
     check_pulled(&world, key, 1, w, 2);
     end(&world);
 }
@@ -500,10 +429,7 @@ static void a_nan_is_refused(void **state)
             const int sign = what % 2, at = (const int[]){0, 77, N - 1}[what / 2];
             char words[40];
             float w[N];
-            begin(&world, GW_PS_SYNC, 0, 0);
-            struct gw_ps_key *key = key_of(&world, types[c], "", "sgd");
-            first_values(w);
-            assert_int_equal(put(&world, key, w, N), GW_OK);
+            struct gw_ps_key *key = begin_key(&world, GW_PS_SYNC, types[c], "", "sgd", w);
             make_push(&world, types[c], "", 0, 1, &one);
             static const uint32_t infinity[] = {0x7F800000, 0x7C00, 0x7F80}, nan[] = {0xFFC00000, 0xFE00, 0xFFC0};
             if (c == 0)
@@ -511,7 +437,7 @@ static void a_nan_is_refused(void **state)
             else
                 gw_put16(one.bytes + 2 * at, (uint16_t)(sign ? nan[c] : infinity[c]));
             snprintf(words, sizeof words, "at element %d;", at);
-            refused(push(&world, key, 0, 1, one.bytes, one.n_bytes, 0), GW_ERR_NONFINITE, words);
+            refused(push(&world, key, 0, 1, &one, 0), GW_ERR_NONFINITE, words);
             assert_int_equal(gw_ps_store_pushed(world.store, key, 0), 0);
             end(&world);
         }
@@ -526,20 +452,16 @@ static void rounds_wait_for_verdicts(void **state)
     static struct pushed pushes[WORKERS];
     for (int c = 0; c < N_CASES; c++) {
         struct world world;
-        struct gw_ps_answer answer;
+        struct gw_ps_pulled pulled;
         float w[N], first[N] = {0}, second[N] = {0}, *const moments[] = {first, second};
-        begin(&world, GW_PS_SYNC, 0, 0);
-        struct gw_ps_key *key = key_of(&world, cases[c].type, cases[c].codec, cases[c].optimizer);
-        first_values(w);
-        assert_int_equal(put(&world, key, w, N), GW_OK);
+        struct gw_ps_key *key = begin_key(&world, GW_PS_SYNC, cases[c].type, cases[c].codec, cases[c].optimizer, w);
         for (uint32_t t = 1; t <= 4; t++) {
-            for (uint32_t r = 0; r < WORKERS; r++)
-                make_push(&world, cases[c].type, cases[c].codec, r, t, &pushes[r]);
+            make_round(&world, cases[c].type, cases[c].codec, t, pushes);
             for (uint32_t r = 0; r < WORKERS; r++)
                 assert_int_equal(push_pending(&world, key, r, t, &pushes[r], r == 0 ? 0.25 : 7), GW_OK);
             for (uint32_t r = 0; r < WORKERS; r++) {
                 check_pulled(&world, key, GW_PS_READER, w, t - 1);
-                assert_int_equal(pull(&world, key, r, &answer), GW_PS_WAIT);
+                assert_int_equal(pull(&world, key, r, &pulled), GW_PS_WAIT);
                 assert_true(gw_ps_key_misses(world.store, key, 0, r));
                 assert_int_equal(gw_ps_key_info(world.store, key).n_missing, WORKERS - r);
                 world.n_woken = 0;
@@ -564,15 +486,11 @@ static void a_bad_verdict_drops_the_round(void **state)
     (void)state;
     static struct pushed pushes[WORKERS];
     struct world world;
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     float w[N], first[N] = {0}, second[N] = {0}, *const moments[] = {first, second};
-    begin(&world, GW_PS_SYNC, 0, 0);
-    struct gw_ps_key *key = key_of(&world, GW_PS_FRAME, "ternary", "adam");
-    first_values(w);
-    assert_int_equal(put(&world, key, w, N), GW_OK);
+    struct gw_ps_key *key = begin_key(&world, GW_PS_SYNC, GW_PS_FRAME, "ternary", "adam", w);
     for (uint32_t t = 1; t <= 4; t++) {
-        for (uint32_t r = 0; r < WORKERS; r++)
-            make_push(&world, GW_PS_FRAME, "ternary", r, t, &pushes[r]);
+        make_round(&world, GW_PS_FRAME, "ternary", t, pushes);
         for (uint32_t r = 0; r < WORKERS; r++)
             assert_int_equal(push_pending(&world, key, r, t, &pushes[r], 0.1), GW_OK);
         if (t == 4)
@@ -585,8 +503,8 @@ static void a_bad_verdict_drops_the_round(void **state)
         assert_true(t == 4 || atomic_load(&world.total) < before); /* a push with a bad verdict is not kept */
         check_pulled(&world, key, GW_PS_READER, w, t);
         for (uint32_t r = 0; r < WORKERS && t <= 3; r++) {
-            refused(pull(&world, key, r, &answer), GW_ERR_NONFINITE, "could not be used");
-            assert_int_equal(answer.round, 70 + t + (t - 1));
+            refused(pull(&world, key, r, &pulled), GW_ERR_NONFINITE, "could not be used");
+            assert_int_equal(pulled.round, 70 + t + (t - 1));
         }
     }
     for (uint32_t r = 0; r < WORKERS; r++)
@@ -601,20 +519,17 @@ static void single_pushes_wait_for_verdicts(void **state)
     static struct pushed pushes[WORKERS];
     for (int c = 0; c < N_CASES; c++) {
         struct world world;
-        struct gw_ps_answer answer;
+        struct gw_ps_pulled pulled;
         struct gw_optimizer rule;
         float w[N], g[N], first[N] = {0}, second[N] = {0}, *const moments[] = {first, second};
         uint64_t n_updates = 0;
-        begin(&world, GW_PS_ASYNC, 0, 0);
-        struct gw_ps_key *key = key_of(&world, cases[c].type, cases[c].codec, cases[c].optimizer);
+        struct gw_ps_key *key = begin_key(&world, GW_PS_ASYNC, cases[c].type, cases[c].codec, cases[c].optimizer, w);
         assert_int_equal(gw_optimizer_parse(cases[c].optimizer, &rule), GW_OK);
-        first_values(w);
-        assert_int_equal(put(&world, key, w, N), GW_OK);
         for (uint32_t t = 1; t <= 3; t++) {
             for (uint32_t r = 0; r < WORKERS; r++) {
                 make_push(&world, cases[c].type, cases[c].codec, r, t, &pushes[r]);
                 assert_int_equal(push_pending(&world, key, r, t, &pushes[r], 0.3), GW_OK);
-                assert_int_equal(pull(&world, key, r, &answer), GW_PS_WAIT);
+                assert_int_equal(pull(&world, key, r, &pulled), GW_PS_WAIT);
                 refused(push_pending(&world, key, r, t + 1, &pushes[r], 0.3), GW_ERR_ORDER, "before the verdict");
             }
             for (uint32_t r = WORKERS; r-- > 0;) {
@@ -629,8 +544,8 @@ static void single_pushes_wait_for_verdicts(void **state)
                     check_pulled(&world, key, r, w, t);
                     continue;
                 }
-                refused(pull(&world, key, r, &answer), GW_ERR_NONFINITE, "could not be used");
-                assert_int_equal(answer.round, 5);
+                refused(pull(&world, key, r, &pulled), GW_ERR_NONFINITE, "could not be used");
+                assert_int_equal(pulled.round, 5);
             }
         }
         end(&world);
@@ -645,10 +560,7 @@ static void who_goes_before_its_verdict_does_not_count(void **state)
     static struct pushed pushes[WORKERS];
     struct world world;
     float w[N];
-    begin(&world, GW_PS_SYNC, 0, 0);
-    struct gw_ps_key *key = key_of(&world, GW_PS_FLOAT32, "", "sgd");
-    first_values(w);
-    assert_int_equal(put(&world, key, w, N), GW_OK);
+    struct gw_ps_key *key = begin_key(&world, GW_PS_SYNC, GW_PS_FLOAT32, "", "sgd", w);
     for (uint32_t t = 1; t <= 3; t++) {
         const bool first_goes = t == 2; /* else it leaves after the others' verdicts */
         for (uint32_t r = 0; r < WORKERS; r++) {
@@ -705,17 +617,7 @@ static void a_late_verdict_changes_nothing(void **state)
     static struct pushed pushes[WORKERS];
     struct world world;
     float w[N];
-    begin(&world, GW_PS_SYNC, 0, 0);
-    gw_ps_store_destroy(world.store);
-    const struct gw_ps_store_options options = {.n_workers = WORKERS,
-                                                .backup = 1,
-                                                .max_keys = 1,
-                                                .max_key_bytes = 1 << 20,
-                                                .max_bytes = 1 << 24,
-                                                .total = &world.total,
-                                                .woken = on_woken,
-                                                .user = &world};
-    assert_int_equal(gw_ps_store_create(world.context, &options, &world.store), GW_OK);
+    begin_store(&world, (struct gw_ps_store_options){.n_workers = WORKERS, .backup = 1});
     struct gw_ps_key *key = key_of(&world, GW_PS_FLOAT32, "", "sgd");
     first_values(w);
     assert_int_equal(put(&world, key, w, N), GW_OK);
@@ -764,7 +666,7 @@ static void verdicts_out_of_place(void **state)
     assert_int_equal(gw_ps_store_judge(world.store, key, 0, 1, 3), GW_OK); /* the first verdict stands */
     for (uint32_t r = 1; r < WORKERS; r++) {
         make_push(&world, GW_PS_FLOAT32, "", r, 1, &one);
-        assert_int_equal(push(&world, key, r, 1, one.bytes, one.n_bytes, 0), GW_OK); /* without a verdict */
+        assert_int_equal(push(&world, key, r, 1, &one, 0), GW_OK); /* without a verdict */
     }
     assert_int_equal(gw_ps_key_info(world.store, key).rounds, 1);
     end(&world);
@@ -777,16 +679,16 @@ static void nothing_goes_on_before_there_are_parameters(void **state)
     (void)state;
     static struct pushed one;
     struct world world;
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     float w[N], other[N] = {1};
     begin(&world, GW_PS_SYNC, 0, 0);
     struct gw_ps_key *key = key_of(&world, GW_PS_FLOAT32, "", "sgd:lr=0.1");
     first_values(w);
     make_push(&world, GW_PS_FLOAT32, "", 0, 0, &one);
     assert_true(gw_ps_key_info(world.store, key).unset);
-    assert_int_equal(pull(&world, key, GW_PS_READER, &answer), GW_PS_WAIT);
-    assert_int_equal(pull(&world, key, 0, &answer), GW_PS_WAIT);
-    assert_int_equal(push(&world, key, 0, 1, one.bytes, one.n_bytes, 0), GW_PS_WAIT);
+    assert_int_equal(pull(&world, key, GW_PS_READER, &pulled), GW_PS_WAIT);
+    assert_int_equal(pull(&world, key, 0, &pulled), GW_PS_WAIT);
+    assert_int_equal(push(&world, key, 0, 1, &one, 0), GW_PS_WAIT);
     assert_int_equal(gw_ps_store_refuse(world.store, key, 0, 1, 3), GW_PS_WAIT);
     refused(put(&world, key, w, N - 1), GW_ERR_ARGUMENT, "have 3996 bytes; float32 of shape [1000] takes 4000");
     world.n_woken = 0;
@@ -795,7 +697,7 @@ static void nothing_goes_on_before_there_are_parameters(void **state)
     assert_false(gw_ps_key_info(world.store, key).unset);
     assert_int_equal(put(&world, key, other, N), GW_OK); /* the first stand */
     check_pulled(&world, key, 0, w, 0);
-    assert_int_equal(push(&world, key, 0, 1, one.bytes, one.n_bytes, 0), GW_OK);
+    assert_int_equal(push(&world, key, 0, 1, &one, 0), GW_OK);
     end(&world);
 }
 
@@ -806,26 +708,23 @@ static void pulled_parameters_stay_as_they_are(void **state)
     (void)state;
     static struct pushed one;
     struct world world;
-    struct gw_ps_answer held, answer;
+    struct gw_ps_pulled held, pulled;
     float w[N];
-    begin(&world, GW_PS_ASYNC, 0, 0);
-    struct gw_ps_key *key = key_of(&world, GW_PS_FLOAT32, "", "sgd:lr=0.1");
-    first_values(w);
-    assert_int_equal(put(&world, key, w, N), GW_OK);
+    struct gw_ps_key *key = begin_key(&world, GW_PS_ASYNC, GW_PS_FLOAT32, "", "sgd:lr=0.1", w);
     make_push(&world, GW_PS_FLOAT32, "", 0, 0, &one);
     assert_int_equal(pull(&world, key, 0, &held), GW_OK);
-    assert_int_equal(push(&world, key, 0, 1, one.bytes, one.n_bytes, 0), GW_OK);
+    assert_int_equal(push(&world, key, 0, 1, &one, 0), GW_OK);
     assert_memory_equal(held.value->bytes, w, sizeof w);
-    assert_int_equal(pull(&world, key, 0, &answer), GW_OK);
-    assert_true(answer.value != held.value);
-    assert_int_not_equal(memcmp(answer.value->bytes, w, sizeof w), 0);
+    assert_int_equal(pull(&world, key, 0, &pulled), GW_OK);
+    assert_true(pulled.value != held.value);
+    assert_int_not_equal(memcmp(pulled.value->bytes, w, sizeof w), 0);
     gw_ps_blob_give(held.value);
-    const void *place = answer.value->bytes;
-    gw_ps_blob_give(answer.value);
-    assert_int_equal(push(&world, key, 0, 2, one.bytes, one.n_bytes, 0), GW_OK);
-    assert_int_equal(pull(&world, key, 0, &answer), GW_OK);
-    assert_ptr_equal(answer.value->bytes, place);
-    gw_ps_blob_give(answer.value);
+    const void *place = pulled.value->bytes;
+    gw_ps_blob_give(pulled.value);
+    assert_int_equal(push(&world, key, 0, 2, &one, 0), GW_OK);
+    assert_int_equal(pull(&world, key, 0, &pulled), GW_OK);
+    assert_ptr_equal(pulled.value->bytes, place);
+    gw_ps_blob_give(pulled.value);
     end(&world);
 }
 
@@ -833,7 +732,7 @@ static void wrong_keys_are_refused(void **state)
 {
     (void)state;
     struct world world;
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     struct gw_ps_key *key;
     float w[N] = {0};
     begin(&world, GW_PS_SYNC, 0, 0);
@@ -857,7 +756,7 @@ static void wrong_keys_are_refused(void **state)
     refused(gw_ps_store_init(store, "plain", GW_PS_FLOAT32, &row, "", "sgd"), GW_ERR_ARGUMENT,
             "is there without an optimizer");
     assert_int_equal(gw_ps_store_find(store, "plain", &key), GW_OK);
-    refused(pull(&world, key, 0, &answer), GW_ERR_ARGUMENT, "\"plain\" has no optimizer");
+    refused(pull(&world, key, 0, &pulled), GW_ERR_ARGUMENT, "\"plain\" has no optimizer");
     refused(put(&world, key, w, N), GW_ERR_ARGUMENT, "\"plain\" has no optimizer");
     end(&world);
 }
@@ -908,13 +807,12 @@ static int life_with_a_failure(int fail_at, gw_ps_mode mode, float *out)
 {
     struct world world;
     static struct pushed pushes[WORKERS];
-    struct gw_ps_answer held, answer;
+    struct gw_ps_pulled held, pulled;
     struct gw_ps_key *key;
     float w[N];
     bool failed = fail_at == 0;
     begin(&world, mode, 0, 0);
-    for (uint32_t r = 0; r < WORKERS; r++)
-        make_push(&world, GW_PS_FRAME, "ternary", r, 1, &pushes[r]);
+    make_round(&world, GW_PS_FRAME, "ternary", 1, pushes);
     first_values(w);
     world.shortage.calls = 0;
     world.shortage.fail_at = fail_at;
@@ -928,13 +826,13 @@ static int life_with_a_failure(int fail_at, gw_ps_mode mode, float *out)
                 STEP(push_pending(&world, key, r, t, &pushes[r], 0));
                 STEP(judge(&world, key, r, t));
             } else {
-                STEP(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, 0));
+                STEP(push(&world, key, r, t, &pushes[r], 0));
             }
         gw_ps_blob_give(held.value);
     }
-    STEP(pull(&world, key, 0, &answer));
-    memcpy(out, answer.value->bytes, 4 * N);
-    gw_ps_blob_give(answer.value);
+    STEP(pull(&world, key, 0, &pulled));
+    memcpy(out, pulled.value->bytes, 4 * N);
+    gw_ps_blob_give(pulled.value);
     int calls = world.shortage.calls;
     end(&world);
     /* if there was no memory to finish a round, the next pull finishes it */

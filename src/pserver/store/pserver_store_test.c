@@ -1,9 +1,7 @@
 /* Tests the store without any network, beside a model that keeps every push ever made: rounds, results, bytes, limits,
  * and memory that runs out at every single allocation. */
 #include "base/memory.h"
-#include "checks.h"
-#include "pserver/store/store.h"
-#include "shortage.h"
+#include "pserver/store/test_store.h"
 #include "wire/bytes.h"
 
 #include <gradwire/codec.h>
@@ -16,49 +14,9 @@ enum { MOST_WORKERS = 5, MOST_PUSHES = 400, N = 3 };
 
 /* ---- a store and who looks at it --------------------------------------------------------------------------- */
 
-struct world {
-    struct shortage shortage;
-    gw_context *context;
-    struct gw_ps_store *store;
-    struct gw_ps_store_options options;
-    atomic_uint_least64_t total;
-    struct gw_ps_key *woken[64];
-    int n_woken;
-};
-
-static void on_woken(void *user, struct gw_ps_key *key)
-{
-    struct world *world = user;
-    if (world->n_woken < 64)
-        world->woken[world->n_woken++] = key;
-}
-
 static void begin(struct world *world, uint32_t n_workers, gw_ps_mode mode, uint32_t staleness)
 {
-    memset(world, 0, sizeof *world);
-    const gw_allocator allocator = {short_alloc, short_free, &world->shortage};
-    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 1};
-    assert_int_equal(gw_context_create(&options, &world->context), GW_OK);
-    world->options = (struct gw_ps_store_options){.n_workers = n_workers,
-                                                  .mode = mode,
-                                                  .staleness = staleness,
-                                                  .max_keys = 100,
-                                                  .max_key_bytes = 1 << 20,
-                                                  .max_bytes = 1 << 24,
-                                                  .total = &world->total,
-                                                  .woken = on_woken,
-                                                  .user = world};
-    assert_int_equal(gw_ps_store_create(world->context, &world->options, &world->store), GW_OK);
-}
-
-/* Nothing is left over, of blocks or of bytes. */
-static void end(struct world *world)
-{
-    gw_ps_store_destroy(world->store);
-    CHECK(atomic_load(&world->total) == 0, "%llu bytes are still counted",
-          (unsigned long long)atomic_load(&world->total));
-    gw_context_destroy(world->context);
-    CHECK(world->shortage.live == 0, "%d blocks are lost", world->shortage.live);
+    begin_store(world, (struct gw_ps_store_options){.n_workers = n_workers, .mode = mode, .staleness = staleness});
 }
 
 static struct gw_ps_key *key_of(struct world *world, const char *name, gw_ps_type type, uint64_t n)
@@ -71,53 +29,30 @@ static struct gw_ps_key *key_of(struct world *world, const char *name, gw_ps_typ
     return key;
 }
 
-static struct gw_ps_blob *blob_of(struct world *world, const void *bytes, size_t n_bytes)
-{
-    void *copy = gw_alloc(world->context, n_bytes, 1);
-    if (!copy)
-        return NULL;
-    memcpy(copy, bytes, n_bytes);
-    return gw_ps_blob_new(world->context, &world->total, copy, n_bytes);
-}
-
-/* As the server does it: a push that is not admitted is not stored. */
 static gw_status push(struct world *world, struct gw_ps_key *key, uint32_t rank, uint64_t nth, const void *bytes,
                       size_t n_bytes)
 {
-    struct gw_ps_blob *blob = blob_of(world, bytes, n_bytes);
-    if (!blob)
-        return GW_ERR_MEMORY;
-    gw_status status = gw_ps_store_admit(world->store, key, rank, nth, blob);
-    if (status == GW_OK)
-        status = gw_ps_store_push(world->store, key, rank, nth, blob, 0);
-    gw_ps_blob_give(blob);
-    return status;
+    return push_bytes(world, key, rank, nth, bytes, n_bytes, 0, false);
 }
 
 static gw_status pull(struct world *world, struct gw_ps_key *key, uint32_t rank, gw_ps_method method,
-                      struct gw_ps_key *scale, struct gw_ps_answer *answer)
+                      struct gw_ps_key *scale, struct gw_ps_pulled *pulled)
 {
     struct gw_ps_key *waits_for;
-    return gw_ps_store_pull(world->store, key, rank, method, scale, answer, &waits_for);
+    return gw_ps_store_pull(world->store, key, rank, method, scale, pulled, &waits_for);
 }
 
 /* One float32 of a pull that must succeed. */
-static float pulled(struct world *world, struct gw_ps_key *key, uint32_t rank, gw_ps_method method,
-                    struct gw_ps_key *scale)
+static float first_of(struct world *world, struct gw_ps_key *key, uint32_t rank, gw_ps_method method,
+                      struct gw_ps_key *scale)
 {
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     float x;
-    gw_status status = pull(world, key, rank, method, scale, &answer);
+    gw_status status = pull(world, key, rank, method, scale, &pulled);
     CHECK(status == GW_OK, "%d: %s", status, gw_last_error());
-    memcpy(&x, answer.value->bytes, sizeof x);
-    gw_ps_blob_give(answer.value);
+    memcpy(&x, pulled.value->bytes, sizeof x);
+    gw_ps_blob_give(pulled.value);
     return x;
-}
-
-static void refused(gw_status status, gw_status expected, const char *words)
-{
-    CHECK(status == expected && strstr(gw_last_error(), words), "%d instead of %d: \"%s\" and not \"%s\"", status,
-          expected, gw_last_error(), words);
 }
 
 /* ---- the model --------------------------------------------------------------------------------------------- */
@@ -159,16 +94,16 @@ static uint32_t model_reduce(const struct model *model, const uint64_t of[MOST_W
     return n;
 }
 
-static void expect_answer(const struct model *model, const struct gw_ps_answer *answer, const uint64_t of[MOST_WORKERS],
+static void expect_answer(const struct model *model, const struct gw_ps_pulled *pulled, const uint64_t of[MOST_WORKERS],
                           gw_ps_method method, uint64_t round, const char *what)
 {
     int64_t expected[N];
     uint32_t n = model_reduce(model, of, method, expected);
-    CHECK(answer->n_pushes == n && answer->round == round, "%s: %u pushes of round %llu, expected %u of %llu", what,
-          answer->n_pushes, (unsigned long long)answer->round, n, (unsigned long long)round);
+    CHECK(pulled->n_pushes == n && pulled->round == round, "%s: %u pushes of round %llu, expected %u of %llu", what,
+          pulled->n_pushes, (unsigned long long)pulled->round, n, (unsigned long long)round);
     for (int i = 0; i < N; i++) {
-        int64_t got = method == GW_PS_SUM ? (int64_t)gw_get64((uint8_t *)answer->value->bytes + 8 * i)
-                                          : (int32_t)gw_get32((uint8_t *)answer->value->bytes + 4 * i);
+        int64_t got = method == GW_PS_SUM ? (int64_t)gw_get64((uint8_t *)pulled->value->bytes + 8 * i)
+                                          : (int32_t)gw_get32((uint8_t *)pulled->value->bytes + 4 * i);
         CHECK(got == expected[i], "%s: element %d is %lld, expected %lld", what, i, (long long)got,
               (long long)expected[i]);
     }
@@ -221,12 +156,12 @@ static void walk(gw_ps_mode mode, uint32_t n_workers, uint32_t staleness, uint64
         } else {
             static const gw_ps_method methods[] = {GW_PS_MAX, GW_PS_MIN, GW_PS_SUM, GW_PS_LATEST};
             gw_ps_method method = methods[numbers_below(&numbers, 4)];
-            struct gw_ps_answer answer;
+            struct gw_ps_pulled pulled;
             struct gw_ps_key *waits_for = NULL;
             bool reader = choice == 7;
             uint64_t of[MOST_WORKERS] = {0};
             gw_status status =
-                gw_ps_store_pull(world.store, key, reader ? GW_PS_READER : r, method, NULL, &answer, &waits_for);
+                gw_ps_store_pull(world.store, key, reader ? GW_PS_READER : r, method, NULL, &pulled, &waits_for);
             gw_status expected = GW_OK;
             uint64_t round = reader ? 0 : model.pushed[r];
             if (method == GW_PS_LATEST) {
@@ -247,8 +182,8 @@ static void walk(gw_ps_mode mode, uint32_t n_workers, uint32_t staleness, uint64
             CHECK(status == expected, "%s: %d, expected %d", what, status, expected);
             CHECK(status != GW_PS_WAIT || waits_for == key, "%s", what);
             if (status == GW_OK) {
-                expect_answer(&model, &answer, of, method == GW_PS_LATEST ? GW_PS_MAX : method, round, what);
-                gw_ps_blob_give(answer.value);
+                expect_answer(&model, &pulled, of, method == GW_PS_LATEST ? GW_PS_MAX : method, round, what);
+                gw_ps_blob_give(pulled.value);
             }
         }
         /* What the store says that it keeps is what exists: nobody else has a hold on anything. */
@@ -299,12 +234,12 @@ static void results_are_kept(void **state)
     const void *bytes[4];
     for (uint32_t r = 0; r < 3; r++)
         for (int m = 0; m < 4; m++) {
-            struct gw_ps_answer answer;
-            assert_int_equal(pull(&world, key, r < 2 ? r : GW_PS_READER, methods[m], NULL, &answer), GW_OK);
+            struct gw_ps_pulled pulled;
+            assert_int_equal(pull(&world, key, r < 2 ? r : GW_PS_READER, methods[m], NULL, &pulled), GW_OK);
             if (r == 0)
-                bytes[m] = answer.value->bytes;
-            CHECK(answer.value->bytes == bytes[m] && answer.round == 1, "rank %u, method %d", r, m);
-            gw_ps_blob_give(answer.value);
+                bytes[m] = pulled.value->bytes;
+            CHECK(pulled.value->bytes == bytes[m] && pulled.round == 1, "rank %u, method %d", r, m);
+            gw_ps_blob_give(pulled.value);
         }
     assert_int_equal(gw_ps_key_info(world.store, key).bytes, 2 * 4 + 4 * 4);
     /* Five scales are one result more than are kept, each is its own. */
@@ -321,7 +256,7 @@ static void results_are_kept(void **state)
     }
     for (int again = 0; again < 3; again++)
         for (int s = 0; s < 5; s++) {
-            assert_true(pulled(&world, codes, 0, GW_PS_DECODE_AVERAGE, scale[s]) == (float)(s + 1));
+            assert_true(first_of(&world, codes, 0, GW_PS_DECODE_AVERAGE, scale[s]) == (float)(s + 1));
             assert_true(gw_ps_key_info(world.store, codes).bytes <= 2 + 4 * 16);
         }
     assert_int_equal(gw_ps_key_info(world.store, codes).bytes, 2 + 4 * 16);
@@ -333,21 +268,21 @@ static void answers_outlive_the_store(void **state)
 {
     (void)state;
     struct world world;
-    struct gw_ps_answer answer, latest;
+    struct gw_ps_pulled pulled, latest;
     begin(&world, 1, GW_PS_SYNC, 0);
     struct gw_ps_key *key = key_of(&world, "x", GW_PS_FLOAT32, 1);
     for (uint64_t round = 1; round <= 2; round++) {
         float x = (float)round;
         assert_int_equal(push(&world, key, 0, round, &x, 4), GW_OK);
         if (round == 1) {
-            assert_int_equal(pull(&world, key, 0, GW_PS_SUM, NULL, &answer), GW_OK);
+            assert_int_equal(pull(&world, key, 0, GW_PS_SUM, NULL, &pulled), GW_OK);
             assert_int_equal(pull(&world, key, 0, GW_PS_LATEST, NULL, &latest), GW_OK);
         }
     }
     gw_ps_store_destroy(world.store);
-    assert_true(*(float *)answer.value->bytes == 1 && *(float *)latest.value->bytes == 1);
+    assert_true(*(float *)pulled.value->bytes == 1 && *(float *)latest.value->bytes == 1);
     assert_int_equal(atomic_load(&world.total), 8);
-    gw_ps_blob_give(answer.value);
+    gw_ps_blob_give(pulled.value);
     gw_ps_blob_give(latest.value);
     world.store = NULL;
     end(&world);
@@ -359,7 +294,7 @@ static void scales_are_of_the_same_round(void **state)
 {
     (void)state;
     struct world world;
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     struct gw_ps_key *waits_for;
     const uint8_t plus = 0x02; /* element 0 is +1 */
     const float scales[] = {10, 100, 1000};
@@ -369,46 +304,46 @@ static void scales_are_of_the_same_round(void **state)
     for (uint32_t r = 0; r < 2; r++)
         assert_int_equal(push(&world, codes, r, 1, &plus, 1), GW_OK);
     /* The worker that asks has not pushed yet. */
-    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, scale, &answer), GW_ERR_ORDER,
+    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, scale, &pulled), GW_ERR_ORDER,
             "has pushed 0 times to its scale_key \"scale\"");
     assert_int_equal(push(&world, scale, 0, 1, &scales[0], 4), GW_OK);
-    assert_int_equal(gw_ps_store_pull(world.store, codes, 0, GW_PS_DECODE_SUM, scale, &answer, &waits_for), GW_PS_WAIT);
+    assert_int_equal(gw_ps_store_pull(world.store, codes, 0, GW_PS_DECODE_SUM, scale, &pulled, &waits_for), GW_PS_WAIT);
     assert_ptr_equal(waits_for, scale);
-    assert_int_equal(gw_ps_store_pull(world.store, codes, GW_PS_READER, GW_PS_DECODE_SUM, scale, &answer, &waits_for),
+    assert_int_equal(gw_ps_store_pull(world.store, codes, GW_PS_READER, GW_PS_DECODE_SUM, scale, &pulled, &waits_for),
                      GW_PS_WAIT);
     assert_ptr_equal(waits_for, scale);
     assert_int_equal(push(&world, scale, 1, 1, &scales[0], 4), GW_OK);
-    assert_true(pulled(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 20 &&
-                pulled(&world, codes, GW_PS_READER, GW_PS_DECODE_SUM, scale) == 20);
+    assert_true(first_of(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 20 &&
+                first_of(&world, codes, GW_PS_READER, GW_PS_DECODE_SUM, scale) == 20);
     /* One worker's scale of the next round is in: the pull is still of the round of its codes. */
     assert_int_equal(push(&world, scale, 0, 2, &scales[1], 4), GW_OK);
-    assert_true(pulled(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 20 &&
-                pulled(&world, codes, 1, GW_PS_DECODE_AVERAGE, scale) == 10);
+    assert_true(first_of(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 20 &&
+                first_of(&world, codes, 1, GW_PS_DECODE_AVERAGE, scale) == 10);
     /* Both are in: round 1 of the scale is gone, and no other is taken in its place. */
     assert_int_equal(push(&world, scale, 1, 2, &scales[1], 4), GW_OK);
-    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, scale, &answer), GW_ERR_ORDER,
+    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, scale, &pulled), GW_ERR_ORDER,
             "rank 0 pulls round 1 of \"codes\" and has pushed 2 times");
-    assert_int_equal(gw_ps_store_pull(world.store, codes, GW_PS_READER, GW_PS_DECODE_SUM, scale, &answer, &waits_for),
+    assert_int_equal(gw_ps_store_pull(world.store, codes, GW_PS_READER, GW_PS_DECODE_SUM, scale, &pulled, &waits_for),
                      GW_PS_WAIT);
     assert_ptr_equal(waits_for, codes);
     /* The codes follow. A worker whose codes are ahead of its scale is told. */
     for (uint32_t r = 0; r < 2; r++)
         assert_int_equal(push(&world, codes, r, 2, &plus, 1), GW_OK);
-    assert_true(pulled(&world, codes, 1, GW_PS_DECODE_SUM, scale) == 200);
+    assert_true(first_of(&world, codes, 1, GW_PS_DECODE_SUM, scale) == 200);
     for (uint32_t r = 0; r < 2; r++)
         assert_int_equal(push(&world, codes, r, 3, &plus, 1), GW_OK);
-    refused(pull(&world, codes, 1, GW_PS_DECODE_SUM, scale, &answer), GW_ERR_ORDER, "both take part in one round");
+    refused(pull(&world, codes, 1, GW_PS_DECODE_SUM, scale, &pulled), GW_ERR_ORDER, "both take part in one round");
     end(&world);
 
     begin(&world, 2, GW_PS_ASYNC, 0);
     codes = key_of(&world, "codes", GW_PS_UINT8, 1), scale = key_of(&world, "scale", GW_PS_FLOAT32, 1);
     assert_int_equal(push(&world, codes, 0, 1, &plus, 1), GW_OK);
     assert_int_equal(push(&world, scale, 0, 1, &scales[0], 4), GW_OK);
-    assert_true(pulled(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 10);
+    assert_true(first_of(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 10);
     assert_int_equal(push(&world, scale, 1, 1, &scales[2], 4), GW_OK);
-    assert_true(pulled(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 1000);
+    assert_true(first_of(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 1000);
     assert_int_equal(push(&world, scale, 1, 2, &scales[1], 4), GW_OK);
-    assert_true(pulled(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 100);
+    assert_true(first_of(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 100);
     end(&world);
 }
 
@@ -430,7 +365,7 @@ static void a_second_time_is_no_excuse(void **state)
     gw_ps_blob_give(cut);
     assert_int_equal(push(&world, key, 0, 1, x, sizeof x), GW_OK);
     assert_int_equal(push(&world, key, 1, 1, x, sizeof x), GW_OK);
-    assert_true(pulled(&world, key, 0, GW_PS_SUM, NULL) == 2);
+    assert_true(first_of(&world, key, 0, GW_PS_SUM, NULL) == 2);
     end(&world);
 }
 
@@ -441,10 +376,7 @@ static void a_late_worker_has_its_scale(void **state)
     struct world world;
     const uint8_t plus = 0x02;
     const float scales[] = {10, 100};
-    begin(&world, 3, GW_PS_SYNC, 0);
-    gw_ps_store_destroy(world.store);
-    world.options.backup = 1;
-    assert_int_equal(gw_ps_store_create(world.context, &world.options, &world.store), GW_OK);
+    begin_store(&world, (struct gw_ps_store_options){.n_workers = 3, .backup = 1});
     struct gw_ps_key *codes = key_of(&world, "codes", GW_PS_UINT8, 1),
                      *scale = key_of(&world, "scale", GW_PS_FLOAT32, 1);
     for (uint64_t nth = 1; nth <= 2; nth++)
@@ -455,8 +387,8 @@ static void a_late_worker_has_its_scale(void **state)
     /* dropped, and the others' second round is whole */
     assert_int_equal(push(&world, scale, 2, 1, &scales[1], 4), GW_OK);
     assert_int_equal(push(&world, codes, 2, 1, &plus, 1), GW_OK);
-    assert_true(pulled(&world, codes, 2, GW_PS_DECODE_SUM, scale) == 20);
-    assert_true(pulled(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 200);
+    assert_true(first_of(&world, codes, 2, GW_PS_DECODE_SUM, scale) == 20);
+    assert_true(first_of(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 200);
     end(&world);
 }
 
@@ -464,16 +396,16 @@ static void scales_that_cannot_be(void **state)
 {
     (void)state;
     struct world world;
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     begin(&world, 1, GW_PS_SYNC, 0);
     struct gw_ps_key *codes = key_of(&world, "codes", GW_PS_UINT8, 1), *two = key_of(&world, "two", GW_PS_FLOAT32, 2),
                      *half = key_of(&world, "half", GW_PS_FLOAT16, 1), *one = key_of(&world, "one", GW_PS_FLOAT32, 1);
-    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, two, &answer), GW_ERR_ARGUMENT, "must be one float32");
-    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, half, &answer), GW_ERR_ARGUMENT, "must be one float32");
-    refused(pull(&world, codes, 0, GW_PS_SUM, one, &answer), GW_ERR_ARGUMENT, "goes with decode_sum");
-    refused(pull(&world, one, 0, GW_PS_LATEST, one, &answer), GW_ERR_ARGUMENT, "goes with decode_sum");
-    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, codes, &answer), GW_ERR_ARGUMENT, "must be one float32");
-    refused(pull(&world, codes, 0, (gw_ps_method)77, NULL, &answer), GW_ERR_ARGUMENT, "a method of that number");
+    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, two, &pulled), GW_ERR_ARGUMENT, "must be one float32");
+    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, half, &pulled), GW_ERR_ARGUMENT, "must be one float32");
+    refused(pull(&world, codes, 0, GW_PS_SUM, one, &pulled), GW_ERR_ARGUMENT, "goes with decode_sum");
+    refused(pull(&world, one, 0, GW_PS_LATEST, one, &pulled), GW_ERR_ARGUMENT, "goes with decode_sum");
+    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, codes, &pulled), GW_ERR_ARGUMENT, "must be one float32");
+    refused(pull(&world, codes, 0, (gw_ps_method)77, NULL, &pulled), GW_ERR_ARGUMENT, "a method of that number");
     end(&world);
 }
 
@@ -543,7 +475,7 @@ static void lengths_and_limits(void **state)
 {
     (void)state;
     struct world world;
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     static uint8_t bytes[1 << 20];
     memset(bytes, 0x15, sizeof bytes);
     begin(&world, 2, GW_PS_SYNC, 0);
@@ -562,27 +494,27 @@ static void lengths_and_limits(void **state)
     assert_int_equal(push(&world, key, 1, 1, bytes, 1 << 20), GW_OK);
     /* 16 MiB are the limit, 2 are taken: a result of 16 does not fit, one of 1 does, and one of 8 may push others out.
      */
-    refused(pull(&world, key, 0, GW_PS_DECODE_SUM, NULL, &answer), GW_ERR_CAPACITY,
+    refused(pull(&world, key, 0, GW_PS_DECODE_SUM, NULL, &pulled), GW_ERR_CAPACITY,
             "the decode_sum of \"x\" takes 16777216 bytes");
     for (int again = 0; again < 4; again++) {
-        assert_int_equal(pull(&world, key, 0, GW_PS_SUM, NULL, &answer), GW_OK);
-        assert_int_equal(answer.value->n_bytes, 8 << 20);
-        gw_ps_blob_give(answer.value);
-        assert_int_equal(pull(&world, key, 0, GW_PS_MAX, NULL, &answer), GW_OK);
-        gw_ps_blob_give(answer.value);
-        assert_int_equal(pull(&world, key, 0, GW_PS_MEAN, NULL, &answer), GW_OK);
-        gw_ps_blob_give(answer.value);
+        assert_int_equal(pull(&world, key, 0, GW_PS_SUM, NULL, &pulled), GW_OK);
+        assert_int_equal(pulled.value->n_bytes, 8 << 20);
+        gw_ps_blob_give(pulled.value);
+        assert_int_equal(pull(&world, key, 0, GW_PS_MAX, NULL, &pulled), GW_OK);
+        gw_ps_blob_give(pulled.value);
+        assert_int_equal(pull(&world, key, 0, GW_PS_MEAN, NULL, &pulled), GW_OK);
+        gw_ps_blob_give(pulled.value);
         assert_true(atomic_load(&world.total) <= 1 << 24);
     }
     /* An answer that nobody takes counts too: when it is not known where it went, nothing more is promised. */
-    struct gw_ps_answer held;
+    struct gw_ps_pulled held;
     assert_int_equal(pull(&world, key, 0, GW_PS_SUM, NULL, &held), GW_OK);
     assert_int_equal(push(&world, key, 0, 2, bytes, 1 << 20), GW_OK);
     assert_int_equal(push(&world, key, 1, 2, bytes, 1 << 20), GW_OK);
-    refused(pull(&world, key, 0, GW_PS_SUM, NULL, &answer), GW_ERR_CAPACITY, "--max-bytes");
+    refused(pull(&world, key, 0, GW_PS_SUM, NULL, &pulled), GW_ERR_CAPACITY, "--max-bytes");
     gw_ps_blob_give(held.value);
-    assert_int_equal(pull(&world, key, 0, GW_PS_SUM, NULL, &answer), GW_OK);
-    gw_ps_blob_give(answer.value);
+    assert_int_equal(pull(&world, key, 0, GW_PS_SUM, NULL, &pulled), GW_OK);
+    gw_ps_blob_give(pulled.value);
     end(&world);
 }
 
@@ -595,10 +527,7 @@ static void no_more_than_max_bytes(void **state)
     for (gw_ps_mode mode = GW_PS_SYNC; mode <= GW_PS_ASYNC; mode++) {
         struct world world;
         struct gw_ps_key *keys[KEYS];
-        begin(&world, 2, mode, 0);
-        gw_ps_store_destroy(world.store);
-        world.options.max_bytes = LIMIT;
-        assert_int_equal(gw_ps_store_create(world.context, &world.options, &world.store), GW_OK);
+        begin_store(&world, (struct gw_ps_store_options){.n_workers = 2, .mode = mode, .max_bytes = LIMIT});
         for (int k = 0; k < KEYS; k++) {
             char name[32];
             snprintf(name, sizeof name, "x%d", k);
@@ -679,10 +608,10 @@ static void frames_are_of_their_key_and_rank(void **state)
     for (uint32_t r = 0; r < 2; r++)
         assert_int_equal(push(&world, key, r, 1, frame[r], n_bytes[r]), GW_OK);
     for (gw_ps_method method = GW_PS_DECODE_SUM; method <= GW_PS_DECODE_AVERAGE; method++) {
-        struct gw_ps_answer answer;
-        assert_int_equal(pull(&world, key, 0, method, NULL, &answer), GW_OK);
-        assert_int_equal(answer.type, method == GW_PS_DECODE_SUM ? GW_PS_FLOAT32 : GW_PS_FRAME);
-        gw_ps_blob_give(answer.value);
+        struct gw_ps_pulled pulled;
+        assert_int_equal(pull(&world, key, 0, method, NULL, &pulled), GW_OK);
+        assert_int_equal(pulled.type, method == GW_PS_DECODE_SUM ? GW_PS_FLOAT32 : GW_PS_FRAME);
+        gw_ps_blob_give(pulled.value);
     }
     end(&world);
 }
@@ -729,7 +658,7 @@ static int life_with_a_failure(int fail_at)
     STEP(gw_ps_store_find(world.store, "codes", &codes));
     STEP(gw_ps_store_find(world.store, "frames", &frames));
     for (uint64_t round = 1; round <= 2; round++) {
-        struct gw_ps_answer answer;
+        struct gw_ps_pulled pulled;
         for (uint32_t r = 0; r < 2; r++) {
             const float x = (float)(r + round);
             const uint8_t plus = 0x02;
@@ -737,16 +666,16 @@ static int life_with_a_failure(int fail_at)
             STEP(push(&world, codes, r, round, &plus, 1));
             STEP(push(&world, frames, r, round, frame[r], n_bytes[r]));
         }
-        STEP(pull(&world, scale, 0, GW_PS_SUM, NULL, &answer));
-        assert_true(*(float *)answer.value->bytes == (float)(2 * round + 1));
-        gw_ps_blob_give(answer.value);
-        STEP(pull(&world, codes, 1, GW_PS_DECODE_SUM, scale, &answer));
-        assert_true(*(float *)answer.value->bytes == 2 * (float)(1 + round));
-        gw_ps_blob_give(answer.value);
-        STEP(pull(&world, frames, 0, GW_PS_DECODE_AVERAGE, NULL, &answer));
-        gw_ps_blob_give(answer.value);
-        STEP(pull(&world, frames, 0, GW_PS_DECODE_SUM, NULL, &answer));
-        gw_ps_blob_give(answer.value);
+        STEP(pull(&world, scale, 0, GW_PS_SUM, NULL, &pulled));
+        assert_true(*(float *)pulled.value->bytes == (float)(2 * round + 1));
+        gw_ps_blob_give(pulled.value);
+        STEP(pull(&world, codes, 1, GW_PS_DECODE_SUM, scale, &pulled));
+        assert_true(*(float *)pulled.value->bytes == 2 * (float)(1 + round));
+        gw_ps_blob_give(pulled.value);
+        STEP(pull(&world, frames, 0, GW_PS_DECODE_AVERAGE, NULL, &pulled));
+        gw_ps_blob_give(pulled.value);
+        STEP(pull(&world, frames, 0, GW_PS_DECODE_SUM, NULL, &pulled));
+        gw_ps_blob_give(pulled.value);
     }
     struct gw_ps_store_info info = gw_ps_store_info(world.store);
     uint64_t bytes = 0;
@@ -801,13 +730,13 @@ static void test_median(void **state)
     static const uint32_t orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}};
     for (int o = 0; o < 3; o++) {
         struct world world;
-        struct gw_ps_answer answer;
+        struct gw_ps_pulled pulled;
         begin(&world, 3, GW_PS_SYNC, 0);
         struct gw_ps_key *key = key_of(&world, "x", GW_PS_FLOAT32, 1);
-        refused(pull(&world, key, 0, GW_PS_MEDIAN, NULL, &answer), GW_ERR_ORDER, "before it has pushed");
+        refused(pull(&world, key, 0, GW_PS_MEDIAN, NULL, &pulled), GW_ERR_ORDER, "before it has pushed");
         for (int i = 0; i < 3; i++)
             assert_int_equal(push(&world, key, orders[o][i], 1, &values[orders[o][i]], sizeof(float)), GW_OK);
-        assert_true(pulled(&world, key, 0, GW_PS_MEDIAN, NULL) == 2);
+        assert_true(first_of(&world, key, 0, GW_PS_MEDIAN, NULL) == 2);
         end(&world);
     }
 }
@@ -818,53 +747,50 @@ static void backup_is_late_by_one_round(void **state)
     (void)state;
     for (uint32_t slow = 0; slow < 3; slow++) {
         struct world world;
-        struct gw_ps_answer answer;
+        struct gw_ps_pulled pulled;
         static const float x = 1, late = 4;
         const uint32_t fast[] = {slow == 0, slow == 2 ? 1 : 2};
-        begin(&world, 3, GW_PS_SYNC, 0);
-        gw_ps_store_destroy(world.store);
-        world.options.backup = 1;
-        assert_int_equal(gw_ps_store_create(world.context, &world.options, &world.store), GW_OK);
+        begin_store(&world, (struct gw_ps_store_options){.n_workers = 3, .backup = 1});
         struct gw_ps_key *key = key_of(&world, "x", GW_PS_FLOAT32, 1);
         for (uint64_t nth = 1; nth <= 2; nth++)
             for (int i = 0; i < 2; i++)
                 assert_int_equal(push(&world, key, fast[i], nth, &x, sizeof x), GW_OK);
-        assert_int_equal(pull(&world, key, fast[0], GW_PS_SUM, NULL, &answer), GW_PS_WAIT);
+        assert_int_equal(pull(&world, key, fast[0], GW_PS_SUM, NULL, &pulled), GW_PS_WAIT);
         assert_int_equal(push(&world, key, slow, 1, &late, sizeof late), GW_OK); /* of a round that is over */
-        assert_true(pulled(&world, key, fast[0], GW_PS_SUM, NULL) == 2);
+        assert_true(first_of(&world, key, fast[0], GW_PS_SUM, NULL) == 2);
         end(&world);
     }
 }
 
-/* What is deposited is there for those that want this version, or an older one. */
-static void deposits_have_versions(void **state)
+/* What is put is there for those that want this version, or an older one. */
+static void puts_have_versions(void **state)
 {
     (void)state;
     struct world world;
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     static const uint64_t versions[] = {3, 2, 3, 5}; /* only a higher one takes the place */
     static const float values[] = {30, 20, 31, 50};
     begin(&world, 2, GW_PS_SYNC, 0);
     struct gw_ps_key *key = key_of(&world, "x", GW_PS_FLOAT32, 1);
-    assert_int_equal(gw_ps_store_deposited(key, 0, &answer), GW_PS_WAIT);
+    assert_int_equal(gw_ps_store_get(key, 0, &pulled), GW_PS_WAIT);
     for (int i = 0; i < 4; i++) {
         const uint64_t there = i < 3 ? 3 : 5;
         struct gw_ps_blob *blob = blob_of(&world, &values[i], sizeof values[i]);
-        assert_int_equal(gw_ps_store_deposit(world.store, key, versions[i], blob), GW_OK);
+        assert_int_equal(gw_ps_store_put(world.store, key, versions[i], blob), GW_OK);
         gw_ps_blob_give(blob);
         for (uint64_t least = 0; least < 8; least++) {
-            const gw_status status = gw_ps_store_deposited(key, least, &answer);
-            CHECK(status == (least <= there ? GW_OK : GW_PS_WAIT), "deposit %d, version %u: %d", i, (unsigned)least,
+            const gw_status status = gw_ps_store_get(key, least, &pulled);
+            CHECK(status == (least <= there ? GW_OK : GW_PS_WAIT), "put %d, version %u: %d", i, (unsigned)least,
                   status);
             if (status != GW_OK)
                 continue;
-            CHECK(answer.round == there && memcmp(answer.value->bytes, &values[i < 3 ? 0 : 3], sizeof(float)) == 0,
-                  "deposit %d", i);
-            gw_ps_blob_give(answer.value);
+            CHECK(pulled.round == there && memcmp(pulled.value->bytes, &values[i < 3 ? 0 : 3], sizeof(float)) == 0,
+                  "put %d", i);
+            gw_ps_blob_give(pulled.value);
         }
     }
     struct gw_ps_blob *blob = blob_of(&world, &values[0], 3);
-    refused(gw_ps_store_deposit(world.store, key, 9, blob), GW_ERR_ARGUMENT, "has 3 bytes");
+    refused(gw_ps_store_put(world.store, key, 9, blob), GW_ERR_ARGUMENT, "has 3 bytes");
     gw_ps_blob_give(blob);
     end(&world);
 }
@@ -885,7 +811,7 @@ int main(void)
         cmocka_unit_test(no_more_than_max_bytes),
         cmocka_unit_test(frames_are_of_their_key_and_rank),
         cmocka_unit_test(backup_is_late_by_one_round),
-        cmocka_unit_test(deposits_have_versions),
+        cmocka_unit_test(puts_have_versions),
         cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test(a_store_without_memory),
     };

@@ -53,7 +53,7 @@ static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uin
 }
 
 static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round,
-                             gw_ps_method method, const float *scale, struct gw_ps_answer *answer)
+                             gw_ps_method method, const float *scale, struct gw_ps_pulled *pulled)
 {
     struct gw_ps_push *pushes = gw_alloc(store->context, round->n_in, sizeof *pushes);
     if (!pushes)
@@ -73,9 +73,9 @@ static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, s
     gw_free(store->context, pushes);
     if (status < 0)
         return status;
-    *answer = (struct gw_ps_answer){.type = result.type, .shape = result.shape, .n_pushes = n};
-    answer->value = gw_ps_blob_new(store->context, store->options.total, result.bytes, result.n_bytes);
-    return answer->value ? GW_OK : GW_ERR_MEMORY;
+    *pulled = (struct gw_ps_pulled){.type = result.type, .shape = result.shape, .n_pushes = n};
+    pulled->value = gw_ps_blob_new(store->context, store->options.total, result.bytes, result.n_bytes);
+    return pulled->value ? GW_OK : GW_ERR_MEMORY;
 }
 
 static uint64_t least_refusal(const struct gw_ps_store *store, const struct gw_ps_key *key,
@@ -110,13 +110,13 @@ static gw_status check_refusals(const struct gw_ps_store *store, const struct gw
 /* The result of a round that has all its pushes. If it was made before and is kept, it is not made again. */
 static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round,
                            gw_ps_method method, const struct gw_ps_key *scale_key, uint64_t scale_round,
-                           const float *scale, struct gw_ps_answer *out)
+                           const float *scale, struct gw_ps_pulled *out)
 {
-    for (uint32_t i = 0; i < GW_PS_KEPT_RESULTS; i++) {
-        struct gw_ps_kept *kept = &round->results[i];
-        if (kept->answer.value && kept->method == method && kept->scale_key == scale_key &&
+    for (uint32_t i = 0; i < GW_PS_CACHED_RESULTS; i++) {
+        struct gw_ps_cached *kept = &round->results[i];
+        if (kept->pulled.value && kept->method == method && kept->scale_key == scale_key &&
             kept->scale_round == scale_round) {
-            *out = kept->answer;
+            *out = kept->pulled;
             gw_ps_blob_hold(out->value);
             return GW_OK;
         }
@@ -132,17 +132,17 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
                            store->options.max_bytes);
     }
     GW_TRY(make_result(store, key, round, method, scale, out));
-    struct gw_ps_kept *place = &round->results[round->n_results++ % GW_PS_KEPT_RESULTS];
-    if (place->answer.value)
-        gw_ps_key_count(store, key, 0, place->answer.value->n_bytes);
-    gw_ps_blob_give(place->answer.value);
-    *place = (struct gw_ps_kept){method, scale_key, scale_round, *out};
+    struct gw_ps_cached *place = &round->results[round->n_results++ % GW_PS_CACHED_RESULTS];
+    if (place->pulled.value)
+        gw_ps_key_count(store, key, 0, place->pulled.value->n_bytes);
+    gw_ps_blob_give(place->pulled.value);
+    *place = (struct gw_ps_cached){method, scale_key, scale_round, *out};
     gw_ps_blob_hold(out->value);
     gw_ps_key_count(store, key, out->value->n_bytes, 0);
     return GW_OK;
 }
 
-static gw_status latest_of(const struct gw_ps_key *key, struct gw_ps_answer *out)
+static gw_status latest_of(const struct gw_ps_key *key, struct gw_ps_pulled *out)
 {
     /* If the newest push made its round whole, it is in the whole round. Else it is in the open one. */
     const bool in_open = key->open.pushes[key->latest] && !gw_ps_is_pending(key, key->latest);
@@ -153,7 +153,7 @@ static gw_status latest_of(const struct gw_ps_key *key, struct gw_ps_answer *out
                        key->name, key->latest);
     if (!value)
         return gw_fail(GW_ERR_ORDER, "nobody has pushed to \"%s\" yet", key->name);
-    *out = (struct gw_ps_answer){.type = key->type,
+    *out = (struct gw_ps_pulled){.type = key->type,
                                  .shape = key->shape,
                                  .round = key->pushed[key->latest],
                                  .n_pushes = 1,
@@ -162,7 +162,7 @@ static gw_status latest_of(const struct gw_ps_key *key, struct gw_ps_answer *out
 }
 
 static gw_status parameters_of(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank,
-                               struct gw_ps_answer *out)
+                               struct gw_ps_pulled *out)
 {
     struct gw_ps_round *round = store->options.mode == GW_PS_SYNC ? &key->whole : &key->open;
     uint64_t number = round->number;
@@ -183,7 +183,7 @@ static gw_status parameters_of(struct gw_ps_store *store, struct gw_ps_key *key,
                            " to \"%s\" have no average, and have not moved its parameters",
                            number, key->name);
     }
-    *out = (struct gw_ps_answer){.type = GW_PS_FLOAT32,
+    *out = (struct gw_ps_pulled){.type = GW_PS_FLOAT32,
                                  .shape = key->shape,
                                  .round = number,
                                  .n_pushes = round->n_in,
@@ -228,7 +228,7 @@ static gw_status check_own_round(const struct gw_ps_store *store, const struct g
 }
 
 gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method,
-                           struct gw_ps_key *scale_key, struct gw_ps_answer *out, struct gw_ps_key **waits_for)
+                           struct gw_ps_key *scale_key, struct gw_ps_pulled *out, struct gw_ps_key **waits_for)
 {
     struct gw_ps_round *round, *scale_round;
     uint64_t number, scale_number = 0;
@@ -247,11 +247,11 @@ gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uin
     if (status == GW_OK && scale_key) {
         status = scale_round_for(store, key, number, rank, scale_key, &scale_round, waits_for);
         if (status == GW_OK) {
-            struct gw_ps_answer answer;
+            struct gw_ps_pulled pulled;
             GW_TRY(check_refusals(store, scale_key, scale_round, rank, &out->round));
-            GW_TRY(result_of(store, scale_key, scale_round, GW_PS_MAX, NULL, 0, NULL, &answer));
-            memcpy(&scale, answer.value->bytes, sizeof scale);
-            gw_ps_blob_give(answer.value);
+            GW_TRY(result_of(store, scale_key, scale_round, GW_PS_MAX, NULL, 0, NULL, &pulled));
+            memcpy(&scale, pulled.value->bytes, sizeof scale);
+            gw_ps_blob_give(pulled.value);
             scale_number = scale_round->number;
         }
     }

@@ -16,16 +16,15 @@
 #define BLOCK 4096u
 
 struct join;
-struct finish;
 
 /* One reduction under way. */
 struct work {
     gw_context *context;
     gw_ps_method method;
     const struct join *join;
-    const struct finish *finish;
+    bool divides; /* by the number of pushes */
     gw_ps_type type, result_type;
-    uint64_t n_elems; /* how many elements the key has */
+    uint64_t n_elems, n_results; /* elements of the key, and of a result that is made by blocks */
     const struct gw_ps_push *pushes;
     uint32_t n;
     const gw_codec *codec;
@@ -156,112 +155,31 @@ static float mean_of(wide sum, uint32_t n)
     return sum < 0 ? -mean : mean;
 }
 
-/* How the pushes of a round are joined. A method joins them block by block, in a number type that is wide enough for
- * every type of its kind. Or it joins all of them at once. */
+/* How the pushes of a round are joined: one after the other, in the order of ranks, in a number type that is wide
+ * enough for every type of its kind; or all numbers of a block together; or all pushes at once. */
 struct join {
+    void (*float_to)(double *all, const double *one, uint32_t n);
+    void (*integer_to)(wide *all, const int64_t *one, uint32_t n);
     void (*floats)(const struct work *work, uint64_t begin, uint32_t n, double *all);
-    void (*integers)(const struct work *work, uint64_t begin, uint32_t n, wide *all);
     gw_status (*at_once)(struct work *work, struct gw_ps_result *out);
 };
 
-/* How the result is made of the joined pushes, and stored. */
-struct finish {
-    bool divides; /* by the number of pushes; for a join that is `at_once` */
-    void (*floats)(const struct work *work, double *all, uint32_t n);
-    gw_status (*integers)(const struct work *work, uint64_t begin, uint32_t n, const wide *all);
-};
-
-/* Joins one push after the other, in the order of ranks. */
-static void fold_floats(const struct work *work, uint64_t begin, uint32_t n, double *all,
-                        void (*fold)(double *all, const double *one, uint32_t n))
-{
-    double one[BLOCK];
-    load_floats(work->type, work->pushes[0].bytes, begin, n, all);
-    for (uint32_t p = 1; p < work->n; p++) {
-        load_floats(work->type, work->pushes[p].bytes, begin, n, one);
-        fold(all, one, n);
+#define JOIN(name, joined_floats, joined_integers)                                                                     \
+    static void name##_float_to(double *all, const double *one, uint32_t n)                                            \
+    {                                                                                                                  \
+        for (uint32_t i = 0; i < n; i++)                                                                               \
+            all[i] = joined_floats;                                                                                    \
+    }                                                                                                                  \
+    static void name##_integer_to(wide *all, const int64_t *one, uint32_t n)                                           \
+    {                                                                                                                  \
+        for (uint32_t i = 0; i < n; i++)                                                                               \
+            all[i] = joined_integers;                                                                                  \
     }
-}
-
-static void fold_integers(const struct work *work, uint64_t begin, uint32_t n, wide *all,
-                          void (*fold)(wide *all, const int64_t *one, uint32_t n))
-{
-    int64_t one[BLOCK];
-    load_integers(work->type, work->pushes[0].bytes, begin, n, one);
-    for (uint32_t i = 0; i < n; i++)
-        all[i] = one[i];
-    for (uint32_t p = 1; p < work->n; p++) {
-        load_integers(work->type, work->pushes[p].bytes, begin, n, one);
-        fold(all, one, n);
-    }
-}
-
 /* Once there is a NaN, it stays. */
-static void max_float(double *all, const double *one, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        all[i] = one[i] > all[i] || one[i] != one[i] ? one[i] : all[i];
-}
-
-static void max_integer(wide *all, const int64_t *one, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        all[i] = one[i] > all[i] ? one[i] : all[i];
-}
-
-static void min_float(double *all, const double *one, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        all[i] = one[i] < all[i] || one[i] != one[i] ? one[i] : all[i];
-}
-
-static void min_integer(wide *all, const int64_t *one, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        all[i] = one[i] < all[i] ? one[i] : all[i];
-}
-
-static void add_float(double *all, const double *one, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        all[i] += one[i];
-}
-
-static void add_integer(wide *all, const int64_t *one, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        all[i] += one[i];
-}
-
-static void largest_of_floats(const struct work *work, uint64_t begin, uint32_t n, double *all)
-{
-    fold_floats(work, begin, n, all, max_float);
-}
-
-static void largest_of_integers(const struct work *work, uint64_t begin, uint32_t n, wide *all)
-{
-    fold_integers(work, begin, n, all, max_integer);
-}
-
-static void smallest_of_floats(const struct work *work, uint64_t begin, uint32_t n, double *all)
-{
-    fold_floats(work, begin, n, all, min_float);
-}
-
-static void smallest_of_integers(const struct work *work, uint64_t begin, uint32_t n, wide *all)
-{
-    fold_integers(work, begin, n, all, min_integer);
-}
-
-static void sum_of_floats(const struct work *work, uint64_t begin, uint32_t n, double *all)
-{
-    fold_floats(work, begin, n, all, add_float);
-}
-
-static void sum_of_integers(const struct work *work, uint64_t begin, uint32_t n, wide *all)
-{
-    fold_integers(work, begin, n, all, add_integer);
-}
+JOIN(max, one[i] > all[i] || one[i] != one[i] ? one[i] : all[i], one[i] > all[i] ? one[i] : all[i])
+JOIN(min, one[i] < all[i] || one[i] != one[i] ? one[i] : all[i], one[i] < all[i] ? one[i] : all[i])
+JOIN(add, all[i] + one[i], all[i] + one[i])
+#undef JOIN
 
 /* Turns a float into an integer, so that integers have the same order as the floats. -0 comes before 0. A NaN comes
  * after all numbers, whatever its bits are. */
@@ -347,48 +265,48 @@ static void middle_of_floats(const struct work *work, uint64_t begin, uint32_t n
     }
 }
 
-/* Only the result must fit into the type. Sums on the way may be larger. */
-static gw_status integers_as_they_are(const struct work *work, uint64_t begin, uint32_t n, const wide *all)
+static gw_status float_block(const struct work *work, uint64_t begin, uint32_t n)
 {
+    double all[BLOCK], one[BLOCK];
+    if (work->join->floats)
+        work->join->floats(work, begin, n, all);
+    else
+        load_floats(work->type, work->pushes[0].bytes, begin, n, all);
+    for (uint32_t p = 1; work->join->float_to && p < work->n; p++) {
+        load_floats(work->type, work->pushes[p].bytes, begin, n, one);
+        work->join->float_to(all, one, n);
+    }
+    for (uint32_t i = 0; work->divides && i < n; i++)
+        all[i] /= work->n;
+    store_floats(work->result_type, all, begin, n, work->out);
+    return GW_OK;
+}
+
+/* Only the result must fit into the type. Sums on the way may be larger. */
+static gw_status integer_block(const struct work *work, uint64_t begin, uint32_t n)
+{
+    wide all[BLOCK];
     int64_t one[BLOCK];
+    load_integers(work->type, work->pushes[0].bytes, begin, n, one);
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = one[i];
+    for (uint32_t p = 1; p < work->n; p++) {
+        load_integers(work->type, work->pushes[p].bytes, begin, n, one);
+        work->join->integer_to(all, one, n);
+    }
     for (uint32_t i = 0; i < n; i++) {
+        if (work->divides) {
+            gw_put_float(work->out + (begin + i) * sizeof(float), mean_of(all[i], work->n));
+            continue;
+        }
         if (all[i] < INT64_MIN || all[i] > INT64_MAX)
             return gw_fail(GW_ERR_ARGUMENT, "the %s of element %" PRIu64 " does not fit into int64",
                            gw_ps_method_name(work->method), begin + i);
         one[i] = (int64_t)all[i];
     }
-    store_integers(work->result_type, one, begin, n, work->out);
+    if (!work->divides)
+        store_integers(work->result_type, one, begin, n, work->out);
     return GW_OK;
-}
-
-static void divide_floats(const struct work *work, double *all, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        all[i] /= work->n;
-}
-
-static gw_status divide_integers(const struct work *work, uint64_t begin, uint32_t n, const wide *all)
-{
-    for (uint32_t i = 0; i < n; i++)
-        gw_put_float(work->out + (begin + i) * sizeof(float), mean_of(all[i], work->n));
-    return GW_OK;
-}
-
-static gw_status float_block(const struct work *work, uint64_t begin, uint32_t n)
-{
-    double all[BLOCK];
-    work->join->floats(work, begin, n, all);
-    if (work->finish->floats)
-        work->finish->floats(work, all, n);
-    store_floats(work->result_type, all, begin, n, work->out);
-    return GW_OK;
-}
-
-static gw_status integer_block(const struct work *work, uint64_t begin, uint32_t n)
-{
-    wide all[BLOCK];
-    work->join->integers(work, begin, n, all);
-    return work->finish->integers(work, begin, n, all);
 }
 
 /* Sums of 2-bit codes, TernGrad's ternary values; `begin` and n count elements and are multiples of 4. */
@@ -409,7 +327,7 @@ static gw_status codes_block(const struct work *work, uint64_t begin, uint32_t n
         }
     }
     /* S / N; with a scale s it is S * (s/N), with s/N rounded once, as in frames */
-    const float by = work->finish->divides ? (float)work->n : 1;
+    const float by = work->divides ? (float)work->n : 1;
     uint8_t *out = work->out + begin * sizeof(float);
     for (uint32_t i = 0; i < n; i++)
         gw_put_float(out + i * sizeof(float), work->scale ? (float)sum[i] * (*work->scale / by) : (float)sum[i] / by);
@@ -419,11 +337,10 @@ static gw_status codes_block(const struct work *work, uint64_t begin, uint32_t n
 static gw_status block(uint64_t i, uint32_t slot, void *user)
 {
     const struct work *work = user;
-    const bool codes = !work->join->floats; /* four elements a byte */
-    uint64_t n_elems = codes ? 4 * work->n_elems : work->n_elems, begin = i * BLOCK;
-    uint32_t n = n_elems - begin < BLOCK ? (uint32_t)(n_elems - begin) : BLOCK;
+    const uint64_t begin = i * BLOCK;
+    const uint32_t n = work->n_results - begin < BLOCK ? (uint32_t)(work->n_results - begin) : BLOCK;
     (void)slot;
-    return codes                        ? codes_block(work, begin, n)
+    return work->join->at_once          ? codes_block(work, begin, n)
            : gw_ps_is_float(work->type) ? float_block(work, begin, n)
                                         : integer_block(work, begin, n);
 }
@@ -432,21 +349,11 @@ static gw_status block(uint64_t i, uint32_t slot, void *user)
 
 static gw_status by_blocks(struct work *work, struct gw_ps_result *out)
 {
-    out->n_bytes = (size_t)work->n_elems * gw_ps_type_bytes(work->result_type);
-    out->bytes = work->out = gw_alloc(work->context, (size_t)work->n_elems, gw_ps_type_bytes(work->result_type));
-    return out->bytes ? gw_parallel_try(work->context, gw_div_up(work->n_elems, BLOCK), block, work) : GW_ERR_MEMORY;
-}
-
-/* The result has the same shape, with the last dimension four times as long. */
-static gw_status codes(struct work *work, struct gw_ps_result *out)
-{
-    if (out->shape.n_dims == 0)
-        out->shape = (gw_ps_shape){.n_dims = 1, .dims = {1}};
-    out->shape.dims[out->shape.n_dims - 1] *= 4;
-    out->n_bytes = (size_t)work->n_elems * 4 * sizeof(float);
-    out->bytes = work->out = gw_alloc(work->context, (size_t)work->n_elems, 4 * sizeof(float));
-    return out->bytes ? gw_parallel_try(work->context, gw_div_up(4 * work->n_elems, BLOCK), block, work)
-                      : GW_ERR_MEMORY;
+    const size_t width = gw_ps_type_bytes(work->result_type);
+    gw_ps_shape_elems(&out->shape, &work->n_results);
+    out->n_bytes = (size_t)work->n_results * width;
+    out->bytes = work->out = gw_alloc(work->context, (size_t)work->n_results, width);
+    return out->bytes ? gw_parallel_try(work->context, gw_div_up(work->n_results, BLOCK), block, work) : GW_ERR_MEMORY;
 }
 
 /* Pushes of frames. They are read together: one frame of each push at a time. */
@@ -569,8 +476,8 @@ static gw_status frame_sum(const struct work *work, struct gw_ps_result *out)
 static gw_status decode(struct work *work, struct gw_ps_result *out)
 {
     if (work->type == GW_PS_UINT8)
-        return codes(work, out);
-    return work->finish->divides ? frame_average(work, out) : frame_sum(work, out);
+        return by_blocks(work, out);
+    return work->divides ? frame_average(work, out) : frame_sum(work, out);
 }
 
 /* Copies one push, which the caller has chosen. */
@@ -584,19 +491,18 @@ static gw_status copy(struct work *work, struct gw_ps_result *out)
     return GW_OK;
 }
 
-static const struct join largest = {.floats = largest_of_floats, .integers = largest_of_integers},
-                         smallest = {.floats = smallest_of_floats, .integers = smallest_of_integers},
-                         sum = {.floats = sum_of_floats, .integers = sum_of_integers},
+static const struct join largest = {.float_to = max_float_to, .integer_to = max_integer_to},
+                         smallest = {.float_to = min_float_to, .integer_to = min_integer_to},
+                         sum = {.float_to = add_float_to, .integer_to = add_integer_to},
                          middle = {.floats = middle_of_floats}, newest = {.at_once = copy},
                          decoded = {.at_once = decode}, not_of_a_round = {.at_once = NULL};
-static const struct finish as_it_is = {.integers = integers_as_they_are},
-                           divided = {.divides = true, .floats = divide_floats, .integers = divide_integers};
+enum { as_it_is, divided };
 
 static const struct {
     const struct join *join;
-    const struct finish *finish;
+    bool divides;
 } methods[] = {
-#define ENTRY(number, name, result, joined_by, made_by, help) [number] = {.join = &joined_by, .finish = &made_by},
+#define ENTRY(number, name, result, joined_by, made_by, help) [number] = {.join = &joined_by, .divides = made_by},
     GW_PS_METHODS(ENTRY)
 #undef ENTRY
 };
@@ -609,7 +515,7 @@ gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type
     struct work work = {.context = context,
                         .method = method,
                         .join = methods[method].join,
-                        .finish = methods[method].finish,
+                        .divides = methods[method].divides,
                         .type = type,
                         .result_type = gw_ps_result_type(method, type),
                         .pushes = pushes,
@@ -617,7 +523,7 @@ gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type
                         .codec = codec,
                         .scale = scale};
     gw_ps_shape_elems(shape, &work.n_elems);
-    *out = (struct gw_ps_result){.type = work.result_type, .shape = *shape};
+    *out = (struct gw_ps_result){.type = work.result_type, .shape = gw_ps_result_shape(method, type, shape)};
     gw_status status = work.join->at_once ? work.join->at_once(&work, out) : by_blocks(&work, out);
     if (status < 0) {
         gw_free(context, out->bytes);

@@ -5,11 +5,11 @@
 
 void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round)
 {
-    for (uint32_t i = 0; i < GW_PS_KEPT_RESULTS; i++)
-        if (round->results[i].answer.value) {
-            gw_ps_key_count(store, key, 0, round->results[i].answer.value->n_bytes);
-            gw_ps_blob_give(round->results[i].answer.value);
-            round->results[i].answer.value = NULL;
+    for (uint32_t i = 0; i < GW_PS_CACHED_RESULTS; i++)
+        if (round->results[i].pulled.value) {
+            gw_ps_key_count(store, key, 0, round->results[i].pulled.value->n_bytes);
+            gw_ps_blob_give(round->results[i].pulled.value);
+            round->results[i].pulled.value = NULL;
         }
     round->n_results = 0;
 }

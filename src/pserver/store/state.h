@@ -11,14 +11,14 @@
 /* Takes the place of a refusal: the push counts only when its verdict has come. */
 #define GW_PS_PENDING (UINT64_MAX - 1)
 #define GW_PS_MOST_CHANGES 1024
-#define GW_PS_KEPT_RESULTS 4 /* how many results are kept of a round: workers mostly pull with one or two methods */
+#define GW_PS_CACHED_RESULTS 4 /* how many results are kept of a round: workers mostly pull with one or two methods */
 
 /* One result of a round. It is kept for the workers that ask later. */
-struct gw_ps_kept {
+struct gw_ps_cached {
     gw_ps_method method;
     const struct gw_ps_key *scale_key;
     uint64_t scale_round;
-    struct gw_ps_answer answer; /* if its value is NULL, there is none */
+    struct gw_ps_pulled pulled; /* if its value is NULL, there is none */
 };
 
 /* A round: the pushes of all workers that are reduced together. */
@@ -31,14 +31,14 @@ struct gw_ps_round {
     /* for each rank: the number with which it refused to push. GW_PS_NOT_REFUSED: it did not refuse. GW_PS_PENDING: its
      * verdict has not come yet; this is only in the open round */
     uint64_t *refusals;
-    struct gw_ps_kept results[GW_PS_KEPT_RESULTS];
+    struct gw_ps_cached results[GW_PS_CACHED_RESULTS];
     uint32_t n_results; /* how many were made so far. The next one takes the place of the oldest */
 };
 
 struct gw_ps_parameters;
 
-/* A value that belongs to no round (deposit.c). */
-struct gw_ps_deposit {
+/* A value that belongs to no round (put.c). */
+struct gw_ps_versioned {
     uint64_t version;
     struct gw_ps_blob *value; /* NULL: none */
 };
@@ -64,7 +64,7 @@ struct gw_ps_key {
     struct gw_ps_round before;
     uint32_t n_due;  /* GW_PS_SYNC: how many workers the open round still waits for */
     uint32_t latest; /* rank of the newest push */
-    struct gw_ps_deposit deposit;
+    struct gw_ps_versioned put;
     uint64_t bytes; /* how many are kept for the key */
     void *waiting;  /* gw_ps_key_waiting */
     uint32_t row;   /* its number in the folder: higher than that of all keys before it */
@@ -186,8 +186,8 @@ static inline void gw_ps_key_count(struct gw_ps_store *store, struct gw_ps_key *
 /* Drops the results that are kept of a round. They can be made again. */
 void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round);
 
-/* Forgets what was deposited there. */
-void gw_ps_deposit_drop(struct gw_ps_store *store, struct gw_ps_key *key);
+/* Forgets what was put there. */
+void gw_ps_put_drop(struct gw_ps_store *store, struct gw_ps_key *key);
 
 /* Frees a key and all that it holds. The caller takes it out of the store's tables. */
 void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key);

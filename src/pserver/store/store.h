@@ -68,7 +68,7 @@ gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, ui
 /* Puts the first parameters of a key with an optimizer: a float32 for each element. If the key has parameters already,
  * the call does nothing. Errors: GW_ERR_ARGUMENT (the key has no optimizer; another length), GW_ERR_CAPACITY,
  * GW_ERR_MEMORY. */
-gw_status gw_ps_store_bring_first(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value);
+gw_status gw_ps_store_put_first(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value);
 
 /* Stores the nth push of worker `rank` to the key, counted from 1. gw_ps_store_admit must have accepted the value. The
  * store takes a hold of its own on `value`. If the push is there already (its acknowledgement was lost), nothing
@@ -100,7 +100,7 @@ gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, ui
 gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, const char *prefix, uint32_t rank, uint64_t nth);
 
 /* Takes the place of a push: the worker refuses. It has no value that can be used, and says why by a number. Pulls over
- * the round then fail with GW_ERR_NONFINITE, and gw_ps_answer.round is the least such number of all workers. With
+ * the round then fail with GW_ERR_NONFINITE, and gw_ps_pulled.round is the least such number of all workers. With
  * GW_PS_STALE and GW_PS_ASYNC only pulls of the worker itself fail, until it pushes again. Pulls of other workers leave
  * it out. */
 gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
@@ -113,7 +113,7 @@ uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_
  * summed over all keys. */
 uint64_t gw_ps_store_pushes(const struct gw_ps_store *store, uint32_t rank, uint64_t *behind);
 
-struct gw_ps_answer {
+struct gw_ps_pulled {
     gw_ps_type type;
     gw_ps_shape shape;
     /* the round of the pushes that the value was made of. GW_PS_ASYNC and GW_PS_STALE: the number of the asking
@@ -131,17 +131,16 @@ struct gw_ps_answer {
  * GW_ERR_ORDER (this worker has not pushed yet, or nobody has; the scale key is in another round), GW_ERR_ARGUMENT,
  * GW_ERR_CAPACITY, GW_ERR_MEMORY and those of gw_ps_reduce. */
 gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method,
-                           struct gw_ps_key *scale_key, struct gw_ps_answer *out, struct gw_ps_key **waits_for);
+                           struct gw_ps_key *scale_key, struct gw_ps_pulled *out, struct gw_ps_key **waits_for);
 
 /* Puts a value that belongs to no round. It has the key's type and shape. The store takes a hold of its own. If a value
  * of this version or a higher one is there already, nothing changes. Errors: GW_ERR_ARGUMENT (another length; a key of
  * frames or with an optimizer), GW_ERR_CAPACITY. */
-gw_status gw_ps_store_deposit(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t version,
-                              struct gw_ps_blob *value);
+gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t version, struct gw_ps_blob *value);
 
-/* The value deposited there; its version is out->round. GW_PS_WAIT: there is none of version `least` or higher. Errors:
- * GW_ERR_ARGUMENT. */
-gw_status gw_ps_store_deposited(const struct gw_ps_key *key, uint64_t least, struct gw_ps_answer *out);
+/* The value that was put there; its version is out->round. GW_PS_WAIT: there is none of version `least` or higher.
+ * Errors: GW_ERR_ARGUMENT. */
+gw_status gw_ps_store_get(const struct gw_ps_key *key, uint64_t least, struct gw_ps_pulled *out);
 
 struct gw_ps_key_info {
     const char *name;
@@ -194,7 +193,7 @@ void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t
 
 /* Ends the run of all keys that do not begin with the prefix. The next run begins with new workers. Pushes in open
  * rounds are dropped. Every worker's next push to a key then goes to the key's open round. In modes without rounds,
- * earlier pushes count in no result except "latest". Whole rounds, deposits and parameters stay. */
+ * earlier pushes count in no result except "latest". Whole rounds, values that were put, and parameters stay. */
 void gw_ps_store_begin_anew(struct gw_ps_store *store, const char *except);
 
 /* Drops all keys that begin with the prefix. No request may wait for them. GW_ERR_MEMORY: nothing has changed. */

@@ -2,7 +2,7 @@
  * none of its own. A server either has all that was committed again, or it refuses to start and says why. */
 #define _GNU_SOURCE /* nftw */
 #include "folders.h"
-#include "pserver/keep/keep.h"
+#include "pserver/folder/folder.h"
 #include "wire/bytes.h"
 
 #include <fcntl.h>
@@ -17,9 +17,9 @@ enum { N_WORKERS = 2, N = 5000, N_KEYS = 3, N_FLIPS = 500, N_CUTS = 200 }; /* a 
 
 struct world {
     gw_context *context;
-    char folder[64], copy[64], synced[64], log[4096];
+    char path[64], copy[64], synced[64], log[4096];
     struct gw_ps_store *store;
-    struct gw_ps_keep *keep;
+    struct gw_ps_folder *folder;
     atomic_uint_least64_t total;
 };
 
@@ -87,13 +87,13 @@ static void on_line(void *user, const char *line)
 
 static gw_status try_open(struct world *world, const char *folder)
 {
-    const struct gw_ps_keep_options options = {.folder = folder,
-                                               .about = "workers=2",
-                                               .most_own = 8,
-                                               .own_write = own_write,
-                                               .own_read = own_read,
-                                               .log = on_line,
-                                               .user = world};
+    const struct gw_ps_folder_options options = {.folder = folder,
+                                                 .about = "workers=2",
+                                                 .most_own = 8,
+                                                 .own_write = own_write,
+                                                 .own_read = own_read,
+                                                 .log = on_line,
+                                                 .user = world};
     const struct gw_ps_store_options store = {.n_workers = N_WORKERS,
                                               .mode = GW_PS_SYNC,
                                               .max_keys = 100,
@@ -101,19 +101,19 @@ static gw_status try_open(struct world *world, const char *folder)
                                               .max_bytes = 1 << 28,
                                               .total = &world->total,
                                               .woken = on_woken};
-    world->keep = NULL;
+    world->folder = NULL;
     assert_int_equal(gw_ps_store_create(world->context, &store, &world->store), GW_OK);
-    return gw_ps_keep_open(world->context, world->store, &options, &world->keep);
+    return gw_ps_folder_open(world->context, world->store, &options, &world->folder);
 }
 
 static void close_it(struct world *world)
 {
-    gw_ps_keep_close(world->keep);
+    gw_ps_folder_close(world->folder);
     gw_ps_store_destroy(world->store);
     assert_int_equal(atomic_load(&world->total), 0);
 }
 
-/* Key 0 has parameters, key 1 a deposit. */
+/* Key 0 has parameters, key 1 a value that was put. */
 static struct gw_ps_key *key_of(struct world *world, uint32_t k)
 {
     char name[32];
@@ -142,9 +142,9 @@ static void a_round(struct world *world, uint64_t number)
         struct gw_ps_key *key = key_of(world, k);
         struct gw_ps_blob *value = value_of(world, number);
         if (k == 0)
-            assert_int_equal(gw_ps_store_bring_first(world->store, key, value), GW_OK);
+            assert_int_equal(gw_ps_store_put_first(world->store, key, value), GW_OK);
         if (k == 1)
-            assert_int_equal(gw_ps_store_deposit(world->store, key, number, value), GW_OK);
+            assert_int_equal(gw_ps_store_put(world->store, key, number, value), GW_OK);
         for (uint32_t r = 0; r < N_WORKERS; r++)
             assert_int_equal(gw_ps_store_push(world->store, key, r, number, value, 0), GW_OK);
         gw_ps_blob_give(value);
@@ -155,23 +155,23 @@ static void a_round(struct world *world, uint64_t number)
 static void check_round(struct world *world, uint64_t number)
 {
     struct gw_ps_blob *value = value_of(world, number);
-    struct gw_ps_answer answer;
+    struct gw_ps_pulled pulled;
     struct gw_ps_key *waits_for;
     CHECK(gw_ps_store_info(world->store).n_keys == (number ? N_KEYS : 0), "round %" PRIu64 ": keys", number);
     for (uint32_t k = 0; number && k < N_KEYS; k++) {
         struct gw_ps_key *key = key_of(world, k);
         CHECK(gw_ps_store_pushed(world->store, key, 0) == number && gw_ps_key_info(world->store, key).rounds == number,
               "key %u: round %" PRIu64 ", not %" PRIu64, k, gw_ps_key_info(world->store, key).rounds, number);
-        CHECK(gw_ps_store_pull(world->store, key, 0, GW_PS_MIN, NULL, &answer, &waits_for) == GW_OK &&
-                  memcmp(answer.value->bytes, value->bytes, value->n_bytes) == 0,
+        CHECK(gw_ps_store_pull(world->store, key, 0, GW_PS_MIN, NULL, &pulled, &waits_for) == GW_OK &&
+                  memcmp(pulled.value->bytes, value->bytes, value->n_bytes) == 0,
               "key %u: another value", k);
-        gw_ps_blob_give(answer.value);
+        gw_ps_blob_give(pulled.value);
         if (k != 1)
             continue;
-        CHECK(gw_ps_store_deposited(key, number, &answer) == GW_OK &&
-                  memcmp(answer.value->bytes, value->bytes, value->n_bytes) == 0,
-              "another deposit");
-        gw_ps_blob_give(answer.value);
+        CHECK(gw_ps_store_get(key, number, &pulled) == GW_OK &&
+                  memcmp(pulled.value->bytes, value->bytes, value->n_bytes) == 0,
+              "another value that was put");
+        gw_ps_blob_give(pulled.value);
     }
     gw_ps_blob_give(value);
 }
@@ -217,23 +217,23 @@ static void begin(struct world *world, uint64_t n_rounds, bool killed)
 {
     *world = (struct world){.context = NULL};
     assert_int_equal(gw_context_create(NULL, &world->context), GW_OK);
-    make_folder(world->folder);
+    make_folder(world->path);
     make_folder(world->copy);
     make_folder(world->synced);
-    CHECK(try_open(world, world->folder) == GW_OK, "%s", gw_last_error());
+    CHECK(try_open(world, world->path) == GW_OK, "%s", gw_last_error());
     for (uint64_t number = 1; number <= n_rounds; number++) {
         a_round(world, number);
-        gw_ps_keep_commit(world->keep);
+        gw_ps_folder_commit(world->folder);
     }
-    copy_folder(world->folder, world->copy);
+    copy_folder(world->path, world->copy);
     close_it(world);
     if (killed)
-        copy_folder(world->copy, world->folder);
+        copy_folder(world->copy, world->path);
 }
 
 static void end(struct world *world)
 {
-    remove_folder(world->folder);
+    remove_folder(world->path);
     remove_folder(world->copy);
     remove_folder(world->synced);
     gw_context_destroy(world->context);
@@ -261,7 +261,7 @@ static void flip_bits(bool killed, const char *name)
         struct stat st;
         uint8_t byte;
         char what[64];
-        copy_folder(world.folder, world.copy);
+        copy_folder(world.path, world.copy);
         const int fd = open(in(world.copy, name), O_RDWR);
         assert_true(fd >= 0 && fstat(fd, &st) == 0);
         const off_t at = (off_t)(numbers_word(&random) % (uint64_t)st.st_size);
@@ -294,9 +294,9 @@ static void cut_file(bool killed, const char *name)
     struct stat st;
     int n = 0, n_refused = 0;
     begin(&world, 2, killed);
-    assert_int_equal(stat(in(world.folder, name), &st), 0);
+    assert_int_equal(stat(in(world.path, name), &st), 0);
     for (off_t at = 0; at < st.st_size; at += 4096, n++) {
-        copy_folder(world.folder, world.copy);
+        copy_folder(world.path, world.copy);
         assert_int_equal(truncate(in(world.copy, name), at), 0);
         n_refused += refused_or_whole(&world, 2, name);
     }
@@ -319,11 +319,11 @@ static void test_lost_files(void **state)
     (void)state;
     begin(&world, 2, true);
     for (size_t i = 0; i < 2; i++) {
-        copy_folder(world.folder, world.copy);
+        copy_folder(world.path, world.copy);
         assert_int_equal(unlink(in(world.copy, files[i])), 0);
         assert_true(refused_or_whole(&world, 2, files[i]));
         CHECK(strstr(gw_last_error(), "missing"), "%s", gw_last_error());
-        copy_file(in(world.folder, files[i]), in(world.copy, files[i])); /* nothing was changed */
+        copy_file(in(world.path, files[i]), in(world.copy, files[i])); /* nothing was changed */
         assert_false(refused_or_whole(&world, 2, files[i]));
     }
     end(&world);
@@ -343,7 +343,7 @@ static void cut_power(void)
     const char *to = synced_to;
     synced_to = NULL;
     copy_folder(to, power.world->copy);
-    copy_file(in(power.world->folder, "lock"), in(power.world->copy, "lock"));
+    copy_file(in(power.world->path, "lock"), in(power.world->copy, "lock"));
     CHECK(try_open(&after, power.world->copy) == GW_OK, "cut %d: %s", power.n, gw_last_error());
     const uint64_t number = gw_ps_store_pushed(after.store, key_of(&after, 0), 0);
     CHECK(number == power.committed || number == power.committed + 1, "cut %d: round %" PRIu64 " of %" PRIu64, power.n,
@@ -361,16 +361,16 @@ static void test_power_cut(void **state)
     sqlite3 *other;
     (void)state;
     begin(&world, 1, true);
-    copy_folder(world.folder, world.synced);
+    copy_folder(world.path, world.synced);
     power.world = &world;
     power.committed = 1;
     on_synced = cut_power;
-    CHECK(try_open(&world, world.folder) == GW_OK, "%s", gw_last_error());
-    assert_int_equal(sqlite3_open(in(world.folder, "state.db"), &other), SQLITE_OK);
+    CHECK(try_open(&world, world.path) == GW_OK, "%s", gw_last_error());
+    assert_int_equal(sqlite3_open(in(world.path, "state.db"), &other), SQLITE_OK);
     for (synced_to = world.synced; power.n < N_CUTS; cut_power()) {
         a_round(&world, power.committed + 1);
-        gw_ps_keep_commit(world.keep);
-        assert_true(gw_ps_keep_info(world.keep).durable);
+        gw_ps_folder_commit(world.folder);
+        assert_true(gw_ps_folder_info(world.folder).durable);
         power.committed++;
         if (power.committed % 4 == 0)
             assert_int_equal(sqlite3_exec(other, "PRAGMA wal_checkpoint", NULL, NULL, NULL), SQLITE_OK);
@@ -446,7 +446,7 @@ static void test_wrong_folders(void **state)
     (void)state;
     begin(&world, 2, false);
     for (int i = 0; i < (int)(sizeof words / sizeof *words); i++) {
-        copy_folder(world.folder, world.copy);
+        copy_folder(world.path, world.copy);
         make_wrong(&world, i);
         CHECK(refused_or_whole(&world, 2, words[i]), "case %d is taken", i);
         CHECK(strstr(gw_last_error(), words[i]), "case %d: %s", i, gw_last_error());
@@ -455,9 +455,9 @@ static void test_wrong_folders(void **state)
     }
     /* in use */
     struct world other = world;
-    CHECK(try_open(&world, world.folder) == GW_OK, "%s", gw_last_error());
+    CHECK(try_open(&world, world.path) == GW_OK, "%s", gw_last_error());
     atomic_init(&other.total, 0);
-    assert_int_equal(try_open(&other, world.folder), GW_ERR_SYSTEM);
+    assert_int_equal(try_open(&other, world.path), GW_ERR_SYSTEM);
     CHECK(strstr(gw_last_error(), "another server"), "%s", gw_last_error());
     close_it(&other);
     close_it(&world);

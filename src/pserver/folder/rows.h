@@ -1,12 +1,12 @@
 /* The folder of a server as numbered rows of bytes, in an SQLite database. What was committed is on disk. The rows do
- * not say what they mean (keep.c), and their bytes have no checksum here.
+ * not say what they mean (folder.c), and their bytes have no checksum here.
  *
  *     DIR/state.db      the database: one table, row(id, body). While a server runs, the newest commits are in
  *                       state.db-wal
  *     DIR/lock          locked while a server runs. It holds the number of the last commit (u64), so that a lost or
  *                       altered state.db-wal is noticed: SQLite itself would go on without the commits */
-#ifndef GW_PSERVER_KEEP_ROWS_H
-#define GW_PSERVER_KEEP_ROWS_H
+#ifndef GW_PSERVER_FOLDER_ROWS_H
+#define GW_PSERVER_FOLDER_ROWS_H
 
 #include <gradwire/context.h>
 #include <gradwire/status.h>

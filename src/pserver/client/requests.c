@@ -1,13 +1,11 @@
-/* Sends requests to servers and takes in their answers. Requests of all tickets are sent as they come. While a caller
+/* Sends requests to servers and takes in their answers. All are sent as they come. While a caller
  * waits for one, it takes in the answers to others as well. If a connection was lost and is there again, the client has
  * said HELLO once more. Then it sends all requests again that have no answer yet. A push has a number, so the server
  * takes it only once. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "pserver/client/connect.h"
-#include "pserver/client/keys.h"
-#include "pserver/client/tickets.h"
+#include "pserver/client/state.h"
 #include "pserver/client/for_exchange.h"
 
 #include <errno.h>
@@ -46,7 +44,7 @@ static gw_status send_part(struct gw_ps_client *client, uint32_t s, struct part 
 
 static gw_status send_again(struct gw_ps_client *client, uint32_t s)
 {
-    for (struct ticket *t = client->open.first; t; t = t->next)
+    for (struct request *t = client->open.first; t; t = t->next)
         if (s >= t->first && s < t->first + t->n_parts && !t->parts[s - t->first].done)
             GW_TRY(send_part(client, s, &t->parts[s - t->first]));
     return GW_OK;
@@ -58,62 +56,62 @@ static gw_status send_again(struct gw_ps_client *client, uint32_t s)
 static void give_up(struct server *server, gw_status status)
 {
     server->refused = status;
-    snprintf(server->why, sizeof server->why, "sent an invalid reply: %.*s", GW_PS_SENTENCE - 64, gw_last_error());
+    snprintf(server->why, sizeof server->why, "sent an invalid answer: %.*s", GW_PS_SENTENCE - 64, gw_last_error());
 }
 
 /* Checks that a server that was met before has the same numbers as then. Arrays that have the size of these numbers
  * stay right. */
-static gw_status check_hello(const struct server *server, const struct gw_ps_reply *reply)
+static gw_status check_hello(const struct server *server, const struct gw_ps_answer *answer)
 {
-    GW_TRY(gw_ps_answer_check_hello(reply));
-    if (server->was_welcome && (server->n_workers != reply->n_workers || server->mode != (gw_ps_mode)reply->mode ||
-                                server->staleness != reply->staleness || server->backup != reply->backup))
+    GW_TRY(gw_ps_answer_check_hello(answer));
+    if (server->was_welcome && (server->n_workers != answer->n_workers || server->mode != (gw_ps_mode)answer->mode ||
+                                server->staleness != answer->staleness || server->backup != answer->backup))
         return gw_fail(
             GW_ERR_PEER,
             "it was for %u workers and is for %u now, or its --mode or --backup is another; this client must "
             "be made anew",
-            server->n_workers, reply->n_workers);
+            server->n_workers, answer->n_workers);
     return GW_OK;
 }
 
-static gw_status hello_answered(struct gw_ps_client *client, uint32_t s, const struct gw_ps_reply *reply)
+static gw_status hello_answered(struct gw_ps_client *client, uint32_t s, const struct gw_ps_answer *answer)
 {
     struct server *server = &client->servers[s];
     const double now = gw_clock_seconds();
-    if (reply->status == GW_OK && server->welcome)
+    if (answer->status == GW_OK && server->welcome)
         return GW_OK; /* it has answered already */
-    if (reply->status == GW_OK && check_hello(server, reply) < 0) {
+    if (answer->status == GW_OK && check_hello(server, answer) < 0) {
         give_up(server, GW_ERR_PEER);
-    } else if (reply->status == GW_OK) {
-        server->n_workers = reply->n_workers;
-        server->mode = (gw_ps_mode)reply->mode;
-        server->staleness = reply->staleness;
-        server->backup = reply->backup;
-        server->timeout_ms = reply->timeout_ms;
+    } else if (answer->status == GW_OK) {
+        server->n_workers = answer->n_workers;
+        server->mode = (gw_ps_mode)answer->mode;
+        server->staleness = answer->staleness;
+        server->backup = answer->backup;
+        server->timeout_ms = answer->timeout_ms;
         server->welcome = server->was_welcome = true;
         server->first_refused = 0;
         server->n_failed = server->n_ended = server->n_mismatched = 0;
         return send_again(client, s);
-    } else if (reply->status == GW_ERR_PEER &&
+    } else if (answer->status == GW_ERR_PEER &&
                (server->first_refused == 0 || now - server->first_refused < PLACE_SECONDS)) {
         server->first_refused = server->first_refused == 0 ? now : server->first_refused;
-        snprintf(server->why, sizeof server->why, "%s", reply->sentence);
+        snprintf(server->why, sizeof server->why, "%s", answer->sentence);
         gw_ps_server_redial(server);
         server->dial_at = now + RETRY_SECONDS;
     } else {
         server->refused = GW_ERR_PEER;
-        snprintf(server->why, sizeof server->why, "refused this client: %.*s", GW_PS_SENTENCE - 64, reply->sentence);
+        snprintf(server->why, sizeof server->why, "refused this client: %.*s", GW_PS_SENTENCE - 64, answer->sentence);
     }
     return GW_OK;
 }
 
 /* Finds the part that waits for an answer of server s with that id. NULL: none does. */
-static struct part *part_of(struct gw_ps_client *client, uint32_t s, uint64_t id, struct ticket **ticket)
+static struct part *part_of(struct gw_ps_client *client, uint32_t s, uint64_t id, struct request **request)
 {
     const uint64_t p = id % MOST_SERVERS;
-    *ticket = gw_ps_ticket_find(client, id - p);
-    return *ticket && p < (*ticket)->n_parts && s == (*ticket)->first + p && !(*ticket)->parts[p].done
-               ? &(*ticket)->parts[p]
+    *request = gw_ps_request_find(client, id - p);
+    return *request && p < (*request)->n_parts && s == (*request)->first + p && !(*request)->parts[p].done
+               ? &(*request)->parts[p]
                : NULL;
 }
 
@@ -126,25 +124,25 @@ gw_status gw_ps_too_late(const struct gw_ps_client *client, gw_status status, co
     return gw_fail(GW_ERR_TIMEOUT, "%s was not possible within %u ms: %s", what, client->timeout_ms, why);
 }
 
-struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, const struct ticket *ticket, uint32_t p)
+struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, const struct request *request, uint32_t p)
 {
-    return (struct gw_ps_asked){.request = &ticket->parts[p].request,
-                                .type = ticket->place.type,
-                                .shape = gw_ps_part_shape(&ticket->place, p),
-                                .n_workers = client->servers[ticket->first + p].n_workers,
+    return (struct gw_ps_asked){.request = &request->parts[p].request,
+                                .type = request->place.type,
+                                .shape = gw_ps_part_shape(&request->place, p),
+                                .n_workers = client->servers[request->first + p].n_workers,
                                 .most = client->most_bytes};
 }
 
-/* Where a part's value is in the value of the ticket. The lengths of the parts are known if there are several. *total:
+/* Where a part's value is in the value of the request. The lengths of the parts are known if there are several. *total:
  * the length of all. */
-static size_t value_at(const struct gw_ps_client *client, const struct ticket *ticket, const struct part *part,
+static size_t value_at(const struct gw_ps_client *client, const struct request *request, const struct part *part,
                        size_t n_bytes, size_t *total)
 {
     size_t at = 0;
-    *total = ticket->n_parts == 1 ? n_bytes : 0;
-    for (uint32_t p = 0; ticket->n_parts > 1 && p < ticket->n_parts; p++) {
-        const struct gw_ps_asked asked = gw_ps_asked_of(client, ticket, p);
-        if (&ticket->parts[p] == part)
+    *total = request->n_parts == 1 ? n_bytes : 0;
+    for (uint32_t p = 0; request->n_parts > 1 && p < request->n_parts; p++) {
+        const struct gw_ps_asked asked = gw_ps_asked_of(client, request, p);
+        if (&request->parts[p] == part)
             at = *total;
         *total += (size_t)gw_ps_answer_most(&asked);
     }
@@ -152,18 +150,18 @@ static size_t value_at(const struct gw_ps_client *client, const struct ticket *t
 }
 
 /* Makes room for the value of an answer, which was checked. NULL: there is no memory. */
-static void *make_room(struct gw_ps_client *client, struct ticket *ticket, const struct part *part, size_t n_bytes)
+static void *make_room(struct gw_ps_client *client, struct request *request, const struct part *part, size_t n_bytes)
 {
     size_t total;
-    const size_t at = value_at(client, ticket, part, n_bytes, &total);
-    if (ticket->value && ticket->n_bytes != total) { /* from an earlier connection */
-        gw_free(client->context, ticket->value);
-        ticket->value = NULL;
+    const size_t at = value_at(client, request, part, n_bytes, &total);
+    if (request->value && request->n_bytes != total) { /* from an earlier connection */
+        gw_free(client->context, request->value);
+        request->value = NULL;
     }
-    if (!ticket->value)
-        ticket->value = gw_alloc(client->context, total, 1);
-    ticket->n_bytes = total;
-    return ticket->value ? ticket->value + at : NULL;
+    if (!request->value)
+        request->value = gw_alloc(client->context, total, 1);
+    request->n_bytes = total;
+    return request->value ? request->value + at : NULL;
 }
 
 /* Where a long value is received. What cannot be right is dropped as it comes. */
@@ -172,26 +170,26 @@ static void *place(void *user, const struct gw_net_message *message)
     struct server *server = user;
     struct gw_ps_client *client = server->client;
     const uint32_t s = (uint32_t)(server - client->servers);
-    struct gw_ps_reply reply;
-    struct ticket *ticket;
-    if (message->kind != GW_PS_MESSAGE || gw_ps_reply_read(message->header, message->n_header, &reply) < 0)
+    struct gw_ps_answer answer;
+    struct request *request;
+    if (message->kind != GW_PS_MESSAGE || gw_ps_answer_read(message->header, message->n_header, &answer) < 0)
         return gw_net_nowhere;
-    struct part *part = part_of(client, s, reply.id, &ticket);
+    struct part *part = part_of(client, s, answer.id, &request);
     if (!part)
         return gw_net_nowhere;
-    const struct gw_ps_asked asked = gw_ps_asked_of(client, ticket, s - ticket->first);
-    void *room = gw_ps_answer_check(&asked, &reply, true, message->n_bytes) == GW_OK && reply.status == GW_OK
-                     ? make_room(client, ticket, part, message->n_bytes)
+    const struct gw_ps_asked asked = gw_ps_asked_of(client, request, s - request->first);
+    void *room = gw_ps_answer_check(&asked, &answer, true, message->n_bytes) == GW_OK && answer.status == GW_OK
+                     ? make_room(client, request, part, message->n_bytes)
                      : NULL;
     return room ? room : gw_net_nowhere;
 }
 
 /* Takes the value of an answer that was checked. */
-static gw_status take_value(struct gw_ps_client *client, struct ticket *ticket, struct part *part,
+static gw_status take_value(struct gw_ps_client *client, struct request *request, struct part *part,
                             const struct gw_net_message *message)
 {
     if (message->n_bytes && message->is_small) {
-        void *room = make_room(client, ticket, part, message->n_bytes);
+        void *room = make_room(client, request, part, message->n_bytes);
         if (!room)
             return gw_fail(GW_ERR_MEMORY, "no memory for the value of \"%s\"", part->request.key);
         memcpy(room, message->bytes, message->n_bytes);
@@ -201,44 +199,44 @@ static gw_status take_value(struct gw_ps_client *client, struct ticket *ticket, 
                : GW_OK;
 }
 
-/* Moves a ticket to the end of a list. */
-static void move_to(struct tickets *to, struct tickets *from, struct ticket *ticket)
+/* Moves a request to the end of a list. */
+static void move_to(struct requests *to, struct requests *from, struct request *request)
 {
     if (from) {
-        *ticket->link = ticket->next;
-        *(ticket->next ? &ticket->next->link : &from->end) = ticket->link;
+        *request->link = request->next;
+        *(request->next ? &request->next->link : &from->end) = request->link;
     }
-    ticket->next = NULL;
-    ticket->link = to->end;
-    *to->end = ticket;
-    to->end = &ticket->next;
+    request->next = NULL;
+    request->link = to->end;
+    *to->end = request;
+    to->end = &request->next;
 }
 
 /* Takes an answer, and checks it before it uses anything of it. If the answer cannot be right, or there is no memory
  * for it, it becomes an error. */
-static void take_answer(struct gw_ps_client *client, uint32_t s, struct ticket *ticket, struct part *part,
-                        const struct gw_ps_reply *reply, const struct gw_net_message *message)
+static void take_answer(struct gw_ps_client *client, uint32_t s, struct request *request, struct part *part,
+                        const struct gw_ps_answer *answer, const struct gw_net_message *message)
 {
-    const struct gw_ps_asked asked = gw_ps_asked_of(client, ticket, s - ticket->first);
-    gw_status status = gw_ps_answer_check(&asked, reply, message->n_bytes > 0, message->n_bytes);
+    const struct gw_ps_asked asked = gw_ps_asked_of(client, request, s - request->first);
+    gw_status status = gw_ps_answer_check(&asked, answer, message->n_bytes > 0, message->n_bytes);
     if (status == GW_OK)
-        status = take_value(client, ticket, part, message);
-    part->reply = *reply;
-    if (status == GW_OK && reply->operation == GW_PS_INIT && reply->status == GW_ERR_ORDER) {
+        status = take_value(client, request, part, message);
+    part->answer = *answer;
+    if (status == GW_OK && answer->operation == GW_PS_INIT && answer->status == GW_ERR_ORDER) {
         client->n_again += part->again_at == 0;
         part->again_at = gw_clock_seconds() + RETRY_SECONDS; /* in a moment the server will know whose run it is */
         return;
     }
     part->done = true;
-    if (--ticket->n_left == 0)
-        move_to(&client->answered, &client->open, ticket);
+    if (--request->n_left == 0)
+        move_to(&client->answered, &client->open, request);
     if (status < 0) {
-        part->reply = (struct gw_ps_reply){.operation = part->request.operation, .id = reply->id, .status = status};
-        snprintf(part->reply.sentence, sizeof part->reply.sentence, "the server at %s: %.*s",
+        part->answer = (struct gw_ps_answer){.operation = part->request.operation, .id = answer->id, .status = status};
+        snprintf(part->answer.sentence, sizeof part->answer.sentence, "the server at %s: %.*s",
                  gw_ps_place(&client->servers[s]), GW_PS_SENTENCE - 128, gw_last_error());
         return;
     }
-    if (reply->flags & GW_PS_IN_MEMORY)
+    if (answer->flags & GW_PS_IN_MEMORY)
         atomic_store(&client->in_memory, true);
 }
 
@@ -246,29 +244,29 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct ticket *
 static gw_status take(struct gw_ps_client *client, uint32_t s, const struct gw_net_message *message)
 {
     struct server *server = &client->servers[s];
-    struct gw_ps_reply reply;
-    struct ticket *ticket;
+    struct gw_ps_answer answer;
+    struct request *request;
     const gw_status status =
         message->kind == GW_PS_MESSAGE
-            ? gw_ps_reply_read(message->header, message->n_header, &reply)
+            ? gw_ps_answer_read(message->header, message->n_header, &answer)
             : gw_fail(GW_ERR_FRAME_MAGIC, "it sent a message of kind %u, which no server sends", message->kind);
     if (status < 0) {
         give_up(server, GW_ERR_PEER);
         return GW_OK;
     }
-    if (reply.status < 0 && !reply.sentence[0]) /* every error must have a sentence */
-        snprintf(reply.sentence, sizeof reply.sentence, "the server gives no reason (%s)",
-                 gw_status_text(reply.status));
-    if (reply.operation == GW_PS_HELLO)
-        return hello_answered(client, s, &reply);
-    if (reply.operation == GW_PS_ASK)
+    if (answer.status < 0 && !answer.sentence[0]) /* every error must have a sentence */
+        snprintf(answer.sentence, sizeof answer.sentence, "the server gives no reason (%s)",
+                 gw_status_text(answer.status));
+    if (answer.operation == GW_PS_HELLO)
+        return hello_answered(client, s, &answer);
+    if (answer.operation == GW_PS_ASK)
         atomic_store(&client->join, true);
-    else if (reply.operation == GW_PS_WHO) /* the server cannot read the client's messages */
-        give_up(server, gw_fail(GW_ERR_PEER, "%s", reply.sentence));
+    else if (answer.operation == GW_PS_WHO) /* the server cannot read the client's messages */
+        give_up(server, gw_fail(GW_ERR_PEER, "%s", answer.sentence));
     else {
-        struct part *part = part_of(client, s, reply.id, &ticket);
+        struct part *part = part_of(client, s, answer.id, &request);
         if (part)
-            take_answer(client, s, ticket, part, &reply, message);
+            take_answer(client, s, request, part, &answer, message);
     }
     return GW_OK;
 }
@@ -313,7 +311,7 @@ static gw_status turn(struct gw_ps_client *client, uint32_t s, uint32_t *n)
 static gw_status ask_again(struct gw_ps_client *client, double *next)
 {
     const double now = gw_clock_seconds();
-    for (struct ticket *t = client->n_again ? client->open.first : NULL; t; t = t->next)
+    for (struct request *t = client->n_again ? client->open.first : NULL; t; t = t->next)
         for (uint32_t p = 0; p < t->n_parts; p++) {
             struct part *part = &t->parts[p];
             if (part->done || part->again_at == 0)
@@ -367,94 +365,95 @@ gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline)
     return GW_OK;
 }
 
-/* ---- tickets ----------------------------------------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------------------------------------------- */
 
-static struct ticket **bucket_of(const struct gw_ps_client *client, uint64_t id)
+static struct request **bucket_of(const struct gw_ps_client *client, uint64_t id)
 {
-    return (struct ticket **)&client->buckets[id / MOST_SERVERS % TICKET_BUCKETS];
+    return (struct request **)&client->buckets[id / MOST_SERVERS % REQUEST_BUCKETS];
 }
 
-struct ticket *gw_ps_ticket_find(const struct gw_ps_client *client, uint64_t id)
+struct request *gw_ps_request_find(const struct gw_ps_client *client, uint64_t id)
 {
-    struct ticket *ticket = *bucket_of(client, id);
-    while (ticket && ticket->id != id)
-        ticket = ticket->hash_next;
-    return ticket;
+    struct request *request = *bucket_of(client, id);
+    while (request && request->id != id)
+        request = request->hash_next;
+    return request;
 }
 
-void gw_ps_ticket_free(struct gw_ps_client *client, struct ticket *ticket)
+void gw_ps_request_free(struct gw_ps_client *client, struct request *request)
 {
-    struct ticket **at = bucket_of(client, ticket->id), *second = gw_ps_ticket_find(client, ticket->second);
-    struct tickets *list = ticket->n_left ? &client->open : &client->answered;
-    struct key *key = ticket->key == GW_PS_NO_NAME ? NULL : &client->keys[ticket->key];
+    struct request **at = bucket_of(client, request->id), *second = gw_ps_request_find(client, request->second);
+    struct requests *list = request->n_left ? &client->open : &client->answered;
+    struct key *key = request->key == GW_PS_NO_NAME ? NULL : &client->keys[request->key];
     if (second)
-        gw_ps_ticket_free(client, second);
-    while (*at != ticket)
+        gw_ps_request_free(client, second);
+    while (*at != request)
         at = &(*at)->hash_next;
-    *at = ticket->hash_next;
-    *ticket->link = ticket->next;
-    *(ticket->next ? &ticket->next->link : &list->end) = ticket->link;
-    for (uint32_t p = 0; p < ticket->n_parts; p++) {
-        const struct part *part = &ticket->parts[p];
-        struct server *server = &client->servers[ticket->first + p];
+    *at = request->hash_next;
+    *request->link = request->next;
+    *(request->next ? &request->next->link : &list->end) = request->link;
+    for (uint32_t p = 0; p < request->n_parts; p++) {
+        const struct part *part = &request->parts[p];
+        struct server *server = &client->servers[request->first + p];
         client->n_again -= part->again_at > 0 && !part->done;
-        if (key && ticket->asked->operation == GW_PS_PUSH && (!part->done || part->reply.status < 0))
+        if (key && request->asked->operation == GW_PS_PUSH && (!part->done || part->answer.status < 0))
             key->uncertain = true;
         /* No connection may read the caller's bytes any more, nor write into the value. An answer says that all was
-         * sent, unless the server lies or the ticket is given up. On the new connection, requests without an answer are
-         * sent again. */
+         * sent, unless the server lies or the request is given up. On the new connection, requests without an answer
+         * are sent again. */
         if (part->waits ||
-            (ticket->value && server->c.body >= ticket->value && server->c.body < ticket->value + ticket->n_bytes))
+            (request->value && server->c.body >= request->value && server->c.body < request->value + request->n_bytes))
             gw_ps_server_redial(server);
     }
     if (key) {
-        key->n_pushes -= ticket->asked->operation == GW_PS_PUSH;
-        key->n_inits -= ticket->asked->operation == GW_PS_INIT;
+        key->n_pushes -= request->asked->operation == GW_PS_PUSH;
+        key->n_inits -= request->asked->operation == GW_PS_INIT;
     }
-    gw_free(client->context, ticket->value);
-    gw_free(client->context, ticket);
+    gw_free(client->context, request->value);
+    gw_free(client->context, request);
 }
 
-/* Makes a ticket for requests to `place`. NULL: there is no memory. */
-static struct ticket *new_ticket(struct gw_ps_client *client, const struct gw_ps_request *request, uint64_t key,
-                                 const struct place *place, const void *body, size_t n_bytes)
+/* Makes a request to the servers of `place`. NULL: there is no memory. */
+static struct request *new_request(struct gw_ps_client *client, const struct gw_ps_request *head, uint64_t key,
+                                   const struct place *place, const void *body, size_t n_bytes)
 {
-    struct ticket *ticket = gw_calloc(client->context, 1, sizeof *ticket + place->n_parts * sizeof ticket->parts[0]);
-    if (!ticket)
+    struct request *request =
+        gw_calloc(client->context, 1, sizeof *request + place->n_parts * sizeof request->parts[0]);
+    if (!request)
         return NULL;
-    const bool has_value = gw_ps_request_has_value(request);
-    const size_t width = request->operation == GW_PS_BRING && request->bring_kind == GW_PS_BRING_FIRST
+    const bool has_value = gw_ps_request_has_value(head);
+    const size_t width = head->operation == GW_PS_PUT && head->put_kind == GW_PS_PUT_FIRST
                              ? sizeof(float)
                              : gw_ps_type_bytes(place->type);
-    ticket->id = client->next_id;
-    ticket->asked = &ticket->parts[0].request;
-    ticket->deadline = gw_clock_seconds() + client->timeout_ms / 1000.0 + GRACE_SECONDS;
-    ticket->first = place->first;
-    ticket->n_parts = ticket->n_left = place->n_parts;
-    ticket->key = key;
-    ticket->place = *place;
-    ticket->body = body;
+    request->id = client->next_id;
+    request->asked = &request->parts[0].request;
+    request->deadline = gw_clock_seconds() + client->timeout_ms / 1000.0 + GRACE_SECONDS;
+    request->first = place->first;
+    request->n_parts = request->n_left = place->n_parts;
+    request->key = key;
+    request->place = *place;
+    request->body = body;
     client->next_id += MOST_SERVERS;
-    for (uint32_t p = 0; p < ticket->n_parts; p++) {
-        struct part *part = &ticket->parts[p];
+    for (uint32_t p = 0; p < request->n_parts; p++) {
+        struct part *part = &request->parts[p];
         const size_t begin = p ? (size_t)gw_ps_part_begin(place, p) * width : 0,
                      end = p + 1 < place->n_parts ? (size_t)gw_ps_part_begin(place, p + 1) * width : n_bytes;
-        part->request = *request;
-        part->request.id = ticket->id + p;
+        part->request = *head;
+        part->request.id = request->id + p;
         part->request.timeout_ms = client->timeout_ms;
         part->request.n_parts = place->n_parts;
         part->request.shape = gw_ps_part_shape(place, p);
         part->body = has_value ? (const char *)body + begin : NULL;
         part->n_bytes = has_value ? end - begin : 0;
     }
-    ticket->hash_next = *bucket_of(client, ticket->id);
-    *bucket_of(client, ticket->id) = ticket;
-    move_to(&client->open, NULL, ticket);
+    request->hash_next = *bucket_of(client, request->id);
+    *bucket_of(client, request->id) = request;
+    move_to(&client->open, NULL, request);
     if (key != GW_PS_NO_NAME) {
-        client->keys[key].n_pushes += request->operation == GW_PS_PUSH;
-        client->keys[key].n_inits += request->operation == GW_PS_INIT;
+        client->keys[key].n_pushes += head->operation == GW_PS_PUSH;
+        client->keys[key].n_inits += head->operation == GW_PS_INIT;
     }
-    return ticket;
+    return request;
 }
 
 /* After a push failed, the server may have taken it or not. So this asks the server how many pushes it has. */
@@ -468,51 +467,50 @@ static gw_status settle(struct gw_ps_client *client, uint64_t k)
                        "a push to \"%s\" failed; those of it that are under way must be waited for before the next",
                        client->names.names[k]);
     struct gw_ps_request init = gw_ps_request_of(GW_PS_INIT, client->names.names[k]);
-    struct ticket *ticket;
+    struct request *request;
     init.type = (uint8_t)key->place.type;
     init.shape = key->place.shape;
     snprintf(init.codec, sizeof init.codec, "%s", key->codec ? key->codec : "");
     snprintf(init.optimizer, sizeof init.optimizer, "%s", key->optimizer ? key->optimizer : "");
-    GW_TRY(
-        gw_ps_ticket_begin(client, key->place.n_parts > 1 ? GW_PS_BY_KEY : key->place.first, &init, NULL, 0, &ticket));
-    gw_status status = gw_ps_ticket_wait(client, ticket, INFINITY);
+    GW_TRY(gw_ps_request_begin(client, key->place.n_parts > 1 ? GW_PS_BY_KEY : key->place.first, &init, NULL, 0,
+                               &request));
+    gw_status status = gw_ps_request_wait(client, request, INFINITY);
     if (status == GW_OK)
-        status = gw_ps_key_made(client, ticket);
-    gw_ps_ticket_free(client, ticket);
+        status = gw_ps_key_made(client, request);
+    gw_ps_request_free(client, request);
     return status;
 }
 
-/* Checks what is pushed, brought or deposited, and says how it is counted. */
-static gw_status prepare(struct gw_ps_client *client, struct gw_ps_request *request, uint64_t k,
-                         const struct place *place, size_t n_bytes)
+/* Checks what is pushed or put, and says how it is counted. */
+static gw_status prepare(struct gw_ps_client *client, struct gw_ps_request *head, uint64_t k, const struct place *place,
+                         size_t n_bytes)
 {
     struct key *key = k == GW_PS_NO_NAME ? NULL : &client->keys[k];
-    const bool first = request->operation == GW_PS_BRING && request->bring_kind == GW_PS_BRING_FIRST;
+    const bool first = head->operation == GW_PS_PUT && head->put_kind == GW_PS_PUT_FIRST;
     const size_t width = first ? sizeof(float) : gw_ps_type_bytes(place->type);
-    if (request->operation == GW_PS_BRING && (place->type == 0 || n_bytes != place->n_elems * width))
-        return gw_fail(GW_ERR_ARGUMENT, "%zu bytes are brought to \"%s\", which was not initialised here with as many",
-                       n_bytes, request->key);
-    if (request->operation == GW_PS_VERDICT)
-        request->nth = place->type ? key->pushed : 0; /* 0: the server says what is wrong */
-    if (request->operation != GW_PS_PUSH)
+    if (head->operation == GW_PS_PUT && (place->type == 0 || n_bytes != place->n_elems * width))
+        return gw_fail(GW_ERR_ARGUMENT, "%zu bytes are put at \"%s\", which was not initialised here with as many",
+                       n_bytes, head->key);
+    if (head->operation == GW_PS_VERDICT)
+        head->nth = place->type ? key->pushed : 0; /* 0: the server says what is wrong */
+    if (head->operation != GW_PS_PUSH)
         return GW_OK;
     if (key && key->n_inits)
-        return gw_fail(GW_ERR_ORDER, "\"%s\" is being initialised; that must be waited for before a push",
-                       request->key);
-    if (gw_ps_request_has_value(request) && width && n_bytes != place->n_elems * width)
-        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, request->key,
+        return gw_fail(GW_ERR_ORDER, "\"%s\" is being initialised; that must be waited for before a push", head->key);
+    if (gw_ps_request_has_value(head) && width && n_bytes != place->n_elems * width)
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, head->key,
                        n_bytes, gw_ps_type_name(place->type), gw_ps_shape_text(&place->shape).text,
                        place->n_elems * width);
     if (place->type)
         GW_TRY(settle(client, k));
-    request->nth = place->type ? client->keys[k].pushed + 1 : 0;
+    head->nth = place->type ? client->keys[k].pushed + 1 : 0;
     return GW_OK;
 }
 
-gw_status gw_ps_ticket_begin(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *asked,
-                             const void *body, size_t n_bytes, struct ticket **out)
+gw_status gw_ps_request_begin(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *asked,
+                              const void *body, size_t n_bytes, struct request **out)
 {
-    struct gw_ps_request request = *asked;
+    struct gw_ps_request head = *asked;
     struct place place = {.n_parts = 1};
     uint64_t key = GW_PS_NO_NAME;
     *out = NULL;
@@ -521,60 +519,60 @@ gw_status gw_ps_ticket_begin(struct gw_ps_client *client, uint32_t server, const
         return gw_fail(GW_ERR_ORDER,
                        "the servers have not answered this client yet; gw_ps_client_meet must come before "
                        "other calls");
-    if (server == GW_PS_BY_KEY || request.key[0])
-        gw_ps_key_find(client, request.key, &key, &place);
-    if (request.operation == GW_PS_INIT) {
-        GW_TRY(gw_ps_key_place(client, request.key, (gw_ps_type)request.type, &request.shape, &place));
-        GW_TRY(gw_ps_key_add(client, request.key, &key));
+    if (server == GW_PS_BY_KEY || head.key[0])
+        gw_ps_key_find(client, head.key, &key, &place);
+    if (head.operation == GW_PS_INIT) {
+        GW_TRY(gw_ps_key_place(client, head.key, (gw_ps_type)head.type, &head.shape, &place));
+        GW_TRY(gw_ps_key_add(client, head.key, &key));
     }
     if (server != GW_PS_BY_KEY)
         place.first = server, place.n_parts = 1;
-    if (request.operation == GW_PS_VERDICT)
+    if (head.operation == GW_PS_VERDICT)
         place.n_parts = 1;
-    GW_TRY(prepare(client, &request, key, &place, n_bytes));
-    const bool counts = request.operation == GW_PS_INIT || (request.operation == GW_PS_PUSH && place.type);
-    struct ticket *ticket = new_ticket(client, &request, counts ? key : GW_PS_NO_NAME, &place, body, n_bytes);
-    if (!ticket)
+    GW_TRY(prepare(client, &head, key, &place, n_bytes));
+    const bool counts = head.operation == GW_PS_INIT || (head.operation == GW_PS_PUSH && place.type);
+    struct request *request = new_request(client, &head, counts ? key : GW_PS_NO_NAME, &place, body, n_bytes);
+    if (!request)
         return GW_ERR_MEMORY;
-    if (request.operation == GW_PS_PUSH && counts)
+    if (head.operation == GW_PS_PUSH && counts)
         client->keys[key].pushed++;
-    gw_status status = gw_ps_ticket_send(client, ticket);
+    gw_status status = gw_ps_request_send(client, request);
     if (status < 0)
-        gw_ps_ticket_free(client, ticket);
+        gw_ps_request_free(client, request);
     else
-        *out = ticket;
+        *out = request;
     return status;
 }
 
-gw_status gw_ps_ticket_send(struct gw_ps_client *client, struct ticket *ticket)
+gw_status gw_ps_request_send(struct gw_ps_client *client, struct request *request)
 {
-    for (uint32_t p = 0; p < ticket->n_parts; p++)
-        GW_TRY(send_part(client, ticket->first + p, &ticket->parts[p]));
+    for (uint32_t p = 0; p < request->n_parts; p++)
+        GW_TRY(send_part(client, request->first + p, &request->parts[p]));
     return GW_OK;
 }
 
-gw_status gw_ps_ticket_wait(struct gw_ps_client *client, const struct ticket *ticket, double until)
+gw_status gw_ps_request_wait(struct gw_ps_client *client, const struct request *request, double until)
 {
     client->refusal = UINT64_MAX;
-    for (uint32_t p = 0; p < ticket->n_parts; p++)
-        while (!ticket->parts[p].done) {
-            const struct gw_ps_reply *reply = &ticket->parts[p].reply;
+    for (uint32_t p = 0; p < request->n_parts; p++)
+        while (!request->parts[p].done) {
+            const struct gw_ps_answer *answer = &request->parts[p].answer;
             const double now = gw_clock_seconds();
             /* an INIT that the server still cannot do */
-            if (now >= ticket->deadline && reply->status == GW_ERR_ORDER)
-                return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", reply->sentence), "making a key");
-            if (now >= ticket->deadline)
-                return gw_ps_answer_missing(&ticket->parts[p].request,
-                                            gw_ps_place(&client->servers[ticket->first + p]));
-            GW_TRY(gw_ps_client_pump(client, -1, until < ticket->deadline ? until : ticket->deadline));
-            if (now >= until && !ticket->parts[p].done)
+            if (now >= request->deadline && answer->status == GW_ERR_ORDER)
+                return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", answer->sentence), "making a key");
+            if (now >= request->deadline)
+                return gw_ps_answer_missing(&request->parts[p].request,
+                                            gw_ps_place(&client->servers[request->first + p]));
+            GW_TRY(gw_ps_client_pump(client, -1, until < request->deadline ? until : request->deadline));
+            if (now >= until && !request->parts[p].done)
                 return GW_NOT_YET;
         }
-    for (uint32_t p = 0; p < ticket->n_parts; p++)
-        if (ticket->parts[p].reply.status == GW_ERR_NONFINITE && ticket->parts[p].reply.refusal < client->refusal)
-            client->refusal = ticket->parts[p].reply.refusal;
-    for (uint32_t p = 0; p < ticket->n_parts; p++)
-        if (ticket->parts[p].reply.status < 0)
-            return gw_fail(ticket->parts[p].reply.status, "%s", ticket->parts[p].reply.sentence);
+    for (uint32_t p = 0; p < request->n_parts; p++)
+        if (request->parts[p].answer.status == GW_ERR_NONFINITE && request->parts[p].answer.refusal < client->refusal)
+            client->refusal = request->parts[p].answer.refusal;
+    for (uint32_t p = 0; p < request->n_parts; p++)
+        if (request->parts[p].answer.status < 0)
+            return gw_fail(request->parts[p].answer.status, "%s", request->parts[p].answer.sentence);
     return GW_OK;
 }

@@ -1,12 +1,12 @@
 /* Keeps a store, and what its server knows beside it, in the rows of a folder, so that a killed server has it again. */
-#ifndef GW_PSERVER_KEEP_KEEP_H
-#define GW_PSERVER_KEEP_KEEP_H
+#ifndef GW_PSERVER_FOLDER_FOLDER_H
+#define GW_PSERVER_FOLDER_FOLDER_H
 
 #include "pserver/store/store.h"
 
-struct gw_ps_keep;
+struct gw_ps_folder;
 
-struct gw_ps_keep_options {
+struct gw_ps_folder_options {
     const char *folder;
     /* a line like "workers=3 mode=sync ...": the options on which the rows depend. A folder with another line is
      * refused */
@@ -23,26 +23,26 @@ struct gw_ps_keep_options {
 /* Fills a new, empty store with what the folder holds. The store must outlive *out. Errors: those of gw_ps_rows_open;
  * GW_ERR_ARGUMENT (the folder belongs to another server), GW_ERR_CAPACITY (it holds more keys, or larger ones, than the
  * server's limits allow), GW_ERR_FRAME_* (something in it was altered; the sentence names the key). */
-gw_status gw_ps_keep_open(gw_context *context, struct gw_ps_store *store, const struct gw_ps_keep_options *options,
-                          struct gw_ps_keep **out);
+gw_status gw_ps_folder_open(gw_context *context, struct gw_ps_store *store, const struct gw_ps_folder_options *options,
+                            struct gw_ps_folder **out);
 /* True if the folder held anything. */
-bool gw_ps_keep_was_there(const struct gw_ps_keep *keep);
+bool gw_ps_folder_was_there(const struct gw_ps_folder *folder);
 /* What was not committed is lost. NULL is allowed. */
-void gw_ps_keep_close(struct gw_ps_keep *keep);
+void gw_ps_folder_close(struct gw_ps_folder *folder);
 
 /* The owner's bytes have changed. */
-void gw_ps_keep_note(struct gw_ps_keep *keep);
+void gw_ps_folder_note(struct gw_ps_folder *folder);
 /* True if anything has changed since the last good commit. NULL is allowed. */
-bool gw_ps_keep_is_due(const struct gw_ps_keep *keep);
+bool gw_ps_folder_is_due(const struct gw_ps_folder *folder);
 /* Brings all changes to disk. If that fails, the log says so, and all stays due; it is tried again a second later at
  * the earliest. */
-void gw_ps_keep_commit(struct gw_ps_keep *keep);
+void gw_ps_folder_commit(struct gw_ps_folder *folder);
 
-struct gw_ps_keep_info {
+struct gw_ps_folder_info {
     bool durable;                    /* the last commit was good */
     const char *reason;              /* why it was not; valid until the next call */
     uint64_t commits, failed, bytes; /* since the start; bytes of the files */
 };
-struct gw_ps_keep_info gw_ps_keep_info(const struct gw_ps_keep *keep);
+struct gw_ps_folder_info gw_ps_folder_info(const struct gw_ps_folder *folder);
 
 #endif

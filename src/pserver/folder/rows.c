@@ -1,5 +1,5 @@
 /* Opens, locks and checks the folder, and reads and writes rows with SQLite. */
-#include "pserver/keep/rows.h"
+#include "pserver/folder/rows.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"

@@ -1,5 +1,5 @@
 /* Sends answers. */
-#include "pserver/server/reply.h"
+#include "pserver/server/state.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -57,13 +57,13 @@ bool gw_ps_make_room(struct gw_ps_server *server, const struct gw_ps_member *ask
     return most;
 }
 
-static void send_reply(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_reply *reply,
-                       struct gw_ps_blob *value)
+static void send_answer(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_answer *answer,
+                        struct gw_ps_blob *value)
 {
     uint8_t head[GW_PS_HEAD_BYTES];
     if (member->lost)
         return;
-    const size_t n_bytes = gw_ps_reply_write(head, reply);
+    const size_t n_bytes = gw_ps_answer_write(head, answer);
     server->counts.bytes_out += n_bytes + (value ? value->n_bytes : 0);
     const gw_status status = value ? gw_net_send_with(&member->c, GW_PS_MESSAGE, head, n_bytes, value->bytes,
                                                       value->n_bytes, give_blob, gw_ps_blob_hold(value))
@@ -74,11 +74,11 @@ static void send_reply(struct gw_ps_server *server, struct gw_ps_member *member,
         gw_ps_watch(member);
 }
 
-void gw_ps_reply(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_reply *reply,
-                 struct gw_ps_blob *value)
+void gw_ps_answer_send(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_answer *answer,
+                       struct gw_ps_blob *value)
 {
-    if (!server->held && !gw_ps_keep_is_due(server->keep)) {
-        send_reply(server, member, reply, value);
+    if (!server->held && !gw_ps_folder_is_due(server->folder)) {
+        send_answer(server, member, answer, value);
         return;
     }
     struct gw_ps_held *held = gw_alloc(server->context, 1, sizeof *held);
@@ -86,21 +86,21 @@ void gw_ps_reply(struct gw_ps_server *server, struct gw_ps_member *member, const
         lose(server, member);
         return;
     }
-    *held = (struct gw_ps_held){NULL, member, *reply, value ? gw_ps_blob_hold(value) : NULL};
+    *held = (struct gw_ps_held){NULL, member, *answer, value ? gw_ps_blob_hold(value) : NULL};
     *(server->held ? &server->last_held->next : &server->held) = held;
     server->last_held = held;
 }
 
-void gw_ps_replies_release(struct gw_ps_server *server)
+void gw_ps_answers_release(struct gw_ps_server *server)
 {
     struct gw_ps_held *first = server->held, *next;
-    const bool kept = !gw_ps_keep_is_due(server->keep);
+    const bool is_durable = !gw_ps_folder_is_due(server->folder);
     server->held = NULL;
     for (struct gw_ps_held *held = first; held; held = held->next) {
-        if (kept)
-            held->reply.flags &= (uint8_t)~GW_PS_IN_MEMORY;
+        if (is_durable)
+            held->answer.flags &= (uint8_t)~GW_PS_IN_MEMORY;
         held->member->c.gathers = true;
-        send_reply(server, held->member, &held->reply, held->value);
+        send_answer(server, held->member, &held->answer, held->value);
     }
     for (struct gw_ps_held *held = first; held; held = next) {
         next = held->next;
@@ -112,26 +112,29 @@ void gw_ps_replies_release(struct gw_ps_server *server)
     }
 }
 
-static struct gw_ps_reply error_reply(struct gw_ps_server *server, const struct gw_ps_request *request,
-                                      gw_status status, uint64_t number)
+static struct gw_ps_answer error_answer(struct gw_ps_server *server, const struct gw_ps_request *request,
+                                        gw_status status, uint64_t number)
 {
-    struct gw_ps_reply reply = {.operation = request->operation, .id = request->id, .number = number, .status = status};
-    snprintf(reply.sentence, sizeof reply.sentence, "%s", gw_last_error());
+    struct gw_ps_answer answer = {.operation = request->operation,
+                                  .id = request->id,
+                                  .number = number,
+                                  .status = status};
+    snprintf(answer.sentence, sizeof answer.sentence, "%s", gw_last_error());
     server->counts.refused++;
-    return reply;
+    return answer;
 }
 
-void gw_ps_reply_error(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
-                       gw_status status, uint64_t number)
+void gw_ps_answer_error(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                        gw_status status, uint64_t number)
 {
-    const struct gw_ps_reply reply = error_reply(server, request, status, number);
-    gw_ps_reply(server, member, &reply, NULL);
+    const struct gw_ps_answer answer = error_answer(server, request, status, number);
+    gw_ps_answer_send(server, member, &answer, NULL);
 }
 
 void gw_ps_refuse(struct gw_ps_server *server, struct gw_net_newcomer *newcomer, const struct gw_ps_request *request,
                   gw_status status)
 {
     uint8_t head[GW_PS_HEAD_BYTES];
-    const struct gw_ps_reply reply = error_reply(server, request, status, 0);
-    gw_net_refuse(&server->listener, newcomer, GW_PS_MESSAGE, head, gw_ps_reply_write(head, &reply), NULL, 0);
+    const struct gw_ps_answer answer = error_answer(server, request, status, 0);
+    gw_net_refuse(&server->listener, newcomer, GW_PS_MESSAGE, head, gw_ps_answer_write(head, &answer), NULL, 0);
 }

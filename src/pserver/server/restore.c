@@ -1,12 +1,10 @@
 /* Keeps what a server must know beside its store, so that it goes on after a restart where it was killed: the run, and
  * the clients that take part in it. It does not keep which clients are connected: they connect again by themselves. */
-#include "pserver/server/kept.h"
+#include "pserver/server/state.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "pserver/protocol/fields.h"
-#include "pserver/server/log.h"
-#include "pserver/server/reply.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -59,15 +57,15 @@ static gw_status read_all(void *user, const uint8_t *bytes, size_t n_bytes)
 
 void gw_ps_server_commit(struct gw_ps_server *server)
 {
-    if (server->keep)
-        gw_ps_keep_commit(server->keep);
+    if (server->folder)
+        gw_ps_folder_commit(server->folder);
     if (server->held)
-        gw_ps_replies_release(server);
+        gw_ps_answers_release(server);
 }
 
 void gw_ps_note(struct gw_ps_server *server)
 {
-    gw_ps_keep_note(server->keep);
+    gw_ps_folder_note(server->folder);
 }
 
 /* Workers that had come before count as away from now on. */
@@ -89,7 +87,7 @@ static void log_line(void *user, const char *line)
     gw_ps_log((struct gw_ps_server *)user, "%s", line);
 }
 
-gw_status gw_ps_server_keep(struct gw_ps_server *server)
+gw_status gw_ps_server_restore(struct gw_ps_server *server)
 {
     const gw_ps_server_options *o = &server->options;
     char about[128];
@@ -97,16 +95,16 @@ gw_status gw_ps_server_keep(struct gw_ps_server *server)
         return GW_OK;
     snprintf(about, sizeof about, "workers=%" PRIu32 " mode=%s min_workers=%" PRIu32 " backup=%" PRIu32, o->n_workers,
              gw_ps_mode_word(o->mode), o->min_workers, o->backup);
-    const struct gw_ps_keep_options options = {.folder = o->snapshot,
-                                               .about = about,
-                                               .most_own =
-                                                   RUN_BYTES + GW_PS_MOST_AGREED + WORKER_BYTES * (size_t)o->n_workers,
-                                               .own_write = write_all,
-                                               .own_read = read_all,
-                                               .log = log_line,
-                                               .user = server};
-    GW_TRY(gw_ps_keep_open(server->context, server->store, &options, &server->keep));
-    if (gw_ps_keep_was_there(server->keep))
+    const struct gw_ps_folder_options options = {.folder = o->snapshot,
+                                                 .about = about,
+                                                 .most_own = RUN_BYTES + GW_PS_MOST_AGREED +
+                                                             WORKER_BYTES * (size_t)o->n_workers,
+                                                 .own_write = write_all,
+                                                 .own_read = read_all,
+                                                 .log = log_line,
+                                                 .user = server};
+    GW_TRY(gw_ps_folder_open(server->context, server->store, &options, &server->folder));
+    if (gw_ps_folder_was_there(server->folder))
         count_as_away(server);
     return GW_OK;
 }

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
 #include "folders.h"
-#include "pserver/keep/keep.h"
+#include "pserver/folder/folder.h"
 #include "wire/bytes.h"
 
 #include <gradwire/codec.h>
@@ -20,7 +20,7 @@ enum { N_WORKERS = 4, N = 8, N_KEYS = 7 };
 
 struct side {
     struct gw_ps_store *store;
-    struct gw_ps_keep *keep; /* NULL: the one that is never restarted */
+    struct gw_ps_folder *folder; /* NULL: the one that is never restarted */
     atomic_uint_least64_t total;
 };
 
@@ -67,38 +67,38 @@ static void on_line(void *user, const char *line)
 static gw_status try_open(struct world *world)
 {
     struct side *side = &world->kept;
-    const struct gw_ps_keep_options options = {.folder = world->folder,
-                                               .about = world->about,
-                                               .most_own = 8,
-                                               .own_write = own_write,
-                                               .own_read = own_read,
-                                               .log = on_line,
-                                               .user = world};
+    const struct gw_ps_folder_options options = {.folder = world->folder,
+                                                 .about = world->about,
+                                                 .most_own = 8,
+                                                 .own_write = own_write,
+                                                 .own_read = own_read,
+                                                 .log = on_line,
+                                                 .user = world};
     struct gw_ps_store_options own = world->options;
     own.total = &side->total;
     world->log[0] = 0;
-    side->keep = NULL;
+    side->folder = NULL;
     assert_int_equal(gw_ps_store_create(world->context, &own, &side->store), GW_OK);
-    return gw_ps_keep_open(world->context, side->store, &options, &side->keep);
+    return gw_ps_folder_open(world->context, side->store, &options, &side->folder);
 }
 
 static void close_kept(struct world *world)
 {
-    gw_ps_keep_close(world->kept.keep);
+    gw_ps_folder_close(world->kept.folder);
     gw_ps_store_destroy(world->kept.store);
     world->kept.store = NULL;
-    world->kept.keep = NULL;
+    world->kept.folder = NULL;
     assert_int_equal(atomic_load(&world->kept.total), 0);
 }
 
 static void restart(struct world *world)
 {
     const uint64_t own = world->own;
-    gw_ps_keep_commit(world->kept.keep);
+    gw_ps_folder_commit(world->kept.folder);
     close_kept(world);
     world->own = 0;
     CHECK(try_open(world) == GW_OK, "%s", gw_last_error());
-    CHECK(world->own == own && gw_ps_keep_was_there(world->kept.keep), "%" PRIu64 ", and was %" PRIu64, world->own,
+    CHECK(world->own == own && gw_ps_folder_was_there(world->kept.folder), "%" PRIu64 ", and was %" PRIu64, world->own,
           own);
 }
 
@@ -122,7 +122,7 @@ static void begin(struct world *world, gw_ps_mode mode, uint32_t min_workers, ui
     struct gw_ps_store_options own = world->options;
     own.total = &world->other.total;
     assert_int_equal(gw_ps_store_create(world->context, &own, &world->other.store), GW_OK);
-    CHECK(try_open(world) == GW_OK && !gw_ps_keep_was_there(world->kept.keep), "%s", gw_last_error());
+    CHECK(try_open(world) == GW_OK && !gw_ps_folder_was_there(world->kept.folder), "%s", gw_last_error());
 }
 
 static void end(struct world *world)
@@ -239,12 +239,12 @@ static gw_status do_put(struct world *world, struct side *side, uint32_t k)
     if (gw_ps_store_find(side->store, key_name(k, name), &key) < 0)
         return GW_ERR_ARGUMENT;
     struct gw_ps_blob *value = gw_ps_blob_copy(world->context, &side->total, values, sizeof values);
-    gw_status status = gw_ps_store_bring_first(side->store, key, value);
+    gw_status status = gw_ps_store_put_first(side->store, key, value);
     gw_ps_blob_give(value);
     return status;
 }
 
-static gw_status do_deposit(struct world *world, struct side *side, uint32_t k, uint64_t version)
+static gw_status do_put_value(struct world *world, struct side *side, uint32_t k, uint64_t version)
 {
     char name[32];
     struct gw_ps_key *key;
@@ -254,7 +254,7 @@ static gw_status do_deposit(struct world *world, struct side *side, uint32_t k, 
     memset(bytes, (int)version, sizeof bytes);
     struct gw_ps_blob *value =
         gw_ps_blob_copy(world->context, &side->total, bytes, (k == 4 ? 1 : N) * gw_ps_type_bytes(key_type(k)));
-    gw_status status = gw_ps_store_deposit(side->store, key, version, value);
+    gw_status status = gw_ps_store_put(side->store, key, version, value);
     gw_ps_blob_give(value);
     return status;
 }
@@ -297,21 +297,21 @@ static void one_change(struct world *world)
         else if (what < 920)
             status[i] = do_put(world, side, k % 2 ? 0 : 3);
         else if (what < 930)
-            status[i] = do_deposit(world, side, k, round + what);
+            status[i] = do_put_value(world, side, k, round + what);
     }
     CHECK(status[0] == status[1], "change %u: %d and %d", what, status[0], status[1]);
     if (what < 930 || what > 960)
         return;
     world->own++;
-    gw_ps_keep_note(world->kept.keep);
-    gw_ps_keep_commit(world->kept.keep);
+    gw_ps_folder_note(world->kept.folder);
+    gw_ps_folder_commit(world->kept.folder);
 }
 
 /* ---- and both answer alike ---------------------------------------------------------------------------------- */
 
 static void compare_pull(struct world *world, uint32_t k, uint32_t rank, gw_ps_method method, bool scaled)
 {
-    struct gw_ps_answer answers[2] = {{.round = 0}, {.round = 0}};
+    struct gw_ps_pulled pulled[2] = {{.round = 0}, {.round = 0}};
     gw_status status[2];
     char sentences[2][256] = {"", ""}, name[32], scale_name[32];
     for (int i = 0; i < 2; i++) {
@@ -321,43 +321,43 @@ static void compare_pull(struct world *world, uint32_t k, uint32_t rank, gw_ps_m
         if (status[i] == GW_OK && scaled)
             status[i] = gw_ps_store_find(side->store, key_name(4, scale_name), &scale);
         if (status[i] == GW_OK)
-            status[i] = gw_ps_store_pull(side->store, key, rank, method, scale, &answers[i], &waits_for);
+            status[i] = gw_ps_store_pull(side->store, key, rank, method, scale, &pulled[i], &waits_for);
         if (status[i] < 0)
             snprintf(sentences[i], sizeof sentences[i], "%s", gw_last_error());
     }
     CHECK(status[0] == status[1] && strcmp(sentences[0], sentences[1]) == 0,
           "pull of key %u, rank %u, method %d: %d %s, and %d %s", k, rank, method, status[0], sentences[0], status[1],
           sentences[1]);
-    CHECK(status[0] < 0 || answers[0].round == answers[1].round, "rounds %" PRIu64 " and %" PRIu64, answers[0].round,
-          answers[1].round);
+    CHECK(status[0] < 0 || pulled[0].round == pulled[1].round, "rounds %" PRIu64 " and %" PRIu64, pulled[0].round,
+          pulled[1].round);
     if (status[0] != GW_OK)
         return;
-    CHECK(answers[0].n_pushes == answers[1].n_pushes && answers[0].value->n_bytes == answers[1].value->n_bytes &&
-              memcmp(answers[0].value->bytes, answers[1].value->bytes, answers[0].value->n_bytes) == 0,
+    CHECK(pulled[0].n_pushes == pulled[1].n_pushes && pulled[0].value->n_bytes == pulled[1].value->n_bytes &&
+              memcmp(pulled[0].value->bytes, pulled[1].value->bytes, pulled[0].value->n_bytes) == 0,
           "pull of key %u, rank %u, method %d: other bits", k, rank, method);
     for (int i = 0; i < 2; i++)
-        gw_ps_blob_give(answers[i].value);
+        gw_ps_blob_give(pulled[i].value);
 }
 
-static void compare_deposits(struct world *world, uint32_t k)
+static void compare_puts(struct world *world, uint32_t k)
 {
-    struct gw_ps_answer answers[2];
+    struct gw_ps_pulled pulled[2];
     gw_status status[2];
     char name[32];
     for (int i = 0; i < 2; i++) {
         struct gw_ps_key *key = NULL;
         status[i] = gw_ps_store_find((i ? &world->other : &world->kept)->store, key_name(k, name), &key);
         if (status[i] == GW_OK)
-            status[i] = gw_ps_store_deposited(key, 0, &answers[i]);
+            status[i] = gw_ps_store_get(key, 0, &pulled[i]);
     }
     CHECK(status[0] == status[1], "key %u: %d and %d", k, status[0], status[1]);
     if (status[0] != GW_OK)
         return;
-    CHECK(answers[0].round == answers[1].round && answers[0].value->n_bytes == answers[1].value->n_bytes &&
-              memcmp(answers[0].value->bytes, answers[1].value->bytes, answers[0].value->n_bytes) == 0,
+    CHECK(pulled[0].round == pulled[1].round && pulled[0].value->n_bytes == pulled[1].value->n_bytes &&
+              memcmp(pulled[0].value->bytes, pulled[1].value->bytes, pulled[0].value->n_bytes) == 0,
           "key %u: other bits", k);
     for (int i = 0; i < 2; i++)
-        gw_ps_blob_give(answers[i].value);
+        gw_ps_blob_give(pulled[i].value);
 }
 
 static void compare(struct world *world)
@@ -388,7 +388,7 @@ static void compare(struct world *world)
                     compare_pull(world, k, r, m, true);
             }
     for (uint32_t k = 0; k < N_KEYS; k++)
-        compare_deposits(world, k);
+        compare_puts(world, k);
 }
 
 static void run(gw_ps_mode mode, uint32_t min_workers, uint32_t backup, uint64_t seed)
@@ -466,7 +466,7 @@ static void test_lower_limit(void **state)
     begin(&world, GW_PS_SYNC, 0, 0, 1);
     assert_int_equal(do_init(&world, &world.kept, 0), GW_OK);
     assert_int_equal(do_init(&world, &world.kept, 1), GW_OK);
-    gw_ps_keep_commit(world.kept.keep);
+    gw_ps_folder_commit(world.kept.folder);
     close_kept(&world);
     world.options.max_bytes = 10;
     CHECK(try_open(&world) == GW_OK, "bytes that were taken are taken again: %s", gw_last_error());
@@ -493,17 +493,17 @@ static void test_full(void **state)
     for (uint64_t nth = 1; nth < 100; nth++) {
         for (int i = 0; i < 2; i++)
             assert_int_equal(do_push(&world, i ? &world.other : &world.kept, 4, 0, nth, false), GW_OK);
-        gw_ps_keep_commit(world.kept.keep);
+        gw_ps_folder_commit(world.kept.folder);
     }
-    CHECK(!gw_ps_keep_info(world.kept.keep).durable && strstr(world.log, "not-durable"), "it fits: %s", world.log);
+    CHECK(!gw_ps_folder_info(world.kept.folder).durable && strstr(world.log, "not-durable"), "it fits: %s", world.log);
     compare(&world);
     limit.rlim_cur = RLIM_INFINITY;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    for (int i = 0; i < 100 && !gw_ps_keep_info(world.kept.keep).durable; i++) {
+    for (int i = 0; i < 100 && !gw_ps_folder_info(world.kept.folder).durable; i++) {
         usleep(100000);
-        gw_ps_keep_commit(world.kept.keep);
+        gw_ps_folder_commit(world.kept.folder);
     }
-    CHECK(gw_ps_keep_info(world.kept.keep).durable, "%s", world.log);
+    CHECK(gw_ps_folder_info(world.kept.folder).durable, "%s", world.log);
     restart(&world);
     compare(&world);
     end(&world);
