@@ -8,8 +8,8 @@
 SHELL := /bin/bash
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
-# Many tests wait for most of their time, so one more runs than there are cores.
-TESTS_AT_ONCE := $(shell expr $(JOBS) + 1)
+# Many tests wait for most of their time, so two more run than there are cores.
+TESTS_AT_ONCE := $(shell expr $(JOBS) + 2)
 # bash would count seconds in a variable of this name, so it is handed on under another.
 FUZZ_SECONDS := $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),60)
 
