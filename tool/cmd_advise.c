@@ -1,6 +1,6 @@
 /* gradwire advise: says which codec and plan make the shortest step on the machine and link of a profile, floats
  * included, among codecs that are known to lose little accuracy. */
-#include "codec/loss.h"
+#include "codec/state.h"
 #include "plan/advise.h"
 #include "plan/profile.h"
 #include "base/quote.h"

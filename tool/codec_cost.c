@@ -1,5 +1,5 @@
 /* Measures what a codec costs on drawn gradients: encodes them, reduces the frames, and counts bits and seconds. */
-#include "codec/together.h"
+#include "codec/state.h"
 #include "codec_cost.h"
 #include "base/clock.h"
 #include "base/error.h"

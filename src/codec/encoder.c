@@ -4,7 +4,7 @@
 #include "base/float_env.h"
 #include "base/memory.h"
 #include "codec/codec.h"
-#include "codec/together.h"
+#include "codec/state.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/nearest.h"
 #include "base/spec.h"
 #include "codec/codec.h"
-#include "codec/loss.h"
+#include "codec/state.h"
 
 #include <math.h>
 #include <stdio.h>

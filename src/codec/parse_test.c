@@ -1,6 +1,6 @@
 /* Tests codec specifications: every option, every refusal and its sentence, the listing, and which tensors a pattern
  * leaves in float. */
-#include "codec/loss.h"
+#include "codec/state.h"
 #include "codec/codec.h"
 #include "codecs.h"
 

@@ -15,7 +15,7 @@
  *
  * A handler never waits: the only place where the thread sleeps is the owners' `receive`. The thread first handles what
  * has arrived, because others wait for the result. Then it measures one tensor or encodes one run, and looks again. */
-#include "codec/together.h"
+#include "codec/state.h"
 #include "codec/wire_choice.h"
 #include "exchange/pipeline.h"
 #include "base/clock.h"

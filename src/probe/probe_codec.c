@@ -1,7 +1,7 @@
 /* Measures a codec: how long it measures and encodes, and how long exchanges of groups of many sizes take with it. Then
  * it fits the model of a step to these times. The time beyond that of the link and of encoding is divided among
  * decoding, each group, and each tensor. */
-#include "codec/together.h"
+#include "codec/state.h"
 #include "plan/timeline.h"
 #include "base/clock.h"
 #include "base/error.h"

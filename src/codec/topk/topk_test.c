@@ -1,6 +1,5 @@
 /* Tests topk from step to step: error feedback loses nothing, thresholds are taken and reused as prescribed, steps
  * that are dropped leave no trace, and a saved state goes on as if nothing had happened. */
-#include "codec/together.h"
 #include "codec/state.h"
 #include "codec/codec.h"
 #include "codec/topk/select.h"
