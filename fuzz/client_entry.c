@@ -250,7 +250,7 @@ static void answer_request(struct input *in, gw_ps_client *client, uint64_t id)
     gw_ps_client_pump(client, -1, 0);
 }
 
-/* Sends answers to the next open, before a call makes it and waits for it. A refusal comes last, so that the client
+/* Sends answers to the next request, before a call makes it and waits for it. A refusal comes last, so that the client
  * waits for nothing. false: the client has given a server up, or the connection to it, and might wait all the same. */
 static bool answer_before(struct input *in, gw_ps_client *client, struct gw_ps_request request)
 {

@@ -398,7 +398,7 @@ class Client(OfOneProcess):
         version = value.round
         return self._taken(value), version
 
-    def take_in_memory_notice(self):
+    def take_notice(self):
         """Takes the client's notice that something may be lost, and clears it. True: since the last call a server with
         a snapshot folder could not write there. What it has acknowledged since is lost if it is killed now."""
         with self._turn():

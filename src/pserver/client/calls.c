@@ -88,7 +88,7 @@ static gw_status request_of(const gw_ps_call *call, struct gw_ps_request *head, 
 }
 
 /* Begins to pull a scale key, if it lives on another server than the key. *request 0: one server has both, and that
- * server multiplies. If not, the request changes into one for what this client multiplies. */
+ * server multiplies. If not, the head changes into one for what this client multiplies. */
 static gw_status begin_scale(gw_ps_client *client, struct gw_ps_request *head, uint64_t *request)
 {
     struct place place, scale;

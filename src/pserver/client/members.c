@@ -64,8 +64,7 @@ static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t
     GW_TRY(gw_ps_request_begin(client, 0, &join, NULL, 0, &request));
     struct part *part = &request->parts[0];
     gw_status status = GW_OK;
-    while (status == GW_OK && part->request.others_have_begun && !part->done &&
-           gw_clock_seconds() < request->deadline) {
+    while (status == GW_OK && part->head.others_have_begun && !part->done && gw_clock_seconds() < request->deadline) {
         const double next_look = gw_clock_seconds() + RETRY_SECONDS;
         while (status == GW_OK && !part->done && gw_clock_seconds() < next_look)
             status = gw_ps_client_pump(client, -1, next_look);
@@ -74,7 +73,7 @@ static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t
             status = look_at_others(client, &others, &run_flags);
         if (status < 0 || part->done || run_flags & GW_PS_HAS_BEGUN)
             continue;
-        part->request.others_have_begun = false;
+        part->head.others_have_begun = false;
         status = gw_ps_request_send(client, request);
     }
     if (status == GW_OK)

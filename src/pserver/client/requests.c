@@ -1,7 +1,7 @@
-/* Sends requests to servers and takes in their answers. All are sent as they come. While a caller
- * waits for one, it takes in the answers to others as well. If a connection was lost and is there again, the client has
- * said HELLO once more. Then it sends all requests again that have no answer yet. A push has a number, so the server
- * takes it only once. */
+/* Sends requests to servers and takes in their answers. All are sent as they come. While a caller waits for one, it
+ * takes in the answers to others as well. If a connection was lost and is there again, the client has said HELLO once
+ * more. Then it sends all requests again that have no answer yet. A push has a number, so the server takes it only
+ * once. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -36,10 +36,10 @@ static gw_status send_part(struct gw_ps_client *client, uint32_t s, struct part 
     struct server *server = &client->servers[s];
     if (!server->welcome)
         return GW_OK;
-    if (!gw_ps_request_has_value(&part->request))
-        return gw_ps_server_send(server, &part->request, NULL, NULL);
+    if (!gw_ps_request_has_value(&part->head))
+        return gw_ps_server_send(server, &part->head, NULL, NULL);
     part->waits = true;
-    return gw_ps_server_send(server, &part->request, part, sent);
+    return gw_ps_server_send(server, &part->head, part, sent);
 }
 
 static gw_status send_again(struct gw_ps_client *client, uint32_t s)
@@ -126,7 +126,7 @@ gw_status gw_ps_too_late(const struct gw_ps_client *client, gw_status status, co
 
 struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, const struct request *request, uint32_t p)
 {
-    return (struct gw_ps_asked){.request = &request->parts[p].request,
+    return (struct gw_ps_asked){.request = &request->parts[p].head,
                                 .type = request->place.type,
                                 .shape = gw_ps_part_shape(&request->place, p),
                                 .n_workers = client->servers[request->first + p].n_workers,
@@ -191,11 +191,11 @@ static gw_status take_value(struct gw_ps_client *client, struct request *request
     if (message->n_bytes && message->is_small) {
         void *room = make_room(client, request, part, message->n_bytes);
         if (!room)
-            return gw_fail(GW_ERR_MEMORY, "no memory for the value of \"%s\"", part->request.key);
+            return gw_fail(GW_ERR_MEMORY, "no memory for the value of \"%s\"", part->head.key);
         memcpy(room, message->bytes, message->n_bytes);
     }
     return message->bytes == gw_net_nowhere
-               ? gw_fail(GW_ERR_MEMORY, "no memory for the value of \"%s\"", part->request.key)
+               ? gw_fail(GW_ERR_MEMORY, "no memory for the value of \"%s\"", part->head.key)
                : GW_OK;
 }
 
@@ -231,7 +231,7 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct request 
     if (--request->n_left == 0)
         move_to(&client->answered, &client->open, request);
     if (status < 0) {
-        part->answer = (struct gw_ps_answer){.operation = part->request.operation, .id = answer->id, .status = status};
+        part->answer = (struct gw_ps_answer){.operation = part->head.operation, .id = answer->id, .status = status};
         snprintf(part->answer.sentence, sizeof part->answer.sentence, "the server at %s: %.*s",
                  gw_ps_place(&client->servers[s]), GW_PS_SENTENCE - 128, gw_last_error());
         return;
@@ -426,7 +426,7 @@ static struct request *new_request(struct gw_ps_client *client, const struct gw_
                              ? sizeof(float)
                              : gw_ps_type_bytes(place->type);
     request->id = client->next_id;
-    request->asked = &request->parts[0].request;
+    request->asked = &request->parts[0].head;
     request->deadline = gw_clock_seconds() + client->timeout_ms / 1000.0 + GRACE_SECONDS;
     request->first = place->first;
     request->n_parts = request->n_left = place->n_parts;
@@ -438,11 +438,11 @@ static struct request *new_request(struct gw_ps_client *client, const struct gw_
         struct part *part = &request->parts[p];
         const size_t begin = p ? (size_t)gw_ps_part_begin(place, p) * width : 0,
                      end = p + 1 < place->n_parts ? (size_t)gw_ps_part_begin(place, p + 1) * width : n_bytes;
-        part->request = *head;
-        part->request.id = request->id + p;
-        part->request.timeout_ms = client->timeout_ms;
-        part->request.n_parts = place->n_parts;
-        part->request.shape = gw_ps_part_shape(place, p);
+        part->head = *head;
+        part->head.id = request->id + p;
+        part->head.timeout_ms = client->timeout_ms;
+        part->head.n_parts = place->n_parts;
+        part->head.shape = gw_ps_part_shape(place, p);
         part->body = has_value ? (const char *)body + begin : NULL;
         part->n_bytes = has_value ? end - begin : 0;
     }
@@ -562,8 +562,7 @@ gw_status gw_ps_request_wait(struct gw_ps_client *client, const struct request *
             if (now >= request->deadline && answer->status == GW_ERR_ORDER)
                 return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", answer->sentence), "making a key");
             if (now >= request->deadline)
-                return gw_ps_answer_missing(&request->parts[p].request,
-                                            gw_ps_place(&client->servers[request->first + p]));
+                return gw_ps_answer_missing(&request->parts[p].head, gw_ps_place(&client->servers[request->first + p]));
             GW_TRY(gw_ps_client_pump(client, -1, until < request->deadline ? until : request->deadline));
             if (now >= until && !request->parts[p].done)
                 return GW_NOT_YET;

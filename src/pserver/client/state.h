@@ -17,9 +17,9 @@
 #define REQUEST_BUCKETS 4096
 #define RETRY_SECONDS 0.25
 
-/* A part: the request of a request to one server. */
+/* The part of a request that goes to one server, and the answer to it. */
 struct part {
-    struct gw_ps_request request;
+    struct gw_ps_request head;
     const void *body; /* the value of a push */
     size_t n_bytes;
     bool waits; /* the connection has not sent all of the body yet */
@@ -49,7 +49,7 @@ struct request {
     struct request *next, **link;      /* in the client's list of open requests, or of answered ones */
     struct request *hash_next;         /* in its bucket */
     uint64_t id;                       /* the id of its first part; the ids of the others follow */
-    const struct gw_ps_request *asked; /* the request of its first part */
+    const struct gw_ps_request *asked; /* the head of its first part */
     double deadline;
     uint32_t first, n_parts; /* servers */
     uint32_t n_left;         /* how many parts have no answer yet */
@@ -182,10 +182,10 @@ static inline const char *gw_ps_place(const struct server *server)
     return gw_net_place(server->address.endpoint);
 }
 
-/* ---- requests.c: Requests on their way. A request is one request to one or more servers. It lives until its caller
- * has waited for it. Every call of the client begins one, and then waits for it, now or later. ---- */
+/* ---- requests.c: Requests on their way. A request goes to one server or to several, and lives until its caller has
+ * waited for its answer. Every call of the client begins one, and then waits for it, now or later. ---- */
 
-/* Begins a request: makes a request for it, and sends its parts. request: all but what belongs to a part (id, timeout,
+/* Begins a request, and sends its parts. head: all but what belongs to a part (id, timeout,
  * n_parts, the number of a push). server: the one that is asked, or GW_PS_BY_KEY: those on which the key lives. body:
  * the value of a push or a put, the lines of an AGREE; of an INIT the first parameters, which follow once the key is
  * made; NULL: none. It stays the caller's, and must stay until the request is freed. Errors: as gw_ps_begin. */
@@ -193,7 +193,7 @@ static inline const char *gw_ps_place(const struct server *server)
 gw_status gw_ps_request_begin(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *head,
                               const void *body, size_t n_bytes, struct request **out);
 
-/* Sends all parts again, with what their requests say now. */
+/* Sends all parts again, with what their heads say now. */
 gw_status gw_ps_request_send(struct gw_ps_client *client, struct request *request);
 
 /* Waits until all parts have an answer, or the deadline has passed. GW_NOT_YET: the time `until` came first. Returns

@@ -146,7 +146,7 @@ static void a_round(struct world *world, uint64_t number)
         if (k == 1)
             assert_int_equal(gw_ps_store_put(world->store, key, number, value), GW_OK);
         for (uint32_t r = 0; r < N_WORKERS; r++)
-            assert_int_equal(gw_ps_store_push(world->store, key, r, number, value, 0), GW_OK);
+            assert_int_equal(gw_ps_store_push(world->store, key, r, number, value, 0, false), GW_OK);
         gw_ps_blob_give(value);
     }
 }

@@ -197,7 +197,7 @@ static gw_status do_push(struct world *world, struct side *side, uint32_t k, uin
     if (refused)
         return gw_ps_store_refuse(side->store, key, rank, nth, 100 + nth);
     struct gw_ps_blob *value = value_of(world, side, k, rank, nth);
-    gw_status status = gw_ps_store_push(side->store, key, rank, nth, value, nth % 3 ? 0.001 * (double)nth : 0);
+    gw_status status = gw_ps_store_push(side->store, key, rank, nth, value, nth % 3 ? 0.001 * (double)nth : 0, false);
     gw_ps_blob_give(value);
     return status;
 }
@@ -211,7 +211,7 @@ static gw_status do_push_pending(struct world *world, struct side *side, uint32_
         return GW_ERR_ARGUMENT;
     const uint64_t nth = gw_ps_store_pushed(side->store, key, rank) + 1;
     struct gw_ps_blob *value = value_of(world, side, 3, rank, nth);
-    gw_status status = gw_ps_store_push_pending(side->store, key, rank, nth, value, 0.25);
+    gw_status status = gw_ps_store_push(side->store, key, rank, nth, value, 0.25, true);
     gw_ps_blob_give(value);
     return status;
 }
@@ -366,7 +366,8 @@ static void compare(struct world *world)
     struct gw_ps_store_info of_a = gw_ps_store_info(a), of_b = gw_ps_store_info(b);
     CHECK(of_a.n_keys == of_b.n_keys && of_a.rounds == of_b.rounds, "%" PRIu64 " and %" PRIu64 " keys", of_a.n_keys,
           of_b.n_keys);
-    CHECK(gw_ps_store_n_present(a) == gw_ps_store_n_present(b) && gw_ps_store_has_begun(a) == gw_ps_store_has_begun(b),
+    CHECK(gw_ps_store_info(a).n_present == gw_ps_store_info(b).n_present &&
+              gw_ps_store_info(a).has_begun == gw_ps_store_info(b).has_begun,
           "who is present");
     for (uint32_t r = 0; r < N_WORKERS; r++) {
         uint64_t behind_a, behind_b;

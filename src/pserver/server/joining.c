@@ -46,7 +46,7 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     worker->joined_by = joining.waits ? joining.id : 0;
     gw_ps_note(server);
     gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round,
-              gw_ps_store_n_present(server->store));
+              gw_ps_store_info(server->store).n_present);
     gw_ps_join_forget(server, member);
     if (joining.waits)
         answer_number(server, member, GW_PS_JOIN, joining.id, round);
@@ -75,13 +75,13 @@ static bool nobody_takes_part(const struct gw_ps_server *server)
 /* All workers that took part have left, so the next ones begin. */
 static gw_status begin_again(struct gw_ps_server *server)
 {
-    const bool untouched = !gw_ps_store_has_begun(server->store) && !server->agreed && server->first_round == 1;
+    const bool untouched = !gw_ps_store_info(server->store).has_begun && !server->agreed && server->first_round == 1;
     if (untouched || !nobody_takes_part(server))
         return GW_OK;
     if (!gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE))
         return gw_ps_run_end(server);
     const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
-    if (gw_ps_store_has_begun(server->store) || next > server->first_round)
+    if (gw_ps_store_info(server->store).has_begun || next > server->first_round)
         begin_with(server, next > server->first_round ? next : server->first_round);
     return GW_OK;
 }
@@ -113,7 +113,7 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     member->joining = (struct gw_ps_joining){true, request->id, request->timeout_ms,
                                              gw_clock_seconds() + request->timeout_ms / 1000.0};
     server->n_joining++;
-    const bool begun = gw_ps_store_has_begun(server->store) || request->others_have_begun;
+    const bool begun = gw_ps_store_info(server->store).has_begun || request->others_have_begun;
     if (server->options.mode != GW_PS_SYNC) {
         const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
         return let_in(server, member, next > request->round ? next : request->round);
@@ -148,7 +148,7 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *membe
         return gw_fail(GW_ERR_ARGUMENT, "rank %u is to be admitted from round 0 on; rounds count from 1",
                        request->rank);
     GW_TRY(begin_again(server));
-    if (!gw_ps_store_has_begun(server->store) && request->round > server->first_round)
+    if (!gw_ps_store_info(server->store).has_begun && request->round > server->first_round)
         begin_with(server, request->round);
     /* a worker that joins has pushed nothing since then */
     if (other == member || !is_in_from(server, other, request->round))
@@ -167,7 +167,7 @@ gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t ran
 
 static uint8_t members_code(const struct gw_ps_server *server)
 {
-    return (gw_ps_store_has_begun(server->store) ? GW_PS_HAS_BEGUN : 0) |
+    return (gw_ps_store_info(server->store).has_begun ? GW_PS_HAS_BEGUN : 0) |
            (gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE) ? GW_PS_KEEPS_PARAMETERS : 0);
 }
 

@@ -229,7 +229,8 @@ void gw_ps_members_look(struct gw_ps_server *server)
         worker->away_since = 0;
         gw_ps_store_leave(server->store, r);
         gw_ps_log(server, "left-out rank=%u away_ms=%u round=%llu workers=%u", r, server->options.away_ms,
-                  (unsigned long long)gw_ps_store_next_round(server->store, ""), gw_ps_store_n_present(server->store));
+                  (unsigned long long)gw_ps_store_next_round(server->store, ""),
+                  gw_ps_store_info(server->store).n_present);
     }
 }
 

@@ -31,7 +31,7 @@ static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers
 {
     numbers->n_members = 0;
     numbers->connected = 0;
-    numbers->present = gw_ps_store_n_present(server->store);
+    numbers->present = gw_ps_store_info(server->store).n_present;
     for (uint32_t r = 0; r < server->options.n_workers; r++) {
         if (server->workers[r].member && numbers->n_members < GW_PS_SHOWN_MEMBERS)
             note_member(numbers, server->workers[r].member);

@@ -115,6 +115,25 @@ static void end(struct scene *scene)
           atomic_load(&live_bytes));
 }
 
+static int set_up(void **n_workers)
+{
+    struct scene *scene = malloc(sizeof *scene);
+    begin(scene, (uint32_t)(uintptr_t)*n_workers);
+    *n_workers = scene;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    end(*state);
+    free(*state);
+    return 0;
+}
+
+/* A test whose state is a server for one worker, or for two. */
+#define FOR_ONE(test) cmocka_unit_test_prestate_setup_teardown(test, set_up, tear_down, (void *)1)
+#define FOR_TWO(test) cmocka_unit_test_prestate_setup_teardown(test, set_up, tear_down, (void *)2)
+
 /* Somebody decent comes, is served, and goes. */
 static void serves(const struct scene *scene, const char *after)
 {
@@ -245,15 +264,13 @@ static void init_key(int fd, const char *name, gw_ps_type type, uint64_t n)
 /* What is a message, but none of ours, is answered if a member has sent it. A newcomer hears why not, and is out. */
 static void garbage_is_answered_and_forgotten(void **state)
 {
-    (void)state;
-    struct scene scene;
+    struct scene *const scene = *state;
     uint8_t head[GW_PS_HEAD_BYTES] = {0};
     struct numbers numbers = numbers_from(1);
-    begin(&scene, 1);
-    const int member = joined(&scene, GW_PS_READER);
+    const int member = joined(scene, GW_PS_READER);
     for (int i = 0; i < 3000; i++) {
         const size_t n = numbers_below(&numbers, 200) | 1; /* a BYE is not that long */
-        const int fd = i % 30 ? member : come(&scene);
+        const int fd = i % 30 ? member : come(scene);
         for (size_t b = 0; b < n; b++)
             head[b] = (uint8_t)numbers_word(&numbers);
         const uint16_t kind = i % 5 ? GW_PS_MESSAGE : (uint16_t)numbers_word(&numbers);
@@ -266,7 +283,7 @@ static void garbage_is_answered_and_forgotten(void **state)
         if (fd != member)
             expect_end(fd);
     }
-    serves(&scene, "garbage");
+    serves(scene, "garbage");
     const size_t n = gw_ps_request_write(head, &(struct gw_ps_request){.operation = GW_PS_BYE});
     for (int known = 0; known < 2; known++) {
         const struct {
@@ -282,7 +299,7 @@ static void garbage_is_answered_and_forgotten(void **state)
                      {GW_PS_VERSION, "GWPQ", n - 1, GW_PS_MESSAGE, GW_ERR_FRAME_CUT, "its head takes"},
                      {GW_PS_VERSION, "", 0, GW_PS_MESSAGE, GW_ERR_FRAME_CUT, "0 bytes"}};
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            const int fd = known ? member : come(&scene);
+            const int fd = known ? member : come(scene);
             memcpy(head, cases[i].magic, strlen(cases[i].magic));
             head[4] = cases[i].version;
             assert_true(peer_send(fd, cases[i].kind, head, cases[i].n_bytes, NULL, 0));
@@ -294,16 +311,14 @@ static void garbage_is_answered_and_forgotten(void **state)
                 expect_end(fd);
         }
     }
-    serves(&scene, "more garbage");
+    serves(scene, "more garbage");
     close(member);
-    CHECK(scene.n_lines < 5000, "%u lines are in the log", atomic_load(&scene.n_lines));
-    end(&scene);
+    CHECK(scene->n_lines < 5000, "%u lines are in the log", atomic_load(&scene->n_lines));
 }
 
 /* Bytes that begin no message end the connection, of a member, too. A newcomer may not send a long message either. */
 static void what_is_no_message_ends_the_connection(void **state)
 {
-    (void)state;
     static const struct {
         uint64_t n_bytes;
         uint16_t n_header;
@@ -316,20 +331,18 @@ static void what_is_no_message_ends_the_connection(void **state)
                  {UINT64_MAX, UINT16_MAX, "GWN1", false},
                  {GW_NET_SMALL + 1, 28, "GWN1", true},
                  {UINT64_MAX, 0, "GWN1", true}};
-    struct scene scene;
-    begin(&scene, 1);
+    struct scene *const scene = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int known = 0; known < (cases[i].from_members ? 1 : 2); known++) {
             uint8_t head[GW_NET_HEAD];
-            const int fd = known ? joined(&scene, 0) : come(&scene);
+            const int fd = known ? joined(scene, 0) : come(scene);
             peer_head(head, GW_PS_MESSAGE, 0, cases[i].n_bytes);
             gw_put16(head + 10, cases[i].n_header);
             memcpy(head + 12, cases[i].magic, 4);
             assert_true(peer_pour(fd, head, sizeof head));
             expect_end(fd);
-            serves(&scene, "what is no message");
+            serves(scene, "what is no message");
         }
-    end(&scene);
 }
 
 static void say_verdict(int fd, uint64_t number, uint64_t refusal, gw_status status, const char *words)
@@ -402,13 +415,11 @@ static void verdicts_over_the_wire(const struct scene *scene, int fd)
 
 static void requests_out_of_place(void **state)
 {
-    (void)state;
-    struct scene scene;
+    struct scene *const scene = *state;
     static const uint8_t bytes[MAX_KEY_BYTES];
-    begin(&scene, 2);
     for (int operation = GW_PS_INIT; operation < GW_PS_OPERATIONS; operation++)
         if (operation != GW_PS_WHO && operation != GW_PS_ASK) { /* nobody has said HELLO */
-            const int newcomer = come(&scene);
+            const int newcomer = come(scene);
             send_request(newcomer,
                          &(struct gw_ps_request){.operation = (enum gw_ps_operation)operation, .id = 7, .key = "x"},
                          bytes, 4);
@@ -418,12 +429,12 @@ static void requests_out_of_place(void **state)
         }
     static const uint64_t ranks[] = {2, 1ull << 32, UINT64_MAX};
     for (int i = 0; i < 3; i++) {
-        const int newcomer = come(&scene);
+        const int newcomer = come(scene);
         hello(newcomer, ranks[i]);
         expect(newcomer, GW_ERR_ARGUMENT, "ranks 0 to 1");
         expect_end(newcomer);
     }
-    const int fd = joined(&scene, 1);
+    const int fd = joined(scene, 1);
     for (uint64_t rank = 0; rank < 2; rank++) {
         hello(fd, rank);
         expect(fd, GW_ERR_ORDER, "HELLO before");
@@ -460,11 +471,10 @@ static void requests_out_of_place(void **state)
             ask(fd, &odd, NULL, 0, GW_ERR_ARGUMENT, "a method of that number");
         }
     }
-    serves(&scene, "requests out of place");
-    verdicts_over_the_wire(&scene, fd);
-    serves(&scene, "verdicts out of place");
+    serves(scene, "requests out of place");
+    verdicts_over_the_wire(scene, fd);
+    serves(scene, "verdicts out of place");
     close(fd);
-    end(&scene);
 }
 
 /* ---- values ---------------------------------------------------------------------------------------------------- */
@@ -473,15 +483,13 @@ static void requests_out_of_place(void **state)
  * comes after it is understood. Others are served all the while. */
 static void values_that_are_too_long(void **state)
 {
-    (void)state;
     enum { MORE = GW_PS_HEAD_BYTES + 1 };
     static const uint8_t bytes[4 * MAX_KEY_BYTES];
     static const size_t sizes[] = {MAX_KEY_BYTES + MORE, 2 * MAX_KEY_BYTES, sizeof bytes};
     const struct gw_ps_request push = {.operation = GW_PS_PUSH, .nth = 1, .id = 5, .key = "no such key"};
-    struct scene scene;
+    struct scene *const scene = *state;
     uint8_t head[GW_NET_HEAD + GW_PS_HEAD_BYTES];
-    begin(&scene, 1);
-    const int fd = joined(&scene, GW_PS_READER);
+    const int fd = joined(scene, GW_PS_READER);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         ask(fd, &push, bytes, sizes[i], GW_ERR_CAPACITY, "--max-key-bytes");
         ask(fd, &push, bytes, MAX_KEY_BYTES, GW_ERR_ARGUMENT, "no key");
@@ -494,23 +502,20 @@ static void values_that_are_too_long(void **state)
     for (int i = 0; i < 10; i++) {
         for (int k = 0; k < 20; k++)
             assert_true(peer_pour(fd, bytes, sizeof bytes));
-        serves(&scene, "a value that never ends");
+        serves(scene, "a value that never ends");
     }
     CHECK(most_bytes < before + 40000, "%ld bytes more were taken", most_bytes - before);
     close(fd);
-    end(&scene);
 }
 
 /* Messages come a byte at a time, or many at once. */
 static void bytes_that_drip(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {1, GW_NET_SMALL - 40, GW_NET_SMALL, 6000};
-    struct scene scene;
+    struct scene *const scene = *state;
     static uint8_t value[6000];
     uint8_t head[GW_NET_HEAD + GW_PS_HEAD_BYTES];
-    begin(&scene, 2);
-    const int fd = joined(&scene, 1);
+    const int fd = joined(scene, 1);
     init_key(fd, "x", GW_PS_UINT8, sizeof value);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const bool fits = sizes[i] == sizeof value;
@@ -523,7 +528,6 @@ static void bytes_that_drip(void **state)
         expect(fd, fits ? GW_OK : GW_ERR_ARGUMENT, fits ? "" : "takes 6000");
     }
     close(fd);
-    end(&scene);
 }
 
 /* A client goes in the middle of a message, at every stage of it: in order, or with a reset, or because it comes again
@@ -589,88 +593,79 @@ static void half_a_message(void **state)
  * they are over. Small ones still find room. */
 static void many_values_at_once(void **state)
 {
-    (void)state;
     enum { N = 24, ROOM = MAX_BYTES / MAX_KEY_BYTES };
     static uint8_t whole[GW_NET_HEAD + GW_PS_HEAD_BYTES + MAX_KEY_BYTES];
     const size_t n = talk_write(whole + GW_NET_HEAD, PUSH(1, "no such key"));
     const size_t half = GW_NET_HEAD + n + MAX_KEY_BYTES / 2;
-    struct scene scene;
+    struct scene *const scene = *state;
     int fds[N];
     peer_head(whole, GW_PS_MESSAGE, n, MAX_KEY_BYTES);
-    begin(&scene, 1);
     for (int again = 0; again < 2; again++) {
         for (int i = 0; i < N; i++)
-            fds[i] = joined(&scene, GW_PS_READER);
+            fds[i] = joined(scene, GW_PS_READER);
         for (int i = 0; i < N; i++) {
             assert_true(peer_pour(fds[i], whole, half));
             if (i < ROOM)
-                wait_for_values(&scene, i + 1);
+                wait_for_values(scene, i + 1);
         }
-        serves(&scene, "half a value of many clients");
+        serves(scene, "half a value of many clients");
         for (int i = N - 1; i >= 0; i--) {
             assert_true(peer_pour(fds[i], whole + half, GW_NET_HEAD + n + MAX_KEY_BYTES - half));
             expect(fds[i], i < ROOM ? GW_ERR_ARGUMENT : GW_ERR_CAPACITY, i < ROOM ? "no key" : "--max-bytes");
             close(fds[i]);
         }
-        serves(&scene, "values of many clients");
+        serves(scene, "values of many clients");
     }
     CHECK(most_bytes < MAX_BYTES * 3 / 2, "%ld bytes were taken", atomic_load(&most_bytes));
-    end(&scene);
 }
 
 /* ---- who does not belong -------------------------------------------------------------------------------------- */
 
 static void connections_that_are_no_clients(void **state)
 {
-    (void)state;
-    struct scene scene;
+    struct scene *const scene = *state;
     uint8_t noise[4096], first[GW_NET_HEAD + GW_PS_HEAD_BYTES];
     int fds[64], n = 0;
     struct numbers numbers = numbers_from(2);
-    begin(&scene, 1);
     for (size_t i = 0; i < sizeof noise; i++)
         noise[i] = (uint8_t)numbers_word(&numbers);
     const size_t n_first =
         talk_write(first + GW_NET_HEAD, &(struct gw_ps_request){.operation = GW_PS_HELLO, .incarnation = 5});
     peer_head(first, GW_PS_MESSAGE, n_first, 0);
-    fds[n++] = come(&scene); /* says nothing */
+    fds[n++] = come(scene); /* says nothing */
     for (size_t half = 1; half < GW_NET_HEAD + n_first; half += 9) {
-        fds[n] = come(&scene);
+        fds[n] = come(scene);
         assert_true(peer_pour(fds[n++], first, half));
     }
     for (int i = 0; i < 20; i++) {
-        fds[n] = come(&scene);
+        fds[n] = come(scene);
         if (i % 2)
             peer_pour(fds[n], first, GW_NET_HEAD);
         peer_pour(fds[n++], noise + 100 * i, 1000);
     }
-    serves(&scene, "connections that are no clients");
+    serves(scene, "connections that are no clients");
     for (int i = 0; i < n; i++)
         close(fds[i]);
-    serves(&scene, "connections that were no clients");
-    end(&scene);
+    serves(scene, "connections that were no clients");
 }
 
 /* They say HELLO and are gone before it is read; none of them is kept for a client that is here. */
 static void clients_that_do_not_wait(void **state)
 {
-    (void)state;
-    struct scene scene;
-    begin(&scene, 2);
-    const int busy = joined(&scene, GW_PS_READER); /* it keeps the server busy, which looks at the others late */
+    struct scene *const scene = *state;
+    const int busy = joined(scene, GW_PS_READER); /* it keeps the server busy, which looks at the others late */
     for (int i = 0; i < 300; i++) {
         for (int j = 0; j < 100; j++)
             assert_true(peer_send(busy, GW_PS_MESSAGE, "nonsense", 8, NULL, 0));
-        const int fd = come(&scene);
+        const int fd = come(scene);
         hello(fd, i % 3 ? GW_PS_READER : 1);
         close(fd);
         for (int j = 0; j < 100; j++)
             hear(busy);
     }
     close(busy);
-    close(joined(&scene, 1)); /* the last of them may be known for a moment */
-    serves(&scene, "clients that did not wait");
-    end(&scene);
+    close(joined(scene, 1)); /* the last of them may be known for a moment */
+    serves(scene, "clients that did not wait");
 }
 
 /* Some connections come and go without a word. Others say HELLO first. The server uses the descriptors of those that
@@ -678,20 +673,18 @@ static void clients_that_do_not_wait(void **state)
  */
 static void a_storm_of_connections(void **state)
 {
-    (void)state;
-    struct scene scene;
+    struct scene *const scene = *state;
     const float x = 3;
-    begin(&scene, 2);
     /* The server's descriptor for `gone` is free later. That for `early` is free now, so rank 1 can get it. */
-    const int gone = joined(&scene, GW_PS_READER), early = joined(&scene, GW_PS_READER);
+    const int gone = joined(scene, GW_PS_READER), early = joined(scene, GW_PS_READER);
     leave(early);
-    const int waiting = joined(&scene, 1);
+    const int waiting = joined(scene, 1);
     init_key(waiting, "x", GW_PS_FLOAT32, 1);
     ask(waiting, PUSH(1, "x"), &x, 4, GW_OK, "");
     send_request(waiting, PULL(GW_PS_SUM, "x"), NULL, 0);
     close(gone);
     for (int i = 0; i < 600; i++) {
-        const int fd = i % 3 == 1 ? joined(&scene, GW_PS_READER) : come(&scene);
+        const int fd = i % 3 == 1 ? joined(scene, GW_PS_READER) : come(scene);
         if (i % 3 == 2) { /* gone before it is known */
             hello(fd, i % 2 ? 0 : GW_PS_READER);
             if (i % 6 < 3)
@@ -699,53 +692,47 @@ static void a_storm_of_connections(void **state)
         }
         close(fd);
     }
-    serves(&scene, "a storm of connections");
-    const int other = joined(&scene, 0);
+    serves(scene, "a storm of connections");
+    const int other = joined(scene, 0);
     ask(other, PUSH(1, "x"), &x, 4, GW_OK, "");
     struct gw_ps_answer answer = hear(waiting);
     assert_true(answer.operation == GW_PS_PULL && answer.status == GW_OK && answer.n_pushes == 2);
     close(other);
     close(waiting);
-    end(&scene);
 }
 
 static void one_client_too_many(void **state)
 {
-    (void)state;
-    struct scene scene;
+    struct scene *const scene = *state;
     int fds[MAX_CLIENTS];
-    begin(&scene, 1);
     for (int again = 0; again < 3; again++) {
         for (int i = 0; i < MAX_CLIENTS; i++)
-            fds[i] = joined(&scene, GW_PS_READER);
-        int more = come(&scene);
+            fds[i] = joined(scene, GW_PS_READER);
+        int more = come(scene);
         hello(more, 0);
         expect(more, GW_ERR_CAPACITY, "--max-clients");
         expect_end(more);
         /* One leaves in good order, and there is room at once; the others just go. */
         leave(fds[0]);
-        more = come(&scene);
+        more = come(scene);
         hello(more, 0);
         expect(more, GW_OK, "");
         close(more);
         for (int i = 1; i < MAX_CLIENTS; i++)
             close(fds[i]);
-        close(joined(&scene, 0)); /* the server knows that they are gone */
-        serves(&scene, "as many as there may be");
+        close(joined(scene, 0)); /* the server knows that they are gone */
+        serves(scene, "as many as there may be");
     }
-    end(&scene);
 }
 
 /* ---- who asks for too much ------------------------------------------------------------------------------------ */
 
 static void pushes_that_wait_are_counted(void **state)
 {
-    (void)state;
-    struct scene scene;
+    struct scene *const scene = *state;
     static const uint8_t bytes[MAX_KEY_BYTES];
     enum { PUSHES = 1100 };
-    begin(&scene, 2);
-    int fd = joined(&scene, 1);
+    int fd = joined(scene, 1);
     init_key(fd, "x", GW_PS_UINT8, MAX_KEY_BYTES);
     int refused = 0;
     for (uint64_t nth = 1; nth <= 200; nth++) /* 200 times 64 KiB, of 1 MiB */
@@ -754,16 +741,16 @@ static void pushes_that_wait_are_counted(void **state)
     for (; refused < 180; refused++)
         expect(fd, GW_ERR_CAPACITY, "--max-bytes");
     close(fd);
-    wait_for_values(&scene, 1); /* they go with their client */
+    wait_for_values(scene, 1); /* they go with their client */
     /* Small ones: more than may wait. */
-    fd = joined(&scene, 1);
+    fd = joined(scene, 1);
     init_key(fd, "y", GW_PS_UINT8, 1);
     for (uint64_t nth = 1; nth <= PUSHES; nth++)
         send_request(fd, PUSH(nth, "y"), bytes, 1);
     expect(fd, GW_OK, "");
     for (int i = 1 + 1024; i < PUSHES; i++)
         expect(fd, GW_ERR_CAPACITY, "1024 requests of this client wait");
-    const int other = joined(&scene, 0);
+    const int other = joined(scene, 0);
     for (uint64_t nth = 1; nth <= 1025; nth++) {
         ask(other, PUSH(nth, "y"), bytes, 1, GW_OK, "");
         if (nth < 1025)
@@ -772,7 +759,6 @@ static void pushes_that_wait_are_counted(void **state)
     close(other);
     close(fd);
     CHECK(most_bytes < 2 * MAX_BYTES + 1100 * 2048, "%ld bytes were taken", atomic_load(&most_bytes));
-    end(&scene);
 }
 
 /* A client whose kernel keeps little of what it does not read. */
@@ -809,56 +795,48 @@ static void wait_until_dropped(const struct scene *scene)
  * than it may. In the end it drops that client. */
 static void answers_that_nobody_reads(void **state)
 {
-    (void)state;
-    struct scene scene;
+    struct scene *const scene = *state;
     static const uint8_t bytes[MAX_KEY_BYTES / 8];
-    begin(&scene, 1);
-    const int fd = come_slow(&scene, 0);
+    const int fd = come_slow(scene, 0);
     init_key(fd, "x", GW_PS_UINT8, sizeof bytes);
     for (uint64_t nth = 1; nth <= 6000; nth++)
         if (!talk_send(fd, PUSH(nth, "x"), bytes, sizeof bytes) || !talk_send(fd, PULL(GW_PS_SUM, "x"), NULL, 0))
             break; /* it is dropped */
-    wait_until_dropped(&scene);
-    CHECK(scene.n_dropped == 1, "%u were dropped", scene.n_dropped); /* and not only when its connection broke */
+    wait_until_dropped(scene);
+    CHECK(scene->n_dropped == 1, "%u were dropped", scene->n_dropped); /* and not only when its connection broke */
     close(fd);
-    serves(&scene, "one that reads nothing");
+    serves(scene, "one that reads nothing");
     CHECK(most_bytes < 2 * MAX_BYTES + MOST_UNREAD * 512l, "%ld bytes were taken", atomic_load(&most_bytes));
-    end(&scene);
 }
 
 /* A reader pulls and reads nothing, until what waits for it takes all the bytes that the server may hold. The server
  * drops it, and refuses nobody else. */
 static void unread_values_refuse_no_push(void **state)
 {
-    (void)state;
-    struct scene scene;
+    struct scene *const scene = *state;
     enum { N = MAX_KEY_BYTES / 8, PUSHES = 6000 };
     static uint8_t bytes[N];
-    begin(&scene, 1);
-    const int good = joined(&scene, 0), slow = peer_connect_slow(gw_ps_server_address(scene.server), 4096);
+    const int good = joined(scene, 0), slow = peer_connect_slow(gw_ps_server_address(scene->server), 4096);
     init_key(good, "x", GW_PS_UINT8, N);
     hello(slow, GW_PS_READER);
     for (uint64_t nth = 1; nth <= PUSHES; nth++) {
         ask(good, PUSH(nth, "x"), bytes, N, GW_OK, "");
         talk_send(slow, PULL(GW_PS_LATEST, "x"), NULL, 0);
     }
-    for (int i = 0; i < 1000 && scene.n_dropped == 0; i++)
+    for (int i = 0; i < 1000 && scene->n_dropped == 0; i++)
         usleep(10000);
-    CHECK(scene.n_dropped == 1, "%u were dropped", scene.n_dropped);
+    CHECK(scene->n_dropped == 1, "%u were dropped", scene->n_dropped);
     close(slow), close(good);
-    serves(&scene, "one that reads no values");
-    end(&scene);
+    serves(scene, "one that reads no values");
 }
 
 /* A client sends JOIN after JOIN and reads no answer. At last the answer to a JOIN is one too many, so the server drops
  * the client. The rest of that JOIN must not use the client any more. */
 static void joins_whose_answers_nobody_reads(void **state)
 {
-    (void)state;
-    struct scene scene;
+    struct scene *const scene = *state;
     static const uint8_t bytes[MAX_KEY_BYTES / 8];
-    begin(&scene, 1);
-    const int fd = come_slow(&scene, GW_PS_HELLO_JOINS);
+    const int fd = come_slow(scene, GW_PS_HELLO_JOINS);
     init_key(fd, "x", GW_PS_UINT8, sizeof bytes);
     ask(fd, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 1, .round = 1, .timeout_ms = LONG_MS}, NULL, 0,
         GW_OK, "");
@@ -871,10 +849,9 @@ static void joins_whose_answers_nobody_reads(void **state)
                     : &(struct gw_ps_request){.operation = GW_PS_PULL, .method = GW_PS_LATEST, .id = id, .key = "x"},
                 NULL, 0))
             break;
-    wait_until_dropped(&scene);
+    wait_until_dropped(scene);
     close(fd);
-    serves(&scene, "one that joins and reads nothing");
-    end(&scene);
+    serves(scene, "one that joins and reads nothing");
 }
 
 /* A client reads nothing, and many answers wait for it. Then it sends AGREE, JOIN or ADMIT. Each of these ends the run
@@ -917,12 +894,10 @@ static void too_many_answers_in_the_midst(void **state)
  * meanwhile. */
 static void a_pull_keeps_its_place(void **state)
 {
-    (void)state;
-    struct scene scene;
+    struct scene *const scene = *state;
     const uint8_t plus = 0x02, minus = 0x00;
     const float scale = 10;
-    begin(&scene, 2);
-    const int fds[2] = {joined(&scene, 0), joined(&scene, 1)};
+    const int fds[2] = {joined(scene, 0), joined(scene, 1)};
     init_key(fds[0], "codes", GW_PS_UINT8, 1);
     init_key(fds[0], "scale", GW_PS_FLOAT32, 1);
     struct gw_ps_request codes = {.operation = GW_PS_PUSH, .nth = 1, .key = "codes", .timeout_ms = LONG_MS},
@@ -953,7 +928,6 @@ static void a_pull_keeps_its_place(void **state)
           answer.sentence);
     for (int r = 0; r < 2; r++)
         close(fds[r]);
-    end(&scene);
 }
 
 /* ---- a server whose files cannot grow ------------------------------------------------------------------------ */
@@ -1023,24 +997,24 @@ static void answers_say_what_is_not_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(garbage_is_answered_and_forgotten),
-        cmocka_unit_test(what_is_no_message_ends_the_connection),
-        cmocka_unit_test(requests_out_of_place),
-        cmocka_unit_test(values_that_are_too_long),
-        cmocka_unit_test(bytes_that_drip),
+        FOR_ONE(garbage_is_answered_and_forgotten),
+        FOR_ONE(what_is_no_message_ends_the_connection),
+        FOR_TWO(requests_out_of_place),
+        FOR_ONE(values_that_are_too_long),
+        FOR_TWO(bytes_that_drip),
         cmocka_unit_test(half_a_message),
-        cmocka_unit_test(many_values_at_once),
-        cmocka_unit_test(connections_that_are_no_clients),
-        cmocka_unit_test(a_storm_of_connections),
-        cmocka_unit_test(one_client_too_many),
-        cmocka_unit_test(pushes_that_wait_are_counted),
-        cmocka_unit_test(answers_that_nobody_reads),
-        cmocka_unit_test(unread_values_refuse_no_push),
-        cmocka_unit_test(joins_whose_answers_nobody_reads),
+        FOR_ONE(many_values_at_once),
+        FOR_ONE(connections_that_are_no_clients),
+        FOR_TWO(a_storm_of_connections),
+        FOR_ONE(one_client_too_many),
+        FOR_TWO(pushes_that_wait_are_counted),
+        FOR_ONE(answers_that_nobody_reads),
+        FOR_ONE(unread_values_refuse_no_push),
+        FOR_ONE(joins_whose_answers_nobody_reads),
         cmocka_unit_test(too_many_answers_in_the_midst),
-        cmocka_unit_test(a_pull_keeps_its_place),
+        FOR_TWO(a_pull_keeps_its_place),
         cmocka_unit_test(answers_say_what_is_not_kept),
-        cmocka_unit_test(clients_that_do_not_wait),
+        FOR_TWO(clients_that_do_not_wait),
     };
     return cmocka_run_group_tests_name("pserver_hostile", tests, NULL, NULL);
 }

@@ -161,9 +161,9 @@ static gw_status push(struct gw_ps_server *server, struct gw_ps_member *member, 
                    ? gw_fail(GW_ERR_ARGUMENT,
                              "a push to \"%s\" is to wait for a verdict; its name must begin with \"%s\"", request->key,
                              GW_PS_EXCHANGE)
-                   : gw_ps_store_push_pending(server->store, key, member->rank, request->nth, value, request->rate);
+                   : gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate, true);
     default:
-        return gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate);
+        return gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate, false);
     }
 }
 
@@ -253,13 +253,14 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
     struct gw_ps_key *key, *waits_for;
     const double came = gw_clock_seconds();
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
-    if (gw_ps_key_elems(key) > QUICK_ELEMS)
+    const struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
+    if (info.n_elems > QUICK_ELEMS)
         gw_ignore(gw_net_flush(&member->c));
-    if (request->operation != GW_PS_PUSH && request->n_parts != gw_ps_key_parts(key))
+    if (request->operation != GW_PS_PUSH && request->n_parts != info.n_parts)
         return gw_fail(GW_ERR_ORDER,
                        "\"%s\" lies in %u parts on as many servers, and this client asks for a value in %u: "
                        "init_parameter with the key's type and shape must come before a pull or a get",
-                       request->key, gw_ps_key_parts(key), request->n_parts);
+                       request->key, info.n_parts, request->n_parts);
     gw_status status;
     do
         status = value ? gw_ps_store_admit(server->store, key, member->rank, request->nth, value) : GW_OK;

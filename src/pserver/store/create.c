@@ -71,6 +71,8 @@ struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const stru
 {
     struct gw_ps_key_info info = {
         .name = key->name, .type = key->type, .shape = key->shape, .rounds = key->whole.number, .bytes = key->bytes};
+    info.n_elems = key->n_elems;
+    info.n_parts = key->n_parts;
     info.optimized = key->parameters != NULL;
     info.unset = key->parameters && !key->parameters->values;
     info.n_missing = store->options.mode == GW_PS_SYNC && key->open.n_in ? key->n_due : 0;
@@ -92,7 +94,9 @@ struct gw_ps_store_info gw_ps_store_info(const struct gw_ps_store *store)
     return (struct gw_ps_store_info){.n_keys = store->names.n,
                                      .bytes = store->bytes,
                                      .rounds = store->rounds,
-                                     .round_times = store->round_times};
+                                     .round_times = store->round_times,
+                                     .n_present = store->n_present,
+                                     .has_begun = store->begun};
 }
 
 struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store, uint64_t nth)

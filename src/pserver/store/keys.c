@@ -177,16 +177,6 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
     return gw_ps_store_init_part(store, name, type, shape, 1, codec, optimizer);
 }
 
-uint32_t gw_ps_key_parts(const struct gw_ps_key *key)
-{
-    return key->n_parts;
-}
-
-uint64_t gw_ps_key_elems(const struct gw_ps_key *key)
-{
-    return key->n_elems;
-}
-
 gw_status gw_ps_store_init_part(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
                                 uint32_t n_parts, const char *codec, const char *optimizer)
 {

@@ -84,16 +84,6 @@ bool gw_ps_store_is_present(const struct gw_ps_store *store, uint32_t rank)
     return rank < store->options.n_workers && store->present[rank];
 }
 
-uint32_t gw_ps_store_n_present(const struct gw_ps_store *store)
-{
-    return store->n_present;
-}
-
-bool gw_ps_store_has_begun(const struct gw_ps_store *store)
-{
-    return store->begun;
-}
-
 bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store, const char *prefix)
 {
     for (uint64_t k = 0; k < store->names.n; k++)

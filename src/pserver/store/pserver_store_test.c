@@ -361,7 +361,7 @@ static void a_second_time_is_no_excuse(void **state)
     const gw_status admitted = gw_ps_store_admit(world.store, key, 0, 1, cut);
     assert_int_equal(gw_ps_store_enter(world.store, 0, "exchange/", 1), GW_OK); /* its push is taken out again */
     if (admitted == GW_OK)
-        assert_int_equal(gw_ps_store_push(world.store, key, 0, 1, cut, 0), GW_OK);
+        assert_int_equal(gw_ps_store_push(world.store, key, 0, 1, cut, 0, false), GW_OK);
     gw_ps_blob_give(cut);
     assert_int_equal(push(&world, key, 0, 1, x, sizeof x), GW_OK);
     assert_int_equal(push(&world, key, 1, 1, x, sizeof x), GW_OK);
@@ -712,7 +712,7 @@ static void a_store_without_memory(void **state)
     refused(gw_ps_store_create(context, &o, &store), GW_ERR_ARGUMENT, "workers");
     o.n_workers = GW_MAX_WORKERS;
     assert_int_equal(gw_ps_store_create(context, &o, &store), GW_OK);
-    assert_int_equal(gw_ps_store_n_present(store), GW_MAX_WORKERS);
+    assert_int_equal(gw_ps_store_info(store).n_present, GW_MAX_WORKERS);
     gw_ps_store_destroy(store);
     o.n_workers = 1;
     shortage.fail_at = shortage.calls + 1;

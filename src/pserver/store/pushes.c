@@ -167,30 +167,17 @@ static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint
     return GW_OK;
 }
 
-/* Takes a push. pending: GW_PS_PENDING or GW_PS_NOT_REFUSED. */
-static gw_status take_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                           struct gw_ps_blob *value, double rate, uint64_t pending)
+gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                           struct gw_ps_blob *value, double rate, bool pending)
 {
     bool taken;
-    gw_status status = may_push(store, key, rank, nth, &taken);
-    if (status != GW_OK || taken)
-        return status;
-    return put_push(store, key, rank, value, rate, pending);
-}
-
-gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                           struct gw_ps_blob *value, double rate)
-{
-    return take_push(store, key, rank, nth, value, rate, GW_PS_NOT_REFUSED);
-}
-
-gw_status gw_ps_store_push_pending(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                                   struct gw_ps_blob *value, double rate)
-{
-    if (!key->parameters)
+    if (pending && !key->parameters)
         return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" is to wait for a verdict, and the key has no optimizer",
                        key->name);
-    return take_push(store, key, rank, nth, value, rate, GW_PS_PENDING);
+    gw_status status = may_push(store, key, rank, nth, &taken);
+    return status != GW_OK || taken
+               ? status
+               : put_push(store, key, rank, value, rate, pending ? GW_PS_PENDING : GW_PS_NOT_REFUSED);
 }
 
 /* The largest numbers have meanings of their own. */

@@ -49,10 +49,6 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
 gw_status gw_ps_store_init_part(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
                                 uint32_t n_parts, const char *codec, const char *optimizer);
 
-/* How many servers the key lies on. */
-uint32_t gw_ps_key_parts(const struct gw_ps_key *key);
-uint64_t gw_ps_key_elems(const struct gw_ps_key *key);
-
 /* The key of that name. GW_ERR_ARGUMENT: there is none; the sentence says which existing name is nearest. */
 gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct gw_ps_key **out);
 
@@ -75,16 +71,13 @@ gw_status gw_ps_store_put_first(struct gw_ps_store *store, struct gw_ps_key *key
  * changes. rate: the learning rate of an optimizer; 0: the key's own. GW_PS_WAIT: the worker's last push still waits
  * for its round, or the optimizer waits for parameters. Errors: GW_ERR_ORDER (pushes before the nth are missing),
  * GW_ERR_ARGUMENT (it is no worker's rank), GW_ERR_PEER (the worker was left out meanwhile: its round went on without
- * it). In modes without rounds also GW_ERR_MEMORY and GW_ERR_FRAME_*, if the push cannot move the parameters. */
+ * it). In modes without rounds also GW_ERR_MEMORY and GW_ERR_FRAME_*, if the push cannot move the parameters.
+ *
+ * pending: the push counts only when its verdict has come (gw_ps_store_judge), and the round waits for that. If the
+ * worker is left out before, or the round goes on without it, the push is dropped. Further errors: GW_ERR_ARGUMENT (the
+ * key has no optimizer), GW_ERR_ORDER (without rounds: the verdict of the push before is missing). */
 gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                           struct gw_ps_blob *value, double rate);
-
-/* Stores a pending push: it counts only when its verdict has come (gw_ps_store_judge). The key must have an optimizer.
- * The round waits for the verdict. If the worker is left out before that, or the round goes on without it, the push is
- * dropped. Further errors: GW_ERR_ARGUMENT (the key has no optimizer), GW_ERR_ORDER (without rounds: the verdict of the
- * push before is missing). */
-gw_status gw_ps_store_push_pending(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                                   struct gw_ps_blob *value, double rate);
+                           struct gw_ps_blob *value, double rate, bool pending);
 
 /* Takes the verdict of worker `rank` on its nth push to the key. refusal UINT64_MAX: the push counts now. Another
  * number: the worker refuses with that number, and the push does not count. If the push is there and is not pending,
@@ -146,6 +139,8 @@ struct gw_ps_key_info {
     const char *name;
     gw_ps_type type;
     gw_ps_shape shape;
+    uint64_t n_elems;
+    uint32_t n_parts;   /* on how many servers the key lies */
     uint64_t rounds;    /* how many rounds have been whole */
     uint64_t bytes;     /* how many bytes are kept for it */
     bool unset;         /* it has an optimizer and no parameters yet */
@@ -159,6 +154,8 @@ bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *k
 
 struct gw_ps_store_info {
     uint64_t n_keys, bytes, rounds;
+    uint32_t n_present; /* how many workers rounds wait for */
+    bool has_begun;     /* a round has been whole since the store was made, or since its keys were dropped */
     struct gw_ps_times round_times; /* GW_PS_SYNC: from a round's first push until it is whole */
 };
 struct gw_ps_store_info gw_ps_store_info(const struct gw_ps_store *store);
@@ -175,10 +172,6 @@ gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char
 void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank);
 
 bool gw_ps_store_is_present(const struct gw_ps_store *store, uint32_t rank);
-uint32_t gw_ps_store_n_present(const struct gw_ps_store *store);
-
-/* True if a round has been whole since the store was made, or since its keys were dropped. */
-bool gw_ps_store_has_begun(const struct gw_ps_store *store);
 
 /* True if a key that begins with the prefix has an optimizer and parameters. */
 bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store, const char *prefix);

@@ -70,7 +70,7 @@ static inline gw_status push_bytes(struct world *world, struct gw_ps_key *key, u
         return GW_ERR_MEMORY;
     gw_status status = gw_ps_store_admit(world->store, key, rank, nth, blob);
     if (status == GW_OK)
-        status = (pending ? gw_ps_store_push_pending : gw_ps_store_push)(world->store, key, rank, nth, blob, rate);
+        status = gw_ps_store_push(world->store, key, rank, nth, blob, rate, pending);
     gw_ps_blob_give(blob);
     return status;
 }
