@@ -368,7 +368,8 @@ static pthread_t once_thread; /* the thread that calls gw_average_mpi */
 static atomic_uint once_sends, once_elsewhere;
 
 /* Takes the place of MPI's own function, which has another name, too. It counts the calls on other threads. */
-int MPI_Isend(const void *bytes, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request)
+GW_API int MPI_Isend(const void *bytes, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+                     MPI_Request *request)
 {
     atomic_fetch_add(&once_sends, 1);
     atomic_fetch_add(&once_elsewhere, !pthread_equal(once_thread, pthread_self()));
