@@ -41,102 +41,81 @@ static void fill_name(char *name, size_t length)
     name[length] = 0;
 }
 
-static const gw_ps_shape deep = {.n_dims = 8, .dims = {1, 2, 3, 4, 5, 6, 7, UINT64_MAX}};
+#define DEEP                                                                                                           \
+    {                                                                                                                  \
+        .n_dims = 8, .dims = { 1, 2, 3, 4, 5, 6, 7, UINT64_MAX }                                                       \
+    }
 
 static size_t request_examples(struct gw_ps_request out[N])
 {
-    const struct gw_ps_request start = {.id = 0x0123456789ABCDEF,
-                                        .hello_rank = 0xFEDCBA9876543210,
-                                        .timeout_ms = 0xDEADBEEF};
-    for (int i = 0; i < N; i++)
-        out[i] = start;
-    out[0].operation = GW_PS_HELLO;
-    out[0].incarnation = UINT64_MAX - 5;
-    out[1].operation = GW_PS_INIT;
-    out[1].hello_flags = GW_PS_FRAME;
-    fill_name(out[1].key, GW_PS_MOST_NAME);
-    out[1].shape = deep;
-    fill_name(out[1].codec, GW_PS_MOST_NAME);
-    fill_name(out[1].optimizer, GW_PS_MOST_NAME);
-    out[2].operation = GW_PS_INIT;
-    fill_name(out[2].key, 1);
-    out[3].operation = GW_PS_PUSH;
-    fill_name(out[3].key, 200);
-    out[3].rate = 0.1;
-    out[4].operation = GW_PS_PULL;
-    out[4].hello_flags = GW_PS_DECODE_AVERAGE;
-    fill_name(out[4].key, GW_PS_MOST_NAME);
-    fill_name(out[4].scale_key, GW_PS_MOST_NAME);
-    out[5].operation = GW_PS_PULL;
-    fill_name(out[5].key, 3);
-    out[6].operation = GW_PS_BYE;
-    out[7].operation = GW_PS_PUSH; /* no name at all: the store refuses it */
-    out[8].operation = GW_PS_PUSH;
-    out[8].hello_flags = 1;
-    fill_name(out[8].key, 2);
-    out[8].refusal = UINT64_MAX - 1;
-    out[9].operation = GW_PS_AGREE;
-    out[10].operation = GW_PS_JOIN;
-    out[10].hello_flags = 1;
-    out[11].operation = GW_PS_ADMIT;
-    out[11].rank = 0x89ABCDEF;
-    out[12].operation = GW_PS_MEMBERS;
-    out[13].operation = GW_PS_PUT;
-    out[14].operation = GW_PS_GET;
-    fill_name(out[13].key, 7);
-    out[15].operation = GW_PS_PUSH;
-    out[15].hello_flags = GW_PS_PUSH_PENDING;
-    out[15].rate = 0.5;
-    fill_name(out[15].key, 30);
-    out[16].operation = GW_PS_VERDICT;
-    out[16].refusal = UINT64_MAX - 2;
+    static const struct {
+        struct gw_ps_request request;
+        size_t key, scale_key, codec, optimizer; /* lengths of names */
+    } rows[N] = {
+        {{.operation = GW_PS_HELLO, .incarnation = UINT64_MAX - 5}, 0, 0, 0, 0},
+        {{.operation = GW_PS_INIT, .type = GW_PS_FRAME, .shape = DEEP},
+         GW_PS_MOST_NAME,
+         0,
+         GW_PS_MOST_NAME,
+         GW_PS_MOST_NAME},
+        {{.operation = GW_PS_INIT}, 1, 0, 0, 0},
+        {{.operation = GW_PS_PUSH, .rate = 0.1}, 200, 0, 0, 0},
+        {{.operation = GW_PS_PULL, .method = GW_PS_DECODE_AVERAGE}, GW_PS_MOST_NAME, GW_PS_MOST_NAME, 0, 0},
+        {{.operation = GW_PS_PULL}, 3, 0, 0, 0},
+        {{.operation = GW_PS_BYE}, 0, 0, 0, 0},
+        {{.operation = GW_PS_PUSH}, 0, 0, 0, 0}, /* no name at all: the store refuses it */
+        {{.operation = GW_PS_PUSH, .push_kind = GW_PS_PUSH_REFUSED, .refusal = UINT64_MAX - 1}, 2, 0, 0, 0},
+        {{.operation = GW_PS_AGREE}, 0, 0, 0, 0},
+        {{.operation = GW_PS_JOIN, .others_have_begun = 1}, 0, 0, 0, 0},
+        {{.operation = GW_PS_ADMIT, .rank = 0x89ABCDEF}, 0, 0, 0, 0},
+        {{.operation = GW_PS_MEMBERS}, 0, 0, 0, 0},
+        {{.operation = GW_PS_PUT}, 7, 0, 0, 0},
+        {{.operation = GW_PS_GET}, 0, 0, 0, 0},
+        {{.operation = GW_PS_PUSH, .push_kind = GW_PS_PUSH_PENDING, .rate = 0.5}, 30, 0, 0, 0},
+        {{.operation = GW_PS_VERDICT, .refusal = UINT64_MAX - 2}, 0, 0, 0, 0},
+    };
+    for (int i = 0; i < N; i++) {
+        out[i] = rows[i].request;
+        out[i].id = 0x0123456789ABCDEF, out[i].number = 0xFEDCBA9876543210, out[i].timeout_ms = 0xDEADBEEF;
+        fill_name(out[i].key, rows[i].key), fill_name(out[i].scale_key, rows[i].scale_key);
+        fill_name(out[i].codec, rows[i].codec), fill_name(out[i].optimizer, rows[i].optimizer);
+    }
     return N;
 }
 
 static size_t answer_examples(struct gw_ps_answer out[N])
 {
-    const struct gw_ps_answer start = {.id = 0x0123456789ABCDEF, .number = 0xFEDCBA9876543210};
-    for (int i = 0; i < N; i++)
-        out[i] = start;
-    out[0].operation = GW_PS_HELLO;
-    out[0].n_workers = 32767;
-    out[0].max_key_bytes = UINT64_MAX;
-    out[0].mode = GW_PS_STALE;
-    out[0].staleness = UINT32_MAX;
-    out[0].backup = 77;
-    out[0].timeout_ms = 0x01020304;
-    out[1].operation = GW_PS_INIT;
-    out[2].operation = GW_PS_PUSH;
-    out[3].operation = GW_PS_PULL;
-    out[3].code = GW_PS_INT64;
-    out[3].shape = deep;
-    out[3].n_pushes = 77;
-    out[4].operation = GW_PS_PULL;
-    out[4].n_pushes = 1;
-    out[5].operation = GW_PS_WHO;
-    out[6].operation = GW_PS_PUSH;
-    out[6].status = GW_ERR_TIMEOUT;
+    static const struct gw_ps_answer rows[N] = {
+        {.operation = GW_PS_HELLO,
+         .n_workers = 32767,
+         .max_key_bytes = UINT64_MAX,
+         .mode = GW_PS_STALE,
+         .staleness = UINT32_MAX,
+         .backup = 77,
+         .timeout_ms = 0x01020304},
+        {.operation = GW_PS_INIT},
+        {.operation = GW_PS_PUSH},
+        {.operation = GW_PS_PULL, .type = GW_PS_INT64, .shape = DEEP, .n_pushes = 77},
+        {.operation = GW_PS_PULL, .n_pushes = 1},
+        {.operation = GW_PS_WHO},
+        {.operation = GW_PS_PUSH, .status = GW_ERR_TIMEOUT}, /* with the longest sentence */
+        {.operation = GW_PS_BYE, .status = GW_ERR_PEER},
+        {.operation = GW_PS_PULL, .status = GW_ERR_NONFINITE},
+        {.operation = GW_PS_AGREE},
+        {.operation = GW_PS_JOIN},
+        {.operation = GW_PS_ASK},
+        {.operation = GW_PS_MEMBERS, .run_flags = GW_PS_HAS_BEGUN},
+        {.operation = GW_PS_PUT},
+        {.operation = GW_PS_GET},
+        {.operation = GW_PS_VERDICT},
+        {.operation = GW_PS_VERDICT, .status = GW_ERR_ORDER},
+    };
+    for (int i = 0; i < N; i++) {
+        out[i] = rows[i];
+        out[i].id = 0x0123456789ABCDEF, out[i].number = 0xFEDCBA9876543210;
+    }
     memset(out[6].sentence, 's', GW_PS_SENTENCE - 1);
-    out[7].operation = GW_PS_BYE;
-    out[7].status = GW_ERR_PEER;
-    out[8].operation = GW_PS_PULL;
-    out[8].status = GW_ERR_NONFINITE;
-    out[9].operation = GW_PS_AGREE;
-    out[10].operation = GW_PS_JOIN;
-    out[11].operation = GW_PS_ASK;
-    out[12].operation = GW_PS_MEMBERS;
-    out[12].code = 1;
-    out[13].operation = GW_PS_PUT;
-    out[14].operation = GW_PS_GET;
-    out[15].operation = GW_PS_VERDICT;
-    out[16].operation = GW_PS_VERDICT;
-    out[16].status = GW_ERR_ORDER;
     return N;
-}
-
-static bool same_shape(const gw_ps_shape *a, const gw_ps_shape *b)
-{
-    return a->n_dims == b->n_dims && memcmp(a->dims, b->dims, a->n_dims * sizeof a->dims[0]) == 0;
 }
 
 static bool same_request(const struct gw_ps_request *a, const struct gw_ps_request *b)
@@ -144,17 +123,17 @@ static bool same_request(const struct gw_ps_request *a, const struct gw_ps_reque
     return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number &&
            a->timeout_ms == b->timeout_ms && strcmp(a->key, b->key) == 0 && strcmp(a->scale_key, b->scale_key) == 0 &&
            strcmp(a->codec, b->codec) == 0 && strcmp(a->optimizer, b->optimizer) == 0 && a->rate == b->rate &&
-           a->refusal == b->refusal && same_shape(&a->shape, &b->shape) && a->incarnation == b->incarnation &&
+           a->refusal == b->refusal && gw_ps_shapes_equal(&a->shape, &b->shape) && a->incarnation == b->incarnation &&
            a->rank == b->rank;
 }
 
 static bool same_answer(const struct gw_ps_answer *a, const struct gw_ps_answer *b)
 {
     return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number &&
-           a->status == b->status && strcmp(a->sentence, b->sentence) == 0 && same_shape(&a->shape, &b->shape) &&
-           a->n_pushes == b->n_pushes && a->n_workers == b->n_workers && a->max_key_bytes == b->max_key_bytes &&
-           a->mode == b->mode && a->staleness == b->staleness && a->backup == b->backup &&
-           a->timeout_ms == b->timeout_ms;
+           a->status == b->status && strcmp(a->sentence, b->sentence) == 0 &&
+           gw_ps_shapes_equal(&a->shape, &b->shape) && a->n_pushes == b->n_pushes && a->n_workers == b->n_workers &&
+           a->max_key_bytes == b->max_key_bytes && a->mode == b->mode && a->staleness == b->staleness &&
+           a->backup == b->backup && a->timeout_ms == b->timeout_ms;
 }
 
 /* ---- tests -------------------------------------------------------------------------------------------------- */
@@ -294,7 +273,7 @@ static void fields_that_cannot_be(void **state)
     uint8_t bytes[GW_PS_HEAD_BYTES];
     struct gw_ps_request request;
     struct gw_ps_answer answer;
-    struct gw_ps_request init = {.operation = GW_PS_INIT, .type = 1, .id = 3, .key = "key", .shape = deep};
+    struct gw_ps_request init = {.operation = GW_PS_INIT, .type = 1, .id = 3, .key = "key", .shape = DEEP};
     size_t size = gw_ps_request_write(bytes, &init);
     bytes[AT_VERSION] = GW_PS_VERSION + 1;
     assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_VERSION);
