@@ -153,8 +153,8 @@ typedef struct gw_link_options {
  * this member or died; it refuses a rank that is taken, another size, version or kind of keys, and everybody once the
  * job is running); GW_ERR_SYSTEM (HOST:PORT cannot be used, for example because a job is running there; or a key cannot
  * be read); GW_ERR_MEMORY; GW_ERR_CLOSED (options.stop); GW_ERR_UNSUPPORTED (a build without OpenSSL;
- * libgradwire_mpi.so.0 does not load); and for mpi those of gw_link_mpi_create, and
- * GW_ERR_TIMEOUT (the call starts MPI, and a rank does not come within 60 s: then the process should exit). */
+ * libgradwire_mpi.so.0 does not load); and for mpi those of gw_link_mpi_create. There GW_ERR_TIMEOUT means that the
+ * call has started MPI, and a rank did not come within 60 s. The process should then exit. */
 GW_API GW_MUST_CHECK gw_status gw_link_open(gw_context *context, const char *address, const gw_link_options *options,
                                             uint32_t n_links, gw_link *links);
 

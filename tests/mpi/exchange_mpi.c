@@ -442,6 +442,8 @@ static int main_late(void)
         failed = expect((uint32_t)rank, gw_link_mpi_world(NULL, 0, 0, &link), GW_ERR_TIMEOUT, gw_last_error(),
                         "not all ranks of MPI came within 60 s");
         failed += sleeps < 60000;
+        failed += expect((uint32_t)rank, gw_link_open(NULL, "mpi:", NULL, 1, &link), GW_ERR_TIMEOUT, gw_last_error(),
+                         "not all ranks of MPI came within 60 s"); /* at once: MPI would wait for ever */
         MPI_Send(&failed, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
     } else {
         MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &granted);

@@ -14,6 +14,7 @@
 enum { MEETING_MS = 60000 };
 
 static bool we_began;
+static bool in_vain; /* we waited for the other ranks, and not all came: nobody shall wait for them again */
 
 static void end_mpi(void)
 {
@@ -34,6 +35,13 @@ void gw_link_mpi_end(int failed)
     end_mpi();
 }
 
+static gw_status not_met(void)
+{
+    return gw_fail(GW_ERR_TIMEOUT,
+                   "not all ranks of MPI came within %d s after MPI_Init: look for one that died (srun says so)",
+                   MEETING_MS / 1000);
+}
+
 /* Waits until all ranks have begun MPI. If one of them died while it did, MPI would let the others wait for ever: srun
  * ends them only if it runs with --kill-on-bad-exit. */
 static gw_status meet(void)
@@ -45,12 +53,8 @@ static gw_status meet(void)
         if (!error && !all)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    return error ? gw_mpi_refused(error, "MPI_Ibarrier")
-           : all
-               ? GW_OK
-               : gw_fail(GW_ERR_TIMEOUT,
-                         "not all ranks of MPI came within %d s after MPI_Init: look for one that died (srun says so)",
-                         MEETING_MS / 1000);
+    in_vain = !all;
+    return error ? gw_mpi_refused(error, "MPI_Ibarrier") : all ? GW_OK : not_met();
 }
 
 static gw_status begin_mpi(void)
@@ -60,6 +64,8 @@ static gw_status begin_mpi(void)
     MPI_Finalized(&over);
     if (over)
         return gw_fail(GW_ERR_ORDER, "the mpi link was asked for after MPI_Finalize");
+    if (in_vain)
+        return not_met();
     if (begun)
         return GW_OK; /* who began it ends it */
     int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &granted);
