@@ -1,6 +1,7 @@
 /* Writes real frames as seeds for the fuzzers: every codec and code, pushes and averages, small slices.
  * Usage: fuzz_seeds FOLDER */
 #include "base/philox.h"
+#include "examples.h"
 #include "link/tcp/wire.h"
 #include "net/connection.h"
 #include "pserver/protocol/message.h"
@@ -17,32 +18,6 @@
 #define MAX_SEED 65535u /* larger inputs are not tried, so they are not written */
 #define MAX_FRAME (4 * MAX_ELEMENTS + 65536)
 
-static const char *const specs[] = {
-    "none",
-    "bf16",
-    "f16",
-    "ternary:code=2bit,pull=packed",
-    "ternary:code=2bit,pull=packed,entropy=on",
-    "ternary:code=base3",
-    "ternary:code=base3,entropy=on",
-    "ternary:code=mask,entropy=off",
-    "ternary:code=mask,entropy=on",
-    "ternary",
-    "ternary:clip=0,entropy=off",
-    "ternary:clip=0,entropy=on",
-    "ternary:bucket=1024,code=mask",
-    "ternary:bucket=1024,share=off,code=2bit",
-    "topk:ratio=0.05",
-    "topk:ratio=0.3,value=bf16",
-    "topk:ratio=0.3,value=f16",
-    "uniform:density=0.2",
-    "gspar",
-    "gspar:density=0.05",
-    "gspar:share=on",
-    "gspar:density=0.05,share=on",
-    "onebit",
-    "onebit:bucket=0",
-};
 static const uint64_t sizes[] = {0, 1, 100, 3000, MAX_ELEMENTS};
 
 static void check(gw_status status)
@@ -100,7 +75,7 @@ static void write_seeds(const char *folder, gw_context *context, size_t i, size_
     const gw_tensor tensor = {.name = "seed", .n_elems = sizes[k]};
     gw_codec *codec;
     gw_encoder *encoder;
-    check(gw_codec_parse(context, specs[i], &codec));
+    check(gw_codec_parse(context, example(i), &codec));
     check(gw_encoder_create(context, codec, &tensor, &encoder));
     uint64_t count = gw_encoder_traits_of(encoder).n_shared;
     memset(shared, 0, sizeof shared);
@@ -234,7 +209,7 @@ int main(int argc, char **argv)
     }
     mkdir(argv[1], 0777);
     check(gw_context_create(NULL, &context));
-    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+    for (size_t i = 0; example(i); i++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
             write_seeds(argv[1], context, i, k);
     write_heads(argv[1]);

@@ -4,6 +4,7 @@
 
 #include "codec/state.h"
 #include "checks.h"
+#include "examples.h"
 #include "wire/bytes.h"
 
 #include <gradwire/codec.h>

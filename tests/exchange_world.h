@@ -4,6 +4,7 @@
 #ifndef GW_TESTS_EXCHANGE_WORLD_H
 #define GW_TESTS_EXCHANGE_WORLD_H
 
+#include "examples.h"
 #include "exchange/state.h"
 #include "link/message.h"
 

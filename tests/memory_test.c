@@ -132,40 +132,16 @@ static void free_work(struct work *work)
 static void any_allocation_may_fail(void **state)
 {
     (void)state;
-    const char *specs[] = {"ternary",
-                           "ternary:entropy=on",
-                           "ternary:code=2bit,pull=packed,entropy=on",
-                           "ternary:code=base3,entropy=on",
-                           "ternary:code=mask,entropy=on",
-                           "ternary:entropy=off",
-                           "ternary:bucket=512",
-                           "ternary:bucket=1000,pull=packed",
-                           "ternary:share=off",
-                           "ternary:share=off,bucket=512,entropy=on",
-                           "ternary:skip=w",
-                           "ternary:residual=on,momentum=0.9",
-                           "ternary:residual=on,share=off,bucket=512",
-                           "none",
-                           "bf16",
-                           "f16",
-                           "gspar:eps=0.1",
-                           "gspar:density=0.3",
-                           "gspar:density=0.3,share=on",
-                           "uniform",
-                           "topk:ratio=0.1,scope=layer,over=0,value=bf16",
-                           "topk:ratio=0.1,momentum=0.9",
-                           "onebit:bucket=100,momentum=0.9,output=velocity",
-                           "topk:scope=layer,over=0,dense=1"};
     static float g[LONG];
     static struct work expected, work;
     numbers_fill_bell(4, g, LONG);
-    for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
+    for (size_t k = 0; example(k); k++)
         /* Two threads take the memory of one, and a little for each chunk: one specification of three shows it. */
         for (uint32_t threads = 1; threads <= (k % 3 ? 1 : 2); threads++) {
-            uint64_t n = specs[k][0] == 'g' || specs[k][0] == 'u' ? LONG : N;
+            uint64_t n = example(k)[0] == 'g' || example(k)[0] == 'u' ? LONG : N;
             struct shortage none = {0};
             gw_context *context = context_short_of(&none, threads);
-            do_work(context, &none, specs[k], g, n, &expected);
+            do_work(context, &none, example(k), g, n, &expected);
             int n_calls = none.calls;
             gw_context_destroy(context);
             assert_int_equal(none.live, 0);
@@ -176,21 +152,21 @@ static void any_allocation_may_fail(void **state)
                     context = context_short_of(&shortage, threads);
                     shortage.fail_at = at;
                     shortage.for_good = for_good;
-                    do_work(context, &shortage, specs[k], g, n, &work);
+                    do_work(context, &shortage, example(k), g, n, &work);
                     assert_true(shortage.failed >= 1);
                     for (int r = 0; r < WORKERS; r++)
-                        CHECK(same_frame(work.pushes[r], expected.pushes[r]), "%s, %u threads, allocation %d", specs[k],
-                              threads, at);
-                    CHECK(same_frame(work.fused, expected.fused), "%s, %u threads, allocation %d", specs[k], threads,
+                        CHECK(same_frame(work.pushes[r], expected.pushes[r]), "%s, %u threads, allocation %d",
+                              example(k), threads, at);
+                    CHECK(same_frame(work.fused, expected.fused), "%s, %u threads, allocation %d", example(k), threads,
                           at);
-                    CHECK(same_frame(work.average, expected.average), "%s, %u threads, allocation %d", specs[k],
+                    CHECK(same_frame(work.average, expected.average), "%s, %u threads, allocation %d", example(k),
                           threads, at);
                     CHECK(same_floats(work.out, expected.out, n) && same_floats(work.push_out, expected.push_out, n) &&
                               work.n_nonzero == expected.n_nonzero,
-                          "%s, %u threads, allocation %d", specs[k], threads, at);
+                          "%s, %u threads, allocation %d", example(k), threads, at);
                     free_work(&work);
                     gw_context_destroy(context);
-                    CHECK(shortage.live == 0, "%s, %u threads, allocation %d: %d blocks are lost", specs[k], threads,
+                    CHECK(shortage.live == 0, "%s, %u threads, allocation %d: %d blocks are lost", example(k), threads,
                           at, shortage.live);
                 }
             free_work(&expected);

@@ -19,9 +19,12 @@ static json_t *codec_json(const gw_codec_info *codec)
         json_array_append_new(losses, json_pack("{s:s, s:s, s:f, s:f, s:f, s:i}", "codec", loss->spec, "network",
                                                 loss->network, "points_lost", loss->points, "bits_up", loss->bits_up,
                                                 "bits_down", loss->bits_down, "seeds", (int)loss->n_seeds));
-    return json_pack("{s:s, s:s, s:s, s:i, s:b, s:b, s:o, s:o}", "name", codec->name, "summary", codec->summary,
+    json_t *examples = json_array();
+    for (const char *const *example = codec->examples; *example; example++)
+        json_array_append_new(examples, json_string(*example));
+    return json_pack("{s:s, s:s, s:s, s:i, s:b, s:b, s:o, s:o, s:o}", "name", codec->name, "summary", codec->summary,
                      "source", codec->source, "wire_id", codec->wire_id, "lossy", codec->lossy, "unbiased",
-                     codec->unbiased, "options", options, "losses", losses);
+                     codec->unbiased, "options", options, "examples", examples, "losses", losses);
 }
 
 static void print_codec(const gw_codec_info *codec)
@@ -35,6 +38,10 @@ static void print_codec(const gw_codec_info *codec)
         snprintf(setting, sizeof setting, "%s=%s", option->key, option->default_value);
         printf("    %-16s %s\n    %-16s   %s\n", setting, option->help, "", option->values);
     }
+    if (codec->n_options)
+        printf("    Examples:\n");
+    for (size_t i = 1; codec->n_options && codec->examples[i]; i++)
+        printf("    %s\n", codec->examples[i]);
     if (codec->losses && codec->losses->spec)
         printf("    Test accuracy beside floats, in points; bits of an element up and down:\n");
     for (const gw_codec_loss *loss = codec->losses; loss && loss->spec; loss++)

@@ -108,6 +108,8 @@ typedef struct gw_codec_info {
     bool lossy;
     bool unbiased;               /* with its default options */
     const gw_codec_loss *losses; /* its last one has no spec; NULL: no training is known */
+    /* specifications that together use all that the codec can do, NULL-ended. The first is its name alone */
+    const char *const *examples;
 } gw_codec_info;
 
 /* The i-th codec of this library, from 0; NULL past the last one. Static storage. Any thread may call it. */

@@ -35,12 +35,14 @@ class _Info(ctypes.Structure):
         ("lossy", ctypes.c_bool),
         ("unbiased", ctypes.c_bool),
         ("losses", ctypes.POINTER(_Loss)),
+        ("examples", ctypes.POINTER(ctypes.c_char_p)),
     ]
 
 
 def codecs():
-    """Returns [{name, summary, source, options: [{key, default, values, help}], losses: [{codec, network, points_lost,
-    bits_up, bits_down, seeds}]}]. losses: what trainings lost, in points of test accuracy against floats."""
+    """Returns [{name, summary, source, options: [{key, default, values, help}], examples: [specification], losses:
+    [{codec, network, points_lost, bits_up, bits_down, seeds}]}]. losses: what trainings lost, in points of test
+    accuracy against floats. examples: together they use all that the codec can do; the first is its name alone."""
     lib = _library.declare({"gw_codec_list": (ctypes.POINTER(_Info), [ctypes.c_size_t])})
     found = []
     while info := lib.gw_codec_list(len(found)):
@@ -54,8 +56,9 @@ def codecs():
         for loss in itertools.takewhile(lambda loss: loss.spec, rows):
             figures = {"points_lost": loss.points, "bits_up": loss.bits_up, "bits_down": loss.bits_down}
             losses.append({"codec": loss.spec, "network": loss.network, **figures, "seeds": loss.n_seeds})
-        own = {"name": c.name, "summary": c.summary, "source": c.source, "options": options, "losses": losses}
-        found.append(own)
+        examples = list(itertools.takewhile(bool, map(c.examples.__getitem__, itertools.count())))
+        own = {"name": c.name, "summary": c.summary, "source": c.source, "options": options}
+        found.append({**own, "examples": examples, "losses": losses})
     return _decoded(found)
 
 
@@ -85,6 +88,8 @@ def listing(specs=()):
         for o in codec["options"]:
             lines.append(f"    {o['key'] + '=' + o['default']:<16} {o['help']}")
             lines.append(f"    {'':<16}   {o['values']}")
+        if codec["options"]:
+            lines += ["    Examples:", *(f"    {spec}" for spec in codec["examples"][1:])]
         if codec["losses"]:
             lines.append("    Test accuracy beside floats, in points; bits of an element up and down:")
         for loss in codec["losses"]:

@@ -4,33 +4,6 @@
 #include "base/clock.h"
 #include "exchange_world.h"
 
-static const char *const specs[] = {
-    "none",
-    "bf16",
-    "f16",
-    "ternary",
-    "ternary:code=2bit,pull=packed,entropy=off",
-    "ternary:code=base3,entropy=on",
-    "ternary:code=mask,clip=0",
-    "ternary:entropy=on",
-    "ternary:share=off",
-    "ternary:scope=global",
-    "ternary:bucket=2048",
-    "ternary:bucket=2048,share=off",
-    "ternary:min=2000,skip=last",
-    "topk:ratio=0.05,refresh=2,scope=layer,over=0",
-    "topk:ratio=0.05,refresh=3,over=0,scope=global,value=bf16",
-    "topk:ratio=0.9,scope=layer,over=0,dense=1",
-    "onebit",
-    "onebit:bucket=0",
-    "ternary:residual=on,bucket=2048,momentum=0.9",
-    "ternary:residual=on,momentum=0.9,output=velocity,skip=last",
-    "topk:ratio=0.05,refresh=3,over=0.5,scope=global,momentum=0.9",
-    "gspar:eps=0.5",
-    "gspar:eps=0.5,share=on",
-    "uniform:density=0.1",
-};
-
 /* ---- results ----------------------------------------------------------------------------------------- */
 
 static void averages_equal_the_codecs_own(void **state)
@@ -39,9 +12,9 @@ static void averages_equal_the_codecs_own(void **state)
     static const uint32_t sizes[] = {1, 2, 3, 4, 7};
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     uint32_t turn = 0;
-    for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
+    for (size_t s = 0; example(s); s++) {
         for (size_t n = 0; n < sizeof sizes / sizeof sizes[0]; n++, turn++) {
-            struct world world = {.spec = specs[s],
+            struct world world = {.spec = example(s),
                                   .n = sizes[n],
                                   .sizes = mixed_sizes,
                                   .n_tensors = N_MIXED,
@@ -114,9 +87,9 @@ static void machines_change_nothing(void **state)
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     static const uint32_t sizes[] = {4, 6, 7, 4}, *const machines[] = {machines_4, machines_6, machines_7, one_machine};
     uint32_t turn = 0;
-    for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
+    for (size_t s = 0; example(s); s++) {
         for (size_t n = s % 2; n < 4; n += 2, turn++) { /* its neighbour meets the others */
-            struct world world = {.spec = specs[s],
+            struct world world = {.spec = example(s),
                                   .n = sizes[n],
                                   .sizes = mixed_sizes,
                                   .n_tensors = N_MIXED,
@@ -328,23 +301,10 @@ static void nothing_but_empty_tensors(void **state)
 static void a_step_with_nan_is_dropped_by_all(void **state)
 {
     (void)state;
-    static const char *const some[] = {"none",
-                                       "ternary",
-                                       "ternary:share=off",
-                                       "ternary:scope=global",
-                                       "bf16",
-                                       "topk:ratio=0.1,refresh=2,scope=layer,over=0",
-                                       "topk:ratio=0.1,refresh=3,over=0,scope=global",
-                                       "onebit",
-                                       "ternary:residual=on,momentum=0.9",
-                                       "topk:ratio=0.1,refresh=2,scope=layer,over=0,momentum=0.9,output=velocity",
-                                       "gspar",
-                                       "gspar:share=on",
-                                       "uniform:density=0.1"};
     static const struct poison poisons[] = {{1, 2, 5, 60000}, {1, 1, 5, 3}, {1, 0, 6, 0}, {3, 3, 2, 0}};
-    for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
+    for (size_t s = 0; example(s); s++) {
         for (int grouped = 0; grouped < 2; grouped++) {
-            struct world world = {.spec = some[s],
+            struct world world = {.spec = example(s),
                                   .n = 4,
                                   .sizes = mixed_sizes,
                                   .n_tensors = N_MIXED,

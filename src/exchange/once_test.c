@@ -1,4 +1,5 @@
 /* Tests what is done in one call: a frame of an array, and the average of an array over all members of a link. */
+#include "examples.h"
 #include "checks.h"
 
 #include <gradwire/gradwire.h>
@@ -21,23 +22,20 @@ static void values_of(uint32_t rank, float *out)
 static void a_frame_is_the_encoders(void **state)
 {
     (void)state;
-    static const char *const specs[] = {
-        "none",  "ternary", "ternary:share=off,bucket=1024", "gspar:density=0.1", "topk:ratio=0.1,scope=global",
-        "onebit"};
     static float g[N], back[N];
     const gw_draw draw = {.seed = 3, .rank = 2, .step = 9};
     values_of(1, g);
-    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+    for (size_t s = 0; example(s); s++) {
         gw_codec *codec;
         gw_encoder *encoder;
         const gw_tensor tensor = {.n_elems = N};
-        assert_int_equal(gw_codec_parse(NULL, specs[s], &codec), GW_OK);
+        assert_int_equal(gw_codec_parse(NULL, example(s), &codec), GW_OK);
         assert_int_equal(gw_encoder_create(NULL, codec, &tensor, &encoder), GW_OK);
-        const size_t capacity = gw_encode_bound(NULL, specs[s], N);
+        const size_t capacity = gw_encode_bound(NULL, example(s), N);
         size_t n_one, n_other;
         assert_int_equal(capacity, gw_encoder_bound(encoder, N));
         uint8_t *one = malloc(capacity), *other = malloc(capacity);
-        assert_int_equal(gw_encode_once(NULL, specs[s], g, N, &draw, one, capacity, &n_one), GW_OK);
+        assert_int_equal(gw_encode_once(NULL, example(s), g, N, &draw, one, capacity, &n_one), GW_OK);
         assert_int_equal(gw_encoder_measure_encode(encoder, g, NULL, &draw, other, capacity, &n_other, NULL), GW_OK);
         assert_int_equal(n_one, n_other);
         assert_memory_equal(one, other, n_one);

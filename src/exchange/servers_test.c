@@ -7,28 +7,14 @@
 #include "folders.h"
 #include "pserver/server/numbers.h"
 
-static const char *const specs[] = {
-    "none",
-    "bf16",
-    "ternary",
-    "ternary:code=2bit,pull=packed,entropy=off",
-    "ternary:share=off",
-    "ternary:scope=global",
-    "ternary:bucket=2048",
-    "topk:ratio=0.05,refresh=2,scope=layer,over=0",
-    "onebit",
-    "gspar:eps=0.5",
-    "gspar:eps=0.5,share=on",
-};
-
 static void averages_equal_the_codecs_own(void **state)
 {
     (void)state;
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     uint32_t turn = 0;
-    for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++)
+    for (size_t s = 0; example(s); s++)
         for (uint32_t n = 1 + s % 2; n <= 4; n += 2, turn++) {
-            struct world world = {.spec = specs[s],
+            struct world world = {.spec = example(s),
                                   .n = n,
                                   .sizes = mixed_sizes,
                                   .n_tensors = N_MIXED,
@@ -193,8 +179,8 @@ static void servers_keep_the_parameters_that_members_would(void **state)
     static const char *const optimizers[] = {"momentum:weight-decay=0.01", "sgd", "adam"};
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     uint32_t turn = 0;
-    for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++, turn++) {
-        struct world world = {.spec = specs[s],
+    for (size_t s = 0; example(s); s++, turn++) {
+        struct world world = {.spec = example(s),
                               .n = 1 + turn % 3,
                               .sizes = mixed_sizes,
                               .n_tensors = N_MIXED,

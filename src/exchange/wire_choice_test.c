@@ -23,28 +23,14 @@ static struct world world_of(const char *spec, gw_wire wire, enum flips flips)
 static void no_result_depends_on_it(void **state)
 {
     (void)state;
-    static const char *const specs[] = {"none",
-                                        "ternary",
-                                        "ternary:skip=last,min=100",
-                                        "ternary:share=off",
-                                        "ternary:scope=global",
-                                        "ternary:bucket=2048",
-                                        "ternary:code=2bit",
-                                        "ternary:pull=packed,entropy=on",
-                                        "topk:ratio=0.05,refresh=2",
-                                        "topk:ratio=0.05,value=bf16,scope=global",
-                                        "uniform:density=0.1",
-                                        "gspar:density=0.05",
-                                        "gspar:eps=0.5",
-                                        "gspar:eps=0.5,share=on"};
     static const struct {
         gw_wire wire;
         enum flips flips;
     } ways[] = {{GW_WIRE_FAST, FLIP_NOBODY}, {GW_WIRE_AUTO, FLIP_LEADER}, {GW_WIRE_AUTO, FLIP_ALL}};
-    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (size_t s = 0; example(s); s++)
         for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
             for (int machines = 0; machines < 2; machines++) {
-                struct world w = world_of(specs[s], ways[i].wire, ways[i].flips);
+                struct world w = world_of(example(s), ways[i].wire, ways[i].flips);
                 w.machine_of = machines ? two_machines : NULL;
                 w.chaos = true;
                 world_run(&w);

@@ -9,6 +9,7 @@
  * exchange_mpi once L  the average in one call, of MPI with thread level L (single, funneled, serialized): it takes the
  *                      place of MPI_Allreduce in programs that begin with plain MPI_Init
  */
+#include "examples.h"
 #include "link/mpi/world.h"
 
 #include <gradwire/gradwire.h>
@@ -22,20 +23,6 @@
 #include <time.h>
 
 enum { STEPS = 4, TENSORS = 6, MOST_RANKS = 16 };
-
-static const char *const specs[] = {
-    "none",
-    "ternary",
-    "ternary:code=mask",
-    "ternary:code=base3",
-    "ternary:entropy=on",
-    "ternary:code=2bit,pull=packed",
-    "ternary:scope=global",
-    "gspar:eps=0.5",
-    "topk:ratio=0.05,refresh=2",
-    "onebit",
-};
-enum { SPECS = sizeof specs / sizeof specs[0] };
 
 /* A small network: two long layers with their biases, a layer of a single element, and one of none. */
 static const uint64_t sizes[TENSORS] = {30000, 64, 75000, 10, 1, 0};
@@ -159,11 +146,14 @@ static int compare(const char *spec, const struct member *r, const struct member
 
 static int averages_are_equal(uint32_t rank, uint32_t n)
 {
-    struct member mine[SPECS], *all = calloc((size_t)n * SPECS, sizeof *all);
+    uint32_t n_specs = 0;
     int failed = 0;
-    memset(mine, 0, sizeof mine);
-    for (uint32_t s = 0; s < SPECS; s++) {
-        mine[s].spec = specs[s];
+    while (example(n_specs))
+        n_specs++;
+    struct member *mine = calloc(n_specs, sizeof *mine), *all = calloc((size_t)n * n_specs, sizeof *all);
+    const int bytes = (int)(n_specs * sizeof *mine);
+    for (uint32_t s = 0; s < n_specs; s++) {
+        mine[s].spec = example(s);
         if (gw_link_mpi_create(NULL, MPI_COMM_WORLD, &mine[s].link) < 0) {
             printf("rank %u: %s\n", rank, gw_last_error());
             MPI_Abort(MPI_COMM_WORLD, 1);
@@ -171,16 +161,17 @@ static int averages_are_equal(uint32_t rank, uint32_t n)
         run(&mine[s]);
         mine[s].link.ops->destroy(mine[s].link.self);
     }
-    MPI_Gather(mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, 0, MPI_COMM_WORLD);
-    for (uint32_t s = 0; s < SPECS && rank == 0; s++) {
+    MPI_Gather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+    for (uint32_t s = 0; s < n_specs && rank == 0; s++) {
         struct member local[MOST_RANKS];
-        run_locally(specs[s], local, n);
+        run_locally(example(s), local, n);
         for (uint32_t r = 0; r < n; r++) {
-            failed += compare(specs[s], &all[r * SPECS + s], &local[r], r);
+            failed += compare(example(s), &all[r * n_specs + s], &local[r], r);
             failed += local[r].averages != local[0].averages;
         }
-        printf("%-32s %016llx\n", specs[s], (unsigned long long)local[0].averages);
+        printf("%-32s %016llx\n", example(s), (unsigned long long)local[0].averages);
     }
+    free(mine);
     free(all);
     return failed;
 }

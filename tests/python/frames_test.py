@@ -33,15 +33,8 @@ except ImportError:
 TOOL = os.path.join(os.path.dirname(os.environ["GRADWIRE_LIBRARY"]), "gradwire")
 CODECS = ["none", "bf16", "f16", "ternary", "ternary:share=off,bucket=4096", "gspar:density=0.1", "uniform:density=0.1"]
 CODECS += ["topk:ratio=0.05", "onebit:bucket=1024"]
-# Every packing, and what else makes another frame of the same codec.
-MANY = [*CODECS, "topk:ratio=0.01,scope=global,value=bf16", "topk:value=f16", "onebit", "onebit:bucket=100"]
-MANY += [
-    "ternary:" + options
-    for options in """
-    code=2bit,pull=packed,entropy=off code=2bit,entropy=on code=base3,entropy=off code=mask,entropy=off entropy=off
-    entropy=on clip=0 share=off bucket=4096 scope=global min=1000000 residual=on
-    residual=on,level=max,bucket=4096""".split()
-]
+# What a codec keeps between steps is of no use to one frame, and momentum= is refused.
+MANY = [e for c in gradwire.codecs.codecs() for e in c["examples"] if "momentum" not in e]
 
 
 def gradient(n, seed=1):

@@ -283,10 +283,12 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
 }
 
 #define DENSE_RECORDS(variable, text, number, words, loses, code)                                                      \
+    static const char *const variable##_examples[] = {text, NULL};                                                     \
     const struct gw_codec_record gw_codec_##variable = {.info = {.name = text,                                         \
                                                                  .summary = words,                                     \
                                                                  .source = "",                                         \
                                                                  .losses = gw_losses_##variable,                       \
+                                                                 .examples = variable##_examples,                      \
                                                                  .wire_id = number,                                    \
                                                                  .lossy = loses,                                       \
                                                                  .unbiased = !(loses)},                                \

@@ -154,6 +154,8 @@ static const struct gw_option_rule rules[] = {
     {GW_OPTION_WORD, AT(share), 0, 0, on_off},
 };
 
+static const char *const examples[] = {"gspar", "gspar:density=0.05", "gspar:eps=0.5,share=on", NULL};
+
 const struct gw_codec_record gw_codec_gspar = {
     .info = {.name = "gspar",
              .summary = "the fewest elements for a given variance, drawn without bias",
@@ -161,6 +163,7 @@ const struct gw_codec_record gw_codec_gspar = {
              .options = options,
              .n_options = sizeof options / sizeof *options,
              .losses = gw_losses_gspar,
+             .examples = examples,
              .wire_id = GW_WIRE_GSPAR,
              .lossy = true,
              .unbiased = true},

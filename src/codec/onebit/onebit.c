@@ -474,6 +474,9 @@ static const struct gw_momentum_options *momentum(const void *raw)
     return &((const struct onebit_options *)raw)->momentum;
 }
 
+static const char *const examples[] = {"onebit", "onebit:bucket=0", "onebit:bucket=100,momentum=0.9,output=velocity",
+                                       NULL};
+
 const struct gw_codec_record gw_codec_onebit = {
     .info = {.name = "onebit",
              .summary = "a sign bit for each element and two means; the rest waits in a residual",
@@ -481,6 +484,7 @@ const struct gw_codec_record gw_codec_onebit = {
              .options = options,
              .n_options = sizeof options / sizeof *options,
              .losses = gw_losses_onebit,
+             .examples = examples,
              .wire_id = GW_WIRE_ONEBIT,
              .lossy = true},
     .rules = rules,

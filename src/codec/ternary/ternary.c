@@ -93,6 +93,18 @@ static bool is_global(const void *raw)
     return ((const struct ternary_options *)raw)->scope == SCOPE_GLOBAL;
 }
 
+static const char *const examples[] = {"ternary",
+                                       "ternary:residual=on",
+                                       "ternary:residual=on,level=max,momentum=0.9",
+                                       "ternary:residual=on,bucket=2048,momentum=0.9,output=velocity",
+                                       "ternary:code=2bit,pull=packed,entropy=off",
+                                       "ternary:code=base3,entropy=on",
+                                       "ternary:code=mask,clip=0",
+                                       "ternary:entropy=on,skip=last",
+                                       "ternary:share=off,bucket=512",
+                                       "ternary:scope=global,min=1000",
+                                       NULL};
+
 const struct gw_codec_record gw_codec_ternary = {
     .info = {.name = "ternary",
              .summary = "gradients as -1, 0, +1 times a scaler: drawn without bias, or rounded; then the rest waits",
@@ -100,6 +112,7 @@ const struct gw_codec_record gw_codec_ternary = {
              .options = options,
              .n_options = sizeof options / sizeof *options,
              .losses = gw_losses_ternary,
+             .examples = examples,
              .wire_id = GW_WIRE_TERNARY,
              .lossy = true,
              .unbiased = true},

@@ -608,6 +608,13 @@ static const struct gw_momentum_options *momentum(const void *raw)
     return &((const struct topk_options *)raw)->momentum;
 }
 
+static const char *const examples[] = {"topk",
+                                       "topk:ratio=0.05,refresh=1,momentum=0.9,value=bf16",
+                                       "topk:ratio=0.1,refresh=3,momentum=0.9,output=velocity,value=f16",
+                                       "topk:ratio=0.05,scope=layer,refresh=3,over=0,bound=2",
+                                       "topk:ratio=0.9,scope=layer,over=0,dense=1",
+                                       NULL};
+
 const struct gw_codec_record gw_codec_topk = {
     .info = {.name = "topk",
              .summary = "the largest magnitudes; the rest waits in a residual",
@@ -616,6 +623,7 @@ const struct gw_codec_record gw_codec_topk = {
              .options = options,
              .n_options = sizeof options / sizeof *options,
              .losses = gw_losses_topk,
+             .examples = examples,
              .wire_id = GW_WIRE_SPARSE,
              .lossy = true},
     .rules = rules,

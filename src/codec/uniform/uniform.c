@@ -124,6 +124,8 @@ static const struct gw_option_rule rules[] = {
     {GW_OPTION_NUMBER, offsetof(struct uniform_options, density), 1e-6, 1, NULL},
 };
 
+static const char *const examples[] = {"uniform", "uniform:density=0.2", NULL};
+
 const struct gw_codec_record gw_codec_uniform = {
     .info = {.name = "uniform",
              .summary = "every element with the same probability, drawn without bias",
@@ -131,6 +133,7 @@ const struct gw_codec_record gw_codec_uniform = {
              .options = options,
              .n_options = sizeof options / sizeof *options,
              .losses = gw_losses_uniform,
+             .examples = examples,
              .wire_id = GW_WIRE_SPARSE,
              .lossy = true,
              .unbiased = true},
