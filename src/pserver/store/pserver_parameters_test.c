@@ -4,6 +4,7 @@
 #include "optimizer/optimizer.h"
 #include "pserver/store/parameters.h"
 #include "pserver/store/reduce.h"
+#include "pserver/store/test_frame.h"
 #include "pserver/store/test_store.h"
 #include "wire/bytes.h"
 #include "wire/float16.h"
@@ -143,25 +144,9 @@ static void make_push(uint32_t rank, uint32_t step, struct pushed *out)
         return;
     out->n_bytes = 0;
     const uint64_t cut[] = {0, 400, N};
-    const gw_draw draw = {.seed = 5, .rank = rank, .step = step};
-    gw_codec *parsed;
-    ok(gw_codec_parse(world.context, model.kind->codec, &parsed));
-    for (uint32_t t = 0; t < 2; t++) {
-        const gw_tensor tensor = {.name = "t", .id = t, .n_elems = cut[t + 1] - cut[t]};
-        gw_encoder *encoder;
-        float numbers[N];
-        size_t n_bytes;
-        ok(gw_encoder_create(world.context, parsed, &tensor, &encoder));
-        ok(gw_encoder_measure(encoder, g + cut[t], numbers, N, NULL));
-        const uint64_t n_shared = gw_encoder_traits_of(encoder).n_shared;
-        for (uint64_t s = 0; s < n_shared; s++)
-            numbers[s] = 0.5f; /* no gradient is larger */
-        ok(gw_encoder_encode(encoder, g + cut[t], n_shared ? numbers : NULL, &draw, 0, tensor.n_elems,
-                             out->bytes + out->n_bytes, MOST_BYTES - out->n_bytes, &n_bytes));
-        out->n_bytes += n_bytes;
-        gw_encoder_destroy(encoder);
-    }
-    gw_codec_destroy(parsed);
+    for (uint32_t t = 0; t < 2; t++) /* no gradient is larger than 0.5 */
+        out->n_bytes += frame_of(world.context, model.kind->codec, t, rank, step, g + cut[t], cut[t + 1] - cut[t], 0.5f,
+                                 out->bytes + out->n_bytes, MOST_BYTES - out->n_bytes);
 }
 
 static void make_round(uint32_t step)

@@ -1,10 +1,9 @@
 /* Tests the store without any network, beside a model that keeps every push ever made: rounds, results, bytes, limits,
  * and memory that runs out at every single allocation. */
 #include "base/memory.h"
+#include "pserver/store/test_frame.h"
 #include "pserver/store/test_store.h"
 #include "wire/bytes.h"
-
-#include <gradwire/codec.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -521,48 +520,47 @@ static void no_more_than_max_bytes(void **state)
 
 /* ---- frames ------------------------------------------------------------------------------------------------ */
 
-static size_t frame_of(uint32_t rank, uint64_t n, uint8_t *out, size_t capacity)
+enum { FRAMED = 100 }; /* elements */
+
+struct frame {
+    uint8_t bytes[4096];
+    size_t n_bytes;
+};
+
+static void make_frames(struct frame frames[2])
 {
-    gw_codec *codec;
-    gw_encoder *encoder;
-    float gradient[100], shared[1] = {1};
-    size_t bytes;
-    const gw_tensor tensor = {.id = 0, .n_elems = n};
-    const gw_draw draw = {.seed = 3, .rank = rank};
-    struct numbers numbers = numbers_from(rank);
-    for (uint64_t i = 0; i < n; i++)
-        gradient[i] = 2 * numbers_unit(&numbers) - 1;
-    ok(gw_codec_parse(world.context, "ternary", &codec));
-    ok(gw_encoder_create(world.context, codec, &tensor, &encoder));
-    ok(gw_encoder_measure(encoder, gradient, shared, 1, NULL));
-    shared[0] = 1;
-    ok(gw_encoder_encode(encoder, gradient, shared, &draw, 0, n, out, capacity, &bytes));
-    gw_encoder_destroy(encoder);
-    gw_codec_destroy(codec);
-    return bytes;
+    float gradient[FRAMED];
+    for (uint32_t r = 0; r < 2; r++) {
+        struct numbers numbers = numbers_from(r);
+        for (int i = 0; i < FRAMED; i++)
+            gradient[i] = 2 * numbers_unit(&numbers) - 1;
+        frames[r].n_bytes =
+            frame_of(world.context, "ternary", 0, r, 0, gradient, FRAMED, 1, frames[r].bytes, sizeof frames[r].bytes);
+    }
+}
+
+static gw_status push_frame(struct gw_ps_key *key, uint32_t rank, uint64_t nth, const struct frame *frame)
+{
+    return push(key, rank, nth, frame->bytes, frame->n_bytes);
 }
 
 static void frames_are_of_their_key_and_rank(void **state)
 {
     (void)state;
-    uint8_t frame[2][4096];
-    size_t n_bytes[2];
+    struct frame frames[2], *const frame = &frames[0];
     begin(2, GW_PS_SYNC);
-    struct gw_ps_key *key = key_of("frame", GW_PS_FRAME, 100), *other = key_of("other", GW_PS_FRAME, 99);
-    for (uint32_t r = 0; r < 2; r++)
-        n_bytes[r] = frame_of(r, 100, frame[r], sizeof frame[r]);
-    refused(push(other, 0, 1, frame[0], n_bytes[0]), GW_ERR_FRAME_MISMATCH,
-            "holds frames of more than the key's 99 elements");
-    refused(push(key, 0, 1, frame[1], n_bytes[1]), GW_ERR_FRAME_MISMATCH, "holds a frame of rank 1");
-    refused(push(key, 0, 1, frame[0], n_bytes[0] - 1), GW_ERR_FRAME_CUT, "rank 0's push");
-    refused(push(key, 0, 1, frame[0], n_bytes[0] + 1), GW_ERR_FRAME_CUT, "rank 0's push");
-    for (size_t i = 0; i < n_bytes[0]; i++) {
-        frame[0][i] ^= 0x10;
-        assert_true(push(key, 0, 1, frame[0], n_bytes[0]) < 0);
-        frame[0][i] ^= 0x10;
+    struct gw_ps_key *key = key_of("frame", GW_PS_FRAME, FRAMED), *other = key_of("other", GW_PS_FRAME, FRAMED - 1);
+    make_frames(frames);
+    refused(push_frame(other, 0, 1, frame), GW_ERR_FRAME_MISMATCH, "holds frames of more than the key's 99 elements");
+    refused(push_frame(key, 0, 1, &frames[1]), GW_ERR_FRAME_MISMATCH, "holds a frame of rank 1");
+    refused(push(key, 0, 1, frame->bytes, frame->n_bytes - 1), GW_ERR_FRAME_CUT, "rank 0's push");
+    refused(push(key, 0, 1, frame->bytes, frame->n_bytes + 1), GW_ERR_FRAME_CUT, "rank 0's push");
+    for (size_t i = 0; i < frame->n_bytes; i++) {
+        frame->bytes[i] ^= 0x10;
+        assert_true(push_frame(key, 0, 1, frame) < 0);
+        frame->bytes[i] ^= 0x10;
     }
-    for (uint32_t r = 0; r < 2; r++)
-        ok(push(key, r, 1, frame[r], n_bytes[r]));
+    ok(push_frame(key, 0, 1, &frames[0])), ok(push_frame(key, 1, 1, &frames[1]));
     for (gw_ps_method method = GW_PS_DECODE_SUM; method <= GW_PS_DECODE_AVERAGE; method++) {
         struct gw_ps_pulled pulled;
         ok(pull(key, 0, method, NULL, &pulled));
@@ -577,13 +575,11 @@ static void frames_are_of_their_key_and_rank(void **state)
 /* Returns the number of allocations. */
 static int life_with_a_failure(int fail_at)
 {
-    uint8_t frame[2][4096];
-    size_t n_bytes[2];
+    struct frame frame[2];
     begin(2, GW_PS_SYNC);
-    for (uint32_t r = 0; r < 2; r++)
-        n_bytes[r] = frame_of(r, 100, frame[r], sizeof frame[r]);
+    make_frames(frame);
     let_fail(fail_at);
-    const gw_ps_shape one = {.n_dims = 1, .dims = {1}}, hundred = {.n_dims = 1, .dims = {100}};
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}}, hundred = {.n_dims = 1, .dims = {FRAMED}};
     struct gw_ps_key *scale, *codes, *frames;
     for (int k = 0; k < 17; k++) { /* beyond the first room for keys */
         char name[32];
@@ -601,7 +597,7 @@ static int life_with_a_failure(int fail_at)
         for (uint32_t r = 0; r < 2; r++) {
             STEP(push_x(scale, r, round, (float)(r + round)));
             STEP(push_plus(codes, r, round));
-            STEP(push(frames, r, round, frame[r], n_bytes[r]));
+            STEP(push_frame(frames, r, round, &frame[r]));
         }
         STEP(pull(scale, 0, GW_PS_SUM, NULL, NULL));
         STEP(pull(codes, 1, GW_PS_DECODE_SUM, scale, NULL));
