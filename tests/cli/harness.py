@@ -9,14 +9,17 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path += [TESTS, os.path.join(os.path.dirname(TESTS), "bench")]
 import openmpi  # noqa: E402
-
 import pictures  # noqa: E402
+import ports  # noqa: E402
 
 TOOL = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
+PORTS = ports.free_ports()
 
 # OpenMPI keeps memory of its own, which looks like a leak.
 MPI = {**openmpi.ENVIRONMENT, "ASAN_OPTIONS": "detect_leaks=0"}
@@ -24,6 +27,8 @@ MPI = {**openmpi.ENVIRONMENT, "ASAN_OPTIONS": "detect_leaks=0"}
 PICTURES = tempfile.mkdtemp(prefix="gradwire-cli-")
 atexit.register(shutil.rmtree, PICTURES, ignore_errors=True)
 pictures.write_mnist(PICTURES, 1)
+# A small network that trains on them.
+SMALL = ["--net", "mlp:784-16-10", "--data", PICTURES]
 # One of each kind of frame; tests/python/frames_test.py has every packing.
 CODECS = ["none", "bf16", "ternary", "ternary:bucket=4096", "topk:ratio=0.1", "onebit"]
 
@@ -57,23 +62,38 @@ class Case(unittest.TestCase):
         left = [name for name in os.listdir(self.folder) if name.endswith(".tmp")]
         self.assertEqual(left, [], "temporary files are left")
 
-    def path(self, name):
-        return os.path.join(self.folder, name)
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    # ---- runs of the tool ----
+
+    def run_program(self, *words, env=None, **options):
+        """Runs any program. `env` is added to the environment."""
+        env = {**os.environ, **(env or {})}
+        words = [str(word) for word in words]
+        return subprocess.run(words, capture_output=True, text=True, timeout=240, env=env, **options)
 
     def run_tool(self, *words, **options):
-        return subprocess.run(
-            [TOOL, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240, **options
-        )
+        return self.run_program(TOOL, *words, **options)
 
-    def ok(self, *words):
+    def said(self, *words, status=0, says=(), **options):
+        """Runs the tool, which must return `status` and say these words on standard error. Returns all it said
+        there."""
+        done = self.run_tool(*words, **options)
+        self.assertEqual(done.returncode, status, f"{words}: {done.stderr}")
+        for part in [says] if isinstance(says, str) else says:
+            self.assertIn(part, done.stderr, f"{words}")
+        return done.stderr
+
+    def ok(self, *words, **options):
         """Runs the tool, which must succeed. Returns what it printed on standard output."""
-        done = self.run_tool(*words)
+        done = self.run_tool(*words, **options)
         self.assertEqual(done.returncode, 0, f"{words}: {done.stderr}")
         return done.stdout
 
-    def ok_json(self, *words):
+    def ok_json(self, *words, **options):
         """Runs a command with --json. Returns the one JSON object that it prints."""
-        value = json.loads(self.ok(*words, "--json"))
+        value = json.loads(self.ok(*words, "--json", **options))
         self.assertIsInstance(value, dict)
         return value
 
@@ -86,20 +106,61 @@ class Case(unittest.TestCase):
             self.assertIn(part, done.stderr, f"{words}")
         return done.stderr
 
+    def each_refused(self, status, *begin_and_rows):
+        """The last argument has rows of words and of what the tool says of them. Words that are one text are parted at
+        their spaces. The other arguments stand before those of each row."""
+        *begin, rows = begin_and_rows
+        for words, says in rows:
+            with self.subTest(words=words):
+                self.refused(status, *begin, *(words.split() if isinstance(words, str) else words), says=says)
+
+    def start(self, *words, program=(TOOL,), **options):
+        """Starts the tool. It is killed at the test's end if it still runs."""
+        words = [str(word) for word in (*program, *words)]
+        run = subprocess.Popen(words, text=True, **{"stderr": subprocess.PIPE, **options})
+
+        def end():
+            run.kill()
+            run.communicate()
+
+        self.addCleanup(end)
+        return run
+
+    def wait_until(self, run, holds, what):
+        deadline = time.monotonic() + 120
+        while not holds():
+            if run.poll() is not None or time.monotonic() > deadline:
+                run.kill()
+                self.fail(f"{what}: {run.communicate()[1]}")
+            time.sleep(0.01)
+
+    def wait_for_steps(self, run, out):
+        """Waits until the run has written lines of metrics. Then its workers have met, and train."""
+        lines = os.path.join(out, "metrics.jsonl.partial")
+        self.wait_until(run, lambda: os.path.exists(lines) and os.path.getsize(lines), "no steps were done")
+
+    def ended(self, run, status, *says):
+        """Waits for the end of what `start` began. Returns what it said."""
+        said = run.communicate(timeout=100)[1]
+        self.assertEqual(run.returncode, status, said)
+        for part in says:
+            self.assertIn(part, said)
+        return said
+
     def need_tcp(self):
         if "tcp" not in self.ok("--version").partition("links")[2]:
             self.skipTest("the tool is built without the tcp link")
 
-    def write_f32(self, name, values):
-        path = self.path(name)
-        with open(path, "wb") as file:
-            file.write(struct.pack(f"<{len(values)}f", *values))
-        return path
+    # ---- files ----
 
-    def read_f32(self, path):
-        with open(path, "rb") as file:
-            data = file.read()
-        return list(struct.unpack(f"<{len(data) // 4}f", data))
+    def json_of(self, *names):
+        with open(self.path(*names), encoding="utf-8") as file:
+            return json.load(file)
+
+    def lines_of(self, *names):
+        """The JSON objects of a file that has one in each line."""
+        with open(self.path(*names), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
 
     def write_bytes(self, name, data):
         path = self.path(name)
@@ -107,9 +168,20 @@ class Case(unittest.TestCase):
             file.write(data)
         return path
 
-    def read_bytes(self, path):
-        with open(path, "rb") as file:
+    def read_bytes(self, *names):
+        with open(self.path(*names), "rb") as file:
             return file.read()
+
+    def write_f32(self, name, values):
+        return self.write_bytes(name, struct.pack(f"<{len(values)}f", *values))
+
+    def read_f32(self, *names):
+        data = self.read_bytes(*names)
+        return list(struct.unpack(f"<{len(data) // 4}f", data))
+
+    def contents(self, *names):
+        """What each file of a folder holds."""
+        return {name: self.read_bytes(*names, name) for name in os.listdir(self.path(*names))}
 
 
 def gaussians(n, seed):
