@@ -295,7 +295,7 @@ static gw_status get_gradient(struct member *m)
     if (status >= 0 && (c->network.n_tensors != b->n_tensors || c->network.n_params != b->total))
         status = gw_fail(GW_ERR_SYSTEM, "%s holds the gradient of another network than rank 0's", path);
     for (uint32_t t = 0; status >= 0 && t < b->n_tensors; t++)
-        memcpy(m->gradient + b->offsets[t], c->params + c->network.tensors[t].offset,
+        memcpy(m->gradient + b->offsets[t], c->arrays[GW_PARAMS] + c->network.tensors[t].offset,
                b->tensors[t].n_elems * sizeof(float));
     gw_checkpoint_free(c);
     free(c);

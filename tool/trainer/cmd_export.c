@@ -5,15 +5,14 @@
 
 #include <stdio.h>
 
-/* Writes DIR/PREFIXNAME.npy for every tensor and lists them in `files`. Returns an exit status. */
-static int export_tensors(const struct gw_network *net, const float *values, bool with_statistics, const char *prefix,
-                          const char *folder, json_t *files)
+/* Writes DIR/PREFIXNAME.npy for every tensor of the array, and lists them in `files`. Returns an exit status. */
+static int export_array(const struct gw_checkpoint *c, enum gw_array array, const char *folder, json_t *files)
 {
-    const uint32_t n = net->n_tensors + (with_statistics ? net->n_statistics : 0);
-    for (uint32_t t = 0; values && t < n; t++) {
-        const struct gw_param *p = t < net->n_tensors ? &net->tensors[t] : &net->statistics[t - net->n_tensors];
+    const float *values = c->arrays[array];
+    for (uint32_t t = 0; values && t < gw_array_tensors(&c->network, array); t++) {
+        const struct gw_param *p = gw_array_tensor(&c->network, t);
         char path[4096];
-        if (snprintf(path, sizeof path, "%s/%s%s.npy", folder, prefix, p->name) >= (int)sizeof path)
+        if (snprintf(path, sizeof path, "%s/%s%s.npy", folder, gw_array_prefixes[array], p->name) >= (int)sizeof path)
             return tool_fail("the folder's name is too long");
         if (gw_npy_write(path, values + p->offset, p->dims, p->rank) != 0)
             return TOOL_FAILED;
@@ -54,13 +53,9 @@ int gw_cmd_export(int argc, char **argv)
         return tool_fail_status(status, NULL);
     }
     json_t *files = json_array();
-    exit_status = export_tensors(&c.network, c.params, true, "", folder, files);
-    if (exit_status == TOOL_DONE)
-        exit_status = export_tensors(&c.network, c.momentum, false, "momentum.", folder, files);
-    if (exit_status == TOOL_DONE)
-        exit_status = export_tensors(&c.network, c.ema, true, "ema.", folder, files);
-    if (exit_status == TOOL_DONE)
-        exit_status = export_tensors(&c.network, c.variance, false, "variance.", folder, files);
+    exit_status = TOOL_DONE;
+    for (int k = 0; k < GW_ARRAYS && exit_status == TOOL_DONE; k++)
+        exit_status = export_array(&c, (enum gw_array)k, folder, files);
     if (exit_status == TOOL_DONE && json)
         exit_status = tool_print_json(
             json_pack("{s:s, s:I, s:O}", "net", c.network.name, "step", (json_int_t)c.step, "files", files));

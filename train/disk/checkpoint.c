@@ -13,16 +13,15 @@
 #include <xxhash.h>
 
 static const char magic[8] = {'G', 'W', 'P', 'A', 'R', 'A', 'M', '1'};
-enum { KINDS = 4 };
-static const char *const kinds[KINDS] = {"", "momentum.", "ema.", "variance."};
+const char *const gw_array_prefixes[GW_ARRAYS] = {
+    [GW_PARAMS] = "", [GW_MOMENTUM] = "momentum.", [GW_EMA] = "ema.", [GW_VARIANCE] = "variance."};
 
-/* The parameters and their average have batch norm's statistics behind them. What an optimizer keeps has none. */
-static uint32_t count_of(const struct gw_network *net, int kind)
+uint32_t gw_array_tensors(const struct gw_network *net, enum gw_array array)
 {
-    return net->n_tensors + (kind == 0 || kind == 2 ? net->n_statistics : 0);
+    return net->n_tensors + (array == GW_PARAMS || array == GW_EMA ? net->n_statistics : 0);
 }
 
-static const struct gw_param *param_of(const struct gw_network *net, uint32_t i)
+const struct gw_param *gw_array_tensor(const struct gw_network *net, uint32_t i)
 {
     return i < net->n_tensors ? &net->tensors[i] : &net->statistics[i - net->n_tensors];
 }
@@ -58,7 +57,7 @@ static void put_text(struct writer *w, const char *a, const char *b)
 gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct gw_checkpoint *c, struct gw_file *file)
 {
     const struct gw_network *net = &c->network;
-    const float *arrays[KINDS] = {c->params, c->momentum, c->ema, c->variance};
+    float *const *arrays = c->arrays;
     GW_TRY(gw_file_open(folder, name, file));
     struct writer w = {file->stream, XXH3_createState()};
     if (!w.hash) {
@@ -67,23 +66,23 @@ gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct
     }
     XXH3_64bits_reset(w.hash);
     uint32_t n_tensors = 0;
-    for (int k = 0; k < KINDS; k++)
-        n_tensors += arrays[k] ? count_of(net, k) : 0;
+    for (int k = 0; k < GW_ARRAYS; k++)
+        n_tensors += arrays[k] ? gw_array_tensors(net, k) : 0;
     put(&w, magic, sizeof magic);
     put_number(&w, c->step, 8);
     put_number(&w, n_tensors, 4);
     put_text(&w, net->name, "");
-    for (int k = 0; k < KINDS; k++)
-        for (uint32_t t = 0; arrays[k] && t < count_of(net, k); t++) {
-            const struct gw_param *p = param_of(net, t);
-            put_text(&w, kinds[k], p->name);
+    for (int k = 0; k < GW_ARRAYS; k++)
+        for (uint32_t t = 0; arrays[k] && t < gw_array_tensors(net, k); t++) {
+            const struct gw_param *p = gw_array_tensor(net, t);
+            put_text(&w, gw_array_prefixes[k], p->name);
             put_number(&w, (uint64_t)p->rank, 4);
             for (int i = 0; i < p->rank; i++)
                 put_number(&w, p->dims[i], 8);
         }
-    for (int k = 0; k < KINDS; k++)
-        for (uint32_t t = 0; arrays[k] && t < count_of(net, k); t++)
-            put(&w, arrays[k] + param_of(net, t)->offset, param_of(net, t)->n_elems * sizeof(float));
+    for (int k = 0; k < GW_ARRAYS; k++)
+        for (uint32_t t = 0; arrays[k] && t < gw_array_tensors(net, k); t++)
+            put(&w, arrays[k] + gw_array_tensor(net, t)->offset, gw_array_tensor(net, t)->n_elems * sizeof(float));
     if (*c->options) {
         put_text(&w, c->options, "");
         put_number(&w, c->steps, 8);
@@ -105,16 +104,15 @@ gw_status gw_checkpoint_write(const char *folder, const char *name, const struct
 
 uint64_t gw_checkpoint_identity(const struct gw_checkpoint *c)
 {
-    const float *const arrays[KINDS] = {c->params, c->momentum, NULL, c->variance};
     uint8_t numbers[12];
     gw_put64(numbers, c->step);
     gw_put32(numbers + 8, c->workers);
     uint64_t hash = XXH3_64bits(numbers, sizeof numbers);
     hash = XXH3_64bits_withSeed(c->options, strlen(c->options), hash);
-    for (int k = 0; k < KINDS; k++)
-        for (uint32_t t = 0; arrays[k] && t < count_of(&c->network, k); t++) {
-            const struct gw_param *p = param_of(&c->network, t);
-            hash = XXH3_64bits_withSeed(arrays[k] + p->offset, p->n_elems * sizeof(float), hash);
+    for (int k = 0; k < GW_ARRAYS; k++)
+        for (uint32_t t = 0; k != GW_EMA && c->arrays[k] && t < gw_array_tensors(&c->network, k); t++) {
+            const struct gw_param *p = gw_array_tensor(&c->network, t);
+            hash = XXH3_64bits_withSeed(c->arrays[k] + p->offset, p->n_elems * sizeof(float), hash);
         }
     return hash;
 }
@@ -156,28 +154,29 @@ static gw_status get_text(struct reader *r, char *text, size_t capacity)
 }
 
 /* Checks that the list of tensors is the network's list, once for each kind. Finds out which kinds there are. */
-static gw_status read_list(struct reader *r, const struct gw_network *net, bool present[KINDS])
+static gw_status read_list(struct reader *r, const struct gw_network *net, bool present[GW_ARRAYS])
 {
-    for (int k = 0; k < KINDS; k++) {
+    for (int k = 0; k < GW_ARRAYS; k++) {
+        const char *prefix = gw_array_prefixes[k];
         struct reader here = *r;
         char name[64];
-        if (k > 0 && (get_text(&here, name, sizeof name) != GW_OK || strncmp(name, kinds[k], strlen(kinds[k])) != 0))
+        if (k > 0 && (get_text(&here, name, sizeof name) != GW_OK || strncmp(name, prefix, strlen(prefix)) != 0))
             continue;
         present[k] = true;
-        for (uint32_t t = 0; t < count_of(net, k); t++) {
-            const struct gw_param *p = param_of(net, t);
+        for (uint32_t t = 0; t < gw_array_tensors(net, k); t++) {
+            const struct gw_param *p = gw_array_tensor(net, t);
             uint64_t rank = 0, dim = 0;
             GW_TRY(get_text(r, name, sizeof name));
             GW_TRY(get_number(r, 4, &rank));
-            bool same = strncmp(name, kinds[k], strlen(kinds[k])) == 0 &&
-                        strcmp(name + strlen(kinds[k]), p->name) == 0 && rank == (uint64_t)p->rank;
+            bool same = strncmp(name, prefix, strlen(prefix)) == 0 && strcmp(name + strlen(prefix), p->name) == 0 &&
+                        rank == (uint64_t)p->rank;
             for (int i = 0; same && i < p->rank; i++) {
                 GW_TRY(get_number(r, 8, &dim));
                 same = dim == p->dims[i];
             }
             if (!same)
                 return gw_fail(GW_ERR_SYSTEM, "%s: its tensor %s is not that of %s (%s%s)", r->path, name, net->name,
-                               kinds[k], p->name);
+                               prefix, p->name);
         }
     }
     return GW_OK;
@@ -219,24 +218,23 @@ static gw_status parse(struct reader *r, struct gw_checkpoint *c)
     if (gw_network_create(net, &c->network) != GW_OK)
         return gw_fail(GW_ERR_SYSTEM, "%s holds parameters of \"%s\", a network that this version does not know",
                        r->path, net);
-    bool present[KINDS] = {false};
+    bool present[GW_ARRAYS] = {false};
     GW_TRY(read_list(r, &c->network, present));
     uint64_t expected = 0, n_floats = 0;
-    for (int k = 0; k < KINDS; k++)
-        for (uint32_t t = 0; present[k] && t < count_of(&c->network, k); t++, expected++)
-            n_floats += param_of(&c->network, t)->n_elems;
+    for (int k = 0; k < GW_ARRAYS; k++)
+        for (uint32_t t = 0; present[k] && t < gw_array_tensors(&c->network, k); t++, expected++)
+            n_floats += gw_array_tensor(&c->network, t)->n_elems;
     if (n_tensors != expected || (uint64_t)(r->end - r->at) < n_floats * sizeof(float))
         return gw_fail(GW_ERR_SYSTEM, "%s: its length does not fit its %llu tensors", r->path,
                        (unsigned long long)n_tensors);
-    float **arrays[KINDS] = {&c->params, &c->momentum, &c->ema, &c->variance};
-    for (int k = 0; k < KINDS; k++) {
+    for (int k = 0; k < GW_ARRAYS; k++) {
         if (!present[k])
             continue;
-        float *to = *arrays[k] = gw_calloc(NULL, c->network.n_storage, sizeof(float));
+        float *to = c->arrays[k] = gw_calloc(NULL, c->network.n_storage, sizeof(float));
         if (!to)
             return GW_ERR_MEMORY;
-        for (uint32_t t = 0; t < count_of(&c->network, k); t++) {
-            const struct gw_param *p = param_of(&c->network, t);
+        for (uint32_t t = 0; t < gw_array_tensors(&c->network, k); t++) {
+            const struct gw_param *p = gw_array_tensor(&c->network, t);
             memcpy(to + p->offset, r->at, p->n_elems * sizeof(float));
             r->at += p->n_elems * sizeof(float);
         }
@@ -268,10 +266,9 @@ gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *c)
 
 void gw_checkpoint_free(struct gw_checkpoint *c)
 {
-    gw_free(NULL, c->params);
-    gw_free(NULL, c->momentum);
-    gw_free(NULL, c->ema);
-    gw_free(NULL, c->variance);
+    for (int k = 0; k < GW_ARRAYS; k++) {
+        gw_free(NULL, c->arrays[k]);
+        c->arrays[k] = NULL;
+    }
     gw_network_free(&c->network);
-    c->params = c->momentum = c->ema = c->variance = NULL;
 }

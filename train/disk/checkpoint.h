@@ -22,18 +22,27 @@
 #include "disk/file.h"
 #include "net/network.h"
 
+/* What a run keeps of its network: flat arrays. svrg has its snapshot in GW_MOMENTUM. adam has its m there, and its v
+ * in GW_VARIANCE. */
+enum gw_array { GW_PARAMS, GW_MOMENTUM, GW_EMA, GW_VARIANCE, GW_ARRAYS };
+extern const char *const gw_array_prefixes[GW_ARRAYS]; /* what stands before the names of an array's tensors */
+
+/* How many tensors the array has, with batch norm's statistics. The parameters and their average have these. What an
+ * optimizer keeps has none. */
+uint32_t gw_array_tensors(const struct gw_network *network, enum gw_array array);
+/* The ith of them. */
+const struct gw_param *gw_array_tensor(const struct gw_network *network, uint32_t i);
+
 struct gw_checkpoint {
     struct gw_network network;
     uint64_t step;
-    /* flat arrays of the network. An array that is not there is NULL; params is always there. svrg has its snapshot in
-     * `momentum`. adam has its m in `momentum`, and its v in `variance` */
-    float *params, *momentum, *ema, *variance;
-    char options[1024]; /* "": only parameters, from which no run can be resumed */
+    float *arrays[GW_ARRAYS]; /* NULL: it is not there. GW_PARAMS always is */
+    char options[1024];       /* "": only parameters, from which no run can be resumed */
     uint64_t steps;
     uint32_t workers, n_state_files, threads; /* threads 0: not known */
 };
 
-/* Writes FOLDER/NAME, whole or not at all. All arrays except params may be NULL. */
+/* Writes FOLDER/NAME, whole or not at all. All arrays except GW_PARAMS may be NULL. */
 gw_status gw_checkpoint_write(const char *folder, const char *name, const struct gw_checkpoint *checkpoint);
 
 /* Writes the file without its final name. gw_file_commit(file) gives it the name. */

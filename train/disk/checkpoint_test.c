@@ -47,7 +47,8 @@ static float *numbers(const struct gw_network *net, float first)
     return values;
 }
 
-static void check_round_trip(bool momentum, bool ema, bool variance, bool of_a_run)
+/* present: bit k for array k. */
+static void check_round_trip(unsigned present, bool of_a_run)
 {
     static struct gw_checkpoint c, back;
     c = (struct gw_checkpoint){.step = 12345678901};
@@ -56,10 +57,8 @@ static void check_round_trip(bool momentum, bool ema, bool variance, bool of_a_r
         strcpy(c.options, "net mlp:5-3-2\nseed 1\n");
     }
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
-    c.params = numbers(&c.network, 1);
-    c.momentum = momentum ? numbers(&c.network, 1000) : NULL;
-    c.ema = ema ? numbers(&c.network, 2000) : NULL;
-    c.variance = variance ? numbers(&c.network, 3000) : NULL;
+    for (int k = 0; k < GW_ARRAYS; k++)
+        c.arrays[k] = present >> k & 1 ? numbers(&c.network, 1 + 1000 * k) : NULL;
     assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
     const char *from[] = {folder, path};
     for (int i = 0; i < 2; i++) {
@@ -72,16 +71,11 @@ static void check_round_trip(bool momentum, bool ema, bool variance, bool of_a_r
         assert_int_equal(back.n_state_files, c.n_state_files);
         assert_int_equal(back.threads, c.threads);
         assert_true(gw_checkpoint_identity(&back) == gw_checkpoint_identity(&c));
-        assert_memory_equal(back.params, c.params, bytes);
-        assert_int_equal(back.momentum != NULL, momentum);
-        assert_int_equal(back.ema != NULL, ema);
-        assert_int_equal(back.variance != NULL, variance);
-        if (momentum)
-            assert_memory_equal(back.momentum, c.momentum, bytes);
-        if (ema)
-            assert_memory_equal(back.ema, c.ema, bytes);
-        if (variance)
-            assert_memory_equal(back.variance, c.variance, bytes);
+        for (int k = 0; k < GW_ARRAYS; k++) {
+            assert_int_equal(back.arrays[k] != NULL, present >> k & 1);
+            if (back.arrays[k])
+                assert_memory_equal(back.arrays[k], c.arrays[k], bytes);
+        }
         gw_checkpoint_free(&back);
     }
     gw_checkpoint_free(&c);
@@ -90,8 +84,8 @@ static void check_round_trip(bool momentum, bool ema, bool variance, bool of_a_r
 static void what_is_written_comes_back(void **state)
 {
     (void)state;
-    for (int i = 0; i < 16; i++)
-        check_round_trip(i & 1, i & 2, i & 8, i & 4);
+    for (unsigned i = 0; i < 2u << GW_ARRAYS; i++)
+        check_round_trip(i >> 1 | 1u << GW_PARAMS, i & 1);
 }
 
 static void put_file(const uint8_t *bytes, size_t n)
@@ -106,13 +100,13 @@ static void check_refused(void)
     static struct gw_checkpoint back;
     assert_int_equal(gw_checkpoint_read(path, &back), GW_ERR_SYSTEM);
     assert_non_null(strstr(gw_last_error(), path));
-    assert_null(back.params);
+    assert_null(back.arrays[GW_PARAMS]);
 }
 
 static void damage_is_refused(void **state)
 {
     (void)state;
-    check_round_trip(true, false, false, true);
+    check_round_trip(1u << GW_PARAMS | 1u << GW_MOMENTUM, true);
     static uint8_t whole[4096], bad[4097];
     FILE *f = fopen(path, "rb");
     size_t n = fread(whole, 1, sizeof whole, f);
@@ -137,7 +131,7 @@ static void lengths_that_do_not_fit_are_refused(void **state)
     (void)state;
     enum { AT_TENSORS = 16, N_TENSORS = 4 };
     static uint8_t whole[4096], bad[4200];
-    check_round_trip(false, false, false, false);
+    check_round_trip(1u << GW_PARAMS, false);
     FILE *f = fopen(path, "rb");
     const size_t n = fread(whole, 1, sizeof whole, f) - 8; /* without the checksum */
     fclose(f);
@@ -178,7 +172,7 @@ static void runs_that_cannot_be_are_refused(void **state)
         c = (struct gw_checkpoint){.step = 3, .workers = cases[i].workers, .n_state_files = cases[i].n_state_files};
         strcpy(c.options, "net mlp:5-3-2\n");
         assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
-        c.params = numbers(&c.network, 1);
+        c.arrays[GW_PARAMS] = numbers(&c.network, 1);
         assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
         gw_checkpoint_free(&c);
         CHECK(gw_checkpoint_read(path, &back) == (cases[i].good ? GW_OK : GW_ERR_SYSTEM), "%u workers, %u files",
@@ -197,22 +191,20 @@ static void statistics_come_back(void **state)
     assert_int_equal(gw_network_create("resnet20", &c.network), GW_OK);
     const uint64_t n = c.network.n_storage;
     assert_true(c.network.n_statistics > 0);
-    float **const arrays[] = {&c.params, &c.momentum, &c.ema, &c.variance};
-    for (int k = 0; k < 4; k++) {
-        float *values = *arrays[k] = gw_calloc(NULL, n, sizeof *values);
+    for (int k = 0; k < GW_ARRAYS; k++) {
+        float *values = c.arrays[k] = gw_calloc(NULL, n, sizeof *values);
         for (uint64_t i = 0; i < n; i++)
             values[i] = (float)(i + 1 + (uint64_t)k * 1000000);
     }
     assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
     assert_int_equal(gw_checkpoint_read(path, &back), GW_OK);
-    float *const read[] = {back.params, back.momentum, back.ema, back.variance};
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < GW_ARRAYS; k++)
         for (uint32_t t = 0; t < c.network.n_tensors + c.network.n_statistics; t++) {
             const bool statistic = t >= c.network.n_tensors;
             const struct gw_param *p =
                 statistic ? &c.network.statistics[t - c.network.n_tensors] : &c.network.tensors[t];
             for (uint64_t i = p->offset; i < p->offset + p->n_elems; i++)
-                CHECK(read[k][i] == (statistic && k % 2 ? 0 : (*arrays[k])[i]), "array %d, element %llu", k,
+                CHECK(back.arrays[k][i] == (statistic && k % 2 ? 0 : c.arrays[k][i]), "array %d, element %llu", k,
                       (unsigned long long)i);
         }
     gw_checkpoint_free(&back);
@@ -226,7 +218,7 @@ static void identities_differ(void **state)
     static struct gw_checkpoint c;
     c = (struct gw_checkpoint){.step = 7, .workers = 2, .options = "seed 1\n"};
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
-    c.params = numbers(&c.network, 1), c.momentum = numbers(&c.network, 1000);
+    c.arrays[GW_PARAMS] = numbers(&c.network, 1), c.arrays[GW_MOMENTUM] = numbers(&c.network, 1000);
     uint64_t seen[7], n = 0;
     seen[n++] = gw_checkpoint_identity(&c);
     c.step++;
@@ -235,11 +227,11 @@ static void identities_differ(void **state)
     seen[n++] = gw_checkpoint_identity(&c);
     c.options[5] = '2';
     seen[n++] = gw_checkpoint_identity(&c);
-    c.params[c.network.tensors[1].offset]++;
+    c.arrays[GW_PARAMS][c.network.tensors[1].offset]++;
     seen[n++] = gw_checkpoint_identity(&c);
-    c.momentum[c.network.tensors[3].offset + 1]++;
+    c.arrays[GW_MOMENTUM][c.network.tensors[3].offset + 1]++;
     seen[n++] = gw_checkpoint_identity(&c);
-    c.variance = numbers(&c.network, 3000);
+    c.arrays[GW_VARIANCE] = numbers(&c.network, 3000);
     seen[n++] = gw_checkpoint_identity(&c);
     for (uint64_t i = 0; i < n; i++)
         for (uint64_t j = 0; j < i; j++)
@@ -252,7 +244,7 @@ static void a_network_of_the_future_is_named(void **state)
     (void)state;
     static struct gw_checkpoint c;
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
-    c.params = numbers(&c.network, 1);
+    c.arrays[GW_PARAMS] = numbers(&c.network, 1);
     strcpy(c.network.name, "vit:5-3-2");
     assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
     gw_checkpoint_free(&c);
@@ -265,7 +257,7 @@ static void folders_that_cannot_be_written_are_named(void **state)
     (void)state;
     static struct gw_checkpoint c;
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
-    c.params = numbers(&c.network, 1);
+    c.arrays[GW_PARAMS] = numbers(&c.network, 1);
     assert_true(gw_checkpoint_write("/nowhere/at/all", GW_PARAMETER_FILE, &c) < 0);
     assert_non_null(strstr(gw_last_error(), "/nowhere/at/all"));
     gw_checkpoint_free(&c);
@@ -280,7 +272,7 @@ static void files_wait_for_a_descriptor(void **state)
     static struct gw_checkpoint c;
     struct descriptors all;
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
-    c.params = numbers(&c.network, 1);
+    c.arrays[GW_PARAMS] = numbers(&c.network, 1);
     descriptors_take(&all);
     descriptors_give_soon(&all);
     gw_status status = gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c);

@@ -14,7 +14,7 @@
 #include <dirent.h>
 
 struct gw_resume {
-    struct gw_checkpoint checkpoint; /* params NULL: the run begins anew */
+    struct gw_checkpoint checkpoint; /* without GW_PARAMS: the run begins anew */
     struct gw_rank_state *states;    /* [checkpoint.n_state_files] */
     char path[4096 + 64];            /* the path of the parameter file */
 };

@@ -229,25 +229,23 @@ void gw_control_fini(struct gw_control *c)
 /* The numbers at the begin of START. Options, machines, floats and states follow them. */
 struct start {
     uint64_t n_options, steps, threads, checkpoint_every, stop_at_nonfinite;
-    uint64_t n_floats, step, has_params, has_momentum, has_ema, has_variance; /* of a resumed run */
+    uint64_t n_floats, step, arrays; /* of a resumed run; bit k: it has array k */
     uint64_t n_states, state_bytes;
 };
-#define START_BYTES (HEAD + 8 * 13)
+#define START_BYTES (HEAD + 8 * 10)
 
 static void start_words(struct words *w, struct start *s)
 {
     word(w, &s->n_options), word(w, &s->steps), word(w, &s->threads), word(w, &s->checkpoint_every),
         word(w, &s->stop_at_nonfinite);
-    word(w, &s->n_floats), word(w, &s->step), word(w, &s->has_params), word(w, &s->has_momentum), word(w, &s->has_ema);
-    word(w, &s->has_variance);
+    word(w, &s->n_floats), word(w, &s->step), word(w, &s->arrays);
     word(w, &s->n_states), word(w, &s->state_bytes);
 }
 
 static uint64_t start_size(const struct gw_control *c, const struct start *s)
 {
     return START_BYTES + s->n_options + sizeof(uint32_t) * c->link.size +
-           sizeof(float) * s->n_floats * (s->has_params + s->has_momentum + s->has_ema + s->has_variance) +
-           s->n_states * s->state_bytes;
+           sizeof(float) * s->n_floats * (uint64_t)__builtin_popcountll(s->arrays) + s->n_states * s->state_bytes;
 }
 
 static uint8_t *append(uint8_t *at, const void *bytes, size_t n)
@@ -285,12 +283,10 @@ gw_status gw_control_send_start(struct gw_control *c, uint32_t first, const stru
                       .stop_at_nonfinite = start->stop_at_nonfinite,
                       .n_floats = start->n_floats,
                       .step = from->step,
-                      .has_params = from->params != NULL,
-                      .has_momentum = from->momentum != NULL,
-                      .has_ema = from->ema != NULL,
-                      .has_variance = from->variance != NULL,
                       .n_states = resume->states ? from->n_state_files : 0,
                       .state_bytes = resume->states ? resume->states[0].state_bytes : 0};
+    for (int k = 0; k < GW_ARRAYS; k++)
+        s.arrays |= (uint64_t)(from->arrays[k] != NULL) << k;
     size_t n_bytes = start_size(c, &s);
     GW_TRY(number_machines(c, first, start));
     for (uint32_t r = first; r < c->link.size; r++) {
@@ -301,10 +297,8 @@ gw_status gw_control_send_start(struct gw_control *c, uint32_t first, const stru
         start_words(&w, &s);
         uint8_t *at = append(w.at, start->options, s.n_options);
         at = append(at, start->machine_of, sizeof(uint32_t) * c->link.size);
-        at = append(at, from->params, s.has_params ? sizeof(float) * s.n_floats : 0);
-        at = append(at, from->momentum, s.has_momentum ? sizeof(float) * s.n_floats : 0);
-        at = append(at, from->ema, s.has_ema ? sizeof(float) * s.n_floats : 0);
-        at = append(at, from->variance, s.has_variance ? sizeof(float) * s.n_floats : 0);
+        for (int k = 0; k < GW_ARRAYS; k++)
+            at = append(at, from->arrays[k], from->arrays[k] ? sizeof(float) * s.n_floats : 0);
         for (uint32_t i = 0; i < s.n_states; i++)
             at = append(at, resume->states[i].state, s.state_bytes);
         GW_TRY(send(c, r, bytes, n_bytes));
@@ -326,10 +320,8 @@ static gw_status compare_options(const char *mine, const char *theirs, size_t n_
                    d.first, d.first + name + 1, d.second + name + 1);
 }
 
-static gw_status copy_floats(const uint8_t **at, uint64_t has, size_t n_floats, float **floats)
+static gw_status copy_floats(const uint8_t **at, size_t n_floats, float **floats)
 {
-    if (!has)
-        return GW_OK;
     *floats = gw_alloc(NULL, n_floats, sizeof **floats);
     if (!*floats)
         return GW_ERR_MEMORY;
@@ -349,7 +341,7 @@ static gw_status check_start(struct gw_control *c, const struct gw_start *start,
         return refuse(&c->start);
     start_words(&w, s);
     if (s->n_options > most - START_BYTES || s->n_states > GW_MAX_WORKERS || s->state_bytes > most ||
-        s->has_params > 1 || s->has_momentum > 1 || s->has_ema > 1 || s->has_variance > 1 || s->threads > 256)
+        s->arrays >> GW_ARRAYS || s->threads > 256)
         return refuse(&c->start);
     GW_TRY(compare_options(start->options, (const char *)w.at, s->n_options));
     if (s->steps != start->steps)
@@ -378,10 +370,9 @@ gw_status gw_control_await_start(struct gw_control *c, struct gw_resume *resume,
     at += sizeof(uint32_t) * c->link.size;
     struct gw_checkpoint *to = &resume->checkpoint;
     to->step = s.step;
-    GW_TRY(copy_floats(&at, s.has_params, s.n_floats, &to->params));
-    GW_TRY(copy_floats(&at, s.has_momentum, s.n_floats, &to->momentum));
-    GW_TRY(copy_floats(&at, s.has_ema, s.n_floats, &to->ema));
-    GW_TRY(copy_floats(&at, s.has_variance, s.n_floats, &to->variance));
+    for (int k = 0; k < GW_ARRAYS; k++)
+        if (s.arrays >> k & 1)
+            GW_TRY(copy_floats(&at, s.n_floats, &to->arrays[k]));
     if (s.n_states > 0 && !(resume->states = gw_calloc(NULL, s.n_states, sizeof *resume->states)))
         return GW_ERR_MEMORY;
     to->n_state_files = (uint32_t)s.n_states;

@@ -60,7 +60,7 @@ struct gw_start {
     const char *options; /* the options of this process; they must be the same as those of rank 0 */
     uint64_t steps;      /* as `options` */
     uint64_t machine;    /* says which machine this is */
-    size_t n_floats;     /* the length of params, momentum, ema and variance */
+    size_t n_floats;     /* the length of each array of a checkpoint */
     uint32_t threads;    /* from here on: rank 0's values, which await sets */
     uint64_t checkpoint_every;
     bool stop_at_nonfinite;
@@ -69,7 +69,7 @@ struct gw_start {
 
 /* send: rank 0 waits for the JOIN of the ranks from `first` on, and sends them START. The ranks before `first` are in
  * its own process. await: each other rank sends JOIN, waits for START, and checks that its options are those of rank 0.
- * It fills *resume; if the run is new, resume's params stay NULL. Errors of await: GW_ERR_ARGUMENT (an option differs),
+ * It fills *resume; if the run is new, resume's arrays stay NULL. Errors of await: GW_ERR_ARGUMENT (an option differs),
  * and those of the link. */
 gw_status gw_control_send_start(struct gw_control *control, uint32_t first, const struct gw_resume *resume,
                                 struct gw_start *start);

@@ -13,24 +13,20 @@
 
 /* ---- what all workers have alike: parameters, moments, moving average ---------------------------------------- */
 
-struct parts {
-    float *at[4];
-    size_t n; /* how many there are */
-};
-
-static struct parts parts_of(const struct gw_worker *w)
+/* Returns how many arrays there are. They come first. */
+static uint32_t arrays_of(const struct gw_worker *w, float *arrays[GW_ARRAYS])
 {
-    float *const all[] = {w->params, w->moments[0], w->moments[1], w->ema};
-    struct parts parts = {.n = 0};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i])
-            parts.at[parts.n++] = all[i];
-    return parts;
+    uint32_t n = 0;
+    gw_worker_arrays(w, arrays);
+    for (int k = 0; k < GW_ARRAYS; k++)
+        if (arrays[k])
+            arrays[n++] = arrays[k];
+    return n;
 }
 
-static gw_status init_state(const struct gw_worker *w, gw_ps_client *client, const struct parts *parts)
+static gw_status init_state(const struct gw_worker *w, gw_ps_client *client, uint32_t n_arrays)
 {
-    const gw_ps_shape shape = {.n_dims = 2, .dims = {parts->n, w->team->network.n_storage}};
+    const gw_ps_shape shape = {.n_dims = 2, .dims = {n_arrays, w->team->network.n_storage}};
     return gw_ps_init(client, STATE_KEY,
                       &(gw_ps_key_options){.struct_bytes = sizeof(gw_ps_key_options),
                                            .type = GW_PS_FLOAT32,
@@ -40,25 +36,27 @@ static gw_status init_state(const struct gw_worker *w, gw_ps_client *client, con
 /* Puts the state on the servers, for workers that begin with that round. */
 static gw_status put_state(const struct gw_worker *w, gw_ps_client *client, uint64_t round)
 {
-    const struct parts parts = parts_of(w);
+    float *arrays[GW_ARRAYS];
+    const uint32_t n_arrays = arrays_of(w, arrays);
     const size_t n = w->team->network.n_storage;
-    GW_TRY(init_state(w, client, &parts));
-    float *floats = gw_alloc(NULL, parts.n * n, sizeof *floats);
+    GW_TRY(init_state(w, client, n_arrays));
+    float *floats = gw_alloc(NULL, n_arrays * n, sizeof *floats);
     if (!floats)
         return GW_ERR_MEMORY;
-    for (size_t i = 0; i < parts.n; i++)
-        memcpy(floats + i * n, parts.at[i], n * sizeof *floats);
-    gw_status status = gw_ps_put(client, STATE_KEY, round, floats, parts.n * n * sizeof *floats);
+    for (size_t i = 0; i < n_arrays; i++)
+        memcpy(floats + i * n, arrays[i], n * sizeof *floats);
+    gw_status status = gw_ps_put(client, STATE_KEY, round, floats, n_arrays * n * sizeof *floats);
     gw_free(NULL, floats);
     return status;
 }
 
 static gw_status get_state(struct gw_worker *w, uint64_t round)
 {
-    const struct parts parts = parts_of(w);
+    float *arrays[GW_ARRAYS];
+    const uint32_t n_arrays = arrays_of(w, arrays);
     const size_t n_bytes = w->team->network.n_storage * sizeof(float);
     gw_ps_value value;
-    gw_status status = init_state(w, w->elastic.client, &parts);
+    gw_status status = init_state(w, w->elastic.client, n_arrays);
     if (status == GW_ERR_ARGUMENT)
         return gw_fail(
             status,
@@ -66,12 +64,12 @@ static gw_status get_state(struct gw_worker *w, uint64_t round)
             w->rank, gw_last_error());
     GW_TRY(status);
     GW_TRY(gw_ps_get(w->elastic.client, STATE_KEY, round, &value));
-    status = value.n_bytes == parts.n * n_bytes && value.round == round
+    status = value.n_bytes == n_arrays * n_bytes && value.round == round
                  ? GW_OK
                  : gw_fail(GW_ERR_PEER, "the state for round %llu came as that of round %llu, in %zu bytes",
                            (unsigned long long)round, (unsigned long long)value.round, value.n_bytes);
-    for (size_t i = 0; status == GW_OK && i < parts.n; i++)
-        memcpy(parts.at[i], (const char *)value.bytes + i * n_bytes, n_bytes);
+    for (size_t i = 0; status == GW_OK && i < n_arrays; i++)
+        memcpy(arrays[i], (const char *)value.bytes + i * n_bytes, n_bytes);
     gw_ps_value_free(&value);
     w->version++;
     return status;

@@ -265,8 +265,14 @@ static gw_status take_up(struct gw_team *team)
     const struct gw_checkpoint *c = &team->resume.checkpoint;
     unsigned long long done = c->step, steps = team->steps;
     GW_TRY(gw_resume_check(&team->resume, team->run_options));
-    if (strcmp(c->network.name, team->network.name) != 0 || !c->ema != !(o->ema > 0) ||
-        !c->momentum != (team->rule.rule == GW_RULE_SGD) || !c->variance != (team->rule.rule != GW_RULE_ADAM))
+    const bool needed[GW_ARRAYS] = {[GW_PARAMS] = true,
+                                    [GW_MOMENTUM] = team->rule.rule != GW_RULE_SGD,
+                                    [GW_EMA] = o->ema > 0,
+                                    [GW_VARIANCE] = team->rule.rule == GW_RULE_ADAM};
+    bool same = strcmp(c->network.name, team->network.name) == 0;
+    for (int k = 0; k < GW_ARRAYS; k++)
+        same = same && needed[k] == (c->arrays[k] != NULL);
+    if (!same)
         return gw_fail(GW_ERR_SYSTEM, "%s does not hold what its options say", team->resume.path);
     if (steps < done)
         return gw_fail(GW_ERR_ARGUMENT, "the run is to have %llu steps, and %s has made %llu; --steps can be larger",
@@ -522,8 +528,7 @@ static gw_status save(struct gw_team *team, const struct gw_train_summary *summa
         return GW_OK;
     struct gw_checkpoint final = {.network = team->network,
                                   .step = team->steps,
-                                  .params = team->workers[0].params,
-                                  .ema = team->workers[0].ema};
+                                  .arrays = {[GW_PARAMS] = team->workers[0].params, [GW_EMA] = team->workers[0].ema}};
     GW_TRY(gw_checkpoint_write(out, GW_PARAMETER_FILE, &final));
     GW_TRY(gw_metrics_commit(&team->metrics));
     return gw_metrics_write_summary(out, summary); /* the last file: a folder with a summary is complete */
@@ -635,7 +640,7 @@ static gw_status evaluate_layers(const struct gw_network *network, float *params
 static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_data *data,
                                 struct gw_eval_result *result)
 {
-    float *params = c->ema ? c->ema : c->params;
+    float *params = c->arrays[GW_EMA] ? c->arrays[GW_EMA] : c->arrays[GW_PARAMS];
     uint32_t correct = 0;
     double loss = 0;
     if (gw_network_fits(&c->network, sample_of(data), data->classes) != GW_OK) {

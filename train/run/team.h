@@ -173,6 +173,9 @@ void gw_worker_free(struct gw_worker *worker);
  * resumed. */
 void gw_worker_begin(struct gw_worker *worker);
 
+/* What the worker keeps of the network. An array that it does not need is NULL. */
+void gw_worker_arrays(const struct gw_worker *worker, float *arrays[GW_ARRAYS]);
+
 /* With --parameters servers: brings the first parameters. A server keeps those that reach it first. Then the worker has
  * the servers' parameters. */
 gw_status gw_worker_init_parameters(struct gw_worker *worker);

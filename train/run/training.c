@@ -163,7 +163,7 @@ static gw_status save_gradient(struct gw_worker *w, uint64_t t)
 {
     const struct gw_network *net = &w->team->network;
     const char *path = w->team->options->gradients, *slash = strrchr(path, '/');
-    struct gw_checkpoint gradient = {.network = *net, .step = t, .params = w->grads};
+    struct gw_checkpoint gradient = {.network = *net, .step = t, .arrays = {[GW_PARAMS] = w->grads}};
     char folder[4096], name[512], step[32] = "";
     if (w->team->options->n_gradients_at > 1)
         snprintf(step, sizeof step, ".step-%llu", (unsigned long long)t);
@@ -307,14 +307,11 @@ static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
         return GW_OK;
     struct gw_checkpoint c = {.network = team->network,
                               .step = steps_done,
-                              .params = w->params,
-                              .momentum = w->snapshot ? w->snapshot : w->moments[0],
-                              .variance = w->moments[1],
-                              .ema = w->ema,
                               .steps = team->steps,
                               .workers = workers,
                               .n_state_files = state_bytes ? workers : 0,
                               .threads = team->threads};
+    gw_worker_arrays(w, c.arrays);
     memcpy(c.options, team->run_options, sizeof c.options);
     char name[64];
     snprintf(name, sizeof name, GW_CHECKPOINT_FILE, (unsigned long long)steps_done);

@@ -5,23 +5,29 @@
 
 #include <string.h>
 
+void gw_worker_arrays(const struct gw_worker *w, float *arrays[GW_ARRAYS])
+{
+    arrays[GW_PARAMS] = w->params;
+    arrays[GW_MOMENTUM] = w->snapshot ? w->snapshot : w->moments[0];
+    arrays[GW_EMA] = w->ema;
+    arrays[GW_VARIANCE] = w->moments[1];
+}
+
 void gw_worker_begin(struct gw_worker *w)
 {
     const struct gw_team *team = w->team;
-    const struct gw_checkpoint *from = &team->resume.checkpoint;
-    const float *const kept[GW_OPTIMIZER_MOMENTS] = {from->momentum, from->variance};
-    const size_t n = team->network.n_storage;
-    if (from->params)
-        memcpy(w->params, from->params, n * sizeof(float));
-    else
+    float *const *kept = team->resume.checkpoint.arrays, *arrays[GW_ARRAYS];
+    const size_t n_bytes = team->network.n_storage * sizeof(float);
+    gw_worker_arrays(w, arrays);
+    if (!kept[GW_PARAMS])
         gw_network_init(&team->network, team->options->seed, w->params);
-    for (uint32_t m = 0; m < GW_OPTIMIZER_MOMENTS; m++)
-        if (w->moments[m] && from->params)
-            memcpy(w->moments[m], kept[m], n * sizeof(float));
-        else if (w->moments[m])
-            memset(w->moments[m], 0, n * sizeof(float));
-    if (w->ema)
-        memcpy(w->ema, from->params ? from->ema : w->params, n * sizeof(float));
+    for (int k = 0; k < GW_ARRAYS; k++)
+        if (arrays[k] && kept[k])
+            memcpy(arrays[k], kept[k], n_bytes);
+        else if (arrays[k] && k == GW_EMA)
+            memcpy(w->ema, w->params, n_bytes);
+        else if (arrays[k] && k != GW_PARAMS)
+            memset(arrays[k], 0, n_bytes);
     if (w->statistics)
         memcpy(w->statistics, w->params + team->network.n_trained, gw_team_n_statistics(team) * sizeof(float));
     w->version++;

@@ -32,8 +32,6 @@ gw_status gw_convex_worker_set_up(struct gw_worker *w)
     w->full = gw_calloc(NULL, net->n_storage, sizeof *w->full);
     if (!w->snapshot || !w->full)
         return GW_ERR_MEMORY;
-    if (team->resume.checkpoint.momentum) /* a checkpoint has the snapshot in the place of the momentum */
-        memcpy(w->snapshot, team->resume.checkpoint.momentum, net->n_storage * sizeof *w->snapshot);
     gw_exchange_options exchange = {.struct_bytes = sizeof exchange,
                                     .codec = team->full_codec,
                                     .tensors = team->tensors,
