@@ -1,18 +1,13 @@
-"""Tests plans and advice from profiles: what the tool prints, and profiles that it refuses."""
+"""Tests plans and advice from profiles: what the tool prints, and profiles that it refuses. merge_test and advise_test
+have the plans themselves, and profiles with numbers that cannot be."""
 
 import json
 import os
 import statistics
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import harness
-
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-import ports
-
-PORTS = ports.free_ports()
+from harness import PORTS
 
 LAYERS = [("conv1", 1000, 3), ("conv2", 2000, 2), ("fc1", 8000, 1), ("fc2", 1000, 1)]
 
@@ -33,43 +28,38 @@ def profile():
     }
 
 
+def changed(change):
+    there = profile()
+    change(there)
+    return there
+
+
 class Plan(harness.Case):
     def write(self, value, name="profile.json"):
         return self.write_bytes(name, (value if isinstance(value, str) else json.dumps(value)).encode())
 
-    def test_the_example_of_the_docs(self):
+    def test_plan(self):
         path = self.write(profile())
-        for method, groups, inline, beside in [
-            ("none", 4, 17.75, 17),
-            ("single", 1, 21.5, 21.5),
-            ("paper", None, 17.75, 16),
-            ("exact", None, 17.5, 16),
-            ("fixed:1", 4, 17.75, 17),
-            ("fixed:25MB", 1, 21.5, 21.5),
+        for method, compress, groups, step in [
+            ("none", "inline", [["fc2"], ["fc1"], ["conv2"], ["conv1"]], 17.75),
+            ("exact", "inline", [["fc2", "fc1"], ["conv2", "conv1"]], 17.5),
+            ("paper", "beside", [["fc2"], ["fc1"], ["conv2", "conv1"]], 16),
+            ("fixed:25MB", "beside", [["fc2", "fc1", "conv2", "conv1"]], 21.5),
         ]:
-            for compress, step in [("inline", inline), ("beside", beside)]:
-                words = ["plan", "--profile", path, "--codec", "ternary", "--method", method, "--compress", compress]
-                plan = self.ok_json(*words)
-                self.assertAlmostEqual(plan["step_ms"], step)
-                self.assertEqual((plan["method"], plan["codec"]), (method, "ternary"))
-                names = [name for group in plan["groups"] for name in group]
-                self.assertEqual(names, ["fc2", "fc1", "conv2", "conv1"])
-                if groups:
-                    self.assertEqual(len(plan["groups"]), groups)
-                self.assertAlmostEqual(plan["timeline"][-1]["arrived_ms"], step)
-                self.assertIn(method, self.ok(*words))
-                for other in ["none", "single", "paper"]:
-                    self.assertGreaterEqual(plan[f"step_ms_{other}"], plan["step_ms_exact"])
-        self.assertEqual(self.ok_json("plan", "--profile", path, "--codec", "ternary")["groups"][0], ["fc2", "fc1"])
-
-    def test_defaults(self):
-        path = self.write(profile())
+            words = ["plan", "--profile", path, "--method", method, "--compress", compress, "--codec", "ternary"]
+            plan = self.ok_json(*words)
+            self.assertEqual((plan["method"], plan["codec"], plan["step_ms"]), (method, "ternary", step))
+            self.assertEqual(plan["groups"], groups)
+            self.assertAlmostEqual(plan["timeline"][-1]["arrived_ms"], step)
+            self.assertIn(method, self.ok(*words))
+            for other in ["none", "single", "paper"]:
+                self.assertGreaterEqual(plan[f"step_ms_{other}"], plan["step_ms_exact"])
         plan = self.ok_json("plan", "--profile", path)
         self.assertEqual((plan["codec"], plan["compress"], plan["method"]), ("ternary", "inline", "exact"))
         path = self.write({**profile(), "compress": "beside", "about": {"date": "a day"}})
-        self.assertEqual(self.ok_json("plan", "--profile", path)["compress"], "beside")
         # The command finds a codec in any spelling.
-        self.assertEqual(self.ok_json("plan", "--profile", path, "--codec", "ternary:clip=2.5")["codec"], "ternary")
+        plan = self.ok_json("plan", "--profile", path, "--codec", "ternary:clip=2.5")
+        self.assertEqual((plan["codec"], plan["compress"]), ("ternary", "beside"))
         self.refused(1, "plan", "--profile", path, "--codec", "bf16", says='no codec "bf16"')
         self.refused(2, "plan", "--profile", path, "--codec", "ternari", says="ternary")
 
@@ -82,76 +72,36 @@ class Plan(harness.Case):
             self.assertEqual(len(titles), 5 if "fixed:4000" in words else 4)
             self.assertTrue(titles[0].startswith(words[1] if words else "exact: 17.50 ms, groups: 2"))
             self.assertIn("backward", texts)
+        for spec in ["\uffff<&\">", *("x" * k + "\u4e2d" * 300 for k in range(3))]:
+            odd = {**profile(), "codecs": [codec(spec, bytes_per_element=6)]}
+            self.ok("plan", "--profile", self.write(odd), "-o", chart)
+            ElementTree.parse(chart)
+        os.remove(chart)
         nothing = profile()
-        nothing["forward_ms"] = nothing["link"]["alpha_ms"] = nothing["link"]["ms_per_byte"] = 0
+        nothing["link"]["alpha_ms"] = nothing["link"]["ms_per_byte"] = 0
         for layer in nothing["layers"]:
             layer["backward_ms"] = 0
-        for forward in [0, 5e-324, 1e-300, 1e300]:
-            nothing["forward_ms"] = forward
-            words = ["plan", "--profile", self.write(nothing), "--codec", "none", "-o", self.path("none.svg")]
-            done = self.run_tool(*words)
-            self.assertEqual(done.returncode, 1)
-            self.assertIn("can be drawn", done.stderr)
-            self.assertFalse(os.path.exists(self.path("none.svg")))
+        for nothing["forward_ms"] in [0, 5e-324, 1e-300, 1e300]:
+            words = ["plan", "--profile", self.write(nothing), "--codec", "none", "-o", chart]
+            self.said(*words, status=1, says="can be drawn")
         self.refused(1, "plan", "--profile", self.write("{}"), "-o", chart, says="gradwire probe")
+        self.assertFalse(os.path.exists(chart))
 
-    def test_advice_says_what_it_does_not_know(self):
-        """It says by how much its model was off, and if the gain is smaller than that."""
-        there = profile()
-        said = self.ok("advise", "--profile", self.write(there), "--lost", "any")
-        self.assertNotIn("That gain is less", said)
-        rows = self.ok_json("advise", "--profile", self.write(there))["codecs"]
-        self.assertEqual([row["off_by"] for row in rows], [None] * len(rows))
-        there["codecs"][-1]["off_by"] = 0.99
-        said = self.ok("advise", "--profile", self.write(there), "--lost", "any")
-        self.assertRegex(said, r"ternary .* 99\.0%")
-        self.assertIn("That gain is less than what the model was off by when the profile was measured (99.0 %)", said)
-        rows = {row["codec"]: row for row in self.ok_json("advise", "--profile", self.write(there))["codecs"]}
-        self.assertEqual(rows["ternary"]["off_by"], 0.99)
-        there["codecs"][-1]["off_by"] = -0.5
-        self.refused(1, "advise", "--profile", self.write(there), says='"off_by" is -0.5')
-
-    def test_advice_knows_accuracy(self):
-        """A codec is taken if trainings say that it loses little. What would be faster is named, with the reason."""
-        lost = {c["name"]: c["losses"] for c in self.ok_json("codecs")["codecs"]}["ternary"]
-        lost = max(row["points_lost"] for row in lost if row["codec"] == "ternary")
-        there = profile()
-        path = self.write(there)
-        advice = self.ok_json("advise", "--profile", path)
-        self.assertEqual((advice["codec"], advice["pays"], advice["assumed"]["most_points_lost"]), ("none", False, 0.3))
-        rows = {row["codec"]: row["points_lost"] for row in advice["codecs"]}
-        self.assertEqual(rows, {"none": 0, "ternary": lost})
-        said = self.ok("advise", "--profile", path)
-        self.assertIn("Take none: no codec that makes the step shorter is known to lose at most 0.3 points", said)
-        self.assertIn(f"ternary would take 17.500 ms, but lost {lost:.2f} points of accuracy in a training.", said)
-        for words, takes in ((lost, "ternary"), (lost - 0.01, "none"), ("any", "ternary")):
-            self.assertEqual(self.ok_json("advise", "--profile", path, "--lost", words)["codec"], takes)
-        # A codec that nobody has trained with may lose anything.
-        there["codecs"][1]["spec"] = "ternary:clip=7"
-        said = self.ok("advise", "--profile", self.write(there), "--lost", 100)
-        self.assertIn("ternary:clip=7 would take 17.500 ms, but nobody has measured what it costs", said)
-        self.assertIn("Take none", said)
-        for wrong in (-1, 101, "nan", "none"):
-            self.refused(2, "advise", "--profile", path, "--lost", wrong, says="points of accuracy from 0 to 100")
+    # ---- advice ----
 
     def test_advice(self):
         path = self.write(profile())
         advice = self.ok_json("advise", "--profile", path, "--lost", "any")
-        self.assertEqual((advice["codec"], advice["pays"]), ("ternary", True))
-        self.assertAlmostEqual(advice["step_ms"], 17.5)
+        self.assertEqual((advice["codec"], advice["pays"], advice["step_ms"]), ("ternary", True, 17.5))
         self.assertAlmostEqual(advice["step_ms_floats"], 21.5)
-        self.assertIn("Take ternary with --plan exact", self.ok("advise", "--profile", path, "--lost", "any"))
+        self.assertEqual([row["off_by"] for row in advice["codecs"]], [None, None])
         # At the bandwidth from which the codec pays, both take the same time.
         edge = advice["codecs"][0]["pays_from_ms_per_byte"]
         for factor, pays in [(0.999, False), (1.02, True)]:
-            there = profile()
-            there["link"]["ms_per_byte"] = factor * edge
-            row = next(
-                r for r in self.ok_json("advise", "--profile", self.write(there))["codecs"] if r["codec"] != "none"
-            )
+            there = self.write(changed(lambda p: p["link"].update(ms_per_byte=factor * edge)))
+            (row,) = (row for row in self.ok_json("advise", "--profile", there)["codecs"] if row["codec"] != "none")
             self.assertEqual(row["pays"], pays)
-        slow = profile()
-        slow["codecs"][1]["compress_ms_fixed"] = 1000
+        slow = changed(lambda p: p["codecs"][1].update(compress_ms_fixed=1000))
         path = self.write(slow)
         advice = self.ok_json("advise", "--profile", path)
         self.assertEqual((advice["codec"], advice["pays"], advice["speedup"]), ("none", False, 1))
@@ -161,16 +111,51 @@ class Plan(harness.Case):
         advice = self.ok_json("advise", "--profile", self.write(slow))
         self.assertEqual((advice["codec"], advice["assumed"]["floats"]), ("none", True))
 
+    def test_advice_says_what_it_does_not_know(self):
+        """It says by how much its model was off, and if the gain is smaller than that."""
+        words = ["advise", "--profile", self.write(profile()), "--lost", "any"]
+        said = self.ok(*words)
+        self.assertIn("Take ternary with --plan exact", said)
+        self.assertNotIn("That gain is less", said)
+        self.write(changed(lambda p: p["codecs"][-1].update(off_by=0.99)))
+        said = self.ok(*words)
+        self.assertRegex(said, r"ternary .* 99\.0%")
+        self.assertIn("That gain is less than what the model was off by when the profile was measured (99.0 %)", said)
+        rows = {row["codec"]: row for row in self.ok_json(*words)["codecs"]}
+        self.assertEqual(rows["ternary"]["off_by"], 0.99)
+        self.write(changed(lambda p: p["codecs"][-1].update(off_by=-0.5)))
+        self.refused(1, *words, says='"off_by" is -0.5')
+
+    def test_advice_knows_accuracy(self):
+        """A codec is taken if trainings say that it loses little. What would be faster is named, with the reason."""
+        lost = {c["name"]: c["losses"] for c in self.ok_json("codecs")["codecs"]}["ternary"]
+        lost = max(row["points_lost"] for row in lost if row["codec"] == "ternary")
+        path = self.write(profile())
+        advice = self.ok_json("advise", "--profile", path)
+        self.assertEqual((advice["codec"], advice["pays"], advice["assumed"]["most_points_lost"]), ("none", False, 0.3))
+        rows = {row["codec"]: row["points_lost"] for row in advice["codecs"]}
+        self.assertEqual(rows, {"none": 0, "ternary": lost})
+        said = self.ok("advise", "--profile", path)
+        self.assertIn("Take none: no codec that makes the step shorter is known to lose at most 0.3 points", said)
+        self.assertIn(f"ternary would take 17.500 ms, but lost {lost:.2f} points of accuracy in a training.", said)
+        for words, takes in ((lost, "ternary"), (lost - 0.01, "none")):
+            self.assertEqual(self.ok_json("advise", "--profile", path, "--lost", words)["codec"], takes)
+        # A codec that nobody has trained with may lose anything.
+        self.write(changed(lambda p: p["codecs"][1].update(spec="ternary:clip=7")))
+        said = self.ok("advise", "--profile", path, "--lost", 100)
+        self.assertIn("ternary:clip=7 would take 17.500 ms, but nobody has measured what it costs", said)
+        self.assertIn("Take none", said)
+        for wrong in (-1, 101, "nan", "none"):
+            self.refused(2, "advise", "--profile", path, "--lost", wrong, says="points of accuracy from 0 to 100")
+
+    # ---- what plans do ----
+
     @harness.needs_trainer
     def test_replay(self):
         """Plans change messages, never averages. A step takes at least as long as its backward."""
-        p = profile()
-        p["layers"].append({"name": "fc3", "elements": 70000, "backward_ms": 2})
-        path = self.write(p)
-        plans = ["exact", "paper", "none", "single", "fixed:4000"]
-        words = ["bench", "exchange", "--profile", path, "--workers", 3, "--runs", 3]
-        for plan in plans:
-            words += ["--plan", plan]
+        path = self.write(changed(lambda p: p["layers"].append({"name": "fc3", "elements": 70000, "backward_ms": 2})))
+        plans, replay = ["exact", "paper", "none", "single", "fixed:4000"], ["bench", "exchange", "--profile", path]
+        words = [*replay, "--workers", 3, "--runs", 3, *(word for plan in plans for word in ("--plan", plan))]
         report = self.ok_json(*words)
         self.assertEqual((report["tensors"], report["elements"]), (5, 82000))
         rows = report["results"]
@@ -179,104 +164,113 @@ class Plan(harness.Case):
             self.assertTrue(row["averages_identical"])
             self.assertEqual(row["average_hash"], next(r for r in rows if r["codec"] == row["codec"])["average_hash"])
             self.assertAlmostEqual(row["compute_seconds"], 0.013)
-            self.assertGreaterEqual(row["seconds_min"], 0.013)
-            self.assertGreaterEqual(row["after_seconds"], 0.013)
-            self.assertGreater(row["predicted_seconds"], 0.013)
+            for time in ["seconds_min", "after_seconds", "predicted_seconds"]:
+                self.assertGreaterEqual(row[time], 0.013, time)
         self.assertEqual([r["groups"] for r in rows if r["plan"] == "none"], [5, 5])
         single = [r for r in rows if r["plan"] == "single"]
         self.assertTrue(all(r["groups"] == 1 and r["hidden_share"] is None for r in single))
         # Bytes do not depend on the plan, except for the header of each message.
         self.assertLess(rows[2]["bytes_up"] - rows[3]["bytes_up"], 3 * 5 * 64)
         # The profile does not have this codec, so only plans work that need no costs.
-        words = ["bench", "exchange", "--profile", path, "--workers", 2, "--runs", 1, "--codec", "bf16"]
+        words = [*replay, "--workers", 2, "--runs", 1, "--codec", "bf16"]
         row = self.ok_json(*words, "--plan", "single")["results"][0]
         self.assertIsNone(row["predicted_seconds"])
         self.refused(1, *words, says='no codec "bf16"')
-        words[-1] = "ternary:scope=global"
-        self.refused(2, *words, "--plan", "none", says="--plan single")
-        self.refused(2, "bench", "exchange", "--plan", "none", says="--plan needs a --profile")
-        self.refused(2, "bench", "exchange", "--profile", path, "--net", "vgg16", says="give one of them")
-        self.refused(2, "bench", "exchange", "--profile", path, "--plan", "best", says="must be exact")
-        self.refused(1, "bench", "exchange", "--profile", self.write("{}"), says="gradwire probe")
+        slow = self.write(changed(lambda p: p.update(forward_ms=1e12)), "slow.json")
+        before = self.read_bytes("profile.json")
+        self.each_refused(
+            2,
+            [
+                ([*words[:-1], "ternary:scope=global", "--plan", "none"], "--plan single"),
+                ("bench exchange --plan none", "--plan needs a --profile"),
+                ([*replay, "--net", "vgg16"], "give one of them"),
+                ([*replay, "--plan", "best"], "must be exact"),
+                ([*replay, "--plan", "fixed:0"], "fixed:BYTES"),
+                ([*replay[:3], slow, "--timeout", 2], "--timeout lets a member be silent"),
+                ([*replay, "-o", path], "are one file"),
+                (["plan", "--profile", path, "-o", path], "are one file"),
+                (["probe", "--layers", path, "-o", path], "are one file"),
+            ],
+        )
+        self.assertEqual(self.read_bytes("profile.json"), before)
+        self.refused(1, *replay[:3], self.write("{}"), says="gradwire probe")
 
     @harness.needs_trainer
     def test_probe(self):
-        """plan, advise and replays read what probe writes. The test asserts no time."""
+        """plan, advise, replays and trainings read what probe writes. The test asserts no time."""
         path = self.path("probed.json")
         few = ["probe", "--workers", 2, "--runs", 1, "-o", path]
-        words = [*few, "--net", "mlp:512-256-4", "--batch", 4, "--codec", "ternary", "--codec", "none"]
-        self.ok(*words)
-        with open(path) as file:
-            probed = json.load(file)
+        self.ok(*few, "--net", "mlp:784-30-10", "--batch", 4, "--codec", "ternary", "--codec", "none")
+        probed = self.json_of(path)
         self.assertEqual([c["spec"] for c in probed["codecs"]], ["none", "ternary"])
-        self.assertEqual([layer["elements"] for layer in probed["layers"]], [131072, 256, 1024, 4])
+        self.assertEqual([layer["elements"] for layer in probed["layers"]], [23520, 30, 300, 10])
         self.assertEqual(probed["link"]["members"], 2)
         self.assertEqual((probed["compress"], probed["about"]["backward"]), ("beside", "measured"))
         self.assertAlmostEqual(probed["codecs"][0]["bytes_per_element"], 4, delta=0.1)  # 8 (N - 1) / N
         self.assertLess(probed["codecs"][1]["bytes_per_element"], 0.6)
-        self.assertEqual(len(probed["about"]["exchanges"]["ternary"]), len(probed["about"]["exchanges"]["none"]))
-        for codec in probed["codecs"]:
-            points = probed["about"]["exchanges"][codec["spec"]]
+        for one in probed["codecs"]:
+            points = probed["about"]["exchanges"][one["spec"]]
+            self.assertEqual(len(points), len(probed["about"]["exchanges"]["none"]))
             off = statistics.median(abs(point["fitted_ms"] / point["measured_ms"] - 1) for point in points)
-            self.assertAlmostEqual(codec["off_by"], off, 9)
-        self.ok("plan", "--profile", path)
+            self.assertAlmostEqual(one["off_by"], off, 9)
+        plan = self.write(self.ok_json("plan", "--profile", path, "--codec", "ternary"), "found.json")
         self.ok("advise", "--profile", path)
         self.ok("bench", "exchange", "--profile", path, "--runs", 1, "--workers", 2)
+        train = ["train", "--net", "mlp:784-30-10", "--data", harness.PICTURES, "--steps", 1]
+        self.ok(*train, "--codec", "ternary", "--plan", plan)
         # Built-in networks, with times that the user gives.
-        self.ok(*few, "--net", "resnet20", "--images-per-second", 1000, "--batch", 10, "--codec", "none")
-        with open(path) as file:
-            probed = json.load(file)
+        self.ok(*few, *"--net resnet20 --images-per-second 1000 --batch 10 --codec none".split())
+        probed = self.json_of(path)
         backward = sum(layer["backward_ms"] for layer in probed["layers"])
         self.assertAlmostEqual(probed["forward_ms"] + backward, 10)
         table = {name: profile()[name] for name in ["forward_ms", "layers"]}
         self.ok(*few, "--layers", self.write(table, "table.json"), "--codec", "none")
-        with open(path) as file:
-            self.assertEqual(json.load(file)["layers"], table["layers"])
+        self.assertEqual(self.json_of(path)["layers"], table["layers"])
 
     @harness.needs_trainer
     def test_probe_refuses(self):
-        path = self.path("probed.json")
+        probe = ["probe", "-o", self.path("probed.json")]
         self.refused(2, "probe", says="-o is missing")
-        for words, says in [
-            (["--net", "resnet50"], "--images-per-second"),
-            (["--net", "nothing"], "nothing"),
-            (["--net", "logreg"], "nothing to plan"),
-            (["--net", "lenet", "--images-per-second", "100"], "There are alexnet"),
-            (["--images-per-second", "0"], "must be above 0"),
-            (["--images-per-second", "-1"], "must be above 0"),
-            (["--layers", "x", "--net", "lenet"], "--net and --images-per-second do, too"),
-            (["--codec", "ternary", "--codec", "ternary"], "given twice"),
-            (["--codec", "topk:scope=global,refresh=1"], "nothing to plan"),
-            (["--codec", "nothing"], "nothing"),
-            (["--workers", "1"], "--workers"),
-        ]:
-            self.refused(2, "probe", "-o", path, *words, says=says)
+        self.each_refused(
+            2,
+            *probe,
+            [
+                ("--net resnet50", "--images-per-second"),
+                ("--net nothing", "nothing"),
+                ("--net logreg", "nothing to plan"),
+                ("--net lenet --images-per-second 100", "There are alexnet"),
+                ("--images-per-second 0", "must be above 0"),
+                ("--images-per-second -1", "must be above 0"),
+                ("--layers x --net lenet", "--net and --images-per-second do, too"),
+                ("--codec ternary --codec ternary", "given twice"),
+                ("--codec topk:scope=global,refresh=1", "nothing to plan"),
+                ("--codec nothing", "nothing"),
+                ("--workers 1", "--workers"),
+            ],
+        )
         for bad in ["{}", "[]", '{"forward_ms": 1, "layers": []}', '{"forward_ms": -1, "layers": []}', ""]:
-            self.refused(1, "probe", "-o", path, "--layers", self.write(bad, "table.json"))
-        self.refused(1, "probe", "-o", path, "--layers", self.path("absent"), says="cannot read")
-        self.refused(1, "probe", "-o", self.path("no/folder"), "--net", "mlp:4-4", "--workers", 2, "--runs", 1)
+            self.refused(1, *probe, "--layers", self.write(bad, "table.json"))
+        self.refused(1, *probe, "--layers", self.path("absent"), says="cannot read")
+        self.refused(1, *probe, *"--net mlp:4-4 --workers 2 --runs 1 -o".split(), self.path("no/folder"))
         self.assertEqual([name for name in os.listdir(self.folder) if "probed" in name], [])
 
     @harness.needs_trainer
     def test_members_must_agree(self):
         self.need_tcp()
-        path = self.write(profile())
-        probe = ["probe", "--net", "mlp:16-8-4", "--codec", "ternary", "--runs", 1]
-        bench = ["bench", "exchange", "--profile", path, "--codec", "none", "--runs", 1]
-        for words, one, other in [
+        probe = "probe --net mlp:16-8-4 --codec ternary --runs 1".split()
+        bench = ["bench", "exchange", "--profile", self.write(profile()), "--codec", "none", "--runs", 1]
+        for words, *options in [
             (probe, ["--runs", 2], []),
             (probe, ["--codec", "bf16"], []),
             (probe, ["--net", "mlp:16-9-4"], []),
             (bench, ["--runs", 2], []),
             (bench, ["--plan", "none"], ["--plan", "single"]),
         ]:
-            place = f"127.0.0.1:{next(PORTS)}"
+            tcp = ["--link", "tcp", "--workers", 2, "--rendezvous", f"127.0.0.1:{next(PORTS)}", "--timeout", 60]
             members = []
-            for rank, more in enumerate((one, other)):
+            for rank, more in enumerate(options):
                 out = ["-o", self.path(f"out-{rank}.json")] if words is probe else []
-                tcp = ["--link", "tcp", "--workers", 2, "--rank", rank, "--rendezvous", place, "--timeout", 60]
-                command = [harness.TOOL, *map(str, [*words, *more, *out, *tcp])]
-                members.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                members.append(self.start(*words, *more, *out, *tcp, "--rank", rank))
             for member in members:
                 said = member.communicate(timeout=60)[1]
                 self.assertIn(member.returncode, (1, 2), said)
@@ -286,35 +280,23 @@ class Plan(harness.Case):
     @harness.needs_trainer
     def test_train(self):
         """With every plan the parameters have the same bits."""
-        names = ["conv1", "conv2", "fc1", "fc2"]
-        tensors = [f"{name}.{part}" for name in names for part in ("weight", "bias")]
-        words = ["train", "--net", "lenet", "--data", harness.PICTURES, "--workers", 2, "--batch", 8, "--steps", 4]
-        plan = {"groups": [tensors[5:][::-1], tensors[4:5], [tensors[0], tensors[2]], [tensors[1], tensors[3]]]}
-        for codec in ["ternary", "topk:ratio=0.05"]:
-            hashes, messages = set(), []
-            for how in ["none", "single", "fixed:1", "fixed:1MB", self.write(plan, "plan.json")]:
-                run = self.path(f"run-{len(messages)}-{codec[:4]}")
-                self.ok(*words, "--codec", codec, "--plan", how, "--out", run)
-                with open(os.path.join(run, "summary.json")) as file:
-                    summary = json.load(file)
-                self.assertTrue(summary["replicas_identical"])
-                hashes.add(summary["parameter_hash"])
-                messages.append(summary["bytes_up"])
-            self.assertEqual(len(hashes), 1)
-            self.assertEqual(len(set(messages)), 5 if codec == "ternary" else len(set(messages)))
-        # What probe and plan have made fits the network that was probed.
-        probed, found = self.path("probed.json"), self.path("found.json")
-        self.ok("probe", "--workers", 2, "--runs", 1, "--batch", 8, "--codec", "ternary", "-o", probed)
-        self.write_bytes("found.json", self.ok("plan", "--profile", probed, "--codec", "ternary", "--json").encode())
-        self.ok(*words, "--codec", "ternary", "--plan", found)
+        tensors = [f"fc{i}.{part}" for i in (1, 2, 3) for part in ("weight", "bias")]
+        words = ["train", "--net", "mlp:784-30-20-10", "--data", harness.PICTURES, "--workers", 2, "--steps", 3]
+        plan = self.write({"groups": [tensors[3:][::-1], [tensors[0], tensors[2]], [tensors[1]]]}, "plan.json")
+        for spec, ways in [("ternary", ["none", "single", "fixed:1", "fixed:4K", plan]), ("topk", ["single", plan])]:
+            runs = [self.ok_json(*words, "--codec", spec, "--plan", how) for how in ways]
+            self.assertTrue(all(run["replicas_identical"] for run in runs))
+            self.assertEqual(len({run["parameter_hash"] for run in runs}), 1)
+            if spec == "ternary":
+                self.assertEqual(len({run["bytes_up"] for run in runs}), 4)
         for bad, says in [
             ({}, 'no "groups"'),
-            ({"groups": [tensors[:-1]]}, "says nothing of fc2.bias"),
+            ({"groups": [tensors[:-1]]}, "says nothing of fc3.bias"),
             ({"groups": [[*tensors, "fc2.bias"]]}, "has fc2.bias twice"),
-            ({"groups": [[*tensors, "fc3.bias"]]}, "no tensor of lenet"),
+            ({"groups": [[*tensors, "fc4.bias"]]}, "no tensor of mlp"),
             ({"groups": [tensors, []]}, "is empty"),
             ({"groups": [tensors, 5]}, "no list of names"),
-            ({"groups": [[7]]}, "no tensor of lenet"),
+            ({"groups": [[7]]}, "no tensor of mlp"),
             ("{", "is no plan"),
         ]:
             done = self.run_tool(*words, "--plan", self.write(bad, "plan.json"))
@@ -327,133 +309,84 @@ class Plan(harness.Case):
     @harness.needs_trainer
     def test_train_plans_live(self):
         """The parameters have the same bits if the plan is made, and made anew, while the run trains."""
-        words = ["train", "--net", "lenet", "--data", harness.PICTURES, "--workers", 3, "--batch", 9, "--steps", 30]
+        words = ["train", "--net", "mlp:784-30-20-10", "--data", harness.PICTURES, "--workers", 3, "--batch", 9]
         # A plan takes seconds to make. The codec that keeps the most changes plans, and the other makes one.
-        for codec, ways in [
-            ("ternary", [(["paper"], 1)]),
-            ("topk:ratio=0.05,refresh=8", [(["exact", "--replan", 17], 2), (["paper", "--replan", 7], 3)]),
+        run, topk = self.path("run"), ["--codec", "topk:ratio=0.05,refresh=8"]
+        keeps = ["--replan", 17, "--out", run, "--checkpoint-every", 30]
+        for codec_words, how, plans in [
+            (["--codec", "ternary"], ["paper"], 1),
+            (topk, ["exact", *keeps], 2),
         ]:
             hashes = set()
-            for how, plans in [(["none"], 0), *ways]:
-                summary = self.ok_json(*words, "--codec", codec, "--plan", *how)
+            for how, plans in [(["none"], 0), (how, plans)]:
+                summary = self.ok_json(*words, "--steps", 30, *codec_words, "--plan", *how)
                 self.assertTrue(summary["replicas_identical"])
                 hashes.add(summary["parameter_hash"])
                 plan = summary["plan"]
                 self.assertEqual((plan["asked"], plan["plans"]), (how[0], plans))
-                self.assertIn(plan["groups"], [4] if plans == 0 else range(1, 9))
+                self.assertIn(plan["groups"], [3] if plans == 0 else range(1, 7))
                 self.assertEqual(plan["predicted_ms"] is None, plans == 0)
             self.assertEqual(len(hashes), 1)
-        # If a run was interrupted, it goes on, and makes a plan of its own steps.
-        run = self.path("resumed")
-        words += ["--codec", codec]
-        self.ok(*words[:-3], 20, *words[-2:], "--plan", "exact", "--out", run, "--checkpoint-every", 20)
-        self.assertEqual(self.ok_json("train", "--resume", run, "--steps", 40)["plan"]["plans"], 1)
-        said = self.run_tool(*words, "--steps", 12, "--plan", "exact").stderr
-        self.assertIn("the run was too short", said)
-        for more, says in [
-            (["--plan", "none", "--replan", 5], "--replan is for"),
-            (["--replan", 5], "--replan is for"),
-            (["--plan", "exact", "--replan", 0], "from 1 to"),
-            (["--plan", "exact", "--codec", "topk:scope=global,refresh=1"], "one group"),
-            (["--plan", "exact", "--net", "logreg", "--data", "uneven"], "nothing to plan"),
-            (["--plan", "exact", "--servers", "127.0.0.1:9"], "make a plan beforehand"),
-        ]:
-            self.refused(2, *words[:-2], *more, says=says)
-
-    @harness.needs_trainer
-    def test_replay_refuses(self):
-        """The command refuses with an exit status, not by a signal. Files that are there stay."""
-        path = self.write(profile())
-        replay = ["bench", "exchange", "--profile", path]
-        self.refused(2, *replay, "--plan", "fixed:0", says="fixed:BYTES")
-        self.refused(1, *replay, "--codec", "onebit", says='no codec "onebit"')
-        slow = profile()
-        slow["forward_ms"] = 1e12
-        slow = self.write(slow, "slow.json")
-        self.refused(
-            2, "bench", "exchange", "--profile", slow, "--timeout", 2, says="--timeout lets a member be silent"
+        # A run that is gone on with makes a plan of its own steps.
+        self.assertEqual(self.ok_json("train", "--resume", run, "--steps", 50)["plan"]["plans"], 1)
+        live = [*words, *topk, "--plan", "exact"]
+        self.said(*live, "--steps", 12, says="the run was too short")
+        self.each_refused(
+            2,
+            *words,
+            [
+                ("--plan none --replan 5", "--replan is for"),
+                ("--replan 5", "--replan is for"),
+                ("--plan exact --replan 0", "from 1 to"),
+                ("--plan exact --codec topk:scope=global,refresh=1", "one group"),
+                ("--plan exact --net logreg --data uneven", "nothing to plan"),
+                ("--plan exact --servers 127.0.0.1:9", "make a plan beforehand"),
+            ],
         )
-        for words in [[*replay, "-o", path], ["plan", "--profile", path, "-o", path]]:
-            self.refused(2, *words, says="are one file")
-        self.refused(2, "probe", "--layers", path, "-o", path, says="are one file")
-        with open(path) as file:
-            self.assertEqual(json.load(file), profile())
 
-    def test_odd_names_in_a_chart(self):
-        for spec in ["\uffff<&\">", *("x" * k + "\u4e2d" * 300 for k in range(3))]:
-            odd = profile()
-            odd["codecs"] = [codec(spec, bytes_per_element=6)]
-            self.ok("plan", "--profile", self.write(odd), "-o", self.path("odd.svg"))
-            ElementTree.parse(self.path("odd.svg"))
+    # ---- bad profiles ----
 
     def test_bad_profiles(self):
-        def change(how):
-            p = profile()
-            how(p)
-            return p
-
-        many = [{"name": f"l{i}", "elements": 1, "backward_ms": 0} for i in range(100000)]
         whole = json.dumps(profile())
         for value, says in [
             ("", "is no profile"),
             (whole[: len(whole) // 2], "is no profile"),
             (whole + "x", "is no profile"),
             ("[]", 'has no "layers"'),
-            ("{}", "gradwire probe"),
             (whole.replace('"forward_ms": 4', '"forward_ms": NaN'), "is no profile"),
             (whole.replace('"forward_ms": 4', '"forward_ms": 1e999'), "is no profile"),
-            (change(lambda p: p.pop("forward_ms")), "forward_ms"),
-            (change(lambda p: p.update(forward_ms=-1)), "forward_ms is -1"),
-            (change(lambda p: p.update(forward_ms="4")), "forward_ms"),
-            (change(lambda p: p.update(compress="outside")), "must be inline or beside"),
-            (change(lambda p: p.update(layers=[])), "0 layers"),
-            (change(lambda p: p.update(layers=7)), "must be a list"),
-            (change(lambda p: p.update(layers=many)), "100000 layers"),
-            (change(lambda p: p["layers"].append(p["layers"][0])), 'two layers have the name "conv1"'),
-            (change(lambda p: p["layers"][1].update(backward_ms=-2)), "conv2: backward_ms is -2"),
-            (change(lambda p: p["layers"][1].update(elements=0)), "conv2"),
-            (change(lambda p: p["layers"][1].update(elements=1.5)), "whole number"),
-            (change(lambda p: p["layers"][1].update(elements=-3)), "whole number"),
-            (change(lambda p: p["layers"][1].update(name=3)), "must be a text"),
-            (change(lambda p: p["layers"][1].update(backward=3)), 'is "backward_ms" meant'),
-            (change(lambda p: p["layers"].append(5)), "must be an object"),
-            (change(lambda p: p["link"].pop("alpha_ms")), 'no "alpha_ms"'),
-            (change(lambda p: p["link"].update(members=0)), "0 members"),
-            (change(lambda p: p["link"].update(ms_per_byte=-1)), "ms_per_byte is -1"),
-            (change(lambda p: p.update(codecs=[])), "0 codecs"),
-            (change(lambda p: p["codecs"].append(p["codecs"][0])), 'two codecs have the name "none"'),
-            (change(lambda p: p["codecs"][0].pop("bytes_per_element")), 'no "bytes_per_element"'),
-            (change(lambda p: p["codecs"][0].update(compress_ms_fixed=-1)), "compress_ms_fixed is -1"),
-            (change(lambda p: p["codecs"][0].update(compress_ms_per_element=1e308)), "more milliseconds than"),
+            (changed(lambda p: p.pop("forward_ms")), "forward_ms"),
+            (changed(lambda p: p.update(forward_ms=-1)), "forward_ms is -1"),
+            (changed(lambda p: p.update(forward_ms="4")), "forward_ms"),
+            (changed(lambda p: p.update(compress="outside")), "must be inline or beside"),
+            (changed(lambda p: p.update(layers=[])), "0 layers"),
+            (changed(lambda p: p.update(layers=7)), "must be a list"),
+            (changed(lambda p: p["layers"][1].update(elements=1.5)), "whole number"),
+            (changed(lambda p: p["layers"][1].update(elements=-3)), "whole number"),
+            (changed(lambda p: p["layers"][1].update(name=3)), "must be a text"),
+            (changed(lambda p: p["layers"][1].update(backward=3)), 'is "backward_ms" meant'),
+            (changed(lambda p: p["layers"].append(5)), "must be an object"),
+            (changed(lambda p: p["link"].pop("alpha_ms")), 'no "alpha_ms"'),
+            (changed(lambda p: p["codecs"][0].pop("bytes_per_element")), 'no "bytes_per_element"'),
+            (changed(lambda p: p["codecs"][0].update(compress_ms_per_element=1e308)), "more milliseconds than"),
         ]:
-            path = self.write(value)
-            for command in ["plan", "advise"]:
-                done = self.run_tool(command, "--profile", path)
-                self.assertIn(done.returncode, (1, 2), says)
-                self.assertEqual(done.stdout, "")
-                self.assertIn(says, done.stderr)
+            done = self.run_tool("plan", "--profile", self.write(value))
+            self.assertIn(done.returncode, (1, 2), says)
+            self.assertEqual(done.stdout, "")
+            self.assertIn(says, done.stderr)
+        path = self.write("{}")
         for command in ["plan", "advise"]:
+            self.refused(1, command, "--profile", path, says="gradwire probe")
             self.refused(2, command, says="--profile is missing")
             self.refused(1, command, "--profile", self.path("none"), says="cannot read")
             self.refused(1, command, "--profile", "/", says="it is a folder")
             self.refused(2, command, "--profile", path, "more", says="one word too many")
             self.refused(2, command, "--profile", path, "--compress", "besides", says="must be inline or beside")
         path = self.write(profile())
-        for method in [
-            "best",
-            "fixed",
-            "fixed:",
-            "fixed:0",
-            "fixed:-1",
-            "fixed:1XB",
-            "exact:3",
-            ":",
-            "fixed:99999999999Gi",
-        ]:
+        for method in "best fixed fixed: fixed:0 fixed:-1 fixed:1XB exact:3 : fixed:99999999999Gi".split():
             self.refused(2, "plan", "--profile", path, "--method", method, says="must be exact, paper, none, single")
-        there = profile()
-        there["link"]["ms_per_byte"] = 0
-        self.refused(1, "advise", "--profile", self.write(there), says="ms_per_byte is 0")
+        self.write(changed(lambda p: p["link"].update(ms_per_byte=0)))
+        self.refused(1, "advise", "--profile", path, says="ms_per_byte is 0")
 
 
 if __name__ == "__main__":
