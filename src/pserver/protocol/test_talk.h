@@ -15,6 +15,15 @@ static inline size_t talk_write(uint8_t header[GW_PS_HEAD_BYTES], const struct g
     return gw_ps_request_write(header, &whole);
 }
 
+/* Writes the head of a message, and of the request in it, whose value has n_bytes. Returns their length. */
+static inline size_t talk_head(uint8_t at[GW_NET_HEAD + GW_PS_HEAD_BYTES], const struct gw_ps_request *request,
+                               uint64_t n_bytes)
+{
+    const size_t n = talk_write(at + GW_NET_HEAD, request);
+    peer_head(at, GW_PS_MESSAGE, n, n_bytes);
+    return GW_NET_HEAD + n;
+}
+
 /* Sends a request. false: the server has ended the connection. */
 static inline bool talk_send(int fd, const struct gw_ps_request *request, const void *value, size_t n_bytes)
 {

@@ -3,15 +3,11 @@
 #define GW_PSERVER_SERVER_TEST_SERVER_H
 
 #include "log_shape.h"
+#include "outcome.h"
 #include "pserver/client/test_begin.h"
 
 #include <gradwire/pserver.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,15 +31,20 @@ static inline void *test_server_run(void *server)
     return (void *)(intptr_t)gw_ps_server_run(server);
 }
 
-/* Starts a server with these options, at a free port. */
-static inline void test_server_begin(struct test_server *s, const gw_ps_server_options *chosen)
+/* Starts a server with these options: at a free port, if they name no address. */
+static inline void test_server_begin_in(gw_context *context, struct test_server *s, const gw_ps_server_options *chosen)
 {
     gw_ps_server_options options = *chosen;
     options.struct_bytes = sizeof options;
-    options.listen = "127.0.0.1:0";
+    options.listen = chosen->listen ? chosen->listen : "127.0.0.1:0";
     options.log = chosen->log ? chosen->log : test_server_log;
-    assert_int_equal(gw_ps_server_create(NULL, &options, &s->server), GW_OK);
+    ok(gw_ps_server_create(context, &options, &s->server));
     assert_int_equal(pthread_create(&s->thread, NULL, test_server_run, s->server), 0);
+}
+
+static inline void test_server_begin(struct test_server *s, const gw_ps_server_options *chosen)
+{
+    test_server_begin_in(NULL, s, chosen);
 }
 
 static inline void test_server_end(struct test_server *s)
@@ -61,10 +62,7 @@ static inline gw_ps_client *test_client(const char *servers, uint32_t rank, bool
     gw_ps_client_options options = {
         .struct_bytes = sizeof options, .servers = servers, .rank = rank, .joins = joins, .timeout_ms = timeout_ms};
     gw_ps_client *client = NULL;
-    gw_status status = gw_ps_client_create(NULL, &options, &client);
-    if (status < 0)
-        print_error("%s\n", gw_last_error());
-    assert_int_equal(status, GW_OK);
+    ok(gw_ps_client_create(NULL, &options, &client));
     return client;
 }
 
