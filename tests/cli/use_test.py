@@ -1,8 +1,7 @@
-"""Tests help, version and wrong use: exit statuses and sentences."""
+"""Tests help, version and wrong use: exit statuses, sentences, and what a terminal shows."""
 
 import contextlib
 import fcntl
-import json
 import os
 import pty
 import re
@@ -10,26 +9,29 @@ import resource
 import struct
 import subprocess
 import termios
-import time
 
 import harness
 
-COMMANDS = ["codecs", "launch", "keys", "encode", "decode", "scaler", "reduce", "inspect", "predict", "bench"]
-COMMANDS += ["plan", "advise"]
+COMMANDS = "codecs launch keys encode decode scaler reduce inspect predict bench plan advise".split()
+LEVELS = ["scalar", "avx2", "avx512", "neon"]
+BENCH = "bench codec --elements 1000 --runs 1".split()
 
 
 class Use(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.a, self.out = self.write_f32("a.f32", [1.0]), self.path("a.gw")
+
+    # ---- what the tool tells of itself ----
+
     def test_help(self):
         text = self.ok("help")
-        for command in COMMANDS:
-            self.assertIn(command, text)
+        for command in COMMANDS + ["train", "eval", "export", "probe"] * harness.HAS_TRAINER:
+            self.assertIn(f"\n  {command} ", text)
             page = self.ok(command, "--help")
             self.assertIn("Example:", page, command)
-            self.assertEqual(page, self.ok("help", command))
+        self.assertEqual(page, self.ok("help", command))
         self.assertEqual(text, self.ok("--help"))
-        for command in ["train", "eval", "export", "probe"]:
-            if f"\n  {command} " in text:
-                self.assertIn("Example:", self.ok(command, "--help"), command)
 
     def test_version(self):
         lines = self.ok("--version").splitlines()
@@ -37,12 +39,79 @@ class Use(harness.Case):
         words = {line.split()[0]: line.split()[1:] for line in lines}
         for part in ["compiler", "kernels", "oneDNN", "SQLite"]:
             self.assertTrue(words[part], part)
-        self.assertIn(words["kernels"][0], ["scalar", "avx2", "avx512", "neon"])
+        self.assertIn(words["kernels"][0], LEVELS)
+
+    def test_codecs(self):
+        """parse_test has the listing itself. Names choose what is listed; the order stays that of the whole list."""
+        listing = self.ok_json("codecs")
+        self.assertIn(listing["kernels"], LEVELS)
+        names = [codec["name"] for codec in listing["codecs"]]
+        self.assertLessEqual({"none", "bf16", "f16", "ternary"}, set(names))
+        ternary = listing["codecs"][names.index("ternary")]
+        defaults = {option["key"]: option["default"] for option in ternary["options"]}
+        self.assertEqual([defaults[key] for key in ("clip", "share", "bucket", "code")], ["2.5", "on", "0", "auto"])
+        whole = self.ok("codecs")
+        self.assertIn("what it costs in accuracy: docs/choosing.md", whole)
+        for name, codec in zip(names, listing["codecs"]):
+            self.assertIn(f"{name}\n    ", whole)
+            self.assertEqual(self.ok_json("codecs", name)["codecs"], [codec])
+        some = self.ok_json("codecs", "topk", "none", "topk")["codecs"]
+        self.assertEqual([codec["name"] for codec in some], ["none", "topk"])
+        text, parts = self.ok("codecs", "topk"), whole.split("\n\n")
+        (topk,) = (part for part in parts if part.startswith("topk\n"))
+        self.assertIn("ratio=", topk)
+        self.assertEqual(text, f"{topk}\n\n{parts[-1]}")
+        self.assertEqual(self.ok("codecs", "topk:ratio=0.01"), text)
+        self.each_refused(
+            2,
+            "codecs",
+            [
+                ("top", ["no codec 'top'", "did you mean 'topk'?"]),
+                ("none terngrad --json", "did you mean 'ternary'?"),
+                ("topk:ratio=7", "ratio"),
+            ],
+        )
+
+    def test_bench_codec(self):
+        names = [codec["name"] for codec in self.ok_json("codecs")["codecs"]]
+        lines = self.ok(*BENCH).splitlines()
+        self.assertLessEqual(max(map(len, lines)), 120)
+        begin = next(i for i, line in enumerate(lines) if line.startswith("codec "))
+        rows = lines[begin + 1 : lines.index("", begin)]
+        self.assertLessEqual(max(map(len, rows)), 100)
+        self.assertEqual([re.split("[ :]", row)[0] for row in rows], names)
+        bench = self.ok_json(*"bench codec --elements 10K --runs 2 --workers 3".split())
+        self.assertEqual((bench["elements"], bench["threads"]), (10000, 1))
+        self.assertGreater(bench["memcpy_seconds"], 0)
+        self.assertIn(bench["cpu"], LEVELS)
+        codecs, operations = {row["codec"] for row in bench["results"]}, [
+            "encode",
+            "decode",
+            "reduce",
+            "decode_average",
+        ]
+        self.assertEqual(len(codecs), 12)
+        self.assertLessEqual({"none", "bf16", "ternary"}, codecs)
+        for code in ["2bit", "base3", "mask"]:
+            self.assertTrue(any(f"code={code}" in codec for codec in codecs), code)
+        rows = [(row["codec"], row["operation"]) for row in bench["results"]]
+        self.assertEqual(sorted(rows), sorted((codec, operation) for codec in codecs for operation in operations))
+        for row in bench["results"]:
+            self.assertEqual(row["frame"], "push" if row["operation"] in operations[:2] else "average")
+            self.assertGreater(row["elements_per_second"], 0)
+            self.assertAlmostEqual(row["memcpy_ratio"], row["seconds"] / bench["memcpy_seconds"], places=9)
+            if row["codec"] == "none":
+                self.assertEqual(row["bits_per_element"], 32)
+        text = self.ok(*BENCH, "--codec", "ternary:code=mask", "--codec", "f16")
+        self.assertIn("ternary:code=mask", text)
+        self.assertNotIn("bf16", text)
+
+    # ---- descriptors ----
 
     def test_open_files(self):
         """Every command raises its limit of open files as far as it may. The pipe for its output is full, so the
         command waits, and the test can look."""
-        for words in (["help"], ["codecs"], ["decode", "--help"]):
+        for words in (["help"], ["decode", "--help"]):
             reads, writes = os.pipe()
             with contextlib.ExitStack() as ends:
                 ends.callback(os.close, reads)
@@ -54,83 +123,27 @@ class Use(harness.Case):
                 os.set_blocking(writes, True)
                 before = resource.getrlimit(resource.RLIMIT_NOFILE)
                 resource.setrlimit(resource.RLIMIT_NOFILE, (50, before[1]))
-                waits = subprocess.Popen([harness.TOOL, *words], stdout=writes, stderr=subprocess.DEVNULL)
+                waits = self.start(*words, stdout=writes, stderr=subprocess.DEVNULL)
                 resource.setrlimit(resource.RLIMIT_NOFILE, before)
-                ends.callback(waits.wait)
-                ends.callback(waits.kill)
-                deadline = time.monotonic() + 30
-                while resource.prlimit(waits.pid, resource.RLIMIT_NOFILE) != (before[1], before[1]):
-                    self.assertLess(time.monotonic(), deadline, f"{words}: the limit stays low")
-                    self.assertIsNone(waits.poll(), words)
-                    time.sleep(0.01)
-
-    def test_no_or_unknown_command(self):
-        self.refused(2, says="a command is missing")
-        self.refused(2, "encod", says=["no command 'encod'", "did you mean 'encode'?"])
-        self.refused(2, "frobnicate", says="no command 'frobnicate'")
-        self.refused(2, "help", "inspekt", says="did you mean 'inspect'?")
-
-    def test_unknown_option(self):
-        self.refused(2, "encode", "--codek", "none", says=["no option '--codek'", "did you mean '--codec'?"])
-        self.refused(2, "inspect", "--xyzzy", says="no option '--xyzzy'")
-
-    @harness.needs_trainer
-    def test_options_as_other_programs_call_them(self):
-        """Some of their names have too few letters in common with ours."""
-        self.refused(2, "train", "--learning-rate", "0.1", says="did you mean '--lr'?")
-        self.refused(2, "train", "--batch-size", "64", says="did you mean '--batch'?")
-        self.refused(2, "train", "--codec", "terngrad", says="did you mean 'ternary'?")
-
-    def test_option_values(self):
-        a = self.write_f32("a.f32", [1.0])
-        out = self.path("a.gw")
-        encode = ["encode", a, "-o", out, "--codec", "none"]
-        self.refused(2, *encode, "--rank", "-1", says=["--rank is '-1'", "from 0 to 32766"])
-        self.refused(2, *encode, "--rank", "32767", says="from 0 to 32766")
-        self.refused(2, *encode, "--step", "4294967296", says="from 0 to 4294967295")
-        self.refused(2, *encode, "--seed", "1.5", says="whole number")
-        self.refused(2, *encode, "--seed", "18446744073709551616", says="whole number")
-        self.refused(2, *encode, "--json=yes", says="--json takes no value")
-        self.refused(2, *encode, "--seed", says="--seed needs a value")
-        self.refused(2, *encode, "--nonfinite", "maybe", says="stop or skip")
-        self.refused(2, *encode, "--state", self.path("s"), says="keeps nothing between calls")
-        self.ok(*encode, "--seed=18446744073709551615")
-
-    def test_the_last_of_an_option_counts(self):
-        a = self.write_f32("a.f32", [1.0])
-        words = ["encode", a, "-o", self.path("a.gw"), "--codec", "none", "--codec=bf16", "-o", self.path("b.gw")]
-        self.assertEqual(self.ok_json(*words, "--json")["codec"], "bf16")
-        self.assertEqual([os.path.exists(self.path(name)) for name in ("a.gw", "b.gw")], [False, True])
-
-    def test_empty_words(self):
-        a = self.write_f32("a.f32", [1.0])
-        words = ["encode", a, "-o", self.path("a.gw")]
-        self.refused(2, *words, "--codec", "", says="--codec is empty; leave it away, or give a value")
-        self.refused(2, *words, "--codec=none", "--seed=", says="--seed is empty; ")
-        self.refused(2, "encode", a, "-o", "", "--codec", "none", says="-o is empty; name a file")
-        self.refused(2, "encode", "", "-o", self.path("a.gw"), "--codec", "none", says="is empty: encode takes one")
-        self.refused(2, "keys", "new", "", says="is empty: ")
-        self.refused(2, "server", "--workers", 1, "--listen=", says="--listen is empty; ")
+                raised = lambda: resource.prlimit(waits.pid, resource.RLIMIT_NOFILE) == (before[1], before[1])
+                self.wait_until(waits, raised, f"{words}: the limit stays low")
+                waits.kill()
 
     def test_closed_streams(self):
         """A file that the tool writes does not get the number of a stream that is closed."""
-        a = self.write_f32("a.f32", [1.0, 2.0])
-        self.ok("encode", a, "-o", self.path("whole.gw"), "--codec", "none")
+        words = ["encode", self.a, "--codec", "none", "-o"]
+        self.ok(*words, self.path("whole.gw"))
         for closed in (">&-", "<&-", "2>&-", ">&- <&- 2>&-"):
-            frame = self.path("x.gw")
-            words = [harness.TOOL, "encode", a, "-o", frame, "--codec", "none", "--json"]
-            done = subprocess.run(
-                ["sh", "-c", f'exec "$@" {closed}', "sh", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
+            done = self.run_program("sh", "-c", f'exec "$@" {closed}', "sh", harness.TOOL, *words, self.out, "--json")
             self.assertEqual(done.returncode, int(">&-" in closed.split()), closed)
-            self.assertEqual(self.read_bytes(frame), self.read_bytes(self.path("whole.gw")), closed)
-            os.remove(frame)
+            self.assertEqual(self.read_bytes(self.out), self.read_bytes("whole.gw"), closed)
+            os.remove(self.out)
         # launch holds its remote workers by their standard input, whatever it has itself.
-        self.write_bytes("hosts", b"127.0.0.1\n")
-        self.write_bytes("shell", b'#!/bin/sh\n[ -p /proc/$$/fd/0 ] && exit 0\n')
-        os.chmod(self.path("shell"), 0o755)
-        words = [harness.TOOL, "launch", "--hosts", self.path("hosts"), "--ssh", self.path("shell"), "--", "train"]
-        self.assertEqual(subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *words]).returncode, 0)
+        hosts = self.write_bytes("hosts", b"127.0.0.1\n")
+        shell = self.write_bytes("shell", b'#!/bin/sh\n[ -p /proc/$$/fd/0 ] && exit 0\n')
+        os.chmod(shell, 0o755)
+        words = [harness.TOOL, "launch", "--hosts", hosts, "--ssh", shell, "--", "train"]
+        self.assertEqual(self.run_program("sh", "-c", 'exec "$@" <&-', "sh", *words).returncode, 0)
 
     # ---- what a terminal shows ----
 
@@ -139,18 +152,13 @@ class Use(harness.Case):
         ours, its = pty.openpty()
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
-        words = [harness.TOOL, *map(str, words)]
-        with subprocess.Popen(words, stdout=its, stderr=its, env={**environment, **said}) as run:
-            os.close(its)
-            written = b""
-            with contextlib.suppress(OSError):  # Linux says EIO at the end
-                while True:
-                    piece = os.read(ours, 65536)
-                    if not piece:
-                        break
-                    written += piece
+        run, written = self.start(*words, stdout=its, stderr=its, env={**environment, **said}), b""
+        os.close(its)
+        with contextlib.suppress(OSError):  # Linux says EIO at the end
+            while piece := os.read(ours, 65536):
+                written += piece
         os.close(ours)
-        self.assertEqual(run.returncode, 0, written)
+        self.assertEqual(run.wait(60), 0, written)
         return written.decode()
 
     @staticmethod
@@ -159,8 +167,9 @@ class Use(harness.Case):
         return [state[: state.index("\033[K")] for state in written.split("\r") if "\033[K" in state]
 
     @harness.needs_trainer
-    def test_progress_fits_the_terminal(self):
-        words = ["train", "--net", "mlp:784-4-10", "--workers", 2, "--steps", 40, "--codec", "ternary", "--lr", "1e30"]
+    def test_progress(self):
+        """The line of progress fits the terminal, and --quiet leaves it away."""
+        words = ["train", *harness.SMALL, *"--workers 2 --steps 40 --codec ternary --lr 1e30".split()]
         for columns, said, most in (
             (80, {}, 80),
             (200, {"COLUMNS": "50"}, 50),
@@ -174,21 +183,14 @@ class Use(harness.Case):
                 self.assertRegex(state, r"^step \d+/40  .* left$")
         wide = self.states(self.on_terminal(words, 200))
         self.assertRegex(wide[-1], r"dropped .* images/s .*up 1/.* left$")
-
-    @harness.needs_trainer
-    def test_quiet(self):
-        words = ["train", "--net", "mlp:784-4-10", "--steps", 4, "--quiet"]
-        self.assertEqual(self.states(self.on_terminal(words, 80)), [])
-        said = self.run_tool(*words).stderr
-        self.assertNotIn("step 1/4", said)
-        self.assertIn("test accuracy", said)
+        self.assertEqual(self.states(self.on_terminal([*words, "--quiet"], 80)), [])
+        self.assertNotIn("step 1/", self.said(*words, "--quiet", says="test accuracy"))
         self.assertIn("did you mean '--quiet'?", self.refused(2, "train", "--quit"))
         self.refused(2, "codecs", "--quiet", says="there is no option '--quiet'")
-        measure = ["bench", "codec", "--elements", 1000, "--runs", 1]
-        self.assertTrue(self.states(self.on_terminal([*measure, "--codec", "ternary"], 40)))
-        for state in self.states(self.on_terminal([*measure, "--codec", "ternary:code=mask,entropy=off,min=7"], 40)):
+        self.assertTrue(self.states(self.on_terminal([*BENCH, "--codec", "ternary"], 40)))
+        for state in self.states(self.on_terminal([*BENCH, "--codec", "ternary:code=mask,entropy=off,min=7"], 40)):
             self.assertLess(len(state), 40)
-        self.assertEqual(self.states(self.on_terminal([*measure, "--codec", "none", "--quiet"], 80)), [])
+        self.assertEqual(self.states(self.on_terminal([*BENCH, "--codec", "none", "--quiet"], 80)), [])
 
     def test_help_fits_the_terminal(self):
         wide = self.on_terminal(["codecs", "--help"], 300)
@@ -197,159 +199,100 @@ class Use(harness.Case):
             self.assertLessEqual(len(line), 70, line)
         self.assertEqual(wide.replace("\r\n", "\n"), self.ok("codecs", "--help"))
 
-    def test_bench_codec_has_a_line_for_each_codec(self):
-        names = [codec["name"] for codec in json.loads(self.ok("codecs", "--json"))["codecs"]]
-        lines = self.ok("bench", "codec", "--elements", 5000, "--runs", 1).splitlines()
-        self.assertLessEqual(max(map(len, lines)), 120)
-        begin = next(i for i, line in enumerate(lines) if line.startswith("codec "))
-        rows = lines[begin + 1 : lines.index("", begin)]
-        self.assertLessEqual(max(map(len, rows)), 100)
-        self.assertEqual([re.split("[ :]", row)[0] for row in rows], names)
-        results = self.ok_json("bench", "codec", "--elements", 5000, "--runs", 1)["results"]
-        self.assertEqual(len(results), 4 * 12)
-        self.assertEqual({row["operation"] for row in results}, {"encode", "decode", "reduce", "decode_average"})
+    # ---- wrong use ----
+
+    def test_commands_and_words(self):
+        a, out = self.a, self.out
+        self.each_refused(
+            2,
+            [
+                ("", "a command is missing"),
+                ("encod", ["no command 'encod'", "did you mean 'encode'?"]),
+                ("frobnicate", "no command 'frobnicate'"),
+                ("help inspekt", "did you mean 'inspect'?"),
+                ("encode --codek none", ["no option '--codek'", "did you mean '--codec'?"]),
+                ("inspect --xyzzy", "no option '--xyzzy'"),
+                (["encode", a, "-o", out], "--codec is missing"),
+                (["encode", a, "--codec", "none"], "-o is missing"),
+                (["encode", "--codec", "none", "-o", out], "nothing to work on"),
+                (["encode", a, a, "--codec", "none", "-o", out], "one word too many"),
+                (["decode", a], "-o is missing"),
+                (["reduce", "-o", out], "nothing to work on"),
+                (["scaler", a], "--codec is missing"),
+                ("bench", "bench codec"),
+                ("bench codecs", f"there are bench codec{' and bench exchange' * harness.HAS_TRAINER}\n"),
+                (["encode", a, "-o", out, "--codec", ""], "--codec is empty; leave it away, or give a value"),
+                (["encode", a, "-o", out, "--codec=none", "--seed="], "--seed is empty; "),
+                (["encode", a, "-o", "", "--codec", "none"], "-o is empty; name a file"),
+                (["encode", "", "-o", out, "--codec", "none"], "is empty: encode takes one"),
+                (["keys", "new", ""], "is empty: "),
+                ("server --workers 1 --listen=", "--listen is empty; "),
+            ],
+        )
 
     @harness.needs_trainer
     def test_hints(self):
+        """Some names that other programs have share too few letters with ours."""
         says = "put -- before the workers' command: gradwire launch -n N -- train ..."
-        self.refused(2, "launch", "-n", 2, "train", "--net", "lenet", says=["no option '--net'", says])
-        self.refused(2, "launch", "-n", 2, "--", "gradwire", "train", says="leave gradwire away")
-        self.refused(2, "launch", "--hots", "x", says="did you mean '--hosts'?")
-        self.refused(2, "train", "--codec", "auto", says=["only PyTorch's attach knows", "gradwire advise"])
+        self.each_refused(
+            2,
+            [
+                ("train --learning-rate 0.1", "did you mean '--lr'?"),
+                ("train --batch-size 64", "did you mean '--batch'?"),
+                ("train --codec terngrad", "did you mean 'ternary'?"),
+                ("train --codec auto", ["only PyTorch's attach knows", "gradwire advise"]),
+                ("launch -n 2 train --net lenet", ["no option '--net'", says]),
+                ("launch -n 2 -- gradwire train", "leave gradwire away"),
+                ("launch --hots x", "did you mean '--hosts'?"),
+            ],
+        )
+        # Every command that knows the tensors' names.
+        says = "skip=conv9.weight fits no name here (conv1.weight, conv1.bias"
+        for words in (
+            "train --net lenet --steps 1 --data " + harness.PICTURES,
+            "probe --net lenet --workers 2 -o " + self.path("p.json"),
+            "predict --net alexnet --cluster eth-1g-gtx1080",
+            "bench exchange --net alexnet",
+        ):
+            self.refused(2, *words.split(), "--codec", "ternary:skip=last+conv9.weight", says=says)
 
-    def test_missing_words(self):
-        a = self.write_f32("a.f32", [1.0])
-        self.refused(2, "encode", a, "-o", self.path("a.gw"), says="--codec is missing")
-        self.refused(2, "encode", a, "--codec", "none", says="-o is missing")
-        self.refused(2, "encode", "--codec", "none", "-o", self.path("a.gw"), says="nothing to work on")
-        self.refused(2, "encode", a, a, "--codec", "none", "-o", self.path("a.gw"), says="one word too many")
-        self.refused(2, "decode", a, says="-o is missing")
-        self.refused(2, "reduce", "-o", self.path("a.gw"), says="nothing to work on")
-        self.refused(2, "scaler", a, says="--codec is missing")
-        self.refused(2, "bench", says="bench codec")
-        more = " and bench exchange" if harness.HAS_TRAINER else ""
-        self.refused(2, "bench", "codecs", says=f"there are bench codec{more}\n")
+    def test_option_values(self):
+        """parse_test has more codecs that are not legal."""
+        encode = ["encode", self.a, "-o", self.out, "--codec", "none"]
+        self.each_refused(
+            2,
+            *encode,
+            [
+                ("--rank -1", ["--rank is '-1'", "from 0 to 32766"]),
+                ("--rank 32767", "from 0 to 32766"),
+                ("--step 4294967296", "from 0 to 4294967295"),
+                ("--seed 1.5", "whole number"),
+                ("--seed 18446744073709551616", "whole number"),
+                ("--json=yes", "--json takes no value"),
+                ("--seed", "--seed needs a value"),
+                ("--nonfinite maybe", "stop or skip"),
+                (["--state", self.path("s")], "keeps nothing between calls"),
+            ],
+        )
+        for spec, says in [("ternery", "ternery"), ("ternary:clop=2", "clop"), ("ternary:clip=two", "clip")]:
+            sentence = self.refused(2, *encode[:-1], spec, says=says)
+            self.assertTrue(sentence.startswith("gradwire encode: "), sentence)
+            self.refused(2, "scaler", "--codec", spec, self.a, says=says)
+        self.ok(*encode, "--seed=18446744073709551615")
+        # The last of an option counts.
+        words = [*encode[:-2], "--codec", "none", "--codec=bf16", "-o", self.path("b.gw")]
+        os.remove(self.out)
+        self.assertEqual(self.ok_json(*words)["codec"], "bf16")
+        self.assertEqual([os.path.exists(self.path(name)) for name in ("a.gw", "b.gw")], [False, True])
 
     def test_outputs_are_no_streams(self):
-        a = self.write_f32("a.f32", [1.0])
-        self.ok("encode", a, "--codec", "none", "-o", self.path("a.gw"))
-        for words in [
-            ["encode", a, "--codec", "none", "-o", "-"],
-            ["decode", self.path("a.gw"), "-o", "-"],
-            ["reduce", self.path("a.gw"), "-o", "-"],
-        ]:
-            self.refused(2, *words, says=["-o is '-'", "standard output is not for binary files; name a file"])
+        self.ok("encode", self.a, "--codec", "none", "-o", self.out)
+        for words in [["encode", self.a, "--codec", "none"], ["decode", self.out], ["reduce", self.out]]:
+            says = ["-o is '-'", "standard output is not for binary files; name a file"]
+            self.refused(2, *words, "-o", "-", says=says)
         if harness.HAS_TRAINER:
             self.refused(2, "train", "--out", "-", says=["--out is '-'", "name a folder"])
             self.refused(2, "export", "--from", self.folder, "-o", "-", says=["-o is '-'", "name a folder"])
-
-    def test_codec_specifications(self):
-        a = self.write_f32("a.f32", [1.0, 2.0])
-        for spec, says in [
-            ("ternery", "ternery"),
-            ("", "codec"),
-            ("ternary:clop=2", "clop"),
-            ("ternary:clip=-1", "clip"),
-            ("ternary:clip=two", "clip"),
-            ("ternary:clip=1,clip=2", "clip"),
-            ("ternary:code=3bit", "code"),
-            ("ternary:bucket=-5", "bucket"),
-            ("none:clip=1", "clip"),
-        ]:
-            sentence = self.refused(2, "encode", "--codec", spec, a, "-o", self.path("a.gw"), says=says)
-            self.assertTrue(sentence.startswith("gradwire encode: "), sentence)
-            self.refused(2, "scaler", "--codec", spec, a, says=says)
-
-    @harness.needs_trainer
-    def test_names_in_skip_must_fit(self):
-        """Every command that knows the tensors' names."""
-        for words in (
-            ["train", "--net", "lenet", "--data", "digits", "--steps", "1"],
-            ["probe", "--net", "lenet", "--workers", "2", "-o", self.path("p.json")],
-            ["predict", "--net", "alexnet", "--cluster", "eth-1g-gtx1080"],
-            ["bench", "exchange", "--net", "alexnet"],
-        ):
-            says = "skip=conv9.weight fits no name here (conv1.weight, conv1.bias"
-            self.refused(2, *words, "--codec", "ternary:skip=last+conv9.weight", says=says)
-
-    def test_codecs(self):
-        listing = self.ok_json("codecs")
-        self.assertIn(listing["kernels"], ["scalar", "avx2", "avx512", "neon"])
-        names = [codec["name"] for codec in listing["codecs"]]
-        for name in ["none", "bf16", "f16", "ternary"]:
-            self.assertIn(name, names)
-        ternary = listing["codecs"][names.index("ternary")]
-        defaults = {option["key"]: option["default"] for option in ternary["options"]}
-        for key, value in [
-            ("clip", "2.5"),
-            ("share", "on"),
-            ("bucket", "0"),
-            ("scope", "layer"),
-            ("min", "0"),
-            ("code", "auto"),
-            ("pull", "auto"),
-            ("entropy", "auto"),
-        ]:
-            self.assertEqual(defaults[key], value, key)
-        text = self.ok("codecs")
-        self.assertIn("what it costs in accuracy: docs/choosing.md", text)
-        for name in names:
-            self.assertIn(f"{name}\n    ", text)
-        for name in names:
-            self.assertEqual(self.ok_json("codecs", name)["codecs"], [listing["codecs"][names.index(name)]])
-
-    def test_some_codecs(self):
-        """Names choose what is listed. The order stays that of the whole list."""
-        names = [codec["name"] for codec in self.ok_json("codecs", "topk", "none", "topk")["codecs"]]
-        self.assertEqual(names, ["none", "topk"])
-        whole, text = self.ok("codecs"), self.ok("codecs", "topk")
-        self.assertTrue(text.startswith("topk\n"), text)
-        self.assertIn("ratio=", text)
-        parts = whole.split("\n\n")
-        (topk,) = (part for part in parts if part.startswith("topk\n"))
-        self.assertEqual(text, f"{topk}\n\n{parts[-1]}")
-        self.assertEqual(self.ok("codecs", "topk:ratio=0.01"), text)
-        self.refused(2, "codecs", "top", says=["no codec 'top'", "did you mean 'topk'?"])
-        self.refused(2, "codecs", "none", "terngrad", "--json", says="did you mean 'ternary'?")
-        self.refused(2, "codecs", "topk:ratio=7", says="ratio")
-
-    def test_bench(self):
-        bench = self.ok_json("bench", "codec", "--elements", "10K", "--runs", "2", "--workers", "3")
-        self.assertEqual(bench["elements"], 10000)
-        self.assertEqual(bench["threads"], 1)
-        self.assertGreater(bench["memcpy_seconds"], 0)
-        self.assertIn(bench["cpu"], ["scalar", "avx2", "avx512", "neon"])
-        codecs = {row["codec"] for row in bench["results"]}
-        for part in ["none", "bf16", "ternary"]:
-            self.assertIn(part, codecs)
-        for code in ["2bit", "base3", "mask"]:
-            self.assertTrue(any(f"code={code}" in codec for codec in codecs), code)
-        operations = ["encode", "decode", "reduce", "decode_average"]
-        rows = [(row["codec"], row["operation"]) for row in bench["results"]]
-        self.assertEqual(sorted(rows), sorted((codec, operation) for codec in codecs for operation in operations))
-        for row in bench["results"]:
-            self.assertEqual(row["frame"], "push" if row["operation"] in ["encode", "decode"] else "average")
-            self.assertGreater(row["elements_per_second"], 0)
-            self.assertAlmostEqual(row["memcpy_ratio"], row["seconds"] / bench["memcpy_seconds"], places=9)
-            if row["codec"] == "none":
-                self.assertEqual(row["bits_per_element"], 32)
-        text = self.ok(
-            "bench", "codec", "--elements", "5K", "--runs", "1", "--codec", "ternary:code=mask", "--codec", "f16"
-        )
-        self.assertIn("ternary:code=mask", text)
-        self.assertNotIn("bf16", text)
-
-    def test_levels_agree(self):
-        """Checks that the instruction set changes no byte."""
-        a = self.write_f32("a.f32", harness.gaussians(5000, 3))
-        frames = []
-        for level in ["scalar", "avx2", "avx512"]:
-            out = self.path(level + ".gw")
-            done = self.run_tool("encode", "--codec", "ternary:code=mask", a, "-o", out, env={"GRADWIRE_CPU": level})
-            self.assertEqual(done.returncode, 0, done.stderr)
-            frames.append(self.read_bytes(out))
-        self.assertEqual(frames[0], frames[1])
-        self.assertEqual(frames[0], frames[2])
 
 
 if __name__ == "__main__":
