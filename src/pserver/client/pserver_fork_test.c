@@ -4,14 +4,13 @@
 #include "forks.h"
 
 struct shared {
-    struct test_server server;
     gw_ps_client *client;
     uint64_t pushing; /* a request that was begun before the fork */
 };
 
-static void work_as_rank_1(const struct shared *shared)
+static void work_as_rank_1(void)
 {
-    gw_ps_client *own = come_to(&shared->server, 1);
+    gw_ps_client *own = come(1);
     init(own, "x");
     push(own, "x", 30);
     expect_sum(own, "x", 33, 2);
@@ -22,13 +21,12 @@ static bool client_forked(void *argument)
 {
     const struct shared *shared = argument;
     gw_ps_client *client = shared->client;
-    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
     const float x = 7;
     uint64_t request, round;
     gw_ps_value value;
     const gw_status refused[] = {
-        test_init(client, "y", GW_PS_FLOAT32, &one, NULL, NULL),
-        test_init(client, "z", GW_PS_FLOAT32, &one, "sgd", &x),
+        test_init(client, "y", GW_PS_FLOAT32, 1, NULL, NULL),
+        test_init(client, "z", GW_PS_FLOAT32, 1, "sgd", &x),
         gw_ps_push(client, "x", &x, sizeof x),
         gw_ps_pull(client, "x", GW_PS_SUM, NULL, &value),
         gw_ps_put(client, "x", 1, &x, sizeof x),
@@ -52,12 +50,12 @@ static bool client_forked(void *argument)
     gw_ps_cancel(client, shared->pushing);
     gw_ps_client_destroy(client);
     /* The server belongs to the process that forked, too. Its eventfd is shared. */
-    gw_ps_server_stop(shared->server.server);
-    if (!is_of_another_process(gw_ps_server_run(shared->server.server), "this parameter server"))
+    gw_ps_server_stop(served.all[0].server);
+    if (!is_of_another_process(gw_ps_server_run(served.all[0].server), "this parameter server"))
         return false;
-    gw_ps_server_destroy(shared->server.server);
+    gw_ps_server_destroy(served.all[0].server);
     if (FORK_STARTS_THREADS)
-        work_as_rank_1(shared);
+        work_as_rank_1();
     return true;
 }
 
@@ -66,19 +64,17 @@ static void a_client_and_a_server_belong_to_their_process(void **state)
     (void)state;
     struct shared shared;
     const float three = 3;
-    test_server_begin(&shared.server, &(gw_ps_server_options){.n_workers = 2});
-    shared.client = come_to(&shared.server, 0);
+    serve(1, &(gw_ps_server_options){.n_workers = 2});
+    shared.client = come(0);
     init(shared.client, "x");
-    expect_ok(test_begin(shared.client,
-                         (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &three, .n_bytes = sizeof three},
-                         &shared.pushing));
+    shared.pushing = begin_push(shared.client, "x", &three);
     expect_in_a_fork(client_forked, &shared);
     if (!FORK_STARTS_THREADS)
-        work_as_rank_1(&shared);
-    expect_ok(gw_ps_wait(shared.client, shared.pushing, GW_PS_NO_LIMIT, NULL));
+        work_as_rank_1();
+    ok(wait_for(shared.client, shared.pushing));
     expect_sum(shared.client, "x", 33, 2);
     gw_ps_client_destroy(shared.client);
-    test_server_end(&shared.server);
+    end_serving();
 }
 
 int main(void)

@@ -2,24 +2,17 @@
  * the bytes again, whatever the result was. */
 #include "base/clock.h"
 #include "pserver/client/for_exchange.h"
+#include "outcome.h"
 #include "pserver/client/test_begin.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define N_BYTES ((size_t)24 << 20) /* more than sockets hold */
-
-static const gw_ps_shape shape = {.n_dims = 1, .dims = {N_BYTES}};
 
 /* A server as a process of its own, which can be stopped. */
 struct world {
@@ -61,8 +54,8 @@ static void begin(struct world *world, uint32_t timeout_ms)
                                           .servers = address,
                                           .rank = 0,
                                           .timeout_ms = timeout_ms};
-    assert_int_equal(gw_ps_client_create(NULL, &options, &world->client), GW_OK);
-    assert_int_equal(test_init(world->client, "large", GW_PS_UINT8, &shape, NULL, NULL), GW_OK);
+    ok(gw_ps_client_create(NULL, &options, &world->client));
+    ok(test_init(world->client, "large", GW_PS_UINT8, N_BYTES, NULL, NULL));
 }
 
 static void end(struct world *world)
@@ -84,7 +77,7 @@ static uint8_t *bytes_new(uint8_t fill)
 static void assert_latest(gw_ps_client *client, uint8_t fill)
 {
     gw_ps_value value;
-    assert_int_equal(gw_ps_pull(client, "large", GW_PS_LATEST, NULL, &value), GW_OK);
+    ok(gw_ps_pull(client, "large", GW_PS_LATEST, NULL, &value));
     assert_int_equal(value.n_bytes, N_BYTES);
     const uint8_t *bytes = value.bytes;
     for (size_t i = 0; i < N_BYTES; i += 4093)
@@ -101,7 +94,7 @@ static void push_at_last(gw_ps_client *client, uint8_t fill)
     do
         status = gw_ps_push(client, "large", bytes, N_BYTES);
     while (status < 0 && gw_clock_seconds() < deadline);
-    assert_int_equal(status, GW_OK);
+    ok(status);
     munmap(bytes, N_BYTES);
 }
 
@@ -113,7 +106,7 @@ static void test_push_that_times_out(void **state)
     push_at_last(world.client, 1);
     uint8_t *bytes = bytes_new(2);
     kill(world.server, SIGSTOP);
-    assert_int_equal(gw_ps_push(world.client, "large", bytes, N_BYTES), GW_ERR_TIMEOUT);
+    refused(gw_ps_push(world.client, "large", bytes, N_BYTES), GW_ERR_TIMEOUT, "");
     munmap(bytes, N_BYTES);
     kill(world.server, SIGCONT);
     push_at_last(world.client, 3);
@@ -129,24 +122,20 @@ static void test_push_that_is_dropped(void **state)
     uint64_t large, small;
     begin(&world, 60000);
     const uint8_t one = 7;
-    assert_int_equal(test_init(world.client, "small", GW_PS_UINT8, &(gw_ps_shape){0}, NULL, NULL), GW_OK);
+    ok(test_init(world.client, "small", GW_PS_UINT8, 0, NULL, NULL));
     uint8_t *bytes = bytes_new(2);
     kill(world.server, SIGSTOP);
-    assert_int_equal(
-        test_begin(world.client,
-                   (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "large", .bytes = bytes, .n_bytes = N_BYTES}, &large),
-        GW_OK);
-    assert_int_equal(test_begin(world.client,
-                                (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "small", .bytes = &one, .n_bytes = 1},
-                                &small),
-                     GW_OK);
+    ok(test_begin(world.client,
+                  (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "large", .bytes = bytes, .n_bytes = N_BYTES}, &large));
+    ok(test_begin(world.client, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "small", .bytes = &one, .n_bytes = 1},
+                  &small));
     gw_ps_client_drop(world.client, large);
     munmap(bytes, N_BYTES);
     kill(world.server, SIGCONT);
-    assert_int_equal(gw_ps_wait(world.client, small, GW_PS_NO_LIMIT, NULL), GW_OK);
-    assert_int_equal(gw_ps_wait(world.client, large, GW_PS_NO_LIMIT, NULL), GW_ERR_ORDER);
+    ok(gw_ps_wait(world.client, small, GW_PS_NO_LIMIT, NULL));
+    refused(gw_ps_wait(world.client, large, GW_PS_NO_LIMIT, NULL), GW_ERR_ORDER, "");
     bytes = bytes_new(3);
-    assert_int_equal(gw_ps_push(world.client, "large", bytes, N_BYTES), GW_OK);
+    ok(gw_ps_push(world.client, "large", bytes, N_BYTES));
     munmap(bytes, N_BYTES);
     assert_latest(world.client, 3);
     end(&world);

@@ -10,40 +10,40 @@
 /* LARGE: elements. If there are several servers, so many float32 are divided into parts. */
 enum { LARGE = 1 << 19, MOST_LIARS = 3 };
 
-/* One client with n servers, which all tell the same lie. */
-struct scene {
+/* One client with n servers, which lie, and at once. */
+static struct {
     struct liar liars[MOST_LIARS];
     uint32_t n;
     gw_ps_client *client;
-};
+    double since;
+} scene;
 
-static void meet(struct scene *scene, uint32_t n, const struct lie *lie)
+/* Only server `which` tells the lie. n: all do. */
+static void meet(uint32_t n, uint32_t which, const struct lie *lie, bool joins, uint32_t timeout_ms)
 {
-    char places[4 * sizeof scene->liars[0].place * MOST_LIARS] = "";
-    scene->n = n;
+    char places[4 * sizeof scene.liars[0].place * MOST_LIARS] = "";
+    scene.n = n;
     for (uint32_t i = 0; i < n; i++) {
-        liar_begin(&scene->liars[i], lie);
-        snprintf(places + strlen(places), sizeof places - strlen(places), "%s%s", i ? "," : "", scene->liars[i].place);
+        liar_begin(&scene.liars[i], which == n || which == i ? lie : NULL);
+        snprintf(places + strlen(places), sizeof places - strlen(places), "%s%s", i ? "," : "", scene.liars[i].place);
     }
-    scene->client = test_client(places, 0, false, LONG_MS);
+    scene.client = test_client(places, 0, joins, timeout_ms);
+    scene.since = gw_clock_seconds();
 }
 
-static void part(struct scene *scene)
+static void part(void)
 {
-    gw_ps_client_destroy(scene->client);
-    for (uint32_t i = 0; i < scene->n; i++)
-        liar_end(&scene->liars[i]);
+    gw_ps_client_destroy(scene.client);
+    for (uint32_t i = 0; i < scene.n; i++)
+        liar_end(&scene.liars[i]);
 }
 
 /* The client itself must have refused the answer, and at once: not because a deadline has passed. */
-static void expect_refused(gw_status status, const char *words, double since)
-{
-    if (status != GW_ERR_PEER || !strstr(gw_last_error(), words))
-        print_error("%d \"%s\", and not \"%s\"\n", status, gw_last_error(), words);
-    assert_int_equal(status, GW_ERR_PEER);
-    assert_non_null(strstr(gw_last_error(), words));
-    assert_true(gw_clock_seconds() - since < LONG_MS / 1000.0);
-}
+#define refused_at_once(call, words)                                                                                   \
+    do {                                                                                                               \
+        refused(call, GW_ERR_PEER, words);                                                                             \
+        assert_true(gw_clock_seconds() - scene.since < LONG_MS / 1000.0);                                              \
+    } while (0)
 
 #define ROW(n)                                                                                                         \
     {                                                                                                                  \
@@ -94,16 +94,13 @@ static void pulls_that_lie(void **state)
         {{GW_PS_PULL, NULL, {.number = 1}, 100, .raw = true}, 1, 1, "sent an invalid answer"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct scene scene;
         gw_ps_value value;
-        const gw_ps_shape shape = ROW(cases[i].n_elems);
-        meet(&scene, cases[i].n_servers, &cases[i].lie);
+        meet(cases[i].n_servers, cases[i].n_servers, &cases[i].lie, false, LONG_MS);
         if (cases[i].n_elems)
-            expect_ok(test_init(scene.client, "x", GW_PS_FLOAT32, &shape, NULL, NULL));
-        const double since = gw_clock_seconds();
-        expect_refused(gw_ps_pull(scene.client, "x", GW_PS_MAX, NULL, &value), cases[i].words, since);
+            ok(test_init(scene.client, "x", GW_PS_FLOAT32, cases[i].n_elems, NULL, NULL));
+        refused_at_once(gw_ps_pull(scene.client, "x", GW_PS_MAX, NULL, &value), cases[i].words);
         assert_true(value.bytes == NULL && value.n_bytes == 0);
-        part(&scene);
+        part();
     }
 }
 
@@ -117,17 +114,14 @@ static void a_scaled_pull_of_an_odd_length(void **state)
         {GW_PS_PULL, "scale", {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 1}, 1, 0},
         {GW_PS_PULL, "scale", {.code = GW_PS_INT64, .number = 1, .shape = ROW(1), .n_pushes = 1}, 0, 0},
     };
-    const gw_ps_shape codes = ROW(4 * LARGE), one = ROW(1);
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        struct scene scene;
         gw_ps_value value;
-        meet(&scene, 2, &lies[i]);
-        expect_ok(test_init(scene.client, "codes", GW_PS_UINT8, &codes, NULL, NULL));
-        expect_ok(test_init(scene.client, "scale", GW_PS_FLOAT32, &one, NULL, NULL));
-        const double since = gw_clock_seconds();
-        expect_refused(gw_ps_pull(scene.client, "codes", GW_PS_DECODE_SUM, "scale", &value), "answered", since);
+        meet(2, 2, &lies[i], false, LONG_MS);
+        ok(test_init(scene.client, "codes", GW_PS_UINT8, 4 * LARGE, NULL, NULL));
+        init(scene.client, "scale");
+        refused_at_once(gw_ps_pull(scene.client, "codes", GW_PS_DECODE_SUM, "scale", &value), "answered");
         assert_null(value.bytes);
-        part(&scene);
+        part();
     }
 }
 
@@ -151,25 +145,22 @@ static void other_lies(void **state)
         {{GW_PS_MEMBERS, NULL, {.number = 1}, 1, 0}, MEMBERS, "told of 1 workers"},
         {{GW_PS_MEMBERS, NULL, {.number = 0}, 2, 0}, MEMBERS, "the round 0"},
     };
-    const gw_ps_shape one = ROW(1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct scene scene;
         gw_ps_value value;
         gw_status status;
         gw_ps_presence presence[4] = {9, 9, 9, 9};
         const float x = 1;
-        meet(&scene, 1, &cases[i].lie);
-        const double since = gw_clock_seconds();
-        status = test_init(scene.client, "x", GW_PS_FLOAT32, &one, NULL, NULL);
+        meet(1, 0, &cases[i].lie, false, LONG_MS);
+        status = test_init(scene.client, "x", GW_PS_FLOAT32, 1, NULL, NULL);
         if (cases[i].call == PUSH)
             status = gw_ps_push(scene.client, "x", &x, sizeof x);
         else if (cases[i].call == GET)
             status = gw_ps_get(scene.client, "x", 5, &value);
         else if (cases[i].call == MEMBERS)
             status = gw_ps_members(scene.client, presence, sizeof presence / sizeof *presence, NULL);
-        expect_refused(status, cases[i].words, since);
+        refused_at_once(status, cases[i].words);
         assert_true(presence[2] == 9 && presence[3] == 9);
-        part(&scene);
+        part();
     }
 }
 
@@ -195,8 +186,8 @@ static void no_such_server(void **state)
         const gw_ps_client_options options = {.struct_bytes = sizeof options,
                                               .servers = liar.place,
                                               .timeout_ms = LONG_MS};
-        const double since = gw_clock_seconds();
-        expect_refused(gw_ps_client_create(NULL, &options, &client), cases[i].words, since);
+        scene.since = gw_clock_seconds();
+        refused_at_once(gw_ps_client_create(NULL, &options, &client), cases[i].words);
         assert_null(client);
         liar_end(&liar);
     }
@@ -206,17 +197,13 @@ static void no_such_server(void **state)
 static void members_stay_in_their_room(void **state)
 {
     (void)state;
-    struct test_server s;
     gw_ps_presence presence[8] = {9, 9, 9, 9, 9, 9, 9, 9};
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 5});
-    gw_ps_client *client = come_to(&s, 0);
-    assert_int_equal(gw_ps_members(client, presence, 4, NULL), GW_ERR_CAPACITY);
-    assert_non_null(strstr(gw_last_error(), "room for 4 workers; the servers are for 5"));
+    gw_ps_client *client = come(0);
+    refused(gw_ps_members(client, presence, 4, NULL), GW_ERR_CAPACITY, "room for 4 workers; the servers are for 5");
     assert_int_equal(presence[0], 9);
-    expect_ok(gw_ps_members(client, presence, 5, NULL));
+    ok(gw_ps_members(client, presence, 5, NULL));
     assert_true(presence[0] == GW_PS_PRESENT && presence[5] == 9);
     gw_ps_client_destroy(client);
-    test_server_end(&s);
 }
 
 /* A server is started again at the same address, for more workers. The client must notice it, and must not write
@@ -224,71 +211,46 @@ static void members_stay_in_their_room(void **state)
 static void another_number_of_workers(void **state)
 {
     (void)state;
-    struct test_server s;
     char place[64];
     gw_ps_presence presence[1000];
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2});
-    snprintf(place, sizeof place, "%s", gw_ps_server_address(s.server));
-    gw_ps_client *client = come_to(&s, 0);
-    test_server_end(&s);
-    const gw_ps_server_options options = {.struct_bytes = sizeof options,
-                                          .listen = place,
-                                          .n_workers = 1000,
-                                          .log = test_server_log};
-    assert_int_equal(gw_ps_server_create(NULL, &options, &s.server), GW_OK);
-    assert_int_equal(pthread_create(&s.thread, NULL, test_server_run, s.server), 0);
-    const double since = gw_clock_seconds();
-    expect_refused(gw_ps_members(client, presence, sizeof presence / sizeof *presence, NULL),
-                   "for 2 workers and is for 1000 now", since);
+    serve(1, &(gw_ps_server_options){.n_workers = 2});
+    snprintf(place, sizeof place, "%s", place_of(0));
+    gw_ps_client *client = come(0);
+    end_serving();
+    serve(1, &(gw_ps_server_options){.n_workers = 1000, .listen = place});
+    scene.since = gw_clock_seconds();
+    refused_at_once(gw_ps_members(client, presence, 1000, NULL), "for 2 workers and is for 1000 now");
     assert_int_equal(gw_ps_client_info(client).n_workers, 2);
     gw_ps_client_destroy(client);
-    test_server_end(&s);
+    end_serving();
 }
 
-/* Servers answer "not yet" until the client's deadline has passed. The client must return GW_ERR_TIMEOUT. */
+/* Servers answer "not yet" until the client's deadline has passed. The client must return GW_ERR_TIMEOUT. If a value is
+ * in two parts on two servers, it must wait for both. */
 static void not_yet_until_it_is_too_late(void **state)
 {
     (void)state;
-    static const struct lie lies[] = {
-        {GW_PS_ADMIT, NULL, {.status = GW_ERR_ORDER, .sentence = "beyond that round"}, 0, 0},
-        {GW_PS_AGREE, NULL, {.status = GW_ERR_ORDER, .sentence = "may be back in a moment"}, 0, 0},
-        {GW_PS_INIT, NULL, {.status = GW_ERR_ORDER, .sentence = "may be back soon"}, 0, 0},
+    static const struct {
+        struct lie lie;
+        uint64_t n_elems; /* of the key */
+        uint32_t who;     /* lies; 2: both */
+    } cases[] = {
+        {{GW_PS_ADMIT, NULL, {.status = GW_ERR_ORDER, .sentence = "beyond that round"}, 0, 0}, 1, 2},
+        {{GW_PS_AGREE, NULL, {.status = GW_ERR_ORDER, .sentence = "may be back in a moment"}, 0, 0}, 1, 2},
+        {{GW_PS_INIT, NULL, {.status = GW_ERR_ORDER, .sentence = "may be back soon"}, 0, 0}, 1, 2},
+        {{GW_PS_INIT, NULL, {.status = GW_ERR_ORDER, .sentence = "may be back soon"}, 0, 0}, LARGE, 0},
+        {{GW_PS_INIT, NULL, {.status = GW_ERR_ORDER, .sentence = "may be back soon"}, 0, 0}, LARGE, 1},
     };
-    const gw_ps_shape one = ROW(1);
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        struct liar liars[2];
-        char places[200];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t round;
-        liar_begin(&liars[0], &lies[i]), liar_begin(&liars[1], &lies[i]);
-        snprintf(places, sizeof places, "%s,%s", liars[0].place, liars[1].place);
-        gw_ps_client *client = test_client(places, 0, true, 400);
-        assert_int_equal(i == 0   ? gw_ps_join(client, &round)
-                         : i == 1 ? gw_ps_agree_on(client, 0, "a = 1\n")
-                                  : test_init(client, "x", GW_PS_FLOAT32, &one, NULL, NULL),
-                         GW_ERR_TIMEOUT);
-        assert_non_null(strstr(gw_last_error(), "not possible within 400 ms"));
-        assert_non_null(strstr(gw_last_error(), lies[i].answer.sentence));
-        gw_ps_client_destroy(client);
-        liar_end(&liars[0]), liar_end(&liars[1]);
-    }
-}
-
-/* A value is in two parts on two servers, and one of them is late. The client must wait for both. */
-static void all_parts_are_waited_for(void **state)
-{
-    (void)state;
-    static const struct lie lie = {GW_PS_INIT, NULL, {.status = GW_ERR_ORDER, .sentence = "may be back soon"}, 0, 0};
-    const gw_ps_shape large = ROW(LARGE);
-    for (int late = 0; late < 2; late++) {
-        struct liar liars[2];
-        char places[200];
-        liar_begin(&liars[0], late == 0 ? &lie : NULL), liar_begin(&liars[1], late == 1 ? &lie : NULL);
-        snprintf(places, sizeof places, "%s,%s", liars[0].place, liars[1].place);
-        gw_ps_client *client = test_client(places, 0, false, 400);
-        assert_int_equal(test_init(client, "x", GW_PS_FLOAT32, &large, NULL, NULL), GW_ERR_TIMEOUT);
-        assert_non_null(strstr(gw_last_error(), lie.answer.sentence));
-        gw_ps_client_destroy(client);
-        liar_end(&liars[0]), liar_end(&liars[1]);
+        meet(2, cases[i].who, &cases[i].lie, true, 400);
+        const gw_status status = cases[i].lie.to == GW_PS_ADMIT ? gw_ps_join(scene.client, &round)
+                                 : cases[i].lie.to == GW_PS_AGREE
+                                     ? gw_ps_agree_on(scene.client, 0, "a = 1\n")
+                                     : test_init(scene.client, "x", GW_PS_FLOAT32, cases[i].n_elems, NULL, NULL);
+        refused(status, GW_ERR_TIMEOUT, "not possible within 400 ms");
+        assert_non_null(strstr(gw_last_error(), cases[i].lie.answer.sentence));
+        part();
     }
 }
 
@@ -304,25 +266,14 @@ static void half_a_message_takes_no_processor(void **state)
 {
     (void)state;
     static const struct lie lie = {.to = GW_PS_INIT, .raw = LIAR_HALF};
-    const gw_ps_shape one = ROW(1);
-    struct liar liar;
-    uint64_t request;
-    liar_begin(&liar, &lie);
-    gw_ps_client *client = test_client(liar.place, 0, false, 5000);
-    assert_int_equal(test_begin(client,
-                                (gw_ps_call){.kind = GW_PS_CALL_INIT,
-                                             .key = "x",
-                                             .options = &(gw_ps_key_options){.struct_bytes = sizeof(gw_ps_key_options),
-                                                                             .type = GW_PS_FLOAT32,
-                                                                             .shape = one,
-                                                                             .optimizer = NULL}},
-                                &request),
-                     GW_OK);
+    const gw_ps_key_options one = {.struct_bytes = sizeof one, .type = GW_PS_FLOAT32, .shape = ROW(1)};
+    meet(1, 0, &lie, false, 5000);
+    const uint64_t request =
+        begin_call(scene.client, (gw_ps_call){.kind = GW_PS_CALL_INIT, .key = "x", .options = &one});
     const double before = processor_seconds();
-    assert_int_equal(gw_ps_wait(client, request, 1000, NULL), GW_NOT_YET);
+    assert_int_equal(gw_ps_wait(scene.client, request, 1000, NULL), GW_NOT_YET);
     assert_true(processor_seconds() - before < 0.05);
-    gw_ps_client_destroy(client);
-    liar_end(&liar);
+    part();
 }
 
 int main(void)
@@ -332,10 +283,9 @@ int main(void)
         cmocka_unit_test(a_scaled_pull_of_an_odd_length),
         cmocka_unit_test(other_lies),
         cmocka_unit_test(no_such_server),
-        cmocka_unit_test(members_stay_in_their_room),
+        ON_SERVER(members_stay_in_their_room, .n_workers = 5),
         cmocka_unit_test(another_number_of_workers),
         cmocka_unit_test(not_yet_until_it_is_too_late),
-        cmocka_unit_test(all_parts_are_waited_for),
         cmocka_unit_test(half_a_message_takes_no_processor),
     };
     return cmocka_run_group_tests_name("pserver liar", tests, NULL, NULL);

@@ -17,29 +17,21 @@ static void die(gw_ps_client *client)
     gw_ps_client_destroy(client);
 }
 
-static void leave(gw_ps_client *client, bool dies)
-{
-    if (dies)
-        die(client);
-    else
-        gw_ps_client_destroy(client);
-}
-
 /* Rank 0 has pushed to a round, and rank 1 has not; then both end. That push must not mix with the pushes of the next
  * two workers. */
 static void a_leftover_push_does_not_mix(void **state)
 {
     (void)state;
+    static void (*const ends[])(gw_ps_client *) = {gw_ps_client_destroy, die};
     for (int dies = 0; dies < 2; dies++) {
-        struct test_server s;
-        test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .away_ms = 300});
-        gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
+        serve(1, &(gw_ps_server_options){.n_workers = 2, .away_ms = 300});
+        gw_ps_client *a = come(0), *b = come(1);
         init(a, "x"), init(b, "x");
         push(a, "x", 1), push(b, "x", 2);
         expect_sum(a, "x", 3, 2);
         push(a, "x", 1000);
-        leave(a, dies), leave(b, dies);
-        a = come_to(&s, 0), b = come_to(&s, 1);
+        ends[dies](a), ends[dies](b);
+        a = come(0), b = come(1);
         init(a, "x"), init(b, "x");
         for (float x = 10; x < 40; x += 10) {
             push(b, "x", x + 1), push(a, "x", x);
@@ -47,7 +39,7 @@ static void a_leftover_push_does_not_mix(void **state)
             expect_sum(a, "x", 2 * x + 1, 2);
         }
         gw_ps_client_destroy(a), gw_ps_client_destroy(b);
-        test_server_end(&s);
+        end_serving();
     }
 }
 
@@ -55,34 +47,31 @@ static void a_leftover_push_does_not_mix(void **state)
  * must still give it. */
 static void without_rounds_too(void **state)
 {
-    const struct test_server *s = *state;
-    gw_ps_client *a = come_to(s, 0), *b = come_to(s, 1), *reader = come_to(s, GW_PS_READER);
+    (void)state;
+    gw_ps_client *a = come(0), *b = come(1), *reader = come(GW_PS_READER);
     gw_ps_value value;
     init(a, "x"), init(b, "x");
     push(a, "x", 1000), push(b, "x", 2000);
     expect_sum(a, "x", 3000, 2);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
     expect_sum(reader, "x", 3000, 2); /* no new run has begun yet */
-    a = come_to(s, 0);
+    a = come(0);
     init(a, "x");
-    expect_ok(gw_ps_pull(a, "x", GW_PS_LATEST, NULL, &value));
-    assert_true(*(float *)value.bytes == 2000);
-    gw_ps_value_free(&value);
-    assert_int_equal(gw_ps_pull(a, "x", GW_PS_SUM, NULL, &value), GW_ERR_ORDER);
-    push(a, "x", 1);
-    expect_sum(a, "x", 1, 1);
+    ok(gw_ps_pull(a, "x", GW_PS_LATEST, NULL, &value)), take_x(&value, 2000, 1);
+    refused(gw_ps_pull(a, "x", GW_PS_SUM, NULL, &value), GW_ERR_ORDER, "");
+    push(a, "x", 1), expect_sum(a, "x", 1, 1);
     gw_ps_client_destroy(a), gw_ps_client_destroy(reader);
 }
 
 /* A worker dies and comes back while another one is there. The run goes on, and the worker's push must stay. */
 static void who_comes_back_goes_on(void **state)
 {
-    const struct test_server *s = *state;
-    gw_ps_client *a = come_to(s, 0), *b = come_to(s, 1);
+    (void)state;
+    gw_ps_client *a = come(0), *b = come(1);
     init(a, "x"), init(b, "x");
     push(a, "x", 5);
     die(a);
-    a = come_to(s, 0);
+    a = come(0);
     init(a, "x");
     push(b, "x", 2);
     expect_sum(a, "x", 7, 2);
@@ -98,25 +87,22 @@ static void a_restart_is_no_new_run(void **state)
     skip();
 #endif
     char folder[] = "/tmp/gradwire-runs-XXXXXX", place[64];
-    struct test_server s;
     assert_non_null(mkdtemp(folder));
     gw_ps_server_options options = {.n_workers = 2, .away_ms = 20000, .snapshot = folder};
-    test_server_begin(&s, &options);
-    snprintf(place, sizeof place, "%s", gw_ps_server_address(s.server));
-    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
-    init(a, "x"), init(b, "x");
-    push(a, "x", 5);
+    serve(1, &options);
+    snprintf(place, sizeof place, "%s", place_of(0));
+    gw_ps_client *a = come(0), *b = come(1);
+    init(a, "x"), init(b, "x"), push(a, "x", 5);
     die(a);
-    test_server_end(&s);
-    options.struct_bytes = sizeof options, options.listen = place;
-    assert_int_equal(gw_ps_server_create(NULL, &options, &s.server), GW_OK);
-    assert_int_equal(pthread_create(&s.thread, NULL, test_server_run, s.server), 0);
-    a = come_to(&s, 0);
+    end_serving();
+    options.listen = place;
+    serve(1, &options);
+    a = come(0);
     push(b, "x", 2); /* over a new connection */
     init(a, "x");
     expect_sum(b, "x", 7, 2);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
-    test_server_end(&s);
+    end_serving();
     remove_folder(folder);
 }
 
@@ -135,8 +121,8 @@ static void find_round(const char *line, void *user)
 /* The log names the round that goes on without a worker, also if the workers use no exchange. */
 static void left_out_of_which_round(void **state)
 {
-    const struct test_server *s = *state;
-    gw_ps_client *a = come_to(s, 0), *b = come_to(s, 1);
+    (void)state;
+    gw_ps_client *a = come(0), *b = come(1);
     init(a, "x"), init(b, "x");
     for (int round = 1; round < 9; round++)
         push(a, "x", 1), push(b, "x", 1);

@@ -4,13 +4,14 @@
 
 #include <gradwire/pserver.h>
 
-static inline gw_status test_init(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape,
+/* A key of n elements in a row. 0: a scalar. */
+static inline gw_status test_init(gw_ps_client *client, const char *key, gw_ps_type type, uint64_t n,
                                   const char *optimizer, const float *values)
 {
     return gw_ps_init(client, key,
                       &(gw_ps_key_options){.struct_bytes = sizeof(gw_ps_key_options),
                                            .type = type,
-                                           .shape = *shape,
+                                           .shape = {.n_dims = n > 0, .dims = {n}},
                                            .optimizer = optimizer,
                                            .values = values});
 }

@@ -116,12 +116,11 @@ static void serves(const struct scene *scene, const char *keys)
 {
     const gw_ps_client_options options = {
         .struct_bytes = sizeof options, .servers = scene->address, .rank = 0, .keys = keys, .timeout_ms = 60000};
-    const gw_ps_shape shape = {.n_dims = 1, .dims = {KEY_BYTES / 4}};
     static float values[KEY_BYTES / 4];
     gw_ps_client *client;
     gw_ps_value value;
     CHECK(gw_ps_client_create(NULL, &options, &client) == GW_OK, "%s", gw_last_error());
-    CHECK(test_init(client, "good", GW_PS_FLOAT32, &shape, NULL, NULL) == GW_OK, "%s", gw_last_error());
+    CHECK(test_init(client, "good", GW_PS_FLOAT32, KEY_BYTES / 4, NULL, NULL) == GW_OK, "%s", gw_last_error());
     CHECK(gw_ps_push(client, "good", values, sizeof values) == GW_OK, "%s", gw_last_error());
     CHECK(gw_ps_pull(client, "good", GW_PS_SUM, NULL, &value) == GW_OK, "%s", gw_last_error());
     gw_ps_value_free(&value);

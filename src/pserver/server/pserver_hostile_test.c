@@ -2,7 +2,6 @@
  * served at once. When all have gone, nothing of theirs is left. */
 #define _GNU_SOURCE /* nftw */
 #include "folders.h"
-#include "pserver/client/for_exchange.h"
 #include "pserver/protocol/test_talk.h"
 #include "pserver/server/state.h"
 #include "pserver/server/test_server.h"
@@ -112,7 +111,7 @@ static void serves(void)
     static float x;
     char key[32];
     snprintf(key, sizeof key, "good %g", (double)++x);
-    ok(test_init(client, key, GW_PS_FLOAT32, &(gw_ps_shape){1, {1}}, NULL, NULL));
+    ok(test_init(client, key, GW_PS_FLOAT32, 1, NULL, NULL));
     ok(gw_ps_push(client, key, &x, sizeof x));
     ok(gw_ps_pull(client, key, GW_PS_LATEST, NULL, &value));
     assert_true(*(const float *)value.bytes == x);
@@ -136,63 +135,6 @@ static int come(void)
     return peer_connect(gw_ps_server_address(scene.server.server));
 }
 
-static void send_request(int fd, struct gw_ps_request request, const void *value, size_t n_bytes)
-{
-    assert_true(talk_send(fd, &request, value, n_bytes));
-}
-
-static struct gw_ps_answer hear(int fd)
-{
-    struct gw_ps_answer answer;
-    assert_true(talk_hear(fd, &answer));
-    return answer;
-}
-
-static struct gw_ps_request push_of(const char *key, uint64_t nth)
-{
-    struct gw_ps_request push = gw_ps_request_of(GW_PS_PUSH, key);
-    push.nth = nth, push.timeout_ms = 10 * LONG_MS;
-    return push;
-}
-
-static struct gw_ps_request pull_of(const char *key, gw_ps_method method)
-{
-    struct gw_ps_request pull = gw_ps_request_of(GW_PS_PULL, key);
-    pull.method = (uint8_t)method, pull.timeout_ms = 10 * LONG_MS;
-    return pull;
-}
-
-/* A row of n elements. */
-static struct gw_ps_request init_of(const char *key, gw_ps_type type, uint64_t n)
-{
-    struct gw_ps_request init = gw_ps_request_of(GW_PS_INIT, key);
-    init.type = (uint8_t)type, init.shape = (gw_ps_shape){.n_dims = 1, .dims = {n}};
-    return init;
-}
-
-static void expect(int fd, gw_status status, const char *words)
-{
-    struct gw_ps_answer answer = hear(fd);
-    CHECK(answer.status == status && strstr(answer.sentence, words), "%d \"%s\" and not %d \"%s\"", answer.status,
-          answer.sentence, status, words);
-}
-
-/* Sends a request, and hears this answer. */
-static void ask(int fd, struct gw_ps_request request, const void *value, size_t n_bytes, gw_status status,
-                const char *words)
-{
-    send_request(fd, request, value, n_bytes);
-    expect(fd, status, words);
-}
-
-/* The server ends the connection, and says no more. */
-static void expect_end(int fd)
-{
-    struct gw_ps_answer answer;
-    CHECK(!talk_hear(fd, &answer), "the connection goes on: %d \"%s\"", answer.status, answer.sentence);
-    close(fd);
-}
-
 static bool hello_as(int fd, uint64_t rank, uint64_t incarnation)
 {
     return talk_send(fd,
@@ -204,12 +146,6 @@ static bool hello(int fd, uint64_t rank)
 {
     static uint64_t incarnation = 100;
     return hello_as(fd, rank, ++incarnation);
-}
-
-static void leave(int fd)
-{
-    send_request(fd, (struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
-    expect_end(fd);
 }
 
 /* Connects, and says HELLO until the server accepts it. The server may not have noticed yet that earlier clients have
