@@ -1,12 +1,17 @@
-"""What the tests of the parameter server from outside share: the tool, the library that the Python client loads, a
-server, check and refused."""
+"""What the tests of the parameter server from outside share: the tool, the library that the Python client loads,
+servers, their logs and pages, check and refused."""
 import atexit
+import contextlib
+import http.client
 import os
 import pathlib
+import queue
 import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 try:
     import numpy
@@ -19,51 +24,12 @@ SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 os.environ.setdefault("GRADWIRE_LIBRARY", str(TOOL.parent / "libgradwire.so"))
 os.environ["PYTHONPATH"] = str(SOURCE / "python")
 sys.path.insert(0, str(SOURCE / "python"))
+PATIENCE = 60  # seconds within which all that must happen has happened
 
 
 def check(holds, what):
     if not holds:
         raise SystemExit(f"failed: {what}")
-
-
-# A line of the log: when, what happened, and what there is to say about it.
-LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [a-z-]+( [a-z_]+=([^\s\"]+|\"([^\"\\]|\\.)*\"))*")
-
-
-def check_lines(log):
-    """All lines of a server's log have one shape."""
-    for line in log.splitlines():
-        check(LINE.fullmatch(line), f"a line of the log has another shape: {line}")
-
-
-class Server:
-    def __init__(self, *options, listen="127.0.0.1:0"):
-        self.process = subprocess.Popen(
-            [str(TOOL), "server", "--listen", listen, *options], stderr=subprocess.PIPE, text=True
-        )
-        atexit.register(self.process.kill)  # if a check fails, the server ends, too
-        self.read, found = "", None
-        while not found:  # lines about the snapshot folder may come first
-            line = self.process.stderr.readline()
-            self.read += line
-            check(line, f"the log says where the server listens: {self.read}")
-            found = re.search(r"listening address=(\S+)", line)
-        self.address = found.group(1)
-
-    def wait_for(self, words):
-        """Returns the next line of the log that has these words."""
-        for line in self.process.stderr:
-            self.read += line
-            if words in line:
-                return
-        check(False, f"the server ended without {words}:\n{self.read}")
-
-    def end(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        log = self.read + self.process.communicate(timeout=20)[1]
-        check(self.process.returncode == 0, f"the server ends with {self.process.returncode}:\n{log}")
-        check_lines(log)
-        return log
 
 
 def refused(call, *words):
@@ -73,3 +39,99 @@ def refused(call, *words):
         check(all(word in str(error) for word in words), f"{words} in: {error}")
         return
     check(False, f"no error with {words}")
+
+
+def until(holds, what):
+    """Waits until holds() is true, and returns it."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := holds()):
+        check(time.monotonic() < deadline, f"in vain: {what}")
+        time.sleep(0.05)
+    return found
+
+
+def tool(*words, **options):
+    """Runs the tool to its end."""
+    words = [str(word) for word in (TOOL, *words)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=240, **options)
+
+
+def fails(words, *says):
+    """The tool must refuse these words, and say why."""
+    done = tool(*words)
+    check(done.returncode in (1, 2) and all(part in done.stderr for part in says), f"{words}: {done}")
+
+
+def ask(page, path, method="GET", body=None, headers={}, timeout=20):
+    """Asks the page at (host, port). Returns status, headers and what was said."""
+    connection = http.client.HTTPConnection(*page, timeout=timeout)
+    try:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+    finally:
+        connection.close()
+
+
+# A line of the log: when, what happened, and what there is to say about it.
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [a-z-]+( [a-z_]+=([^\s\"]+|\"([^\"\\]|\\.)*\"))*")
+
+
+class Server:
+    """A server. If a check fails, it ends, too."""
+
+    def __init__(self, *options, listen="127.0.0.1:0"):
+        words = [str(word) for word in (TOOL, "server", "--listen", listen, *options)]
+        self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, errors="replace")
+        atexit.register(self.process.kill)
+        self.log, self.lines = "", queue.SimpleQueue()
+        self.reader = threading.Thread(target=self.read, args=[self.process.stderr], daemon=True)
+        self.reader.start()
+        self.address = self.wait_for(r"listening address=(\S+)").group(1)
+        if "--metrics" in options:
+            self.page = self.wait_for(r"showing status=http://(\S+):(\d+)/").groups()
+            self.page = self.page[0].strip("[]"), int(self.page[1])
+
+    def read(self, log):
+        with contextlib.suppress(ValueError):  # the test has closed it
+            for line in log:
+                self.lines.put(line)
+        self.lines.put(None)
+
+    def wait_for(self, pattern):
+        """Waits for the next line of the log that has this pattern."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            with contextlib.suppress(queue.Empty):
+                line = self.lines.get(timeout=1)
+                check(line is not None, f"the server ended without {pattern}:\n{self.log}")
+                self.log += line
+                if found := re.search(pattern, line):
+                    return found
+            check(time.monotonic() < deadline, f"the log never says {pattern}:\n{self.log}")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self, how=signal.SIGTERM):
+        """Ends the server in good order. Returns its log, whose lines must have one shape."""
+        self.process.send_signal(how)
+        self.process.wait(timeout=PATIENCE)
+        self.reader.join(PATIENCE)
+        while line := self.lines.get_nowait():
+            self.log += line
+        check(self.process.returncode == 0, f"the server ends with {self.process.returncode}:\n{self.log}")
+        check("\ufffd" not in self.log, f"the log is UTF-8, whatever the names are:\n{self.log}")
+        for line in self.log.splitlines():
+            check(LINE.fullmatch(line), f"a line of the log has another shape: {line}")
+        return self.log
+
+
+@contextlib.contextmanager
+def serving(*options, n=1, **more):
+    """Servers for the time of a block, which must end in good order after it. Gives their addresses, and them."""
+    servers = [Server(*options, **more) for _ in range(n)]
+    yield ",".join(server.address for server in servers), servers
+    for server in servers:
+        server.end()
