@@ -163,17 +163,18 @@ gw_status gw_net_establish(struct gw_net_connection *c)
 
 /* ---- reading --------------------------------------------------------------------------------------------- */
 
-/* Reads some bytes. Returns their number; 0: none have come. Errors: GW_ERR_PEER. */
-static gw_status read_some(struct gw_net_connection *c, void *to, size_t n_bytes, size_t *n_read)
+/* Reads some bytes. from_socket false: only those that TLS has received before. *n_read 0: none have come. Errors:
+ * GW_ERR_PEER. */
+static gw_status read_some(struct gw_net_connection *c, void *to, size_t n_bytes, bool from_socket, size_t *n_read)
 {
     *n_read = 0;
     if (n_bytes > READ_ONCE)
         n_bytes = READ_ONCE;
     if (c->tls) {
-        gw_status status = gw_net_tls_read(c->tls, to, n_bytes, n_read);
+        gw_status status = gw_net_tls_read(c->tls, to, n_bytes, from_socket, n_read);
         if (status < 0)
             return ended(c, gw_net_tls_errno(c->tls));
-    } else {
+    } else if (from_socket) {
         ssize_t n;
         do
             n = recv(c->fd, to, n_bytes, 0);
@@ -258,13 +259,13 @@ static gw_status look_ahead(struct gw_net_connection *c, struct gw_net_message *
 }
 
 /* Reads on in a long body. */
-static gw_status read_body(struct gw_net_connection *c, size_t *n)
+static gw_status read_body(struct gw_net_connection *c, bool from_socket, size_t *n)
 {
     static _Thread_local uint8_t scrap[16384];
     const uint64_t left = c->body_bytes - c->body_at;
     if (c->body != gw_net_nowhere)
-        return read_some(c, c->body + c->body_at, (size_t)left, n);
-    return read_some(c, scrap, left < sizeof scrap ? (size_t)left : sizeof scrap, n);
+        return read_some(c, c->body + c->body_at, (size_t)left, from_socket, n);
+    return read_some(c, scrap, left < sizeof scrap ? (size_t)left : sizeof scrap, from_socket, n);
 }
 
 gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *message)
@@ -284,9 +285,8 @@ gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *messag
             return GW_ERR_PEER;
         size_t n;
         if (c->body) {
-            if (n_read >= READ_TURN) /* TLS keeps nothing back here: a record is never cut but at the end of a body */
-                return GW_NOT_YET;
-            GW_TRY(read_body(c, &n));
+            /* what TLS has received must be read, because epoll does not know of it */
+            GW_TRY(read_body(c, n_read < READ_TURN, &n));
             c->body_at += n;
             n_read += n;
         } else {
@@ -295,7 +295,7 @@ gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *messag
                 c->ahead_end -= c->ahead_at;
                 c->ahead_at = 0;
             }
-            const gw_status status = read_some(c, c->ahead + c->ahead_end, GW_NET_AHEAD - c->ahead_end, &n);
+            const gw_status status = read_some(c, c->ahead + c->ahead_end, GW_NET_AHEAD - c->ahead_end, true, &n);
             if (status < 0)
                 return c->error == 0 && is_tls(c) ? not_ours(c) : status;
             c->ahead_end += (uint32_t)n;

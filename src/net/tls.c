@@ -13,8 +13,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* the most bytes of one TLS record */
+/* the most bytes of one TLS record, and with what TLS puts around them */
 #define RECORD_BYTES 16384
+#define SEALED_BYTES (RECORD_BYTES + 256)
+/* One call of the kernel moves so many bytes, which are several records. */
+#define AT_ONCE (4 * SEALED_BYTES)
 
 struct gw_net_tls {
     SSL *ssl;
@@ -23,7 +26,14 @@ struct gw_net_tls {
     enum gw_net_refusal refusal;
     int error;
     const char *host; /* whom this side has dialled, if its certificate must be for that name; else NULL */
+    int fd;
     bool dialled, wants_write, begun;
+    /* What was received and OpenSSL has not read, and what OpenSSL has written and was not sent. NULL: the other side
+     * is not known yet, or there was no memory; then each record is a call of its own */
+    uint8_t *in, *out;
+    size_t in_at, in_end, out_at, out_end;
+    size_t n_sealed;     /* how many bytes of the caller are in `out` */
+    bool gathers, stays; /* gathers: records go to `out`; stays: nothing is received from the socket now */
 };
 
 /* ---- the socket ------------------------------------------------------------------------------------------ */
@@ -31,8 +41,15 @@ struct gw_net_tls {
 /* OpenSSL's own way to write to a socket raises SIGPIPE if the other side has gone. */
 static int bio_write(BIO *bio, const char *bytes, int n_bytes)
 {
+    struct gw_net_tls *tls = BIO_get_data(bio);
+    int n = n_bytes;
     BIO_clear_retry_flags(bio);
-    const int n = (int)send((int)(intptr_t)BIO_get_data(bio), bytes, (size_t)n_bytes, MSG_NOSIGNAL);
+    if (!tls->gathers && tls->out_at == tls->out_end)
+        n = (int)send(tls->fd, bytes, (size_t)n_bytes, MSG_NOSIGNAL);
+    else if ((size_t)n_bytes > AT_ONCE - tls->out_end)
+        n = -1, errno = EAGAIN;
+    else
+        memcpy(tls->out + tls->out_end, bytes, (size_t)n_bytes), tls->out_end += (size_t)n_bytes;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         BIO_set_retry_write(bio);
     return n;
@@ -40,11 +57,23 @@ static int bio_write(BIO *bio, const char *bytes, int n_bytes)
 
 static int bio_read(BIO *bio, char *to, int n_bytes)
 {
+    struct gw_net_tls *tls = BIO_get_data(bio);
+    ssize_t n = (ssize_t)(tls->in_end - tls->in_at);
     BIO_clear_retry_flags(bio);
-    const int n = (int)recv((int)(intptr_t)BIO_get_data(bio), to, (size_t)n_bytes, 0);
+    if (n == 0 && tls->stays)
+        n = -1, errno = EAGAIN;
+    else if (n == 0 && !tls->in)
+        n = recv(tls->fd, to, (size_t)n_bytes, 0);
+    else if (n == 0 && (n = recv(tls->fd, tls->in, AT_ONCE, 0)) > 0)
+        tls->in_at = 0, tls->in_end = (size_t)n;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         BIO_set_retry_read(bio);
-    return n;
+    if (n <= 0 || !tls->in)
+        return (int)n;
+    n = n < n_bytes ? n : n_bytes;
+    memcpy(to, tls->in + tls->in_at, (size_t)n);
+    tls->in_at += (size_t)n;
+    return (int)n;
 }
 
 static long bio_control(BIO *bio, int command, long number, void *pointer)
@@ -128,6 +157,8 @@ static SSL_CTX *make_settings(const struct gw_net_keys *keys)
         return NULL;
     }
     SSL_CTX_set_min_proto_version(settings, TLS1_3_VERSION);
+    /* OpenSSL would begin with AES-256, which is slower. If this call fails, it does */
+    SSL_CTX_set_ciphersuites(settings, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256");
     SSL_CTX_set_options(settings, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
     SSL_CTX_set_num_tickets(settings, 0); /* each connection proves its key anew */
     SSL_CTX_set_session_cache_mode(settings, SSL_SESS_CACHE_OFF);
@@ -178,6 +209,8 @@ void gw_net_tls_free(struct gw_net_tls *tls)
     if (!tls)
         return;
     SSL_free(tls->ssl);
+    gw_free(tls->keys->context, tls->in);
+    gw_free(tls->keys->context, tls->out);
     gw_free(tls->keys->context, tls);
 }
 
@@ -254,7 +287,8 @@ gw_status gw_net_tls_handshake(struct gw_net_tls *tls, int fd)
         BIO *bio = BIO_new(bio_method);
         if (!bio)
             return gw_fail(GW_ERR_PEER, "no memory for TLS");
-        BIO_set_data(bio, (void *)(intptr_t)fd);
+        BIO_set_data(bio, tls);
+        tls->fd = fd;
         BIO_set_init(bio, 1);
         SSL_set_bio(tls->ssl, bio, bio);
         tls->begun = true;
@@ -266,12 +300,15 @@ gw_status gw_net_tls_handshake(struct gw_net_tls *tls, int fd)
     if (result != 1)
         return outcome(tls, result, error);
     tls->wants_write = false;
+    tls->in = gw_alloc(tls->keys->context, AT_ONCE, 1);
+    tls->out = gw_alloc(tls->keys->context, AT_ONCE, 1);
     return GW_OK;
 }
 
-gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, size_t *n_read)
+gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, bool from_socket, size_t *n_read)
 {
     *n_read = 0;
+    tls->stays = !from_socket;
     ERR_clear_error();
     errno = 0;
     const int result = SSL_read_ex(tls->ssl, to, n_bytes, n_read);
@@ -285,34 +322,67 @@ gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, size
 
 bool gw_net_tls_has_more(const struct gw_net_tls *tls)
 {
-    return SSL_has_pending(tls->ssl) == 1;
+    return tls->in_at < tls->in_end || SSL_has_pending(tls->ssl) == 1;
+}
+
+/* Sends what is in `out`. GW_NOT_YET: not all of it. */
+static gw_status send_out(struct gw_net_tls *tls)
+{
+    while (tls->out_at < tls->out_end) {
+        const ssize_t n = send(tls->fd, tls->out + tls->out_at, tls->out_end - tls->out_at, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? GW_NOT_YET : GW_ERR_PEER;
+        tls->out_at += (size_t)n;
+    }
+    tls->out_at = tls->out_end = 0;
+    return GW_OK;
+}
+
+/* Makes one record of what stands from n_sent on: the head goes out in one record with the bytes behind it. */
+static int write_record(struct gw_net_tls *tls, const uint8_t *head, size_t n_head, const void *bytes, size_t n_bytes,
+                        size_t n_sent, size_t *n_written)
+{
+    uint8_t first[RECORD_BYTES];
+    if (n_sent >= n_head) {
+        const size_t left = n_head + n_bytes - n_sent;
+        return SSL_write_ex(tls->ssl, (const uint8_t *)bytes + (n_sent - n_head),
+                            left < RECORD_BYTES ? left : RECORD_BYTES, n_written);
+    }
+    const size_t n = n_head - n_sent, more = n_bytes < sizeof first - n ? n_bytes : sizeof first - n;
+    memcpy(first, head + n_sent, n);
+    if (more)
+        memcpy(first + n, bytes, more);
+    return SSL_write_ex(tls->ssl, first, n + more, n_written);
 }
 
 gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, size_t n_head, const void *bytes,
                            size_t n_bytes, size_t n_sent, size_t *n_written, bool *wants_read)
 {
-    uint8_t first[RECORD_BYTES];
-    const void *at;
-    size_t n;
-    if (n_sent < n_head) { /* the head goes out in one record with the bytes behind it */
-        n = n_head - n_sent;
-        const size_t more = n_bytes < sizeof first - n ? n_bytes : sizeof first - n;
-        memcpy(first, head + n_sent, n);
-        if (more)
-            memcpy(first + n, bytes, more);
-        n += more;
-        at = first;
-    } else {
-        at = (const uint8_t *)bytes + (n_sent - n_head);
-        n = n_bytes - (n_sent - n_head);
-    }
+    const size_t n_all = n_head + n_bytes;
+    int result = 1;
     *n_written = 0;
     ERR_clear_error();
-    const int result = SSL_write_ex(tls->ssl, at, n, n_written);
-    if (result == 1)
-        return GW_OK;
-    const int kind = SSL_get_error(tls->ssl, result);
+    tls->gathers = tls->out && tls->n_sealed == 0;
+    do {
+        size_t n = 0;
+        if (tls->n_sealed == 0 || tls->gathers)
+            result = write_record(tls, head, n_head, bytes, n_bytes, n_sent + tls->n_sealed, &n);
+        tls->n_sealed += n;
+    } while (tls->gathers && result == 1 && n_sent + tls->n_sealed < n_all && AT_ONCE - tls->out_end >= SEALED_BYTES);
+    tls->gathers = false;
+    if (result != 1 && tls->n_sealed == 0) {
+        const int kind = SSL_get_error(tls->ssl, result);
+        ERR_clear_error();
+        *wants_read = kind == SSL_ERROR_WANT_READ;
+        return kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE ? GW_OK : GW_ERR_PEER;
+    }
     ERR_clear_error();
-    *wants_read = kind == SSL_ERROR_WANT_READ;
-    return kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE ? GW_OK : GW_ERR_PEER;
+    const gw_status status = send_out(tls);
+    if (status != GW_OK)
+        return status == GW_NOT_YET ? GW_OK : status;
+    *n_written = tls->n_sealed;
+    tls->n_sealed = 0;
+    return GW_OK;
 }

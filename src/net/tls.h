@@ -19,14 +19,16 @@ gw_status gw_net_tls_handshake(struct gw_net_tls *tls, int fd);
 /* True if the handshake or the last reading waits until it can write. */
 bool gw_net_tls_wants_write(const struct gw_net_tls *tls);
 
-/* Reads up to n_bytes. *n_read 0: nothing has come. Errors: GW_ERR_PEER; gw_net_tls_errno says which. */
-gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, size_t *n_read);
+/* Reads up to n_bytes. from_socket false: of what was received before. *n_read 0: nothing has come. Errors:
+ * GW_ERR_PEER; gw_net_tls_errno says which. */
+gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, bool from_socket, size_t *n_read);
 
 /* True if bytes were read from the socket that gw_net_tls_read has not handed over. */
 bool gw_net_tls_has_more(const struct gw_net_tls *tls);
 
 /* Writes a part of a head and the bytes behind it, of which n_sent have been written in all. *n_written 0: it cannot
- * write now; *wants_read: not before it has read. GW_ERR_PEER: it cannot write any more; reading tells why. */
+ * write now, and must be called again with the same bytes; *wants_read: not before it has read. GW_ERR_PEER: it cannot
+ * write any more; reading tells why. */
 gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, size_t n_head, const void *bytes,
                            size_t n_bytes, size_t n_sent, size_t *n_written, bool *wants_read);
 

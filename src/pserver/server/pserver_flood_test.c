@@ -182,7 +182,7 @@ static void say_hello(const struct line *line)
                    &(struct gw_ps_request){.operation = GW_PS_HELLO, .hello_rank = GW_PS_READER, .incarnation = 7}, 0)),
           "no welcome");
     if (line->tls)
-        assert_int_equal(gw_net_tls_read(line->tls, answer, sizeof answer, &n), GW_OK);
+        assert_int_equal(gw_net_tls_read(line->tls, answer, sizeof answer, true, &n), GW_OK);
     assert_true(line->tls ? n > 0 : peer_read(line->fd, answer, sizeof answer));
 }
 
