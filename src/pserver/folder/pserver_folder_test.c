@@ -1,26 +1,18 @@
 /* Tests the folder of a server: flipped bits, cut files, lost files, a power cut at every commit, and folders that are
  * none of its own. A server either has all that was committed again, or it refuses to start and says why. */
 #define _GNU_SOURCE /* nftw */
-#include "folders.h"
-#include "pserver/folder/folder.h"
-#include "wire/bytes.h"
+#include "pserver/folder/test_folder.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <sqlite3.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { N_WORKERS = 2, N = 5000, N_KEYS = 3, N_FLIPS = 500, N_CUTS = 200 }; /* a value is longer than a page */
 
 struct world {
     gw_context *context;
-    char path[64], copy[64], synced[64], log[4096];
-    struct gw_ps_store *store;
-    struct gw_ps_folder *folder;
-    atomic_uint_least64_t total;
+    char path[64], copy[64], synced[64];
+    struct kept kept;
 };
 
 /* ---- a disk that loses what was not synced --------------------------------------------------------------------- */
@@ -60,57 +52,10 @@ __attribute__((visibility("default"))) int fsync(int fd)
 
 /* ---- a store with known values --------------------------------------------------------------------------------- */
 
-static void on_woken(void *user, struct gw_ps_key *key)
-{
-    (void)user, (void)key;
-}
-
-static size_t own_write(void *user, uint8_t *bytes)
-{
-    (void)user;
-    gw_put64(bytes, 7);
-    return 8;
-}
-
-static gw_status own_read(void *user, const uint8_t *bytes, size_t n_bytes)
-{
-    (void)user;
-    CHECK(n_bytes == 8 && gw_get64(bytes) == 7, "%zu bytes of the owner", n_bytes);
-    return GW_OK;
-}
-
-static void on_line(void *user, const char *line)
-{
-    struct world *world = user;
-    snprintf(world->log, sizeof world->log, "%s", line);
-}
-
 static gw_status try_open(struct world *world, const char *folder)
 {
-    const struct gw_ps_folder_options options = {.folder = folder,
-                                                 .about = "workers=2",
-                                                 .most_own = 8,
-                                                 .own_write = own_write,
-                                                 .own_read = own_read,
-                                                 .log = on_line,
-                                                 .user = world};
-    const struct gw_ps_store_options store = {.n_workers = N_WORKERS,
-                                              .mode = GW_PS_SYNC,
-                                              .max_keys = 100,
-                                              .max_key_bytes = 1 << 20,
-                                              .max_bytes = 1 << 28,
-                                              .total = &world->total,
-                                              .woken = on_woken};
-    world->folder = NULL;
-    assert_int_equal(gw_ps_store_create(world->context, &store, &world->store), GW_OK);
-    return gw_ps_folder_open(world->context, world->store, &options, &world->folder);
-}
-
-static void close_it(struct world *world)
-{
-    gw_ps_folder_close(world->folder);
-    gw_ps_store_destroy(world->store);
-    assert_int_equal(atomic_load(&world->total), 0);
+    return open_kept(&world->kept, world->context, (struct gw_ps_store_options){.n_workers = N_WORKERS}, folder,
+                     "workers=2");
 }
 
 /* Key 0 has parameters, key 1 a value that was put. */
@@ -120,8 +65,8 @@ static struct gw_ps_key *key_of(struct world *world, uint32_t k)
     const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
     struct gw_ps_key *key;
     snprintf(name, sizeof name, "key %u", k);
-    assert_int_equal(gw_ps_store_init(world->store, name, GW_PS_FLOAT32, &shape, "", k ? "" : "adam:lr=0.5"), GW_OK);
-    assert_int_equal(gw_ps_store_find(world->store, name, &key), GW_OK);
+    ok(gw_ps_store_init(world->kept.store, name, GW_PS_FLOAT32, &shape, "", k ? "" : "adam:lr=0.5"));
+    ok(gw_ps_store_find(world->kept.store, name, &key));
     return key;
 }
 
@@ -130,7 +75,7 @@ static struct gw_ps_blob *value_of(struct world *world, uint64_t number)
     float values[N];
     for (int i = 0; i < N; i++)
         values[i] = (float)number + (float)(i % 100) / 128;
-    struct gw_ps_blob *value = gw_ps_blob_copy(world->context, &world->total, values, sizeof values);
+    struct gw_ps_blob *value = gw_ps_blob_copy(world->context, &world->kept.total, values, sizeof values);
     assert_non_null(value);
     return value;
 }
@@ -142,11 +87,11 @@ static void a_round(struct world *world, uint64_t number)
         struct gw_ps_key *key = key_of(world, k);
         struct gw_ps_blob *value = value_of(world, number);
         if (k == 0)
-            assert_int_equal(gw_ps_store_put_first(world->store, key, value), GW_OK);
+            ok(gw_ps_store_put_first(world->kept.store, key, value));
         if (k == 1)
-            assert_int_equal(gw_ps_store_put(world->store, key, number, value), GW_OK);
+            ok(gw_ps_store_put(world->kept.store, key, number, value));
         for (uint32_t r = 0; r < N_WORKERS; r++)
-            assert_int_equal(gw_ps_store_push(world->store, key, r, number, value, 0, false), GW_OK);
+            ok(gw_ps_store_push(world->kept.store, key, r, number, value, 0, false));
         gw_ps_blob_give(value);
     }
 }
@@ -157,12 +102,14 @@ static void check_round(struct world *world, uint64_t number)
     struct gw_ps_blob *value = value_of(world, number);
     struct gw_ps_pulled pulled;
     struct gw_ps_key *waits_for;
-    CHECK(gw_ps_store_info(world->store).n_keys == (number ? N_KEYS : 0), "round %" PRIu64 ": keys", number);
+    CHECK(world->kept.own == 7, "%" PRIu64 " of the owner", world->kept.own);
+    CHECK(gw_ps_store_info(world->kept.store).n_keys == (number ? N_KEYS : 0), "round %" PRIu64 ": keys", number);
     for (uint32_t k = 0; number && k < N_KEYS; k++) {
         struct gw_ps_key *key = key_of(world, k);
-        CHECK(gw_ps_store_pushed(world->store, key, 0) == number && gw_ps_key_info(world->store, key).rounds == number,
-              "key %u: round %" PRIu64 ", not %" PRIu64, k, gw_ps_key_info(world->store, key).rounds, number);
-        CHECK(gw_ps_store_pull(world->store, key, 0, GW_PS_MIN, NULL, &pulled, &waits_for) == GW_OK &&
+        CHECK(gw_ps_store_pushed(world->kept.store, key, 0) == number &&
+                  gw_ps_key_info(world->kept.store, key).rounds == number,
+              "key %u: round %" PRIu64 ", not %" PRIu64, k, gw_ps_key_info(world->kept.store, key).rounds, number);
+        CHECK(gw_ps_store_pull(world->kept.store, key, 0, GW_PS_MIN, NULL, &pulled, &waits_for) == GW_OK &&
                   memcmp(pulled.value->bytes, value->bytes, value->n_bytes) == 0,
               "key %u: another value", k);
         gw_ps_blob_give(pulled.value);
@@ -206,27 +153,23 @@ static void copy_folder(const char *from, const char *to)
         copy_file(in(from, files[i]), in(to, files[i]));
 }
 
-static void make_folder(char path[64])
-{
-    snprintf(path, 64, "/tmp/gradwire-keep-XXXXXX");
-    assert_non_null(mkdtemp(path));
-}
-
 /* Makes a folder with some rounds. killed: the server did not end in order, so the newest commits are in its log. */
 static void begin(struct world *world, uint64_t n_rounds, bool killed)
 {
     *world = (struct world){.context = NULL};
-    assert_int_equal(gw_context_create(NULL, &world->context), GW_OK);
+    ok(gw_context_create(NULL, &world->context));
     make_folder(world->path);
     make_folder(world->copy);
     make_folder(world->synced);
-    CHECK(try_open(world, world->path) == GW_OK, "%s", gw_last_error());
+    ok(try_open(world, world->path));
+    world->kept.own = 7;
+    gw_ps_folder_note(world->kept.folder);
     for (uint64_t number = 1; number <= n_rounds; number++) {
         a_round(world, number);
-        gw_ps_folder_commit(world->folder);
+        gw_ps_folder_commit(world->kept.folder);
     }
     copy_folder(world->path, world->copy);
-    close_it(world);
+    close_kept(&world->kept);
     if (killed)
         copy_folder(world->copy, world->path);
 }
@@ -247,7 +190,7 @@ static bool refused_or_whole(struct world *world, uint64_t number, const char *w
         check_round(world, number);
     else
         CHECK(gw_last_error()[0], "%s: no sentence", what);
-    close_it(world);
+    close_kept(&world->kept);
     return status < 0;
 }
 
@@ -281,7 +224,7 @@ static void flip_bits(bool killed, const char *name)
     end(&world);
 }
 
-static void test_flipped_bits(void **state)
+static void flipped_bits(void **state)
 {
     (void)state;
     flip_bits(false, "state.db");
@@ -305,7 +248,7 @@ static void cut_file(bool killed, const char *name)
     end(&world);
 }
 
-static void test_cut_files(void **state)
+static void cut_files(void **state)
 {
     (void)state;
     cut_file(false, "state.db");
@@ -313,7 +256,7 @@ static void test_cut_files(void **state)
 }
 
 /* Whoever removes the newest files is told, and no acknowledged push is gone without a word. */
-static void test_lost_files(void **state)
+static void lost_files(void **state)
 {
     struct world world;
     (void)state;
@@ -345,17 +288,17 @@ static void cut_power(void)
     copy_folder(to, power.world->copy);
     copy_file(in(power.world->path, "lock"), in(power.world->copy, "lock"));
     CHECK(try_open(&after, power.world->copy) == GW_OK, "cut %d: %s", power.n, gw_last_error());
-    const uint64_t number = gw_ps_store_pushed(after.store, key_of(&after, 0), 0);
+    const uint64_t number = gw_ps_store_pushed(after.kept.store, key_of(&after, 0), 0);
     CHECK(number == power.committed || number == power.committed + 1, "cut %d: round %" PRIu64 " of %" PRIu64, power.n,
           number, power.committed);
     check_round(&after, number);
-    close_it(&after);
+    close_kept(&after.kept);
     power.n++;
     synced_to = to;
 }
 
 /* Power is cut at each sync (of commits, and when the log is brought into the database), and after each commit. */
-static void test_power_cut(void **state)
+static void power_cut(void **state)
 {
     struct world world;
     sqlite3 *other;
@@ -365,12 +308,12 @@ static void test_power_cut(void **state)
     power.world = &world;
     power.committed = 1;
     on_synced = cut_power;
-    CHECK(try_open(&world, world.path) == GW_OK, "%s", gw_last_error());
+    ok(try_open(&world, world.path));
     assert_int_equal(sqlite3_open(in(world.path, "state.db"), &other), SQLITE_OK);
     for (synced_to = world.synced; power.n < N_CUTS; cut_power()) {
         a_round(&world, power.committed + 1);
-        gw_ps_folder_commit(world.folder);
-        assert_true(gw_ps_folder_info(world.folder).durable);
+        gw_ps_folder_commit(world.kept.folder);
+        assert_true(gw_ps_folder_info(world.kept.folder).durable);
         power.committed++;
         if (power.committed % 4 == 0)
             assert_int_equal(sqlite3_exec(other, "PRAGMA wal_checkpoint", NULL, NULL, NULL), SQLITE_OK);
@@ -378,97 +321,75 @@ static void test_power_cut(void **state)
     printf("power was cut %d times in %d rounds\n", power.n, (int)power.committed);
     synced_to = NULL;
     sqlite3_close(other);
-    close_it(&world);
+    close_kept(&world.kept);
     end(&world);
 }
 
 /* ---- folders that cannot be used ------------------------------------------------------------------------------- */
 
-static void text_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
-static void change_database(const struct world *world, const char *sql)
+static void change_database(const char *path, const char *sql)
 {
     sqlite3 *db;
-    assert_int_equal(sqlite3_open(in(world->copy, "state.db"), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
 }
 
-static void make_wrong(const struct world *world, int which)
+static void wrong_folders(void **state)
 {
-    switch (which) {
-    case 0:
-        text_file(in(world->copy, "journal-00000000.gwj"), "GWPJRNAL");
-        break;
-    case 1:
-        text_file(in(world->copy, "state.db"), "this is no database, but text that somebody has put here");
-        break;
-    case 2:
-        change_database(world, "PRAGMA user_version=9");
-        break;
-    case 3:
-        change_database(world, "PRAGMA application_id=3");
-        break;
-    case 4:
-        unlink(in(world->copy, "state.db"));
-        assert_int_equal(mkfifo(in(world->copy, "state.db"), 0600), 0);
-        break;
-    case 5:
-        unlink(in(world->copy, "state.db"));
-        assert_int_equal(symlink("/nowhere/at/all", in(world->copy, "state.db")), 0);
-        break;
-    case 6:
-        assert_int_equal(truncate(in(world->copy, "state.db"), 0), 0);
-        break;
-    case 7:
-        change_database(world, "DELETE FROM row WHERE id >= 4294967296");
-        break;
-    }
-}
-
-static void test_wrong_folders(void **state)
-{
-    static const char *const words[] = {"development version",
-                                        "bring back a good copy",
-                                        "is of version 9",
-                                        "is not a database of a parameter server",
-                                        "no file",
-                                        "no file",
-                                        "is not a database of",
-                                        "heads of keys are missing"};
-    struct world world;
     (void)state;
+    enum how { SQL, TEXT, FIFO, LINK };
+    static const struct {
+        const char *words; /* of the refusal */
+        enum how how;      /* the file was made */
+        const char *file, *text;
+    } cases[] = {
+        {"development version", TEXT, "journal-00000000.gwj", "GWPJRNAL"},
+        {"bring back a good copy", TEXT, "state.db", "this is no database, but text that somebody has put here"},
+        {"is not a database of", TEXT, "state.db", ""},
+        {"is of version 9", SQL, "state.db", "PRAGMA user_version=9"},
+        {"is not a database of a parameter server", SQL, "state.db", "PRAGMA application_id=3"},
+        {"heads of keys are missing", SQL, "state.db", "DELETE FROM row WHERE id >= 4294967296"},
+        {"no file", FIFO, "state.db", ""},
+        {"no file", LINK, "state.db", "/nowhere/at/all"},
+    };
+    struct world world;
     begin(&world, 2, false);
-    for (int i = 0; i < (int)(sizeof words / sizeof *words); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         copy_folder(world.path, world.copy);
-        make_wrong(&world, i);
-        CHECK(refused_or_whole(&world, 2, words[i]), "case %d is taken", i);
-        CHECK(strstr(gw_last_error(), words[i]), "case %d: %s", i, gw_last_error());
+        const char *path = in(world.copy, cases[i].file);
+        if (cases[i].how == SQL)
+            change_database(path, cases[i].text);
+        else
+            unlink(path);
+        if (cases[i].how == FIFO)
+            assert_int_equal(mkfifo(path, 0600), 0);
+        if (cases[i].how == LINK)
+            assert_int_equal(symlink(cases[i].text, path), 0);
+        const int fd = cases[i].how == TEXT ? open(path, O_WRONLY | O_CREAT, 0600) : -1;
+        if (fd >= 0)
+            assert_int_equal(write(fd, cases[i].text, strlen(cases[i].text)), strlen(cases[i].text));
+        close(fd);
+        CHECK(refused_or_whole(&world, 2, cases[i].words), "case %zu is taken", i);
+        CHECK(strstr(gw_last_error(), cases[i].words), "case %zu: %s", i, gw_last_error());
         remove_folder(world.copy);
         assert_int_equal(mkdir(world.copy, 0700), 0);
     }
     /* in use */
     struct world other = world;
-    CHECK(try_open(&world, world.path) == GW_OK, "%s", gw_last_error());
-    atomic_init(&other.total, 0);
-    assert_int_equal(try_open(&other, world.path), GW_ERR_SYSTEM);
-    CHECK(strstr(gw_last_error(), "another server"), "%s", gw_last_error());
-    close_it(&other);
-    close_it(&world);
+    ok(try_open(&world, world.path));
+    atomic_init(&other.kept.total, 0);
+    refused(try_open(&other, world.path), GW_ERR_SYSTEM, "another server");
+    close_kept(&other.kept);
+    close_kept(&world.kept);
     end(&world);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flipped_bits), cmocka_unit_test(test_cut_files),     cmocka_unit_test(test_lost_files),
-        cmocka_unit_test(test_power_cut),    cmocka_unit_test(test_wrong_folders),
+        cmocka_unit_test(flipped_bits), cmocka_unit_test(cut_files),     cmocka_unit_test(lost_files),
+        cmocka_unit_test(power_cut),    cmocka_unit_test(wrong_folders),
     };
     return cmocka_run_group_tests_name("pserver_folder", tests, NULL, NULL);
 }
