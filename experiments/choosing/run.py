@@ -31,7 +31,7 @@ BEGIN, END = "<!-- experiments/choosing/run.py makes this table -->\n", "<!-- th
 CODECS = {
     "none": "the network is fast enough",
     "bf16": "half the bytes are enough",
-    "f16": "the same, and no gradient is above 65,504",
+    "f16": "no gradient is above 65,504",
     "ternary:residual=on,momentum=0.9": "your SGD has this momentum",
     "ternary:residual=on": "any optimizer: try this first",
     "topk:ratio=0.01,scope=global,refresh=100,over=0.5": "the network is slower still",
@@ -51,7 +51,9 @@ NETWORKS = {
     "perceptron": ("784-256-10", "784-128-64-10"),
     "CifarNet": ("CifarNet",),
 }
-COLUMNS = ("ResNet-20", "LeNet", "perceptron")  # of the page's table
+TRANSFORMER = "transformer"  # of experiments/torch-training
+# The columns of the page's table: the worst of these networks.
+COLUMNS = {"ResNet-20": ("ResNet-20",), "MNIST": ("LeNet", "perceptron"), TRANSFORMER: (TRANSFORMER,)}
 # Rows of ResNet-20 that experiments/dlgs-cifar10 has, with a schedule that is 2 % shorter.
 SHORTER = {
     "ternary": "ternary",
@@ -97,6 +99,12 @@ def beside_floats(mine, floats):
     return Loss(lost, up, down, len(mine))
 
 
+def in_bytes(row):
+    """Returns a row of experiments/torch-training as experiments/accuracy has it. Nobody counts the bytes of hooks."""
+    up, down = (1 / float(row[f"times_smaller_{way}"]) if row[f"times_smaller_{way}"] else 0 for way in ("up", "down"))
+    return {**row, "test_accuracy": row["accuracy"], "bytes_up": up, "bytes_down": down, "dense_bytes": 1}
+
+
 def losses():
     """Returns {(codec, network): Loss}. If a network has several tasks, it is the worst of them."""
     rows, found = results("accuracy"), {}
@@ -112,6 +120,11 @@ def losses():
             each = [one for one in each if one]
             if each and codec != "none":
                 found[codec, network] = max(each)
+    trained = [in_bytes(row) for row in results("torch-training") if row["model"] == TRANSFORMER]
+    for codec in dict.fromkeys(codec for codec, _ in found):  # one easy task alone says nothing of a codec
+        mine, floats = ([row for row in trained if row["codec"] == name] for name in (codec, "ddp"))
+        if mine:
+            found[codec, TRANSFORMER] = beside_floats(mine, floats)
     older = [row for row in results("dlgs-cifar10") if (row["net"], row["scale"]) == ("resnet20", "0.07")]
     for codec, method in SHORTER.items():
         if (codec, "ResNet-20") not in found:
@@ -125,7 +138,7 @@ def c_file():
     names = ("none", "bf16", "f16", "ternary", "gspar", "uniform", "topk", "onebit")
     lines = [
         "/* What trainings lost with each codec, against floats. experiments/choosing/run.py writes this file, from",
-        " * the results of experiments/accuracy and experiments/dlgs-cifar10. */",
+        " * the results of experiments/accuracy, experiments/torch-training and experiments/dlgs-cifar10. */",
         '#include "codec/codec.h"',
     ]
     for name in names:
@@ -168,11 +181,11 @@ def table():
         "|---|---|---|---|---|---|---|---|",
     ]
     for codec, advice in CODECS.items():
-        found = [lost.get((codec, network)) for network in COLUMNS]
-        known = [loss for loss in found if loss]
+        each = [[lost[codec, n] for n in networks if (codec, n) in lost] for networks in COLUMNS.values()]
+        known = [loss for losses in each for loss in losses]
         plain = "16.0" if codec == "f16" else "32.0"
         up, down = (between([getattr(f, way) for f in known]) if known else plain for way in ("up", "down"))
-        points = ["0" if codec == "none" else f"{0 - f.lost:+.2f}" if f else "" for f in found]
+        points = ["0" if codec == "none" else f"{0 - max(e).lost:+.2f}" if e else "" for e in each]
         cost = costs[codec]
         spent = float(cost["encode_memcpys"]) + float(cost["decode_memcpys"])
         lines.append(f"| `{short(codec)}` | {up} | {down} | {' | '.join(points)} | {spent:.1f} | {advice} |")

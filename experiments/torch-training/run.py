@@ -45,8 +45,12 @@ POWERSGD = {f"powersgd-{rank}": f"powersgd_hook.py {rank}" for rank in (1, 4)}
 FEEDBACK = {  # the default of gradwire.torch.attach first
     "ternary-residual": "ternary:residual=on",
     "ternary-momentum": "ternary:residual=on,momentum=0.9",
+    "ternary-max": "ternary:residual=on,level=max",
+    "ternary-max-momentum": "ternary:residual=on,level=max,momentum=0.9",
     "topk-global": "topk:ratio=0.01,scope=global,refresh=100,over=0.5",
     "topk-momentum": "topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9",
+    "topk-bf16": "topk:ratio=0.1,scope=global,refresh=1,over=0.5,momentum=0.9,value=bf16",
+    "onebit-momentum": "onebit:momentum=0.9",
 }
 PORTS = ports.free_ports()
 

@@ -1,5 +1,5 @@
 /* What trainings lost with each codec, against floats. experiments/choosing/run.py writes this file, from
- * the results of experiments/accuracy and experiments/dlgs-cifar10. */
+ * the results of experiments/accuracy, experiments/torch-training and experiments/dlgs-cifar10. */
 #include "codec/codec.h"
 
 const gw_codec_loss gw_losses_none[] = {
@@ -28,6 +28,9 @@ const gw_codec_loss gw_losses_ternary[] = {
     {"ternary:residual=on,level=max,momentum=0.9", "ResNet-20", -0.16, 0.58, 1.02, 1},
     {"ternary:residual=on,level=max,momentum=0.9", "LeNet", 0.02, 0.25, 0.64, 3},
     {"ternary:residual=on,level=max,momentum=0.9", "perceptron", 0.00, 0.18, 0.45, 3},
+    {"ternary:residual=on,momentum=0.9", "transformer", 0.08, 0.85, 1.87, 3},
+    {"ternary:residual=on", "transformer", 0.10, 1.10, 2.74, 3},
+    {"ternary:residual=on,level=max,momentum=0.9", "transformer", 0.13, 0.95, 3.10, 3},
     {"ternary", "ResNet-20", 1.81, 1.16, 1.92, 1},
     {0},
 };
@@ -61,6 +64,9 @@ const gw_codec_loss gw_losses_topk[] = {
     {"topk:ratio=0.01,scope=global,refresh=100,over=0.5", "ResNet-20", 0.17, 0.48, 1.07, 2},
     {"topk:ratio=0.01,scope=global,refresh=100,over=0.5", "LeNet", 0.02, 0.34, 1.17, 3},
     {"topk:ratio=0.01,scope=global,refresh=100,over=0.5", "perceptron", -0.01, 0.35, 1.17, 3},
+    {"topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9", "transformer", -0.03, 0.42, 1.28, 3},
+    {"topk:ratio=0.1,scope=global,refresh=1,over=0.5,momentum=0.9,value=bf16", "transformer", -0.08, 1.70, 10.04, 3},
+    {"topk:ratio=0.01,scope=global,refresh=100,over=0.5", "transformer", 0.04, 0.44, 1.28, 3},
     {"topk:ratio=0.1,scope=layer,refresh=100,over=0", "ResNet-20", 1.11, 3.42, 8.17, 1},
     {"topk:ratio=0.01,scope=layer,refresh=100,over=0", "ResNet-20", 6.68, 0.58, 1.34, 1},
     {0},
@@ -71,6 +77,7 @@ const gw_codec_loss gw_losses_onebit[] = {
     {"onebit:momentum=0.9", "perceptron", 0.00, 1.14, 32.02, 3},
     {"onebit", "LeNet", -0.05, 1.14, 32.02, 3},
     {"onebit", "perceptron", 0.67, 1.17, 32.05, 3},
+    {"onebit:momentum=0.9", "transformer", -0.05, 1.23, 32.10, 3},
     {"onebit", "ResNet-20", 2.78, 1.28, 32.14, 1},
     {0},
 };
