@@ -6,7 +6,6 @@ end.
     tests/cli/pserver_snapshot_test.py TOOL"""
 import atexit
 import contextlib
-import http.client
 import pathlib
 import random
 import re
@@ -17,12 +16,11 @@ import sys
 import tempfile
 import time
 
-from pserver_common import SOURCE, TOOL, check, check_lines, numpy
+from pserver_common import PATIENCE, SOURCE, TOOL, Server, ask, check, fails, numpy, until
 
 import gradwire.pserver as ps
 
-KILLS = 100
-PATIENCE = 60  # seconds within which all that must happen has happened
+KILLS = 60
 
 # Each step pushes numbers that depend on the step, and checks all results. Rank 0 says when to stop. All workers hear
 # it in the same step.
@@ -54,53 +52,16 @@ client.close()
 """
 
 
-class Server:
-    """A server. Each start uses the same address, so that clients find it again."""
-
-    def __init__(self, folder, *options, listen="127.0.0.1:0"):
-        self.log_path = pathlib.Path(folder).parent / f"server-{time.monotonic_ns()}.log"
-        with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen(
-                [str(TOOL), "server", "--listen", listen, "--snapshot", str(folder), *options], stderr=log
-            )
-        atexit.register(self.process.kill)  # if a check fails, the server ends, too
-        self.address = self.wait_for(r"listening address=(\S+)").group(1)
-
-    def log(self):
-        return self.log_path.read_text()
-
-    def wait_for(self, pattern):
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            found = re.search(pattern, self.log())
-            if found:
-                return found
-            check(self.process.poll() is None, f"the server ended with {self.process.returncode}:\n{self.log()}")
-            check(time.monotonic() < deadline, f"the log never says {pattern}:\n{self.log()}")
-            time.sleep(0.01)
-
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def end(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(timeout=PATIENCE)
-        check(self.process.returncode == 0, f"the server ends with {self.process.returncode}:\n{self.log()}")
-        check_lines(self.log())
-        return self.log()
+def keeping(folder, *options, **more):
+    return Server("--snapshot", folder, *options, **more)
 
 
 def killed(folder):
     options = ["--workers", "2"]
     stop = folder / "stop"
-    server = Server(folder / "kept", *options)
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(rank), server.address, str(stop)], stdout=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
+    server = keeping(folder / "kept", *options)
+    words = [[sys.executable, "-c", WORKER, str(rank), server.address, str(stop)] for rank in range(2)]
+    workers = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True) for one in words]
     for worker in workers:
         atexit.register(worker.kill)
     for kill in range(KILLS):
@@ -108,57 +69,44 @@ def killed(folder):
             check(workers[0].stdout.readline(), "the workers go on")
         time.sleep(random.random() * 0.05)  # so that the kill comes at any moment of a step
         server.kill()
-        server = Server(folder / "kept", *options, listen=server.address)
-        check("restored folder=" in server.log(), server.log())
+        server = keeping(folder / "kept", *options, listen=server.address)
+        check("restored folder=" in server.log, server.log)
     stop.touch()
     steps = [int(worker.communicate(timeout=PATIENCE)[0].split()[-1]) for worker in workers]
     check([worker.returncode for worker in workers] == [0, 0] and steps[0] == steps[1] > KILLS, f"{steps} steps")
     server.end()
-    server = Server(folder / "kept", *options, listen=server.address)
+    server = keeping(folder / "kept", *options)
     with ps.Client(server.address, rank=ps.READER) as client:
-        check(
-            list(client.pull_parameter(key="counted", reduce_method="parameters"))
-            == [steps[0], steps[0], 2 * steps[0]],
-            "after an orderly end",
-        )
+        counted = list(client.pull_parameter(key="counted", reduce_method="parameters"))
+        check(counted == [steps[0], steps[0], 2 * steps[0]], "after an orderly end")
     server.end()
     print(f"{KILLS} kills, {steps[0]} steps of 8 acknowledged pushes: all are there")
 
 
 def refused(folder):
     """A server is refused if its folder is in use, if it is another server's, and if it was altered."""
-
-    def fails(word, *options):
-        done = subprocess.run(
-            [str(TOOL), "server", "--listen", "127.0.0.1:0", "--snapshot", str(folder / "kept"), *options],
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=PATIENCE,
-        )
-        check(done.returncode != 0 and word in done.stderr, f"{word} in:\n{done.stderr}")
-
-    server = Server(folder / "kept", "--workers", "2")
-    fails("another server", "--workers", "2")
+    kept = folder / "kept"
+    words = ["server", "--listen", "127.0.0.1:0", "--snapshot", kept, "--workers"]
+    server = keeping(kept, "--workers", "2")
+    fails([*words, 2], "another server")
     with ps.Client(server.address, rank=0) as client:
         client.init_parameter(key="x", shape=[100], type="float32")
         client.init_parameter(key="y", shape=[100], type="float32")
     server.kill()
-    fails("workers=2 mode=sync", "--workers", "3")
-    state = folder / "kept" / "state.db"
-    good = state.read_bytes()
+    fails([*words, 3], "workers=2 mode=sync")
+    state, log = kept / "state.db", kept / "state.db-wal"
+    good, good_log = state.read_bytes(), log.read_bytes()
     state.write_bytes(good[:50] + b"?" * 16384 + good[50 + 16384 :])
-    log = folder / "kept" / "state.db-wal"
-    kept = log.read_bytes()
-    log.write_bytes(kept[:9000] + b"?" + kept[9001:])
-    fails("state.db", "--workers", "2")
+    log.write_bytes(good_log[:9000] + b"?" + good_log[9001:])
+    fails([*words, 2], "state.db")
     state.write_bytes(good)
-    log.write_bytes(kept)
-    Server(folder / "kept", "--workers", "2").end()
+    log.write_bytes(good_log)
+    keeping(kept, "--workers", "2").end()
 
 
 def copied(folder):
     """docs/pserver.md says how to copy the folder while the server runs."""
-    server = Server(folder / "kept", "--workers", "1")
+    server = keeping(folder / "kept", "--workers", "1")
     with ps.Client(server.address, rank=0) as client:
         client.init_parameter(key="x", shape=[20000], type="float32")
         client.push_parameter(key="x", value=numpy.full(20000, 7, "float32"))
@@ -168,7 +116,7 @@ def copied(folder):
             database.execute(command.replace("/backup", str(folder / "copy")))
         client.push_parameter(key="x", value=numpy.full(20000, 8, "float32"))
     server.end()
-    server = Server(folder / "copy", "--workers", "1")
+    server = keeping(folder / "copy", "--workers", "1")
     with ps.Client(server.address, rank=ps.READER) as client:
         client.init_parameter(key="x", shape=[20000], type="float32")
         check((client.pull_parameter(key="x", reduce_method="sum") == 7).all(), "what was there when it was copied")
@@ -177,45 +125,25 @@ def copied(folder):
 
 def stopped_while_it_reads(folder):
     """SIGTERM and SIGINT end a server that still reads its folder, at once and as in good order. The folder stays."""
-    options = ["--workers", "1", "--mode", "async"]
-    server = Server(folder / "kept", *options)
+    options = ["--snapshot", folder / "kept", "--workers", "1", "--mode", "async"]
+    server = Server(*options)
     with ps.Client(server.address, rank=0, timeout=PATIENCE) as client:
         client.init_parameter(key="x", shape=[16 << 20], type="float32")
-        for i in range(4):  # 256 MiB to read
+        for i in range(2):  # 128 MiB to read
             client.push_parameter(key="x", value=numpy.full(16 << 20, i, "float32"))
         server.kill()
     for how in (signal.SIGTERM, signal.SIGINT):
-        process = subprocess.Popen(
-            [str(TOOL), "server", "--listen", "127.0.0.1:0", "--snapshot", str(folder / "kept"), *options],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        words = map(str, [TOOL, "server", "--listen", "127.0.0.1:0", *options])
+        process = subprocess.Popen([*words], stderr=subprocess.PIPE, text=True)
         first = process.stderr.readline()
         check(" restoring folder=" in first, f"the log says that the folder is read: {first}")
         process.send_signal(how)
         log = process.communicate(timeout=PATIENCE)[1]
         check(process.returncode == 0, f"{how} while it reads: {process.returncode}\n{log}")
-    server = Server(folder / "kept", *options)
+    server = Server(*options)
     with ps.Client(server.address, rank=ps.READER, timeout=PATIENCE) as client:
-        check((client.pull_parameter(key="x", reduce_method="latest") == 3).all(), "all is there")
+        check((client.pull_parameter(key="x", reduce_method="latest") == 1).all(), "all is there")
     server.end()
-
-
-def ask(page, path):
-    connection = http.client.HTTPConnection(page, timeout=20)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-    finally:
-        connection.close()
-
-
-def until(holds, what):
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        check(time.monotonic() < deadline, f"in vain: {what}")
-        time.sleep(0.05)
 
 
 def full(folder):
@@ -223,47 +151,42 @@ def full(folder):
     keeps all changes again."""
     disk = folder / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], capture_output=True, text=True
-    )
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], capture_output=True, text=True)
     if mounted.returncode:
         print("skipped: a small tmpfs cannot be mounted:", mounted.stderr.strip())
         return
     try:
         options = ["--workers", "1", "--metrics", "0"]
-        server = Server(disk / "kept", *options)
-        page = server.wait_for(r"showing status=http://([^/]+)/").group(1)
+        server = keeping(disk / "kept", *options)
+        health = lambda: ask(server.page, "/health")[::2]
+        durable = lambda n: f"gradwire_pserver_durable {n}".encode() in ask(server.page, "/metrics")[2]
+        push = lambda i: client.push_parameter(key="x", value=numpy.full(20000, i, "float32"))  # 80,000 bytes
         with ps.Client(server.address, rank=0) as client:
             client.init_parameter(key="x", shape=[20000], type="float32")
-            until(
-                lambda: "gradwire_pserver_durable 1" in ask(page, "/metrics")[1]
-                and ask(page, "/health") == (200, "ok\n"),
-                "durable",
-            )
-            for i in range(100):  # 80,000 bytes each
-                client.push_parameter(key="x", value=numpy.full(20000, i, "float32"))
+            until(lambda: durable(1) and health() == (200, b"ok\n"), "durable")
+            for i in range(100):
+                push(i)
                 check(i > 0 or not client.take_notice(), "the first one fits")
             check(client.take_notice() and not client.take_notice(), "100 do not fit; said once")
-            until(lambda: ask(page, "/health")[0] == 503, "a health that is bad")
-            status, reason = ask(page, "/health")
-            check("in memory only" in reason and "full" in reason, reason)
-            check(
-                "gradwire_pserver_durable 0" in ask(page, "/metrics")[1] and "not-durable reason=" in server.log(),
-                server.log(),
-            )
+            until(lambda: health()[0] == 503, "a health that is bad")
+            reason = health()[1]
+            check(b"in memory only" in reason and b"full" in reason, reason)
+            check(durable(0), "the metrics say so")
+            server.wait_for("not-durable reason=")
             check((client.pull_parameter(key="x", reduce_method="sum") == 99).all(), "it goes on serving")
-            subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
-            until(lambda: ask(page, "/health")[0] == 200, "a health that is good again")
-            check("gradwire_pserver_durable 1" in ask(page, "/metrics")[1] and " durable" in server.log(), server.log())
-            client.push_parameter(key="x", value=numpy.full(20000, 7, "float32"))
+            subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+            until(lambda: health()[0] == 200, "a health that is good again")
+            check(durable(1), "the metrics say so")
+            server.wait_for("Z durable")
+            push(7)
             check(not client.take_notice(), "kept again")
             server.kill()
-            server = Server(disk / "kept", *options, listen=server.address)
-            client.push_parameter(key="x", value=numpy.full(20000, 8, "float32"))
+            server = keeping(disk / "kept", *options, listen=server.address)
+            push(8)
             check((client.pull_parameter(key="x", reduce_method="sum") == 8).all(), "after the restart")
         server.end()
     finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
+        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def main():

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -18,45 +17,10 @@ import tempfile
 import threading
 import time
 
-from pserver_common import SOURCE, TOOL, check, check_lines, numpy
+from pserver_common import PATIENCE, SOURCE, ask, check, fails, numpy, refused, serving, tool, until
 
 HOSTILE = '<img src=x onerror="document.title=\'taken\'">&<script>document.title="taken"</script>'
-PATIENCE = 30  # seconds within which numbers must have come
 SOON = 8  # seconds for an answer that takes milliseconds; the page gives silent clients more time
-
-
-@contextlib.contextmanager
-def server(*options):
-    process = subprocess.Popen(
-        [str(TOOL), "server", "--listen", "127.0.0.1:0", *options], stderr=subprocess.PIPE, text=True, errors="replace"
-    )
-    first = process.stderr.readline()
-    if " keeping folder=" in first:
-        first = process.stderr.readline()
-    address = re.search(r"listening address=(\S+)", first)
-    page = re.search(r"showing status=http://(\S+):(\d+)/", process.stderr.readline())
-    check(address and page, "the log says where the server listens and where its page is")
-    try:
-        yield address.group(1), (page.group(1), int(page.group(2)))
-        process.send_signal(signal.SIGTERM)
-        log = process.communicate(timeout=20)[1]
-        check(process.returncode == 0, f"the server ends with {process.returncode}:\n{log}")
-        check_lines(log)
-        check("\ufffd" not in log, f"the log is UTF-8, whatever the names are:\n{log}")
-    finally:
-        process.kill()
-        process.wait()
-
-
-def ask(page, path, method="GET", body=None, headers={}, timeout=20):
-    connection = http.client.HTTPConnection(*page, timeout=timeout)
-    try:
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        return answer.status, dict(answer.getheaders()), answer.read()
-    finally:
-        connection.close()
-
 
 # ---- Prometheus' text format 0.0.4 ------------------------------------------------------------------------------
 
@@ -66,6 +30,7 @@ SAMPLE = re.compile(
     r" (-?[0-9.]+(?:e[+-]?\d+)?|NaN|[+-]Inf)"
 )
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"')
+OURS = re.compile("gradwire_pserver_|gradwire_build_info$|process_")
 
 
 def parse_metrics(text):
@@ -78,46 +43,33 @@ def parse_metrics(text):
             check(len(words) == 4 and words[3] and words[2] not in types, f"one help for a family: {line}")
             helped = words[2]
         elif words[:2] == ["#", "TYPE"]:
-            check(
-                len(words) == 4
-                and words[2] == helped
-                and words[2] not in types
-                and words[3] in ("counter", "gauge", "histogram"),
-                f"a type after its help: {line}",
-            )
-            check(
-                re.match("gradwire_pserver_|gradwire_build_info$|process_", words[2])
-                and (words[3] == "counter") == words[2].endswith("_total"),
-                f"a counter's name, and no other, ends in _total: {line}",
-            )
-            current = words[2]
-            types[current] = words[3]
+            _, _, current, kind = words
+            check(current == helped and current not in types, f"a type after its help: {line}")
+            check(kind in ("counter", "gauge", "histogram") and OURS.match(current), line)
+            check((kind == "counter") == current.endswith("_total"), f"counters' names alone end in _total: {line}")
+            types[current] = kind
         else:
             sample = SAMPLE.fullmatch(line)
             ends = ("_bucket", "_sum", "_count") if types.get(current) == "histogram" else ("",)
-            check(
-                sample and sample.group(1) in [f"{current}{end}" for end in ends],
-                f"a sample of the family before it: {line}",
-            )
-            name, labels = sample.group(1), tuple(sorted(LABEL.findall(sample.group(2) or "")))
-            check((name, labels) not in values, f"a series comes once: {line}")
-            values[name, labels] = float(sample.group(3))
-            check(values[name, labels] >= 0, f"counts are not negative: {line}")
+            names = [f"{current}{end}" for end in ends]
+            check(sample and sample.group(1) in names, f"a sample of the family before it: {line}")
+            series = sample.group(1), tuple(sorted(LABEL.findall(sample.group(2) or "")))
+            check(series not in values, f"a series comes once: {line}")
+            values[series] = float(sample.group(3))
+            check(values[series] >= 0, f"counts are not negative: {line}")
     check(len(types) > 10, "there are families")
     for name in (name for name, type in types.items() if type == "histogram"):
         bounds = [(float(labels[0][1]), n) for (series, labels), n in values.items() if series == f"{name}_bucket"]
-        check(
-            bounds == sorted(bounds) and [n for _, n in bounds] == sorted(n for _, n in bounds), f"{name}: classes grow"
-        )
+        counts = [n for _, n in bounds]
+        check(bounds == sorted(bounds) and counts == sorted(counts), f"{name}: classes grow")
         check(bounds[-1] == (float("inf"), values[f"{name}_count", ()]), f"{name}: the last class has all")
     return values
 
 
 def metrics(page):
     status, headers, body = ask(page, "/metrics")
-    check(
-        status == 200 and headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8", f"{status} {headers}"
-    )
+    wanted = "text/plain; version=0.0.4; charset=utf-8"
+    check(status == 200 and headers["Content-Type"] == wanted, f"{status} {headers}")
     return parse_metrics(body.decode())
 
 
@@ -125,182 +77,101 @@ def one(values, name, **labels):
     return values["gradwire_pserver_" + name, tuple(sorted(labels.items()))]
 
 
-def until(page, expected):
-    """Waits until the numbers are as expected, and returns them. expected: {(name, (label, value)...): number}."""
-    end = time.monotonic() + PATIENCE
-    while True:
+def expect(page, text, **more):
+    """Waits until the numbers are as expected, and returns them. A line of the text has a name, perhaps the value of
+    its one label, and the number."""
+    expected = {(name, ()): number for name, number in more.items()}
+    for line in text.splitlines():
+        name, *value, number = line.split()
+        label = "operation" if name == "requests_total" else "rank"
+        expected[name, tuple((label, v) for v in value)] = int(number)
+
+    def holds():
         values = metrics(page)
-        wrong = {
-            key: values.get(("gradwire_pserver_" + key[0], key[1:]))
-            for key, number in expected.items()
-            if values.get(("gradwire_pserver_" + key[0], key[1:])) != number
-        }
-        if not wrong:
-            return values
-        check(time.monotonic() < end, f"numbers are {wrong}, and must be {expected}")
-        time.sleep(0.1)
+        wrong = {key for key, n in expected.items() if values.get((f"gradwire_pserver_{key[0]}", key[1])) != n}
+        return None if wrong else values
+
+    return until(holds, f"the numbers are {expected}")
 
 
-# ---- tests --------------------------------------------------------------------------------------------------------
+# ---- numbers ------------------------------------------------------------------------------------------------------
+
+WAITS = """
+import sys
+import gradwire.pserver as ps
+client = ps.Client(sys.argv[1], rank=2)
+client.init_parameter(key="y", shape=[2, 3], type="int64")
+client.push_parameter(key="y", value=[[1, 1, 1], [1, 1, 1]])
+client.pull_parameter(key="y", reduce_method="sum")
+"""
 
 
 def numbers(ps):
-    options = ["--workers", "3", "--max-clients", "7", "--metrics", "0"]
-    with server(*options) as (address, page):
+    with serving("--workers", "3", "--max-clients", "7", "--metrics", "0") as (address, (server,)):
+        page, status = server.page, lambda: json.loads(ask(server.page, "/status.json")[2])
+        soon = lambda seconds: abs(seconds - time.time()) < 3600
         check(page[0] == "127.0.0.1", "a port alone is one of this machine's own address")
-        until(
-            page,
-            {
-                ("clients",): 0,
-                ("workers",): 3,
-                ("workers_connected",): 0,
-                ("keys",): 0,
-                ("rounds_total",): 0,
-                ("bytes_in_total",): 0,
-            },
-        )
-        clients = [ps.Client(address, rank=rank, timeout=20) for rank in (0, 1)] + [
-            ps.Client(address, rank=ps.READER, timeout=20)
-        ]
-        until(page, {("clients",): 3, ("workers_connected",): 2, ("requests_total", ("operation", "hello")): 3})
-        clients[0].init_parameter(key="x", shape=[1000], type="float32")
+        expect(page, "", clients=0, workers=3, workers_connected=0, keys=0, rounds_total=0, bytes_in_total=0)
+        clients = [ps.Client(address, rank=rank, timeout=20) for rank in (0, 1, ps.READER)]
+        expect(page, "requests_total hello 3", clients=3, workers_connected=2)
         clients[0].init_parameter(key="y", shape=[2, 3], type="int64")
-        for client in clients[1:]:
+        for client in clients:
             client.init_parameter(key="x", shape=[1000], type="float32")
-        clients[0].push_parameter(key="x", value=numpy.ones(1000, numpy.float32))
         clients[0].push_parameter(key="y", value=numpy.ones((2, 3), numpy.int64))
-        clients[1].push_parameter(key="x", value=numpy.ones(1000, numpy.float32))
-        try:
-            clients[1].pull_parameter(key="nowhere", reduce_method="max")
-            check(False, "a key that is not there is refused")
-        except RuntimeError:
-            pass
-        values = until(
-            page,
-            {
-                ("keys",): 2,
-                ("kept_bytes",): 8048,
-                ("rounds_total",): 0,
-                ("refused_total",): 1,
-                ("waiting_requests",): 0,
-                ("requests_total", ("operation", "init")): 4,
-                ("requests_total", ("operation", "push")): 3,
-                ("requests_total", ("operation", "pull")): 1,
-                ("requests_total", ("operation", "invalid")): 0,
-                ("worker_pushes_total", ("rank", "0")): 2,
-                ("worker_pushes_total", ("rank", "1")): 1,
-                ("worker_missing_rounds", ("rank", "0")): 0,
-                ("worker_missing_rounds", ("rank", "1")): 1,
-                ("worker_missing_rounds", ("rank", "2")): 2,
-            },
-        )
-        check(
-            8048 < one(values, "bytes_in_total") < 12000 and 0 < one(values, "bytes_out_total") < 2000,
-            "bytes of values and of heads",
-        )
-        check(
-            [one(values, f"{what}_seconds_count") for what in ("push", "pull", "round")] == [3, 0, 0],
-            "times of what was done: the pull was refused",
-        )
-        check(
-            {labels: n for (name, labels), n in values.items() if name == "gradwire_pserver_worker_connected"}
-            == {(("rank", "0"),): 1, (("rank", "1"),): 1, (("rank", "2"),): 0},
-            "who is connected",
-        )
-        since = one(values, "worker_connected_since_seconds", rank="1", address="127.0.0.1")
-        check(abs(since - time.time()) < 3600 and one(values, "readers") == 1, "since when, and how many readers")
-        check(
-            [one(values, f"max_{what}") for what in ("clients", "keys", "key_bytes")] == [7, 1 << 20, 1 << 30]
-            and one(values, "max_bytes") > 1 << 30,
-            "the limits: those that were given, and the defaults",
-        )
+        for client in clients[:2]:
+            client.push_parameter(key="x", value=numpy.ones(1000, numpy.float32))
+        refused(lambda: clients[1].pull_parameter(key="nowhere", reduce_method="max"), "")
+        text = """requests_total init 4\nrequests_total push 3\nrequests_total pull 1\nrequests_total invalid 0
+            worker_pushes_total 0 2\nworker_pushes_total 1 1
+            worker_missing_rounds 0 0\nworker_missing_rounds 1 1\nworker_missing_rounds 2 2"""
+        values = expect(page, text, keys=2, kept_bytes=8048, rounds_total=0, refused_total=1, waiting_requests=0)
+        check(8048 < one(values, "bytes_in_total") < 12000, "bytes of values and of heads")
+        check(0 < one(values, "bytes_out_total") < 2000, "bytes of heads")
+        times = lambda of: [one(of, f"{what}_seconds_count") for what in ("push", "pull", "round")]
+        check(times(values) == [3, 0, 0], "times of what was done: the pull was refused")
+        connected = [one(values, "worker_connected", rank=str(rank)) for rank in range(3)]
+        check(connected == [1, 1, 0] and one(values, "readers") == 1, "who is connected")
+        check(soon(one(values, "worker_connected_since_seconds", rank="1", address="127.0.0.1")), "since when")
+        limits = [one(values, f"max_{what}") for what in ("clients", "keys", "key_bytes")]
+        check(limits == [7, 1 << 20, 1 << 30] and one(values, "max_bytes") > 1 << 30, "limits: given ones, defaults")
         check(one(values, "info", address=address, mode="sync", staleness="0") == 1, "which server it is")
-        version = subprocess.run([str(TOOL), "--version"], stdout=subprocess.PIPE, text=True).stdout.split()[1]
+        version = tool("--version").stdout.split()[1]
         check(values["gradwire_build_info", (("version", version),)] == 1, "the version that runs")
-        status = json.loads(ask(page, "/status.json")[2])
-        check(status["away"][0]["gone"] == 0, f"rank 2 has not come yet: {status}")
-        check(
-            status["slowest"] == 2
-            and [(a["rank"], a["presence"]) for a in status["away"]] == [(2, "away")]
-            and status["workers_connected"] == 2,
-            status,
-        )
-        check(
-            [(m["rank"], m["address"], m.get("pushes")) for m in status["members"]]
-            == [(0, "127.0.0.1", 2), (1, "127.0.0.1", 1), (None, "127.0.0.1", None)],
-            status,
-        )
-        check(all(abs(m["since"] - time.time()) < 3600 for m in status["members"]), status)
-        check(
-            status["first_keys"]
-            == [
-                {"name": "x", "type": "float32", "shape": [1000], "rounds": 0, "bytes": 8000, "missing": 1},
-                {"name": "y", "type": "int64", "shape": [2, 3], "rounds": 0, "bytes": 48, "missing": 2},
-            ],
-            status,
-        )
+        said = status()
+        away = [(a["rank"], a["presence"], a["gone"]) for a in said["away"]]
+        check(away == [(2, "away", 0)] and (said["slowest"], said["workers_connected"]) == (2, 2), said)
+        members = [(m["rank"], m["address"], m.get("pushes")) for m in said["members"]]
+        check(members == [(0, "127.0.0.1", 2), (1, "127.0.0.1", 1), (None, "127.0.0.1", None)], said)
+        check(all(soon(m["since"]) for m in said["members"]), said)
+        x = {"name": "x", "type": "float32", "shape": [1000], "rounds": 0, "bytes": 8000, "missing": 1}
+        y = {"name": "y", "type": "int64", "shape": [2, 3], "rounds": 0, "bytes": 48, "missing": 2}
+        check(sorted(said["first_keys"], key=lambda key: key["name"]) == [x, y], said)
         # The third worker comes, and the requests that waited go on.
-        waiting = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                f"import sys; sys.path.insert(0, {str(SOURCE / 'python')!r})\nimport gradwire.pserver as ps\n"
-                f"client = ps.Client('{address}', rank=2)\nclient.init_parameter(key='y', shape=[2, 3], type='int64')\n"
-                "client.push_parameter(key='y', value=[[1, 1, 1], [1, 1, 1]])\n"
-                "client.pull_parameter(key='y', reduce_method='sum')\n",
-            ]
-        )
-        until(page, {("waiting_requests",): 1, ("workers_connected",): 3, ("worker_missing_rounds", ("rank", "2")): 1})
+        waiting = subprocess.Popen([sys.executable, "-c", WAITS, address])
+        expect(page, "worker_missing_rounds 2 1", waiting_requests=1, workers_connected=3)
         clients[1].init_parameter(key="y", shape=[2, 3], type="int64")
         clients[1].push_parameter(key="y", value=numpy.ones((2, 3), numpy.int64))
-        check(waiting.wait(timeout=60) == 0, "the one who waited is answered")
-        before = until(
-            page,
-            {
-                ("waiting_requests",): 0,
-                ("rounds_total",): 1,
-                ("workers_connected",): 2,
-                ("requests_total", ("operation", "bye")): 1,
-            },
-        )
-        check(
-            [one(before, f"{what}_seconds_count") for what in ("push", "pull", "round")] == [5, 1, 1],
-            f"times of what waited, too: {before}",
-        )
-        status = json.loads(ask(page, "/status.json")[2])
-        check(abs(status["away"][0]["gone"] - time.time()) < 3600, f"since when rank 2 is gone: {status}")
-        end = time.monotonic() + PATIENCE
-        while sum(status["history"]["rounds"]) != 1:  # the round is in the history once its step of time is over
-            check(time.monotonic() < end, f"the history has the round: {status}")
-            time.sleep(0.1)
-            status = json.loads(ask(page, "/status.json")[2])
-        check(
-            (status["server"]["address"], status["server"]["mode"], status["server"]["version"])
-            == (address, "sync", version),
-            status,
-        )
+        check(waiting.wait(timeout=PATIENCE) == 0, "the one who waited is answered")
+        before = expect(page, "requests_total bye 1", waiting_requests=0, rounds_total=1, workers_connected=2)
+        check(times(before) == [5, 1, 1], f"times of what waited, too: {before}")
+        # The round is in the history once its step of time is over.
+        until(lambda: sum(status()["history"]["rounds"]) == 1, "a history")
+        said = status()
+        check(soon(said["away"][0]["gone"]), f"since when rank 2 is gone: {said}")
+        check([said["server"][name] for name in ("address", "mode", "version")] == [address, "sync", version], said)
         for k in range(150):
             clients[0].init_parameter(key=f"key {k}", shape=[], type="uint8")
         clients[2].close()
-        after = until(page, {("keys",): 152, ("clients",): 2})
-        check(
-            all(after[key] >= value for key, value in before.items() if key[0].endswith("_total")), "counters only grow"
-        )
+        after = expect(page, "", keys=152, clients=2)
+        check(all(after[key] >= n for key, n in before.items() if key[0].endswith("_total")), "counters only grow")
         check(one(after, "seconds_since_start") > one(before, "seconds_since_start"), "time goes on")
-        check(len(json.loads(ask(page, "/status.json")[2])["first_keys"]) == 100, "the first hundred keys are listed")
-        process(after)
+        check(len(status()["first_keys"]) == 100, "the first hundred keys are listed")
+        # The numbers that Prometheus' clients have of every process.
+        of = lambda name: after["process_" + name, ()]
+        check(1 << 20 < of("resident_memory_bytes") < of("virtual_memory_bytes"), "memory")
+        check(0 < of("cpu_seconds_total") < 3600 and soon(of("start_time_seconds")), "processor time, and the start")
+        check(3 < of("open_fds") < of("max_fds"), "descriptors")
         lint(page)
-
-
-def process(values):
-    """The numbers that Prometheus' clients have of every process."""
-    check(
-        1 << 20 < values["process_resident_memory_bytes", ()] < values["process_virtual_memory_bytes", ()],
-        "memory",
-    )
-    check(0 < values["process_cpu_seconds_total", ()] < 3600, "processor time")
-    check(3 < values["process_open_fds", ()] < values["process_max_fds", ()], "descriptors")
-    check(abs(values["process_start_time_seconds", ()] - time.time()) < 3600, "when it began")
 
 
 def lint(page):
@@ -311,43 +182,37 @@ def lint(page):
     check(done.returncode == 0, done.stderr.decode() + done.stdout.decode())
 
 
-def alerts(page):
+def alerts(ps):
     """The rules for alerts use only metrics that there are."""
     file = SOURCE / "packaging/gradwire-alerts.yml"
     rules = file.read_text()
     names = set(re.findall(r"\b(?:gradwire|process)_\w+", rules))
     check(len(names) > 10 and rules.count("alert:") == rules.count("expr:"), f"there are rules: {names}")
-    there = {name for name, _ in metrics(page)}
+    with tempfile.TemporaryDirectory() as folder:
+        with serving("--workers", "1", "--metrics", "0", "--snapshot", folder) as (address, (server,)):
+            with ps.Client(address, rank=0, timeout=20):
+                there = {name for name, _ in expect(server.page, "", workers_connected=1)}
     check(names <= there, f"the rules use metrics that there are not: {names - there}")
     if shutil.which("promtool"):
         subprocess.run(["promtool", "check", "rules", file], check=True)
+
+
+# ---- requests -----------------------------------------------------------------------------------------------------
 
 
 def answers(page):
     status, headers, body = ask(page, "/health")
     check((status, body) == (200, b"ok\n"), f"/health: {status} {body}")
     status, headers, body = ask(page, "/")
-    check(
-        status == 200
-        and headers["Content-Type"].startswith("text/html")
-        and "default-src 'none'" in headers["Content-Security-Policy"],
-        headers,
-    )
-    html = body.decode()
-    check(
-        not re.search(r"(src|href)\s*=\s*[\"'](?!data:,)", html) and "http://" not in html and "https://" not in html,
-        "the page needs nothing from elsewhere",
-    )
-    check("innerHTML" not in html and "document.write" not in html, "the page sets text, not markup")
+    check(status == 200 and headers["Content-Type"].startswith("text/html"), headers)
+    check("default-src 'none'" in headers["Content-Security-Policy"], headers)
+    outside = re.findall(r"(?:src|href)\s*=\s*[\"'](?!data:,)|https?://", body.decode())
+    check(not outside, f"the page needs nothing from elsewhere: {outside}")
+    check(b"innerHTML" not in body and b"document.write" not in body, "the page sets text, not markup")
     for path in ("/", "/metrics", "/status.json", "/health"):
         status, headers, body = ask(page, path, "HEAD")
-        check(
-            status == 200
-            and body == b""
-            and int(headers["Content-Length"]) > 0
-            and headers["X-Content-Type-Options"] == "nosniff",
-            f"HEAD {path}: {status}",
-        )
+        check(status == 200 and body == b"" and int(headers["Content-Length"]) > 0, f"HEAD {path}: {status}")
+        check(headers["X-Content-Type-Options"] == "nosniff", headers)
 
 
 def hostile_requests(page):
@@ -357,11 +222,9 @@ def hostile_requests(page):
     for path in ("/metricsx", "/../etc/passwd", "/%2e%2e/etc/passwd", "//", "/metrics/", "/a%00/", "/" + "a" * 5000):
         status, _, body = ask(page, path)
         check(status in (400, 404) and b"root:" not in body, f"{path[:20]}: {status}")
-    for path in ("/" + "a" * 100_000, "/?" + "a" * 100_000):
+    for path, more in (("/" + "a" * 100_000, {}), ("/?" + "a" * 100_000, {}), ("/health", {"X": "y" * 100_000})):
         with contextlib.suppress(ConnectionError, http.client.HTTPException):
-            check(ask(page, path)[0] >= 400, "a path of 100,000 bytes is not answered")
-    with contextlib.suppress(ConnectionError, http.client.HTTPException):
-        check(ask(page, "/health", headers={"X": "y" * 100_000})[0] >= 400, "nor is such a head")
+            check(ask(page, path, headers=more)[0] >= 400, "a head of 100,000 bytes is not answered")
     for bytes in (
         b"\0" * 1000,
         b"GET\r\n\r\n",
@@ -447,11 +310,9 @@ def hostile_names(ps, client, page):
     client.init_parameter(key=HOSTILE, shape=[1], type="float32")
     wild = b"\xff\xfe<b>\xc3("
     client._wait(ps._INIT, wild, options=ps._KeyOptions(struct_bytes=ctypes.sizeof(ps._KeyOptions), type=1))
-    until(page, {("keys",): 3})
-    status, headers, body = ask(page, "/status.json")
-    check(
-        headers["Content-Type"] == "application/json" and not set(b"<>&") & set(body), "nothing in the answer is markup"
-    )
+    expect(page, "", keys=3)
+    _, headers, body = ask(page, "/status.json")
+    check(headers["Content-Type"] == "application/json" and not set(b"<>&") & set(body), "nothing there is markup")
     check([key["name"] for key in json.loads(body)["first_keys"]] == ["beside", HOSTILE, "??<b>?("], body)
     check(b"<img" not in ask(page, "/metrics")[2] and b"onerror" not in ask(page, "/")[2], "names are nowhere else")
 
@@ -462,93 +323,26 @@ def browser(address, page):
     if not program:
         print("left out: no Chromium to draw the page")
         return
-    for scheme in ("light", "dark"):
+    for scheme in ([], ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"]):
         with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run(
-                [
-                    program,
-                    "--headless=new",
-                    "--no-sandbox",
-                    "--disable-gpu",
-                    "--disable-dev-shm-usage",
-                    f"--user-data-dir={folder}",
-                    *(["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []),
-                    "--enable-logging=stderr",
-                    "--virtual-time-budget=5000",
-                    "--dump-dom",
-                    f"http://{page[0]}:{page[1]}/",
-                ],
-                capture_output=True,
-                text=True,
-                timeout=240,
-            )
+            words = [program, *"--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage".split(), *scheme]
+            words += [
+                "--enable-logging=stderr",
+                "--virtual-time-budget=5000",
+                "--dump-dom",
+                f"--user-data-dir={folder}",
+            ]
+            words += [f"http://{page[0]}:{page[1]}/"]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=240)
         console = [line for line in done.stderr.splitlines() if ":CONSOLE" in line or "Uncaught" in line]
         check(done.returncode == 0 and not console, f"{scheme}: {console or done.stderr[-2000:]}")
-        check(
-            ">live<" in done.stdout and "beside" in done.stdout and "127.0.0.1" in done.stdout,
-            f"{scheme}: the page shows what there is: {done.stdout}",
-        )
-        check(
-            "&lt;img src=x" in done.stdout
-            and "<img" not in done.stdout
-            and f"<title>{address} - Gradwire server</title>" in done.stdout
-            and f"{address}, mode sync, version " in done.stdout,
-            f"{scheme}: {done.stdout}",
-        )
+        title = f"<title>{address} - Gradwire server</title>"
+        parts = [">live<", "beside", "127.0.0.1", "&lt;img src=x", title, f"{address}, mode sync, version "]
+        lacks = [part for part in parts if part not in done.stdout]
+        check(not lacks and "<img" not in done.stdout, f"{scheme}: the page lacks {lacks}: {done.stdout}")
 
 
-def wrong_use():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        for options, said in (
-            (["--metrics", "0.0.0.0:0"], "is not a loopback address"),
-            (["--metrics", "nowhere"], "HOST:PORT"),
-            (["--metrics", "99999"], "65535"),
-            (["--metrics", ""], "--metrics is empty"),
-            (["--metrics", f"127.0.0.1:{taken.getsockname()[1]}"], "cannot listen at 127.0.0.1:"),
-        ):
-            done = subprocess.run(
-                [str(TOOL), "server", "--workers", "1", "--listen", "127.0.0.1:0", *options],
-                stderr=subprocess.PIPE,
-                text=True,
-                timeout=20,
-            )
-            check(done.returncode in (1, 2) and said in done.stderr, f"{options}: {done.returncode} {done.stderr}")
-    for where in ("0.0.0.0:0", "[::]:0", "[::1]:0"):
-        if "::" in where and not has_ipv6():
-            print("left out: this machine has no IPv6")
-            continue
-        with server("--workers", "1", "--metrics", where, *([] if "1" in where else ["--insecure"])) as (_, page):
-            check(ask((page[0].strip("[]"), page[1]), "/health")[0] == 200, f"the page at {where}")
-
-
-def one_page_a_port():
-    """A second server's page is refused at the port of the first, however the two addresses overlap."""
-    pairs = [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")]
-    if has_ipv6():
-        pairs += [("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::1]", "[::]"), ("[::]", "127.0.0.1"), ("0.0.0.0", "[::]")]
-    for first, second in pairs:
-        with server("--workers", "1", "--insecure", "--metrics", f"{first}:0") as (_, page):
-            port = page[1]
-            done = subprocess.run(
-                [str(TOOL), "server", "--workers", "1", "--listen", "127.0.0.1:0", "--insecure"]
-                + ["--metrics", f"{second}:{port}"],
-                stderr=subprocess.PIPE,
-                text=True,
-                timeout=20,
-            )
-            check(
-                done.returncode == 1
-                and f"cannot listen at {second}:{port}" in done.stderr
-                and "another program listens there" in done.stderr,
-                f"{second} beside {first}: {done.returncode} {done.stderr}",
-            )
-            held = http.client.HTTPConnection(page[0].strip("[]"), port, timeout=PATIENCE)
-            held.request("GET", "/health")
-            check(held.getresponse().read() == b"ok\n", "a connection that is open when the server ends")
-        with server("--workers", "1", "--insecure", "--metrics", f"{first}:{port}"):
-            held.close()  # the port is free for the next server at once, whatever is left of old connections
+# ---- addresses ----------------------------------------------------------------------------------------------------
 
 
 def has_ipv6():
@@ -558,13 +352,32 @@ def has_ipv6():
     return False
 
 
-def main():
-    absent = subprocess.run(
-        [str(TOOL), "server", "--workers", "1", "--listen", "127.0.0.1:0", "--metrics", "nowhere"],
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=20,
+def addresses():
+    """A second server's page is refused at the port of the first, however the two addresses overlap. The port is free
+    for the next server at once, whatever is left of old connections."""
+    base = ["--workers", "1", "--insecure", "--metrics"]
+    words = ["server", "--listen", "127.0.0.1:0", *base]
+    for where, said in (("nowhere", "HOST:PORT"), ("99999", "65535"), ("", "--metrics is empty")):
+        fails([*words, where], said)
+    fails(
+        ["server", "--listen", "127.0.0.1:0", "--workers", "1", "--metrics", "0.0.0.0:0"], "is not a loopback address"
     )
+    pairs = [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")]
+    if has_ipv6():
+        pairs += [("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::1]", "[::]"), ("[::]", "127.0.0.1"), ("0.0.0.0", "[::]")]
+    for first, second in pairs:
+        with serving(*base, f"{first}:0") as (_, (server,)):
+            host, port = server.page
+            fails([*words, f"{second}:{port}"], f"cannot listen at {second}:{port}", "another program listens there")
+            held = http.client.HTTPConnection(host, port, timeout=PATIENCE)
+            held.request("GET", "/health")
+            check(held.getresponse().read() == b"ok\n", f"the page at {first}, with a connection that stays open")
+        with serving(*base, f"{first}:{port}"):
+            held.close()
+
+
+def main():
+    absent = tool(*"server --workers 1 --listen 127.0.0.1:0 --metrics nowhere".split())
     if "this build has no" in absent.stderr:
         check(absent.returncode == 1, absent.stderr)
         print("skipped: this build has no status page")
@@ -572,20 +385,15 @@ def main():
     import gradwire.pserver as ps
 
     numbers(ps)
-    with server("--workers", "1", "--metrics", "127.0.0.1:0") as (address, page):
-        answers(page)
-        hostile_requests(page)
-        many_connections(ps, address, page)
+    with serving("--workers", "1", "--metrics", "127.0.0.1:0") as (address, (server,)):
+        answers(server.page)
+        hostile_requests(server.page)
+        many_connections(ps, address, server.page)
         with ps.Client(address, rank=0, timeout=20) as client:
-            hostile_names(ps, client, page)
-            browser(address, page)
-    with tempfile.TemporaryDirectory() as folder:
-        with server("--workers", "1", "--metrics", "0", "--snapshot", folder) as (address, page):
-            with ps.Client(address, rank=0, timeout=20):
-                until(page, {("workers_connected",): 1})
-                alerts(page)
-    wrong_use()
-    one_page_a_port()
+            hostile_names(ps, client, server.page)
+            browser(address, server.page)
+    alerts(ps)
+    addresses()
     print("the status page answers as it must")
     return 0
 
