@@ -8,16 +8,11 @@
 #include "net/tls.h"
 #include "pserver/client/test_begin.h"
 #include "pserver/protocol/test_talk.h"
+#include "pserver/server/test_process.h"
 
-#include <fcntl.h>
 #include <gradwire/link.h>
-#include <gradwire/pserver.h>
 #include <openssl/ssl.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 
 enum { KEY_BYTES = 1 << 20, MAX_BYTES = 64 << 20, MOST_MIB = 16 };
 
@@ -27,9 +22,7 @@ static char keys_path[sizeof root + 8], client_path[sizeof root + 8], log_path[s
 /* ---- the server --------------------------------------------------------------------------------------------- */
 
 struct scene {
-    pid_t process;
-    int end; /* the server ends when this is closed */
-    char address[64];
+    struct process server;
     double before; /* MiB */
 };
 
@@ -39,65 +32,32 @@ static void log_line(const char *line, void *log)
     fflush(log);
 }
 
-static void *run(void *server)
+static void begin(struct scene *scene, gw_ps_server_options options, unsigned most_files)
 {
-    return (void *)(intptr_t)gw_ps_server_run(server);
-}
-
-static void be_the_server(const gw_ps_server_options *chosen, unsigned most_files, int end, int address)
-{
-    gw_ps_server_options o = *chosen;
-    gw_ps_server *server;
-    pthread_t thread;
-    void *status;
-    char byte;
-    const struct rlimit limit = {most_files, most_files};
     FILE *log = fopen(log_path, "we");
-    o.struct_bytes = sizeof o;
-    o.listen = "127.0.0.1:0";
-    o.log = log_line;
-    o.log_user = log;
-    o.max_key_bytes = KEY_BYTES;
-    o.max_bytes = MAX_BYTES;
-    if (!log || (most_files && setrlimit(RLIMIT_NOFILE, &limit) != 0) || gw_ps_server_create(NULL, &o, &server) < 0 ||
-        pthread_create(&thread, NULL, run, server) != 0)
-        _exit(2);
-    const char *place = gw_ps_server_address(server);
-    if (write(address, place, strlen(place) + 1) < 0)
-        _exit(3);
-    while (read(end, &byte, 1) < 0)
-        ;
-    gw_ps_server_stop(server);
-    pthread_join(thread, &status);
-    gw_ps_server_destroy(server);
-    _exit((intptr_t)status == GW_OK ? 0 : 4);
+    assert_non_null(log);
+    options.n_workers = 1;
+    options.log = log_line;
+    options.log_user = log;
+    options.max_key_bytes = KEY_BYTES;
+    options.max_bytes = MAX_BYTES;
+    process_begin(&scene->server, &options, most_files);
+    fclose(log);
+    scene->before = flood_memory(scene->server.id, "VmHWM:");
 }
 
-static void begin(struct scene *scene, const gw_ps_server_options *options, unsigned most_files)
+static void end(const struct scene *scene)
 {
-    int end[2], address[2];
-    CHECK(pipe2(end, O_CLOEXEC) == 0 && pipe2(address, O_CLOEXEC) == 0, "no pipes");
-    fflush(NULL);
-    scene->process = fork();
-    CHECK(scene->process >= 0, "no process");
-    if (scene->process == 0) {
-        close(end[1]);
-        be_the_server(options, most_files, end[0], address[1]);
-    }
-    close(end[0]);
-    close(address[1]);
-    CHECK(read(address[0], scene->address, sizeof scene->address) > 0, "no server");
-    close(address[0]);
-    scene->end = end[1];
-    scene->before = flood_memory(scene->process, "VmHWM:");
+    process_end(&scene->server);
 }
 
-static void end(struct scene *scene)
+/* The most memory that the server has had, beyond what it had. */
+static void check_growth(const struct scene *scene, double before, double most, const char *what)
 {
-    int how;
-    close(scene->end);
-    CHECK(waitpid(scene->process, &how, 0) == scene->process && WIFEXITED(how) && WEXITSTATUS(how) == 0,
-          "the server ended with %d", how);
+    const double grew = flood_memory(scene->server.id, "VmHWM:") - before;
+    if (getenv("GW_TEST_LOG"))
+        fprintf(stderr, "%s: grew by %.1f MiB\n", what, grew);
+    CHECK(!FLOOD_MEMORY_IS_TOLD || grew < most, "%s: the server grew by %.0f MiB", what, grew);
 }
 
 static bool log_has(const char *words)
@@ -114,15 +74,17 @@ static bool log_has(const char *words)
 /* Somebody decent comes, is served, and goes. */
 static void serves(const struct scene *scene, const char *keys)
 {
-    const gw_ps_client_options options = {
-        .struct_bytes = sizeof options, .servers = scene->address, .rank = 0, .keys = keys, .timeout_ms = 60000};
+    const gw_ps_client_options options = {.struct_bytes = sizeof options,
+                                          .servers = scene->server.address,
+                                          .keys = keys,
+                                          .timeout_ms = 60000};
     static float values[KEY_BYTES / 4];
-    gw_ps_client *client;
+    gw_ps_client *client = NULL;
     gw_ps_value value;
-    CHECK(gw_ps_client_create(NULL, &options, &client) == GW_OK, "%s", gw_last_error());
-    CHECK(test_init(client, "good", GW_PS_FLOAT32, KEY_BYTES / 4, NULL, NULL) == GW_OK, "%s", gw_last_error());
-    CHECK(gw_ps_push(client, "good", values, sizeof values) == GW_OK, "%s", gw_last_error());
-    CHECK(gw_ps_pull(client, "good", GW_PS_SUM, NULL, &value) == GW_OK, "%s", gw_last_error());
+    ok(gw_ps_client_create(NULL, &options, &client));
+    ok(test_init(client, "good", GW_PS_FLOAT32, KEY_BYTES / 4, NULL, NULL));
+    ok(gw_ps_push(client, "good", values, sizeof values));
+    ok(gw_ps_pull(client, "good", GW_PS_SUM, NULL, &value));
     gw_ps_value_free(&value);
     gw_ps_client_destroy(client);
 }
@@ -137,7 +99,7 @@ struct line {
 
 static struct line dial(const struct scene *scene, struct gw_net_keys *keys)
 {
-    struct line line = {peer_connect_slow(scene->address, 4096), NULL};
+    struct line line = {peer_connect_slow(scene->server.address, 4096), NULL};
     if (keys) {
         assert_int_equal(gw_net_tls_new(keys, true, NULL, &line.tls), GW_OK);
         CHECK(gw_net_tls_handshake(line.tls, line.fd) == GW_OK, "%s", gw_last_error());
@@ -165,19 +127,12 @@ static bool pour(const struct line *line, const void *bytes, size_t n_bytes)
     return true;
 }
 
-static size_t write_message(uint8_t *at, const struct gw_ps_request *request, uint64_t n_bytes)
-{
-    const size_t n = talk_write(at + GW_NET_HEAD, request);
-    peer_head(at, GW_PS_MESSAGE, n, n_bytes);
-    return GW_NET_HEAD + n;
-}
-
 static void say_hello(const struct line *line)
 {
     uint8_t hello[GW_NET_HEAD + GW_PS_HEAD_BYTES], answer[GW_NET_HEAD];
     size_t n = 0;
     CHECK(pour(line, hello,
-               write_message(
+               talk_head(
                    hello,
                    &(struct gw_ps_request){.operation = GW_PS_HELLO, .hello_rank = GW_PS_READER, .incarnation = 7}, 0)),
           "no welcome");
@@ -202,16 +157,16 @@ static size_t write_words(enum words words, uint8_t *at)
         peer_head(at, GW_PS_MESSAGE, 0, 0);
         return GW_NET_HEAD;
     case HUGE_MESSAGE:
-        return write_message(at, &push, (uint64_t)1 << 60);
+        return talk_head(at, &push, (uint64_t)1 << 60);
     case LONG_HEADER:
         peer_head(at, GW_PS_MESSAGE, GW_PS_HEAD_BYTES + 1, 0);
         return GW_NET_HEAD;
     case HELLOS:
-        return write_message(at, &hello, 0);
+        return talk_head(at, &hello, 0);
     case PULLS:
-        return write_message(at, &pull, 0);
+        return talk_head(at, &pull, 0);
     default:
-        return write_message(at, &push, KEY_BYTES) + KEY_BYTES;
+        return talk_head(at, &push, KEY_BYTES) + KEY_BYTES;
     }
 }
 
@@ -226,10 +181,10 @@ static void bytes_without_end(void **state)
     assert_int_equal(gw_net_keys_load(NULL, client_path, GW_NET_CLIENT, NULL, &keys), GW_OK);
     for (int manner = 0; manner < MANNERS; manner++) {
         struct scene scene;
-        const gw_ps_server_options options = {.n_workers = 1, .keys = manner == IN_THE_CLEAR ? NULL : keys_path};
-        begin(&scene, &options, 0);
-        serves(&scene, options.keys ? client_path : NULL);
-        const double before = flood_memory(scene.process, "VmHWM:");
+        const char *good = manner == IN_THE_CLEAR ? NULL : client_path;
+        begin(&scene, (gw_ps_server_options){.keys = good ? keys_path : NULL}, 0);
+        serves(&scene, good);
+        const double before = flood_memory(scene.server.id, "VmHWM:");
         for (int known = 0; known < (manner == KEYLESS ? 1 : 2); known++)
             for (enum words words = NOISE; words <= VALUES; words++) {
                 const struct line line = dial(&scene, manner == KEYED ? keys : NULL);
@@ -242,14 +197,11 @@ static void bytes_without_end(void **state)
                 while (sent < ENOUGH && pour(&line, bytes, n))
                     sent += n;
                 const bool ended = sent < ENOUGH, may_go_on = known && (words == HUGE_MESSAGE || words == VALUES);
-                const double grew = flood_memory(scene.process, "VmHWM:") - before;
-                if (getenv("GW_TEST_LOG"))
-                    fprintf(stderr, "%d %d %d: sent %zu, grew by %.1f MiB\n", manner, known, words, sent, grew);
-                CHECK(ended != may_go_on, "%d %d %d: the connection %s", manner, known, words,
-                      ended ? "ended" : "goes on");
-                CHECK(!FLOOD_MEMORY_IS_TOLD || grew < MOST_MIB, "%d %d %d: the server grew by %.0f MiB", manner, known,
-                      words, grew);
-                serves(&scene, options.keys ? client_path : NULL);
+                char what[64];
+                snprintf(what, sizeof what, "%d %d %d: sent %zu", manner, known, (int)words, sent);
+                CHECK(ended != may_go_on, "%s, and the connection %s", what, ended ? "ended" : "goes on");
+                check_growth(&scene, before, MOST_MIB, what);
+                serves(&scene, good);
                 hang_up(&line);
             }
         CHECK(log_has(manner == KEYLESS ? "it does not speak as this server does" : "it does not take its answers"),
@@ -267,9 +219,8 @@ static void endless_handshakes(void **state)
     enum { N = 60, RECORD = 16384, MOST_HELLO = 131396 };
     static uint8_t bytes[MOST_HELLO + 100];
     struct scene scene;
-    const gw_ps_server_options options = {.n_workers = 1, .keys = keys_path};
     int fds[N], open = N;
-    begin(&scene, &options, 0);
+    begin(&scene, (gw_ps_server_options){.keys = keys_path}, 0);
     for (int i = 0; i < N; i++) {
         const uint32_t length = i % 3 == 1 ? 0xFFFFFF : MOST_HELLO, record = i % 3 == 2 ? 1 : RECORD;
         const uint8_t hello[4] = {1, (uint8_t)(length >> 16), (uint8_t)(length >> 8), (uint8_t)length};
@@ -279,16 +230,13 @@ static void endless_handshakes(void **state)
             for (size_t b = 0; b < record; b++)
                 bytes[n + 5 + b] = at + b < sizeof hello ? hello[at + b] : 0;
         }
-        fds[i] = peer_connect(scene.address);
+        fds[i] = peer_connect(scene.server.address);
         peer_pour(fds[i], bytes, n);
     }
     for (int i = 0; i < 600 && (open = flood_open(fds, N)) > 0; i++)
         usleep(100000);
     CHECK(open == 0, "%d of %d are open", open, N);
-    const double grew = flood_memory(scene.process, "VmHWM:") - scene.before;
-    if (getenv("GW_TEST_LOG"))
-        fprintf(stderr, "grew by %.1f MiB\n", grew);
-    CHECK(!FLOOD_MEMORY_IS_TOLD || grew < 2 * MOST_MIB, "the server grew by %.0f MiB", grew);
+    check_growth(&scene, scene.before, 2 * MOST_MIB, "handshakes");
     for (int i = 0; i < N; i++)
         close(fds[i]);
     serves(&scene, client_path);
@@ -319,9 +267,8 @@ static void keys_without_end(void **state)
     (void)state;
     struct scene scene;
     struct gw_net_keys *keys;
-    const gw_ps_server_options options = {.n_workers = 1, .keys = keys_path};
     assert_int_equal(gw_net_keys_load(NULL, client_path, GW_NET_CLIENT, NULL, &keys), GW_OK);
-    begin(&scene, &options, 0);
+    begin(&scene, (gw_ps_server_options){.keys = keys_path}, 0);
     for (int known = 0; known < 2; known++) {
         pthread_t thread;
         SSL *ssl;
@@ -379,16 +326,16 @@ static void silent_connections(void **state)
         char folder[sizeof root + 8];
         int fds[N], open = N;
         snprintf(folder, sizeof folder, "%s/kept", root);
-        const gw_ps_server_options options = {.n_workers = 1,
-                                              .max_clients = few ? 1000 : 3,
-                                              .snapshot = folder,
-                                              .keys = manner == KEYED ? keys_path : NULL};
-        begin(&scene, &options, few ? FEW : 0);
-        const int before = n_files(scene.process);
+        begin(&scene,
+              (gw_ps_server_options){.max_clients = few ? 1000 : 3,
+                                     .snapshot = folder,
+                                     .keys = good ? keys_path : NULL},
+              few ? FEW : 0);
+        const int before = n_files(scene.server.id);
         const double came = gw_clock_seconds();
         for (int i = 0; i < N; i++) {
             struct gw_net_tls *tls = NULL;
-            fds[i] = peer_connect(scene.address);
+            fds[i] = peer_connect(scene.server.address);
             if (manner == KEYED && i % 2 && gw_net_tls_new(keys, true, NULL, &tls) == GW_OK)
                 gw_ignore(gw_net_tls_handshake(tls, fds[i])); /* there may be no room for it */
             else if (i % 2)
@@ -397,7 +344,7 @@ static void silent_connections(void **state)
         }
         serves(&scene, good);
         CHECK(gw_clock_seconds() < came + 9, "a client had to wait until silence ended the others"); /* after 10 s */
-        const int most = few ? FEW - SPARE + OWN : before + BESIDE, files = n_files(scene.process);
+        const int most = few ? FEW - SPARE + OWN : before + BESIDE, files = n_files(scene.server.id);
         CHECK(files <= most, "the server has %d descriptors, and may have %d", files, most);
         for (int i = 0; !few && i < 600 && (open = flood_open(fds, N)) > 0; i++)
             usleep(100000);
@@ -420,9 +367,8 @@ static void one_address_pushes_out_its_own(void **state)
     enum { N = 300, BESIDE = 3 + 64 };
     struct scene scene;
     int fds[N], open = N;
-    const gw_ps_server_options options = {.n_workers = 1, .max_clients = 3};
-    begin(&scene, &options, 0);
-    const uint16_t port = (uint16_t)atoi(strrchr(scene.address, ':') + 1);
+    begin(&scene, (gw_ps_server_options){.max_clients = 3}, 0);
+    const uint16_t port = (uint16_t)atoi(strrchr(scene.server.address, ':') + 1);
     int good = flood_connect(port);
     const double came = gw_clock_seconds();
     for (int i = 0; i < N; i++) {
@@ -449,17 +395,16 @@ static void clients_that_left_stay_connected(void **state)
     (void)state;
     enum { N = 200 };
     struct scene scene;
-    const gw_ps_server_options options = {.n_workers = 1, .max_clients = 3};
     struct line lines[N];
-    begin(&scene, &options, 0);
-    const int before = n_files(scene.process);
+    begin(&scene, (gw_ps_server_options){.max_clients = 3}, 0);
+    const int before = n_files(scene.server.id);
     for (int i = 0; i < N; i++) {
         lines[i] = dial(&scene, NULL);
         say_hello(&lines[i]);
         assert_true(talk_send(lines[i].fd, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0));
         assert_true(peer_is_out(lines[i].fd));
     }
-    const int files = n_files(scene.process);
+    const int files = n_files(scene.server.id);
     CHECK(files <= before, "the server has %d descriptors more", files - before);
     for (int i = 0; i < N; i++)
         hang_up(&lines[i]);
