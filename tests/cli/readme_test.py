@@ -1,8 +1,6 @@
-"""Tests that README and the pages behind it are true: their commands run, their C compiles, and no document links to
-what is not there."""
+"""Tests that README and the pages behind it are true: their commands run, and their C compiles."""
 
 import array
-import os
 import pathlib
 import re
 import shlex
@@ -13,8 +11,8 @@ import pictures
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 README, TOOL, C = [(ROOT / name).read_text() for name in ("README.md", "docs/tool.md", "docs/c.md")]
-# A reader's machines, keys and servers are missing here, and `make` would run the tests from within the tests.
-ELSEWHERE = ("make", "mpirun", "cc ", "gradwire launch --hosts", "gradwire server", "gradwire train --link servers")
+# A reader's machines, keys and servers are missing here.
+ELSEWHERE = ("gradwire launch --hosts", "gradwire server", "gradwire train --link servers")
 C_PROGRAM = """#include <gradwire/gradwire.h>
 typedef struct communicator *MPI_Comm;
 extern MPI_Comm MPI_COMM_WORLD;
@@ -40,47 +38,38 @@ def code_lines():
 
 
 class Readme(harness.Case):
-    def write_npy(self, name, values):
-        head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % len(values)
-        head = head.ljust(128 - 11) + "\n"
-        data = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode()
-        self.write_bytes(name, data + array.array("f", values).tobytes())
-
     @harness.needs_trainer
     @harness.needs_quick_convolutions
     def test_commands(self):
         """Runs every line that begins with gradwire, in the pages' order and in one folder. Trainings make only a few
-        steps."""
+        steps. cli_train_test draws digits; the other data here are small ones."""
+        head = "{'descr': '<f4', 'fortran_order': False, 'shape': (5000,), }".ljust(128 - 11) + "\n"
         for rank in range(2):
-            self.write_npy(f"g{rank}.npy", harness.gaussians(5000, rank))
+            data = array.array("f", harness.gaussians(5000, rank)).tobytes()
+            self.write_bytes(
+                f"g{rank}.npy", b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode() + data
+            )
         pictures.write_cifar(self.path("cifar10"), per_file=40)
         ran = 0
         for line in code_lines():
             words = line.replace("build/release/gradwire", "gradwire")
-            if not re.match(r"gradwire|mpirun|make|cc ", words) or words.startswith(ELSEWHERE):
+            if not words.startswith("gradwire") or words.startswith(ELSEWHERE):
                 continue
             # A reader has more time. What the commands say does not depend on the number of steps.
             words = re.sub(r"--(epochs|steps) \d+", "--steps 4", words)
             if "--resume" in words:
-                words = words.replace("--steps 4", "") + " --steps 6"
+                words += " --steps 6"
             elif " train " in words and "--steps" not in words:
                 words += " --steps 4"
+            words = words.replace("--data digits", f"--data {harness.PICTURES}")
             words = words.replace("--checkpoint-every 1000", "--checkpoint-every 2")
             words = words.replace("bench codec", "bench codec --elements 65536 --runs 1")
             words = re.sub(r"\bprobe\b", "probe --runs 1 --workers 2 --codec ternary", words)
             line = words.replace("gradwire", shlex.quote(harness.TOOL), 1)
-            done = subprocess.run(
-                line,
-                shell=True,
-                cwd=self.folder,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=240,
-            )
-            if "does not have" in done.stdout or "without OpenSSL" in done.stdout:
+            done = self.run_program("sh", "-c", line, cwd=self.folder)
+            if "does not have" in done.stderr or "without OpenSSL" in done.stderr:
                 continue
-            self.assertEqual(done.returncode, 0, f"{words}:\n{done.stdout}")
+            self.assertEqual(done.returncode, 0, f"{words}:\n{done.stderr}")
             ran += 1
         self.assertGreaterEqual(ran, 8)
 
@@ -101,21 +90,9 @@ class Readme(harness.Case):
         source = C_PROGRAM % "".join(blocks)
         # Declare MPI's types here as link_mpi.h does, because MPI may not be installed. house_headers checks that
         # header.
-        done = subprocess.run(
-            ["gcc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-S", "-o", "-", f"-I{ROOT}/include", "-xc", "-"],
-            input=source,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.assertEqual(done.returncode, 0, done.stdout)
-
-    def test_links(self):
-        """Checks that every relative link of every document leads to a file."""
-        for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/**/*.md")]:
-            for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
-                if not re.match(r"[a-z]+:", target):
-                    self.assertTrue(os.path.exists(document.parent / target), f"{document}: {target}")
+        words = ["gcc", *"-std=c17 -Wall -Wextra -Werror -S -o - -xc -".split(), f"-I{ROOT}/include"]
+        done = subprocess.run(words, input=source, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
 
 if __name__ == "__main__":
