@@ -16,7 +16,7 @@ FUZZ_SECONDS := $(if $(filter command line environment,$(origin SECONDS)),$(SECO
 # Some tests build the library in folders of their own. With ccache, if it is there, each file is compiled once.
 WITH_CCACHE := CMAKE_C_COMPILER_LAUNCHER=$$(command -v ccache)
 
-.PHONY: help run check builds asan tsan fuzz long bench format install docs deb clean
+.PHONY: help run check builds asan tsan fuzz long bench format install docs site deb clean
 
 help:
 	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare (2 min)"
@@ -30,6 +30,7 @@ help:
 	@echo "make format   clang-format over all C sources, black over all Python"
 	@echo "make install  library, headers, tool and man page to PREFIX=$(PREFIX)"
 	@echo "make docs     pages of the C functions: build/release/docs/html, and manual pages, which install takes along"
+	@echo "make site     a site of all documents, the commands and the C functions: build/site/index.html"
 	@echo "make deb      Debian packages in build/deb/packages (about 3 min on two cores)"
 	@echo "make clean    remove build/"
 	@echo
@@ -93,6 +94,11 @@ docs:
 	cmake --preset release >/dev/null
 	cmake --build --preset release --target docs
 	@echo "build/release/docs/html/index.html"
+
+site: docs
+	scripts/install-deps.sh site
+	cmake --build --preset release -j $(JOBS) --target gradwire_tool
+	scripts/site.py
 
 deb:
 	scripts/install-deps.sh build deb

@@ -9,13 +9,14 @@ run=(python3 iproute2)
 quick=(libcmocka-dev python3)
 check=(g++ libcmocka-dev python3 python3-numpy python3-torch python3-torchvision python3-venv mandoc
        gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user libmpich-dev mpich iproute2 nftables tcpdump clang-format
-       black git doxygen ccache)
+       black git doxygen ccache mkdocs mkdocs-material)
 # This is a set of its own, for continuous integration. On a machine with an init system, Debian starts sshd and munged
 # at once. It takes 6 MB to download, 32 MB of disk, and half a minute.
 cluster=(slurm-wlm openssh-server openssh-client python3-yaml python3-kubernetes iproute2)
 fuzz=(clang)
 format=(clang-format black)
 docs=(doxygen python3)
+site=(mkdocs mkdocs-material git)
 deb=(build-essential debhelper dh-python doxygen dpkg-dev git lintian pybuild-plugin-pyproject python3-all)
 chroot=(debootstrap dpkg-dev systemd-container git)
 
@@ -30,10 +31,11 @@ for set in "$@"; do
     fuzz) wanted+=("${fuzz[@]}") ;;
     format) wanted+=("${format[@]}") ;;
     docs) wanted+=("${docs[@]}") ;;
+    site) wanted+=("${site[@]}") ;;
     deb) wanted+=("${deb[@]}") ;;
     chroot) wanted+=("${chroot[@]}") ;;
     *)
-        sets="build, run, quick, check, cluster, fuzz, format, docs, deb, chroot"
+        sets="build, run, quick, check, cluster, fuzz, format, docs, site, deb, chroot"
         echo "install-deps.sh: there is no set '$set'; there are $sets" >&2
         exit 2
         ;;

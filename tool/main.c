@@ -158,7 +158,7 @@ int main(int argc, char **argv)
         return print_version();
     bool help = strcmp(name, "help") == 0;
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
-        (help && (argc == 2 || strcmp(argv[2], "--help") == 0)))
+        (help && (argc == 2 || strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "help") == 0)))
         return print_help();
     if (help)
         name = argv[2];

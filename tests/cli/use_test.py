@@ -32,6 +32,7 @@ class Use(harness.Case):
             self.assertIn("Example:", page, command)
         self.assertEqual(page, self.ok("help", command))
         self.assertEqual(text, self.ok("--help"))
+        self.assertEqual(text, self.ok("help", "help"))
 
     def test_version(self):
         lines = self.ok("--version").splitlines()
