@@ -12,6 +12,9 @@
 #include <cmocka.h>
 #include <stdint.h>
 
+/* The head of a test that needs nothing of what cmocka set up for it. */
+#define TEST(name) static void name(void **state __attribute__((unused)))
+
 /* Fails the test unless `condition` holds. The sentence says which case it was: sizes, options, seeds. */
 #define CHECK(condition, ...)                                                                                          \
     do {                                                                                                               \

@@ -9,9 +9,8 @@ enum { N = 700000, N_BYTES = N * sizeof(float) };
 
 /* A client that did not initialise the key does not know how often its rank has pushed: no push of it is acknowledged
  * and not counted. */
-static void a_push_to_a_key_not_initialised(void **state)
+TEST(a_push_to_a_key_not_initialised)
 {
-    (void)state;
     gw_ps_client *reader = come(GW_PS_READER), *a = come(0);
     uint32_t taken = 0;
     gw_ps_value value;
@@ -26,9 +25,8 @@ static void a_push_to_a_key_not_initialised(void **state)
 }
 
 /* What one puts there others get, once it is of the version they want; over two servers in parts. */
-static void state_is_handed_over(void **state)
+TEST(state_is_handed_over)
 {
-    (void)state;
     enum { ODD = N + 1, ODD_BYTES = ODD * sizeof(float) };
     static const struct {
         const char *key;
@@ -70,9 +68,8 @@ static void state_is_handed_over(void **state)
 
 /* A value in parts on two servers, of which one is a round ahead: a reader does not get half of one round and half of
  * the other. */
-static void no_halves_of_two_rounds(void **state)
+TEST(no_halves_of_two_rounds)
 {
-    (void)state;
     static float x[N];
     gw_ps_client *reader = come(GW_PS_READER), *a = come(0);
     gw_ps_value value;
@@ -99,9 +96,8 @@ static void no_halves_of_two_rounds(void **state)
 
 /* Who has not initialised a key that lies on several servers gets no part of it as if it were all; nor does a client
  * that lists other servers, or lists them in another order. */
-static void no_part_for_the_whole(void **state)
+TEST(no_part_for_the_whole)
 {
-    (void)state;
     static float x[N];
     char other_way[256];
     gw_ps_client *a = come(0), *b = come(GW_PS_READER);
@@ -145,9 +141,8 @@ static void push_codes(gw_ps_client *const *w, const char *codes, const char *sc
 
 /* One server that has both multiplies; where they are apart, as some of so many are, or the codes are in parts, the
  * client does: the same bits. */
-static void scales_live_anywhere(void **state)
+TEST(scales_live_anywhere)
 {
-    (void)state;
     static uint8_t bytes[CODES + 2];
     struct test_server alone;
     gw_ps_client *one[2], *two[] = {come(0), come(1)}, *reader = come(GW_PS_READER);
@@ -189,9 +184,8 @@ static void scales_live_anywhere(void **state)
 }
 
 /* A key is initialised again while a push of it waits: the next push is another, and not taken for that one. */
-static void initialised_while_a_push_waits(void **state)
+TEST(initialised_while_a_push_waits)
 {
-    (void)state;
     gw_ps_client *a = come(0), *b = come(1);
     const float x[] = {1, 2, 3};
     init(a, "x"), init(b, "x");
@@ -207,9 +201,8 @@ static void initialised_while_a_push_waits(void **state)
 
 /* Nobody has to wait in a call: each can be begun, asked after, and given up. The server forgets requests that were
  * given up. */
-static void calls_that_do_not_wait(void **state)
+TEST(calls_that_do_not_wait)
 {
-    (void)state;
     const gw_ps_key_options one = {.struct_bytes = sizeof one,
                                    .type = GW_PS_FLOAT32,
                                    .shape = {.n_dims = 1, .dims = {1}}};
@@ -256,9 +249,8 @@ static void calls_that_do_not_wait(void **state)
 }
 
 /* A closed port is told as such, long before the timeout. */
-static void nobody_is_there(void **state)
+TEST(nobody_is_there)
 {
-    (void)state;
     serve(1, &(gw_ps_server_options){.n_workers = 1});
     end_serving();
     const double start = gw_clock_seconds();

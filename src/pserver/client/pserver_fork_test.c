@@ -59,9 +59,8 @@ static bool client_forked(void *argument)
     return true;
 }
 
-static void a_client_and_a_server_belong_to_their_process(void **state)
+TEST(a_client_and_a_server_belong_to_their_process)
 {
-    (void)state;
     struct shared shared;
     const float three = 3;
     serve(1, &(gw_ps_server_options){.n_workers = 2});

@@ -60,9 +60,8 @@ static void push_at_last(uint8_t fill)
     munmap(bytes, N_BYTES);
 }
 
-static void a_push_that_times_out(void **state)
+TEST(a_push_that_times_out)
 {
-    (void)state;
     begin(2000);
     push_at_last(1);
     uint8_t *bytes = bytes_new(2);
@@ -76,9 +75,8 @@ static void a_push_that_times_out(void **state)
 }
 
 /* Other requests, lost with the connection that was cut, are sent again. */
-static void a_push_that_is_dropped(void **state)
+TEST(a_push_that_is_dropped)
 {
-    (void)state;
     uint64_t large, small;
     begin(60000);
     const uint8_t one = 7;

@@ -57,9 +57,8 @@ static void part(void)
     }
 
 /* The client pulls a float32 key of 1 element or of LARGE elements, and the answer is a lie. */
-static void pulls_that_lie(void **state)
+TEST(pulls_that_lie)
 {
-    (void)state;
     static const struct {
         struct lie lie;
         uint64_t n_elems; /* of the key; 0: it is not initialised here */
@@ -106,9 +105,8 @@ static void pulls_that_lie(void **state)
 
 /* The client pulls codes, and their scale from another key. An answer has a length that no value can have, such as
  * 100,001 bytes. The client must refuse it, and read and write nothing beyond its end. */
-static void a_scaled_pull_of_an_odd_length(void **state)
+TEST(a_scaled_pull_of_an_odd_length)
 {
-    (void)state;
     static const struct lie lies[] = {
         {GW_PS_PULL, "codes", {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(LARGE), .n_pushes = 1}, 100001, 0},
         {GW_PS_PULL, "scale", {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 1}, 1, 0},
@@ -126,9 +124,8 @@ static void a_scaled_pull_of_an_odd_length(void **state)
 }
 
 /* The client sends other requests than pulls, and gets answers that cannot be true. */
-static void other_lies(void **state)
+TEST(other_lies)
 {
-    (void)state;
     enum { INIT, PUSH, GET, MEMBERS, JOIN };
     static const struct {
         struct lie lie;
@@ -165,9 +162,8 @@ static void other_lies(void **state)
 }
 
 /* A server's welcome says what no server can be. The client must not accept that server. */
-static void no_such_server(void **state)
+TEST(no_such_server)
 {
-    (void)state;
     static const struct {
         struct lie lie;
         const char *words;
@@ -194,9 +190,8 @@ static void no_such_server(void **state)
 }
 
 /* gw_ps_members never writes beyond the caller's buffer. If the buffer is too small, nothing is written. */
-static void members_stay_in_their_room(void **state)
+TEST(members_stay_in_their_room)
 {
-    (void)state;
     gw_ps_presence presence[8] = {9, 9, 9, 9, 9, 9, 9, 9};
     gw_ps_client *client = come(0);
     refused(gw_ps_members(client, presence, 4, NULL), GW_ERR_CAPACITY, "room for 4 workers; the servers are for 5");
@@ -208,9 +203,8 @@ static void members_stay_in_their_room(void **state)
 
 /* A server is started again at the same address, for more workers. The client must notice it, and must not write
  * beyond the caller's buffer. */
-static void another_number_of_workers(void **state)
+TEST(another_number_of_workers)
 {
-    (void)state;
     char place[64];
     gw_ps_presence presence[1000];
     serve(1, &(gw_ps_server_options){.n_workers = 2});
@@ -227,9 +221,8 @@ static void another_number_of_workers(void **state)
 
 /* Servers answer "not yet" until the client's deadline has passed. The client must return GW_ERR_TIMEOUT. If a value is
  * in two parts on two servers, it must wait for both. */
-static void not_yet_until_it_is_too_late(void **state)
+TEST(not_yet_until_it_is_too_late)
 {
-    (void)state;
     static const struct {
         struct lie lie;
         uint64_t n_elems; /* of the key */
@@ -262,9 +255,8 @@ static double processor_seconds(void)
 }
 
 /* A client that has half a message waits for the rest. It does not look for it again and again. */
-static void half_a_message_takes_no_processor(void **state)
+TEST(half_a_message_takes_no_processor)
 {
-    (void)state;
     static const struct lie lie = {.to = GW_PS_INIT, .raw = LIAR_HALF};
     const gw_ps_key_options one = {.struct_bytes = sizeof one, .type = GW_PS_FLOAT32, .shape = ROW(1)};
     meet(1, 0, &lie, false, 5000);

@@ -19,9 +19,8 @@ static void die(gw_ps_client *client)
 
 /* Rank 0 has pushed to a round, and rank 1 has not; then both end. That push must not mix with the pushes of the next
  * two workers. */
-static void a_leftover_push_does_not_mix(void **state)
+TEST(a_leftover_push_does_not_mix)
 {
-    (void)state;
     static void (*const ends[])(gw_ps_client *) = {gw_ps_client_destroy, die};
     for (int dies = 0; dies < 2; dies++) {
         serve(1, &(gw_ps_server_options){.n_workers = 2, .away_ms = 300});
@@ -45,9 +44,8 @@ static void a_leftover_push_does_not_mix(void **state)
 
 /* In mode async the last push of each worker counts. But a push of the run before must not count in a sum. "latest"
  * must still give it. */
-static void without_rounds_too(void **state)
+TEST(without_rounds_too)
 {
-    (void)state;
     gw_ps_client *a = come(0), *b = come(1), *reader = come(GW_PS_READER);
     gw_ps_value value;
     init(a, "x"), init(b, "x");
@@ -64,9 +62,8 @@ static void without_rounds_too(void **state)
 }
 
 /* A worker dies and comes back while another one is there. The run goes on, and the worker's push must stay. */
-static void who_comes_back_goes_on(void **state)
+TEST(who_comes_back_goes_on)
 {
-    (void)state;
     gw_ps_client *a = come(0), *b = come(1);
     init(a, "x"), init(b, "x");
     push(a, "x", 5);
@@ -80,9 +77,8 @@ static void who_comes_back_goes_on(void **state)
 
 /* A server is started again on its folder. Its workers come back by themselves. The server must not take them for a new
  * run. */
-static void a_restart_is_no_new_run(void **state)
+TEST(a_restart_is_no_new_run)
 {
-    (void)state;
 #ifndef GW_HAVE_SQLITE
     skip();
 #endif
@@ -119,9 +115,8 @@ static void find_round(const char *line, void *user)
 }
 
 /* The log names the round that goes on without a worker, also if the workers use no exchange. */
-static void left_out_of_which_round(void **state)
+TEST(left_out_of_which_round)
 {
-    (void)state;
     gw_ps_client *a = come(0), *b = come(1);
     init(a, "x"), init(b, "x");
     for (int round = 1; round < 9; round++)

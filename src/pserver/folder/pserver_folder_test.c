@@ -224,9 +224,8 @@ static void flip_bits(bool killed, const char *name)
     end(&world);
 }
 
-static void flipped_bits(void **state)
+TEST(flipped_bits)
 {
-    (void)state;
     flip_bits(false, "state.db");
     flip_bits(true, "state.db-wal");
 }
@@ -248,18 +247,16 @@ static void cut_file(bool killed, const char *name)
     end(&world);
 }
 
-static void cut_files(void **state)
+TEST(cut_files)
 {
-    (void)state;
     cut_file(false, "state.db");
     cut_file(true, "state.db-wal");
 }
 
 /* Whoever removes the newest files is told, and no acknowledged push is gone without a word. */
-static void lost_files(void **state)
+TEST(lost_files)
 {
     struct world world;
-    (void)state;
     begin(&world, 2, true);
     for (size_t i = 0; i < 2; i++) {
         copy_folder(world.path, world.copy);
@@ -298,11 +295,10 @@ static void cut_power(void)
 }
 
 /* Power is cut at each sync (of commits, and when the log is brought into the database), and after each commit. */
-static void power_cut(void **state)
+TEST(power_cut)
 {
     struct world world;
     sqlite3 *other;
-    (void)state;
     begin(&world, 1, true);
     copy_folder(world.path, world.synced);
     power.world = &world;
@@ -335,9 +331,8 @@ static void change_database(const char *path, const char *sql)
     sqlite3_close(db);
 }
 
-static void wrong_folders(void **state)
+TEST(wrong_folders)
 {
-    (void)state;
     enum how { SQL, TEXT, FIFO, LINK };
     static const struct {
         const char *words; /* of the refusal */

@@ -261,9 +261,8 @@ static void compare(void)
     }
 }
 
-static void restarts_change_nothing(void **state)
+TEST(restarts_change_nothing)
 {
-    (void)state;
     static const struct {
         gw_ps_mode mode;
         uint32_t min_workers, backup;
@@ -290,9 +289,8 @@ static void restarts_change_nothing(void **state)
 
 /* ---- what does not fit ---------------------------------------------------------------------------------------- */
 
-static void another_server(void **state)
+TEST(another_server)
 {
-    (void)state;
     begin(GW_PS_SYNC, 0, 0, 1);
     close_kept(&world.sides[RESTARTED]);
     world.about = "mode=other";
@@ -300,9 +298,8 @@ static void another_server(void **state)
     end();
 }
 
-static void a_lower_limit(void **state)
+TEST(a_lower_limit)
 {
-    (void)state;
     struct kept *kept = &world.sides[RESTARTED];
     begin(GW_PS_SYNC, 0, 0, 1);
     ok(do_init(kept, 0)), ok(do_init(kept, 1));
@@ -318,9 +315,8 @@ static void a_lower_limit(void **state)
 }
 
 /* If nothing can be written, changes go on in memory; and are kept again once there is room. */
-static void a_full_disk(void **state)
+TEST(a_full_disk)
 {
-    (void)state;
     struct kept *kept = &world.sides[RESTARTED];
     begin(GW_PS_ASYNC, 0, 0, 1);
     most_file_bytes(100000);

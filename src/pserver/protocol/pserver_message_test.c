@@ -138,9 +138,8 @@ static bool is_error_of_messages(gw_status status)
 
 /* ---- tests -------------------------------------------------------------------------------------------------- */
 
-static void heads_come_back(void **state)
+TEST(heads_come_back)
 {
-    (void)state;
     struct head back;
     uint8_t bytes[GW_PS_HEAD_BYTES];
     FOR_EXAMPLES(h)
@@ -155,9 +154,8 @@ static void heads_come_back(void **state)
 }
 
 /* The bytes of one example of each, as docs/pserver-protocol.md has them. */
-static void heads_are_as_documented(void **state)
+TEST(heads_are_as_documented)
 {
-    (void)state;
     uint8_t bytes[GW_PS_HEAD_BYTES];
     static const uint8_t pull[] = {'G', 'W', 'P', 'Q', 5, 4,    7, 0, 9, 0, 0,   0,   0, 0,   0, 0, 0, 0, 0,
                                    0,   0,   0,   0,   0, 0xE8, 3, 0, 0, 2, 'x', 'y', 1, 's', 3, 0, 0, 0};
@@ -199,9 +197,8 @@ static void heads_are_as_documented(void **state)
     }
 }
 
-static void every_cut_is_refused(void **state)
+TEST(every_cut_is_refused)
 {
-    (void)state;
     struct head head;
     uint8_t bytes[GW_PS_HEAD_BYTES + 1] = {0};
     FOR_EXAMPLES(h)
@@ -222,9 +219,8 @@ static void every_cut_is_refused(void **state)
 }
 
 /* If an altered head is accepted, it must say the same after it was written and read again. */
-static void every_altered_byte_is_harmless(void **state)
+TEST(every_altered_byte_is_harmless)
 {
-    (void)state;
     struct head head;
     uint8_t bytes[GW_PS_HEAD_BYTES], again[GW_PS_HEAD_BYTES];
     FOR_EXAMPLES(h)
@@ -256,9 +252,8 @@ static gw_status read_back(const struct gw_ps_request *request)
     return read_head(bytes, gw_ps_request_write(bytes, request), false, &head);
 }
 
-static void fields_that_cannot_be(void **state)
+TEST(fields_that_cannot_be)
 {
-    (void)state;
     /* Bytes of an INIT of "key", whose shape has 8 dimensions, that are changed to something else. */
     static const struct {
         size_t at;

@@ -11,9 +11,8 @@
 
 enum { FIRST_NO_TYPE = GW_PS_FRAME + 1, FIRST_NO_METHOD = GW_PS_MEDIAN + 1 };
 
-static void types_and_their_words(void **state)
+TEST(types_and_their_words)
 {
-    (void)state;
     static const struct {
         gw_ps_type type;
         const char *word;
@@ -39,9 +38,8 @@ static void types_and_their_words(void **state)
 
 /* results[T] is the type of a method's result if the key has type T; 0: the method does not take such a key. bytes_of_3
  * has the bytes of a result of 3 elements, by the type of the result. */
-static void methods_and_their_results(void **state)
+TEST(methods_and_their_results)
 {
-    (void)state;
     static const struct {
         gw_ps_method method;
         const char *word;
@@ -85,9 +83,8 @@ static void methods_and_their_results(void **state)
     }
 }
 
-static void shapes_and_their_elements(void **state)
+TEST(shapes_and_their_elements)
 {
-    (void)state;
     static const struct {
         gw_ps_shape shape;
         uint64_t n; /* 0: it cannot be */
@@ -117,9 +114,8 @@ static void shapes_and_their_elements(void **state)
     }
 }
 
-static void scales_that_fit(void **state)
+TEST(scales_that_fit)
 {
-    (void)state;
     static const gw_ps_shape one = {.n_dims = 1, .dims = {1}}, none = {.n_dims = 0}, two = {.n_dims = 1, .dims = {2}};
     const struct gw_ps_scaling good = {"x", GW_PS_UINT8, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT32, &one};
     struct gw_ps_scaling s = good;
@@ -136,9 +132,8 @@ static void scales_that_fit(void **state)
         CHECK(gw_ps_check_scale(&bad[i]) == GW_ERR_ARGUMENT, "scale %d", i);
 }
 
-static void names_have_numbers(void **state)
+TEST(names_have_numbers)
 {
-    (void)state;
     enum { N = 1000 };
     struct gw_ps_names names = {.context = NULL};
     char name[16];
@@ -163,9 +158,8 @@ static void names_have_numbers(void **state)
 }
 
 /* Whichever memory is not there: the names before stay, and the name can be added later. */
-static void names_without_memory(void **state)
+TEST(names_without_memory)
 {
-    (void)state;
     struct shortage shortage = {0};
     const gw_allocator allocator = {short_alloc, short_free, &shortage};
     const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 1};

@@ -172,9 +172,8 @@ static size_t write_words(enum words words, uint8_t *at)
 
 /* Somebody speaks without end: a newcomer, or a client that has said HELLO, with a key or without one. It reads
  * nothing. The server ends that connection, or drops what comes. */
-static void bytes_without_end(void **state)
+TEST(bytes_without_end)
 {
-    (void)state;
     enum { IN_THE_CLEAR, KEYED, KEYLESS, MANNERS, ENOUGH = 256 << 20 };
     static uint8_t bytes[KEY_BYTES + GW_NET_HEAD + GW_PS_HEAD_BYTES];
     struct gw_net_keys *keys;
@@ -213,9 +212,8 @@ static void bytes_without_end(void **state)
 
 /* Handshakes that never end: the longest first message that TLS takes, but for its last bytes; one that is longer; and
  * one in records of a byte. */
-static void endless_handshakes(void **state)
+TEST(endless_handshakes)
 {
-    (void)state;
     enum { N = 60, RECORD = 16384, MOST_HELLO = 131396 };
     static uint8_t bytes[MOST_HELLO + 100];
     struct scene scene;
@@ -262,9 +260,8 @@ static void *pour_updates(void *user)
 
 /* Somebody changes the keys of its connection again and again, which is no message. The test has needed three seconds
  * to make all these changes, and the server needs as long to follow them. It serves others before it has. */
-static void keys_without_end(void **state)
+TEST(keys_without_end)
 {
-    (void)state;
     struct scene scene;
     struct gw_net_keys *keys;
     assert_int_equal(gw_net_keys_load(NULL, client_path, GW_NET_CLIENT, NULL, &keys), GW_OK);
@@ -309,9 +306,8 @@ static int n_files(pid_t process)
 
 /* Half of them send the start of a message, or shake hands and say no more. FEW_FILES: the process may not have as many
  * descriptors. Then files are still opened, as the snapshot at the end, because newcomers leave some for them. */
-static void silent_connections(void **state)
+TEST(silent_connections)
 {
-    (void)state;
 #ifndef GW_HAVE_SQLITE
     skip();
 #endif
@@ -361,9 +357,8 @@ static void silent_connections(void **state)
 }
 
 /* Many connections of one address do not push out the one of another, though it came before them. */
-static void one_address_pushes_out_its_own(void **state)
+TEST(one_address_pushes_out_its_own)
 {
-    (void)state;
     enum { N = 300, BESIDE = 3 + 64 };
     struct scene scene;
     int fds[N], open = N;
@@ -390,9 +385,8 @@ static void one_address_pushes_out_its_own(void **state)
 }
 
 /* Clients that said HELLO and BYE are out, though they do not close their connections. */
-static void clients_that_left_stay_connected(void **state)
+TEST(clients_that_left_stay_connected)
 {
-    (void)state;
     enum { N = 200 };
     struct scene scene;
     struct line lines[N];

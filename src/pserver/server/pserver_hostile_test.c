@@ -167,9 +167,8 @@ static int joined(uint64_t rank)
 /* ---- nonsense ------------------------------------------------------------------------------------------------ */
 
 /* What is a message, but none of ours, is answered if a member has sent it. A newcomer hears why not, and is out. */
-static void garbage_is_answered_and_forgotten(void **state)
+TEST(garbage_is_answered_and_forgotten)
 {
-    (void)state;
     uint8_t head[GW_PS_HEAD_BYTES] = {0};
     struct numbers numbers = numbers_from(1);
     const int member = joined(GW_PS_READER);
@@ -220,9 +219,8 @@ static void garbage_is_answered_and_forgotten(void **state)
 }
 
 /* Bytes that begin no message end the connection, of a member, too. A newcomer may not send a long message either. */
-static void what_is_no_message_ends_the_connection(void **state)
+TEST(what_is_no_message_ends_the_connection)
 {
-    (void)state;
     static const struct {
         uint64_t n_bytes;
         uint16_t n_header;
@@ -249,9 +247,8 @@ static void what_is_no_message_ends_the_connection(void **state)
 }
 
 /* Everything that is refused is answered, and the client may go on. */
-static void requests_out_of_place(void **state)
+TEST(requests_out_of_place)
 {
-    (void)state;
     static const uint8_t bytes[MAX_KEY_BYTES];
     for (int operation = GW_PS_INIT; operation < GW_PS_OPERATIONS; operation++)
         if (operation != GW_PS_WHO && operation != GW_PS_ASK) { /* nobody has said HELLO */
@@ -317,9 +314,8 @@ static void requests_out_of_place(void **state)
 }
 
 /* Worker 1 of 2, alone. Its pushes wait for parameters, and the verdict on them waits behind them. */
-static void verdicts_over_the_wire(void **state)
+TEST(verdicts_over_the_wire)
 {
-    (void)state;
     static const float values[] = {1, 2};
     static const char *const keys[] = {"exchange/a", "exchange/b"};
     struct gw_ps_request verdict = {.operation = GW_PS_VERDICT, .nth = 1, .refusal = UINT64_MAX, .timeout_ms = LONG_MS};
@@ -361,9 +357,8 @@ static void verdicts_over_the_wire(void **state)
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
 /* A value that is longer than any may be is read and dropped, and what comes after it is understood. */
-static void values_that_are_too_long(void **state)
+TEST(values_that_are_too_long)
 {
-    (void)state;
     enum { MORE = GW_PS_HEAD_BYTES + 1 };
     static const uint8_t bytes[4 * MAX_KEY_BYTES];
     static const size_t sizes[] = {MAX_KEY_BYTES + MORE, 2 * MAX_KEY_BYTES, sizeof bytes};
@@ -377,9 +372,8 @@ static void values_that_are_too_long(void **state)
 }
 
 /* Messages come a byte at a time, or many at once. */
-static void bytes_that_drip(void **state)
+TEST(bytes_that_drip)
 {
-    (void)state;
     static const size_t sizes[] = {1, GW_NET_SMALL - 40, GW_NET_SMALL, 6000};
     static uint8_t value[6000];
     uint8_t head[GW_NET_HEAD + GW_PS_HEAD_BYTES];
@@ -400,9 +394,8 @@ static void bytes_that_drip(void **state)
 
 /* A client goes in the middle of a message, at every stage of it: in order, or with a reset, or because it comes again
  * on another connection, or because the server ends. What has come of its value is given back. */
-static void half_a_message(void **state)
+TEST(half_a_message)
 {
-    (void)state;
     enum { CLOSED, RESET, REPLACED, SERVER_ENDS, WAYS, VALUE = MAX_KEY_BYTES, STAGES = 11 };
     static uint8_t whole[GW_NET_HEAD + GW_PS_HEAD_BYTES + VALUE];
     const struct gw_ps_request push = push_of("x", 1);
@@ -453,9 +446,8 @@ static void half_a_message(void **state)
 
 /* More values are under way at once than the server may hold. Those that find no room are dropped, and refused when
  * they are over. Small ones still find room. */
-static void many_values_at_once(void **state)
+TEST(many_values_at_once)
 {
-    (void)state;
     enum { N = 24, ROOM = MAX_BYTES / MAX_KEY_BYTES };
     static uint8_t whole[GW_NET_HEAD + GW_PS_HEAD_BYTES + MAX_KEY_BYTES];
     const struct gw_ps_request push = push_of("no such key", 1);
@@ -483,9 +475,8 @@ static void many_values_at_once(void **state)
 /* ---- who does not belong -------------------------------------------------------------------------------------- */
 
 /* Some say nothing, some the first half of a HELLO, some noise. */
-static void connections_that_are_no_clients(void **state)
+TEST(connections_that_are_no_clients)
 {
-    (void)state;
     uint8_t noise[4096], first[GW_NET_HEAD + GW_PS_HEAD_BYTES];
     int fds[40];
     struct numbers numbers = numbers_from(2);
@@ -509,9 +500,8 @@ static void connections_that_are_no_clients(void **state)
 }
 
 /* They say HELLO and are gone before it is read; none of them is kept for a client that is here. */
-static void clients_that_do_not_wait(void **state)
+TEST(clients_that_do_not_wait)
 {
-    (void)state;
     const int busy = joined(GW_PS_READER); /* it keeps the server busy, which looks at the others late */
     for (int i = 0; i < 300; i++) {
         for (int j = 0; j < 100; j++)
@@ -530,9 +520,8 @@ static void clients_that_do_not_wait(void **state)
 /* Some connections come and go without a word. Others say HELLO first. The server uses the descriptors of those that
  * have gone again, for those that come later. Rank 1 waits all the while. The server must not take it for one of them.
  */
-static void a_storm_of_connections(void **state)
+TEST(a_storm_of_connections)
 {
-    (void)state;
     const float x = 3;
     /* The server's descriptor for `gone` is free later. That for `early` is free now, so rank 1 can get it. */
     const int gone = joined(GW_PS_READER), early = joined(GW_PS_READER);
@@ -559,9 +548,8 @@ static void a_storm_of_connections(void **state)
     close(other), close(waiting);
 }
 
-static void one_client_too_many(void **state)
+TEST(one_client_too_many)
 {
-    (void)state;
     int fds[MAX_CLIENTS];
     for (int again = 0; again < 3; again++) {
         for (int i = 0; i < MAX_CLIENTS; i++)
@@ -585,9 +573,8 @@ static void one_client_too_many(void **state)
 
 /* ---- who asks for too much ------------------------------------------------------------------------------------ */
 
-static void pushes_that_wait_are_counted(void **state)
+TEST(pushes_that_wait_are_counted)
 {
-    (void)state;
     static const uint8_t bytes[MAX_KEY_BYTES];
     enum { PUSHES = 1100, MAY_WAIT = 1024 };
     int fd = joined(1);
@@ -650,9 +637,8 @@ static void wait_until_dropped(void)
 
 /* Results wait for a client that does not read them. The server must not wait for it, and must not take more memory
  * than it may. In the end it drops that client. */
-static void answers_that_nobody_reads(void **state)
+TEST(answers_that_nobody_reads)
 {
-    (void)state;
     static const uint8_t bytes[MAX_KEY_BYTES / 8];
     const struct gw_ps_request pull = pull_of("x", GW_PS_SUM);
     const int fd = come_slow(0, 0);
@@ -671,9 +657,8 @@ static void answers_that_nobody_reads(void **state)
 
 /* A reader pulls and reads nothing, until what waits for it takes all the bytes that the server may hold. The server
  * drops it, and refuses nobody else. */
-static void unread_values_refuse_no_push(void **state)
+TEST(unread_values_refuse_no_push)
 {
-    (void)state;
     enum { N = MAX_KEY_BYTES / 8, PUSHES = 6000 };
     static uint8_t bytes[N];
     const struct gw_ps_request pull = pull_of("x", GW_PS_LATEST);
@@ -692,9 +677,8 @@ static void unread_values_refuse_no_push(void **state)
 
 /* A client sends JOIN after JOIN and reads no answer. At last the answer to a JOIN is one too many, so the server drops
  * the client. The rest of that JOIN must not use the client any more. */
-static void joins_whose_answers_nobody_reads(void **state)
+TEST(joins_whose_answers_nobody_reads)
 {
-    (void)state;
     static const uint8_t bytes[MAX_KEY_BYTES / 8];
     const struct gw_ps_request join = {.operation = GW_PS_JOIN, .id = 1, .round = 1, .timeout_ms = LONG_MS},
                                pull = pull_of("x", GW_PS_LATEST);
@@ -713,9 +697,8 @@ static void joins_whose_answers_nobody_reads(void **state)
 /* A client reads nothing, and many answers wait for it. Then it sends AGREE, JOIN or ADMIT. Each of these ends the run
  * before, and refuses the requests that wait for that run, this client's among them. So one answer is too many while
  * the server still handles the client's own request. */
-static void too_many_answers_in_the_midst(void **state)
+TEST(too_many_answers_in_the_midst)
 {
-    (void)state;
     static const enum gw_ps_operation operations[] = {GW_PS_AGREE, GW_PS_JOIN, GW_PS_ADMIT};
     static const uint8_t bytes[MAX_KEY_BYTES];
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
@@ -746,9 +729,8 @@ static void too_many_answers_in_the_midst(void **state)
 
 /* A pull that waits for its scale key is answered over its own round, though the same client's next push came
  * meanwhile. */
-static void a_pull_keeps_its_place(void **state)
+TEST(a_pull_keeps_its_place)
 {
-    (void)state;
     const uint8_t plus = 0x02, minus = 0x00;
     const float scale = 10;
     const int fds[2] = {joined(0), joined(1)};
@@ -788,9 +770,8 @@ static bool push_is_kept(int fd, uint64_t *nth)
 
 /* If a push is only in memory, its client is told; once files can grow it is kept, and a server after this one has it.
  */
-static void answers_say_what_is_not_kept(void **state)
+TEST(answers_say_what_is_not_kept)
 {
-    (void)state;
     char folder[] = "/tmp/gradwire-hostile-XXXXXX";
     uint64_t nth = 0;
 #ifndef GW_HAVE_SQLITE

@@ -72,9 +72,8 @@ static void expect_members(gw_ps_client *client, const char *letters)
 
 /* A worker dies in a round, after it has pushed to key x and before it pushes to y. The round of x counts that push.
  * The round of y goes on without the worker, and so do later rounds. */
-static void the_rest_continues(void **state)
+TEST(the_rest_continues)
 {
-    (void)state;
     gw_ps_client *a = come(0), *b = come(1);
     const int c = ghost(2, 0);
     init(a, "x"), init(a, "y"), init(b, "x"), init(b, "y");
@@ -108,9 +107,8 @@ static void push_pending(gw_ps_client *client, const char *key, const float *val
 }
 
 /* A worker dies between its push and its verdict. Its push must not count, and the other goes on without it. */
-static void one_dies_before_its_verdict(void **state)
+TEST(one_dies_before_its_verdict)
 {
-    (void)state;
     const char *const key = "exchange/w";
     const float w = 100, g = 8, h = 2;
     gw_ps_value value;
@@ -140,9 +138,8 @@ static void one_dies_before_its_verdict(void **state)
 
 /* The server leaves out a worker after it acknowledged its push. The worker is back before the others have pushed. Its
  * push must count. */
-static void an_acknowledged_push_stays(void **state)
+TEST(an_acknowledged_push_stays)
 {
-    (void)state;
     gw_ps_client *a = come(0), *b = come(1);
     int c = ghost(2, 0);
     init(a, "x"), init(b, "x");
@@ -163,9 +160,8 @@ static void an_acknowledged_push_stays(void **state)
 /* A worker pushed to round 1 and was left out. The others are in round 4 when it is back. Its pull must not give a
  * round that went on without it: to one that JOINs nothing at all. Its pushes to such rounds must be refused, and not
  * as if they were taken. */
-static void who_was_left_out_is_told(void **state)
+TEST(who_was_left_out_is_told)
 {
-    (void)state;
     for (uint8_t joins = 0; joins < 2; joins++) {
         serve(1, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
         gw_ps_client *a = come(0);
@@ -193,9 +189,8 @@ static void who_was_left_out_is_told(void **state)
     }
 }
 
-static void the_rest_stops(void **state)
+TEST(the_rest_stops)
 {
-    (void)state;
     gw_ps_client *a = come(0);
     gw_ps_value value;
     const int b = ghost(1, 0);
@@ -205,9 +200,8 @@ static void the_rest_stops(void **state)
 }
 
 /* Two of four workers begin. A third comes later, and takes part at once. */
-static void some_begin(void **state)
+TEST(some_begin)
 {
-    (void)state;
     gw_ps_client *a = come(0);
     init(a, "x"), push(a, "x", 1);
     const uint64_t early = begin_sum(a, "x"); /* it waits, because one worker alone does not begin */
@@ -225,9 +219,8 @@ static void some_begin(void **state)
 
 /* A round does not wait for the slowest worker. What that worker pushes later is dropped. It can still pull the result
  * of the others. */
-static void backup_workers(void **state)
+TEST(backup_workers)
 {
-    (void)state;
     gw_ps_client *a = come(0), *b = come(1), *slow = come(2);
     init(a, "x"), init(b, "x"), init(slow, "x");
     push(a, "x", 1), push(b, "x", 2);
@@ -298,9 +291,8 @@ static gw_ps_client *joined(uint32_t rank)
     return client;
 }
 
-static void one_joins_while_others_train(void **state)
+TEST(one_joins_while_others_train)
 {
-    (void)state;
     for (int run_number = 0; run_number < 2; run_number++) { /* the second run must find nothing of the first */
         gw_ps_client *w[3] = {joined(0), joined(1), joined(2)}, *side = come(GW_PS_READER);
         one_round(w, 3);
@@ -327,9 +319,8 @@ static void one_joins_while_others_train(void **state)
 }
 
 /* Nobody admits a newcomer. It is told so at its deadline. The others train on meanwhile. */
-static void nobody_admits(void **state)
+TEST(nobody_admits)
 {
-    (void)state;
     gw_ps_client *w[] = {joined(0), joined(1)}, *c;
     uint64_t round;
     one_round(w, 2);
@@ -344,9 +335,8 @@ static void nobody_admits(void **state)
 }
 
 /* The answer to an ADMIT was lost, so the ADMIT is sent again. What the newcomer pushed meanwhile must stay. */
-static void admitted_twice(void **state)
+TEST(admitted_twice)
 {
-    (void)state;
     gw_ps_client *a = joined(0), *side = come(GW_PS_READER), *b;
     struct joiner j;
     one_round(&a, 1);
@@ -363,9 +353,8 @@ static void admitted_twice(void **state)
 
 /* The first worker of a run is started, ended, and started again with other options, before the other worker has come.
  * The server must take the new options, because nobody else has agreed to the old ones. */
-static void one_begins_otherwise(void **state)
+TEST(one_begins_otherwise)
 {
-    (void)state;
     for (gw_ps_missing missing = GW_PS_MISSING_WAIT; missing <= GW_PS_MISSING_STOP; missing++) {
         serve(1, &(gw_ps_server_options){.n_workers = 2, .missing = missing});
         int a = ghost_that_joins(0, 0);
@@ -378,9 +367,8 @@ static void one_begins_otherwise(void **state)
 
 /* A reader's pull waits for a scale that does not come. When the run ends, the server must answer the pull. One of the
  * two keys belongs to the run: in the first turn it is the scale, in the second the codes. */
-static void a_wait_for_a_scale_ends_with_the_run(void **state)
+TEST(a_wait_for_a_scale_ends_with_the_run)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const char *codes = i ? KEY : "codes", *scale = i ? "scale" : KEY;
         const uint8_t code = 1;
@@ -411,9 +399,8 @@ static void a_wait_for_a_scale_ends_with_the_run(void **state)
 
 /* The connection of a run's first worker breaks before the second worker has come. When the first is back, the run goes
  * on, with all that was acknowledged. The run is over only if the worker left, or if another client has its rank. */
-static void the_first_is_back_in_a_moment(void **state)
+TEST(the_first_is_back_in_a_moment)
 {
-    (void)state;
     gw_ps_client *reader = come(GW_PS_READER);
     init(reader, KEY);
     int a = ghost_as(0, 0, 0, 7), b = ghost(1, 0);
@@ -435,9 +422,8 @@ static void the_first_is_back_in_a_moment(void **state)
 }
 
 /* All workers of a run end, and come again. The run must begin anew. */
-static void all_come_again(void **state)
+TEST(all_come_again)
 {
-    (void)state;
     for (int again = 0; again < 2; again++) {
         gw_ps_client *w[2];
         w[again] = joined((uint32_t)again), w[!again] = joined(!again);
@@ -448,9 +434,8 @@ static void all_come_again(void **state)
 
 /* All connections end at once, as if the server's network had failed. Nobody must be left out, even if one worker is
  * back before the others. */
-static void all_are_away_at_once(void **state)
+TEST(all_are_away_at_once)
 {
-    (void)state;
     int a = ghost(0, 0), b = ghost(1, 0);
     gw_ps_client *reader = come(GW_PS_READER);
     init(reader, "x");
@@ -468,9 +453,8 @@ static void all_are_away_at_once(void **state)
 }
 
 /* The parameters of a run are on the servers. The next workers must go on where the last ones stopped. */
-static void parameters_outlive_their_workers(void **state)
+TEST(parameters_outlive_their_workers)
 {
-    (void)state;
     const float w = 10;
     for (uint64_t begin = 1; begin < 10; begin += 3) {
         uint64_t round;
@@ -491,9 +475,8 @@ static void parameters_outlive_their_workers(void **state)
 
 /* Both workers of a run on two servers die, and come again before a server has left them out. The run must begin anew
  * on both servers. */
-static void all_die_and_come_again(void **state)
+TEST(all_die_and_come_again)
 {
-    (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         const float x = 1;
         int ghosts[4];
@@ -520,9 +503,8 @@ static void all_die_and_come_again(void **state)
 
 /* A worker finds that a run has begun on the second server, and waits until somebody admits it. But that run is over.
  * When another run begins there, the worker must take part without being admitted. */
-static void what_had_begun_elsewhere_is_over(void **state)
+TEST(what_had_begun_elsewhere_is_over)
 {
-    (void)state;
     gw_ps_client *first = come(GW_PS_READER);
     const struct gw_ps_request make = init_of(KEY, GW_PS_FLOAT32, 1);
     ok(gw_ps_client_init(first, 1, &make));
@@ -543,9 +525,8 @@ static void what_had_begun_elsewhere_is_over(void **state)
 
 /* A worker waits for another one to admit it, and that one dies. Once the server has left out the dead one, the worker
  * that waits must begin. If the server keeps the parameters, it begins with the next round, else with a new run. */
-static void who_waits_for_one_left_out_begins(void **state)
+TEST(who_waits_for_one_left_out_begins)
 {
-    (void)state;
     for (int kept = 0; kept < 2; kept++) {
         serve(1, &(gw_ps_server_options){
                      .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 1, .away_ms = 50});

@@ -7,9 +7,8 @@
 
 #define STEP GW_PS_HISTORY_SECONDS
 
-static void steps_are_counted(void **state)
+TEST(steps_are_counted)
 {
-    (void)state;
     struct gw_ps_history history = {0};
     assert_int_equal(gw_ps_history_ago(&history, 0), 0);
     gw_ps_history_note(&history, 0.1, 3);
@@ -24,9 +23,8 @@ static void steps_are_counted(void **state)
 }
 
 /* What is older than the history is gone, and steps without rounds hold none of what was there before them. */
-static void old_steps_are_forgotten(void **state)
+TEST(old_steps_are_forgotten)
 {
-    (void)state;
     struct gw_ps_history history = {0};
     const uint32_t n = GW_PS_HISTORY_STEPS;
     for (uint32_t s = 0; s <= 2 * n; s++)

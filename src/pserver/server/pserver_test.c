@@ -24,9 +24,8 @@ static void end(void)
     end_serving();
 }
 
-static void snippet_of_the_issue(void **state)
+TEST(snippet_of_the_issue)
 {
-    (void)state;
     const float largest[2] = {0.5f, 2.0f};
     /* 00 = -1, 01 = 0, 10 = +1, lowest element in the lowest bits: rank 0 has + 0 - +, 0 0 0 -; rank 1 + + 0 -, 0 - 0 0
      */
@@ -59,9 +58,8 @@ static void snippet_of_the_issue(void **state)
     end();
 }
 
-static void pulls_wait_for_all_pushes(void **state)
+TEST(pulls_wait_for_all_pushes)
 {
-    (void)state;
     uint64_t requests[3];
     gw_ps_value value;
     begin(&(gw_ps_server_options){.n_workers = 3}, 3, LONG_MS, "x");
@@ -73,9 +71,8 @@ static void pulls_wait_for_all_pushes(void **state)
     end();
 }
 
-static void one_that_is_missing_is_named(void **state)
+TEST(one_that_is_missing_is_named)
 {
-    (void)state;
     const float x = 1;
     gw_ps_value value;
     begin(&(gw_ps_server_options){.n_workers = 3}, 2, 400, "x");
@@ -91,9 +88,8 @@ static void one_that_is_missing_is_named(void **state)
     end();
 }
 
-static void what_cannot_be_is_refused(void **state)
+TEST(what_cannot_be_is_refused)
 {
-    (void)state;
     const float x[2] = {1, 2};
     const char *const key = "max_abs_grad";
     char longest[GW_PS_MOST_NAME + 2] = "";
@@ -142,9 +138,8 @@ static void what_cannot_be_is_refused(void **state)
     end();
 }
 
-static void numbers_that_cannot_be_are_refused(void **state)
+TEST(numbers_that_cannot_be_are_refused)
 {
-    (void)state;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     static const double bad_rates[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, -1, 1e39};
     const float x = 3;
@@ -162,9 +157,8 @@ static void numbers_that_cannot_be_are_refused(void **state)
     end();
 }
 
-static void a_worker_comes_back(void **state)
+TEST(a_worker_comes_back)
 {
-    (void)state;
     begin(&(gw_ps_server_options){.n_workers = 2}, 2, LONG_MS, "x");
     for (uint32_t step = 1; step <= 3; step++) {
         push(w[0], "x", (float)step), push(w[1], "x", (float)step);
@@ -176,9 +170,8 @@ static void a_worker_comes_back(void **state)
 }
 
 /* If one push ahead of the slowest worker is allowed, two are one too many. */
-static void staleness_bounds_who_is_ahead(void **state)
+TEST(staleness_bounds_who_is_ahead)
 {
-    (void)state;
     gw_ps_value value;
     begin(&(gw_ps_server_options){.n_workers = 2, .mode = GW_PS_STALE, .staleness = 1}, 2, 600, "x");
     push(w[0], "x", 1), expect_sum(w[0], "x", 1, 1);
@@ -191,9 +184,8 @@ static void staleness_bounds_who_is_ahead(void **state)
 }
 
 /* The least rank's rate moves a round, and clients know how pulls are answered. */
-static void rates_come_with_pushes(void **state)
+TEST(rates_come_with_pushes)
 {
-    (void)state;
     static const struct {
         gw_ps_mode mode;
         uint32_t staleness;
@@ -216,9 +208,8 @@ static void rates_come_with_pushes(void **state)
 }
 
 /* Values that travel in one piece, in several, and in pieces that end where the value does. */
-static void values_of_many_pieces(void **state)
+TEST(values_of_many_pieces)
 {
-    (void)state;
     enum { PIECE = 8 << 20 };
     static const uint64_t sizes[] = {1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE + 3};
     static uint8_t bytes[3 * PIECE + 3];
@@ -237,9 +228,8 @@ static void values_of_many_pieces(void **state)
 }
 
 /* Options at their limits. The address is no address: what is good so far is told of that. */
-static void options_at_their_limits(void **state)
+TEST(options_at_their_limits)
 {
-    (void)state;
     static const char *const good = "must be HOST:PORT";
     static const struct {
         gw_ps_server_options options;
@@ -273,9 +263,8 @@ static void options_at_their_limits(void **state)
 }
 
 /* NULL and an empty value can be destroyed; and a server that never ran, or was stopped before it ran. */
-static void what_may_end_early(void **state)
+TEST(what_may_end_early)
 {
-    (void)state;
     const gw_ps_server_options o = {.struct_bytes = sizeof o, .listen = "127.0.0.1:0", .n_workers = 1};
     gw_ps_value empty = {0};
     gw_ps_server_destroy(NULL);

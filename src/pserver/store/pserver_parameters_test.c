@@ -199,9 +199,8 @@ static void update(float rate, uint64_t step)
 /* In mode sync the parameters move once in a round, whoever is the last: to push, or if pushes are pending, to give its
  * verdict. The rate is that of rank 0's push, or the key's own if that is 0. What comes again, as if the answer was
  * lost, does not count again. */
-static void whole_rounds_move_parameters(void **state)
+TEST(whole_rounds_move_parameters)
 {
-    (void)state;
     FOR_KINDS(c)
     for (int pending = 0; pending < 2; pending++) {
         begin_key(GW_PS_SYNC, &kinds[c]);
@@ -240,9 +239,8 @@ static void whole_rounds_move_parameters(void **state)
 /* In mode async each push moves the parameters by itself, when it comes or when its verdict does. It moves them at a
  * third of its own rate, because there are three workers. A bad verdict counts as an update, too, which moves nothing.
  */
-static void single_pushes_move_parameters(void **state)
+TEST(single_pushes_move_parameters)
 {
-    (void)state;
     static const uint32_t order[] = {1, 1, 0, 2, 1, 0, 0, 2};
     FOR_KINDS(c)
     for (int pending = 0; pending < 2; pending++) {
@@ -276,9 +274,8 @@ static void single_pushes_move_parameters(void **state)
 
 /* If a worker refuses, or gives a bad verdict, the round moves nothing. Each worker does so once: as the first, in the
  * middle, as the last. In the first round of verdicts all do, and all workers get the smallest number. */
-static void refused_rounds_change_nothing(void **state)
+TEST(refused_rounds_change_nothing)
 {
-    (void)state;
     static const struct kind plain = {GW_PS_FLOAT32, "", "adam", 0}, framed = {GW_PS_FRAME, "ternary", "adam", 0};
     for (int pending = 0; pending < 2; pending++) {
         begin_key(GW_PS_SYNC, pending ? &framed : &plain);
@@ -310,9 +307,8 @@ static void refused_rounds_change_nothing(void **state)
 
 /* A worker's frames do not fit those of the others, so the round has no average. Pulls say so, the parameters stay, and
  * the next round goes on. */
-static void a_round_without_an_average_changes_nothing(void **state)
+TEST(a_round_without_an_average_changes_nothing)
 {
-    (void)state;
     static const struct kind frames = {GW_PS_FRAME, "none", "sgd", 0};
     static struct pushed other;
     begin_key(GW_PS_SYNC, &frames);
@@ -331,9 +327,8 @@ static void a_round_without_an_average_changes_nothing(void **state)
     end();
 }
 
-static void a_nan_is_refused(void **state)
+TEST(a_nan_is_refused)
 {
-    (void)state;
     static const struct {
         struct kind kind;
         uint32_t infinity, nan;
@@ -395,9 +390,8 @@ static void expect_w(uint32_t rank, float w, uint64_t round)
     gw_ps_blob_give(pulled.value);
 }
 
-static void stale_pulls_wait_for_the_slowest(void **state)
+TEST(stale_pulls_wait_for_the_slowest)
 {
-    (void)state;
     begin_one((struct gw_ps_store_options){.mode = GW_PS_STALE, .staleness = 1});
     for (uint64_t nth = 1; nth <= 2; nth++)
         ok(pushes_x(0, nth, 3)), ok(pushes_x(1, nth, 3));
@@ -411,9 +405,8 @@ static void stale_pulls_wait_for_the_slowest(void **state)
 }
 
 /* A worker leaves. The round is then made of the others' pushes, at the rate of the lowest rank among them. */
-static void rounds_of_fewer_move_parameters(void **state)
+TEST(rounds_of_fewer_move_parameters)
 {
-    (void)state;
     begin_one((struct gw_ps_store_options){0});
     ok(pushes_x(0, 1, 3)), ok(pushes_x(1, 1, 6)), ok(pushes_x(2, 1, 9));
     expect_w(1, 94, 1);
@@ -425,9 +418,8 @@ static void rounds_of_fewer_move_parameters(void **state)
 }
 
 /* In mode async a worker refuses. Only its own pulls fail. The pulls of the others leave it out. */
-static void refusals_are_ones_own_without_rounds(void **state)
+TEST(refusals_are_ones_own_without_rounds)
 {
-    (void)state;
     struct gw_ps_pulled pulled;
     begin_one((struct gw_ps_store_options){.mode = GW_PS_ASYNC});
     ok(pushes_x(0, 1, 3)), ok(refuse(1, 1, 9));
@@ -442,9 +434,8 @@ static void refusals_are_ones_own_without_rounds(void **state)
 }
 
 /* Without rounds verdicts come in any order. */
-static void single_verdicts_in_any_order(void **state)
+TEST(single_verdicts_in_any_order)
 {
-    (void)state;
     begin_one((struct gw_ps_store_options){.mode = GW_PS_ASYNC});
     ok(pends_x(0, 1, 3)), ok(pends_x(1, 1, 3)), ok(pends_x(2, 1, 3));
     ok(agrees(2, 1)), expect_w(2, 97, 1), waits(pull(0));
@@ -455,9 +446,8 @@ static void single_verdicts_in_any_order(void **state)
 
 /* A worker leaves between its push and its verdict. The round is then made of the others' pushes, also if the worker
  * comes back too late. If it comes back while the round is open, it pushes again. */
-static void who_goes_before_its_verdict_does_not_count(void **state)
+TEST(who_goes_before_its_verdict_does_not_count)
 {
-    (void)state;
     begin_one((struct gw_ps_store_options){0});
     for (uint64_t t = 1; t <= 3; t++) {
         ok(pends_x(0, t, 3)), ok(pends_x(1, t, 6)), ok(pends_x(2, t, 9));
@@ -494,9 +484,8 @@ static void who_goes_before_its_verdict_does_not_count(void **state)
 }
 
 /* With a backup worker a round does not wait for the last verdict. If that comes later, it changes nothing. */
-static void a_late_verdict_changes_nothing(void **state)
+TEST(a_late_verdict_changes_nothing)
 {
-    (void)state;
     begin_one((struct gw_ps_store_options){.backup = 1});
     ok(pends_x(0, 1, 3)), ok(pends_x(1, 1, 6)), ok(pends_x(2, 1, 9)), ok(agrees(2, 1));
     expect_w(GW_PS_READER, 100, 0);
@@ -505,9 +494,8 @@ static void a_late_verdict_changes_nothing(void **state)
     end();
 }
 
-static void verdicts_out_of_place(void **state)
+TEST(verdicts_out_of_place)
 {
-    (void)state;
     begin_one((struct gw_ps_store_options){0});
     struct gw_ps_key *const w = key, *const plain = key_with("plain", GW_PS_FLOAT32, 1, "", "");
     key = plain, refused(pends_x(0, 1, 1), GW_ERR_ARGUMENT, "has no optimizer"), key = w;
@@ -530,9 +518,8 @@ static void verdicts_out_of_place(void **state)
 
 /* ---- first parameters, and who holds them -------------------------------------------------------------------- */
 
-static void nothing_goes_on_before_there_are_parameters(void **state)
+TEST(nothing_goes_on_before_there_are_parameters)
 {
-    (void)state;
     const float first = 100, other = 7;
     begin_store((struct gw_ps_store_options){.n_workers = WORKERS});
     key = key_with("w", GW_PS_FLOAT32, 1, "", "sgd");
@@ -551,9 +538,8 @@ static void nothing_goes_on_before_there_are_parameters(void **state)
 
 /* Parameters that are on their way to a client must not change. If nobody else holds them, the store moves them in
  * place. */
-static void pulled_parameters_stay_as_they_are(void **state)
+TEST(pulled_parameters_stay_as_they_are)
 {
-    (void)state;
     struct gw_ps_pulled held, pulled;
     begin_one((struct gw_ps_store_options){.mode = GW_PS_ASYNC});
     ok(pull_as(0, GW_PS_PARAMETERS, &held));
@@ -570,9 +556,8 @@ static void pulled_parameters_stay_as_they_are(void **state)
     end();
 }
 
-static void wrong_keys_are_refused(void **state)
+TEST(wrong_keys_are_refused)
 {
-    (void)state;
     static const struct {
         const char *name;
         gw_ps_type type;
@@ -607,9 +592,8 @@ static void wrong_keys_are_refused(void **state)
 
 /* ---- limits ------------------------------------------------------------------------------------------------- */
 
-static void parameters_count(void **state)
+TEST(parameters_count)
 {
-    (void)state;
     const gw_ps_shape row = {.n_dims = 1, .dims = {N}};
     const float w[N] = {0};
     begin_store((struct gw_ps_store_options){.n_workers = WORKERS, .max_bytes = 11000});
@@ -666,9 +650,8 @@ static int life_with_a_failure(int fail_at, gw_ps_mode mode, float *out)
     return calls;
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     static const gw_ps_mode modes[] = {GW_PS_SYNC, GW_PS_ASYNC};
     for (int m = 0; m < 2; m++) {
         static float expected[N], got[N];

@@ -195,9 +195,8 @@ static void compare(gw_context *context, gw_ps_type type, uint64_t n, uint32_t n
     free(bytes);
 }
 
-static void plain_types_are_reduced_exactly(void **state)
+TEST(plain_types_are_reduced_exactly)
 {
-    (void)state;
     static const uint64_t lengths[] = {1, 2, 7, 1000, 4095, 4096, 4097, 12289};
     const gw_context_options three = {.struct_bytes = sizeof three, .n_threads = 3};
     gw_context *context;
@@ -211,9 +210,8 @@ static void plain_types_are_reduced_exactly(void **state)
 }
 
 /* Sums whose float64 value lies next to the middle between two halves: rounding twice would go to the wrong one. */
-static void halves_are_rounded_once(void **state)
+TEST(halves_are_rounded_once)
 {
-    (void)state;
     for (uint32_t bits = 0x3C00; bits < 0x3C20; bits++)
         for (int side = -1; side <= 1; side++) {
             double middle = ((double)gw_from_f16((uint16_t)bits) + (double)gw_from_f16((uint16_t)(bits + 1))) / 2;
@@ -237,9 +235,8 @@ static void halves_are_rounded_once(void **state)
 
 /* A sum beyond int64 is refused. Only the result must fit; sums on the way may be larger; and a mean is that of the
  * exact sum, rounded once. */
-static void sums_of_integers_are_exact(void **state)
+TEST(sums_of_integers_are_exact)
 {
-    (void)state;
     /* 2^24 + 1 is a tie between two float32: a third more is above it, and no float64 tells them apart once they are
      * large. -1/3 and -2/3 are of the last bits of a float32. */
     const int64_t big = INT64_C(1) << 62, tie = (INT64_C(1) << 24) + 1;
@@ -276,9 +273,8 @@ static void sums_of_integers_are_exact(void **state)
 /* ---- codes and frames ------------------------------------------------------------------------------------------ */
 
 /* Codes of a shared scale, and frames that hold the same: the averages have the same bits. */
-static void averages_of_codes_have_the_bits_of_frames(void **state)
+TEST(averages_of_codes_have_the_bits_of_frames)
 {
-    (void)state;
     enum { N = 1024 };
     static uint8_t frames[MOST][1 << 16], codes[MOST][N / 4], average[1 << 16];
     const void *views[MOST];
@@ -307,9 +303,8 @@ static void averages_of_codes_have_the_bits_of_frames(void **state)
         }
 }
 
-static void codes_are_added_up(void **state)
+TEST(codes_are_added_up)
 {
-    (void)state;
     static const uint64_t lengths[] = {1, 3, 1023, 1024, 1025, 5000};
     static uint8_t bytes[7 * 5000];
     const float scale = 0.3f;
@@ -340,9 +335,8 @@ static void codes_are_added_up(void **state)
 }
 
 /* Frames are averaged as an owner averages them. decode_sum is the sum of their values. */
-static void frames_are_averaged_in_their_own_domain(void **state)
+TEST(frames_are_averaged_in_their_own_domain)
 {
-    (void)state;
     enum { N = 1000, WORKERS = 3 };
     static uint8_t frames[WORKERS][1 << 13], average[1 << 15];
     const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
@@ -394,9 +388,8 @@ static void expect_median(float *values, uint32_t n, uint32_t fixed, float expec
     }
 }
 
-static void medians_are_exact_in_every_order(void **state)
+TEST(medians_are_exact_in_every_order)
 {
-    (void)state;
     const float inf = INFINITY, tiny = 0x1p-149f, most = 0x1.fffffep127f;
     const struct {
         float values[6];
@@ -478,9 +471,8 @@ static void expect_medians_of_sorting(gw_context *context, const float *values, 
 }
 
 /* More than a block of elements, with values that are drawn so that many are equal. */
-static void medians_are_those_of_sorting(void **state)
+TEST(medians_are_those_of_sorting)
 {
-    (void)state;
     static float values[MOST * MANY];
     gw_context *context;
     ok(gw_context_create(NULL, &context));
@@ -493,9 +485,8 @@ static void medians_are_those_of_sorting(void **state)
 }
 
 /* So many pushes that the elements of a block no longer fit beside each other, down to one at a time. */
-static void medians_of_many_pushes(void **state)
+TEST(medians_of_many_pushes)
 {
-    (void)state;
     enum { WIDTH = 7, FEW = 70 };
     static const uint32_t beyond[] = {511, 1024, 1171, 4096, 8191, 8192, 8193, MANY};
     static float values[MANY * WIDTH];
@@ -511,9 +502,8 @@ static void medians_of_many_pushes(void **state)
 
 /* A NaN wins in every method but median, and the NaN of a result has one form of bits. A sum beyond the largest number
  * of the type is infinity. Whichever of the two comes first. */
-static void special_numbers(void **state)
+TEST(special_numbers)
 {
-    (void)state;
     static const struct {
         gw_ps_type type;
         uint32_t values[2];
@@ -546,9 +536,8 @@ static void special_numbers(void **state)
             }
 }
 
-static void methods_have_types(void **state)
+TEST(methods_have_types)
 {
-    (void)state;
     const uint16_t halves[] = {gw_to_f16(1), gw_to_f16(2), gw_to_f16(60000)};
     assert_int_equal(reduce_one(GW_PS_MEDIAN, GW_PS_FLOAT16, halves, 3), halves[1]);
     refused(gw_ps_method_check(GW_PS_MAX, GW_PS_FRAME), GW_ERR_ARGUMENT,

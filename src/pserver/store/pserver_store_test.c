@@ -212,9 +212,8 @@ static void walk(gw_ps_mode mode, uint32_t n_workers, uint32_t staleness, uint64
     end();
 }
 
-static void what_happens_is_what_the_model_says(void **state)
+TEST(what_happens_is_what_the_model_says)
 {
-    (void)state;
     for (uint32_t n = 1; n <= MOST_WORKERS; n++)
         for (uint64_t seed = 1; seed <= 4; seed++) {
             walk(GW_PS_SYNC, n, 0, seed);
@@ -226,9 +225,8 @@ static void what_happens_is_what_the_model_says(void **state)
 /* ---- results ----------------------------------------------------------------------------------------------- */
 
 /* All workers get the same bytes, made once; others push them out, and then they are made again. */
-static void results_are_kept(void **state)
+TEST(results_are_kept)
 {
-    (void)state;
     static const gw_ps_method methods[] = {GW_PS_MAX, GW_PS_MIN, GW_PS_SUM, GW_PS_MEAN};
     begin(2, GW_PS_SYNC);
     struct gw_ps_key *key = key_of("x", GW_PS_FLOAT32, 1), *codes = key_of("codes", GW_PS_UINT8, 1), *scale[5];
@@ -259,9 +257,8 @@ static void results_are_kept(void **state)
 }
 
 /* A result that is on its way stays as it is when its round, its key and the store are gone. */
-static void answers_outlive_the_store(void **state)
+TEST(answers_outlive_the_store)
 {
-    (void)state;
     struct gw_ps_pulled pulled, latest;
     begin(1, GW_PS_SYNC);
     struct gw_ps_key *key = key_of("x", GW_PS_FLOAT32, 1);
@@ -286,9 +283,8 @@ static void waits_for(struct gw_ps_key *key, uint32_t rank, struct gw_ps_key *sc
     assert_ptr_equal(waits_for, expected);
 }
 
-static void scales_are_of_the_same_round(void **state)
+TEST(scales_are_of_the_same_round)
 {
-    (void)state;
     begin(2, GW_PS_SYNC);
     struct gw_ps_key *codes = key_of("codes", GW_PS_UINT8, 1), *scale = key_of("scale", GW_PS_FLOAT32, 1);
     ok(push_plus(codes, 0, 1)), ok(push_plus(codes, 1, 1));
@@ -324,9 +320,8 @@ static void scales_are_of_the_same_round(void **state)
 }
 
 /* A worker that joins again pushes anew what it had pushed: what comes a second time is looked at as the first time. */
-static void a_second_time_is_no_excuse(void **state)
+TEST(a_second_time_is_no_excuse)
 {
-    (void)state;
     const float x[3] = {1, 2, 3};
     begin(2, GW_PS_SYNC);
     struct gw_ps_key *key = key_of("exchange/x", GW_PS_FLOAT32, 3);
@@ -344,9 +339,8 @@ static void a_second_time_is_no_excuse(void **state)
 }
 
 /* A straggler may pull the round before the newest: of its scale key too. */
-static void a_late_worker_has_its_scale(void **state)
+TEST(a_late_worker_has_its_scale)
 {
-    (void)state;
     begin_store((struct gw_ps_store_options){.n_workers = 3, .backup = 1});
     struct gw_ps_key *codes = key_of("codes", GW_PS_UINT8, 1), *scale = key_of("scale", GW_PS_FLOAT32, 1);
     for (uint64_t nth = 1; nth <= 2; nth++)
@@ -357,9 +351,8 @@ static void a_late_worker_has_its_scale(void **state)
     end();
 }
 
-static void scales_that_cannot_be(void **state)
+TEST(scales_that_cannot_be)
 {
-    (void)state;
     begin(1, GW_PS_SYNC);
     struct gw_ps_key *codes = key_of("codes", GW_PS_UINT8, 1), *two = key_of("two", GW_PS_FLOAT32, 2),
                      *half = key_of("half", GW_PS_FLOAT16, 1), *one = key_of("one", GW_PS_FLOAT32, 1);
@@ -374,9 +367,8 @@ static void scales_that_cannot_be(void **state)
 
 /* ---- keys and limits --------------------------------------------------------------------------------------- */
 
-static void names_and_shapes(void **state)
+TEST(names_and_shapes)
 {
-    (void)state;
     static char longest[GW_PS_MOST_NAME + 2];
     memset(longest, 'n', sizeof longest - 1);
     static const gw_ps_shape one = {1, {1}}, none = {0, {0}}, zero = {2, {3, 0}}, deep = {9, {0}},
@@ -443,9 +435,8 @@ static void names_and_shapes(void **state)
     end();
 }
 
-static void lengths_and_limits(void **state)
+TEST(lengths_and_limits)
 {
-    (void)state;
     enum { MIB = 1 << 20 };
     static uint8_t bytes[MIB];
     memset(bytes, 0x15, sizeof bytes);
@@ -483,9 +474,8 @@ static void lengths_and_limits(void **state)
 }
 
 /* Pushes up to the limit and no further; what takes another one's place always fits; keys count without a push. */
-static void no_more_than_max_bytes(void **state)
+TEST(no_more_than_max_bytes)
 {
-    (void)state;
     enum { KEYS = 10, LIMIT = 42000 };
     static const float value[256];
     for (gw_ps_mode mode = GW_PS_SYNC; mode <= GW_PS_ASYNC; mode++) {
@@ -544,9 +534,8 @@ static gw_status push_frame(struct gw_ps_key *key, uint32_t rank, uint64_t nth, 
     return push(key, rank, nth, frame->bytes, frame->n_bytes);
 }
 
-static void frames_are_of_their_key_and_rank(void **state)
+TEST(frames_are_of_their_key_and_rank)
 {
-    (void)state;
     struct frame frames[2], *const frame = &frames[0];
     begin(2, GW_PS_SYNC);
     struct gw_ps_key *key = key_of("frame", GW_PS_FRAME, FRAMED), *other = key_of("other", GW_PS_FRAME, FRAMED - 1);
@@ -618,18 +607,16 @@ static int life_with_a_failure(int fail_at)
     return calls;
 }
 
-static void any_allocation_may_fail(void **state)
+TEST(any_allocation_may_fail)
 {
-    (void)state;
     const int n = life_with_a_failure(0);
     assert_true(n > 100);
     for (int at = 1; at <= n; at++)
         life_with_a_failure(at);
 }
 
-static void a_store_of_so_many_workers(void **state)
+TEST(a_store_of_so_many_workers)
 {
-    (void)state;
     static const struct {
         uint32_t n_workers;
         gw_status status;
@@ -654,9 +641,8 @@ static void a_store_of_so_many_workers(void **state)
 }
 
 /* A round with an attacker in it, whoever comes first; and none without pushes. */
-static void a_median_of_three(void **state)
+TEST(a_median_of_three)
 {
-    (void)state;
     static const float values[] = {2, 1e30f, 1};
     static const uint32_t orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}};
     for (int o = 0; o < 3; o++) {
@@ -671,9 +657,8 @@ static void a_median_of_three(void **state)
 }
 
 /* A worker that is backup may be late by a round, and not by two: the second waits for its first. Whichever it is. */
-static void backup_is_late_by_one_round(void **state)
+TEST(backup_is_late_by_one_round)
 {
-    (void)state;
     for (uint32_t slow = 0; slow < 3; slow++) {
         const uint32_t a = (slow + 1) % 3, b = (slow + 2) % 3;
         begin_store((struct gw_ps_store_options){.n_workers = 3, .backup = 1});
@@ -687,9 +672,8 @@ static void backup_is_late_by_one_round(void **state)
 }
 
 /* What is put is there for those that want this version, or an older one. Only a higher one takes its place. */
-static void puts_have_versions(void **state)
+TEST(puts_have_versions)
 {
-    (void)state;
     static const struct {
         uint64_t version;
         float value;
