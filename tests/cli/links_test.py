@@ -344,22 +344,8 @@ class Links(harness.Case):
             run.send_signal(signal.SIGINT)
             self.ended(run, 1, "as asked")
 
-    def test_late_members(self):
-        """A rank that is started a second time hears at once that the job runs, and so does a second job."""
-        self.need_tcp()
-        port = next(PORTS)
-        words = self.members("--timeout", 100, *ENDLESS, port=port)
-        ranks = [self.start(*words, "--rank", 0, "--out", self.path("run")), self.start(*words, "--rank", 1)]
-        self.wait_for_steps(ranks[0], self.path("run"))
-        place = f"127.0.0.1:{port}"
-        says = f"the job at {place} is already running, with 2 workers, since 2"
-        self.refused(1, *words, "--rank", 1, says=says)
-        self.refused(1, *words, "--rank", 0, says=f"cannot listen at {place}: a job is running at this rendezvous")
-        ranks[0].terminate()
-        self.ended(ranks[0], 1, 'refused reason="the job at')
-        self.ended(ranks[1], 1)
-
     def test_stopped_while_members_meet(self):
+        """tcp_meeting_test has members that come late, or twice."""
         self.need_tcp()
         for rank in (0, 1):
             with socket.socket() as rank_0:  # rank 1 takes this for rank 0; it accepts nobody, so it says nothing

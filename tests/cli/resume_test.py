@@ -1,12 +1,12 @@
 """Tests train --resume from outside: killed runs, what is left of them, and what may change in between. Damage of each
-file is in checkpoint_test, rank_state_test and metrics_test; states for other workers are in the codecs' tests."""
+file, and events that are gone on with, are in checkpoint_test, rank_state_test and metrics_test; states for other
+workers are in the codecs' tests."""
 
 import glob
 import os
 import random
 import shutil
 import signal
-import struct
 import subprocess
 
 import harness
@@ -64,17 +64,6 @@ class Resume(harness.Case):
         lines = self.lines_of(out, "metrics.jsonl")
         return [{key: value for key, value in line.items() if key not in [*TIMES, *without]} for line in lines]
 
-    def events(self, out, counted):
-        """Returns TensorBoard's events without their times. If not `counted`, those that only counted steps have are
-        left out, too."""
-        content, at, events = self.read_bytes(out, "events.out.tfevents.0.gradwire"), 0, []
-        while at < len(content):
-            (n,) = struct.unpack_from("<Q", content, at)
-            # The event stands behind its length and the length's checksum. Its field 1 is the time.
-            events.append(content[at + 12 + 9 : at + 12 + n])
-            at += 12 + n + 4
-        return [event for event in events if counted or not (b"codec/" in event or b"gradient/" in event)]
-
     def check_same_run(self, out, reference, same_length=True):
         """Checks that everything but times is as an uninterrupted run writes it. same_length: the interrupted run had
         the same planned length."""
@@ -92,7 +81,6 @@ class Resume(harness.Case):
         if same_length:
             self.assertTrue(want["histograms.jsonl"])
             self.assertEqual(got["histograms.jsonl"], want["histograms.jsonl"])
-        self.assertEqual(self.events(out, same_length), self.events(reference, same_length))
 
     # ---- interrupted runs ----
 
@@ -196,7 +184,6 @@ class Resume(harness.Case):
         for i, (name, damage, says) in enumerate(
             [
                 ("rank-2-of-4.gws", os.remove, "cannot be opened"),
-                ("rank-2-of-4.gws", cut, "cut short"),
                 ("rank-3-of-4.gws", of_another_step, "another run"),
                 ("rank-1-of-4.gws", of_another_run, "belongs to another run"),
                 ("gwp", cut, "cut short"),
@@ -273,15 +260,11 @@ class Resume(harness.Case):
             out,
             [
                 ("--net mlp:784-17-10", "--net is mlp:784-17-10, and the run of"),
-                ("--codec topk:ratio=0.05,refresh=4", ["--codec is topk", "refresh=4", "refresh=3"]),
                 ("--seed 2", "--seed is 2, and the run of"),
                 (["--data", other], ["--data is 600+100 samples of 784 values, labels", "and the run of"]),
-                ("--batch 128", "--batch is 128"),
                 ("--optimizer sgd", "--optimizer is sgd"),
                 ("--lr 0.5", "--lr is 0.5"),
-                ("--momentum 0.5", "--momentum is 0.5"),
                 ("--schedule const", "--schedule is const"),
-                ("--weight-decay 0", "--weight-decay is 0"),
                 ("--ema 0", "--ema is 0"),
                 ("--transform mirror", ["--transform is mirror, and the run of", "has scale"]),
                 (["--save-gradients", self.path("g"), "--save-at", 3], "--save-at has step 3, which is over"),

@@ -1,7 +1,6 @@
 """Tests train, eval and export from outside: small runs, folders of runs, data files that are wrong, interruption."""
 
 import gzip
-import math
 import os
 import shutil
 import signal
@@ -133,32 +132,15 @@ class Train(harness.Case):
         self.assertEqual(len(whys), 4, whys)
         self.refused(2, "train", *SMALL, "--wire", "tiny", says=["--wire is \"tiny\"", "small, fast or auto"])
 
-    def kept_by_rank_0(self, path, sizes):
-        """Reads the residual's norm and the oldest threshold's age from a state file of topk."""
-        content, at, squares, oldest = self.read_bytes(path), 40, 0.0, 0
-        for n in sizes:
-            self.assertEqual(content[at : at + 4], b"GWST")
-            oldest = max(oldest, struct.unpack_from("<I", content, at + 32 + 4)[0])
-            own = 0.0
-            for e in struct.unpack_from(f"<{n}f", content, at + 32 + 24):
-                own += e * e  # as the tool adds; sum() of Python 3.12 rounds in another way
-            squares += own
-            at += 32 + 24 + 4 * n + 8
-        self.assertEqual(at + 8, len(content))
-        return math.sqrt(squares), oldest
-
     def test_what_the_codec_keeps(self):
-        """Runs 200 steps. Every tenth step is counted."""
+        """Runs 200 steps. Every tenth step is counted. exchange_test has what is counted, metrics_test the sums."""
         out = self.path("run")
         run = ["train", *SMALL[:-1], 200, "--workers", 2, "--out", out, "--overwrite", "--codec"]
-        summary = self.ok_json(*run, "topk:ratio=0.02,refresh=7", "--checkpoint-every", 100)
+        summary = self.ok_json(*run, "topk:ratio=0.02,refresh=7")
         steps, sizes = self.lines_of(out, "metrics.jsonl"), [layer["elements"] for layer in summary["layers"]]
-        for t in [100, 200]:
-            norm, age = self.kept_by_rank_0(os.path.join(out, f"checkpoint-{t:08}.rank-0-of-2.gws"), sizes)
-            self.assertAlmostEqual(steps[t - 1]["residual_norm"] / norm, 1, 9)
-            self.assertEqual(steps[t - 1]["threshold_age"], age)
         self.assertGreater(len({step["threshold_age"] for step in steps[9::10]}), 3)
-        self.assertEqual((summary["residual_norm"], summary["threshold_age"]), (norm, age))
+        for key in ["residual_norm", "threshold_age"]:
+            self.assertEqual(summary[key], steps[-1][key])
         self.assertNotIn("variance_factor", summary)
         for t, step in enumerate(steps):
             counted, keys = t % 10 == 9, ["residual_norm", "threshold_age", "variance_factor"]
