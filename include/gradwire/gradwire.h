@@ -2,13 +2,16 @@
  *
  *   context.h    memory, threads, kernels
  *   codec.h      tensor -> frame -> tensor, and adding frames up
- *   link.h       messages between members; link_mpi.h: over MPI, which programs include besides this header
+ *   link.h       messages between members
+ *   link_mpi.h   the same over MPI; a program includes it by itself, because it needs mpi.h
  *   exchange.h   the average of all members' gradients, beside backward
  *   pserver.h    the parameter server: init, push and pull by key
+ *   status.h     what became of a call: statuses and their sentences
+ *
+ * and experimental, which may change with a new MINOR version (docs/abi.md):
+ *
  *   plan.h       which tensors travel together, and whether compression pays
  *   probe.h      measures what a plan is made of
- *   status.h     what became of a call: statuses and their sentences
- *   link_mpi.h   the link over MPI; a program includes it by itself, because it needs mpi.h
  *
  * The headers are C17 and C++-safe. */
 #ifndef GRADWIRE_GRADWIRE_H

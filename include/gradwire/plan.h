@@ -8,7 +8,8 @@
  * when the link is free. The step ends when the last group has arrived, and the processors have done all work. A group
  * is made of neighbours only.
  *
- * All functions here only compute. Any thread may call them at any time. */
+ * All functions here only compute. Any thread may call them at any time. This header is experimental: a new MINOR
+ * version may change it (docs/abi.md). */
 #ifndef GRADWIRE_PLAN_H
 #define GRADWIRE_PLAN_H
 
