@@ -217,27 +217,6 @@ TEST(some_begin)
     gw_ps_client_destroy(a), gw_ps_client_destroy(b), gw_ps_client_destroy(c);
 }
 
-/* A round does not wait for the slowest worker. What that worker pushes later is dropped. It can still pull the result
- * of the others. */
-TEST(backup_workers)
-{
-    gw_ps_client *a = come(0), *b = come(1), *slow = come(2);
-    init(a, "x"), init(b, "x"), init(slow, "x");
-    push(a, "x", 1), push(b, "x", 2);
-    expect_sum(a, "x", 3, 2), expect_sum(b, "x", 3, 2);
-    push(a, "x", 10), push(b, "x", 20); /* this round stays open, or else rank 2 would be two rounds late */
-    gw_ps_value value;
-    const uint64_t request = begin_sum(a, "x");
-    push(slow, "x", 4), expect_sum(slow, "x", 3, 2);
-    ok(gw_ps_wait(a, request, GW_PS_NO_LIMIT, &value));
-    assert_int_equal(value.round, 2);
-    take_x(&value, 30, 2);
-    push(slow, "x", 40), expect_sum(slow, "x", 30, 2); /* late again */
-    push(slow, "x", 400), push(b, "x", 200);
-    expect_sum(slow, "x", 600, 2);
-    gw_ps_client_destroy(a), gw_ps_client_destroy(b), gw_ps_client_destroy(slow);
-}
-
 /* ---- joining the exchange ------------------------------------------------------------------------------------ */
 
 #define KEY GW_PS_EXCHANGE "x"
@@ -559,7 +538,6 @@ int main(void)
         ON_SERVER(admitted_twice, .n_workers = 2, .missing = continues, .min_workers = 1, .away_ms = 50),
         cmocka_unit_test(one_begins_otherwise),
         cmocka_unit_test(a_wait_for_a_scale_ends_with_the_run),
-        ON_SERVER(backup_workers, .n_workers = 3, .backup = 1),
         ON_TWO(one_joins_while_others_train, .n_workers = 3, .missing = continues, .away_ms = 50),
         ON_TWO(nobody_admits, .n_workers = 2, .missing = continues, .away_ms = 50),
         cmocka_unit_test(who_waits_for_one_left_out_begins),

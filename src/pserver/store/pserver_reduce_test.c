@@ -12,56 +12,44 @@
 
 enum { MANY = 9000 }; /* pushes, or elements of one */
 
-static uint64_t state_of_numbers;
+static struct numbers random_numbers;
 
-static uint64_t number(void)
+static uint32_t below(uint32_t n)
 {
-    state_of_numbers = state_of_numbers * 6364136223846793005ull + 1442695040888963407ull;
-    return state_of_numbers >> 11 ^ state_of_numbers >> 43;
+    return numbers_below(&random_numbers, n);
 }
 
 /* A value of the type at `at`, drawn; now and then something special. */
 static void draw(gw_ps_type type, uint8_t *at)
 {
-    double x = ((double)(int64_t)(number() % 20001) - 10000) / (double)(1 + number() % 97);
-    bool special = number() % 50 == 0;
-    switch (type) {
-    case GW_PS_FLOAT32:
-        gw_put_float(at, special ? (number() % 2 ? NAN : INFINITY) : (float)x);
-        return;
-    case GW_PS_FLOAT16:
-        gw_put16(at, special ? (number() % 2 ? 0x7E00 : 0xFC00) : gw_to_f16((float)x));
-        return;
-    case GW_PS_BFLOAT16:
-        gw_put16(at, special ? (number() % 2 ? 0x7FC0 : 0x7F80) : gw_to_bf16((float)x));
-        return;
-    case GW_PS_INT32:
-        gw_put32(at, special ? 0x80000000u : (uint32_t)number());
-        return;
-    case GW_PS_INT64:
-        gw_put64(at, (uint64_t)((int64_t)number() / 1024));
-        return;
-    default:
-        *at = (uint8_t)number();
-    }
+    static const uint32_t specials[][2] = {[GW_PS_FLOAT32] = {0x7FC00000, 0x7F800000},
+                                           [GW_PS_FLOAT16] = {0x7E00, 0xFC00},
+                                           [GW_PS_BFLOAT16] = {0x7FC0, 0x7F80},
+                                           [GW_PS_INT32] = {0x80000000u, 0x7FFFFFFF}};
+    const float x = ((float)below(20001) - 10000) / (float)(1 + below(97));
+    const uint64_t word = numbers_word(&random_numbers);
+    uint64_t bits = type == GW_PS_FLOAT32    ? gw_float_bits(x)
+                    : type == GW_PS_FLOAT16  ? gw_to_f16(x)
+                    : type == GW_PS_BFLOAT16 ? gw_to_bf16(x)
+                    : type == GW_PS_INT64    ? (uint64_t)((int64_t)(word << 32 | below(UINT32_MAX)) / 1024)
+                                             : word;
+    if (type <= GW_PS_INT32 && below(50) == 0)
+        bits = specials[type][below(2)];
+    for (size_t b = 0; b < gw_ps_type_bytes(type); b++)
+        at[b] = (uint8_t)(bits >> 8 * b);
+}
+
+static int64_t as_integer(gw_ps_type type, const uint8_t *at)
+{
+    return type == GW_PS_INT64 ? (int64_t)gw_get64(at) : type == GW_PS_INT32 ? (int32_t)gw_get32(at) : *at;
 }
 
 static double as_double(gw_ps_type type, const uint8_t *at)
 {
-    switch (type) {
-    case GW_PS_FLOAT32:
-        return (double)gw_get_float(at);
-    case GW_PS_FLOAT16:
-        return (double)gw_from_f16(gw_get16(at));
-    case GW_PS_BFLOAT16:
-        return (double)gw_from_bf16(gw_get16(at));
-    case GW_PS_INT32:
-        return (int32_t)gw_get32(at);
-    case GW_PS_INT64:
-        return (double)(int64_t)gw_get64(at);
-    default:
-        return *at;
-    }
+    return type == GW_PS_FLOAT32    ? (double)gw_get_float(at)
+           : type == GW_PS_FLOAT16  ? (double)gw_from_f16(gw_get16(at))
+           : type == GW_PS_BFLOAT16 ? (double)gw_from_bf16(gw_get16(at))
+                                    : (double)as_integer(type, at);
 }
 
 /* To nearest, ties to even, found by trying all halves: nothing of the code under test is used. */
@@ -97,25 +85,14 @@ static float from_bf16(uint16_t x)
     return gw_from_bf16(x);
 }
 
+/* Of a type of floats. */
 static bool result_is(gw_ps_type type, const uint8_t *at, double expected)
 {
     if (expected != expected)
-        return as_double(type, at) != as_double(type, at);
-    switch (type) {
-    case GW_PS_FLOAT32:
-        return gw_get32(at) == gw_float_bits((float)expected);
-    case GW_PS_FLOAT16:
-        return gw_get16(at) == nearest_16(expected, from_f16, 0x7C00);
-    case GW_PS_BFLOAT16:
-        return gw_get16(at) == nearest_16(expected, from_bf16, 0x7F80);
-    default:
-        return as_double(type, at) == expected;
-    }
-}
-
-static int64_t as_integer(gw_ps_type type, const uint8_t *at)
-{
-    return type == GW_PS_INT64 ? (int64_t)gw_get64(at) : type == GW_PS_INT32 ? (int32_t)gw_get32(at) : *at;
+        return isnan(as_double(type, at));
+    return type == GW_PS_FLOAT32   ? gw_get32(at) == gw_float_bits((float)expected)
+           : type == GW_PS_FLOAT16 ? gw_get16(at) == nearest_16(expected, from_f16, 0x7C00)
+                                   : gw_get16(at) == nearest_16(expected, from_bf16, 0x7F80);
 }
 
 /* ---- calls --------------------------------------------------------------------------------------------------- */
@@ -201,7 +178,7 @@ TEST(plain_types_are_reduced_exactly)
     const gw_context_options three = {.struct_bytes = sizeof three, .n_threads = 3};
     gw_context *context;
     ok(gw_context_create(&three, &context));
-    state_of_numbers = 1;
+    random_numbers = numbers_from(1);
     for (gw_ps_type type = GW_PS_FLOAT32; type <= GW_PS_UINT8; type++)
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
             for (uint32_t n = 1; n <= MOST; n += n < 3 ? 1 : 3)
@@ -221,12 +198,12 @@ TEST(halves_are_rounded_once)
             assert_int_equal(reduce_one(GW_PS_SUM, GW_PS_FLOAT32, parts, 2), gw_float_bits((float)x));
         }
     /* The mean of three halves: a third is never exact. */
-    state_of_numbers = 7;
+    random_numbers = numbers_from(7);
     for (int i = 0; i < 20000; i++) {
         uint16_t half[3];
         double sum = 0;
         for (uint32_t p = 0; p < 3; p++) {
-            half[p] = (uint16_t)(number() % 0x7C00);
+            half[p] = (uint16_t)(below(0x7C00));
             sum += (double)gw_from_f16(half[p]);
         }
         assert_int_equal(reduce_one(GW_PS_MEAN, GW_PS_FLOAT16, half, 3), nearest_16(sum / 3, from_f16, 0x7C00));
@@ -279,15 +256,15 @@ TEST(averages_of_codes_have_the_bits_of_frames)
     static uint8_t frames[MOST][1 << 16], codes[MOST][N / 4], average[1 << 16];
     const void *views[MOST];
     size_t sizes[MOST], n_bytes;
-    state_of_numbers = 17;
+    random_numbers = numbers_from(17);
     for (uint32_t workers = 1; workers <= MOST; workers++)
         for (int draw_of = 0; draw_of < 20; draw_of++) {
-            const float scale = (float)(1 + number() % 100000) / 77777;
+            const float scale = (float)(1 + below(100000)) / 77777;
             memset(codes, 0, sizeof codes);
             for (uint32_t r = 0; r < workers; r++) {
                 float gradient[N];
                 for (uint32_t i = 0; i < N; i++) { /* -s, 0 and s are sent as they are */
-                    const uint32_t code = (uint32_t)(number() % 3);
+                    const uint32_t code = below(3);
                     gradient[i] = ((float)code - 1) * scale;
                     codes[r][i / 4] |= (uint8_t)(code << 2 * (i % 4));
                 }
@@ -308,13 +285,13 @@ TEST(codes_are_added_up)
     static const uint64_t lengths[] = {1, 3, 1023, 1024, 1025, 5000};
     static uint8_t bytes[7 * 5000];
     const float scale = 0.3f;
-    state_of_numbers = 3;
+    random_numbers = numbers_from(3);
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
         for (uint32_t n = 1; n <= 7; n += 3) {
             const uint64_t length = lengths[l];
             struct gw_ps_result result;
             for (uint64_t i = 0; i < n * length; i++)
-                bytes[i] = (uint8_t)(number() % 3 | number() % 3 << 2 | number() % 3 << 4 | number() % 3 << 6);
+                bytes[i] = (uint8_t)(below(3) | below(3) << 2 | below(3) << 4 | below(3) << 6);
             for (gw_ps_method method = GW_PS_DECODE_SUM; method <= GW_PS_DECODE_AVERAGE; method++) {
                 result = reduce(NULL, method, GW_PS_UINT8, bytes, length, n, &scale);
                 assert_true(result.type == GW_PS_FLOAT32 && result.shape.n_dims == 2 && result.shape.dims[0] == 1 &&
@@ -346,10 +323,10 @@ TEST(frames_are_averaged_in_their_own_domain)
     struct gw_ps_result result;
     float gradient[N], decoded[N];
     double sum[N] = {0};
-    state_of_numbers = 11;
+    random_numbers = numbers_from(11);
     for (uint32_t r = 0; r < WORKERS; r++) {
         for (int i = 0; i < N; i++)
-            gradient[i] = (float)((double)(number() % 2001) - 1000) / 1000;
+            gradient[i] = (float)((double)(below(2001)) - 1000) / 1000;
         sizes[r] = frame_of(NULL, "ternary", 0, r, 0, gradient, N, 1, frames[r], sizeof frames[r]);
         ok(gw_decode(NULL, frames[r], sizes[r], decoded, N));
         for (int i = 0; i < N; i++)
@@ -478,7 +455,7 @@ TEST(medians_are_those_of_sorting)
     ok(gw_context_create(NULL, &context));
     for (uint32_t n = 1; n <= MOST; n++) {
         for (uint32_t i = 0; i < n * MANY; i++)
-            values[i] = number() % 7 ? (float)((int)(number() % 41) - 20) / 8 : NAN;
+            values[i] = below(7) ? (float)((int)(below(41)) - 20) / 8 : NAN;
         expect_medians_of_sorting(context, values, n, MANY);
     }
     gw_context_destroy(context);
@@ -493,7 +470,7 @@ TEST(medians_of_many_pushes)
     for (uint32_t k = 0; k < FEW + sizeof beyond / sizeof *beyond; k++) {
         const uint32_t n = k < FEW ? k + 1 : beyond[k - FEW];
         for (uint32_t i = 0; i < n * WIDTH; i++)
-            values[i] = number() % 5 ? (float)((int)(number() % 1000) - 500) / 8 : -NAN;
+            values[i] = below(5) ? (float)((int)(below(1000)) - 500) / 8 : -NAN;
         expect_medians_of_sorting(NULL, values, n, WIDTH);
     }
 }
