@@ -625,6 +625,7 @@ static int life_with_a_failure(int fail_at, gw_ps_mode mode, float *out)
     const gw_ps_shape row = {.n_dims = 1, .dims = {N}};
     struct gw_ps_pulled held, pulled;
     begin_store((struct gw_ps_store_options){.n_workers = WORKERS, .mode = mode});
+    memset(&model, 0, sizeof model);
     model.kind = &ternary;
     make_round(1);
     let_fail(fail_at);
