@@ -117,19 +117,19 @@ TEST(shapes_and_their_elements)
 TEST(scales_that_fit)
 {
     static const gw_ps_shape one = {.n_dims = 1, .dims = {1}}, none = {.n_dims = 0}, two = {.n_dims = 1, .dims = {2}};
-    const struct gw_ps_scaling good = {"x", GW_PS_UINT8, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT32, &one};
-    struct gw_ps_scaling s = good;
-    assert_int_equal(gw_ps_check_scale(&s), GW_OK);
-    s.method = GW_PS_DECODE_AVERAGE;
-    s.scale_shape = &none;
-    assert_int_equal(gw_ps_check_scale(&s), GW_OK);
-    struct gw_ps_scaling bad[] = {good, good, good, good};
-    bad[0].method = GW_PS_SUM;
-    bad[1].type = GW_PS_FRAME;
-    bad[2].scale_type = GW_PS_FLOAT16;
-    bad[3].scale_shape = &two;
-    for (int i = 0; i < 4; i++)
-        CHECK(gw_ps_check_scale(&bad[i]) == GW_ERR_ARGUMENT, "scale %d", i);
+    const struct {
+        struct gw_ps_scaling scaling;
+        gw_status status;
+    } cases[] = {
+        {{"x", GW_PS_UINT8, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT32, &one}, GW_OK},
+        {{"x", GW_PS_UINT8, GW_PS_DECODE_AVERAGE, "s", GW_PS_FLOAT32, &none}, GW_OK},
+        {{"x", GW_PS_UINT8, GW_PS_SUM, "s", GW_PS_FLOAT32, &one}, GW_ERR_ARGUMENT},
+        {{"x", GW_PS_FRAME, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT32, &one}, GW_ERR_ARGUMENT},
+        {{"x", GW_PS_UINT8, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT16, &one}, GW_ERR_ARGUMENT},
+        {{"x", GW_PS_UINT8, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT32, &two}, GW_ERR_ARGUMENT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK(gw_ps_check_scale(&cases[i].scaling) == cases[i].status, "scale %zu", i);
 }
 
 TEST(names_have_numbers)
@@ -143,10 +143,7 @@ TEST(names_have_numbers)
         assert_int_equal(gw_ps_names_find(&names, name), GW_PS_NO_NAME);
         assert_int_equal(gw_ps_names_add(&names, name), GW_OK);
         assert_int_equal(names.n, n + 1);
-        for (uint64_t i = n - n % 100; i <= n; i++) { /* the last ones, and all in the end */
-            snprintf(name, sizeof name, "key %d", (int)i);
-            assert_int_equal(gw_ps_names_find(&names, name), i);
-        }
+        assert_int_equal(gw_ps_names_find(&names, name), n);
     }
     for (uint64_t i = 0; i < N; i++) {
         snprintf(name, sizeof name, "key %d", (int)i);
