@@ -39,7 +39,7 @@ extern "C" {
     X(GW_ERR_FRAME_MAGIC, -21, "these bytes are not a Gradwire frame")                                                 \
     X(GW_ERR_FRAME_VERSION, -22, "the frame is of a version this library cannot read")                                 \
     X(GW_ERR_FRAME_CHECKSUM, -23, "the frame's checksum does not match its bytes")                                     \
-    X(GW_ERR_FRAME_FIELD, -24, "the frame's header claims something that cannot be")                                   \
+    X(GW_ERR_FRAME_FIELD, -24, "the frame's header has an invalid field")                                              \
     X(GW_ERR_FRAME_PAYLOAD, -25, "the frame's payload contradicts its header")                                         \
     X(GW_ERR_FRAME_MISMATCH, -26, "the frames do not belong together")                                                 \
     /* memory */                                                                                                       \

@@ -140,7 +140,7 @@ def environment(said: typing.Optional[typing.Mapping[str, str]] = None) -> typin
             f"{missing} is not set, and no mpirun, srun or torchrun says it; start the ranks by one of them"
         )
     if rank >= size:
-        raise ValueError(f"rank {rank} of {size} ranks cannot be; ranks are 0 to {size - 1}")
+        raise ValueError(f"rank {rank} of {size} ranks is invalid; ranks are 0 to {size - 1}")
     by = by or (None, None)
     address, port = _address(said, by, size, rank), _port(said, by)
     if not address:

@@ -63,8 +63,7 @@ gw_status gw_take_leave(struct gw_exchange *ex, const gw_message *message)
     const uint32_t from = message->from;
     if (h.flags || h.group || h.run || h.step || message->n_bytes != MESSAGE_LEAVE_BYTES || from == ex->rank ||
         ex->have_left[from])
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a farewell of %zu bytes that cannot be", from,
-                       message->n_bytes);
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent an invalid farewell of %zu bytes", from, message->n_bytes);
     ex->have_left[from] = true;
     if (!ex->have_hello[from]) /* it was said to an earlier exchange on this link */
         return GW_OK;
@@ -72,7 +71,7 @@ gw_status gw_take_leave(struct gw_exchange *ex, const gw_message *message)
     const uint32_t its_step = gw_get32((const uint8_t *)message->bytes + MESSAGE_HEADER + 4);
     if (first >= ex->size || its_step > UINT16_MAX || (first == ex->rank && !ex->have_left[first]))
         return gw_fail(GW_ERR_FRAME_FIELD,
-                       "rank %u says that rank %u left first, after step number %u, which cannot be", from, first,
+                       "rank %u says that rank %u left first, after step number %u, which is invalid", from, first,
                        its_step);
     if (first != ex->rank && (ex->leaver == ex->size || (int16_t)(its_step - ex->leaver_step) < 0)) {
         ex->leaver = first;

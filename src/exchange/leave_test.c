@@ -100,7 +100,7 @@ static void a_farewell_names_who_left_first(void **state)
          "rank 1 has ended its exchange"}, /* the number's low 16 bits; this is the step before 0 */
         {2, 0, GW_ERR_PEER, "rank 2 has ended its exchange"},
         {1, 1, GW_ERR_TIMEOUT, "came from ranks 1 and 2"}, /* it has made this step */
-        {3, 0, GW_ERR_FRAME_FIELD, "rank 2 says that rank 3 left first, after step number 0, which cannot be"},
+        {3, 0, GW_ERR_FRAME_FIELD, "rank 2 says that rank 3 left first, after step number 0, which is invalid"},
         {0, 0, GW_ERR_FRAME_FIELD, "rank 2 says that rank 0 left first"}, /* rank 0 knows better */
         {1, 0x10000, GW_ERR_FRAME_FIELD, "after step number 65536"},
     };

@@ -168,7 +168,7 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
     if (h.type < MESSAGE_STATS || h.type > MESSAGE_PULL || h.flags > MESSAGE_FLAG_BAD || h.group >= ex->n_groups ||
         h.run >= (of_run ? ex->groups[h.group].n_runs : 1))
         return gw_fail(GW_ERR_FRAME_FIELD,
-                       "rank %u sent a message of type %u, flags %u, group %u, run %u, which cannot be", from, h.type,
+                       "rank %u sent a message of type %u, flags %u, group %u, run %u, which is invalid", from, h.type,
                        h.flags, h.group, h.run);
     /* a member that has finished this step may have begun the next one */
     if (h.nth_step == (uint16_t)(ex->nth_step + 1)) {

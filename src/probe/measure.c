@@ -96,7 +96,7 @@ static gw_status tell(struct gw_probe_member *m)
     GW_TRY(gw_meeting_tell(&m->meeting, figures, n_bytes));
     for (size_t i = 0; i < n_bytes / sizeof *figures; i++)
         if (!isfinite(figures[i]) || figures[i] < 0)
-            return gw_fail(GW_ERR_PEER, "rank 0 sent a cost of %g, which cannot be", figures[i]);
+            return gw_fail(GW_ERR_PEER, "rank 0 sent an invalid cost of %g", figures[i]);
     p->link = (gw_profile_link){.alpha_ms = figures[0],
                                 .ms_per_byte = figures[1],
                                 .latency_ms = figures[2],

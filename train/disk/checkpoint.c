@@ -146,7 +146,7 @@ static gw_status get_text(struct reader *r, char *text, size_t capacity)
     if ((uint64_t)(r->end - r->at) < n)
         return cut(r);
     if (n >= capacity || memchr(r->at, 0, n))
-        return gw_fail(GW_ERR_SYSTEM, "%s holds a name that cannot be", r->path);
+        return gw_fail(GW_ERR_SYSTEM, "%s holds an invalid name", r->path);
     memcpy(text, r->at, n);
     text[n] = 0;
     r->at += n;
@@ -194,7 +194,7 @@ static gw_status read_run(struct reader *r, struct gw_checkpoint *c)
         GW_TRY(get_number(r, 4, &threads));
     c->workers = (uint32_t)workers, c->n_state_files = (uint32_t)n_state_files, c->threads = (uint32_t)threads;
     if (r->at != r->end || workers == 0 || workers > GW_MAX_WORKERS || (n_state_files != 0 && n_state_files != workers))
-        return gw_fail(GW_ERR_SYSTEM, "%s: what it says of its run cannot be", r->path);
+        return gw_fail(GW_ERR_SYSTEM, "%s: what it says of its run is invalid", r->path);
     return GW_OK;
 }
 

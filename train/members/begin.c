@@ -112,7 +112,7 @@ static gw_status begin_told(const struct gw_members_options *o, struct gw_member
                        "the link %s needs %s; gradwire launch -n N -- train ... gives every worker all it needs",
                        m->scheme->name, missing);
     if (rank >= size)
-        return gw_fail(GW_ERR_ARGUMENT, "rank %u of %u workers cannot be; ranks are 0 to %u", rank, size, size - 1);
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u of %u workers is invalid; ranks are 0 to %u", rank, size, size - 1);
     m->size = m->request.size = size, m->first = m->request.rank = rank, m->count = 1;
     m->request.rendezvous = m->rendezvous;
     return GW_OK;

@@ -20,7 +20,7 @@ gw_status gw_members_begin_alone(const struct gw_members_options *o, struct gw_m
         gw_ps_client_destroy(client);
     }
     if (rank >= m->size)
-        return gw_fail(GW_ERR_ARGUMENT, "rank %u of %u workers cannot be; ranks are 0 to %u", rank, m->size,
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u of %u workers is invalid; ranks are 0 to %u", rank, m->size,
                        m->size - 1);
     m->first = rank, m->count = 1;
     return GW_OK;

@@ -95,8 +95,8 @@ static gw_status send(struct gw_control *c, uint32_t to, void *bytes, size_t n_b
 
 static gw_status refuse(const gw_message *message)
 {
-    return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message to the trainer that cannot be, of %zu bytes",
-                   message->from, message->n_bytes);
+    return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent an invalid message of %zu bytes to the trainer", message->from,
+                   message->n_bytes);
 }
 
 /* Puts a message where it is looked for later. If it keeps message->bytes, it sets the pointer to NULL. */

@@ -17,7 +17,7 @@ size_t ternary_packed_size(const struct ternary_sums *sums, uint32_t n)
 
 enum ternary_code ternary_pull_code(const struct ternary_options *options)
 {
-    static const enum ternary_code codes[] = {CODE_MIXED, CODE_PACKED};
+    static const enum ternary_code codes[] = {[PULL_AUTO] = CODE_MIXED, [PULL_PACKED] = CODE_PACKED};
     return options->entropy == ENTROPY_ON    ? CODE_MIXED
            : options->entropy == ENTROPY_OFF ? CODE_PACKED
                                              : codes[options->pull];

@@ -20,7 +20,8 @@ size_t ternary_push_chunk_bound(uint32_t n)
 
 enum ternary_code ternary_push_code(const struct ternary_options *options)
 {
-    static const enum ternary_code codes[] = {CODE_MIXED, CODE_2BIT, CODE_BASE3, CODE_MASK};
+    static const enum ternary_code codes[] = {
+        [PUSH_AUTO] = CODE_MIXED, [PUSH_2BIT] = CODE_2BIT, [PUSH_BASE3] = CODE_BASE3, [PUSH_MASK] = CODE_MASK};
     return options->entropy == ENTROPY_ON ? CODE_MIXED : codes[options->code];
 }
 

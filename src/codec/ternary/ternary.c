@@ -10,9 +10,10 @@ static const char *const on_off[] = {"on", "off", NULL};
 static const char *const off_on[] = {"off", "on", NULL};
 static const char *const levels[] = {"max", NULL};
 static const char *const scopes[] = {"layer", "global", NULL};
-static const char *const codes[] = {"auto", "2bit", "base3", "mask", NULL};
-static const char *const pulls[] = {"auto", "packed", NULL};
-static const char *const entropies[] = {"auto", "on", "off", NULL};
+static const char *const codes[] = {
+    [PUSH_AUTO] = "auto", [PUSH_2BIT] = "2bit", [PUSH_BASE3] = "base3", [PUSH_MASK] = "mask", NULL};
+static const char *const pulls[] = {[PULL_AUTO] = "auto", [PULL_PACKED] = "packed", NULL};
+static const char *const entropies[] = {[ENTROPY_AUTO] = "auto", [ENTROPY_ON] = "on", [ENTROPY_OFF] = "off", NULL};
 
 /* The defaults of options that go with only one of the two forms. */
 #define CLIP 2.5

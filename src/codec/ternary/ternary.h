@@ -23,6 +23,9 @@ extern const char *const ternary_code_names[];
 
 enum { SHARE_ON, SHARE_OFF };
 enum { SCOPE_LAYER, SCOPE_GLOBAL };
+/* code=, pull=, entropy= */
+enum { PUSH_AUTO, PUSH_2BIT, PUSH_BASE3, PUSH_MASK };
+enum { PULL_AUTO, PULL_PACKED };
 enum { ENTROPY_AUTO, ENTROPY_ON, ENTROPY_OFF };
 enum { RESIDUAL_OFF, RESIDUAL_ON };
 struct ternary_options {
