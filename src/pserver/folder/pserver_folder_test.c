@@ -9,11 +9,11 @@
 
 enum { N_WORKERS = 2, N = 5000, N_KEYS = 3, N_FLIPS = 500, N_CUTS = 200 }; /* a value is longer than a page */
 
-struct world {
+static struct {
     gw_context *context;
     char path[64], copy[64], synced[64];
     struct kept kept;
-};
+} world;
 
 /* ---- a disk that loses what was not synced --------------------------------------------------------------------- */
 
@@ -52,73 +52,72 @@ __attribute__((visibility("default"))) int fsync(int fd)
 
 /* ---- a store with known values --------------------------------------------------------------------------------- */
 
-static gw_status try_open(struct world *world, const char *folder)
+static gw_status try_open(struct kept *kept, const char *folder)
 {
-    return open_kept(&world->kept, world->context, (struct gw_ps_store_options){.n_workers = N_WORKERS}, folder,
-                     "workers=2");
+    return open_kept(kept, world.context, (struct gw_ps_store_options){.n_workers = N_WORKERS}, folder, "workers=2");
 }
 
 /* Key 0 has parameters, key 1 a value that was put. */
-static struct gw_ps_key *key_of(struct world *world, uint32_t k)
+static struct gw_ps_key *key_of(const struct kept *kept, uint32_t k)
 {
     char name[32];
     const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
     struct gw_ps_key *key;
     snprintf(name, sizeof name, "key %u", k);
-    ok(gw_ps_store_init(world->kept.store, name, GW_PS_FLOAT32, &shape, "", k ? "" : "adam:lr=0.5"));
-    ok(gw_ps_store_find(world->kept.store, name, &key));
+    ok(gw_ps_store_init(kept->store, name, GW_PS_FLOAT32, &shape, "", k ? "" : "adam:lr=0.5"));
+    ok(gw_ps_store_find(kept->store, name, &key));
     return key;
 }
 
-static struct gw_ps_blob *value_of(struct world *world, uint64_t number)
+static struct gw_ps_blob *value_of(struct kept *kept, uint64_t number)
 {
     float values[N];
     for (int i = 0; i < N; i++)
         values[i] = (float)number + (float)(i % 100) / 128;
-    struct gw_ps_blob *value = gw_ps_blob_copy(world->context, &world->kept.total, values, sizeof values);
+    struct gw_ps_blob *value = gw_ps_blob_copy(world.context, &kept->total, values, sizeof values);
     assert_non_null(value);
     return value;
 }
 
-/* Both workers push to all keys: round `number` becomes whole. */
-static void a_round(struct world *world, uint64_t number)
+/* Both workers push to all keys: round `number` becomes whole, and is committed. */
+static void a_round(struct kept *kept, uint64_t number)
 {
+    struct gw_ps_blob *value = value_of(kept, number);
     for (uint32_t k = 0; k < N_KEYS; k++) {
-        struct gw_ps_key *key = key_of(world, k);
-        struct gw_ps_blob *value = value_of(world, number);
+        struct gw_ps_key *key = key_of(kept, k);
         if (k == 0)
-            ok(gw_ps_store_put_first(world->kept.store, key, value));
+            ok(gw_ps_store_put_first(kept->store, key, value));
         if (k == 1)
-            ok(gw_ps_store_put(world->kept.store, key, number, value));
+            ok(gw_ps_store_put(kept->store, key, number, value));
         for (uint32_t r = 0; r < N_WORKERS; r++)
-            ok(gw_ps_store_push(world->kept.store, key, r, number, value, 0, false));
-        gw_ps_blob_give(value);
+            ok(gw_ps_store_push(kept->store, key, r, number, value, 0, false));
     }
+    gw_ps_blob_give(value);
+    gw_ps_folder_commit(kept->folder);
+}
+
+static void check_value(const struct gw_ps_pulled *pulled, const struct gw_ps_blob *value, uint32_t k)
+{
+    CHECK(memcmp(pulled->value->bytes, value->bytes, value->n_bytes) == 0, "key %u: another value", k);
+    gw_ps_blob_give(pulled->value);
 }
 
 /* All is as a_round has left it. */
-static void check_round(struct world *world, uint64_t number)
+static void check_round(struct kept *kept, uint64_t number)
 {
-    struct gw_ps_blob *value = value_of(world, number);
+    struct gw_ps_blob *value = value_of(kept, number);
     struct gw_ps_pulled pulled;
     struct gw_ps_key *waits_for;
-    CHECK(world->kept.own == 7, "%" PRIu64 " of the owner", world->kept.own);
-    CHECK(gw_ps_store_info(world->kept.store).n_keys == (number ? N_KEYS : 0), "round %" PRIu64 ": keys", number);
-    for (uint32_t k = 0; number && k < N_KEYS; k++) {
-        struct gw_ps_key *key = key_of(world, k);
-        CHECK(gw_ps_store_pushed(world->kept.store, key, 0) == number &&
-                  gw_ps_key_info(world->kept.store, key).rounds == number,
-              "key %u: round %" PRIu64 ", not %" PRIu64, k, gw_ps_key_info(world->kept.store, key).rounds, number);
-        CHECK(gw_ps_store_pull(world->kept.store, key, 0, GW_PS_MIN, NULL, &pulled, &waits_for) == GW_OK &&
-                  memcmp(pulled.value->bytes, value->bytes, value->n_bytes) == 0,
-              "key %u: another value", k);
-        gw_ps_blob_give(pulled.value);
-        if (k != 1)
-            continue;
-        CHECK(gw_ps_store_get(key, number, &pulled) == GW_OK &&
-                  memcmp(pulled.value->bytes, value->bytes, value->n_bytes) == 0,
-              "another value that was put");
-        gw_ps_blob_give(pulled.value);
+    CHECK(kept->own == 7, "%" PRIu64 " of the owner", kept->own);
+    CHECK(gw_ps_store_info(kept->store).n_keys == N_KEYS, "round %" PRIu64 ": keys", number);
+    for (uint32_t k = 0; k < N_KEYS; k++) {
+        struct gw_ps_key *key = key_of(kept, k);
+        const uint64_t rounds = gw_ps_key_info(kept->store, key).rounds;
+        CHECK(gw_ps_store_pushed(kept->store, key, 0) == number && rounds == number,
+              "key %u: round %" PRIu64 ", not %" PRIu64, k, rounds, number);
+        ok(gw_ps_store_pull(kept->store, key, 0, GW_PS_MIN, NULL, &pulled, &waits_for)), check_value(&pulled, value, k);
+        if (k == 1)
+            ok(gw_ps_store_get(key, number, &pulled)), check_value(&pulled, value, k);
     }
     gw_ps_blob_give(value);
 }
@@ -154,52 +153,49 @@ static void copy_folder(const char *from, const char *to)
 }
 
 /* Makes a folder with some rounds. killed: the server did not end in order, so the newest commits are in its log. */
-static void begin(struct world *world, uint64_t n_rounds, bool killed)
+static void begin(uint64_t n_rounds, bool killed)
 {
-    *world = (struct world){.context = NULL};
-    ok(gw_context_create(NULL, &world->context));
-    make_folder(world->path);
-    make_folder(world->copy);
-    make_folder(world->synced);
-    ok(try_open(world, world->path));
-    world->kept.own = 7;
-    gw_ps_folder_note(world->kept.folder);
-    for (uint64_t number = 1; number <= n_rounds; number++) {
-        a_round(world, number);
-        gw_ps_folder_commit(world->kept.folder);
-    }
-    copy_folder(world->path, world->copy);
-    close_kept(&world->kept);
+    memset(&world, 0, sizeof world);
+    ok(gw_context_create(NULL, &world.context));
+    make_folder(world.path);
+    make_folder(world.copy);
+    make_folder(world.synced);
+    ok(try_open(&world.kept, world.path));
+    world.kept.own = 7;
+    gw_ps_folder_note(world.kept.folder);
+    for (uint64_t number = 1; number <= n_rounds; number++)
+        a_round(&world.kept, number);
+    copy_folder(world.path, world.copy);
+    close_kept(&world.kept);
     if (killed)
-        copy_folder(world->copy, world->path);
+        copy_folder(world.copy, world.path);
 }
 
-static void end(struct world *world)
+static void end(void)
 {
-    remove_folder(world->path);
-    remove_folder(world->copy);
-    remove_folder(world->synced);
-    gw_context_destroy(world->context);
+    remove_folder(world.path);
+    remove_folder(world.copy);
+    remove_folder(world.synced);
+    gw_context_destroy(world.context);
 }
 
 /* The copy has all of round `number`, or the server refuses. Returns whether it refuses. */
-static bool refused_or_whole(struct world *world, uint64_t number, const char *what)
+static bool refused_or_whole(uint64_t number, const char *what)
 {
-    const gw_status status = try_open(world, world->copy);
+    const gw_status status = try_open(&world.kept, world.copy);
     if (status == GW_OK)
-        check_round(world, number);
+        check_round(&world.kept, number);
     else
         CHECK(gw_last_error()[0], "%s: no sentence", what);
-    close_kept(&world->kept);
+    close_kept(&world.kept);
     return status < 0;
 }
 
 static void flip_bits(bool killed, const char *name)
 {
-    struct world world;
     struct numbers random = numbers_from(5);
     int n_refused = 0, n_named = 0;
-    begin(&world, 2, killed);
+    begin(2, killed);
     for (int i = 0; i < N_FLIPS; i++) {
         struct stat st;
         uint8_t byte;
@@ -213,7 +209,7 @@ static void flip_bits(bool killed, const char *name)
         assert_int_equal(pwrite(fd, &byte, 1, at), 1);
         close(fd);
         snprintf(what, sizeof what, "%s, byte %lld", name, (long long)at);
-        if (refused_or_whole(&world, 2, what)) {
+        if (refused_or_whole(2, what)) {
             n_refused++;
             n_named += strstr(gw_last_error(), "key \"key ") != NULL;
         }
@@ -221,7 +217,7 @@ static void flip_bits(bool killed, const char *name)
     printf("%d of %d flipped bits in %s are refused, %d of them with the key; the others are in no data\n", n_refused,
            N_FLIPS, name, n_named);
     assert_true(n_refused > N_FLIPS / 10 && (killed || n_named > N_FLIPS / 10));
-    end(&world);
+    end();
 }
 
 TEST(flipped_bits)
@@ -232,19 +228,18 @@ TEST(flipped_bits)
 
 static void cut_file(bool killed, const char *name)
 {
-    struct world world;
     struct stat st;
     int n = 0, n_refused = 0;
-    begin(&world, 2, killed);
+    begin(2, killed);
     assert_int_equal(stat(in(world.path, name), &st), 0);
     for (off_t at = 0; at < st.st_size; at += 4096, n++) {
         copy_folder(world.path, world.copy);
         assert_int_equal(truncate(in(world.copy, name), at), 0);
-        n_refused += refused_or_whole(&world, 2, name);
+        n_refused += refused_or_whole(2, name);
     }
     printf("%s: %d of %d cuts are refused\n", name, n_refused, n);
     assert_int_equal(n_refused, n);
-    end(&world);
+    end();
 }
 
 TEST(cut_files)
@@ -256,21 +251,19 @@ TEST(cut_files)
 /* Whoever removes the newest files is told, and no acknowledged push is gone without a word. */
 TEST(lost_files)
 {
-    struct world world;
-    begin(&world, 2, true);
+    begin(2, true);
     for (size_t i = 0; i < 2; i++) {
         copy_folder(world.path, world.copy);
         assert_int_equal(unlink(in(world.copy, files[i])), 0);
-        assert_true(refused_or_whole(&world, 2, files[i]));
+        assert_true(refused_or_whole(2, files[i]));
         CHECK(strstr(gw_last_error(), "missing"), "%s", gw_last_error());
         copy_file(in(world.path, files[i]), in(world.copy, files[i])); /* nothing was changed */
-        assert_false(refused_or_whole(&world, 2, files[i]));
+        assert_false(refused_or_whole(2, files[i]));
     }
-    end(&world);
+    end();
 }
 
 static struct {
-    struct world *world;
     uint64_t committed;
     int n;
 } power;
@@ -279,17 +272,17 @@ static struct {
  * disk, and stays as it is. */
 static void cut_power(void)
 {
-    struct world after = {.context = power.world->context};
+    struct kept after = {.store = NULL};
     const char *to = synced_to;
     synced_to = NULL;
-    copy_folder(to, power.world->copy);
-    copy_file(in(power.world->path, "lock"), in(power.world->copy, "lock"));
-    CHECK(try_open(&after, power.world->copy) == GW_OK, "cut %d: %s", power.n, gw_last_error());
-    const uint64_t number = gw_ps_store_pushed(after.kept.store, key_of(&after, 0), 0);
+    copy_folder(to, world.copy);
+    copy_file(in(world.path, "lock"), in(world.copy, "lock"));
+    ok(try_open(&after, world.copy));
+    const uint64_t number = gw_ps_store_pushed(after.store, key_of(&after, 0), 0);
     CHECK(number == power.committed || number == power.committed + 1, "cut %d: round %" PRIu64 " of %" PRIu64, power.n,
           number, power.committed);
     check_round(&after, number);
-    close_kept(&after.kept);
+    close_kept(&after);
     power.n++;
     synced_to = to;
 }
@@ -297,18 +290,15 @@ static void cut_power(void)
 /* Power is cut at each sync (of commits, and when the log is brought into the database), and after each commit. */
 TEST(power_cut)
 {
-    struct world world;
     sqlite3 *other;
-    begin(&world, 1, true);
+    begin(1, true);
     copy_folder(world.path, world.synced);
-    power.world = &world;
     power.committed = 1;
     on_synced = cut_power;
-    ok(try_open(&world, world.path));
+    ok(try_open(&world.kept, world.path));
     assert_int_equal(sqlite3_open(in(world.path, "state.db"), &other), SQLITE_OK);
     for (synced_to = world.synced; power.n < N_CUTS; cut_power()) {
-        a_round(&world, power.committed + 1);
-        gw_ps_folder_commit(world.kept.folder);
+        a_round(&world.kept, power.committed + 1);
         assert_true(gw_ps_folder_info(world.kept.folder).durable);
         power.committed++;
         if (power.committed % 4 == 0)
@@ -318,7 +308,7 @@ TEST(power_cut)
     synced_to = NULL;
     sqlite3_close(other);
     close_kept(&world.kept);
-    end(&world);
+    end();
 }
 
 /* ---- folders that cannot be used ------------------------------------------------------------------------------- */
@@ -348,8 +338,7 @@ TEST(wrong_folders)
         {"no file", FIFO, "state.db", ""},
         {"no file", LINK, "state.db", "/nowhere/at/all"},
     };
-    struct world world;
-    begin(&world, 2, false);
+    begin(2, false);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         copy_folder(world.path, world.copy);
         const char *path = in(world.copy, cases[i].file);
@@ -365,19 +354,18 @@ TEST(wrong_folders)
         if (fd >= 0)
             assert_int_equal(write(fd, cases[i].text, strlen(cases[i].text)), strlen(cases[i].text));
         close(fd);
-        CHECK(refused_or_whole(&world, 2, cases[i].words), "case %zu is taken", i);
+        CHECK(refused_or_whole(2, cases[i].words), "case %zu is taken", i);
         CHECK(strstr(gw_last_error(), cases[i].words), "case %zu: %s", i, gw_last_error());
         remove_folder(world.copy);
         assert_int_equal(mkdir(world.copy, 0700), 0);
     }
     /* in use */
-    struct world other = world;
-    ok(try_open(&world, world.path));
-    atomic_init(&other.kept.total, 0);
+    struct kept other = {.store = NULL};
+    ok(try_open(&world.kept, world.path));
     refused(try_open(&other, world.path), GW_ERR_SYSTEM, "another server");
-    close_kept(&other.kept);
+    close_kept(&other);
     close_kept(&world.kept);
-    end(&world);
+    end();
 }
 
 int main(void)
