@@ -21,10 +21,8 @@ static char keys_path[sizeof root + 8], client_path[sizeof root + 8], log_path[s
 
 /* ---- the server --------------------------------------------------------------------------------------------- */
 
-struct scene {
-    struct process server;
-    double before; /* MiB */
-};
+static struct process server;
+static double memory_before; /* MiB that it had at first */
 
 static void log_line(const char *line, void *log)
 {
@@ -32,7 +30,7 @@ static void log_line(const char *line, void *log)
     fflush(log);
 }
 
-static void begin(struct scene *scene, gw_ps_server_options options, unsigned most_files)
+static void begin(gw_ps_server_options options, unsigned most_files)
 {
     FILE *log = fopen(log_path, "we");
     assert_non_null(log);
@@ -41,20 +39,20 @@ static void begin(struct scene *scene, gw_ps_server_options options, unsigned mo
     options.log_user = log;
     options.max_key_bytes = KEY_BYTES;
     options.max_bytes = MAX_BYTES;
-    process_begin(&scene->server, &options, most_files);
+    process_begin(&server, &options, most_files);
     fclose(log);
-    scene->before = flood_memory(scene->server.id, "VmHWM:");
+    memory_before = flood_memory(server.id, "VmHWM:");
 }
 
-static void end(const struct scene *scene)
+static void end(void)
 {
-    process_end(&scene->server);
+    process_end(&server);
 }
 
-/* The most memory that the server has had, beyond what it had. */
-static void check_growth(const struct scene *scene, double before, double most, const char *what)
+/* The most memory that the server has had, beyond what it had then. */
+static void check_growth(double most, const char *what)
 {
-    const double grew = flood_memory(scene->server.id, "VmHWM:") - before;
+    const double grew = flood_memory(server.id, "VmHWM:") - memory_before;
     if (getenv("GW_TEST_LOG"))
         fprintf(stderr, "%s: grew by %.1f MiB\n", what, grew);
     CHECK(!FLOOD_MEMORY_IS_TOLD || grew < most, "%s: the server grew by %.0f MiB", what, grew);
@@ -72,10 +70,10 @@ static bool log_has(const char *words)
 }
 
 /* Somebody decent comes, is served, and goes. */
-static void serves(const struct scene *scene, const char *keys)
+static void serves(const char *keys)
 {
     const gw_ps_client_options options = {.struct_bytes = sizeof options,
-                                          .servers = scene->server.address,
+                                          .servers = server.address,
                                           .keys = keys,
                                           .timeout_ms = 60000};
     static float values[KEY_BYTES / 4];
@@ -97,12 +95,12 @@ struct line {
     struct gw_net_tls *tls; /* NULL: in the clear */
 };
 
-static struct line dial(const struct scene *scene, struct gw_net_keys *keys)
+static struct line dial(struct gw_net_keys *keys)
 {
-    struct line line = {peer_connect_slow(scene->server.address, 4096), NULL};
+    struct line line = {peer_connect_slow(server.address, 4096), NULL};
     if (keys) {
-        assert_int_equal(gw_net_tls_new(keys, true, NULL, &line.tls), GW_OK);
-        CHECK(gw_net_tls_handshake(line.tls, line.fd) == GW_OK, "%s", gw_last_error());
+        ok(gw_net_tls_new(keys, true, NULL, &line.tls));
+        ok(gw_net_tls_handshake(line.tls, line.fd));
     }
     return line;
 }
@@ -129,15 +127,14 @@ static bool pour(const struct line *line, const void *bytes, size_t n_bytes)
 
 static void say_hello(const struct line *line)
 {
+    static const struct gw_ps_request says_hello = {.operation = GW_PS_HELLO,
+                                                    .hello_rank = GW_PS_READER,
+                                                    .incarnation = 7};
     uint8_t hello[GW_NET_HEAD + GW_PS_HEAD_BYTES], answer[GW_NET_HEAD];
     size_t n = 0;
-    CHECK(pour(line, hello,
-               talk_head(
-                   hello,
-                   &(struct gw_ps_request){.operation = GW_PS_HELLO, .hello_rank = GW_PS_READER, .incarnation = 7}, 0)),
-          "no welcome");
+    assert_true(pour(line, hello, talk_head(hello, &says_hello, 0)));
     if (line->tls)
-        assert_int_equal(gw_net_tls_read(line->tls, answer, sizeof answer, true, &n), GW_OK);
+        ok(gw_net_tls_read(line->tls, answer, sizeof answer, true, &n));
     assert_true(line->tls ? n > 0 : peer_read(line->fd, answer, sizeof answer));
 }
 
@@ -177,16 +174,15 @@ TEST(bytes_without_end)
     enum { IN_THE_CLEAR, KEYED, KEYLESS, MANNERS, ENOUGH = 256 << 20 };
     static uint8_t bytes[KEY_BYTES + GW_NET_HEAD + GW_PS_HEAD_BYTES];
     struct gw_net_keys *keys;
-    assert_int_equal(gw_net_keys_load(NULL, client_path, GW_NET_CLIENT, NULL, &keys), GW_OK);
+    ok(gw_net_keys_load(NULL, client_path, GW_NET_CLIENT, NULL, &keys));
     for (int manner = 0; manner < MANNERS; manner++) {
-        struct scene scene;
         const char *good = manner == IN_THE_CLEAR ? NULL : client_path;
-        begin(&scene, (gw_ps_server_options){.keys = good ? keys_path : NULL}, 0);
-        serves(&scene, good);
-        const double before = flood_memory(scene.server.id, "VmHWM:");
+        begin((gw_ps_server_options){.keys = good ? keys_path : NULL}, 0);
+        serves(good);
+        memory_before = flood_memory(server.id, "VmHWM:");
         for (int known = 0; known < (manner == KEYLESS ? 1 : 2); known++)
             for (enum words words = NOISE; words <= VALUES; words++) {
-                const struct line line = dial(&scene, manner == KEYED ? keys : NULL);
+                const struct line line = dial(manner == KEYED ? keys : NULL);
                 const size_t n_words = write_words(words, bytes);
                 size_t n = n_words, sent = 0;
                 for (; n + n_words < sizeof bytes; n += n_words)
@@ -199,13 +195,13 @@ TEST(bytes_without_end)
                 char what[64];
                 snprintf(what, sizeof what, "%d %d %d: sent %zu", manner, known, (int)words, sent);
                 CHECK(ended != may_go_on, "%s, and the connection %s", what, ended ? "ended" : "goes on");
-                check_growth(&scene, before, MOST_MIB, what);
-                serves(&scene, good);
+                check_growth(MOST_MIB, what);
+                serves(good);
                 hang_up(&line);
             }
         CHECK(log_has(manner == KEYLESS ? "it does not speak as this server does" : "it does not take its answers"),
               "the log does not say so");
-        end(&scene);
+        end();
     }
     gw_net_keys_free(keys);
 }
@@ -216,9 +212,8 @@ TEST(endless_handshakes)
 {
     enum { N = 60, RECORD = 16384, MOST_HELLO = 131396 };
     static uint8_t bytes[MOST_HELLO + 100];
-    struct scene scene;
     int fds[N], open = N;
-    begin(&scene, (gw_ps_server_options){.keys = keys_path}, 0);
+    begin((gw_ps_server_options){.keys = keys_path}, 0);
     for (int i = 0; i < N; i++) {
         const uint32_t length = i % 3 == 1 ? 0xFFFFFF : MOST_HELLO, record = i % 3 == 2 ? 1 : RECORD;
         const uint8_t hello[4] = {1, (uint8_t)(length >> 16), (uint8_t)(length >> 8), (uint8_t)length};
@@ -228,17 +223,17 @@ TEST(endless_handshakes)
             for (size_t b = 0; b < record; b++)
                 bytes[n + 5 + b] = at + b < sizeof hello ? hello[at + b] : 0;
         }
-        fds[i] = peer_connect(scene.server.address);
+        fds[i] = peer_connect(server.address);
         peer_pour(fds[i], bytes, n);
     }
     for (int i = 0; i < 600 && (open = flood_open(fds, N)) > 0; i++)
         usleep(100000);
     CHECK(open == 0, "%d of %d are open", open, N);
-    check_growth(&scene, scene.before, 2 * MOST_MIB, "handshakes");
+    check_growth(2 * MOST_MIB, "handshakes");
     for (int i = 0; i < N; i++)
         close(fds[i]);
-    serves(&scene, client_path);
-    end(&scene);
+    serves(client_path);
+    end();
 }
 
 struct updates {
@@ -262,14 +257,13 @@ static void *pour_updates(void *user)
  * to make all these changes, and the server needs as long to follow them. It serves others before it has. */
 TEST(keys_without_end)
 {
-    struct scene scene;
     struct gw_net_keys *keys;
-    assert_int_equal(gw_net_keys_load(NULL, client_path, GW_NET_CLIENT, NULL, &keys), GW_OK);
-    begin(&scene, (gw_ps_server_options){.keys = keys_path}, 0);
+    ok(gw_net_keys_load(NULL, client_path, GW_NET_CLIENT, NULL, &keys));
+    begin((gw_ps_server_options){.keys = keys_path}, 0);
     for (int known = 0; known < 2; known++) {
         pthread_t thread;
         SSL *ssl;
-        struct line line = dial(&scene, keys);
+        struct line line = dial(keys);
         struct updates updates = {.fd = line.fd};
         if (known)
             say_hello(&line);
@@ -280,12 +274,12 @@ TEST(keys_without_end)
         updates.n_bytes = (size_t)BIO_get_mem_data(SSL_get_wbio(ssl), &updates.bytes);
         assert_int_equal(pthread_create(&thread, NULL, pour_updates, &updates), 0);
         usleep(50000);
-        serves(&scene, client_path);
+        serves(client_path);
         CHECK(!updates.ended, "a client was served after the server had read %zu bytes of updates", updates.n_bytes);
         pthread_join(thread, NULL);
         hang_up(&line);
     }
-    end(&scene);
+    end();
     gw_net_keys_free(keys);
 }
 
@@ -314,39 +308,37 @@ TEST(silent_connections)
     enum { PLAIN, FEW_FILES, KEYED, MANNERS, N = 300, FEW = 100, SPARE = 32, BESIDE = 3 + 64 };
     enum { OWN = 4 }; /* the connection that is just accepted, and files of the snapshot, may take of the spare ones */
     struct gw_net_keys *keys;
-    assert_int_equal(gw_net_keys_load(NULL, client_path, GW_NET_CLIENT, NULL, &keys), GW_OK);
+    ok(gw_net_keys_load(NULL, client_path, GW_NET_CLIENT, NULL, &keys));
     for (int manner = 0; manner < MANNERS; manner++) {
         const bool few = manner == FEW_FILES;
         const char *good = manner == KEYED ? client_path : NULL;
-        struct scene scene;
         char folder[sizeof root + 8];
         int fds[N], open = N;
         snprintf(folder, sizeof folder, "%s/kept", root);
-        begin(&scene,
-              (gw_ps_server_options){.max_clients = few ? 1000 : 3,
+        begin((gw_ps_server_options){.max_clients = few ? 1000 : 3,
                                      .snapshot = folder,
                                      .keys = good ? keys_path : NULL},
               few ? FEW : 0);
-        const int before = n_files(scene.server.id);
+        const int before = n_files(server.id);
         const double came = gw_clock_seconds();
         for (int i = 0; i < N; i++) {
             struct gw_net_tls *tls = NULL;
-            fds[i] = peer_connect(scene.server.address);
+            fds[i] = peer_connect(server.address);
             if (manner == KEYED && i % 2 && gw_net_tls_new(keys, true, NULL, &tls) == GW_OK)
                 gw_ignore(gw_net_tls_handshake(tls, fds[i])); /* there may be no room for it */
             else if (i % 2)
                 peer_pour(fds[i], "\x16\3\1\0", 4);
             gw_net_tls_free(tls);
         }
-        serves(&scene, good);
+        serves(good);
         CHECK(gw_clock_seconds() < came + 9, "a client had to wait until silence ended the others"); /* after 10 s */
-        const int most = few ? FEW - SPARE + OWN : before + BESIDE, files = n_files(scene.server.id);
+        const int most = few ? FEW - SPARE + OWN : before + BESIDE, files = n_files(server.id);
         CHECK(files <= most, "the server has %d descriptors, and may have %d", files, most);
         for (int i = 0; !few && i < 600 && (open = flood_open(fds, N)) > 0; i++)
             usleep(100000);
         CHECK(few || open == 0, "%d of %d silent connections are open for ever", open, N);
-        serves(&scene, good);
-        end(&scene);
+        serves(good);
+        end();
         for (int i = 0; i < N; i++)
             close(fds[i]);
         CHECK(log_has("too many connections have not said who they are"), "the log says nothing");
@@ -360,10 +352,9 @@ TEST(silent_connections)
 TEST(one_address_pushes_out_its_own)
 {
     enum { N = 300, BESIDE = 3 + 64 };
-    struct scene scene;
     int fds[N], open = N;
-    begin(&scene, (gw_ps_server_options){.max_clients = 3}, 0);
-    const uint16_t port = (uint16_t)atoi(strrchr(scene.server.address, ':') + 1);
+    begin((gw_ps_server_options){.max_clients = 3}, 0);
+    const uint16_t port = (uint16_t)atoi(strrchr(server.address, ':') + 1);
     int good = flood_connect(port);
     const double came = gw_clock_seconds();
     for (int i = 0; i < N; i++) {
@@ -380,30 +371,29 @@ TEST(one_address_pushes_out_its_own)
     close(good);
     for (int i = 0; i < N; i++)
         close(fds[i]);
-    serves(&scene, NULL);
-    end(&scene);
+    serves(NULL);
+    end();
 }
 
 /* Clients that said HELLO and BYE are out, though they do not close their connections. */
 TEST(clients_that_left_stay_connected)
 {
     enum { N = 200 };
-    struct scene scene;
     struct line lines[N];
-    begin(&scene, (gw_ps_server_options){.max_clients = 3}, 0);
-    const int before = n_files(scene.server.id);
+    begin((gw_ps_server_options){.max_clients = 3}, 0);
+    const int before = n_files(server.id);
     for (int i = 0; i < N; i++) {
-        lines[i] = dial(&scene, NULL);
+        lines[i] = dial(NULL);
         say_hello(&lines[i]);
         assert_true(talk_send(lines[i].fd, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0));
         assert_true(peer_is_out(lines[i].fd));
     }
-    const int files = n_files(scene.server.id);
+    const int files = n_files(server.id);
     CHECK(files <= before, "the server has %d descriptors more", files - before);
     for (int i = 0; i < N; i++)
         hang_up(&lines[i]);
-    serves(&scene, NULL);
-    end(&scene);
+    serves(NULL);
+    end();
 }
 
 int main(void)
@@ -412,8 +402,8 @@ int main(void)
     snprintf(keys_path, sizeof keys_path, "%s/keys", root);
     snprintf(log_path, sizeof log_path, "%s/log", root);
     snprintf(client_path, sizeof client_path, "%s/client", root);
-    assert_int_equal(gw_keys_new(keys_path, NULL, NULL), GW_OK);
-    assert_int_equal(gw_keys_new(client_path, keys_path, "client"), GW_OK);
+    ok(gw_keys_new(keys_path, NULL, NULL));
+    ok(gw_keys_new(client_path, keys_path, "client"));
     const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_without_end),
                                        cmocka_unit_test(endless_handshakes),
                                        cmocka_unit_test(keys_without_end),
