@@ -1,5 +1,6 @@
 /* Draws charts as SVG by plain text: shapes, escaped text, and a plot with logarithmic axes. */
 #include "svg.h"
+#include "base/quote.h"
 #include "tool.h"
 
 #include <math.h>
@@ -18,30 +19,12 @@ const char *tool_svg_colour(size_t i)
     return colours[i == 0 ? 0 : 1 + (i - 1) % (N_COLOURS - 1)];
 }
 
-/* How many bytes the UTF-8 character at `text` has. 0: no character begins there, or XML does not allow it. Some texts
- * are names of files. A text may also be cut in the middle of a character. */
-static size_t character_at(const char *text)
-{
-    const unsigned char *s = (const unsigned char *)text;
-    const size_t n = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
-    uint32_t code = n < 2 ? s[0] : s[0] & (0x7Fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-        code = code << 6 | (s[i] & 0x3F);
-    }
-    if ((n == 3 && code < 0x800) || (n == 4 && (code < 0x10000 || code > 0x10FFFF)) ||
-        (code >= 0xD800 && code < 0xE000) || code == 0xFFFE || code == 0xFFFF)
-        return 0;
-    return n;
-}
-
 /* Writes entities for characters that would end a text or an attribute, or begin a tag. Control characters are not
  * legal in XML. */
 static void put_escaped(tool_svg *svg, const char *text)
 {
     for (size_t n; *text; text += n) {
-        const size_t bytes = character_at(text);
+        const size_t bytes = (unsigned char)*text < 0x80 ? 1 : gw_shown_bytes(text);
         n = bytes ? bytes : 1;
         if (bytes != 1) {
             fwrite(bytes ? text : "?", 1, n, svg->file);

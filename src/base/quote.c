@@ -7,11 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How many bytes the UTF-8 character at `at` has (RFC 3629: the shortest form, no surrogates, up to U+10FFFF). 0: no
- * character is there that may be shown. A byte is read only if the bytes before it fit, so the end of the text is never
- * passed. */
-static size_t shown_bytes(const uint8_t *at)
+size_t gw_shown_bytes(const char *text)
 {
+    const uint8_t *at = (const uint8_t *)text;
     if (at[0] < 0x80)
         return at[0] >= ' ' && at[0] != 0x7F;
     const size_t n = at[0] >= 0xF0 ? 4 : at[0] >= 0xE0 ? 3 : 2;
@@ -28,7 +26,8 @@ static size_t shown_bytes(const uint8_t *at)
      * direction of a line. */
     const bool acts = character < 0xA0 || (character >= 0x2028 && character <= 0x202E) ||
                       (character >= 0x2066 && character <= 0x2069);
-    const bool wrong = character < least[n] || (character >= 0xD800 && character <= 0xDFFF) || character > 0x10FFFF;
+    const bool wrong = character < least[n] || (character >= 0xD800 && character <= 0xDFFF) || character > 0x10FFFF ||
+                       character == 0xFFFE || character == 0xFFFF;
     return acts || wrong ? 0 : n;
 }
 
@@ -36,11 +35,11 @@ struct gw_quoted gw_quote(const char *text)
 {
     struct gw_quoted out;
     size_t used = 0;
-    for (const uint8_t *at = (const uint8_t *)text; *at;) {
+    for (const char *at = text; *at;) {
         char piece[8];
-        size_t n = shown_bytes(at), taken = n ? n : 1, length = n;
+        size_t n = gw_shown_bytes(at), taken = n ? n : 1, length = n;
         if (n == 0)
-            length = (size_t)snprintf(piece, sizeof piece, "\\x%02x", (unsigned)*at);
+            length = (size_t)snprintf(piece, sizeof piece, "\\x%02x", (unsigned)(uint8_t)*at);
         else if (*at == '"' || *at == '\\')
             length = (size_t)snprintf(piece, sizeof piece, "\\%c", *at);
         else

@@ -2,6 +2,8 @@
 #ifndef GW_BASE_QUOTE_H
 #define GW_BASE_QUOTE_H
 
+#include <stddef.h>
+
 #define GW_QUOTE_BYTES 768
 
 struct gw_quoted {
@@ -12,5 +14,10 @@ struct gw_quoted {
  * UTF-8, and control characters, become \xNN. A text that is too long is cut, but never inside a character. Any thread
  * may call it. */
 struct gw_quoted gw_quote(const char *text);
+
+/* How many bytes the UTF-8 character at `text` has (RFC 3629: the shortest form, no surrogates, up to U+10FFFF). 0: no
+ * character is there that may be shown; XML allows all others. A byte is read only if the bytes before it fit, so the
+ * end of the text is never passed. Any thread may call it. */
+size_t gw_shown_bytes(const char *text);
 
 #endif

@@ -17,7 +17,8 @@ static void each_kind(void **state)
                  {"\xc3\xa4 \xe4\xbd\xa0 \xf0\x9f\x98\x80", "\xc3\xa4 \xe4\xbd\xa0 \xf0\x9f\x98\x80"},
                  {"\xc2\xa0 \xf4\x8f\xbf\xbf", "\xc2\xa0 \xf4\x8f\xbf\xbf"}, /* the first and the last of many bytes */
                  {"\xff\xfe", "\\xff\\xfe"},
-                 {"\xc3", "\\xc3"}, /* a character that is cut */
+                 {"\xef\xbf\xbe", "\\xef\\xbf\\xbe"}, /* U+FFFE is no character */
+                 {"\xc3", "\\xc3"},                   /* a character that is cut */
                  {"\xe4\xbd", "\\xe4\\xbd"},
                  {"\xf0\x9f\x98", "\\xf0\\x9f\\x98"},
                  {"\xc0\xaf", "\\xc0\\xaf"}, /* this is not the shortest form */
