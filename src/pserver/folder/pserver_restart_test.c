@@ -144,17 +144,8 @@ static gw_status do_judge(struct kept *side, uint32_t rank)
 
 static void one_change(void)
 {
-    enum {
-        INIT = 100,
-        REFUSE = 120,
-        PUSH = 850,
-        ENTER_EXCHANGE = 870,
-        ENTER = 900,
-        LEAVE = 910,
-        SKIP = 912,
-        DROP = 914
-    };
-    enum { PUT_FIRST = 920, PUT = 930, NOTHING = 961, JUDGE = 1000 };
+    enum { INIT = 100, REFUSE = 120, PUSH = 850, ENTER_EXCHANGE = 870, ENTER = 900, LEAVE = 910 };
+    enum { SKIP = 912, DROP = 914, PUT_FIRST = 920, PUT = 930, NOTHING = 961, JUDGE = 1000 };
     const uint32_t what = numbers_below(&world.random, JUDGE), k = numbers_below(&world.random, N_KEYS),
                    rank = numbers_below(&world.random, N_WORKERS), late = numbers_below(&world.random, 8) / 7,
                    with_parameters = k % 2 ? 0 : PENDED;

@@ -79,40 +79,25 @@ static uint64_t fewest(const struct model *model)
     return least;
 }
 
-/* What max, min and sum are over the nth push of each worker (of[r]; 0: none of that one's). */
-static uint32_t model_reduce(const struct model *model, const uint64_t of[MOST_WORKERS], gw_ps_method method,
-                             int64_t out[N])
-{
-    uint32_t n = 0;
-    for (uint32_t r = 0; r < model->n_workers; r++) {
-        if (of[r] == 0)
-            continue;
-        for (int i = 0; i < N; i++) {
-            int64_t x = model->values[r][of[r] - 1][i];
-            if (n == 0)
-                out[i] = x;
-            else if (method == GW_PS_SUM)
-                out[i] += x;
-            else if (method == GW_PS_MAX ? x > out[i] : x < out[i])
-                out[i] = x;
-        }
-        n++;
-    }
-    return n;
-}
-
+/* The answer is max, min or sum over the nth push of each worker (of[r]; 0: none of that one's). */
 static void expect_answer(const struct model *model, const struct gw_ps_pulled *pulled, const uint64_t of[MOST_WORKERS],
                           gw_ps_method method, uint64_t round, const char *what)
 {
-    int64_t expected[N];
-    uint32_t n = model_reduce(model, of, method, expected);
-    CHECK(pulled->n_pushes == n && pulled->round == round, "%s: %u pushes of round %llu, expected %u of %llu", what,
-          pulled->n_pushes, (unsigned long long)pulled->round, n, (unsigned long long)round);
     for (int i = 0; i < N; i++) {
-        int64_t got = method == GW_PS_SUM ? (int64_t)gw_get64((uint8_t *)pulled->value->bytes + 8 * i)
-                                          : (int32_t)gw_get32((uint8_t *)pulled->value->bytes + 4 * i);
-        CHECK(got == expected[i], "%s: element %d is %lld, expected %lld", what, i, (long long)got,
-              (long long)expected[i]);
+        const uint8_t *at = (const uint8_t *)pulled->value->bytes + (method == GW_PS_SUM ? 8 : 4) * i;
+        const int64_t got = method == GW_PS_SUM ? (int64_t)gw_get64(at) : (int32_t)gw_get32(at);
+        int64_t expected = 0;
+        uint32_t n = 0;
+        for (uint32_t r = 0; r < model->n_workers; r++) {
+            const int64_t x = of[r] ? model->values[r][of[r] - 1][i] : 0;
+            if (of[r] && (n++ == 0 || (method == GW_PS_MAX && x > expected) || (method == GW_PS_MIN && x < expected)))
+                expected = x;
+            else if (of[r] && method == GW_PS_SUM)
+                expected += x;
+        }
+        CHECK(got == expected && pulled->n_pushes == n && pulled->round == round,
+              "%s: element %d is %lld of %u pushes of round %llu, expected %lld of %u of %llu", what, i, (long long)got,
+              pulled->n_pushes, (unsigned long long)pulled->round, (long long)expected, n, (unsigned long long)round);
     }
 }
 
