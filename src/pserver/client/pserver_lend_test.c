@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "pserver/client/for_exchange.h"
 #include "pserver/server/test_process.h"
-#include "pserver/server/test_server.h"
 
 #include <signal.h>
 #include <sys/mman.h>

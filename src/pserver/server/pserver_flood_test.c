@@ -6,7 +6,6 @@
 #include "flood.h"
 #include "folders.h"
 #include "net/tls.h"
-#include "pserver/client/test_begin.h"
 #include "pserver/protocol/test_talk.h"
 #include "pserver/server/test_process.h"
 

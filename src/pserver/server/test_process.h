@@ -2,13 +2,9 @@
 #ifndef GW_PSERVER_SERVER_TEST_PROCESS_H
 #define GW_PSERVER_SERVER_TEST_PROCESS_H
 
-#include "checks.h"
+#include "pserver/server/test_server.h"
 
 #include <fcntl.h>
-#include <gradwire/pserver.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,11 +14,6 @@ struct process {
     int end; /* the server ends when this is closed */
     char address[64];
 };
-
-static inline void *process_thread(void *server)
-{
-    return (void *)(intptr_t)gw_ps_server_run(server);
-}
 
 static inline void process_run(const gw_ps_server_options *chosen, unsigned most_files, int end, int address)
 {
@@ -35,7 +26,7 @@ static inline void process_run(const gw_ps_server_options *chosen, unsigned most
     options.struct_bytes = sizeof options;
     options.listen = "127.0.0.1:0";
     if ((most_files && setrlimit(RLIMIT_NOFILE, &limit) != 0) || gw_ps_server_create(NULL, &options, &server) < 0 ||
-        pthread_create(&thread, NULL, process_thread, server) != 0)
+        pthread_create(&thread, NULL, test_server_run, server) != 0)
         _exit(2);
     const char *place = gw_ps_server_address(server);
     if (write(address, place, strlen(place) + 1) < 0)
