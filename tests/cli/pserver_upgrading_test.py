@@ -2,6 +2,7 @@
 """Does what docs/pserver-upgrading.md says: it replaces a server on its folder, and a folder's keys get more workers.
 
     tests/cli/pserver_upgrading_test.py TOOL"""
+import contextlib
 import pathlib
 import re
 import shutil
@@ -10,16 +11,19 @@ import sys
 import tempfile
 import threading
 
-from pserver_common import SOURCE, TOOL, Server, check, numpy
+from pserver_common import PATIENCE, SOURCE, Server, check, fails, numpy
 
 SHAPE, OPTIMIZER = [4, 3], "momentum:lr=0.1,momentum=0.9"
 
 
+@contextlib.contextmanager
 def workers_of(ps, address, n):
-    clients = [ps.Client(address, rank=rank, timeout=60, connect_timeout=60) for rank in range(n)]
+    clients = [ps.Client(address, rank=rank, timeout=PATIENCE, connect_timeout=PATIENCE) for rank in range(n)]
     for client in clients:
         client.init_parameter("w", SHAPE, "float32", optimizer=OPTIMIZER, value=numpy.ones(SHAPE))
-    return clients
+    yield clients
+    for client in clients:
+        client.close()
 
 
 def a_round(clients, gradient):
@@ -32,57 +36,45 @@ def main():
     import gradwire.pserver as ps
 
     with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        options = ["--workers", "2", "--snapshot", str(folder / "old")]
+        old, new, copy = (pathlib.Path(folder) / name for name in ("old", "new", "copy"))
+        options = ["--workers", "2", "--snapshot", old]
         server = Server(*options)
-        clients = workers_of(ps, server.address, 2)
-        before = a_round(clients, 1.0)[0]
-        server.end()
-        shutil.copytree(folder / "old", folder / "before")
-        # A client asks while no server is there. The next server answers it.
-        late = []
-        asks = threading.Thread(target=lambda: late.append(clients[0].pull_parameter("w", "parameters")))
-        asks.start()
-        server = Server(*options, listen=server.address)
-        asks.join(60)
-        check(late and (late[0] == before).all(), "a new server on the same folder goes on")
-        after = a_round(clients, 1.0)[0]
-        check((after < before).all(), "and takes the next round")
-        for client in clients:
-            client.close()
+        with workers_of(ps, server.address, 2) as clients:
+            before = a_round(clients, 1.0)[0]
+            server.end()
+            shutil.copytree(old, copy)
+            # A client asks while no server is there. The next server answers it.
+            late = []
+            asks = threading.Thread(target=lambda: late.append(clients[0].pull_parameter("w", "parameters")))
+            asks.start()
+            server = Server(*options, listen=server.address)
+            asks.join(PATIENCE)
+            check(late and (late[0] == before).all(), "a new server on the same folder goes on")
+            after = a_round(clients, 1.0)[0]
+            check((after < before).all(), "and takes the next round")
         server.end()
 
         # The server refuses another number of workers. The script in the document carries the keys over.
-        more = subprocess.run(
-            [str(TOOL), "server", "--listen", "127.0.0.1:0", "--workers", "3", "--snapshot", str(folder / "old")],
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-        )
-        check(
-            more.returncode == 1 and "workers" in more.stderr, f"a folder of 2 workers is not one of 3: {more.stderr}"
-        )
-        old, new = Server(*options), Server("--workers", "3", "--snapshot", str(folder / "new"))
+        fails(["server", "--listen", "127.0.0.1:0", "--workers", "3", "--snapshot", old], "workers")
+        two, three = Server(*options), Server("--workers", "3", "--snapshot", new)
         page = (SOURCE / "docs/pserver-upgrading.md").read_text()
         script = re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1)
-        for port, address in (("29700", old.address), ("29800", new.address)):
+        for port, address in (("29700", two.address), ("29800", three.address)):
             check(script.count(f'"127.0.0.1:{port}"') == 1, "the page's addresses")
             script = script.replace(f"127.0.0.1:{port}", address)
-        done = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
         check(done.returncode == 0, done.stderr)
-        old.end()
-        new.end()
-        new = Server("--workers", "3", "--snapshot", str(folder / "new"), listen=old.address)
-        clients = workers_of(ps, new.address, 3)
-        check((clients[2].pull_parameter("w", "parameters") == after).all(), "the parameters are carried over")
-        check(all((value < after).all() for value in a_round(clients, 1.0)), "three workers go on")
-        for client in clients:
-            client.close()
-        new.end()
+        two.end()
+        three.end()
+        three = Server("--workers", "3", "--snapshot", new, listen=two.address)
+        with workers_of(ps, three.address, 3) as clients:
+            check((clients[2].pull_parameter("w", "parameters") == after).all(), "the parameters are carried over")
+            check(all((value < after).all() for value in a_round(clients, 1.0)), "three workers go on")
+        three.end()
 
         # Go back to the old version.
-        shutil.rmtree(folder / "old")
-        (folder / "before").rename(folder / "old")
+        shutil.rmtree(old)
+        copy.rename(old)
         server = Server(*options)
         with ps.Client(server.address, rank=ps.READER) as reader:
             check((reader.pull_parameter("w", "parameters") == before).all(), "the copy is as it was")
