@@ -247,6 +247,19 @@ TEST(not_yet_until_it_is_too_late)
     }
 }
 
+/* A key is in two parts on two servers, and one of them can make its part only when it is asked again. */
+TEST(one_part_comes_later)
+{
+    static const struct lie lie = {.to = GW_PS_INIT,
+                                   .answer = {.status = GW_ERR_ORDER, .sentence = "may be back soon"}};
+    for (uint32_t late = 0; late < 2; late++) {
+        meet(2, late, &lie, false, LONG_MS);
+        scene.liars[late].n_lies = 1;
+        ok(test_init(scene.client, "x", GW_PS_FLOAT32, LARGE, NULL, NULL));
+        part();
+    }
+}
+
 static double processor_seconds(void)
 {
     struct timespec time;
@@ -278,6 +291,7 @@ int main(void)
         ON_SERVER(members_stay_in_their_room, .n_workers = 5),
         cmocka_unit_test(another_number_of_workers),
         cmocka_unit_test(not_yet_until_it_is_too_late),
+        cmocka_unit_test(one_part_comes_later),
         cmocka_unit_test(half_a_message_takes_no_processor),
     };
     return cmocka_run_group_tests_name("pserver liar", tests, NULL, NULL);

@@ -30,6 +30,7 @@ struct liar {
     pthread_t thread;
     uint32_t n_workers;
     const struct lie *lie;
+    atomic_int n_lies;  /* how often it still lies, before it is honest; below 0: always */
     uint32_t silent_to; /* operations that it does not answer at all: a mask of 1 << operation */
     char place[64];
 };
@@ -50,7 +51,9 @@ static inline void liar_answer(struct liar *liar, int fd, const struct gw_ps_req
     struct gw_ps_answer answer = {.operation = request->operation, .id = request->id, .number = request->number};
     if (liar->silent_to >> request->operation & 1)
         return;
-    if (lie && lie->to == request->operation && (!lie->about || strcmp(lie->about, request->key) == 0)) {
+    if (lie && liar->n_lies != 0 && lie->to == request->operation &&
+        (!lie->about || strcmp(lie->about, request->key) == 0)) {
+        liar->n_lies--;
         if (lie->raw == LIAR_HALF) {
             assert_int_equal(send(fd, "half a head", 4, MSG_NOSIGNAL), 4);
             return;
@@ -106,7 +109,7 @@ static inline void liar_begin_silent(struct liar *liar, const struct lie *lie, u
 {
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof own;
-    *liar = (struct liar){.n_workers = 2, .lie = lie, .silent_to = silent_to};
+    *liar = (struct liar){.n_workers = 2, .lie = lie, .n_lies = -1, .silent_to = silent_to};
     liar->listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(bind(liar->listening, (const struct sockaddr *)&own, n) == 0 && listen(liar->listening, 8) == 0 &&
                 getsockname(liar->listening, (struct sockaddr *)&own, &n) == 0);
