@@ -367,7 +367,7 @@ static gw_status get_key(struct gw_ps_folder *folder, uint32_t row, struct gw_ps
     gw_ps_get_name(r, optimizer);
     if (!r->good || gw_ps_names_find(&store->names, name) != GW_PS_NO_NAME)
         return altered_key(folder, name, "the head");
-    GW_TRY(gw_ps_store_init_part(store, name, type, &shape, n_parts, codec, optimizer));
+    GW_TRY(gw_ps_store_init(store, name, type, &shape, n_parts, codec, optimizer));
     GW_TRY(gw_ps_store_find(store, name, &key));
     key->row = row;
     key->latest = gw_ps_get32(r);

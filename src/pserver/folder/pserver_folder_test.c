@@ -64,7 +64,7 @@ static struct gw_ps_key *key_of(const struct kept *kept, uint32_t k)
     const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
     struct gw_ps_key *key;
     snprintf(name, sizeof name, "key %u", k);
-    ok(gw_ps_store_init(kept->store, name, GW_PS_FLOAT32, &shape, "", k ? "" : "adam:lr=0.5"));
+    ok(gw_ps_store_init(kept->store, name, GW_PS_FLOAT32, &shape, 1, "", k ? "" : "adam:lr=0.5"));
     ok(gw_ps_store_find(kept->store, name, &key));
     return key;
 }

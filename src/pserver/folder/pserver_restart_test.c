@@ -80,7 +80,8 @@ enum { PENDED = 3, SCALE = 4 };
 
 static gw_status do_init(struct kept *side, uint32_t k)
 {
-    return gw_ps_store_init(side->store, keys[k].name, keys[k].type, &keys[k].shape, keys[k].codec, keys[k].optimizer);
+    return gw_ps_store_init(side->store, keys[k].name, keys[k].type, &keys[k].shape, 1, keys[k].codec,
+                            keys[k].optimizer);
 }
 
 /* NULL: nobody has initialised it, or it was dropped. */

@@ -68,8 +68,8 @@ static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, 
     if (!is_exchanges(request->key))
         GW_TRY(enter_run(server, member));
     uint64_t before = gw_ps_store_info(server->store).n_keys;
-    GW_TRY(gw_ps_store_init_part(server->store, request->key, (gw_ps_type)request->type, &request->shape,
-                                 request->n_parts ? request->n_parts : 1, request->codec, request->optimizer));
+    GW_TRY(gw_ps_store_init(server->store, request->key, (gw_ps_type)request->type, &request->shape,
+                            request->n_parts ? request->n_parts : 1, request->codec, request->optimizer));
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
     /* if there are very many keys, only the first are logged */
     if (gw_ps_store_info(server->store).n_keys > before && before < 1000)

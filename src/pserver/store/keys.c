@@ -172,13 +172,7 @@ static gw_status compare_key(const struct gw_ps_key *key, gw_ps_type type, const
 }
 
 gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
-                           const char *codec, const char *optimizer)
-{
-    return gw_ps_store_init_part(store, name, type, shape, 1, codec, optimizer);
-}
-
-gw_status gw_ps_store_init_part(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
-                                uint32_t n_parts, const char *codec, const char *optimizer)
+                           uint32_t n_parts, const char *codec, const char *optimizer)
 {
     uint64_t n_elems;
     GW_TRY(check_name(name));

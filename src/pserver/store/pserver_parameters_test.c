@@ -581,7 +581,7 @@ TEST(wrong_keys_are_refused)
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
     begin_store((struct gw_ps_store_options){.n_workers = WORKERS});
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
-        refused(gw_ps_store_init(world.store, cases[c].name, cases[c].type, &one, "", cases[c].optimizer),
+        refused(gw_ps_store_init(world.store, cases[c].name, cases[c].type, &one, 1, "", cases[c].optimizer),
                 cases[c].status, cases[c].words);
     assert_int_equal(gw_ps_store_info(world.store).n_keys, 2);
     ok(gw_ps_store_find(world.store, "plain", &key));
@@ -598,11 +598,13 @@ TEST(parameters_count)
     const float w[N] = {0};
     begin_store((struct gw_ps_store_options){.n_workers = WORKERS, .max_bytes = 11000});
     /* parameters and one moment take 8,000 */
-    refused(gw_ps_store_init(world.store, "w", GW_PS_FLOAT32, &row, "", "adam"), GW_ERR_CAPACITY, "take 12000 bytes");
+    refused(gw_ps_store_init(world.store, "w", GW_PS_FLOAT32, &row, 1, "", "adam"), GW_ERR_CAPACITY,
+            "take 12000 bytes");
     uint64_t before = total_bytes();
     key = key_with("w", GW_PS_FLOAT32, N, "", "momentum");
     assert_true(total_bytes() >= before + 4 * N && gw_ps_key_info(world.store, key).bytes >= 4 * N);
-    refused(gw_ps_store_init(world.store, "v", GW_PS_FLOAT32, &row, "", "momentum"), GW_ERR_CAPACITY, "(--max-bytes)");
+    refused(gw_ps_store_init(world.store, "v", GW_PS_FLOAT32, &row, 1, "", "momentum"), GW_ERR_CAPACITY,
+            "(--max-bytes)");
     before = total_bytes();
     ok(put(w, sizeof w));
     assert_int_equal(total_bytes(), before + 4 * N);
@@ -629,7 +631,7 @@ static int life_with_a_failure(int fail_at, gw_ps_mode mode, float *out)
     model.kind = &ternary;
     make_round(1);
     let_fail(fail_at);
-    STEP(gw_ps_store_init(world.store, "w", GW_PS_FRAME, &row, "ternary", "adam:lr=0.1"));
+    STEP(gw_ps_store_init(world.store, "w", GW_PS_FRAME, &row, 1, "ternary", "adam:lr=0.1"));
     STEP(gw_ps_store_find(world.store, "w", &key));
     STEP(put(model.w, sizeof model.w));
     for (uint64_t t = 1; t <= 2; t++) {

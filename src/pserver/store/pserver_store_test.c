@@ -387,7 +387,7 @@ TEST(names_and_shapes)
     struct gw_ps_store *store = world.store;
     refused(gw_ps_store_find(store, "x", &key), GW_ERR_ARGUMENT, "nor any other");
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
-        refused(gw_ps_store_init(store, cases[c].name, cases[c].type, cases[c].shape, "", ""),
+        refused(gw_ps_store_init(store, cases[c].name, cases[c].type, cases[c].shape, 1, "", ""),
                 cases[c].words ? GW_ERR_ARGUMENT : GW_OK, cases[c].words);
     assert_int_equal(gw_ps_store_info(store).n_keys, 4);
     refused(gw_ps_store_find(store, "gradient of layr 1", &key), GW_ERR_ARGUMENT, "is \"gradient of layer 1\"");
@@ -399,9 +399,9 @@ TEST(names_and_shapes)
         snprintf(name, sizeof name, "key %d", k);
         key_of(name, GW_PS_FLOAT32, 1);
     }
-    refused(gw_ps_store_init(store, "one more", GW_PS_FLOAT32, &one, "", ""), GW_ERR_CAPACITY,
+    refused(gw_ps_store_init(store, "one more", GW_PS_FLOAT32, &one, 1, "", ""), GW_ERR_CAPACITY,
             "keeps 100 (--max-keys)");
-    ok(gw_ps_store_init(store, "scalar", GW_PS_FLOAT32, &none, "", ""));
+    ok(gw_ps_store_init(store, "scalar", GW_PS_FLOAT32, &none, 1, "", ""));
     ok(gw_ps_store_find(store, "scalar", &key));
     assert_ptr_equal(key, first);
     for (uint64_t k = 0; k < 100; k++) {
@@ -414,7 +414,7 @@ TEST(names_and_shapes)
     begin(1, GW_PS_SYNC);
     for (int c = 1; c < 128; c++) {
         const bool legal = c >= ' ' && c != 127;
-        refused(gw_ps_store_init(world.store, (char[]){'a', (char)c, 0}, GW_PS_FLOAT32, &one, "", ""),
+        refused(gw_ps_store_init(world.store, (char[]){'a', (char)c, 0}, GW_PS_FLOAT32, &one, 1, "", ""),
                 legal ? GW_OK : GW_ERR_ARGUMENT, "");
     }
     end();
@@ -427,8 +427,9 @@ TEST(lengths_and_limits)
     memset(bytes, 0x15, sizeof bytes);
     begin(2, GW_PS_SYNC);
     const gw_ps_shape large = {.n_dims = 1, .dims = {(1 << 18) + 1}};
-    refused(gw_ps_store_init(world.store, "large", GW_PS_FLOAT32, &large, "", ""), GW_ERR_CAPACITY, "--max-key-bytes");
-    refused(gw_ps_store_init(world.store, "large", GW_PS_FRAME, &large, "", ""), GW_ERR_CAPACITY, "--max-key-bytes");
+    refused(gw_ps_store_init(world.store, "large", GW_PS_FLOAT32, &large, 1, "", ""), GW_ERR_CAPACITY,
+            "--max-key-bytes");
+    refused(gw_ps_store_init(world.store, "large", GW_PS_FRAME, &large, 1, "", ""), GW_ERR_CAPACITY, "--max-key-bytes");
     struct gw_ps_key *key = key_of("x", GW_PS_UINT8, MIB), *frame = key_of("frame", GW_PS_FRAME, 5);
     refused(push(key, 0, 1, bytes, 7), GW_ERR_ARGUMENT, "has 7 bytes; uint8 of shape [1048576] takes 1048576");
     refused(push(key, 2, 1, bytes, MIB), GW_ERR_ARGUMENT, "ranks 0 to 1");
@@ -483,7 +484,7 @@ TEST(no_more_than_max_bytes)
         gw_status status = GW_OK;
         for (int n = 0; n < 80 && status == GW_OK; n++) {
             snprintf(name, sizeof name, "more %d", n);
-            status = gw_ps_store_init(world.store, name, GW_PS_FLOAT32, &(gw_ps_shape){1, {1}}, "", "");
+            status = gw_ps_store_init(world.store, name, GW_PS_FLOAT32, &(gw_ps_shape){1, {1}}, 1, "", "");
             assert_true(total_bytes() <= LIMIT);
         }
         refused(status, GW_ERR_CAPACITY, "(--max-bytes)");
@@ -558,11 +559,11 @@ static int life_with_a_failure(int fail_at)
     for (int k = 0; k < 17; k++) { /* beyond the first room for keys */
         char name[32];
         snprintf(name, sizeof name, "key %d", k);
-        STEP(gw_ps_store_init(world.store, name, GW_PS_FLOAT32, &one, "", ""));
+        STEP(gw_ps_store_init(world.store, name, GW_PS_FLOAT32, &one, 1, "", ""));
     }
-    STEP(gw_ps_store_init(world.store, "scale", GW_PS_FLOAT32, &one, "", ""));
-    STEP(gw_ps_store_init(world.store, "codes", GW_PS_UINT8, &one, "", ""));
-    STEP(gw_ps_store_init(world.store, "frames", GW_PS_FRAME, &hundred, "", ""));
+    STEP(gw_ps_store_init(world.store, "scale", GW_PS_FLOAT32, &one, 1, "", ""));
+    STEP(gw_ps_store_init(world.store, "codes", GW_PS_UINT8, &one, 1, "", ""));
+    STEP(gw_ps_store_init(world.store, "frames", GW_PS_FRAME, &hundred, 1, "", ""));
     assert_int_equal(gw_ps_store_info(world.store).n_keys, 20);
     STEP(gw_ps_store_find(world.store, "scale", &scale));
     STEP(gw_ps_store_find(world.store, "codes", &codes));

@@ -37,17 +37,13 @@ void gw_ps_store_destroy(struct gw_ps_store *store);
 bool gw_ps_store_has_changed(const struct gw_ps_store *store);
 void gw_ps_store_unchange(struct gw_ps_store *store);
 
-/* Makes a key. If the key exists with the same type, shape, codec and optimizer, it does nothing. codec: a
- * specification; averages of frames follow its options; "": the defaults. optimizer: a specification
- * (optimizer/optimizer.h); "": none, and the key has no parameters. Errors: GW_ERR_ARGUMENT (the name is not legal;
- * type, shape, codec or optimizer differ; the type allows no optimizer), GW_ERR_SPEC, GW_ERR_CAPACITY (a limit),
- * GW_ERR_MEMORY. */
+/* Makes a key, or this server's part of a key that lies on n_parts servers; `shape` is that of the part. If the key
+ * exists with the same type, shape, codec and optimizer, it does nothing. codec: a specification; averages of frames
+ * follow its options; "": the defaults. optimizer: a specification (optimizer/optimizer.h); "": none, and the key has
+ * no parameters. Errors: GW_ERR_ARGUMENT (the name is not legal; type, shape, codec or optimizer differ; the type
+ * allows no optimizer), GW_ERR_SPEC, GW_ERR_CAPACITY (a limit), GW_ERR_MEMORY. */
 gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
-                           const char *codec, const char *optimizer);
-
-/* Makes this server's part of a key that lies on n_parts servers. `shape` is that of the part. */
-gw_status gw_ps_store_init_part(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
-                                uint32_t n_parts, const char *codec, const char *optimizer);
+                           uint32_t n_parts, const char *codec, const char *optimizer);
 
 /* The key of that name. GW_ERR_ARGUMENT: there is none; the sentence says which existing name is nearest. */
 gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct gw_ps_key **out);

@@ -59,7 +59,7 @@ static inline struct gw_ps_key *key_with(const char *name, gw_ps_type type, uint
                                          const char *optimizer)
 {
     struct gw_ps_key *key;
-    ok(gw_ps_store_init(world.store, name, type, &(gw_ps_shape){.n_dims = 1, .dims = {n}}, codec, optimizer));
+    ok(gw_ps_store_init(world.store, name, type, &(gw_ps_shape){.n_dims = 1, .dims = {n}}, 1, codec, optimizer));
     ok(gw_ps_store_find(world.store, name, &key));
     return key;
 }
