@@ -180,6 +180,9 @@ static void servers_keep_the_parameters_that_members_would(void **state)
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     uint32_t turn = 0;
     for (size_t s = 0; example(s); s++, turn++) {
+        const bool codes_velocity = strstr(example(s), "momentum="), velocity = strstr(example(s), "output=velocity");
+        if (codes_velocity && !velocity)
+            continue; /* the servers' optimizer would take the averages for gradients; that is refused */
         struct world world = {.spec = example(s),
                               .n = 1 + turn % 3,
                               .sizes = mixed_sizes,
@@ -192,7 +195,7 @@ static void servers_keep_the_parameters_that_members_would(void **state)
                               .timeout_ms = 20000,
                               .shuffle = turn % 2,
                               .account = turn % 2};
-        check_parameters(&world, optimizers[turn % 3]);
+        check_parameters(&world, velocity ? "sgd" : optimizers[turn % 3]);
     }
 }
 
