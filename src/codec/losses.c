@@ -25,7 +25,7 @@ const gw_codec_loss gw_losses_ternary[] = {
     {"ternary:residual=on", "perceptron", 0.08, 0.36, 0.85, 3},
     {"ternary", "LeNet", 0.09, 0.63, 1.49, 3},
     {"ternary", "perceptron", 0.27, 0.44, 1.02, 3},
-    {"ternary:residual=on,level=max,momentum=0.9", "ResNet-20", -0.16, 0.58, 1.02, 1},
+    {"ternary:residual=on,level=max,momentum=0.9", "ResNet-20", 0.09, 0.58, 1.02, 2},
     {"ternary:residual=on,level=max,momentum=0.9", "LeNet", 0.02, 0.25, 0.64, 3},
     {"ternary:residual=on,level=max,momentum=0.9", "perceptron", 0.00, 0.18, 0.45, 3},
     {"ternary:residual=on,momentum=0.9", "transformer", 0.08, 0.85, 1.87, 3},
@@ -47,7 +47,7 @@ const gw_codec_loss gw_losses_uniform[] = {
 };
 
 const gw_codec_loss gw_losses_topk[] = {
-    {"topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9", "ResNet-20", -0.17, 0.45, 1.03, 1},
+    {"topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9", "ResNet-20", 0.27, 0.45, 1.03, 2},
     {"topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9", "LeNet", -0.03, 0.34, 1.18, 3},
     {"topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9", "perceptron", 0.11, 0.37, 1.21, 3},
     {"topk:ratio=0.01,scope=global,refresh=100,over=0.5,momentum=0.9", "ResNet-20", 0.27, 0.48, 1.07, 1},
