@@ -21,8 +21,10 @@
 #define MAGIC 0x314E5747u /* "GWN1" */
 /* the most bytes that one call reads, so that no connection keeps the thread for itself */
 #define READ_ONCE ((size_t)1 << 20)
-/* after so many bytes of a body gw_net_next returns, though more have come */
+/* After so many bytes of a body gw_net_next returns, though more have come. A read counts as LEAST_READ at least, else
+ * TLS records of a byte would keep the thread. */
 #define READ_TURN ((uint64_t)8 << 20)
+#define LEAST_READ 16384
 
 static uint8_t nowhere;
 void *const gw_net_nowhere = &nowhere;
@@ -288,7 +290,7 @@ gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *messag
             /* what TLS has received must be read, because epoll does not know of it */
             GW_TRY(read_body(c, n_read < READ_TURN, &n));
             c->body_at += n;
-            n_read += n;
+            n_read += n > LEAST_READ ? n : LEAST_READ;
         } else {
             if (c->ahead_at > 0) {
                 memmove(c->ahead, c->ahead + c->ahead_at, c->ahead_end - c->ahead_at);

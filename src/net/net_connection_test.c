@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +139,92 @@ static void nothing_is_kept_back(void **state)
         close_ends(&e);
     }
     (void)state;
+}
+
+/* One end as its holder sees it: what it has heard and said, and whether gw_net_has_more. */
+struct holder {
+    struct gw_net_connection *c;
+    unsigned n_said, n_heard;
+    bool has_more;
+};
+
+/* Gives the holder of one end its turn, if the kernel or gw_net_has_more calls it. false: nothing does. */
+static bool turn(struct holder *h, const size_t *sizes, unsigned n_sizes)
+{
+    struct gw_net_message m;
+    const uint32_t events = gw_net_events(h->c);
+    struct pollfd fd = {h->c->fd, (short)((events & EPOLLIN ? POLLIN : 0) | (events & EPOLLOUT ? POLLOUT : 0)), 0};
+    if (!h->has_more && poll(&fd, 1, 0) == 0)
+        return false;
+    assert_true(gw_net_flush(h->c) >= 0);
+    const gw_status status = gw_net_next(h->c, &m);
+    assert_true(status >= 0);
+    h->has_more = false;
+    if (status == GW_NOT_YET)
+        return true;
+    const size_t n_bytes = sizes[h->n_heard % n_sizes];
+    uint8_t *want = pattern(n_bytes, h->n_heard);
+    assert_true(m.kind == h->n_heard++ && m.n_bytes == n_bytes);
+    assert_memory_equal(m.bytes, want, n_bytes);
+    free(want);
+    gw_net_consume(h->c);
+    h->has_more = gw_net_has_more(h->c);
+    if (!m.is_small)
+        free(m.bytes);
+    return true;
+}
+
+static bool change_keys(const struct holder *h, bool asks)
+{
+    SSL *ssl;
+    memcpy(&ssl, h->c->tls, sizeof ssl); /* its first field */
+    return SSL_key_update(ssl, asks ? SSL_KEY_UPDATE_REQUESTED : SSL_KEY_UPDATE_NOT_REQUESTED) == 1;
+}
+
+static void say(struct holder *h, size_t n_bytes)
+{
+    uint8_t *bytes = pattern(n_bytes, h->n_said);
+    assert_int_equal(gw_net_send(h->c, (uint16_t)h->n_said++, bytes, n_bytes, free), GW_OK);
+}
+
+/* Other programs may change the keys of a connection at any time. First a change comes with a message behind it, and
+ * then nothing more. Then both sides change theirs, and ask for changes, while each sends more than the kernel takes:
+ * the answer to a change waits behind records. */
+static void keys_change(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {5, 300000, 0, 16384, 70000, 1, 4096, 1000000, 20, 17000};
+    enum { N_SIZES = sizeof sizes / sizeof *sizes, N = 12 * N_SIZES, ONE_BY_ONE = 2 * N_SIZES, MOST_WAITING = 4 };
+    struct ends e;
+    open_ends(&e, true);
+    e.a.place = place;
+    e.a.place_user = &e;
+    e.a.most_bytes = e.b.most_bytes;
+    struct holder holders[2] = {{.c = &e.a}, {.c = &e.b}};
+    unsigned n_changes = 0;
+    for (unsigned i = 0; i < ONE_BY_ONE; i++)
+        for (unsigned k = 0; k < 2; k++) {
+            assert_true(change_keys(&holders[k], i % 4 < 2));
+            say(&holders[k], sizes[i % N_SIZES]);
+            while (holders[!k].n_heard <= i) {
+                const bool said = turn(&holders[k], sizes, N_SIZES), heard = turn(&holders[!k], sizes, N_SIZES);
+                CHECK(said || heard, "message %u does not come", i);
+            }
+        }
+    for (unsigned i = 0; holders[0].n_heard < N || holders[1].n_heard < N; i++) {
+        bool any = false;
+        for (unsigned k = 0; k < 2; k++) {
+            struct holder *h = &holders[k];
+            if (i % (3 + k) == 0 && h->n_said < N) /* refused while a record is half written */
+                n_changes += change_keys(h, i % 2);
+            for (; h->n_said < N && h->c->n_waiting < MOST_WAITING; any = true)
+                say(h, sizes[h->n_said % N_SIZES]);
+            any = turn(h, sizes, N_SIZES) || any;
+        }
+        CHECK(any, "nobody is called; %u and %u messages have come", holders[0].n_heard, holders[1].n_heard);
+    }
+    CHECK(n_changes > N / 4, "%u changes of keys", n_changes);
+    close_ends(&e);
 }
 
 static void sizes_of_all_kinds(void **state)
@@ -282,6 +369,36 @@ static void byte_by_byte(void **state)
         }
     }
     assert_int_equal(n, 3);
+    close_ends(&e);
+}
+
+/* A long body in records of a byte, which all have come. Others get a turn before the end of it. */
+static void records_of_a_byte(void **state)
+{
+    (void)state;
+    enum { N_BYTES = 6000, LARGE = 200000 };
+    struct ends e;
+    struct gw_net_message m;
+    SSL *ssl;
+    char *sealed;
+    const int large = LARGE;
+    uint8_t *body = pattern(N_BYTES, 3), bytes[GW_NET_HEAD + N_BYTES] = {0};
+    open_ends(&e, true);
+    setsockopt(e.a.fd, SOL_SOCKET, SO_SNDBUF, &large, sizeof large);
+    gw_put64(bytes, N_BYTES);
+    memcpy(bytes + 12, "GWN1", 4);
+    memcpy(bytes + GW_NET_HEAD, body, N_BYTES);
+    memcpy(&ssl, e.a.tls, sizeof ssl); /* its first field */
+    SSL_set0_wbio(ssl, BIO_new(BIO_s_mem()));
+    for (size_t i = 0; i < sizeof bytes; i++)
+        assert_int_equal(SSL_write(ssl, bytes + i, 1), 1);
+    const long n_sealed = BIO_get_mem_data(SSL_get_wbio(ssl), &sealed);
+    assert_int_equal(send(e.a.fd, sealed, (size_t)n_sealed, 0), n_sealed);
+    assert_int_equal(gw_net_next(&e.b, &m), GW_NOT_YET);
+    m = take(&e);
+    assert_memory_equal(m.bytes, body, N_BYTES);
+    free(m.bytes);
+    free(body);
     close_ends(&e);
 }
 
@@ -445,11 +562,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_kept_back),
+        cmocka_unit_test(keys_change),
         cmocka_unit_test(sizes_of_all_kinds),
         cmocka_unit_test(gathered),
         cmocka_unit_test(gathered_before_the_end),
         cmocka_unit_test(both_ways),
         cmocka_unit_test(byte_by_byte),
+        cmocka_unit_test(records_of_a_byte),
         cmocka_unit_test(what_may_not_be_sent),
         cmocka_unit_test(the_end),
         cmocka_unit_test(no_memory_loses_nothing),

@@ -130,6 +130,7 @@ gw_status gw_tcp_turn(struct gw_tcp_endpoint *me, double seconds, int *n)
         if (me->peers[r].stalled) {
             seconds = 0; /* its messages may be what is waited for */
             GW_TRY(gw_tcp_read_peer(me, r));
+            gw_tcp_watch(me, r); /* TLS may have to write now */
             ++*n;
         }
     if (seconds > LOOK_SECONDS)
