@@ -77,7 +77,9 @@ class Examples(unittest.TestCase):
             self.assertLess(losses[codec], losses["ddp"] + within, losses)
 
     def test_lenet(self):
-        self.check("--model", "lenet", "--data", "drawn", "--batch", 48, codecs=["none", "ternary"], within=0.05)
+        # So long and so slowly that all end near 0. After one epoch at 0.02, DDP by itself ended at 0.66 and at 0.75.
+        words = ["--model", "lenet", "--data", "drawn", "--batch", 48, "--lr", 0.01, "--epochs", 2]
+        self.check(*words, codecs=["none", "ternary"], within=0.05)
 
     def test_resnet20(self):
         words = ["--model", "resnet20", "--data", "drawn", "--batch", 12, "--steps", 4]
