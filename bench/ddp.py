@@ -248,12 +248,12 @@ def measure(net, args, model, rate):
                 heard()
                 rows.append(json.loads(line))
                 print(f"{model}, {rate}: {rows[-1]['method']} done", file=sys.stderr, flush=True)
-        if any(p.wait() for p in processes):
+        if any(p.wait(60) for p in processes):
             raise SystemExit(f"a host failed, or no method ended within {SILENCE} s: {model} at {rate}")
     finally:
         for p in processes:
             p.kill()
-            p.wait()
+            p.wait(60)
     found = {}
     if args.until:
         return {row["method"]: row for row in rows}

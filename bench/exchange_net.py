@@ -98,9 +98,9 @@ def gloo(elements, runs):
         )
         for host in range(HOSTS)
     ]
-    out = members[0].communicate()[0]
+    out = members[0].communicate(timeout=1800)[0]
     for member in members:
-        member.wait()
+        member.wait(60)
     return statistics.median(json.loads(out))
 
 

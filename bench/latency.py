@@ -72,8 +72,8 @@ def members(args, size, words_of):
         )
         for rank in range(size)
     ]
-    out = processes[0].communicate()[0]
-    return json.loads(out) if not any([process.wait() for process in processes]) else None
+    out = processes[0].communicate(timeout=1800)[0]
+    return json.loads(out) if not any([process.wait(60) for process in processes]) else None
 
 
 def place(args, port):

@@ -112,7 +112,7 @@ class Server:
 
     def kill(self):
         self.process.kill()
-        self.process.wait()
+        self.process.wait(60)
 
     def end(self, how=signal.SIGTERM):
         """Ends the server in good order. Returns its log, whose lines must have one shape."""

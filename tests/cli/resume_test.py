@@ -92,7 +92,7 @@ class Resume(harness.Case):
             process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.kill()
-        self.assertEqual(process.wait(), -signal.SIGKILL)
+        self.assertEqual(process.wait(60), -signal.SIGKILL)
 
     def test_killed_again_and_again(self):
         """Kills an endless run at random moments after new checkpoints. Then ends it."""

@@ -38,7 +38,7 @@ class Train(harness.Case):
         self.wait_until(first, lambda: os.path.exists(os.path.join(out, "run.json")), "the run wrote nothing")
         self.refused(1, "train", *SMALL, "--out", out, says="another run is writing")
         first.kill()
-        first.wait()
+        first.wait(60)
         left = ["events.out.tfevents.0.gradwire.partial", "histograms.jsonl.partial", "metrics.jsonl.partial"]
         left.append("run.json")
         self.assertEqual(sorted(os.listdir(out)), left)

@@ -167,7 +167,7 @@ class Run:
             if process and process.poll() is None:
                 process.kill()
             if process:
-                process.wait()
+                process.wait(60)
 
 
 # ---- faults: each function strikes once, and returns when all is well again ------------------------------------------
@@ -176,7 +176,7 @@ class Run:
 def strike_worker(run, chance):
     rank = chance.randrange(WORKERS)
     run.workers[rank].kill()
-    run.workers[rank].wait()
+    run.workers[rank].wait(60)
     time.sleep(chance.uniform(0, 2))
     run.start_worker(rank)
     run.goes_on(rank)
@@ -185,7 +185,7 @@ def strike_worker(run, chance):
 def strike_server(run, chance):
     i = chance.randrange(len(run.servers))
     run.servers[i].kill()
-    run.servers[i].wait()
+    run.servers[i].wait(60)
     time.sleep(chance.uniform(0, 1))
     run.start_server(i)
     run.goes_on(0)
