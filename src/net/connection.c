@@ -92,7 +92,7 @@ void gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_tls *tls, b
         getpeername(fd, (struct sockaddr *)&c->peer, &bytes); /* if it fails, the connection has ended already */
     c->error = 0;
     c->body = NULL;
-    c->cannot_send = c->wants_read = c->met_tls = false;
+    c->cannot_send = c->met_tls = false;
 }
 
 void gw_net_end_sending(struct gw_net_connection *c)
@@ -113,11 +113,7 @@ static gw_status ended(struct gw_net_connection *c, int error)
 
 uint32_t gw_net_events(const struct gw_net_connection *c)
 {
-    /* TLS must answer the other side's change of keys before it reads on. */
-    if (c->connected && c->tls && gw_net_tls_wants_write(c->tls))
-        return EPOLLOUT;
-    const bool writes = c->connected ? c->first != NULL && !c->wants_read
-                                     : (c->tls && gw_net_tls_wants_write(c->tls)) || (c->dialled && !c->tls);
+    const bool writes = c->connected ? c->first != NULL : c->tls ? gw_net_tls_wants_write(c->tls) : c->dialled;
     return EPOLLIN | (writes ? EPOLLOUT : 0);
 }
 
@@ -336,7 +332,7 @@ static gw_status write_some(struct gw_net_connection *c, struct gw_net_parcel *p
         size_t n_written = 0;
         if (c->tls) {
             gw_status status = gw_net_tls_write(c->tls, parcel->head, n_head, parcel->bytes, parcel->n_bytes,
-                                                parcel->n_sent, &n_written, &c->wants_read);
+                                                parcel->n_sent, &n_written);
             if (status < 0) {
                 c->cannot_send = true;
                 return status;
@@ -373,7 +369,6 @@ gw_status gw_net_flush(struct gw_net_connection *c)
         return GW_ERR_PEER;
     if (!c->connected)
         return GW_NOT_YET;
-    c->wants_read = false;
     while (c->first) {
         struct gw_net_parcel *parcel = c->first;
         gw_status status = write_some(c, parcel);

@@ -61,7 +61,6 @@ struct gw_net_connection {
     struct sockaddr_storage peer; /* where the other side is, if it has dialled */
     bool dialled;                 /* this side has dialled */
     bool connected;               /* the kernel has a connection, and TLS has shaken hands */
-    bool wants_read;              /* TLS cannot write before it has read */
     bool cannot_send;             /* the other side has closed it, or is gone. What it sent before can still be read */
     int error;                    /* after it ended: the errno, or 0 if the other side ended it in order */
     bool met_tls;                 /* after it ended: the other side speaks TLS, and this one does not */

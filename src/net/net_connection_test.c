@@ -174,11 +174,19 @@ static bool turn(struct holder *h, const size_t *sizes, unsigned n_sizes)
     return true;
 }
 
-static bool change_keys(const struct holder *h, bool asks)
+static SSL *session_of(const struct gw_net_connection *c)
 {
     SSL *ssl;
-    memcpy(&ssl, h->c->tls, sizeof ssl); /* its first field */
-    return SSL_key_update(ssl, asks ? SSL_KEY_UPDATE_REQUESTED : SSL_KEY_UPDATE_NOT_REQUESTED) == 1;
+    memcpy(&ssl, c->tls, sizeof ssl); /* its first field */
+    return ssl;
+}
+
+/* Counts the new keys of the other side. */
+static void count_changes(int written, int version, int kind, const void *bytes, size_t n_bytes, SSL *ssl, void *count)
+{
+    (void)version, (void)n_bytes, (void)ssl;
+    if (!written && kind == SSL3_RT_HANDSHAKE && *(const uint8_t *)bytes == SSL3_MT_KEY_UPDATE)
+        ++*(unsigned *)count;
 }
 
 static void say(struct holder *h, size_t n_bytes)
@@ -187,43 +195,61 @@ static void say(struct holder *h, size_t n_bytes)
     assert_int_equal(gw_net_send(h->c, (uint16_t)h->n_said++, bytes, n_bytes, free), GW_OK);
 }
 
-/* Other programs may change the keys of a connection at any time. First a change comes with a message behind it, and
- * then nothing more. Then both sides change theirs, and ask for changes, while each sends more than the kernel takes:
- * the answer to a change waits behind records. */
+/* Each side takes a new key after some records. First one message at a time comes, with nothing behind it. Then each
+ * side sends more than the kernel takes. */
 static void keys_change(void **state)
 {
     (void)state;
     static const size_t sizes[] = {5, 300000, 0, 16384, 70000, 1, 4096, 1000000, 20, 17000};
     enum { N_SIZES = sizeof sizes / sizeof *sizes, N = 12 * N_SIZES, ONE_BY_ONE = 2 * N_SIZES, MOST_WAITING = 4 };
+    const uint32_t records_a_key = gw_net_tls_records_a_key;
     struct ends e;
     open_ends(&e, true);
     e.a.place = place;
     e.a.place_user = &e;
     e.a.most_bytes = e.b.most_bytes;
     struct holder holders[2] = {{.c = &e.a}, {.c = &e.b}};
-    unsigned n_changes = 0;
+    unsigned n_changes[2] = {0, 0};
+    for (unsigned k = 0; k < 2; k++) {
+        SSL_set_msg_callback(session_of(holders[k].c), count_changes);
+        SSL_set_msg_callback_arg(session_of(holders[k].c), &n_changes[k]);
+    }
+    gw_net_tls_records_a_key = 1;
     for (unsigned i = 0; i < ONE_BY_ONE; i++)
         for (unsigned k = 0; k < 2; k++) {
-            assert_true(change_keys(&holders[k], i % 4 < 2));
             say(&holders[k], sizes[i % N_SIZES]);
             while (holders[!k].n_heard <= i) {
                 const bool said = turn(&holders[k], sizes, N_SIZES), heard = turn(&holders[!k], sizes, N_SIZES);
                 CHECK(said || heard, "message %u does not come", i);
             }
         }
-    for (unsigned i = 0; holders[0].n_heard < N || holders[1].n_heard < N; i++) {
+    gw_net_tls_records_a_key = 7;
+    while (holders[0].n_heard < N || holders[1].n_heard < N) {
         bool any = false;
         for (unsigned k = 0; k < 2; k++) {
             struct holder *h = &holders[k];
-            if (i % (3 + k) == 0 && h->n_said < N) /* refused while a record is half written */
-                n_changes += change_keys(h, i % 2);
             for (; h->n_said < N && h->c->n_waiting < MOST_WAITING; any = true)
                 say(h, sizes[h->n_said % N_SIZES]);
             any = turn(h, sizes, N_SIZES) || any;
         }
         CHECK(any, "nobody is called; %u and %u messages have come", holders[0].n_heard, holders[1].n_heard);
     }
-    CHECK(n_changes > N / 4, "%u changes of keys", n_changes);
+    for (unsigned k = 0; k < 2; k++)
+        CHECK(n_changes[k] > N, "%u changes of keys", n_changes[k]);
+    gw_net_tls_records_a_key = records_a_key;
+    close_ends(&e);
+}
+
+static void asking_for_new_keys_ends_it(void **state)
+{
+    (void)state;
+    struct ends e;
+    struct gw_net_message m;
+    open_ends(&e, true);
+    assert_int_equal(SSL_key_update(session_of(&e.a), SSL_KEY_UPDATE_REQUESTED), 1);
+    assert_int_equal(gw_net_send(&e.a, 1, pattern(5, 1), 5, free), GW_OK);
+    assert_int_equal(gw_net_next(&e.b, &m), GW_ERR_PEER);
+    assert_non_null(strstr(gw_last_error(), "it asks for new keys"));
     close_ends(&e);
 }
 
@@ -563,6 +589,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_kept_back),
         cmocka_unit_test(keys_change),
+        cmocka_unit_test(asking_for_new_keys_ends_it),
         cmocka_unit_test(sizes_of_all_kinds),
         cmocka_unit_test(gathered),
         cmocka_unit_test(gathered_before_the_end),

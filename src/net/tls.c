@@ -22,6 +22,9 @@
  */
 #define MOST_CHANGES 32
 
+/* RFC 8446, 5.5: one key of AES-GCM may seal 2^24.5 full records. */
+uint32_t gw_net_tls_records_a_key = 1u << 23;
+
 struct gw_net_tls {
     SSL *ssl;
     struct gw_net_keys *keys;
@@ -32,11 +35,14 @@ struct gw_net_tls {
     int fd;
     bool dialled, wants_write, begun;
     /* What was received and OpenSSL has not read, and what OpenSSL has written and was not sent. NULL: the other side
-     * is not known yet, or there was no memory; then each record is a call of its own */
+     * is not known yet */
     uint8_t *in, *out;
     size_t in_at, in_end, out_at, out_end;
-    size_t n_sealed;     /* how many bytes of the caller are in `out` */
-    bool gathers, stays; /* gathers: records go to `out`; stays: nothing is received from the socket now */
+    size_t n_sealed;    /* how many bytes of the caller are in `out` */
+    uint32_t n_records; /* how many were written with the key of now */
+    bool gathers;       /* records go to `out` */
+    bool stays;         /* nothing is received from the socket now */
+    bool asked;         /* the other side has asked for new keys */
 };
 
 /* ---- the socket ------------------------------------------------------------------------------------------ */
@@ -88,6 +94,17 @@ static long bio_control(BIO *bio, int command, long number, void *pointer)
 static BIO_METHOD *bio_method;
 static int session_index = -1;
 static pthread_once_t begun_once = PTHREAD_ONCE_INIT;
+
+/* OpenSSL shows each message here. If it answered a question for new keys, a read would have to wait until it can
+ * write. So a change of keys is each side's own: no question is taken. */
+static void on_message(int written, int version, int kind, const void *bytes, size_t n_bytes, SSL *ssl, void *unused)
+{
+    (void)version, (void)unused;
+    const uint8_t *at = bytes;
+    struct gw_net_tls *tls = SSL_get_ex_data(ssl, session_index);
+    if (!written && kind == SSL3_RT_HANDSHAKE && n_bytes > SSL3_HM_HEADER_LENGTH && at[0] == SSL3_MT_KEY_UPDATE)
+        tls->asked |= at[SSL3_HM_HEADER_LENGTH] == SSL_KEY_UPDATE_REQUESTED;
+}
 
 static void begin_once(void)
 {
@@ -169,6 +186,7 @@ static SSL_CTX *make_settings(const struct gw_net_keys *keys)
     SSL_CTX_clear_mode(settings, SSL_MODE_AUTO_RETRY); /* else endless changes of keys would keep a reading thread */
     SSL_CTX_set_verify(settings, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     SSL_CTX_set_cert_verify_callback(settings, is_good, NULL);
+    SSL_CTX_set_msg_callback(settings, on_message);
     return settings;
 }
 
@@ -305,7 +323,10 @@ gw_status gw_net_tls_handshake(struct gw_net_tls *tls, int fd)
     tls->wants_write = false;
     tls->in = gw_alloc(tls->keys->context, AT_ONCE, 1);
     tls->out = gw_alloc(tls->keys->context, AT_ONCE, 1);
-    return GW_OK;
+    if (tls->in && tls->out)
+        return GW_OK;
+    tls->error = ENOMEM;
+    return gw_fail(GW_ERR_PEER, "no memory for TLS");
 }
 
 gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, bool from_socket, size_t *n_read)
@@ -323,10 +344,13 @@ gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, bool
         errno = 0;
         const int result = SSL_read_ex(tls->ssl, to, n_bytes, n_read);
         const int error = errno;
-        tls->wants_write = false;
         status = result == 1 ? GW_OK : outcome(tls, result, error);
         tls->stays = true;
-    } while (status == GW_NOT_YET && !tls->wants_write && tls->in_at < tls->in_end);
+        if (tls->asked) {
+            tls->error = EPROTO;
+            return gw_fail(GW_ERR_PEER, "it asks for new keys, which no Gradwire does");
+        }
+    } while (status == GW_NOT_YET && tls->in_at < tls->in_end);
     return status == GW_NOT_YET ? GW_OK : status;
 }
 
@@ -368,28 +392,29 @@ static int write_record(struct gw_net_tls *tls, const uint8_t *head, size_t n_he
 }
 
 gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, size_t n_head, const void *bytes,
-                           size_t n_bytes, size_t n_sent, size_t *n_written, bool *wants_read)
+                           size_t n_bytes, size_t n_sent, size_t *n_written)
 {
     const size_t n_all = n_head + n_bytes;
-    int result = 1;
     *n_written = 0;
-    ERR_clear_error();
-    tls->gathers = tls->out && tls->n_sealed == 0;
-    do {
+    gw_status status = tls->n_sealed ? GW_OK : send_out(tls); /* an alert may be there */
+    if (status == GW_OK && tls->n_sealed == 0) {
+        if (tls->n_records >= gw_net_tls_records_a_key && SSL_key_update(tls->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1)
+            tls->n_records = 0;
         size_t n = 0;
-        if (tls->n_sealed == 0 || tls->gathers)
-            result = write_record(tls, head, n_head, bytes, n_bytes, n_sent + tls->n_sealed, &n);
-        tls->n_sealed += n;
-    } while (tls->gathers && result == 1 && n_sent + tls->n_sealed < n_all && AT_ONCE - tls->out_end >= SEALED_BYTES);
-    tls->gathers = false;
-    if (result != 1 && tls->n_sealed == 0) {
-        const int kind = SSL_get_error(tls->ssl, result);
+        tls->gathers = true;
+        do {
+            if (write_record(tls, head, n_head, bytes, n_bytes, n_sent + tls->n_sealed, &n) != 1)
+                break;
+            tls->n_records++;
+            tls->n_sealed += n;
+        } while (n_sent + tls->n_sealed < n_all && AT_ONCE - tls->out_end >= SEALED_BYTES);
+        tls->gathers = false;
         ERR_clear_error();
-        *wants_read = kind == SSL_ERROR_WANT_READ;
-        return kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE ? GW_OK : GW_ERR_PEER;
+        if (tls->n_sealed == 0)
+            return GW_ERR_PEER;
     }
-    ERR_clear_error();
-    const gw_status status = send_out(tls);
+    if (status == GW_OK)
+        status = send_out(tls);
     if (status != GW_OK)
         return status == GW_NOT_YET ? GW_OK : status;
     *n_written = tls->n_sealed;

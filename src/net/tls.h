@@ -16,7 +16,7 @@ void gw_net_tls_free(struct gw_net_tls *tls);
 
 /* Goes on with the handshake over a connected socket. GW_OK, GW_NOT_YET, or GW_ERR_PEER with a sentence. */
 gw_status gw_net_tls_handshake(struct gw_net_tls *tls, int fd);
-/* True if the handshake or the last reading waits until it can write. */
+/* True if the handshake waits until it can write. */
 bool gw_net_tls_wants_write(const struct gw_net_tls *tls);
 
 /* Reads up to n_bytes. from_socket false: of what was received before. *n_read 0: nothing has come. Errors:
@@ -27,10 +27,12 @@ gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, bool
 bool gw_net_tls_has_more(const struct gw_net_tls *tls);
 
 /* Writes a part of a head and the bytes behind it, of which n_sent have been written in all. *n_written 0: it cannot
- * write now, and must be called again with the same bytes; *wants_read: not before it has read. GW_ERR_PEER: it cannot
- * write any more; reading tells why. */
+ * write now, and must be called again with the same bytes. GW_ERR_PEER: it cannot write any more; reading tells why. */
 gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, size_t n_head, const void *bytes,
-                           size_t n_bytes, size_t n_sent, size_t *n_written, bool *wants_read);
+                           size_t n_bytes, size_t n_sent, size_t *n_written);
+
+/* After so many records a side takes a new key. Tests lower it. */
+extern uint32_t gw_net_tls_records_a_key;
 
 /* The errno of what ended the session; 0: the other side ended it in order. */
 int gw_net_tls_errno(const struct gw_net_tls *tls);

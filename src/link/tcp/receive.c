@@ -157,8 +157,7 @@ gw_status gw_tcp_turn(struct gw_tcp_endpoint *me, double seconds, int *n)
             gw_tcp_answer_late(me->group);
             continue; /* that is not what anybody waits for */
         } else {
-            /* TLS may wait until it can write before it reads on */
-            if (status == GW_OK && (events[i].events & ~(uint32_t)EPOLLOUT || !(me->peers[rank].events & EPOLLIN)))
+            if (status == GW_OK && events[i].events & ~(uint32_t)EPOLLOUT)
                 status = gw_tcp_read_peer(me, rank);
             if (me->peers[rank].c.fd >= 0) {
                 gw_ignore(gw_net_flush(&me->peers[rank].c)); /* if that fails, reading says why */

@@ -117,8 +117,7 @@ static bool pour(const struct line *line, const void *bytes, size_t n_bytes)
     if (!line->tls)
         return peer_pour(line->fd, bytes, n_bytes);
     for (size_t sent = 0, n_written; sent < n_bytes; sent += n_written) {
-        bool wants_read;
-        if (gw_net_tls_write(line->tls, NULL, 0, bytes, n_bytes, sent, &n_written, &wants_read) < 0)
+        if (gw_net_tls_write(line->tls, NULL, 0, bytes, n_bytes, sent, &n_written) < 0)
             return false;
         CHECK(n_written > 0, "the server reads no more");
     }
