@@ -40,22 +40,42 @@ static inline void world_raise_file_limit(void)
     }
 }
 
+/* The socket if it could be bound to that port of 127.0.0.1, else -1. */
+static inline int world_bind(int type, unsigned port)
+{
+    const struct sockaddr_in address = {.sin_family = AF_INET,
+                                        .sin_port = htons((uint16_t)port),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    if (bind(fd, (const struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 /* "127.0.0.1:PORT" with a port that nobody uses now. It is below 32768. The kernel gives higher ports to connections,
- * so any process's connection could take one before a member listens there. */
+ * so any process's connection could take one before a member listens there. A process has 64 ports of its own: it keeps
+ * the first one's UDP port. tests/ports.py has the same rule. */
 static inline void world_free_place(char place[32])
 {
-    static atomic_uint n_tried;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    bool is_free = false;
-    for (int i = 0; i < 1000 && !is_free; i++) {
-        address.sin_port = htons((uint16_t)(21000 + ((unsigned)getpid() * 7 + n_tried++) % 11000));
-        int fd = socket(AF_INET, SOCK_STREAM, 0);
-        assert_true(fd >= 0);
-        is_free = bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
-        close(fd);
+    enum { FIRST = 21000, N_BLOCKS = 170, OF_ONE = 64 };
+    static int mine = -1;
+    static unsigned block, n_tried;
+    for (unsigned i = 0; i < N_BLOCKS && mine < 0; i++) {
+        block = ((unsigned)getpid() + i) % N_BLOCKS;
+        mine = world_bind(SOCK_DGRAM, FIRST + block * OF_ONE);
     }
-    assert_true(is_free);
-    snprintf(place, 32, "127.0.0.1:%u", ntohs(address.sin_port));
+    assert_true(mine >= 0);
+    int fd = -1;
+    unsigned port = 0;
+    for (int i = 0; i < OF_ONE && fd < 0; i++) {
+        port = FIRST + block * OF_ONE + n_tried++ % OF_ONE;
+        fd = world_bind(SOCK_STREAM, port);
+    }
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(place, 32, "127.0.0.1:%u", port);
 }
 
 static inline void *world_come(void *argument)
