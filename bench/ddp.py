@@ -2,7 +2,7 @@
 """DistributedDataParallel by itself, with PyTorch's own compression hooks, and with Gradwire: seconds and bytes a step.
 
     sudo bench/ddp.py [--rates 100mbit,1gbit,none] [--models mlp,alexnet,resnet50,tiny] [--hosts 4] [--rounds 3]
-                      [--methods NAME ...] [-o table.txt]
+                      [--methods NAME ...] [--json] [-o table.txt]
     sudo bench/ddp.py --until 97 --data DIR [--rates 100mbit] [--methods NAME ...] [-o table.txt]
 
 Each host is a process in a network namespace of its own; tbf limits what it sends and receives. All methods run by
@@ -226,7 +226,7 @@ def deadline(processes, seconds):
 
 
 def measure(net, args, model, rate):
-    """Returns {method: (median, least and most seconds of a step, bytes of a step)}, or {method: row} with --until."""
+    """Returns {method: row}. Without --until a row has the median, the least and the most of a step's seconds."""
     job = {"model": model, "hosts": args.hosts, "rounds": args.rounds, "methods": args.methods}
     job.update(steps=STEPS[model][rate], warm_up=WARM_UP.get(model, 2), until=args.until, data=args.data)
     processes = []
@@ -256,11 +256,11 @@ def measure(net, args, model, rate):
             p.wait(60)
     found = {}
     if args.until:
-        return {row["method"]: row for row in rows}
+        return {row["method"]: {**row, "seconds": row["seconds"][0]} for row in rows}
     for method in args.methods:
         mine = [row for row in rows if row["method"] == method]
         seconds = [statistics.median(row["seconds"]) for row in mine]
-        found[method] = (statistics.median(seconds), min(seconds), max(seconds), mine[-1]["bytes"])
+        found[method] = {**mine[-1], "seconds": statistics.median(seconds), "least": min(seconds), "most": max(seconds)}
     return found
 
 
@@ -276,26 +276,27 @@ UNTIL_HEAD = (
 
 def step_lines(model, rate, found):
     base = found.get("float32")
-    for method, (middle, least, most, n_bytes) in found.items():
-        ratios = f"{base[0] / middle:12.2f} {base[3] / n_bytes:7.1f}" if base else ""
+    for method, row in found.items():
+        ratios = f"{base['seconds'] / row['seconds']:12.2f} {base['bytes'] / row['bytes']:7.1f}" if base else ""
         yield (
-            f"{model:9} {rate:8} {method:20} {1e3 * middle:10.1f} {1e3 * least:9.1f} {1e3 * most:9.1f} "
-            f"{n_bytes / 1e6:10.2f} {ratios}"
+            f"{model:9} {rate:8} {method:20} {1e3 * row['seconds']:10.1f} {1e3 * row['least']:9.1f} "
+            f"{1e3 * row['most']:9.1f} {row['bytes'] / 1e6:10.2f} {ratios}"
         )
 
 
 def until_lines(rate, found):
     base = found.get("float32")
     for method, row in found.items():
-        seconds = row["seconds"][0]
+        seconds = row["seconds"]
         yield (
             f"{rate:8} {method:20} {seconds:9.1f} {row['steps']:6} {100 * row['accuracy']:10.2f} "
             f"{1e3 * seconds / row['steps']:10.1f} {row['bytes'] / 1e6:10.2f} "
-            + (f"{base['seconds'][0] / seconds:12.2f}" if base else "")
+            + (f"{base['seconds'] / seconds:12.2f}" if base else "")
         )
 
 
 def main():
+    import as_json
     import net
 
     sys.path.insert(0, str(HERE.parent / "experiments"))
@@ -309,6 +310,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--until", type=float, default=0, help="percent of the test set; then --rounds is 1")
     parser.add_argument("--data", help="with --until: folder with MNIST's files")
+    as_json.option(parser)
     parser.add_argument("-o", "--output")
     args = parser.parse_args()
     if args.until and not args.data:
@@ -323,11 +325,12 @@ def main():
         "",
     ]
     lines += [UNTIL_HEAD if args.until else STEP_HEAD]
-    with net.network(args.hosts):
+    with as_json.printed(args.json) as rows, net.network(args.hosts):
         for model in args.models.split(","):
             for rate in args.rates.split(","):
                 net.shape(args.hosts, None if rate == "none" else rate)
                 found = measure(net, args, model, rate)
+                rows += [{"model": model, "rate": rate, **row} for row in found.values()]
                 for line in until_lines(rate, found) if args.until else step_lines(model, rate, found):
                     lines.append(line)
                     print(line, flush=True)

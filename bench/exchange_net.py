@@ -3,7 +3,7 @@
 ring.
 
     sudo bench/exchange_net.py [--tool build/release/gradwire] [--nets vgg16,alexnet] [--rates 10gbit,1gbit,100mbit]
-                               [--runs 3] [--codecs SPEC SPEC ...] [--wire auto] [--gradients NAME] [-o table.txt]
+                               [--runs 3] [--codecs SPEC SPEC ...] [--wire auto] [--gradients NAME] [--json] [-o FILE]
 
 The hosts are four network namespaces on a bridge. tbf limits what each sends and receives. Every figure is a median of
 the runs. A run's time is that of its slowest member, from a barrier until all have the averages in their gradients.
@@ -12,6 +12,7 @@ acknowledgements and the meeting. With --wire small,fast,auto each codec that ha
 these, by turns. `x best` is its time over that of the better of small and fast. Gloo is measured through PyTorch, if
 that is installed, and OpenMPI's ring if mpicc and mpirun are installed."""
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 
+import as_json
 import net
 import openmpi
 
@@ -153,11 +155,13 @@ def openmpi_ring(folder, elements, runs):
 
 
 def measure(args, folder, name, shape, elements, rate):
-    """Returns the lines of the table for one network at one rate."""
+    """Returns the rows of one network at one rate, and the lines of the table for them."""
     net.shape(HOSTS, rate)
     note(f"{name} at {rate}: Gloo and OpenMPI")
     rings = {"Gloo, ring": gloo(elements, args.runs), "OpenMPI, ring": openmpi_ring(folder, elements, args.runs)}
     better = min((seconds for seconds in rings.values() if seconds), default=None)
+    of = {"net": name, "rate": rate}
+    found = [{**of, "method": ring, "seconds": seconds} for ring, seconds in rings.items() if seconds]
     lines = [f"{name}, {elements / 1e6:.1f} M floats, {HOSTS} hosts at {rate}/s"]
     lines.append(
         f"  {'':34} {'ms':>10} {'least':>10} {'x ring':>8} {'codec ms':>9} {'up, MB':>9} {'down, MB':>9} {'wire':>6} "
@@ -168,6 +172,7 @@ def measure(args, folder, name, shape, elements, rate):
     for codec in args.codecs:
         note(f"{name} at {rate}: {codec}")
         for wire, row in by_turns(args, folder, shape, codec).items():
+            found.append({**of, "method": codec, "wire": wire, **row})
             times = f"{better / row['seconds']:8.2f}" if better else f"{'':8}"
             stands = f" ({row['wire_stands']})" if wire == "auto" else ""
             ratio = f"{row['wire_ratio']:6.3f}" if row["wire_ratio"] else f"{'':6}"
@@ -177,7 +182,7 @@ def measure(args, folder, name, shape, elements, rate):
                 f"{1e3 * row['seconds_min']:10.1f} {times} {1e3 * row['codec_seconds']:9.1f} "
                 f"{row['bytes_up'] / 1e6:9.2f} {row['bytes_down'] / 1e6:9.2f} {ratio}{best}"
             )
-    return lines
+    return found, lines
 
 
 def machine():
@@ -201,6 +206,7 @@ def main():
     )
     parser.add_argument("--congestion", default="cubic", help="TCP's congestion control")
     parser.add_argument("--keys", action="store_true", help="Gradwire's members encrypt what they send")
+    as_json.option(parser)
     parser.add_argument("-o", help="the table goes there too")
     args = parser.parse_args()
     net.need_root()
@@ -213,16 +219,22 @@ def main():
         "wire: bytes the interfaces counted over those that Gradwire reports",
     ]
     shown = 0
-    with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(HOSTS, args.congestion):
+    with contextlib.ExitStack() as stack:
+        found = stack.enter_context(as_json.printed(args.json))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="gradwire-net-"))
+        stack.enter_context(net.network(HOSTS, args.congestion))
         for rate in args.rates.split(","):
             if args.gradients:
                 name = pathlib.Path(args.gradients).resolve()
                 probe = gradwire(args, folder, ["--gradients", name], "none", 1)
                 elements = probe["dense_bytes"] // 4 // (HOSTS - 1)
-                lines += ["", *measure(args, folder, name.name, ["--gradients", name], elements, rate)]
+                cases = [(name.name, ["--gradients", name], elements)]
             else:
-                for name in args.nets.split(","):
-                    lines += ["", *measure(args, folder, name, ["--net", name], ELEMENTS[name], rate)]
+                cases = [(name, ["--net", name], ELEMENTS[name]) for name in args.nets.split(",")]
+            for name, shape, elements in cases:
+                more, table = measure(args, folder, name, shape, elements, rate)
+                found += more
+                lines += ["", *table]
             print("\n".join(lines[shown:]), flush=True)
             shown = len(lines)
             if args.o:

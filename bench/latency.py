@@ -2,7 +2,7 @@
 """Latency of a step of small models, beside Gloo's and OpenMPI's all-reduce of the same floats.
 
     bench/latency.py [--program build/release/latency] [--sizes 2,4,8] [--models 1:1,200:1,200:200] [--steps 300]
-                     [--rounds 3] [--namespaces 4]
+                     [--rounds 3] [--namespaces 4] [--json]
 
 Every member is a process. Steps follow each other without a pause. The time is rank 0's. The rows of a table run by
 turns, --rounds times, and the table has p50 and p99 of all their steps, in microseconds. If members talk over TCP, so
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 
+import as_json
 import net
 import openmpi
 from exchange_net import machine
@@ -132,7 +133,8 @@ def percentile(took, share):
     return 1e6 * sorted(took)[min(len(took) - 1, int(share * len(took)))]
 
 
-def table(args, size):
+def table(args, size, found):
+    """Measures one table, prints it, and adds its rows to those that were found."""
     where = "namespaces" if args.in_namespaces else "loopback"
     for tensors, groups in (map(int, model.split(":")) for model in args.models.split(",")):
         print(f"\n{size} members, {where}, {tensors} tensors of {ELEMENTS} floats, {groups} groups", flush=True)
@@ -147,11 +149,13 @@ def table(args, size):
             if not took[name]:
                 print(f"  {name:24} {'absent':>9}")
                 continue
-            p50 = percentile(took[name], 0.5)
+            p50, p99 = (percentile(took[name], share) for share in (0.5, 0.99))
+            of = {"where": where, "members": size, "tensors": tensors, "groups": groups, "method": name}
+            found.append({**of, "p50_us": p50, "p99_us": p99})
             if peer:
                 best[peer] = min(p50, best.get(peer, p50))
             ratio = "" if peer else f"{p50 / best[name[:3]]:7.2f}" if name[:3] in best else ""
-            print(f"  {name:24} {p50:9.0f} {percentile(took[name], 0.99):9.0f} {ratio:>7}", flush=True)
+            print(f"  {name:24} {p50:9.0f} {p99:9.0f} {ratio:>7}", flush=True)
 
 
 def main():
@@ -166,19 +170,21 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--codecs", nargs="+", default=["none", "ternary"])
     parser.add_argument("--namespaces", type=int, default=4, help="hosts of the last tables; 0: none")
+    as_json.option(parser)
     args = parser.parse_args()
     args.program = str(pathlib.Path(args.program).resolve())
     args.port = 29800
-    print(f"bench/latency.py {' '.join(sys.argv[1:])}\n{machine()}\nx peer: p50 over the better peer's")
-    args.in_namespaces = False
-    for size in args.sizes.split(","):
-        table(args, int(size))
-    if args.namespaces:
-        net.need_root()
-        args.in_namespaces = True
-        with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(args.namespaces):
-            args.shell = str(net.shell_script(folder))
-            table(args, args.namespaces)
+    with as_json.printed(args.json) as found:
+        print(f"bench/latency.py {' '.join(sys.argv[1:])}\n{machine()}\nx peer: p50 over the better peer's")
+        args.in_namespaces = False
+        for size in args.sizes.split(","):
+            table(args, int(size), found)
+        if args.namespaces:
+            net.need_root()
+            args.in_namespaces = True
+            with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(args.namespaces):
+                args.shell = str(net.shell_script(folder))
+                table(args, args.namespaces, found)
     return 0
 
 

@@ -3,7 +3,7 @@
 %.
 
     sudo bench/train_net.py --data DIR [--tool build/release/gradwire] [--rates 10gbit,1gbit,100mbit] [--nets lenet,mlp]
-                            [--codecs SPEC SPEC ...] [--goals FILE] [--only-goals] [-o table.txt]
+                            [--codecs SPEC SPEC ...] [--goals FILE] [--only-goals] [--json] [-o table.txt]
 
 The hosts are four network namespaces on a bridge, with a worker in each. tbf limits what each sends and receives. How
 many steps a codec needs to 97 % test accuracy depends on the codec, and not on the network: the parameters are the
@@ -11,6 +11,7 @@ same, bit for bit. So this is found once, on threads of this machine, at the end
 measured over each network, and multiplied. --goals FILE keeps what was found, because it takes far longer than the
 rest."""
 import argparse
+import contextlib
 import json
 import pathlib
 import signal
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 
+import as_json
 import exchange_net
 import net
 
@@ -129,6 +131,7 @@ def main():
         "--no-goals", action="store_true", help="do not look for the steps to 97 %%: use those that FILE has"
     )
     parser.add_argument("--congestion", default="cubic", help="TCP's congestion control")
+    as_json.option(parser)
     parser.add_argument("-o", help="the table goes there too")
     args = parser.parse_args()
     args.tool, args.data = str(pathlib.Path(args.tool).resolve()), str(pathlib.Path(args.data).resolve())
@@ -143,7 +146,10 @@ def main():
         "x none: speed of a step beside codec none.",
         "97 %: steps until the test accuracy is reached at an epoch's end, times seconds a step.",
     ]
-    with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(HOSTS, args.congestion):
+    with contextlib.ExitStack() as stack:
+        found = stack.enter_context(as_json.printed(args.json))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="gradwire-net-"))
+        stack.enter_context(net.network(HOSTS, args.congestion))
         for name in args.nets.split(","):
             options = NETS[name][0]
             goal = goals(args, name)
@@ -160,6 +166,8 @@ def main():
                     exchange_net.note(f"{name} at {rate}: {codec}")
                     steps = STEPS[name][rate]
                     s = train_over(args.tool, folder, options, args.data, codec, steps, args.plan)
+                    times = {key: s[key] for key in ("step_ms", "compute_ms", "encode_ms", "wait_ms")}
+                    found.append({"net": name, "rate": rate, "codec": codec, "steps": steps, **times})
                     plain = plain or s["step_ms"]
                     steps = goal.get(codec)
                     seconds = f"{steps * s['step_ms'] / 1e3:10.1f}" if steps else f"{'-':>10}"
@@ -170,7 +178,7 @@ def main():
                     print(lines[-1], flush=True)
                     if args.o:
                         pathlib.Path(args.o).write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+        print("\n".join(lines))
     return 0
 
 

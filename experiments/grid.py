@@ -135,6 +135,15 @@ class Grid:
         return 1 if failed else 0
 
 
+def put_between(text, begin, end, new):
+    """Returns a page with another text between two marks. Each mark is a line of its own."""
+    before, _, rest = text.partition(f"{begin}\n")
+    _, found, after = rest.partition(f"{end}\n")
+    if not found:
+        sys.exit(f"the page has no place for what is made: a line {begin} and a line {end}")
+    return f"{before}{begin}\n{new}{end}\n{after}"
+
+
 def take_scale():
     """Takes --scale X out of the command line. None: it is not there."""
     if "--scale" not in sys.argv:

@@ -25,7 +25,7 @@ import grid
 
 PAGE, TIMES = grid.ROOT / "docs/choosing.md", HERE / "times.tsv"
 C_FILE, CHART = grid.ROOT / "src/codec/losses.c", HERE / "accuracy.svg"
-BEGIN, END = "<!-- experiments/choosing/run.py makes this table -->\n", "<!-- the end of the table -->\n"
+BEGIN, END = "<!-- experiments/choosing/run.py makes this table -->", "<!-- the end of the table -->"
 
 # codec: who should take it
 CODECS = {
@@ -259,22 +259,14 @@ def main():
     args = parser.parse_args()
     if args.measure:
         measure(args.tool)
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    old, _, after = rest.partition(END)
-    if not after:
-        sys.exit(f"{PAGE} has no place for the table: a line {BEGIN.strip()} and a line {END.strip()}")
-    new = table()
-    if args.check and old != new:
-        sys.exit(f"{PAGE} has another table than experiments/choosing/run.py makes of the results:\n{new}")
-    for file, text in ((C_FILE, c_file()), (CHART, chart())):
-        if args.check and file.read_text() != text:
+    page = grid.put_between(PAGE.read_text(), BEGIN, END, table())
+    for file, text in ((PAGE, page), (C_FILE, c_file()), (CHART, chart())):
+        if not args.check:
+            file.write_text(text)
+        elif file.read_text() != text:
             sys.exit(f"{file} says something else than the results: run experiments/choosing/run.py")
     if times_fewer() not in " ".join(PAGE.read_text().split()):
         sys.exit(f"{PAGE} does not say of ternary what the results say: {times_fewer()}")
-    if not args.check:
-        PAGE.write_text(before + BEGIN + new + END + after)
-        C_FILE.write_text(c_file())
-        CHART.write_text(chart())
     return 0
 
 
