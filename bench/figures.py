@@ -24,7 +24,9 @@ def table(*parts):
 
 
 def short(value, factor=1, digits=3):
-    """Returns so many digits of a figure, or a name as code."""
+    """Returns so many digits of a figure, or a name as code. A short whole number stays as it is."""
+    if value.isdigit() and len(value) <= digits and factor == 1:
+        return value
     try:
         return format(decimal.Decimal(f"{float(value) * factor:#.{digits}g}"), "f")
     except ValueError:
@@ -56,7 +58,8 @@ def joined(title, *pivots):
 @table("exchange-slow", "exchange")
 def gains(slow, fast):
     seconds = {(row["method"], row["rate"]): float(row["seconds"]) for row in [*slow, *fast]}
-    faster = [short(seconds["Gloo, ring", rate] / seconds["ternary", rate], 1, 2) for rate in RATES if rate != "none"]
+    times = [seconds["Gloo, ring", rate] / seconds["ternary", rate] for rate in RATES if rate != "none"]
+    faster = [short(str(n), 1, 2) for n in times]
     yield (
         "**What it gains.** Four hosts with half a processor core each average VGG16's gradients with `ternary` "
         f"{faster[0]} times faster than Gloo's ring over 100 Mbit/s, {faster[1]} times over 1 Gbit/s, and {faster[2]} "
@@ -109,22 +112,18 @@ def training(rows):
 @table("ddp")
 def ddp(rows):
     heads = {rate: head for rate, head in RATES.items() if rate != "10gbit"}
-    n_bytes = {rate: f"MB, {head}" for rate, head in heads.items()}
+    n_bytes = {rate: f"MB, {heads[rate]}" for rate in ("100mbit", "none")}
     times = pivot(rows, "method", "rate", heads, "seconds", 1e3)
     return joined("ms a step", times, pivot(rows, "method", "rate", n_bytes, "bytes", 1e-6))
 
 
 @table("ddp-until", "ddp-until-slow")
 def ddp_until(fast, slow):
-    figures = {"seconds": ("seconds",), "steps": ("steps",), "MB a step": ("bytes", 1e-6)}
-    return joined(
-        "",
-        *(
-            pivot([*fast, *slow], "method", "rate", {rate: f"{RATES[rate]}: {head}"}, *column)
-            for rate in ("100mbit", "1gbit")
-            for head, column in figures.items()
-        ),
-    )
+    pivots = []
+    for rate in ("100mbit", "1gbit"):
+        figures = {f"{RATES[rate]}, s": ("seconds",), "steps": ("steps", 1, 4), "MB a step": ("bytes", 1e-6)}
+        pivots += [pivot([*fast, *slow], "method", "rate", {rate: head}, *how) for head, how in figures.items()]
+    return joined("", *pivots)
 
 
 @table("latency")
@@ -169,7 +168,7 @@ def page(text, results):
             made[name] = wrapped(head) + "\n"
             continue
         rows = (f"| {' | '.join(cells)} |\n" for cells in lines)
-        commands = (wrapped(results[part][0]["command"], 100, " \\\n        ") for part in parts)
+        commands = (wrapped(results[part][0]["command"], 110, " \\\n        ") for part in parts)
         made[name] = f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n{''.join(rows)}\n"
         made[name] += "".join(f"    {command}\n" for command in commands)
     for name, new in made.items():
