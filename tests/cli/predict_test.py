@@ -168,10 +168,10 @@ class Predict(harness.Case):
     # ---- what the document shows, and charts
 
     def test_the_document_is_what_the_tool_says(self):
-        command, table = re.search(r"\n    (gradwire predict .*)\n\n((?:    .*\n)+)", DOCUMENT).groups()
+        command, table = re.search(r"\n    (gradwire predict .*)\n\n```text\n((?:.+\n)+)```", DOCUMENT).groups()
         printed = self.ok(*shlex.split(command)[1:])
         for line in table.rstrip("\n").split("\n"):
-            self.assertIn(line[4:] + "\n", printed, command)
+            self.assertIn(line + "\n", printed, command)
         for net, cluster, name in [("alexnet", ETHERNET, "eth"), ("vgg-a", INFINIBAND, "ib")]:
             self.ok("predict", "--net", net, "--cluster", cluster, "--ratio", "16", "-o", self.path("chart.svg"))
             self.assertEqual(self.read_bytes("chart.svg"), (ROOT / "docs" / f"predict-{name}.svg").read_bytes())

@@ -14,15 +14,19 @@ mv "$work/first" "$work/second" # no file may depend on the folder where it was 
 # The mpi link is used with the MPI that it was built with.
 mpicc=$(sed -n 's/^MPI_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
 
+# What docs/c.md says a project needs.
+sed -n '/^```cmake/,/^```$/{/^```/!p}' "$source/docs/c.md" >"$work/page.cmake"
+[ -s "$work/page.cmake" ]
+
 # All projects are one folder, because CMake takes seconds to look at a compiler. -U makes it forget what else it found.
 configure() { # COMPONENT VERSION
     cmake -S "$source/tests/house/outside" -B "$work/outside" -U 'gradwire_*' -U 'MPI*' \
-        -DCMAKE_PREFIX_PATH="$work/second" -DMPI_C_COMPILER="$mpicc" -DGW_COMPONENT="$1" -DGW_VERSION="$2" \
-        >"$work/said" 2>&1
+        -DCMAKE_PREFIX_PATH="$work/second" -DGW_PAGE="$work/page.cmake" -DMPI_C_COMPILER="$mpicc" \
+        -DGW_COMPONENT="$1" -DGW_VERSION="$2" >"$work/said" 2>&1
 }
 program=$work/outside/program
 
-components=(none shared static)
+components=(page shared static)
 if [ -f "$build/gradwire-mpi.pc" ]; then
     components+=(mpi mpi_static)
 fi
@@ -55,7 +59,7 @@ refused() { # PATTERN COMPONENT VERSION
 }
 refused "gradwire has no component 'cuda'; it has shared, static, mpi and mpi_static" cuda "$version"
 for newer in "${version%%.*}.99" 99.0; do
-    refused "compatible with requested version \"$newer\".*gradwireConfig.cmake, version: $version" none "$newer"
+    refused "compatible with requested version \"$newer\".*gradwireConfig.cmake, version: $version" shared "$newer"
 done
 if [ -f "$build/gradwire-mpi.pc" ]; then
     built=$(sed -n 's/^Description: .*(\(.*\))$/\1/p' "$build/gradwire-mpi.pc")

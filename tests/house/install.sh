@@ -29,12 +29,17 @@ gcc -std=c17 "$stage/program.c" $(pkg --static --cflags) "$libdir/libgradwire.a"
     $(pkg --static --libs | sed 's/-lgradwire//') -o "$stage/static"
 "$stage/static"
 ! ldd "$stage/static" | grep libgradwire
-# The line of docs/c.md builds the examples.
-for example in "$source"/examples/[!m]*.c; do
-    # shellcheck disable=SC2046
-    gcc -std=c17 "$example" $(pkg --cflags --libs) -o "$stage/example"
-    "$stage/example"
-done
+# The commands of two pages build the examples. What their folder with the .pc files is called depends on the system.
+built_as() { # PAGE FIRST_WORDS PROGRAM
+    mkdir -p "$stage/as"
+    cp "$source/examples/$3.c" "$stage/as/program.c"
+    commands=$(sed -n "/^    $2/,/^\$/s/^    //p" "$source/$1")
+    commands=${commands//PREFIX\/lib\/pkgconfig/$(dirname "$pc")}
+    [ -n "$commands" ]
+    (cd "$stage/as" && PKG_CONFIG_PATH=$(dirname "$pc") bash -euc "$commands")
+}
+built_as docs/c.md 'export PKG_CONFIG_PATH' threads
+"$stage/as/a.out"
 
 version=$(pkg --modversion)
 [ "$("$stage/static")" = "$("$stage/shared")" ]
@@ -65,6 +70,7 @@ PROGRAM
     # shellcheck disable=SC2046
     gcc -std=c17 "$stage/mpi.c" $(pkg --cflags --libs) -o "$stage/mpi_shared"
     "$stage/mpi_shared"
+    built_as docs/clusters.md 'cc -c program.c' mpi_average
     # shellcheck disable=SC2046
     gcc -std=c17 "$stage/mpi.c" $(pkg --cflags) "$libdir/libgradwire_mpi.a" "$libdir/libgradwire.a" \
         $(pkg --libs-only-L) $(pkg --static --libs-only-l | sed 's/-lgradwire_mpi//; s/-lgradwire//') \

@@ -34,7 +34,7 @@ def names_in(part):
     """Yields what looks like a path: in a heading, or as code, or with a slash in bold type."""
     for heading in re.findall(r"^##.*", part, re.M):
         yield from (word for word in heading.split() if "/" in word)
-    prose = re.sub(r"^    .*", "", part, flags=re.M)  # not examples and drawings
+    prose = re.sub(r"^```.*?^```", "", part, flags=re.M | re.S)  # not drawings
     for text in [*re.findall(r"`([^`]+)`", prose), *re.findall(r"\*\*([\w/-]+/)\*\*", prose)]:
         for word in re.split(r"[\s,]+", text):
             if re.fullmatch(r"[\w.*/-]+", word) and ("/" in word or FILE.search(word)):

@@ -20,7 +20,7 @@ LESS = {
 def write(source, folder):
     """Writes cut.c, registry.c and program.c."""
     files = {}
-    for before, code in re.findall(r"^([^\n]*)\n\n```c\n(.*?)```", page(source), re.M | re.S):
+    for before, code in re.findall(r"^([^\n]*)\n\n<!-- run by \S+ -->\n\n```c\n(.*?)```", page(source), re.M | re.S):
         named = re.fullmatch(r"`(\S+)`:", before)
         behind = re.fullmatch(r"In `(\S+)`, behind `(\S+)`:", before)
         if named:
