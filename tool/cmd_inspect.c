@@ -43,7 +43,11 @@ static int print_frame(const char *path, const tool_frame *frame, const tool_fra
 int gw_cmd_inspect(int argc, char **argv)
 {
     bool json = false;
-    const tool_option options[] = {{"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0}};
+    const tool_option options[] = {
+        {"--json", NULL,
+         "one JSON object on standard output. sent: elements whose position is in the frame; own_values: those of them "
+         "with a value of their own (in gspar frames part_a; part_b: those without)",
+         TOOL_FLAG, &json, 0, 0}};
     const tool_usage usage = {
         .synopsis = "inspect IN.gw [--json]",
         .about =

@@ -44,7 +44,8 @@ int gw_cmd_reduce(int argc, char **argv)
     const tool_usage usage = {
         .synopsis = "reduce IN.gw... -o OUT.gw [--codec SPEC] [--json]",
         .about = "Adds the frames that the workers pushed for one slice, in rank order, and writes one frame that "
-                 "holds their average. Ternary frames with a shared scaler are added as integers.",
+                 "holds their average. Ternary frames with a shared scaler are added as integers. Frames of topk and "
+                 "uniform are both sparse, whatever their options, so they add up together.",
         .example = "gradwire reduce w0.gw w1.gw w2.gw w3.gw -o average.gw",
         .options = options,
         .n_options = sizeof options / sizeof *options,

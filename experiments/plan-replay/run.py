@@ -109,7 +109,7 @@ def main():
         f"experiments/plan-replay/run.py {' '.join(sys.argv[1:])}".rstrip(),
         exchange_net.machine(),
         "ms: median step of the slowest of 4 members, forward and backward included. after: nothing is sent before",
-        "backward ends. hidden: of what backward could hide of the exchange (gradwire.1, bench exchange).",
+        "backward ends. hidden: of what backward could hide of the exchange (docs/plan.md).",
     ]
     cells, shown = [], 0
     with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(HOSTS):
