@@ -41,6 +41,7 @@ PAGE, TOOL = grid.ROOT / "docs/performance.md", "build/release/gradwire"
 SOURCES = ["--", ".", ":!*.md", ":!bench/results"]
 GRACE = 30  # seconds that a bench has to remove its networks, if it is ended
 MOST_HOSTS = 8
+BUSY = 0.5  # load
 PR_SET_CHILD_SUBREAPER = 36  # of prctl
 EXCHANGE = "bench/exchange_net.py --json --nets vgg16"
 CODECS = "none bf16 ternary ternary:residual=on topk gspar:density=0.01"
@@ -160,6 +161,8 @@ def measure(args):
         if not args.dirty:
             sys.exit(f"a figure needs a commit that it belongs to; commit these, or take --dirty:\n{changes}")
     net.need_root()
+    if os.getloadavg()[0] > BUSY:
+        print(f"other work runs here (load {os.getloadavg()[0]:.1f}), which makes times longer", file=sys.stderr)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     args.out.mkdir(parents=True, exist_ok=True)
     tool, commit = build(), git("rev-parse", "HEAD").strip() + (" with changes" if changes else "")
