@@ -124,6 +124,8 @@ struct reader {
     const uint8_t *at, *end;
 };
 
+enum { HEAD_MOST = 1 << 20 }; /* more bytes than any file has before its elements */
+
 static gw_status cut(const struct reader *r)
 {
     return gw_fail(GW_ERR_SYSTEM, "%s is cut short", r->path);
@@ -151,6 +153,11 @@ static gw_status get_text(struct reader *r, char *text, size_t capacity)
     text[n] = 0;
     r->at += n;
     return GW_OK;
+}
+
+static gw_status does_not_fit(const struct reader *r)
+{
+    return gw_fail(GW_ERR_SYSTEM, "%s: its length does not fit its tensors", r->path);
 }
 
 /* Checks that the list of tensors is the network's list, once for each kind. Finds out which kinds there are. */
@@ -198,35 +205,49 @@ static gw_status read_run(struct reader *r, struct gw_checkpoint *c)
     return GW_OK;
 }
 
-static gw_status parse(struct reader *r, struct gw_checkpoint *c)
+static gw_status read_magic(struct reader *r)
 {
-    uint64_t n_tensors = 0;
-    char net[64];
-    size_t n_bytes = (size_t)(r->end - r->at);
-    if (n_bytes < sizeof magic + 8 || memcmp(r->at, magic, sizeof magic) != 0)
+    if ((size_t)(r->end - r->at) < sizeof magic + 8 || memcmp(r->at, magic, sizeof magic) != 0)
         return gw_fail(GW_ERR_SYSTEM, "%s is no parameter file of Gradwire (it must start with %.8s)", r->path, magic);
-    struct reader tail = {r->path, r->end - 8, r->end};
-    uint64_t checksum = 0;
-    GW_TRY(get_number(&tail, 8, &checksum));
-    if (checksum != XXH3_64bits(r->at, n_bytes - 8))
-        return gw_fail(GW_ERR_SYSTEM, "%s is damaged or cut short: its checksum does not match its bytes", r->path);
-    r->end -= 8;
     r->at += sizeof magic;
+    return GW_OK;
+}
+
+/* Reads all that comes before the elements. *n_floats: how many elements follow. */
+static gw_status read_head(struct reader *r, struct gw_checkpoint *c, bool present[GW_ARRAYS], uint64_t *n_floats)
+{
+    uint64_t n_tensors = 0, expected = 0;
+    char net[64];
     GW_TRY(get_number(r, 8, &c->step));
     GW_TRY(get_number(r, 4, &n_tensors));
     GW_TRY(get_text(r, net, sizeof net));
     if (gw_network_create(net, &c->network) != GW_OK)
         return gw_fail(GW_ERR_SYSTEM, "%s holds parameters of \"%s\", a network that this version does not know",
                        r->path, net);
-    bool present[GW_ARRAYS] = {false};
     GW_TRY(read_list(r, &c->network, present));
-    uint64_t expected = 0, n_floats = 0;
+    *n_floats = 0;
     for (int k = 0; k < GW_ARRAYS; k++)
         for (uint32_t t = 0; present[k] && t < gw_array_tensors(&c->network, k); t++, expected++)
-            n_floats += gw_array_tensor(&c->network, t)->n_elems;
-    if (n_tensors != expected || (uint64_t)(r->end - r->at) < n_floats * sizeof(float))
-        return gw_fail(GW_ERR_SYSTEM, "%s: its length does not fit its %llu tensors", r->path,
-                       (unsigned long long)n_tensors);
+            *n_floats += gw_array_tensor(&c->network, t)->n_elems;
+    return n_tensors == expected ? GW_OK : does_not_fit(r);
+}
+
+static gw_status parse(struct reader *r, struct gw_checkpoint *c)
+{
+    const uint8_t *const begin = r->at;
+    const size_t n_bytes = (size_t)(r->end - r->at);
+    GW_TRY(read_magic(r));
+    struct reader tail = {r->path, r->end - 8, r->end};
+    uint64_t checksum = 0;
+    GW_TRY(get_number(&tail, 8, &checksum));
+    if (checksum != XXH3_64bits(begin, n_bytes - 8))
+        return gw_fail(GW_ERR_SYSTEM, "%s is damaged or cut short: its checksum does not match its bytes", r->path);
+    r->end -= 8;
+    bool present[GW_ARRAYS] = {false};
+    uint64_t n_floats;
+    GW_TRY(read_head(r, c, present, &n_floats));
+    if ((uint64_t)(r->end - r->at) < n_floats * sizeof(float))
+        return does_not_fit(r);
     for (int k = 0; k < GW_ARRAYS; k++) {
         if (!present[k])
             continue;
@@ -242,12 +263,28 @@ static gw_status parse(struct reader *r, struct gw_checkpoint *c)
     return r->at == r->end ? GW_OK : read_run(r, c);
 }
 
+/* Refuses a long file that does not have the length that its head tells, before memory is taken for it. */
+static gw_status check_length(struct reader *r, struct gw_checkpoint *c, uint64_t file_bytes)
+{
+    const uint8_t *const begin = r->at;
+    bool present[GW_ARRAYS] = {false};
+    uint64_t n_floats;
+    GW_TRY(read_magic(r));
+    gw_status status = read_head(r, c, present, &n_floats);
+    const uint64_t least = (uint64_t)(r->at - begin) + n_floats * sizeof(float) + 8;
+    if (status == GW_OK && (file_bytes < least || file_bytes > least + sizeof c->options + 24))
+        status = does_not_fit(r);
+    gw_checkpoint_free(c);
+    return status;
+}
+
 gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *c)
 {
     char path[4096];
     struct stat st;
     uint8_t *bytes = NULL;
     size_t n_bytes = 0;
+    uint64_t file_bytes;
     *c = (struct gw_checkpoint){0};
     bool folder = stat(from, &st) == 0 && S_ISDIR(st.st_mode);
     snprintf(path, sizeof path, "%s%s", from, folder ? "/" GW_PARAMETER_FILE : "");
@@ -255,9 +292,17 @@ gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *c)
         return gw_fail(GW_ERR_SYSTEM,
                        "%s holds no %s; a finished run made with --out has one, and a checkpoint can be named instead",
                        from, GW_PARAMETER_FILE);
-    GW_TRY(gw_file_read(path, &bytes, &n_bytes));
+    GW_TRY(gw_file_read(path, HEAD_MOST, &bytes, &n_bytes, &file_bytes));
     struct reader r = {path, bytes, bytes + n_bytes};
-    gw_status status = parse(&r, c);
+    gw_status status = GW_OK;
+    if (file_bytes > n_bytes) {
+        status = check_length(&r, c, file_bytes);
+        gw_free(NULL, bytes);
+        GW_TRY(status);
+        GW_TRY(gw_file_read(path, SIZE_MAX, &bytes, &n_bytes, &file_bytes));
+        r = (struct reader){path, bytes, bytes + n_bytes};
+    }
+    status = parse(&r, c);
     gw_free(NULL, bytes);
     if (status != GW_OK)
         gw_checkpoint_free(c);

@@ -155,6 +155,32 @@ static void lengths_that_do_not_fit_are_refused(void **state)
     }
 }
 
+/* A long file that does not have the length that its head tells: no memory is taken for it. */
+static void files_of_holes_are_refused(void **state)
+{
+    (void)state;
+    static const off_t huge = (off_t)1 << 43;
+    static struct gw_checkpoint c;
+    check_round_trip(1u << GW_PARAMS | 1u << GW_VARIANCE, true);
+    for (int what = 0; what < 2; what++) {
+        assert_int_equal(truncate(path, what == 0 ? huge : 0), 0);
+        assert_int_equal(truncate(path, huge), 0);
+        check_refused();
+        assert_non_null(strstr(gw_last_error(), what == 0 ? "its length does not fit" : "is no parameter file"));
+    }
+    /* a whole file of more bytes than are read for its head */
+    c = (struct gw_checkpoint){.step = 3, .steps = 5, .workers = 2, .options = "seed 1\n"};
+    assert_int_equal(gw_network_create("mlp:600-600-2", &c.network), GW_OK);
+    c.arrays[GW_PARAMS] = numbers(&c.network, 1);
+    assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
+    gw_checkpoint_free(&c);
+    assert_int_equal(gw_checkpoint_read(path, &c), GW_OK);
+    assert_true(c.workers == 2 && c.arrays[GW_PARAMS]);
+    gw_checkpoint_free(&c);
+    assert_int_equal(truncate(path, 1300000), 0);
+    check_refused();
+}
+
 /* Of how many workers a run can be, and how many state files it can have. */
 static void runs_that_cannot_be_are_refused(void **state)
 {
@@ -396,6 +422,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_written_comes_back, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(damage_is_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(lengths_that_do_not_fit_are_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(files_of_holes_are_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(runs_that_cannot_be_are_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(statistics_come_back, make_folder, remove_folder),
         cmocka_unit_test(identities_differ),

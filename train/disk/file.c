@@ -25,7 +25,11 @@ static gw_status open_partial(const char *folder, const char *name, bool again, 
         file->stream = gw_fopen(file->partial, "w+be");
     if (!file->stream)
         return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", file->partial, strerror(errno));
-    return GW_OK;
+    struct stat st;
+    if (fstat(fileno(file->stream), &st) == 0 && S_ISREG(st.st_mode))
+        return GW_OK;
+    gw_file_discard(file, true);
+    return gw_fail(GW_ERR_SYSTEM, "%s is no regular file", file->partial); /* to read a pipe would wait for a writer */
 }
 
 gw_status gw_file_open(const char *folder, const char *name, struct gw_file *file)
@@ -96,7 +100,7 @@ void gw_file_discard(struct gw_file *file, bool keep)
         unlink(file->partial);
 }
 
-gw_status gw_file_read(const char *path, uint8_t **bytes, size_t *n_bytes)
+gw_status gw_file_read(const char *path, size_t most, uint8_t **bytes, size_t *n_bytes, uint64_t *file_bytes)
 {
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* to open a pipe would wait for a writer */
@@ -107,7 +111,8 @@ gw_status gw_file_read(const char *path, uint8_t **bytes, size_t *n_bytes)
     gw_status status = GW_OK;
     if (fstat(fileno(stream), &st) != 0 || !S_ISREG(st.st_mode))
         status = gw_fail(GW_ERR_SYSTEM, "%s is no regular file", path);
-    *n_bytes = status == GW_OK ? (size_t)st.st_size : 0;
+    *file_bytes = status == GW_OK ? (uint64_t)st.st_size : 0;
+    *n_bytes = *file_bytes < most ? (size_t)*file_bytes : most;
     *bytes = status == GW_OK ? gw_alloc(NULL, *n_bytes, 1) : NULL;
     if (status == GW_OK && !*bytes)
         status = GW_ERR_MEMORY;

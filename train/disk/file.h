@@ -37,8 +37,8 @@ gw_status gw_file_commit(struct gw_file *file);
 /* Closes without giving the final name; `keep` leaves the .partial file. Does nothing after a commit. */
 void gw_file_discard(struct gw_file *file, bool keep);
 
-/* Reads a whole regular file. It takes no more memory than the length that the file system tells. The caller frees
- * *bytes with gw_free. */
-gw_status gw_file_read(const char *path, uint8_t **bytes, size_t *n_bytes);
+/* Reads a regular file, or its first `most` bytes if it has more. *file_bytes: how many it has, as the file system
+ * tells. The caller frees *bytes with gw_free. */
+gw_status gw_file_read(const char *path, size_t most, uint8_t **bytes, size_t *n_bytes, uint64_t *file_bytes);
 
 #endif

@@ -65,9 +65,15 @@ gw_status gw_rank_state_read(const char *folder, struct gw_rank_state *s)
 {
     char name[96], path[4096 + 96];
     size_t n_bytes;
+    uint64_t file_bytes;
     file_name(s, name, sizeof name);
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    GW_TRY(gw_file_read(path, &s->file, &n_bytes));
+    GW_TRY(gw_file_read(path, HEAD, &s->file, &n_bytes, &file_bytes));
+    const bool longer = n_bytes == HEAD && file_bytes > HEAD + TAIL + gw_get64(s->file + HEAD - 8);
+    gw_rank_state_free(s);
+    if (longer) /* so that no memory is taken for it */
+        return gw_fail(GW_ERR_SYSTEM, "%s is damaged: it is longer than its state", path);
+    GW_TRY(gw_file_read(path, SIZE_MAX, &s->file, &n_bytes, &file_bytes));
     s->state = s->file + HEAD;
     s->state_bytes = n_bytes < HEAD + TAIL ? 0 : n_bytes - HEAD - TAIL;
     gw_status status = check(path, s, n_bytes);

@@ -110,6 +110,8 @@ static void damage_is_refused(void **state)
     bad[n] = 0;
     put_file(bad, n + 1);
     check_refused(99, "damaged");
+    assert_int_equal(truncate(path, (off_t)1 << 43), 0); /* no memory is taken for it */
+    check_refused(99, "longer than its state");
 }
 
 static void others_files_are_refused(void **state)

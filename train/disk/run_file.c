@@ -13,10 +13,23 @@
 
 enum { MAX_RUN_FILE = 1 << 20 }; /* a run writes some kilobytes */
 
+static uint64_t hash_samples(const struct gw_samples *s, size_t values, uint64_t hash)
+{
+    const struct gw_rows *rows = &s->rows;
+    hash = XXH3_64bits_withSeed(s->labels, s->n, hash);
+    if (s->pixels)
+        return XXH3_64bits_withSeed(s->pixels, s->n * values, hash);
+    hash = XXH3_64bits_withSeed(rows->begin, (s->n + (size_t)1) * sizeof *rows->begin, hash);
+    hash = XXH3_64bits_withSeed(rows->index, rows->begin[s->n] * sizeof *rows->index, hash);
+    return XXH3_64bits_withSeed(rows->value, rows->begin[s->n] * sizeof *rows->value, hash);
+}
+
 void gw_data_describe(const struct gw_data *data, char *text, size_t capacity)
 {
-    snprintf(text, capacity, "%u+%u samples of %zu values, labels %016llx", data->train.n, data->test.n,
-             gw_data_raw_values(data), (unsigned long long)XXH3_64bits(data->train.labels, data->train.n));
+    const size_t values = gw_data_raw_values(data);
+    const uint64_t hash = hash_samples(&data->test, values, hash_samples(&data->train, values, 0));
+    snprintf(text, capacity, "%u+%u samples of %zu values, hash %016llx", data->train.n, data->test.n, values,
+             (unsigned long long)hash);
 }
 
 gw_status gw_run_file_write(const char *folder, json_t *options, const char *data)
@@ -53,15 +66,18 @@ gw_status gw_run_file_read(const char *from, json_t **run)
     struct stat st;
     uint8_t *bytes;
     size_t n_bytes;
+    uint64_t file_bytes;
     json_error_t where;
     *run = NULL;
     GW_TRY(find(from, path, sizeof path));
     if (stat(path, &st) != 0)
         return GW_OK;
-    if (st.st_size > MAX_RUN_FILE)
-        return gw_fail(GW_ERR_SYSTEM, "%s has %lld bytes, and a run writes less than %d", path, (long long)st.st_size,
-                       MAX_RUN_FILE);
-    GW_TRY(gw_file_read(path, &bytes, &n_bytes));
+    GW_TRY(gw_file_read(path, MAX_RUN_FILE, &bytes, &n_bytes, &file_bytes));
+    if (file_bytes > MAX_RUN_FILE) {
+        gw_free(NULL, bytes);
+        return gw_fail(GW_ERR_SYSTEM, "%s has %llu bytes, and a run writes less than %d", path,
+                       (unsigned long long)file_bytes, MAX_RUN_FILE);
+    }
     *run = json_loadb((const char *)bytes, n_bytes, JSON_REJECT_DUPLICATES, &where);
     gw_free(NULL, bytes);
     if (!*run)

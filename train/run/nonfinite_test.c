@@ -160,7 +160,7 @@ static uint8_t *state_of(const struct place *p, unsigned long long step, uint32_
     uint8_t *bytes;
     snprintf(name, sizeof name, GW_STATE_FILE, step, rank, (unsigned)WORKERS);
     snprintf(path, sizeof path, "%s/%s", p->folder, name);
-    assert_int_equal(gw_file_read(path, &bytes, n_bytes), GW_OK);
+    assert_int_equal(gw_file_read(path, SIZE_MAX, &bytes, n_bytes, &(uint64_t){0}), GW_OK);
     assert_true(*n_bytes > 48);
     memset(bytes, 0, 24);
     memset(bytes + *n_bytes - 8, 0, 8);

@@ -65,12 +65,15 @@ static gw_status take_groups(const struct gw_network *network, const char *path,
     return GW_OK;
 }
 
+enum { MAX_PLAN_FILE = 1 << 20 }; /* a tensor takes a line or two */
+
 static gw_status from_file(const struct gw_network *network, const char *path, uint32_t *group_of)
 {
     uint8_t *bytes;
     size_t n_bytes;
+    uint64_t file_bytes;
     json_error_t error;
-    GW_TRY(gw_file_read(path, &bytes, &n_bytes));
+    GW_TRY(gw_file_read(path, MAX_PLAN_FILE, &bytes, &n_bytes, &file_bytes)); /* what is cut there is no plan */
     json_t *root = json_loadb((const char *)bytes, n_bytes, JSON_REJECT_DUPLICATES, &error);
     gw_free(NULL, bytes);
     if (!root)
