@@ -288,6 +288,17 @@ def convex_without_meeting():
             check(found[0][name] == found[1][name], f"{name}: {found[0][name]}, {found[1][name]}")
 
 
+def other_lengths():
+    """Learning rates depend on the length of a run, so workers with another one do not train together."""
+    with serving("--workers", "2", "--missing", "continue", "--min-workers", "1") as (_, servers):
+        first = comes(servers)
+        await_first_step(first)
+        second = comes(servers, "--rank", "1", "--steps", "7000000")
+        said = second.communicate(timeout=PATIENCE)[1]
+        check(second.returncode == 2 and "rank 1 has steps = 7000000, and rank 0 began" in said, said)
+        stopped(first)
+
+
 def backup_workers():
     """Rounds do not wait for the slowest worker. Replicas are identical. A codec with shared numbers is refused."""
     with serving("--workers", "3", "--backup", "1") as (address, _):
@@ -406,6 +417,7 @@ def main():
     trainings()
     without_rounds()
     convex_without_meeting()
+    other_lengths()
     backup_workers()
     a_server_that_has_lost_its_part()
     another_optimizer()

@@ -222,6 +222,17 @@ class Resume(harness.Case):
         self.refused(1, *resume, out, says=[out, "none of its checkpoints is whole"])
         self.assertEqual(self.contents(out), before)
 
+    def test_finished_and_another_worker_refuses(self):
+        """A run that cannot go on keeps what it had."""
+        out = self.begun()
+        before = self.contents(out)
+        place = f"127.0.0.1:{next(harness.PORTS)}"
+        tcp = ["train", *RUN, *f"--steps 40 --link tcp --workers 2 --timeout 30 --rendezvous {place} --rank".split()]
+        other = self.start(*tcp, 1, "--seed", 2, stderr=subprocess.DEVNULL)
+        self.refused(1, *tcp, 0, "--resume", out, says="--seed is 2, and rank 0 has 1")
+        self.assertEqual(other.wait(60), 2)
+        self.assertTrue(self.contents(out) == before, os.listdir(out))
+
     def test_finished(self):
         out = self.begun()
         before = self.contents(out)
@@ -248,7 +259,10 @@ class Resume(harness.Case):
 
     def test_other_options(self):
         out, other = self.begun(until=20), self.path("other")
-        pictures.write_mnist(other, 2)
+        pictures.write_mnist(other, 1)
+        path = os.path.join(other, "t10k-images-idx3-ubyte")  # the same labels, and one pixel of a test picture differs
+        content = self.read_bytes(path)
+        self.write_bytes(path, content[:-1] + bytes([content[-1] ^ 1]))
         before = self.contents(out)
         self.each_refused(
             2,
@@ -261,7 +275,7 @@ class Resume(harness.Case):
             [
                 ("--net mlp:784-17-10", "--net is mlp:784-17-10, and the run of"),
                 ("--seed 2", "--seed is 2, and the run of"),
-                (["--data", other], ["--data is 600+100 samples of 784 values, labels", "and the run of"]),
+                (["--data", other], ["--data is 600+100 samples of 784 values, hash", "and the run of"]),
                 ("--optimizer sgd", "--optimizer is sgd"),
                 ("--lr 0.5", "--lr is 0.5"),
                 ("--schedule const", "--schedule is const"),

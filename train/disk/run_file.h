@@ -10,8 +10,8 @@
 /* Room for gw_data_describe's text. */
 #define GW_DATA_TEXT 128
 
-/* Describes a data set so that another one has another text: counts, and a hash of the labels. The text does not hold
- * its path, because files may move. */
+/* Describes a data set so that another one has another text: counts, and a hash of the samples. The text does not
+ * hold its path, because files may move. */
 void gw_data_describe(const struct gw_data *data, char *text, size_t capacity);
 
 /* Writes FOLDER/run.json, whole or not at all. `options` (an object, borrowed) and `data` (gw_data_describe's text)

@@ -90,6 +90,8 @@ static gw_status send(struct gw_control *c, uint32_t to, void *bytes, size_t n_b
         status = c->link.ops->flush(c->link.self, c->timeout_ms);
     if (status == GW_ERR_PEER)
         return gw_link_why(&c->link, NULL, NULL);
+    if (status == GW_ERR_TIMEOUT)
+        return gw_fail(status, "rank %u has not taken %zu bytes within %u ms", to, n_bytes, c->timeout_ms);
     return status;
 }
 
@@ -513,6 +515,7 @@ gw_status gw_control_meet(struct gw_control *c)
         GW_TRY(send_met(c, 0, true));
         while (!c->all_met)
             GW_TRY(take(c, "word that all are there", 0, 0));
+        c->all_met = false; /* for the next meeting */
         return GW_OK;
     }
     for (uint32_t r = 1; (r = missing(c, c->met, r)) < c->link.size;) {
@@ -522,6 +525,7 @@ gw_status gw_control_meet(struct gw_control *c)
             if (c->met[other])
                 GW_TRY(send_met(c, other, false));
     }
+    memset(c->met, 0, c->link.size * sizeof *c->met);
     for (uint32_t r = 1; r < c->link.size; r++)
         GW_TRY(send_met(c, r, true));
     return GW_OK;

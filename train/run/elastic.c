@@ -158,8 +158,7 @@ bool gw_elastic_goes_on(struct gw_worker *w, gw_status status)
         return false;
     if (status == GW_ERR_TIMEOUT && w->steps_done == 0) /* somebody never came: the same would happen again */
         return false;
-    if (gw_clock_seconds() - w->elastic.last_step > patience ||
-        (team->callbacks && team->callbacks->stop && team->callbacks->stop(team->callbacks->user)))
+    if (gw_clock_seconds() - w->elastic.last_step > patience || gw_team_may_stop(team))
         return false;
     gw_train_note(team->callbacks, "rank %u joins again after step %llu: %s", w->rank,
                   (unsigned long long)w->steps_done, gw_last_error());
@@ -242,20 +241,33 @@ static gw_status init_number(gw_ps_client *side, const char *what, uint32_t rank
 }
 
 /* Waits for the number of another worker, and gets it. If that worker no longer takes part and has put none, *number
- * does not change. */
+ * does not change. In mode sync all have pushed to the last round, so one that says nothing is stopped, and is taken as
+ * gone, too. Without rounds it may be far behind; then only the user ends the wait. */
 static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *what, uint32_t rank, uint64_t *number)
 {
-    const double deadline = gw_clock_seconds() + w->team->options->timeout_s;
+    const struct gw_team *team = w->team;
+    const bool sync = gw_ps_client_info(side).mode == GW_PS_SYNC;
+    const double begin = gw_clock_seconds(), timeout = team->options->timeout_s;
+    bool there = true, noted = false;
     char name[64];
-    gw_ps_presence *presence = gw_calloc(NULL, w->team->options->workers, sizeof *presence);
+    gw_ps_presence *presence = gw_calloc(NULL, team->options->workers, sizeof *presence);
     gw_ps_value value = {.bytes = NULL};
     gw_status status = presence ? init_number(side, what, rank, name) : GW_ERR_MEMORY;
-    for (bool there = true; status == GW_OK && there && !value.bytes;) {
+    while (status == GW_OK && there && !value.bytes) {
         /* First ask whether it is there: a worker that has left may have put its number before. */
-        status = gw_ps_members(side, presence, w->team->options->workers, NULL);
-        there = presence[rank] == GW_PS_PRESENT || (presence[rank] == GW_PS_AWAY && gw_clock_seconds() < deadline);
-        if (status == GW_OK && (status = gw_ps_get(side, name, w->team->steps, &value)) == GW_ERR_TIMEOUT)
+        status = gw_ps_members(side, presence, team->options->workers, NULL);
+        const double waited = gw_clock_seconds() - begin;
+        const bool late = waited >= 2 * timeout;
+        there =
+            (presence[rank] == GW_PS_PRESENT && !(sync && late)) || (presence[rank] == GW_PS_AWAY && waited < timeout);
+        if (status == GW_OK && gw_team_may_stop(team))
+            status = gw_fail(GW_ERR_CLOSED, "stopped, as asked, while it waited for the end of rank %u", rank);
+        if (status == GW_OK && (status = gw_ps_get(side, name, team->steps, &value)) == GW_ERR_TIMEOUT)
             status = GW_OK; /* that worker is behind; without rounds, workers end one after the other */
+        if (status == GW_OK && !value.bytes && presence[rank] == GW_PS_PRESENT && late && !noted)
+            gw_train_note(team->callbacks, "rank %u takes part, and has not ended %.0f seconds after rank %u, which %s",
+                          rank, waited, w->rank, sync ? "goes on without it" : "waits for it");
+        noted = late;
     }
     gw_free(NULL, presence);
     if (value.bytes)

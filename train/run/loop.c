@@ -200,7 +200,7 @@ static bool worth_grouping(const uint32_t *machine_of, uint32_t size)
     return most > 0 && most + 1 < size;
 }
 
-/* Makes other processes begin where rank 0 begins. */
+/* Makes other processes begin where rank 0 begins, and waits until all have taken that. */
 static gw_status agree(struct gw_team *team)
 {
     struct gw_start start = {.options = team->run_options,
@@ -224,7 +224,7 @@ static gw_status agree(struct gw_team *team)
         team->options->stop_at_nonfinite = start.stop_at_nonfinite;
     }
     team->grouped = !team->options->flat && worth_grouping(start.machine_of, team->members->size);
-    return GW_OK;
+    return team->members->count < team->members->size ? gw_control_meet(control) : GW_OK;
 }
 
 /* Tells the user in what the resumed run differs from the interrupted one. */
@@ -284,11 +284,18 @@ static gw_status take_up(struct gw_team *team)
                        o->resume, steps);
     team->begin = c->step;
     tell_changes(team);
-    GW_TRY(gw_folder_clear(o->resume, team->metrics.lock, true));
-    GW_TRY(gw_metrics_resume(&team->metrics, o->resume, c->step));
-    if (team->metrics.n_steps < c->step)
+    return GW_OK;
+}
+
+/* Goes on with the files of the run in the folder. */
+static gw_status reopen_files(struct gw_team *team)
+{
+    const char *folder = team->options->resume;
+    GW_TRY(gw_folder_clear(folder, team->metrics.lock, true));
+    GW_TRY(gw_metrics_resume(&team->metrics, folder, team->begin));
+    if (team->metrics.n_steps < team->begin)
         gw_train_note(team->callbacks, "%s lacks %llu of those steps; sums do not count them", team->metrics.lines.path,
-                      done - team->metrics.n_steps);
+                      (unsigned long long)(team->begin - team->metrics.n_steps));
     return GW_OK;
 }
 
@@ -430,10 +437,12 @@ static gw_status prepare(struct gw_team *team)
     if (!team->workers)
         return GW_ERR_MEMORY;
     GW_TRY(connect_members(team));
-    /* This comes only after all other checks. A run that cannot begin must not remove an earlier one. */
     if (o->resume && team->leads)
         GW_TRY(take_up(team));
     GW_TRY(agree(team));
+    /* This comes only after all other checks. A run that cannot begin must not remove an earlier one. */
+    if (o->resume && team->leads)
+        GW_TRY(reopen_files(team));
     if (o->overwrite && team->leads)
         GW_TRY(gw_folder_clear(o->out, team->metrics.lock, false));
     return write_run_file(team);

@@ -154,6 +154,12 @@ static inline gw_wire gw_team_wire(const struct gw_team *team)
     return team->options->wire == GW_WIRE_AUTO && !gw_team_has_network(team) ? GW_WIRE_SMALL : team->options->wire;
 }
 
+/* True if the user wants the run to end. */
+static inline bool gw_team_may_stop(const struct gw_team *team)
+{
+    return team->callbacks && team->callbacks->stop && team->callbacks->stop(team->callbacks->user);
+}
+
 /* How many numbers batch norm's statistics are. They lie behind the trained parameters. */
 static inline size_t gw_team_n_statistics(const struct gw_team *team)
 {

@@ -1,11 +1,15 @@
 /* Tests whole runs: the same for any number of workers, the same again, and what is refused. */
+#define _GNU_SOURCE /* folders.h */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
+#include "disk/checkpoint.h"
+#include "disk/folder.h"
 #include "run/train.h"
 #include "checks.h"
+#include "folders.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -76,6 +80,30 @@ static void workers_do_not_change_the_losses(void **state)
                 fail_msg("%s, step %llu: loss %.9g with one worker, %.9g with three", o.net, (unsigned long long)t,
                          one[t], three[t]);
     }
+}
+
+/* A checkpoint that lacks what the codec keeps, and says that it has none. */
+static void a_checkpoint_without_states_is_refused(void **state)
+{
+    (void)state;
+    static struct gw_train_summary summary;
+    static struct gw_checkpoint c;
+    char folder[4096], path[4200];
+    struct gw_train_options o = small();
+    snprintf(folder, sizeof folder, "%s/train_test.XXXXXX", GW_BINARY_DIR);
+    assert_non_null(mkdtemp(folder));
+    o.workers = 2, o.codec = "topk:ratio=0.05", o.steps = 2, o.checkpoint_every = 2, o.out = folder;
+    run(o);
+    snprintf(path, sizeof path, "%s/" GW_CHECKPOINT_FILE, folder, 2ull);
+    assert_int_equal(gw_checkpoint_read(path, &c), GW_OK);
+    assert_int_equal(c.n_state_files, 2);
+    c.n_state_files = 0;
+    assert_int_equal(gw_checkpoint_write(folder, strrchr(path, '/') + 1, &c), GW_OK);
+    gw_checkpoint_free(&c);
+    o.resume = folder, o.out = NULL, o.steps = 3;
+    assert_int_equal(gw_train_run(&o, NULL, &summary), GW_ERR_SYSTEM);
+    CHECK(strstr(gw_last_error(), "after 2 steps has no state files"), "%s", gw_last_error());
+    remove_folder(folder);
 }
 
 static void a_run_repeats_bit_for_bit(void **state)
@@ -230,6 +258,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_do_not_change_the_losses),
+        cmocka_unit_test(a_checkpoint_without_states_is_refused),
         cmocka_unit_test(a_run_repeats_bit_for_bit),
         cmocka_unit_test(summary_adds_up),
         cmocka_unit_test(digits_are_hard_for_a_line_and_easy_for_lenet),

@@ -32,9 +32,17 @@ static gw_status load_state(struct gw_worker *w)
     const struct gw_resume *r = &w->team->resume;
     uint32_t n = r->checkpoint.n_state_files;
     bool same = n == w->team->options->workers;
-    if (!r->states)
-        return GW_OK;
-    const size_t own_bytes = gw_team_n_statistics(w->team) * sizeof(float), all_bytes = r->states[0].state_bytes;
+    const size_t own_bytes = gw_team_n_statistics(w->team) * sizeof(float);
+    if (!r->states) {
+        size_t kept_bytes = 0;
+        if (w->team->begin > 0)
+            GW_TRY(gw_exchange_save(w->exchange, NULL, 0, &kept_bytes));
+        return w->team->begin == 0 || kept_bytes + own_bytes == 0
+                   ? GW_OK
+                   : gw_fail(GW_ERR_SYSTEM, "the checkpoint after %llu steps has no state files, and %s keeps states",
+                             (unsigned long long)w->team->begin, w->team->options->codec);
+    }
+    const size_t all_bytes = r->states[0].state_bytes;
     if (all_bytes < own_bytes)
         return gw_fail(GW_ERR_SYSTEM, "the state files of %s are too short for batch norm's statistics", r->path);
     const size_t codec_bytes = all_bytes - own_bytes;
@@ -365,17 +373,12 @@ static gw_status collect_before(struct gw_worker *w, uint64_t step)
     return GW_OK;
 }
 
-static bool asked_to_stop(const struct gw_team *team)
-{
-    return team->callbacks && team->callbacks->stop && team->callbacks->stop(team->callbacks->user);
-}
-
 /* Before a step, rank 0 tells its rate, and whether it is the last one. */
 static gw_status lead(struct gw_worker *w, uint64_t t)
 {
     struct gw_team *team = w->team;
     w->lr = gw_schedule_rate(&team->schedule, team->options->lr, t, team->steps, team->steps_per_epoch);
-    if (!team->stopped && (w->control.stop_wished || asked_to_stop(team))) {
+    if (!team->stopped && (w->control.stop_wished || gw_team_may_stop(team))) {
         team->stopped = true;
         w->stop_at = t + 1;
     }
@@ -470,7 +473,7 @@ static gw_status step(struct gw_worker *w, uint64_t t)
         if (evaluates(w))
             GW_TRY(evaluate(w, record));
     }
-    bool wish = !leads(w) && w->index == 0 && asked_to_stop(team);
+    bool wish = !leads(w) && w->index == 0 && gw_team_may_stop(team);
     GW_TRY(gw_control_report(&w->control, t, record, wish));
     if (team->alone)
         GW_TRY(collect(w, t));

@@ -1,4 +1,5 @@
 /* One worker's parameters at the begin of a run, and its exchange. */
+#include "base/append.h"
 #include "base/error.h"
 #include "disk/checkpoint.h"
 #include "run/team.h"
@@ -33,8 +34,9 @@ void gw_worker_begin(struct gw_worker *w)
     w->version++;
 }
 
-/* Turns the run's options into an identity. Options are lines "name value". Those of an identity are "name = value". */
-static void write_identity(const char *options, char identity[2 * sizeof((struct gw_team *)0)->run_options])
+/* Turns options into an identity, which may be twice as long: each line grows by two characters, and has at least
+ * three. Options are lines "name value". Those of an identity are "name = value". */
+static void write_identity(const char *options, char *identity)
 {
     bool in_name = true;
     for (; *options; options++) {
@@ -50,8 +52,11 @@ gw_status gw_worker_exchange(struct gw_worker *w, gw_ps_client *servers)
 {
     const struct gw_team *team = w->team;
     const struct gw_train_options *o = team->options;
-    char identity[2 * sizeof team->run_options]; /* each line grows by two characters, and has at least three */
-    write_identity(team->run_options, identity);
+    char options[sizeof team->run_options + 32], identity[2 * sizeof options];
+    snprintf(options, sizeof options, "%s", team->run_options);
+    if (!*team->server_optimizer) /* rates depend on the length; a server's parameters may be trained further */
+        gw_append(options, sizeof options, "steps %llu\n", (unsigned long long)team->steps);
+    write_identity(options, identity);
     gw_link link = gw_team_link(team, GW_TEAM_EXCHANGE, w->index);
     /* The trainer itself has compared the machines of its workers. With --flat they are not used. */
     link.machine_of = NULL;

@@ -1,0 +1,66 @@
+/* Tests how long a worker waits at the end for another one that takes part and says nothing, as a stopped process
+ * does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "pserver/server/test_server.h"
+#include "run/elastic.h"
+
+#include <string.h>
+
+static char notes[512];
+static bool stop;
+
+static void note(const char *text, void *user)
+{
+    (void)user;
+    snprintf(notes, sizeof notes, "%s", text);
+    stop = true;
+}
+
+static bool may_stop(void *user)
+{
+    (void)user;
+    return stop;
+}
+
+static void a_silent_worker_is_not_waited_for_without_end(void **state)
+{
+    (void)state;
+    static const struct {
+        gw_ps_mode mode;
+        bool stops; /* the user ends the wait after the note */
+        gw_status status;
+        const char *says;
+    } cases[] = {{GW_PS_SYNC, false, GW_OK, "rank 1 takes part, and has not ended"},
+                 {GW_PS_ASYNC, true, GW_ERR_CLOSED, "after rank 0, which waits for it"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct test_server s;
+        const gw_ps_server_options options = {.n_workers = 2, .mode = cases[i].mode};
+        test_server_begin(&s, &options);
+        gw_ps_client *silent = test_client(gw_ps_server_address(s.server), 1, true, 5000);
+        uint64_t round;
+        ok(gw_ps_join(silent, &round));
+
+        const struct gw_train_callbacks callbacks = {.note = note, .stop = cases[i].stops ? may_stop : NULL};
+        struct gw_train_options train = {.workers = 2, .timeout_s = 1};
+        struct gw_team team = {.options = &train, .callbacks = &callbacks, .steps = 7};
+        struct gw_worker w = {.team = &team, .hash = 99};
+        w.elastic.options =
+            (gw_ps_client_options){.struct_bytes = sizeof w.elastic.options, .servers = gw_ps_server_address(s.server)};
+        bool identical;
+        *notes = 0, stop = false;
+        CHECK(gw_elastic_compare(&w, &identical) == cases[i].status, "mode %d: %s", cases[i].mode, gw_last_error());
+        CHECK(strstr(notes, cases[i].says), "mode %d: \"%s\"", cases[i].mode, notes);
+        gw_ps_client_destroy(silent);
+        test_server_end(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_silent_worker_is_not_waited_for_without_end)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
