@@ -81,6 +81,9 @@ class Train(harness.Case):
         self.assertEqual((result["test_accuracy"], result["samples"]), (printed["test_accuracy"], 4000))
         self.assertEqual(self.ok_json("eval", "--set", "train", "--from", out)["samples"], 20000)
         self.ok("export", "--from", out, "-o", self.path("parameters"))
+        shutil.copy(self.path("parameters/fc1.bias.npy"), self.path("parameters/momentum.fc1.bias.npy"))
+        says = "momentum.fc1.bias.npy is of an earlier export"
+        self.refused(1, "export", "--from", out, "-o", self.path("parameters"), says=says)
         self.ok("encode", "--codec", "none", self.path("parameters/fc1.weight.npy"), "-o", self.path("w.gw"))
         self.assertEqual(self.ok_json("inspect", self.path("w.gw"))["elements"], 784 * 16)
 

@@ -4,17 +4,38 @@
 #include "npy.h"
 
 #include <stdio.h>
+#include <unistd.h>
+
+static int write_path(char path[4096], const char *folder, int array, const struct gw_param *p)
+{
+    return snprintf(path, 4096, "%s/%s%s.npy", folder, gw_array_prefixes[array], p->name) < 4096
+               ? TOOL_DONE
+               : tool_fail("the folder's name is too long");
+}
+
+/* Refuses a folder with files of an array that is not there: they are of another run or step. */
+static int check_folder(const struct gw_checkpoint *c, const char *folder)
+{
+    char path[4096];
+    for (int k = 0; k < GW_ARRAYS; k++)
+        for (uint32_t t = 0; !c->arrays[k] && t < gw_array_tensors(&c->network, k); t++) {
+            if (write_path(path, folder, k, gw_array_tensor(&c->network, t)) != TOOL_DONE)
+                return TOOL_FAILED;
+            if (access(path, F_OK) == 0)
+                return tool_fail("%s is of an earlier export, and this one has no such tensor; name another folder",
+                                 path);
+        }
+    return TOOL_DONE;
+}
 
 /* Writes DIR/PREFIXNAME.npy for every tensor of the array, and lists them in `files`. Returns an exit status. */
-static int export_array(const struct gw_checkpoint *c, enum gw_array array, const char *folder, json_t *files)
+static int export_array(const struct gw_checkpoint *c, int array, const char *folder, json_t *files)
 {
     const float *values = c->arrays[array];
     for (uint32_t t = 0; values && t < gw_array_tensors(&c->network, array); t++) {
         const struct gw_param *p = gw_array_tensor(&c->network, t);
         char path[4096];
-        if (snprintf(path, sizeof path, "%s/%s%s.npy", folder, gw_array_prefixes[array], p->name) >= (int)sizeof path)
-            return tool_fail("the folder's name is too long");
-        if (gw_npy_write(path, values + p->offset, p->dims, p->rank) != 0)
+        if (write_path(path, folder, array, p) != TOOL_DONE || gw_npy_write(path, values + p->offset, p->dims, p->rank))
             return TOOL_FAILED;
         json_array_append_new(files, json_string(path));
     }
@@ -32,8 +53,10 @@ int gw_cmd_export(int argc, char **argv)
     };
     const tool_usage usage = {
         .synopsis = "export --from RUN -o DIR [--json]",
-        .about = "Writes every tensor of a run's parameters as DIR/NAME.npy (conv1.weight.npy, ...). The optimizer "
-                 "state of a checkpoint becomes momentum.NAME.npy, and the moving average ema.NAME.npy.",
+        .about =
+            "Writes every tensor of a run's parameters as DIR/NAME.npy (conv1.weight.npy, ...). The optimizer "
+            "state of a checkpoint becomes momentum.NAME.npy and variance.NAME.npy, the moving average ema.NAME.npy. A "
+            "folder with such files of an earlier export is refused, if this one would not replace them.",
         .example = "gradwire export --from runs/ternary -o parameters",
         .options = options,
         .n_options = sizeof options / sizeof *options,
@@ -53,14 +76,14 @@ int gw_cmd_export(int argc, char **argv)
         return tool_fail_status(status, NULL);
     }
     json_t *files = json_array();
-    exit_status = TOOL_DONE;
+    exit_status = check_folder(&c, folder);
     for (int k = 0; k < GW_ARRAYS && exit_status == TOOL_DONE; k++)
-        exit_status = export_array(&c, (enum gw_array)k, folder, files);
+        exit_status = export_array(&c, k, folder, files);
     if (exit_status == TOOL_DONE && json)
         exit_status = tool_print_json(
             json_pack("{s:s, s:I, s:O}", "net", c.network.name, "step", (json_int_t)c.step, "files", files));
     else if (exit_status == TOOL_DONE)
-        tool_note("%u tensors of %s written to %s", c.network.n_tensors, c.network.name, folder);
+        tool_note("%zu tensors of %s written to %s", json_array_size(files), c.network.name, folder);
     json_decref(files);
     gw_checkpoint_free(&c);
     return exit_status;
