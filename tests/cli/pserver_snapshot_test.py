@@ -161,13 +161,16 @@ def full(folder):
         health = lambda: ask(server.page, "/health")[::2]
         durable = lambda n: f"gradwire_pserver_durable {n}".encode() in ask(server.page, "/metrics")[2]
         push = lambda i: client.push_parameter(key="x", value=numpy.full(20000, i, "float32"))  # 80,000 bytes
+        large = numpy.full(1500000, 9, "float32")
         with ps.Client(server.address, rank=0) as client:
             client.init_parameter(key="x", shape=[20000], type="float32")
             until(lambda: durable(1) and health() == (200, b"ok\n"), "durable")
             for i in range(100):
                 push(i)
-                check(i > 0 or not client.take_notice(), "the first one fits")
-            check(client.take_notice() and not client.take_notice(), "100 do not fit; said once")
+            check(not client.take_notice(), "what is written over needs no more room, also in the log")
+            client.init_parameter(key="large", shape=large.shape, type="float32")
+            client.push_parameter(key="large", value=large)
+            check(client.take_notice() and not client.take_notice(), "this does not fit; said once")
             until(lambda: health()[0] == 503, "a health that is bad")
             reason = health()[1]
             check(b"in memory only" in reason and b"full" in reason, reason)
@@ -182,6 +185,7 @@ def full(folder):
             check(not client.take_notice(), "kept again")
             server.kill()
             server = keeping(disk / "kept", *options, listen=server.address)
+            check((client.pull_parameter(key="large", reduce_method="sum") == 9).all(), "it has this as well")
             push(8)
             check((client.pull_parameter(key="x", reduce_method="sum") == 8).all(), "after the restart")
         server.end()

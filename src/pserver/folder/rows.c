@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define STATE "state.db"
@@ -70,6 +71,26 @@ static gw_status fail_folder(const struct gw_ps_rows *rows, const char *what)
     return gw_fail(GW_ERR_SYSTEM, "the folder %s for snapshots cannot be %s: %s", rows->folder, what, strerror(errno));
 }
 
+/* ---- the log ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t bytes_of(const struct gw_ps_rows *rows, const char *name)
+{
+    struct stat st;
+    return fstatat(rows->fd, name, &st, 0) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+/* True if it was emptied into the database. That may need as much room as the log takes. */
+static bool empty_log(struct gw_ps_rows *rows)
+{
+    return sqlite3_wal_checkpoint_v2(rows->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL) == SQLITE_OK;
+}
+
+static bool fills_the_disk(const struct gw_ps_rows *rows)
+{
+    struct statvfs disk;
+    return fstatvfs(rows->fd, &disk) == 0 && disk.f_bavail * disk.f_frsize < bytes_of(rows, STATE "-wal");
+}
+
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
 
 /* Runs a statement with up to two numbers. *result: SQLITE_ROW or SQLITE_DONE. The caller resets the statement. */
@@ -113,13 +134,16 @@ gw_status gw_ps_rows_end(struct gw_ps_rows *rows, uint64_t number)
     /* It is not brought to disk. After a power cut it may be an earlier number, and then it says less. */
     const ssize_t n = pwrite(rows->lock, bytes, sizeof bytes, 0);
     (void)n;
+    if (fills_the_disk(rows))
+        (void)empty_log(rows); /* if that fails, all is in the log still */
     return GW_OK;
 }
 
-void gw_ps_rows_undo(struct gw_ps_rows *rows)
+bool gw_ps_rows_undo(struct gw_ps_rows *rows)
 {
     if (!sqlite3_get_autocommit(rows->db))
         gw_ignore(run(rows, UNDO, 0, 0));
+    return bytes_of(rows, STATE "-wal") > 0 && empty_log(rows);
 }
 
 gw_status gw_ps_rows_put(struct gw_ps_rows *rows, uint64_t id, const void *bytes, size_t n_bytes)
@@ -165,12 +189,7 @@ gw_status gw_ps_rows_get(struct gw_ps_rows *rows, uint64_t id, void *bytes, size
 
 uint64_t gw_ps_rows_bytes(const struct gw_ps_rows *rows)
 {
-    struct stat st;
-    uint64_t n_bytes = 0;
-    for (int i = 0; i < 2; i++)
-        if (fstatat(rows->fd, i ? STATE "-wal" : STATE, &st, 0) == 0)
-            n_bytes += (uint64_t)st.st_size;
-    return n_bytes;
+    return bytes_of(rows, STATE) + bytes_of(rows, STATE "-wal");
 }
 
 /* ---- the folder ------------------------------------------------------------------------------------------------ */

@@ -35,12 +35,13 @@ gw_status gw_ps_rows_find(struct gw_ps_rows *rows, uint64_t *id, size_t *n_bytes
 gw_status gw_ps_rows_get(struct gw_ps_rows *rows, uint64_t id, void *bytes, size_t n_bytes);
 
 /* A commit is begin, then any puts and drops, then end. `number` counts commits. After an error, call undo: nothing has
- * changed. Errors: GW_ERR_SYSTEM. */
+ * changed. It also empties the log, which may have filled the disk; true: it was not empty, so try once more. Errors:
+ * GW_ERR_SYSTEM. */
 gw_status gw_ps_rows_begin(struct gw_ps_rows *rows);
 gw_status gw_ps_rows_put(struct gw_ps_rows *rows, uint64_t id, const void *bytes, size_t n_bytes);
 gw_status gw_ps_rows_drop(struct gw_ps_rows *rows, uint64_t from, uint64_t to); /* the rows from <= id < to */
 gw_status gw_ps_rows_end(struct gw_ps_rows *rows, uint64_t number);
-void gw_ps_rows_undo(struct gw_ps_rows *rows);
+bool gw_ps_rows_undo(struct gw_ps_rows *rows);
 
 /* Bytes of the database's files. */
 uint64_t gw_ps_rows_bytes(const struct gw_ps_rows *rows);
