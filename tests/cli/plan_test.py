@@ -117,7 +117,7 @@ class Plan(harness.Case):
         said = self.ok(*words)
         self.assertIn("Take ternary with --plan exact", said)
         self.assertNotIn("That gain is less", said)
-        self.write(changed(lambda p: p["codecs"][-1].update(off_by=0.99)))
+        self.write(changed(lambda p: (p["codecs"][0].update(off_by=0.01), p["codecs"][1].update(off_by=0.99))))
         said = self.ok(*words)
         self.assertRegex(said, r"ternary .* 99\.0%")
         self.assertIn("That gain is less than what the model was off by when the profile was measured (99.0 %)", said)

@@ -297,6 +297,24 @@ TEST(one_joins_while_others_train)
     }
 }
 
+/* A run of the exchange stopped, because a worker was gone, and then all ended. The next one takes part at once, and
+ * waits for none of them. */
+TEST(the_next_run_waits_for_nobody_of_a_stopped_one)
+{
+    gw_ps_client *reader = come(GW_PS_READER);
+    init(reader, KEY);
+    const int a = ghost_that_joins(0, 0), b = ghost_that_joins(0, 1);
+    ghost_pushes(a, KEY, 1, 1, GW_OK), close(b);
+    struct gw_ps_request pull = pull_of(KEY, GW_PS_SUM);
+    ask(a, pull, NULL, 0, GW_ERR_CLOSED, "rank 1 is gone");
+    close(a);
+    wait_until(reader, 0, GW_PS_ABSENT);
+    const int next = ghost_that_joins(0, 1);
+    expect_members(reader, "ap");
+    close(next);
+    gw_ps_client_destroy(reader);
+}
+
 /* Nobody admits a newcomer. It is told so at its deadline. The others train on meanwhile. */
 TEST(nobody_admits)
 {
@@ -396,8 +414,11 @@ TEST(the_first_is_back_in_a_moment)
     ghost_agrees(a, "net = mlp\n", GW_ERR_ORDER);
     b = ghost(1, 0);
     ghost_agrees(b, "net = mlp\n", GW_OK), ghost_agrees(a, "net = mlp\n", GW_OK);
+    leave(a), leave(b);
+    a = ghost(0, 0);
+    ghost_agrees(a, "net = lenet\n", GW_OK);
     gw_ps_client_destroy(reader);
-    close(a), close(b);
+    close(a);
 }
 
 /* All workers of a run end, and come again. The run must begin anew. */
@@ -534,6 +555,7 @@ int main(void)
         ON_SERVER(one_dies_before_its_verdict, .n_workers = 2, .missing = continues, .away_ms = 50),
         ON_SERVER(an_acknowledged_push_stays, .n_workers = 3, .missing = continues, .away_ms = 50),
         ON_SERVER(the_rest_stops, .n_workers = 2, .missing = stops, .away_ms = 50),
+        ON_SERVER(the_next_run_waits_for_nobody_of_a_stopped_one, .n_workers = 2, .missing = stops, .away_ms = 50),
         ON_SERVER(some_begin, .n_workers = 4, .missing = continues, .min_workers = 2),
         ON_SERVER(admitted_twice, .n_workers = 2, .missing = continues, .min_workers = 1, .away_ms = 50),
         cmocka_unit_test(one_begins_otherwise),
