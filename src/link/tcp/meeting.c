@@ -84,6 +84,20 @@ static bool joiner_has_come(const void *all, uint32_t rank)
     return joiner_is_here(all, rank) || ((const struct joiner *)all)[rank].went;
 }
 
+static bool joiner_is_ready(const void *all, uint32_t rank)
+{
+    return rank == 0 || ((const struct joiner *)all)[rank].ready;
+}
+
+static bool all_links_stand(const void *meeting, uint32_t rank)
+{
+    const struct meeting *m = meeting;
+    bool all = true;
+    for (uint32_t l = 0; l < m->group->n_links && rank != m->group->rank; l++)
+        all = all && m->stands[(uint64_t)l * m->group->size + rank];
+    return all;
+}
+
 /* Lists the ranks that never came. A member that came may have gone because its own deadline passed first. So it is
  * listed only if all have come at some time. */
 static struct gw_tcp_missing missing_ranks(const struct meeting *m)
@@ -155,9 +169,10 @@ static void tell_joiners(const struct meeting *m, uint16_t kind, const void *byt
 static void say_who_is_missing(struct meeting *m)
 {
     uint8_t body[GW_TCP_MOST_TEXT];
-    const struct gw_tcp_missing missing = missing_ranks(m);
+    const struct gw_tcp_missing missing =
+        m->has_table ? gw_tcp_missing_ranks(m->group->size, joiner_is_ready, m->joiners) : missing_ranks(m);
     m->tell_at = gw_clock_seconds() + WAIT_SECONDS;
-    tell_joiners(m, GW_TCP_WAIT, body, gw_tcp_text_write(body, 0, 0, m->has_table ? "" : missing.text));
+    tell_joiners(m, GW_TCP_WAIT, body, gw_tcp_text_write(body, 0, 0, missing.text));
 }
 
 /* ---- connecting to peers --------------------------------------------------------------------------------- */
@@ -469,6 +484,7 @@ static gw_status take_host(struct meeting *m, const struct gw_net_message *messa
         gw_tcp_table_read(message->bytes, message->n_bytes, group->size, group->n_links, &group->session,
                           group->members)) {
         m->has_table = true;
+        m->waiting_for[0] = 0; /* from now on WAIT names those that are not ready */
         return GW_OK;
     }
     if (message->kind == GW_TCP_GO && m->told_ready) {
@@ -541,9 +557,15 @@ static gw_status too_late(const struct meeting *m)
 {
     const struct gw_tcp_group *group = m->group;
     const char *place = gw_net_place(m->rendezvous->endpoint);
+    if (m->has_table && m->n_missing > 0)
+        return gw_fail(GW_ERR_TIMEOUT, "rank %u did not get its connections to %s within %u ms%s%s", group->rank,
+                       gw_tcp_missing_ranks(group->size, all_links_stand, m).text, group->timeout_ms,
+                       m->trouble[0] ? ": " : "", m->trouble);
     if (m->has_table)
-        return gw_fail(GW_ERR_TIMEOUT, "rank %u did not get its connections to all other members within %u ms: %s",
-                       group->rank, group->timeout_ms, m->trouble[0] ? m->trouble : "some did not come");
+        return gw_fail(GW_ERR_TIMEOUT, "%s did not get connections to all other members within %u ms",
+                       group->rank > 0 ? m->waiting_for[0] ? m->waiting_for : "some ranks"
+                                       : gw_tcp_missing_ranks(group->size, joiner_is_ready, m->joiners).text,
+                       group->timeout_ms);
     if (group->rank == 0) {
         char went[GW_NET_ENDPOINT_BYTES + 80] = "";
         for (uint32_t r = 1; r < group->size && !went[0]; r++)

@@ -164,6 +164,39 @@ static void the_missing_are_named(void **state)
     link_test_end(context, NULL, 0);
 }
 
+/* Rank 2 joins, and says nothing more, or only HELLO to rank 0. Then rank 0 has all its connections, and knows only who
+ * is not ready. */
+static void who_falls_silent_is_named(void **state)
+{
+    (void)state;
+    for (int says_hello = 0; says_hello < 2; says_hello++) {
+        struct world_member members[3];
+        struct gw_tcp_member contacts[3];
+        struct gw_tcp_hello hello = {.rank = 2};
+        uint8_t body[GW_NET_SMALL];
+        size_t n_bytes = 0;
+        char place[32];
+        gw_context *context = link_test_context();
+        world_prepare(context, 3, 1, members, place);
+        members[0].options.timeout_ms = SHORT_MS;
+        world_start(members, 2);
+        const int fd = world_dial(place), second = says_hello ? world_dial(place) : -1;
+        assert_true(world_say_join(fd, GW_TCP_VERSION, 2, 3, 1));
+        for (uint16_t kind = 0; kind != GW_TCP_TABLE;)
+            assert_int_not_equal(kind = world_hear(fd, body, &n_bytes), 0);
+        assert_true(gw_tcp_table_read(body, n_bytes, 3, 1, &hello.session, contacts));
+        gw_tcp_hello_write(body, &hello);
+        assert_true(second < 0 || world_say(second, GW_TCP_HELLO, body, GW_TCP_HELLO_BYTES));
+        world_join(members, 2);
+        world_expect_all(members, 2, GW_ERR_TIMEOUT,
+                         says_hello ? "ranks 1, 2 did not get connections to all other members"
+                                    : "rank 0 did not get its connections to rank 2 within");
+        close(fd);
+        close(second);
+        link_test_end(context, NULL, 0);
+    }
+}
+
 static void nobody_at_the_rendezvous(void **state)
 {
     (void)state;
@@ -506,6 +539,7 @@ int main(void)
         cmocka_unit_test(any_order),
         cmocka_unit_test(a_first_connection_that_is_cut),
         cmocka_unit_test(the_missing_are_named),
+        cmocka_unit_test(who_falls_silent_is_named),
         cmocka_unit_test(nobody_at_the_rendezvous),
         cmocka_unit_test(a_second_one_comes_late),
         cmocka_unit_test(the_place_is_taken),

@@ -6,7 +6,7 @@
  *     JOIN     version u16, keyed u8, zero u8, rank u32, size u32, n_links u32, address
  *              member to rank 0: it has come, and listens at that address
  *     WAIT     text
- *              rank 0 to those that have come, now and then: who is still missing
+ *              rank 0 to those that have come, now and then: who is still missing, or after TABLE not READY
  *     REFUSE   status u32 (its absolute value), text
  *              rank 0 to a member: the meeting failed, or it is no member, or too late; or a member to rank 0: it fails
  *     TABLE    session u64, size u32, n_links u32, a contact for each rank
