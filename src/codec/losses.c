@@ -47,7 +47,7 @@ const gw_codec_loss gw_losses_uniform[] = {
 };
 
 const gw_codec_loss gw_losses_topk[] = {
-    {"topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9", "ResNet-20", 0.27, 0.45, 1.03, 2},
+    {"topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9", "ResNet-20", 0.46, 0.45, 1.03, 3},
     {"topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9", "LeNet", -0.03, 0.34, 1.18, 3},
     {"topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9", "perceptron", 0.11, 0.37, 1.21, 3},
     {"topk:ratio=0.01,scope=global,refresh=100,over=0.5,momentum=0.9", "ResNet-20", 0.27, 0.48, 1.07, 1},
