@@ -114,6 +114,17 @@ TEST(shapes_and_their_elements)
     }
 }
 
+/* Codes are four elements a byte, along the last dimension. */
+TEST(shapes_of_decoded_codes)
+{
+    const gw_ps_shape shapes[] = {{0, {0}}, {2, {3, 5}}};
+    const char *const texts[] = {"[4]", "[3, 20]"};
+    for (int i = 0; i < 2; i++) {
+        const gw_ps_shape decoded = gw_ps_result_shape(GW_PS_DECODE_SUM, GW_PS_UINT8, &shapes[i]);
+        assert_string_equal(gw_ps_shape_text(&decoded).text, texts[i]);
+    }
+}
+
 TEST(scales_that_fit)
 {
     static const gw_ps_shape one = {.n_dims = 1, .dims = {1}}, none = {.n_dims = 0}, two = {.n_dims = 1, .dims = {2}};
@@ -185,8 +196,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(types_and_their_words),     cmocka_unit_test(methods_and_their_results),
-        cmocka_unit_test(shapes_and_their_elements), cmocka_unit_test(scales_that_fit),
-        cmocka_unit_test(names_have_numbers),        cmocka_unit_test(names_without_memory),
+        cmocka_unit_test(shapes_and_their_elements), cmocka_unit_test(shapes_of_decoded_codes),
+        cmocka_unit_test(scales_that_fit),           cmocka_unit_test(names_have_numbers),
+        cmocka_unit_test(names_without_memory),
     };
     return cmocka_run_group_tests_name("pserver value", tests, NULL, NULL);
 }
