@@ -5,6 +5,7 @@
 import argparse
 import ctypes
 import itertools
+import signal
 
 from . import _api, _library
 
@@ -113,4 +114,5 @@ def _main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader such as `head` may go before all is written
     _main()

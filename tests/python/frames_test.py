@@ -55,6 +55,15 @@ class Codecs(unittest.TestCase):
         ).stdout
         self.assertEqual(own.splitlines(), tools.splitlines()[:-1])
 
+    def test_nobody_reads_the_listing(self):
+        reads, writes = os.pipe()
+        os.close(reads)
+        words = [sys.executable, "-m", "gradwire.codecs"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+        done = subprocess.run(words, env=environment, stdout=writes, stderr=subprocess.PIPE, text=True)
+        os.close(writes)
+        self.assertEqual(done.stderr, "")
+
     def test_the_listing_of_some_is_the_tools(self):
         if not os.path.exists(TOOL):
             self.skipTest("the tool was not built")
