@@ -2,7 +2,6 @@
  *
  * The folder predict has the model (predict/model.h), the networks and the clusters. This command measures what a codec
  * makes of a drawn gradient, fills in what is assumed, and says all of it. */
-#include "base/append.h"
 #include "base/nearest.h"
 #include "base/numbers.h"
 #include "codec_cost.h"

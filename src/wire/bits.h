@@ -60,10 +60,4 @@ static inline uint64_t gw_bits_peek(const struct gw_bit_reader *r)
     return word >> (r->at & 7);
 }
 
-/* True if all that is left is the last byte's padding, all 0. */
-static inline bool gw_bits_at_end(const struct gw_bit_reader *r)
-{
-    return (r->at + 7) / 8 == r->n_bits / 8 && gw_bits_peek(r) == 0;
-}
-
 #endif

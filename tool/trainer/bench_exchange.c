@@ -13,7 +13,6 @@
  * one in which all tensors are handed over at the end of backward: the difference is what backward hid. */
 #include "base/cpu.h"
 #include "codec/wire_choice.h"
-#include "base/append.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "probe/run_in.h"

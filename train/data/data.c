@@ -1,7 +1,6 @@
 /* Chooses where data come from, and checks that training and test samples fit together. */
 #include "data/data.h"
 #include "base/error.h"
-#include "base/memory.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* Reads IDX files, MNIST's format: big-endian magic 0x0000TTRR (type, rank), one 32-bit length a dimension, then
  * bytes. Type 8 is unsigned byte; images have rank 3, labels rank 1. */
 #include "base/error.h"
-#include "base/memory.h"
 #include "data/data.h"
 
 #include <stdio.h>

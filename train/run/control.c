@@ -1,7 +1,6 @@
 /* Sends and receives what workers tell each other besides gradients. Messages that come early are kept until somebody
  * asks for them. */
 #include "run/control.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/lines.h"
 #include "base/memory.h"

@@ -1,11 +1,11 @@
 /* Lets clients in, and reads their requests. A value is received into memory of its own, which is the store's from then
  * on. What cannot be taken is dropped as it comes, and refused when it is over. */
 #include "pserver/server/state.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/quote.h"
 
+#include <errno.h>
 #include <sys/epoll.h>
 
 /* messages of one client that are handled before others get their turn */

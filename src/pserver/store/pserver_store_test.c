@@ -1,6 +1,5 @@
 /* Tests the store without any network, beside a model that keeps every push ever made: rounds, results, bytes, limits,
  * and memory that runs out at every single allocation. */
-#include "base/memory.h"
 #include "pserver/store/test_frame.h"
 #include "pserver/store/test_store.h"
 #include "wire/bytes.h"
