@@ -43,6 +43,8 @@ class Train(harness.Case):
         left.append("run.json")
         self.assertEqual(sorted(os.listdir(out)), left)
         self.refused(1, "train", *SMALL, "--out", out, says=[out, f"an earlier run ({left[0]} and 3 other files)"])
+        absent = ["--overwrite", "--data", self.path("absent")]
+        self.refused(1, "train", *SMALL, "--out", out, *absent, says="absent")
         self.assertEqual(sorted(os.listdir(out)), left)
         self.ok("train", *SMALL, "--out", out, "--overwrite")
         self.assertEqual(sorted(os.listdir(out)), RUN_FILES)

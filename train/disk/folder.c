@@ -159,6 +159,13 @@ static gw_status remove_file(const char *folder, DIR *lock, const char *name, bo
     return gw_fail(GW_ERR_SYSTEM, "%s/%s, of an earlier run, cannot be removed: %s", folder, name, strerror(errno));
 }
 
+/* True for the partial files of a run that can go on. */
+static bool grows(const char *name)
+{
+    return strcmp(name, GW_METRICS_FILE GW_PARTIAL) == 0 || strcmp(name, GW_HISTOGRAMS_FILE GW_PARTIAL) == 0 ||
+           strcmp(name, GW_EVENTS_FILE GW_PARTIAL) == 0;
+}
+
 gw_status gw_folder_clear(const char *folder, DIR *lock, bool keep_whole)
 {
     /* The summary goes first, so that a folder that is half cleared does not look complete. */
@@ -169,9 +176,7 @@ gw_status gw_folder_clear(const char *folder, DIR *lock, bool keep_whole)
         rewinddir(lock);
         for (const struct dirent *entry; (entry = readdir(lock));) {
             const char *name = entry->d_name;
-            if (!is_of_a_run(name, &partial) || (keep_whole && !partial && !is_of_the_end(name)) ||
-                strcmp(name, GW_METRICS_FILE GW_PARTIAL) == 0 || strcmp(name, GW_HISTOGRAMS_FILE GW_PARTIAL) == 0 ||
-                strcmp(name, GW_EVENTS_FILE GW_PARTIAL) == 0)
+            if (!is_of_a_run(name, &partial) || (keep_whole && (partial ? grows(name) : !is_of_the_end(name))))
                 continue;
             GW_TRY(remove_file(folder, lock, name, &removed));
         }

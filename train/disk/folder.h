@@ -40,9 +40,9 @@ bool gw_folder_owns(const char *folder, const char *path);
 /* Refuses a locked folder with files of an earlier run, whole or partial. */
 gw_status gw_folder_check(const char *folder, DIR *lock);
 
-/* Removes the files of an earlier run from a locked folder. Files with other names stay. Metrics, histograms and events
- * grow during a run; while they are partial, they belong to the new run already, and stay. keep_whole: for a run that
- * is resumed. It keeps its whole files, except summary, parameters and report, which are out of date. */
+/* Removes the files of an earlier run from a locked folder. Files with other names stay. keep_whole: for a run that is
+ * resumed. It keeps its whole files, except summary, parameters and report, which are out of date; and partial metrics,
+ * histograms and events, which grow during a run. */
 gw_status gw_folder_clear(const char *folder, DIR *lock, bool keep_whole);
 
 #endif

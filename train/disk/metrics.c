@@ -8,9 +8,11 @@
 #include "disk/folder.h"
 #include "disk/tensorboard.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static double wall_time(void)
 {
@@ -27,8 +29,16 @@ gw_status gw_metrics_open(struct gw_metrics *m, const char *out, bool overwrite)
         return GW_OK;
     GW_TRY(gw_folder_create(out));
     GW_TRY(gw_folder_lock(out, &m->lock));
-    if (!overwrite)
-        GW_TRY(gw_folder_check(out, m->lock));
+    if (access(out, W_OK) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be written to: %s", out, strerror(errno));
+    return overwrite ? GW_OK : gw_folder_check(out, m->lock);
+}
+
+gw_status gw_metrics_begin(struct gw_metrics *m, const char *out)
+{
+    if (!out)
+        return GW_OK;
+    GW_TRY(gw_folder_clear(out, m->lock, false));
     GW_TRY(gw_file_open(out, GW_METRICS_FILE, &m->lines));
     GW_TRY(gw_file_open(out, GW_HISTOGRAMS_FILE, &m->histograms));
     GW_TRY(gw_file_open(out, GW_EVENTS_FILE, &m->events));

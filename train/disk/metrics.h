@@ -65,9 +65,11 @@ struct gw_metrics {
     double full_loss, full_accuracy, objective; /* convex: of the last full pass */
 };
 
-/* If out is not NULL, locks the folder and opens the files. If the folder holds an earlier run, that is an error; with
- * `overwrite` it stays for gw_folder_clear. */
+/* If out is not NULL, locks the folder. If it holds an earlier run, that is an error, unless `overwrite`. */
 gw_status gw_metrics_open(struct gw_metrics *metrics, const char *out, bool overwrite);
+
+/* Removes an earlier run from the folder, and opens the files. */
+gw_status gw_metrics_begin(struct gw_metrics *metrics, const char *out);
 
 /* Goes on with the files of an interrupted run from step `first` on, in a folder that is locked. Lines of later steps,
  * and a line that is cut, are dropped. Lines of earlier steps are added up again. If some of them are missing, n_steps

@@ -111,6 +111,7 @@ static void write_run(bool convex)
 {
     struct gw_metrics m = a_run(convex);
     assert_int_equal(gw_metrics_open(&m, folder, true), GW_OK);
+    assert_int_equal(gw_metrics_begin(&m, folder), GW_OK);
     for (uint64_t step = 0; step < STEPS; step++)
         assert_int_equal(gw_metrics_step(&m, step, records_of(step)), GW_OK);
     assert_int_equal(gw_metrics_commit(&m), GW_OK);
@@ -234,6 +235,7 @@ static void a_run_that_ends_early(void **state)
     for (int n_steps = 0; n_steps < 2; n_steps++) {
         struct gw_metrics m = a_run(false);
         assert_int_equal(gw_metrics_open(&m, folder, true), GW_OK);
+        assert_int_equal(gw_metrics_begin(&m, folder), GW_OK);
         if (n_steps)
             assert_int_equal(gw_metrics_step(&m, 0, records_of(0)), GW_OK);
         gw_metrics_abandon(&m);

@@ -441,10 +441,8 @@ static gw_status prepare(struct gw_team *team)
         GW_TRY(take_up(team));
     GW_TRY(agree(team));
     /* This comes only after all other checks. A run that cannot begin must not remove an earlier one. */
-    if (o->resume && team->leads)
-        GW_TRY(reopen_files(team));
-    if (o->overwrite && team->leads)
-        GW_TRY(gw_folder_clear(o->out, team->metrics.lock, false));
+    if (team->leads)
+        GW_TRY(o->resume ? reopen_files(team) : gw_metrics_begin(&team->metrics, o->out));
     return write_run_file(team);
 }
 
