@@ -99,8 +99,10 @@ def blocks_of(page):
 
 
 class Marks(harness.Case):
+    @harness.needs_trainer
     def test_marks(self):
         """A test that a mark names reads the page. What is not run names commands and options that exist."""
+        self.need_tcp()
         helps = {}
         for page in PAGES:
             written = len(re.findall("^<!-- (?:not run|run by)", (ROOT / page).read_text(), re.M))
@@ -209,7 +211,11 @@ class Commands(harness.Case):
 
     def end_well(self, where, *runs):
         for run in runs:
-            printed, said = run.communicate(timeout=240)
+            try:
+                printed, said = run.communicate(timeout=240)
+            except subprocess.TimeoutExpired:
+                os.killpg(run.pid, signal.SIGKILL)
+                printed, said = run.communicate()
             self.assertEqual(run.returncode, 0, f"{where}\n{printed}{said}")
             for line in re.findall(r"# prints (.*)", where):
                 self.assertIn(line + "\n", printed, where)
