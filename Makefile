@@ -21,7 +21,7 @@ WITH_CCACHE := CMAKE_C_COMPILER_LAUNCHER=$$(command -v ccache)
 help:
 	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare (2 min)"
 	@echo "make check    build everything and run all tests (about 12 min on two cores)"
-	@echo "make builds   build bare, and with sanitizers (clang, gcc); the quick tests of each (10 min)"
+	@echo "make builds   build bare, and with sanitizers (clang, gcc); the fast tests of each (10 min)"
 	@echo "make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     the tests under ThreadSanitizer, without the trainer"
 	@echo "make fuzz     run the fuzzers, SECONDS=60 each"

@@ -1,14 +1,15 @@
 /* The exchange: averages the gradients of all members, group by group, beside the computation.
  *
- *     gw_exchange_create(ctx, &options, &ex);                   // every rank, same options but for the link
+ *     gw_exchange_create(ctx, &options, &ex);                   // every rank; fields say what must be alike
  *     for each step:
  *         gw_exchange_begin(ex, step);
  *         gw_exchange_submit(ex, tensor, grad);                 // as backward finishes each tensor, any order
- *         gw_exchange_wait(ex, &result);                        // every grad now holds the average
+ *         gw_exchange_wait(ex, &result);                        // if committed, every grad holds the average
  *         if (result.committed) optimizer step
  *     gw_exchange_destroy(ex);
  *
- * Programs look at the status of each of these calls. After an error no gradient holds an average.
+ * Programs look at the status of each of these calls. After an error the gradients are unspecified. docs/design.md
+ * explains the words. The pipeline is the exchange's own thread.
  *
  * For every group: statistics -> shared numbers (maximum over members) -> encode -> push to owners -> owners
  * reduce -> pull -> decode into the gradient (TernGrad, algorithm 1; parameter localization). All members end a step
@@ -37,7 +38,7 @@ typedef struct gw_exchange_options {
     const uint32_t *group_of;
     /* the members talk over this link, and each of them owns a part of the slices. Borrowed: the exchange never
      * destroys it. link.rank and link.size say who this member is. One exchange at a time uses a link. Another may
-     * follow once every member has waited for a step of this one and destroyed it */
+     * use it once every member has finished a step here and destroyed this exchange */
     gw_link link;
     /* in place of a link (link.ops is then NULL): parameter servers own the slices. Members push frames to them and
      * pull the averages, with the same bits as over any link. The client must be a worker's. Its rank, and the number
@@ -46,15 +47,16 @@ typedef struct gw_exchange_options {
      * exchange only, and its workers must begin with the same step. NULL: the members of the link own the slices */
     gw_ps_client *servers;
     uint64_t seed;
-    /* how many milliseconds a member may be silent while others wait for it; 0: 60,000. Then the members that wait for
-     * it directly name it. Those that wait for it through another member name it after at most twice this time */
+    /* how many milliseconds a member may be silent while others wait for it; 0: 60,000. A member that waits for
+     * it directly names it after this time. One that waits through another member names it after at most twice this
+     * time */
     uint32_t timeout_ms;
     /* the number of the machine that each rank runs on; copied. It must be the same on all members. All workers of one
      * machine then send to another machine together: one sum if the codec holds integers, else all their frames in one
      * message. An average comes back once for a machine. The results are the same bits. NULL: what the link says
      * (gw_link.machine_of; the mpi link knows it), if there are several machines and one of them has several ranks.
      * Else every rank is a machine of its own. Set link.machine_of to NULL as well if every rank is to be a machine of
-     * its own */
+     * its own. With `servers` it is ignored */
     const uint32_t *machine_of;
     /* lines "name = value" of the program's own that must be the same on all members, for example what it trains, and
      * on which data. Copied; at most 15,000 bytes. A line without a name and "=" is GW_ERR_ARGUMENT. NULL: none */
@@ -74,7 +76,7 @@ typedef struct gw_exchange_options {
      * false: the residual takes part in the step as in any other. true: this member sends nothing of the tensor, and
      * its residual waits. Say true if a step may leave some parameters unused. Members may differ here */
     bool skip_zero_gradients;
-    /* the member that owns the first slices; the others follow in turn. It must be the same on all members, and 0 with
+    /* the member with which the dealing of slices begins. It must be the same on all members, and 0 with
      * `servers`. A short tensor has one owner. So if several exchanges go on beside each other, and each has one
      * tensor, give each a member of its own. Else member 0 owns them all */
     uint32_t first_owner;
@@ -83,13 +85,14 @@ typedef struct gw_exchange_options {
 /* Bytes and seconds of one step on this member. Bytes count what crosses between members, with statistics, headers and
  * scalers. What this member keeps for itself, as the owner of slices, is not counted. */
 typedef struct gw_step_result {
-    /* the step's verdict, the same on every member. false: a gradient was not finite. The verdict looks at gradients,
-     * and not at averages: if finite gradients add up to more than float32 holds, the average is infinite */
+    /* the step's verdict, the same on every member. false: a gradient, or its sum with the codec's residual, was not
+     * finite. Averages are not looked at: if finite gradients add up to more than float32 holds, the average is
+     * infinite */
     bool committed;
     uint32_t bad_tensor, bad_rank; /* if committed is false: the lowest (tensor, rank) found */
     uint64_t bytes_up;             /* sent by this member as a worker: statistics and pushes */
     uint64_t bytes_down;           /* received by this member as a worker: shared numbers and pulls */
-    uint64_t dense_bytes;          /* what pushes of float32 would have taken, counted in the same way */
+    uint64_t dense_bytes;          /* 4 bytes for each element that goes to another owner */
     /* nonzeros of this worker's pushed frames; 0 without GW_EXCHANGE_ACCOUNT */
     uint64_t nonzeros;
     uint64_t elements;                  /* elements of the same frames; 0 without GW_EXCHANGE_ACCOUNT */
@@ -124,8 +127,9 @@ typedef struct gw_tensor_traffic {
  * tell each other what must be the same on all: codec, seed, tensors, groups, machines, identity. If something differs,
  * the exchange ends. A member that found the difference gets GW_ERR_ARGUMENT from its next call on, and a sentence with
  * both values. The others get GW_ERR_PEER. No step ends before all members have been compared. The caller destroys *out
- * with gw_exchange_destroy. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM. After GW_ERR_MEMORY and
- * GW_ERR_SYSTEM the other members hear that this one failed. */
+ * with gw_exchange_destroy. Errors: GW_ERR_ARGUMENT, GW_ERR_SPEC (momentum= with server_optimizer),
+ * GW_ERR_MEMORY, GW_ERR_SYSTEM. The other members hear that this one failed, but not of GW_ERR_ARGUMENT: call again, or
+ * gw_link_fail. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options,
                                                   gw_exchange **out);
 
@@ -133,22 +137,24 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_create(gw_context *context, const gw_
  * there is time between the last step and the end. A member that has begun another step gets GW_ERR_PEER at once, with
  * a sentence that names this member. Members that have made the same steps are not disturbed. The call does not wait.
  * After it, call only gw_exchange_destroy. A second call does nothing. With servers the call does nothing: they notice
- * themselves who is there. Errors: GW_ERR_ARGUMENT (NULL), GW_ERR_ORDER (a step is open), or the error that ended an
- * earlier step. */
+ * themselves who is there. Errors: GW_ERR_ARGUMENT (NULL), GW_ERR_ORDER (a step is open), or the error that ended the
+ * exchange. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_leave(gw_exchange *exchange);
 
 /* Stops the pipeline and destroys the exchange. The other members are told, as by gw_exchange_leave. If a step is still
- * under way, it is abandoned, and they get GW_ERR_PEER. A member that ends for a reason of its own tells it before
- * (gw_link_fail). NULL is allowed. */
+ * under way, it is abandoned, and they get GW_ERR_PEER. To tell them why, call gw_link_fail before. NULL is
+ * allowed. */
 GW_API void gw_exchange_destroy(gw_exchange *exchange);
 
-/* Opens a step. Every member calls it with the same number. One thread calls begin, submit and wait of an exchange.
- * Errors: GW_ERR_ORDER (a step is open), or the error that ended an earlier step. */
+/* Opens a step. step: any number, the same on all members; draws depend on it. After gw_exchange_load go on with the
+ * number that would have followed. One thread calls begin, submit and wait of an exchange. Errors: GW_ERR_ORDER (a step
+ * is open, or this member has left), or the error that ended the exchange. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_begin(gw_exchange *exchange, uint32_t step);
 
-/* Hands over one tensor's gradient (n_elems floats). The buffer belongs to the exchange until gw_exchange_wait returns.
+/* Hands over one tensor's gradient (n_elems floats). Every step needs every tensor, one that was not used as zeros. The
+ * buffer belongs to the exchange until gw_exchange_wait returns.
  * Then the buffer holds the average. The call returns at once. Errors: GW_ERR_ORDER (no open step, or handed over
- * twice), GW_ERR_ARGUMENT, or the pipeline's error. */
+ * twice), GW_ERR_ARGUMENT, or the error that ended the exchange. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, float *gradient);
 
 /* Hands over n tensors in one call: tensors[i] has its gradient at gradients[i]. All of them, or none if it fails. n 0
@@ -159,9 +165,10 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_submit_many(gw_exchange *exchange, ui
 /* Waits until every tensor holds the average, and ends the step. With server_optimizer the tensors hold parameters. If
  * the servers' mode is then not GW_PS_SYNC, the verdict is about this member's gradients alone. result: NULL: not
  * wanted. If the verdict (committed) is false, that is not an error. Then the contents of the gradients are
- * unspecified, and the codec's state is as it was before the step. Errors: GW_ERR_ORDER (a tensor was not submitted),
- * GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the silent members), GW_ERR_MEMORY, and what codecs return. After an
- * error of the exchange only gw_exchange_destroy may be called. */
+ * unspecified, and the codec's state is as it was before the step. Errors: GW_ERR_ORDER (a tensor was not submitted:
+ * submit it, and wait again; or members began different steps), GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the
+ * silent members), GW_ERR_MEMORY, and those of codec and link. Each but that of a missing tensor ends the exchange:
+ * only gw_exchange_destroy may be called then. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);
 
 /* With server_optimizer: between gw_exchange_create and the first step every member hands over its first parameters,
@@ -200,11 +207,11 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_save(const gw_exchange *exchange, voi
                                                 size_t *state_bytes);
 
 /* Puts a state back that was saved. n_states 1: it is the one that this member itself saved, and the next step is then
- * the one that would have followed the save. If the run had another number of workers, give the states of all of them.
- * Then every member begins with their merged state: the mean of the residuals, and thresholds that are taken afresh.
- * Each state has state_bytes bytes. Call it between steps, on the thread that calls gw_exchange_wait. Errors:
- * GW_ERR_ARGUMENT (the states are not of this codec and these tensors, or were altered), GW_ERR_MEMORY. After either
- * only gw_exchange_destroy may be called. */
+ * the one that would have followed the save. If the training had another number of workers, give the states of all of
+ * them. Then every member begins with their merged state: the mean of the residuals, and thresholds that are taken
+ * afresh. Each state has state_bytes bytes. Call it between steps, on the thread that calls gw_exchange_wait. Errors:
+ * GW_ERR_ARGUMENT (the states are not of this codec and these tensors, or were altered), GW_ERR_MEMORY; after
+ * either only gw_exchange_destroy may be called. GW_ERR_ORDER (a step is open). */
 GW_API GW_MUST_CHECK gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states,
                                                 size_t state_bytes);
 
