@@ -50,10 +50,12 @@ static void ghost_agrees(int fd, const char *lines, gw_status status)
 
 static void wait_until(gw_ps_client *client, uint32_t rank, gw_ps_presence what)
 {
+    const double end = gw_clock_seconds() + LONG_MS / 1000;
     gw_ps_presence presence[4] = {GW_PS_ABSENT};
-    do
+    do {
+        CHECK(gw_clock_seconds() < end, "rank %u does not become %d", rank, what);
         ok(gw_ps_members(client, presence, 4, NULL));
-    while (presence[rank] != what);
+    } while (presence[rank] != what);
 }
 
 /* A letter for each worker: (p)resent, (j)oining, away for a (m)oment, or (a)bsent. */
