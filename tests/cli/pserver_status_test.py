@@ -131,6 +131,7 @@ def numbers(ps):
         check(times(values) == [3, 0, 0], "times of what was done: the pull was refused")
         connected = [one(values, "worker_connected", rank=str(rank)) for rank in range(3)]
         check(connected == [1, 1, 0] and one(values, "readers") == 1, "who is connected")
+        check(all(0 <= one(values, f"{what}_seconds_sum") < 100 for what in ("push", "pull", "round")), "how long")
         check(soon(one(values, "worker_connected_since_seconds", rank="1", address="127.0.0.1")), "since when")
         limits = [one(values, f"max_{what}") for what in ("clients", "keys", "key_bytes")]
         check(limits == [7, 1 << 20, 1 << 30] and one(values, "max_bytes") > 1 << 30, "limits: given ones, defaults")

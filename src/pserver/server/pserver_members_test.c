@@ -70,6 +70,15 @@ static void expect_members(gw_ps_client *client, const char *letters)
               letters[r]);
 }
 
+/* A server is number `place` of a client's list, counted from 0. */
+TEST(a_list_without_the_server_is_refused)
+{
+    const struct gw_ps_request hello = {.operation = GW_PS_HELLO, .incarnation = 5, .place = 2, .n_servers = 2};
+    const int fd = peer_connect(place_of(0));
+    ask(fd, hello, NULL, 0, GW_ERR_ARGUMENT, "the server is number 3 of its 2");
+    close(fd);
+}
+
 /* ---- without a worker --------------------------------------------------------------------------------------- */
 
 /* A worker dies in a round, after it has pushed to key x and before it pushes to y. The round of x counts that push.
@@ -311,6 +320,7 @@ TEST(the_next_run_waits_for_nobody_of_a_stopped_one)
     ask(a, pull, NULL, 0, GW_ERR_CLOSED, "rank 1 is gone");
     close(a);
     wait_until(reader, 0, GW_PS_ABSENT);
+    expect_members(reader, "aa");
     const int next = ghost_that_joins(0, 1);
     expect_members(reader, "ap");
     close(next);
@@ -552,6 +562,7 @@ int main(void)
 {
     const gw_ps_missing waits = GW_PS_MISSING_WAIT, continues = GW_PS_MISSING_CONTINUE, stops = GW_PS_MISSING_STOP;
     const struct CMUnitTest tests[] = {
+        ON_SERVER(a_list_without_the_server_is_refused, .n_workers = 2),
         ON_SERVER(the_rest_continues, .n_workers = 3, .missing = continues, .away_ms = 50),
         cmocka_unit_test(who_was_left_out_is_told),
         ON_SERVER(one_dies_before_its_verdict, .n_workers = 2, .missing = continues, .away_ms = 50),
