@@ -1,6 +1,7 @@
 /* Sends the messages of one rank's endpoint of the tcp link. receive.c receives. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "link/tcp/missing.h"
 #include "link/tcp/state.h"
 
 #include <errno.h>
@@ -103,11 +104,16 @@ gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t time
     return status == GW_ERR_PEER ? gw_fail(status, "%s", sentence) : status;
 }
 
+static bool has_taken_all(const void *endpoint, uint32_t rank)
+{
+    return !((const struct gw_tcp_endpoint *)endpoint)->peers[rank].c.first;
+}
+
 static bool anything_waits(const struct gw_tcp_endpoint *me)
 {
     bool waits = false;
     for (uint32_t r = 0; r < me->group->size; r++)
-        waits = waits || me->peers[r].c.first;
+        waits = waits || !has_taken_all(me, r);
     return waits;
 }
 
@@ -122,7 +128,8 @@ gw_status gw_tcp_flush(void *self, uint32_t timeout_ms)
         const double left = deadline - gw_clock_seconds();
         int n;
         status = left > 0 ? gw_tcp_turn(me, left, &n)
-                          : gw_fail(GW_ERR_TIMEOUT, "what was sent has not left within %u ms", timeout_ms);
+                          : gw_fail(GW_ERR_TIMEOUT, "what was sent to %s has not left within %u ms",
+                                    gw_tcp_missing_ranks(me->group->size, has_taken_all, me).text, timeout_ms);
     }
     pthread_mutex_unlock(&me->lock);
     return status;

@@ -48,11 +48,27 @@ static void limits_are_checked(void **state)
     }
 }
 
+/* A member sends more than the kernel takes, and the other one does not come to its link. */
+static void who_takes_nothing_is_named(void **state)
+{
+    (void)state;
+    struct world_member members[2];
+    gw_context *context = link_test_context();
+    world_meet(context, 2, 1, members, NULL);
+    world_expect_all(members, 2, GW_OK, NULL);
+    link_test_send(context, &members[0].links[0], 1, 64 << 20, 0, 0);
+    assert_int_equal(members[0].links[0].ops->flush(members[0].links[0].self, 200), GW_ERR_TIMEOUT);
+    CHECK(strstr(gw_last_error(), "what was sent to rank 1 has not left within 200 ms"), "%s", gw_last_error());
+    world_end_links(members, 2);
+    link_test_end(context, NULL, 0);
+}
+
 int main(void)
 {
     world_raise_file_limit();
     static const struct link_factory factory = {.name = "tcp", .create = create, .news_travel = true};
-    const struct CMUnitTest limits[] = {cmocka_unit_test(limits_are_checked)};
+    const struct CMUnitTest limits[] = {cmocka_unit_test(limits_are_checked),
+                                        cmocka_unit_test(who_takes_nothing_is_named)};
     const int failed = link_conformance(&factory);
     return cmocka_run_group_tests_name("tcp, at its limits", limits, NULL, NULL) + failed;
 }
