@@ -82,7 +82,11 @@ def kill_children():
     while pids := listing.read_text().split():
         for pid in map(int, pids):
             os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            end = time.monotonic() + GRACE
+            while os.waitpid(pid, os.WNOHANG)[0] == 0:
+                if time.monotonic() > end:
+                    raise grid.Failed(f"process {pid} does not die")
+                time.sleep(0.01)
 
 
 def run(command, data, seconds):
@@ -102,8 +106,10 @@ def run(command, data, seconds):
                 if child.poll() is None:
                     os.killpg(child.pid, signal.SIGTERM)
                     child.wait(GRACE)
-            kill_children()
-            net.remove(MOST_HOSTS)
+            try:
+                kill_children()
+            finally:
+                net.remove(MOST_HOSTS)
         if child.returncode:
             said.seek(0)
             raise grid.Failed("failed:\n" + "".join(said.readlines()[-20:]))
@@ -166,8 +172,10 @@ def measure(args):
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     args.out.mkdir(parents=True, exist_ok=True)
     tool, commit = build(), git("rev-parse", "HEAD").strip() + (" with changes" if changes else "")
-    done = [name for name, (about, _) in load(args.out).items() if about["commit"] == commit]
+    done = [name for name, (about, _) in load(args.out).items() if about["commit"] == commit and not changes]
     todo = [name for name in PARTS if fnmatch.fnmatch(name, args.only) and name not in done]
+    if not fnmatch.filter(PARTS, args.only):
+        sys.exit(f"no part fits --only {args.only}; --list has them")
     if not args.data and any("MNIST" in PARTS[name][1] for name in todo):
         sys.exit("--data is needed: the folder with MNIST's files")
     failed = 0
@@ -178,8 +186,8 @@ def measure(args):
         begin, busy = time.monotonic(), os.getloadavg()[0]
         try:
             told = json.loads(run(command, os.path.abspath(args.data or ""), 3 * seconds + 60))
-        except grid.Failed as why:
-            print(f"{name} {why}", file=sys.stderr, flush=True)
+        except (grid.Failed, ValueError) as why:
+            print(f"{name}: {why}", file=sys.stderr, flush=True)
             failed += 1
             continue
         about = {"command": command, "commit": commit, "date": datetime.date.today().isoformat()}
@@ -215,6 +223,7 @@ def main():
             PAGE.write_text(new)
         elif old != new:
             sys.exit(f"{PAGE} says something else than {args.out}: run bench/all.py --page")
+        print(f"{len(results)} of {len(PARTS)} parts are measured")
         return 0
     return measure(args)
 

@@ -128,8 +128,8 @@ typedef struct gw_tensor_traffic {
  * the exchange ends. A member that found the difference gets GW_ERR_ARGUMENT from its next call on, and a sentence with
  * both values. The others get GW_ERR_PEER. No step ends before all members have been compared. The caller destroys *out
  * with gw_exchange_destroy. Errors: GW_ERR_ARGUMENT, GW_ERR_SPEC (momentum= with server_optimizer),
- * GW_ERR_MEMORY, GW_ERR_SYSTEM. The other members hear that this one failed, but not of GW_ERR_ARGUMENT: call again, or
- * gw_link_fail. */
+ * GW_ERR_MEMORY, GW_ERR_SYSTEM. Over a link the other members hear of GW_ERR_MEMORY and GW_ERR_SYSTEM. After other
+ * errors call again, or gw_link_fail. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options,
                                                   gw_exchange **out);
 
@@ -152,9 +152,8 @@ GW_API void gw_exchange_destroy(gw_exchange *exchange);
 GW_API GW_MUST_CHECK gw_status gw_exchange_begin(gw_exchange *exchange, uint32_t step);
 
 /* Hands over one tensor's gradient (n_elems floats). Every step needs every tensor, one that was not used as zeros. The
- * buffer belongs to the exchange until gw_exchange_wait returns.
- * Then the buffer holds the average. The call returns at once. Errors: GW_ERR_ORDER (no open step, or handed over
- * twice), GW_ERR_ARGUMENT, or the error that ended the exchange. */
+ * buffer belongs to the exchange until gw_exchange_wait returns. Then it holds the average. The call returns at once.
+ * Errors: GW_ERR_ORDER (no open step, or handed over twice), GW_ERR_ARGUMENT, or the error that ended the exchange. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, float *gradient);
 
 /* Hands over n tensors in one call: tensors[i] has its gradient at gradients[i]. All of them, or none if it fails. n 0
@@ -167,8 +166,8 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_submit_many(gw_exchange *exchange, ui
  * wanted. If the verdict (committed) is false, that is not an error. Then the contents of the gradients are
  * unspecified, and the codec's state is as it was before the step. Errors: GW_ERR_ORDER (a tensor was not submitted:
  * submit it, and wait again; or members began different steps), GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the
- * silent members), GW_ERR_MEMORY, and those of codec and link. Each but that of a missing tensor ends the exchange:
- * only gw_exchange_destroy may be called then. */
+ * silent members), GW_ERR_MEMORY, and those of codec and link. Each ends the exchange, but those of a missing tensor
+ * and of no open step: only gw_exchange_destroy may be called then. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);
 
 /* With server_optimizer: between gw_exchange_create and the first step every member hands over its first parameters,

@@ -401,14 +401,18 @@ gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, size_t n
         if (tls->n_records >= gw_net_tls_records_a_key && SSL_key_update(tls->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1)
             tls->n_records = 0;
         size_t n = 0;
+        int result;
         tls->gathers = true;
         do {
-            if (write_record(tls, head, n_head, bytes, n_bytes, n_sent + tls->n_sealed, &n) != 1)
+            result = write_record(tls, head, n_head, bytes, n_bytes, n_sent + tls->n_sealed, &n);
+            if (result != 1)
                 break;
             tls->n_records++;
             tls->n_sealed += n;
         } while (n_sent + tls->n_sealed < n_all && AT_ONCE - tls->out_end >= SEALED_BYTES);
         tls->gathers = false;
+        /* A change of keys that comes in pieces stands in the way. Then the next reading ends the connection. */
+        tls->asked |= result != 1 && SSL_get_error(tls->ssl, result) == SSL_ERROR_WANT_READ;
         ERR_clear_error();
         if (tls->n_sealed == 0)
             return GW_ERR_PEER;

@@ -3,8 +3,10 @@
 #include "disk/folder.h"
 #include "npy.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
-#include <unistd.h>
+#include <string.h>
 
 static int write_path(char path[4096], const char *folder, int array, const struct gw_param *p)
 {
@@ -13,19 +15,31 @@ static int write_path(char path[4096], const char *folder, int array, const stru
                : tool_fail("the folder's name is too long");
 }
 
-/* Refuses a folder with files of an array that is not there: they are of another run or step. */
-static int check_folder(const struct gw_checkpoint *c, const char *folder)
+static bool writes(const struct gw_checkpoint *c, const char *name)
 {
     char path[4096];
     for (int k = 0; k < GW_ARRAYS; k++)
-        for (uint32_t t = 0; !c->arrays[k] && t < gw_array_tensors(&c->network, k); t++) {
-            if (write_path(path, folder, k, gw_array_tensor(&c->network, t)) != TOOL_DONE)
-                return TOOL_FAILED;
-            if (access(path, F_OK) == 0)
-                return tool_fail("%s is of an earlier export, and this one has no such tensor; name another folder",
-                                 path);
-        }
-    return TOOL_DONE;
+        for (uint32_t t = 0; c->arrays[k] && t < gw_array_tensors(&c->network, k); t++)
+            if (write_path(path, ".", k, gw_array_tensor(&c->network, t)) == TOOL_DONE && strcmp(path + 2, name) == 0)
+                return true;
+    return false;
+}
+
+/* Refuses a folder with files that would stay: they are of another run or step. */
+static int check_folder(const struct gw_checkpoint *c, const char *folder)
+{
+    int status = TOOL_DONE;
+    DIR *listing = opendir(folder);
+    if (!listing)
+        return tool_fail("%s cannot be read: %s", folder, strerror(errno));
+    for (const struct dirent *entry; status == TOOL_DONE && (entry = readdir(listing));) {
+        const char *suffix = strrchr(entry->d_name, '.');
+        if (suffix && strcmp(suffix, ".npy") == 0 && !writes(c, entry->d_name))
+            status = tool_fail("%s/%s is of an earlier export, and this one has no such tensor; name another folder",
+                               folder, entry->d_name);
+    }
+    closedir(listing);
+    return status;
 }
 
 /* Writes DIR/PREFIXNAME.npy for every tensor of the array, and lists them in `files`. Returns an exit status. */

@@ -242,12 +242,13 @@ static gw_status init_number(gw_ps_client *side, const char *what, uint32_t rank
 
 /* Waits for the number of another worker, and gets it. If that worker no longer takes part and has put none, *number
  * does not change. In mode sync all have pushed to the last round, so one that says nothing is stopped, and is taken as
- * gone, too. Without rounds it may be far behind; then only the user ends the wait. */
-static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *what, uint32_t rank, uint64_t *number)
+ * gone, too. Without rounds it may be far behind; then only the user ends the wait. begin: since when it is awaited. */
+static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *what, uint32_t rank, double begin,
+                           uint64_t *number)
 {
     const struct gw_team *team = w->team;
     const bool sync = gw_ps_client_info(side).mode == GW_PS_SYNC;
-    const double begin = gw_clock_seconds(), timeout = team->options->timeout_s;
+    const double timeout = team->options->timeout_s;
     bool there = true, noted = false;
     char name[64];
     gw_ps_presence *presence = gw_calloc(NULL, team->options->workers, sizeof *presence);
@@ -260,14 +261,14 @@ static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *
         const bool late = waited >= 2 * timeout;
         there =
             (presence[rank] == GW_PS_PRESENT && !(sync && late)) || (presence[rank] == GW_PS_AWAY && waited < timeout);
-        if (status == GW_OK && gw_team_may_stop(team))
-            status = gw_fail(GW_ERR_CLOSED, "stopped, as asked, while it waited for the end of rank %u", rank);
         if (status == GW_OK && (status = gw_ps_get(side, name, team->steps, &value)) == GW_ERR_TIMEOUT)
             status = GW_OK; /* that worker is behind; without rounds, workers end one after the other */
         if (status == GW_OK && !value.bytes && presence[rank] == GW_PS_PRESENT && late && !noted)
             gw_train_note(team->callbacks, "rank %u takes part, and has not ended %.0f seconds after rank %u, which %s",
                           rank, waited, w->rank, sync ? "goes on without it" : "waits for it");
         noted = late;
+        if (status == GW_OK && !value.bytes && late && gw_team_may_stop(team)) /* one that ends well gets its files */
+            status = gw_fail(GW_ERR_CLOSED, "stopped, as asked, while it waited for the end of rank %u", rank);
     }
     gw_free(NULL, presence);
     if (value.bytes)
@@ -281,7 +282,8 @@ static gw_status meet(struct gw_worker *w, const char *what, uint64_t own, bool 
 {
     gw_ps_client_options options = w->elastic.options;
     gw_ps_client *side;
-    char name[64];
+    const double begin = gw_clock_seconds();
+    char name[64], why[512];
     options.rank = GW_PS_READER, options.joins = false, options.timeout_ms = LOOK_MS;
     *alike = true;
     GW_TRY(gw_ps_client_create(NULL, &options, &side));
@@ -291,11 +293,12 @@ static gw_status meet(struct gw_worker *w, const char *what, uint64_t own, bool 
     for (uint32_t r = 0; r < w->team->options->workers && status == GW_OK; r++) {
         uint64_t other = own;
         if (r != w->rank)
-            status = number_of(w, side, what, r, &other);
+            status = number_of(w, side, what, r, begin, &other);
         *alike = *alike && other == own;
     }
+    snprintf(why, sizeof why, "%s", gw_last_error()); /* the end of the client has errors of its own */
     gw_ps_client_destroy(side);
-    return status;
+    return status < 0 ? gw_fail(status, "%s", why) : GW_OK;
 }
 
 gw_status gw_elastic_meet(struct gw_worker *w)

@@ -40,7 +40,7 @@ static gw_status load_state(struct gw_worker *w)
         return w->team->begin == 0 || kept_bytes + own_bytes == 0
                    ? GW_OK
                    : gw_fail(GW_ERR_SYSTEM, "the checkpoint after %llu steps has no state files, and %s keeps states",
-                             (unsigned long long)w->team->begin, w->team->options->codec);
+                             (unsigned long long)w->team->begin, kept_bytes ? w->team->options->codec : "batch norm");
     }
     const size_t all_bytes = r->states[0].state_bytes;
     if (all_bytes < own_bytes)

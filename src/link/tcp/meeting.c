@@ -84,9 +84,11 @@ static bool joiner_has_come(const void *all, uint32_t rank)
     return joiner_is_here(all, rank) || ((const struct joiner *)all)[rank].went;
 }
 
-static bool joiner_is_ready(const void *all, uint32_t rank)
+/* At rank 0. */
+static bool is_ready(const void *meeting, uint32_t rank)
 {
-    return rank == 0 || ((const struct joiner *)all)[rank].ready;
+    const struct meeting *m = meeting;
+    return rank == 0 ? m->n_missing == 0 : m->joiners[rank].ready;
 }
 
 static bool all_links_stand(const void *meeting, uint32_t rank)
@@ -170,7 +172,7 @@ static void say_who_is_missing(struct meeting *m)
 {
     uint8_t body[GW_TCP_MOST_TEXT];
     const struct gw_tcp_missing missing =
-        m->has_table ? gw_tcp_missing_ranks(m->group->size, joiner_is_ready, m->joiners) : missing_ranks(m);
+        m->has_table ? gw_tcp_missing_ranks(m->group->size, is_ready, m) : missing_ranks(m);
     m->tell_at = gw_clock_seconds() + WAIT_SECONDS;
     tell_joiners(m, GW_TCP_WAIT, body, gw_tcp_text_write(body, 0, 0, missing.text));
 }
@@ -484,7 +486,7 @@ static gw_status take_host(struct meeting *m, const struct gw_net_message *messa
         gw_tcp_table_read(message->bytes, message->n_bytes, group->size, group->n_links, &group->session,
                           group->members)) {
         m->has_table = true;
-        m->waiting_for[0] = 0; /* from now on WAIT names those that are not ready */
+        m->waiting_for[0] = m->trouble[0] = 0; /* from now on WAIT names those that are not ready */
         return GW_OK;
     }
     if (message->kind == GW_TCP_GO && m->told_ready) {
@@ -564,7 +566,7 @@ static gw_status too_late(const struct meeting *m)
     if (m->has_table)
         return gw_fail(GW_ERR_TIMEOUT, "%s did not get connections to all other members within %u ms",
                        group->rank > 0 ? m->waiting_for[0] ? m->waiting_for : "some ranks"
-                                       : gw_tcp_missing_ranks(group->size, joiner_is_ready, m->joiners).text,
+                                       : gw_tcp_missing_ranks(group->size, is_ready, m).text,
                        group->timeout_ms);
     if (group->rank == 0) {
         char went[GW_NET_ENDPOINT_BYTES + 80] = "";

@@ -212,7 +212,13 @@ void gw_ps_folder_commit(struct gw_ps_folder *folder)
     const double now = was_durable ? 0 : gw_clock_seconds();
     if (!gw_ps_folder_is_due(folder) || (!was_durable && now < folder->next_try))
         return;
-    if (put_all(folder) == GW_OK || (gw_ps_rows_undo(folder->rows) && put_all(folder) == GW_OK)) {
+    gw_status status = put_all(folder);
+    for (int again = 0; status < 0 && again < 2; again++) {
+        snprintf(folder->reason, sizeof folder->reason, "%s", gw_last_error());
+        if (gw_ps_rows_undo(folder->rows) && again == 0)
+            status = put_all(folder);
+    }
+    if (status == GW_OK) {
         folder->commit++;
         folder->n_commits++;
         folder->reason[0] = 0;
@@ -222,8 +228,6 @@ void gw_ps_folder_commit(struct gw_ps_folder *folder)
             folder->options.log(folder->options.user, "durable");
         return;
     }
-    snprintf(folder->reason, sizeof folder->reason, "%s", gw_last_error());
-    (void)gw_ps_rows_undo(folder->rows);
     folder->n_failed++;
     folder->next_try = gw_clock_seconds() + RETRY_SECONDS;
     snprintf(line, sizeof line, "not-durable reason=\"%.900s\"", gw_quote(folder->reason).text);

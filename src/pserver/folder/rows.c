@@ -38,6 +38,8 @@ static const char *const texts[N_STATEMENTS] = {
 struct gw_ps_rows {
     gw_context *context;
     int fd, lock;
+    int failed;   /* what a statement came to that failed; 0: none has since the last undo */
+    bool had_log; /* when the last transaction began */
     sqlite3 *db;
     sqlite3_stmt *statements[N_STATEMENTS];
     char folder[PATH_MAX];
@@ -88,7 +90,10 @@ static bool empty_log(struct gw_ps_rows *rows)
 static bool fills_the_disk(const struct gw_ps_rows *rows)
 {
     struct statvfs disk;
-    return fstatvfs(rows->fd, &disk) == 0 && disk.f_bavail * disk.f_frsize < bytes_of(rows, STATE "-wal");
+    if (fstatvfs(rows->fd, &disk) != 0 || disk.f_blocks == 0)
+        return false;
+    const uint64_t blocks = geteuid() == 0 ? disk.f_bfree : disk.f_bavail;
+    return blocks * disk.f_frsize < bytes_of(rows, STATE "-wal");
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
@@ -105,6 +110,7 @@ static gw_status step(struct gw_ps_rows *rows, enum statement which, uint64_t a,
     if (*result == SQLITE_ROW || *result == SQLITE_DONE)
         return GW_OK;
     sqlite3_reset(statement);
+    rows->failed = *result;
     return fail(rows, *result);
 }
 
@@ -118,6 +124,7 @@ static gw_status run(struct gw_ps_rows *rows, enum statement which, uint64_t a, 
 
 gw_status gw_ps_rows_begin(struct gw_ps_rows *rows)
 {
+    rows->had_log = bytes_of(rows, STATE "-wal") > 0;
     return run(rows, BEGIN, 0, 0);
 }
 
@@ -143,7 +150,9 @@ bool gw_ps_rows_undo(struct gw_ps_rows *rows)
 {
     if (!sqlite3_get_autocommit(rows->db))
         gw_ignore(run(rows, UNDO, 0, 0));
-    return bytes_of(rows, STATE "-wal") > 0 && empty_log(rows);
+    const bool no_room = (rows->failed & 0xFF) == SQLITE_FULL || rows->failed == SQLITE_IOERR_WRITE;
+    rows->failed = SQLITE_OK;
+    return no_room && rows->had_log && empty_log(rows);
 }
 
 gw_status gw_ps_rows_put(struct gw_ps_rows *rows, uint64_t id, const void *bytes, size_t n_bytes)

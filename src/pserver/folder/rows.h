@@ -35,7 +35,7 @@ gw_status gw_ps_rows_find(struct gw_ps_rows *rows, uint64_t *id, size_t *n_bytes
 gw_status gw_ps_rows_get(struct gw_ps_rows *rows, uint64_t id, void *bytes, size_t n_bytes);
 
 /* A commit is begin, then any puts and drops, then end. `number` counts commits. After an error, call undo: nothing has
- * changed. It also empties the log, which may have filled the disk; true: it was not empty, so try once more. Errors:
+ * changed. If there was no room, it also empties the log, as far as the database has room; true: try once more. Errors:
  * GW_ERR_SYSTEM. */
 gw_status gw_ps_rows_begin(struct gw_ps_rows *rows);
 gw_status gw_ps_rows_put(struct gw_ps_rows *rows, uint64_t id, const void *bytes, size_t n_bytes);
