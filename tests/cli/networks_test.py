@@ -130,7 +130,7 @@ class BesidePyTorch(harness.Case):
         return records[:, 1:].reshape(-1, 3, pictures.SIDE, pictures.SIDE).float(), records[:, 0].long()
 
     def tensors(self, run):
-        files = self.ok_json("export", "--from", run, "-o", self.path("npy"))["files"]
+        files = self.ok_json("export", "--from", run, "-o", f"{run}-npy")["files"]
         return {os.path.basename(f)[: -len(".npy")]: torch.tensor(numpy.load(f)) for f in files}
 
     def whiten(self, pixels):
