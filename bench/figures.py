@@ -147,14 +147,20 @@ def about_all(results):
             sys.exit(f"not all results have the same {key}; sudo bench/all.py measures the others anew")
     one, when = known[0], " to ".join(sorted({min(a["date"] for a in known), max(a["date"] for a in known)}))
     minutes = sum(int(one["seconds"]) for one in known) / 60
+    older = [f"`{name}`" for name, (parts, _) in TABLES.items() if not all(part in results for part in parts)]
+    rest = (
+        f" Not measured there, so that their tables are of other days and machines: {', '.join(older)}."
+        if older
+        else ""
+    )
     return (
         f"Measured by `sudo bench/all.py` at commit {one['commit'][:10]}, {when}, in {minutes:.0f} minutes: "
-        f"{one['machine']}, {one['kernel']}, {one['compiler']}, kernels for {one['kernels']}."
+        f"{one['machine']}, {one['kernel']}, {one['compiler']}, kernels for {one['kernels']}.{rest}"
     )
 
 
-def wrapped(text, columns=120, more="\n"):
-    return more.join(textwrap.wrap(text, columns, break_on_hyphens=False, break_long_words=False))
+def wrapped(text):
+    return "\n".join(textwrap.wrap(text, 120, break_on_hyphens=False, break_long_words=False))
 
 
 def page(text, results):
@@ -168,9 +174,7 @@ def page(text, results):
             made[name] = wrapped(head) + "\n"
             continue
         rows = (f"| {' | '.join(cells)} |\n" for cells in lines)
-        commands = (wrapped(results[part][0]["command"], 110, " \\\n        ") for part in parts)
-        made[name] = f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n{''.join(rows)}\n"
-        made[name] += "".join(f"    {command}\n" for command in commands)
+        made[name] = f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n{''.join(rows)}"
     for name, new in made.items():
         text = grid.put_between(text, f"<!-- bench/all.py: {name} -->", "<!-- end -->", new)
     return text
