@@ -125,7 +125,7 @@ static void a_silent_member_is_named(void **state)
                               .machine_of = cases[c].machine_of,
                               .timeout_ms = 1000,
                               .late_us = cases[c].late_us};
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "rank %u", cases[c].quitter);
         world_run(&world);
         for (uint32_t r = 0; r < world.n; r++) {
@@ -136,7 +136,38 @@ static void a_silent_member_is_named(void **state)
             if (member->status == GW_ERR_TIMEOUT) { /* the caller puts the step before it */
                 assert_non_null(strstr(member->sentence, "of group "));
                 assert_null(strstr(member->sentence, "step"));
+                snprintf(name, sizeof name, "rank %u within", cases[c].quitter); /* and nobody beside it */
+                assert_non_null(strstr(member->sentence, name));
             }
+        }
+        world_end(&world);
+    }
+}
+
+/* Rank 1 falls silent after it has sent its averages to rank 2, and before those to rank 0. So rank 2 begins the next
+ * step, and rank 0 cannot. Rank 2 waits for both, and must not take rank 0 for silent. */
+static void a_chain_of_waits_names_its_end(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"none", "ternary"};
+    for (size_t i = 0; i < 2; i++) {
+        struct world world = {.spec = some[i],
+                              .n = 3,
+                              .sizes = mixed_sizes,
+                              .n_tensors = N_MIXED,
+                              .n_steps = 3,
+                              .seed = 6,
+                              .quitter = 1,
+                              .quits_step = 1,
+                              .quits = QUIT_SILENT,
+                              .drops_averages = true,
+                              .timeout_ms = 1000};
+        world_run(&world);
+        assert_int_equal(world.members[0].steps_done, 0);
+        assert_int_equal(world.members[2].steps_done, 1);
+        for (uint32_t r = 0; r < 3; r += 2) {
+            const struct member *m = &world.members[r];
+            CHECK(strstr(m->sentence, " came from rank 1 within 1000 ms"), "rank %u: %s", r, m->sentence);
         }
         world_end(&world);
     }
@@ -305,6 +336,7 @@ int main(void)
         cmocka_unit_test(a_member_that_leaves_is_named),
         cmocka_unit_test(members_with_nothing_to_send_may_leave_early),
         cmocka_unit_test(a_silent_member_is_named),
+        cmocka_unit_test(a_chain_of_waits_names_its_end),
         cmocka_unit_test(different_steps_are_an_error),
         cmocka_unit_test(an_altered_message_does_no_harm),
         cmocka_unit_test(every_allocation_may_fail),

@@ -83,7 +83,8 @@ gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
     ex->hello = gw_strdup(ex->context, own);
     ex->have_hello = gw_calloc(ex->context, ex->size, sizeof *ex->have_hello);
     ex->have_left = gw_calloc(ex->context, ex->size, sizeof *ex->have_left);
-    return ex->hello && ex->have_hello && ex->have_left ? GW_OK : GW_ERR_MEMORY;
+    ex->heard_waiting = gw_calloc(ex->context, ex->size, sizeof *ex->heard_waiting);
+    return ex->hello && ex->have_hello && ex->have_left && ex->heard_waiting ? GW_OK : GW_ERR_MEMORY;
 }
 
 gw_status gw_hello_check(struct gw_exchange *ex, const gw_message *message)

@@ -20,6 +20,8 @@
  *     LEAVE       a member to every other: it sends nothing more. The body is 8 bytes: the rank that left first, and
  *                 how many steps that one had begun (the low 16 bits). That rank is the sender, or the one whose
  *                 leaving has ended the sender's exchange. In the header, group, run and step are 0
+ *     WAITING     a member to every other, if nothing came for a quarter of the timeout: it owes nothing in this step,
+ *                 and waits for others (no body). In the header, group and run are 0
  *
  * A group without shared numbers has no STATS and no SHARED. */
 #ifndef GW_EXCHANGE_MESSAGE_H
@@ -36,10 +38,11 @@ enum message_type {
     MESSAGE_PULL,
     MESSAGE_WAKE,
     MESSAGE_HELLO,
-    MESSAGE_LEAVE
+    MESSAGE_LEAVE,
+    MESSAGE_WAITING
 };
 
-#define MESSAGE_VERSION 6
+#define MESSAGE_VERSION 7
 #define MESSAGE_HEADER 16
 #define HELLO_MOST 20480 /* bytes of all its lines, with a closing 0 */
 #define MESSAGE_BAD_BYTES (MESSAGE_HEADER + 8)

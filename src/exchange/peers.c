@@ -1,5 +1,6 @@
 /* Workers that own the slices themselves. A worker sends messages over the link to the pipelines of the other members
  * and to its own, and gets messages from them. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "exchange/pipeline.h"
 #include "exchange/relay.h"
@@ -135,13 +136,22 @@ static gw_status handle_shared(struct gw_exchange *ex, struct group *group, cons
 static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct run *run, const gw_message *message,
                              const struct arrival *arrival)
 {
-    const uint32_t relay = gw_relay_of(ex, run, ex->rank), from = relay == ex->rank ? run->owner : relay;
-    if (message->from != from || !run->pushed || run->pulled)
+    if (message->from != gw_averages_from(ex, run) || !run->pushed || run->pulled)
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent averages of run %u of group %u out of turn", message->from,
                        run->index, group->index);
     gw_count_down(ex, message->from, message->n_bytes);
     GW_TRY(gw_hand_on(ex, run, message));
     return gw_take_averages(ex, group, run, arrival);
+}
+
+static gw_status handle_waiting(struct gw_exchange *ex, const gw_message *message)
+{
+    const struct message_header h = message_header_read(message->bytes);
+    if (h.flags || h.group || h.run || message->n_bytes != MESSAGE_HEADER || message->from == ex->rank)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u says that it waits, in an invalid message of %zu bytes",
+                       message->from, message->n_bytes);
+    ex->heard_waiting[message->from] = gw_clock_seconds();
+    return GW_OK;
 }
 
 /* Handles a message of another member's pipeline, or of this member's own. If it keeps message->bytes, it sets the
@@ -161,6 +171,8 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
         return gw_take_leave(ex, message);
     if (ex->have_left[from])
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u after its farewell", from, h.type);
+    if (h.type == MESSAGE_WAITING) /* without a HELLO it was said to an earlier exchange on this link */
+        return handle_waiting(ex, message);
     if (from != ex->rank && !ex->have_hello[from])
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u before it said what it is part of", from,
                        h.type);
@@ -217,15 +229,16 @@ static gw_status peers_begin(struct gw_exchange *ex, double rate)
     return status;
 }
 
-static bool is_wake(const struct gw_exchange *ex, const gw_message *message)
+static bool is_bare(const gw_message *message, enum message_type type)
 {
-    return message->from == ex->rank && message->n_bytes == MESSAGE_HEADER &&
-           message_header_read(message->bytes).type == MESSAGE_WAKE;
+    return message->n_bytes == MESSAGE_HEADER && message_header_read(message->bytes).type == type;
 }
 
-static gw_status peers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool *stop)
+/* Handles the next message. *news: it was one that this member may get on with. */
+static gw_status receive_one(struct gw_exchange *ex, uint32_t timeout_ms, bool *stop, bool *news)
 {
     gw_message message;
+    *news = true;
     gw_status status = gw_link_recv(&ex->link, timeout_ms, &message);
     if (status == GW_ERR_TIMEOUT)
         return GW_NOT_YET;
@@ -233,11 +246,50 @@ static gw_status peers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool
         return GW_OK;
     if (status < 0)
         return ex->running ? status : gw_add_leaver(ex, status);
-    if (is_wake(ex, &message))
+    if (message.from == ex->rank && is_bare(&message, MESSAGE_WAKE))
         return gw_pipeline_look(ex, message.bytes, stop);
+    *news = !is_bare(&message, MESSAGE_WAITING);
     status = handle(ex, &message);
     gw_buffers_give(&ex->buffers, message.bytes);
     return status;
+}
+
+static gw_status peers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool *stop)
+{
+    const uint32_t quarter = ex->timeout_ms / 4 + 1, most = timeout_ms < quarter ? timeout_ms : quarter;
+    const double deadline = gw_clock_seconds() + most / 1000.0;
+    double left = 0;
+    bool news;
+    do {
+        const gw_status status = receive_one(ex, left > 0 ? (uint32_t)(left * 1000) + 1 : most, stop, &news);
+        if (status != GW_OK || news)
+            return status;
+        left = deadline - gw_clock_seconds();
+    } while (left > 0);
+    return GW_NOT_YET;
+}
+
+/* Tells the others that this member owes nothing, so that who waits for it does not take it for silent. If a connection
+ * has ended, `receive` says so. */
+static void say_waiting(struct gw_exchange *ex)
+{
+    for (uint32_t r = 0; r < ex->size; r++) {
+        void *bytes = r == ex->rank || ex->have_left[r] ? NULL : gw_message_alloc(ex->context, MESSAGE_HEADER);
+        if (!bytes)
+            continue;
+        message_header_write(bytes, &(struct message_header){
+                                        .type = MESSAGE_WAITING, .nth_step = ex->nth_step, .step = ex->step});
+        gw_ignore(ex->link.ops->send(ex->link.self, r, bytes, MESSAGE_HEADER, ex->timeout_ms));
+    }
+}
+
+static bool peers_silent(struct gw_exchange *ex, double since)
+{
+    if (gw_silent_members(ex, since))
+        return true;
+    if (ex->to_measure.n_done == ex->n_tensors) /* else its caller owes tensors */
+        say_waiting(ex);
+    return false;
 }
 
 const struct gw_owners gw_owners_peers = {
@@ -250,7 +302,7 @@ const struct gw_owners gw_owners_peers = {
     .pull = peers_pull,
     .receive = peers_receive,
     .call = peers_call,
-    .silent = gw_silent_members,
+    .silent = peers_silent,
     .flush = peers_flush,
     .leave = gw_say_leave,
     .fail = peers_fail,

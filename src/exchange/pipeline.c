@@ -177,7 +177,7 @@ static gw_status work(struct gw_exchange *ex)
 /* Handles the next message. If none has come, does some of the work that is left. */
 static gw_status turn(struct gw_exchange *ex, bool *stop)
 {
-    bool waited = false; /* one deadline has passed and nothing came */
+    const double since = gw_clock_seconds();
     for (;;) {
         const bool busy = is_busy(ex), waits = ex->n_in_flight || gw_waits_for_hellos(ex);
         const gw_status status = ex->owners->receive(ex, busy ? 0 : waits ? ex->timeout_ms : IDLE_MS, stop);
@@ -189,12 +189,8 @@ static gw_status turn(struct gw_exchange *ex, bool *stop)
          * not wait for ever then. */
         if (!waits)
             return gw_pipeline_look(ex, NULL, stop);
-        /* A member that itself owes something is named at the first deadline. A member that may be waiting for another
-         * one gets a second deadline. By then, the member that waits directly for the silent one has told us its name.
-         */
-        if (ex->owners->silent(ex, waited))
+        if (ex->owners->silent(ex, since))
             return GW_ERR_TIMEOUT;
-        waited = true;
     }
 }
 

@@ -20,6 +20,13 @@ static inline uint32_t gw_relay_of(const struct gw_exchange *exchange, const str
                : exchange->by_machine[machine->first + run->index % machine->n];
 }
 
+/* The rank that sends this member the averages of a run. */
+static inline uint32_t gw_averages_from(const struct gw_exchange *exchange, const struct run *run)
+{
+    const uint32_t relay = gw_relay_of(exchange, run, exchange->rank);
+    return relay == exchange->rank ? run->owner : relay;
+}
+
 /* The ranks whose frames the worker `from` sends for this run: its own rank alone, or all ranks of its machine. Returns
  * an array of *n ranks. */
 static inline const uint32_t *gw_sent_by(const struct gw_exchange *exchange, const struct run *run,

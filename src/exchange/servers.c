@@ -470,11 +470,11 @@ static gw_status servers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bo
 }
 
 /* If workers are missing, the servers' answers name them. So the silent ones here are servers that owe an answer. */
-static bool servers_silent(const struct gw_exchange *ex, bool any)
+static bool servers_silent(struct gw_exchange *ex, double since)
 {
     const struct servers *me = ex->servers;
     char who[448] = "";
-    (void)any;
+    (void)since;
     for (uint32_t s = 0; s < ex->n_owners; s++) {
         const struct pending *request = me->asked[s].sent.first; /* the oldest */
         if (request)

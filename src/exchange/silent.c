@@ -1,5 +1,7 @@
-/* Finds the members that this member waits for, and names them in a sentence. */
+/* Finds the silent members among those that this member waits for, and names them in a sentence. A member that owes
+ * nothing, and itself waits for others, says so (WAITING), and is not silent. */
 #include "base/append.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "exchange/relay.h"
 
@@ -11,7 +13,7 @@
 /* A list of ranks: "rank 3", "ranks 1 and 4", "ranks 0, 1, 2 and 9 more". */
 struct names {
     char text[160];
-    uint32_t n, last;
+    uint32_t n;
     uint32_t ranks[MOST_NAMED];
 };
 
@@ -20,7 +22,6 @@ static void names_add(struct names *names, uint32_t rank)
     if (names->n < MOST_NAMED)
         names->ranks[names->n] = rank;
     names->n++;
-    names->last = rank;
 }
 
 static const char *names_text(struct names *names)
@@ -36,40 +37,62 @@ static const char *names_text(struct names *names)
     return names->text;
 }
 
-static bool say(const struct gw_exchange *ex, const struct group *group, const char *what, struct names *names)
+/* ---- what a member owes to this one ---------------------------------------------------------------------- */
+
+static bool owes_statistics(const struct gw_exchange *ex, const struct group *group, uint32_t rank)
 {
-    if (names->n == 0)
-        return false;
-    /* The sentence has no number of the step. The caller began the step and knows it. A trainer puts the number before
-     * this sentence, counted as it counts steps. */
-    gw_fail(GW_ERR_TIMEOUT, "no %s of group %u came from %s within %u ms", what, group->index, names_text(names),
-            ex->timeout_ms);
-    return true;
+    (void)ex;
+    return group->state == GROUP_WAITS_SHARED && group->largest && !group->have_stats[rank];
 }
 
-/* True if something that `rank` must send is missing in a run that this member adds up: its own part (direct), or what
- * it sends for its machine. */
-static bool owes_pushes(const struct gw_exchange *ex, const struct group *group, uint32_t rank, bool direct)
+static bool owes_shared(const struct gw_exchange *ex, const struct group *group, uint32_t rank)
 {
-    for (uint32_t i = 0; i < group->n_runs; i++) {
+    (void)ex;
+    return group->state == GROUP_WAITS_SHARED && rank == group->coordinator;
+}
+
+/* Pushes of a run that this member adds up: a worker's own part, or what a relay sends for its machine. */
+static bool owes_gradients(const struct gw_exchange *ex, const struct group *group, uint32_t rank)
+{
+    for (uint32_t i = 0; group->state == GROUP_WAITS_PULLS && i < group->n_runs; i++) {
         const struct run *run = &group->runs[i];
-        uint32_t n;
-        if (!run->round || run->n_in == run->n_expected || run->pushes[rank].bytes || (run->own_in && rank == ex->rank))
-            continue;
-        /* An owner waits for the relays of other machines, and a relay may itself be waiting for a worker of its
-         * machine. */
-        bool sends_here =
-            run->owner != ex->rank ? gw_same_machine(ex, rank, ex->rank) : gw_relay_of(ex, run, rank) == rank;
-        gw_sent_by(ex, run, &rank, &n);
-        if (sends_here && (n == 1) == direct)
+        if (run->round && run->n_in < run->n_expected && !run->pushes[rank].bytes &&
+            (run->owner != ex->rank ? gw_same_machine(ex, rank, ex->rank) : gw_relay_of(ex, run, rank) == rank))
             return true;
     }
     return false;
 }
 
-bool gw_silent_members(const struct gw_exchange *ex, bool any)
+static bool owes_averages(const struct gw_exchange *ex, const struct group *group, uint32_t rank)
 {
+    for (uint32_t i = 0; group->state == GROUP_WAITS_PULLS && i < group->n_runs; i++)
+        if (!group->runs[i].pulled && gw_averages_from(ex, &group->runs[i]) == rank)
+            return true;
+    return false;
+}
+
+/* ---- the silent ones --------------------------------------------------------------------------------------- */
+
+/* A member that says WAITING is silent, too, after twice the timeout. So no two members wait for each other for ever. */
+static bool is_silent(const struct gw_exchange *ex, uint32_t rank, double since, double now)
+{
+    const double timeout = ex->timeout_ms / 1000.0, heard = ex->heard_waiting[rank];
+    return rank != ex->rank && (now - (heard > since ? heard : since) >= timeout || now - since >= 2 * timeout);
+}
+
+bool gw_silent_members(const struct gw_exchange *ex, double since)
+{
+    static const struct {
+        const char *what;
+        bool (*owes)(const struct gw_exchange *ex, const struct group *group, uint32_t rank);
+    } kinds[] = {{"statistics", owes_statistics},
+                 {"shared numbers", owes_shared},
+                 {"gradients", owes_gradients},
+                 {"averages", owes_averages}};
+    const double now = gw_clock_seconds();
     struct names strangers = {.n = 0};
+    if (now - since < ex->timeout_ms / 1000.0)
+        return false;
     for (uint32_t r = 0; r < ex->size; r++)
         if (r != ex->rank && !ex->have_hello[r])
             names_add(&strangers, r);
@@ -78,44 +101,19 @@ bool gw_silent_members(const struct gw_exchange *ex, bool any)
                 names_text(&strangers), ex->timeout_ms);
         return true;
     }
-    for (uint32_t g = 0; g < ex->n_groups; g++) { /* things that a member can send without waiting for others */
-        const struct group *group = &ex->groups[g];
-        struct names names = {.n = 0};
-        if (group->state == GROUP_WAITS_SHARED && group->largest) {
+    for (uint32_t g = 0; g < ex->n_groups; g++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            struct names names = {.n = 0};
             for (uint32_t r = 0; r < ex->size; r++)
-                if (!group->have_stats[r])
+                if (is_silent(ex, r, since, now) && kinds[k].owes(ex, &ex->groups[g], r))
                     names_add(&names, r);
-            if (say(ex, group, "statistics", &names))
-                return true;
+            if (names.n == 0)
+                continue;
+            /* The sentence has no number of the step. The caller began the step and knows it. A trainer puts the number
+             * before this sentence, counted as it counts steps. */
+            gw_fail(GW_ERR_TIMEOUT, "no %s of group %u came from %s within %u ms", kinds[k].what, g, names_text(&names),
+                    ex->timeout_ms);
+            return true;
         }
-        if (group->state == GROUP_WAITS_PULLS) {
-            for (uint32_t r = 0; r < ex->size; r++)
-                if (owes_pushes(ex, group, r, true))
-                    names_add(&names, r);
-            if (say(ex, group, "gradients", &names))
-                return true;
-        }
-    }
-    /* things that a member can send only after it has heard from others */
-    for (uint32_t g = 0; any && g < ex->n_groups; g++) {
-        const struct group *group = &ex->groups[g];
-        struct names names = {.n = 0};
-        if (group->state == GROUP_WAITS_SHARED) {
-            names_add(&names, group->coordinator);
-            return say(ex, group, "shared numbers", &names);
-        }
-        if (group->state == GROUP_WAITS_PULLS) {
-            for (uint32_t r = 0; r < ex->size; r++)
-                if (owes_pushes(ex, group, r, false))
-                    names_add(&names, r);
-            if (say(ex, group, "gradients", &names))
-                return true;
-            for (uint32_t i = 0; i < group->n_runs; i++)
-                if (!group->runs[i].pulled &&
-                    (names.n == 0 || names.last != group->runs[i].owner)) /* runs are sorted by owner */
-                    names_add(&names, group->runs[i].owner);
-            return say(ex, group, "averages", &names);
-        }
-    }
     return false;
 }

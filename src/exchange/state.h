@@ -99,6 +99,7 @@ struct gw_exchange {
     bool *have_left;      /* of each rank; the last thing that came from it was a farewell */
     uint32_t leaver;      /* the rank that left first; `size`: none has */
     uint16_t leaver_step; /* its nth_step */
+    double *heard_waiting; /* of each rank: the clock's time when it last said WAITING; 0: never */
     enum operation operation;
     bool together;        /* in this step, no tensor is encoded before all are measured */
     uint32_t n_measured;  /* groups of which all tensors are measured */
@@ -138,9 +139,9 @@ gw_status gw_hello_check(struct gw_exchange *exchange, const gw_message *message
  * this worker's own, or have been checked. */
 gw_status gw_account_frames(struct gw_exchange *exchange, const char *at, size_t left);
 
-/* Finds the members that the pipeline waits for. If one of them has not sent what it owes, this stores GW_ERR_TIMEOUT
- * with a sentence that names it, and returns true. A member that may itself wait for another one is named only if `any`
- * is true. */
-bool gw_silent_members(const struct gw_exchange *exchange, bool any);
+/* Finds the members that owe something to this one and have been silent for the timeout. If there are any, it stores
+ * GW_ERR_TIMEOUT with a sentence that names them, and returns true. since: the clock's time when something last came
+ * from anybody but WAITING, or when this member last worked. */
+bool gw_silent_members(const struct gw_exchange *exchange, double since);
 
 #endif

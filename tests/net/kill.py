@@ -24,8 +24,7 @@ import pictures  # noqa: E402
 import ports  # noqa: E402
 
 TIMEOUT = 3  # seconds for which a worker may be silent
-# Meeting and links may each take the deadline, one after the other. If a member waits for another through a third, it
-# may take the deadline twice (exchange.h). The rest is for the start on a busy machine.
+# Meeting and links may each take the deadline, one after the other. The rest is for the start on a busy machine.
 MOST_SECONDS = 2 * TIMEOUT + 8
 RUN = ["--net", "mlp:784-64-10", "--steps", "1000000", "--codec", "ternary"]
 
@@ -96,6 +95,8 @@ def attempt(args, chance, folder, nth):
             wrong.append(f"rank {rank} ended with status {worker.returncode}: {last}")
         elif not re.search(rf"\brank(s [0-9, and]*)? ?{victim}\b", last):
             wrong.append(f"rank {rank} does not name it: {last}")
+        elif (names := re.search(r"came from (.*) within", last)) and names[1] != f"rank {victim}":
+            wrong.append(f"rank {rank} names others beside it: {last}")
     print(f", all ended {time.monotonic() - struck:.2f} s later", flush=True)
     workers[victim].send_signal(signal.SIGKILL)
     workers[victim].communicate()
