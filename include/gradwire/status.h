@@ -65,8 +65,8 @@ typedef enum gw_status {
 GW_API const char *gw_status_text(gw_status status);
 
 /* The sentence about the last error of this thread. It says what is wrong, where, and what would be right. "" if no
- * call has failed yet. It is valid until the next call of the same thread that fails. A call that succeeds does not
- * change it, so read it only after a failure. */
+ * call has failed yet. Read it right after the call that failed: another call may change it, also one that
+ * succeeds. Functions that destroy something leave it as it is. */
 GW_API const char *gw_last_error(void);
 
 /* Stores a sentence for gw_last_error() of this thread, and returns `status`. It is for links that a program brings

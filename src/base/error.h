@@ -4,6 +4,8 @@
 
 #include <gradwire/status.h>
 
+#include <stdio.h>
+
 /* Forwards an error of a callee. The sentence stays the callee's. */
 #define GW_TRY(call)                                                                                                   \
     do {                                                                                                               \
@@ -16,6 +18,24 @@
 static inline void gw_ignore(gw_status status)
 {
     (void)status;
+}
+
+/* The sentence of gw_last_error(), kept while calls are made that have errors of their own. Functions that destroy
+ * something do so: who calls them after a failure still wants to say why. */
+struct gw_kept_error {
+    char sentence[512];
+};
+
+static inline struct gw_kept_error gw_error_keep(void)
+{
+    struct gw_kept_error kept;
+    snprintf(kept.sentence, sizeof kept.sentence, "%s", gw_last_error());
+    return kept;
+}
+
+static inline void gw_error_put_back(const struct gw_kept_error *kept)
+{
+    gw_fail(GW_OK, "%s", kept->sentence);
 }
 
 #endif

@@ -221,6 +221,7 @@ void gw_exchange_destroy(gw_exchange *ex)
 {
     if (!ex || !gw_process_is(ex->made_in))
         return;
+    const struct gw_kept_error kept = gw_error_keep();
     pthread_mutex_lock(&ex->lock);
     bool abandoned = ex->open && !ex->done && ex->status >= 0;
     bool ended = ex->status < 0;
@@ -240,6 +241,7 @@ void gw_exchange_destroy(gw_exchange *ex)
     pthread_cond_destroy(&ex->changed);
     pthread_mutex_destroy(&ex->lock);
     release(ex);
+    gw_error_put_back(&kept);
 }
 
 /* Stores the pipeline's error for this thread and returns it. GW_OK if the pipeline runs. The lock must be held. */

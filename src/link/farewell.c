@@ -12,8 +12,8 @@ enum { MARK_BYTES = sizeof mark - 1, MOST_BYTES = MARK_BYTES + 320 };
 
 void gw_link_fail(const gw_link *link, gw_status status, const char *why)
 {
-    char farewell[MOST_BYTES + 1], kept[1024];
-    snprintf(kept, sizeof kept, "%s", gw_last_error());
+    char farewell[MOST_BYTES + 1];
+    const struct gw_kept_error kept = gw_error_keep();
     why = why && why[0] ? why : gw_status_text(status);
     if (status == GW_ERR_PEER)
         snprintf(farewell, sizeof farewell, "%s%s", mark, why);
@@ -26,7 +26,7 @@ void gw_link_fail(const gw_link *link, gw_status status, const char *why)
         if (bytes)
             link->ops->send(link->self, r, memcpy(bytes, farewell, n_bytes), n_bytes, 0); /* it may be gone as well */
     }
-    gw_fail(status, "%s", kept);
+    gw_error_put_back(&kept);
 }
 
 gw_status gw_link_recv(const gw_link *link, uint32_t timeout_ms, gw_message *message)

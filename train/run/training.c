@@ -566,11 +566,9 @@ static gw_status join_and_train(struct gw_worker *w)
         if (status == GW_OK)
             status = train(w, from);
         const bool again = status < 0 && gw_elastic_goes_on(w, status);
-        char why[sizeof w->team->failure_text];
-        snprintf(why, sizeof why, "%s", gw_last_error());
         gw_elastic_leave(w);
         if (!again)
-            return status < 0 ? gw_fail(status, "%s", why) : status;
+            return status;
     } while (true);
 }
 

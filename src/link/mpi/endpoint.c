@@ -234,6 +234,7 @@ static void mpi_destroy(void *self)
     struct gw_mpi_hub *hub = me->hub;
     if (!is_mine(me))
         return;
+    const struct gw_kept_error kept = gw_error_keep();
     mpi_close(me);
     pthread_mutex_lock(&hub->lock);
     bool last = --hub->holders == 0;
@@ -242,6 +243,7 @@ static void mpi_destroy(void *self)
         await_others(hub);
         gw_mpi_hub_free(hub);
     }
+    gw_error_put_back(&kept);
 }
 
 const gw_link_ops gw_mpi_ops = {

@@ -807,7 +807,6 @@ static void clean_up(struct meeting *m)
 gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_host *rendezvous,
                       const struct gw_net_address *own)
 {
-    char sentence[GW_TCP_TEXT_BYTES];
     struct meeting m = {.group = group, .host = rendezvous, .rendezvous = rendezvous->addresses, .epoll = -1};
     m.deadline = gw_clock_seconds() + group->timeout_ms / 1000.0;
     gw_status status = prepare(&m);
@@ -819,9 +818,9 @@ gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_host *rend
             group->members[group->rank].identity = *gw_net_keys_own(group->keys);
         status = meet(&m);
         if (status < 0) {
-            snprintf(sentence, sizeof sentence, "%s", gw_last_error());
+            const struct gw_kept_error kept = gw_error_keep();
             call_off(&m, status);
-            gw_fail(status, "%s", sentence);
+            gw_error_put_back(&kept);
         }
     }
     clean_up(&m);

@@ -99,11 +99,13 @@ static void destroy(void *self)
     struct gw_tcp_group *group = endpoint->group;
     if (!gw_process_is(group->made_in))
         return;
+    const struct gw_kept_error kept = gw_error_keep();
     shut(endpoint);
     for (uint32_t r = 0; r < group->size; r++) /* the others see the end of this one now, not with the last link */
         gw_net_close(&endpoint->peers[r].c);
     if (atomic_fetch_sub_explicit(&group->holders, 1, memory_order_acq_rel) == 1)
         free_group(group);
+    gw_error_put_back(&kept);
 }
 
 static const gw_link_ops ops = {
@@ -249,7 +251,6 @@ gw_status gw_tcp_open(gw_context *context, const struct gw_link_request *options
 {
     struct gw_net_host rendezvous;
     struct gw_net_address own;
-    char sentence[GW_TCP_TEXT_BYTES];
     GW_TRY(check_options(options, n_links));
     const uint32_t timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
     GW_TRY(find_addresses(options, timeout_ms, &rendezvous, &own));
@@ -274,9 +275,10 @@ gw_status gw_tcp_open(gw_context *context, const struct gw_link_request *options
     if (status == GW_OK)
         status = gw_tcp_meet(group, &rendezvous, &own);
     if (status < 0) {
-        snprintf(sentence, sizeof sentence, "%s", gw_last_error());
+        const struct gw_kept_error kept = gw_error_keep();
         free_group(group);
-        return gw_fail(status, "%s", sentence);
+        gw_error_put_back(&kept);
+        return status;
     }
     begin(group);
     for (uint32_t l = 0; l < n_links; l++)

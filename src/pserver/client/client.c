@@ -185,6 +185,7 @@ void gw_ps_client_destroy(gw_ps_client *client)
 {
     if (!client || !gw_process_is(client->made_in))
         return;
+    const struct gw_kept_error kept = gw_error_keep();
     say_goodbye(client);
     for (uint32_t s = 0; s < client->n_servers; s++)
         gw_net_free(&client->servers[s].c);
@@ -195,4 +196,5 @@ void gw_ps_client_destroy(gw_ps_client *client)
     gw_net_keys_free(client->identity);
     gw_ps_keys_free(client);
     gw_free(client->context, client);
+    gw_error_put_back(&kept);
 }

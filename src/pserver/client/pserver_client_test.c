@@ -4,6 +4,9 @@
 #include "pserver/client/state.h"
 #include "pserver/client/test_calls.h"
 
+#include <arpa/inet.h>
+#include <unistd.h>
+
 /* So many float32 are divided into parts. */
 enum { N = 700000, N_BYTES = N * sizeof(float) };
 
@@ -264,11 +267,35 @@ TEST(nobody_is_there)
     assert_true(gw_clock_seconds() - start < 300);
 }
 
+/* One of two servers takes the connection and says nothing. The client then says farewell to the other one, and the
+ * sentence still names the silent one. */
+TEST(the_silent_one_of_two_is_named)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof own;
+    const int mute = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(bind(mute, (const struct sockaddr *)&own, n) == 0 && listen(mute, 8) == 0 &&
+                getsockname(mute, (struct sockaddr *)&own, &n) == 0);
+    char place[32], places[sizeof served.places + 34];
+    snprintf(place, sizeof place, "127.0.0.1:%u", ntohs(own.sin_port));
+    snprintf(places, sizeof places, "%s,%s", served.places, place);
+    const gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = places, .timeout_ms = 300};
+    gw_ps_client *client;
+    refused(gw_ps_client_create(NULL, &options, &client), GW_ERR_TIMEOUT, "it took the connection and said nothing");
+    assert_non_null(strstr(gw_last_error(), place));
+    close(mute);
+    client = come(0);
+    gw_fail(GW_ERR_PEER, "kept");
+    gw_ps_client_destroy(client);
+    assert_string_equal(gw_last_error(), "kept");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_SERVER(calls_that_do_not_wait, .n_workers = 2),
         cmocka_unit_test(nobody_is_there),
+        ON_SERVER(the_silent_one_of_two_is_named, .n_workers = 1),
         ON_SERVER(a_push_to_a_key_not_initialised, .n_workers = 1),
         ON_TWO(state_is_handed_over, .n_workers = 1),
         ON_TWO(no_halves_of_two_rounds, .n_workers = 1),
