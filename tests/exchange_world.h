@@ -149,9 +149,9 @@ struct world {
     enum quits quits; /* `quitter` does this in step quits_step, after it has submitted quits_after tensors */
     uint32_t quitter, quits_step, quits_after;
     bool drops_averages; /* the averages of the step before quits_step that it sends to rank 0 are lost */
-    long late_us;    /* rank 0 begins step quits_step so much later than the others */
-    uint32_t victim; /* the member whose allocation number fails_at fails, counted from gw_exchange_create on; 0:
-                      * none */
+    long late_us;        /* rank 0 begins step quits_step so much later than the others */
+    uint32_t victim;     /* the member whose allocation number fails_at fails, counted from gw_exchange_create on; 0:
+                          * none */
     long fails_at;
     uint32_t spoils_at; /* the number of the message that arrives altered, of those that rank 0 receives from others,
                          * from 1 on; 0: none */

@@ -54,9 +54,12 @@ def load():
 def check(status):
     """Returns the status if it is no error. Else raises a gradwire.Error with what the library says."""
     if status < 0:
-        sentence = load().gw_last_error().decode(errors="replace")
-        raise of_status(status)(status, sentence)
+        raise of_status(status)(status, last_error())
     return status
+
+
+def last_error():
+    return load().gw_last_error().decode(errors="replace")
 
 
 def fail(status, sentence):

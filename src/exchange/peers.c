@@ -277,8 +277,9 @@ static void say_waiting(struct gw_exchange *ex)
         void *bytes = r == ex->rank || ex->have_left[r] ? NULL : gw_message_alloc(ex->context, MESSAGE_HEADER);
         if (!bytes)
             continue;
-        message_header_write(bytes, &(struct message_header){
-                                        .type = MESSAGE_WAITING, .nth_step = ex->nth_step, .step = ex->step});
+        message_header_write(bytes, &(struct message_header){.type = MESSAGE_WAITING,
+                                                             .nth_step = ex->nth_step,
+                                                             .step = ex->step});
         gw_ignore(ex->link.ops->send(ex->link.self, r, bytes, MESSAGE_HEADER, ex->timeout_ms));
     }
 }

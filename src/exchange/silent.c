@@ -73,7 +73,8 @@ static bool owes_averages(const struct gw_exchange *ex, const struct group *grou
 
 /* ---- the silent ones --------------------------------------------------------------------------------------- */
 
-/* A member that says WAITING is silent, too, after twice the timeout. So no two members wait for each other for ever. */
+/* A member that says WAITING is silent, too, after twice the timeout. So no two members wait for each other for ever.
+ */
 static bool is_silent(const struct gw_exchange *ex, uint32_t rank, double since, double now)
 {
     const double timeout = ex->timeout_ms / 1000.0, heard = ex->heard_waiting[rank];

@@ -182,7 +182,9 @@ class GroupLink:
         self._post([peer], [_head(_BYE, 0)], last=True)
 
     def _destroy(self):
-        """Waits until the other ranks have answered the farewell, and all that was sent has left."""
+        """Waits until the other ranks have answered the farewell, and all that was sent has left. As with every destroy
+        function, gw_last_error() stays as it is."""
+        sentence = _library.last_error()
         self._close()
         deadline = time.monotonic() + _LEAVE_S
         for thread in self._receivers:
@@ -196,6 +198,7 @@ class GroupLink:
         elif self._when_done:
             self._group = None
             self._when_done()
+        _library.fail(Status.OK, sentence)
 
     def _threads(self):
         return [self._sender, *self._receivers]
