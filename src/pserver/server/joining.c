@@ -61,13 +61,19 @@ static void begin_with(struct gw_ps_server *server, uint64_t round)
     gw_ps_note(server);
 }
 
-/* True if nobody takes part. Workers that have never come do not count, though rounds wait for them (if `missing` is
- * wait or stop). */
+/* True if a worker takes part. One that has never come does not count, though rounds wait for it (if `missing` is wait
+ * or stop). */
+static bool takes_part(const struct gw_ps_server *server, uint32_t rank, const void *user)
+{
+    (void)user;
+    return gw_ps_store_is_present(server->store, rank) &&
+           (server->workers[rank].member || server->workers[rank].away_since > 0);
+}
+
 static bool nobody_takes_part(const struct gw_ps_server *server)
 {
     for (uint32_t r = 0; r < server->options.n_workers; r++)
-        if (gw_ps_store_is_present(server->store, r) &&
-            (server->workers[r].member || server->workers[r].away_since > 0))
+        if (takes_part(server, r, NULL))
             return false;
     return true;
 }
@@ -221,8 +227,8 @@ static void expire(struct gw_ps_server *server)
         struct gw_ps_member *member = server->workers[r].member;
         if (member && member->joining.waits && member->joining.deadline <= now)
             refuse(server, member,
-                   gw_fail(GW_ERR_TIMEOUT, "rank %u has waited %u ms for being admitted by a worker that takes part", r,
-                           member->joining.timeout_ms));
+                   gw_fail(GW_ERR_TIMEOUT, "rank %u has waited %u ms to be let in by one of those that take part: %s",
+                           r, member->joining.timeout_ms, gw_ps_name_workers(server, takes_part, NULL).text));
     }
 }
 

@@ -327,7 +327,7 @@ TEST(the_next_run_waits_for_nobody_of_a_stopped_one)
     gw_ps_client_destroy(reader);
 }
 
-/* Nobody admits a newcomer. It is told so at its deadline. The others train on meanwhile. */
+/* Nobody admits a newcomer. At its deadline it is told who should have. The others train on meanwhile. */
 TEST(nobody_admits)
 {
     gw_ps_client *w[] = {joined(0), joined(1)}, *c;
@@ -335,7 +335,8 @@ TEST(nobody_admits)
     one_round(w, 2);
     gw_ps_client_destroy(w[1]);
     c = test_client(served.places, 1, true, 300);
-    refused(gw_ps_join(c, &round), GW_ERR_TIMEOUT, "");
+    refused(gw_ps_join(c, &round), GW_ERR_TIMEOUT,
+            "rank 1 has waited 300 ms to be let in by one of those that take part: rank 0");
     one_round(w, 1);
     refused(gw_ps_admit(c, 0, 1), GW_ERR_ORDER, ""); /* that round is over */
     gw_ps_client_destroy(c);

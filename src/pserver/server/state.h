@@ -202,6 +202,14 @@ void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting **at
 /* True if an older request of the member for that key still waits. Older means that it came before the nth. */
 bool gw_ps_waiting_before(const struct gw_ps_member *member, const struct gw_ps_key *key, uint64_t nth);
 
+/* A few of the workers that is_named picks, for a sentence: "rank 2 (not connected), rank 5". "": it picks none. */
+struct gw_ps_worker_names {
+    char text[256];
+};
+typedef bool gw_ps_is_named(const struct gw_ps_server *server, uint32_t rank, const void *user);
+struct gw_ps_worker_names gw_ps_name_workers(const struct gw_ps_server *server, gw_ps_is_named *is_named,
+                                             const void *user);
+
 /* Returns GW_ERR_TIMEOUT, with a sentence that says for whom the request has waited too long at that key. */
 gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struct gw_ps_key *key,
                                   const struct gw_ps_waiting *waiting);

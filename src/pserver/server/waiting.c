@@ -87,21 +87,33 @@ void gw_ps_waiting_wake(void *user, struct gw_ps_key *key)
         server->n_woken++;
 }
 
-/* Lists a few of the workers for which a worker's request waits at that key: "rank 2 (not connected), rank 5". */
-static void name_missing(const struct gw_ps_server *server, const struct gw_ps_key *key, uint32_t asker, char *text,
-                         size_t n_bytes)
+struct gw_ps_worker_names gw_ps_name_workers(const struct gw_ps_server *server, gw_ps_is_named *is_named,
+                                             const void *user)
 {
-    uint32_t named = 0, missing = 0;
-    text[0] = 0;
+    struct gw_ps_worker_names names = {""};
+    uint32_t named = 0, n = 0;
     for (uint32_t r = 0; r < server->options.n_workers; r++) {
-        if (!gw_ps_key_misses(server->store, key, asker, r))
+        if (!is_named(server, r, user))
             continue;
-        if (missing++ < 8)
-            gw_append(text, n_bytes, "%srank %u%s", named++ ? ", " : "", r,
+        if (n++ < 8)
+            gw_append(names.text, sizeof names.text, "%srank %u%s", named++ ? ", " : "", r,
                       server->workers[r].member ? "" : " (not connected)");
     }
-    if (missing > named)
-        gw_append(text, n_bytes, " and %u more", missing - named);
+    if (n > named)
+        gw_append(names.text, sizeof names.text, " and %u more", n - named);
+    return names;
+}
+
+/* What a worker's request waits for. */
+struct awaited {
+    const struct gw_ps_key *key;
+    uint32_t asker;
+};
+
+static bool is_awaited(const struct gw_ps_server *server, uint32_t rank, const void *user)
+{
+    const struct awaited *awaited = user;
+    return gw_ps_key_misses(server->store, awaited->key, awaited->asker, rank);
 }
 
 /* Makes the error of a request that has waited too long. */
@@ -113,7 +125,6 @@ gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struc
     const char *what = request->operation == GW_PS_PUSH      ? "push"
                        : request->operation == GW_PS_VERDICT ? "verdict"
                                                              : "pull";
-    char missing[256];
     if (request->operation == GW_PS_GET)
         return gw_fail(GW_ERR_TIMEOUT,
                        "the get of \"%s\" has waited %u ms for somebody to put a value of version %llu or higher",
@@ -122,9 +133,10 @@ gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struc
         return gw_fail(GW_ERR_TIMEOUT,
                        "the %s of \"%s\" has waited %u ms for anybody to put the first parameters of \"%s\"", what,
                        request->key, request->timeout_ms, info.name);
-    name_missing(server, key, waiting->member->rank, missing, sizeof missing);
+    const struct gw_ps_worker_names missing =
+        gw_ps_name_workers(server, is_awaited, &(struct awaited){key, waiting->member->rank});
     return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"", what, request->key,
-                   request->timeout_ms, missing[0] ? missing : "other workers", info.name);
+                   request->timeout_ms, missing.text[0] ? missing.text : "other workers", info.name);
 }
 
 /* Answers a waiting request with the last error. */
