@@ -327,6 +327,18 @@ def a_server_that_has_lost_its_part():
         server.end()
 
 
+def a_server_that_has_lost_its_keys():
+    """A server that kept nothing is started anew in the midst of a run. The command was right, so it is no wrong use."""
+    server = Server("--workers", "1")
+    run = comes([server])
+    await_first_step(run)
+    server.kill()
+    server = Server("--workers", "1", listen=server.address)
+    said = run.communicate(timeout=PATIENCE)[1]
+    check(run.returncode == 1 and "was started anew while its workers trained" in said and "Try" not in said, said)
+    server.end()
+
+
 def another_optimizer():
     """A worker that comes to a run with another optimizer gets an error that says so."""
     with serving("--workers", "2", "--missing", "continue", "--min-workers", "1") as (_, servers):
@@ -420,6 +432,7 @@ def main():
     other_lengths()
     backup_workers()
     a_server_that_has_lost_its_part()
+    a_server_that_has_lost_its_keys()
     another_optimizer()
     one_is_gone_and_all_stop()
     replays()

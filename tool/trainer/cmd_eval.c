@@ -24,9 +24,8 @@ static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_optio
         return tool_fail("%s is not there; --from names the folder that train --out made", o->from);
     if (!o->data)
         return tool_fail(
-            "%s does not say what data its run had: a run's folder has a run.json that does, but not one of "
-            "an earlier version, and not a parameter file by itself; name them with --data DIR (or FILE, "
-            "digits, uneven)",
+            "%s does not say what data its run had: a run's folder has a run.json that does, but a parameter file by "
+            "itself has not; name them with --data DIR (or FILE, digits, uneven)",
             o->from);
     o->data_are = others || other_test ? NULL : of->data_are;
     tool_run_tell(of);

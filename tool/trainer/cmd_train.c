@@ -309,10 +309,9 @@ static int take_run(const tool_usage *usage, struct words *w, tool_run *of)
 {
     int status = tool_run_open(of->from, of);
     if (status == TOOL_DONE && !of->json)
-        tool_note("there is no " GW_RUN_FILE
-                  " in %s, which says what options its run had (earlier versions wrote none): "
-                  "options that are not given here have their defaults",
-                  of->from);
+        status = tool_fail("%s holds nothing to resume: there is no " GW_RUN_FILE
+                           " in it; --resume names the folder of a run with --out and --checkpoint-every",
+                           of->from);
     if (status == TOOL_DONE)
         status = tool_run_take(usage, of);
     drop_what_does_not_apply(usage, w);

@@ -197,10 +197,10 @@ static gw_status read_run(struct reader *r, struct gw_checkpoint *c)
     GW_TRY(get_number(r, 8, &c->steps));
     GW_TRY(get_number(r, 4, &workers));
     GW_TRY(get_number(r, 4, &n_state_files));
-    if (r->at != r->end)
-        GW_TRY(get_number(r, 4, &threads));
+    GW_TRY(get_number(r, 4, &threads));
     c->workers = (uint32_t)workers, c->n_state_files = (uint32_t)n_state_files, c->threads = (uint32_t)threads;
-    if (r->at != r->end || workers == 0 || workers > GW_MAX_WORKERS || (n_state_files != 0 && n_state_files != workers))
+    if (r->at != r->end || workers == 0 || workers > GW_MAX_WORKERS || threads == 0 ||
+        (n_state_files != 0 && n_state_files != workers))
         return gw_fail(GW_ERR_SYSTEM, "%s: what it says of its run is invalid", r->path);
     return GW_OK;
 }

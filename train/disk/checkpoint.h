@@ -14,7 +14,7 @@
  *         8         steps the run was to have
  *         4         workers
  *         4         state files (rank_state.h) that belong to it: one of each worker, or 0 if the codec keeps nothing
- *         4         computing threads of each worker; files of earlier versions end before it
+ *         4         computing threads of each worker
  *     8         XXH3 (64 bit) of everything before */
 #ifndef GW_TRAIN_CHECKPOINT_H
 #define GW_TRAIN_CHECKPOINT_H
@@ -39,7 +39,7 @@ struct gw_checkpoint {
     float *arrays[GW_ARRAYS]; /* NULL: it is not there. GW_PARAMS always is */
     char options[1024];       /* "": only parameters, from which no run can be resumed */
     uint64_t steps;
-    uint32_t workers, n_state_files, threads; /* threads 0: not known */
+    uint32_t workers, n_state_files, threads;
 };
 
 /* Writes FOLDER/NAME, whole or not at all. All arrays except GW_PARAMS may be NULL. */

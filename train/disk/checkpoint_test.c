@@ -169,7 +169,7 @@ static void files_of_holes_are_refused(void **state)
         assert_non_null(strstr(gw_last_error(), what == 0 ? "its length does not fit" : "is no parameter file"));
     }
     /* a whole file of more bytes than are read for its head */
-    c = (struct gw_checkpoint){.step = 3, .steps = 5, .workers = 2, .options = "seed 1\n"};
+    c = (struct gw_checkpoint){.step = 3, .steps = 5, .workers = 2, .threads = 1, .options = "seed 1\n"};
     assert_int_equal(gw_network_create("mlp:600-600-2", &c.network), GW_OK);
     c.arrays[GW_PARAMS] = numbers(&c.network, 1);
     assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
@@ -186,16 +186,20 @@ static void runs_that_cannot_be_are_refused(void **state)
 {
     (void)state;
     static const struct {
-        uint32_t workers, n_state_files;
+        uint32_t workers, n_state_files, threads;
         bool good;
-    } cases[] = {{1, 0, true},
-                 {GW_MAX_WORKERS, GW_MAX_WORKERS, true},
-                 {GW_MAX_WORKERS + 1, 0, false},
-                 {0, 0, false},
-                 {3, 2, false}};
+    } cases[] = {{1, 0, 1, true},
+                 {GW_MAX_WORKERS, GW_MAX_WORKERS, 1, true},
+                 {GW_MAX_WORKERS + 1, 0, 1, false},
+                 {0, 0, 1, false},
+                 {3, 2, 1, false},
+                 {1, 0, 0, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         static struct gw_checkpoint c, back;
-        c = (struct gw_checkpoint){.step = 3, .workers = cases[i].workers, .n_state_files = cases[i].n_state_files};
+        c = (struct gw_checkpoint){.step = 3,
+                                   .workers = cases[i].workers,
+                                   .n_state_files = cases[i].n_state_files,
+                                   .threads = cases[i].threads};
         strcpy(c.options, "net mlp:5-3-2\n");
         assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
         c.arrays[GW_PARAMS] = numbers(&c.network, 1);

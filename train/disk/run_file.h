@@ -19,9 +19,8 @@ void gw_data_describe(const struct gw_data *data, char *text, size_t capacity);
 gw_status gw_run_file_write(const char *folder, json_t *options, const char *data);
 
 /* Reads run.json. `from` is a run's folder, or a parameter file in it. *run is an object that holds the object
- * "options". The caller releases it. *run is NULL if there is no run.json: runs of earlier versions have none, and a
- * parameter file may lie in any folder. Errors: GW_ERR_SYSTEM (it cannot be read, or is no such object), GW_ERR_MEMORY.
- */
+ * "options". The caller releases it. *run is NULL if there is no run.json: a parameter file may lie in any folder.
+ * Errors: GW_ERR_SYSTEM (it cannot be read, or is no such object), GW_ERR_MEMORY. */
 gw_status gw_run_file_read(const char *from, json_t **run);
 
 #endif

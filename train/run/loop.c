@@ -251,7 +251,7 @@ static void tell_changes(const struct gw_team *team)
                       "the run had %u worker%s, and now has %u: %sfrom here on its results are not those it would "
                       "have had",
                       c->workers, c->workers == 1 ? "" : "s", workers, moved);
-    if (c->threads && c->threads != team->threads)
+    if (c->threads != team->threads)
         gw_train_note(team->callbacks,
                       "the run had %u computing thread%s a worker, and now has %u: from here on its results are not "
                       "those it would have had; without --threads it keeps its own",

@@ -527,6 +527,8 @@ static void report_failure(struct gw_worker *w, gw_status status, bool training)
         snprintf(when, sizeof when, "after %llu of %llu steps: ", (unsigned long long)w->steps_done,
                  (unsigned long long)team->steps);
     snprintf(text, sizeof text, "%s%s", when, *gw_last_error() ? gw_last_error() : gw_status_text(status));
+    if (status == GW_ERR_ARGUMENT && w->steps_done > team->begin)
+        status = GW_ERR_SYSTEM; /* a run that has made steps was not started wrongly */
     pthread_mutex_lock(&team->failure_lock);
     bool had_cause = team->failure != GW_OK && team->failure != GW_ERR_PEER && team->failure != GW_ERR_CLOSED;
     if (!had_cause && (team->failure == GW_OK || status != GW_ERR_PEER)) {
