@@ -47,9 +47,9 @@ typedef struct gw_exchange_options {
      * exchange only, and its workers must begin with the same step. NULL: the members of the link own the slices */
     gw_ps_client *servers;
     uint64_t seed;
-    /* how many milliseconds a member may be silent while others wait for it; 0: 60,000. Those that wait for it then
-     * name it, and all members end. A member that owes nothing in this step, and itself waits, is not silent: it says
-     * so */
+    /* how many milliseconds a member may be silent while others wait for it; 0: 60,000. Those that wait for it name it
+     * then, or a second later, and all members end. A member that owes nothing in this step, and itself waits, is not
+     * silent: it says so. If nothing else comes for four times this time, the wait ends all the same */
     uint32_t timeout_ms;
     /* the number of the machine that each rank runs on; copied. It must be the same on all members. All workers of one
      * machine then send to another machine together: one sum if the codec holds integers, else all their frames in one

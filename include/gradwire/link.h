@@ -60,7 +60,7 @@ typedef struct gw_link_ops {
     /* Ends this endpoint. If its recv is blocked, recv returns GW_ERR_CLOSED. It may be called twice. */
     void (*close)(void *self);
 
-    /* Closes the endpoint and frees it. */
+    /* Closes the endpoint and frees it. It leaves gw_last_error() as it is. */
     void (*destroy)(void *self);
 } gw_link_ops;
 

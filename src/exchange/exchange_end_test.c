@@ -123,7 +123,7 @@ static void a_silent_member_is_named(void **state)
                               .quits = QUIT_SILENT,
                               .group_of = cases[c].group_of,
                               .machine_of = cases[c].machine_of,
-                              .timeout_ms = 1000,
+                              .timeout_ms = 2000,
                               .late_us = cases[c].late_us};
         char name[32];
         snprintf(name, sizeof name, "rank %u", cases[c].quitter);
@@ -161,13 +161,13 @@ static void a_chain_of_waits_names_its_end(void **state)
                               .quits_step = 1,
                               .quits = QUIT_SILENT,
                               .drops_averages = true,
-                              .timeout_ms = 1000};
+                              .timeout_ms = 2000};
         world_run(&world);
         assert_int_equal(world.members[0].steps_done, 0);
         assert_int_equal(world.members[2].steps_done, 1);
         for (uint32_t r = 0; r < 3; r += 2) {
             const struct member *m = &world.members[r];
-            CHECK(strstr(m->sentence, " came from rank 1 within 1000 ms"), "rank %u: %s", r, m->sentence);
+            CHECK(strstr(m->sentence, " came from rank 1 within 2000 ms"), "rank %u: %s", r, m->sentence);
         }
         world_end(&world);
     }

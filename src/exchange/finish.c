@@ -10,6 +10,11 @@ bool gw_waits_for_hellos(const struct gw_exchange *ex)
     return ex->running && ex->n_done == ex->n_groups && ex->n_hellos + 1 < ex->size;
 }
 
+bool gw_waits_for_others(const struct gw_exchange *ex)
+{
+    return ex->n_in_flight || gw_waits_for_hellos(ex);
+}
+
 void gw_finish_step(struct gw_exchange *ex)
 {
     ex->running = false;

@@ -20,8 +20,8 @@
  *     LEAVE       a member to every other: it sends nothing more. The body is 8 bytes: the rank that left first, and
  *                 how many steps that one had begun (the low 16 bits). That rank is the sender, or the one whose
  *                 leaving has ended the sender's exchange. In the header, group, run and step are 0
- *     WAITING     a member to every other, if nothing came for a quarter of the timeout: it owes nothing in this step,
- *                 and waits for others (no body). In the header, group and run are 0
+ *     WAITING     a member to every other, each second: it owes nothing in this step, and waits for others (no body).
+ *                 In the header, group and run are 0
  *
  * A group without shared numbers has no STATS and no SHARED. */
 #ifndef GW_EXCHANGE_MESSAGE_H

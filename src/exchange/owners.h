@@ -74,9 +74,9 @@ struct gw_owners {
     gw_status (*call)(struct gw_exchange *exchange, void *wake);
 
     /* To be called if this member waits and `receive` returned GW_NOT_YET. If members have been silent for the timeout,
-     * it stores GW_ERR_TIMEOUT with a sentence that names them, and returns true. Else it returns false, and the others
-     * hear that this member waits, too. since: the clock's time when this member last got on. */
-    bool (*silent)(struct gw_exchange *exchange, double since);
+     * it stores GW_ERR_TIMEOUT with a sentence that names them, and returns true. since: the clock's time when this
+     * member last got on. */
+    bool (*silent)(const struct gw_exchange *exchange, double since);
 
     /* Waits until all that was sent has left this process, because this thread receives no more. It waits at most as
      * long as a member may be silent. NULL: nothing stays here. */

@@ -254,19 +254,11 @@ static gw_status receive_one(struct gw_exchange *ex, uint32_t timeout_ms, bool *
     return status;
 }
 
-static gw_status peers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool *stop)
+/* How often a member says WAITING: often enough for others whose timeout is shorter than its own. */
+static uint32_t waiting_ms(const struct gw_exchange *ex)
 {
-    const uint32_t quarter = ex->timeout_ms / 4 + 1, most = timeout_ms < quarter ? timeout_ms : quarter;
-    const double deadline = gw_clock_seconds() + most / 1000.0;
-    double left = 0;
-    bool news;
-    do {
-        const gw_status status = receive_one(ex, left > 0 ? (uint32_t)(left * 1000) + 1 : most, stop, &news);
-        if (status != GW_OK || news)
-            return status;
-        left = deadline - gw_clock_seconds();
-    } while (left > 0);
-    return GW_NOT_YET;
+    enum { MOST_MS = 1000 };
+    return ex->timeout_ms / 4 < MOST_MS ? ex->timeout_ms / 4 + 1 : MOST_MS;
 }
 
 /* Tells the others that this member owes nothing, so that who waits for it does not take it for silent. If a connection
@@ -280,17 +272,43 @@ static void say_waiting(struct gw_exchange *ex)
         message_header_write(bytes, &(struct message_header){.type = MESSAGE_WAITING,
                                                              .nth_step = ex->nth_step,
                                                              .step = ex->step});
-        gw_ignore(ex->link.ops->send(ex->link.self, r, bytes, MESSAGE_HEADER, ex->timeout_ms));
+        gw_ignore(ex->link.ops->send(ex->link.self, r, bytes, MESSAGE_HEADER, 0));
     }
 }
 
-static bool peers_silent(struct gw_exchange *ex, double since)
+/* Says WAITING if it is time. News alone puts it off no longer: somebody else may have heard nothing for as long. */
+static void say_waiting_if_due(struct gw_exchange *ex, double now)
 {
-    if (gw_silent_members(ex, since))
-        return true;
-    if (ex->to_measure.n_done == ex->n_tensors) /* else its caller owes tensors */
+    const double period = waiting_ms(ex) / 1000.0;
+    const bool owes = ex->to_measure.n_done < ex->n_tensors; /* its caller has not handed them over */
+    if (!owes && ex->say_waiting_at > 0 && now >= ex->say_waiting_at)
         say_waiting(ex);
-    return false;
+    if (ex->say_waiting_at == 0 || now >= ex->say_waiting_at)
+        ex->say_waiting_at = now + period;
+}
+
+static gw_status peers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool *stop)
+{
+    const bool waits = timeout_ms > 0 && gw_waits_for_others(ex);
+    uint32_t ms = waits && timeout_ms > waiting_ms(ex) ? waiting_ms(ex) : timeout_ms;
+    double deadline = 0;
+    bool news;
+    if (waits) {
+        const double now = gw_clock_seconds();
+        say_waiting_if_due(ex, now);
+        deadline = now + ms / 1000.0;
+    }
+    /* All that has come must be read before anybody is taken for silent. No member sends so many in the time. */
+    for (uint64_t n = 0; n < 8 * (uint64_t)ex->size; n++) {
+        const gw_status status = receive_one(ex, ms, stop, &news);
+        if (status != GW_OK || news)
+            return status;
+        if (!waits)
+            break;
+        const double left = deadline - gw_clock_seconds();
+        ms = left > 0 ? (uint32_t)(left * 1000) + 1 : 0;
+    }
+    return GW_NOT_YET;
 }
 
 const struct gw_owners gw_owners_peers = {
@@ -303,7 +321,7 @@ const struct gw_owners gw_owners_peers = {
     .pull = peers_pull,
     .receive = peers_receive,
     .call = peers_call,
-    .silent = peers_silent,
+    .silent = gw_silent_members,
     .flush = peers_flush,
     .leave = gw_say_leave,
     .fail = peers_fail,

@@ -169,6 +169,7 @@ static gw_status work(struct gw_exchange *ex)
 {
     uint64_t n_elems, n_done = 0;
     gw_status status = GW_OK;
+    ex->say_waiting_at = 0;
     for (; status == GW_OK && n_done < WORK_ELEMENTS && is_busy(ex); n_done += n_elems + WORK_ONCE)
         status = work_once(ex, &n_elems);
     return status;
@@ -177,9 +178,11 @@ static gw_status work(struct gw_exchange *ex)
 /* Handles the next message. If none has come, does some of the work that is left. */
 static gw_status turn(struct gw_exchange *ex, bool *stop)
 {
-    const double since = gw_clock_seconds();
+    double since = 0;
     for (;;) {
-        const bool busy = is_busy(ex), waits = ex->n_in_flight || gw_waits_for_hellos(ex);
+        const bool busy = is_busy(ex), waits = gw_waits_for_others(ex);
+        if (!busy && waits && since == 0)
+            since = gw_clock_seconds();
         const gw_status status = ex->owners->receive(ex, busy ? 0 : waits ? ex->timeout_ms : IDLE_MS, stop);
         if (status != GW_NOT_YET)
             return status;

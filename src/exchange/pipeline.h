@@ -71,6 +71,8 @@ void gw_finish_group(struct gw_exchange *exchange, struct group *group);
 
 /* True if all groups are done, but the first message of some member has not come yet. */
 bool gw_waits_for_hellos(const struct gw_exchange *exchange);
+/* True if this member cannot go on before others have sent something. */
+bool gw_waits_for_others(const struct gw_exchange *exchange);
 
 /* Ends the step: the encoders get its verdict, and the caller gets its result. */
 void gw_finish_step(struct gw_exchange *exchange);

@@ -470,7 +470,7 @@ static gw_status servers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bo
 }
 
 /* If workers are missing, the servers' answers name them. So the silent ones here are servers that owe an answer. */
-static bool servers_silent(struct gw_exchange *ex, double since)
+static bool servers_silent(const struct gw_exchange *ex, double since)
 {
     const struct servers *me = ex->servers;
     char who[448] = "";

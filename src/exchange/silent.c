@@ -73,40 +73,31 @@ static bool owes_averages(const struct gw_exchange *ex, const struct group *grou
 
 /* ---- the silent ones --------------------------------------------------------------------------------------- */
 
-/* A member that says WAITING is silent, too, after twice the timeout. So no two members wait for each other for ever.
- */
+/* If this member hears nothing but WAITING for so many timeouts, somebody is wrong, and it gives up all the same. So no
+ * two members wait for each other for ever. */
+#define MOST_TIMEOUTS 4
+
 static bool is_silent(const struct gw_exchange *ex, uint32_t rank, double since, double now)
 {
-    const double timeout = ex->timeout_ms / 1000.0, heard = ex->heard_waiting[rank];
-    return rank != ex->rank && (now - (heard > since ? heard : since) >= timeout || now - since >= 2 * timeout);
+    const double heard = ex->heard_waiting[rank];
+    return now - (heard > since ? heard : since) >= ex->timeout_ms / 1000.0;
 }
 
-bool gw_silent_members(const struct gw_exchange *ex, double since)
+/* Names those that owe something: the silent ones, or any. */
+static bool name_debtors(const struct gw_exchange *ex, double since, double now, bool any)
 {
     static const struct {
         const char *what;
         bool (*owes)(const struct gw_exchange *ex, const struct group *group, uint32_t rank);
     } kinds[] = {{"statistics", owes_statistics},
-                 {"shared numbers", owes_shared},
                  {"gradients", owes_gradients},
+                 {"shared numbers", owes_shared},
                  {"averages", owes_averages}};
-    const double now = gw_clock_seconds();
-    struct names strangers = {.n = 0};
-    if (now - since < ex->timeout_ms / 1000.0)
-        return false;
-    for (uint32_t r = 0; r < ex->size; r++)
-        if (r != ex->rank && !ex->have_hello[r])
-            names_add(&strangers, r);
-    if (strangers.n > 0) {
-        gw_fail(GW_ERR_TIMEOUT, "nothing has come from %s yet, and this rank has waited for %u ms",
-                names_text(&strangers), ex->timeout_ms);
-        return true;
-    }
-    for (uint32_t g = 0; g < ex->n_groups; g++)
-        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (uint32_t g = 0; g < ex->n_groups; g++) {
             struct names names = {.n = 0};
             for (uint32_t r = 0; r < ex->size; r++)
-                if (is_silent(ex, r, since, now) && kinds[k].owes(ex, &ex->groups[g], r))
+                if (r != ex->rank && (any || is_silent(ex, r, since, now)) && kinds[k].owes(ex, &ex->groups[g], r))
                     names_add(&names, r);
             if (names.n == 0)
                 continue;
@@ -117,4 +108,22 @@ bool gw_silent_members(const struct gw_exchange *ex, double since)
             return true;
         }
     return false;
+}
+
+bool gw_silent_members(const struct gw_exchange *ex, double since)
+{
+    const double now = gw_clock_seconds(), timeout = ex->timeout_ms / 1000.0;
+    struct names strangers = {.n = 0};
+    if (now - since < timeout)
+        return false;
+    for (uint32_t r = 0; r < ex->size; r++)
+        if (r != ex->rank && !ex->have_hello[r])
+            names_add(&strangers, r);
+    if (strangers.n > 0) {
+        gw_fail(GW_ERR_TIMEOUT, "nothing has come from %s yet, and this rank has waited for %u ms",
+                names_text(&strangers), ex->timeout_ms);
+        return true;
+    }
+    return name_debtors(ex, since, now, false) ||
+           (now - since >= MOST_TIMEOUTS * timeout && name_debtors(ex, since, now, true));
 }

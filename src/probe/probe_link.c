@@ -53,7 +53,7 @@ static gw_status one_round(struct gw_probe_member *m, size_t bytes, double *seco
         status = gw_link_recv(&link, m->meeting.timeout_ms, &message);
         if (status < 0)
             break;
-        i += message.n_bytes == bytes; /* the farewell of an exchange before this may come as well */
+        i += message.n_bytes == bytes; /* the last words of an exchange before this may come as well */
         gw_message_free(message.bytes);
     }
     /* The meeting that follows has a link of its own, so nobody receives here meanwhile. */

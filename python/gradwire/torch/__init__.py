@@ -68,8 +68,7 @@ def attach(
     scaler: the GradScaler in use, so that residuals follow its factor. nonfinite: what happens if a rank's gradient
     holds a NaN or an infinity. "nan" fills all gradients on all ranks with NaN, and a GradScaler then skips the step.
     "raise" raises on all ranks. seed: the seed of random draws. timeout: a rank that is silent for so many seconds has
-    failed, also one that does not attach. A rank that waits for it through another rank waits twice as long. threads:
-    how many threads the codec has, 1 to 256.
+    failed, also one that does not attach. threads: how many threads the codec has, 1 to 256.
 
     Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
     ddp = find_ddp(ddp)
