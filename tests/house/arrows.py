@@ -70,7 +70,7 @@ def calls(source, build):
     """Returns {file: the files whose functions it calls} for all that was compiled. A table may name its entries, as
     the table of codecs does, and an entry may call the table's file. So data do not count."""
     objects = {}  # by file; a file may be compiled several times, for several programs
-    for path in sorted(build.rglob("*.c.o")):
+    for path in sorted((build / "CMakeFiles").rglob("*.c.o")):
         name = re.search(r"\.dir/(.*)\.o$", str(path)).group(1)
         if re.match("(src|train|tool)/", name) and not name.endswith("_test.c") and (source / name).exists():
             objects.setdefault(name, path)
