@@ -69,7 +69,8 @@ struct gw_probe_member {
 gw_status gw_probe_messages(struct gw_probe_member *member);
 
 /* The time for a byte, if x[i] bytes take t[i]; x rises. Networks let small bursts pass faster than what follows. So
- * this is the slope of the three largest: the median of the slopes between any two of them, and at least 0. n below 2:
+ * this is the slope of the three largest: the median of the slopes between any two of them. On a busy machine chance
+ * may hide it. Then, and if n is 1, this is the time of the last over its bytes, which is not less than the truth. n 0:
  * 0. */
 double gw_probe_slope(const double *x, const double *t, size_t n);
 

@@ -30,8 +30,9 @@ double gw_probe_slope(const double *x, const double *t, size_t n)
     size_t n_slopes = 0;
     for (size_t i = n > LARGE ? n - LARGE : 0; i < n; i++)
         for (size_t k = i + 1; k < n; k++)
-            slopes[n_slopes++] = fmax(0, (t[k] - t[i]) / (x[k] - x[i]));
-    return n_slopes ? gw_median(slopes, n_slopes) : 0;
+            slopes[n_slopes++] = (t[k] - t[i]) / (x[k] - x[i]);
+    const double slope = n_slopes ? gw_median(slopes, n_slopes) : 0;
+    return slope > 0 || n == 0 ? slope : t[n - 1] / x[n - 1];
 }
 
 /* Every member sends `bytes` to every other one, and takes what arrives. */
