@@ -16,7 +16,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* At the deadline the server says for whom it waits. This is how long the client waits for that after the deadline. */
+/* At the deadline the server says for whom it waits. This is how long the client waits for that after the deadline, and
+ * for an answer to the question whether a server is still there. */
 #define GRACE_MS 1500
 
 #define PULL_PARAMETERS "the pull of parameters"
@@ -50,6 +51,7 @@ struct pendings {
 struct asked {
     struct pendings sent, held; /* the oldest first */
     uint32_t n_pulls;           /* how many of `sent` are pulls */
+    uint64_t probe;             /* the request that asks whether the server is still there */
 };
 
 struct servers {
@@ -420,6 +422,42 @@ static gw_status take_value(struct gw_exchange *ex, const struct pending *pull, 
                                               : gw_take_parameters(ex, pull->group, pull->run, &arrival);
 }
 
+/* A list of servers, and what each of them did not answer. */
+struct silence {
+    char text[448];
+};
+
+static void silence_add(struct silence *silence, const struct gw_exchange *ex, uint32_t server, const char *what)
+{
+    gw_append(silence->text, sizeof silence->text, "%s at %s did not answer %s",
+              silence->text[0] ? "; the one" : "the parameter server", gw_ps_client_place(ex->servers->client, server),
+              what);
+}
+
+/* A server has said for which workers a request waited too long; the last error is its sentence. But they may be
+ * waiting for another server that is silent. So before they are named, every server is asked whether it is there. */
+static gw_status workers_or_servers(struct gw_exchange *ex)
+{
+    struct servers *me = ex->servers;
+    const struct gw_kept_error kept = gw_error_keep();
+    const double deadline = gw_clock_seconds() + GRACE_MS / 1000.0;
+    struct silence silence = {""};
+    for (uint32_t s = 0; s < ex->n_owners; s++)
+        GW_TRY(gw_ps_client_begin(me->client, s, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, NULL, 0, NULL,
+                                  &me->asked[s].probe));
+    for (uint32_t s = 0; s < ex->n_owners; s++) {
+        const double left = deadline - gw_clock_seconds();
+        if (gw_ps_wait(me->client, me->asked[s].probe, left > 0 ? (uint32_t)(left * 1000) + 1 : 0, NULL) != GW_NOT_YET)
+            continue;
+        gw_ps_client_drop(me->client, me->asked[s].probe);
+        silence_add(&silence, ex, s, "the question who takes part");
+    }
+    if (silence.text[0])
+        return gw_fail(GW_ERR_TIMEOUT, "%s within %d ms", silence.text, GRACE_MS);
+    gw_error_put_back(&kept);
+    return GW_ERR_TIMEOUT;
+}
+
 /* Handles requests that were answered, until one of them was a pull. *got: one was. */
 static gw_status take(struct gw_exchange *ex, bool *got)
 {
@@ -431,6 +469,8 @@ static gw_status take(struct gw_exchange *ex, bool *got)
         gw_ps_value value;
         gw_status status = gw_ps_wait(client, request, GW_PS_NO_LIMIT, &value);
         unpend(ex, tag);
+        if (status == GW_ERR_TIMEOUT)
+            return workers_or_servers(ex);
         *got = done.awaited != AWAITS_NOTHING;
         if (*got)
             status = take_value(ex, &done, status, &value);
@@ -472,18 +512,16 @@ static gw_status servers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bo
 /* If workers are missing, the servers' answers name them. So the silent ones here are servers that owe an answer. */
 static bool servers_silent(const struct gw_exchange *ex, double since)
 {
-    const struct servers *me = ex->servers;
-    char who[448] = "";
+    struct silence silence = {""};
     (void)since;
     for (uint32_t s = 0; s < ex->n_owners; s++) {
-        const struct pending *request = me->asked[s].sent.first; /* the oldest */
+        const struct pending *request = ex->servers->asked[s].sent.first; /* the oldest */
         if (request)
-            gw_append(who, sizeof who, "%s at %s did not answer %s", who[0] ? "; the one" : "the parameter server",
-                      gw_ps_client_place(me->client, s), words_of(request).text);
+            silence_add(&silence, ex, s, words_of(request).text);
     }
-    if (!who[0])
+    if (!silence.text[0])
         return false;
-    gw_fail(GW_ERR_TIMEOUT, "%s within %u ms", who, ex->timeout_ms);
+    gw_fail(GW_ERR_TIMEOUT, "%s within %u ms", silence.text, ex->timeout_ms);
     return true;
 }
 

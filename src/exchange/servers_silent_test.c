@@ -20,6 +20,7 @@ struct silence {
     uint32_t to;                /* the operations that are not answered, as a mask of 1 << operation */
     bool by_all;                /* no server answers them. Else only the second one does not */
     const char *words[SERVERS]; /* what the sentence says that each server did not answer; NULL: nothing of it */
+    const char *blames;         /* what the first server answers to pulls: a worker is missing. NULL: it has values */
 };
 
 #define NOT(operation) (1u << GW_PS_##operation)
@@ -49,6 +50,10 @@ static const struct silence silences[] = {
     /* The worker has no tensor to wait for, so only the client's own deadline ends it. */
     {"none", "sgd", EARLY_SUBMIT, NOT(PUSH),
      .words = {NULL, "does not answer: push of \"exchange/group 1/run 0\" has waited"}},
+    /* One server names a worker. The other server may be what that worker waits for. */
+    {"none", NULL, STEP, NOT(PULL) | NOT(MEMBERS), .blames = "waited for rank 1",
+     .words = {NULL, "did not answer the question who takes part within 1500 ms"}},
+    {"none", NULL, STEP, NOT(PULL), .blames = "waited for rank 1"},
 };
 
 #define N_SILENCES (sizeof silences / sizeof *silences)
@@ -121,6 +126,10 @@ static void begin(struct scene *scene, const struct silence *silence)
             .to = GW_PS_PULL,
             .answer = {.code = GW_PS_FLOAT32, .number = 1, .shape = {.n_dims = 1, .dims = {ELEMENTS}}, .n_pushes = 2},
             .n_bytes = ELEMENTS * sizeof(float)};
+        if (s == 0 && silence->blames) {
+            scene->lies[s] = (struct lie){.to = GW_PS_PULL, .answer = {.status = GW_ERR_TIMEOUT}};
+            snprintf(scene->lies[s].answer.sentence, sizeof scene->lies[s].answer.sentence, "%s", silence->blames);
+        }
         liar_begin_silent(&scene->servers[s], &scene->lies[s], s > 0 || silence->by_all ? silence->to : 0);
         gw_append(places, sizeof places, "%s%s", s ? "," : "", scene->servers[s].place);
     }
@@ -133,6 +142,8 @@ static void begin(struct scene *scene, const struct silence *silence)
 /* The sentence tells of each silent server what it did not answer, and does not name the others. */
 static void check(const struct scene *scene)
 {
+    if (!scene->silence->words[1])
+        assert_string_equal(scene->sentence, scene->silence->blames);
     for (uint32_t s = 0; s < SERVERS; s++) {
         char about[512];
         const char *words = scene->silence->words[s], *place = strstr(scene->sentence, scene->servers[s].place);
