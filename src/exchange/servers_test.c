@@ -377,7 +377,7 @@ static uint64_t stage_requests(struct stage *stage, enum gw_ps_operation operati
     for (int s = 0; s < STAGE_SERVERS; s++) {
         struct gw_ps_numbers *numbers = gw_ps_numbers_take(stage->servers[s]);
         assert_non_null(numbers);
-        n += numbers->requests[operation];
+        n += numbers->counts.requests[operation];
         gw_ps_numbers_free(stage->servers[s], numbers);
     }
     return n;

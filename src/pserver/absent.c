@@ -3,6 +3,9 @@
 
 #include <gradwire/pserver.h>
 
+/* none of these looks at what it is asked */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 #ifndef GW_HAVE_TCP
 static gw_status absent(void)
 {
@@ -11,7 +14,6 @@ static gw_status absent(void)
 
 gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out)
 {
-    (void)context, (void)options;
     if (out)
         *out = NULL;
     return absent();
@@ -19,29 +21,24 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
 
 const char *gw_ps_server_address(const gw_ps_server *server)
 {
-    (void)server;
     return "";
 }
 
 gw_status gw_ps_server_run(gw_ps_server *server)
 {
-    (void)server;
     return absent();
 }
 
 void gw_ps_server_stop(gw_ps_server *server)
 {
-    (void)server;
 }
 
 void gw_ps_server_destroy(gw_ps_server *server)
 {
-    (void)server;
 }
 
 gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out)
 {
-    (void)context, (void)options;
     if (out)
         *out = NULL;
     return absent();
@@ -49,95 +46,79 @@ gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *o
 
 gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms)
 {
-    (void)client, (void)ms;
     return absent();
 }
 
 void gw_ps_client_destroy(gw_ps_client *client)
 {
-    (void)client;
 }
 
 gw_ps_info gw_ps_client_info(const gw_ps_client *client)
 {
-    (void)client;
     return (gw_ps_info){.n_workers = 0};
 }
 
 bool gw_ps_take_notice(gw_ps_client *client, gw_ps_notice notice)
 {
-    (void)client, (void)notice;
     return false;
 }
 
 gw_status gw_ps_init(gw_ps_client *client, const char *key, const gw_ps_key_options *options)
 {
-    (void)client, (void)key, (void)options;
     return absent();
 }
 
 gw_status gw_ps_push(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes)
 {
-    (void)client, (void)key, (void)bytes, (void)n_bytes;
     return absent();
 }
 
 gw_status gw_ps_pull(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
                      gw_ps_value *out)
 {
-    (void)client, (void)key, (void)method, (void)scale_key, (void)out;
     return absent();
 }
 
 gw_status gw_ps_put(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes)
 {
-    (void)client, (void)key, (void)version, (void)bytes, (void)n_bytes;
     return absent();
 }
 
 gw_status gw_ps_get(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out)
 {
-    (void)client, (void)key, (void)least, (void)out;
     return absent();
 }
 
 void gw_ps_value_free(gw_ps_value *value)
 {
-    (void)value;
 }
 
 gw_status gw_ps_begin(gw_ps_client *client, const gw_ps_call *call, uint64_t *request)
 {
-    (void)client, (void)call, (void)request;
     return absent();
 }
 
 gw_status gw_ps_wait(gw_ps_client *client, uint64_t request, uint32_t ms, gw_ps_value *out)
 {
-    (void)client, (void)request, (void)ms, (void)out;
     return absent();
 }
 
 void gw_ps_cancel(gw_ps_client *client, uint64_t request)
 {
-    (void)client, (void)request;
 }
 
 gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
 {
-    (void)client, (void)round;
     return absent();
 }
 
 gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity, uint64_t *next_round)
 {
-    (void)client, (void)presence, (void)capacity, (void)next_round;
     return absent();
 }
 
 gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round)
 {
-    (void)client, (void)rank, (void)round;
     return absent();
 }
 #endif

@@ -83,7 +83,8 @@ static json_t *requests_json(const struct gw_ps_numbers *numbers)
     json_t *requests = json_object();
     for (int i = 0; i < GW_PS_OPERATIONS; i++)
         if (tool_status_operation(i))
-            json_object_set_new(requests, tool_status_operation(i), json_integer((json_int_t)numbers->requests[i]));
+            json_object_set_new(requests, tool_status_operation(i),
+                                json_integer((json_int_t)numbers->counts.requests[i]));
     return requests;
 }
 
@@ -142,10 +143,10 @@ char *tool_status_json(const struct gw_ps_numbers *numbers)
         json_pack("{s:o, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
                   "server", server_json(numbers), "history", history_json(numbers), "seconds", numbers->seconds,
                   "clients", (json_int_t)numbers->clients, "workers", (json_int_t)numbers->n_workers,
-                  "workers_connected", (json_int_t)numbers->connected, "keys", (json_int_t)numbers->keys, "kept_bytes",
-                  (json_int_t)numbers->kept_bytes, "rounds", (json_int_t)numbers->rounds, "waiting",
-                  (json_int_t)numbers->waiting, "refused", (json_int_t)numbers->refused, "bytes_in",
-                  (json_int_t)numbers->bytes_in, "bytes_out", (json_int_t)numbers->bytes_out, "slowest",
+                  "workers_connected", (json_int_t)numbers->connected, "keys", (json_int_t)numbers->store.n_keys,
+                  "kept_bytes", (json_int_t)numbers->store.bytes, "rounds", (json_int_t)numbers->store.rounds,
+                  "waiting", (json_int_t)numbers->waiting, "refused", (json_int_t)numbers->counts.refused, "bytes_in",
+                  (json_int_t)numbers->counts.bytes_in, "bytes_out", (json_int_t)numbers->counts.bytes_out, "slowest",
                   slowest < numbers->n_workers ? json_integer(slowest) : json_null(), "requests",
                   requests_json(numbers), "members", members_json(numbers), "away", away_json(numbers), "first_keys",
                   keys_json(numbers), "kept", kept_json(&numbers->folder));

@@ -143,24 +143,26 @@ char *tool_status_metrics(const struct gw_ps_numbers *numbers)
     gauge(out, "readers", numbers->clients - numbers->connected, "Readers that are connected.");
     gauge(out, "workers", numbers->n_workers, "Workers that push to every key, connected or not.");
     gauge(out, "workers_connected", numbers->connected, "Workers that are connected.");
-    gauge(out, "workers_present", numbers->present, "Workers that rounds wait for.");
-    gauge(out, "keys", numbers->keys, "Keys that are kept.");
-    gauge(out, "kept_bytes", numbers->kept_bytes, "Bytes of all pushes and results that are kept.");
+    gauge(out, "workers_present", numbers->store.n_present, "Workers that rounds wait for.");
+    gauge(out, "keys", numbers->store.n_keys, "Keys that are kept.");
+    gauge(out, "kept_bytes", numbers->store.bytes, "Bytes of all pushes and results that are kept.");
     gauge(out, "waiting_requests", numbers->waiting, "Requests that wait for pushes of other workers.");
-    counter(out, "rounds_total", numbers->rounds, "Rounds that all workers have pushed to, of all keys.");
-    counter(out, "refused_total", numbers->refused, "Requests that were answered with an error.");
-    counter(out, "bytes_in_total", numbers->bytes_in, "Bytes of requests, before encryption.");
-    counter(out, "bytes_out_total", numbers->bytes_out, "Bytes of answers, before encryption.");
-    histogram(out, "push_seconds", &numbers->pushes, "From a push's coming to its answer, of pushes that were done.");
-    histogram(out, "pull_seconds", &numbers->pulls, "From a pull's coming to its answer, of pulls that were done.");
-    histogram(out, "round_seconds", &numbers->round_times,
+    counter(out, "rounds_total", numbers->store.rounds, "Rounds that all workers have pushed to, of all keys.");
+    counter(out, "refused_total", numbers->counts.refused, "Requests that were answered with an error.");
+    counter(out, "bytes_in_total", numbers->counts.bytes_in, "Bytes of requests, before encryption.");
+    counter(out, "bytes_out_total", numbers->counts.bytes_out, "Bytes of answers, before encryption.");
+    histogram(out, "push_seconds", &numbers->counts.pushes,
+              "From a push's coming to its answer, of pushes that were done.");
+    histogram(out, "pull_seconds", &numbers->counts.pulls,
+              "From a pull's coming to its answer, of pulls that were done.");
+    histogram(out, "round_seconds", &numbers->store.round_times,
               "From a round's first push until it is whole; rounds of --mode sync only.");
     kept(out, &numbers->folder);
     begin(out, "requests_total", "counter", "Requests that came in.");
     for (int i = 0; i < GW_PS_OPERATIONS; i++)
         if (tool_status_operation(i))
             fprintf(out, "gradwire_pserver_requests_total{operation=\"%s\"} %" PRIu64 "\n", tool_status_operation(i),
-                    numbers->requests[i]);
+                    numbers->counts.requests[i]);
     limits(out, numbers->options);
     workers(out, numbers);
     tool_status_process(out);

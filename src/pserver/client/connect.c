@@ -33,9 +33,8 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
         place[length] = 0;
         struct server *server = &client->servers[client->n_servers];
         GW_TRY(gw_net_host_parse("a server", place, false, NULL, &server->host));
-        server->address = server->host.addresses[0];
         for (uint32_t s = 0; s < client->n_servers; s++)
-            if (strcmp(client->servers[s].address.endpoint, server->address.endpoint) == 0)
+            if (strcmp(gw_ps_place(&client->servers[s]), gw_ps_place(server)) == 0)
                 return gw_fail(GW_ERR_ARGUMENT, "the server %s is named twice; each one is named once", place);
         server->client = client;
         client->n_servers++;

@@ -188,24 +188,24 @@ static void *place(void *user, const struct gw_net_message *message)
 static gw_status take_value(struct gw_ps_client *client, struct request *request, struct part *part,
                             const struct gw_net_message *message)
 {
-    if (message->n_bytes && message->is_small) {
-        void *room = make_room(client, request, part, message->n_bytes);
-        if (!room)
-            return gw_fail(GW_ERR_MEMORY, "no memory for the value of \"%s\"", part->head.key);
+    const bool is_copied = message->n_bytes && message->is_small;
+    void *room = is_copied ? make_room(client, request, part, message->n_bytes) : message->bytes;
+    if (!room || room == gw_net_nowhere)
+        return gw_fail(GW_ERR_MEMORY, "no memory for the value of \"%s\"", part->head.key);
+    if (is_copied)
         memcpy(room, message->bytes, message->n_bytes);
-    }
-    return message->bytes == gw_net_nowhere
-               ? gw_fail(GW_ERR_MEMORY, "no memory for the value of \"%s\"", part->head.key)
-               : GW_OK;
+    return GW_OK;
 }
 
-/* Moves a request to the end of a list. */
-static void move_to(struct requests *to, struct requests *from, struct request *request)
+static void take_out(struct requests *list, struct request *request)
 {
-    if (from) {
-        *request->link = request->next;
-        *(request->next ? &request->next->link : &from->end) = request->link;
-    }
+    *request->link = request->next;
+    *(request->next ? &request->next->link : &list->end) = request->link;
+}
+
+/* Puts a request at the end of a list. */
+static void put_into(struct requests *to, struct request *request)
+{
     request->next = NULL;
     request->link = to->end;
     *to->end = request;
@@ -228,8 +228,10 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct request 
         return;
     }
     part->done = true;
-    if (--request->n_left == 0)
-        move_to(&client->answered, &client->open, request);
+    if (--request->n_left == 0) {
+        take_out(&client->open, request);
+        put_into(&client->answered, request);
+    }
     if (status < 0) {
         part->answer = (struct gw_ps_answer){.operation = part->head.operation, .id = answer->id, .status = status};
         snprintf(part->answer.sentence, sizeof part->answer.sentence, "the server at %s: %.*s",
@@ -383,15 +385,13 @@ struct request *gw_ps_request_find(const struct gw_ps_client *client, uint64_t i
 void gw_ps_request_free(struct gw_ps_client *client, struct request *request)
 {
     struct request **at = bucket_of(client, request->id), *second = gw_ps_request_find(client, request->second);
-    struct requests *list = request->n_left ? &client->open : &client->answered;
     struct key *key = request->key == GW_PS_NO_NAME ? NULL : &client->keys[request->key];
     if (second)
         gw_ps_request_free(client, second);
     while (*at != request)
         at = &(*at)->hash_next;
     *at = request->hash_next;
-    *request->link = request->next;
-    *(request->next ? &request->next->link : &list->end) = request->link;
+    take_out(request->n_left ? &client->open : &client->answered, request);
     for (uint32_t p = 0; p < request->n_parts; p++) {
         const struct part *part = &request->parts[p];
         struct server *server = &client->servers[request->first + p];
@@ -448,7 +448,7 @@ static struct request *new_request(struct gw_ps_client *client, const struct gw_
     }
     request->hash_next = *bucket_of(client, request->id);
     *bucket_of(client, request->id) = request;
-    move_to(&client->open, NULL, request);
+    put_into(&client->open, request);
     if (key != GW_PS_NO_NAME) {
         client->keys[key].n_pushes += head->operation == GW_PS_PUSH;
         client->keys[key].n_inits += head->operation == GW_PS_INIT;

@@ -74,7 +74,6 @@ struct server {
     gw_ps_client *client;
     struct gw_net_host host;
     uint32_t n_dialled;
-    struct gw_net_address address; /* the first one of the host, for sentences */
     struct gw_net_connection c;
     double dial_at; /* if there is no connection: when to make one */
     /* welcome: HELLO was answered on this connection. was_welcome: it was answered at some time, and the fields below
@@ -176,10 +175,10 @@ void gw_ps_server_redial(struct server *server);
 /* GW_OK, or an error: no connection can be made, or the keys do not fit. The next call tries again. */
 gw_status gw_ps_server_check(struct server *server);
 
-/* HOST:PORT of a server. */
+/* HOST:PORT of a server, with the first of its host's addresses, for sentences. */
 static inline const char *gw_ps_place(const struct server *server)
 {
-    return gw_net_place(server->address.endpoint);
+    return gw_net_place(server->host.addresses[0].endpoint);
 }
 
 /* ---- requests.c: Requests on their way. A request goes to one server or to several, and lives until its caller has

@@ -30,7 +30,7 @@ bool gw_ps_folder_was_there(const struct gw_ps_folder *folder);
 /* What was not committed is lost. NULL is allowed. */
 void gw_ps_folder_close(struct gw_ps_folder *folder);
 
-/* The owner's bytes have changed. */
+/* The owner's bytes have changed. NULL is allowed. */
 void gw_ps_folder_note(struct gw_ps_folder *folder);
 /* True if anything has changed since the last good commit. NULL is allowed. */
 bool gw_ps_folder_is_due(const struct gw_ps_folder *folder);

@@ -88,15 +88,16 @@ gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type)
                    name ? name : "a method of that number", has);
 }
 
-bool gw_ps_method_decodes(gw_ps_method method)
+/* True if the method makes floats of 2-bit codes that were pushed. Only these may be multiplied by a scale. */
+static bool decodes(gw_ps_method method, gw_ps_type type)
 {
-    return method == GW_PS_DECODE_SUM || method == GW_PS_DECODE_AVERAGE;
+    return type == GW_PS_UINT8 && (method == GW_PS_DECODE_SUM || method == GW_PS_DECODE_AVERAGE);
 }
 
 gw_ps_shape gw_ps_result_shape(gw_ps_method method, gw_ps_type type, const gw_ps_shape *shape)
 {
     gw_ps_shape result = *shape;
-    if (type != GW_PS_UINT8 || !gw_ps_method_decodes(method))
+    if (!decodes(method, type))
         return result;
     if (result.n_dims == 0)
         result = (gw_ps_shape){.n_dims = 1, .dims = {1}};
@@ -107,14 +108,14 @@ gw_ps_shape gw_ps_result_shape(gw_ps_method method, gw_ps_type type, const gw_ps
 uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_elems)
 {
     gw_ps_type result = methods[method].result(type);
-    bool codes = type == GW_PS_UINT8 && gw_ps_method_decodes(method);
-    return n_elems * (codes ? 4 : 1) * (result == GW_PS_FRAME ? sizeof(float) : gw_ps_type_bytes(result));
+    return n_elems * (decodes(method, type) ? 4 : 1) *
+           (result == GW_PS_FRAME ? sizeof(float) : gw_ps_type_bytes(result));
 }
 
 gw_status gw_ps_check_scale(const struct gw_ps_scaling *scaling)
 {
     uint64_t n_elems;
-    if (scaling->type != GW_PS_UINT8 || !gw_ps_method_decodes(scaling->method))
+    if (!decodes(scaling->method, scaling->type))
         return gw_fail(
             GW_ERR_ARGUMENT,
             "\"%s\" is %s and pulled with %s; a scale_key goes with decode_sum and decode_average of uint8 only",

@@ -34,9 +34,6 @@ gw_ps_type gw_ps_result_type(gw_ps_method method, gw_ps_type type);
 /* The shape of the result. Of uint8 codes the last dimension is four times as long. */
 gw_ps_shape gw_ps_result_shape(gw_ps_method method, gw_ps_type type, const gw_ps_shape *shape);
 
-/* True if the method decodes what was pushed, and so may multiply it by a scale: decode_sum and decode_average. */
-bool gw_ps_method_decodes(gw_ps_method method);
-
 /* The most bytes of a result, if the key has n_elems elements. If the result is a frame, this is an estimate. */
 uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_elems);
 

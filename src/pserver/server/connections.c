@@ -90,7 +90,7 @@ static void serve(struct gw_ps_server *server, struct gw_ps_member *member, cons
         gw_ps_answer_error(server, member, &request, status, 0);
         gw_ps_blob_give(value);
     } else if (request.operation == GW_PS_BYE) {
-        gw_ps_log(server, "left %s address=%s", gw_ps_rank_text(member->rank).text, member->address.text);
+        gw_ps_log(server, "left %s", gw_ps_member_text(member).text);
         gw_ps_server_commit(server); /* its last answers leave */
         gw_ignore(gw_net_flush(&member->c));
         gw_ps_blob_give(value);
@@ -129,10 +129,9 @@ static void read_member(struct gw_ps_server *server, struct gw_ps_member *member
     if (status >= 0 || member->c.fd < 0)
         return;
     if (member->c.error == EPROTO || member->c.error == EMSGSIZE)
-        gw_ps_log(server, "dropped %s address=%s reason=\"%s\"", gw_ps_rank_text(member->rank).text,
-                  member->address.text, gw_quote(gw_last_error()).text);
+        gw_ps_log(server, "dropped %s reason=\"%s\"", gw_ps_member_text(member).text, gw_quote(gw_last_error()).text);
     else
-        gw_ps_log(server, "lost %s address=%s", gw_ps_rank_text(member->rank).text, member->address.text);
+        gw_ps_log(server, "lost %s", gw_ps_member_text(member).text);
     gw_ps_member_leave(server, member);
 }
 
@@ -160,7 +159,7 @@ static void greet(struct gw_ps_server *server, struct gw_net_newcomer *newcomer,
     member->c.most_header = GW_PS_HEAD_BYTES;
     member->c.place = place;
     member->c.place_user = member;
-    gw_ps_log(server, "joined %s address=%s", gw_ps_rank_text(member->rank).text, member->address.text);
+    gw_ps_log(server, "joined %s", gw_ps_member_text(member).text);
     gw_ps_answer_send(server, member,
                       &(struct gw_ps_answer){.operation = GW_PS_HELLO,
                                              .id = request.id,
@@ -224,8 +223,7 @@ void gw_ps_connections_look(struct gw_ps_server *server)
         next = m->next;
         if (!gw_net_is_silent(&m->c, server->options.timeout_ms))
             continue;
-        gw_ps_log(server, "lost %s address=%s reason=\"its machine does not answer\"", gw_ps_rank_text(m->rank).text,
-                  m->address.text);
+        gw_ps_log(server, "lost %s reason=\"its machine does not answer\"", gw_ps_member_text(m).text);
         gw_ps_member_leave(server, m);
     }
 }

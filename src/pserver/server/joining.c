@@ -30,7 +30,7 @@ gw_status gw_ps_run_end(struct gw_ps_server *server)
     server->first_round = 1;
     for (uint32_t r = 0; r < server->options.n_workers; r++)
         server->workers[r].agreed_as = 0;
-    gw_ps_note(server);
+    gw_ps_folder_note(server->folder);
     gw_ps_log(server, "run-ended");
     return GW_OK;
 }
@@ -44,7 +44,7 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     worker->joined_from = round;
     const struct gw_ps_joining joining = member->joining;
     worker->joined_by = joining.waits ? joining.id : 0;
-    gw_ps_note(server);
+    gw_ps_folder_note(server->folder);
     gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round,
               gw_ps_store_info(server->store).n_present);
     gw_ps_join_forget(server, member);
@@ -58,7 +58,7 @@ static void begin_with(struct gw_ps_server *server, uint64_t round)
 {
     gw_ps_store_skip_to(server->store, GW_PS_EXCHANGE, round);
     server->first_round = round;
-    gw_ps_note(server);
+    gw_ps_folder_note(server->folder);
 }
 
 /* True if a worker takes part. One that has never come does not count, though rounds wait for it (if `missing` is wait

@@ -9,11 +9,13 @@
 #include <string.h>
 #include <time.h>
 
-struct gw_ps_rank_text gw_ps_rank_text(uint32_t rank)
+struct gw_ps_member_text gw_ps_member_text(const struct gw_ps_member *member)
 {
-    struct gw_ps_rank_text out = {"rank=reader"};
-    if (rank != GW_PS_READER)
-        snprintf(out.text, sizeof out.text, "rank=%u", rank);
+    struct gw_ps_member_text out;
+    char rank[16] = "reader";
+    if (member->rank != GW_PS_READER)
+        snprintf(rank, sizeof rank, "%u", member->rank);
+    snprintf(out.text, sizeof out.text, "rank=%s address=%s", rank, member->address.text);
     return out;
 }
 
@@ -178,8 +180,7 @@ void gw_ps_members_sweep(struct gw_ps_server *server)
         next = member->next;
         if (!member->lost)
             continue;
-        gw_ps_log(server, "dropped %s address=%s reason=\"it does not take its answers\"",
-                  gw_ps_rank_text(member->rank).text, member->address.text);
+        gw_ps_log(server, "dropped %s reason=\"it does not take its answers\"", gw_ps_member_text(member).text);
         gw_ps_member_leave(server, member);
     }
     while (server->gone) {
@@ -201,7 +202,7 @@ void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *memb
         server->workers[rank].came_as = 0;
     if (rank != GW_PS_READER && server->workers[rank].agreed_as) { /* it will not come back to this run */
         server->workers[rank].agreed_as = 0;
-        gw_ps_note(server);
+        gw_ps_folder_note(server->folder);
     }
     if (!for_good)
         return;
@@ -248,8 +249,8 @@ void gw_ps_members_check_keys(struct gw_ps_server *server)
         next = member->next;
         if (gw_net_keys_allow(server->keys, identity))
             continue;
-        gw_ps_log(server, "dropped %s address=%s reason=\"its certificate %s is not allowed any more\"",
-                  gw_ps_rank_text(member->rank).text, member->address.text, gw_net_identity_write(identity).text);
+        gw_ps_log(server, "dropped %s reason=\"its certificate %s is not allowed any more\"",
+                  gw_ps_member_text(member).text, gw_net_identity_write(identity).text);
         gw_ps_member_leave(server, member);
     }
 }

@@ -31,7 +31,6 @@ static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers
 {
     numbers->n_members = 0;
     numbers->connected = 0;
-    numbers->present = gw_ps_store_info(server->store).n_present;
     for (uint32_t r = 0; r < server->options.n_workers; r++) {
         if (server->workers[r].member && numbers->n_members < GW_PS_SHOWN_MEMBERS)
             note_member(numbers, server->workers[r].member);
@@ -92,20 +91,12 @@ void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *n
     if (!notes || pthread_mutex_trylock(&notes->lock) != 0)
         return;
     struct gw_ps_numbers *numbers = notes->numbers;
-    struct gw_ps_store_info store = gw_ps_store_info(server->store);
-    numbers->seconds = gw_clock_seconds() - server->counts.started;
-    memcpy(numbers->requests, server->counts.requests, sizeof numbers->requests);
-    numbers->refused = server->counts.refused;
-    numbers->bytes_in = server->counts.bytes_in;
-    numbers->bytes_out = server->counts.bytes_out;
+    const uint64_t rounds_before = numbers->store.rounds;
+    numbers->seconds = gw_clock_seconds() - server->started;
+    numbers->counts = server->counts;
+    numbers->store = gw_ps_store_info(server->store);
     numbers->waiting = server->n_waiting;
-    numbers->keys = store.n_keys;
-    numbers->kept_bytes = store.bytes;
-    gw_ps_history_note(&numbers->history, numbers->seconds, store.rounds - numbers->rounds);
-    numbers->rounds = store.rounds;
-    numbers->round_times = store.round_times;
-    numbers->pushes = server->counts.pushes;
-    numbers->pulls = server->counts.pulls;
+    gw_ps_history_note(&numbers->history, numbers->seconds, numbers->store.rounds - rounds_before);
     numbers->clients = server->n_members;
     note_folder(server->folder, &numbers->folder);
     note_members(server, numbers);
@@ -131,8 +122,8 @@ gw_status gw_ps_numbers_begin(gw_ps_server *server)
     notes->numbers->n_workers = server->options.n_workers;
     notes->numbers->options = &server->options;
     notes->numbers->address = gw_net_place(server->endpoint);
-    notes->numbers->started = (int64_t)time(NULL) - (int64_t)(gw_clock_seconds() - server->counts.started);
-    notes->numbers->rounds = gw_ps_store_info(server->store).rounds; /* those were made before the server began */
+    notes->numbers->started = (int64_t)time(NULL) - (int64_t)(gw_clock_seconds() - server->started);
+    notes->numbers->store = gw_ps_store_info(server->store); /* its rounds were made before the server began */
     gw_ps_numbers_note(server, notes);
     server->notes = notes;
     return GW_OK;

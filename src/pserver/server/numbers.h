@@ -4,7 +4,7 @@
 #define GW_PSERVER_SERVER_NUMBERS_H
 
 #include "pserver/protocol/message.h"
-#include "pserver/store/times.h"
+#include "pserver/store/store.h"
 
 #define GW_PS_SHOWN_MEMBERS 1000
 #define GW_PS_SHOWN_KEYS 100
@@ -45,6 +45,12 @@ struct gw_ps_folder_numbers {
     uint64_t bytes;           /* of its files */
 };
 
+/* What the server counts as it works. bytes_in and bytes_out count heads and bodies of messages. */
+struct gw_ps_counts {
+    uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out;
+    struct gw_ps_times pushes, pulls; /* times from a request's coming to its answer, for requests that were done */
+};
+
 /* How many rounds became whole in each of the last steps of time. */
 struct gw_ps_history {
     uint64_t step;                        /* the one that is under way; the first has number 0 */
@@ -57,12 +63,11 @@ struct gw_ps_numbers {
     const char *address;
     double seconds;  /* seconds since the start */
     int64_t started; /* Unix time in seconds */
-    uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out, waiting;
-    uint64_t keys, kept_bytes, rounds;
+    struct gw_ps_counts counts;
+    struct gw_ps_store_info store;
+    uint64_t waiting;
     struct gw_ps_history history;
     uint32_t clients, connected; /* connected: workers only */
-    uint32_t present;            /* how many workers rounds wait for */
-    struct gw_ps_times pushes, pulls, round_times;
     struct gw_ps_folder_numbers folder;
     uint32_t n_members, n_keys, n_workers;
     struct gw_ps_member_numbers members[GW_PS_SHOWN_MEMBERS]; /* workers first, by rank */

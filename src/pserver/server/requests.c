@@ -122,7 +122,7 @@ static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member,
         memcpy(server->agreed, value->bytes, value->n_bytes);
         server->agreed[value->n_bytes] = 0;
         server->agreed_by = member->rank;
-        gw_ps_note(server);
+        gw_ps_folder_note(server->folder);
     }
     struct gw_lines_difference difference;
     if (gw_lines_differ(server->agreed, strlen(server->agreed), value->bytes, value->n_bytes, &difference))
@@ -130,7 +130,7 @@ static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member,
                        "rank %u has %s, and rank %u began this server's run with %s; all workers must have the same",
                        member->rank, difference.second, server->agreed_by, difference.first);
     server->workers[member->rank].agreed_as = member->incarnation;
-    gw_ps_note(server);
+    gw_ps_folder_note(server->folder);
     answer_done(server, member, request, 0);
     return GW_OK;
 }

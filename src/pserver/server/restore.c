@@ -63,11 +63,6 @@ void gw_ps_server_commit(struct gw_ps_server *server)
         gw_ps_answers_release(server);
 }
 
-void gw_ps_note(struct gw_ps_server *server)
-{
-    gw_ps_folder_note(server->folder);
-}
-
 /* Workers that had come before count as away from now on. */
 static void count_as_away(struct gw_ps_server *server)
 {

@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "pserver/server/state.h"
-#include "pserver/server/numbers.h"
 
 #include <gradwire/codec.h>
 
@@ -206,7 +205,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
     server->options = *options;
     server->stop = server->epoll = -1;
     server->first_round = 1;
-    server->counts.started = gw_clock_seconds();
+    server->started = gw_clock_seconds();
     fill_defaults(&server->options);
     gw_status status = set_up(server, &address);
     if (status < 0) {

@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include "pserver/protocol/message.h"
 #include "pserver/folder/folder.h"
+#include "pserver/server/numbers.h"
 #include "pserver/store/store.h"
 #include "net/listener.h"
 
@@ -13,7 +14,6 @@
 #define GW_PS_MOST_WOKEN 64     /* keys */
 #define GW_PS_SOMEBODY UINT64_MAX
 
-struct gw_ps_notes;
 struct gw_ps_waiting;
 
 /* A member: a connection that has said HELLO. */
@@ -112,14 +112,12 @@ struct gw_ps_server {
     atomic_uint_least64_t bytes; /* bytes of all values: kept, waiting, or on their way to clients */
     uint64_t keys_changes;       /* of the list of allowed keys, when clients were last compared with it */
     double next_look;            /* for requests that have waited too long */
-    struct {
-        double started;
-        /* bytes_in and bytes_out count heads and bodies of messages */
-        uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out;
-        struct gw_ps_times pushes, pulls; /* times from a request's coming to its answer, for requests that were done */
-    } counts;
+    double started;              /* when the server was made */
+    struct gw_ps_counts counts;
     struct gw_ps_held *held, *last_held; /* NULL: none */
-    struct gw_ps_folder *folder;         /* NULL: nothing outlives the process */
+    /* NULL: nothing outlives the process. gw_ps_folder_note is to be called after a change of what the server knows
+     * beside its store: first_round, the agreed lines, or what it knows of a worker without its connection */
+    struct gw_ps_folder *folder;
     struct gw_ps_notes *notes; /* a copy of the numbers for other threads (numbers.h); NULL: nobody asked for one */
 };
 
@@ -128,11 +126,11 @@ struct gw_ps_server {
 /* Writes one line to the log of what the server does: "event key=value ...". */
 #define gw_ps_log(server, ...) gw_net_log(&(server)->log, __VA_ARGS__)
 
-/* "rank=3" or "reader", for the log. */
-struct gw_ps_rank_text {
-    char text[16];
+/* "rank=3 address=10.0.0.7" or "rank=reader address=...", for the log. */
+struct gw_ps_member_text {
+    char text[sizeof(struct gw_net_peer_name) + 32];
 };
-struct gw_ps_rank_text gw_ps_rank_text(uint32_t rank);
+struct gw_ps_member_text gw_ps_member_text(const struct gw_ps_member *member);
 
 /* ---- connections.c: The server's connections: what comes over them, and who is let in. ---- */
 
@@ -279,10 +277,6 @@ gw_status gw_ps_run_end(struct gw_ps_server *server);
 
 /* Fills a new server with what its folder holds, if it has a folder. Errors: those of gw_ps_folder_open. */
 gw_status gw_ps_server_restore(struct gw_ps_server *server);
-
-/* Call it after a change of what the server knows beside its store: first_round, the agreed lines, or what it knows of
- * a worker without its connection. */
-void gw_ps_note(struct gw_ps_server *server);
 
 /* Commits changes, and then sends the answers that tell of them. */
 void gw_ps_server_commit(struct gw_ps_server *server);

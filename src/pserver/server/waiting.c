@@ -10,7 +10,6 @@
 
 #define MOST_WAITING 1024 /* the most waiting requests of one client */
 
-/* Puts a request into a key's queue, at its place in the order. */
 void gw_ps_waiting_enqueue(struct gw_ps_key *queue, struct gw_ps_waiting *waiting)
 {
     struct gw_ps_waiting **at = (struct gw_ps_waiting **)gw_ps_key_waiting(queue);
@@ -48,7 +47,6 @@ gw_status gw_ps_waiting_add(struct gw_ps_server *server, struct gw_ps_member *me
     return GW_OK;
 }
 
-/* Frees the request *at. Then *at is the next one in the queue. */
 void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting **at, const struct gw_ps_key *queue)
 {
     struct gw_ps_waiting *waiting = *at;
@@ -66,7 +64,6 @@ void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting **at
     gw_free(server->context, waiting);
 }
 
-/* True if an older request of the member for that key still waits. Older means that it came before the nth. */
 bool gw_ps_waiting_before(const struct gw_ps_member *member, const struct gw_ps_key *key, uint64_t nth)
 {
     for (const struct gw_ps_waiting *p = member->waiting; p; p = p->member_next)
@@ -116,7 +113,6 @@ static bool is_awaited(const struct gw_ps_server *server, uint32_t rank, const v
     return gw_ps_key_misses(server->store, awaited->key, awaited->asker, rank);
 }
 
-/* Makes the error of a request that has waited too long. */
 gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struct gw_ps_key *key,
                                   const struct gw_ps_waiting *waiting)
 {

@@ -144,7 +144,9 @@ gw_status gw_ps_parameters_admit(const struct gw_ps_key *key, uint32_t rank, con
                                        rank, key->name, i);
 }
 
-gw_status gw_ps_parameters_admit_first(const struct gw_ps_key *key, const struct gw_ps_blob *value)
+/* Checks that values may be the first parameters: a float32 for each element of the key. GW_ERR_NONFINITE: one is a NaN
+ * or an infinity. */
+static gw_status admit_first(const struct gw_ps_key *key, const struct gw_ps_blob *value)
 {
     const uint64_t i = first_nonfinite(GW_PS_FLOAT32, value->bytes, key->n_elems);
     return i == key->n_elems ? GW_OK
@@ -274,17 +276,14 @@ gw_status gw_ps_store_put_first(struct gw_ps_store *store, struct gw_ps_key *key
                        key->name, value->n_bytes, gw_ps_shape_text(&key->shape).text, key->n_elems * sizeof(float));
     if (p->values)
         return GW_OK;
-    GW_TRY(gw_ps_parameters_admit_first(key, value));
+    GW_TRY(admit_first(key, value));
     if (!gw_ps_store_has_room(store, 0)) /* the value's bytes count already; a copy takes their place */
         return gw_fail(GW_ERR_CAPACITY,
                        "the parameters of \"%s\" have %zu bytes, and with them the server holds %" PRIu64
                        " of at most %" PRIu64 " (--max-bytes)",
                        key->name, value->n_bytes, gw_ps_store_held(store), store->options.max_bytes);
-    void *copy = gw_alloc(store->context, value->n_bytes, 1); /* a copy is aligned, and nobody else holds it */
-    if (!copy)
-        return GW_ERR_MEMORY;
-    memcpy(copy, value->bytes, value->n_bytes);
-    p->values = gw_ps_blob_new(store->context, store->options.total, copy, value->n_bytes);
+    /* a copy is aligned, and nobody else holds it */
+    p->values = gw_ps_blob_copy(store->context, store->options.total, value->bytes, value->n_bytes);
     if (!p->values)
         return GW_ERR_MEMORY;
     gw_ps_key_count(store, key, value->n_bytes, 0);

@@ -39,9 +39,6 @@ gw_status gw_ps_parameters_compare(const struct gw_ps_key *key, const char *opti
 /* Checks that a push may be used. GW_ERR_NONFINITE: a plain one holds a NaN or an infinity. */
 gw_status gw_ps_parameters_admit(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value);
 
-/* Checks that values may be the first parameters: a float32 for each element of the key. GW_ERR_NONFINITE: as above. */
-gw_status gw_ps_parameters_admit_first(const struct gw_ps_key *key, const struct gw_ps_blob *value);
-
 /* Moves the parameters by a push, which is not stored yet. After an error nothing has changed. */
 gw_status gw_ps_parameters_push(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value,
                                 double rate);

@@ -11,13 +11,7 @@ static bool begins_with(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* True if a worker that comes takes part in this key from the round `from` on. Else the worker goes on at the open
- * round of the key, or after it. */
-static bool is_named(const struct gw_ps_key *key, const char *prefix, uint64_t from)
-{
-    return from > 0 && begins_with(key->name, prefix);
-}
-
+/* The round to which the workers that have pushed most push next. */
 static uint64_t open_round(const struct gw_ps_store *store, const struct gw_ps_key *key)
 {
     return store->options.mode == GW_PS_SYNC ? key->open.number : key->foremost + 1;
@@ -26,7 +20,8 @@ static uint64_t open_round(const struct gw_ps_store *store, const struct gw_ps_k
 static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, const char *prefix,
                       uint64_t from)
 {
-    const bool named = is_named(key, prefix, from);
+    /* if it is not named, the worker goes on at the open round of the key, or after it */
+    const bool named = from > 0 && begins_with(key->name, prefix);
     const uint64_t first = named ? from : open_round(store, key);
     if (named && store->options.mode == GW_PS_SYNC && first <= key->open.number && key->pushed[rank] >= first) {
         gw_ps_key_take_out(store, key, rank); /* the worker pushed this before it left, and will push it again */
@@ -97,9 +92,8 @@ uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *pre
 {
     uint64_t most = 1;
     for (uint64_t k = 0; k < store->names.n; k++) {
-        const struct gw_ps_key *key = store->keys[k];
-        uint64_t next = store->options.mode == GW_PS_SYNC ? key->open.number : key->foremost + 1;
-        if (begins_with(key->name, prefix) && next > most)
+        const uint64_t next = open_round(store, store->keys[k]);
+        if (begins_with(store->keys[k]->name, prefix) && next > most)
             most = next;
     }
     return most;
@@ -132,7 +126,7 @@ static void level(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t nex
 static bool begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key)
 {
     const bool sync = store->options.mode == GW_PS_SYNC;
-    const uint64_t next = sync ? key->open.number : key->foremost + 1;
+    const uint64_t next = open_round(store, key);
     bool changed = false;
     for (uint32_t r = 0; r < store->options.n_workers; r++) {
         changed = changed || (sync ? key->open.pushes[r] != NULL : key->taken[r] != 0) || key->pushed[r] != next - 1;
