@@ -80,6 +80,12 @@ static void *message_new(struct gw_control *c, enum message_type type, uint64_t 
     return bytes;
 }
 
+/* What was received before, and ended this worker's part. It comes once, so it is kept. */
+static gw_status kept_failure(const struct gw_control *c)
+{
+    return gw_fail(c->failure, "%s", c->sentence);
+}
+
 static gw_status send(struct gw_control *c, uint32_t to, void *bytes, size_t n_bytes)
 {
     if (!bytes)
@@ -87,6 +93,8 @@ static gw_status send(struct gw_control *c, uint32_t to, void *bytes, size_t n_b
     gw_status status = c->link.ops->send(c->link.self, to, bytes, n_bytes, c->timeout_ms);
     if (status == GW_OK && c->link.ops->flush) /* this member may not receive for a long time */
         status = c->link.ops->flush(c->link.self, c->timeout_ms);
+    if (status < 0 && c->failure < 0) /* then `to` is gone because of it */
+        return kept_failure(c);
     if (status == GW_ERR_PEER)
         return gw_link_why(&c->link, NULL, NULL);
     if (status == GW_ERR_TIMEOUT)
@@ -142,14 +150,14 @@ static gw_status file(struct gw_control *c, gw_message *message)
     return GW_OK;
 }
 
-/* Receives and files a message. An error is kept, because it comes once. The others wait for rank 0 alone, and need not
- * know who else is gone; rank 0 does not need those that have sent their END. */
+/* Receives and files a message. The others wait for rank 0 alone, and need not know who else is gone; rank 0 does not
+ * need those that have sent their END. */
 static gw_status receive(struct gw_control *c, uint32_t timeout_ms)
 {
     gw_message message;
-    gw_status status = c->failure;
-    if (status < 0)
-        return gw_fail(status, "%s", c->sentence);
+    gw_status status;
+    if (c->failure < 0)
+        return kept_failure(c);
     do
         status = gw_link_recv(&c->link, timeout_ms, &message);
     while (status == GW_ERR_PEER && message.from < c->link.size &&
@@ -181,6 +189,17 @@ static uint32_t missing(const struct gw_control *c, const bool *have, uint32_t f
     while (from < c->link.size && have[from])
         from++;
     return from;
+}
+
+gw_status gw_control_cause(struct gw_control *c, gw_status status)
+{
+    const struct gw_kept_error kept = gw_error_keep();
+    while (receive(c, 0) == GW_OK)
+        ;
+    if (c->failure < 0)
+        return kept_failure(c);
+    gw_error_put_back(&kept);
+    return status;
 }
 
 gw_status gw_control_init(struct gw_control *c, gw_context *context, gw_link link, uint32_t timeout_ms, uint32_t ahead)

@@ -55,6 +55,11 @@ gw_status gw_control_init(struct gw_control *control, gw_context *context, gw_li
                           uint32_t ahead);
 void gw_control_fini(struct gw_control *control);
 
+/* A worker has waited in vain, and `status` says so, with the last error. Meanwhile another worker may have told of a
+ * failure, or the one that this worker waits for may be gone. Then that is the cause, and this returns it as the error.
+ * Else it returns `status`, and the last error stays. */
+gw_status gw_control_cause(struct gw_control *control, gw_status status);
+
 /* What all processes begin with. */
 struct gw_start {
     const char *options; /* the options of this process; they must be the same as those of rank 0 */

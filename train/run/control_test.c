@@ -1,5 +1,5 @@
 /* Tests how workers begin a run together: rank 0 waits for all of them, and all get the same numbers of machines; one
- * with other options is refused. */
+ * with other options is refused. Also tests that the first failure stays the cause. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -212,11 +212,40 @@ static void a_start_that_cannot_be_is_refused(void **state)
     }
 }
 
+/* Rank 0 tells the others that a worker died, and is gone. Rank 1 makes a step meanwhile, or waits for something else.
+ * What it says in the end is why, and not that rank 0 is gone. */
+static void a_failure_stays_the_cause(void **state)
+{
+    (void)state;
+    for (int sends = 0; sends < 2; sends++) {
+        gw_link links[2];
+        struct gw_control c;
+        double lr;
+        uint64_t stop_at;
+        assert_int_equal(gw_link_local_create(NULL, 2, links), GW_OK);
+        assert_int_equal(gw_control_init(&c, NULL, links[1], LONG_MS, 2), GW_OK);
+        gw_fail(GW_ERR_TIMEOUT, "nothing came");
+        assert_int_equal(gw_control_cause(&c, GW_ERR_TIMEOUT), GW_ERR_TIMEOUT);
+        assert_string_equal(gw_last_error(), "nothing came");
+        gw_link_fail(&links[0], GW_ERR_PEER, "rank 2 died");
+        links[0].ops->close(links[0].self);
+        assert_int_equal(gw_control_follow(&c, 0, &lr, &stop_at), GW_OK);
+        assert_int_equal(sends ? gw_control_report(&c, 0, &(struct gw_step_record){.lr = 1}, false)
+                               : gw_control_cause(&c, GW_ERR_TIMEOUT),
+                         GW_ERR_PEER);
+        assert_string_equal(gw_last_error(), "rank 2 died");
+        gw_control_fini(&c);
+        for (uint32_t r = 0; r < 2; r++)
+            links[r].ops->destroy(links[r].self);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(machines_are_numbered_by_rank),
                                        cmocka_unit_test(other_options_are_refused),
                                        cmocka_unit_test(a_resumed_run_goes_on_everywhere),
-                                       cmocka_unit_test(a_start_that_cannot_be_is_refused)};
+                                       cmocka_unit_test(a_start_that_cannot_be_is_refused),
+                                       cmocka_unit_test(a_failure_stays_the_cause)};
     return cmocka_run_group_tests_name("control", tests, NULL, NULL);
 }

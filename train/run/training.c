@@ -523,6 +523,8 @@ static void report_failure(struct gw_worker *w, gw_status status, bool training)
 {
     struct gw_team *team = w->team;
     char text[sizeof team->failure_text], when[64] = "";
+    if (training && status == GW_ERR_TIMEOUT && !team->alone) /* a worker that waits for servers hears of no failure */
+        status = gw_control_cause(&w->control, status);
     if (training && status != GW_ERR_PEER) /* a peer's sentence has its own number of steps */
         snprintf(when, sizeof when, "after %llu of %llu steps: ", (unsigned long long)w->steps_done,
                  (unsigned long long)team->steps);
