@@ -90,10 +90,13 @@ static gw_status parameters_of_run(struct gw_worker *w)
 
 /* ---- joining ------------------------------------------------------------------------------------------------- */
 
-/* Each step that was not reached before starts the waiting time again. */
-static void note_progress(struct gw_elastic *e, uint64_t t)
+/* Each step that was not reached before starts the waiting time again. In mode stale:S a worker joins at once, behind
+ * its own last push, whoever is missing. So if it joins again, only a step that it makes then is progress. */
+static void note_progress(struct gw_worker *w, uint64_t t)
 {
-    if (t + 1 <= e->reached)
+    struct gw_elastic *e = &w->elastic;
+    const bool at_once = gw_ps_client_info(e->client).mode != GW_PS_SYNC && e->n_joins > 0 && t == w->team->begin;
+    if (t + 1 <= e->reached || at_once)
         return;
     e->reached = t + 1;
     e->last_step = gw_clock_seconds();
@@ -135,7 +138,7 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
     if (*t > 0 || e->n_joins > 0)
         gw_train_note(team->callbacks, "rank %u takes part from step %llu of %llu on", w->rank,
                       (unsigned long long)*t + 1, (unsigned long long)team->steps);
-    note_progress(e, *t);
+    note_progress(w, *t);
     e->n_joins++;
     return GW_OK;
 }
@@ -214,7 +217,7 @@ static void note_unkept(struct gw_worker *w)
 gw_status gw_elastic_admit(struct gw_worker *w, uint64_t t)
 {
     gw_ps_client *side;
-    note_progress(&w->elastic, t);
+    note_progress(w, t);
     note_unkept(w);
     if (!gw_ps_take_notice(w->elastic.client, GW_PS_NOTICE_JOIN))
         return GW_OK;

@@ -1,11 +1,12 @@
-/* Tests how long a worker waits at the end for another one that takes part and says nothing, as a stopped process
- * does. */
+/* Tests how long a worker waits for another one that takes part and says nothing, as a stopped process does: at the
+ * end, and if it joins again and again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
 #include "pserver/server/test_server.h"
+#include "base/clock.h"
 #include "run/elastic.h"
 
 #include <string.h>
@@ -76,8 +77,35 @@ static void a_silent_worker_is_not_waited_for_without_end(void **state)
     }
 }
 
+/* A worker has joined again for step 5. In mode stale:S it did so at once, so that is no reason to go on: another
+ * worker may be gone for good. To have made step 5 is one. */
+static void only_a_step_is_progress_where_nobody_lets_in(void **state)
+{
+    (void)state;
+    static const gw_ps_mode modes[] = {GW_PS_SYNC, GW_PS_STALE};
+    for (size_t i = 0; i < 2; i++) {
+        struct test_server s;
+        const gw_ps_server_options options = {.n_workers = 2, .mode = modes[i], .staleness = 1};
+        test_server_begin(&s, &options);
+        const struct gw_train_callbacks callbacks = {.note = note};
+        struct gw_train_options train = {.workers = 2, .timeout_s = 1};
+        struct gw_team team = {.options = &train, .callbacks = &callbacks, .steps = 7, .begin = 5};
+        struct gw_worker w = {.team = &team, .steps_done = 5};
+        w.elastic = (struct gw_elastic){.client = test_client(gw_ps_server_address(s.server), 0, true, 5000),
+                                        .last_step = gw_clock_seconds() - 10,
+                                        .n_joins = 1};
+        ok(gw_elastic_admit(&w, 5));
+        CHECK(gw_elastic_goes_on(&w, GW_ERR_TIMEOUT) == (modes[i] == GW_PS_SYNC), "mode %d", modes[i]);
+        ok(gw_elastic_admit(&w, 6));
+        CHECK(gw_elastic_goes_on(&w, GW_ERR_TIMEOUT), "mode %d", modes[i]);
+        gw_ps_client_destroy(w.elastic.client);
+        test_server_end(&s);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_silent_worker_is_not_waited_for_without_end)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_silent_worker_is_not_waited_for_without_end),
+                                       cmocka_unit_test(only_a_step_is_progress_where_nobody_lets_in)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
