@@ -173,10 +173,27 @@ static gw_status receive(struct gw_control *c, uint32_t timeout_ms)
     return status;
 }
 
-/* Waits for the next message and files it. `what` and `rank` are for sentences: they say what it waits for. */
+static gw_status send_met(struct gw_control *c, uint32_t to, bool all)
+{
+    uint8_t *bytes = message_new(c, MEET, 0, HEAD + 8);
+    if (bytes)
+        gw_put64(bytes + HEAD, all);
+    return send(c, to, bytes, HEAD + 8);
+}
+
+/* Waits for the next message and files it. `what` and `rank` are for sentences: they say what it waits for. If rank 0
+ * waits long, it gives the others a sign of life: they may be as far ahead as they may be, and wait for it. */
 static gw_status take(struct gw_control *c, const char *what, uint64_t step, uint32_t rank)
 {
-    const gw_status status = receive(c, c->timeout_ms);
+    const uint32_t quarter = c->timeout_ms / 4 + 1;
+    gw_status status = GW_ERR_TIMEOUT;
+    for (uint32_t left = c->timeout_ms; status == GW_ERR_TIMEOUT && left > 0;) {
+        const uint32_t part = left < quarter ? left : quarter;
+        status = receive(c, part);
+        left -= part;
+        for (uint32_t r = 1; c->link.rank == 0 && c->ahead && status == GW_ERR_TIMEOUT && left && r < c->link.size; r++)
+            GW_TRY(send_met(c, r, false));
+    }
     if (status == GW_ERR_TIMEOUT)
         return gw_fail(status, "no %s came from rank %u within %u ms (step %llu)", what, rank, c->timeout_ms,
                        (unsigned long long)step);
@@ -518,14 +535,6 @@ void gw_control_free_state(struct gw_control *c, uint32_t rank)
 }
 
 /* ---- meeting -------------------------------------------------------------------------------- */
-
-static gw_status send_met(struct gw_control *c, uint32_t to, bool all)
-{
-    uint8_t *bytes = message_new(c, MEET, 0, HEAD + 8);
-    if (bytes)
-        gw_put64(bytes + HEAD, all);
-    return send(c, to, bytes, HEAD + 8);
-}
 
 gw_status gw_control_meet(struct gw_control *c)
 {

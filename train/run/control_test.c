@@ -1,5 +1,5 @@
 /* Tests how workers begin a run together: rank 0 waits for all of them, and all get the same numbers of machines; one
- * with other options is refused. Also tests that the first failure stays the cause. */
+ * with other options is refused. Also tests who is named when one is silent, or has failed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum { WORKERS = 4, LONG_MS = 60000 };
 
@@ -240,12 +241,53 @@ static void a_failure_stays_the_cause(void **state)
     }
 }
 
+static void *follow(void *user)
+{
+    struct worker *w = user;
+    double lr;
+    uint64_t stop_at;
+    w->status = gw_control_follow(&w->control, 2, &lr, &stop_at);
+    snprintf(w->sentence, sizeof w->sentence, "%s", gw_last_error());
+    return NULL;
+}
+
+/* Without rounds, rank 2 is silent. Rank 1 is two steps ahead and waits for rank 0, and soon after rank 0 waits for
+ * rank
+ * 2. Rank 1 must not take rank 0 for silent. */
+static void who_waits_for_another_is_not_named(void **state)
+{
+    (void)state;
+    enum { N = 3, SOON_MS = 2000, LATER_MS = 500 };
+    gw_link links[N];
+    struct worker workers[2] = {{.status = GW_OK}, {.status = GW_OK}};
+    const struct gw_step_record *records;
+    assert_int_equal(gw_link_local_create(NULL, N, links), GW_OK);
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(gw_control_init(&workers[r].control, NULL, links[r], SOON_MS, 2), GW_OK);
+    assert_int_equal(gw_control_report(&workers[1].control, 0, &(struct gw_step_record){.lr = 1}, false), GW_OK);
+    assert_int_equal(pthread_create(&workers[1].thread, NULL, follow, &workers[1]), 0);
+    nanosleep(&(struct timespec){.tv_nsec = LATER_MS * 1000000L}, NULL);
+    assert_int_equal(gw_control_report(&workers[0].control, 0, &(struct gw_step_record){.lr = 1}, false), GW_OK);
+    assert_int_equal(gw_control_collect(&workers[0].control, 0, &records), GW_ERR_TIMEOUT);
+    assert_string_equal(gw_last_error(), "no report came from rank 2 within 2000 ms (step 0)");
+    gw_link_fail(&links[0], GW_ERR_TIMEOUT, gw_last_error());
+    pthread_join(workers[1].thread, NULL);
+    assert_int_equal(workers[1].status, GW_ERR_PEER);
+    assert_non_null(strstr(workers[1].sentence, "rank 0 gave up: no report came from rank 2"));
+    for (uint32_t r = 0; r < N; r++) {
+        if (r < 2)
+            gw_control_fini(&workers[r].control);
+        links[r].ops->destroy(links[r].self);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(machines_are_numbered_by_rank),
                                        cmocka_unit_test(other_options_are_refused),
                                        cmocka_unit_test(a_resumed_run_goes_on_everywhere),
                                        cmocka_unit_test(a_start_that_cannot_be_is_refused),
-                                       cmocka_unit_test(a_failure_stays_the_cause)};
+                                       cmocka_unit_test(a_failure_stays_the_cause),
+                                       cmocka_unit_test(who_waits_for_another_is_not_named)};
     return cmocka_run_group_tests_name("control", tests, NULL, NULL);
 }
