@@ -12,7 +12,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -67,6 +66,7 @@ void gw_net_close(struct gw_net_connection *c)
     if (c->fd >= 0)
         close(c->fd);
     c->fd = -1;
+    c->watched = 0;
     c->connected = c->has_next = false;
     c->ahead_at = c->ahead_end = 0;
 }
@@ -115,6 +115,16 @@ uint32_t gw_net_events(const struct gw_net_connection *c)
 {
     const bool writes = c->connected ? c->first != NULL : c->tls ? gw_net_tls_wants_write(c->tls) : c->dialled;
     return EPOLLIN | (writes ? EPOLLOUT : 0);
+}
+
+void gw_net_watch(struct gw_net_connection *c, int epoll, epoll_data_t data)
+{
+    const uint32_t events = gw_net_events(c);
+    if (events == c->watched || c->fd < 0)
+        return;
+    struct epoll_event event = {.events = events, .data = data};
+    epoll_ctl(epoll, c->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, c->fd, &event);
+    c->watched = events;
 }
 
 /* If nobody listens at a port that the kernel also gives to connections, one may come to connect to itself. */

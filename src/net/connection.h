@@ -20,6 +20,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #define GW_NET_HEAD 16
@@ -62,6 +63,7 @@ struct gw_net_connection {
     bool dialled;                 /* this side has dialled */
     bool connected;               /* the kernel has a connection, and TLS has shaken hands */
     bool cannot_send;             /* the other side has closed it, or is gone. What it sent before can still be read */
+    uint32_t watched;             /* what epoll watches; 0: it does not watch this connection */
     int error;                    /* after it ended: the errno, or 0 if the other side ended it in order */
     bool met_tls;                 /* after it ended: the other side speaks TLS, and this one does not */
 
@@ -103,6 +105,9 @@ void gw_net_end_sending(struct gw_net_connection *c);
 /* What epoll is to watch: EPOLLIN, and EPOLLOUT if something waits to be written; EPOLLOUT alone if TLS must write
  * before it reads. */
 uint32_t gw_net_events(const struct gw_net_connection *c);
+/* Tells epoll to watch that, and to say `data` when it comes. Call it after something was sent or read. One epoll at a
+ * time watches a connection. */
+void gw_net_watch(struct gw_net_connection *c, int epoll, epoll_data_t data);
 
 /* Goes on connecting and shaking hands. GW_OK: the connection stands. GW_NOT_YET. GW_ERR_PEER: it failed; the sentence
  * says why. */

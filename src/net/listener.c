@@ -68,6 +68,11 @@ static void watch(struct gw_net_listener *listener, int operation, int fd, uint3
     epoll_ctl(listener->epoll, operation, fd, &event);
 }
 
+static void watch_newcomer(const struct gw_net_listener *listener, struct gw_net_newcomer *newcomer)
+{
+    gw_net_watch(&newcomer->c, listener->epoll, (epoll_data_t){.u32 = (uint32_t)(newcomer - listener->newcomers)});
+}
+
 gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_address *address,
                         char endpoint[GW_NET_ENDPOINT_BYTES])
 {
@@ -229,17 +234,11 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
     gw_net_adopt(&newcomer->c, fd, tls, false);
     newcomer->c.most_header = listener->o.most_header;
     newcomer->since = now;
-    watch(listener, EPOLL_CTL_ADD, fd, EPOLLIN, (uint32_t)(newcomer - listener->newcomers));
+    watch_newcomer(listener, newcomer);
     return true;
 }
 
 /* ---- work ------------------------------------------------------------------------------------------------ */
-
-static void rewatch(struct gw_net_listener *listener, struct gw_net_newcomer *newcomer)
-{
-    watch(listener, EPOLL_CTL_MOD, newcomer->c.fd, gw_net_events(&newcomer->c),
-          (uint32_t)(newcomer - listener->newcomers));
-}
 
 /* Says that a handshake failed. Whoever it is comes again and again, so the same line is not written twice in a row. */
 static void tell_refusal(struct gw_net_listener *listener, const struct gw_net_connection *c, enum gw_net_refusal kind)
@@ -286,7 +285,7 @@ static bool go_on(struct gw_net_listener *listener, struct gw_net_newcomer *newc
         if (n == 0 || status < 0 || gw_net_all_arrived(c))
             forget(newcomer);
         else
-            rewatch(listener, newcomer);
+            watch_newcomer(listener, newcomer);
         return false;
     }
     if (status == GW_OK)
@@ -301,7 +300,7 @@ static bool go_on(struct gw_net_listener *listener, struct gw_net_newcomer *newc
             tell_mismatch(c->fd);
         forget(newcomer);
     } else {
-        rewatch(listener, newcomer);
+        watch_newcomer(listener, newcomer);
     }
     return false;
 }
@@ -358,6 +357,7 @@ void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_newcomer *new
     gw_net_consume(&newcomer->c);
     gw_net_free(to);
     *to = newcomer->c; /* nothing waits to be sent to it, so nothing points into it */
+    to->watched = 0;
     newcomer->c = (struct gw_net_connection){.fd = -1};
     newcomer->since = 0;
 }
@@ -378,5 +378,5 @@ void gw_net_refuse(struct gw_net_listener *listener, struct gw_net_newcomer *new
     gw_net_consume(&newcomer->c);
     gw_net_end_sending(&newcomer->c);
     newcomer->leaves = true;
-    rewatch(listener, newcomer);
+    watch_newcomer(listener, newcomer);
 }

@@ -5,6 +5,14 @@
 
 #include <stdio.h>
 
+void gw_tcp_turn_out(struct gw_tcp_group *group, struct gw_net_newcomer *newcomer, const struct gw_net_message *message,
+                     const char *what)
+{
+    gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"%s\"", gw_net_name_peer(&newcomer->c).text,
+               message->n_bytes, what);
+    gw_net_turn_out(newcomer);
+}
+
 void gw_tcp_answer_late(struct gw_tcp_group *group)
 {
     struct gw_net_newcomer *newcomer;
@@ -18,9 +26,7 @@ void gw_tcp_answer_late(struct gw_tcp_group *group)
         if (!(newcomer = gw_net_listener_next(&group->listener, &message)))
             break;
         if (message.kind != GW_TCP_JOIN || !gw_tcp_join_read(message.bytes, message.n_bytes, &join)) {
-            gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"this is no message of a member\"",
-                       gw_net_name_peer(&newcomer->c).text, message.n_bytes);
-            gw_net_turn_out(newcomer);
+            gw_tcp_turn_out(group, newcomer, &message, GW_TCP_NO_MESSAGE);
             continue;
         }
         snprintf(

@@ -34,7 +34,6 @@
 /* At rank 0: a member that has come. Elsewhere the first of them is the connection to rank 0. */
 struct joiner {
     struct gw_net_connection c;
-    uint32_t events;
     bool here, went, ready; /* went: it was here once, and its connection broke */
 };
 
@@ -116,24 +115,14 @@ static struct gw_tcp_peer *peer_of(const struct meeting *m, uint64_t number)
     return &group->endpoints[number / group->size]->peers[number % group->size];
 }
 
-static void watch(const struct meeting *m, struct gw_net_connection *c, uint32_t *events, uint64_t number)
+static void watch(const struct meeting *m, struct gw_net_connection *c, uint64_t number)
 {
-    const uint32_t wanted = gw_net_events(c);
-    struct epoll_event event = {.events = wanted, .data.u64 = number};
-    if (c->fd >= 0 && wanted != *events)
-        epoll_ctl(m->epoll, *events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, c->fd, &event);
-    *events = wanted;
-}
-
-static void hang_up(struct gw_net_connection *c, uint32_t *events)
-{
-    gw_net_close(c);
-    *events = 0;
+    gw_net_watch(c, m->epoll, (epoll_data_t){.u64 = number});
 }
 
 /* Begins to connect. GW_NOT_YET: it cannot now; errno says why. */
 static gw_status dial(const struct meeting *m, const struct gw_net_address *address, const char *host,
-                      struct gw_net_connection *c, uint32_t *events, uint64_t number)
+                      struct gw_net_connection *c, uint64_t number)
 {
     struct gw_net_tls *tls = NULL;
     const int fd = gw_net_dial(address);
@@ -145,7 +134,7 @@ static gw_status dial(const struct meeting *m, const struct gw_net_address *addr
     }
     gw_net_tune(fd, m->group->timeout_ms);
     gw_net_adopt(c, fd, tls, true);
-    watch(m, c, events, number);
+    watch(m, c, number);
     return GW_OK;
 }
 
@@ -158,7 +147,7 @@ static void tell(const struct meeting *m, struct joiner *joiner, uint64_t number
     if (copy)
         memcpy(copy, bytes, n_bytes);
     gw_ignore(gw_net_send(&joiner->c, kind, copy, n_bytes, gw_message_free)); /* if it is gone, reading says so */
-    watch(m, &joiner->c, &joiner->events, OF_JOINER | number);
+    watch(m, &joiner->c, OF_JOINER | number);
 }
 
 static void tell_joiners(const struct meeting *m, uint16_t kind, const void *bytes, size_t n_bytes)
@@ -179,12 +168,19 @@ static void say_who_is_missing(struct meeting *m)
 
 /* ---- connecting to peers --------------------------------------------------------------------------------- */
 
+/* Where a long message of a peer goes. */
+static void *place_of_message(void *peer, const struct gw_net_message *message)
+{
+    const struct gw_tcp_peer *from = peer;
+    return gw_message_alloc(from->endpoint->group->context, message->n_bytes);
+}
+
 /* The connection to a peer stands. */
 static void stand(struct meeting *m, uint64_t number)
 {
     struct gw_tcp_peer *peer = peer_of(m, number);
     peer->c.most_bytes = GW_TCP_MOST_BYTES;
-    peer->c.place = gw_tcp_place;
+    peer->c.place = place_of_message;
     peer->c.place_user = peer;
     m->n_missing -= !m->stands[number];
     m->stands[number] = true;
@@ -194,7 +190,7 @@ static void redial(struct meeting *m, uint64_t number, const char *trouble)
 {
     struct gw_tcp_peer *peer = peer_of(m, number);
     snprintf(m->trouble, sizeof m->trouble, "%s", trouble);
-    hang_up(&peer->c, &peer->events);
+    gw_net_close(&peer->c);
     m->dial_at[number] = gw_clock_seconds() + REDIAL_SECONDS;
 }
 
@@ -202,8 +198,7 @@ static gw_status dial_peer(struct meeting *m, uint64_t number)
 {
     struct gw_tcp_peer *peer = peer_of(m, number);
     m->dial_at[number] = 0;
-    const gw_status status =
-        dial(m, &m->group->members[number % m->group->size].address, NULL, &peer->c, &peer->events, number);
+    const gw_status status = dial(m, &m->group->members[number % m->group->size].address, NULL, &peer->c, number);
     if (status == GW_NOT_YET)
         redial(m, number, strerror(errno));
     return status < 0 ? status : GW_OK;
@@ -267,7 +262,7 @@ static gw_status go_on_with_peer(struct meeting *m, uint64_t number)
                            trouble);
         return GW_OK;
     }
-    watch(m, &peer->c, &peer->events, number);
+    watch(m, &peer->c, number);
     return status < 0 ? status : GW_OK;
 }
 
@@ -283,14 +278,12 @@ static void welcome_peer(struct meeting *m, struct gw_net_newcomer *newcomer, co
     if (!gw_tcp_hello_read(message->bytes, message->n_bytes, &hello) || hello.session != group->session ||
         hello.rank >= group->size || hello.rank <= group->rank || hello.link >= group->n_links ||
         is_another(m, &newcomer->c, &group->members[hello.rank].identity)) {
-        gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"this is no member of this job\"",
-                   gw_net_name_peer(&newcomer->c).text, message->n_bytes);
-        gw_net_turn_out(newcomer);
+        gw_tcp_turn_out(group, newcomer, message, "this is no member of this job");
         return;
     }
     const uint64_t number = (uint64_t)hello.link * group->size + hello.rank;
     struct gw_tcp_peer *peer = peer_of(m, number);
-    hang_up(&peer->c, &peer->events);
+    gw_net_close(&peer->c);
     gw_net_let_in(&group->listener, newcomer, &peer->c);
     stand(m, number);
     gw_ignore(gw_net_send(&peer->c, GW_TCP_WELCOME, NULL, 0, NULL));
@@ -347,7 +340,7 @@ static gw_status hand_out_table(struct meeting *m)
     gw_tcp_table_write(m->table, group->session, group->size, group->n_links, group->members);
     for (uint32_t r = 1; r < group->size; r++) {
         gw_ignore(gw_net_send(&m->joiners[r].c, GW_TCP_TABLE, m->table, m->table_bytes, NULL));
-        watch(m, &m->joiners[r].c, &m->joiners[r].events, OF_JOINER | r);
+        watch(m, &m->joiners[r].c, OF_JOINER | r);
     }
     m->has_table = true;
     return GW_OK;
@@ -361,7 +354,7 @@ static gw_status joiner_went(struct meeting *m, uint32_t rank)
     const bool lied = joiner->c.error == EPROTO || joiner->c.error == EMSGSIZE;
     char reason[160];
     snprintf(reason, sizeof reason, "%s", gw_last_error());
-    hang_up(&joiner->c, &joiner->events);
+    gw_net_close(&joiner->c);
     joiner->here = false;
     joiner->went = true;
     m->n_here--;
@@ -399,7 +392,7 @@ static gw_status hear_joiner(struct meeting *m, uint32_t rank)
     }
     if (status == GW_ERR_PEER)
         return joiner_went(m, rank);
-    watch(m, &joiner->c, &joiner->events, OF_JOINER | rank);
+    watch(m, &joiner->c, OF_JOINER | rank);
     return status < 0 ? status : GW_OK;
 }
 
@@ -409,9 +402,7 @@ static void receive_joiner(struct meeting *m, struct gw_net_newcomer *newcomer, 
     struct gw_tcp_join join;
     if (!gw_tcp_join_read(message->bytes, message->n_bytes, &join) ||
         (join.version == GW_TCP_VERSION && join.keyed != (group->keys != NULL))) {
-        gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"this is no message of a member\"",
-                   gw_net_name_peer(&newcomer->c).text, message->n_bytes);
-        gw_net_turn_out(newcomer);
+        gw_tcp_turn_out(group, newcomer, message, GW_TCP_NO_MESSAGE);
         return;
     }
     if (join.rank > 0 && join.rank < group->size && m->joiners[join.rank].here)
@@ -421,14 +412,14 @@ static void receive_joiner(struct meeting *m, struct gw_net_newcomer *newcomer, 
         return;
     }
     struct joiner *joiner = &m->joiners[join.rank];
-    hang_up(&joiner->c, &joiner->events);
+    gw_net_close(&joiner->c);
     gw_net_let_in(&group->listener, newcomer, &joiner->c);
     joiner->here = true;
     m->n_here++;
     group->members[join.rank].address = join.address;
     if (joiner->c.tls)
         group->members[join.rank].identity = *gw_net_tls_peer(joiner->c.tls);
-    watch(m, &joiner->c, &joiner->events, OF_JOINER | join.rank);
+    watch(m, &joiner->c, OF_JOINER | join.rank);
     gw_ignore(hear_joiner(m, join.rank)); /* it may have gone already, so that its place is free again */
     if (m->n_here < group->size)
         say_who_is_missing(m);
@@ -444,8 +435,7 @@ static gw_status dial_host(struct meeting *m)
         m->pause = LONGEST_REDIAL_SECONDS;
     m->dial_host_at = gw_clock_seconds() + m->pause;
     host->c.most_bytes = m->table_bytes > GW_NET_SMALL ? m->table_bytes : GW_NET_SMALL;
-    const gw_status status =
-        dial(m, gw_net_host_nth(m->host, m->n_dialled++), m->host->name, &host->c, &host->events, OF_JOINER);
+    const gw_status status = dial(m, gw_net_host_nth(m->host, m->n_dialled++), m->host->name, &host->c, OF_JOINER);
     return status < 0 ? status : GW_OK;
 }
 
@@ -497,6 +487,14 @@ static gw_status take_host(struct meeting *m, const struct gw_net_message *messa
                    gw_net_place(m->rendezvous->endpoint), message->kind, message->n_bytes);
 }
 
+static gw_status keys_differ(const struct meeting *m)
+{
+    const bool keys = m->group->keys;
+    return gw_fail(GW_ERR_PEER,
+                   "rank %u has %skeys, and rank 0 (%s) has %s; give keys (--keys DIR) to all members or to none",
+                   m->group->rank, keys ? "" : "no ", gw_net_place(m->rendezvous->endpoint), keys ? "none" : "some");
+}
+
 /* The connection to rank 0 has ended. If rank 0 had answered, it is gone. Else it may not be there yet. */
 static gw_status host_went(struct meeting *m)
 {
@@ -506,7 +504,7 @@ static gw_status host_went(struct meeting *m)
     const bool mismatch = why == GW_NET_WITHOUT_TLS || (!host->c.tls && host->c.error == EPROTO);
     char reason[200];
     snprintf(reason, sizeof reason, "%s", gw_last_error());
-    hang_up(&host->c, &host->events);
+    gw_net_close(&host->c);
     if (why == GW_NET_TURNED_AWAY)
         return gw_fail(GW_ERR_PEER,
                        "rank 0 (%s) refused this machine: its certificate %s is not among the allowed ones "
@@ -514,10 +512,7 @@ static gw_status host_went(struct meeting *m)
                        place, gw_net_identity_write(gw_net_keys_own(m->group->keys)).text);
     m->n_mismatches += mismatch;
     if (m->n_mismatches >= MOST_MISMATCHES)
-        return gw_fail(GW_ERR_PEER,
-                       "rank %u has %skeys, and rank 0 (%s) has %s; give keys (--keys DIR) to all members "
-                       "or to none",
-                       m->group->rank, m->group->keys ? "" : "no ", place, m->group->keys ? "none" : "some");
+        return keys_differ(m);
     if (m->heard_at != 0)
         return gw_fail(GW_ERR_PEER, "rank 0 (%s) died or lost its connection before all members had met", place);
     snprintf(m->trouble, sizeof m->trouble, "%s", reason);
@@ -535,7 +530,7 @@ static gw_status hear_host(struct meeting *m)
     if (status == GW_OK && !stood) {
         if (m->group->keys && is_another(m, &host->c, gw_net_keys_rendezvous(m->group->keys))) {
             /* it may be another process, which was at the address before rank 0 */
-            hang_up(&host->c, &host->events);
+            gw_net_close(&host->c);
             snprintf(m->trouble, sizeof m->trouble, "its certificate is not that of rendezvous.crt");
             return GW_OK;
         }
@@ -549,7 +544,7 @@ static gw_status hear_host(struct meeting *m)
     }
     if (status == GW_ERR_PEER)
         return host_went(m);
-    watch(m, &host->c, &host->events, OF_JOINER);
+    watch(m, &host->c, OF_JOINER);
     return status < 0 ? status : GW_OK;
 }
 
@@ -582,10 +577,7 @@ static gw_status too_late(const struct meeting *m)
         return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms", m->waiting_for, place,
                        group->timeout_ms);
     if (m->n_mismatches)
-        return gw_fail(GW_ERR_PEER,
-                       "rank %u has %skeys, and rank 0 (%s) has %s; give keys (--keys DIR) to all members "
-                       "or to none",
-                       group->rank, group->keys ? "" : "no ", place, group->keys ? "none" : "some");
+        return keys_differ(m);
     if (group->keys)
         return gw_fail(GW_ERR_TIMEOUT,
                        "rank 0 did not answer at %s within %u ms; is it there, has it keys, and is its certificate the "
@@ -626,9 +618,7 @@ static void attend(struct meeting *m)
             else
                 receive_joiner(m, newcomer, &message);
         } else {
-            gw_net_log(&m->group->log, "dropped address=%s bytes=%zu reason=\"this is no message of a member\"",
-                       gw_net_name_peer(&newcomer->c).text, message.n_bytes);
-            gw_net_turn_out(newcomer);
+            gw_tcp_turn_out(m->group, newcomer, &message, GW_TCP_NO_MESSAGE);
         }
     }
 }

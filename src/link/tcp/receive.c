@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 
 #define LOOK_SECONDS 0.5 /* between two looks whether a machine has fallen silent, and at the rendezvous */
 /* A peer that sends without end gets its next turn when the user has taken what it sent. */
@@ -124,13 +124,13 @@ gw_status gw_tcp_turn(struct gw_tcp_endpoint *me, double seconds, int *n)
     enum { AT_ONCE = 32 };
     struct epoll_event events[AT_ONCE];
     gw_status status = GW_OK;
-    uint64_t scrap;
+    eventfd_t scrap;
     *n = 0;
     for (uint32_t r = 0; r < me->group->size && me->n_stalled; r++)
         if (me->peers[r].stalled) {
             seconds = 0; /* its messages may be what is waited for */
             GW_TRY(gw_tcp_read_peer(me, r));
-            gw_tcp_watch(me, r); /* TLS may have to write now */
+            gw_net_watch(&me->peers[r].c, me->epoll, (epoll_data_t){.u32 = r}); /* TLS may have to write now */
             ++*n;
         }
     if (seconds > LOOK_SECONDS)
@@ -151,8 +151,7 @@ gw_status gw_tcp_turn(struct gw_tcp_endpoint *me, double seconds, int *n)
     for (int i = 0; i < n_events; i++) {
         const uint32_t rank = events[i].data.u32;
         if (rank == GW_TCP_WAKE) {
-            while (read(me->wake, &scrap, sizeof scrap) < 0 && errno == EINTR)
-                ;
+            eventfd_read(me->wake, &scrap);
         } else if (rank == GW_TCP_RENDEZVOUS) {
             gw_tcp_answer_late(me->group);
             continue; /* that is not what anybody waits for */
@@ -161,7 +160,7 @@ gw_status gw_tcp_turn(struct gw_tcp_endpoint *me, double seconds, int *n)
                 status = gw_tcp_read_peer(me, rank);
             if (me->peers[rank].c.fd >= 0) {
                 gw_ignore(gw_net_flush(&me->peers[rank].c)); /* if that fails, reading says why */
-                gw_tcp_watch(me, rank);
+                gw_net_watch(&me->peers[rank].c, me->epoll, (epoll_data_t){.u32 = rank});
             }
         }
         ++*n;
@@ -196,8 +195,6 @@ gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message)
             status = gw_fail(GW_ERR_CLOSED, "rank %u has closed this link", me->group->rank);
             break;
         }
-        if (gw_message_queue_take(&me->own, message))
-            break;
         if (gw_message_queue_take(&me->arrived, message))
             break;
         const double left = deadline - gw_clock_seconds();

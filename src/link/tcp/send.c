@@ -4,18 +4,13 @@
 #include "link/tcp/missing.h"
 #include "link/tcp/state.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 
 static void wake(struct gw_tcp_endpoint *me)
 {
-    const uint64_t one = 1;
-    if (!atomic_exchange(&me->sleeping, false))
-        return;
-    while (write(me->wake, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    if (atomic_exchange(&me->sleeping, false))
+        eventfd_write(me->wake, 1);
 }
 
 static gw_status refuse(void *bytes, gw_status status)
@@ -42,7 +37,7 @@ static gw_status send_one(struct gw_tcp_endpoint *me, uint32_t to, void *bytes, 
     }
     GW_TRY(status);
     if (peer->c.first)
-        gw_tcp_watch(me, to);
+        gw_net_watch(&peer->c, me->epoll, (epoll_data_t){.u32 = to});
     return GW_OK;
 }
 
@@ -70,7 +65,7 @@ gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint
     if (status < 0) {
         gw_message_free(bytes);
     } else if (to == group->rank) {
-        gw_message_queue_put(&me->own, &(gw_message){.from = to, .bytes = bytes, .n_bytes = n_bytes});
+        gw_message_queue_put(&me->arrived, &(gw_message){.from = to, .bytes = bytes, .n_bytes = n_bytes});
         wake(me);
     } else {
         status = send_one(me, to, bytes, n_bytes);

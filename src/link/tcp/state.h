@@ -1,7 +1,7 @@
 /* What the files of the tcp link share: a group of links, and one rank's endpoint of one link.
  *
  * tcp.c opens and ends a group. meeting.c connects its members, late.c answers who comes later. send.c and receive.c
- * move messages; endpoint.c has what both need. An endpoint has one connection to each other member, and no thread:
+ * move messages. An endpoint has one connection to each other member, and no thread:
  * what is to be read is read when its rank receives, and what the kernel did not take at once is written then, or by
  * flush and close. */
 #ifndef GW_LINK_TCP_STATE_H
@@ -21,13 +21,16 @@
 /* the most bytes of a message, so that a member that lies cannot make another one take more memory */
 #define GW_TCP_MOST_BYTES ((uint64_t)8 << 30)
 
+/* In an endpoint's epoll a peer has the number of its rank. These are of the eventfd, and of the rendezvous. */
+#define GW_TCP_WAKE UINT32_MAX
+#define GW_TCP_RENDEZVOUS (UINT32_MAX - 1)
+
 struct gw_tcp_peer {
     struct gw_net_connection c;
     struct gw_tcp_endpoint *endpoint;  /* whose peer it is */
     bool gone, told;                   /* told: recv has reported that it is gone */
     bool stalled;                      /* there is more of it, of which epoll does not know */
     bool ended_sending;                /* this side sends nothing more */
-    uint32_t events;                   /* what epoll watches */
     uint8_t hello[GW_TCP_HELLO_BYTES]; /* until it has left this process */
     char why[GW_TCP_TEXT_BYTES];       /* a sentence: how it went */
 };
@@ -36,11 +39,11 @@ struct gw_tcp_endpoint {
     struct gw_tcp_group *group;
     int epoll, wake; /* wake: an eventfd */
     atomic_bool sleeping;
-    pthread_mutex_t lock;                 /* protects what follows. Nobody waits while holding it */
-    struct gw_tcp_peer *peers;            /* `size` of them; the one of this rank is not used */
-    struct gw_message_queue own, arrived; /* messages of this rank to itself, and of others */
-    uint32_t n_stalled, n_untold;         /* n_untold: peers that are gone, and recv has not said so */
-    double look_at;                       /* when to look next whether a machine has fallen silent */
+    pthread_mutex_t lock;            /* protects what follows. Nobody waits while holding it */
+    struct gw_tcp_peer *peers;       /* `size` of them; the one of this rank is not used */
+    struct gw_message_queue arrived; /* messages of others, and of this rank to itself */
+    uint32_t n_stalled, n_untold;    /* n_untold: peers that are gone, and recv has not said so */
+    double look_at;                  /* when to look next whether a machine has fallen silent */
     bool closed;
 };
 
@@ -80,16 +83,10 @@ gw_status gw_tcp_go_on(bool (*stop)(void *user), void *user, uint32_t rank);
 
 /* Tells those who come to the rendezvous now that they are late. */
 void gw_tcp_answer_late(struct gw_tcp_group *group);
-
-/* ---- endpoint.c ---- */
-
-/* Watches a peer's connection for what it needs now. The lock is held. */
-void gw_tcp_watch(struct gw_tcp_endpoint *me, uint32_t rank);
-/* Numbers that no rank has, for epoll: the eventfd, and the rendezvous. */
-#define GW_TCP_WAKE UINT32_MAX
-#define GW_TCP_RENDEZVOUS (UINT32_MAX - 1)
-/* Where a long message of a peer goes. */
-void *gw_tcp_place(void *peer, const struct gw_net_message *message);
+/* Turns out who sent a message that is none of a member, or of none of this job. what: says so in the log. */
+void gw_tcp_turn_out(struct gw_tcp_group *group, struct gw_net_newcomer *newcomer, const struct gw_net_message *message,
+                     const char *what);
+#define GW_TCP_NO_MESSAGE "this is no message of a member"
 
 /* ---- send.c; the functions of the link, without recv ---- */
 

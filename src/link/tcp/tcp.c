@@ -66,7 +66,6 @@ static void free_endpoint(struct gw_tcp_endpoint *me)
             gw_message_free(me->peers[r].c.body); /* a message that has not come whole */
         gw_net_free(&me->peers[r].c);
     }
-    gw_message_queue_clear(&me->own);
     gw_message_queue_clear(&me->arrived);
     if (me->epoll >= 0)
         close(me->epoll);
@@ -241,8 +240,8 @@ static void begin(struct gw_tcp_group *group)
         if (group->listens)
             epoll_ctl(me->epoll, EPOLL_CTL_ADD, group->listener.epoll, &event);
         for (uint32_t r = 0; r < group->size; r++) {
-            me->peers[r].events = 0;
-            gw_tcp_watch(me, r);
+            me->peers[r].c.watched = 0; /* the meeting's epoll did, and is no more */
+            gw_net_watch(&me->peers[r].c, me->epoll, (epoll_data_t){.u32 = r});
         }
     }
 }

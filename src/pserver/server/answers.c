@@ -4,19 +4,8 @@
 #include "base/memory.h"
 
 #include <stdio.h>
-#include <sys/epoll.h>
 
 #define MOST_UNREAD 4096 /* the most answers that a client has not taken yet; with more, the client is dropped */
-
-void gw_ps_watch(struct gw_ps_member *member)
-{
-    const uint32_t events = gw_net_events(&member->c);
-    if (events == member->events || member->c.fd < 0)
-        return;
-    struct epoll_event event = {.events = events, .data.ptr = member};
-    epoll_ctl(member->server->epoll, member->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, member->c.fd, &event);
-    member->events = events;
-}
 
 static void give_blob(void *blob)
 {
@@ -71,7 +60,7 @@ static void send_answer(struct gw_ps_server *server, struct gw_ps_member *member
     if (status == GW_ERR_MEMORY || member->c.n_waiting > MOST_UNREAD) /* if it is gone, reading says so */
         lose(server, member);
     if (!member->c.gathers)
-        gw_ps_watch(member);
+        gw_net_watch(&member->c, server->epoll, (epoll_data_t){.ptr = member});
 }
 
 void gw_ps_answer_send(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_answer *answer,
@@ -106,7 +95,7 @@ void gw_ps_answers_release(struct gw_ps_server *server)
         next = held->next;
         held->member->c.gathers = false;
         gw_ignore(gw_net_flush(&held->member->c));
-        gw_ps_watch(held->member);
+        gw_net_watch(&held->member->c, server->epoll, (epoll_data_t){.ptr = held->member});
         gw_ps_blob_give(held->value);
         gw_free(server->context, held);
     }

@@ -124,7 +124,7 @@ static void read_member(struct gw_ps_server *server, struct gw_ps_member *member
     }
     member->c.gathers = false;
     gw_ignore(gw_net_flush(&member->c));
-    gw_ps_watch(member);
+    gw_net_watch(&member->c, server->epoll, (epoll_data_t){.ptr = member});
     set_more(member, status == GW_OK && has_more);
     if (status >= 0 || member->c.fd < 0)
         return;

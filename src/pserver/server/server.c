@@ -76,11 +76,8 @@ gw_status gw_ps_server_run(gw_ps_server *server)
 
 void gw_ps_server_stop(gw_ps_server *server)
 {
-    const uint64_t one = 1;
-    if (!gw_process_is(server->made_in)) /* both processes have the eventfd */
-        return;
-    while (write(server->stop, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    if (gw_process_is(server->made_in)) /* both processes have the eventfd */
+        eventfd_write(server->stop, 1);
 }
 
 /* ---- beginning and end -------------------------------------------------------------------------------------- */

@@ -21,7 +21,6 @@ struct gw_ps_member {
     struct gw_ps_member *next, **link; /* in the list of all members */
     struct gw_ps_server *server;
     struct gw_net_connection c;
-    uint32_t events;    /* what epoll watches */
     bool has_more;      /* bytes were read that are still to be looked at */
     uint64_t receiving; /* bytes of the value that is under way */
     /* why that value is dropped as it comes; GW_OK: it is not */
@@ -225,9 +224,6 @@ void gw_ps_waiting_free(struct gw_ps_server *server);
 /* ---- answers.c: Answers to clients. An answer never frees a member. A function that handles a request has pointers
  * to members and to waiting requests, and uses them after it has answered. So if a member does not take its answer, it
  * is only marked. The server's loop frees it between two messages (gw_ps_members_sweep). ---- */
-
-/* Tells epoll what to watch of a member's connection. Call it after something was sent. */
-void gw_ps_watch(struct gw_ps_member *member);
 
 /* Sends an answer, unless the member is lost. If changes wait for their commit, the answer waits, too, until
  * gw_ps_answers_release: it may tell of them. GW_PS_IN_MEMORY is taken off if the commit was good. If too many of its
