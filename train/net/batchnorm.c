@@ -12,11 +12,11 @@
 struct batchnorm {
     struct gw_layer head;
     uint32_t maps;
-    float unbias;                                  /* n / (n - 1), if a map has n values */
-    float *running_mean, *running_variance;        /* the model's statistics */
-    struct gw_blob src, mean, variance, workspace; /* mean, variance: of this batch; for evaluation, the running ones */
-    struct gw_blob scale, shift, diff_scale, diff_shift, diff_dst;
-    struct gw_primitive run, reorder_diff_dst, backward;
+    float unbias;                             /* n / (n - 1), if a map has n values */
+    float *running_mean, *running_variance;   /* the model's statistics */
+    struct gw_blob mean, variance, workspace; /* mean, variance: of this batch; for evaluation, the running ones */
+    struct gw_blob scale, shift, diff_scale, diff_shift;
+    struct gw_primitive run, backward;
 };
 
 static gw_status batchnorm_declare(struct gw_network *network, struct gw_layer_spec *spec)
@@ -59,13 +59,13 @@ static gw_status batchnorm_setup_forward(struct gw_layer *layer, const struct gw
     if (remembers)
         GW_TRY(gw_blob_create(b->engine, workspace_desc, NULL, &n->workspace));
     const dnnl_dim_t per_map[1] = {n->maps};
-    GW_TRY(gw_blob_create(b->engine, src[0]->desc, src[0]->data, &n->src));
+    GW_TRY(gw_blob_create(b->engine, src[0]->desc, src[0]->data, &layer->src));
     GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->training ? NULL : n->running_mean, &n->mean));
     GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->training ? NULL : n->running_variance, &n->variance));
     GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->params + tensors[0].offset, &n->scale));
     GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->params + tensors[1].offset, &n->shift));
     GW_TRY(gw_blob_create(b->engine, dst_desc, !b->training && b->may_overwrite ? src[0]->data : NULL, &layer->dst));
-    gw_primitive_arg(&n->run, DNNL_ARG_SRC, &n->src);
+    gw_primitive_arg(&n->run, DNNL_ARG_SRC, &layer->src);
     gw_primitive_arg(&n->run, DNNL_ARG_MEAN, &n->mean);
     gw_primitive_arg(&n->run, DNNL_ARG_VARIANCE, &n->variance);
     gw_primitive_arg(&n->run, DNNL_ARG_SCALE, &n->scale);
@@ -83,21 +83,21 @@ static gw_status batchnorm_setup_backward(struct gw_layer *layer, const struct g
     const struct gw_layer_spec *s = layer->spec;
     const struct gw_param *tensors = &b->network->tensors[s->first_tensor];
     dnnl_primitive_desc_t pd;
-    GW_TRY(gw_dnn_check(gw_describe_batchnorm(b->engine, dnnl_backward, n->src.desc, layer->dst.desc, EPSILON,
+    GW_TRY(gw_dnn_check(gw_describe_batchnorm(b->engine, dnnl_backward, layer->src.desc, layer->dst.desc, EPSILON,
                                               flags_of(s, true), gw_primitive_desc(&n->run), &pd),
                         "batch norm's backward"));
     GW_TRY(gw_primitive_create(pd, "batch norm's backward", &n->backward));
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &n->diff_dst, &n->reorder_diff_dst));
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &layer->diff_dst, &layer->reorder_diff_dst));
     GW_TRY(gw_blob_create(b->engine, n->scale.desc, b->grads + tensors[0].offset, &n->diff_scale));
     GW_TRY(gw_blob_create(b->engine, n->shift.desc, b->grads + tensors[1].offset, &n->diff_shift));
-    GW_TRY(gw_blob_create(b->engine, n->src.desc, NULL, &layer->diff_src[0]));
-    gw_primitive_arg(&n->backward, DNNL_ARG_SRC, &n->src);
+    GW_TRY(gw_blob_create(b->engine, layer->src.desc, NULL, &layer->diff_src[0]));
+    gw_primitive_arg(&n->backward, DNNL_ARG_SRC, &layer->src);
     gw_primitive_arg(&n->backward, DNNL_ARG_MEAN, &n->mean);
     gw_primitive_arg(&n->backward, DNNL_ARG_VARIANCE, &n->variance);
     gw_primitive_arg(&n->backward, DNNL_ARG_SCALE, &n->scale);
     if (GW_BATCHNORM_BACKWARD_READS_SHIFT)
         gw_primitive_arg(&n->backward, DNNL_ARG_SHIFT, &n->shift);
-    gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_DST, &n->diff_dst);
+    gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_DST, &layer->diff_dst);
     gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);
     gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_SCALE, &n->diff_scale);
     gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_SHIFT, &n->diff_shift);
@@ -115,7 +115,6 @@ static gw_status batchnorm_forward(struct gw_layer *layer, const struct gw_pass 
 static gw_status batchnorm_backward(struct gw_layer *layer, const struct gw_pass *pass)
 {
     struct batchnorm *n = (struct batchnorm *)layer;
-    GW_TRY(gw_primitive_run(&n->reorder_diff_dst, layer->stream));
     GW_TRY(gw_primitive_run(&n->backward, layer->stream));
     pass->ready(pass->user, layer->spec->first_tensor + 1);
     pass->ready(pass->user, layer->spec->first_tensor);
@@ -135,10 +134,9 @@ static void batchnorm_keep(struct gw_layer *layer)
 static void batchnorm_destroy(struct gw_layer *layer)
 {
     struct batchnorm *n = (struct batchnorm *)layer;
-    struct gw_blob *blobs[] = {&n->src,   &n->mean,       &n->variance,   &n->workspace, &n->scale,
-                               &n->shift, &n->diff_scale, &n->diff_shift, &n->diff_dst};
+    struct gw_blob *blobs[] = {&n->mean,  &n->variance,   &n->workspace, &n->scale,
+                               &n->shift, &n->diff_scale, &n->diff_shift};
     gw_primitive_destroy(&n->run);
-    gw_primitive_destroy(&n->reorder_diff_dst);
     gw_primitive_destroy(&n->backward);
     for (size_t i = 0; i < sizeof blobs / sizeof *blobs; i++)
         gw_blob_destroy(blobs[i]);

@@ -6,12 +6,12 @@
 struct conv {
     struct gw_layer head;
     uint64_t version; /* the version of the parameters in `weights` */
-    struct gw_blob params, bias, src, weights;
-    struct gw_primitive reorder_src, reorder_weights, run;
+    struct gw_blob params, bias, weights;
+    struct gw_primitive reorder_weights, run;
 
-    /* backward by weights */
-    struct gw_blob grads, diff_bias, bw_src, bw_diff_dst, diff_weights;
-    struct gw_primitive bw_reorder_src, bw_reorder_diff_dst, bw_run, bw_reorder_grads;
+    /* backward by weights, from the head's diff_dst */
+    struct gw_blob grads, diff_bias, bw_src, diff_weights;
+    struct gw_primitive bw_reorder_src, bw_run, bw_reorder_grads;
 
     /* backward by data */
     struct gw_blob bd_diff_dst, bd_weights;
@@ -93,10 +93,10 @@ static gw_status conv_setup_forward(struct gw_layer *layer, const struct gw_laye
     GW_TRY(gw_blob_plain(b->engine, 4, d.weights, b->params + tensors[0].offset, &c->params));
     if (has_bias)
         GW_TRY(gw_blob_plain(b->engine, 1, d.bias, b->params + tensors[1].offset, &c->bias));
-    GW_TRY(gw_reorder_into(b->engine, src[0], src_desc, &c->src, &c->reorder_src));
+    GW_TRY(gw_reorder_into(b->engine, src[0], src_desc, &layer->src, &layer->reorder_src));
     GW_TRY(gw_reorder_into(b->engine, &c->params, weights_desc, &c->weights, &c->reorder_weights));
     GW_TRY(gw_blob_create(b->engine, dst_desc, NULL, &layer->dst));
-    gw_primitive_arg(&c->run, DNNL_ARG_SRC, &c->src);
+    gw_primitive_arg(&c->run, DNNL_ARG_SRC, &layer->src);
     gw_primitive_arg(&c->run, DNNL_ARG_WEIGHTS, &c->weights);
     if (has_bias)
         gw_primitive_arg(&c->run, DNNL_ARG_BIAS, &c->bias);
@@ -118,11 +118,11 @@ static gw_status setup_backward_weights(struct conv *c, const struct gw_layer_bu
     GW_TRY(gw_blob_create(b->engine, c->params.desc, b->grads + tensors[0].offset, &c->grads));
     if (has_bias)
         GW_TRY(gw_blob_plain(b->engine, 1, d.bias, b->grads + tensors[1].offset, &c->diff_bias));
-    GW_TRY(gw_reorder_into(b->engine, &c->src, src_desc, &c->bw_src, &c->bw_reorder_src));
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, diff_dst_desc, &c->bw_diff_dst, &c->bw_reorder_diff_dst));
+    GW_TRY(gw_reorder_into(b->engine, &c->head.src, src_desc, &c->bw_src, &c->bw_reorder_src));
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, diff_dst_desc, &c->head.diff_dst, &c->head.reorder_diff_dst));
     GW_TRY(gw_reorder_out_of(b->engine, weights_desc, &c->grads, &c->diff_weights, &c->bw_reorder_grads));
     gw_primitive_arg(&c->bw_run, DNNL_ARG_SRC, &c->bw_src);
-    gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_DST, &c->bw_diff_dst);
+    gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_DST, &c->head.diff_dst);
     gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_WEIGHTS, &c->diff_weights);
     if (has_bias)
         gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_BIAS, &c->diff_bias);
@@ -138,7 +138,7 @@ static gw_status setup_backward_data(struct conv *c, const struct gw_layer_build
 
     /* Backward by weights has usually made the layout that is wanted here. */
     const struct gw_blob *from =
-        dnnl_memory_desc_equal(c->bw_diff_dst.desc, diff_dst_desc) ? &c->bw_diff_dst : diff_dst;
+        dnnl_memory_desc_equal(c->head.diff_dst.desc, diff_dst_desc) ? &c->head.diff_dst : diff_dst;
     GW_TRY(gw_reorder_into(b->engine, from, diff_dst_desc, &c->bd_diff_dst, &c->bd_reorder_diff_dst));
     GW_TRY(gw_reorder_into(b->engine, &c->params, weights_desc, &c->bd_weights, &c->bd_reorder_weights));
     GW_TRY(gw_blob_create(b->engine, diff_src_desc, NULL, &c->head.diff_src[0]));
@@ -164,7 +164,6 @@ static gw_status conv_forward(struct gw_layer *layer, const struct gw_pass *pass
         GW_TRY(gw_primitive_run(&c->bd_reorder_weights, layer->stream));
         c->version = pass->version;
     }
-    GW_TRY(gw_primitive_run(&c->reorder_src, layer->stream));
     return gw_primitive_run(&c->run, layer->stream);
 }
 
@@ -172,7 +171,6 @@ static gw_status conv_backward(struct gw_layer *layer, const struct gw_pass *pas
 {
     struct conv *c = (struct conv *)layer;
     GW_TRY(gw_primitive_run(&c->bw_reorder_src, layer->stream));
-    GW_TRY(gw_primitive_run(&c->bw_reorder_diff_dst, layer->stream));
     GW_TRY(gw_primitive_run(&c->bw_run, layer->stream));
     GW_TRY(gw_primitive_run(&c->bw_reorder_grads, layer->stream));
     if (!layer->spec->no_bias)
@@ -185,19 +183,12 @@ static gw_status conv_backward(struct gw_layer *layer, const struct gw_pass *pas
 static void conv_destroy(struct gw_layer *layer)
 {
     struct conv *c = (struct conv *)layer;
-    struct gw_primitive *primitives[] = {&c->reorder_src,
-                                         &c->reorder_weights,
-                                         &c->run,
-                                         &c->bw_reorder_src,
-                                         &c->bw_reorder_diff_dst,
-                                         &c->bw_run,
-                                         &c->bw_reorder_grads,
-                                         &c->bd_reorder_diff_dst,
-                                         &c->bd_reorder_weights,
-                                         &c->bd_run};
-    struct gw_blob *blobs[] = {&c->params,       &c->bias,        &c->src,       &c->weights,
-                               &c->grads,        &c->diff_bias,   &c->bw_src,    &c->bw_diff_dst,
-                               &c->diff_weights, &c->bd_diff_dst, &c->bd_weights};
+    struct gw_primitive *primitives[] = {&c->reorder_weights,    &c->run,
+                                         &c->bw_reorder_src,     &c->bw_run,
+                                         &c->bw_reorder_grads,   &c->bd_reorder_diff_dst,
+                                         &c->bd_reorder_weights, &c->bd_run};
+    struct gw_blob *blobs[] = {&c->params, &c->bias,         &c->weights,     &c->grads,     &c->diff_bias,
+                               &c->bw_src, &c->diff_weights, &c->bd_diff_dst, &c->bd_weights};
     for (size_t i = 0; i < sizeof primitives / sizeof *primitives; i++)
         gw_primitive_destroy(primitives[i]);
     for (size_t i = 0; i < sizeof blobs / sizeof *blobs; i++)

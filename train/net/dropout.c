@@ -10,14 +10,12 @@
 #include <string.h>
 
 struct dropout {
-    struct gw_layer head;
+    struct gw_layer head;   /* src is plain */
     uint32_t batch, values; /* samples, and values of each */
     bool training;
-    uint32_t tensor;    /* each layer of the network draws from another stream, by this number */
-    uint8_t *kept;      /* [batch * values] */
-    struct gw_blob src; /* plain */
+    uint32_t tensor; /* each layer of the network draws from another stream, by this number */
+    uint8_t *kept;   /* [batch * values] */
     const float *diff_dst;
-    struct gw_primitive reorder_src, reorder_diff_dst;
 };
 
 static gw_status dropout_declare(struct gw_network *network, struct gw_layer_spec *spec)
@@ -37,16 +35,16 @@ static gw_status dropout_setup_forward(struct gw_layer *layer, const struct gw_l
     d->tensor = (uint32_t)(layer->spec - b->network->layers);
     if (d->training && !(d->kept = gw_alloc(NULL, (size_t)d->batch * d->values, 1)))
         return GW_ERR_MEMORY;
-    GW_TRY(gw_reorder_plain(b->engine, src[0], &d->src, &d->reorder_src));
-    const bool own = d->src.owns_data || b->may_overwrite; /* if `own`, no other layer reads the memory */
-    return gw_blob_create(b->engine, d->src.desc, own ? d->src.data : NULL, &layer->dst);
+    GW_TRY(gw_reorder_plain(b->engine, src[0], &layer->src, &layer->reorder_src));
+    const bool own = layer->src.owns_data || b->may_overwrite; /* if `own`, no other layer reads the memory */
+    return gw_blob_create(b->engine, layer->src.desc, own ? layer->src.data : NULL, &layer->dst);
 }
 
 static gw_status dropout_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
                                         const struct gw_blob *diff_dst)
 {
     struct dropout *d = (struct dropout *)layer;
-    return gw_layer_diff_beside(layer, b, diff_dst, &d->diff_dst, &d->reorder_diff_dst);
+    return gw_layer_diff_beside(layer, b, diff_dst, &d->diff_dst);
 }
 
 /* Draws which values are kept. A word of 32 bits is for two values. */
@@ -71,9 +69,8 @@ static gw_status dropout_forward(struct gw_layer *layer, const struct gw_pass *p
 {
     struct dropout *d = (struct dropout *)layer;
     const size_t n = (size_t)d->batch * d->values;
-    const float grow = 1 / (1 - layer->spec->drop), *from = d->src.data;
+    const float grow = 1 / (1 - layer->spec->drop), *from = layer->src.data;
     float *to = layer->dst.data;
-    GW_TRY(gw_primitive_run(&d->reorder_src, layer->stream));
     if (!d->training) {
         if (to != from)
             memcpy(to, from, n * sizeof *to);
@@ -90,7 +87,6 @@ static gw_status dropout_backward(struct gw_layer *layer, const struct gw_pass *
     struct dropout *d = (struct dropout *)layer;
     const float grow = 1 / (1 - layer->spec->drop);
     (void)pass;
-    GW_TRY(gw_primitive_run(&d->reorder_diff_dst, layer->stream));
     float *to = layer->diff_src[0].data;
     for (size_t i = 0, n = (size_t)d->batch * d->values; i < n; i++)
         to[i] = d->kept[i] ? grow * d->diff_dst[i] : 0;
@@ -99,11 +95,7 @@ static gw_status dropout_backward(struct gw_layer *layer, const struct gw_pass *
 
 static void dropout_destroy(struct gw_layer *layer)
 {
-    struct dropout *d = (struct dropout *)layer;
-    gw_free(NULL, d->kept);
-    gw_primitive_destroy(&d->reorder_src);
-    gw_primitive_destroy(&d->reorder_diff_dst);
-    gw_blob_destroy(&d->src);
+    gw_free(NULL, ((struct dropout *)layer)->kept);
 }
 
 const struct gw_layer_kind gw_layer_dropout = {.name = "dropout",

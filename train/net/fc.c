@@ -4,12 +4,10 @@
 #include "net/network.h"
 
 struct fc {
-    struct gw_layer head;
+    struct gw_layer head;  /* src and diff_dst are plain: [B][I], [B][O] */
     const float *w, *bias; /* [O][I], [O] */
     float *dw, *dbias;
     dnnl_dim_t B, I, O;
-    struct gw_blob src, diff_dst; /* plain: [B][I], [B][O] */
-    struct gw_primitive reorder_src, reorder_diff_dst;
 };
 
 static gw_status fc_declare(struct gw_network *network, struct gw_layer_spec *spec)
@@ -28,7 +26,7 @@ static gw_status fc_setup_forward(struct gw_layer *layer, const struct gw_layer_
     f->B = b->batch, f->I = (dnnl_dim_t)tensors[0].dims[1], f->O = (dnnl_dim_t)tensors[0].dims[0];
     f->w = b->params + tensors[0].offset;
     f->bias = b->params + tensors[1].offset;
-    GW_TRY(gw_reorder_plain(b->engine, src[0], &f->src, &f->reorder_src));
+    GW_TRY(gw_reorder_plain(b->engine, src[0], &layer->src, &layer->reorder_src));
     return gw_blob_plain(b->engine, 2, (dnnl_dim_t[]){f->B, f->O}, NULL, &layer->dst);
 }
 
@@ -39,35 +37,32 @@ static gw_status fc_setup_backward(struct gw_layer *layer, const struct gw_layer
     const struct gw_param *tensors = &b->network->tensors[layer->spec->first_tensor];
     f->dw = b->grads + tensors[0].offset;
     f->dbias = b->grads + tensors[1].offset;
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &f->diff_dst, &f->reorder_diff_dst));
-    return b->needs_diff[0] ? gw_blob_create(b->engine, f->src.desc, NULL, &layer->diff_src[0]) : GW_OK;
+    return gw_layer_setup_backward(layer, b, diff_dst);
 }
 
 static gw_status fc_forward(struct gw_layer *layer, const struct gw_pass *pass)
 {
     struct fc *f = (struct fc *)layer;
     (void)pass;
-    GW_TRY(gw_primitive_run(&f->reorder_src, layer->stream));
     float *y = layer->dst.data;
     for (dnnl_dim_t i = 0; i < f->B; i++)
         for (dnnl_dim_t o = 0; o < f->O; o++)
             y[i * f->O + o] = f->bias[o];
-    return gw_dnn_check(dnnl_sgemm('N', 'T', f->B, f->O, f->I, 1, f->src.data, f->I, f->w, f->I, 1, y, f->O),
+    return gw_dnn_check(dnnl_sgemm('N', 'T', f->B, f->O, f->I, 1, layer->src.data, f->I, f->w, f->I, 1, y, f->O),
                         "a matrix product");
 }
 
 static gw_status fc_backward(struct gw_layer *layer, const struct gw_pass *pass)
 {
     struct fc *f = (struct fc *)layer;
-    GW_TRY(gw_primitive_run(&f->reorder_diff_dst, layer->stream));
-    const float *dy = f->diff_dst.data;
+    const float *dy = layer->diff_dst.data;
     for (dnnl_dim_t o = 0; o < f->O; o++)
         f->dbias[o] = dy[o];
     for (dnnl_dim_t i = 1; i < f->B; i++)
         for (dnnl_dim_t o = 0; o < f->O; o++)
             f->dbias[o] += dy[i * f->O + o];
     pass->ready(pass->user, layer->spec->first_tensor + 1);
-    GW_TRY(gw_dnn_check(dnnl_sgemm('T', 'N', f->O, f->I, f->B, 1, dy, f->O, f->src.data, f->I, 0, f->dw, f->I),
+    GW_TRY(gw_dnn_check(dnnl_sgemm('T', 'N', f->O, f->I, f->B, 1, dy, f->O, layer->src.data, f->I, 0, f->dw, f->I),
                         "a matrix product"));
     pass->ready(pass->user, layer->spec->first_tensor);
     if (!layer->diff_src[0].data)
@@ -77,20 +72,10 @@ static gw_status fc_backward(struct gw_layer *layer, const struct gw_pass *pass)
                         "a matrix product");
 }
 
-static void fc_destroy(struct gw_layer *layer)
-{
-    struct fc *f = (struct fc *)layer;
-    gw_primitive_destroy(&f->reorder_src);
-    gw_primitive_destroy(&f->reorder_diff_dst);
-    gw_blob_destroy(&f->src);
-    gw_blob_destroy(&f->diff_dst);
-}
-
 const struct gw_layer_kind gw_layer_fc = {.name = "fully connected",
                                           .instance_bytes = sizeof(struct fc),
                                           .declare = fc_declare,
                                           .setup_forward = fc_setup_forward,
                                           .setup_backward = fc_setup_backward,
                                           .forward = fc_forward,
-                                          .backward = fc_backward,
-                                          .destroy = fc_destroy};
+                                          .backward = fc_backward};

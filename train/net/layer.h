@@ -90,7 +90,8 @@ struct gw_layer_kind {
     gw_status (*backward)(struct gw_layer *layer, const struct gw_pass *pass);
     /* Called if the step counts: the layer keeps what it learnt of its values (batch norm). NULL: it keeps nothing. */
     void (*keep)(struct gw_layer *layer);
-    /* Also called after a setup that failed: fields that were not set are zero. */
+    /* Frees what the kind adds to the head. NULL: nothing. Also called after a setup that failed: fields that were not
+     * set are zero. */
     void (*destroy)(struct gw_layer *layer);
 };
 
@@ -99,12 +100,21 @@ struct gw_layer {
     const struct gw_layer_spec *spec;
     dnnl_stream_t stream;
     struct gw_blob dst, diff_src[GW_MAX_INPUTS];
+    /* For kinds that need values, or gradients, in a layout of their own. The model runs reorder_src before forward,
+     * and reorder_diff_dst before backward: they fill src and diff_dst, if these have memory of their own. */
+    struct gw_blob src, diff_dst;
+    struct gw_primitive reorder_src, reorder_diff_dst;
 };
 
-/* For layers that work value by value. Makes layer->diff_src[0] in the layout of layer->dst. After `reorder` has run,
- * backward reads at *from. That is diff_src itself if no other layer reads diff_dst. */
+/* For layers that read gradients in the layout of layer->dst. Makes layer->diff_dst so, and layer->diff_src[0] in the
+ * layout of layer->src if it is needed. */
+gw_status gw_layer_setup_backward(struct gw_layer *layer, const struct gw_layer_build *build,
+                                  const struct gw_blob *diff_dst);
+
+/* For layers that work value by value. Makes layer->diff_src[0] in the layout of layer->dst. Backward reads at *from.
+ * That is diff_src itself if no other layer reads diff_dst, or if layer->reorder_diff_dst fills it. */
 gw_status gw_layer_diff_beside(struct gw_layer *layer, const struct gw_layer_build *build,
-                               const struct gw_blob *diff_dst, const float **from, struct gw_primitive *reorder);
+                               const struct gw_blob *diff_dst, const float **from);
 
 extern const struct gw_layer_kind gw_layer_conv, gw_layer_pool, gw_layer_fc, gw_layer_relu, gw_layer_batchnorm,
     gw_layer_lrn, gw_layer_dropout, gw_layer_add, gw_layer_shortcut;

@@ -18,9 +18,8 @@
 struct lrn {
     struct gw_layer head;
     uint32_t batch;
-    struct gw_maps src_maps;            /* where the values lie; dst and the other blobs have the same layout */
-    struct gw_blob src, diff_dst, base; /* base: 1 + ALPHA * squares, for backward */
-    struct gw_primitive reorder_src, reorder_diff_dst;
+    struct gw_maps src_maps; /* where the values lie; dst and the other blobs have the same layout */
+    struct gw_blob base;     /* 1 + ALPHA * squares, for backward */
 };
 
 static gw_status lrn_declare(struct gw_network *network, struct gw_layer_spec *spec)
@@ -38,21 +37,13 @@ static gw_status lrn_setup_forward(struct gw_layer *layer, const struct gw_layer
     struct lrn *n = (struct lrn *)layer;
     n->batch = b->batch;
     if (gw_maps_of(src[0]->desc, &n->src_maps))
-        GW_TRY(gw_reorder_into(b->engine, src[0], src[0]->desc, &n->src, &n->reorder_src));
+        GW_TRY(gw_reorder_into(b->engine, src[0], src[0]->desc, &layer->src, &layer->reorder_src));
     else {
-        GW_TRY(gw_reorder_plain(b->engine, src[0], &n->src, &n->reorder_src));
-        gw_maps_of(n->src.desc, &n->src_maps);
+        GW_TRY(gw_reorder_plain(b->engine, src[0], &layer->src, &layer->reorder_src));
+        gw_maps_of(layer->src.desc, &n->src_maps);
     }
-    GW_TRY(gw_blob_create(b->engine, n->src.desc, NULL, &layer->dst));
-    return b->training ? gw_blob_create(b->engine, n->src.desc, NULL, &n->base) : GW_OK;
-}
-
-static gw_status lrn_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
-                                    const struct gw_blob *diff_dst)
-{
-    struct lrn *n = (struct lrn *)layer;
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &n->diff_dst, &n->reorder_diff_dst));
-    return b->needs_diff[0] ? gw_blob_create(b->engine, n->src.desc, NULL, &layer->diff_src[0]) : GW_OK;
+    GW_TRY(gw_blob_create(b->engine, layer->src.desc, NULL, &layer->dst));
+    return b->training ? gw_blob_create(b->engine, layer->src.desc, NULL, &n->base) : GW_OK;
 }
 
 /* ---- one pixel -------------------------------------------------------------------------------------------------- */
@@ -137,13 +128,13 @@ static gw_status lrn_forward(struct gw_layer *layer, const struct gw_pass *pass)
     struct lrn *n = (struct lrn *)layer;
     const struct gw_maps *m = &n->src_maps;
     (void)pass;
-    GW_TRY(gw_primitive_run(&n->reorder_src, layer->stream));
 #pragma omp parallel for
     for (uint32_t i = 0; i < n->batch; i++) {
         struct pixel squares = {{0}};
         for (uint64_t p = 0; p < m->pixels; p++) {
             const uint64_t at = i * m->sample_stride + p * m->pixel_stride;
-            forward_pixel(m, n->src.data + at, layer->dst.data + at, n->base.data ? n->base.data + at : NULL, &squares);
+            forward_pixel(m, layer->src.data + at, layer->dst.data + at, n->base.data ? n->base.data + at : NULL,
+                          &squares);
         }
     }
     return GW_OK;
@@ -156,14 +147,13 @@ static gw_status lrn_backward(struct gw_layer *layer, const struct gw_pass *pass
     (void)pass;
     if (!layer->diff_src[0].data)
         return GW_OK;
-    GW_TRY(gw_primitive_run(&n->reorder_diff_dst, layer->stream));
 #pragma omp parallel for
     for (uint32_t i = 0; i < n->batch; i++) {
         struct pixel products = {{0}};
         for (uint64_t p = 0; p < m->pixels; p++) {
             const uint64_t at = i * m->sample_stride + p * m->pixel_stride;
-            backward_pixel(m, n->src.data + at, n->base.data + at, n->diff_dst.data + at, layer->diff_src[0].data + at,
-                           &products);
+            backward_pixel(m, layer->src.data + at, n->base.data + at, layer->diff_dst.data + at,
+                           layer->diff_src[0].data + at, &products);
         }
     }
     return GW_OK;
@@ -171,19 +161,14 @@ static gw_status lrn_backward(struct gw_layer *layer, const struct gw_pass *pass
 
 static void lrn_destroy(struct gw_layer *layer)
 {
-    struct lrn *n = (struct lrn *)layer;
-    gw_primitive_destroy(&n->reorder_src);
-    gw_primitive_destroy(&n->reorder_diff_dst);
-    gw_blob_destroy(&n->src);
-    gw_blob_destroy(&n->base);
-    gw_blob_destroy(&n->diff_dst);
+    gw_blob_destroy(&((struct lrn *)layer)->base);
 }
 
 const struct gw_layer_kind gw_layer_lrn = {.name = "response normalisation",
                                            .instance_bytes = sizeof(struct lrn),
                                            .declare = lrn_declare,
                                            .setup_forward = lrn_setup_forward,
-                                           .setup_backward = lrn_setup_backward,
+                                           .setup_backward = gw_layer_setup_backward,
                                            .forward = lrn_forward,
                                            .backward = lrn_backward,
                                            .destroy = lrn_destroy};

@@ -155,7 +155,12 @@ void gw_model_destroy(struct gw_model *m)
         struct gw_layer *layer = m->layers ? m->layers[i] : NULL;
         if (!layer)
             continue;
-        layer->spec->kind->destroy(layer);
+        if (layer->spec->kind->destroy)
+            layer->spec->kind->destroy(layer);
+        gw_primitive_destroy(&layer->reorder_src);
+        gw_primitive_destroy(&layer->reorder_diff_dst);
+        gw_blob_destroy(&layer->src);
+        gw_blob_destroy(&layer->diff_dst);
         gw_blob_destroy(&layer->dst);
         for (uint32_t k = 0; k < GW_MAX_INPUTS; k++)
             gw_blob_destroy(&layer->diff_src[k]);
@@ -186,8 +191,10 @@ const float *gw_model_logits(const struct gw_model *m)
 
 gw_status gw_model_forward(struct gw_model *m, const struct gw_pass *pass)
 {
-    for (uint32_t i = 0; i < m->network->n_layers; i++)
+    for (uint32_t i = 0; i < m->network->n_layers; i++) {
+        GW_TRY(gw_primitive_run(&m->layers[i]->reorder_src, m->stream));
         GW_TRY(m->layers[i]->spec->kind->forward(m->layers[i], pass));
+    }
     return GW_OK;
 }
 
@@ -195,6 +202,7 @@ gw_status gw_model_backward(struct gw_model *m, const struct gw_pass *pass)
 {
     for (uint32_t i = m->network->n_layers; i-- > 0;) {
         GW_TRY(gw_primitive_run(&m->returned[i].add, m->stream));
+        GW_TRY(gw_primitive_run(&m->layers[i]->reorder_diff_dst, m->stream));
         GW_TRY(m->layers[i]->spec->kind->backward(m->layers[i], pass));
     }
     return GW_OK;

@@ -5,8 +5,7 @@
 struct pool {
     struct gw_layer head;
     struct gw_blob workspace; /* which value of each window was the largest */
-    struct gw_blob src, diff_dst;
-    struct gw_primitive run, reorder_diff_dst, backward;
+    struct gw_primitive run, backward;
 };
 
 /* How many windows fit along a side. A partial window must begin inside the picture. */
@@ -66,9 +65,9 @@ static gw_status pool_setup_forward(struct gw_layer *layer, const struct gw_laye
     const bool remembers = b->training && workspace_desc && dnnl_memory_desc_get_size(workspace_desc) > 0;
     if (remembers)
         GW_TRY(gw_blob_create(b->engine, workspace_desc, NULL, &p->workspace));
-    GW_TRY(gw_blob_create(b->engine, src[0]->desc, src[0]->data, &p->src));
+    GW_TRY(gw_blob_create(b->engine, src[0]->desc, src[0]->data, &layer->src));
     GW_TRY(gw_blob_create(b->engine, dst_desc, NULL, &layer->dst));
-    gw_primitive_arg(&p->run, DNNL_ARG_SRC, &p->src);
+    gw_primitive_arg(&p->run, DNNL_ARG_SRC, &layer->src);
     gw_primitive_arg(&p->run, DNNL_ARG_DST, &layer->dst);
     if (remembers)
         gw_primitive_arg(&p->run, DNNL_ARG_WORKSPACE, &p->workspace);
@@ -84,13 +83,12 @@ static gw_status pool_setup_backward(struct gw_layer *layer, const struct gw_lay
         return GW_OK;
     const struct gw_window window = window_of(s);
     dnnl_primitive_desc_t pd;
-    GW_TRY(gw_dnn_check(gw_describe_pooling(b->engine, dnnl_backward_data, kind_of(s), p->src.desc, layer->dst.desc,
+    GW_TRY(gw_dnn_check(gw_describe_pooling(b->engine, dnnl_backward_data, kind_of(s), layer->src.desc, layer->dst.desc,
                                             &window, gw_primitive_desc(&p->run), &pd),
                         "pooling's backward"));
     GW_TRY(gw_primitive_create(pd, "pooling's backward", &p->backward));
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &p->diff_dst, &p->reorder_diff_dst));
-    GW_TRY(gw_blob_create(b->engine, p->src.desc, NULL, &layer->diff_src[0]));
-    gw_primitive_arg(&p->backward, DNNL_ARG_DIFF_DST, &p->diff_dst);
+    GW_TRY(gw_layer_setup_backward(layer, b, diff_dst));
+    gw_primitive_arg(&p->backward, DNNL_ARG_DIFF_DST, &layer->diff_dst);
     gw_primitive_arg(&p->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);
     if (p->workspace.memory)
         gw_primitive_arg(&p->backward, DNNL_ARG_WORKSPACE, &p->workspace);
@@ -105,20 +103,15 @@ static gw_status pool_forward(struct gw_layer *layer, const struct gw_pass *pass
 
 static gw_status pool_backward(struct gw_layer *layer, const struct gw_pass *pass)
 {
-    struct pool *p = (struct pool *)layer;
     (void)pass;
-    GW_TRY(gw_primitive_run(&p->reorder_diff_dst, layer->stream));
-    return gw_primitive_run(&p->backward, layer->stream);
+    return gw_primitive_run(&((struct pool *)layer)->backward, layer->stream);
 }
 
 static void pool_destroy(struct gw_layer *layer)
 {
     struct pool *p = (struct pool *)layer;
     gw_primitive_destroy(&p->run);
-    gw_primitive_destroy(&p->reorder_diff_dst);
     gw_primitive_destroy(&p->backward);
-    gw_blob_destroy(&p->src);
-    gw_blob_destroy(&p->diff_dst);
     gw_blob_destroy(&p->workspace);
 }
 

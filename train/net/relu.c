@@ -7,7 +7,6 @@ struct relu {
     struct gw_layer head;
     size_t n; /* floats of the layout, with its padding */
     const float *src, *diff_dst;
-    struct gw_primitive reorder_diff_dst;
 };
 
 static gw_status relu_declare(struct gw_network *network, struct gw_layer_spec *spec)
@@ -30,7 +29,7 @@ static gw_status relu_setup_backward(struct gw_layer *layer, const struct gw_lay
                                      const struct gw_blob *diff_dst)
 {
     struct relu *r = (struct relu *)layer;
-    return gw_layer_diff_beside(layer, b, diff_dst, &r->diff_dst, &r->reorder_diff_dst);
+    return gw_layer_diff_beside(layer, b, diff_dst, &r->diff_dst);
 }
 
 static gw_status relu_forward(struct gw_layer *layer, const struct gw_pass *pass)
@@ -50,18 +49,12 @@ static gw_status relu_backward(struct gw_layer *layer, const struct gw_pass *pas
 {
     struct relu *r = (struct relu *)layer;
     (void)pass;
-    GW_TRY(gw_primitive_run(&r->reorder_diff_dst, layer->stream));
     float *d = layer->diff_src[0].data;
     const float *v = layer->dst.data;
 #pragma omp parallel for
     for (size_t i = 0; i < r->n; i++)
         d[i] = v[i] == 0 ? 0 : r->diff_dst[i]; /* forward left v above 0, 0 or NaN */
     return GW_OK;
-}
-
-static void relu_destroy(struct gw_layer *layer)
-{
-    gw_primitive_destroy(&((struct relu *)layer)->reorder_diff_dst);
 }
 
 const struct gw_layer_kind gw_layer_relu = {.name = "relu",
@@ -71,5 +64,4 @@ const struct gw_layer_kind gw_layer_relu = {.name = "relu",
                                             .setup_forward = relu_setup_forward,
                                             .setup_backward = relu_setup_backward,
                                             .forward = relu_forward,
-                                            .backward = relu_backward,
-                                            .destroy = relu_destroy};
+                                            .backward = relu_backward};

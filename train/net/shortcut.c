@@ -9,8 +9,6 @@
 struct shortcut {
     struct gw_layer head;
     uint32_t batch, block;
-    struct gw_blob src, diff_dst;
-    struct gw_primitive reorder_src, reorder_diff_dst;
 };
 
 static gw_status shortcut_declare(struct gw_network *network, struct gw_layer_spec *spec)
@@ -41,21 +39,13 @@ static gw_status shortcut_setup_forward(struct gw_layer *layer, const struct gw_
     c->batch = b->batch;
     c->block = block_of(src[0], layer->spec);
     if (c->block > 1)
-        GW_TRY(gw_reorder_into(b->engine, src[0], src[0]->desc, &c->src, &c->reorder_src));
+        GW_TRY(gw_reorder_into(b->engine, src[0], src[0]->desc, &layer->src, &layer->reorder_src));
     else
-        GW_TRY(gw_reorder_plain(b->engine, src[0], &c->src, &c->reorder_src));
+        GW_TRY(gw_reorder_plain(b->engine, src[0], &layer->src, &layer->reorder_src));
     const struct gw_shape out = layer->spec->out;
     const dnnl_dims_t dims = {c->batch, out.channels, out.height, out.width};
     const dnnl_format_tag_t tag = c->block == 16 ? dnnl_nChw16c : c->block == 8 ? dnnl_nChw8c : dnnl_nchw;
     return gw_blob_tagged(b->engine, 4, dims, tag, NULL, &layer->dst);
-}
-
-static gw_status shortcut_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
-                                         const struct gw_blob *diff_dst)
-{
-    struct shortcut *c = (struct shortcut *)layer;
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &c->diff_dst, &c->reorder_diff_dst));
-    return b->needs_diff[0] ? gw_blob_create(b->engine, c->src.desc, NULL, &layer->diff_src[0]) : GW_OK;
 }
 
 /* Copies the pixels that both sides have. wide: the side that has all pixels, and fewer maps. */
@@ -82,9 +72,8 @@ static gw_status shortcut_forward(struct gw_layer *layer, const struct gw_pass *
 {
     struct shortcut *c = (struct shortcut *)layer;
     (void)pass;
-    GW_TRY(gw_primitive_run(&c->reorder_src, layer->stream));
     memset(layer->dst.data, 0, dnnl_memory_desc_get_size(layer->dst.desc));
-    move(c, c->src.data, layer->dst.data, true);
+    move(c, layer->src.data, layer->dst.data, true);
     return GW_OK;
 }
 
@@ -94,26 +83,15 @@ static gw_status shortcut_backward(struct gw_layer *layer, const struct gw_pass 
     (void)pass;
     if (!layer->diff_src[0].data)
         return GW_OK;
-    GW_TRY(gw_primitive_run(&c->reorder_diff_dst, layer->stream));
     memset(layer->diff_src[0].data, 0, dnnl_memory_desc_get_size(layer->diff_src[0].desc));
-    move(c, layer->diff_src[0].data, c->diff_dst.data, false);
+    move(c, layer->diff_src[0].data, layer->diff_dst.data, false);
     return GW_OK;
-}
-
-static void shortcut_destroy(struct gw_layer *layer)
-{
-    struct shortcut *c = (struct shortcut *)layer;
-    gw_primitive_destroy(&c->reorder_src);
-    gw_primitive_destroy(&c->reorder_diff_dst);
-    gw_blob_destroy(&c->src);
-    gw_blob_destroy(&c->diff_dst);
 }
 
 const struct gw_layer_kind gw_layer_shortcut = {.name = "shortcut",
                                                 .instance_bytes = sizeof(struct shortcut),
                                                 .declare = shortcut_declare,
                                                 .setup_forward = shortcut_setup_forward,
-                                                .setup_backward = shortcut_setup_backward,
+                                                .setup_backward = gw_layer_setup_backward,
                                                 .forward = shortcut_forward,
-                                                .backward = shortcut_backward,
-                                                .destroy = shortcut_destroy};
+                                                .backward = shortcut_backward};
