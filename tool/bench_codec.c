@@ -375,8 +375,7 @@ int tool_bench_codec(int argc, char **argv)
         .about = "Encodes (statistics included), decodes and reduces a gradient drawn from a Gaussian with 0.1 % "
                  "outliers. Before every run it copies the same floats with memcpy on one thread.",
         .example = "gradwire bench codec --codec ternary:code=mask --elements 16Mi",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .is_long = true,
         .max_args = 0,
         .args = "bench codec takes no files",

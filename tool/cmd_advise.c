@@ -194,8 +194,7 @@ int gw_cmd_advise(int argc, char **argv)
                  "the model was off when the profile was measured, and what each codec lost in trainings, in points of "
                  "accuracy (" TOOL_CHOOSING ").",
         .example = "gradwire advise --profile PROFILE.json",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .args = "advise takes no files but --profile",
     };
     int status = tool_parse(&usage, &argc, argv);

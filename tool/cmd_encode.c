@@ -271,8 +271,7 @@ int gw_cmd_encode(int argc, char **argv)
                  "step and tensor id, and on nothing else. The tensor's name, which skip= looks at, is the file's name "
                  "without its suffix.",
         .example = "gradwire encode --codec ternary --seed 1 --rank 0 grad0.npy -o w0.gw",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .min_args = 1,
         .max_args = 1,
         .args = "encode takes one tensor, IN.f32 or IN.npy",

@@ -32,8 +32,7 @@ int gw_cmd_keys(int argc, char **argv)
             "gradwire keys new job-keys\n  gradwire launch -n 4 -- train --net lenet --codec ternary --keys job-keys\n"
             "  gradwire keys new server-keys\n"
             "  gradwire keys new client-keys --client anna --of server-keys",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .min_args = 2,
         .max_args = 2,
         .args = "the word new, and a folder",

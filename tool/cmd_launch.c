@@ -509,8 +509,7 @@ int gw_cmd_launch(int argc, char **argv)
                  "the same folder. Training across machines without --keys needs --insecure. Workers there end if this "
                  "command does.",
         .example = "gradwire launch -n 4 -- train --net lenet --data digits --codec ternary --epochs 1",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .unknown_hint = "put -- before the workers' command: gradwire launch -n N -- train ...",
         .min_args = 1,
         .max_args = -1,

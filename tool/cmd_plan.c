@@ -168,8 +168,7 @@ int gw_cmd_plan(int argc, char **argv)
         .about = "Says which layers should travel together so that a step is short, and what each method of merging "
                  "gives. Nothing is measured here: gradwire probe does that.",
         .example = "gradwire plan --profile PROFILE.json --codec ternary --method exact",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .args = "plan takes no files but --profile",
     };
     int status = tool_parse(&usage, &argc, argv);

@@ -427,8 +427,7 @@ int gw_cmd_predict(int argc, char **argv)
                  "performance model (equations 27 to 30). Everything that is assumed is printed. docs/plan.md "
                  "explains the model, with an example by hand.",
         .example = "gradwire predict --net alexnet --cluster eth-1g-gtx1080 --gpus 8,512 --ratio 16",
-        .options = options,
-        .n_options = N_OPTIONS,
+        TOOL_OPTIONS(options),
         .given = given,
         .max_args = 0,
         .args = "predict takes no files but --cluster's",

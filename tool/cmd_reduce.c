@@ -47,8 +47,7 @@ int gw_cmd_reduce(int argc, char **argv)
                  "holds their average. Ternary frames with a shared scaler are added as integers. Frames of topk and "
                  "uniform are both sparse, whatever their options, so they add up together.",
         .example = "gradwire reduce w0.gw w1.gw w2.gw w3.gw -o average.gw",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .min_args = 1,
         .max_args = GW_MAX_WORKERS,
         .args = "reduce takes the frames of the workers, IN.gw...",

@@ -165,8 +165,7 @@ int gw_cmd_server(int argc, char **argv)
         .about = about,
         .example = "gradwire server --workers 2\n"
                    "  python3 -c 'import gradwire.pserver as ps; c = ps.Client(\"127.0.0.1:29700\", rank=0)'",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .max_args = 0,
         .args = "no operands",
     };

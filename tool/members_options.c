@@ -41,6 +41,20 @@ void tool_describe_links(bool alone, struct tool_links_help *help)
     }
 }
 
+void tool_show_log(const char *line, void *user)
+{
+    (void)user;
+    tool_note("%s", line);
+}
+
+int tool_meet(const struct gw_members_options *who, struct gw_members *members)
+{
+    const gw_status begun = gw_members_begin(who, members);
+    return begun == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
+           : begun < 0              ? tool_fail_status(begun, NULL)
+                                    : TOOL_DONE;
+}
+
 void tool_default_members(struct gw_members_options *who)
 {
     enum { THREADS = 4 };

@@ -31,4 +31,10 @@ void tool_describe_links(bool alone, struct tool_links_help *help);
 /* Sets the number of members if the command line says none: four threads, or as many as the launcher started. */
 void tool_default_members(struct gw_members_options *who);
 
+/* For gw_members_options.log: notes a line. */
+void tool_show_log(const char *line, void *user);
+
+/* Lets the members of this process meet all others. Returns TOOL_DONE, or the exit status with the message printed. */
+int tool_meet(const struct gw_members_options *who, struct gw_members *members);
+
 #endif

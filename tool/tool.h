@@ -131,6 +131,9 @@ typedef struct tool_usage {
     const char *args;         /* what they are, for messages: "one input file" */
 } tool_usage;
 
+/* Names the table of options in a tool_usage. */
+#define TOOL_OPTIONS(table) .options = (table), .n_options = sizeof(table) / sizeof *(table)
+
 #define TOOL_PARSED (-1)
 
 /* Parses argv[1..argc-1]. --name VALUE and --name=VALUE are the same, "--" ends the options, --help prints help from

@@ -598,16 +598,10 @@ static void forget(struct bench *b)
     tool_profile_free(&b->profile);
 }
 
-static void show_log(const char *line, void *user)
-{
-    (void)user;
-    tool_note("%s", line);
-}
-
 int tool_bench_exchange(int argc, char **argv)
 {
     static struct bench b = {.runs = 7, .n_elems = 16 << 20};
-    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .log = show_log};
+    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .log = tool_show_log};
     struct tool_links_help links;
     tool_describe_links(false, &links);
     uint32_t threads = 1, timeout_s = 120;
@@ -656,8 +650,7 @@ int tool_bench_exchange(int argc, char **argv)
             "time of a run is that of the slowest member. Bytes are what crosses between all members in one run.",
         .example = "gradwire bench exchange --workers 4 --net vgg16\n"
                    "  gradwire launch -n 4 -- bench exchange --net alexnet --codec none --codec ternary",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .is_long = true,
         .max_args = 0,
         .args = "bench exchange takes no files",
@@ -690,10 +683,9 @@ int tool_bench_exchange(int argc, char **argv)
         return tool_wrong_use("parameter servers serve one exchange: give one --codec and one --plan, and start the "
                               "servers anew for the next");
     }
-    gw_status begun = gw_members_begin(&who, &b.team.members);
-    status = begun == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
-             : begun < 0              ? tool_fail_status(begun, NULL)
-                                      : run(&b, threads, json);
+    status = tool_meet(&who, &b.team.members);
+    if (status == TOOL_DONE)
+        status = run(&b, threads, json);
     gw_members_end(&b.team.members, status != TOOL_DONE);
     forget(&b);
     return status;

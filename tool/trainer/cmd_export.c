@@ -72,8 +72,7 @@ int gw_cmd_export(int argc, char **argv)
             "state of a checkpoint becomes momentum.NAME.npy and variance.NAME.npy, the moving average ema.NAME.npy. A "
             "folder with such files of an earlier export is refused, if this one would not replace them.",
         .example = "gradwire export --from runs/ternary -o parameters",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .args = "export takes options only",
     };
     int exit_status = tool_parse(&usage, &argc, argv);

@@ -302,18 +302,12 @@ static int measure(struct probe *p, const struct subject *s, const char *path)
     return exit_status;
 }
 
-static void show_log(const char *line, void *user)
-{
-    (void)user;
-    tool_note("%s", line);
-}
-
 int gw_cmd_probe(int argc, char **argv)
 {
     static struct probe p = {.work = {.runs = 7, .link = {.run_elements = GW_PROBE_RUN_ELEMENTS}},
                              .team = {.n_links = 1}};
     static struct subject s = {.net = "lenet", .batch = 64, .threads = 1};
-    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .log = show_log};
+    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .log = tool_show_log};
     struct tool_links_help links;
     tool_describe_links(false, &links);
     uint32_t timeout_s = 120;
@@ -353,8 +347,7 @@ int gw_cmd_probe(int argc, char **argv)
             "command; rank 0 writes.",
         .example = "gradwire probe --net lenet -o profile.json\n"
                    "  gradwire launch --hosts hosts -- probe --net resnet50 --images-per-second 300 -o profile.json",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .given = given,
         .args = "probe takes no files but -o and --layers",
     };
@@ -384,14 +377,13 @@ int gw_cmd_probe(int argc, char **argv)
     if (status == 0)
         status = check_skips(&p, &s);
     if (status == 0) {
-        gw_status begun = gw_members_begin(&who, &p.team.members);
+        status = tool_meet(&who, &p.team.members);
         p.work.next = p.team.members.first == 0 ? show_progress : NULL;
         p.work.user = &p;
         p.work.layers = s.layers;
         p.work.n_layers = s.n_layers;
-        status = begun == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
-                 : begun < 0              ? tool_fail_status(begun, NULL)
-                                          : measure(&p, &s, out);
+        if (status == TOOL_DONE)
+            status = measure(&p, &s, out);
         gw_members_end(&p.team.members, status != TOOL_DONE);
     }
     for (size_t k = 0; k < p.specs.n; k++)

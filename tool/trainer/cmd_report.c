@@ -77,8 +77,7 @@ int gw_cmd_report(int argc, char **argv)
                  "the page then shows what there is.\nThe page is one file that needs nothing else: it can be mailed, "
                  "printed, and read without a network.",
         .example = "gradwire report runs/float runs/ternary -o report.html",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .min_args = 1,
         .max_args = MOST_RUNS,
         .args = "report takes folders that train --out made, 256 at most",

@@ -64,12 +64,6 @@ static void show_note(const char *text, void *user)
         tool_note("%s", text);
 }
 
-static void show_log(const char *line, void *user)
-{
-    (void)user;
-    tool_note("%s", line);
-}
-
 /* ---- progress ------------------------------------------------------------------------------- */
 
 struct display {
@@ -398,12 +392,8 @@ static int train(const tool_usage *usage, struct words *w, const tool_run *of)
 {
     struct gw_members members;
     catch_interrupts();
-    gw_status status = gw_members_begin(&w->who, &members);
-    int exit_status = TOOL_DONE;
+    int exit_status = tool_meet(&w->who, &members);
     bool stopped = false;
-    if (status != GW_OK)
-        exit_status =
-            status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error()) : tool_fail_status(status, NULL);
     if (exit_status == TOOL_DONE && w->batch_each)
         w->o.batch = w->batch_each * members.size;
     if (exit_status == TOOL_DONE && !(w->o.record = record_of(usage, w, members.size)))
@@ -439,7 +429,7 @@ static void describe_sources(char *text, size_t capacity)
 int gw_cmd_train(int argc, char **argv)
 {
     struct words w = {.o = GW_TRAIN_DEFAULTS,
-                      .who = {.rank = GW_MEMBERS_NO_RANK, .log = show_log, .stop = stop_wanted},
+                      .who = {.rank = GW_MEMBERS_NO_RANK, .log = tool_show_log, .stop = stop_wanted},
                       .nonfinite = "skip",
                       .wire = "auto",
                       .momentum = NAN,
@@ -551,8 +541,7 @@ int gw_cmd_train(int argc, char **argv)
         .example = "gradwire train --net lenet --data digits --workers 4 --codec ternary --epochs 3\n"
                    "  gradwire train --net logreg --data a9a.xz --test a9a.t.xz --l2 1e-4 --optimizer svrg --lr 1 "
                    "--schedule const",
-        .options = options,
-        .n_options = sizeof options / sizeof *options,
+        TOOL_OPTIONS(options),
         .given = given,
         .is_long = true,
         .args = "train takes options only",
