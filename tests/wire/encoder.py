@@ -4,6 +4,8 @@ import bisect
 import math
 import struct
 
+import numpy
+
 import decoder
 import library
 from decoder import (
@@ -615,7 +617,7 @@ def push_of_onebit(values, residual, bucket=0, **fields):
 
 
 def philox(counter, seed):
-    """Philox4x32-10 (Salmon et al., SC 2011)."""
+    """Philox4x32-10 (Salmon et al., SC 2011). The counter's first word is an array."""
     c0, c1, c2, c3 = counter
     k0, k1 = seed & 0xFFFFFFFF, seed >> 32
     for _ in range(10):
@@ -629,15 +631,15 @@ class Draws:
     """The random numbers of one worker's tensor in one step."""
 
     def __init__(self, seed=0, rank=0, step=0, tensor=0):
-        self.seed, self.rank, self.step, self.tensor, self.blocks = seed, rank, step, tensor, {}
+        self.seed, self.rank, self.step, self.tensor = seed, rank, step, tensor
 
     def half(self, purpose, block, word, odd):
-        key = purpose, block
-        if key not in self.blocks:
-            self.blocks[key] = philox((block, self.step, purpose << 24 | self.rank, self.tensor), self.seed)
-        return self.blocks[key][word] >> 16 if odd else self.blocks[key][word] & 0xFFFF
+        words = numpy.array(philox((block, self.step, purpose << 24 | self.rank, self.tensor), self.seed))
+        drawn = words[word, numpy.arange(len(word))]
+        return numpy.where(odd, drawn >> 16, drawn & 0xFFFF)
 
     def first(self, e):
+        """e: an array of elements' numbers, uint64."""
         return self.half(1, 16 * (e // 128) + e % 32 // 2, e % 128 // 32, e % 2)
 
     def second(self, e):
@@ -655,22 +657,17 @@ def quotient(s):
 
 def draw(values, scalers, clips, bucket, draws, begin=0):
     """Turns gradients into ternary values, by TernGrad's equations 1 to 3 and 21."""
-    out, bucket = [], bucket or max(len(values), 1)
-    ready = []
-    for s in scalers:
-        scale = 2.0**64 if s < 2.0**-90 else 1.0
-        ready.append((quotient(s * scale), scale) if s else None)
-    for i, g in enumerate(values):
-        at = i // bucket
-        if ready[at] is None:
-            out.append(0)
-            continue
-        q, scale = ready[at]
-        t = min(int(float32(min(abs(g), clips[at]) * scale * q)), 1 << 32)
-        h, r = min(t >> 16, 65535), draws.first(begin + i)
-        drawn = r < h or (r == h and (r << 16 | draws.second(begin + i)) < t)
-        out.append((-1 if g < 0 else 1) if drawn else 0)
-    return out
+    if not len(values):
+        return []
+    scales = [2.0**64 if s < 2.0**-90 else 1.0 for s in scalers]
+    quotients = [quotient(s * scale) if s else 0.0 for s, scale in zip(scalers, scales)]
+    g, at = numpy.array(values, numpy.float32), numpy.arange(len(values)) // (bucket or len(values))
+    clip, scale, q = (numpy.array(x, numpy.float32)[at] for x in (clips, scales, quotients))
+    t = numpy.minimum((numpy.minimum(abs(g), clip) * scale * q).astype(numpy.uint64), 1 << 32)
+    e = numpy.arange(begin, begin + len(values), dtype=numpy.uint64)
+    h, r = numpy.minimum(t >> 16, 65535), draws.first(e)
+    drawn = (r < h) | ((r == h) & ((r << 16 | draws.second(e)) < t))
+    return numpy.where(drawn, numpy.where(g < 0, -1, 1), 0).tolist()
 
 
 # ---- 9. Statistics --------------------------------------------------------------------------------------------------
@@ -684,10 +681,11 @@ def sum_block(values, square):
         for g in values:
             total += g * g if square else g
         return total
-    lanes = [0.0] * 32
-    for i, g in enumerate(values):
-        lanes[i % 32] = float32(lanes[i % 32] + (float32(g * g) if square else g))
-    half = 16
+    g, lanes = numpy.array(values, numpy.float32), numpy.zeros(32, numpy.float32)
+    g = g * g if square else g
+    for row in range(0, len(g), 32):
+        lanes[: len(g) - row] += g[row : row + 32]
+    half, lanes = 16, lanes.tolist()
     while half:
         lanes = [lanes[j] + lanes[j + half] for j in range(half)]
         half //= 2

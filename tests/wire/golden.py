@@ -14,6 +14,8 @@ import os
 import random
 import sys
 
+import numpy
+
 import decoder
 import encoder
 import library
@@ -108,8 +110,8 @@ def rounding_cases():
 def ties(seed, n=2048):
     """Elements whose threshold is close to the number drawn for them, so that the second draw decides."""
     draws, source, values = encoder.Draws(seed), random.Random(6), [1.0]
-    for e in range(1, n):
-        number = draws.first(e) << 16 | draws.second(e)
+    e = numpy.arange(1, n, dtype=numpy.uint64)
+    for number in (draws.first(e) << 16 | draws.second(e)).tolist():
         step = 1 << max(0, number.bit_length() - 24)
         values.append(float32(max(0, number + source.randint(-3, 3) * step) / 2.0**32))
     return values
