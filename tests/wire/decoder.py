@@ -6,6 +6,8 @@ import math
 import struct
 import sys
 
+import numpy
+
 import library
 from library import float32
 
@@ -592,10 +594,11 @@ def decode(data):
     numbers = read_average(header, payload) if header.average() else read_push(header, payload)
     units = [float32(s / header.workers) for s in scalers]
     bucket = header.bucket or max(header.count, 1)
-    floats = [float32(number * units[i // bucket]) for i, number in enumerate(numbers)]
+    counts, at = numpy.array(numbers, numpy.float64), numpy.arange(len(numbers)) // bucket
+    floats = (counts * numpy.array(units, numpy.float64)[at]).astype("<f4") if numbers else counts.astype("<f4")
     if not header.average():
-        floats = [x if number else 0.0 for x, number in zip(floats, numbers)]
-    return header, scalers, numbers, library.bytes_of_floats(floats)
+        floats[counts == 0] = 0.0
+    return header, scalers, numbers, floats.tobytes()
 
 
 if __name__ == "__main__":
