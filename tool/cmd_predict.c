@@ -92,15 +92,10 @@ static int choose_gradient(struct prediction *p)
         p->options.gradient_bytes = (double)p->gradient_bytes;
         return TOOL_DONE;
     }
-    gw_network_totals totals;
-    gw_status status = gw_network_find(p->net, &g->network);
-    if (status >= 0)
-        status = gw_network_tensors(g->network, g->tensors, GW_MAX_NETWORK_TENSORS, &g->n_tensors);
-    if (status >= 0)
-        status = gw_network_sum(g->network, &totals);
-    if (status < 0)
+    if (gw_network_find(p->net, &g->network) < 0)
         return tool_wrong_use("%s", gw_last_error());
-    g->n_elems = (double)totals.n_params;
+    g->n_tensors = gw_network_tensors(g->network, g->tensors);
+    g->n_elems = (double)gw_network_sum(g->network).n_params;
     p->options.gradient_bytes = sizeof(float) * g->n_elems;
     return TOOL_DONE;
 }
@@ -340,7 +335,6 @@ static int begin(struct prediction *p, const char *counts)
     gw_status made = gw_context_create(&options, &p->context);
     if (!p->assumptions || !p->subjects || made < 0)
         return made < 0 ? tool_fail_status(made, NULL) : tool_fail("out of memory");
-    p->options.struct_bytes = sizeof p->options;
     int status = tool_read_cluster(p->cluster_name, &p->options.cluster, &p->cluster);
     if (status == TOOL_DONE)
         status = choose_gradient(p);

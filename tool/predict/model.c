@@ -1,8 +1,8 @@
 /* Predicts the time of a training step on a cluster, by TernGrad's performance model and by additions to it. */
 #include "base/append.h"
 #include "base/error.h"
-#include "base/nearest.h"
 #include "model.h"
+#include "networks.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -53,25 +53,14 @@ enum { N_SPEEDS = sizeof speeds / sizeof *speeds };
 
 gw_status gw_cluster_find(const char *name, const gw_cluster_info **out)
 {
-    if (out)
-        *out = NULL;
-    if (!name || !out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_cluster_find: name or out is NULL");
     const char *names[N_CLUSTERS];
-    char list[256] = "";
-    for (size_t i = 0; i < N_CLUSTERS; i++) {
+    size_t nth;
+    for (size_t i = 0; i < N_CLUSTERS; i++)
         names[i] = clusters[i].name;
-        if (strcmp(name, names[i]) == 0) {
-            *out = &clusters[i];
-            return GW_OK;
-        }
-        gw_append(list, sizeof list, "%s%s", i ? ", " : "", names[i]);
-    }
-    const char *nearest = gw_nearest(name, names, N_CLUSTERS, NULL);
-    if (nearest)
-        return gw_fail(GW_ERR_ARGUMENT, "there is no cluster '%s'; did you mean '%s'? There are %s", name, nearest,
-                       list);
-    return gw_fail(GW_ERR_ARGUMENT, "there is no cluster '%s'; there are %s", name, list);
+    const gw_status status = gw_find_name("cluster", name, names, N_CLUSTERS, &nth);
+    if (status == GW_OK)
+        *out = &clusters[nth];
+    return status;
 }
 
 const gw_gpu_speed *gw_gpu_speed_list(size_t i)
@@ -81,10 +70,6 @@ const gw_gpu_speed *gw_gpu_speed_list(size_t i)
 
 gw_status gw_gpu_speed_find(const char *network, const char *gpu, const gw_gpu_speed **out)
 {
-    if (out)
-        *out = NULL;
-    if (!network || !gpu || !out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_gpu_speed_find: network, gpu or out is NULL");
     for (size_t i = 0; i < N_SPEEDS; i++)
         if (strcmp(network, speeds[i].network) == 0 && strcmp(gpu, speeds[i].gpu) == 0) {
             *out = &speeds[i];
@@ -129,17 +114,11 @@ static gw_status check_cluster(const gw_cluster *cluster)
 /* Checks all options but batch_seconds. */
 static gw_status check_options(const gw_predict_options *o, const gw_predict_codec *codec)
 {
-    if (!o || o->struct_bytes != sizeof *o)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_predict: options are NULL, or their struct_bytes are not set");
     GW_TRY(check_cluster(&o->cluster));
     GW_TRY(check_above_zero("gradient_bytes", o->gradient_bytes));
     GW_TRY(check_above_zero("batch", o->batch));
     GW_TRY(check_range("overlap", o->overlap, 0, 1));
     GW_TRY(check_range("straggler_cv", o->straggler_cv, 0, GW_MAX_STRAGGLER_CV));
-    if ((unsigned)o->scaling > GW_SCALING_STRONG || (unsigned)o->owners > GW_OWNERS_SHARDED)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_predict: scaling or owners has an unknown value");
-    if (o->servers && o->owners != GW_OWNERS_SERVERS)
-        return gw_fail(GW_ERR_ARGUMENT, "servers is %u, but the owners are no servers", o->servers);
     if (!codec)
         return GW_OK;
     GW_TRY(check_range("bytes_up", codec->bytes_up, 0, INFINITY));
@@ -217,12 +196,8 @@ static double spread_over(const gw_predict_options *o, uint32_t gpus)
     return o->scaling == GW_SCALING_STRONG ? gpus : 1;
 }
 
-gw_status gw_predict(const gw_predict_options *options, const gw_predict_codec *codec, uint32_t gpus,
-                     gw_prediction *out)
+gw_status gw_predict(const gw_predict_options *o, const gw_predict_codec *codec, uint32_t gpus, gw_prediction *out)
 {
-    const gw_predict_options *o = options;
-    if (!out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_predict: out is NULL");
     GW_TRY(check_options(o, codec));
     GW_TRY(check_above_zero("batch_seconds", o->batch_seconds));
     GW_TRY(place(&o->cluster, gpus, out));
@@ -254,8 +229,6 @@ gw_status gw_predict_implied(const gw_predict_options *options, const gw_predict
                              double gain, double *batch_seconds)
 {
     gw_prediction plain, coded;
-    if (!codec || !batch_seconds)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_predict_implied: codec or batch_seconds is NULL");
     GW_TRY(check_options(options, codec));
     GW_TRY(place(&options->cluster, gpus, &plain));
     if (options->overlap > 0)

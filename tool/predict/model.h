@@ -12,7 +12,7 @@
  * With a codec, |g| between machines becomes the mean of the codec's bytes up and down, and the codec's time is added.
  * Codecs run on the processor. So the other two ways carry float32 as before.
  *
- *     gw_predict_options options = {.struct_bytes = sizeof options, .cluster = info->cluster,
+ *     gw_predict_options options = {.cluster = info->cluster,
  *                                   .gradient_bytes = 244e6, .batch = 128, .batch_seconds = 0.2};
  *     gw_predict(&options, NULL, 8, &plain);
  *     gw_predict(&options, &(gw_predict_codec){.bytes_up = 15e6, .bytes_down = 15e6}, 8, &coded);
@@ -97,7 +97,6 @@ typedef enum gw_owners {
 
 /* What to predict. With zeros it is the paper's model. */
 typedef struct gw_predict_options {
-    size_t struct_bytes; /* sizeof(gw_predict_options), set by the caller */
     gw_cluster cluster;
     double gradient_bytes; /* |g| in float32, above 0 */
     uint32_t batch;        /* K, above 0 */

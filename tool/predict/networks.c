@@ -278,89 +278,58 @@ const gw_network_info *gw_network_list(size_t i)
     return i < N_NETWORKS ? &networks[i].info : NULL;
 }
 
+gw_status gw_find_name(const char *what, const char *name, const char *const *names, size_t n, size_t *nth)
+{
+    char list[256] = "";
+    for (*nth = 0; *nth < n; ++*nth) {
+        if (strcmp(name, names[*nth]) == 0)
+            return GW_OK;
+        gw_append(list, sizeof list, "%s%s", *nth ? ", " : "", names[*nth]);
+    }
+    const char *nearest = gw_nearest(name, names, n, NULL);
+    if (nearest)
+        return gw_fail(GW_ERR_ARGUMENT, "there is no %s '%s'; did you mean '%s'? There are %s", what, name, nearest,
+                       list);
+    return gw_fail(GW_ERR_ARGUMENT, "there is no %s '%s'; there are %s", what, name, list);
+}
+
 gw_status gw_network_find(const char *name, const gw_network_info **out)
 {
-    if (out)
-        *out = NULL;
-    if (!name || !out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_network_find: name or out is NULL");
     const char *names[N_NETWORKS];
-    char list[256] = "";
-    for (size_t i = 0; i < N_NETWORKS; i++) {
+    size_t nth;
+    for (size_t i = 0; i < N_NETWORKS; i++)
         names[i] = networks[i].info.name;
-        if (strcmp(name, names[i]) == 0) {
-            *out = &networks[i].info;
-            return GW_OK;
-        }
-        gw_append(list, sizeof list, "%s%s", i ? ", " : "", names[i]);
-    }
-    const char *nearest = gw_nearest(name, names, N_NETWORKS, NULL);
-    if (nearest)
-        return gw_fail(GW_ERR_ARGUMENT, "there is no network '%s'; did you mean '%s'? There are %s", name, nearest,
-                       list);
-    return gw_fail(GW_ERR_ARGUMENT, "there is no network '%s'; there are %s", name, list);
+    const gw_status status = gw_find_name("network", name, names, N_NETWORKS, &nth);
+    if (status == GW_OK)
+        *out = &networks[nth].info;
+    return status;
 }
 
 /* Walks through a network. */
-static gw_status walk(const gw_network_info *info, gw_network_tensor *out, double *work, gw_network_totals *totals)
+static gw_network_totals walk(const gw_network_info *info, gw_network_tensor *out, double *work)
 {
-    for (size_t i = 0; i < N_NETWORKS; i++)
-        if (info == &networks[i].info) {
-            struct walk w = {.channels = 3, .side = networks[i].side, .out = out, .work = work};
-            networks[i].describe(&w);
-            *totals = w.totals;
-            return GW_OK;
-        }
-    *totals = (gw_network_totals){0};
-    return gw_fail(GW_ERR_ARGUMENT, "the network is not one that gw_network_list or gw_network_find returned");
+    const struct network *network = (const struct network *)info; /* which begins with its info */
+    struct walk w = {.channels = 3, .side = network->side, .out = out, .work = work};
+    network->describe(&w);
+    return w.totals;
 }
 
-gw_status gw_network_sum(const gw_network_info *network, gw_network_totals *out)
+gw_network_totals gw_network_sum(const gw_network_info *network)
 {
-    if (!out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_network_sum: out is NULL");
-    return walk(network, NULL, NULL, out);
+    return walk(network, NULL, NULL);
 }
 
-static gw_status too_small(const gw_network_info *network, uint32_t n_tensors, size_t capacity)
+size_t gw_network_tensors(const gw_network_info *network, gw_network_tensor out[GW_MAX_NETWORK_TENSORS])
 {
-    return gw_fail(GW_ERR_CAPACITY, "%s has %u tensors; there is room for %zu", network->name, n_tensors, capacity);
+    return walk(network, out, NULL).n_tensors;
 }
 
-gw_status gw_network_tensors(const gw_network_info *network, gw_network_tensor *out, size_t capacity, size_t *n)
+void gw_network_backward_ms(const gw_network_info *network, double images_per_second, uint32_t batch,
+                            double out_ms[GW_MAX_NETWORK_TENSORS], double *forward_ms)
 {
-    gw_network_totals totals = {0};
-    if (!out || !n)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_network_tensors: out or n is NULL");
-    gw_status status = walk(network, NULL, NULL, &totals);
-    if (status < 0)
-        return status;
-    *n = totals.n_tensors;
-    if (totals.n_tensors > capacity)
-        return too_small(network, totals.n_tensors, capacity);
-    return walk(network, out, NULL, &totals);
-}
-
-gw_status gw_network_backward_ms(const gw_network_info *network, double images_per_second, uint32_t batch,
-                                 double *out_ms, size_t capacity, double *forward_ms)
-{
-    gw_network_totals totals = {0};
-    if (!out_ms)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_network_backward_ms: out_ms is NULL");
-    if (!isfinite(images_per_second) || images_per_second <= 0 || batch == 0)
-        return gw_fail(GW_ERR_ARGUMENT, "%g images per second and a batch of %u; both must be above 0",
-                       images_per_second, batch);
-    gw_status status = walk(network, NULL, NULL, &totals);
-    if (status >= 0 && totals.n_tensors > capacity)
-        status = too_small(network, totals.n_tensors, capacity);
-    if (status >= 0)
-        status = walk(network, NULL, out_ms, &totals);
-    if (status < 0)
-        return status;
+    const gw_network_totals totals = walk(network, NULL, out_ms);
     const double step_ms = 1e3 * batch / images_per_second;
     for (uint32_t t = 0; t < totals.n_tensors; t++)
         out_ms[t] *= step_ms * (2.0 / 3) / (double)totals.multiply_adds;
-    if (forward_ms)
-        *forward_ms = step_ms / 3;
-    return GW_OK;
+    *forward_ms = step_ms / 3;
 }

@@ -46,6 +46,11 @@ typedef struct gw_network_totals {
     uint64_t multiply_adds; /* of forward, for one sample */
 } gw_network_totals;
 
+/* Finds a name in a list of `what`s: a network, a cluster. Errors: GW_ERR_ARGUMENT (it is not there; the sentence lists
+ * the names, and says which is nearest). */
+GW_MUST_CHECK gw_status gw_find_name(const char *what, const char *name, const char *const *names, size_t n,
+                                     size_t *nth);
+
 /* The i-th network, from 0; NULL past the last one. Static storage. */
 const gw_network_info *gw_network_list(size_t i);
 
@@ -53,26 +58,23 @@ const gw_network_info *gw_network_list(size_t i);
 GW_MUST_CHECK gw_status gw_network_find(const char *name, const gw_network_info **out);
 
 /* Adds up the tensors of a network. In this function and in those below, `network` must come from gw_network_list or
- * gw_network_find. Errors: GW_ERR_ARGUMENT (another pointer, or a NULL). */
-GW_MUST_CHECK gw_status gw_network_sum(const gw_network_info *network, gw_network_totals *out);
+ * gw_network_find. */
+gw_network_totals gw_network_sum(const gw_network_info *network);
 
-/* Writes the tensors in declared order: the first layer first, a layer's weight before its bias. `out` has room for
- * `capacity` tensors; *n is set to how many the network has. Errors: GW_ERR_CAPACITY (`capacity` is too small; nothing
- * is written but *n), GW_ERR_ARGUMENT. */
-GW_MUST_CHECK gw_status gw_network_tensors(const gw_network_info *network, gw_network_tensor *out, size_t capacity,
-                                           size_t *n);
+/* Writes the tensors in declared order: the first layer first, a layer's weight before its bias. Returns how many there
+ * are. */
+size_t gw_network_tensors(const gw_network_info *network, gw_network_tensor out[GW_MAX_NETWORK_TENSORS]);
 
 /* Estimates how long backward takes for each tensor, in milliseconds, on a machine that trains images_per_second with
- * this network when nothing is exchanged. `batch` is the number of samples of a step.
+ * this network when nothing is exchanged. `batch` is the number of samples of a step. Both are above 0.
  *
  * The rule: a step takes batch/images_per_second. Forward is one third of it, because backward computes twice as many
  * products: for the gradient of the weights, and for that of the inputs. The two thirds of backward are spread over the
  * tensors in proportion to their multiply_adds. So a layer's biases take little.
  *
- * out_ms[t] is the time of the t-th tensor in declared order. `out_ms` has room for `capacity` numbers. *forward_ms is
- * the time of forward through the whole network. forward_ms NULL: not wanted. Errors: GW_ERR_CAPACITY (nothing is
- * written), GW_ERR_ARGUMENT (images_per_second is not a finite number above 0, or batch is 0). */
-GW_MUST_CHECK gw_status gw_network_backward_ms(const gw_network_info *network, double images_per_second, uint32_t batch,
-                                               double *out_ms, size_t capacity, double *forward_ms);
+ * out_ms[t] is the time of the t-th tensor in declared order. *forward_ms is the time of forward through the whole
+ * network. */
+void gw_network_backward_ms(const gw_network_info *network, double images_per_second, uint32_t batch,
+                            double out_ms[GW_MAX_NETWORK_TENSORS], double *forward_ms);
 
 #endif

@@ -45,8 +45,7 @@ static void totals_are_the_published_ones(void **state)
     (void)state;
     for (size_t i = 0; i < N; i++) {
         const struct published *p = &published[i];
-        gw_network_totals totals;
-        assert_int_equal(gw_network_sum(found(p->name), &totals), GW_OK);
+        const gw_network_totals totals = gw_network_sum(found(p->name));
         CHECK(totals.n_params == p->n_params, "%s: %llu parameters; %s", p->name, (unsigned long long)totals.n_params,
               p->params_from);
         CHECK(fabs((double)totals.multiply_adds / p->multiply_adds - 1) <= p->tolerance, "%s: %.6g multiply-adds; %s",
@@ -75,12 +74,10 @@ static void tensors_make_the_network(void **state)
     static gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
     for (size_t i = 0; i < N; i++) {
         const gw_network_info *network = found(published[i].name);
-        gw_network_totals totals;
-        size_t n = 0;
+        const gw_network_totals totals = gw_network_sum(network);
         uint64_t n_params = 0, work = 0;
-        assert_int_equal(gw_network_sum(network, &totals), GW_OK);
         memset(tensors, 0xA5, sizeof tensors);
-        assert_int_equal(gw_network_tensors(network, tensors, totals.n_tensors, &n), GW_OK);
+        const size_t n = gw_network_tensors(network, tensors);
         assert_int_equal(n, totals.n_tensors);
         for (size_t t = 0; t < n; t++) {
             n_params += tensors[t].n_elems, work += tensors[t].multiply_adds;
@@ -127,8 +124,7 @@ static void tensors_stand_where_they_should(void **state)
     };
     static gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        size_t n;
-        assert_int_equal(gw_network_tensors(found(cases[i].network), tensors, GW_MAX_NETWORK_TENSORS, &n), GW_OK);
+        const size_t n = gw_network_tensors(found(cases[i].network), tensors);
         const gw_network_tensor *tensor = &tensors[cases[i].at];
         CHECK(cases[i].at < n && strcmp(tensor->name, cases[i].name) == 0, "%s: %s stands where %s should",
               cases[i].network, tensor->name, cases[i].name);
@@ -147,10 +143,9 @@ static void backward_is_spread_by_work(void **state)
     for (size_t i = 0; i < N; i++) {
         const gw_network_info *network = found(published[i].name);
         double forward_ms, sum = 0;
-        size_t n;
-        assert_int_equal(gw_network_tensors(network, tensors, GW_MAX_NETWORK_TENSORS, &n), GW_OK);
+        const size_t n = gw_network_tensors(network, tensors);
         /* 48 images at 200 a second: 240 ms */
-        assert_int_equal(gw_network_backward_ms(network, 200, 48, ms, n, &forward_ms), GW_OK);
+        gw_network_backward_ms(network, 200, 48, ms, &forward_ms);
         CHECK(forward_ms == 80, "%s: %.17g", network->name, forward_ms);
         for (size_t t = 0; t < n; t++) {
             sum += ms[t];
@@ -158,50 +153,19 @@ static void backward_is_spread_by_work(void **state)
             CHECK(fabs(ms[t] / ms[0] / share - 1) < 1e-12, "%s: %s", network->name, tensors[t].name);
         }
         CHECK(fabs(sum / 160 - 1) < 1e-12, "%s: %.17g", network->name, sum);
-        assert_int_equal(gw_network_backward_ms(network, 200, 48, ms, n, NULL), GW_OK);
     }
 }
 
-static void what_is_not_legal_is_refused(void **state)
+static void another_name_is_refused(void **state)
 {
     (void)state;
-    static gw_network_tensor tensors[16];
-    double ms[16] = {-1};
-    const gw_network_info *network, *alexnet = found("alexnet");
-    gw_network_totals totals;
-    size_t n = 0;
+    const gw_network_info *network;
     assert_int_equal(gw_network_find("vgg", &network), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "there is no network 'vgg'"));
     assert_int_equal(gw_network_find("alexnett", &network), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "did you mean 'alexnet'?"));
     for (size_t i = 0; i < N; i++)
         assert_non_null(strstr(gw_last_error(), published[i].name));
-    assert_int_equal(gw_network_find(NULL, &network), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_network_find("alexnet", NULL), GW_ERR_ARGUMENT);
-
-    /* If there is one place too few, nothing is written. */
-    memset(tensors, 0x5A, sizeof tensors);
-    assert_int_equal(gw_network_tensors(alexnet, tensors, 15, &n), GW_ERR_CAPACITY);
-    assert_non_null(strstr(gw_last_error(), "alexnet has 16 tensors; there is room for 15"));
-    assert_int_equal(n, 16);
-    for (size_t i = 0; i < sizeof tensors; i++)
-        assert_int_equal(((const unsigned char *)tensors)[i], 0x5A);
-    assert_int_equal(gw_network_backward_ms(alexnet, 100, 10, ms, 15, NULL), GW_ERR_CAPACITY);
-    assert_true(ms[0] == -1);
-
-    const gw_network_info stranger = *alexnet;
-    assert_int_equal(gw_network_sum(&stranger, &totals), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_network_sum(NULL, &totals), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_network_sum(alexnet, NULL), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_network_tensors(NULL, tensors, 16, &n), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_network_tensors(alexnet, NULL, 16, &n), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_network_tensors(alexnet, tensors, 16, NULL), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_network_backward_ms(NULL, 100, 10, ms, 16, NULL), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_network_backward_ms(alexnet, 100, 10, NULL, 16, NULL), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_network_backward_ms(alexnet, 100, 0, ms, 16, NULL), GW_ERR_ARGUMENT);
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(gw_network_backward_ms(alexnet, (const double[]){0, -1, NAN, INFINITY}[i], 10, ms, 16, NULL),
-                         GW_ERR_ARGUMENT);
 }
 
 int main(void)
@@ -209,7 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(totals_are_the_published_ones), cmocka_unit_test(the_listing_is_complete),
         cmocka_unit_test(tensors_make_the_network),      cmocka_unit_test(tensors_stand_where_they_should),
-        cmocka_unit_test(backward_is_spread_by_work),    cmocka_unit_test(what_is_not_legal_is_refused),
+        cmocka_unit_test(backward_is_spread_by_work),    cmocka_unit_test(another_name_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -355,14 +355,12 @@ static gw_status saved_shape(struct bench *b)
     return status;
 }
 
-static gw_status network_shape(struct bench *b, const gw_network_info *network)
+static void network_shape(struct bench *b, const gw_network_info *network)
 {
-    static gw_network_tensor tensors[MOST_TENSORS];
-    size_t n;
-    gw_status status = gw_network_tensors(network, tensors, MOST_TENSORS, &n);
-    for (size_t t = 0; status >= 0 && t < n; t++)
+    static gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
+    const size_t n = gw_network_tensors(network, tensors);
+    for (size_t t = 0; t < n; t++)
         b->tensors[b->n_tensors++] = (gw_tensor){.name = tensors[t].name, .n_elems = tensors[t].n_elems};
-    return status;
 }
 
 static gw_status choose_shape(struct bench *b)
@@ -379,7 +377,7 @@ static gw_status choose_shape(struct bench *b)
     else if (b->saved)
         status = saved_shape(b);
     else if (network)
-        status = network_shape(b, network);
+        network_shape(b, network);
     else
         b->tensors[b->n_tensors++].n_elems = b->n_elems;
     if (status < 0)

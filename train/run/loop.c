@@ -40,10 +40,6 @@ static gw_status check_options(const struct gw_train_options *o, bool leads)
         return gw_fail(GW_ERR_ARGUMENT, "--l2 is %g, and must be 0 or more", o->l2);
     if (!(o->ema >= 0 && o->ema < 1))
         return gw_fail(GW_ERR_ARGUMENT, "--ema is %g, and must be 0 (none) or more and less than 1", o->ema);
-    if (o->threads > 256)
-        return gw_fail(GW_ERR_ARGUMENT, "--threads is %u, and must be 1 to 256", o->threads);
-    if (o->timeout_s == 0 || o->timeout_s > 86400)
-        return gw_fail(GW_ERR_ARGUMENT, "--timeout is %u, and must be 1 to 86400 seconds", o->timeout_s);
     if (strcmp(o->parameters, "local") != 0 && strcmp(o->parameters, "servers") != 0)
         return gw_fail(GW_ERR_ARGUMENT, "--parameters is \"%s\", and must be local or servers", o->parameters);
     if (o->resume && o->overwrite)
