@@ -33,6 +33,13 @@ static inline void gw_message_share(void *bytes)
     atomic_fetch_add_explicit(&gw_message_node_of(bytes)->n_shared, 1, memory_order_relaxed);
 }
 
+/* For a send that fails, which owns the bytes all the same. Returns the status. */
+static inline gw_status gw_message_refuse(void *bytes, gw_status status)
+{
+    gw_message_free(bytes);
+    return status;
+}
+
 /* A queue of messages, first in, first out. All zero is an empty queue. It has no lock of its own. */
 struct gw_message_queue {
     struct gw_message_node *head, *tail;

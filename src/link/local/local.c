@@ -67,18 +67,13 @@ static gw_status local_send(void *self, uint32_t to, void *bytes, size_t n_bytes
     struct endpoint *me = self;
     struct hub *hub = me->hub;
     (void)timeout_ms; /* the inbox is never full */
-    if (!is_mine(me)) {
-        gw_message_free(bytes);
-        return gw_process_check(hub->made_in, "this local link");
-    }
-    if (to >= hub->size) {
-        gw_message_free(bytes);
-        return gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank, to, hub->size - 1);
-    }
-    if (atomic_load_explicit(&me->closed, memory_order_relaxed)) {
-        gw_message_free(bytes);
-        return gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank);
-    }
+    if (!is_mine(me))
+        return gw_message_refuse(bytes, gw_process_check(hub->made_in, "this local link"));
+    if (to >= hub->size)
+        return gw_message_refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank,
+                                                to, hub->size - 1));
+    if (atomic_load_explicit(&me->closed, memory_order_relaxed))
+        return gw_message_refuse(bytes, gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank));
     struct endpoint *peer = &hub->endpoints[to];
     gw_message message = {.from = me->rank, .bytes = bytes, .n_bytes = n_bytes};
     gw_status status = GW_OK;
@@ -90,9 +85,7 @@ static gw_status local_send(void *self, uint32_t to, void *bytes, size_t n_bytes
         wake(peer);
     }
     pthread_mutex_unlock(&peer->lock);
-    if (status < 0)
-        gw_message_free(bytes);
-    return status;
+    return status < 0 ? gw_message_refuse(bytes, status) : status;
 }
 
 /* Sleeps until there is a message, a member that is gone, or the deadline. Then it moves the inbox to `ready`, or

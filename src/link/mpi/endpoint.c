@@ -60,10 +60,8 @@ static gw_status send_out(struct gw_mpi_endpoint *me, uint32_t to, void *bytes, 
         out = gw_mpi_outgoing_new(hub->context, to == GW_MPI_NOBODY ? hub->size - 1 : 1);
         status = out ? GW_OK : GW_ERR_MEMORY;
     }
-    if (status < 0) {
-        gw_message_free(bytes);
-        return status;
-    }
+    if (status < 0)
+        return gw_message_refuse(bytes, status);
     out->bytes = bytes;
     out->n_bytes = n_bytes;
     pthread_mutex_lock(&me->sending);
@@ -90,10 +88,9 @@ static gw_status send_to_self(struct gw_mpi_endpoint *me, void *bytes, size_t n_
         }
     }
     pthread_mutex_unlock(&hub->lock);
-    if (!closed)
-        return GW_OK;
-    gw_message_free(bytes);
-    return gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank);
+    return closed
+               ? gw_message_refuse(bytes, gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank))
+               : GW_OK;
 }
 
 static bool is_mine(const struct gw_mpi_endpoint *me)
@@ -101,10 +98,9 @@ static bool is_mine(const struct gw_mpi_endpoint *me)
     return gw_process_is(me->hub->made_in);
 }
 
-/* The link belongs to another process. */
-static gw_status refuse(const struct gw_mpi_endpoint *me, void *bytes)
+/* GW_OK, or an error: the link belongs to another process. */
+static gw_status check_process(const struct gw_mpi_endpoint *me)
 {
-    gw_message_free(bytes);
     return gw_process_check(me->hub->made_in, "this mpi link");
 }
 
@@ -113,20 +109,18 @@ static gw_status mpi_send(void *self, uint32_t to, void *bytes, size_t n_bytes, 
     struct gw_mpi_endpoint *me = self;
     (void)timeout_ms; /* MPI takes a message without waiting */
     if (!is_mine(me))
-        return refuse(me, bytes);
-    if (to >= me->hub->size) {
-        gw_message_free(bytes);
-        return gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank, to, me->hub->size - 1);
-    }
+        return gw_message_refuse(bytes, check_process(me));
+    if (to >= me->hub->size)
+        return gw_message_refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank,
+                                                to, me->hub->size - 1));
     return to == me->rank ? send_to_self(me, bytes, n_bytes) : send_out(me, to, bytes, n_bytes);
 }
 
 static gw_status mpi_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms)
 {
     (void)timeout_ms;
-    if (!is_mine(self))
-        return refuse(self, bytes);
-    return send_out(self, GW_MPI_NOBODY, bytes, n_bytes);
+    return is_mine(self) ? send_out(self, GW_MPI_NOBODY, bytes, n_bytes)
+                         : gw_message_refuse(bytes, check_process(self));
 }
 
 /* ---- receiving ------------------------------------------------------------------------------------------ */
@@ -154,8 +148,7 @@ static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
     struct gw_mpi_endpoint *me = self;
     struct gw_mpi_hub *hub = me->hub;
     double begin = -1, waited = 0;
-    if (!is_mine(me))
-        return refuse(me, NULL);
+    GW_TRY(check_process(me));
     pthread_mutex_lock(&hub->lock);
     gw_status status = look(me, message);
     while (status == GW_ERR_TIMEOUT) {

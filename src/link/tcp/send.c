@@ -13,12 +13,6 @@ static void wake(struct gw_tcp_endpoint *me)
         eventfd_write(me->wake, 1);
 }
 
-static gw_status refuse(void *bytes, gw_status status)
-{
-    gw_message_free(bytes);
-    return status;
-}
-
 /* Sends one message to one peer. It owns the bytes, also if it fails. The lock is held. */
 static gw_status send_one(struct gw_tcp_endpoint *me, uint32_t to, void *bytes, size_t n_bytes)
 {
@@ -57,9 +51,10 @@ gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint
     const struct gw_tcp_group *group = me->group;
     (void)timeout_ms;
     if (!gw_process_is(group->made_in))
-        return refuse(bytes, gw_process_check(group->made_in, GW_TCP_THIS));
+        return gw_message_refuse(bytes, gw_process_check(group->made_in, GW_TCP_THIS));
     if (to >= group->size)
-        return refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "rank %u was sent to; ranks are 0 to %u", to, group->size - 1));
+        return gw_message_refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "rank %u was sent to; ranks are 0 to %u", to,
+                                                group->size - 1));
     pthread_mutex_lock(&me->lock);
     gw_status status = may_send(me, n_bytes);
     if (status < 0) {
@@ -82,7 +77,7 @@ gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t time
     char sentence[GW_TCP_TEXT_BYTES];
     (void)timeout_ms;
     if (!gw_process_is(group->made_in))
-        return refuse(bytes, gw_process_check(group->made_in, GW_TCP_THIS));
+        return gw_message_refuse(bytes, gw_process_check(group->made_in, GW_TCP_THIS));
     pthread_mutex_lock(&me->lock);
     gw_status status = may_send(me, n_bytes);
     /* Begin after the own rank, so that not all members send to rank 0 first. */
