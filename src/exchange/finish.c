@@ -18,6 +18,7 @@ bool gw_waits_for_others(const struct gw_exchange *ex)
 void gw_finish_step(struct gw_exchange *ex)
 {
     ex->running = false;
+    ex->said_waiting_at = gw_clock_seconds();
     ex->tally.committed = !ex->verdict.bad;
     ex->tally.bad_tensor = ex->verdict.tensor;
     ex->tally.bad_rank = ex->verdict.rank;

@@ -276,15 +276,15 @@ static void say_waiting(struct gw_exchange *ex)
     }
 }
 
-/* Says WAITING if it is time. News alone puts it off no longer: somebody else may have heard nothing for as long. */
+/* Says WAITING if it is time, whatever has come meanwhile, and whatever this member has sent: somebody may have heard
+ * nothing of it in this step. */
 static void say_waiting_if_due(struct gw_exchange *ex, double now)
 {
-    const double period = waiting_ms(ex) / 1000.0;
     const bool owes = ex->to_measure.n_done < ex->n_tensors; /* its caller has not handed them over */
-    if (!owes && ex->say_waiting_at > 0 && now >= ex->say_waiting_at)
-        say_waiting(ex);
-    if (ex->say_waiting_at == 0 || now >= ex->say_waiting_at)
-        ex->say_waiting_at = now + period;
+    if (owes || now < ex->said_waiting_at + waiting_ms(ex) / 1000.0)
+        return;
+    ex->said_waiting_at = now;
+    say_waiting(ex);
 }
 
 static gw_status peers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool *stop)

@@ -169,7 +169,6 @@ static gw_status work(struct gw_exchange *ex)
 {
     uint64_t n_elems, n_done = 0;
     gw_status status = GW_OK;
-    ex->say_waiting_at = 0;
     for (; status == GW_OK && n_done < WORK_ELEMENTS && is_busy(ex); n_done += n_elems + WORK_ONCE)
         status = work_once(ex, &n_elems);
     return status;

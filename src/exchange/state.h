@@ -96,11 +96,11 @@ struct gw_exchange {
     bool account;
     bool *have_hello; /* of each rank */
     uint32_t n_hellos;
-    bool *have_left;       /* of each rank; the last thing that came from it was a farewell */
-    uint32_t leaver;       /* the rank that left first; `size`: none has */
-    uint16_t leaver_step;  /* its nth_step */
-    double say_waiting_at; /* the clock's time when it says WAITING next; 0: it has just worked */
-    double *heard_waiting; /* of each rank: the clock's time when it last said WAITING; 0: never */
+    bool *have_left;        /* of each rank; the last thing that came from it was a farewell */
+    uint32_t leaver;        /* the rank that left first; `size`: none has */
+    uint16_t leaver_step;   /* its nth_step */
+    double said_waiting_at; /* the clock's time when it last said WAITING, or ended a step */
+    double *heard_waiting;  /* of each rank: the clock's time when it last said WAITING; 0: never */
     enum operation operation;
     bool together;        /* in this step, no tensor is encoded before all are measured */
     uint32_t n_measured;  /* groups of which all tensors are measured */
