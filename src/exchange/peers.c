@@ -20,6 +20,7 @@ static gw_status peers_init(struct gw_exchange *ex, const gw_exchange_options *o
     ex->rank = link->rank;
     ex->size = ex->n_owners = link->size;
     ex->leaver = ex->size;
+    ex->said_waiting_at = gw_clock_seconds();
     return GW_OK;
 }
 

@@ -9,7 +9,6 @@
 #include "pserver/client/for_exchange.h"
 #include "pserver/protocol/message.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -380,10 +379,8 @@ static gw_status servers_get(struct gw_exchange *ex, struct group *group, struct
 
 static gw_status servers_call(struct gw_exchange *ex, void *wake)
 {
-    const uint64_t one = 1;
     atomic_store(&ex->servers->wake, wake);
-    while (write(ex->servers->event, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    eventfd_write(ex->servers->event, 1);
     return GW_OK;
 }
 
@@ -434,26 +431,30 @@ static void silence_add(struct silence *silence, const struct gw_exchange *ex, u
               what);
 }
 
-/* A server has said for which workers a request waited too long; the last error is its sentence. But they may be
- * waiting for another server that is silent. So before they are named, every server is asked whether it is there. */
+/* A request has waited too long. The last error says for which workers; a server said so, or it is the client's own
+ * deadline. But the workers may be waiting for another server that is silent. So before they are named, every server is
+ * asked whether it is there. */
 static gw_status workers_or_servers(struct gw_exchange *ex)
 {
     struct servers *me = ex->servers;
     const struct gw_kept_error kept = gw_error_keep();
     const double deadline = gw_clock_seconds() + GRACE_MS / 1000.0;
     struct silence silence = {""};
-    for (uint32_t s = 0; s < ex->n_owners; s++)
-        GW_TRY(gw_ps_client_begin(me->client, s, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, NULL, 0, NULL,
-                                  &me->asked[s].probe));
-    for (uint32_t s = 0; s < ex->n_owners; s++) {
-        const double left = deadline - gw_clock_seconds();
+    gw_status status = GW_OK;
+    uint32_t n = 0;
+    while (n < ex->n_owners &&
+           (status = gw_ps_client_begin(me->client, n, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, NULL, 0,
+                                        NULL, &me->asked[n].probe)) == GW_OK)
+        n++;
+    for (uint32_t s = 0; s < n; s++) {
+        const double left = status == GW_OK ? deadline - gw_clock_seconds() : 0;
         if (gw_ps_wait(me->client, me->asked[s].probe, left > 0 ? (uint32_t)(left * 1000) + 1 : 0, NULL) != GW_NOT_YET)
             continue;
         gw_ps_client_drop(me->client, me->asked[s].probe);
         silence_add(&silence, ex, s, "the question who takes part");
     }
-    if (silence.text[0])
-        return gw_fail(GW_ERR_TIMEOUT, "%s within %d ms", silence.text, GRACE_MS);
+    if (status == GW_OK && silence.text[0]) /* a busy server may be late, so what was said before is said, too */
+        return gw_fail(GW_ERR_TIMEOUT, "%s within %d ms; before that: %s", silence.text, GRACE_MS, kept.sentence);
     gw_error_put_back(&kept);
     return GW_ERR_TIMEOUT;
 }
@@ -485,10 +486,9 @@ static gw_status take(struct gw_exchange *ex, bool *got)
  * its wake before it wrote. */
 static gw_status wait_for_news(const struct servers *me, double deadline)
 {
-    uint64_t n;
+    eventfd_t n;
     GW_TRY(gw_ps_client_pump(me->client, me->event, deadline));
-    while (read(me->event, &n, sizeof n) < 0 && errno == EINTR)
-        ;
+    eventfd_read(me->event, &n);
     return GW_OK;
 }
 

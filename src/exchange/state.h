@@ -99,7 +99,7 @@ struct gw_exchange {
     bool *have_left;        /* of each rank; the last thing that came from it was a farewell */
     uint32_t leaver;        /* the rank that left first; `size`: none has */
     uint16_t leaver_step;   /* its nth_step */
-    double said_waiting_at; /* the clock's time when it last said WAITING, or ended a step */
+    double said_waiting_at; /* the clock's time when it last said WAITING, ended a step, or was made */
     double *heard_waiting;  /* of each rank: the clock's time when it last said WAITING; 0: never */
     enum operation operation;
     bool together;        /* in this step, no tensor is encoded before all are measured */

@@ -102,8 +102,7 @@ void gw_net_close(struct gw_net_connection *c);
 /* Says that nothing more will be sent. The other side reads what is under way, and then the end. */
 void gw_net_end_sending(struct gw_net_connection *c);
 
-/* What epoll is to watch: EPOLLIN, and EPOLLOUT if something waits to be written; EPOLLOUT alone if TLS must write
- * before it reads. */
+/* What epoll is to watch: EPOLLIN, and EPOLLOUT if something waits to be written. */
 uint32_t gw_net_events(const struct gw_net_connection *c);
 /* Tells epoll to watch that, and to say `data` when it comes. Call it after something was sent or read. One epoll at a
  * time watches a connection. */

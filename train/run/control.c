@@ -173,27 +173,43 @@ static gw_status receive(struct gw_control *c, uint32_t timeout_ms)
     return status;
 }
 
-static gw_status send_met(struct gw_control *c, uint32_t to, bool all)
+static void *met_new(struct gw_control *c, bool all)
 {
     uint8_t *bytes = message_new(c, MEET, 0, HEAD + 8);
     if (bytes)
         gw_put64(bytes + HEAD, all);
-    return send(c, to, bytes, HEAD + 8);
+    return bytes;
 }
 
-/* Waits for the next message and files it. `what` and `rank` are for sentences: they say what it waits for. If rank 0
- * waits long, it gives the others a sign of life: they may be as far ahead as they may be, and wait for it. */
+static gw_status send_met(struct gw_control *c, uint32_t to, bool all)
+{
+    return send(c, to, met_new(c, all), HEAD + 8);
+}
+
+/* Rank 0 waits long. The others may be as far ahead as they may be, and wait for it. If one is gone, receive says so,
+ * and says first what that one has sent. */
+static void give_sign_of_life(struct gw_control *c)
+{
+    for (uint32_t r = 1; c->link.rank == 0 && c->ahead && r < c->link.size; r++) {
+        void *bytes = c->ended[r] ? NULL : met_new(c, false);
+        if (bytes)
+            gw_ignore(c->link.ops->send(c->link.self, r, bytes, HEAD + 8, c->timeout_ms));
+    }
+}
+
+/* Waits for the next message and files it. `what` and `rank` are for sentences: they say what it waits for. */
 static gw_status take(struct gw_control *c, const char *what, uint64_t step, uint32_t rank)
 {
     const uint32_t quarter = c->timeout_ms / 4 + 1;
-    gw_status status = GW_ERR_TIMEOUT;
-    for (uint32_t left = c->timeout_ms; status == GW_ERR_TIMEOUT && left > 0;) {
+    gw_status status;
+    uint32_t left = c->timeout_ms;
+    do {
         const uint32_t part = left < quarter ? left : quarter;
         status = receive(c, part);
         left -= part;
-        for (uint32_t r = 1; c->link.rank == 0 && c->ahead && status == GW_ERR_TIMEOUT && left && r < c->link.size; r++)
-            GW_TRY(send_met(c, r, false));
-    }
+        if (status == GW_ERR_TIMEOUT && left > 0)
+            give_sign_of_life(c);
+    } while (status == GW_ERR_TIMEOUT && left > 0);
     if (status == GW_ERR_TIMEOUT)
         return gw_fail(status, "no %s came from rank %u within %u ms (step %llu)", what, rank, c->timeout_ms,
                        (unsigned long long)step);

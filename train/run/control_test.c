@@ -251,13 +251,12 @@ static void *follow(void *user)
     return NULL;
 }
 
-/* Without rounds, rank 2 is silent. Rank 1 is two steps ahead and waits for rank 0, and soon after rank 0 waits for
- * rank
- * 2. Rank 1 must not take rank 0 for silent. */
+/* Without rounds, rank 2 is silent. Rank 1 is two steps ahead and waits for rank 0. Soon after, rank 0 waits for
+ * rank 2. Rank 1 must not take rank 0 for silent. */
 static void who_waits_for_another_is_not_named(void **state)
 {
     (void)state;
-    enum { N = 3, SOON_MS = 2000, LATER_MS = 500 };
+    enum { N = 3, SOON_MS = 4000, LATER_MS = 900 };
     gw_link links[N];
     struct worker workers[2] = {{.status = GW_OK}, {.status = GW_OK}};
     const struct gw_step_record *records;
@@ -269,7 +268,7 @@ static void who_waits_for_another_is_not_named(void **state)
     nanosleep(&(struct timespec){.tv_nsec = LATER_MS * 1000000L}, NULL);
     assert_int_equal(gw_control_report(&workers[0].control, 0, &(struct gw_step_record){.lr = 1}, false), GW_OK);
     assert_int_equal(gw_control_collect(&workers[0].control, 0, &records), GW_ERR_TIMEOUT);
-    assert_string_equal(gw_last_error(), "no report came from rank 2 within 2000 ms (step 0)");
+    assert_string_equal(gw_last_error(), "no report came from rank 2 within 4000 ms (step 0)");
     gw_link_fail(&links[0], GW_ERR_TIMEOUT, gw_last_error());
     pthread_join(workers[1].thread, NULL);
     assert_int_equal(workers[1].status, GW_ERR_PEER);
@@ -281,6 +280,30 @@ static void who_waits_for_another_is_not_named(void **state)
     }
 }
 
+/* Rank 1 has ended and is gone. Rank 0 goes on waiting for rank 2, and names that one. */
+static void who_has_ended_is_not_named(void **state)
+{
+    (void)state;
+    enum { N = 3, SOON_MS = 400 };
+    gw_link links[N];
+    struct gw_control c[2];
+    const struct gw_step_record *records;
+    bool identical;
+    assert_int_equal(gw_link_local_create(NULL, N, links), GW_OK);
+    for (uint32_t r = 0; r < 2; r++) {
+        assert_int_equal(gw_control_init(&c[r], NULL, links[r], SOON_MS, 2), GW_OK);
+        assert_int_equal(gw_control_report(&c[r], 0, &(struct gw_step_record){.lr = 1}, false), GW_OK);
+    }
+    assert_int_equal(gw_control_end(&c[1], 0, &identical), GW_OK);
+    gw_control_fini(&c[1]);
+    links[1].ops->destroy(links[1].self);
+    assert_int_equal(gw_control_collect(&c[0], 0, &records), GW_ERR_TIMEOUT);
+    assert_string_equal(gw_last_error(), "no report came from rank 2 within 400 ms (step 0)");
+    gw_control_fini(&c[0]);
+    links[0].ops->destroy(links[0].self);
+    links[2].ops->destroy(links[2].self);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(machines_are_numbered_by_rank),
@@ -288,6 +311,7 @@ int main(void)
                                        cmocka_unit_test(a_resumed_run_goes_on_everywhere),
                                        cmocka_unit_test(a_start_that_cannot_be_is_refused),
                                        cmocka_unit_test(a_failure_stays_the_cause),
-                                       cmocka_unit_test(who_waits_for_another_is_not_named)};
+                                       cmocka_unit_test(who_waits_for_another_is_not_named),
+                                       cmocka_unit_test(who_has_ended_is_not_named)};
     return cmocka_run_group_tests_name("control", tests, NULL, NULL);
 }

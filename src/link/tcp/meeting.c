@@ -631,6 +631,7 @@ static gw_status handle(struct meeting *m, uint64_t number)
         return m->group->rank == 0 ? hear_joiner(m, (uint32_t)number) : hear_host(m);
     if (m->stands[number]) { /* it sends already, or has ended; its endpoint will see that */
         epoll_ctl(m->epoll, EPOLL_CTL_DEL, peer_of(m, number)->c.fd, NULL);
+        peer_of(m, number)->c.watched = 0;
         return GW_OK;
     }
     return go_on_with_peer(m, number);
