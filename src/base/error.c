@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char last_error[512];
+static _Thread_local char last_error[GW_ERROR_BYTES];
 
 const char *gw_status_text(gw_status status)
 {

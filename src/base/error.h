@@ -20,10 +20,13 @@ static inline void gw_ignore(gw_status status)
     (void)status;
 }
 
+/* the longest sentence of gw_last_error(), with a closing 0; more is cut */
+#define GW_ERROR_BYTES 512
+
 /* The sentence of gw_last_error(), kept while calls are made that have errors of their own. Functions that destroy
  * something do so: who calls them after a failure still wants to say why. */
 struct gw_kept_error {
-    char sentence[512];
+    char sentence[GW_ERROR_BYTES];
 };
 
 static inline struct gw_kept_error gw_error_keep(void)

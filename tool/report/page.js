@@ -107,7 +107,7 @@ function stateOf(run) {
   return run.planned ? `not finished: ${done} of ${steps(run.planned)}` : `not finished: ${steps(done)} so far`;
 }
 
-/* Settings of a run by name; runs of earlier versions have them in the summary only. */
+/* Settings of a run by name; without run.json, as far as the summary has them. */
 function settings(run) {
   const all = {};
   for (const name of ["net", "data", "codec", "workers", "batch", "seed"])

@@ -1,9 +1,8 @@
 /* What the files of the tcp link share: a group of links, and one rank's endpoint of one link.
  *
  * tcp.c opens and ends a group. meeting.c connects its members, late.c answers who comes later. send.c and receive.c
- * move messages. An endpoint has one connection to each other member, and no thread:
- * what is to be read is read when its rank receives, and what the kernel did not take at once is written then, or by
- * flush and close. */
+ * move messages. An endpoint has one connection to each other member, and no thread: what is to be read is read when
+ * its rank receives, and what the kernel did not take at once is written then, or by flush and close. */
 #ifndef GW_LINK_TCP_STATE_H
 #define GW_LINK_TCP_STATE_H
 
