@@ -52,98 +52,182 @@ static uint64_t row_of(uint32_t key, uint32_t place)
     return (uint64_t)key << 32 | (uint64_t)place * GW_PS_ROW_STEP;
 }
 
-static struct gw_ps_round *round_of(struct gw_ps_key *key, uint32_t which)
+static gw_status altered(const struct gw_ps_folder *folder, const char *what)
 {
-    return which == 0 ? &key->before : which == 1 ? &key->whole : &key->open;
+    return gw_fail(GW_ERR_FRAME_CHECKSUM,
+                   "what is kept in %s was altered: %s. Bring back a good copy of the folder, or start with another "
+                   "one. Nothing was changed",
+                   folder->options.folder, what);
 }
 
-static uint64_t push_row(const struct gw_ps_store *store, const struct gw_ps_key *key, const struct gw_ps_round *round,
-                         uint32_t rank)
+static gw_status altered_key(const struct gw_ps_folder *folder, const char *key, const char *what)
 {
-    return row_of(key->row, PUSHES + round->place * store->options.n_workers + rank);
+    char text[4 * GW_PS_MOST_NAME];
+    snprintf(text, sizeof text, "%s of the key \"%.800s\"", what, gw_quote(key).text);
+    return altered(folder, text);
 }
 
-/* ---- written --------------------------------------------------------------------------------------------------- */
+/* ---- written and read: one list of what rows hold ------------------------------------------------------------- */
 
-/* Writes a row that is no value. w: where it ends. */
-static gw_status put_head(struct gw_ps_folder *folder, uint64_t id, struct gw_ps_writer *w)
-{
-    gw_ps_put64(w, gw_hash_now()->whole(folder->head, (size_t)(w->at - folder->head), id));
-    return gw_ps_rows_put(folder->rows, id, folder->head, (size_t)(w->at - folder->head));
-}
-
-/* Writes a value, unless it is there, and tells the head of it. */
-static gw_status put_value(struct gw_ps_folder *folder, uint64_t id, struct gw_ps_blob *blob, struct gw_ps_writer *w)
+/* Writes a value, unless it is there. */
+static gw_status put_value(struct gw_ps_folder *folder, uint64_t id, struct gw_ps_blob *blob)
 {
     if (blob->committed_by == 0 || blob->committed_by == folder->commit) { /* the latter: that commit has failed */
         blob->sum = gw_hash_now()->whole(blob->bytes, blob->n_bytes, id);
         GW_TRY(gw_ps_rows_put(folder->rows, id, blob->bytes, blob->n_bytes));
         blob->committed_by = folder->commit;
     }
-    gw_ps_put64(w, blob->n_bytes);
-    gw_ps_put64(w, blob->sum);
     return GW_OK;
 }
 
-static gw_status put_rounds(struct gw_ps_folder *folder, struct gw_ps_key *key, struct gw_ps_writer *w)
+static gw_status get_value(struct gw_ps_folder *folder, const char *key, uint64_t id, uint64_t n_bytes, uint64_t sum,
+                           struct gw_ps_blob **out)
 {
-    const struct gw_ps_store *store = folder->store;
-    for (uint32_t i = 0; i < N_ROUNDS; i++) {
-        const struct gw_ps_round *round = round_of(key, i);
-        gw_ps_put64(w, round->number);
-        gw_ps_put8(w, (uint8_t)round->place);
-        gw_ps_put32(w, round->n_in);
-        for (uint32_t r = 0; round->n_in && r < store->options.n_workers; r++) {
-            if (!round->pushes[r])
-                continue;
-            gw_ps_put32(w, r);
-            gw_ps_put64(w, round->refusals[r]);
-            GW_TRY(put_value(folder, push_row(store, key, round, r), round->pushes[r], w));
-        }
+    void *bytes = n_bytes ? gw_alloc(folder->context, (size_t)n_bytes, 1) : NULL;
+    struct gw_ps_blob *blob =
+        bytes || !n_bytes ? gw_ps_blob_new(folder->context, folder->store->options.total, bytes, (size_t)n_bytes)
+                          : NULL;
+    if (!blob)
+        return GW_ERR_MEMORY;
+    gw_status status = gw_ps_rows_get(folder->rows, id, bytes, (size_t)n_bytes);
+    if (status == GW_OK && gw_hash_now()->whole(bytes, (size_t)n_bytes, id) != sum)
+        status = altered_key(folder, key, "a value");
+    else if (status < 0)
+        status = gw_fail(status, "a value of the key \"%s\": %s", gw_quote(key).text, gw_last_error());
+    if (status < 0) {
+        gw_ps_blob_give(blob);
+        return status;
+    }
+    blob->sum = sum;
+    blob->committed_by = folder->commit - 1;
+    *out = blob;
+    return GW_OK;
+}
+
+/* A value of a key, of which the head tells. What is read must have n_bytes bytes, or any number (UINT64_MAX), and
+ * takes the place of what is there. */
+static gw_status value_fields(struct gw_ps_folder *folder, struct gw_ps_key *key, uint32_t place, uint64_t n_bytes,
+                              struct gw_fields *f, struct gw_ps_blob **blob)
+{
+    const uint64_t id = row_of(key->row, place);
+    uint64_t length = 0, sum = 0;
+    if (f->writes) {
+        GW_TRY(put_value(folder, id, *blob));
+        length = (*blob)->n_bytes;
+        sum = (*blob)->sum;
+    }
+    gw_field_u64(f, &length), gw_field_u64(f, &sum);
+    if (f->writes)
+        return GW_OK;
+    if (!f->good || (n_bytes != UINT64_MAX && length != n_bytes) || length > SIZE_MAX / 2)
+        return altered_key(folder, key->name, "the head");
+    gw_ps_push_drop(folder->store, key, blob);
+    GW_TRY(get_value(folder, key->name, id, length, sum, blob));
+    gw_ps_key_count(folder->store, key, length, 0);
+    return GW_OK;
+}
+
+static gw_status round_fields(struct gw_ps_folder *folder, struct gw_ps_key *key, struct gw_ps_round *round,
+                              struct gw_fields *f)
+{
+    const uint32_t n_workers = folder->store->options.n_workers;
+    uint8_t place = (uint8_t)round->place;
+    gw_field_u64(f, &round->number), gw_field_u8(f, &place), gw_field_u32(f, &round->n_in);
+    round->place = place;
+    if (!f->good || place >= N_ROUNDS || round->n_in > n_workers || (round->n_in && !round->pushes))
+        return altered_key(folder, key->name, "the head");
+    for (uint32_t n = 0, rank = 0; n < round->n_in; n++, rank++) {
+        while (f->writes && !round->pushes[rank])
+            rank++;
+        gw_field_u32(f, &rank);
+        if (!f->good || rank >= n_workers || (!f->writes && round->pushes[rank]))
+            return altered_key(folder, key->name, "the head");
+        uint64_t *refusal = &round->refusals[rank];
+        gw_field_u64(f, refusal);
+        const bool has_value = *refusal == GW_PS_NOT_REFUSED || *refusal == GW_PS_PENDING;
+        if (*refusal == GW_PS_PENDING && (!key->parameters || round != &key->open))
+            return altered_key(folder, key->name, "the head");
+        GW_TRY(value_fields(folder, key, PUSHES + round->place * n_workers + rank, has_value ? UINT64_MAX : 0, f,
+                            &round->pushes[rank]));
+        if (!f->writes && has_value)
+            GW_TRY(gw_ps_key_check_value(key, rank, round->pushes[rank]));
     }
     return GW_OK;
 }
 
-static gw_status put_parameters(struct gw_ps_folder *folder, const struct gw_ps_key *key, struct gw_ps_writer *w)
+static gw_status parameters_fields(struct gw_ps_folder *folder, struct gw_ps_key *key, struct gw_fields *f)
 {
-    const struct gw_ps_parameters *p = key->parameters;
+    struct gw_ps_parameters *p = key->parameters;
+    const uint64_t n_bytes = key->n_elems * sizeof(float);
     if (!p)
         return GW_OK;
-    gw_ps_put64(w, p->unusable);
+    gw_field_u64(f, &p->unusable);
     for (uint32_t r = 0; r < folder->store->options.n_workers; r++)
-        gw_ps_put_double(w, p->rates[r]);
-    gw_ps_put8(w, p->values != NULL);
-    if (!p->values) /* then the moments are zeros */
+        gw_field_double(f, &p->rates[r]);
+    bool has_values = p->values;
+    gw_field_flag(f, &has_values);
+    if (!has_values) /* then the moments are zeros */
         return GW_OK;
-    GW_TRY(put_value(folder, row_of(key->row, VALUES), p->values, w));
+    GW_TRY(value_fields(folder, key, VALUES, n_bytes, f, &p->values));
     for (uint32_t m = 0; m < gw_optimizer_moments(&p->optimizer); m++)
-        GW_TRY(put_value(folder, row_of(key->row, MOMENTS + m), p->moments[m], w));
+        GW_TRY(value_fields(folder, key, MOMENTS + m, n_bytes, f, &p->moments[m]));
     return GW_OK;
+}
+
+/* The head of a key behind what gw_ps_store_init is told. */
+static gw_status key_fields(struct gw_ps_folder *folder, struct gw_ps_key *key, struct gw_fields *f)
+{
+    const uint32_t n_workers = folder->store->options.n_workers;
+    gw_field_u32(f, &key->latest), gw_field_u64(f, &key->foremost);
+    for (uint32_t r = 0; r < n_workers; r++)
+        gw_field_u64(f, &key->pushed[r]), gw_field_u64(f, &key->taken[r]);
+    if (!f->good || key->latest >= n_workers)
+        return altered_key(folder, key->name, "the head");
+    GW_TRY(round_fields(folder, key, &key->before, f));
+    GW_TRY(round_fields(folder, key, &key->whole, f));
+    GW_TRY(round_fields(folder, key, &key->open, f));
+    bool has_put = key->put.value;
+    gw_field_flag(f, &has_put);
+    if (has_put) {
+        gw_field_u64(f, &key->put.version);
+        GW_TRY(value_fields(folder, key, PUT, key->n_elems * gw_ps_type_bytes(key->type), f, &key->put.value));
+    }
+    return parameters_fields(folder, key, f);
+}
+
+static void store_fields(struct gw_ps_folder *folder, struct gw_fields *f, uint64_t *n_keys)
+{
+    struct gw_ps_store *store = folder->store;
+    gw_field_u64(f, &folder->commit), gw_field_u64(f, n_keys), gw_field_u32(f, &store->last_row);
+    gw_field_u64(f, &store->rounds), gw_field_u64(f, &store->foremost), gw_field_flag(f, &store->begun);
+    for (uint32_t r = 0; r < store->options.n_workers; r++) {
+        gw_field_u64(f, &store->pushes[r]), gw_field_u64(f, &store->skipped[r]);
+        gw_field_flag(f, &store->present[r]);
+    }
+}
+
+/* ---- written --------------------------------------------------------------------------------------------------- */
+
+/* Writes a row that is no value. */
+static gw_status put_head(struct gw_ps_folder *folder, uint64_t id, struct gw_fields *f)
+{
+    uint64_t sum = gw_hash_now()->whole(folder->head, (size_t)(f->at - folder->head), id);
+    gw_field_u64(f, &sum);
+    return gw_ps_rows_put(folder->rows, id, folder->head, (size_t)(f->at - folder->head));
 }
 
 static gw_status put_key(struct gw_ps_folder *folder, struct gw_ps_key *key)
 {
-    struct gw_ps_writer w = {folder->head};
-    gw_ps_put_name(&w, key->name);
-    gw_ps_put8(&w, (uint8_t)key->type);
-    gw_ps_put_shape(&w, &key->shape);
-    gw_ps_put32(&w, key->n_parts);
-    gw_ps_put_name(&w, key->codec ? gw_codec_traits_of(key->codec).canonical : "");
-    gw_ps_put_name(&w, key->parameters ? key->parameters->text : "");
-    gw_ps_put32(&w, key->latest);
-    gw_ps_put64(&w, key->foremost);
-    for (uint32_t r = 0; r < folder->store->options.n_workers; r++) {
-        gw_ps_put64(&w, key->pushed[r]);
-        gw_ps_put64(&w, key->taken[r]);
-    }
-    GW_TRY(put_rounds(folder, key, &w));
-    gw_ps_put8(&w, key->put.value != NULL);
-    if (key->put.value) {
-        gw_ps_put64(&w, key->put.version);
-        GW_TRY(put_value(folder, row_of(key->row, PUT), key->put.value, &w));
-    }
-    GW_TRY(put_parameters(folder, key, &w));
-    return put_head(folder, row_of(key->row, HEAD), &w);
+    struct gw_fields f = gw_fields_to(folder->head);
+    const char *codec = key->codec ? gw_codec_traits_of(key->codec).canonical : "",
+               *optimizer = key->parameters ? key->parameters->text : "";
+    uint8_t type = (uint8_t)key->type;
+    /* writing changes none of these */
+    gw_field_name(&f, (char *)(uintptr_t)key->name), gw_field_u8(&f, &type), gw_field_shape(&f, &key->shape);
+    gw_field_u32(&f, &key->n_parts);
+    gw_field_name(&f, (char *)(uintptr_t)codec), gw_field_name(&f, (char *)(uintptr_t)optimizer);
+    GW_TRY(key_fields(folder, key, &f));
+    return put_head(folder, row_of(key->row, HEAD), &f);
 }
 
 /* Removes the rows of keys that were dropped: the numbers between those of keys that are there. */
@@ -160,40 +244,24 @@ static gw_status drop_gaps(struct gw_ps_folder *folder)
     return GW_OK;
 }
 
-static gw_status put_store(struct gw_ps_folder *folder)
-{
-    const struct gw_ps_store *store = folder->store;
-    struct gw_ps_writer w = {folder->head};
-    gw_ps_put64(&w, folder->commit);
-    gw_ps_put64(&w, store->names.n);
-    gw_ps_put32(&w, store->last_row);
-    gw_ps_put64(&w, store->rounds);
-    gw_ps_put64(&w, store->foremost);
-    gw_ps_put8(&w, store->begun);
-    for (uint32_t r = 0; r < store->options.n_workers; r++) {
-        gw_ps_put64(&w, store->pushes[r]);
-        gw_ps_put64(&w, store->skipped[r]);
-        gw_ps_put8(&w, store->present[r]);
-    }
-    return put_head(folder, row_of(0, STORE), &w);
-}
-
 static gw_status put_all(struct gw_ps_folder *folder)
 {
     struct gw_ps_store *store = folder->store;
     const bool few = store->n_changes <= GW_PS_MOST_CHANGES;
-    struct gw_ps_writer w = {folder->head};
+    uint64_t n_keys = store->names.n;
+    struct gw_fields f = gw_fields_to(folder->head);
     GW_TRY(gw_ps_rows_begin(folder->rows));
-    GW_TRY(put_store(folder));
+    store_fields(folder, &f, &n_keys);
+    GW_TRY(put_head(folder, row_of(0, STORE), &f));
     if (folder->commit == 1) {
-        memcpy(w.at, folder->options.about, strlen(folder->options.about));
-        w.at += strlen(folder->options.about);
-        GW_TRY(put_head(folder, row_of(0, ABOUT), &w));
-        w.at = folder->head;
+        f = gw_fields_to(folder->head);
+        gw_field_bytes(&f, (char *)(uintptr_t)folder->options.about, strlen(folder->options.about));
+        GW_TRY(put_head(folder, row_of(0, ABOUT), &f));
     }
     if (folder->own_changed) {
-        w.at += folder->options.own_write(folder->options.user, folder->head);
-        GW_TRY(put_head(folder, row_of(0, OWN), &w));
+        f = gw_fields_to(folder->head);
+        f.at += folder->options.own_write(folder->options.user, folder->head);
+        GW_TRY(put_head(folder, row_of(0, OWN), &f));
     }
     if (store->dropped)
         GW_TRY(drop_gaps(folder));
@@ -237,35 +305,20 @@ void gw_ps_folder_commit(struct gw_ps_folder *folder)
 
 /* ---- read ------------------------------------------------------------------------------------------------------ */
 
-static gw_status altered(const struct gw_ps_folder *folder, const char *what)
-{
-    return gw_fail(GW_ERR_FRAME_CHECKSUM,
-                   "what is kept in %s was altered: %s. Bring back a good copy of the folder, or start with another "
-                   "one. Nothing was changed",
-                   folder->options.folder, what);
-}
-
-static gw_status altered_key(const struct gw_ps_folder *folder, const char *key, const char *what)
-{
-    char text[4 * GW_PS_MOST_NAME];
-    snprintf(text, sizeof text, "%s of the key \"%.800s\"", what, gw_quote(key).text);
-    return altered(folder, text);
-}
-
 /* Reads a row that is no value, and checks it. */
-static gw_status get_head(struct gw_ps_folder *folder, uint64_t id, size_t n_bytes, struct gw_ps_reader *r)
+static gw_status get_head(struct gw_ps_folder *folder, uint64_t id, size_t n_bytes, struct gw_fields *f)
 {
     char what[64];
     snprintf(what, sizeof what, "row %" PRIu64, id);
     if (n_bytes < 8 || n_bytes > folder->most_head)
         return altered(folder, what);
     GW_TRY(gw_ps_rows_get(folder->rows, id, folder->head, n_bytes));
-    *r = (struct gw_ps_reader){folder->head, folder->head + n_bytes - 8, true};
-    return gw_hash_now()->whole(folder->head, n_bytes - 8, id) == gw_get64(r->end) ? GW_OK : altered(folder, what);
+    *f = gw_fields_from(folder->head, n_bytes - 8);
+    return gw_hash_now()->whole(folder->head, n_bytes - 8, id) == gw_get64(f->end) ? GW_OK : altered(folder, what);
 }
 
 /* Finds a row of the server itself. */
-static gw_status get_own(struct gw_ps_folder *folder, uint32_t place, struct gw_ps_reader *r)
+static gw_status get_own(struct gw_ps_folder *folder, uint32_t place, struct gw_fields *f)
 {
     uint64_t id = row_of(0, place);
     size_t n_bytes;
@@ -274,137 +327,41 @@ static gw_status get_own(struct gw_ps_folder *folder, uint32_t place, struct gw_
         return status;
     if (status == GW_NOT_YET || id != row_of(0, place))
         return altered(folder, "a row of the server is missing");
-    return get_head(folder, id, n_bytes, r);
+    return get_head(folder, id, n_bytes, f);
 }
 
-/* Reads the value that the head tells of. */
-static gw_status get_value(struct gw_ps_folder *folder, const char *key, uint64_t id, uint64_t n_bytes,
-                           struct gw_ps_reader *r, struct gw_ps_blob **out)
-{
-    const uint64_t length = gw_ps_get64(r), sum = gw_ps_get64(r);
-    if (!r->good || (n_bytes != UINT64_MAX && length != n_bytes) || length > SIZE_MAX / 2)
-        return altered_key(folder, key, "the head");
-    void *bytes = length ? gw_alloc(folder->context, (size_t)length, 1) : NULL;
-    struct gw_ps_blob *blob =
-        bytes || !length ? gw_ps_blob_new(folder->context, folder->store->options.total, bytes, (size_t)length) : NULL;
-    if (!blob)
-        return GW_ERR_MEMORY;
-    gw_status status = gw_ps_rows_get(folder->rows, id, bytes, (size_t)length);
-    if (status == GW_OK && gw_hash_now()->whole(bytes, (size_t)length, id) != sum)
-        status = altered_key(folder, key, "a value");
-    else if (status < 0)
-        status = gw_fail(status, "a value of the key \"%s\": %s", gw_quote(key).text, gw_last_error());
-    if (status < 0) {
-        gw_ps_blob_give(blob);
-        return status;
-    }
-    blob->sum = sum;
-    blob->committed_by = folder->commit - 1;
-    *out = blob;
-    return GW_OK;
-}
-
-static gw_status get_push(struct gw_ps_folder *folder, struct gw_ps_key *key, struct gw_ps_round *round,
-                          struct gw_ps_reader *r)
-{
-    const uint32_t rank = gw_ps_get32(r);
-    const uint64_t refusal = gw_ps_get64(r);
-    const bool has_value = refusal == GW_PS_NOT_REFUSED || refusal == GW_PS_PENDING;
-    if (!r->good || rank >= folder->store->options.n_workers || !round->pushes || round->pushes[rank] ||
-        (refusal == GW_PS_PENDING && (!key->parameters || round != &key->open)))
-        return altered_key(folder, key->name, "the head");
-    GW_TRY(get_value(folder, key->name, push_row(folder->store, key, round, rank), has_value ? UINT64_MAX : 0, r,
-                     &round->pushes[rank]));
-    round->refusals[rank] = refusal;
-    round->n_in++;
-    gw_ps_key_count(folder->store, key, round->pushes[rank]->n_bytes, 0);
-    return has_value ? gw_ps_key_check_value(key, rank, round->pushes[rank]) : GW_OK;
-}
-
-static gw_status get_rounds(struct gw_ps_folder *folder, struct gw_ps_key *key, struct gw_ps_reader *r)
-{
-    for (uint32_t i = 0; i < N_ROUNDS; i++) {
-        struct gw_ps_round *round = round_of(key, i);
-        round->number = gw_ps_get64(r);
-        round->place = gw_ps_get8(r);
-        const uint32_t n = gw_ps_get32(r);
-        if (!r->good || round->place >= N_ROUNDS || n > folder->store->options.n_workers)
-            return altered_key(folder, key->name, "the head");
-        while (round->n_in < n)
-            GW_TRY(get_push(folder, key, round, r));
-    }
-    return GW_OK;
-}
-
-static gw_status get_parameters(struct gw_ps_folder *folder, struct gw_ps_key *key, struct gw_ps_reader *r)
-{
-    struct gw_ps_parameters *p = key->parameters;
-    const uint64_t n_bytes = key->n_elems * sizeof(float);
-    if (!p)
-        return GW_OK;
-    p->unusable = gw_ps_get64(r);
-    for (uint32_t rank = 0; rank < folder->store->options.n_workers; rank++)
-        p->rates[rank] = gw_ps_get_double(r);
-    if (!gw_ps_get8(r))
-        return GW_OK;
-    GW_TRY(get_value(folder, key->name, row_of(key->row, VALUES), n_bytes, r, &p->values));
-    gw_ps_key_count(folder->store, key, n_bytes, 0);
-    for (uint32_t m = 0; m < gw_optimizer_moments(&p->optimizer); m++) {
-        gw_ps_blob_give(p->moments[m]);
-        p->moments[m] = NULL;
-        GW_TRY(get_value(folder, key->name, row_of(key->row, MOMENTS + m), n_bytes, r, &p->moments[m]));
-    }
-    return GW_OK;
-}
-
-static gw_status get_key(struct gw_ps_folder *folder, uint32_t row, struct gw_ps_reader *r)
+static gw_status get_key(struct gw_ps_folder *folder, uint32_t row, struct gw_fields *f)
 {
     struct gw_ps_store *store = folder->store;
     char name[GW_PS_MOST_NAME + 1], codec[GW_PS_MOST_NAME + 1], optimizer[GW_PS_MOST_NAME + 1];
-    gw_ps_shape shape;
+    uint8_t type = 0;
+    gw_ps_shape shape = {0};
+    uint32_t n_parts = 0;
     struct gw_ps_key *key;
-    gw_ps_get_name(r, name);
-    const gw_ps_type type = (gw_ps_type)gw_ps_get8(r);
-    gw_ps_get_shape(r, &shape);
-    const uint32_t n_parts = gw_ps_get32(r);
-    gw_ps_get_name(r, codec);
-    gw_ps_get_name(r, optimizer);
-    if (!r->good || gw_ps_names_find(&store->names, name) != GW_PS_NO_NAME)
+    gw_field_name(f, name), gw_field_u8(f, &type), gw_field_shape(f, &shape), gw_field_u32(f, &n_parts);
+    gw_field_name(f, codec), gw_field_name(f, optimizer);
+    if (!f->good || gw_ps_names_find(&store->names, name) != GW_PS_NO_NAME)
         return altered_key(folder, name, "the head");
-    GW_TRY(gw_ps_store_init(store, name, type, &shape, n_parts, codec, optimizer));
+    GW_TRY(gw_ps_store_init(store, name, (gw_ps_type)type, &shape, n_parts, codec, optimizer));
     GW_TRY(gw_ps_store_find(store, name, &key));
     key->row = row;
-    key->latest = gw_ps_get32(r);
-    key->foremost = gw_ps_get64(r);
-    for (uint32_t rank = 0; rank < store->options.n_workers; rank++) {
-        key->pushed[rank] = gw_ps_get64(r);
-        key->taken[rank] = gw_ps_get64(r);
-    }
-    if (!r->good || key->latest >= store->options.n_workers)
-        return altered_key(folder, name, "the head");
-    GW_TRY(get_rounds(folder, key, r));
-    if (gw_ps_get8(r)) {
-        key->put.version = gw_ps_get64(r);
-        GW_TRY(get_value(folder, name, row_of(row, PUT), key->n_elems * gw_ps_type_bytes(type), r, &key->put.value));
-        gw_ps_key_count(store, key, key->put.value->n_bytes, 0);
-    }
-    GW_TRY(get_parameters(folder, key, r));
-    return r->good && r->at == r->end ? GW_OK : altered_key(folder, name, "the head");
+    GW_TRY(key_fields(folder, key, f));
+    return gw_fields_end(f) ? GW_OK : altered_key(folder, name, "the head");
 }
 
 /* Reads all keys. A head that is missing is noticed by their count. */
 static gw_status get_keys(struct gw_ps_folder *folder, uint64_t n_keys)
 {
     struct gw_ps_store *store = folder->store;
-    struct gw_ps_reader r;
+    struct gw_fields f;
     size_t n_bytes;
     gw_status status;
     for (uint64_t id = row_of(1, HEAD); (status = gw_ps_rows_find(folder->rows, &id, &n_bytes)) == GW_OK;) {
         const uint32_t row = (uint32_t)(id >> 32);
         if (id != row_of(row, HEAD))
             return altered(folder, "the head of a key is missing");
-        GW_TRY(get_head(folder, id, n_bytes, &r));
-        GW_TRY(get_key(folder, row, &r));
+        GW_TRY(get_head(folder, id, n_bytes, &f));
+        GW_TRY(get_key(folder, row, &f));
         id = row_of(row + 1, HEAD);
     }
     if (status < 0)
@@ -415,27 +372,19 @@ static gw_status get_keys(struct gw_ps_folder *folder, uint64_t n_keys)
 static gw_status get_store(struct gw_ps_folder *folder)
 {
     struct gw_ps_store *store = folder->store;
-    struct gw_ps_reader r;
-    GW_TRY(get_own(folder, STORE, &r));
-    folder->commit = gw_ps_get64(&r) + 1;
-    const uint64_t n_keys = gw_ps_get64(&r);
-    const uint32_t last_row = gw_ps_get32(&r);
-    const uint64_t rounds = gw_ps_get64(&r), foremost = gw_ps_get64(&r);
-    const bool begun = gw_ps_get8(&r);
-    for (uint32_t rank = 0; rank < store->options.n_workers; rank++) {
-        store->pushes[rank] = gw_ps_get64(&r);
-        store->skipped[rank] = gw_ps_get64(&r);
-        store->n_present -= store->present[rank];
-        store->present[rank] = gw_ps_get8(&r);
-        store->n_present += store->present[rank];
-    }
-    if (!r.good || r.at != r.end)
+    struct gw_fields f;
+    uint64_t n_keys = 0;
+    GW_TRY(get_own(folder, STORE, &f));
+    store_fields(folder, &f, &n_keys);
+    if (!gw_fields_end(&f))
         return altered(folder, "the row of the store");
+    folder->commit++;
+    const uint32_t last_row = store->last_row;
     GW_TRY(get_keys(folder, n_keys));
     store->last_row = last_row;
-    store->rounds = rounds;
-    store->foremost = foremost;
-    store->begun = begun;
+    store->n_present = 0;
+    for (uint32_t rank = 0; rank < store->options.n_workers; rank++)
+        store->n_present += store->present[rank];
     for (uint64_t k = 0; k < store->names.n; k++)
         gw_ps_key_count_due(store, store->keys[k]);
     return GW_OK;
@@ -443,25 +392,25 @@ static gw_status get_store(struct gw_ps_folder *folder)
 
 static gw_status check_about(struct gw_ps_folder *folder)
 {
-    struct gw_ps_reader r;
-    GW_TRY(get_own(folder, ABOUT, &r));
-    const size_t n = (size_t)(r.end - r.at);
-    return n == strlen(folder->options.about) && memcmp(r.at, folder->options.about, n) == 0
+    struct gw_fields f;
+    GW_TRY(get_own(folder, ABOUT, &f));
+    const size_t n = (size_t)(f.end - f.at);
+    return n == strlen(folder->options.about) && memcmp(f.at, folder->options.about, n) == 0
                ? GW_OK
                : gw_fail(GW_ERR_ARGUMENT,
                          "the folder of snapshots is of a server with %.*s, and this one has %s; it must be the same, "
                          "or another folder",
-                         (int)n, (const char *)r.at, folder->options.about);
+                         (int)n, (const char *)f.at, folder->options.about);
 }
 
 static gw_status get_all(struct gw_ps_folder *folder)
 {
-    struct gw_ps_reader r;
+    struct gw_fields f;
     GW_TRY(check_about(folder));
     GW_TRY(get_store(folder));
     GW_TRY(gw_ps_rows_accept(folder->rows, folder->commit - 1));
-    GW_TRY(get_own(folder, OWN, &r));
-    return folder->options.own_read(folder->options.user, r.at, (size_t)(r.end - r.at));
+    GW_TRY(get_own(folder, OWN, &f));
+    return folder->options.own_read(folder->options.user, f.at, (size_t)(f.end - f.at));
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* Writes and reads the fields of a head one after the other, little-endian. */
+/* Goes through the fields of a head one after the other, little-endian. The same call writes a field or reads it, so
+ * there is one list of fields for both. */
 #ifndef GW_PSERVER_PROTOCOL_FIELDS_H
 #define GW_PSERVER_PROTOCOL_FIELDS_H
 
@@ -6,106 +7,93 @@
 
 #include <gradwire/pserver.h>
 
-/* A writer and a reader move forward through the bytes. If a reader comes to the end too early, `good` becomes false,
- * and it gives zeros from then on. */
-struct gw_ps_writer {
-    uint8_t *at;
+/* It moves forward through the bytes. If a reader comes to the end too early, `good` becomes false, and all fields are
+ * zero from then on. Whoever makes a writer knows that there is room enough. */
+struct gw_fields {
+    uint8_t *at, *end; /* end: a reader's; it does not change the bytes */
+    bool writes, good;
 };
 
-struct gw_ps_reader {
-    const uint8_t *at, *end;
-    bool good;
-};
-
-static inline void gw_ps_put8(struct gw_ps_writer *w, uint8_t x)
+static inline struct gw_fields gw_fields_to(uint8_t *bytes)
 {
-    *w->at++ = x;
+    return (struct gw_fields){.at = bytes, .writes = true, .good = true};
 }
 
-static inline void gw_ps_put32(struct gw_ps_writer *w, uint32_t x)
+static inline struct gw_fields gw_fields_from(const void *bytes, size_t n_bytes)
 {
-    gw_put32(w->at, x);
-    w->at += 4;
+    uint8_t *at = (uint8_t *)(uintptr_t)bytes;
+    return (struct gw_fields){.at = at, .end = at + n_bytes, .good = true};
 }
 
-static inline void gw_ps_put64(struct gw_ps_writer *w, uint64_t x)
+/* True if all has been read. */
+static inline bool gw_fields_end(const struct gw_fields *f)
 {
-    gw_put64(w->at, x);
-    w->at += 8;
+    return f->good && f->at == f->end;
 }
 
-static inline void gw_ps_put_double(struct gw_ps_writer *w, double x)
+static inline void gw_field_bytes(struct gw_fields *f, void *x, size_t n)
 {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    gw_ps_put64(w, bits);
+    if (f->writes)
+        memcpy(f->at, x, n);
+    f->good = f->good && (f->writes || (size_t)(f->end - f->at) >= n);
+    if (!f->writes && f->good)
+        memcpy(x, f->at, n);
+    else if (!f->writes)
+        memset(x, 0, n);
+    f->at += f->writes || f->good ? n : 0;
 }
 
-/* Writes a name of at most GW_PS_MOST_NAME bytes: its length in one byte, then its bytes. */
-static inline void gw_ps_put_name(struct gw_ps_writer *w, const char *name)
+/* Numbers: a machine is little-endian, as wire/bytes.h demands. */
+static inline void gw_field_u8(struct gw_fields *f, uint8_t *x)
 {
-    size_t length = strlen(name);
-    gw_ps_put8(w, (uint8_t)length);
-    memcpy(w->at, name, length);
-    w->at += length;
+    gw_field_bytes(f, x, sizeof *x);
 }
 
-static inline void gw_ps_put_shape(struct gw_ps_writer *w, const gw_ps_shape *shape)
+static inline void gw_field_u32(struct gw_fields *f, uint32_t *x)
 {
-    gw_ps_put8(w, (uint8_t)shape->n_dims);
-    for (uint32_t d = 0; d < shape->n_dims; d++)
-        gw_ps_put64(w, shape->dims[d]);
+    gw_field_bytes(f, x, sizeof *x);
 }
 
-static inline const uint8_t *gw_ps_take(struct gw_ps_reader *r, size_t n)
+static inline void gw_field_u64(struct gw_fields *f, uint64_t *x)
 {
-    static const uint8_t nothing[8];
-    r->good = r->good && (size_t)(r->end - r->at) >= n;
-    if (!r->good)
-        return nothing;
-    r->at += n;
-    return r->at - n;
+    gw_field_bytes(f, x, sizeof *x);
 }
 
-static inline uint8_t gw_ps_get8(struct gw_ps_reader *r)
+static inline void gw_field_double(struct gw_fields *f, double *x)
 {
-    return *gw_ps_take(r, 1);
+    gw_field_bytes(f, x, sizeof *x);
 }
 
-static inline uint32_t gw_ps_get32(struct gw_ps_reader *r)
+/* A byte that is 0 or not. */
+static inline void gw_field_flag(struct gw_fields *f, bool *x)
 {
-    return gw_get32(gw_ps_take(r, 4));
+    uint8_t byte = *x;
+    gw_field_u8(f, &byte);
+    *x = byte;
 }
 
-static inline uint64_t gw_ps_get64(struct gw_ps_reader *r)
+/* A name of at most GW_PS_MOST_NAME bytes: its length in one byte, then its bytes. A reader needs room for all of them
+ * and the closing 0. */
+static inline void gw_field_name(struct gw_fields *f, char *name)
 {
-    return gw_get64(gw_ps_take(r, 8));
+    uint8_t length = f->writes ? (uint8_t)strlen(name) : 0;
+    gw_field_u8(f, &length);
+    gw_field_bytes(f, name, length);
+    if (f->writes)
+        return;
+    f->good = f->good && !memchr(name, 0, length);
+    name[f->good ? length : 0] = 0;
 }
 
-static inline double gw_ps_get_double(struct gw_ps_reader *r)
+static inline void gw_field_shape(struct gw_fields *f, gw_ps_shape *shape)
 {
-    const uint64_t bits = gw_ps_get64(r);
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static inline void gw_ps_get_name(struct gw_ps_reader *r, char name[GW_PS_MOST_NAME + 1])
-{
-    size_t length = gw_ps_get8(r);
-    const uint8_t *bytes = gw_ps_take(r, length);
-    r->good = r->good && !memchr(bytes, 0, length);
-    if (r->good)
-        memcpy(name, bytes, length);
-    name[r->good ? length : 0] = 0;
-}
-
-static inline void gw_ps_get_shape(struct gw_ps_reader *r, gw_ps_shape *shape)
-{
-    shape->n_dims = gw_ps_get8(r);
-    r->good = r->good && shape->n_dims <= GW_PS_MOST_DIMS;
-    for (uint32_t d = 0; r->good && d < shape->n_dims; d++)
-        shape->dims[d] = gw_ps_get64(r);
+    uint8_t n_dims = (uint8_t)shape->n_dims;
+    gw_field_u8(f, &n_dims);
+    f->good = f->good && n_dims <= GW_PS_MOST_DIMS;
+    if (!f->writes)
+        shape->n_dims = n_dims;
+    for (uint32_t d = 0; f->good && d < n_dims; d++)
+        gw_field_u64(f, &shape->dims[d]);
 }
 
 #endif

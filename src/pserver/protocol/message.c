@@ -14,82 +14,62 @@
 
 /* ---- fields: one list of them for writing and for reading ------------------------------------------------- */
 
-struct fields {
-    struct gw_ps_writer to;
-    struct gw_ps_reader from;
-    bool writes;
+/* What is read must hold this. */
+static void must(struct gw_fields *f, bool holds)
+{
+    f->good = f->good && holds;
+}
+
+/* What requests and answers begin with. */
+struct start {
+    uint32_t magic;
+    uint8_t version, operation, code, flags; /* flags: 0 in requests */
+    uint64_t id, number;
+    uint32_t last; /* a request's timeout_ms, an answer's status */
 };
 
-#define FIELD(function, type, put, get)                                                                                \
-    static void function(struct fields *f, type *x)                                                                    \
-    {                                                                                                                  \
-        if (f->writes)                                                                                                 \
-            put(&f->to, *x);                                                                                           \
-        else                                                                                                           \
-            *x = get(&f->from);                                                                                        \
-    }
-FIELD(u8, uint8_t, gw_ps_put8, gw_ps_get8)
-FIELD(u32, uint32_t, gw_ps_put32, gw_ps_get32)
-FIELD(u64, uint64_t, gw_ps_put64, gw_ps_get64)
-FIELD(real, double, gw_ps_put_double, gw_ps_get_double)
-
-static void name(struct fields *f, char x[GW_PS_MOST_NAME + 1])
+static void start_fields(struct gw_fields *f, struct start *s)
 {
-    if (f->writes)
-        gw_ps_put_name(&f->to, x);
-    else
-        gw_ps_get_name(&f->from, x);
-}
-
-static void shape(struct fields *f, gw_ps_shape *x)
-{
-    if (f->writes)
-        gw_ps_put_shape(&f->to, x);
-    else
-        gw_ps_get_shape(&f->from, x);
-}
-
-/* What is read must hold this. */
-static void must(struct fields *f, bool holds)
-{
-    f->from.good = f->from.good && holds;
+    gw_field_u32(f, &s->magic), gw_field_u8(f, &s->version), gw_field_u8(f, &s->operation), gw_field_u8(f, &s->code);
+    gw_field_u8(f, &s->flags), gw_field_u64(f, &s->id), gw_field_u64(f, &s->number), gw_field_u32(f, &s->last);
 }
 
 /* What an operation's request has behind the fixed fields. false: there is no such request. */
-static bool request_fields(struct fields *f, unsigned operation, struct gw_ps_request *r)
+static bool request_fields(struct gw_fields *f, unsigned operation, struct gw_ps_request *r)
 {
     switch (operation) {
     case GW_PS_HELLO:
-        u64(f, &r->incarnation), u32(f, &r->place), u32(f, &r->n_servers);
+        gw_field_u64(f, &r->incarnation), gw_field_u32(f, &r->place), gw_field_u32(f, &r->n_servers);
         must(f, r->hello_flags <= (GW_PS_HELLO_JOINS | GW_PS_HELLO_AGAIN));
         return true;
     case GW_PS_INIT:
-        name(f, r->key), shape(f, &r->shape), name(f, r->codec), name(f, r->optimizer), u32(f, &r->n_parts);
+        gw_field_name(f, r->key), gw_field_shape(f, &r->shape);
+        gw_field_name(f, r->codec), gw_field_name(f, r->optimizer), gw_field_u32(f, &r->n_parts);
         return true;
     case GW_PS_PULL:
-        name(f, r->key), name(f, r->scale_key), u32(f, &r->n_parts);
+        gw_field_name(f, r->key), gw_field_name(f, r->scale_key), gw_field_u32(f, &r->n_parts);
         return true;
     case GW_PS_PUT:
-        name(f, r->key);
+        gw_field_name(f, r->key);
         must(f, r->put_kind <= GW_PS_PUT_VERSION);
         return true;
     case GW_PS_GET:
-        name(f, r->key), u32(f, &r->n_parts);
+        gw_field_name(f, r->key), gw_field_u32(f, &r->n_parts);
         must(f, r->code <= 1);
         return true;
     case GW_PS_PUSH:
-        name(f, r->key), real(f, &r->rate);
+        gw_field_name(f, r->key), gw_field_double(f, &r->rate);
         if (r->push_kind == GW_PS_PUSH_REFUSED)
-            u64(f, &r->refusal);
+            gw_field_u64(f, &r->refusal);
         /* the rate is a number from 0 on that is a finite float32 after rounding */
         must(f, r->push_kind <= GW_PS_PUSH_PENDING && !signbit(r->rate) && r->rate <= (double)FLT_MAX);
         return true;
     case GW_PS_VERDICT:
-        u64(f, &r->refusal);
+        gw_field_u64(f, &r->refusal);
         must(f, r->code == 0);
         return true;
     case GW_PS_ADMIT:
-        u32(f, &r->rank);
+        gw_field_u32(f, &r->rank);
         return true;
     case GW_PS_JOIN:
         must(f, r->others_have_begun <= 1);
@@ -103,116 +83,99 @@ static bool request_fields(struct fields *f, unsigned operation, struct gw_ps_re
     }
 }
 
-static void answer_fields(struct fields *f, unsigned operation, struct gw_ps_answer *a)
+static void answer_fields(struct gw_fields *f, unsigned operation, struct gw_ps_answer *a)
 {
     if (operation == GW_PS_PULL || operation == GW_PS_GET) {
-        shape(f, &a->shape), u32(f, &a->n_pushes);
+        gw_field_shape(f, &a->shape), gw_field_u32(f, &a->n_pushes);
     } else if (operation == GW_PS_HELLO) {
-        u32(f, &a->n_workers), u64(f, &a->max_key_bytes), u8(f, &a->mode), u32(f, &a->staleness), u32(f, &a->backup);
-        u32(f, &a->timeout_ms);
+        gw_field_u32(f, &a->n_workers), gw_field_u64(f, &a->max_key_bytes), gw_field_u8(f, &a->mode);
+        gw_field_u32(f, &a->staleness), gw_field_u32(f, &a->backup), gw_field_u32(f, &a->timeout_ms);
         must(f, a->mode <= GW_PS_ASYNC);
     }
 }
 
 /* ---- writing ---------------------------------------------------------------------------------------------- */
 
-static void put_start(struct gw_ps_writer *w, uint32_t magic, enum gw_ps_operation operation, uint8_t code,
-                      uint8_t flags, uint64_t id, uint64_t number)
-{
-    gw_ps_put32(w, magic);
-    gw_ps_put8(w, GW_PS_VERSION);
-    gw_ps_put8(w, (uint8_t)operation);
-    gw_ps_put8(w, code);
-    gw_ps_put8(w, flags);
-    gw_ps_put64(w, id);
-    gw_ps_put64(w, number);
-}
-
 size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
 {
-    struct fields f = {.to = {at}, .writes = true};
-    put_start(&f.to, MAGIC_REQUEST, request->operation, request->code, 0, request->id, request->number);
-    gw_ps_put32(&f.to, request->timeout_ms);
+    struct gw_fields f = gw_fields_to(at);
+    start_fields(&f, &(struct start){MAGIC_REQUEST, GW_PS_VERSION, (uint8_t)request->operation, request->code, 0,
+                                     request->id, request->number, request->timeout_ms});
     request_fields(&f, request->operation, (struct gw_ps_request *)(uintptr_t)request); /* writing changes nothing */
-    return (size_t)(f.to.at - at);
+    return (size_t)(f.at - at);
 }
 
 size_t gw_ps_answer_write(uint8_t *at, const struct gw_ps_answer *answer)
 {
-    struct fields f = {.to = {at}, .writes = true};
-    put_start(&f.to, MAGIC_ANSWER, answer->operation, answer->code, answer->flags, answer->id, answer->number);
-    gw_ps_put32(&f.to, (uint32_t)(int32_t)answer->status);
-    if (answer->status < 0) {
-        const size_t length = strnlen(answer->sentence, GW_PS_SENTENCE - 1);
-        memcpy(f.to.at, answer->sentence, length);
-        f.to.at += length;
-    } else {
-        answer_fields(&f, answer->operation, (struct gw_ps_answer *)(uintptr_t)answer);
-    }
-    return (size_t)(f.to.at - at);
+    struct gw_fields f = gw_fields_to(at);
+    struct gw_ps_answer *a = (struct gw_ps_answer *)(uintptr_t)answer; /* writing changes nothing */
+    start_fields(&f, &(struct start){MAGIC_ANSWER, GW_PS_VERSION, (uint8_t)a->operation, a->code, a->flags, a->id,
+                                     a->number, (uint32_t)(int32_t)a->status});
+    if (a->status < 0)
+        gw_field_bytes(&f, a->sentence, strnlen(a->sentence, GW_PS_SENTENCE - 1));
+    else
+        answer_fields(&f, a->operation, a);
+    return (size_t)(f.at - at);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------- */
 
-/* Reads the start of a head, which requests and answers have in common. */
-static gw_status get_start(struct gw_ps_reader *r, uint32_t magic, uint8_t *operation, uint8_t *code, uint8_t *flags,
-                           uint64_t *id, uint64_t *number)
+static gw_status read_start(struct gw_fields *f, uint32_t magic, struct start *s)
 {
-    const size_t n_bytes = (size_t)(r->end - r->at);
-    *id = 0;
-    if (n_bytes >= 4 && gw_get32(r->at) != magic)
+    const size_t n_bytes = (size_t)(f->end - f->at);
+    *s = (struct start){0};
+    if (n_bytes >= 4 && gw_get32(f->at) != magic)
         return gw_fail(GW_ERR_FRAME_MAGIC, "these bytes are no message of the parameter server");
     if (n_bytes < FIXED)
         return gw_fail(GW_ERR_FRAME_CUT, "a message of the parameter server has %zu bytes; its head takes %d at least",
                        n_bytes, FIXED);
-    gw_ps_get32(r);
-    const uint8_t version = gw_ps_get8(r);
-    *operation = gw_ps_get8(r);
-    *code = gw_ps_get8(r);
-    *flags = gw_ps_get8(r);
-    *id = gw_ps_get64(r);
-    *number = gw_ps_get64(r);
-    if (version != GW_PS_VERSION)
+    start_fields(f, s);
+    if (s->version != GW_PS_VERSION)
         return gw_fail(GW_ERR_FRAME_VERSION,
-                       "a message of version %u of the parameter server's protocol; this is version %d", version,
+                       "a message of version %u of the parameter server's protocol; this is version %d", s->version,
                        GW_PS_VERSION);
     return GW_OK;
 }
 
-static gw_status get_end(const struct gw_ps_reader *r, unsigned operation)
+static gw_status get_end(const struct gw_fields *f, unsigned operation)
 {
-    return r->good && r->at == r->end ? GW_OK
-                                      : gw_fail(GW_ERR_FRAME_FIELD,
-                                                "a message of operation %u of the parameter server has another length "
-                                                "than its fields, or one is invalid",
-                                                operation);
+    return gw_fields_end(f) ? GW_OK
+                            : gw_fail(GW_ERR_FRAME_FIELD,
+                                      "a message of operation %u of the parameter server has another length "
+                                      "than its fields, or one is invalid",
+                                      operation);
 }
 
 gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_request *request)
 {
-    struct fields f = {.from = {bytes, (const uint8_t *)bytes + n_bytes, true}};
-    uint8_t operation = 0, zero = 0;
-    *request = (struct gw_ps_request){.operation = GW_PS_WHO};
-    GW_TRY(get_start(&f.from, MAGIC_REQUEST, &operation, &request->code, &zero, &request->id, &request->number));
-    if (zero)
-        return gw_fail(GW_ERR_FRAME_FIELD, "a request of the parameter server has %u where 0 must be", zero);
-    request->timeout_ms = gw_ps_get32(&f.from);
-    if (!request_fields(&f, operation, request))
-        return gw_fail(GW_ERR_FRAME_FIELD, "a request of the parameter server has the unknown operation %u", operation);
-    request->operation = (enum gw_ps_operation)operation;
-    return get_end(&f.from, operation);
+    struct gw_fields f = gw_fields_from(bytes, n_bytes);
+    struct start s;
+    gw_status status = read_start(&f, MAGIC_REQUEST, &s);
+    *request = (struct gw_ps_request){
+        .operation = GW_PS_WHO, .code = s.code, .id = s.id, .number = s.number, .timeout_ms = s.last};
+    GW_TRY(status);
+    if (s.flags)
+        return gw_fail(GW_ERR_FRAME_FIELD, "a request of the parameter server has %u where 0 must be", s.flags);
+    if (!request_fields(&f, s.operation, request))
+        return gw_fail(GW_ERR_FRAME_FIELD, "a request of the parameter server has the unknown operation %u",
+                       s.operation);
+    request->operation = (enum gw_ps_operation)s.operation;
+    return get_end(&f, s.operation);
 }
 
 gw_status gw_ps_answer_read(const void *bytes, size_t n_bytes, struct gw_ps_answer *answer)
 {
-    struct fields f = {.from = {bytes, (const uint8_t *)bytes + n_bytes, true}};
-    uint8_t operation = 0;
-    *answer = (struct gw_ps_answer){.operation = GW_PS_WHO};
-    GW_TRY(get_start(&f.from, MAGIC_ANSWER, &operation, &answer->code, &answer->flags, &answer->id, &answer->number));
-    if (operation < GW_PS_HELLO || operation >= GW_PS_OPERATIONS)
-        return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server has the unknown operation %u", operation);
-    answer->operation = (enum gw_ps_operation)operation;
-    const int32_t answered = (int32_t)gw_ps_get32(&f.from);
+    struct gw_fields f = gw_fields_from(bytes, n_bytes);
+    struct start s;
+    gw_status status = read_start(&f, MAGIC_ANSWER, &s);
+    *answer =
+        (struct gw_ps_answer){.operation = GW_PS_WHO, .code = s.code, .flags = s.flags, .id = s.id, .number = s.number};
+    GW_TRY(status);
+    if (s.operation < GW_PS_HELLO || s.operation >= GW_PS_OPERATIONS)
+        return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server has the unknown operation %u",
+                       s.operation);
+    answer->operation = (enum gw_ps_operation)s.operation;
+    const int32_t answered = (int32_t)s.last;
     if (answered > 0)
         return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server has the unknown status %d", answered);
     /* a status that this version does not know becomes GW_ERR_PEER */
@@ -220,14 +183,14 @@ gw_status gw_ps_answer_read(const void *bytes, size_t n_bytes, struct gw_ps_answ
                          ? GW_ERR_PEER
                          : (gw_status)answered;
     if (answer->status == GW_OK) {
-        answer_fields(&f, operation, answer);
-        return get_end(&f.from, operation);
+        answer_fields(&f, s.operation, answer);
+        return get_end(&f, s.operation);
     }
-    const size_t length = (size_t)(f.from.end - f.from.at);
+    const size_t length = (size_t)(f.end - f.at);
     if (length >= GW_PS_SENTENCE)
         return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server has a sentence of %zu bytes", length);
     for (size_t i = 0; i < length; i++)
-        answer->sentence[i] = f.from.at[i] >= ' ' && f.from.at[i] != 0x7F ? (char)f.from.at[i] : '?';
+        answer->sentence[i] = f.at[i] >= ' ' && f.at[i] != 0x7F ? (char)f.at[i] : '?';
     return GW_OK;
 }
 

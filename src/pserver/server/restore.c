@@ -12,46 +12,43 @@
 
 enum { RUN_BYTES = 13, WORKER_BYTES = 24 }; /* the agreed text of a run comes on top */
 
-/* For each worker joined_as, joined_from, agreed_as u64. Then the run: first_round u64, agreed_by u32; then 1 u8 and
- * the agreed text, or 0 u8 if nothing is agreed on. */
+/* For each worker three numbers; then the run: first_round, agreed_by, and whether the agreed text follows. */
+static void run_fields(struct gw_ps_server *server, struct gw_fields *f, bool *agreed)
+{
+    for (uint32_t r = 0; r < server->options.n_workers; r++) {
+        struct gw_ps_worker *worker = &server->workers[r];
+        gw_field_u64(f, &worker->joined_as), gw_field_u64(f, &worker->joined_from);
+        gw_field_u64(f, &worker->agreed_as);
+    }
+    gw_field_u64(f, &server->first_round), gw_field_u32(f, &server->agreed_by), gw_field_flag(f, agreed);
+}
+
 static size_t write_all(void *user, uint8_t *bytes)
 {
-    const struct gw_ps_server *server = user;
-    const size_t n = server->agreed ? strlen(server->agreed) : 0;
-    struct gw_ps_writer w = {bytes};
-    for (uint32_t r = 0; r < server->options.n_workers; r++) {
-        gw_ps_put64(&w, server->workers[r].joined_as);
-        gw_ps_put64(&w, server->workers[r].joined_from);
-        gw_ps_put64(&w, server->workers[r].agreed_as);
-    }
-    gw_ps_put64(&w, server->first_round);
-    gw_ps_put32(&w, server->agreed_by);
-    gw_ps_put8(&w, server->agreed != NULL);
-    memcpy(w.at, server->agreed ? server->agreed : "", n);
-    return (size_t)(w.at - bytes) + n;
+    struct gw_ps_server *server = user;
+    struct gw_fields f = gw_fields_to(bytes);
+    bool agreed = server->agreed;
+    run_fields(server, &f, &agreed);
+    if (agreed)
+        gw_field_bytes(&f, server->agreed, strlen(server->agreed));
+    return (size_t)(f.at - bytes);
 }
 
 static gw_status read_all(void *user, const uint8_t *bytes, size_t n_bytes)
 {
     struct gw_ps_server *server = user;
-    struct gw_ps_reader r = {bytes, bytes + n_bytes, true};
-    for (uint32_t i = 0; i < server->options.n_workers; i++) {
-        server->workers[i].joined_as = gw_ps_get64(&r);
-        server->workers[i].joined_from = gw_ps_get64(&r);
-        server->workers[i].agreed_as = gw_ps_get64(&r);
-    }
-    server->first_round = gw_ps_get64(&r);
-    server->agreed_by = gw_ps_get32(&r);
-    const bool agreed = gw_ps_get8(&r);
-    const size_t n = (size_t)(r.end - r.at);
-    if (!r.good || n > GW_PS_MOST_AGREED)
-        return gw_fail(GW_ERR_FRAME_FIELD, "the row of the run is too %s", r.good ? "long" : "short");
+    struct gw_fields f = gw_fields_from(bytes, n_bytes);
+    bool agreed;
+    run_fields(server, &f, &agreed);
+    const size_t n = (size_t)(f.end - f.at);
+    if (!f.good || n > GW_PS_MOST_AGREED)
+        return gw_fail(GW_ERR_FRAME_FIELD, "the row of the run is too %s", f.good ? "long" : "short");
     if (!agreed)
         return GW_OK;
     server->agreed = gw_calloc(server->context, n + 1, 1);
     if (!server->agreed)
         return GW_ERR_MEMORY;
-    memcpy(server->agreed, r.at, n);
+    gw_field_bytes(&f, server->agreed, n);
     return GW_OK;
 }
 
