@@ -15,7 +15,7 @@
 
 struct gw_resume {
     struct gw_checkpoint checkpoint; /* without GW_PARAMS: the run begins anew */
-    struct gw_rank_state *states;    /* [checkpoint.n_state_files] */
+    struct gw_rank_state *states;    /* [checkpoint.n_state_files]; NULL: there are none */
     char path[4096 + 64];            /* the path of the parameter file */
 };
 

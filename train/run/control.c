@@ -295,10 +295,21 @@ static void start_words(struct words *w, struct start *s)
     word(w, &s->n_states), word(w, &s->state_bytes);
 }
 
+/* The states that START has for a rank: only its own, if the resumed run had as many workers. Else a rank needs all of
+ * them, and begins with their mean. */
+static uint32_t states_for(const struct gw_control *c, uint64_t n_states, uint32_t rank, uint32_t *first)
+{
+    const bool same = n_states == c->link.size;
+    *first = same ? rank : 0;
+    return same ? 1 : (uint32_t)n_states;
+}
+
 static uint64_t start_size(const struct gw_control *c, const struct start *s)
 {
+    uint32_t first;
     return START_BYTES + s->n_options + sizeof(uint32_t) * c->link.size +
-           sizeof(float) * s->n_floats * (uint64_t)__builtin_popcountll(s->arrays) + s->n_states * s->state_bytes;
+           sizeof(float) * s->n_floats * (uint64_t)__builtin_popcountll(s->arrays) +
+           states_for(c, s->n_states, 0, &first) * s->state_bytes;
 }
 
 static uint8_t *append(uint8_t *at, const void *bytes, size_t n)
@@ -352,7 +363,8 @@ gw_status gw_control_send_start(struct gw_control *c, uint32_t first, const stru
         at = append(at, start->machine_of, sizeof(uint32_t) * c->link.size);
         for (int k = 0; k < GW_ARRAYS; k++)
             at = append(at, from->arrays[k], from->arrays[k] ? sizeof(float) * s.n_floats : 0);
-        for (uint32_t i = 0; i < s.n_states; i++)
+        uint32_t i, n = states_for(c, s.n_states, r, &i);
+        for (; n > 0; n--, i++)
             at = append(at, resume->states[i].state, s.state_bytes);
         GW_TRY(send(c, r, bytes, n_bytes));
     }
@@ -429,7 +441,8 @@ gw_status gw_control_await_start(struct gw_control *c, struct gw_resume *resume,
     if (s.n_states > 0 && !(resume->states = gw_calloc(NULL, s.n_states, sizeof *resume->states)))
         return GW_ERR_MEMORY;
     to->n_state_files = (uint32_t)s.n_states;
-    for (uint32_t i = 0; i < s.n_states; i++) {
+    uint32_t i, n = states_for(c, s.n_states, c->link.rank, &i);
+    for (; n > 0; n--, i++) {
         struct gw_rank_state *state = &resume->states[i];
         if (!(state->file = gw_alloc(NULL, s.state_bytes, 1)))
             return GW_ERR_MEMORY;

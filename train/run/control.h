@@ -74,8 +74,8 @@ struct gw_start {
 
 /* send: rank 0 waits for the JOIN of the ranks from `first` on, and sends them START. The ranks before `first` are in
  * its own process. await: each other rank sends JOIN, waits for START, and checks that its options are those of rank 0.
- * It fills *resume; if the run is new, resume's arrays stay NULL. Errors of await: GW_ERR_ARGUMENT (an option differs),
- * and those of the link. */
+ * It fills *resume; if the run is new, resume's arrays stay NULL. If the resumed run had as many workers, only this
+ * rank's own state is in resume->states. Errors of await: those of the link, and GW_ERR_ARGUMENT (another option). */
 gw_status gw_control_send_start(struct gw_control *control, uint32_t first, const struct gw_resume *resume,
                                 struct gw_start *start);
 gw_status gw_control_await_start(struct gw_control *control, struct gw_resume *resume, struct gw_start *start);

@@ -105,7 +105,8 @@ static void other_options_are_refused(void **state)
     end_run(workers, links);
 }
 
-/* A resumed run: every process gets rank 0's arrays, and its numbers up to their limits. */
+/* A resumed run: every process gets rank 0's arrays, and its numbers up to their limits. It gets the codec's states of
+ * all workers of the earlier run; if that had as many workers, only its own. */
 static void a_resumed_run_goes_on_everywhere(void **state)
 {
     (void)state;
@@ -131,6 +132,12 @@ static void a_resumed_run_goes_on_everywhere(void **state)
         for (int a = 0; a < GW_ARRAYS; a++)
             c->arrays[a] = there >> a & 1 ? arrays[a] : NULL;
         c->step = 5;
+        char kept[WORKERS + 1][4] = {"abc", "def", "ghi", "jkl", "mno"};
+        struct gw_rank_state states[WORKERS + 1];
+        for (uint32_t i = 0; i <= WORKERS; i++)
+            states[i] = (struct gw_rank_state){.state = kept[i], .state_bytes = sizeof kept[i]};
+        const uint32_t n_states = there % 3 == 0 ? 0 : WORKERS + there % 3 - 1;
+        workers[0].resume.states = n_states ? states : NULL, c->n_state_files = n_states;
         for (uint32_t r = 1; r < WORKERS; r++)
             assert_int_equal(pthread_create(&workers[r].thread, NULL, await_start, &workers[r]), 0);
         assert_int_equal(gw_control_send_start(&workers[0].control, 1, &workers[0].resume, &workers[0].start), GW_OK);
@@ -145,6 +152,14 @@ static void a_resumed_run_goes_on_everywhere(void **state)
                     assert_memory_equal(c->arrays[a], arrays[a], sizeof arrays[a]);
                 else
                     assert_null(c->arrays[a]);
+            }
+            assert_int_equal(c->n_state_files, n_states);
+            for (uint32_t i = 0; i < n_states; i++) {
+                const struct gw_rank_state *s = &workers[r].resume.states[i];
+                const bool is_there = n_states != WORKERS || i == r;
+                CHECK((s->state != NULL) == is_there, "%u states, rank %u, state %u", n_states, r, i);
+                if (is_there)
+                    assert_memory_equal(s->state, kept[i], s->state_bytes);
             }
             gw_resume_free(&workers[r].resume);
         }

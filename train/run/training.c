@@ -42,7 +42,7 @@ static gw_status load_state(struct gw_worker *w)
                    : gw_fail(GW_ERR_SYSTEM, "the checkpoint after %llu steps has no state files, and %s keeps states",
                              (unsigned long long)w->team->begin, kept_bytes ? w->team->options->codec : "batch norm");
     }
-    const size_t all_bytes = r->states[0].state_bytes;
+    const size_t all_bytes = r->states[same ? w->rank : 0].state_bytes;
     if (all_bytes < own_bytes)
         return gw_fail(GW_ERR_SYSTEM, "the state files of %s are too short for batch norm's statistics", r->path);
     const size_t codec_bytes = all_bytes - own_bytes;
