@@ -89,7 +89,7 @@ static json_t *requests_json(const struct gw_ps_numbers *numbers)
 }
 
 /* null if the server has no folder for snapshots. */
-static json_t *kept_json(const struct gw_ps_folder_numbers *kept)
+static json_t *kept_json(const struct gw_ps_folder_info *kept)
 {
     if (!kept->exists)
         return json_null();

@@ -110,7 +110,7 @@ static void workers(FILE *out, const struct gw_ps_numbers *numbers)
         }
 }
 
-static void kept(FILE *out, const struct gw_ps_folder_numbers *kept)
+static void kept(FILE *out, const struct gw_ps_folder_info *kept)
 {
     if (!kept->exists)
         return;

@@ -37,6 +37,6 @@ void gw_ps_folder_commit(struct gw_ps_folder *folder)
 
 struct gw_ps_folder_info gw_ps_folder_info(const struct gw_ps_folder *folder)
 {
-    return (struct gw_ps_folder_info){.durable = false};
+    return (struct gw_ps_folder_info){.exists = false};
 }
 #endif

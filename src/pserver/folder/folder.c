@@ -14,7 +14,6 @@
 #include "pserver/folder/rows.h"
 #include "pserver/protocol/fields.h"
 #include "pserver/store/parameters.h"
-#include "pserver/store/state.h"
 #include "wire/hash.h"
 
 #include <inttypes.h>
@@ -496,14 +495,18 @@ void gw_ps_folder_note(struct gw_ps_folder *folder)
 
 bool gw_ps_folder_is_due(const struct gw_ps_folder *folder)
 {
-    return folder && (folder->own_changed || gw_ps_store_has_changed(folder->store));
+    return folder && (folder->own_changed || folder->store->changed);
 }
 
 struct gw_ps_folder_info gw_ps_folder_info(const struct gw_ps_folder *folder)
 {
-    return (struct gw_ps_folder_info){.durable = !folder->reason[0],
-                                      .reason = folder->reason,
-                                      .commits = folder->n_commits,
-                                      .failed = folder->n_failed,
-                                      .bytes = gw_ps_rows_bytes(folder->rows)};
+    struct gw_ps_folder_info info = {.exists = folder};
+    if (!folder)
+        return info;
+    info.durable = !folder->reason[0];
+    snprintf(info.reason, sizeof info.reason, "%s", folder->reason);
+    info.commits = folder->n_commits;
+    info.failed = folder->n_failed;
+    info.bytes = gw_ps_rows_bytes(folder->rows);
+    return info;
 }

@@ -39,10 +39,13 @@ bool gw_ps_folder_is_due(const struct gw_ps_folder *folder);
 void gw_ps_folder_commit(struct gw_ps_folder *folder);
 
 struct gw_ps_folder_info {
-    bool durable;                    /* the last commit was good */
-    const char *reason;              /* why it was not; valid until the next call */
-    uint64_t commits, failed, bytes; /* since the start; bytes of the files */
+    bool exists;              /* there is a folder */
+    bool durable;             /* what is acknowledged outlives the process: the last commit was good */
+    char reason[256];         /* why it was not */
+    uint64_t commits, failed; /* since the start */
+    uint64_t bytes;           /* of its files */
 };
+/* NULL is allowed. */
 struct gw_ps_folder_info gw_ps_folder_info(const struct gw_ps_folder *folder);
 
 #endif

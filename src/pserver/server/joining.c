@@ -46,7 +46,7 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     worker->joined_by = joining.waits ? joining.id : 0;
     gw_ps_folder_note(server->folder);
     gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round,
-              gw_ps_store_info(server->store).n_present);
+              server->store->n_present);
     gw_ps_join_forget(server, member);
     if (joining.waits)
         answer_number(server, member, GW_PS_JOIN, joining.id, round);
@@ -66,8 +66,7 @@ static void begin_with(struct gw_ps_server *server, uint64_t round)
 static bool takes_part(const struct gw_ps_server *server, uint32_t rank, const void *user)
 {
     (void)user;
-    return gw_ps_store_is_present(server->store, rank) &&
-           (server->workers[rank].member || server->workers[rank].away_since > 0);
+    return server->store->present[rank] && (server->workers[rank].member || server->workers[rank].away_since > 0);
 }
 
 static bool nobody_takes_part(const struct gw_ps_server *server)
@@ -81,13 +80,13 @@ static bool nobody_takes_part(const struct gw_ps_server *server)
 /* All workers that took part have left, so the next ones begin. */
 static gw_status begin_again(struct gw_ps_server *server)
 {
-    const bool untouched = !gw_ps_store_info(server->store).has_begun && !server->agreed && server->first_round == 1;
+    const bool untouched = !server->store->begun && !server->agreed && server->first_round == 1;
     if (untouched || !nobody_takes_part(server))
         return GW_OK;
     if (!gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE))
         return gw_ps_run_end(server);
     const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
-    if (gw_ps_store_info(server->store).has_begun || next > server->first_round)
+    if (server->store->begun || next > server->first_round)
         begin_with(server, next > server->first_round ? next : server->first_round);
     return GW_OK;
 }
@@ -107,7 +106,7 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     if (member->rank == GW_PS_READER || !member->joins)
         return gw_fail(GW_ERR_ORDER, "only a worker that has said so at its first word joins the exchange");
     struct gw_ps_worker *worker = &server->workers[member->rank];
-    bool present = gw_ps_store_is_present(server->store, member->rank);
+    bool present = server->store->present[member->rank];
     if (present && worker->joined_as == member->incarnation && worker->joined_by == request->id) {
         /* it has joined already, and the answer was lost */
         answer_number(server, member, GW_PS_JOIN, request->id, worker->joined_from);
@@ -119,7 +118,7 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     member->joining = (struct gw_ps_joining){true, request->id, request->timeout_ms,
                                              gw_clock_seconds() + request->timeout_ms / 1000.0};
     server->n_joining++;
-    const bool begun = gw_ps_store_info(server->store).has_begun || request->others_have_begun;
+    const bool begun = server->store->begun || request->others_have_begun;
     if (server->options.mode != GW_PS_SYNC) {
         const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
         return let_in(server, member, next > request->round ? next : request->round);
@@ -139,7 +138,7 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
 static bool is_in_from(const struct gw_ps_server *server, struct gw_ps_member *member, uint64_t round)
 {
     const struct gw_ps_worker *worker = &server->workers[member->rank];
-    return gw_ps_store_is_present(server->store, member->rank) && worker->joined_as == member->incarnation &&
+    return server->store->present[member->rank] && worker->joined_as == member->incarnation &&
            worker->joined_from == round && gw_ps_store_next_round(server->store, GW_PS_EXCHANGE) <= round;
 }
 
@@ -154,7 +153,7 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *membe
         return gw_fail(GW_ERR_ARGUMENT, "rank %u is to be admitted from round 0 on; rounds count from 1",
                        request->rank);
     GW_TRY(begin_again(server));
-    if (!gw_ps_store_info(server->store).has_begun && request->round > server->first_round)
+    if (!server->store->begun && request->round > server->first_round)
         begin_with(server, request->round);
     /* a worker that joins has pushed nothing since then */
     if (other == member || !is_in_from(server, other, request->round))
@@ -166,14 +165,14 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *membe
 gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t rank)
 {
     struct gw_ps_member *member = server->workers[rank].member;
-    if (gw_ps_store_is_present(server->store, rank))
+    if (server->store->present[rank])
         return member ? GW_PS_PRESENT : GW_PS_AWAY;
     return member && member->joining.waits ? GW_PS_JOINING : GW_PS_ABSENT;
 }
 
 static uint8_t members_code(const struct gw_ps_server *server)
 {
-    return (gw_ps_store_info(server->store).has_begun ? GW_PS_HAS_BEGUN : 0) |
+    return (server->store->begun ? GW_PS_HAS_BEGUN : 0) |
            (gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE) ? GW_PS_KEEPS_PARAMETERS : 0);
 }
 
@@ -236,7 +235,7 @@ static void expire(struct gw_ps_server *server)
 static void ask_for_joiners(struct gw_ps_server *server)
 {
     for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++)
-        if (server->workers[r].member && server->workers[r].member->joins && gw_ps_store_is_present(server->store, r)) {
+        if (server->workers[r].member && server->workers[r].member->joins && server->store->present[r]) {
             answer_number(server, server->workers[r].member, GW_PS_ASK, 0, 0);
             return;
         }

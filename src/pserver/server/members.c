@@ -26,7 +26,7 @@ static gw_status check_list(struct gw_ps_server *server, const struct gw_ps_requ
     if (hello->n_servers == 0 || hello->place >= hello->n_servers)
         return gw_fail(GW_ERR_ARGUMENT, "this client says that the server is number %u of its %u", hello->place + 1,
                        hello->n_servers);
-    const bool stands = server->n_members > 0 || gw_ps_store_info(server->store).n_keys > 0;
+    const bool stands = server->n_members > 0 || server->store->names.n > 0;
     if (server->n_servers && stands && (server->n_servers != hello->n_servers || server->place != hello->place))
         return gw_fail(
             GW_ERR_ARGUMENT,
@@ -78,7 +78,7 @@ static gw_status come(struct gw_ps_server *server, struct gw_ps_member *member)
         worker->came_as = member->incarnation;
     if (member->joins && worker->joined_as != member->incarnation) /* another client took part under this rank */
         gw_ps_store_leave(server->store, member->rank);
-    if (member->joins || gw_ps_store_is_present(server->store, member->rank))
+    if (member->joins || server->store->present[member->rank])
         return GW_OK;
     return gw_ps_store_enter(server->store, member->rank, "", 0);
 }
@@ -218,7 +218,7 @@ void gw_ps_members_look(struct gw_ps_server *server)
             server->workers[r].away_since = server->workers[r].away_since > 0 ? now : 0;
     for (uint32_t r = 0; server->options.missing != GW_PS_MISSING_WAIT && r < server->options.n_workers; r++) {
         struct gw_ps_worker *worker = &server->workers[r];
-        if (worker->away_since == 0 || now - worker->away_since < limit || !gw_ps_store_is_present(server->store, r))
+        if (worker->away_since == 0 || now - worker->away_since < limit || !server->store->present[r])
             continue;
         if (server->options.missing == GW_PS_MISSING_STOP) {
             server->stopped = true;
@@ -230,8 +230,7 @@ void gw_ps_members_look(struct gw_ps_server *server)
         worker->away_since = 0;
         gw_ps_store_leave(server->store, r);
         gw_ps_log(server, "left-out rank=%u away_ms=%u round=%llu workers=%u", r, server->options.away_ms,
-                  (unsigned long long)gw_ps_store_next_round(server->store, ""),
-                  gw_ps_store_info(server->store).n_present);
+                  (unsigned long long)gw_ps_store_next_round(server->store, ""), server->store->n_present);
     }
 }
 

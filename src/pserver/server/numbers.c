@@ -51,28 +51,14 @@ static void note_keys(const struct gw_ps_server *server, struct gw_ps_numbers *n
     for (numbers->n_keys = 0;
          numbers->n_keys < GW_PS_SHOWN_KEYS && (key = gw_ps_store_key(server->store, numbers->n_keys));
          numbers->n_keys++) {
-        struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
         struct gw_ps_key_numbers *to = &numbers->shown[numbers->n_keys];
-        snprintf(to->name, sizeof to->name, "%s", info.name);
-        to->type = info.type;
-        to->shape = info.shape;
-        to->rounds = info.rounds;
-        to->bytes = info.bytes;
-        to->n_missing = info.n_missing;
+        snprintf(to->name, sizeof to->name, "%s", key->name);
+        to->type = key->type;
+        to->shape = key->shape;
+        to->rounds = key->whole.number;
+        to->bytes = key->bytes;
+        to->n_missing = gw_ps_n_missing(server->store, key);
     }
-}
-
-static void note_folder(const struct gw_ps_folder *folder, struct gw_ps_folder_numbers *to)
-{
-    to->exists = folder != NULL;
-    if (!folder)
-        return;
-    const struct gw_ps_folder_info info = gw_ps_folder_info(folder);
-    to->durable = info.durable;
-    snprintf(to->reason, sizeof to->reason, "%s", info.durable ? "" : info.reason);
-    to->commits = info.commits;
-    to->failed = info.failed;
-    to->bytes = info.bytes;
 }
 
 void gw_ps_history_note(struct gw_ps_history *history, double seconds, uint64_t rounds)
@@ -98,7 +84,7 @@ void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *n
     numbers->waiting = server->n_waiting;
     gw_ps_history_note(&numbers->history, numbers->seconds, numbers->store.rounds - rounds_before);
     numbers->clients = server->n_members;
-    note_folder(server->folder, &numbers->folder);
+    numbers->folder = gw_ps_folder_info(server->folder);
     note_members(server, numbers);
     note_keys(server, numbers);
     pthread_mutex_unlock(&notes->lock);

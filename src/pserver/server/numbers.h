@@ -3,8 +3,8 @@
 #ifndef GW_PSERVER_SERVER_NUMBERS_H
 #define GW_PSERVER_SERVER_NUMBERS_H
 
+#include "pserver/folder/folder.h"
 #include "pserver/protocol/message.h"
-#include "pserver/store/store.h"
 
 #define GW_PS_SHOWN_MEMBERS 1000
 #define GW_PS_SHOWN_KEYS 100
@@ -23,7 +23,7 @@ struct gw_ps_key_numbers {
     gw_ps_type type;
     gw_ps_shape shape;
     uint64_t rounds, bytes;
-    uint32_t n_missing;
+    uint32_t n_missing; /* gw_ps_n_missing */
 };
 
 /* A worker, connected or not. */
@@ -34,15 +34,6 @@ struct gw_ps_worker_numbers {
     /* Unix time in seconds when it left, if it is not connected; 0: it has not been here since the server began */
     int64_t gone_at;
     uint8_t presence; /* gw_ps_presence */
-};
-
-/* The numbers of the folder. */
-struct gw_ps_folder_numbers {
-    bool exists;              /* the server has a folder */
-    bool durable;             /* what is acknowledged outlives the process */
-    char reason[256];         /* why it does not, if it should */
-    uint64_t commits, failed; /* since the start */
-    uint64_t bytes;           /* of its files */
 };
 
 /* What the server counts as it works. bytes_in and bytes_out count heads and bodies of messages. */
@@ -68,7 +59,7 @@ struct gw_ps_numbers {
     uint64_t waiting;
     struct gw_ps_history history;
     uint32_t clients, connected; /* connected: workers only */
-    struct gw_ps_folder_numbers folder;
+    struct gw_ps_folder_info folder;
     uint32_t n_members, n_keys, n_workers;
     struct gw_ps_member_numbers members[GW_PS_SHOWN_MEMBERS]; /* workers first, by rank */
     struct gw_ps_key_numbers shown[GW_PS_SHOWN_KEYS];         /* the first that were made */

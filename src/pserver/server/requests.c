@@ -67,12 +67,12 @@ static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, 
     struct gw_ps_key *key;
     if (!is_exchanges(request->key))
         GW_TRY(enter_run(server, member));
-    uint64_t before = gw_ps_store_info(server->store).n_keys;
+    const uint64_t before = server->store->names.n;
     GW_TRY(gw_ps_store_init(server->store, request->key, (gw_ps_type)request->type, &request->shape,
                             request->n_parts ? request->n_parts : 1, request->codec, request->optimizer));
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
     /* if there are very many keys, only the first are logged */
-    if (gw_ps_store_info(server->store).n_keys > before && before < 1000)
+    if (server->store->names.n > before && before < 1000)
         gw_ps_log(server, "init key=\"%s\" type=%s shape=\"%s\" by=%s", gw_quote(request->key).text,
                   gw_ps_type_name((gw_ps_type)request->type), gw_ps_shape_text(&request->shape).text,
                   member->address.text);
@@ -188,11 +188,9 @@ static gw_status judge(struct gw_ps_server *server, struct gw_ps_member *member,
     }
     GW_TRY(gw_ps_store_may_judge(server->store, GW_PS_EXCHANGE, member->rank, request->nth));
     struct gw_ps_key *key;
-    for (uint64_t k = 0; (key = gw_ps_store_key(server->store, k)); k++) {
-        const struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
-        if (info.optimized && is_exchanges(info.name))
+    for (uint64_t k = 0; (key = gw_ps_store_key(server->store, k)); k++)
+        if (key->parameters && is_exchanges(key->name))
             GW_TRY(gw_ps_store_judge(server->store, key, member->rank, request->nth, request->refusal));
-    }
     return GW_OK;
 }
 
@@ -253,14 +251,13 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
     struct gw_ps_key *key, *waits_for;
     const double came = gw_clock_seconds();
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
-    const struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
-    if (info.n_elems > QUICK_ELEMS)
+    if (key->n_elems > QUICK_ELEMS)
         gw_ignore(gw_net_flush(&member->c));
-    if (request->operation != GW_PS_PUSH && request->n_parts != info.n_parts)
+    if (request->operation != GW_PS_PUSH && request->n_parts != key->n_parts)
         return gw_fail(GW_ERR_ORDER,
                        "\"%s\" lies in %u parts on as many servers, and this client asks for a value in %u: "
                        "init_parameter with the key's type and shape must come before a pull or a get",
-                       request->key, info.n_parts, request->n_parts);
+                       request->key, key->n_parts, request->n_parts);
     gw_status status;
     do
         status = value ? gw_ps_store_admit(server->store, key, member->rank, request->nth, value) : GW_OK;
@@ -283,7 +280,7 @@ static gw_status verdict(struct gw_ps_server *server, struct gw_ps_member *membe
     if (status != GW_PS_WAIT)
         return status;
     struct gw_ps_request named = *request; /* so that the sentence at the deadline can name a key */
-    snprintf(named.key, sizeof named.key, "%s", gw_ps_key_info(server->store, waits_for).name);
+    snprintf(named.key, sizeof named.key, "%s", waits_for->name);
     return gw_ps_waiting_add(server, member, &named, NULL, waits_for, waits_for);
 }
 
@@ -325,7 +322,7 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
  * overtakes an earlier one. */
 static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
 {
-    struct gw_ps_waiting **at = (struct gw_ps_waiting **)gw_ps_key_waiting(queue);
+    struct gw_ps_waiting **at = &queue->waiting;
     while (*at) {
         struct gw_ps_waiting *waiting = *at;
         struct gw_ps_key *waits_for = queue;
@@ -357,8 +354,9 @@ void gw_ps_requests_go_on(struct gw_ps_server *server)
         struct gw_ps_key *woken[sizeof server->woken / sizeof *server->woken];
         server->n_woken = 0;
         if (n > sizeof woken / sizeof *woken) {
-            for (uint64_t k = 0; gw_ps_store_key(server->store, k); k++)
-                ask_again(server, gw_ps_store_key(server->store, k));
+            struct gw_ps_key *key;
+            for (uint64_t k = 0; (key = gw_ps_store_key(server->store, k)); k++)
+                ask_again(server, key);
             continue;
         }
         memcpy(woken, server->woken, n * sizeof *woken);
@@ -370,9 +368,9 @@ void gw_ps_requests_go_on(struct gw_ps_server *server)
 void gw_ps_requests_expire(struct gw_ps_server *server)
 {
     double now = gw_clock_seconds();
-    for (uint64_t k = 0; server->n_waiting && gw_ps_store_key(server->store, k); k++) {
-        struct gw_ps_key *key = gw_ps_store_key(server->store, k);
-        struct gw_ps_waiting **at = (struct gw_ps_waiting **)gw_ps_key_waiting(key);
+    struct gw_ps_key *key;
+    for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++) {
+        struct gw_ps_waiting **at = &key->waiting;
         bool expired = false;
         while (*at) {
             struct gw_ps_waiting *waiting = *at;

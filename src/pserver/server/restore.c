@@ -69,7 +69,7 @@ static void count_as_away(struct gw_ps_server *server)
         const bool pushed = gw_ps_store_pushes(server->store, r, &behind);
         const bool came = server->options.min_workers || worker->joined_as || worker->agreed_as || pushed;
         worker->came_as = pushed ? GW_PS_SOMEBODY : 0;
-        if (came && gw_ps_store_is_present(server->store, r))
+        if (came && server->store->present[r])
             worker->away_since = gw_clock_seconds();
     }
 }

@@ -1,5 +1,6 @@
 /* Puts requests that must wait into the queues of keys, and refuses them. requests.c tries them again. */
 #include "pserver/server/state.h"
+#include "pserver/store/parameters.h"
 #include "base/append.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -12,7 +13,7 @@
 
 void gw_ps_waiting_enqueue(struct gw_ps_key *queue, struct gw_ps_waiting *waiting)
 {
-    struct gw_ps_waiting **at = (struct gw_ps_waiting **)gw_ps_key_waiting(queue);
+    struct gw_ps_waiting **at = &queue->waiting;
     while (*at && (*at)->nth < waiting->nth)
         at = &(*at)->next;
     waiting->next = *at;
@@ -76,7 +77,7 @@ void gw_ps_waiting_wake(void *user, struct gw_ps_key *key)
 {
     struct gw_ps_server *server = user;
     const uint32_t most = GW_PS_MOST_WOKEN;
-    if (!*gw_ps_key_waiting(key))
+    if (!key->waiting)
         return;
     if (server->n_woken < most)
         server->woken[server->n_woken] = key;
@@ -117,7 +118,6 @@ gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struc
                                   const struct gw_ps_waiting *waiting)
 {
     const struct gw_ps_request *request = &waiting->request;
-    const struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
     const char *what = request->operation == GW_PS_PUSH      ? "push"
                        : request->operation == GW_PS_VERDICT ? "verdict"
                                                              : "pull";
@@ -125,14 +125,14 @@ gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struc
         return gw_fail(GW_ERR_TIMEOUT,
                        "the get of \"%s\" has waited %u ms for somebody to put a value of version %llu or higher",
                        request->key, request->timeout_ms, (unsigned long long)request->version);
-    if (info.unset)
+    if (gw_ps_is_unset(key))
         return gw_fail(GW_ERR_TIMEOUT,
                        "the %s of \"%s\" has waited %u ms for anybody to put the first parameters of \"%s\"", what,
-                       request->key, request->timeout_ms, info.name);
+                       request->key, request->timeout_ms, key->name);
     const struct gw_ps_worker_names missing =
         gw_ps_name_workers(server, is_awaited, &(struct awaited){key, waiting->member->rank});
     return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"", what, request->key,
-                   request->timeout_ms, missing.text[0] ? missing.text : "other workers", info.name);
+                   request->timeout_ms, missing.text[0] ? missing.text : "other workers", key->name);
 }
 
 /* Answers a waiting request with the last error. */
@@ -146,11 +146,11 @@ static void refuse(struct gw_ps_server *server, struct gw_ps_waiting **at, const
 
 void gw_ps_waiting_refuse(struct gw_ps_server *server, const char *prefix, gw_status status)
 {
-    for (uint64_t k = 0; server->n_waiting && gw_ps_store_key(server->store, k); k++) {
-        struct gw_ps_key *key = gw_ps_store_key(server->store, k);
-        struct gw_ps_waiting **at = (struct gw_ps_waiting **)gw_ps_key_waiting(key);
+    struct gw_ps_key *key;
+    for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++) {
+        struct gw_ps_waiting **at = &key->waiting;
         while (*at) {
-            const bool concerned = strncmp(gw_ps_key_info(server->store, key).name, prefix, strlen(prefix)) == 0 ||
+            const bool concerned = strncmp(key->name, prefix, strlen(prefix)) == 0 ||
                                    strncmp((*at)->request.key, prefix, strlen(prefix)) == 0;
             if (concerned)
                 refuse(server, at, key, status);
@@ -163,9 +163,9 @@ void gw_ps_waiting_refuse(struct gw_ps_server *server, const char *prefix, gw_st
 
 void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_status status)
 {
-    for (uint64_t k = 0; server->n_waiting && gw_ps_store_key(server->store, k); k++) {
-        struct gw_ps_key *key = gw_ps_store_key(server->store, k);
-        struct gw_ps_waiting **at = (struct gw_ps_waiting **)gw_ps_key_waiting(key);
+    struct gw_ps_key *key;
+    for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++) {
+        struct gw_ps_waiting **at = &key->waiting;
         while (*at)
             if (!(*at)->member || gw_ps_key_misses(server->store, key, (*at)->member->rank, rank))
                 refuse(server, at, key, status);
@@ -176,10 +176,8 @@ void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_sta
 
 void gw_ps_waiting_free(struct gw_ps_server *server)
 {
-    for (uint64_t k = 0; server->store && gw_ps_store_key(server->store, k); k++) {
-        struct gw_ps_key *key = gw_ps_store_key(server->store, k);
-        struct gw_ps_waiting **queue = (struct gw_ps_waiting **)gw_ps_key_waiting(key);
-        while (*queue)
-            gw_ps_waiting_remove(server, queue, key);
-    }
+    struct gw_ps_key *key;
+    for (uint64_t k = 0; server->store && (key = gw_ps_store_key(server->store, k)); k++)
+        while (key->waiting)
+            gw_ps_waiting_remove(server, &key->waiting, key);
 }

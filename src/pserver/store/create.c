@@ -2,7 +2,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "pserver/store/parameters.h"
-#include "pserver/store/state.h"
 
 #include <gradwire/codec.h>
 
@@ -48,11 +47,6 @@ void gw_ps_store_destroy(struct gw_ps_store *store)
     gw_free(store->context, store);
 }
 
-bool gw_ps_store_has_changed(const struct gw_ps_store *store)
-{
-    return store->changed;
-}
-
 void gw_ps_store_unchange(struct gw_ps_store *store)
 {
     const bool few = store->n_changes <= GW_PS_MOST_CHANGES;
@@ -60,23 +54,6 @@ void gw_ps_store_unchange(struct gw_ps_store *store)
         (few ? store->changes : store->keys)[k]->changed = false;
     store->changed = store->dropped = false;
     store->n_changes = 0;
-}
-
-void **gw_ps_key_waiting(struct gw_ps_key *key)
-{
-    return &key->waiting;
-}
-
-struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const struct gw_ps_key *key)
-{
-    struct gw_ps_key_info info = {
-        .name = key->name, .type = key->type, .shape = key->shape, .rounds = key->whole.number, .bytes = key->bytes};
-    info.n_elems = key->n_elems;
-    info.n_parts = key->n_parts;
-    info.optimized = key->parameters != NULL;
-    info.unset = key->parameters && !key->parameters->values;
-    info.n_missing = store->options.mode == GW_PS_SYNC && key->open.n_in ? key->n_due : 0;
-    return info;
 }
 
 bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t asker, uint32_t rank)

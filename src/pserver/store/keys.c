@@ -4,7 +4,6 @@
 #include "base/nearest.h"
 #include "pserver/protocol/message.h"
 #include "pserver/store/parameters.h"
-#include "pserver/store/state.h"
 
 #include <gradwire/codec.h>
 

@@ -4,7 +4,6 @@
 #include "base/float_env.h"
 #include "base/memory.h"
 #include "pserver/store/reduce.h"
-#include "pserver/store/state.h"
 #include "wire/bytes.h"
 #include "wire/float16.h"
 

@@ -28,6 +28,12 @@ gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key
                                 const char *optimizer);
 void gw_ps_parameters_free(struct gw_ps_store *store, struct gw_ps_key *key);
 
+/* True if the key has an optimizer, and nobody has put its first parameters yet. */
+static inline bool gw_ps_is_unset(const struct gw_ps_key *key)
+{
+    return key->parameters && !key->parameters->values;
+}
+
 /* own_bytes: how many bytes a key's optimizer takes without values and moments. (As blobs, these count for the store's
  * total by themselves.) bytes: with values and moments. 0 if the key has no optimizer. */
 uint64_t gw_ps_parameters_own_bytes(const struct gw_ps_store *store, const struct gw_ps_key *key);

@@ -1,7 +1,6 @@
 /* Knows which workers take part: rounds wait for those that are present. */
 #include "base/error.h"
 #include "pserver/store/parameters.h"
-#include "pserver/store/state.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -72,11 +71,6 @@ void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank)
         store->options.woken(store->options.user, key);
     }
     gw_ps_store_change(store);
-}
-
-bool gw_ps_store_is_present(const struct gw_ps_store *store, uint32_t rank)
-{
-    return rank < store->options.n_workers && store->present[rank];
 }
 
 bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store, const char *prefix)

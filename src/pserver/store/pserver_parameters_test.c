@@ -219,7 +219,7 @@ TEST(whole_rounds_move_parameters)
                 if (pending) {
                     waits(pull(r));
                     assert_true(gw_ps_key_misses(world.store, key, 0, r));
-                    assert_int_equal(gw_ps_key_info(world.store, key).n_missing, WORKERS - i);
+                    assert_int_equal(gw_ps_n_missing(world.store, key), WORKERS - i);
                     ok(judge(r, t, UINT64_MAX)), ok(judge(r, t, UINT64_MAX));
                 } else {
                     ok(push(r, t, &pushes[r], r == 0 ? (double)rate : 7, false));
@@ -523,13 +523,13 @@ TEST(nothing_goes_on_before_there_are_parameters)
     const float first = 100, other = 7;
     begin_store((struct gw_ps_store_options){.n_workers = WORKERS});
     key = key_with("w", GW_PS_FLOAT32, 1, "", "sgd");
-    assert_true(gw_ps_key_info(world.store, key).unset);
+    assert_true(gw_ps_is_unset(key));
     waits(pull(GW_PS_READER)), waits(pull(0));
     waits(pushes_x(0, 1, 1)), waits(pends_x(0, 1, 1)), waits(refuse(0, 1, 3));
     refused(put(&first, 3), GW_ERR_ARGUMENT, "have 3 bytes; float32 of shape [1] takes 4");
     world.n_woken = 0;
     ok(put(&first, sizeof first));
-    assert_true(world.n_woken == 1 && !gw_ps_key_info(world.store, key).unset);
+    assert_true(world.n_woken == 1 && !gw_ps_is_unset(key));
     ok(put(&other, sizeof other)); /* the first stand */
     expect_w(0, 100, 0);
     ok(pushes_x(0, 1, 1));
@@ -602,13 +602,13 @@ TEST(parameters_count)
             "take 12000 bytes");
     uint64_t before = total_bytes();
     key = key_with("w", GW_PS_FLOAT32, N, "", "momentum");
-    assert_true(total_bytes() >= before + 4 * N && gw_ps_key_info(world.store, key).bytes >= 4 * N);
+    assert_true(total_bytes() >= before + 4 * N && key->bytes >= 4 * N);
     refused(gw_ps_store_init(world.store, "v", GW_PS_FLOAT32, &row, 1, "", "momentum"), GW_ERR_CAPACITY,
             "(--max-bytes)");
     before = total_bytes();
     ok(put(w, sizeof w));
     assert_int_equal(total_bytes(), before + 4 * N);
-    assert_true(gw_ps_key_info(world.store, key).bytes >= 8 * N);
+    assert_true(key->bytes >= 8 * N);
     end();
     /* there is room for the parameters, but not for a second copy */
     begin_store((struct gw_ps_store_options){.n_workers = WORKERS, .max_bytes = before + 4 * N + 500});

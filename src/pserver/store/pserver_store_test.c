@@ -178,11 +178,10 @@ static void walk(gw_ps_mode mode, uint32_t n_workers, uint32_t staleness, uint64
         }
         /* What the store says that it keeps is what exists: nobody else has a hold on anything. */
         struct gw_ps_store_info info = gw_ps_store_info(world.store);
-        struct gw_ps_key_info of_key = gw_ps_key_info(world.store, key);
-        CHECK(info.bytes == of_key.bytes && info.bytes == total_bytes() - empty,
+        CHECK(info.bytes == key->bytes && info.bytes == total_bytes() - empty,
               "%s: %llu bytes said, %llu of the key, %llu there", what, (unsigned long long)info.bytes,
-              (unsigned long long)of_key.bytes, (unsigned long long)(total_bytes() - empty));
-        CHECK(info.rounds == whole && of_key.rounds == whole, "%s: %llu rounds, expected %llu", what,
+              (unsigned long long)key->bytes, (unsigned long long)(total_bytes() - empty));
+        CHECK(info.rounds == whole && key->whole.number == whole, "%s: %llu rounds, expected %llu", what,
               (unsigned long long)info.rounds, (unsigned long long)whole);
         for (uint32_t w = 0; w < n_workers; w++) {
             assert_int_equal(gw_ps_store_pushed(world.store, key, w), model.pushed[w]);
@@ -225,7 +224,7 @@ TEST(results_are_kept)
             CHECK(pulled.value->bytes == bytes[m] && pulled.round == 1, "rank %u, method %d", r, m);
             gw_ps_blob_give(pulled.value);
         }
-    assert_int_equal(gw_ps_key_info(world.store, key).bytes, 2 * 4 + 4 * 4);
+    assert_int_equal(key->bytes, 2 * 4 + 4 * 4);
     /* Five scales are one result more than are kept, each is its own. */
     ok(push_plus(codes, 0, 1)), ok(push_plus(codes, 1, 1));
     for (int s = 0; s < 5; s++) {
@@ -234,9 +233,9 @@ TEST(results_are_kept)
     }
     for (int i = 0; i < 15; i++) {
         expect_x(codes, 0, GW_PS_DECODE_AVERAGE, scale[i % 5], (float)(i % 5 + 1));
-        assert_true(gw_ps_key_info(world.store, codes).bytes <= 2 + 4 * 16);
+        assert_true(codes->bytes <= 2 + 4 * 16);
     }
-    assert_int_equal(gw_ps_key_info(world.store, codes).bytes, 2 + 4 * 16);
+    assert_int_equal(codes->bytes, 2 + 4 * 16);
     end();
 }
 
@@ -404,7 +403,7 @@ TEST(names_and_shapes)
     ok(gw_ps_store_find(store, "scalar", &key));
     assert_ptr_equal(key, first);
     for (uint64_t k = 0; k < 100; k++) {
-        ok(gw_ps_store_find(store, gw_ps_key_info(store, gw_ps_store_key(store, k)).name, &key));
+        ok(gw_ps_store_find(store, gw_ps_store_key(store, k)->name, &key));
         assert_ptr_equal(key, gw_ps_store_key(store, k));
     }
     assert_null(gw_ps_store_key(store, 100));
@@ -435,7 +434,7 @@ TEST(lengths_and_limits)
     refused(push(key, GW_PS_READER, 1, bytes, MIB), GW_ERR_ARGUMENT, "comes from a reader");
     refused(push(frame, 0, 1, bytes, 100), GW_ERR_FRAME_MAGIC, "rank 0's push to \"frame\"");
     refused(push(frame, 0, 1, bytes, 0), GW_ERR_FRAME_MISMATCH, "rank 0's push to \"frame\" holds frames of fewer");
-    assert_int_equal(gw_ps_key_info(world.store, key).bytes + gw_ps_key_info(world.store, frame).bytes, 0);
+    assert_int_equal(key->bytes + frame->bytes, 0);
     ok(push(key, 0, 1, bytes, MIB)), ok(push(key, 1, 1, bytes, MIB));
     /* 16 MiB are the limit, 2 are taken: a result of 16 does not fit, one of 1 does, and one of 8 may push others out.
      */
@@ -584,7 +583,7 @@ static int life_with_a_failure(int fail_at)
     struct gw_ps_store_info info = gw_ps_store_info(world.store);
     uint64_t bytes = 0;
     for (uint64_t k = 0; k < info.n_keys; k++)
-        bytes += gw_ps_key_info(world.store, gw_ps_store_key(world.store, k)).bytes;
+        bytes += gw_ps_store_key(world.store, k)->bytes;
     assert_int_equal(info.bytes, bytes);
     CHECK(world.failed, "allocation %d of %d was not asked for", fail_at, world.shortage.calls);
     const int calls = world.shortage.calls;

@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "pserver/store/parameters.h"
 #include "pserver/store/reduce.h"
-#include "pserver/store/state.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "pserver/store/parameters.h"
-#include "pserver/store/state.h"
 
 #include <gradwire/codec.h>
 
@@ -108,8 +107,7 @@ static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_ke
         return gw_fail(GW_ERR_ORDER,
                        "rank %u's push number %" PRIu64 " to \"%s\" comes before the verdict on its number %" PRIu64,
                        rank, nth, key->name, key->pushed[rank]);
-    const bool unset = key->parameters && !key->parameters->values;
-    return unset || (store->options.mode == GW_PS_SYNC && nth > key->open.number) ? GW_PS_WAIT : GW_OK;
+    return gw_ps_is_unset(key) || (store->options.mode == GW_PS_SYNC && nth > key->open.number) ? GW_PS_WAIT : GW_OK;
 }
 
 /* Puts the value into the open round as the worker's push. */

@@ -1,7 +1,6 @@
 /* Decides when a round is whole, and empties rounds. */
 #include "base/clock.h"
 #include "pserver/store/parameters.h"
-#include "pserver/store/state.h"
 
 void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round)
 {
