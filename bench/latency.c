@@ -102,7 +102,7 @@ static int over_tcp(char **words)
         return 1;
     }
     status = exchange_steps(link, words + 3);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     return status < 0;
 }
 
@@ -114,7 +114,7 @@ static int over_mpi(char **words)
     if (status < 0)
         return 1;
     status = exchange_steps(link, words);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     return status < 0;
 }
 

@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     }
     printf("rank %d of %d: %llu bytes up a step, %llu as float32; largest error of the mean %.2f\n", rank, n,
            (unsigned long long)result.bytes_up, (unsigned long long)result.dense_bytes, worst);
-    link.ops->destroy(link.self); /* this must come before MPI ends */
+    gw_link_destroy(&link); /* this must come before MPI ends */
     gw_codec_destroy(codec);
     MPI_Finalize();
     return worst > 0.8;

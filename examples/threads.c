@@ -98,7 +98,7 @@ int main(void)
            "the mean %.2f\n",
            STEPS, ELEMENTS, (double)workers[0].dense_bytes / (double)workers[0].bytes_up, same ? "yes" : "no", worst);
     for (int r = 0; r < WORKERS; r++)
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
     gw_codec_destroy(codec);
     gw_context_destroy(context);
     return failed || !same || worst > 0.5;

@@ -128,7 +128,7 @@ static void lack_of_memory_leaves_nothing(void **state)
     const gw_exchange_options of_exchange = {
         .struct_bytes = sizeof of_exchange, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = link};
     SHORT_OF_MEMORY(gw_exchange, gw_exchange_create(context, &of_exchange, &out), gw_exchange_destroy);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     gw_codec_destroy(codec);
     gw_context_destroy(context);
 }

@@ -160,7 +160,7 @@ static inline void stage_end(struct stage *s)
     gw_exchange_destroy(s->ex);
     gw_codec_destroy(s->codec);
     for (uint32_t r = 0; r < s->n; r++)
-        s->links[r].ops->destroy(s->links[r].self);
+        gw_link_destroy(&s->links[r]);
     free(s->hello);
     free(s);
 }

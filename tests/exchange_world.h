@@ -290,7 +290,7 @@ static void world_destroy(void *self)
     for (uint32_t r = 0; r < m->world->n; r++)
         gw_message_queue_clear(&m->arrived[r]);
     free(m->arrived);
-    m->inner.ops->destroy(m->inner.self);
+    gw_link_destroy(&m->inner);
 }
 
 /* Sends a copy to each member, as a link without a better way would. */
@@ -541,7 +541,7 @@ static void world_end(struct world *w)
     for (uint32_t r = 0; r < w->n; r++) {
         struct member *m = &w->members[r];
         atomic_store(&m->failing.left, LONG_MAX);
-        m->link.ops->destroy(m->link.self);
+        gw_link_destroy(&m->link);
         gw_ps_client_destroy(m->client);
         gw_context_destroy(m->context);
         free(m->traffic);

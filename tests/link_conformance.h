@@ -72,7 +72,7 @@ static gw_context *link_test_context(void)
 static void link_test_end(gw_context *context, gw_link *links, uint32_t n)
 {
     for (uint32_t r = 0; r < n; r++)
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
     gw_context_destroy(context);
     assert_int_equal(atomic_load(&link_test_live), 0);
 }
@@ -266,7 +266,7 @@ static void link_received_goes_on(void **state)
         assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &kept[i]), GW_OK);
     }
     for (uint32_t r = 0; r < 3; r++)
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
     for (uint32_t i = 0; i < SIZES; i++) {
         assert_true(link_test_message_is(&kept[i], sizes[i], 8, i));
         gw_message_free(kept[i].bytes);
@@ -566,13 +566,13 @@ static void link_destroy_in_any_order(void **state)
         /* One of rank 1's messages is taken. That may have taken the rest out of its inbox, too. */
         assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_OK);
         gw_message_free(message.bytes);
-        links[orders[o][0]].ops->destroy(links[orders[o][0]].self);
+        gw_link_destroy(&links[orders[o][0]]);
         gw_link *left = &links[orders[o][1]];
         assert_int_equal(link_test_send_to_the_gone(context, left, orders[o][0]), GW_ERR_PEER);
         link_test_send(context, left, orders[o][2], 8, 0, 0);
         gw_fail(GW_ERR_PEER, "kept"); /* who destroys after an error still wants to say it */
-        links[orders[o][1]].ops->destroy(links[orders[o][1]].self);
-        links[orders[o][2]].ops->destroy(links[orders[o][2]].self);
+        gw_link_destroy(&links[orders[o][1]]);
+        gw_link_destroy(&links[orders[o][2]]);
         assert_string_equal(gw_last_error(), "kept");
         link_test_end(context, links, 0);
     }
@@ -604,7 +604,7 @@ static bool link_test_forked(void *argument)
     gw_link_fail(link, GW_ERR_SYSTEM, "a fork failed");
     link->ops->close(link->self);
     for (uint32_t r = 0; r < 2; r++)
-        pair->links[r].ops->destroy(pair->links[r].self);
+        gw_link_destroy(&pair->links[r]);
     gw_context_destroy(pair->context);
     return atomic_load(&link_test_live) == live;
 }

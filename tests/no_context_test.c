@@ -87,7 +87,7 @@ static void the_exchange_takes_it(void **state)
     assert_int_equal(gw_exchange_wait(exchange, &result), GW_OK);
     assert_memory_equal(values, gradient, sizeof values);
     gw_exchange_destroy(exchange);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     gw_codec_destroy(codec);
     void *message = gw_message_alloc(NULL, 10);
     assert_non_null(message);

@@ -64,7 +64,7 @@ typedef struct gw_link_ops {
     void (*destroy)(void *self);
 } gw_link_ops;
 
-/* A link's endpoint for one rank. It is a plain value and may be copied. Its holder calls ops->destroy(self) once. If a
+/* A link's endpoint for one rank. It is a plain value and may be copied. Its holder calls gw_link_destroy once. If a
  * function that makes links fails, they have ops NULL. */
 typedef struct gw_link {
     const gw_link_ops *ops;
@@ -76,6 +76,10 @@ typedef struct gw_link {
      * say nothing of machines (exchange.h, machine_of). NULL: the link does not know. The mpi link asks MPI. */
     const uint32_t *machine_of;
 } gw_link;
+
+/* Closes the endpoint, frees it, and sets *link to zero. NULL, and a link with ops NULL, are allowed. No thread may be
+ * in a function of this endpoint. gw_last_error() stays. */
+GW_API void gw_link_destroy(gw_link *link);
 
 /* Tells every other member that this one fails, and why, by a message over the link. gw_link_recv of the others, and
  * their exchange, then returns GW_ERR_PEER with "rank R failed: " and `why`. With GW_ERR_TIMEOUT another member is the

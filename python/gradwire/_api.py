@@ -219,6 +219,7 @@ _SIGNATURES = {
     "gw_context_create": (STATUS, [ctypes.POINTER(ContextOptions), OUT]),
     "gw_context_destroy": (None, [POINTER]),
     "gw_link_open": (STATUS, [POINTER, TEXT, POINTER, ctypes.c_uint32, ctypes.POINTER(Link)]),
+    "gw_link_destroy": (None, [ctypes.POINTER(Link)]),
     "gw_link_fail": (None, [ctypes.POINTER(Link), STATUS, TEXT]),
     "gw_link_recv": (STATUS, [ctypes.POINTER(Link), ctypes.c_uint32, ctypes.POINTER(Message)]),
     "gw_link_why": (STATUS, [ctypes.POINTER(Link), POINTER, POINTER]),

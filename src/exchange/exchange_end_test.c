@@ -324,7 +324,7 @@ static void an_exchange_belongs_to_its_process(void **state)
     }
     for (int r = 0; r < 2; r++) {
         gw_exchange_destroy(members[r]);
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
     }
     gw_codec_destroy(codec);
 }

@@ -207,7 +207,7 @@ static void owners_have_work_early(void **state)
     }
     gw_exchange_destroy(ex);
     for (int r = 0; r < 3; r++)
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
     gw_codec_destroy(codec);
 }
 
@@ -232,7 +232,7 @@ static void the_first_owner_is_the_one_that_is_named(void **state)
     }
     assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_ERR_ARGUMENT);
     for (int r = 0; r < 3; r++)
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
     gw_codec_destroy(codec);
 }
 
@@ -268,7 +268,7 @@ static void steps_are_counted_past_16_bits(void **state)
     for (int r = 0; r < 2; r++)
         gw_exchange_destroy(ex[r]);
     for (int r = 0; r < 2; r++)
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
     gw_codec_destroy(codec);
 }
 
@@ -512,7 +512,7 @@ static void moments_stand_in_their_order(void **state)
     assert_int_equal(gw_exchange_stats(NULL, &(gw_stats){.group = 0, .moments = m}), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_stats(ex, NULL), GW_ERR_ARGUMENT);
     gw_exchange_destroy(ex);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     gw_codec_destroy(codec);
 }
 
@@ -589,7 +589,7 @@ static void options_are_checked(void **state)
     assert_int_equal(gw_exchange_stats(NULL, &(gw_stats){.tensor = 0, .condition = &condition}), GW_ERR_ARGUMENT);
     gw_exchange_destroy(ex);
     gw_exchange_destroy(NULL);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     gw_codec_destroy(codec);
 }
 
@@ -639,7 +639,7 @@ static void alone_step(struct alone *a, float factor, bool rests)
 static void alone_close(struct alone *a)
 {
     gw_exchange_destroy(a->ex);
-    a->link.ops->destroy(a->link.self);
+    gw_link_destroy(&a->link);
     gw_codec_destroy(a->codec);
 }
 
@@ -759,7 +759,7 @@ static void a_call_left_behind_does_no_harm(void **state)
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_OK);
     assert_true(gradient[4] == 5);
     gw_exchange_destroy(ex);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     gw_codec_destroy(codec);
     gw_context_destroy(context);
     assert_int_equal(atomic_load(&world_live), 0);

@@ -42,8 +42,8 @@ static void a_farewell_is_the_last_word(void **state)
     assert_int_equal(links[1].ops->send(links[1].self, 0, answer, MESSAGE_LEAVE_BYTES, 0), GW_OK);
     CHECK(links[1].ops->recv(links[1].self, 200, &message) == GW_ERR_TIMEOUT, "rank 1 hears: %s", gw_last_error());
     gw_exchange_destroy(ex);
-    links[0].ops->destroy(links[0].self);
-    links[1].ops->destroy(links[1].self);
+    gw_link_destroy(&links[0]);
+    gw_link_destroy(&links[1]);
     gw_codec_destroy(codec);
 }
 

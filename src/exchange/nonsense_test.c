@@ -98,8 +98,8 @@ static void a_step_waits_for_the_comparison(void **state)
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_TIMEOUT);
     assert_non_null(strstr(gw_last_error(), "nothing has come from rank 1"));
     gw_exchange_destroy(ex);
-    links[0].ops->destroy(links[0].self);
-    links[1].ops->destroy(links[1].self);
+    gw_link_destroy(&links[0]);
+    gw_link_destroy(&links[1]);
     gw_codec_destroy(codec);
 }
 
@@ -167,7 +167,7 @@ static void members_that_differ_end(void **state)
         for (uint32_t r = 0; r < 3; r++)
             gw_exchange_destroy(exchanges[r]);
         for (uint32_t r = 0; r < 3; r++)
-            links[r].ops->destroy(links[r].self);
+            gw_link_destroy(&links[r]);
     }
     gw_codec_destroy(codecs[0]);
     gw_codec_destroy(codecs[1]);
@@ -215,7 +215,7 @@ static void an_identity_is_checked(void **state)
     options.codec = codec;
     assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_OK);
     gw_exchange_destroy(ex);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     gw_codec_destroy(codec);
     free(longest);
 }
@@ -502,7 +502,7 @@ static void sizes_of_links_at_their_limits(void **state)
         gw_message message;
         assert_int_equal(gw_link_recv(&links[cases[i].rank == 0], 1, &message) == GW_ERR_TIMEOUT, !cases[i].good);
         for (int r = 0; r < 2; r++)
-            links[r].ops->destroy(links[r].self);
+            gw_link_destroy(&links[r]);
         gw_context_destroy(context);
         assert_int_equal(shortage.live, 0);
     }

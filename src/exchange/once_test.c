@@ -95,7 +95,7 @@ static void run(struct member *members)
     for (uint32_t r = 0; r < MEMBERS; r++)
         pthread_join(members[r].thread, NULL);
     for (uint32_t r = 0; r < MEMBERS; r++)
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
 }
 
 static void prepare(struct member *members, const char *spec)

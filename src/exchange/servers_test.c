@@ -619,7 +619,7 @@ static void wrong_calls_are_refused(void **state)
     assert_int_equal(gw_exchange_pull_parameters(ex, values), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_set(ex, GW_EXCHANGE_RATE, 1), GW_ERR_ARGUMENT);
     gw_exchange_destroy(ex);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     gw_codec_destroy(codec);
     gw_context_destroy(context);
 }
@@ -663,7 +663,7 @@ static void who_owns_the_slices_is_clear(void **state)
         gw_codec_destroy(codec);
     }
     gw_ps_client_destroy(reader);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     world_stop_servers(&world);
     gw_codec_destroy(world.codec);
     gw_context_destroy(world.context);

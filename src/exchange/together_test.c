@@ -29,7 +29,7 @@ static void *state_after_a_step(const struct stage *s, size_t *n_bytes)
     void *state = malloc(*n_bytes);
     assert_int_equal(gw_exchange_save(ex, state, *n_bytes, n_bytes), GW_OK);
     gw_exchange_destroy(ex);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     return state;
 }
 

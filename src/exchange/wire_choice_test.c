@@ -172,7 +172,7 @@ static void the_report_has_what_was_compared(void **state)
     assert_true(report.n_comparisons == 5 && report.n_changes == 1 && report.stands == GW_WIRE_FAST);
     gw_exchange_destroy(ex);
     for (int r = 0; r < 2; r++)
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
     gw_codec_destroy(codec);
     gw_context_destroy(context);
 }
@@ -208,7 +208,7 @@ static void wrong_calls_are_refused(void **state)
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_OK);
     assert_int_equal(gw_exchange_set(ex, GW_EXCHANGE_WIRE, GW_WIRE_FAST), GW_OK);
     gw_exchange_destroy(ex);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     gw_codec_destroy(codec);
     gw_context_destroy(context);
 }

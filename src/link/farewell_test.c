@@ -59,7 +59,7 @@ static void what_a_member_said_is_found(void **state)
     assert_int_equal(gw_link_why(&links[0], NULL, NULL), GW_ERR_PEER);
     assert_string_equal(gw_last_error(), "rank 1 failed: no memory");
     for (int r = 0; r < 2; r++)
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
 }
 
 int main(void)

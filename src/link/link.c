@@ -1,4 +1,4 @@
-/* Takes and frees the memory of messages, in the same way for every link. */
+/* What is the same for every link: the memory of messages, and the end of an endpoint. */
 #include "base/context.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -31,4 +31,12 @@ void gw_message_free(void *bytes)
         return;
     gw_context origin = {.allocator = node->allocator};
     gw_free(&origin, (char *)bytes - GW_MESSAGE_HEAD);
+}
+
+void gw_link_destroy(gw_link *link)
+{
+    if (!link || !link->ops)
+        return;
+    link->ops->destroy(link->self);
+    *link = (gw_link){.ops = NULL};
 }

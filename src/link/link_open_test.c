@@ -151,7 +151,7 @@ static void arguments_are_checked(void **state)
     assert_int_equal(gw_link_open(NULL, "local:", NULL, GW_LINK_MOST, links), GW_OK);
     for (uint32_t l = 0; l < GW_LINK_MOST; l++) {
         assert_true(links[l].rank == 0 && links[l].size == 1);
-        links[l].ops->destroy(links[l].self);
+        gw_link_destroy(&links[l]);
     }
 }
 

@@ -215,11 +215,8 @@ gw_status gw_link_open_scheme(gw_context *context, const struct gw_link_scheme *
     const size_t n = n_links * (scheme->ranks == GW_LINK_RANKS_HERE && request->size ? (size_t)request->size : 1);
     memset(links, 0, n * sizeof *links);
     gw_status status = scheme->open(context, request, n_links, links);
-    for (size_t i = 0; status < 0 && i < n; i++) {
-        if (links[i].ops)
-            links[i].ops->destroy(links[i].self);
-        links[i] = (gw_link){.ops = NULL};
-    }
+    for (size_t i = 0; status < 0 && i < n; i++)
+        gw_link_destroy(&links[i]);
     return status;
 }
 

@@ -174,8 +174,8 @@ static void every_size_is_sent_as_often_as_asked(void **state)
     assert_true(probe.link.alpha_ms == probe.messages.points[0].measured_ms);
     assert_int_equal(probe.link.members, MEMBERS);
     for (uint32_t r = 0; r < MEMBERS; r++) {
-        links[r].ops->destroy(links[r].self);
-        meeting[r].ops->destroy(meeting[r].self);
+        gw_link_destroy(&links[r]);
+        gw_link_destroy(&meeting[r]);
     }
 }
 
@@ -208,7 +208,7 @@ static void every_tensor_is_run_in(void **state)
     assert_true(conditions[0].threshold == 2 * conditions[2].threshold);
     assert_true(conditions[1].threshold == 4 * conditions[2].threshold);
     gw_exchange_destroy(exchange);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     gw_codec_destroy(codec);
 }
 

@@ -80,8 +80,8 @@ static void end(struct world *w)
     for (int k = 0; k < CODECS; k++)
         gw_codec_destroy(w->codecs[k]);
     for (int r = 0; r < MEMBERS; r++) {
-        w->exchange[r].ops->destroy(w->exchange[r].self);
-        w->meeting[r].ops->destroy(w->meeting[r].self);
+        gw_link_destroy(&w->exchange[r]);
+        gw_link_destroy(&w->meeting[r]);
         gw_context_destroy(w->members[r].context);
     }
 }

@@ -126,7 +126,7 @@ static void run_locally(const char *spec, struct member *members, uint32_t n)
     for (uint32_t r = 0; r < n; r++)
         pthread_join(members[r].thread, NULL);
     for (uint32_t r = 0; r < n; r++)
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
 }
 
 /* Compares what rank r saw over MPI with what member r of the local link saw. */
@@ -159,7 +159,7 @@ static int averages_are_equal(uint32_t rank, uint32_t n)
             MPI_Abort(MPI_COMM_WORLD, 1);
         }
         run(&mine[s]);
-        mine[s].link.ops->destroy(mine[s].link.self);
+        gw_link_destroy(&mine[s].link);
     }
     MPI_Gather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
     for (uint32_t s = 0; s < n_specs && rank == 0; s++) {
@@ -215,7 +215,7 @@ static int failures_are_heard(uint32_t rank, uint32_t n)
     snprintf(part, sizeof part, "rank %u failed: the roof came down", n - 1);
     if (rank != n - 1)
         failed += expect(rank, status, GW_ERR_PEER, m.sentence, part);
-    m.link.ops->destroy(m.link.self);
+    gw_link_destroy(&m.link);
     gw_codec_destroy(codec);
 
     gw_context *context = NULL;
@@ -321,7 +321,7 @@ static int leaving_does_no_harm(uint32_t rank, uint32_t n)
         }
         if (round == 3)
             failed += last ? answer(context, link, large, small) : expect_filled(link, small, 9);
-        link.ops->destroy(link.self);
+        gw_link_destroy(&link);
         if (round != 2 && live != before)
             failed += printf("rank %u, round %d: %d blocks were not given back\n", rank, round, live - before) > 0;
     }
@@ -348,7 +348,7 @@ static int ranks_are_the_callers(uint32_t rank, uint32_t n)
     }
     failed += m.link.rank != n - 1 - rank || m.link.size != n;
     run(&m);
-    m.link.ops->destroy(m.link.self);
+    gw_link_destroy(&m.link);
     run_locally(m.spec, local, n);
     return failed + compare(m.spec, &m, &local[n - 1 - rank], rank);
 }
@@ -464,7 +464,7 @@ static int main_without_mpi(void)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &n);
     failed += link.rank != (uint32_t)rank || link.size != (uint32_t)n;
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     failed += ranks_are_the_callers((uint32_t)rank, (uint32_t)n);
     MPI_Reduce(&failed, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
     gw_link_mpi_end(0);

@@ -100,8 +100,7 @@ gw_status bench_work(struct bench_team *team, uint32_t threads, gw_status (*work
     if (status >= 0) {
         status = run_workers(team, work, user);
         for (size_t i = 0; i < n_links * team->members.count; i++)
-            if (team->links[i].ops)
-                team->links[i].ops->destroy(team->links[i].self);
+            gw_link_destroy(&team->links[i]);
     }
     gw_context_destroy(team->context);
     team->context = NULL;

@@ -68,10 +68,8 @@ static gw_status open_links(struct gw_members *m, gw_context *context, uint32_t 
         m->opened = (gw_link){.ops = NULL};
     }
     gw_status status = gw_link_open_scheme(context, m->scheme, &m->request, n_links - n_opened, links + n_opened);
-    if (status < 0 && n_opened) {
-        links->ops->destroy(links->self);
-        *links = (gw_link){.ops = NULL};
-    }
+    if (status < 0 && n_opened)
+        gw_link_destroy(links);
     return status;
 }
 
@@ -83,7 +81,7 @@ gw_status gw_members_connect(struct gw_members *m, gw_context *context, uint32_t
     gw_status status = connect_servers(m);
     for (uint32_t i = m->count; status < 0 && i < n_links * m->count; i++) {
         gw_link_fail(&links[i], status, gw_last_error());
-        links[i].ops->destroy(links[i].self);
+        gw_link_destroy(&links[i]);
     }
     return status;
 }
@@ -108,9 +106,7 @@ void gw_members_end(struct gw_members *m, bool failed)
         gw_ps_client_destroy(m->clients[i]);
     free(m->clients);
     m->clients = NULL;
-    if (m->opened.ops)
-        m->opened.ops->destroy(m->opened.self);
-    m->opened = (gw_link){.ops = NULL};
+    gw_link_destroy(&m->opened);
     if (m->scheme && m->scheme->end)
         m->scheme->end(failed);
 }

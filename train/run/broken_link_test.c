@@ -56,7 +56,7 @@ static void breaking_close(void *self)
 static void breaking_destroy(void *self)
 {
     gw_link *link = self;
-    link->ops->destroy(link->self);
+    gw_link_destroy(link);
 }
 
 static gw_status open_links(gw_context *context, const struct gw_link_request *request, uint32_t n_links,
@@ -120,7 +120,7 @@ static void all_hear_of_a_link_that_breaks(void **state)
                   "link %u, rank %u: %d, \"%s\"", broken, r, processes[r].status, processes[r].sentence);
         for (uint32_t k = atomic_load(&n_used); k < MOST_LINKS; k++)
             for (uint32_t r = 0; r < N; r++)
-                made[k][r].ops->destroy(made[k][r].self);
+                gw_link_destroy(&made[k][r]);
     }
 }
 

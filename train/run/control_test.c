@@ -60,7 +60,7 @@ static void end_run(struct worker *workers, gw_link *links)
 {
     for (uint32_t r = 0; r < WORKERS; r++) {
         gw_control_fini(&workers[r].control);
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
     }
 }
 
@@ -222,8 +222,8 @@ static void a_start_that_cannot_be_is_refused(void **state)
         gw_resume_free(&workers[1].resume);
         for (int r = 0; r < 2; r++) {
             gw_control_fini(&workers[r].control);
-            to_leader[r].ops->destroy(to_leader[r].self);
-            to_follower[r].ops->destroy(to_follower[r].self);
+            gw_link_destroy(&to_leader[r]);
+            gw_link_destroy(&to_follower[r]);
         }
     }
 }
@@ -252,7 +252,7 @@ static void a_failure_stays_the_cause(void **state)
         assert_string_equal(gw_last_error(), "rank 2 died");
         gw_control_fini(&c);
         for (uint32_t r = 0; r < 2; r++)
-            links[r].ops->destroy(links[r].self);
+            gw_link_destroy(&links[r]);
     }
 }
 
@@ -291,7 +291,7 @@ static void who_waits_for_another_is_not_named(void **state)
     for (uint32_t r = 0; r < N; r++) {
         if (r < 2)
             gw_control_fini(&workers[r].control);
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
     }
 }
 
@@ -311,12 +311,12 @@ static void who_has_ended_is_not_named(void **state)
     }
     assert_int_equal(gw_control_end(&c[1], 0, &identical), GW_OK);
     gw_control_fini(&c[1]);
-    links[1].ops->destroy(links[1].self);
+    gw_link_destroy(&links[1]);
     assert_int_equal(gw_control_collect(&c[0], 0, &records), GW_ERR_TIMEOUT);
     assert_string_equal(gw_last_error(), "no report came from rank 2 within 400 ms (step 0)");
     gw_control_fini(&c[0]);
-    links[0].ops->destroy(links[0].self);
-    links[2].ops->destroy(links[2].self);
+    gw_link_destroy(&links[0]);
+    gw_link_destroy(&links[2]);
 }
 
 int main(void)

@@ -564,8 +564,7 @@ static void tear_down(struct gw_team *team)
     for (uint32_t i = 0; team->workers && i < team->members->count; i++)
         gw_worker_free(&team->workers[i]);
     for (uint32_t i = 0; i < team->n_links * team->members->count; i++)
-        if (team->links[i].ops)
-            team->links[i].ops->destroy(team->links[i].self);
+        gw_link_destroy(&team->links[i]);
     gw_live_plan_free(team);
     gw_codec_destroy(team->codec);
     gw_codec_destroy(team->full_codec);

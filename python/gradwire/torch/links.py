@@ -37,7 +37,7 @@ def check_options(transport, nonfinite, timeout, seed, threads):
 
 def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=None, keys=None):
     """Returns ([n_links links between the same ranks], the machine's number of each rank, or None if the link knows
-    it). The holder of a link destroys it, with destroy of link.ops. most_bytes: no message is longer."""
+    it). close_links destroys them. most_bytes: no message is longer."""
     if transport != "tcp" and (rendezvous is not None or keys is not None):
         raise ValueError(f'rendezvous and keys are for transport="tcp", and the transport is "{transport}"')
     if rendezvous is not None:
@@ -76,7 +76,7 @@ def operations(link):
 
 def close_links(links):
     for link in links:
-        operations(link).destroy(link.self)
+        _api.library().gw_link_destroy(ctypes.byref(link))
 
 
 def interrupt(link, why, status=Status.CLOSED):

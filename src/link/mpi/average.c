@@ -27,6 +27,6 @@ gw_status gw_average_mpi(gw_context *context, const char *spec, MPI_Comm comm, u
     GW_TRY(check_thread());
     GW_TRY(gw_mpi_create(context, comm, true, &link));
     gw_status status = gw_average_once(context, spec, &link, seed, values, n_elems, result);
-    link.ops->destroy(link.self);
+    gw_link_destroy(&link);
     return status;
 }

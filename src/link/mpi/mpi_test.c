@@ -207,7 +207,7 @@ static void links_are_apart(void **state)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     assert_int_equal(heard, 5);
     for (uint32_t r = 0; r < 2; r++)
-        a[r].ops->destroy(a[r].self);
+        gw_link_destroy(&a[r]);
     link_test_end(context, b, 2);
 }
 

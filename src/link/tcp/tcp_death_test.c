@@ -25,7 +25,7 @@ static void be_the_third(const char *place, enum death death)
             _exit(3);
     }
     if (death == IN_GOOD_ORDER) {
-        link.ops->destroy(link.self);
+        gw_link_destroy(&link);
         _exit(0); /* what was sent has left, though nobody asked for it yet */
     }
     link.ops->recv(link.self, LINK_LONG_MS, &message); /* the parent's word, at which it would be time to die */
@@ -93,7 +93,7 @@ static void die(enum death death)
     link_test_send(context, &members[0].links[0], 1, 8, 4, 4);
     link_test_expect(&members[1].links[0], 0, 8, 4, 4);
     for (uint32_t r = 0; r < 2; r++)
-        members[r].links[0].ops->destroy(members[r].links[0].self);
+        gw_link_destroy(&members[r].links[0]);
     link_test_end(context, NULL, 0);
 }
 
@@ -140,13 +140,13 @@ static void in_good_order_without_memory(void **state)
     world_join(members, 3);
     world_expect_all(members, 3, GW_OK, NULL);
     atomic_store(&refuses, true);
-    members[1].links[0].ops->destroy(members[1].links[0].self);
+    gw_link_destroy(&members[1].links[0]);
     gw_context_destroy(scarce);
     assert_int_equal(members[0].links[0].ops->recv(members[0].links[0].self, LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_int_equal(message.from, 1);
     assert_int_equal(link_test_send_to_the_gone(context, &members[0].links[0], 1), GW_ERR_PEER);
-    members[0].links[0].ops->destroy(members[0].links[0].self);
-    members[2].links[0].ops->destroy(members[2].links[0].self);
+    gw_link_destroy(&members[0].links[0]);
+    gw_link_destroy(&members[2].links[0]);
     link_test_end(context, NULL, 0);
 }
 

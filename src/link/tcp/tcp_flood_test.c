@@ -79,7 +79,7 @@ static void be_a_member(struct world_member *member, unsigned most_files, bool h
         ;
     if (hogs)
         pthread_join(thread, NULL);
-    member->links[0].ops->destroy(member->links[0].self);
+    gw_link_destroy(&member->links[0]);
     gw_context_destroy(member->context);
     _exit(0);
 }

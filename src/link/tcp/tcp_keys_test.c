@@ -39,7 +39,7 @@ static void meet_and_talk(void)
         link_test_expect(&members[(r + 1) % 3].links[1], r, 100000, r, 1);
     for (uint32_t r = 0; r < 3; r++)
         for (uint32_t l = 0; l < 2; l++)
-            members[r].links[l].ops->destroy(members[r].links[l].self);
+            gw_link_destroy(&members[r].links[l]);
     link_test_end(context, NULL, 0);
 }
 

@@ -359,7 +359,7 @@ static void newcomers_come_late(void **state)
     world_start(members, 2);
     world_join(members, 2);
     world_expect_all(members, 2, GW_OK, NULL);
-    members[0].links[0].ops->destroy(members[0].links[0].self);
+    gw_link_destroy(&members[0].links[0]);
     struct world_attendance attendance;
     world_attend(&attendance, &members[0].links[1]);
     for (int i = 0; i < MANY; i++)
@@ -375,9 +375,9 @@ static void newcomers_come_late(void **state)
     for (int i = 0; i < MANY; i++)
         close(fds[i]);
     world_talk(context, members, 2, 1);
-    members[1].links[0].ops->destroy(members[1].links[0].self);
+    gw_link_destroy(&members[1].links[0]);
     for (uint32_t r = 0; r < 2; r++)
-        members[r].links[1].ops->destroy(members[r].links[1].self);
+        gw_link_destroy(&members[r].links[1]);
     link_test_end(context, NULL, 0);
 }
 
@@ -461,7 +461,7 @@ static void links_are_independent(void **state)
     for (uint32_t l = LINKS; l-- > 0;)
         link_test_expect(&members[1].links[l], 0, 8, l, 5);
     gw_link_fail(&members[2].links[0], GW_ERR_SYSTEM, "only the first link");
-    members[2].links[1].ops->destroy(members[2].links[1].self);
+    gw_link_destroy(&members[2].links[1]);
     assert_int_equal(gw_link_recv(&members[0].links[0], LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_non_null(strstr(gw_last_error(), "only the first link"));
     assert_int_equal(gw_link_recv(&members[0].links[0], 400, &message), GW_ERR_TIMEOUT);
@@ -471,7 +471,7 @@ static void links_are_independent(void **state)
     for (uint32_t r = 0; r < N; r++)
         for (uint32_t l = 0; l < LINKS; l++)
             if (r != 2 || l != 1)
-                members[r].links[l].ops->destroy(members[r].links[l].self);
+                gw_link_destroy(&members[r].links[l]);
     link_test_end(context, NULL, 0);
 }
 

@@ -141,7 +141,7 @@ static inline void world_end_links(struct world_member *members, uint32_t n)
 {
     for (uint32_t r = 0; r < n; r++)
         for (uint32_t l = 0; l < members[r].n_links && members[r].status == GW_OK; l++)
-            members[r].links[l].ops->destroy(members[r].links[l].self);
+            gw_link_destroy(&members[r].links[l]);
 }
 
 static inline void world_expect_all(struct world_member *members, uint32_t n, gw_status status, const char *words)
