@@ -42,8 +42,7 @@ struct gw_ps_folder {
     uint64_t commit; /* the number of the next one */
     bool was_there, own_changed;
     double next_try; /* after a failed commit */
-    char reason[512];
-    uint64_t n_commits, n_failed;
+    struct gw_ps_folder_info info;
 };
 
 static uint64_t row_of(uint32_t key, uint32_t place)
@@ -275,29 +274,29 @@ static gw_status put_all(struct gw_ps_folder *folder)
 void gw_ps_folder_commit(struct gw_ps_folder *folder)
 {
     char line[1024];
-    const bool was_durable = !folder->reason[0];
+    const bool was_durable = !folder->info.reason[0];
     const double now = was_durable ? 0 : gw_clock_seconds();
     if (!gw_ps_folder_is_due(folder) || (!was_durable && now < folder->next_try))
         return;
     gw_status status = put_all(folder);
     for (int again = 0; status < 0 && again < 2; again++) {
-        snprintf(folder->reason, sizeof folder->reason, "%s", gw_last_error());
+        snprintf(folder->info.reason, sizeof folder->info.reason, "%s", gw_last_error());
         if (gw_ps_rows_undo(folder->rows) && again == 0)
             status = put_all(folder);
     }
     if (status == GW_OK) {
         folder->commit++;
-        folder->n_commits++;
-        folder->reason[0] = 0;
+        folder->info.commits++;
+        folder->info.reason[0] = 0;
         folder->own_changed = false;
         gw_ps_store_unchange(folder->store);
         if (!was_durable)
             folder->options.log(folder->options.user, "durable");
         return;
     }
-    folder->n_failed++;
+    folder->info.failed++;
     folder->next_try = gw_clock_seconds() + RETRY_SECONDS;
-    snprintf(line, sizeof line, "not-durable reason=\"%.900s\"", gw_quote(folder->reason).text);
+    snprintf(line, sizeof line, "not-durable reason=\"%.900s\"", gw_quote(folder->info.reason).text);
     if (was_durable)
         folder->options.log(folder->options.user, line);
 }
@@ -421,7 +420,7 @@ static gw_status begin_folder(struct gw_ps_folder *folder)
     folder->commit = 1;
     folder->own_changed = true;
     gw_ps_folder_commit(folder);
-    return folder->reason[0] ? gw_fail(GW_ERR_SYSTEM, "%s", folder->reason) : GW_OK;
+    return folder->info.reason[0] ? gw_fail(GW_ERR_SYSTEM, "%s", folder->info.reason) : GW_OK;
 }
 
 static gw_status open_rows(struct gw_ps_folder *folder)
@@ -500,13 +499,12 @@ bool gw_ps_folder_is_due(const struct gw_ps_folder *folder)
 
 struct gw_ps_folder_info gw_ps_folder_info(const struct gw_ps_folder *folder)
 {
-    struct gw_ps_folder_info info = {.exists = folder};
+    struct gw_ps_folder_info info = {.exists = false};
     if (!folder)
         return info;
-    info.durable = !folder->reason[0];
-    snprintf(info.reason, sizeof info.reason, "%s", folder->reason);
-    info.commits = folder->n_commits;
-    info.failed = folder->n_failed;
+    info = folder->info;
+    info.exists = true;
+    info.durable = !info.reason[0];
     info.bytes = gw_ps_rows_bytes(folder->rows);
     return info;
 }

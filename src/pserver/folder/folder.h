@@ -41,7 +41,7 @@ void gw_ps_folder_commit(struct gw_ps_folder *folder);
 struct gw_ps_folder_info {
     bool exists;              /* there is a folder */
     bool durable;             /* what is acknowledged outlives the process: the last commit was good */
-    char reason[256];         /* why it was not */
+    char reason[512];         /* why it was not; "": it was */
     uint64_t commits, failed; /* since the start */
     uint64_t bytes;           /* of its files */
 };

@@ -67,7 +67,7 @@ static inline void gw_field_double(struct gw_fields *f, double *x)
 /* A byte that is 0 or not. */
 static inline void gw_field_flag(struct gw_fields *f, bool *x)
 {
-    uint8_t byte = *x;
+    uint8_t byte = f->writes && *x; /* what is read may be anything before */
     gw_field_u8(f, &byte);
     *x = byte;
 }
@@ -87,7 +87,7 @@ static inline void gw_field_name(struct gw_fields *f, char *name)
 
 static inline void gw_field_shape(struct gw_fields *f, gw_ps_shape *shape)
 {
-    uint8_t n_dims = (uint8_t)shape->n_dims;
+    uint8_t n_dims = f->writes ? (uint8_t)shape->n_dims : 0;
     gw_field_u8(f, &n_dims);
     f->good = f->good && n_dims <= GW_PS_MOST_DIMS;
     if (!f->writes)
