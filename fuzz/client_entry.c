@@ -115,9 +115,9 @@ static void send_message(gw_ps_client *client, uint32_t s, uint16_t kind, const 
 
 static void know(gw_ps_client *client, const char *name, struct place place)
 {
-    uint64_t k = GW_PS_NO_NAME;
-    promise(gw_ps_shape_elems(&place.shape, &place.n_elems) && gw_ps_key_add(client, name, &k) == GW_OK);
-    client->keys[k] = (struct key){.place = place, .known = true};
+    struct key *key;
+    promise(gw_ps_shape_elems(&place.shape, &place.n_elems) && gw_ps_key_add(client, name, &key) == GW_OK);
+    key->place = place;
 }
 
 static const char *const names[] = {"row", "split", "codes", "scale", "one", "frames", "stranger"};
@@ -296,8 +296,8 @@ static void value_checked(const gw_ps_value *value, const struct gw_ps_asked *as
 /* Clears the doubt about pushes that failed. Else the next push would wait for what the servers say of them. */
 static void settle_all(gw_ps_client *client)
 {
-    for (uint64_t k = 0; k < client->names.n; k++)
-        client->keys[k].uncertain = false;
+    for (uint64_t k = 0; k < client->keys.n; k++)
+        ((struct key *)client->keys.all[k])->uncertain = false;
 }
 
 static void end_request(gw_ps_client *client, uint64_t id)
@@ -329,9 +329,7 @@ static gw_status begin(struct input *in, gw_ps_client *client, enum call call, u
     const char *name = names[take8(in) % (sizeof names / sizeof *names)];
     const uint8_t code = take8(in), number = take8(in);
     const gw_ps_shape shape = {.n_dims = number % 3, .dims = {1 + number, 1 + code}};
-    struct place place;
-    uint64_t k;
-    gw_ps_key_find(client, name, &k, &place);
+    const struct place place = gw_ps_key_find(client, name);
     const size_t width = gw_ps_type_bytes(place.type),
                  n_bytes = width && place.n_elems * width <= sizeof values ? (size_t)place.n_elems * width : 8;
     const gw_ps_key_options options = {.struct_bytes = sizeof options,

@@ -24,7 +24,7 @@ static json_t *name_json(const char *name)
     json_t *json = json_string(name);
     if (json)
         return json;
-    char plain[GW_PS_MOST_NAME + 1]; /* room for a reason, too */
+    char plain[sizeof((struct gw_ps_folder_info){0}).reason]; /* the longest of all */
     snprintf(plain, sizeof plain, "%s", name);
     for (char *c = plain; *c; c++)
         *c = *c & 0x80 ? '?' : *c;

@@ -91,11 +91,8 @@ static gw_status request_of(const gw_ps_call *call, struct gw_ps_request *head, 
  * server multiplies. If not, the head changes into one for what this client multiplies. */
 static gw_status begin_scale(gw_ps_client *client, struct gw_ps_request *head, uint64_t *request)
 {
-    struct place place, scale;
-    uint64_t number;
+    const struct place place = gw_ps_key_find(client, head->key), scale = gw_ps_key_find(client, head->scale_key);
     *request = 0;
-    gw_ps_key_find(client, head->key, &number, &place);
-    gw_ps_key_find(client, head->scale_key, &number, &scale);
     if (place.n_parts == 1 && scale.n_parts == 1 && place.first == scale.first)
         return GW_OK;
     if (!place.type || !scale.type)

@@ -171,7 +171,7 @@ gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *o
     client->most_bytes = gw_machine_bytes() / 4 * 3;
     client->open.end = &client->open.first;
     client->answered.end = &client->answered.first;
-    client->names.context = context;
+    client->keys.context = context;
     gw_status status = set_up(client, options);
     if (status < 0) {
         gw_ps_client_destroy(client);

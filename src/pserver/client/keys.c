@@ -8,38 +8,40 @@
 #include <string.h>
 
 #define SPLIT_BYTES (1u << 20) /* a larger value is cut into a part for each server */
-#define FIRST_KEYS 16
 
 static uint32_t home_of(const struct gw_ps_client *client, const char *name)
 {
     return (uint32_t)(gw_hash_now()->whole(name, strlen(name), 0) % client->n_servers);
 }
 
-void gw_ps_key_find(const struct gw_ps_client *client, const char *name, uint64_t *number, struct place *place)
+struct place gw_ps_key_find(const struct gw_ps_client *client, const char *name)
 {
-    *number = gw_ps_names_find(&client->names, name);
-    *place = *number != GW_PS_NO_NAME && client->keys[*number].known
-                 ? client->keys[*number].place
-                 : (struct place){.first = home_of(client, name), .n_parts = 1};
+    const struct key *key = gw_ps_names_find(&client->keys, name);
+    return key && key->place.type ? key->place : (struct place){.first = home_of(client, name), .n_parts = 1};
 }
 
-gw_status gw_ps_key_add(struct gw_ps_client *client, const char *name, uint64_t *number)
+static void free_key(struct gw_ps_client *client, struct key *key)
 {
-    if (*number != GW_PS_NO_NAME)
+    gw_free(client->context, key->name);
+    gw_free(client->context, key->codec);
+    gw_free(client->context, key->optimizer);
+    gw_free(client->context, key);
+}
+
+gw_status gw_ps_key_add(struct gw_ps_client *client, const char *name, struct key **out)
+{
+    *out = gw_ps_names_find(&client->keys, name);
+    if (*out)
         return GW_OK;
-    if (client->names.n == client->capacity) {
-        uint64_t capacity = client->capacity ? 2 * client->capacity : FIRST_KEYS;
-        struct key *keys = gw_calloc(client->context, capacity, sizeof *keys);
-        if (!keys)
-            return GW_ERR_MEMORY;
-        if (client->capacity)
-            memcpy(keys, client->keys, client->capacity * sizeof *keys);
-        gw_free(client->context, client->keys);
-        client->keys = keys;
-        client->capacity = capacity;
+    struct key *key = gw_calloc(client->context, 1, sizeof *key);
+    if (!key)
+        return GW_ERR_MEMORY;
+    key->name = gw_strdup(client->context, name);
+    if (!key->name || gw_ps_names_add(&client->keys, key) < 0) {
+        free_key(client, key);
+        return GW_ERR_MEMORY;
     }
-    GW_TRY(gw_ps_names_add(&client->names, name));
-    *number = client->names.n - 1;
+    *out = key;
     return GW_OK;
 }
 
@@ -70,7 +72,7 @@ static gw_status keep_text(struct gw_ps_client *client, char **kept, const char 
 
 gw_status gw_ps_key_made(struct gw_ps_client *client, const struct request *request)
 {
-    struct key *key = &client->keys[request->key];
+    struct key *key = request->key;
     uint64_t pushed = UINT64_MAX;
     for (uint32_t p = 0; p < request->n_parts; p++)
         if (request->parts[p].answer.n_pushed < pushed)
@@ -80,7 +82,6 @@ gw_status gw_ps_key_made(struct gw_ps_client *client, const struct request *requ
         key->uncertain = false;
     }
     key->place = request->place;
-    key->known = true;
     GW_TRY(keep_text(client, &key->codec, request->asked->codec));
     return keep_text(client, &key->optimizer, request->asked->optimizer);
 }
@@ -100,10 +101,7 @@ gw_ps_shape gw_ps_part_shape(const struct place *place, uint32_t p)
 
 void gw_ps_keys_free(struct gw_ps_client *client)
 {
-    for (uint64_t k = 0; k < client->names.n; k++) {
-        gw_free(client->context, client->keys[k].codec);
-        gw_free(client->context, client->keys[k].optimizer);
-    }
-    gw_ps_names_fini(&client->names);
-    gw_free(client->context, client->keys);
+    for (uint64_t k = 0; k < client->keys.n; k++)
+        free_key(client, client->keys.all[k]);
+    gw_ps_names_fini(&client->keys);
 }

@@ -385,7 +385,7 @@ struct request *gw_ps_request_find(const struct gw_ps_client *client, uint64_t i
 void gw_ps_request_free(struct gw_ps_client *client, struct request *request)
 {
     struct request **at = bucket_of(client, request->id), *second = gw_ps_request_find(client, request->second);
-    struct key *key = request->key == GW_PS_NO_NAME ? NULL : &client->keys[request->key];
+    struct key *key = request->key;
     if (second)
         gw_ps_request_free(client, second);
     while (*at != request)
@@ -414,7 +414,7 @@ void gw_ps_request_free(struct gw_ps_client *client, struct request *request)
 }
 
 /* Makes a request to the servers of `place`. NULL: there is no memory. */
-static struct request *new_request(struct gw_ps_client *client, const struct gw_ps_request *head, uint64_t key,
+static struct request *new_request(struct gw_ps_client *client, const struct gw_ps_request *head, struct key *key,
                                    const struct place *place, const void *body, size_t n_bytes)
 {
     struct request *request =
@@ -449,24 +449,23 @@ static struct request *new_request(struct gw_ps_client *client, const struct gw_
     request->hash_next = *bucket_of(client, request->id);
     *bucket_of(client, request->id) = request;
     put_into(&client->open, request);
-    if (key != GW_PS_NO_NAME) {
-        client->keys[key].n_pushes += head->operation == GW_PS_PUSH;
-        client->keys[key].n_inits += head->operation == GW_PS_INIT;
+    if (key) {
+        key->n_pushes += head->operation == GW_PS_PUSH;
+        key->n_inits += head->operation == GW_PS_INIT;
     }
     return request;
 }
 
 /* After a push failed, the server may have taken it or not. So this asks the server how many pushes it has. */
-static gw_status settle(struct gw_ps_client *client, uint64_t k)
+static gw_status settle(struct gw_ps_client *client, const struct key *key)
 {
-    const struct key *key = &client->keys[k];
     if (!key->uncertain)
         return GW_OK;
     if (key->n_pushes)
         return gw_fail(GW_ERR_ORDER,
                        "a push to \"%s\" failed; those of it that are under way must be waited for before the next",
-                       client->names.names[k]);
-    struct gw_ps_request init = gw_ps_request_of(GW_PS_INIT, client->names.names[k]);
+                       key->name);
+    struct gw_ps_request init = gw_ps_request_of(GW_PS_INIT, key->name);
     struct request *request;
     init.type = (uint8_t)key->place.type;
     init.shape = key->place.shape;
@@ -482,10 +481,9 @@ static gw_status settle(struct gw_ps_client *client, uint64_t k)
 }
 
 /* Checks what is pushed or put, and says how it is counted. */
-static gw_status prepare(struct gw_ps_client *client, struct gw_ps_request *head, uint64_t k, const struct place *place,
-                         size_t n_bytes)
+static gw_status prepare(struct gw_ps_client *client, struct gw_ps_request *head, const struct key *key,
+                         const struct place *place, size_t n_bytes)
 {
-    struct key *key = k == GW_PS_NO_NAME ? NULL : &client->keys[k];
     const bool first = head->operation == GW_PS_PUT && head->put_kind == GW_PS_PUT_FIRST;
     const size_t width = first ? sizeof(float) : gw_ps_type_bytes(place->type);
     if (head->operation == GW_PS_PUT && (place->type == 0 || n_bytes != place->n_elems * width))
@@ -502,8 +500,8 @@ static gw_status prepare(struct gw_ps_client *client, struct gw_ps_request *head
                        n_bytes, gw_ps_type_name(place->type), gw_ps_shape_text(&place->shape).text,
                        place->n_elems * width);
     if (place->type)
-        GW_TRY(settle(client, k));
-    head->nth = place->type ? client->keys[k].pushed + 1 : 0;
+        GW_TRY(settle(client, key));
+    head->nth = place->type ? key->pushed + 1 : 0;
     return GW_OK;
 }
 
@@ -512,15 +510,17 @@ gw_status gw_ps_request_begin(struct gw_ps_client *client, uint32_t server, cons
 {
     struct gw_ps_request head = *asked;
     struct place place = {.n_parts = 1};
-    uint64_t key = GW_PS_NO_NAME;
+    struct key *key = NULL;
     *out = NULL;
     GW_TRY(gw_ps_client_check(client, "a request"));
     if (!client->has_met)
         return gw_fail(GW_ERR_ORDER,
                        "the servers have not answered this client yet; gw_ps_client_meet must come before "
                        "other calls");
-    if (server == GW_PS_BY_KEY || head.key[0])
-        gw_ps_key_find(client, head.key, &key, &place);
+    if (server == GW_PS_BY_KEY || head.key[0]) {
+        key = gw_ps_names_find(&client->keys, head.key);
+        place = gw_ps_key_find(client, head.key);
+    }
     if (head.operation == GW_PS_INIT) {
         GW_TRY(gw_ps_key_place(client, head.key, (gw_ps_type)head.type, &head.shape, &place));
         GW_TRY(gw_ps_key_add(client, head.key, &key));
@@ -531,11 +531,11 @@ gw_status gw_ps_request_begin(struct gw_ps_client *client, uint32_t server, cons
         place.n_parts = 1;
     GW_TRY(prepare(client, &head, key, &place, n_bytes));
     const bool counts = head.operation == GW_PS_INIT || (head.operation == GW_PS_PUSH && place.type);
-    struct request *request = new_request(client, &head, counts ? key : GW_PS_NO_NAME, &place, body, n_bytes);
+    struct request *request = new_request(client, &head, counts ? key : NULL, &place, body, n_bytes);
     if (!request)
         return GW_ERR_MEMORY;
     if (head.operation == GW_PS_PUSH && counts)
-        client->keys[key].pushed++;
+        key->pushed++;
     gw_status status = gw_ps_request_send(client, request);
     if (status < 0)
         gw_ps_request_free(client, request);

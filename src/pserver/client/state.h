@@ -37,8 +37,8 @@ struct place {
 };
 
 struct key {
-    struct place place;
-    bool known;                 /* this client has initialised it */
+    char *name;                 /* comes first, for the table of names */
+    struct place place;         /* type 0: this client has not initialised it yet */
     uint32_t n_inits, n_pushes; /* how many of them are under way, or were not waited for yet */
     uint64_t pushed;
     bool uncertain;          /* a push failed: only the server knows how many pushes it has */
@@ -53,7 +53,7 @@ struct request {
     double deadline;
     uint32_t first, n_parts; /* servers */
     uint32_t n_left;         /* how many parts have no answer yet */
-    uint64_t key;            /* the number of its key in the table; GW_PS_NO_NAME: it is not there */
+    struct key *key;         /* NULL: it counts for none */
     struct place place;      /* of the key */
     const void *body;        /* of an INIT: the first parameters; NULL: none */
     /* of a pull: the request for the maximum of its scale key, if that lives on another server. Of an INIT: the request
@@ -112,9 +112,7 @@ struct gw_ps_client {
     struct requests open, answered;           /* in the order in which they began, or were answered */
     struct request *buckets[REQUEST_BUCKETS]; /* all of them, by their number */
     uint32_t n_again;                         /* how many parts wait to be sent again */
-    struct gw_ps_names names;
-    struct key *keys; /* by the number of their name */
-    uint64_t capacity;
+    struct gw_ps_names keys;
     uint64_t refusal;
     uint64_t most_bytes; /* the most bytes of a value whose length is not known before */
 };
@@ -130,12 +128,11 @@ static inline gw_status gw_ps_client_check(const gw_ps_client *client, const cha
 /* ---- keys.c: The keys that a client has initialised: what they are, on which servers they live, and how often it has
  * pushed. ---- */
 
-/* Finds a key. *number: its number in the table, or GW_PS_NO_NAME. *place: what is known of it; a key that this client
- * has not initialised has the type 0. */
-void gw_ps_key_find(const struct gw_ps_client *client, const char *name, uint64_t *number, struct place *place);
+/* Where a key lives, and what is known of it; a key that this client has not initialised has the type 0. */
+struct place gw_ps_key_find(const struct gw_ps_client *client, const char *name);
 
-/* Takes the name of a key that is to be made into the table, if it is not there. */
-gw_status gw_ps_key_add(struct gw_ps_client *client, const char *name, uint64_t *number);
+/* Takes a key that is to be made into the table, if it is not there. Errors: GW_ERR_MEMORY. */
+gw_status gw_ps_key_add(struct gw_ps_client *client, const char *name, struct key **out);
 
 /* Says where a key of that type and shape will live. */
 gw_status gw_ps_key_place(const struct gw_ps_client *client, const char *name, gw_ps_type type,

@@ -234,7 +234,7 @@ static gw_status drop_gaps(struct gw_ps_folder *folder)
     const struct gw_ps_store *store = folder->store;
     uint64_t next = 1;
     for (uint64_t k = 0; k <= store->names.n; k++) {
-        const uint64_t row = k < store->names.n ? store->keys[k]->row : (uint64_t)store->last_row + 1;
+        const uint64_t row = k < store->names.n ? gw_ps_store_key(store, k)->row : (uint64_t)store->last_row + 1;
         if (row > next)
             GW_TRY(gw_ps_rows_drop(folder->rows, next << 32, row << 32));
         next = row + 1;
@@ -245,7 +245,6 @@ static gw_status drop_gaps(struct gw_ps_folder *folder)
 static gw_status put_all(struct gw_ps_folder *folder)
 {
     struct gw_ps_store *store = folder->store;
-    const bool few = store->n_changes <= GW_PS_MOST_CHANGES;
     uint64_t n_keys = store->names.n;
     struct gw_fields f = gw_fields_to(folder->head);
     GW_TRY(gw_ps_rows_begin(folder->rows));
@@ -263,11 +262,8 @@ static gw_status put_all(struct gw_ps_folder *folder)
     }
     if (store->dropped)
         GW_TRY(drop_gaps(folder));
-    for (uint64_t k = 0; k < (few ? store->n_changes : store->names.n); k++) {
-        struct gw_ps_key *key = (few ? store->changes : store->keys)[k];
-        if (key->changed)
-            GW_TRY(put_key(folder, key));
-    }
+    for (struct gw_ps_key *key = store->first_changed; key; key = key->next_changed)
+        GW_TRY(put_key(folder, key));
     return gw_ps_rows_end(folder->rows, folder->commit);
 }
 
@@ -338,7 +334,7 @@ static gw_status get_key(struct gw_ps_folder *folder, uint32_t row, struct gw_fi
     struct gw_ps_key *key;
     gw_field_name(f, name), gw_field_u8(f, &type), gw_field_shape(f, &shape), gw_field_u32(f, &n_parts);
     gw_field_name(f, codec), gw_field_name(f, optimizer);
-    if (!f->good || gw_ps_names_find(&store->names, name) != GW_PS_NO_NAME)
+    if (!f->good || gw_ps_names_find(&store->names, name))
         return altered_key(folder, name, "the head");
     GW_TRY(gw_ps_store_init(store, name, (gw_ps_type)type, &shape, n_parts, codec, optimizer));
     GW_TRY(gw_ps_store_find(store, name, &key));
@@ -384,7 +380,7 @@ static gw_status get_store(struct gw_ps_folder *folder)
     for (uint32_t rank = 0; rank < store->options.n_workers; rank++)
         store->n_present += store->present[rank];
     for (uint64_t k = 0; k < store->names.n; k++)
-        gw_ps_key_count_due(store, store->keys[k]);
+        gw_ps_key_count_due(store, gw_ps_store_key(store, k));
     return GW_OK;
 }
 

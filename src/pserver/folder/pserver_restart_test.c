@@ -173,7 +173,7 @@ static void one_change(void)
         else if (what >= LEAVE && what < SKIP)
             gw_ps_store_skip_to(side->store, "exchange/", round + 2);
         else if (what >= SKIP && what < DROP)
-            status = gw_ps_store_drop(side->store, "exchange/");
+            gw_ps_store_drop(side->store, "exchange/");
         else if (what >= DROP && what < PUT_FIRST && find(side, with_parameters))
             status = do_put_first(side, with_parameters);
         else if (what >= PUT_FIRST && what < PUT && find(side, k) && keys[k].type != GW_PS_FRAME)

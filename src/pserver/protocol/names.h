@@ -1,4 +1,4 @@
-/* A table of names. Each name gets a number, counted from 0 in the order in which the names came. */
+/* A table of things that have names. Each gets a number, counted from 0 in the order in which they came. */
 #ifndef GW_PSERVER_PROTOCOL_NAMES_H
 #define GW_PSERVER_PROTOCOL_NAMES_H
 
@@ -7,24 +7,24 @@
 
 #include <stdint.h>
 
-#define GW_PS_NO_NAME UINT64_MAX
-
+/* The things are the caller's. Each begins with a pointer to its name, a `char *`. */
 struct gw_ps_names {
     gw_context *context;
-    char **names; /* the names, by number */
+    void **all; /* by number */
     uint64_t n, capacity;
-    uint64_t *slots; /* a hash table with open addressing: number + 1; 0: the slot is free */
-    uint64_t n_slots;
+    void **slots; /* a hash table with open addressing, of 4 * capacity slots; NULL: the slot is free */
 };
 
 /* Frees the table. A table is empty if all but `context` is zero. */
 void gw_ps_names_fini(struct gw_ps_names *names);
 
-/* The name's number, or GW_PS_NO_NAME. */
-uint64_t gw_ps_names_find(const struct gw_ps_names *names, const char *name);
+/* What has that name; NULL: nothing has. */
+void *gw_ps_names_find(const struct gw_ps_names *names, const char *name);
 
-/* Adds a copy of a name that is not in the table. Its number is then names->n - 1. GW_ERR_MEMORY: nothing has changed.
- */
-gw_status gw_ps_names_add(struct gw_ps_names *names, const char *name);
+/* Adds a thing whose name is not in the table. Its number is then names->n - 1. GW_ERR_MEMORY: nothing has changed. */
+gw_status gw_ps_names_add(struct gw_ps_names *names, void *thing);
+
+/* To be called when `all` has lost some of its things, and is packed again. */
+void gw_ps_names_refresh(struct gw_ps_names *names);
 
 #endif

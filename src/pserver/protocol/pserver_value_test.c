@@ -143,26 +143,38 @@ TEST(scales_that_fit)
         CHECK(gw_ps_check_scale(&cases[i].scaling) == cases[i].status, "scale %zu", i);
 }
 
+struct thing {
+    char *name, text[16];
+};
+
+static const char *name_thing(struct thing *thing, uint64_t n)
+{
+    snprintf(thing->text, sizeof thing->text, "key %d", (int)n);
+    return thing->name = thing->text;
+}
+
 TEST(names_have_numbers)
 {
     enum { N = 1000 };
+    static struct thing things[N];
     struct gw_ps_names names = {.context = NULL};
-    char name[16];
-    assert_int_equal(gw_ps_names_find(&names, "key 0"), GW_PS_NO_NAME);
+    assert_null(gw_ps_names_find(&names, "key 0"));
     for (uint64_t n = 0; n < N; n++) {
-        snprintf(name, sizeof name, "key %d", (int)n);
-        assert_int_equal(gw_ps_names_find(&names, name), GW_PS_NO_NAME);
-        assert_int_equal(gw_ps_names_add(&names, name), GW_OK);
+        assert_null(gw_ps_names_find(&names, name_thing(&things[n], n)));
+        assert_int_equal(gw_ps_names_add(&names, &things[n]), GW_OK);
         assert_int_equal(names.n, n + 1);
-        assert_int_equal(gw_ps_names_find(&names, name), n);
+        assert_ptr_equal(gw_ps_names_find(&names, things[n].name), &things[n]);
     }
     for (uint64_t i = 0; i < N; i++) {
-        snprintf(name, sizeof name, "key %d", (int)i);
-        assert_int_equal(gw_ps_names_find(&names, name), i);
-        assert_string_equal(names.names[i], name);
+        assert_ptr_equal(gw_ps_names_find(&names, things[i].name), &things[i]);
+        assert_ptr_equal(names.all[i], &things[i]);
     }
+    for (uint64_t i = names.n = 0; i < N; i += 3) /* two of three go */
+        names.all[names.n++] = &things[i];
+    gw_ps_names_refresh(&names);
+    for (uint64_t i = 0; i < N; i++)
+        assert_ptr_equal(gw_ps_names_find(&names, things[i].name), i % 3 ? NULL : &things[i]);
     gw_ps_names_fini(&names);
-    assert_int_equal(gw_ps_names_find(&names, "key 0"), GW_PS_NO_NAME);
 }
 
 /* Whichever memory is not there: the names before stay, and the name can be added later. */
@@ -172,20 +184,20 @@ TEST(names_without_memory)
     const gw_allocator allocator = {short_alloc, short_free, &shortage};
     const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 1};
     struct gw_ps_names names = {.context = NULL};
-    char name[16];
+    static struct thing things[40];
     assert_int_equal(gw_context_create(&options, &names.context), GW_OK);
     for (uint64_t n = 0; n < 40; n++) {
-        snprintf(name, sizeof name, "key %d", (int)n);
+        name_thing(&things[n], n);
         gw_status status;
         int nth = 0;
         do {
             shortage.fail_at = shortage.calls + ++nth;
-            status = gw_ps_names_add(&names, name);
+            status = gw_ps_names_add(&names, &things[n]);
             assert_int_equal(names.n, status == GW_OK ? n + 1 : n);
-            assert_int_equal(gw_ps_names_find(&names, name), status == GW_OK ? n : GW_PS_NO_NAME);
+            assert_ptr_equal(gw_ps_names_find(&names, things[n].name), status == GW_OK ? &things[n] : NULL);
         } while (status == GW_ERR_MEMORY);
         assert_int_equal(status, GW_OK);
-        assert_int_equal(nth, n == 0 || n == 16 || n == 32 ? 4 : 2); /* the table grows at some, and then the name */
+        assert_int_equal(nth, n == 0 || n == 16 || n == 32 ? 3 : 1); /* the table grows at some */
     }
     gw_ps_names_fini(&names);
     gw_context_destroy(names.context);

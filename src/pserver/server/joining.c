@@ -20,11 +20,11 @@ static void answer_number(struct gw_ps_server *server, struct gw_ps_member *memb
     gw_ps_answer_send(server, member, &(struct gw_ps_answer){.operation = operation, .id = id, .number = number}, NULL);
 }
 
-gw_status gw_ps_run_end(struct gw_ps_server *server)
+void gw_ps_run_end(struct gw_ps_server *server)
 {
     gw_fail(GW_ERR_PEER, "the run that this server served is over: another has begun");
     gw_ps_waiting_refuse(server, GW_PS_EXCHANGE, GW_ERR_PEER);
-    GW_TRY(gw_ps_store_drop(server->store, GW_PS_EXCHANGE));
+    gw_ps_store_drop(server->store, GW_PS_EXCHANGE);
     gw_free(server->context, server->agreed);
     server->agreed = NULL;
     server->first_round = 1;
@@ -32,7 +32,6 @@ gw_status gw_ps_run_end(struct gw_ps_server *server)
         server->workers[r].agreed_as = 0;
     gw_ps_folder_note(server->folder);
     gw_ps_log(server, "run-ended");
-    return GW_OK;
 }
 
 /* Lets a worker take part from `round` on. If its JOIN waits, it is answered. */
@@ -78,17 +77,18 @@ static bool nobody_takes_part(const struct gw_ps_server *server)
 }
 
 /* All workers that took part have left, so the next ones begin. */
-static gw_status begin_again(struct gw_ps_server *server)
+static void begin_again(struct gw_ps_server *server)
 {
     const bool untouched = !server->store->begun && !server->agreed && server->first_round == 1;
     if (untouched || !nobody_takes_part(server))
-        return GW_OK;
-    if (!gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE))
-        return gw_ps_run_end(server);
+        return;
+    if (!gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE)) {
+        gw_ps_run_end(server);
+        return;
+    }
     const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
     if (server->store->begun || next > server->first_round)
         begin_with(server, next > server->first_round ? next : server->first_round);
-    return GW_OK;
 }
 
 /* Lets in all workers that wait, if nobody has to be asked. */
@@ -113,7 +113,7 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
         return GW_OK;
     }
     gw_ps_store_leave(server->store, member->rank); /* it asks again */
-    GW_TRY(begin_again(server));
+    begin_again(server);
     gw_ps_join_forget(server, member);
     member->joining = (struct gw_ps_joining){true, request->id, request->timeout_ms,
                                              gw_clock_seconds() + request->timeout_ms / 1000.0};
@@ -152,7 +152,7 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *membe
     if (request->round == 0)
         return gw_fail(GW_ERR_ARGUMENT, "rank %u is to be admitted from round 0 on; rounds count from 1",
                        request->rank);
-    GW_TRY(begin_again(server));
+    begin_again(server);
     if (!server->store->begun && request->round > server->first_round)
         begin_with(server, request->round);
     /* a worker that joins has pushed nothing since then */
@@ -244,7 +244,9 @@ static void ask_for_joiners(struct gw_ps_server *server)
 void gw_ps_joins_look(struct gw_ps_server *server)
 {
     expire(server);
-    if (server->n_joining && nobody_takes_part(server) && begin_again(server) == GW_OK)
-        let_all_in(server); /* the workers for which they waited have been left out */
+    if (server->n_joining && nobody_takes_part(server)) { /* the workers for which they waited have been left out */
+        begin_again(server);
+        let_all_in(server);
+    }
     ask_for_joiners(server);
 }

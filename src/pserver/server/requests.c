@@ -114,7 +114,7 @@ static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member,
     bool anew;
     GW_TRY(begins_anew(server, member, &anew));
     if (anew)
-        GW_TRY(gw_ps_run_end(server));
+        gw_ps_run_end(server);
     if (!server->agreed) {
         server->agreed = gw_alloc(server->context, value->n_bytes + 1, 1);
         if (!server->agreed)

@@ -267,7 +267,7 @@ void gw_ps_joins_look(struct gw_ps_server *server);
 gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t rank);
 
 /* Ends the run and drops its keys. The next run begins with round 1. */
-gw_status gw_ps_run_end(struct gw_ps_server *server);
+void gw_ps_run_end(struct gw_ps_server *server);
 
 /* ---- restore.c: What the server keeps beside its store, so that it can go on after a restart. ---- */
 

@@ -38,8 +38,7 @@ void gw_ps_store_destroy(struct gw_ps_store *store)
     if (!store)
         return;
     for (uint64_t k = 0; k < store->names.n; k++)
-        gw_ps_key_free(store, store->keys[k]);
-    gw_free(store->context, store->keys);
+        gw_ps_key_free(store, gw_ps_store_key(store, k));
     gw_free(store->context, store->pushes);
     gw_free(store->context, store->skipped);
     gw_free(store->context, store->present);
@@ -49,11 +48,10 @@ void gw_ps_store_destroy(struct gw_ps_store *store)
 
 void gw_ps_store_unchange(struct gw_ps_store *store)
 {
-    const bool few = store->n_changes <= GW_PS_MOST_CHANGES;
-    for (uint64_t k = 0; k < (few ? store->n_changes : store->names.n); k++)
-        (few ? store->changes : store->keys)[k]->changed = false;
+    for (struct gw_ps_key *key = store->first_changed; key; key = key->next_changed)
+        key->changed = false;
+    store->first_changed = NULL;
     store->changed = store->dropped = false;
-    store->n_changes = 0;
 }
 
 bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t asker, uint32_t rank)
@@ -74,9 +72,4 @@ struct gw_ps_store_info gw_ps_store_info(const struct gw_ps_store *store)
                                      .round_times = store->round_times,
                                      .n_present = store->n_present,
                                      .has_begun = store->begun};
-}
-
-struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store, uint64_t nth)
-{
-    return nth < store->names.n ? store->keys[nth] : NULL;
 }

@@ -11,7 +11,6 @@
 #include <limits.h>
 #include <string.h>
 
-#define FIRST_KEYS 16
 /* the most steps of a search for the nearest name, so that a wrong name cannot keep the server busy */
 #define NEAREST_WORK (1u << 20)
 
@@ -19,11 +18,9 @@
 
 gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct gw_ps_key **out)
 {
-    uint64_t k = gw_ps_names_find(&store->names, name);
-    if (k != GW_PS_NO_NAME) {
-        *out = store->keys[k];
+    *out = gw_ps_names_find(&store->names, name);
+    if (*out)
         return GW_OK;
-    }
     if (strncmp(name, GW_PS_EXCHANGE, strlen(GW_PS_EXCHANGE)) == 0)
         return gw_fail(GW_ERR_ARGUMENT,
                        "this server has no \"%s\": it was started anew while its workers trained, and kept nothing "
@@ -33,14 +30,15 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
     if (store->names.n == 0)
         return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\", nor any other: init_parameter makes one", name);
     const char *nearest = NULL;
+    const struct gw_ps_key *key;
     unsigned least = UINT_MAX;
     size_t n = strlen(name), work = 0;
-    for (k = 0; k < store->names.n && work < NEAREST_WORK; k++) {
-        work += n * strlen(store->names.names[k]);
-        const unsigned d = gw_edit_distance(name, store->names.names[k]);
+    for (uint64_t k = 0; work < NEAREST_WORK && (key = gw_ps_store_key(store, k)); k++) {
+        work += n * strlen(key->name);
+        const unsigned d = gw_edit_distance(name, key->name);
         if (!nearest || d < least) {
             least = d;
-            nearest = store->names.names[k];
+            nearest = key->name;
         }
     }
     return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\": init_parameter makes one; the nearest there is is \"%s\"",
@@ -59,22 +57,6 @@ static gw_status check_name(const char *name)
     return GW_OK;
 }
 
-static gw_status make_room(struct gw_ps_store *store)
-{
-    if (store->names.n < store->capacity)
-        return GW_OK;
-    uint64_t capacity = store->capacity ? 2 * store->capacity : FIRST_KEYS;
-    struct gw_ps_key **keys = gw_alloc(store->context, capacity, sizeof *keys);
-    if (!keys)
-        return GW_ERR_MEMORY;
-    if (store->names.n)
-        memcpy(keys, store->keys, store->names.n * sizeof *keys);
-    gw_free(store->context, store->keys);
-    store->keys = keys;
-    store->capacity = capacity;
-    return GW_OK;
-}
-
 /* ---- keys ----------------------------------------------------------------------------------------------- */
 
 /* How many bytes a key takes before the first push. */
@@ -87,7 +69,7 @@ static uint64_t empty_bytes(const struct gw_ps_store *store, const char *name)
 void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
 {
     struct gw_ps_round *rounds[] = {&key->open, &key->whole, &key->before};
-    if (key->name)
+    if (key->row)
         atomic_fetch_sub(store->options.total, empty_bytes(store, key->name) + gw_ps_parameters_own_bytes(store, key));
     for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
         gw_ps_round_clear(store, key, rounds[i]);
@@ -95,10 +77,11 @@ void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
         gw_free(store->context, rounds[i]->refusals);
     }
     gw_codec_destroy(key->codec);
-    if (key->name)
+    if (key->row)
         gw_ps_key_count(store, key, 0, gw_ps_parameters_bytes(store, key));
     gw_ps_parameters_free(store, key);
     gw_ps_put_drop(store, key);
+    gw_free(store->context, key->name);
     gw_free(store->context, key->pushed);
     gw_free(store->context, key->taken);
     gw_free(store->context, key);
@@ -119,6 +102,9 @@ static gw_status new_round(struct gw_ps_store *store, struct gw_ps_round *round)
 static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, const char *name, const char *codec,
                           const char *optimizer)
 {
+    key->name = gw_strdup(store->context, name);
+    if (!key->name)
+        return GW_ERR_MEMORY;
     GW_TRY(new_round(store, &key->open));
     GW_TRY(new_round(store, &key->whole));
     if (store->options.backup)
@@ -133,7 +119,7 @@ static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, cons
     gw_ps_key_count_due(store, key);
     if (codec[0])
         GW_TRY(gw_codec_parse(store->context, codec, &key->codec));
-    return optimizer[0] ? gw_ps_parameters_init(store, key, name, optimizer) : GW_OK;
+    return optimizer[0] ? gw_ps_parameters_init(store, key, optimizer) : GW_OK;
 }
 
 static gw_status new_key(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
@@ -183,9 +169,9 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
             GW_ERR_ARGUMENT,
             "the key \"%s\" is to have the shape %s; every dimension must be at least 1, and all together at most 2^48",
             name, gw_ps_shape_text(shape).text);
-    uint64_t k = gw_ps_names_find(&store->names, name);
-    if (k != GW_PS_NO_NAME)
-        return compare_key(store->keys[k], type, shape, codec, optimizer);
+    struct gw_ps_key *key = gw_ps_names_find(&store->names, name);
+    if (key)
+        return compare_key(key, type, shape, codec, optimizer);
     /* for frames: as many bytes as floats would take */
     size_t width = gw_ps_type_bytes(type) ? gw_ps_type_bytes(type) : sizeof(float);
     if (n_elems * width > store->options.max_key_bytes)
@@ -202,18 +188,14 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
                        "the key \"%s\" would take %" PRIu64 " bytes by itself, and the server holds %" PRIu64
                        " of at most %" PRIu64 " already (--max-bytes)",
                        name, empty_bytes(store, name), gw_ps_store_held(store), store->options.max_bytes);
-    GW_TRY(make_room(store));
-    struct gw_ps_key *key;
     GW_TRY(new_key(store, name, type, shape, n_elems, codec, optimizer, &key));
-    gw_status status = gw_ps_names_add(&store->names, name);
+    gw_status status = gw_ps_names_add(&store->names, key);
     if (status < 0) {
         gw_ps_key_free(store, key);
         return status;
     }
-    key->name = store->names.names[store->names.n - 1];
     key->n_parts = n_parts;
     key->row = ++store->last_row;
-    store->keys[store->names.n - 1] = key;
     atomic_fetch_add(store->options.total, empty_bytes(store, name) + gw_ps_parameters_own_bytes(store, key));
     gw_ps_key_count(store, key, gw_ps_parameters_bytes(store, key), 0);
     gw_ps_key_change(store, key);

@@ -29,15 +29,14 @@ static gw_status parse(const char *name, const char *optimizer, struct gw_optimi
     return GW_OK;
 }
 
-gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key, const char *name,
-                                const char *optimizer)
+gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key, const char *optimizer)
 {
     struct gw_optimizer parsed;
-    GW_TRY(parse(name, optimizer, &parsed));
+    GW_TRY(parse(key->name, optimizer, &parsed));
     if (key->type != GW_PS_FLOAT32 && key->type != GW_PS_FLOAT16 && key->type != GW_PS_BFLOAT16 &&
         key->type != GW_PS_FRAME)
         return gw_fail(GW_ERR_ARGUMENT,
-                       "the key \"%s\" is %s; an optimizer is for float32, float16, bfloat16 and frame", name,
+                       "the key \"%s\" is %s; an optimizer is for float32, float16, bfloat16 and frame", key->name,
                        gw_ps_type_name(key->type));
     uint32_t n_moments = gw_optimizer_moments(&parsed);
     uint64_t needed = (1 + n_moments) * key->n_elems * sizeof(float), held = atomic_load(store->options.total);
@@ -45,7 +44,7 @@ gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key
         return gw_fail(GW_ERR_CAPACITY,
                        "the parameters of \"%s\" and what its optimizer keeps take %" PRIu64
                        " bytes, and the server holds %" PRIu64 " of at most %" PRIu64 " already (--max-bytes)",
-                       name, needed, held, store->options.max_bytes);
+                       key->name, needed, held, store->options.max_bytes);
     struct gw_ps_parameters *p = key->parameters = gw_calloc(store->context, 1, sizeof *p);
     if (!p)
         return GW_ERR_MEMORY;

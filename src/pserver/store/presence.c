@@ -42,16 +42,17 @@ gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char
     if (rank >= store->options.n_workers)
         return gw_fail(GW_ERR_ARGUMENT, "there is no worker of rank %u; ranks are 0 to %u", rank,
                        store->options.n_workers - 1);
-    for (uint64_t k = 0; from > 0 && store->options.mode == GW_PS_SYNC && k < store->names.n; k++)
-        if (begins_with(store->keys[k]->name, prefix) && store->keys[k]->open.number > from)
+    struct gw_ps_key *key;
+    for (uint64_t k = 0; from > 0 && store->options.mode == GW_PS_SYNC && (key = gw_ps_store_key(store, k)); k++)
+        if (begins_with(key->name, prefix) && key->open.number > from)
             return gw_fail(GW_ERR_ORDER,
                            "rank %u is to take part from round %" PRIu64 " on, and \"%s\" is at round %" PRIu64
                            " already",
-                           rank, from, store->keys[k]->name, store->keys[k]->open.number);
+                           rank, from, key->name, key->open.number);
     store->n_present += !store->present[rank];
     store->present[rank] = true;
-    for (uint64_t k = 0; k < store->names.n; k++)
-        enter_key(store, store->keys[k], rank, prefix, from);
+    for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
+        enter_key(store, key, rank, prefix, from);
     gw_ps_store_change(store);
     return GW_OK;
 }
@@ -62,8 +63,8 @@ void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank)
         return;
     store->present[rank] = false;
     store->n_present--;
-    for (uint64_t k = 0; k < store->names.n; k++) {
-        struct gw_ps_key *key = store->keys[k];
+    struct gw_ps_key *key;
+    for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++) {
         if (store->options.mode != GW_PS_SYNC)
             gw_ps_key_forget_results(store, key, &key->open);
         gw_ps_key_finish(store, key);
@@ -75,30 +76,30 @@ void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank)
 
 bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store, const char *prefix)
 {
-    for (uint64_t k = 0; k < store->names.n; k++)
-        if (begins_with(store->keys[k]->name, prefix) && store->keys[k]->parameters &&
-            store->keys[k]->parameters->values)
+    const struct gw_ps_key *key;
+    for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
+        if (begins_with(key->name, prefix) && key->parameters && key->parameters->values)
             return true;
     return false;
 }
 
 uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *prefix)
 {
+    const struct gw_ps_key *key;
     uint64_t most = 1;
-    for (uint64_t k = 0; k < store->names.n; k++) {
-        const uint64_t next = open_round(store, store->keys[k]);
-        if (begins_with(store->keys[k]->name, prefix) && next > most)
-            most = next;
-    }
+    for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
+        if (begins_with(key->name, prefix) && open_round(store, key) > most)
+            most = open_round(store, key);
     return most;
 }
 
 void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t number)
 {
+    struct gw_ps_key *key;
     store->begun = false;
-    for (uint64_t k = 0; store->options.mode == GW_PS_SYNC && k < store->names.n; k++)
-        if (begins_with(store->keys[k]->name, prefix))
-            gw_ps_key_reopen(store, store->keys[k], number);
+    for (uint64_t k = 0; store->options.mode == GW_PS_SYNC && (key = gw_ps_store_key(store, k)); k++)
+        if (begins_with(key->name, prefix))
+            gw_ps_key_reopen(store, key, number);
     gw_ps_store_change(store);
 }
 
@@ -138,48 +139,37 @@ static bool begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key)
 
 void gw_ps_store_begin_anew(struct gw_ps_store *store, const char *except)
 {
+    struct gw_ps_key *key;
     bool changed = false;
-    for (uint64_t k = 0; k < store->names.n; k++)
-        if (!begins_with(store->keys[k]->name, except))
-            changed |= begin_key_anew(store, store->keys[k]);
+    for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
+        if (!begins_with(key->name, except))
+            changed |= begin_key_anew(store, key);
     if (changed)
         gw_ps_store_change(store);
 }
 
-/* Makes a table of the names that stay. */
-static gw_status names_without(const struct gw_ps_store *store, const char *prefix, struct gw_ps_names *names)
+void gw_ps_store_drop(struct gw_ps_store *store, const char *prefix)
 {
-    *names = (struct gw_ps_names){.context = store->context};
-    for (uint64_t k = 0; k < store->names.n; k++)
-        if (!begins_with(store->names.names[k], prefix) && gw_ps_names_add(names, store->names.names[k]) < 0) {
-            gw_ps_names_fini(names);
-            return GW_ERR_MEMORY;
-        }
-    return GW_OK;
-}
-
-gw_status gw_ps_store_drop(struct gw_ps_store *store, const char *prefix)
-{
-    struct gw_ps_names names;
-    GW_TRY(names_without(store, prefix, &names));
+    struct gw_ps_key *key;
     uint64_t n = 0;
-    for (uint64_t k = 0; k < store->names.n; k++) {
-        struct gw_ps_key *key = store->keys[k];
+    store->first_changed = NULL; /* it may have keys that are no more in a moment */
+    for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++) {
         if (begins_with(key->name, prefix)) {
             gw_ps_key_free(store, key);
             continue;
         }
-        key->name = names.names[n];
         /* a scale key that was used for these results may be gone */
         gw_ps_key_forget_results(store, key, &key->before);
         gw_ps_key_forget_results(store, key, &key->whole);
         gw_ps_key_forget_results(store, key, &key->open);
-        store->keys[n++] = key;
+        store->names.all[n++] = key;
+        if (key->changed) {
+            key->next_changed = store->first_changed;
+            store->first_changed = key;
+        }
     }
-    gw_ps_names_fini(&store->names);
-    store->names = names;
+    store->names.n = n;
+    gw_ps_names_refresh(&store->names);
     store->begun = false;
-    store->n_changes = GW_PS_MOST_CHANGES + 1; /* the list may have keys that are no more */
     store->changed = store->dropped = true;
-    return GW_OK;
 }

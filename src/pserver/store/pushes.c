@@ -252,8 +252,8 @@ gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, ui
 gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, const char *prefix, uint32_t rank, uint64_t nth)
 {
     bool pending, any = false;
-    for (uint64_t k = 0; k < store->names.n; k++) {
-        const struct gw_ps_key *key = store->keys[k];
+    const struct gw_ps_key *key;
+    for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++) {
         if (!key->parameters || strncmp(key->name, prefix, strlen(prefix)) != 0)
             continue;
         GW_TRY(check_verdict(store, key, rank, nth, &pending));

@@ -39,7 +39,6 @@ struct gw_ps_store_options {
 #define GW_PS_NOT_REFUSED UINT64_MAX
 /* Takes the place of a refusal: the push counts only when its verdict has come. */
 #define GW_PS_PENDING (UINT64_MAX - 1)
-#define GW_PS_MOST_CHANGES 1024
 #define GW_PS_CACHED_RESULTS 4 /* how many results are kept of a round: workers mostly pull with one or two methods */
 
 struct gw_ps_pulled {
@@ -81,7 +80,7 @@ struct gw_ps_versioned {
 };
 
 struct gw_ps_key {
-    const char *name; /* belongs to the table of names; NULL: the key is not in the table yet */
+    char *name; /* comes first, for the table of names */
     gw_ps_type type;
     gw_ps_shape shape;
     uint64_t n_elems;
@@ -104,16 +103,16 @@ struct gw_ps_key {
     struct gw_ps_versioned put;
     uint64_t bytes;                /* how many are kept for the key */
     struct gw_ps_waiting *waiting; /* the server's: the queue of requests that wait for the key */
-    uint32_t row;                  /* its number in the folder: higher than that of all keys before it */
-    bool changed;                  /* since gw_ps_store_unchange */
+    /* its number in the folder: higher than that of all keys before it. 0: the key is not in the table yet */
+    uint32_t row;
+    bool changed;                   /* since gw_ps_store_unchange */
+    struct gw_ps_key *next_changed; /* in the store's list of these */
 };
 
 struct gw_ps_store {
     gw_context *context;
     struct gw_ps_store_options options;
-    struct gw_ps_names names;
-    struct gw_ps_key **keys; /* by the number of their name */
-    uint64_t capacity;
+    struct gw_ps_names names; /* of its keys */
     uint64_t bytes, rounds;
     struct gw_ps_times round_times;
     uint64_t *pushes;  /* for each rank: how often it has pushed to all keys */
@@ -121,14 +120,17 @@ struct gw_ps_store {
     uint64_t foremost; /* the sum of `foremost` of all keys */
     bool *present;     /* for each rank: true if rounds wait for it */
     uint32_t n_present;
-    bool begun; /* a round has been whole; or, without rounds, a push has been taken */
-    /* What has changed since gw_ps_store_unchange: anything; the keys, of which there is a list as long as there are
-     * few; and whether keys were dropped. */
-    bool changed, dropped;
-    struct gw_ps_key *changes[GW_PS_MOST_CHANGES];
-    uint32_t n_changes; /* more than GW_PS_MOST_CHANGES: look at all keys */
+    bool begun;            /* a round has been whole; or, without rounds, a push has been taken */
+    bool changed, dropped; /* since gw_ps_store_unchange: anything has changed; keys were dropped */
+    struct gw_ps_key *first_changed;
     uint32_t last_row;
 };
+
+/* The nth key, in the order in which keys were made, from 0. NULL after the last. */
+static inline struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store, uint64_t nth)
+{
+    return nth < store->names.n ? store->names.all[nth] : NULL;
+}
 
 /* ---- what the server does with it ---------------------------------------------------------------------------- */
 
@@ -257,13 +259,8 @@ void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t
  * earlier pushes count in no result except "latest". Whole rounds, values that were put, and parameters stay. */
 void gw_ps_store_begin_anew(struct gw_ps_store *store, const char *except);
 
-/* Drops all keys that begin with the prefix. No request may wait for them. GW_ERR_MEMORY: nothing has changed. */
-gw_status gw_ps_store_drop(struct gw_ps_store *store, const char *prefix);
-
-/* ----------------------------------------------------------------------------------------------------------- */
-
-/* The nth key, in the order in which keys were made, from 0. NULL after the last. */
-struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store, uint64_t nth);
+/* Drops all keys that begin with the prefix. No request may wait for them. */
+void gw_ps_store_drop(struct gw_ps_store *store, const char *prefix);
 
 /* ---- what its files share ------------------------------------------------------------------------------------ */
 
@@ -274,9 +271,8 @@ static inline void gw_ps_key_change(struct gw_ps_store *store, struct gw_ps_key 
     if (key->changed)
         return;
     key->changed = true;
-    if (store->n_changes < GW_PS_MOST_CHANGES)
-        store->changes[store->n_changes] = key;
-    store->n_changes += store->n_changes <= GW_PS_MOST_CHANGES;
+    key->next_changed = store->first_changed;
+    store->first_changed = key;
 }
 
 /* The same for all keys. */
@@ -284,7 +280,7 @@ static inline void gw_ps_store_change(struct gw_ps_store *store)
 {
     store->changed = true;
     for (uint64_t k = 0; k < store->names.n; k++)
-        gw_ps_key_change(store, store->keys[k]);
+        gw_ps_key_change(store, gw_ps_store_key(store, k));
 }
 
 /* True if there is a push of the worker whose verdict has not come. */
