@@ -192,6 +192,9 @@ typedef enum gw_exchange_setting {
     /* 1: count nonzeros, and what gw_tensor_traffic tells. It is 0 at first, because counting takes time: the member
      * counts symbols, and decodes its own frames. That time is not in encode_seconds */
     GW_EXCHANGE_ACCOUNT,
+    /* a factor, a finite float32 above 0: multiplies the residuals of all tensors on this member. Use it if gradients
+     * come in another unit from the next step on (the factor of a loss scaling has changed). All members call it */
+    GW_EXCHANGE_RESCALE,
 } gw_exchange_setting;
 
 /* Changes a setting from the next step on. Call it between steps. Errors: GW_ERR_ARGUMENT (no such setting, or no legal
@@ -213,11 +216,6 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_save(const gw_exchange *exchange, voi
  * either only gw_exchange_destroy may be called. GW_ERR_ORDER (a step is open). */
 GW_API GW_MUST_CHECK gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states,
                                                 size_t state_bytes);
-
-/* Multiplies the residuals of all tensors on this member by `factor`, a finite number above 0. Use it if gradients come
- * in another unit from the next step on (the factor of a loss scaling has changed). Call it between steps, on all
- * members. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
-GW_API GW_MUST_CHECK gw_status gw_exchange_scale(gw_exchange *exchange, float factor);
 
 /* The wire choice, for reports. */
 typedef struct gw_wire_report {

@@ -186,6 +186,7 @@ class ProbeOptions(ctypes.Structure):
     ]
 
 
+EXCHANGE_RESCALE = 3
 COMPRESS_BESIDE, MERGE_EXACT, MERGE_PAPER, PLAN_MAX_LAYERS = 2, 1, 2, 2048
 PLAN_MAX_CODECS = 64
 
@@ -249,7 +250,7 @@ _SIGNATURES = {
     "gw_exchange_begin": (STATUS, [POINTER, ctypes.c_uint32]),
     "gw_exchange_submit_many": (STATUS, [POINTER, ctypes.c_uint32, _COUNTED, ctypes.POINTER(POINTER)]),
     "gw_exchange_wait": (STATUS, [POINTER, ctypes.POINTER(StepResult)]),
-    "gw_exchange_scale": (STATUS, [POINTER, ctypes.c_float]),
+    "gw_exchange_set": (STATUS, [POINTER, ctypes.c_int, ctypes.c_double]),
     "gw_exchange_save": (STATUS, [POINTER, POINTER, SIZE, _SIZES]),
     "gw_exchange_load": (STATUS, [POINTER, ctypes.POINTER(POINTER), ctypes.c_uint32, SIZE]),
 }

@@ -310,11 +310,20 @@ static gw_status set_rate(struct gw_exchange *ex, double rate)
     return GW_OK;
 }
 
+static gw_status rescale(struct gw_exchange *ex, float factor)
+{
+    for (uint32_t t = 0; t < ex->n_tensors; t++)
+        GW_TRY(gw_encoder_scale(ex->tensors[t].encoder, factor));
+    return GW_OK;
+}
+
 gw_status gw_exchange_set(gw_exchange *ex, gw_exchange_setting setting, double value)
 {
     GW_TRY(check_between_steps(ex, "gw_exchange_set"));
     if (setting == GW_EXCHANGE_RATE)
         return set_rate(ex, value);
+    if (setting == GW_EXCHANGE_RESCALE)
+        return rescale(ex, (float)value);
     if (setting == GW_EXCHANGE_ACCOUNT && (value == 0 || value == 1)) {
         ex->account_next = value == 1;
         return GW_OK;
@@ -575,14 +584,6 @@ gw_status gw_exchange_save(const gw_exchange *ex, void *dst, size_t dst_capacity
         GW_TRY(gw_encoder_save(ex->tensors[t].encoder, (char *)dst + at, bytes));
         at += bytes;
     }
-    return GW_OK;
-}
-
-gw_status gw_exchange_scale(gw_exchange *ex, float factor)
-{
-    GW_TRY(check_between_steps(ex, "gw_exchange_scale"));
-    for (uint32_t t = 0; t < ex->n_tensors; t++)
-        GW_TRY(gw_encoder_scale(ex->tensors[t].encoder, factor));
     return GW_OK;
 }
 

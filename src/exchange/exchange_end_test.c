@@ -288,7 +288,7 @@ static bool exchange_forked(void *argument)
         gw_exchange_set(ex, GW_EXCHANGE_RATE, 1),
         gw_exchange_save(ex, state, sizeof state, &n_bytes),
         gw_exchange_load(ex, states, 1, 0),
-        gw_exchange_scale(ex, 2),
+        gw_exchange_set(ex, GW_EXCHANGE_RESCALE, 2),
         gw_exchange_stats(ex, &(gw_stats){.wire = &wire}),
         gw_exchange_set(ex, GW_EXCHANGE_WIRE, GW_WIRE_FAST),
     };

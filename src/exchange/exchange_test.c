@@ -567,7 +567,7 @@ static void options_are_checked(void **state)
     assert_int_equal(gw_exchange_submit_many(ex, 2, both, NULL), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_submit_many(NULL, 2, both, two), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_submit_many(ex, 0, NULL, NULL), GW_OK);
-    assert_int_equal(gw_exchange_scale(ex, 2), GW_ERR_ORDER);
+    assert_int_equal(gw_exchange_set(ex, GW_EXCHANGE_RESCALE, 2), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_submit(ex, 0, a), GW_OK);
     assert_int_equal(gw_exchange_submit(ex, 0, a), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_ORDER);
@@ -579,10 +579,10 @@ static void options_are_checked(void **state)
     assert_int_equal(gw_exchange_submit_many(ex, 2, both, two), GW_OK);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_OK);
     assert_true(a[0] == 1 && a[4] == 5 && b[0] == 0);
-    const float wrong_factors[] = {0, -1, NAN, INFINITY};
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(gw_exchange_scale(ex, wrong_factors[i]), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_exchange_scale(NULL, 2), GW_ERR_ARGUMENT);
+    const double wrong_factors[] = {0, -1, NAN, INFINITY, 1e300, 1e-300};
+    for (size_t i = 0; i < sizeof wrong_factors / sizeof *wrong_factors; i++)
+        assert_int_equal(gw_exchange_set(ex, GW_EXCHANGE_RESCALE, wrong_factors[i]), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_set(NULL, GW_EXCHANGE_RESCALE, 2), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_stats(ex, &(gw_stats){.tensor = 2, .traffic = &traffic}), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_stats(ex, &(gw_stats){.tensor = 2, .condition = &condition}), GW_ERR_ARGUMENT);
@@ -707,7 +707,7 @@ static void residuals_follow_the_unit_of_gradients(void **state)
             alone_step(&a, 1, false);
             alone_step(&scaled, 1, false);
         }
-        assert_int_equal(gw_exchange_scale(scaled.ex, 4), GW_OK);
+        assert_int_equal(gw_exchange_set(scaled.ex, GW_EXCHANGE_RESCALE, 4), GW_OK);
         for (int step = 0; step < 3; step++) {
             alone_step(&a, 1, false);
             alone_step(&scaled, 4, false);

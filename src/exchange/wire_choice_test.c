@@ -199,7 +199,7 @@ static void wrong_calls_are_refused(void **state)
     assert_int_equal(gw_exchange_set(ex, GW_EXCHANGE_WIRE, 3), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_set(ex, GW_EXCHANGE_WIRE, 0.5), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_set(ex, GW_EXCHANGE_ACCOUNT, 2), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_exchange_set(ex, (gw_exchange_setting)3, 0), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_set(ex, (gw_exchange_setting)4, 0), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_stats(ex, NULL), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_stats(NULL, &(gw_stats){.wire = &report}), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_begin(ex, 0), GW_OK);

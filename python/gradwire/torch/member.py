@@ -63,7 +63,7 @@ class Member:
         return self._result
 
     def scale(self, factor):
-        _library.check(self._lib.gw_exchange_scale(self._exchange, factor))
+        _library.check(self._lib.gw_exchange_set(self._exchange, _api.EXCHANGE_RESCALE, factor))
 
     def save(self):
         """Returns what the codec keeps of all tensors on this rank, as bytes: b"" if it keeps nothing."""
