@@ -1,12 +1,26 @@
-"""Checks documents against the tree. A link of a document leads to something. Some document links every table and
-picture of docs/ and experiments/. Usage: links.py SOURCE_DIR"""
+"""Checks documents against the tree. A link of a document leads to something, and so does a path from the top that it
+names as code (NAME stands for any name). The notebook and the change log are history, and add-a-codec.md makes files.
+Some document links every table and picture of docs/ and experiments/. Usage: links.py SOURCE_DIR"""
 
+import fnmatch
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+OTHER_TREES = ("docs/notebook/", "CHANGELOG.md", "docs/add-a-codec.md")
+
+
+def missing_paths(text, paths):
+    """Returns the paths from the top that a document names as code, and that are not there."""
+    tops = {path.partition("/")[0] + "/" for path in paths if "/" in path}
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)  # examples make files of their own
+    named = {word for word in re.findall(r"`([\w.*/\[\]-]+)`", prose) if word.startswith(tuple(tops))}
+    patterns = {word: re.sub(r"NAME|\*+", "*", word).rstrip("/") for word in named}
+    # `src/base/memory` stands for memory.c and memory.h
+    there = lambda pattern: fnmatch.filter(paths, pattern) or fnmatch.filter(paths, pattern + ".[ch]")
+    return sorted(word for word, pattern in patterns.items() if not there(pattern))
 
 
 def main():
@@ -16,11 +30,15 @@ def main():
     if not names:
         print("skipped: this is no git checkout, so what belongs to the tree is not known")
         return 77
+    paths = {str(path) for name in names for path in [Path(name), *Path(name).parents]}
     complaints, linked = [], set()
     for name in names:
         page = source / name
         if not name.endswith(".md") or not page.exists():
             continue
+        if not name.startswith(OTHER_TREES):
+            missing = missing_paths(page.read_text(), paths)
+            complaints += [f"{name} names {path}, which is not there" for path in missing]
         for link in LINK.findall(page.read_text()):
             if "://" in link:
                 continue
