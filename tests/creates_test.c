@@ -1,5 +1,5 @@
 /* Tests that no function leaves something old or half made behind when it fails: *out is NULL, and links have ops
- * NULL. A program may then destroy or look at them without care. */
+ * NULL. A program may then destroy or look at them without care, and functions refuse them. */
 #include <gradwire/gradwire.h>
 
 #include <setjmp.h>
@@ -71,6 +71,19 @@ static void refused_links_have_no_functions(void **state)
     }
 }
 
+/* What a function left that failed, and what a program did not look at. */
+static void what_was_not_made_is_refused(void **state)
+{
+    (void)state;
+    const gw_link never = {.ops = NULL};
+    gw_message message;
+    assert_int_equal(gw_link_recv(NULL, 0, &message), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_link_recv(&never, 0, &message), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_link_why(NULL, NULL, NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_link_why(&never, NULL, NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_server_run(NULL), GW_ERR_ARGUMENT);
+}
+
 /* ---- memory that runs out --------------------------------------------------------------------------------------- */
 
 static atomic_long left; /* how many allocations succeed; an exchange has a thread that takes memory, too */
@@ -138,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_arguments_leave_nothing),
         cmocka_unit_test(refused_links_have_no_functions),
+        cmocka_unit_test(what_was_not_made_is_refused),
         cmocka_unit_test(lack_of_memory_leaves_nothing),
     };
     return cmocka_run_group_tests_name("creates", tests, NULL, NULL);

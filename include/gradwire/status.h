@@ -1,9 +1,11 @@
 /* Status codes of the library, and the sentence that goes with the last error.
  *
  * Every function that can fail returns a gw_status, and hands its results back through out parameters. If a function
- * that creates or finds an object fails, *out is NULL. 0 is success.
- * Negative values are errors. Positive values mean "not finished yet". Numbers are fixed and never reused. Each family
- * has room to grow. */
+ * that creates or finds an object fails, *out is NULL. 0 is success. Negative values are errors. Positive values mean
+ * "not finished yet". Numbers are fixed and never reused.
+ *
+ * A pointer may be NULL if the function's comment says so, or if nothing would be read or written there (an array of 0
+ * elements). A function that returns a status answers any other NULL with GW_ERR_ARGUMENT. */
 #ifndef GRADWIRE_STATUS_H
 #define GRADWIRE_STATUS_H
 

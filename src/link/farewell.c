@@ -33,6 +33,8 @@ gw_status gw_link_recv(const gw_link *link, uint32_t timeout_ms, gw_message *mes
 {
     char text[MOST_BYTES - MARK_BYTES + 1];
     size_t n = 0;
+    if (!link || !link->ops || !message)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_link_recv: link or message is NULL, or the link was never made");
     GW_TRY(link->ops->recv(link->self, timeout_ms, message));
     const char *bytes = message->bytes;
     if (message->n_bytes <= MARK_BYTES || message->n_bytes > MOST_BYTES || memcmp(bytes, mark, MARK_BYTES) != 0)
@@ -50,6 +52,8 @@ gw_status gw_link_why(const gw_link *link, gw_link_look *look, void *user)
     char sentence[1024];
     gw_message message;
     gw_status heard;
+    if (!link || !link->ops)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_link_why: link is NULL, or was never made");
     snprintf(sentence, sizeof sentence, "%s", gw_last_error());
     do {
         heard = gw_link_recv(link, 0, &message);

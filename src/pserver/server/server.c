@@ -51,6 +51,8 @@ static void end(struct gw_ps_server *server)
 
 gw_status gw_ps_server_run(gw_ps_server *server)
 {
+    if (!server)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_server_run: server is NULL");
     GW_TRY(gw_process_check(server->made_in, "this parameter server"));
     for (bool stop = false;;) {
         gw_ps_connections_turn(server, LOOK_SECONDS, &stop);
