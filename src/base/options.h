@@ -13,6 +13,7 @@ enum {
     GW_FIRST_gw_exchange_options = 136,
     GW_FIRST_gw_link_options = 40,
     GW_FIRST_gw_probe_options = 120,
+    GW_FIRST_gw_profile = 88,
     GW_FIRST_gw_ps_key_options = 104,
     GW_FIRST_gw_ps_call = 80,
     GW_FIRST_gw_ps_client_options = 48,

@@ -55,6 +55,7 @@ static void no_struct_becomes_shorter(void **state)
     HOLDS(gw_exchange_options);
     HOLDS(gw_link_options);
     HOLDS(gw_probe_options);
+    HOLDS(gw_profile);
     HOLDS(gw_ps_key_options);
     HOLDS(gw_ps_call);
     HOLDS(gw_ps_client_options);
@@ -76,6 +77,28 @@ static void a_program_of_another_version_gets_its_context(void **state)
     assert_null(context);
 }
 
+static void a_program_of_another_version_gets_its_plan(void **state)
+{
+    (void)state;
+    const gw_profile_layer layer = {.name = "layer", .n_elems = 1};
+    const gw_profile_codec codec = {.spec = "none"};
+    struct {
+        gw_profile known;
+        uint64_t later;
+    } profile = {{.struct_bytes = sizeof profile,
+                  .layers = &layer,
+                  .n_layers = 1,
+                  .link = {.members = 1},
+                  .codecs = &codec,
+                  .n_codecs = 1},
+                 0};
+    uint32_t group;
+    for (; profile.later < 2; profile.later++)
+        assert_int_equal(gw_plan_merge(NULL, &profile.known, 0, GW_COMPRESS_BESIDE, GW_MERGE_EXACT, 0, &group, NULL,
+                                       NULL),
+                         profile.later ? GW_ERR_ARGUMENT : GW_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -84,6 +107,7 @@ int main(void)
         cmocka_unit_test(what_is_no_size_is_refused),
         cmocka_unit_test(no_struct_becomes_shorter),
         cmocka_unit_test(a_program_of_another_version_gets_its_context),
+        cmocka_unit_test(a_program_of_another_version_gets_its_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

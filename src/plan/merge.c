@@ -1,6 +1,7 @@
 /* Makes plans: the simple methods of merging layers, and the choice between methods. exact.c has the exact one. */
 #include "plan/profile.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "plan/timeline.h"
 
 /* A group ends with the layer that brings it to `most` bytes of float32. */
@@ -65,8 +66,11 @@ gw_status gw_plan_merge(gw_context *context, const gw_profile *profile, uint32_t
                         gw_merge method, uint64_t fixed_bytes, uint32_t *group_of, uint32_t *n_groups, double *step_ms)
 {
     struct gw_model model;
-    if (!group_of)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_plan_merge: group_of is NULL");
+    gw_profile own;
+    if (!profile || !group_of)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_plan_merge: profile or group_of is NULL");
+    GW_TRY(GW_TAKE_OPTIONS(gw_profile, profile, &own));
+    profile = &own;
     GW_TRY(gw_model_init(profile, codec, compress, &model));
     if (!gw_merge_name(method))
         return gw_fail(GW_ERR_ARGUMENT, "gw_plan_merge: there is no method %d", (int)method);

@@ -362,9 +362,6 @@ static void odd_profiles_are_refused(void **state)
     p.n_codecs = GW_PLAN_MAX_CODECS + 1;
     refused(&p, "65 codecs");
     p = example;
-    p.struct_bytes--;
-    refused(&p, "struct_bytes");
-    p = example;
     p.link.members = 0;
     refused(&p, "0 members");
     p = example;

@@ -4,8 +4,8 @@
 
 #include <gradwire/plan.h>
 
-/* Checks a profile. All functions of plan.h do this first. Errors: GW_ERR_ARGUMENT (a time is negative or not
- * finite, there are no layers or too many, or a name is missing or stands there twice; the sentence says which). */
+/* Checks a profile. All plans begin with this. Errors: GW_ERR_ARGUMENT (a NULL, a time that is negative or not finite,
+ * no layers or too many, or a name that is missing or stands there twice; the sentence says which). */
 GW_MUST_CHECK gw_status gw_profile_check(const gw_profile *profile);
 
 /* The name of a way to compress: "inline" or "beside". NULL for a number that is neither. Static storage. */
