@@ -2,7 +2,6 @@
 #include "net/connection.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "net/tls.h"
 #include "wire/bytes.h"
 
 #include <errno.h>
@@ -92,7 +91,32 @@ void gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_tls *tls, b
         getpeername(fd, (struct sockaddr *)&c->peer, &bytes); /* if it fails, the connection has ended already */
     c->error = 0;
     c->body = NULL;
-    c->cannot_send = c->met_tls = false;
+    c->cannot_send = false;
+    c->refusal = GW_NET_NO_REFUSAL;
+}
+
+gw_status gw_net_dial(struct gw_net_connection *c, const struct gw_net_address *address, struct gw_net_keys *keys,
+                      const char *host, uint32_t ms)
+{
+    struct gw_net_tls *tls = NULL;
+    const int fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    gw_status status = GW_OK;
+    c->refusal = GW_NET_NO_REFUSAL;
+    if (fd < 0 ||
+        (connect(fd, (const struct sockaddr *)&address->socket, address->socket_bytes) != 0 && errno != EINPROGRESS)) {
+        c->error = errno;
+        status = GW_ERR_PEER;
+    } else if (keys && gw_net_tls_new(keys, true, host, &tls) < 0) {
+        c->error = ENOMEM;
+        status = GW_ERR_MEMORY;
+    }
+    if (status == GW_OK) {
+        gw_net_tune(fd, ms);
+        gw_net_adopt(c, fd, tls, true);
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    return status;
 }
 
 void gw_net_end_sending(struct gw_net_connection *c)
@@ -107,13 +131,14 @@ static gw_status ended(struct gw_net_connection *c, int error)
     if (c->gathers) /* what was said before still leaves */
         gw_ignore(gw_net_flush(c));
     c->error = error;
+    c->refusal = c->tls ? c->tls->refusal : GW_NET_NO_REFUSAL;
     c->connected = false;
     return GW_ERR_PEER;
 }
 
 uint32_t gw_net_events(const struct gw_net_connection *c)
 {
-    const bool writes = c->connected ? c->first != NULL : c->tls ? gw_net_tls_wants_write(c->tls) : c->dialled;
+    const bool writes = c->connected ? c->first != NULL : c->tls ? c->tls->wants_write : c->dialled;
     return EPOLLIN | (writes ? EPOLLOUT : 0);
 }
 
@@ -159,7 +184,7 @@ gw_status gw_net_establish(struct gw_net_connection *c)
     if (c->tls) {
         gw_status status = gw_net_tls_handshake(c->tls, c->fd);
         if (status < 0) {
-            ended(c, gw_net_tls_errno(c->tls));
+            ended(c, c->tls->error);
             return status;
         }
         if (status == GW_NOT_YET)
@@ -181,7 +206,7 @@ static gw_status read_some(struct gw_net_connection *c, void *to, size_t n_bytes
     if (c->tls) {
         gw_status status = gw_net_tls_read(c->tls, to, n_bytes, from_socket, n_read);
         if (status < 0)
-            return ended(c, gw_net_tls_errno(c->tls));
+            return ended(c, c->tls->error);
     } else if (from_socket) {
         ssize_t n;
         do
@@ -223,9 +248,10 @@ static bool is_tls(const struct gw_net_connection *c)
 /* The other side has sent what no head can be, or half of an alert. */
 static gw_status not_ours(struct gw_net_connection *c)
 {
-    c->met_tls = is_tls(c);
-    gw_fail(GW_ERR_PEER, c->met_tls ? "it speaks TLS" : "it does not speak as Gradwire does");
-    return ended(c, EPROTO);
+    const bool met_tls = is_tls(c);
+    ended(c, EPROTO);
+    c->refusal = met_tls ? GW_NET_MET_TLS : GW_NET_NO_REFUSAL;
+    return gw_fail(GW_ERR_PEER, met_tls ? "it speaks TLS" : "it does not speak as Gradwire does");
 }
 
 /* Looks whether the bytes read ahead have a whole small message, or the beginning of a long one. */
@@ -405,8 +431,9 @@ static void queue(struct gw_net_connection *c, struct gw_net_parcel *parcel)
     c->n_waiting++;
 }
 
-/* Adds the head of a message of n_bytes to those that the parcel has. */
-static void add_head(struct gw_net_parcel *parcel, uint16_t kind, const void *header, size_t n_header, size_t n_bytes)
+/* Adds a message to the head of a parcel. copies: with its body; there is room for it. */
+static void add_message(struct gw_net_parcel *parcel, uint16_t kind, const void *header, size_t n_header,
+                        const void *bytes, size_t n_bytes, bool copies)
 {
     uint8_t *at = parcel->head + parcel->n_head;
     gw_put64(at, n_header + n_bytes);
@@ -416,6 +443,10 @@ static void add_head(struct gw_net_parcel *parcel, uint16_t kind, const void *he
     if (n_header)
         memcpy(at + GW_NET_HEAD, header, n_header);
     parcel->n_head += GW_NET_HEAD + n_header;
+    if (!copies || n_bytes == 0)
+        return;
+    memcpy(parcel->head + parcel->n_head, bytes, n_bytes);
+    parcel->n_head += n_bytes;
 }
 
 /* Adds a whole message to those that wait for gw_net_flush, in the head of the spare parcel. false: it has no room, or
@@ -435,10 +466,7 @@ static bool gather(struct gw_net_connection *c, uint16_t kind, const void *heade
         c->spare_is_used = true;
         queue(c, spare);
     }
-    add_head(spare, kind, header, n_header, n_bytes);
-    if (n_bytes)
-        memcpy(spare->head + spare->n_head, bytes, n_bytes);
-    spare->n_head += n_bytes;
+    add_message(spare, kind, header, n_header, bytes, n_bytes, true);
     return true;
 }
 
@@ -454,12 +482,13 @@ gw_status gw_net_send_with(struct gw_net_connection *c, uint16_t kind, const voi
               (gw_net_flush(c) == GW_OK && gather(c, kind, header, n_header, bytes, n_bytes))))
         status = GW_OK;
     if (status == GW_NOT_YET) {
+        const bool copies = !release && n_header + n_bytes <= GW_NET_MOST_HEADER;
         parcel.bytes = bytes;
-        parcel.n_bytes = n_bytes;
+        parcel.n_bytes = copies ? 0 : n_bytes;
         parcel.n_head = parcel.n_sent = 0;
         parcel.release = release;
         parcel.owner = owner;
-        add_head(&parcel, kind, header, n_header, n_bytes);
+        add_message(&parcel, kind, header, n_header, bytes, n_bytes, copies);
         if (!c->first && c->connected)
             status = write_some(c, &parcel);
     }

@@ -15,8 +15,8 @@
 #ifndef GW_NET_CONNECTION_H
 #define GW_NET_CONNECTION_H
 
-#include <gradwire/context.h>
-#include <gradwire/status.h>
+#include "net/address.h"
+#include "net/tls.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,8 +28,6 @@
 #define GW_NET_SMALL (GW_NET_AHEAD - GW_NET_HEAD)
 #define GW_NET_MOST_HEADER 1024
 #define GW_NET_PLACE_BYTES 64 /* room for "[address%interface]:port" and its end */
-
-struct gw_net_tls;
 
 /* Bytes that the kernel has not taken yet. */
 struct gw_net_parcel {
@@ -65,7 +63,7 @@ struct gw_net_connection {
     bool cannot_send;             /* the other side has closed it, or is gone. What it sent before can still be read */
     uint32_t watched;             /* what epoll watches; 0: it does not watch this connection */
     int error;                    /* after it ended: the errno, or 0 if the other side ended it in order */
-    bool met_tls;                 /* after it ended: the other side speaks TLS, and this one does not */
+    enum gw_net_refusal refusal;  /* after it ended: which keys did not fit */
 
     uint64_t most_bytes;  /* a longer message is refused */
     uint16_t most_header; /* and so is a longer header */
@@ -94,6 +92,10 @@ gw_status gw_net_init(struct gw_net_connection *c, gw_context *context);
 /* Closes it, and gives back its memory. What was not sent is dropped. A connection that is all zeros is legal. */
 void gw_net_free(struct gw_net_connection *c);
 
+/* Begins to connect to an address, over TLS if there are keys. host: as in gw_net_tls_new. ms: as in gw_net_tune.
+ * Errors: GW_ERR_PEER (it cannot now), GW_ERR_MEMORY; c->error is the errno of both. */
+gw_status gw_net_dial(struct gw_net_connection *c, const struct gw_net_address *address, struct gw_net_keys *keys,
+                      const char *host, uint32_t ms);
 /* Takes over a socket that does not block, and is connected or connecting. tls: NULL, or a session of its own, which
  * belongs to the connection from here on. */
 void gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_tls *tls, bool dialled);
@@ -122,8 +124,9 @@ void gw_net_consume(struct gw_net_connection *c);
 bool gw_net_has_more(const struct gw_net_connection *c);
 
 /* Sends a message. What the kernel does not take now waits for gw_net_flush. The bytes belong to the connection from
- * here on, also if the call fails; `release` gives them back. Errors: GW_ERR_PEER (it says no sentence, because reading
- * tells why), GW_ERR_MEMORY (nothing was sent). */
+ * here on, also if the call fails; `release` gives them back. If it is NULL, they are copied as far as
+ * GW_NET_MOST_HEADER bytes hold them and the header, and must stay if they are more. Errors: GW_ERR_PEER (it says no
+ * sentence, because reading tells why), GW_ERR_MEMORY (nothing was sent). */
 gw_status gw_net_send(struct gw_net_connection *c, uint16_t kind, void *bytes, size_t n_bytes,
                       void (*release)(void *bytes));
 /* The same with a header, of up to GW_NET_MOST_HEADER bytes, which is copied. `release` gets the owner. */

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/quote.h"
-#include "net/keys_state.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,6 +12,7 @@
 #include <limits.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <stdio.h>
 #include <string.h>
@@ -192,14 +192,6 @@ gw_status gw_net_keys_look(struct gw_net_keys *keys)
     return GW_OK;
 }
 
-uint64_t gw_net_keys_changes(struct gw_net_keys *keys)
-{
-    pthread_mutex_lock(&keys->lock);
-    const uint64_t n = keys->n_changes;
-    pthread_mutex_unlock(&keys->lock);
-    return n;
-}
-
 bool gw_net_keys_allow(struct gw_net_keys *keys, const struct gw_net_identity *identity)
 {
     bool found = keys->ca; /* the handshake has asked the CA */
@@ -303,19 +295,4 @@ void gw_net_keys_free(struct gw_net_keys *keys)
     gw_free(keys->context, keys->allowed);
     gw_free(keys->context, keys->folder);
     gw_free(keys->context, keys);
-}
-
-const char *gw_net_keys_folder(const struct gw_net_keys *keys)
-{
-    return keys->folder;
-}
-
-const struct gw_net_identity *gw_net_keys_own(const struct gw_net_keys *keys)
-{
-    return &keys->own;
-}
-
-const struct gw_net_identity *gw_net_keys_rendezvous(const struct gw_net_keys *keys)
-{
-    return keys->knows_place ? &keys->rendezvous : NULL;
 }

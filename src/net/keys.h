@@ -23,8 +23,20 @@
 #include <gradwire/context.h>
 #include <gradwire/status.h>
 
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
+
+#define GW_NET_CERTIFICATE "gradwire.crt"
+#define GW_NET_SECRET "gradwire.pem"
+#define GW_NET_RENDEZVOUS "rendezvous.crt"
+#define GW_NET_SERVER_FILE "server.crt"
+#define GW_NET_ALLOWED "allowed"
+#define GW_NET_CA "ca.crt"
+#define GW_NET_SUFFIX ".crt" /* of the files in allowed/ */
 
 /* The SHA-256 of a certificate. */
 struct gw_net_identity {
@@ -40,12 +52,31 @@ static inline bool gw_net_same_identity(const struct gw_net_identity *a, const s
     return __builtin_memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
 
-struct gw_net_keys;
-
 enum gw_net_role {
     GW_NET_MEMBER, /* of a job */
     GW_NET_SERVER, /* a parameter server */
     GW_NET_CLIENT  /* of parameter servers: it dials only, and needs no allowed/ */
+};
+
+/* A folder that was read. The structs without a definition here are OpenSSL's X509, EVP_PKEY, X509_STORE, SSL_CTX. */
+struct gw_net_keys {
+    gw_context *context;
+    enum gw_net_role role;
+    struct gw_net_log *log; /* NULL: nobody listens */
+    char *folder;
+    struct x509_st *certificate;
+    struct evp_pkey_st *secret;
+    struct gw_net_identity own, rendezvous; /* a client has the servers' certificate in place of rank 0's */
+    struct x509_store_st *ca;               /* who is signed by one of these may connect; NULL: allowed/ says who may */
+    bool knows_place;                       /* `rendezvous` is known; else the CA alone says whom to believe */
+    pthread_mutex_t lock;                   /* protects what follows */
+    uint32_t n_allowed;
+    struct gw_net_identity *allowed;
+    uint64_t n_changes;     /* how often the list has changed; a process with one thread may read it without the lock */
+    atomic_bool unreadable; /* the log has been told that allowed/ cannot be read */
+    double looked;          /* when allowed/ was read */
+    struct timespec time;   /* when that folder had changed last, then */
+    struct ssl_ctx_st *ssl; /* what all sessions have in common. tls.c makes it with the first session */
 };
 
 /* Reads a folder of keys. log: gets lines about files in allowed/; NULL: nobody listens. Errors: GW_ERR_SYSTEM (a file
@@ -55,18 +86,16 @@ gw_status gw_net_keys_load(gw_context *context, const char *folder, enum gw_net_
 /* NULL is allowed. */
 void gw_net_keys_free(struct gw_net_keys *keys);
 
-const char *gw_net_keys_folder(const struct gw_net_keys *keys);
-/* This machine's own certificate, and that of rank 0. The latter is NULL if the CA alone says whom to believe. */
-const struct gw_net_identity *gw_net_keys_own(const struct gw_net_keys *keys);
-const struct gw_net_identity *gw_net_keys_rendezvous(const struct gw_net_keys *keys);
-
 /* Reads allowed/ again if it has changed, or if a second has passed. Errors: the folder cannot be read, or there is no
  * memory; then the list stays as it is. */
 gw_status gw_net_keys_look(struct gw_net_keys *keys);
 
-/* How often the list has changed. */
-uint64_t gw_net_keys_changes(struct gw_net_keys *keys);
-
 bool gw_net_keys_allow(struct gw_net_keys *keys, const struct gw_net_identity *identity);
+
+gw_status gw_net_keys_path(char path[PATH_MAX], const char *folder, const char *name);
+
+/* Reads a certificate. certificate NULL: not wanted; else the caller frees it. */
+gw_status gw_net_keys_read(const char *folder, const char *name, struct x509_st **certificate,
+                           struct gw_net_identity *identity);
 
 #endif

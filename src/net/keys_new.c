@@ -2,7 +2,7 @@
  * its files behind. */
 #include "base/error.h"
 #include "base/files.h"
-#include "net/keys_state.h"
+#include "net/keys.h"
 
 #include <gradwire/link.h>
 

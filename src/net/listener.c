@@ -103,20 +103,6 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
     return GW_OK;
 }
 
-int gw_net_dial(const struct gw_net_address *address)
-{
-    const int fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -1;
-    if (connect(fd, (const struct sockaddr *)&address->socket, address->socket_bytes) != 0 && errno != EINPROGRESS) {
-        const int error = errno;
-        close(fd);
-        errno = error;
-        return -1;
-    }
-    return fd;
-}
-
 /* ---- room ------------------------------------------------------------------------------------------------ */
 
 static void pause_accepting(struct gw_net_listener *listener, double now)
@@ -241,13 +227,13 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
 /* ---- work ------------------------------------------------------------------------------------------------ */
 
 /* Says that a handshake failed. Whoever it is comes again and again, so the same line is not written twice in a row. */
-static void tell_refusal(struct gw_net_listener *listener, const struct gw_net_connection *c, enum gw_net_refusal kind)
+static void tell_refusal(struct gw_net_listener *listener, const struct gw_net_connection *c)
 {
     const struct gw_net_peer_name host = gw_net_name_host(c);
     const double now = gw_clock_seconds();
     const char *of = listener->o.of;
     char why[sizeof listener->refused.why];
-    if (kind == GW_NET_NOT_LISTED)
+    if (c->refusal == GW_NET_NOT_LISTED)
         snprintf(why, sizeof why, "%s", gw_last_error());
     else
         snprintf(why, sizeof why,
@@ -293,10 +279,9 @@ static bool go_on(struct gw_net_listener *listener, struct gw_net_newcomer *newc
     if (status == GW_OK)
         return true;
     if (status < 0) {
-        const enum gw_net_refusal why = c->tls ? gw_net_tls_refusal(c->tls) : GW_NET_NO_REFUSAL;
-        if (why || c->error == EPROTO || c->error == EMSGSIZE)
-            tell_refusal(listener, c, why);
-        if (c->met_tls || why == GW_NET_WITHOUT_TLS)
+        if (c->refusal || c->error == EPROTO || c->error == EMSGSIZE)
+            tell_refusal(listener, c);
+        if (c->refusal == GW_NET_MET_TLS || c->refusal == GW_NET_WITHOUT_TLS)
             tell_mismatch(c->fd);
         forget(newcomer);
     } else {

@@ -8,10 +8,7 @@
 #ifndef GW_NET_LISTENER_H
 #define GW_NET_LISTENER_H
 
-#include "net/address.h"
 #include "net/connection.h"
-#include "net/log.h"
-#include "net/tls.h"
 
 #define GW_NET_MOST_LISTENING 2
 /* who has not said by then who it is, is sent away */
@@ -78,8 +75,5 @@ void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_newcomer *new
 void gw_net_turn_out(struct gw_net_newcomer *newcomer);
 void gw_net_refuse(struct gw_net_listener *listener, struct gw_net_newcomer *newcomer, uint16_t kind,
                    const void *header, size_t n_header, const void *bytes, size_t n_bytes);
-
-/* Begins to connect to an address: a socket that does not block, or -1 with errno. */
-int gw_net_dial(const struct gw_net_address *address);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "net/connection.h"
-#include "net/keys_state.h"
 #include "net/tls.h"
 
 #include <openssl/pem.h>
@@ -126,7 +125,7 @@ static void who_is_signed_may_come(void **state)
         const bool agreed = shake_hands(cases[i].client, cases[i].host, cases[i].server, why);
         CHECK(cases[i].why ? !agreed && strstr(why, cases[i].why) : agreed, "%zu: %s", i, why);
     }
-    assert_true(gw_net_keys_allow(server, gw_net_keys_own(client)) && !gw_net_keys_rendezvous(client));
+    assert_true(gw_net_keys_allow(server, &client->own) && !client->knows_place);
 
     /* One that another CA has signed, or that has signed itself, is refused by both sides. */
     struct gw_net_keys *strange;

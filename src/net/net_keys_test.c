@@ -3,7 +3,7 @@
 #include "net/test_keys.h"
 
 #include "base/error.h"
-#include "net/keys_state.h"
+#include "net/keys.h"
 
 static void a_new_folder(void **state)
 {
@@ -102,7 +102,7 @@ static void bad_folders_are_refused(void **state)
     unlink(at("bad/allowed/old.crt"));
     assert_int_equal(gw_net_keys_look(keys), GW_OK);
     assert_non_null(strstr(said, "allowed/new.crt"));
-    assert_true(keys->n_allowed == 1 && gw_net_keys_changes(keys) == 1); /* the first list was a change */
+    assert_true(keys->n_allowed == 1 && keys->n_changes == 1); /* the first list was a change */
     gw_net_keys_free(keys);
     unlink(at("bad/allowed/new.crt"));
     copy_file(at("other/gradwire.crt"), at("bad/gradwire.crt"));
@@ -124,26 +124,26 @@ static void the_list_alone_says(void **state)
     assert_int_equal(gw_keys_new(server, NULL, NULL), GW_OK);
     assert_int_equal(load(server, GW_NET_SERVER, NULL, &keys), GW_OK);
     assert_int_equal(load(server, GW_NET_MEMBER, NULL, &member), GW_OK);
-    assert_false(gw_net_keys_allow(keys, gw_net_keys_own(keys)));
-    assert_true(gw_net_keys_allow(member, gw_net_keys_own(keys)));
+    assert_false(gw_net_keys_allow(keys, &keys->own));
+    assert_true(gw_net_keys_allow(member, &keys->own));
     assert_int_equal(gw_keys_new(anna, server, "anna"), GW_OK);
     assert_int_equal(gw_keys_new(bert, server, "bert.2"), GW_OK);
     assert_int_equal(load(anna, GW_NET_CLIENT, NULL, &client), GW_OK);
-    assert_true(gw_net_same_identity(gw_net_keys_rendezvous(client), gw_net_keys_own(keys)));
-    const struct gw_net_identity anna_is = *gw_net_keys_own(client);
+    assert_true(gw_net_same_identity(&client->rendezvous, &keys->own));
+    const struct gw_net_identity anna_is = client->own;
     gw_net_keys_free(client);
     assert_int_equal(load(anna, GW_NET_MEMBER, NULL, &client), GW_OK); /* its folder serves a job of its own, too */
-    assert_true(gw_net_same_identity(gw_net_keys_rendezvous(client), &anna_is));
-    const uint64_t before = gw_net_keys_changes(keys);
+    assert_true(gw_net_same_identity(&client->rendezvous, &anna_is));
+    const uint64_t before = keys->n_changes;
     assert_int_equal(gw_net_keys_look(keys), GW_OK);
-    assert_true(gw_net_keys_changes(keys) == before + 1 && keys->n_allowed == 2);
+    assert_true(keys->n_changes == before + 1 && keys->n_allowed == 2);
     assert_true(gw_net_keys_allow(keys, &anna_is));
     unlink(at("server/allowed/anna.crt"));
     unlink(at("server/allowed/self.crt"));
     assert_int_equal(gw_net_keys_look(keys), GW_OK);
     assert_int_equal(gw_net_keys_look(member), GW_OK);
-    assert_true(gw_net_keys_changes(keys) == before + 2 && keys->n_allowed == 1 && member->n_allowed == 1);
-    assert_false(gw_net_keys_allow(keys, &anna_is) || gw_net_keys_allow(member, gw_net_keys_own(keys)));
+    assert_true(keys->n_changes == before + 2 && keys->n_allowed == 1 && member->n_allowed == 1);
+    assert_false(gw_net_keys_allow(keys, &anna_is) || gw_net_keys_allow(member, &keys->own));
     /* What is refused leaves nothing, and replaces nothing. */
     static const char *const names[] = {"", ".hidden", "a/b", "anna key", "bert.2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -3,10 +3,10 @@
 #include "net/tls.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "net/keys_state.h"
 
 #include <errno.h>
 #include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -24,26 +24,6 @@
 
 /* RFC 8446, 5.5: one key of AES-GCM may seal 2^24.5 full records. */
 uint32_t gw_net_tls_records_a_key = 1u << 23;
-
-struct gw_net_tls {
-    SSL *ssl;
-    struct gw_net_keys *keys;
-    struct gw_net_identity peer;
-    enum gw_net_refusal refusal;
-    int error;
-    const char *host; /* whom this side has dialled, if its certificate must be for that name; else NULL */
-    int fd;
-    bool dialled, wants_write, begun;
-    /* What was received and OpenSSL has not read, and what OpenSSL has written and was not sent. NULL: the other side
-     * is not known yet */
-    uint8_t *in, *out;
-    size_t in_at, in_end, out_at, out_end;
-    size_t n_sealed;    /* how many bytes of the caller are in `out` */
-    uint32_t n_records; /* how many were written with the key of now */
-    bool gathers;       /* records go to `out` */
-    bool stays;         /* nothing is received from the socket now */
-    bool asked;         /* the other side has asked for new keys */
-};
 
 /* ---- the socket ------------------------------------------------------------------------------------------ */
 
@@ -233,26 +213,6 @@ void gw_net_tls_free(struct gw_net_tls *tls)
     gw_free(tls->keys->context, tls->in);
     gw_free(tls->keys->context, tls->out);
     gw_free(tls->keys->context, tls);
-}
-
-bool gw_net_tls_wants_write(const struct gw_net_tls *tls)
-{
-    return tls->wants_write;
-}
-
-int gw_net_tls_errno(const struct gw_net_tls *tls)
-{
-    return tls->error;
-}
-
-enum gw_net_refusal gw_net_tls_refusal(const struct gw_net_tls *tls)
-{
-    return tls->refusal;
-}
-
-const struct gw_net_identity *gw_net_tls_peer(const struct gw_net_tls *tls)
-{
-    return &tls->peer;
 }
 
 /* What the last call of OpenSSL came to. `error` is errno right after it. */

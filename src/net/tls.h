@@ -6,7 +6,35 @@
 
 #include <stddef.h>
 
-struct gw_net_tls;
+/* Why keys do not fit. */
+enum gw_net_refusal {
+    GW_NET_NO_REFUSAL,
+    GW_NET_NOT_LISTED,  /* this side does not allow the other one's certificate */
+    GW_NET_TURNED_AWAY, /* the other side does not allow this one's */
+    GW_NET_WITHOUT_TLS, /* the other side does not speak TLS */
+    GW_NET_MET_TLS      /* the other side speaks TLS, and this one does not */
+};
+
+struct gw_net_tls {
+    struct ssl_st *ssl; /* OpenSSL's SSL */
+    struct gw_net_keys *keys;
+    struct gw_net_identity peer; /* the certificate that the other side has shown. All zero before it has */
+    enum gw_net_refusal refusal; /* why the handshake failed */
+    int error;                   /* the errno of what ended the session; 0: the other side ended it in order */
+    const char *host;            /* whom this side has dialled, if its certificate must be for that name; else NULL */
+    int fd;
+    bool dialled, begun;
+    bool wants_write; /* the handshake waits until it can write */
+    /* What was received and OpenSSL has not read, and what OpenSSL has written and was not sent. NULL: the other side
+     * is not known yet */
+    uint8_t *in, *out;
+    size_t in_at, in_end, out_at, out_end;
+    size_t n_sealed;    /* how many bytes of the caller are in `out` */
+    uint32_t n_records; /* how many were written with the key of now */
+    bool gathers;       /* records go to `out` */
+    bool stays;         /* nothing is received from the socket now */
+    bool asked;         /* the other side has asked for new keys */
+};
 
 /* Makes a session. dialled: this side has dialled. host: if a CA alone says whom to believe, the other side's
  * certificate must be for this name; NULL: for any. It lives as long as the session. Errors: GW_ERR_MEMORY. */
@@ -16,11 +44,9 @@ void gw_net_tls_free(struct gw_net_tls *tls);
 
 /* Goes on with the handshake over a connected socket. GW_OK, GW_NOT_YET, or GW_ERR_PEER with a sentence. */
 gw_status gw_net_tls_handshake(struct gw_net_tls *tls, int fd);
-/* True if the handshake waits until it can write. */
-bool gw_net_tls_wants_write(const struct gw_net_tls *tls);
 
 /* Reads up to n_bytes. from_socket false: of what was received before. *n_read 0: nothing has come. Errors:
- * GW_ERR_PEER; gw_net_tls_errno says which. */
+ * GW_ERR_PEER; `error` says which. */
 gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, bool from_socket, size_t *n_read);
 
 /* True if bytes were read from the socket that gw_net_tls_read has not handed over. */
@@ -33,20 +59,5 @@ gw_status gw_net_tls_write(struct gw_net_tls *tls, const uint8_t *head, size_t n
 
 /* After so many records a side takes a new key. Tests lower it. */
 extern uint32_t gw_net_tls_records_a_key;
-
-/* The errno of what ended the session; 0: the other side ended it in order. */
-int gw_net_tls_errno(const struct gw_net_tls *tls);
-
-/* Why a handshake failed. */
-enum gw_net_refusal {
-    GW_NET_NO_REFUSAL,
-    GW_NET_NOT_LISTED,  /* this side does not allow the other one's certificate */
-    GW_NET_TURNED_AWAY, /* the other side does not allow this one's */
-    GW_NET_WITHOUT_TLS  /* the other side does not speak TLS */
-};
-enum gw_net_refusal gw_net_tls_refusal(const struct gw_net_tls *tls);
-
-/* The certificate that the other side has shown. All zero before it has. */
-const struct gw_net_identity *gw_net_tls_peer(const struct gw_net_tls *tls);
 
 #endif

@@ -52,10 +52,7 @@ struct meeting {
     size_t table_bytes;
     bool has_table, told_ready, over;
     uint32_t n_missing; /* connections to peers that do not stand yet */
-    double *dial_at;    /* for each peer below this rank: when to dial next; 0: it is dialled */
-    bool *stands;       /* for each peer: it has said WELCOME, or was told so */
     /* elsewhere than at rank 0 */
-    uint8_t join[GW_TCP_JOIN_BYTES];
     double dial_host_at, pause;
     double heard_at; /* when rank 0 was heard last; 0: never */
     char waiting_for[GW_TCP_TEXT_BYTES];
@@ -95,7 +92,7 @@ static bool all_links_stand(const void *meeting, uint32_t rank)
     const struct meeting *m = meeting;
     bool all = true;
     for (uint32_t l = 0; l < m->group->n_links && rank != m->group->rank; l++)
-        all = all && m->stands[(uint64_t)l * m->group->size + rank];
+        all = all && m->group->endpoints[l]->peers[rank].stands;
     return all;
 }
 
@@ -120,37 +117,24 @@ static void watch(const struct meeting *m, struct gw_net_connection *c, uint64_t
     gw_net_watch(c, m->epoll, (epoll_data_t){.u64 = number});
 }
 
-/* Begins to connect. GW_NOT_YET: it cannot now; errno says why. */
+/* Begins to connect. Errors: as gw_net_dial. */
 static gw_status dial(const struct meeting *m, const struct gw_net_address *address, const char *host,
                       struct gw_net_connection *c, uint64_t number)
 {
-    struct gw_net_tls *tls = NULL;
-    const int fd = gw_net_dial(address);
-    if (fd < 0)
-        return GW_NOT_YET;
-    if (m->group->keys && gw_net_tls_new(m->group->keys, true, host, &tls) < 0) {
-        close(fd);
-        return GW_ERR_MEMORY;
-    }
-    gw_net_tune(fd, m->group->timeout_ms);
-    gw_net_adopt(c, fd, tls, true);
+    GW_TRY(gw_net_dial(c, address, m->group->keys, host, m->group->timeout_ms));
     watch(m, c, number);
     return GW_OK;
 }
 
-static void tell(const struct meeting *m, struct joiner *joiner, uint64_t number, uint16_t kind, const void *bytes,
+/* Says something short to a joiner, or to rank 0. */
+static void tell(const struct meeting *m, struct joiner *joiner, uint64_t number, uint16_t kind, void *bytes,
                  size_t n_bytes)
 {
-    void *copy = n_bytes ? gw_message_alloc(m->group->context, n_bytes) : NULL;
-    if (n_bytes && !copy)
-        return; /* only texts, which come again, have bytes */
-    if (copy)
-        memcpy(copy, bytes, n_bytes);
-    gw_ignore(gw_net_send(&joiner->c, kind, copy, n_bytes, gw_message_free)); /* if it is gone, reading says so */
+    gw_ignore(gw_net_send(&joiner->c, kind, bytes, n_bytes, NULL)); /* if it is gone, reading says so */
     watch(m, &joiner->c, OF_JOINER | number);
 }
 
-static void tell_joiners(const struct meeting *m, uint16_t kind, const void *bytes, size_t n_bytes)
+static void tell_joiners(const struct meeting *m, uint16_t kind, void *bytes, size_t n_bytes)
 {
     for (uint32_t r = 1; r < m->group->size; r++)
         if (m->joiners[r].here)
@@ -182,8 +166,8 @@ static void stand(struct meeting *m, uint64_t number)
     peer->c.most_bytes = GW_TCP_MOST_BYTES;
     peer->c.place = place_of_message;
     peer->c.place_user = peer;
-    m->n_missing -= !m->stands[number];
-    m->stands[number] = true;
+    m->n_missing -= !peer->stands;
+    peer->stands = true;
 }
 
 static void redial(struct meeting *m, uint64_t number, const char *trouble)
@@ -191,17 +175,17 @@ static void redial(struct meeting *m, uint64_t number, const char *trouble)
     struct gw_tcp_peer *peer = peer_of(m, number);
     snprintf(m->trouble, sizeof m->trouble, "%s", trouble);
     gw_net_close(&peer->c);
-    m->dial_at[number] = gw_clock_seconds() + REDIAL_SECONDS;
+    peer->dial_at = gw_clock_seconds() + REDIAL_SECONDS;
 }
 
 static gw_status dial_peer(struct meeting *m, uint64_t number)
 {
     struct gw_tcp_peer *peer = peer_of(m, number);
-    m->dial_at[number] = 0;
+    peer->dial_at = 0;
     const gw_status status = dial(m, &m->group->members[number % m->group->size].address, NULL, &peer->c, number);
-    if (status == GW_NOT_YET)
-        redial(m, number, strerror(errno));
-    return status < 0 ? status : GW_OK;
+    if (status == GW_ERR_PEER)
+        redial(m, number, strerror(peer->c.error));
+    return status == GW_ERR_PEER ? GW_OK : status;
 }
 
 static gw_status dial_peers(struct meeting *m, double now)
@@ -210,16 +194,16 @@ static gw_status dial_peers(struct meeting *m, double now)
     for (uint32_t l = 0; m->has_table && l < group->n_links; l++)
         for (uint32_t r = 0; r < group->rank; r++) {
             const uint64_t number = (uint64_t)l * group->size + r;
-            if (m->dial_at[number] != 0 && now >= m->dial_at[number])
+            if (peer_of(m, number)->dial_at != 0 && now >= peer_of(m, number)->dial_at)
                 GW_TRY(dial_peer(m, number));
         }
     return GW_OK;
 }
 
-/* A certificate that is allowed, but is another member's. wanted NULL: anyone's is good. */
+/* A certificate that is allowed, but is another member's. */
 static bool is_another(const struct meeting *m, const struct gw_net_connection *c, const struct gw_net_identity *wanted)
 {
-    return m->group->keys && wanted && !gw_net_same_identity(gw_net_tls_peer(c->tls), wanted);
+    return m->group->keys && !gw_net_same_identity(&c->tls->peer, wanted);
 }
 
 /* Goes on with a connection that this rank has dialled. */
@@ -238,9 +222,10 @@ static gw_status go_on_with_peer(struct meeting *m, uint64_t number)
         if (is_another(m, &peer->c, &group->members[rank].identity))
             return gw_fail(GW_ERR_PEER, "rank %u (%s) has another certificate than it had at the rendezvous", rank,
                            place);
-        gw_tcp_hello_write(peer->hello,
+        uint8_t hello[GW_TCP_HELLO_BYTES];
+        gw_tcp_hello_write(hello,
                            &(struct gw_tcp_hello){group->session, group->rank, (uint32_t)(number / group->size)});
-        gw_ignore(gw_net_send(&peer->c, GW_TCP_HELLO, peer->hello, GW_TCP_HELLO_BYTES, NULL));
+        gw_ignore(gw_net_send(&peer->c, GW_TCP_HELLO, hello, sizeof hello, NULL));
     }
     if (status == GW_OK) {
         gw_ignore(gw_net_flush(&peer->c)); /* if that fails, reading says why */
@@ -252,12 +237,11 @@ static gw_status go_on_with_peer(struct meeting *m, uint64_t number)
         return GW_OK;
     }
     if (status == GW_ERR_PEER || status == GW_OK) {
-        const enum gw_net_refusal why = peer->c.tls ? gw_net_tls_refusal(peer->c.tls) : GW_NET_NO_REFUSAL;
         char trouble[200];
         snprintf(trouble, sizeof trouble, "%s",
                  status == GW_OK ? "it does not speak as a member does" : gw_last_error());
         redial(m, number, trouble);
-        if (why == GW_NET_NOT_LISTED || why == GW_NET_TURNED_AWAY)
+        if (peer->c.refusal == GW_NET_NOT_LISTED || peer->c.refusal == GW_NET_TURNED_AWAY)
             return gw_fail(GW_ERR_PEER, "rank %u does not connect to rank %u (%s): %s", group->rank, rank, place,
                            trouble);
         return GW_OK;
@@ -418,7 +402,7 @@ static void receive_joiner(struct meeting *m, struct gw_net_newcomer *newcomer, 
     m->n_here++;
     group->members[join.rank].address = join.address;
     if (joiner->c.tls)
-        group->members[join.rank].identity = *gw_net_tls_peer(joiner->c.tls);
+        group->members[join.rank].identity = joiner->c.tls->peer;
     watch(m, &joiner->c, OF_JOINER | join.rank);
     gw_ignore(hear_joiner(m, join.rank)); /* it may have gone already, so that its place is free again */
     if (m->n_here < group->size)
@@ -436,7 +420,7 @@ static gw_status dial_host(struct meeting *m)
     m->dial_host_at = gw_clock_seconds() + m->pause;
     host->c.most_bytes = m->table_bytes > GW_NET_SMALL ? m->table_bytes : GW_NET_SMALL;
     const gw_status status = dial(m, gw_net_host_nth(m->host, m->n_dialled++), m->host->name, &host->c, OF_JOINER);
-    return status < 0 ? status : GW_OK;
+    return status == GW_ERR_PEER ? GW_OK : status;
 }
 
 static void *place_of_table(void *meeting, const struct gw_net_message *message)
@@ -448,13 +432,14 @@ static void *place_of_table(void *meeting, const struct gw_net_message *message)
 static void say_join(struct meeting *m)
 {
     const struct gw_tcp_group *group = m->group;
-    gw_tcp_join_write(m->join, &(struct gw_tcp_join){.version = GW_TCP_VERSION,
-                                                     .keyed = group->keys != NULL,
-                                                     .rank = group->rank,
-                                                     .size = group->size,
-                                                     .n_links = group->n_links,
-                                                     .address = m->own});
-    gw_ignore(gw_net_send(&m->joiners[0].c, GW_TCP_JOIN, m->join, GW_TCP_JOIN_BYTES, NULL)); /* reading says why */
+    uint8_t join[GW_TCP_JOIN_BYTES];
+    gw_tcp_join_write(join, &(struct gw_tcp_join){.version = GW_TCP_VERSION,
+                                                  .keyed = group->keys != NULL,
+                                                  .rank = group->rank,
+                                                  .size = group->size,
+                                                  .n_links = group->n_links,
+                                                  .address = m->own});
+    gw_ignore(gw_net_send(&m->joiners[0].c, GW_TCP_JOIN, join, sizeof join, NULL)); /* reading says why */
 }
 
 /* Handles a message of rank 0. */
@@ -500,16 +485,15 @@ static gw_status host_went(struct meeting *m)
 {
     struct joiner *host = &m->joiners[0];
     const char *place = gw_net_place(m->rendezvous->endpoint);
-    const enum gw_net_refusal why = host->c.tls ? gw_net_tls_refusal(host->c.tls) : GW_NET_NO_REFUSAL;
-    const bool mismatch = why == GW_NET_WITHOUT_TLS || (!host->c.tls && host->c.error == EPROTO);
+    const bool mismatch = host->c.refusal == GW_NET_WITHOUT_TLS || (!host->c.tls && host->c.error == EPROTO);
     char reason[200];
     snprintf(reason, sizeof reason, "%s", gw_last_error());
     gw_net_close(&host->c);
-    if (why == GW_NET_TURNED_AWAY)
+    if (host->c.refusal == GW_NET_TURNED_AWAY)
         return gw_fail(GW_ERR_PEER,
                        "rank 0 (%s) refused this machine: its certificate %s is not among the allowed ones "
                        "there",
-                       place, gw_net_identity_write(gw_net_keys_own(m->group->keys)).text);
+                       place, gw_net_identity_write(&m->group->keys->own).text);
     m->n_mismatches += mismatch;
     if (m->n_mismatches >= MOST_MISMATCHES)
         return keys_differ(m);
@@ -528,7 +512,8 @@ static gw_status hear_host(struct meeting *m)
     const bool stood = host->c.connected;
     gw_status status = gw_net_establish(&host->c);
     if (status == GW_OK && !stood) {
-        if (m->group->keys && is_another(m, &host->c, gw_net_keys_rendezvous(m->group->keys))) {
+        const struct gw_net_keys *keys = m->group->keys;
+        if (keys && keys->knows_place && is_another(m, &host->c, &keys->rendezvous)) {
             /* it may be another process, which was at the address before rank 0 */
             gw_net_close(&host->c);
             snprintf(m->trouble, sizeof m->trouble, "its certificate is not that of rendezvous.crt");
@@ -545,7 +530,7 @@ static gw_status hear_host(struct meeting *m)
     if (status == GW_ERR_PEER)
         return host_went(m);
     watch(m, &host->c, OF_JOINER);
-    return status < 0 ? status : GW_OK;
+    return status == GW_ERR_PEER ? GW_OK : status;
 }
 
 /* ---- how it ends ----------------------------------------------------------------------------------------- */
@@ -582,8 +567,7 @@ static gw_status too_late(const struct meeting *m)
         return gw_fail(GW_ERR_TIMEOUT,
                        "rank 0 did not answer at %s within %u ms; is it there, has it keys, and is its certificate the "
                        "one that %s/ names? The last try: %s",
-                       place, group->timeout_ms, gw_net_keys_folder(group->keys),
-                       m->trouble[0] ? m->trouble : "nobody is there");
+                       place, group->timeout_ms, group->keys->folder, m->trouble[0] ? m->trouble : "nobody is there");
     return gw_fail(GW_ERR_TIMEOUT,
                    "rank 0 did not answer at %s within %u ms; is it there, and without keys, as this rank is?", place,
                    group->timeout_ms);
@@ -629,7 +613,7 @@ static gw_status handle(struct meeting *m, uint64_t number)
         return GW_OK; /* it is looked at in every turn */
     if (number & OF_JOINER)
         return m->group->rank == 0 ? hear_joiner(m, (uint32_t)number) : hear_host(m);
-    if (m->stands[number]) { /* it sends already, or has ended; its endpoint will see that */
+    if (peer_of(m, number)->stands) { /* it sends already, or has ended; its endpoint will see that */
         epoll_ctl(m->epoll, EPOLL_CTL_DEL, peer_of(m, number)->c.fd, NULL);
         peer_of(m, number)->c.watched = 0;
         return GW_OK;
@@ -669,8 +653,8 @@ static double next_time(const struct meeting *m, double now)
     if (group->rank > 0 && m->joiners[0].c.fd < 0 && m->dial_host_at < next)
         next = m->dial_host_at;
     for (uint64_t i = 0; m->has_table && i < (uint64_t)group->n_links * group->size; i++)
-        if (m->dial_at[i] != 0 && m->dial_at[i] < next)
-            next = m->dial_at[i];
+        if (peer_of(m, i)->dial_at != 0 && peer_of(m, i)->dial_at < next)
+            next = peer_of(m, i)->dial_at;
     if (!group->listener.accepts && group->listener.accept_at < next)
         next = group->listener.accept_at;
     return next < m->deadline ? next : m->deadline;
@@ -759,15 +743,12 @@ static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address
 static gw_status prepare(struct meeting *m)
 {
     struct gw_tcp_group *group = m->group;
-    const size_t n_peers = (size_t)group->n_links * group->size;
     m->table_bytes = GW_TCP_TABLE_HEAD + (size_t)group->size * GW_TCP_CONTACT_BYTES;
     m->n_missing = group->n_links * (group->size - 1);
     m->n_here = 1;
     m->joiners = gw_calloc(group->context, group->size, sizeof *m->joiners);
     m->table = m->joiners ? gw_alloc(group->context, m->table_bytes, 1) : NULL;
-    m->dial_at = m->table ? gw_calloc(group->context, n_peers, sizeof *m->dial_at) : NULL;
-    m->stands = m->dial_at ? gw_calloc(group->context, n_peers, sizeof *m->stands) : NULL;
-    if (!m->stands)
+    if (!m->table)
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r < group->size; r++)
         m->joiners[r].c.fd = -1;
@@ -776,8 +757,6 @@ static gw_status prepare(struct meeting *m)
     m->joiners[0].c.place = place_of_table;
     m->joiners[0].c.place_user = m;
     m->joiners[0].here = group->rank == 0;
-    for (size_t i = 0; i < n_peers; i++)
-        m->dial_at[i] = i % group->size < group->rank ? 1 : 0;
     m->epoll = epoll_create1(EPOLL_CLOEXEC);
     return m->epoll < 0 ? gw_fail(GW_ERR_SYSTEM, "no epoll for the meeting: %s", strerror(errno)) : GW_OK;
 }
@@ -789,8 +768,6 @@ static void clean_up(struct meeting *m)
         gw_net_free(&m->joiners[r].c);
     if (m->epoll >= 0)
         close(m->epoll);
-    gw_free(group->context, m->stands);
-    gw_free(group->context, m->dial_at);
     gw_free(group->context, m->table);
     gw_free(group->context, m->joiners);
 }
@@ -806,7 +783,7 @@ gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_host *rend
     if (status == GW_OK) {
         group->members[group->rank].address = m.own;
         if (group->keys)
-            group->members[group->rank].identity = *gw_net_keys_own(group->keys);
+            group->members[group->rank].identity = group->keys->own;
         status = meet(&m);
         if (status < 0) {
             const struct gw_kept_error kept = gw_error_keep();

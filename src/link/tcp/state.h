@@ -9,9 +9,7 @@
 #include "base/process.h"
 #include "link/message.h"
 #include "link/tcp/wire.h"
-#include "net/connection.h"
 #include "net/listener.h"
-#include "net/log.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,12 +24,13 @@
 
 struct gw_tcp_peer {
     struct gw_net_connection c;
-    struct gw_tcp_endpoint *endpoint;  /* whose peer it is */
-    bool gone, told;                   /* told: recv has reported that it is gone */
-    bool stalled;                      /* there is more of it, of which epoll does not know */
-    bool ended_sending;                /* this side sends nothing more */
-    uint8_t hello[GW_TCP_HELLO_BYTES]; /* until it has left this process */
-    char why[GW_TCP_TEXT_BYTES];       /* a sentence: how it went */
+    struct gw_tcp_endpoint *endpoint; /* whose peer it is */
+    bool gone, told;                  /* told: recv has reported that it is gone */
+    bool stalled;                     /* there is more of it, of which epoll does not know */
+    bool ended_sending;               /* this side sends nothing more */
+    bool stands;                      /* it has said WELCOME, or was told so */
+    double dial_at;                   /* while members meet: when to dial next; 0: it is dialled, or dials itself */
+    char why[GW_TCP_TEXT_BYTES];      /* a sentence: how it went */
 };
 
 struct gw_tcp_endpoint {

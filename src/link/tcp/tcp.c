@@ -200,6 +200,7 @@ static gw_status open_endpoint(struct gw_tcp_group *group, uint32_t nth)
     for (uint32_t r = 0; r < group->size; r++) {
         me->peers[r].endpoint = me;
         me->peers[r].c.fd = -1;
+        me->peers[r].dial_at = r < group->rank; /* at once, as soon as its address is known */
         if (r < group->rank)
             GW_TRY(gw_net_init(&me->peers[r].c, group->context));
     }

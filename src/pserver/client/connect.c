@@ -2,13 +2,10 @@
 #include "pserver/client/state.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/listener.h"
-#include "net/tls.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* So many attempts in a row that fail for the keys end a call. One is not enough: another process may be at the address
  * for a moment. The second number is for a client that was welcome before. */
@@ -73,7 +70,6 @@ static void say_hello(struct server *server)
 
 void gw_ps_server_lost(struct server *server)
 {
-    const enum gw_net_refusal why = server->c.tls ? gw_net_tls_refusal(server->c.tls) : GW_NET_NO_REFUSAL;
     double pause = PAUSE_SECONDS;
     for (uint32_t i = 0; i < server->n_failed && pause < LONGEST_PAUSE_SECONDS; i++)
         pause *= 2;
@@ -82,10 +78,9 @@ void gw_ps_server_lost(struct server *server)
         server->n_failed++;
         server->n_ended += server->is_reached && (server->error == 0 || server->error == ECONNRESET);
     }
-    if (why || server->error == EPROTO) {
+    if (server->c.refusal || server->error == EPROTO) {
         server->n_mismatched++;
-        server->mismatch = why;
-        server->met_tls = server->c.met_tls;
+        server->mismatch = server->c.refusal;
         if (!server->refused)
             snprintf(server->why, sizeof server->why, "%s", gw_last_error());
     }
@@ -103,20 +98,11 @@ void gw_ps_server_redial(struct server *server)
 
 static void dial(struct server *server)
 {
-    struct gw_net_tls *tls = NULL;
-    const int fd = gw_net_dial(gw_net_host_nth(&server->host, server->n_dialled++));
-    server->c.error = fd < 0 ? errno : 0;
-    if (fd >= 0 && server->client->identity &&
-        gw_net_tls_new(server->client->identity, true, server->host.name, &tls) < 0) {
-        server->c.error = ENOMEM;
-        close(fd);
-    }
-    if (server->c.error) {
+    const struct gw_net_address *address = gw_net_host_nth(&server->host, server->n_dialled++);
+    if (gw_net_dial(&server->c, address, server->client->identity, server->host.name, server->client->timeout_ms) < 0) {
         gw_ps_server_lost(server);
         return;
     }
-    gw_net_tune(fd, server->client->timeout_ms);
-    gw_net_adopt(&server->c, fd, tls, true);
     server->dial_at = gw_clock_seconds(); /* that was now */
     say_hello(server);
 }
@@ -151,25 +137,24 @@ static gw_status mismatch(const struct server *server)
     case GW_NET_TURNED_AWAY:
         return gw_fail(GW_ERR_ARGUMENT,
                        "the server at %s refused this client: its certificate %s is not in the folder allowed/ there",
-                       place, gw_net_identity_write(gw_net_keys_own(keys)).text);
+                       place, gw_net_identity_write(&keys->own).text);
     case GW_NET_NOT_LISTED:
-        return gw_fail(GW_ERR_ARGUMENT, "what is at %s is not the server that %s names: %s", place,
-                       gw_net_keys_folder(keys), server->why);
+        return gw_fail(GW_ERR_ARGUMENT, "what is at %s is not the server that %s names: %s", place, keys->folder,
+                       server->why);
     case GW_NET_WITHOUT_TLS:
         return gw_fail(GW_ERR_ARGUMENT,
                        "this client has an identity, and the server at %s has none; give both one (--keys DIR), or "
                        "neither",
                        place);
-    default:
-        break;
-    }
-    if (server->met_tls)
+    case GW_NET_MET_TLS:
         return gw_fail(GW_ERR_ARGUMENT,
                        "this client has no identity, and the server at %s takes only clients that have one; name the "
                        "folder of one (keys=)",
                        place);
-    return gw_fail(GW_ERR_ARGUMENT, "what answers at %s does not speak as a parameter server does: %s", place,
-                   server->why);
+    default:
+        return gw_fail(GW_ERR_ARGUMENT, "what answers at %s does not speak as a parameter server does: %s", place,
+                       server->why);
+    }
 }
 
 /* Why there is no connection. */

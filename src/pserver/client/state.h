@@ -7,9 +7,7 @@
 #include "pserver/client/answer.h"
 #include "pserver/protocol/message.h"
 #include "pserver/protocol/names.h"
-#include "net/address.h"
 #include "net/connection.h"
-#include "net/tls.h"
 
 #include <stdatomic.h>
 
@@ -90,7 +88,6 @@ struct server {
     uint32_t n_ended;      /* how many of them the other end had accepted, and ended before it said who it is */
     uint32_t n_mismatched; /* how many ended because keys do not fit, or it does not speak as a server does */
     enum gw_net_refusal mismatch;
-    bool met_tls;
     int error; /* the errno of the last one */
     double first_refused;
     gw_status refused; /* the server has refused for good. why: the rest of a sentence that begins with the server */

@@ -86,7 +86,7 @@ static gw_status come(struct gw_ps_server *server, struct gw_ps_member *member)
 gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_newcomer *newcomer,
                             const struct gw_ps_request *hello, struct gw_ps_member **out)
 {
-    const struct gw_net_identity *identity = server->keys ? gw_net_tls_peer(newcomer->c.tls) : NULL;
+    const struct gw_net_identity *identity = server->keys ? &newcomer->c.tls->peer : NULL;
     if (identity && !gw_net_keys_allow(server->keys, identity)) /* it may have been allowed when the connection came */
         return gw_fail(GW_ERR_ARGUMENT, "the certificate %s is not in the server's allowed/ any more",
                        gw_net_identity_write(identity).text);
@@ -239,12 +239,11 @@ void gw_ps_members_check_keys(struct gw_ps_server *server)
     if (!server->keys)
         return;
     gw_ignore(gw_net_keys_look(server->keys)); /* if the folder cannot be read, the last list counts */
-    const uint64_t changes = gw_net_keys_changes(server->keys);
-    if (changes == server->keys_changes)
+    if (server->keys->n_changes == server->keys_changes)
         return;
-    server->keys_changes = changes;
+    server->keys_changes = server->keys->n_changes;
     for (struct gw_ps_member *member = server->members, *next; member; member = next) {
-        const struct gw_net_identity *identity = gw_net_tls_peer(member->c.tls);
+        const struct gw_net_identity *identity = &member->c.tls->peer;
         next = member->next;
         if (gw_net_keys_allow(server->keys, identity))
             continue;
