@@ -363,12 +363,12 @@ int tool_bench_codec(int argc, char **argv)
         {"--codec", "SPEC",
          "measure this codec; may be given several times (default: one of each kind; with "
          "--json also variants of their options)",
-         TOOL_TEXTS, &specs, 0, 0},
+         TOOL_TEXTS, &specs},
         {"--elements", "N", "elements of the gradient (default 64Mi)", TOOL_U64, &b.n_elems, 1, GW_MAX_ELEMENTS},
         {"--threads", "T", "codec threads (default 1)", TOOL_U32, &b.threads, 1, 256},
         {"--runs", "R", "how many runs; the median counts (default 7)", TOOL_U32, &b.runs, 1, 1000},
         {"--workers", "W", "frames that reduce adds (default 8)", TOOL_U32, &b.workers, 1, 1024},
-        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
+        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json},
     };
     const tool_usage usage = {
         .synopsis = "bench codec [--codec SPEC]... [options]",

@@ -176,16 +176,16 @@ int gw_cmd_advise(int argc, char **argv)
     double most_lost;
     bool json = false;
     const tool_option options[] = {
-        {"--profile", "FILE", "what was measured: a PROFILE.json of gradwire probe", TOOL_TEXT, &path, 0, 0},
-        {"--compress", "HOW", TOOL_COMPRESS_HELP, TOOL_TEXT, &compress_text, 0, 0},
+        {"--profile", "FILE", "what was measured: a PROFILE.json of gradwire probe", TOOL_TEXT, &path},
+        {"--compress", "HOW", TOOL_COMPRESS_HELP, TOOL_TEXT, &compress_text},
         {"--lost", "POINTS",
          "take only codecs that lost at most so many points of accuracy in trainings (default 0.3); any: judge time "
          "only",
-         TOOL_TEXT, &lost_text, 0, 0},
+         TOOL_TEXT, &lost_text},
         {"--json", NULL,
          "one JSON object on standard output; pays_below_bits_per_second null: it never pays, or on any "
          "link (pays_from_ms_per_byte is 0 then)",
-         TOOL_FLAG, &json, 0, 0},
+         TOOL_FLAG, &json},
     };
     const tool_usage usage = {
         .synopsis = "advise --profile PROFILE.json [--json]",

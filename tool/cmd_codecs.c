@@ -63,7 +63,7 @@ static bool is_wanted(const gw_codec_info *codec, int n_specs, char **specs)
 int gw_cmd_codecs(int argc, char **argv)
 {
     bool json = false;
-    const tool_option options[] = {{"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0}};
+    const tool_option options[] = {{"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json}};
     const tool_usage usage = {
         .synopsis = "codecs [--json] [NAME...]",
         .about = "Lists the codecs, their options with the defaults, and the kernels that run here. If you give names, "

@@ -27,8 +27,8 @@ int gw_cmd_decode(int argc, char **argv)
     const char *out_path = NULL;
     bool json = false;
     const tool_option options[] = {
-        {"-o", "OUT", "where to write: OUT.f32 (raw little-endian float32) or OUT.npy", TOOL_OUTPUT, &out_path, 0, 0},
-        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
+        {"-o", "OUT", "where to write: OUT.f32 (raw little-endian float32) or OUT.npy", TOOL_OUTPUT, &out_path},
+        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json},
     };
     const tool_usage usage = {
         .synopsis = "decode IN.gw -o OUT.f32|OUT.npy",

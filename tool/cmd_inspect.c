@@ -47,7 +47,7 @@ int gw_cmd_inspect(int argc, char **argv)
         {"--json", NULL,
          "one JSON object on standard output. sent: elements whose position is in the frame; own_values: those of them "
          "with a value of their own (in gspar frames part_a; part_b: those without)",
-         TOOL_FLAG, &json, 0, 0}};
+         TOOL_FLAG, &json}};
     const tool_usage usage = {
         .synopsis = "inspect IN.gw [--json]",
         .about =

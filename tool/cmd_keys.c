@@ -8,8 +8,8 @@ int gw_cmd_keys(int argc, char **argv)
     const char *client = NULL, *server = NULL;
     const tool_option options[] = {
         {"--client", "NAME", "DIR is for a client of parameter servers, listed there under this name", TOOL_TEXT,
-         &client, 0, 0},
-        {"--of", "SERVERDIR", "the servers' folder of keys, which keys new has made before", TOOL_TEXT, &server, 0, 0},
+         &client},
+        {"--of", "SERVERDIR", "the servers' folder of keys, which keys new has made before", TOOL_TEXT, &server},
     };
     const tool_usage usage = {
         .synopsis = "keys new DIR [--client NAME --of SERVERDIR]",

@@ -495,10 +495,10 @@ int gw_cmd_launch(int argc, char **argv)
         {"-n", "N", "how many workers to start (default: as many as the hosts have room for)", TOOL_U32, &n, 1, 1024},
         {"--hosts", "FILE",
          "machines, a line \"HOST [workers]\" each; rank 0 is on the first (default: all workers are on this machine)",
-         TOOL_TEXT, &hosts, 0, 0},
+         TOOL_TEXT, &hosts},
         {"--port", "P", "where rank 0 listens (default 29500; without hosts a free port)", TOOL_U32, &port, 1, 65535},
         {"--ssh", "COMMAND", "what starts a command line on a host: COMMAND HOST LINE (default: ssh -o BatchMode=yes)",
-         TOOL_TEXT, &launch.ssh, 0, 0},
+         TOOL_TEXT, &launch.ssh},
     };
     const tool_usage usage = {
         .synopsis = "launch -n N [--hosts FILE] -- COMMAND [options]",

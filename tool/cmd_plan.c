@@ -147,21 +147,21 @@ int gw_cmd_plan(int argc, char **argv)
     const char *path = NULL, *spec = NULL, *method_text = "exact", *compress_text = NULL, *chart = NULL;
     bool json = false;
     const tool_option options[] = {
-        {"--profile", "FILE", "what was measured: a PROFILE.json of gradwire probe", TOOL_TEXT, &path, 0, 0},
+        {"--profile", "FILE", "what was measured: a PROFILE.json of gradwire probe", TOOL_TEXT, &path},
         {"--codec", "SPEC", "one of the profile's codecs. Default: the one whose step is the shortest", TOOL_TEXT,
-         &spec, 0, 0},
+         &spec},
         {"--method", "METHOD",
          "exact: the shortest step there is; paper: DLGS, algorithm 2; none: a group for each layer; single: one "
          "group; "
          "fixed:BYTES: groups of so many bytes of float32, as buckets of PyTorch (25MiB) and Horovod (64MiB). Default: "
          "exact",
-         TOOL_TEXT, &method_text, 0, 0},
-        {"--compress", "HOW", TOOL_COMPRESS_HELP, TOOL_TEXT, &compress_text, 0, 0},
+         TOOL_TEXT, &method_text},
+        {"--compress", "HOW", TOOL_COMPRESS_HELP, TOOL_TEXT, &compress_text},
         {"-o", "CHART.svg",
          "draws the step: backward, encoding and sending of each group, by this plan and by the other "
          "methods'",
-         TOOL_OUTPUT, &chart, 0, 0},
-        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
+         TOOL_OUTPUT, &chart},
+        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json},
     };
     const tool_usage usage = {
         .synopsis = "plan --profile PROFILE.json [options]",

@@ -376,24 +376,24 @@ int gw_cmd_predict(int argc, char **argv)
     char nets[1024] = "the network, in millions of elements: ";
     tool_describe_networks(nets, sizeof nets);
     const tool_option options[] = {
-        {"--net", "NET", nets, TOOL_TEXT, &p.net, 0, 0},
+        {"--net", "NET", nets, TOOL_TEXT, &p.net},
         {"--cluster", "NAME|FILE",
          "eth-1g-gtx1080 or ib-100g-p100, or a JSON file with gpus_per_machine, gpu_bandwidth, cpu_bandwidth, "
          "network_latency_s and network_bandwidth (bytes a second, seconds)",
-         TOOL_TEXT, &p.cluster_name, 0, 0},
-        {"--gpus", "LIST", "numbers of GPUs (default 1,2,4,...,512)", TOOL_TEXT, &counts, 0, 0},
+         TOOL_TEXT, &p.cluster_name},
+        {"--gpus", "LIST", "numbers of GPUs (default 1,2,4,...,512)", TOOL_TEXT, &counts},
         {"--codec", "SPEC", "predict this codec beside none; may be given several times (default ternary)", TOOL_TEXTS,
-         &p.specs, 0, 0},
+         &p.specs},
         {"--ratio", "R", "do not measure the codec's bytes: a float has R times as many (16 for TernGrad's 2-bit code)",
-         TOOL_DOUBLE, &p.ratio, 0, 0},
+         TOOL_DOUBLE, &p.ratio},
         {"--codec-time", "here|none|NS",
          "the codec's time, encode and decode together: measured on this machine (default), left out (default with "
          "--ratio), or so many nanoseconds an element",
-         TOOL_TEXT, &p.codec_time, 0, 0},
+         TOOL_TEXT, &p.codec_time},
         {"--scaling", "strong|weak", "the batch is of all GPUs together, or of each (default weak)", TOOL_TEXT,
-         &p.scaling, 0, 0},
+         &p.scaling},
         {"--gpu", "gtx1080|p100", "whose speed is assumed (default the cluster's; gtx1080 for a file)", TOOL_TEXT,
-         &p.gpu, 0, 0},
+         &p.gpu},
         {"--gradient-bytes", "B", "in place of a network: bytes of the gradient in float32", TOOL_U64,
          &p.gradient_bytes, 1, 1ull << 50},
         {"--batch", "K", "samples of a step (default TernGrad's: 128 alexnet, 64 googlenet, 32 vgg-a)", TOOL_U32,
@@ -401,17 +401,17 @@ int gw_cmd_predict(int argc, char **argv)
         {"--batch-seconds", "T",
          "T(1,1,K): seconds of such a step on one GPU, with the copy of the gradient to the "
          "processor (default from published speeds)",
-         TOOL_DOUBLE, &p.batch_seconds, 0, 0},
+         TOOL_DOUBLE, &p.batch_seconds},
         {"--owners", "OWNERS",
          "how machines average: paper (default), server or servers:S (all bytes pass their links), ring, or sharded "
          "(each machine owns a share)",
-         TOOL_TEXT, &p.owners, 0, 0},
+         TOOL_TEXT, &p.owners},
         {"--overlap", "X", "the share of backward that hides network and codec, 0 to 1 (default 0)", TOOL_DOUBLE,
-         &p.overlap, 0, 0},
+         &p.overlap},
         {"--stragglers", "CV", "the spread of computing times, deviation by mean; all wait for the slowest (default 0)",
-         TOOL_DOUBLE, &p.stragglers, 0, 0},
-        {"-o", "CHART.svg", "draw throughput over GPUs, as TernGrad's figure 5", TOOL_OUTPUT, &chart, 0, 0},
-        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
+         TOOL_DOUBLE, &p.stragglers},
+        {"-o", "CHART.svg", "draw throughput over GPUs, as TernGrad's figure 5", TOOL_OUTPUT, &chart},
+        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json},
     };
     enum { N_OPTIONS = sizeof options / sizeof *options };
     bool given[N_OPTIONS] = {false};

@@ -37,9 +37,9 @@ int gw_cmd_reduce(int argc, char **argv)
     const char *out_path = NULL, *spec = NULL;
     bool json = false;
     const tool_option options[] = {
-        {"-o", "OUT.gw", "where to write the average", TOOL_OUTPUT, &out_path, 0, 0},
-        {"--codec", "SPEC", "its pull= and entropy= choose how the average is packed", TOOL_TEXT, &spec, 0, 0},
-        {"--json", NULL, "one JSON object on standard output: what inspect says of OUT.gw", TOOL_FLAG, &json, 0, 0},
+        {"-o", "OUT.gw", "where to write the average", TOOL_OUTPUT, &out_path},
+        {"--codec", "SPEC", "its pull= and entropy= choose how the average is packed", TOOL_TEXT, &spec},
+        {"--json", NULL, "one JSON object on standard output: what inspect says of OUT.gw", TOOL_FLAG, &json},
     };
     const tool_usage usage = {
         .synopsis = "reduce IN.gw... -o OUT.gw [--codec SPEC] [--json]",

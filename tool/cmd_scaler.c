@@ -103,9 +103,9 @@ int gw_cmd_scaler(int argc, char **argv)
     const char *spec = NULL;
     bool json = false;
     const tool_option options[] = {
-        {"--codec", "SPEC", "codec and options, e.g. ternary:clip=2.5", TOOL_TEXT, &spec, 0, 0},
+        {"--codec", "SPEC", "codec and options, e.g. ternary:clip=2.5", TOOL_TEXT, &spec},
         {"--json", NULL, "{\"scaler\": s}, with buckets {\"scalers\": [...]}: what encode --scaler takes as a file",
-         TOOL_FLAG, &json, 0, 0},
+         TOOL_FLAG, &json},
     };
     const tool_usage usage = {
         .synopsis = "scaler --codec SPEC IN.f32|IN.npy... [--json]",

@@ -18,14 +18,14 @@ void tool_describe_links(bool alone, struct tool_links_help *help);
 
 /* Lines of a command's table of options. who: struct gw_members_options *; help: struct tool_links_help *. */
 #define TOOL_MEMBERS_OPTIONS(who, help)                                                                                \
-    {"--link", (help)->names, (help)->text, TOOL_TEXT, &(who)->link, 0, 0},                                            \
+    {"--link", (help)->names, (help)->text, TOOL_TEXT, &(who)->link, .run = TOOL_RUN_START},                           \
         {"--rank", "R", (help)->rank, TOOL_U32, &(who)->rank, 0, 1023},                                                \
-        {"--rendezvous", "HOST:PORT", (help)->rendezvous, TOOL_TEXT, &(who)->rendezvous, 0, 0},                        \
-        {"--advertise", "HOST", (help)->advertise, TOOL_TEXT, &(who)->advertise, 0, 0},                                \
-        {"--keys", "DIR", (help)->keys, TOOL_TEXT, &(who)->keys, 0, 0},                                                \
-        {"--spin-us", "N", (help)->spin, TOOL_U32, &(who)->spin_us, 0, 1000000},                                       \
+        {"--rendezvous", "HOST:PORT", (help)->rendezvous, TOOL_TEXT, &(who)->rendezvous},                              \
+        {"--advertise", "HOST", (help)->advertise, TOOL_TEXT, &(who)->advertise},                                      \
+        {"--keys", "DIR", (help)->keys, TOOL_TEXT, &(who)->keys, .run = TOOL_RUN_PATH},                                \
+        {"--spin-us", "N", (help)->spin, TOOL_U32, &(who)->spin_us, 0, 1000000, .run = TOOL_RUN_KEEPS},                \
     {                                                                                                                  \
-        "--insecure", NULL, (help)->insecure, TOOL_FLAG, &(who)->insecure, 0, 0                                        \
+        "--insecure", NULL, (help)->insecure, TOOL_FLAG, &(who)->insecure, .run = TOOL_RUN_KEEPS                       \
     }
 
 /* Sets the number of members if the command line says none: four threads, or as many as the launcher started. */

@@ -109,6 +109,16 @@ typedef struct tool_texts {
     size_t n;
 } tool_texts;
 
+/* What a run keeps of an option in its folder (trainer/run_options.h). */
+typedef enum tool_in_run {
+    TOOL_RUN_NOT, /* nothing: it belongs to one process or to one start */
+    TOOL_RUN_KEEPS,
+    TOOL_RUN_DECIDES, /* it decides what the run computes; the trainer refuses another value, so nothing is noted */
+    TOOL_RUN_PATH,    /* kept as an absolute path */
+    TOOL_RUN_SOURCE,  /* data: drawn, or a path */
+    TOOL_RUN_START,   /* what starts the workers says it; a difference is noted, and the run's value is never taken */
+} tool_in_run;
+
 typedef struct tool_option {
     const char *name;  /* "--codec", "-o" */
     const char *value; /* the word for the value in help: "SPEC"; NULL for a flag */
@@ -116,6 +126,8 @@ typedef struct tool_option {
     tool_kind kind;
     void *target;      /* keeps its value, the default, if the option is not given */
     uint64_t min, max; /* integers only; max 0: no limit but the type's */
+    tool_in_run run;
+    const char *rival; /* an option that says the same in another way; if it is given, the run's value is not taken */
 } tool_option;
 
 typedef struct tool_usage {

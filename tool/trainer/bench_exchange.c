@@ -609,26 +609,26 @@ int tool_bench_exchange(int argc, char **argv)
     tool_describe_networks(nets, sizeof nets);
     const tool_option options[] = {
         {"--codec", "SPEC", "measure this codec; may be given several times (default: one of each kind)", TOOL_TEXTS,
-         &b.specs, 0, 0},
-        {"--net", "NET", nets, TOOL_TEXT, &b.net, 0, 0},
+         &b.specs},
+        {"--net", "NET", nets, TOOL_TEXT, &b.net},
         {"--elements", "N", "one tensor of so many elements (default 16Mi)", TOOL_U64, &b.n_elems, 1, GW_MAX_ELEMENTS},
         {"--gradients", "NAME", "gradients that train --save-gradients wrote: rank R reads NAME.rank-R.gwp", TOOL_TEXT,
-         &b.saved, 0, 0},
+         &b.saved},
         {"--profile", "FILE",
          "replay whole steps of a PROFILE.json: forward and backward are sleeps, codec and exchange are real. The "
          "default codecs are the profile's",
-         TOOL_TEXT, &b.profile_path, 0, 0},
+         TOOL_TEXT, &b.profile_path},
         {"--plan", "METHOD",
          "with --profile, which layers travel together: exact, paper, none, single or fixed:BYTES, as for gradwire "
          "plan; "
          "may be given several times: they are measured by turns (default exact)",
-         TOOL_TEXTS, &b.plans, 0, 0},
+         TOOL_TEXTS, &b.plans},
         {"-o", "CHART.svg", "with --profile, draws the step of each row: as predicted, and under it as measured",
-         TOOL_OUTPUT, &b.chart, 0, 0},
+         TOOL_OUTPUT, &b.chart},
         {"--wire", "small|fast|auto",
          "how frames are written: the fewest bytes, the fewest processor cycles, or what makes the runs shorter; auto "
          "warms up until it has compared",
-         TOOL_TEXT, &wire, 0, 0},
+         TOOL_TEXT, &wire},
         {"--runs", "R", "how many runs; the median counts (default 7)", TOOL_U32, &b.runs, 1, 10000},
         {"--threads", "T", "codec threads of each member's machine (default 1)", TOOL_U32, &threads, 1, 256},
         {"--timeout", "S", "seconds that a member may be silent (default 120)", TOOL_U32, &timeout_s, 1, 86400},
@@ -638,8 +638,8 @@ int tool_bench_exchange(int argc, char **argv)
         {"--servers", "LIST",
          "parameter servers HOST:PORT,... (gradwire server) average, in place of the members. They serve one exchange: "
          "one codec, and one plan. --keys is for them, too",
-         TOOL_TEXT, &who.servers, 0, 0},
-        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
+         TOOL_TEXT, &who.servers},
+        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json},
     };
     const tool_usage usage = {
         .synopsis = "bench exchange [--codec SPEC]... [options]",

@@ -9,15 +9,10 @@
 /* Takes the run's data if the user names none. */
 static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_options *o)
 {
-    /* Takes from the run only the options that say what is evaluated. Its threads, for example, are not taken. */
-    tool_usage of_data = *usage;
-    while (strcmp(of_data.options->name, "--data") != 0)
-        of_data.options++, of_data.given++;
-    of_data.n_options = 3;
-    int status = tool_run_take(&of_data, of);
+    int status = tool_run_take(usage, of);
     if (status != TOOL_DONE)
         return status;
-    bool others = tool_given(&of_data, "--data"), other_test = tool_given(&of_data, "--test");
+    bool others = tool_given(usage, "--data"), other_test = tool_given(usage, "--test");
     if (others && !other_test)
         o->test = NULL; /* the run's test set belongs to the run's data */
     if (!o->data && !gw_data_is_there(o->from))
@@ -29,7 +24,7 @@ static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_optio
             o->from);
     o->data_are = others || other_test ? NULL : of->data_are;
     tool_run_tell(of);
-    return tool_run_find_data(&of_data, of);
+    return tool_run_find_data(usage, of);
 }
 
 static int evaluate(const struct gw_eval_options *o, const char *set, bool json)
@@ -56,18 +51,18 @@ int gw_cmd_eval(int argc, char **argv)
     const char *set = "test";
     bool json = false;
     const tool_option options[] = {
-        {"--net", "NET", "the network (default: the one that the parameters are for)", TOOL_TEXT, &o.net, 0, 0},
+        {"--net", "NET", "the network (default: the one that the parameters are for)", TOOL_TEXT, &o.net},
         {"--data", "SOURCE", "folder with MNIST's files; file of LIBSVM text; digits or uneven (default: the run's)",
-         TOOL_TEXT, &o.data, 0, 0},
+         TOOL_TEXT, &o.data, .run = TOOL_RUN_SOURCE},
         {"--test", "FILE",
          "test samples, a LIBSVM file; with --data and without --test, the samples of --data are used", TOOL_TEXT,
-         &o.test, 0, 0},
+         &o.test, .run = TOOL_RUN_SOURCE},
         {"--transform", "SPEC", "what is done to pictures, as for train (default: the run's)", TOOL_TEXT, &o.transform,
-         0, 0},
-        {"--set", "test|train", "evaluate on the test set, or on the training set", TOOL_TEXT, &set, 0, 0},
-        {"--from", "RUN", "a run's folder, or a parameter file", TOOL_TEXT, &o.from, 0, 0},
+         .run = TOOL_RUN_DECIDES},
+        {"--set", "test|train", "evaluate on the test set, or on the training set", TOOL_TEXT, &set},
+        {"--from", "RUN", "a run's folder, or a parameter file", TOOL_TEXT, &o.from},
         {"--threads", "K", "computing threads", TOOL_U32, &o.threads, 1, 256},
-        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
+        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json},
     };
     bool given[sizeof options / sizeof *options] = {false};
     const tool_usage usage = {

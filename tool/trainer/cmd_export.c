@@ -61,9 +61,9 @@ int gw_cmd_export(int argc, char **argv)
     const char *from = NULL, *folder = NULL;
     bool json = false;
     const tool_option options[] = {
-        {"--from", "RUN", "a run's folder, or a parameter file", TOOL_TEXT, &from, 0, 0},
-        {"-o", "DIR", "folder for the files; it is made if it is missing", TOOL_OUTPUT, &folder, 0, 0},
-        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
+        {"--from", "RUN", "a run's folder, or a parameter file", TOOL_TEXT, &from},
+        {"-o", "DIR", "folder for the files; it is made if it is missing", TOOL_OUTPUT, &folder},
+        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json},
     };
     const tool_usage usage = {
         .synopsis = "export --from RUN -o DIR [--json]",

@@ -315,17 +315,17 @@ int gw_cmd_probe(int argc, char **argv)
              "with --images-per-second one of, in millions of elements: %s",
              networks);
     const tool_option options[] = {
-        {"-o", "PROFILE.json", "where to write", TOOL_OUTPUT, &out, 0, 0},
-        {"--net", "NET", net_help, TOOL_TEXT, &s.net, 0, 0},
+        {"-o", "PROFILE.json", "where to write", TOOL_OUTPUT, &out},
+        {"--net", "NET", net_help, TOOL_TEXT, &s.net},
         {"--batch", "K", "samples of one worker's step (default 64)", TOOL_U32, &s.batch, 1, 1 << 20},
         {"--images-per-second", "X", "how fast one worker's machine trains the network, without exchange", TOOL_DOUBLE,
-         &s.images_per_second, 0, 0},
+         &s.images_per_second},
         {"--layers", "FILE",
          "times measured elsewhere, for example of a PyTorch model: {\"forward_ms\": F, \"layers\": [{\"name\", "
          "\"elements\", \"backward_ms\"}, ...]}, the first layer first",
-         TOOL_TEXT, &s.layers_path, 0, 0},
+         TOOL_TEXT, &s.layers_path},
         {"--codec", "SPEC", "measure this codec, beside none; may be given several times (default: one of each kind)",
-         TOOL_TEXTS, &p.specs, 0, 0},
+         TOOL_TEXTS, &p.specs},
         {"--runs", "R", "runs of each point; the median counts (default 7)", TOOL_U32, &p.work.runs, 1, 1000},
         {"--threads", "T", "threads of forward and backward (default 1)", TOOL_U32, &s.threads, 1, 256},
         {"--timeout", "S", "seconds that a member may be silent (default 120)", TOOL_U32, &timeout_s, 1, 86400},

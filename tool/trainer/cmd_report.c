@@ -67,8 +67,8 @@ int gw_cmd_report(int argc, char **argv)
     const char *out = NULL;
     bool json = false;
     const tool_option options[] = {
-        {"-o", "FILE.html", "where to write the page", TOOL_OUTPUT, &out, 0, 0},
-        {"--json", NULL, "one JSON object on standard output: path, runs, bytes", TOOL_FLAG, &json, 0, 0},
+        {"-o", "FILE.html", "where to write the page", TOOL_OUTPUT, &out},
+        {"--json", NULL, "one JSON object on standard output: path, runs, bytes", TOOL_FLAG, &json},
     };
     const tool_usage usage = {
         .synopsis = "report RUN... -o FILE.html",

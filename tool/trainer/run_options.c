@@ -10,68 +10,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Rank, meeting place and folder are not here. They belong to one process or to one start, and not to the run. */
-static const struct kept {
-    const char *name;
-    bool source;       /* data: drawn, or a path */
-    bool path;         /* it is written as an absolute path */
-    bool decides;      /* it decides what the run computes; the trainer refuses another value, so there is nothing to
-                        * note */
-    bool of_start;     /* what starts the workers says it; it is noted, and never taken */
-    const char *rival; /* an option that says the same in another way; if that one is given, this one is not taken */
-} kept[] = {
-    {.name = "--net", .decides = true},
-    {.name = "--data", .source = true, .path = true},
-    {.name = "--test", .source = true, .path = true},
-    {.name = "--transform", .decides = true},
-    {.name = "--workers"},
-    {.name = "--codec", .decides = true},
-    {.name = "--batch", .decides = true},
-    {.name = "--steps", .rival = "--epochs"},
-    {.name = "--epochs", .rival = "--steps"},
-    {.name = "--optimizer", .decides = true},
-    {.name = "--lr", .decides = true},
-    {.name = "--momentum", .decides = true},
-    {.name = "--schedule", .decides = true},
-    {.name = "--weight-decay", .decides = true, .rival = "--l2"},
-    {.name = "--l2", .decides = true, .rival = "--weight-decay"},
-    {.name = "--ema", .decides = true},
-    {.name = "--seed", .decides = true},
-    {.name = "--plan"},
-    {.name = "--replan"},
-    {.name = "--wire"},
-    {.name = "--nonfinite"},
-    {.name = "--threads"},
-    {.name = "--codec-threads"},
-    {.name = "--timeout"},
-    {.name = "--link", .of_start = true},
-    {.name = "--flat"},
-    {.name = "--keys", .path = true},
-    {.name = "--servers"},
-    {.name = "--parameters"},
-    {.name = "--insecure"},
-    {.name = "--spin-us"},
-    {.name = "--checkpoint-every"},
-};
-enum { N_KEPT = sizeof kept / sizeof *kept };
-
-static const struct kept *find_kept(const char *name)
-{
-    for (int i = 0; i < N_KEPT; i++)
-        if (strcmp(kept[i].name, name) == 0)
-            return &kept[i];
-    return NULL;
-}
-
 /* The option's name in the file: without the dashes. */
-static const char *key_of(const struct kept *k)
+static const char *key_of(const tool_option *option)
 {
-    return k->name + 2;
+    return option->name + 2;
 }
 
-static json_t *value_in_run(const tool_run *run, const struct kept *k)
+static json_t *value_in_run(const tool_run *run, const tool_option *option)
 {
-    return json_object_get(json_object_get(run->json, "options"), key_of(k));
+    return option->run == TOOL_RUN_NOT ? NULL : json_object_get(json_object_get(run->json, "options"), key_of(option));
 }
 
 static void note(tool_run *run, const char *format, ...)
@@ -97,7 +44,7 @@ static json_t *absolute(const char *path)
 }
 
 /* The value that an option has now. NULL: it has none (or there is no memory). */
-static json_t *value_of(const tool_option *option, const struct kept *k)
+static json_t *value_of(const tool_option *option)
 {
     switch (option->kind) {
     case TOOL_FLAG:
@@ -116,7 +63,9 @@ static json_t *value_of(const tool_option *option, const struct kept *k)
         const char *text = *(const char *const *)option->target;
         if (!text)
             return NULL;
-        return k->path && !(k->source && gw_data_is_drawn(text)) ? absolute(text) : json_string(text);
+        const bool is_path =
+            option->run == TOOL_RUN_PATH || (option->run == TOOL_RUN_SOURCE && !gw_data_is_drawn(text));
+        return is_path ? absolute(text) : json_string(text);
     }
     }
 }
@@ -156,23 +105,11 @@ static int set_value(const tool_option *option, const json_t *value, const tool_
 
 int tool_run_open(const char *from, tool_run *run)
 {
-    const char *name;
-    json_t *value;
     *run = (tool_run){.from = from};
     gw_status status = gw_run_file_read(from, &run->json);
     if (status != GW_OK)
         return tool_fail_status(status, NULL);
     run->data_are = json_string_value(json_object_get(run->json, "data"));
-    json_object_foreach (json_object_get(run->json, "options"), name, value) {
-        char option[64];
-        snprintf(option, sizeof option, "--%s", name);
-        if (find_kept(option))
-            continue;
-        int failed = tool_fail("the " GW_RUN_FILE " of %s has an option \"%.40s\", which this version does not know",
-                               from, name);
-        tool_run_close(run);
-        return failed;
-    }
     return TOOL_DONE;
 }
 
@@ -183,13 +120,29 @@ void tool_run_close(tool_run *run)
     run->data_are = NULL;
 }
 
-/* Notes what the command line says if the run had something else. */
-static void compare(const tool_option *option, const struct kept *k, tool_run *run)
+int tool_run_knows(const tool_usage *usage, const tool_run *run)
 {
-    const json_t *theirs = value_in_run(run, k);
-    json_t *mine = value_of(option, k);
+    const char *name;
+    json_t *value;
+    json_object_foreach (json_object_get(run->json, "options"), name, value) {
+        size_t i = 0;
+        while (i < usage->n_options &&
+               (usage->options[i].run == TOOL_RUN_NOT || strcmp(key_of(&usage->options[i]), name) != 0))
+            i++;
+        if (i == usage->n_options)
+            return tool_fail("the " GW_RUN_FILE " of %s has an option \"%.40s\", which this version does not know",
+                             run->from, name);
+    }
+    return TOOL_DONE;
+}
+
+/* Notes what the command line says if the run had something else. */
+static void compare(const tool_option *option, tool_run *run)
+{
+    const json_t *theirs = value_in_run(run, option);
+    json_t *mine = value_of(option);
     char has[256], had[256];
-    if (mine && !k->decides && !json_equal(mine, theirs)) {
+    if (mine && option->run != TOOL_RUN_DECIDES && !json_equal(mine, theirs)) {
         text_of(mine, has, sizeof has);
         text_of(theirs, had, sizeof had);
         if (option->kind == TOOL_FLAG)
@@ -206,17 +159,16 @@ int tool_run_take(const tool_usage *usage, tool_run *run)
 {
     for (size_t i = 0; run->json && i < usage->n_options; i++) {
         const tool_option *option = &usage->options[i];
-        const struct kept *k = find_kept(option->name);
-        json_t *theirs = k ? value_in_run(run, k) : NULL;
-        if (!k)
+        json_t *theirs = value_in_run(run, option);
+        if (option->run == TOOL_RUN_NOT)
             continue;
-        if (usage->given[i] || (k->of_start && theirs)) {
-            compare(option, k, run);
-        } else if (theirs && k->rival && tool_given(usage, k->rival)) {
+        if (usage->given[i] || (option->run == TOOL_RUN_START && theirs)) {
+            compare(option, run);
+        } else if (theirs && option->rival && tool_given(usage, option->rival)) {
             char had[256];
             text_of(theirs, had, sizeof had);
-            if (!k->decides)
-                note(run, "%s in place of the run's %s %s\n", k->rival, k->name, had);
+            if (option->run != TOOL_RUN_DECIDES)
+                note(run, "%s in place of the run's %s %s\n", option->rival, option->name, had);
         } else if (theirs) {
             int status = set_value(option, theirs, run);
             if (status != TOOL_DONE)
@@ -230,10 +182,9 @@ int tool_run_find_data(const tool_usage *usage, const tool_run *run)
 {
     for (size_t i = 0; run->json && i < usage->n_options; i++) {
         const tool_option *option = &usage->options[i];
-        const struct kept *k = find_kept(option->name);
-        if (!k || !k->source)
+        if (option->run != TOOL_RUN_SOURCE)
             continue;
-        const char *theirs = json_string_value(value_in_run(run, k)), *mine = *(const char *const *)option->target;
+        const char *theirs = json_string_value(value_in_run(run, option)), *mine = *(const char *const *)option->target;
         if (mine && mine == theirs && !gw_data_is_drawn(mine) && !gw_data_is_there(mine))
             return tool_fail("the data of %s were in %s, and nothing is there now; say where they are with %s %s",
                              run->from, mine, option->name, option->value);
@@ -251,9 +202,9 @@ json_t *tool_run_record(const tool_usage *usage)
 {
     json_t *record = json_object();
     for (size_t i = 0; record && i < usage->n_options; i++) {
-        const struct kept *k = find_kept(usage->options[i].name);
-        json_t *value = k ? value_of(&usage->options[i], k) : NULL;
-        if (value && json_object_set_new(record, key_of(k), value) != 0) {
+        const tool_option *option = &usage->options[i];
+        json_t *value = option->run != TOOL_RUN_NOT ? value_of(option) : NULL;
+        if (value && json_object_set_new(record, key_of(option), value) != 0) {
             json_decref(record);
             record = NULL;
         }

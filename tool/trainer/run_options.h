@@ -1,5 +1,5 @@
 /* The options that a run keeps in its folder (train/disk/run_file.h), so that --resume RUN and eval --from RUN take
- * them from there. */
+ * them from there. Each option's row says what is kept of it (tool_in_run). */
 #ifndef GRADWIRE_RUN_OPTIONS_H
 #define GRADWIRE_RUN_OPTIONS_H
 
@@ -16,6 +16,11 @@ typedef struct tool_run {
 /* Reads run.json of `from`. Returns TOOL_DONE, also if there is none; or an exit status, with the message printed. */
 int tool_run_open(const char *from, tool_run *run);
 void tool_run_close(tool_run *run);
+
+/* Refuses a run that keeps an option which `usage` lacks. Returns TOOL_DONE, or an exit status with the message
+ * printed.
+ */
+int tool_run_knows(const tool_usage *usage, const tool_run *run);
 
 /* Sets each option of `usage` that was not given on the command line to the run's value. For options that were given
  * and differ from the run's it makes notes. Needs usage->given. Returns TOOL_DONE, or an exit status with the message
