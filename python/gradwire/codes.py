@@ -21,7 +21,7 @@ _lib = _library.declare(
 def pack(values):
     """Packs values: integers -1, 0 and 1, of any shape, taken in C order. Returns uint8, one byte for four of them.
     Raises TypeError and ValueError."""
-    given = _arrays.numbers(values, "the values")
+    given = _arrays.numbers(values, "the array of values")
     if given.size and not numpy.issubdtype(given.dtype, numpy.integer):
         raise TypeError(f"codes are made of integers, and these are {given.dtype}")
     if given.size and (given.min() < -128 or given.max() > 127):
@@ -35,7 +35,8 @@ def pack(values):
 def unpack(codes, n):
     """Returns the first n values, int8. codes has one byte for four of them, and no more. Raises TypeError and
     ValueError."""
-    codes = _arrays.numbers(codes, "the codes", "uint8")
-    values = numpy.empty(_api.in_range("n", n, 0, 4 * codes.size), numpy.int8)
+    codes = _arrays.numbers(codes, "the array of codes", "uint8")
+    n = _api.in_range("n", n, 0, 4 * codes.size)
+    values = numpy.empty(n, numpy.int8)
     _library.check(_lib.gw_codes_unpack(codes.ctypes.data, codes.size, values.ctypes.data, n))
     return values

@@ -13,7 +13,7 @@ import sys
 import numpy
 
 from . import _api, _arrays, _library
-from .errors import InvalidValue, Status
+from .errors import Error, InvalidValue, Status
 
 
 def _array(thing, wanted, what):
@@ -98,7 +98,11 @@ def encode(
 def _parse(frame, what="the frame"):
     array = _array(frame, "uint8", what)
     info = _api.FrameInfo()
-    _library.check(_api.library().gw_frame_parse(array.ctypes.data, array.size, ctypes.byref(info)))
+    try:
+        _library.check(_api.library().gw_frame_parse(array.ctypes.data, array.size, ctypes.byref(info)))
+    except Error as error:
+        which = "" if what == "the frame" else f"{what}: "
+        raise type(error)(error.status, f"{which}{error}") from None
     if array.size > info.frame_bytes:
         more = array.size - info.frame_bytes
         raise InvalidValue(

@@ -382,8 +382,8 @@ class Client(OfOneProcess):
         return self._taken(value)
 
     def put(self, key, value, version):
-        """Leaves a value at an initialised key for others to get. It belongs to no round. A value of a lower version
-        than the one that is there is ignored."""
+        """Leaves a value for others to get, at a key of a plain type that this client has initialised. It belongs to no
+        round. A value of a lower version than the one that is there is ignored."""
         name, version = _text(key, "key"), _whole(version, _MOST_VERSION, "version")
         with self._turn():
             array = self._array(key, value)

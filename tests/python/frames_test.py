@@ -206,7 +206,8 @@ class Frames(unittest.TestCase):
             (lambda: gradwire.inspect(b"x" * 100), gradwire.Error, "not a"),
             (lambda: gradwire.reduce([]), ValueError, "no frames"),
             (lambda: gradwire.reduce([frame, frame]), gradwire.Error, "same rank"),
-            (lambda: gradwire.reduce([frame, b"nonsense"]), gradwire.Error, "frame"),
+            (lambda: gradwire.reduce([frame, b"nonsense"]), gradwire.InvalidValue, "frame 1: not a Gradwire frame"),
+            (lambda: gradwire.encode(g, shared=g[:1] * 0 + numpy.float32("inf")), gradwire.Error, "scaler is inf; it"),
         ]:
             with self.assertRaises(error) as caught:
                 call()
