@@ -38,7 +38,8 @@ int gw_cmd_reduce(int argc, char **argv)
     bool json = false;
     const tool_option options[] = {
         {"-o", "OUT.gw", "where to write the average", TOOL_OUTPUT, &out_path},
-        {"--codec", "SPEC", "its pull= and entropy= choose how the average is packed", TOOL_TEXT, &spec},
+        {"--codec", "SPEC", "ternary frames: its pull= and entropy= choose how the average is packed", TOOL_TEXT,
+         &spec},
         {"--json", NULL, "one JSON object on standard output: what inspect says of OUT.gw", TOOL_FLAG, &json},
     };
     const tool_usage usage = {

@@ -160,6 +160,8 @@ int main(int argc, char **argv)
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
         (help && (argc == 2 || strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "help") == 0)))
         return print_help();
+    if (help && argc > 3)
+        return tool_wrong_use("'%s' is one word too many: help takes the name of one command", argv[3]);
     if (help)
         name = argv[2];
     for (int i = 0; i < N_COMMANDS; i++) {

@@ -200,18 +200,18 @@ GW_API GW_MUST_CHECK gw_status gw_encoder_measure(gw_encoder *encoder, const flo
 /* If the codec is global (gw_codec_traits): lets the n encoders of all tensors of the network decide together. topk
  * with scope=global selects: every refresh= steps from all tensors together, with a new threshold, and in other steps
  * from each tensor with the threshold that follows from the last one and from how much that let through. Give them in
- * declared order. All must have been measured in this step, and their gradients must still be where they were measured.
- * With other codecs the call does nothing. *bad: the first tensor whose gradient plus residual is not finite; n if
- * there is none. If bad is NULL, such a tensor is GW_ERR_NONFINITE. The first encoder holds the decision. So do not
- * destroy it before the others have encoded. All encoders must be of one codec. Errors: GW_ERR_ORDER (one is not
- * measured), GW_ERR_NONFINITE (one is not finite), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
+ * declared order. All must be of one codec, and have been measured in this step as finite. Their gradients must still
+ * be where they were measured. With other codecs the call only checks that. *bad: the first tensor whose gradient plus
+ * residual turns out not to be finite; n if there is none. If bad is NULL, such a tensor is GW_ERR_NONFINITE. The first
+ * encoder holds the decision. So do not destroy it before the others have encoded. Errors: GW_ERR_ORDER (one is not
+ * measured), GW_ERR_NONFINITE (one was measured as not finite), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API GW_MUST_CHECK gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
 
 /* Encodes elements [begin, begin+count) of a tensor into one frame. g points to the WHOLE tensor, the one that was
  * measured last. `shared` holds the combined numbers of the whole tensor; NULL: this worker's own. Errors: GW_ERR_ORDER
  * (not measured), GW_ERR_NONFINITE, GW_ERR_ARGUMENT (begin or count is not aligned, or out of range; a shared number is
- * below this worker's own), GW_ERR_CAPACITY (dst_capacity is below gw_encoder_bound), GW_ERR_MEMORY. After an error dst
- * holds nothing useful. */
+ * below this worker's own, or not finite), GW_ERR_CAPACITY (dst_capacity is below gw_encoder_bound), GW_ERR_MEMORY.
+ * After an error dst holds nothing useful. */
 GW_API GW_MUST_CHECK gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *shared,
                                                  const gw_draw *draw, uint64_t begin, uint64_t count, void *dst,
                                                  size_t dst_capacity, size_t *frame_bytes);
@@ -305,8 +305,9 @@ GW_API GW_MUST_CHECK gw_status gw_decode(gw_context *context, const void *src, s
                                          uint64_t n_elems);
 
 typedef struct gw_reduce_options {
-    size_t struct_bytes;   /* sizeof(gw_reduce_options) */
-    const gw_codec *codec; /* gw_reduce follows its options pull= and entropy=; NULL: their defaults */
+    size_t struct_bytes; /* sizeof(gw_reduce_options) */
+    /* for ternary frames: gw_reduce follows its options pull= and entropy=. NULL, or another codec: their defaults */
+    const gw_codec *codec;
 } gw_reduce_options;
 
 /* The most bytes that the average of these frames can take. 0: a frame is not valid. It does not check checksums;

@@ -136,8 +136,9 @@ typedef struct gw_link_options {
  *   advertise=HOST   where other members reach this one, if not at the address from which it reaches HOST
  *   timeout_ms=T     60,000 if not given. Within this time all members must have met. Later, a machine that has not
  *                    answered for this time counts as failed
- *   spin_us=U        before recv sleeps, it looks again and again for so many microseconds. That makes steps of small
- *                    models shorter, and keeps a core busy meanwhile. So it is for machines with cores to spare
+ *   spin_us=U        before recv sleeps, it looks again and again for so many microseconds, at most 1,000,000. That
+ *                    makes steps of small models shorter, and keeps a core busy meanwhile. So it is for machines with
+ *                    cores to spare
  *
  * In DIR and in advertise the signs & % ? # and blanks are written as % and two hexadecimal digits (%26 is &). An
  * address has at most 4095 bytes.

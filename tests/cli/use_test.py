@@ -33,6 +33,7 @@ class Use(harness.Case):
         self.assertEqual(page, self.ok("help", command))
         self.assertEqual(text, self.ok("--help"))
         self.assertEqual(text, self.ok("help", "help"))
+        self.refused(2, "help", "encode", "decode", says="'decode' is one word too many")
 
     def test_version(self):
         lines = self.ok("--version").splitlines()

@@ -118,8 +118,8 @@ static gw_status gspar_encode(gw_encoder *encoder, const float *g, const float *
     if (shares(encoder) && shared) {
         if (!(*shared >= mirror(q) && *shared <= FLT_MAX))
             return gw_fail(GW_ERR_ARGUMENT,
-                           "tensor '%s': the given number %g is below this worker's own, %g; it must be the maximum "
-                           "over workers",
+                           "tensor '%s': the given number is %g; it must be the maximum over workers, finite and at "
+                           "least this worker's own, %g",
                            encoder->shown, (double)*shared, (double)mirror(q));
         q = mirror(*shared);
     }

@@ -296,7 +296,8 @@ gw_status ternary_encode(gw_encoder *encoder, const float *g, const float *share
         if (!(scalers[b] >= state->own[b]) || !isfinite(scalers[b]))
             return gw_fail(
                 GW_ERR_ARGUMENT,
-                "tensor '%s': the given scaler %g is below this worker's own, %g; it must be the maximum over workers",
+                "tensor '%s': the given scaler is %g; it must be the maximum over workers, finite and at least this "
+                "worker's own, %g",
                 encoder->shown, (double)scalers[b], (double)state->own[b]);
     if (state->feedback && b0 < state->n_scalers)
         ternary_feedback_set_levels(state->feedback, b0, frame->n_scalers, scalers + b0);
