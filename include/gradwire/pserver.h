@@ -287,8 +287,8 @@ GW_API GW_MUST_CHECK gw_status gw_ps_pull(gw_ps_client *client, const char *key,
                                           const char *scale_key, gw_ps_value *out);
 
 /* Puts a value at a key for others to get. It belongs to no round. The server keeps it beside the key's pushes until
- * one of a higher version comes, and ignores one of a lower version. For keys without an optimizer. Readers may put,
- * too. Errors: as of gw_ps_push. */
+ * one of a higher version comes, and ignores one of a lower version. For keys of plain types without an optimizer.
+ * Readers may put, too. Errors: as of gw_ps_push. */
 GW_API GW_MUST_CHECK gw_status gw_ps_put(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
                                          size_t n_bytes);
 

@@ -254,8 +254,10 @@ static gw_status read_ca(struct gw_net_keys *keys)
 gw_status gw_net_keys_load(gw_context *context, const char *folder, enum gw_net_role role, struct gw_net_log *log,
                            struct gw_net_keys **out)
 {
-    struct gw_net_keys *keys = gw_calloc(context, 1, sizeof *keys);
     *out = NULL;
+    if (!folder[0]) /* else the root folder would be looked at */
+        return gw_fail(GW_ERR_ARGUMENT, "the folder of keys is \"\"; name one, or give none (NULL)");
+    struct gw_net_keys *keys = gw_calloc(context, 1, sizeof *keys);
     if (!keys)
         return GW_ERR_MEMORY;
     keys->context = context;

@@ -69,6 +69,7 @@ static void bad_folders_are_refused(void **state)
     (void)state;
     struct gw_net_keys *keys;
     struct gw_net_log log = GW_NET_LOG_OF_NEWCOMERS(say, NULL);
+    assert_int_equal(load("", GW_NET_CLIENT, NULL, &keys), GW_ERR_ARGUMENT);
     assert_int_equal(gw_keys_new(at("bad"), NULL, NULL), GW_OK);
     assert_int_equal(chmod(at("bad/gradwire.pem"), 0640), 0);
     assert_int_equal(load(at("bad"), GW_NET_MEMBER, NULL, &keys), GW_ERR_SYSTEM);

@@ -64,8 +64,10 @@ TEST(state_is_handed_over)
     ok(gw_ps_get(b, "state", 4, &value));
     assert_int_equal(value.round, 5);
     take_x(&value, 0, 0);
-    refused(gw_ps_put(a, "state", 6, x, 8), GW_ERR_ARGUMENT, "");
-    refused(gw_ps_put(a, "other", 6, x, 8), GW_ERR_ARGUMENT, "");
+    refused(gw_ps_put(a, "state", 6, x, 8), GW_ERR_ARGUMENT, "a put to \"state\" has 8 bytes; float32 of shape");
+    refused(gw_ps_put(a, "other", 6, x, 8), GW_ERR_ORDER, "\"other\", which this client has not initialised");
+    ok(test_init(a, "frames", GW_PS_FRAME, 2, NULL, NULL));
+    refused(gw_ps_put(a, "frames", 6, x, 8), GW_ERR_ARGUMENT, "is of frames; only what is pushed there");
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
 }
 

@@ -484,21 +484,23 @@ static gw_status settle(struct gw_ps_client *client, const struct key *key)
 static gw_status prepare(struct gw_ps_client *client, struct gw_ps_request *head, const struct key *key,
                          const struct place *place, size_t n_bytes)
 {
-    const bool first = head->operation == GW_PS_PUT && head->put_kind == GW_PS_PUT_FIRST;
+    const bool puts = head->operation == GW_PS_PUT, first = puts && head->put_kind == GW_PS_PUT_FIRST;
     const size_t width = first ? sizeof(float) : gw_ps_type_bytes(place->type);
-    if (head->operation == GW_PS_PUT && (place->type == 0 || n_bytes != place->n_elems * width))
-        return gw_fail(GW_ERR_ARGUMENT, "%zu bytes are put at \"%s\", which was not initialised here with as many",
-                       n_bytes, head->key);
+    if (puts && place->type == 0)
+        return gw_fail(GW_ERR_ORDER,
+                       "a put to \"%s\", which this client has not initialised; init_parameter comes first", head->key);
     if (head->operation == GW_PS_VERDICT)
         head->nth = place->type ? key->pushed : 0; /* 0: the server says what is wrong */
-    if (head->operation != GW_PS_PUSH)
+    if (!puts && head->operation != GW_PS_PUSH)
         return GW_OK;
-    if (key && key->n_inits)
+    if (!puts && key && key->n_inits)
         return gw_fail(GW_ERR_ORDER, "\"%s\" is being initialised; that must be waited for before a push", head->key);
     if (gw_ps_request_has_value(head) && width && n_bytes != place->n_elems * width)
-        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, head->key,
-                       n_bytes, gw_ps_type_name(place->type), gw_ps_shape_text(&place->shape).text,
-                       place->n_elems * width);
+        return gw_fail(GW_ERR_ARGUMENT, "a %s to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64,
+                       puts ? "put" : "push", head->key, n_bytes, gw_ps_type_name(place->type),
+                       gw_ps_shape_text(&place->shape).text, place->n_elems * width);
+    if (puts)
+        return GW_OK;
     if (place->type)
         GW_TRY(settle(client, key));
     head->nth = place->type ? key->pushed + 1 : 0;
