@@ -165,8 +165,8 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
         server->workers[member->rank].away_since = gw_clock_seconds();
         server->workers[member->rank].gone_at = time(NULL);
     }
-    for (struct gw_ps_waiting *p = member->waiting; p; p = p->member_next)
-        p->member = NULL;
+    while (member->waiting)
+        gw_ps_waiting_remove(server, member->waiting);
     server->n_lost -= member->lost;
     member->lost = true; /* nothing is sent to it any more */
     member->next = server->gone;

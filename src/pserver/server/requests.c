@@ -322,26 +322,20 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
  * overtakes an earlier one. */
 static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
 {
-    struct gw_ps_waiting **at = &queue->waiting;
-    while (*at) {
-        struct gw_ps_waiting *waiting = *at;
+    for (struct gw_ps_waiting *p = queue->waiting, *next; p; p = next) {
         struct gw_ps_key *waits_for = queue;
         gw_status status = GW_PS_WAIT;
-        if (!waiting->member)
-            status = GW_OK;
-        else if (!gw_ps_waiting_before(waiting->member, waiting->key, waiting->nth))
-            status = try(server, waiting->member, &waiting->request, waiting->value, waiting->key, &waits_for);
-        if (status == GW_OK && waiting->member)
-            note_time(server, &waiting->request, waiting->deadline - waiting->request.timeout_ms / 1000.0);
+        next = p->next;
+        if (!gw_ps_waiting_before(p->member, p->key, p->nth))
+            status = try(server, p->member, &p->request, p->value, p->key, &waits_for);
+        if (status == GW_OK)
+            note_time(server, &p->request, p->deadline - p->request.timeout_ms / 1000.0);
         if (status < 0)
-            gw_ps_answer_error(server, waiting->member, &waiting->request, status, 0);
+            gw_ps_answer_error(server, p->member, &p->request, status, 0);
         if (status != GW_PS_WAIT) {
-            gw_ps_waiting_remove(server, at, queue);
+            gw_ps_waiting_remove(server, p);
         } else if (waits_for != queue) {
-            *at = waiting->next;
-            gw_ps_waiting_enqueue(waits_for, waiting);
-        } else {
-            at = &waiting->next;
+            gw_ps_waiting_move(p, waits_for);
         }
     }
 }
@@ -367,21 +361,16 @@ void gw_ps_requests_go_on(struct gw_ps_server *server)
 
 void gw_ps_requests_expire(struct gw_ps_server *server)
 {
-    double now = gw_clock_seconds();
+    const double now = gw_clock_seconds();
     struct gw_ps_key *key;
     for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++) {
-        struct gw_ps_waiting **at = &key->waiting;
         bool expired = false;
-        while (*at) {
-            struct gw_ps_waiting *waiting = *at;
-            if (waiting->member && waiting->deadline > now) {
-                at = &waiting->next;
+        for (struct gw_ps_waiting *p = key->waiting, *next; p; p = next) {
+            next = p->next;
+            if (p->deadline > now)
                 continue;
-            }
-            if (waiting->member)
-                gw_ps_answer_error(server, waiting->member, &waiting->request,
-                                   gw_ps_waiting_timed_out(server, key, waiting), 0);
-            gw_ps_waiting_remove(server, at, key);
+            gw_ps_answer_error(server, p->member, &p->request, gw_ps_waiting_timed_out(server, key, p), 0);
+            gw_ps_waiting_remove(server, p);
             expired = true;
         }
         if (expired) /* requests that waited only behind this one may be done now */

@@ -225,7 +225,6 @@ void gw_ps_server_destroy(gw_ps_server *server)
     if (!server || !gw_process_is(server->made_in))
         return;
     const struct gw_kept_error kept = gw_error_keep();
-    gw_ps_waiting_free(server);
     gw_ps_members_free(server);
     gw_ps_folder_close(server->folder);
     gw_ps_store_destroy(server->store);

@@ -46,11 +46,11 @@ struct gw_ps_member {
  * queue of its key; if it waits for its scale key, it is in the queue of that one. Queues are in the order in which
  * requests came. */
 struct gw_ps_waiting {
-    struct gw_ps_waiting *next;                       /* the next one in the key's queue */
+    struct gw_ps_waiting *next, **link;               /* in the queue of `queue` */
     struct gw_ps_waiting *member_next, **member_link; /* in its member's list */
-    struct gw_ps_member *member;                      /* NULL: the client has gone meanwhile */
-    struct gw_ps_key *key;                            /* the key of the request */
-    uint64_t nth;                                     /* it was the nth of all requests that ever waited */
+    struct gw_ps_member *member;
+    struct gw_ps_key *key, *queue; /* the key of the request, and the one for which it waits */
+    uint64_t nth;                  /* it was the nth of all requests that ever waited */
     struct gw_ps_request request;
     struct gw_ps_blob *value; /* the value of a push */
     double deadline;
@@ -184,17 +184,17 @@ void gw_ps_requests_expire(struct gw_ps_server *server);
 
 /* ---- waiting.c: Requests that wait. They are in the queue of a key, in the order in which they came. ---- */
 
-/* Puts a request into a key's queue, at its place in the order. */
-void gw_ps_waiting_enqueue(struct gw_ps_key *queue, struct gw_ps_waiting *waiting);
-
 /* Puts a request for `key` into the queue of `waits_for`; takes a hold of its own on `value`. Errors: GW_ERR_CAPACITY
  * (too many of this client wait), GW_ERR_MEMORY. */
 gw_status gw_ps_waiting_add(struct gw_ps_server *server, struct gw_ps_member *member,
                             const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key,
                             struct gw_ps_key *waits_for);
 
-/* Frees the request *at. Then *at is the next one in the queue. */
-void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting **at, const struct gw_ps_key *queue);
+/* Puts a request into another queue, at its place in the order. */
+void gw_ps_waiting_move(struct gw_ps_waiting *waiting, struct gw_ps_key *queue);
+
+/* Frees a request that waits. */
+void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting *waiting);
 
 /* True if an older request of the member for that key still waits. Older means that it came before the nth. */
 bool gw_ps_waiting_before(const struct gw_ps_member *member, const struct gw_ps_key *key, uint64_t nth);
@@ -218,8 +218,6 @@ void gw_ps_waiting_wake(void *server, struct gw_ps_key *key);
  * worker `rank`. The answers are `status`, with the sentence of the last error. */
 void gw_ps_waiting_refuse(struct gw_ps_server *server, const char *prefix, gw_status status);
 void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_status status);
-
-void gw_ps_waiting_free(struct gw_ps_server *server);
 
 /* ---- answers.c: Answers to clients. An answer never frees a member. A function that handles a request has pointers
  * to members and to waiting requests, and uses them after it has answered. So if a member does not take its answer, it

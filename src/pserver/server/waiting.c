@@ -1,23 +1,33 @@
 /* Puts requests that must wait into the queues of keys, and refuses them. requests.c tries them again. */
 #include "pserver/server/state.h"
-#include "pserver/store/parameters.h"
 #include "base/append.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "pserver/store/parameters.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define MOST_WAITING 1024 /* the most waiting requests of one client */
 
-void gw_ps_waiting_enqueue(struct gw_ps_key *queue, struct gw_ps_waiting *waiting)
+static void enqueue(struct gw_ps_key *queue, struct gw_ps_waiting *waiting)
 {
     struct gw_ps_waiting **at = &queue->waiting;
     while (*at && (*at)->nth < waiting->nth)
         at = &(*at)->next;
+    waiting->queue = queue;
     waiting->next = *at;
+    waiting->link = at;
+    if (waiting->next)
+        waiting->next->link = &waiting->next;
     *at = waiting;
+}
+
+static void take_out(struct gw_ps_waiting *waiting)
+{
+    *waiting->link = waiting->next;
+    if (waiting->next)
+        waiting->next->link = waiting->link;
 }
 
 gw_status gw_ps_waiting_add(struct gw_ps_server *server, struct gw_ps_member *member,
@@ -37,7 +47,7 @@ gw_status gw_ps_waiting_add(struct gw_ps_server *server, struct gw_ps_member *me
                                       .request = *request,
                                       .value = value ? gw_ps_blob_hold(value) : NULL,
                                       .deadline = gw_clock_seconds() + request->timeout_ms / 1000.0};
-    gw_ps_waiting_enqueue(waits_for, waiting);
+    enqueue(waits_for, waiting);
     waiting->member_next = member->waiting;
     waiting->member_link = &member->waiting;
     if (member->waiting)
@@ -48,17 +58,20 @@ gw_status gw_ps_waiting_add(struct gw_ps_server *server, struct gw_ps_member *me
     return GW_OK;
 }
 
-void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting **at, const struct gw_ps_key *queue)
+void gw_ps_waiting_move(struct gw_ps_waiting *waiting, struct gw_ps_key *queue)
 {
-    struct gw_ps_waiting *waiting = *at;
-    *at = waiting->next;
-    if (waiting->member) {
-        *waiting->member_link = waiting->member_next;
-        if (waiting->member_next)
-            waiting->member_next->member_link = waiting->member_link;
-        waiting->member->n_waiting--;
-    }
-    if (waiting->key != queue) /* later requests of this client may wait in the queue of `key` */
+    take_out(waiting);
+    enqueue(queue, waiting);
+}
+
+void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting *waiting)
+{
+    take_out(waiting);
+    *waiting->member_link = waiting->member_next;
+    if (waiting->member_next)
+        waiting->member_next->member_link = waiting->member_link;
+    waiting->member->n_waiting--;
+    if (waiting->key != waiting->queue) /* later requests of this client may wait in the queue of `key` */
         gw_ps_waiting_wake(server, waiting->key);
     server->n_waiting--;
     gw_ps_blob_give(waiting->value);
@@ -136,48 +149,31 @@ gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struc
 }
 
 /* Answers a waiting request with the last error. */
-static void refuse(struct gw_ps_server *server, struct gw_ps_waiting **at, const struct gw_ps_key *queue,
-                   gw_status status)
+static void refuse(struct gw_ps_server *server, struct gw_ps_waiting *waiting, gw_status status)
 {
-    if ((*at)->member)
-        gw_ps_answer_error(server, (*at)->member, &(*at)->request, status, 0);
-    gw_ps_waiting_remove(server, at, queue);
+    gw_ps_answer_error(server, waiting->member, &waiting->request, status, 0);
+    gw_ps_waiting_remove(server, waiting);
 }
 
 void gw_ps_waiting_refuse(struct gw_ps_server *server, const char *prefix, gw_status status)
 {
     struct gw_ps_key *key;
-    for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++) {
-        struct gw_ps_waiting **at = &key->waiting;
-        while (*at) {
-            const bool concerned = strncmp(key->name, prefix, strlen(prefix)) == 0 ||
-                                   strncmp((*at)->request.key, prefix, strlen(prefix)) == 0;
-            if (concerned)
-                refuse(server, at, key, status);
-            else
-                at = &(*at)->next;
+    for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++)
+        for (struct gw_ps_waiting *p = key->waiting, *next; p; p = next) {
+            next = p->next;
+            if (strncmp(key->name, prefix, strlen(prefix)) == 0 || strncmp(p->request.key, prefix, strlen(prefix)) == 0)
+                refuse(server, p, status);
         }
-    }
     server->n_woken = GW_PS_MOST_WOKEN + 1; /* some of the woken keys may be dropped, so ask all again */
 }
 
 void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_status status)
 {
     struct gw_ps_key *key;
-    for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++) {
-        struct gw_ps_waiting **at = &key->waiting;
-        while (*at)
-            if (!(*at)->member || gw_ps_key_misses(server->store, key, (*at)->member->rank, rank))
-                refuse(server, at, key, status);
-            else
-                at = &(*at)->next;
-    }
-}
-
-void gw_ps_waiting_free(struct gw_ps_server *server)
-{
-    struct gw_ps_key *key;
-    for (uint64_t k = 0; server->store && (key = gw_ps_store_key(server->store, k)); k++)
-        while (key->waiting)
-            gw_ps_waiting_remove(server, &key->waiting, key);
+    for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++)
+        for (struct gw_ps_waiting *p = key->waiting, *next; p; p = next) {
+            next = p->next;
+            if (gw_ps_key_misses(server->store, key, p->member->rank, rank))
+                refuse(server, p, status);
+        }
 }
