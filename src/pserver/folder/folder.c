@@ -83,8 +83,7 @@ static gw_status get_value(struct gw_ps_folder *folder, const char *key, uint64_
 {
     void *bytes = n_bytes ? gw_alloc(folder->context, (size_t)n_bytes, 1) : NULL;
     struct gw_ps_blob *blob =
-        bytes || !n_bytes ? gw_ps_blob_new(folder->context, folder->store->options.total, bytes, (size_t)n_bytes)
-                          : NULL;
+        bytes || !n_bytes ? gw_ps_blob_new(folder->context, folder->store->total, bytes, (size_t)n_bytes) : NULL;
     if (!blob)
         return GW_ERR_MEMORY;
     gw_status status = gw_ps_rows_get(folder->rows, id, bytes, (size_t)n_bytes);
@@ -119,7 +118,7 @@ static gw_status value_fields(struct gw_ps_folder *folder, struct gw_ps_key *key
         return GW_OK;
     if (!f->good || (n_bytes != UINT64_MAX && length != n_bytes) || length > SIZE_MAX / 2)
         return altered_key(folder, key->name, "the head");
-    gw_ps_push_drop(folder->store, key, blob);
+    gw_ps_value_drop(folder->store, key, blob);
     GW_TRY(get_value(folder, key->name, id, length, sum, blob));
     gw_ps_key_count(folder->store, key, length, 0);
     return GW_OK;
@@ -184,11 +183,11 @@ static gw_status key_fields(struct gw_ps_folder *folder, struct gw_ps_key *key, 
     GW_TRY(round_fields(folder, key, &key->before, f));
     GW_TRY(round_fields(folder, key, &key->whole, f));
     GW_TRY(round_fields(folder, key, &key->open, f));
-    bool has_put = key->put.value;
+    bool has_put = key->put;
     gw_field_flag(f, &has_put);
     if (has_put) {
-        gw_field_u64(f, &key->put.version);
-        GW_TRY(value_fields(folder, key, PUT, key->n_elems * gw_ps_type_bytes(key->type), f, &key->put.value));
+        gw_field_u64(f, &key->put_version);
+        GW_TRY(value_fields(folder, key, PUT, key->n_elems * gw_ps_type_bytes(key->type), f, &key->put));
     }
     return parameters_fields(folder, key, f);
 }

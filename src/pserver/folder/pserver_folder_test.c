@@ -54,7 +54,7 @@ __attribute__((visibility("default"))) int fsync(int fd)
 
 static gw_status try_open(struct kept *kept, const char *folder)
 {
-    return open_kept(kept, world.context, (struct gw_ps_store_options){.n_workers = N_WORKERS}, folder, "workers=2");
+    return open_kept(kept, world.context, (gw_ps_server_options){.n_workers = N_WORKERS}, folder, "workers=2");
 }
 
 /* Key 0 has parameters, key 1 a value that was put. */

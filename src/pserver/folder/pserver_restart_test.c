@@ -10,7 +10,7 @@ enum { N_WORKERS = 4, N = 8, N_KEYS = 7, RESTARTED = 0, OTHER = 1 };
 
 static struct {
     gw_context *context;
-    struct gw_ps_store_options options;
+    gw_ps_server_options options;
     char folder[64];
     const char *about;
     struct kept sides[2];
@@ -40,7 +40,7 @@ static void begin(gw_ps_mode mode, uint32_t min_workers, uint32_t backup, uint64
 {
     memset(&world, 0, sizeof world);
     world.random = numbers_from(seed);
-    world.options = (struct gw_ps_store_options){
+    world.options = (gw_ps_server_options){
         .n_workers = N_WORKERS, .mode = mode, .staleness = 2, .min_workers = min_workers, .backup = backup};
     world.about = "mode=one";
     make_folder(world.folder);

@@ -48,19 +48,17 @@ static inline void on_line(void *user, const char *line)
 }
 
 /* options: those that matter; the limits may be 0. */
-static inline void make_store(struct kept *kept, gw_context *context, struct gw_ps_store_options options)
+static inline void make_store(struct kept *kept, gw_context *context, gw_ps_server_options options)
 {
     options.max_keys = options.max_keys ? options.max_keys : 100;
     options.max_key_bytes = 1 << 20;
     options.max_bytes = options.max_bytes ? options.max_bytes : 1 << 28;
-    options.total = &kept->total;
-    options.woken = on_woken;
     kept->folder = NULL;
-    ok(gw_ps_store_create(context, &options, &kept->store));
+    ok(gw_ps_store_create(context, &options, &kept->total, on_woken, NULL, &kept->store));
 }
 
 /* Makes the store of what is in the folder. close_kept ends it, also if that fails. */
-static inline gw_status open_kept(struct kept *kept, gw_context *context, struct gw_ps_store_options options,
+static inline gw_status open_kept(struct kept *kept, gw_context *context, gw_ps_server_options options,
                                   const char *folder, const char *about)
 {
     make_store(kept, context, options);

@@ -157,18 +157,7 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_net_address
     server->workers = gw_calloc(context, o->n_workers, sizeof *server->workers);
     if (!server->workers)
         return GW_ERR_MEMORY;
-    const struct gw_ps_store_options store = {.n_workers = o->n_workers,
-                                              .mode = o->mode,
-                                              .staleness = o->staleness,
-                                              .min_workers = o->min_workers,
-                                              .backup = o->backup,
-                                              .max_keys = o->max_keys,
-                                              .max_key_bytes = o->max_key_bytes,
-                                              .max_bytes = o->max_bytes,
-                                              .total = &server->bytes,
-                                              .woken = gw_ps_waiting_wake,
-                                              .user = server};
-    GW_TRY(gw_ps_store_create(context, &store, &server->store));
+    GW_TRY(gw_ps_store_create(context, o, &server->bytes, gw_ps_waiting_wake, server, &server->store));
     GW_TRY(gw_ps_server_restore(server));
     server->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     server->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -7,16 +7,17 @@
 
 #include <string.h>
 
-gw_status gw_ps_store_create(gw_context *context, const struct gw_ps_store_options *options, struct gw_ps_store **out)
+gw_status gw_ps_store_create(gw_context *context, const gw_ps_server_options *options, atomic_uint_least64_t *total,
+                             void (*woken)(void *user, struct gw_ps_key *key), void *user, struct gw_ps_store **out)
 {
-    if (options->n_workers == 0 || options->n_workers > GW_MAX_WORKERS)
-        return gw_fail(GW_ERR_ARGUMENT, "a server for %u workers; 1 to %u are possible", options->n_workers,
-                       (unsigned)GW_MAX_WORKERS);
     struct gw_ps_store *store = gw_calloc(context, 1, sizeof *store);
     if (!store)
         return GW_ERR_MEMORY;
     store->context = context;
     store->options = *options;
+    store->total = total;
+    store->woken = woken;
+    store->user = user;
     store->names.context = context;
     store->pushes = gw_calloc(context, options->n_workers, sizeof *store->pushes);
     store->skipped = gw_calloc(context, options->n_workers, sizeof *store->skipped);

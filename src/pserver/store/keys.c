@@ -69,18 +69,19 @@ static uint64_t empty_bytes(const struct gw_ps_store *store, const char *name)
 void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
 {
     struct gw_ps_round *rounds[] = {&key->open, &key->whole, &key->before};
-    if (key->row)
-        atomic_fetch_sub(store->options.total, empty_bytes(store, key->name) + gw_ps_parameters_own_bytes(store, key));
+    const uint64_t own = gw_ps_parameters_own_bytes(store, key);
+    if (key->row) {
+        atomic_fetch_sub(store->total, empty_bytes(store, key->name) + own);
+        gw_ps_key_count(store, key, 0, own);
+    }
     for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
         gw_ps_round_clear(store, key, rounds[i]);
         gw_free(store->context, rounds[i]->pushes);
         gw_free(store->context, rounds[i]->refusals);
     }
     gw_codec_destroy(key->codec);
-    if (key->row)
-        gw_ps_key_count(store, key, 0, gw_ps_parameters_bytes(store, key));
     gw_ps_parameters_free(store, key);
-    gw_ps_put_drop(store, key);
+    gw_ps_value_drop(store, key, &key->put);
     gw_free(store->context, key->name);
     gw_free(store->context, key->pushed);
     gw_free(store->context, key->taken);
@@ -196,8 +197,9 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
     }
     key->n_parts = n_parts;
     key->row = ++store->last_row;
-    atomic_fetch_add(store->options.total, empty_bytes(store, name) + gw_ps_parameters_own_bytes(store, key));
-    gw_ps_key_count(store, key, gw_ps_parameters_bytes(store, key), 0);
+    const uint64_t own = gw_ps_parameters_own_bytes(store, key);
+    atomic_fetch_add(store->total, empty_bytes(store, name) + own);
+    gw_ps_key_count(store, key, own, 0);
     gw_ps_key_change(store, key);
     return GW_OK;
 }

@@ -39,7 +39,7 @@ gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key
                        "the key \"%s\" is %s; an optimizer is for float32, float16, bfloat16 and frame", key->name,
                        gw_ps_type_name(key->type));
     uint32_t n_moments = gw_optimizer_moments(&parsed);
-    uint64_t needed = (1 + n_moments) * key->n_elems * sizeof(float), held = atomic_load(store->options.total);
+    uint64_t needed = (1 + n_moments) * key->n_elems * sizeof(float), held = atomic_load(store->total);
     if (needed > store->options.max_bytes || held > store->options.max_bytes - needed)
         return gw_fail(GW_ERR_CAPACITY,
                        "the parameters of \"%s\" and what its optimizer keeps take %" PRIu64
@@ -55,8 +55,9 @@ gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key
     for (uint32_t m = 0; m < n_moments && all; m++) {
         float *zeros = gw_calloc(store->context, (size_t)key->n_elems, sizeof *zeros);
         p->moments[m] =
-            zeros ? gw_ps_blob_new(store->context, store->options.total, zeros, key->n_elems * sizeof *zeros) : NULL;
+            zeros ? gw_ps_blob_new(store->context, store->total, zeros, key->n_elems * sizeof *zeros) : NULL;
         all = p->moments[m] != NULL;
+        gw_ps_key_count(store, key, all ? p->moments[m]->n_bytes : 0, 0);
     }
     return all ? GW_OK : GW_ERR_MEMORY;
 }
@@ -66,9 +67,9 @@ void gw_ps_parameters_free(struct gw_ps_store *store, struct gw_ps_key *key)
     struct gw_ps_parameters *p = key->parameters;
     if (!p)
         return;
-    gw_ps_blob_give(p->values);
+    gw_ps_value_drop(store, key, &p->values);
     for (uint32_t m = 0; m < GW_OPTIMIZER_MOMENTS; m++)
-        gw_ps_blob_give(p->moments[m]);
+        gw_ps_value_drop(store, key, &p->moments[m]);
     gw_free(store->context, p->rates);
     gw_free(store->context, p);
     key->parameters = NULL;
@@ -77,15 +78,6 @@ void gw_ps_parameters_free(struct gw_ps_store *store, struct gw_ps_key *key)
 uint64_t gw_ps_parameters_own_bytes(const struct gw_ps_store *store, const struct gw_ps_key *key)
 {
     return key->parameters ? sizeof *key->parameters + store->options.n_workers * sizeof(double) : 0;
-}
-
-uint64_t gw_ps_parameters_bytes(const struct gw_ps_store *store, const struct gw_ps_key *key)
-{
-    const struct gw_ps_parameters *p = key->parameters;
-    if (!p)
-        return 0;
-    return gw_ps_parameters_own_bytes(store, key) + gw_optimizer_moments(&p->optimizer) * key->n_elems * sizeof(float) +
-           (p->values ? p->values->n_bytes : 0);
 }
 
 gw_status gw_ps_parameters_compare(const struct gw_ps_key *key, const char *optimizer)
@@ -205,7 +197,7 @@ static gw_status own(struct gw_ps_store *store, struct gw_ps_blob **blob)
 {
     if (atomic_load_explicit(&(*blob)->holds, memory_order_acquire) == 1)
         return GW_OK;
-    struct gw_ps_blob *copy = gw_ps_blob_copy(store->context, store->options.total, (*blob)->bytes, (*blob)->n_bytes);
+    struct gw_ps_blob *copy = gw_ps_blob_copy(store->context, store->total, (*blob)->bytes, (*blob)->n_bytes);
     if (!copy)
         return GW_ERR_MEMORY;
     gw_ps_blob_give(*blob);
@@ -281,11 +273,11 @@ gw_status gw_ps_store_put_first(struct gw_ps_store *store, struct gw_ps_key *key
                        " of at most %" PRIu64 " (--max-bytes)",
                        key->name, value->n_bytes, gw_ps_store_held(store), store->options.max_bytes);
     /* a copy is aligned, and nobody else holds it */
-    p->values = gw_ps_blob_copy(store->context, store->options.total, value->bytes, value->n_bytes);
+    p->values = gw_ps_blob_copy(store->context, store->total, value->bytes, value->n_bytes);
     if (!p->values)
         return GW_ERR_MEMORY;
     gw_ps_key_count(store, key, value->n_bytes, 0);
-    store->options.woken(store->options.user, key);
+    store->woken(store->user, key);
     gw_ps_key_change(store, key);
     return GW_OK;
 }

@@ -33,10 +33,9 @@ static inline bool gw_ps_is_unset(const struct gw_ps_key *key)
     return key->parameters && !key->parameters->values;
 }
 
-/* own_bytes: how many bytes a key's optimizer takes without values and moments. (As blobs, these count for the store's
- * total by themselves.) bytes: with values and moments. 0 if the key has no optimizer. */
+/* How many bytes a key's optimizer takes without values and moments. (As blobs, these count for the store's total by
+ * themselves.) 0 if the key has no optimizer. */
 uint64_t gw_ps_parameters_own_bytes(const struct gw_ps_store *store, const struct gw_ps_key *key);
-uint64_t gw_ps_parameters_bytes(const struct gw_ps_store *store, const struct gw_ps_key *key);
 
 /* GW_OK if the key's optimizer is that of the specification; "" stands for none. Else GW_ERR_ARGUMENT. */
 gw_status gw_ps_parameters_compare(const struct gw_ps_key *key, const char *optimizer);

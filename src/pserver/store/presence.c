@@ -69,7 +69,7 @@ void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank)
             gw_ps_key_forget_results(store, key, &key->open);
         gw_ps_key_finish(store, key);
         /* requests that wait may now wait for another worker, or for none */
-        store->options.woken(store->options.user, key);
+        store->woken(store->user, key);
     }
     gw_ps_store_change(store);
 }
@@ -98,8 +98,10 @@ void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t
     struct gw_ps_key *key;
     store->begun = false;
     for (uint64_t k = 0; store->options.mode == GW_PS_SYNC && (key = gw_ps_store_key(store, k)); k++)
-        if (begins_with(key->name, prefix))
-            gw_ps_key_reopen(store, key, number);
+        if (begins_with(key->name, prefix)) {
+            gw_ps_round_clear(store, key, &key->open);
+            key->open.number = number;
+        }
     gw_ps_store_change(store);
 }
 

@@ -96,7 +96,7 @@ static struct pushed pushes[WORKERS];
 /* Begins a store with one key, and puts its first parameters. */
 static void begin_key(gw_ps_mode mode, const struct kind *kind)
 {
-    begin_store((struct gw_ps_store_options){.n_workers = WORKERS, .mode = mode, .staleness = 1});
+    begin_store((gw_ps_server_options){.n_workers = WORKERS, .mode = mode, .staleness = 1});
     memset(&model, 0, sizeof model);
     model.kind = kind;
     key = key_with("w", kind->type, N, kind->codec, kind->optimizer);
@@ -356,7 +356,7 @@ TEST(a_nan_is_refused)
 /* ---- one element ------------------------------------------------------------------------------------------------- */
 
 /* The parameter is 100. Worker r pushes at the rate r + 1. */
-static void begin_one(struct gw_ps_store_options options)
+static void begin_one(gw_ps_server_options options)
 {
     options.n_workers = WORKERS;
     begin_store(options);
@@ -392,7 +392,7 @@ static void expect_w(uint32_t rank, float w, uint64_t round)
 
 TEST(stale_pulls_wait_for_the_slowest)
 {
-    begin_one((struct gw_ps_store_options){.mode = GW_PS_STALE, .staleness = 1});
+    begin_one((gw_ps_server_options){.mode = GW_PS_STALE, .staleness = 1});
     for (uint64_t nth = 1; nth <= 2; nth++)
         ok(pushes_x(0, nth, 3)), ok(pushes_x(1, nth, 3));
     waits(pull(0));
@@ -407,7 +407,7 @@ TEST(stale_pulls_wait_for_the_slowest)
 /* A worker leaves. The round is then made of the others' pushes, at the rate of the lowest rank among them. */
 TEST(rounds_of_fewer_move_parameters)
 {
-    begin_one((struct gw_ps_store_options){0});
+    begin_one((gw_ps_server_options){0});
     ok(pushes_x(0, 1, 3)), ok(pushes_x(1, 1, 6)), ok(pushes_x(2, 1, 9));
     expect_w(1, 94, 1);
     ok(pushes_x(1, 2, 6)), ok(pushes_x(2, 2, 9));
@@ -421,7 +421,7 @@ TEST(rounds_of_fewer_move_parameters)
 TEST(refusals_are_ones_own_without_rounds)
 {
     struct gw_ps_pulled pulled;
-    begin_one((struct gw_ps_store_options){.mode = GW_PS_ASYNC});
+    begin_one((gw_ps_server_options){.mode = GW_PS_ASYNC});
     ok(pushes_x(0, 1, 3)), ok(refuse(1, 1, 9));
     expect_w(0, 99, 1), pull_is_refused(1, 9);
     ok(pull_as(0, GW_PS_MAX, &pulled));
@@ -436,7 +436,7 @@ TEST(refusals_are_ones_own_without_rounds)
 /* Without rounds verdicts come in any order. */
 TEST(single_verdicts_in_any_order)
 {
-    begin_one((struct gw_ps_store_options){.mode = GW_PS_ASYNC});
+    begin_one((gw_ps_server_options){.mode = GW_PS_ASYNC});
     ok(pends_x(0, 1, 3)), ok(pends_x(1, 1, 3)), ok(pends_x(2, 1, 3));
     ok(agrees(2, 1)), expect_w(2, 97, 1), waits(pull(0));
     ok(judge(1, 1, 5)), pull_is_refused(1, 5);
@@ -448,7 +448,7 @@ TEST(single_verdicts_in_any_order)
  * comes back too late. If it comes back while the round is open, it pushes again. */
 TEST(who_goes_before_its_verdict_does_not_count)
 {
-    begin_one((struct gw_ps_store_options){0});
+    begin_one((gw_ps_server_options){0});
     for (uint64_t t = 1; t <= 3; t++) {
         ok(pends_x(0, t, 3)), ok(pends_x(1, t, 6)), ok(pends_x(2, t, 9));
         if (t == 2)
@@ -471,7 +471,7 @@ TEST(who_goes_before_its_verdict_does_not_count)
     }
     end();
 
-    begin_one((struct gw_ps_store_options){0});
+    begin_one((gw_ps_server_options){0});
     ok(pends_x(0, 1, 3)), ok(pends_x(1, 1, 6)), ok(pends_x(2, 1, 9)), ok(agrees(1, 1));
     gw_ps_store_leave(world.store, 0);
     ok(gw_ps_store_enter(world.store, 0, "w", 1));
@@ -486,7 +486,7 @@ TEST(who_goes_before_its_verdict_does_not_count)
 /* With a backup worker a round does not wait for the last verdict. If that comes later, it changes nothing. */
 TEST(a_late_verdict_changes_nothing)
 {
-    begin_one((struct gw_ps_store_options){.backup = 1});
+    begin_one((gw_ps_server_options){.backup = 1});
     ok(pends_x(0, 1, 3)), ok(pends_x(1, 1, 6)), ok(pends_x(2, 1, 9)), ok(agrees(2, 1));
     expect_w(GW_PS_READER, 100, 0);
     ok(agrees(1, 1)), expect_w(1, 85, 1);
@@ -496,7 +496,7 @@ TEST(a_late_verdict_changes_nothing)
 
 TEST(verdicts_out_of_place)
 {
-    begin_one((struct gw_ps_store_options){0});
+    begin_one((gw_ps_server_options){0});
     struct gw_ps_key *const w = key, *const plain = key_with("plain", GW_PS_FLOAT32, 1, "", "");
     key = plain, refused(pends_x(0, 1, 1), GW_ERR_ARGUMENT, "has no optimizer"), key = w;
     refused(agrees(0, 1), GW_ERR_ORDER, "its last one is number 0"); /* nothing was pushed */
@@ -521,7 +521,7 @@ TEST(verdicts_out_of_place)
 TEST(nothing_goes_on_before_there_are_parameters)
 {
     const float first = 100, other = 7;
-    begin_store((struct gw_ps_store_options){.n_workers = WORKERS});
+    begin_store((gw_ps_server_options){.n_workers = WORKERS});
     key = key_with("w", GW_PS_FLOAT32, 1, "", "sgd");
     assert_true(gw_ps_is_unset(key));
     waits(pull(GW_PS_READER)), waits(pull(0));
@@ -541,7 +541,7 @@ TEST(nothing_goes_on_before_there_are_parameters)
 TEST(pulled_parameters_stay_as_they_are)
 {
     struct gw_ps_pulled held, pulled;
-    begin_one((struct gw_ps_store_options){.mode = GW_PS_ASYNC});
+    begin_one((gw_ps_server_options){.mode = GW_PS_ASYNC});
     ok(pull_as(0, GW_PS_PARAMETERS, &held));
     ok(pushes_x(0, 1, 3));
     assert_true(gw_get_float(held.value->bytes) == 100);
@@ -579,7 +579,7 @@ TEST(wrong_keys_are_refused)
         {"plain", GW_PS_FLOAT32, "sgd", GW_ERR_ARGUMENT, "is there without an optimizer"},
     };
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
-    begin_store((struct gw_ps_store_options){.n_workers = WORKERS});
+    begin_store((gw_ps_server_options){.n_workers = WORKERS});
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         refused(gw_ps_store_init(world.store, cases[c].name, cases[c].type, &one, 1, "", cases[c].optimizer),
                 cases[c].status, cases[c].words);
@@ -596,7 +596,7 @@ TEST(parameters_count)
 {
     const gw_ps_shape row = {.n_dims = 1, .dims = {N}};
     const float w[N] = {0};
-    begin_store((struct gw_ps_store_options){.n_workers = WORKERS, .max_bytes = 11000});
+    begin_store((gw_ps_server_options){.n_workers = WORKERS, .max_bytes = 11000});
     /* parameters and one moment take 8,000 */
     refused(gw_ps_store_init(world.store, "w", GW_PS_FLOAT32, &row, 1, "", "adam"), GW_ERR_CAPACITY,
             "take 12000 bytes");
@@ -611,7 +611,7 @@ TEST(parameters_count)
     assert_true(key->bytes >= 8 * N);
     end();
     /* there is room for the parameters, but not for a second copy */
-    begin_store((struct gw_ps_store_options){.n_workers = WORKERS, .max_bytes = before + 4 * N + 500});
+    begin_store((gw_ps_server_options){.n_workers = WORKERS, .max_bytes = before + 4 * N + 500});
     key = key_with("w", GW_PS_FLOAT32, N, "", "momentum");
     struct gw_ps_blob *large = blob_of(w, sizeof w);
     refused(put(w, sizeof w), GW_ERR_CAPACITY, "the parameters of \"w\" have 4000 bytes");
@@ -626,7 +626,7 @@ static int life_with_a_failure(int fail_at, gw_ps_mode mode, float *out)
     static const struct kind ternary = {GW_PS_FRAME, "ternary", "adam:lr=0.1", 0.1f};
     const gw_ps_shape row = {.n_dims = 1, .dims = {N}};
     struct gw_ps_pulled held, pulled;
-    begin_store((struct gw_ps_store_options){.n_workers = WORKERS, .mode = mode});
+    begin_store((gw_ps_server_options){.n_workers = WORKERS, .mode = mode});
     memset(&model, 0, sizeof model);
     model.kind = &ternary;
     make_round(1);

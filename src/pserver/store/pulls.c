@@ -73,7 +73,7 @@ static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, s
     if (status < 0)
         return status;
     *pulled = (struct gw_ps_pulled){.type = result.type, .shape = result.shape, .n_pushes = n};
-    pulled->value = gw_ps_blob_new(store->context, store->options.total, result.bytes, result.n_bytes);
+    pulled->value = gw_ps_blob_new(store->context, store->total, result.bytes, result.n_bytes);
     return pulled->value ? GW_OK : GW_ERR_MEMORY;
 }
 
@@ -132,9 +132,7 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
     }
     GW_TRY(make_result(store, key, round, method, scale, out));
     struct gw_ps_cached *place = &round->results[round->n_results++ % GW_PS_CACHED_RESULTS];
-    if (place->pulled.value)
-        gw_ps_key_count(store, key, 0, place->pulled.value->n_bytes);
-    gw_ps_blob_give(place->pulled.value);
+    gw_ps_value_drop(store, key, &place->pulled.value);
     *place = (struct gw_ps_cached){method, scale_key, scale_round, *out};
     gw_ps_blob_hold(out->value);
     gw_ps_key_count(store, key, out->value->n_bytes, 0);

@@ -131,7 +131,7 @@ static void note_change(struct gw_ps_store *store, struct gw_ps_key *key)
     store->begun = store->begun || !gw_ps_is_gathering(store);
     gw_ps_key_forget_results(store, key, &key->open);
     key->open.number++;
-    store->options.woken(store->options.user, key);
+    store->woken(store->user, key);
 }
 
 static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value,
@@ -191,7 +191,7 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
     gw_status status = may_push(store, key, rank, nth, &taken);
     if (status != GW_OK || taken)
         return status;
-    struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->options.total, NULL, 0);
+    struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->total, NULL, 0);
     if (!nothing)
         return GW_ERR_MEMORY;
     status = put_push(store, key, rank, nothing, 0, refusal_of(number));
@@ -221,10 +221,10 @@ static gw_status end_pending(struct gw_ps_store *store, struct gw_ps_key *key, u
 {
     struct gw_ps_blob **push = &key->open.pushes[rank];
     if (refusal != GW_PS_NOT_REFUSED) {
-        struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->options.total, NULL, 0);
+        struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->total, NULL, 0);
         if (!nothing)
             return GW_ERR_MEMORY;
-        gw_ps_push_drop(store, key, push);
+        gw_ps_value_drop(store, key, push);
         *push = nothing;
     } else if (store->options.mode != GW_PS_SYNC) {
         GW_TRY(gw_ps_parameters_push(store, key, *push, key->parameters->rates[rank]));

@@ -5,35 +5,28 @@
 
 #include <inttypes.h>
 
-void gw_ps_put_drop(struct gw_ps_store *store, struct gw_ps_key *key)
-{
-    if (key->put.value)
-        gw_ps_key_count(store, key, 0, key->put.value->n_bytes);
-    gw_ps_blob_give(key->put.value);
-    key->put = (struct gw_ps_versioned){0};
-}
-
 gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t version, struct gw_ps_blob *value)
 {
-    const uint64_t n_bytes = key->n_elems * gw_ps_type_bytes(key->type), held = atomic_load(store->options.total);
+    const uint64_t n_bytes = key->n_elems * gw_ps_type_bytes(key->type), held = atomic_load(store->total);
     if (key->parameters || key->type == GW_PS_FRAME)
         return gw_fail(GW_ERR_ARGUMENT, "\"%s\" %s; only what is pushed there can be pulled", key->name,
                        key->parameters ? "has an optimizer" : "is of frames");
     if (value->n_bytes != n_bytes)
         return gw_fail(GW_ERR_ARGUMENT, "what is put at \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, key->name,
                        value->n_bytes, gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, n_bytes);
-    if (key->put.value && key->put.version >= version)
+    if (key->put && key->put_version >= version)
         return GW_OK;
-    if (held - (key->put.value ? n_bytes : 0) >
+    if (held - (key->put ? n_bytes : 0) >
         store->options.max_bytes) /* this value is counted already; the one before will be dropped */
         return gw_fail(GW_ERR_CAPACITY,
                        "what is put at \"%s\" has %zu bytes, and with them the server holds %" PRIu64
                        " of at most %" PRIu64 " (--max-bytes)",
                        key->name, value->n_bytes, held, store->options.max_bytes);
-    gw_ps_put_drop(store, key);
-    key->put = (struct gw_ps_versioned){version, gw_ps_blob_hold(value)};
+    gw_ps_value_drop(store, key, &key->put);
+    key->put = gw_ps_blob_hold(value);
+    key->put_version = version;
     gw_ps_key_count(store, key, n_bytes, 0);
-    store->options.woken(store->options.user, key);
+    store->woken(store->user, key);
     gw_ps_key_change(store, key);
     return GW_OK;
 }
@@ -43,11 +36,11 @@ gw_status gw_ps_store_get(const struct gw_ps_key *key, uint64_t least, struct gw
     if (key->parameters || key->type == GW_PS_FRAME)
         return gw_fail(GW_ERR_ARGUMENT, "\"%s\" %s; nothing can be put there", key->name,
                        key->parameters ? "has an optimizer" : "is of frames");
-    if (!key->put.value || key->put.version < least)
+    if (!key->put || key->put_version < least)
         return GW_PS_WAIT;
     *out = (struct gw_ps_pulled){.type = key->type,
                                  .shape = key->shape,
-                                 .round = key->put.version,
-                                 .value = gw_ps_blob_hold(key->put.value)};
+                                 .round = key->put_version,
+                                 .value = gw_ps_blob_hold(key->put)};
     return GW_OK;
 }

@@ -5,27 +5,14 @@
 void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round)
 {
     for (uint32_t i = 0; i < GW_PS_CACHED_RESULTS; i++)
-        if (round->results[i].pulled.value) {
-            gw_ps_key_count(store, key, 0, round->results[i].pulled.value->n_bytes);
-            gw_ps_blob_give(round->results[i].pulled.value);
-            round->results[i].pulled.value = NULL;
-        }
+        gw_ps_value_drop(store, key, &round->results[i].pulled.value);
     round->n_results = 0;
-}
-
-void gw_ps_push_drop(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_blob **push)
-{
-    if (*push) {
-        gw_ps_key_count(store, key, 0, (*push)->n_bytes);
-        gw_ps_blob_give(*push);
-        *push = NULL;
-    }
 }
 
 void gw_ps_round_clear(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round)
 {
     for (uint32_t r = 0; round->pushes && round->refusals && r < store->options.n_workers; r++) {
-        gw_ps_push_drop(store, key, &round->pushes[r]);
+        gw_ps_value_drop(store, key, &round->pushes[r]);
         round->refusals[r] = GW_PS_NOT_REFUSED;
     }
     gw_ps_key_forget_results(store, key, round);
@@ -68,7 +55,7 @@ gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
             gw_ps_key_take_out(store, key, r);
     gw_status status = key->parameters ? gw_ps_parameters_finish(store, key) : GW_OK;
     if (status < 0) { /* there is no memory now. A pull tries again, and tells its client if that fails */
-        store->options.woken(store->options.user, key);
+        store->woken(store->user, key);
         return status;
     }
     struct gw_ps_round *oldest = store->options.backup ? &key->before : &key->whole;
@@ -86,7 +73,7 @@ gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
         gw_ps_times_note(&store->round_times, gw_clock_seconds() - key->whole.began);
     key->open.began = 0;
     gw_ps_key_count_due(store, key);
-    store->options.woken(store->options.user, key);
+    store->woken(store->user, key);
     return GW_OK;
 }
 
@@ -94,14 +81,8 @@ void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32
 {
     if (!key->open.pushes[rank])
         return;
-    gw_ps_push_drop(store, key, &key->open.pushes[rank]);
+    gw_ps_value_drop(store, key, &key->open.pushes[rank]);
     key->open.refusals[rank] = GW_PS_NOT_REFUSED;
     key->open.n_in--;
     gw_ps_key_change(store, key);
-}
-
-void gw_ps_key_reopen(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number)
-{
-    gw_ps_round_clear(store, key, &key->open);
-    key->open.number = number;
 }

@@ -17,23 +17,6 @@ struct gw_ps_key;
 struct gw_ps_parameters;
 struct gw_ps_waiting;
 
-struct gw_ps_store_options {
-    uint32_t n_workers;
-    gw_ps_mode mode;
-    uint32_t staleness; /* GW_PS_STALE only */
-    /* how many workers must be present before the first round can be whole. 0: all must, and all count as present from
-     * the beginning */
-    uint32_t min_workers;
-    uint32_t backup; /* GW_PS_SYNC: a round is whole when all present workers except this many have pushed */
-    uint64_t max_keys;
-    uint64_t max_key_bytes; /* the most bytes of one value */
-    uint64_t max_bytes;     /* the most bytes in *total */
-    /* counts the bytes of all values: those that are kept, that wait, and that are on their way to a client */
-    atomic_uint_least64_t *total;
-    void (*woken)(void *user, struct gw_ps_key *key); /* requests that waited for the key may go on */
-    void *user;
-};
-
 /* ---- what it holds ------------------------------------------------------------------------------------------ */
 
 #define GW_PS_NOT_REFUSED UINT64_MAX
@@ -73,12 +56,6 @@ struct gw_ps_round {
     uint32_t n_results; /* how many were made so far. The next one takes the place of the oldest */
 };
 
-/* A value that belongs to no round (put.c). */
-struct gw_ps_versioned {
-    uint64_t version;
-    struct gw_ps_blob *value; /* NULL: none */
-};
-
 struct gw_ps_key {
     char *name; /* comes first, for the table of names */
     gw_ps_type type;
@@ -98,9 +75,10 @@ struct gw_ps_key {
     struct gw_ps_round whole, open;
     /* the round before `whole`, for workers that are late. It is used only if there are backup workers */
     struct gw_ps_round before;
-    uint32_t n_due;  /* GW_PS_SYNC: how many workers the open round still waits for */
-    uint32_t latest; /* rank of the newest push */
-    struct gw_ps_versioned put;
+    uint32_t n_due;         /* GW_PS_SYNC: how many workers the open round still waits for */
+    uint32_t latest;        /* rank of the newest push */
+    struct gw_ps_blob *put; /* a value that belongs to no round (put.c); NULL: none */
+    uint64_t put_version;
     uint64_t bytes;                /* how many are kept for the key */
     struct gw_ps_waiting *waiting; /* the server's: the queue of requests that wait for the key */
     /* its number in the folder: higher than that of all keys before it. 0: the key is not in the table yet */
@@ -111,7 +89,12 @@ struct gw_ps_key {
 
 struct gw_ps_store {
     gw_context *context;
-    struct gw_ps_store_options options;
+    gw_ps_server_options options;
+    /* counts the bytes of all values: those that are kept, that wait, and that are on their way to a client. At most
+     * max_bytes */
+    atomic_uint_least64_t *total;
+    void (*woken)(void *user, struct gw_ps_key *key); /* requests that waited for the key may go on */
+    void *user;
     struct gw_ps_names names; /* of its keys */
     uint64_t bytes, rounds;
     struct gw_ps_times round_times;
@@ -134,7 +117,10 @@ static inline struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store,
 
 /* ---- what the server does with it ---------------------------------------------------------------------------- */
 
-gw_status gw_ps_store_create(gw_context *context, const struct gw_ps_store_options *options, struct gw_ps_store **out);
+/* Makes a store. options: those of its server, with their defaults filled in. If min_workers is 0, all workers count as
+ * present from the beginning. */
+gw_status gw_ps_store_create(gw_context *context, const gw_ps_server_options *options, atomic_uint_least64_t *total,
+                             void (*woken)(void *user, struct gw_ps_key *key), void *user, struct gw_ps_store **out);
 void gw_ps_store_destroy(struct gw_ps_store *store);
 
 /* Forgets what has changed so far. */
@@ -325,17 +311,11 @@ gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key);
 /* Counts again how many pushes and verdicts the open round waits for. */
 void gw_ps_key_count_due(const struct gw_ps_store *store, struct gw_ps_key *key);
 
-/* Gives up one push. If *push is NULL, there is none, and it does nothing. */
-void gw_ps_push_drop(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_blob **push);
-
 /* Empties a round: its pushes and its results. */
 void gw_ps_round_clear(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round);
 
 /* Takes a worker's push out of the open round. */
 void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank);
-
-/* Empties the open round, and gives it another number. */
-void gw_ps_key_reopen(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number);
 
 /* Checks that a value fits the key: it has the right length; or it is frames of this worker that have as many elements
  * as the key. Errors: GW_ERR_ARGUMENT, GW_ERR_FRAME_*. */
@@ -344,7 +324,7 @@ gw_status gw_ps_key_check_value(const struct gw_ps_key *key, uint32_t rank, cons
 /* Bytes that count against max_bytes. */
 static inline uint64_t gw_ps_store_held(const struct gw_ps_store *store)
 {
-    return atomic_load_explicit(store->options.total, memory_order_relaxed);
+    return atomic_load_explicit(store->total, memory_order_relaxed);
 }
 
 static inline bool gw_ps_store_has_room(const struct gw_ps_store *store, uint64_t more)
@@ -359,11 +339,16 @@ static inline void gw_ps_key_count(struct gw_ps_store *store, struct gw_ps_key *
     store->bytes = store->bytes + more - less;
 }
 
+/* Gives up one of a key's values. If *value is NULL, there is none, and it does nothing. */
+static inline void gw_ps_value_drop(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_blob **value)
+{
+    gw_ps_key_count(store, key, 0, *value ? (*value)->n_bytes : 0);
+    gw_ps_blob_give(*value);
+    *value = NULL;
+}
+
 /* Drops the results that are kept of a round. They can be made again. */
 void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round);
-
-/* Forgets what was put there. */
-void gw_ps_put_drop(struct gw_ps_store *store, struct gw_ps_key *key);
 
 /* Frees a key and all that it holds. The caller takes it out of the store's tables. */
 void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key);

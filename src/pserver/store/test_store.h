@@ -25,7 +25,7 @@ static inline void on_woken(void *user, struct gw_ps_key *key)
 }
 
 /* options: those that matter; the limits may be 0. */
-static inline void begin_store(struct gw_ps_store_options options)
+static inline void begin_store(gw_ps_server_options options)
 {
     memset(&world, 0, sizeof world);
     const gw_allocator allocator = {short_alloc, short_free, &world.shortage};
@@ -35,9 +35,7 @@ static inline void begin_store(struct gw_ps_store_options options)
     options.max_keys = 100;
     options.max_key_bytes = 1 << 20;
     options.max_bytes = options.max_bytes ? options.max_bytes : 1 << 24;
-    options.total = &world.total;
-    options.woken = on_woken;
-    ok(gw_ps_store_create(world.context, &options, &world.store));
+    ok(gw_ps_store_create(world.context, &options, &world.total, on_woken, NULL, &world.store));
 }
 
 static inline uint64_t total_bytes(void)
