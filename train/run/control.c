@@ -138,8 +138,8 @@ static gw_status file(struct gw_control *c, gw_message *message)
         c->met[message->from] = true;
     } else if (!leads && type == MEET && message->n_bytes == HEAD + 8) {
         flag(&w, &c->all_met);
-    } else if (leads && type == STATE && !c->states[message->from].bytes) {
-        c->states[message->from] = *message;
+    } else if (leads && type == STATE && !c->states[slot * c->link.size + message->from].bytes) {
+        c->states[slot * c->link.size + message->from] = *message;
         message->bytes = NULL;
     } else if (leads && type == END && message->n_bytes == HEAD + 8 && !c->ended[message->from]) {
         c->hashes[message->from] = gw_get64(bytes + HEAD);
@@ -249,7 +249,7 @@ gw_status gw_control_init(struct gw_control *c, gw_context *context, gw_link lin
     }
     c->records = gw_calloc(context, (size_t)c->ring * link.size, sizeof *c->records);
     c->reported = gw_calloc(context, (size_t)c->ring * link.size, sizeof *c->reported);
-    c->states = gw_calloc(context, link.size, sizeof *c->states);
+    c->states = gw_calloc(context, (size_t)c->ring * link.size, sizeof *c->states);
     c->ended = gw_calloc(context, link.size, sizeof *c->ended);
     c->hashes = gw_calloc(context, link.size, sizeof *c->hashes);
     c->joined = gw_calloc(context, link.size, sizeof *c->joined);
@@ -262,8 +262,8 @@ gw_status gw_control_init(struct gw_control *c, gw_context *context, gw_link lin
 
 void gw_control_fini(struct gw_control *c)
 {
-    for (uint32_t r = 0; c->states && r < c->link.size; r++)
-        gw_message_free(c->states[r].bytes);
+    for (size_t i = 0; c->states && i < (size_t)c->ring * c->link.size; i++)
+        gw_message_free(c->states[i].bytes);
     gw_message_free(c->start.bytes);
     gw_free(c->context, c->states);
     gw_free(c->context, c->machines);
@@ -523,6 +523,11 @@ gw_status gw_control_collect(struct gw_control *c, uint64_t step, const struct g
 
 /* ---- states --------------------------------------------------------------------------------- */
 
+static gw_message *state_of(struct gw_control *c, uint64_t step, uint32_t rank)
+{
+    return &c->states[step % c->ring * c->link.size + rank];
+}
+
 void *gw_control_state_new(struct gw_control *c, size_t state_bytes)
 {
     uint8_t *bytes = message_new(c, STATE, 0, HEAD + state_bytes);
@@ -540,16 +545,16 @@ gw_status gw_control_send_state(struct gw_control *c, uint64_t step, void *state
     gw_put64(bytes + 8, step);
     if (c->link.rank > 0)
         return send(c, 0, bytes, HEAD + state_bytes);
-    c->states[0] = (gw_message){.bytes = bytes, .n_bytes = HEAD + state_bytes};
+    *state_of(c, step, 0) = (gw_message){.bytes = bytes, .n_bytes = HEAD + state_bytes};
     return GW_OK;
 }
 
 gw_status gw_control_await_state(struct gw_control *c, uint64_t step, uint32_t rank, const void **state,
                                  size_t *state_bytes)
 {
-    while (!c->states[rank].bytes)
+    const gw_message *message = state_of(c, step, rank);
+    while (!message->bytes)
         GW_TRY(take(c, "codec state", step, rank));
-    const gw_message *message = &c->states[rank];
     if (gw_get64((uint8_t *)message->bytes + 8) != step)
         return refuse(message);
     *state = (uint8_t *)message->bytes + HEAD;
@@ -557,10 +562,11 @@ gw_status gw_control_await_state(struct gw_control *c, uint64_t step, uint32_t r
     return GW_OK;
 }
 
-void gw_control_free_state(struct gw_control *c, uint32_t rank)
+void gw_control_free_state(struct gw_control *c, uint64_t step, uint32_t rank)
 {
-    gw_message_free(c->states[rank].bytes);
-    c->states[rank].bytes = NULL;
+    gw_message *message = state_of(c, step, rank);
+    gw_message_free(message->bytes);
+    message->bytes = NULL;
 }
 
 /* ---- meeting -------------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@
 #include "disk/metrics.h"
 #include "disk/resume.h"
 
-/* Records of this many steps are kept, and those of 2 * `ahead` more steps. */
+/* Records and states of this many steps are kept, and those of 2 * `ahead` more steps. */
 enum { GW_CONTROL_RING = 4 };
 
 struct gw_control {
@@ -30,7 +30,7 @@ struct gw_control {
     /* rank 0 */
     struct gw_step_record *records; /* [ring][size] */
     bool *reported;                 /* [ring][size]: the record is there */
-    gw_message *states;             /* [size]; bytes NULL: it has not come */
+    gw_message *states;             /* [ring][size]; bytes NULL: it has not come */
     bool *ended;                    /* [size] */
     uint64_t *hashes;               /* [size] */
     bool stop_wished;               /* another worker wants to end the run */
@@ -102,10 +102,11 @@ void *gw_control_state_new(struct gw_control *control, size_t state_bytes);
 void gw_control_state_drop(void *state);
 gw_status gw_control_send_state(struct gw_control *control, uint64_t step, void *state, size_t state_bytes);
 
-/* Rank 0: waits for the state of `rank` after `step` steps. *state is valid until gw_control_free_state. */
+/* Rank 0: waits for the state of `rank` after `step` steps. *state is valid until gw_control_free_state. A worker may
+ * send that of the next step before. */
 gw_status gw_control_await_state(struct gw_control *control, uint64_t step, uint32_t rank, const void **state,
                                  size_t *state_bytes);
-void gw_control_free_state(struct gw_control *control, uint32_t rank);
+void gw_control_free_state(struct gw_control *control, uint64_t step, uint32_t rank);
 
 /* Waits until all workers have called it. */
 gw_status gw_control_meet(struct gw_control *control);

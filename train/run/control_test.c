@@ -319,6 +319,35 @@ static void who_has_ended_is_not_named(void **state)
     gw_link_destroy(&links[2]);
 }
 
+/* Rank 0 still waits for another worker's state. Meanwhile rank 1 sends its state of the next step, too. */
+static void states_of_two_steps_are_kept(void **state)
+{
+    (void)state;
+    gw_link links[2];
+    struct gw_control c[2];
+    assert_int_equal(gw_link_local_create(NULL, 2, links), GW_OK);
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(gw_control_init(&c[r], NULL, links[r], LONG_MS, 0), GW_OK);
+    for (uint64_t step = 1; step <= 2; step++) {
+        uint8_t *sent = gw_control_state_new(&c[1], 1);
+        assert_non_null(sent);
+        *sent = (uint8_t)step;
+        assert_int_equal(gw_control_send_state(&c[1], step, sent, 1), GW_OK);
+    }
+    for (uint64_t step = 2; step >= 1; step--) {
+        const void *got;
+        size_t n_bytes;
+        const gw_status status = gw_control_await_state(&c[0], step, 1, &got, &n_bytes);
+        CHECK(status == GW_OK && n_bytes == 1 && *(const uint8_t *)got == step, "step %d: %s", (int)step,
+              gw_last_error());
+        gw_control_free_state(&c[0], step, 1);
+    }
+    for (uint32_t r = 0; r < 2; r++) {
+        gw_control_fini(&c[r]);
+        links[r].ops->destroy(links[r].self);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(machines_are_numbered_by_rank),
@@ -327,6 +356,7 @@ int main(void)
                                        cmocka_unit_test(a_start_that_cannot_be_is_refused),
                                        cmocka_unit_test(a_failure_stays_the_cause),
                                        cmocka_unit_test(who_waits_for_another_is_not_named),
-                                       cmocka_unit_test(who_has_ended_is_not_named)};
+                                       cmocka_unit_test(who_has_ended_is_not_named),
+                                       cmocka_unit_test(states_of_two_steps_are_kept)};
     return cmocka_run_group_tests_name("control", tests, NULL, NULL);
 }

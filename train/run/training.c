@@ -340,7 +340,7 @@ static gw_status commit_checkpoint(struct gw_worker *w)
     for (; s.rank < s.workers; s.rank++) {
         GW_TRY(gw_control_await_state(&w->control, s.step, s.rank, &s.state, &s.state_bytes));
         GW_TRY(gw_rank_state_write(team->out, &s));
-        gw_control_free_state(&w->control, s.rank);
+        gw_control_free_state(&w->control, s.step, s.rank);
     }
     GW_TRY(gw_metrics_sync(&team->metrics));
     return gw_file_commit(&team->pending);
