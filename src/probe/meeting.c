@@ -3,6 +3,7 @@
 #include "probe/meeting.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "probe/gradient.h"
 
 #include <string.h>
@@ -19,20 +20,47 @@ static gw_status send_bytes(const struct gw_meeting *m, uint32_t to, const void 
     return status == GW_OK && m->link.ops->flush ? m->link.ops->flush(m->link.self, m->timeout_ms) : status;
 }
 
-/* The others wait for rank 0 alone. One that is gone may have heard from rank 0 before; else rank 0 notices. */
-static gw_status take_bytes(const struct gw_meeting *m, void *to, size_t n_bytes)
+/* Rank 0 waits for another member, and the others wait for rank 0. This tells them that it is there. No other message
+ * has one byte. */
+enum { SIGN_BYTES = 1 };
+
+static void give_sign_of_life(const struct gw_meeting *m)
 {
+    for (uint32_t r = 1; r < m->link.size && m->link.rank == 0; r++)
+        gw_ignore(send_bytes(m, r, "", SIGN_BYTES)); /* if one is gone, recv says so */
+}
+
+/* Waits for a message of n_bytes. The others wait for rank 0 alone. One that is gone may have heard from rank 0 before;
+ * else rank 0 notices. awaited: whom the sentence names if nothing comes. Rank 0 waits half as long again as the others
+ * wait in a measurement, because the one that it waits for may itself wait for a silent member, and then says so. */
+static gw_status take_bytes(const struct gw_meeting *m, uint32_t awaited, void *to, size_t n_bytes, uint32_t *from)
+{
+    enum { PARTS = 4 };
+    const int most = m->link.rank == 0 ? PARTS + PARTS / 2 : PARTS;
     gw_message message;
     gw_status status;
-    do
-        status = gw_link_recv(&m->link, m->timeout_ms, &message);
-    while (status == GW_ERR_PEER && m->link.rank > 0 && message.from > 0 && message.from < m->link.size);
+    for (int parts = 0; parts < most;) {
+        status = gw_link_recv(&m->link, m->timeout_ms / PARTS + 1, &message);
+        if (status == GW_ERR_TIMEOUT) {
+            give_sign_of_life(m);
+            parts++;
+        } else if (status == GW_OK && m->link.rank > 0 && message.n_bytes == SIGN_BYTES) {
+            gw_message_free(message.bytes);
+            parts = 0;
+        } else if (status != GW_ERR_PEER || m->link.rank == 0 || message.from == 0 || message.from >= m->link.size) {
+            break;
+        }
+    }
+    if (status == GW_ERR_TIMEOUT)
+        return gw_fail(status, "no report came from rank %u within %d ms", awaited,
+                       most * (int)(m->timeout_ms / PARTS));
     GW_TRY(status);
-    if (message.n_bytes == n_bytes)
+    if (message.n_bytes == n_bytes && message.from < m->link.size)
         memcpy(to, message.bytes, n_bytes);
     else
         status = gw_fail(GW_ERR_PEER, "rank %u sent a report of %zu bytes, and must send %zu: it is another version",
                          message.from, message.n_bytes, n_bytes);
+    *from = message.from;
     gw_message_free(message.bytes);
     return status;
 }
@@ -51,12 +79,12 @@ static gw_status send_report(const struct gw_meeting *m, uint32_t to, const stru
     return send_bytes(m, to, bytes, sizeof bytes);
 }
 
-static gw_status take_report(const struct gw_meeting *m, struct gw_report *report)
+static gw_status take_report(const struct gw_meeting *m, uint32_t awaited, struct gw_report *report, uint32_t *from)
 {
     double numbers[3];
     uint64_t counts[5];
     uint8_t bytes[REPORT_BYTES];
-    GW_TRY(take_bytes(m, bytes, sizeof bytes));
+    GW_TRY(take_bytes(m, awaited, bytes, sizeof bytes, from));
     memcpy(numbers, bytes, sizeof numbers);
     memcpy(counts, bytes + sizeof numbers, sizeof counts);
     *report = (struct gw_report){.seconds = numbers[0],
@@ -81,18 +109,33 @@ static void add_report(struct gw_report *sum, const struct gw_report *other)
     sum->hash = other->hash == sum->hash ? sum->hash : 0;
 }
 
-gw_status gw_meet(const struct gw_meeting *m, const struct gw_report *own, struct gw_report *sum)
+/* Rank 0: adds what the others report to *sum. */
+static gw_status collect(const struct gw_meeting *m, struct gw_report *sum)
 {
-    struct gw_report other;
-    *sum = *own;
-    if (m->link.rank > 0) {
-        GW_TRY(send_report(m, 0, own));
-        return take_report(m, sum);
+    bool *came = gw_calloc(m->context, m->link.size, sizeof *came);
+    gw_status status = came ? GW_OK : GW_ERR_MEMORY;
+    for (uint32_t r = 1; status == GW_OK && r < m->link.size;) {
+        struct gw_report other;
+        uint32_t from;
+        if (came[r]) {
+            r++;
+            continue;
+        }
+        status = take_report(m, r, &other, &from);
+        if (status == GW_OK && came[from])
+            status = gw_fail(GW_ERR_PEER, "rank %u reported twice: it is another version", from);
+        if (status == GW_OK) {
+            add_report(sum, &other);
+            came[from] = true;
+        }
     }
-    for (uint32_t r = 1; r < m->link.size; r++) {
-        GW_TRY(take_report(m, &other));
-        add_report(sum, &other);
-    }
+    gw_free(m->context, came);
+    return status;
+}
+
+/* Rank 0: tells all the result. It goes on when they have it. */
+static gw_status let_go(const struct gw_meeting *m, const struct gw_report *sum)
+{
     for (uint32_t r = 1; r < m->link.size; r++)
         GW_TRY(send_report(m, r, sum));
     const double begin = gw_clock_seconds(); /* the time is too short for a sleep */
@@ -101,31 +144,51 @@ gw_status gw_meet(const struct gw_meeting *m, const struct gw_report *own, struc
     return GW_OK;
 }
 
+gw_status gw_meet(const struct gw_meeting *m, const struct gw_report *own, struct gw_report *sum)
+{
+    uint32_t from;
+    *sum = *own;
+    if (m->link.rank > 0) {
+        GW_TRY(send_report(m, 0, own));
+        return take_report(m, 0, sum, &from);
+    }
+    GW_TRY(collect(m, sum));
+    return let_go(m, sum);
+}
+
 gw_status gw_meeting_tell(const struct gw_meeting *m, void *bytes, size_t n_bytes)
 {
+    uint32_t from;
     if (m->link.rank > 0)
-        return take_bytes(m, bytes, n_bytes);
+        return take_bytes(m, 0, bytes, n_bytes, &from);
     for (uint32_t r = 1; r < m->link.size; r++)
         GW_TRY(send_bytes(m, r, bytes, n_bytes));
     return GW_OK;
 }
 
-/* Takes half of the time to rank 1 and back. */
+/* Takes half of the time to rank 1 and back. Meanwhile all others have reported, and wait. */
 gw_status gw_meeting_begin(struct gw_meeting *m)
 {
     enum { PINGS = 15 };
     double times[PINGS];
     struct gw_report report = {0};
+    uint32_t from;
+    if (m->link.rank == 0)
+        GW_TRY(collect(m, &report));
+    else
+        GW_TRY(send_report(m, 0, &report));
     for (int i = 0; i < PINGS && m->link.rank < 2 && m->link.size > 1; i++) {
         const double begin = gw_clock_seconds();
         if (m->link.rank == 0)
             GW_TRY(send_report(m, 1, &report));
-        GW_TRY(take_report(m, &report));
+        GW_TRY(take_report(m, 1 - m->link.rank, &report, &from));
         if (m->link.rank == 1)
             GW_TRY(send_report(m, 0, &report));
         times[i] = (gw_clock_seconds() - begin) / 2;
     }
-    if (m->link.rank == 0 && m->link.size > 1)
+    if (m->link.rank > 0)
+        return take_report(m, 0, &report, &from);
+    if (m->link.size > 1)
         m->one_way_s = gw_median(times, PINGS);
-    return gw_meet(m, &report, &report);
+    return let_go(m, &report);
 }

@@ -35,6 +35,33 @@ double gw_probe_slope(const double *x, const double *t, size_t n)
     return slope > 0 || n == 0 ? slope : t[n - 1] / x[n - 1];
 }
 
+/* Takes a message of `bytes` from every other member. */
+static gw_status take_all(const struct gw_probe_member *m, size_t bytes)
+{
+    const gw_link *link = &m->link;
+    bool *came = gw_calloc(m->meeting.context, link->size, sizeof *came);
+    gw_status status = came ? GW_OK : GW_ERR_MEMORY;
+    for (uint32_t r = 0; status == GW_OK && r < link->size;) {
+        gw_message message;
+        if (r == link->rank || came[r]) {
+            r++;
+            continue;
+        }
+        status = gw_link_recv(link, m->meeting.timeout_ms, &message);
+        if (status == GW_ERR_TIMEOUT)
+            status = gw_fail(status, "no message of the measurement came from rank %u within %u ms", r,
+                             m->meeting.timeout_ms);
+        if (status != GW_OK)
+            break;
+        /* the last words of an exchange before this may come as well */
+        if (message.n_bytes == bytes && message.from < link->size)
+            came[message.from] = true;
+        gw_message_free(message.bytes);
+    }
+    gw_free(m->meeting.context, came);
+    return status;
+}
+
 /* Every member sends `bytes` to every other one, and takes what arrives. */
 static gw_status one_round(struct gw_probe_member *m, size_t bytes, double *seconds)
 {
@@ -48,15 +75,11 @@ static gw_status one_round(struct gw_probe_member *m, size_t bytes, double *seco
             return GW_ERR_MEMORY;
         memset(message, 0x5A, bytes);
         status = link.ops->send(link.self, (link.rank + i) % link.size, message, bytes, m->meeting.timeout_ms);
+        if (status == GW_ERR_PEER)
+            status = gw_link_why(&link, NULL, NULL);
     }
-    for (uint32_t i = 1; i < link.size && status >= 0;) {
-        gw_message message;
-        status = gw_link_recv(&link, m->meeting.timeout_ms, &message);
-        if (status < 0)
-            break;
-        i += message.n_bytes == bytes; /* the last words of an exchange before this may come as well */
-        gw_message_free(message.bytes);
-    }
+    if (status >= 0)
+        status = take_all(m, bytes);
     /* The meeting that follows has a link of its own, so nobody receives here meanwhile. */
     if (status >= 0 && link.ops->flush)
         status = link.ops->flush(link.self, m->meeting.timeout_ms);
