@@ -186,11 +186,11 @@ static gw_status send_met(struct gw_control *c, uint32_t to, bool all)
     return send(c, to, met_new(c, all), HEAD + 8);
 }
 
-/* Rank 0 waits long. The others may be as far ahead as they may be, and wait for it. If one is gone, receive says so,
- * and says first what that one has sent. */
+/* Rank 0 waits long. The others may wait for it: at the beginning, or because they are as far ahead as they may be. If
+ * one is gone, receive says so, and says first what that one has sent. */
 static void give_sign_of_life(struct gw_control *c)
 {
-    for (uint32_t r = 1; c->link.rank == 0 && c->ahead && r < c->link.size; r++) {
+    for (uint32_t r = 1; c->link.rank == 0 && r < c->link.size; r++) {
         void *bytes = c->ended[r] ? NULL : met_new(c, false);
         if (bytes)
             gw_ignore(c->link.ops->send(c->link.self, r, bytes, HEAD + 8, c->timeout_ms));

@@ -295,6 +295,34 @@ static void who_waits_for_another_is_not_named(void **state)
     }
 }
 
+/* At the beginning, rank 2 is silent. Rank 1 has joined long before rank 0 begins to wait. */
+static void who_waits_for_a_joiner_is_not_named(void **state)
+{
+    (void)state;
+    enum { N = 3, SOON_MS = 4000, LATER_MS = 900 };
+    gw_link links[N];
+    struct worker workers[2] = {{.status = GW_OK}, {.status = GW_OK}};
+    assert_int_equal(gw_link_local_create(NULL, N, links), GW_OK);
+    for (uint32_t r = 0; r < 2; r++) {
+        assert_int_equal(gw_control_init(&workers[r].control, NULL, links[r], SOON_MS, 0), GW_OK);
+        workers[r].start = (struct gw_start){.options = "seed 1\n", .steps = 9, .machine_of = workers[r].machine_of};
+    }
+    assert_int_equal(pthread_create(&workers[1].thread, NULL, await_start, &workers[1]), 0);
+    nanosleep(&(struct timespec){.tv_nsec = LATER_MS * 1000000L}, NULL);
+    assert_int_equal(gw_control_send_start(&workers[0].control, 1, &workers[0].resume, &workers[0].start),
+                     GW_ERR_TIMEOUT);
+    assert_string_equal(gw_last_error(), "no word that it joins came from rank 2 within 4000 ms (step 0)");
+    gw_link_fail(&links[0], GW_ERR_TIMEOUT, gw_last_error());
+    pthread_join(workers[1].thread, NULL);
+    CHECK(strstr(workers[1].sentence, "rank 0 gave up: no word that it joins came from rank 2"), "%s",
+          workers[1].sentence);
+    for (uint32_t r = 0; r < N; r++) {
+        if (r < 2)
+            gw_control_fini(&workers[r].control);
+        links[r].ops->destroy(links[r].self);
+    }
+}
+
 /* Rank 1 has ended and is gone. Rank 0 goes on waiting for rank 2, and names that one. */
 static void who_has_ended_is_not_named(void **state)
 {
@@ -350,13 +378,11 @@ static void states_of_two_steps_are_kept(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(machines_are_numbered_by_rank),
-                                       cmocka_unit_test(other_options_are_refused),
-                                       cmocka_unit_test(a_resumed_run_goes_on_everywhere),
-                                       cmocka_unit_test(a_start_that_cannot_be_is_refused),
-                                       cmocka_unit_test(a_failure_stays_the_cause),
-                                       cmocka_unit_test(who_waits_for_another_is_not_named),
-                                       cmocka_unit_test(who_has_ended_is_not_named),
-                                       cmocka_unit_test(states_of_two_steps_are_kept)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(machines_are_numbered_by_rank),       cmocka_unit_test(other_options_are_refused),
+        cmocka_unit_test(a_resumed_run_goes_on_everywhere),    cmocka_unit_test(a_start_that_cannot_be_is_refused),
+        cmocka_unit_test(a_failure_stays_the_cause),           cmocka_unit_test(who_waits_for_another_is_not_named),
+        cmocka_unit_test(who_waits_for_a_joiner_is_not_named), cmocka_unit_test(who_has_ended_is_not_named),
+        cmocka_unit_test(states_of_two_steps_are_kept)};
     return cmocka_run_group_tests_name("control", tests, NULL, NULL);
 }
