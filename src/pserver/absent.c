@@ -19,14 +19,37 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
     return absent();
 }
 
+gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out)
+{
+    if (out)
+        *out = NULL;
+    return absent();
+}
+
+/* A call of a server or a client, of which there is none. */
+#define ABSENT(function, ...)                                                                                          \
+    gw_status function(__VA_ARGS__)                                                                                    \
+    {                                                                                                                  \
+        return absent();                                                                                               \
+    }
+ABSENT(gw_ps_server_run, gw_ps_server *server)
+
+ABSENT(gw_ps_client_meet, gw_ps_client *client, uint32_t ms)
+
+ABSENT(gw_ps_init, gw_ps_client *client, const char *key, const gw_ps_key_options *options)
+ABSENT(gw_ps_push, gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes)
+ABSENT(gw_ps_pull, gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, gw_ps_value *out)
+ABSENT(gw_ps_put, gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes)
+ABSENT(gw_ps_get, gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out)
+ABSENT(gw_ps_begin, gw_ps_client *client, const gw_ps_call *call, uint64_t *request)
+ABSENT(gw_ps_wait, gw_ps_client *client, uint64_t request, uint32_t ms, gw_ps_value *out)
+ABSENT(gw_ps_join, gw_ps_client *client, uint64_t *round)
+ABSENT(gw_ps_members, gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity, uint64_t *next_round)
+ABSENT(gw_ps_admit, gw_ps_client *client, uint32_t rank, uint64_t round)
+
 const char *gw_ps_server_address(const gw_ps_server *server)
 {
     return "";
-}
-
-gw_status gw_ps_server_run(gw_ps_server *server)
-{
-    return absent();
 }
 
 void gw_ps_server_stop(gw_ps_server *server)
@@ -35,18 +58,6 @@ void gw_ps_server_stop(gw_ps_server *server)
 
 void gw_ps_server_destroy(gw_ps_server *server)
 {
-}
-
-gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out)
-{
-    if (out)
-        *out = NULL;
-    return absent();
-}
-
-gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms)
-{
-    return absent();
 }
 
 void gw_ps_client_destroy(gw_ps_client *client)
@@ -63,62 +74,11 @@ bool gw_ps_take_notice(gw_ps_client *client, gw_ps_notice notice)
     return false;
 }
 
-gw_status gw_ps_init(gw_ps_client *client, const char *key, const gw_ps_key_options *options)
-{
-    return absent();
-}
-
-gw_status gw_ps_push(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes)
-{
-    return absent();
-}
-
-gw_status gw_ps_pull(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
-                     gw_ps_value *out)
-{
-    return absent();
-}
-
-gw_status gw_ps_put(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes)
-{
-    return absent();
-}
-
-gw_status gw_ps_get(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out)
-{
-    return absent();
-}
-
 void gw_ps_value_free(gw_ps_value *value)
 {
 }
 
-gw_status gw_ps_begin(gw_ps_client *client, const gw_ps_call *call, uint64_t *request)
-{
-    return absent();
-}
-
-gw_status gw_ps_wait(gw_ps_client *client, uint64_t request, uint32_t ms, gw_ps_value *out)
-{
-    return absent();
-}
-
 void gw_ps_cancel(gw_ps_client *client, uint64_t request)
 {
-}
-
-gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
-{
-    return absent();
-}
-
-gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity, uint64_t *next_round)
-{
-    return absent();
-}
-
-gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round)
-{
-    return absent();
 }
 #endif

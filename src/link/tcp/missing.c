@@ -1,5 +1,5 @@
 /* Lists the ranks that are missing, for sentences. */
-#include "link/tcp/missing.h"
+#include "link/tcp/state.h"
 #include "base/append.h"
 
 #include <stdio.h>

@@ -1,6 +1,8 @@
-/* Receives the messages of one rank's endpoint of the tcp link, and finds out which members are gone. */
+/* Receives the messages of one rank's endpoint of the tcp link, finds out which members are gone, and answers those who
+ * come to the rendezvous when the job is running. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/quote.h"
 #include "link/tcp/state.h"
 
 #include <errno.h>
@@ -103,6 +105,46 @@ gw_status gw_tcp_read_peer(struct gw_tcp_endpoint *me, uint32_t rank)
     return GW_OK;
 }
 
+/* ---- who comes late ---------------------------------------------------------------------------------------- */
+
+void gw_tcp_turn_out(struct gw_tcp_group *group, struct gw_net_newcomer *newcomer, const struct gw_net_message *message,
+                     const char *what)
+{
+    gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"%s\"", gw_net_name_peer(&newcomer->c).text,
+               message->n_bytes, what);
+    gw_net_turn_out(newcomer);
+}
+
+/* Tells those who come to the rendezvous now that they are late. */
+static void answer_late(struct gw_tcp_group *group)
+{
+    struct gw_net_newcomer *newcomer;
+    struct gw_net_message message;
+    struct gw_tcp_join join;
+    uint8_t body[GW_TCP_MOST_TEXT];
+    char refused[GW_TCP_TEXT_BYTES];
+    if (pthread_mutex_trylock(&group->lock) != 0)
+        return; /* another endpoint answers */
+    for (int i = 0; i < GW_NET_MOST_AT_ONCE; i++) {
+        if (!(newcomer = gw_net_listener_next(&group->listener, &message)))
+            break;
+        if (message.kind != GW_TCP_JOIN || !gw_tcp_join_read(message.bytes, message.n_bytes, &join)) {
+            gw_tcp_turn_out(group, newcomer, &message, GW_TCP_NO_MESSAGE);
+            continue;
+        }
+        snprintf(
+            refused, sizeof refused,
+            "the job at %s is already running, with %u %s, since %s; rank %u (%s) came too late; wait until that job "
+            "has ended, or give this one another port",
+            group->place, group->size, group->size == 1 ? "worker" : "workers", group->since, join.rank,
+            gw_net_name_peer(&newcomer->c).text);
+        gw_net_log(&group->log_of_late, "refused reason=\"%s\"", gw_quote(refused).text);
+        gw_net_refuse(&group->listener, newcomer, GW_TCP_REFUSE, NULL, 0, body,
+                      gw_tcp_text_write(body, 4, (uint32_t)-GW_ERR_PEER, refused));
+    }
+    pthread_mutex_unlock(&group->lock);
+}
+
 /* ---- waiting --------------------------------------------------------------------------------------------- */
 
 static void look_around(struct gw_tcp_endpoint *me, double now)
@@ -111,7 +153,7 @@ static void look_around(struct gw_tcp_endpoint *me, double now)
         return;
     me->look_at = now + LOOK_SECONDS;
     if (me->group->listens)
-        gw_tcp_answer_late(me->group); /* it also sends away those who say nothing, and accepts again after a flood */
+        answer_late(me->group); /* it also sends away those who say nothing, and accepts again after a flood */
     for (uint32_t r = 0; r < me->group->size; r++)
         if (gw_net_is_silent(&me->peers[r].c, me->group->timeout_ms)) {
             me->peers[r].c.error = ETIMEDOUT;
@@ -153,7 +195,7 @@ gw_status gw_tcp_turn(struct gw_tcp_endpoint *me, double seconds, int *n)
         if (rank == GW_TCP_WAKE) {
             eventfd_read(me->wake, &scrap);
         } else if (rank == GW_TCP_RENDEZVOUS) {
-            gw_tcp_answer_late(me->group);
+            answer_late(me->group);
             continue; /* that is not what anybody waits for */
         } else {
             if (status == GW_OK && events[i].events & ~(uint32_t)EPOLLOUT)

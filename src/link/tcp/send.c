@@ -1,7 +1,6 @@
 /* Sends the messages of one rank's endpoint of the tcp link. receive.c receives. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "link/tcp/missing.h"
 #include "link/tcp/state.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* What the files of the tcp link share: a group of links, and one rank's endpoint of one link.
  *
- * tcp.c opens and ends a group. meeting.c connects its members, late.c answers who comes later. send.c and receive.c
- * move messages. An endpoint has one connection to each other member, and no thread: what is to be read is read when
- * its rank receives, and what the kernel did not take at once is written then, or by flush and close. */
+ * tcp.c opens and ends a group. meeting.c connects its members. send.c and receive.c move messages. An endpoint has one
+ * connection to each other member, and no thread: what is to be read is read when its rank receives, and what the
+ * kernel did not take at once is written then, or by flush and close. */
 #ifndef GW_LINK_TCP_STATE_H
 #define GW_LINK_TCP_STATE_H
 
@@ -77,14 +77,14 @@ gw_status gw_tcp_go_on(bool (*stop)(void *user), void *user, uint32_t rank);
 /* The times at which the program is asked whether to stop are not farther apart. */
 #define GW_TCP_ASK_SECONDS 0.25
 
-/* ---- late.c ---- */
+/* ---- missing.c ---- */
 
-/* Tells those who come to the rendezvous now that they are late. */
-void gw_tcp_answer_late(struct gw_tcp_group *group);
-/* Turns out who sent a message that is none of a member, or of none of this job. what: says so in the log. */
-void gw_tcp_turn_out(struct gw_tcp_group *group, struct gw_net_newcomer *newcomer, const struct gw_net_message *message,
-                     const char *what);
-#define GW_TCP_NO_MESSAGE "this is no message of a member"
+/* A list like "rank 3" or "ranks 1, 2, 5 and 37 more" of the ranks r for which is_there(all, r) is false. */
+struct gw_tcp_missing {
+    char text[160];
+};
+struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const void *all, uint32_t rank),
+                                           const void *all);
 
 /* ---- send.c; the functions of the link, without recv ---- */
 
@@ -93,7 +93,12 @@ gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t time
 gw_status gw_tcp_flush(void *self, uint32_t timeout_ms);
 void gw_tcp_close(void *self);
 
-/* ---- receive.c ---- */
+/* ---- receive.c; recv of the link ---- */
+
+/* Turns out who sent a message that is none of a member, or of none of this job. what: says so in the log. */
+void gw_tcp_turn_out(struct gw_tcp_group *group, struct gw_net_newcomer *newcomer, const struct gw_net_message *message,
+                     const char *what);
+#define GW_TCP_NO_MESSAGE "this is no message of a member"
 
 gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message);
 /* Reads what has come from a peer. The lock is held. Errors: GW_ERR_MEMORY; a peer that is gone is none. */
