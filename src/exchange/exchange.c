@@ -590,8 +590,9 @@ gw_status gw_exchange_save(const gw_exchange *ex, void *dst, size_t dst_capacity
 gw_status gw_exchange_load(gw_exchange *ex, const void *const *states, uint32_t n_states, size_t state_bytes)
 {
     GW_TRY(check_between_steps(ex, "gw_exchange_load"));
-    if (!states || n_states == 0)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_load: no states are given");
+    if (!states || n_states == 0 || n_states > GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_load: %u states are given; 1 to %u are possible",
+                       states ? n_states : 0, GW_MAX_WORKERS);
     if (state_bytes != state_bytes_of(ex))
         return gw_fail(GW_ERR_ARGUMENT, "the saved state has %zu bytes; that of codec %s for these tensors takes %zu",
                        state_bytes, gw_codec_traits_of(ex->codec).name, state_bytes_of(ex));

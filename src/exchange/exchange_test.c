@@ -528,7 +528,12 @@ static void options_are_checked(void **state)
     uint32_t gap[] = {0, 2}, hole[] = {1, 1};
     const gw_exchange_options good = {
         .struct_bytes = sizeof good, .codec = codec, .tensors = tensors, .n_tensors = 2, .link = link};
-    gw_exchange_options bad[8] = {good, good, good, good, good, good, good, good};
+    enum { N_BAD = 10 };
+    gw_exchange_options bad[N_BAD];
+    gw_link_ops deaf = *link.ops;
+    for (int i = 0; i < N_BAD; i++)
+        bad[i] = good;
+    deaf.recv = NULL;
     gw_tensor swapped[] = {{.id = 1}, {.id = 0}};
     bad[0].struct_bytes--;
     bad[1].codec = NULL;
@@ -538,13 +543,16 @@ static void options_are_checked(void **state)
     bad[5].group_of = gap;
     bad[6].group_of = hole;
     bad[7].link.rank = 1;
-    for (int i = 0; i < 8; i++) {
+    bad[8].link.ops = NULL;
+    bad[9].link.ops = &deaf;
+    for (int i = 0; i < N_BAD; i++) {
         ex = (gw_exchange *)&ex;
         assert_int_equal(gw_exchange_create(NULL, &bad[i], &ex), GW_ERR_ARGUMENT);
         assert_null(ex);
     }
     assert_int_equal(gw_exchange_create(NULL, NULL, &ex), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_create(NULL, &good, NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_average_once(NULL, "none", &bad[9].link, 0, NULL, 0, NULL), GW_ERR_ARGUMENT);
 
     /* Wrong order is refused and does no harm. */
     float a[5] = {1, 2, 3, 4, 5}, b[5] = {0};

@@ -34,8 +34,7 @@ gw_status gw_average_once(gw_context *context, const char *spec, const gw_link *
                           uint64_t n_elems, gw_step_result *result)
 {
     gw_step_result own;
-    if (!link || !link->ops)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_average_once: link is NULL");
+    GW_TRY(gw_peers_check_link(link)); /* else the others could not be told */
     gw_status status = average(context, spec, link, seed, values, n_elems, &own);
     if (status < 0) { /* tell the others, which wait for this member */
         gw_link_fail(link, status, gw_last_error());

@@ -7,7 +7,7 @@
 
 #include "exchange/verdict.h"
 
-#include <gradwire/status.h>
+#include <gradwire/link.h>
 
 #include <stddef.h>
 
@@ -91,6 +91,10 @@ struct gw_owners {
     /* Makes `receive` end if `call` has failed. NULL: `call` never fails. */
     void (*close)(struct gw_exchange *exchange);
 };
+
+/* Checks a link, which a program may have brought itself. Errors: GW_ERR_ARGUMENT (a NULL, a function that is missing,
+ * or ranks that cannot be). */
+GW_MUST_CHECK gw_status gw_peers_check_link(const gw_link *link);
 
 extern const struct gw_owners gw_owners_peers;
 extern const struct gw_owners gw_owners_servers;

@@ -10,12 +10,23 @@
 
 /* ---- from the beginning to the end --------------------------------------------------------------------- */
 
+gw_status gw_peers_check_link(const gw_link *link)
+{
+    const gw_link_ops *ops = link ? link->ops : NULL;
+    if (!ops)
+        return gw_fail(GW_ERR_ARGUMENT, "there is no link, or none that was made");
+    if (!ops->name || !ops->send || !ops->recv || !ops->close || !ops->destroy)
+        return gw_fail(GW_ERR_ARGUMENT, "the link lacks a function or its name; only send_all and flush may be NULL");
+    if (link->size == 0 || link->size > GW_MAX_WORKERS || link->rank >= link->size)
+        return gw_fail(GW_ERR_ARGUMENT, "the link says rank %u of %u; sizes are 1 to %u and ranks below the size",
+                       link->rank, link->size, GW_MAX_WORKERS);
+    return GW_OK;
+}
+
 static gw_status peers_init(struct gw_exchange *ex, const gw_exchange_options *options)
 {
     const gw_link *link = &options->link;
-    if (!link->ops || link->size == 0 || link->size > GW_MAX_WORKERS || link->rank >= link->size)
-        return gw_fail(GW_ERR_ARGUMENT, "the link says rank %u of %u; sizes are 1 to %u and ranks below the size",
-                       link->rank, link->size, GW_MAX_WORKERS);
+    GW_TRY(gw_peers_check_link(link));
     ex->link = *link;
     ex->rank = link->rank;
     ex->size = ex->n_owners = link->size;
