@@ -159,9 +159,9 @@ static gw_ps_client *make_client(uint8_t mode)
         server->host.n_addresses = 1;
         connect_to_liar(server, s); /* later attempts fail, for no socket is of family 0 */
         server->welcome = server->was_welcome = client->has_met;
-        server->n_workers = client->has_met ? WORKERS : 0;
-        server->mode = client->has_met && mode & MODE_STALE ? GW_PS_STALE : GW_PS_SYNC;
-        server->timeout_ms = 1000;
+        server->hello.n_workers = client->has_met ? WORKERS : 0;
+        server->hello.mode = client->has_met && mode & MODE_STALE ? GW_PS_STALE : GW_PS_SYNC;
+        server->hello.timeout_ms = 1000;
         server->is_reached = true;
     }
     know_all(client);
@@ -259,7 +259,7 @@ static bool answer_before(struct input *in, gw_ps_client *client, struct gw_ps_r
     for (uint32_t left = take8(in) % (MOST_ANSWERS + 1); left > 0; left--) {
         const uint8_t kind = take8(in);
         const uint32_t s = take8(in) % client->n_servers;
-        const struct gw_ps_asked asked = {.request = &request, .n_workers = client->servers[s].n_workers};
+        const struct gw_ps_asked asked = {.request = &request, .n_workers = client->servers[s].hello.n_workers};
         answer(in, client, kind, s, &asked);
     }
     uint8_t head[GW_PS_HEAD_BYTES];
@@ -377,7 +377,7 @@ static void members(struct input *in, gw_ps_client *client)
 {
     if (!answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_MEMBERS}))
         return;
-    const uint32_t n = client->servers[0].n_workers;
+    const uint32_t n = client->servers[0].hello.n_workers;
     gw_ps_presence *presence = malloc((n ? n : 1) * sizeof *presence);
     uint64_t round = 0;
     promise(presence != NULL);
@@ -397,7 +397,7 @@ static void one_call(struct input *in, gw_ps_client *client)
         answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_HELLO});
         gw_ps_client_pump(client, -1, 0);
         if (gw_ps_client_meet(client, 0) == GW_OK)
-            promise(client->servers[0].n_workers >= 1 && client->servers[0].n_workers <= GW_MAX_WORKERS);
+            promise(client->servers[0].hello.n_workers >= 1 && client->servers[0].hello.n_workers <= GW_MAX_WORKERS);
         break;
     case AGREE:
         if (answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_AGREE}))

@@ -3,8 +3,6 @@
 #include "base/error.h"
 #include "pserver/protocol/methods.h"
 
-#include <gradwire/codec.h>
-
 #include <inttypes.h>
 
 static const char *const words[GW_PS_OPERATIONS] = {
@@ -154,15 +152,4 @@ gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps
     if (request->operation == GW_PS_MEMBERS && n_bytes != asked->n_workers)
         return gw_fail(GW_ERR_PEER, "the server told of %" PRIu64 " workers, and is for %u", n_bytes, asked->n_workers);
     return gives_value(request) ? check_value(asked, answer, n_bytes) : GW_OK;
-}
-
-gw_status gw_ps_answer_check_hello(const struct gw_ps_answer *answer)
-{
-    if (answer->n_workers == 0 || answer->n_workers > GW_MAX_WORKERS)
-        return gw_fail(GW_ERR_PEER, "the server says that it is for %u workers; it must be 1 to %u", answer->n_workers,
-                       (unsigned)GW_MAX_WORKERS);
-    if (answer->backup >= answer->n_workers)
-        return gw_fail(GW_ERR_PEER, "the server says that %u of its %u workers are backup; it must be fewer than all",
-                       answer->backup, answer->n_workers);
-    return GW_OK;
 }

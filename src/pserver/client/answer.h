@@ -31,7 +31,4 @@ gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps
 /* Makes the error that no answer has come in time. place: the server's HOST:PORT. */
 gw_status gw_ps_answer_missing(const struct gw_ps_request *request, const char *place);
 
-/* Checks that the answer to HELLO can come from a server. Errors: GW_ERR_PEER (it cannot). */
-gw_status gw_ps_answer_check_hello(const struct gw_ps_answer *answer);
-
 #endif

@@ -152,8 +152,8 @@ static bool gives_value(const struct request *request)
 static gw_status check_numbers(const gw_ps_client *client, const struct request *request)
 {
     const struct gw_ps_request *asked = request->asked;
-    const bool of_a_round =
-        asked->operation == GW_PS_PULL && client->servers[0].mode == GW_PS_SYNC && asked->method != GW_PS_PARAMETERS;
+    const bool of_a_round = asked->operation == GW_PS_PULL && client->servers[0].hello.mode == GW_PS_SYNC &&
+                            asked->method != GW_PS_PARAMETERS;
     for (uint32_t p = 1; (of_a_round || asked->operation == GW_PS_GET) && p < request->n_parts; p++)
         if (request->parts[p].answer.round != request->parts[0].answer.round)
             return gw_fail(GW_ERR_ORDER,
@@ -203,7 +203,7 @@ static gw_status scale_value(const struct gw_ps_client *client, const struct req
                              gw_ps_value *out)
 {
     const float by = gw_get_float(scale->bytes);
-    if (client->servers[0].mode == GW_PS_SYNC && scale->round != out->round)
+    if (client->servers[0].hello.mode == GW_PS_SYNC && scale->round != out->round)
         return gw_fail(GW_ERR_ORDER,
                        "round %" PRIu64 " of \"%s\" is pulled, and of its scale_key it is round %" PRIu64
                        "; both take part in every round: push to both equally often (a reader: try again)",
@@ -366,16 +366,9 @@ gw_status gw_ps_client_init(gw_ps_client *client, uint32_t server, const struct 
 gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines)
 {
     const struct gw_ps_request agree = {.operation = GW_PS_AGREE};
-    const double deadline = gw_clock_seconds() + client->timeout_ms / 1000.0;
-    gw_status status = GW_ERR_ORDER;
-    while (status == GW_ERR_ORDER && gw_clock_seconds() < deadline) {
-        uint64_t request;
-        GW_TRY(gw_ps_client_begin(client, server, &agree, lines, strlen(lines), NULL, &request));
-        status = gw_ps_wait(client, request, GW_PS_NO_LIMIT, NULL);
-        if (status == GW_ERR_ORDER) /* in a moment the server will know whose run it is */
-            GW_TRY(gw_ps_client_pump(client, -1, gw_clock_seconds() + RETRY_SECONDS));
-    }
-    return gw_ps_too_late(client, status, "agreeing with the other workers");
+    uint64_t request;
+    GW_TRY(gw_ps_client_begin(client, server, &agree, lines, strlen(lines), NULL, &request));
+    return gw_ps_wait(client, request, GW_PS_NO_LIMIT, NULL);
 }
 
 uint64_t gw_ps_client_answered(const gw_ps_client *client, void **tag)

@@ -20,8 +20,8 @@
 
 gw_ps_info gw_ps_client_info(const gw_ps_client *client)
 {
-    const struct server *first = &client->servers[0];
-    return (gw_ps_info){.n_workers = first->n_workers, .mode = first->mode, .staleness = first->staleness};
+    const struct gw_ps_answer *hello = &client->servers[0].hello;
+    return (gw_ps_info){.n_workers = hello->n_workers, .mode = (gw_ps_mode)hello->mode, .staleness = hello->staleness};
 }
 
 bool gw_ps_take_notice(gw_ps_client *client, gw_ps_notice notice)
@@ -38,7 +38,7 @@ uint32_t gw_ps_client_backup(const gw_ps_client *client)
 {
     uint32_t most = 0;
     for (uint32_t s = 0; s < client->n_servers; s++)
-        most = client->servers[s].backup > most ? client->servers[s].backup : most;
+        most = client->servers[s].hello.backup > most ? client->servers[s].hello.backup : most;
     return most;
 }
 
@@ -75,14 +75,15 @@ static gw_status are_alike(const struct gw_ps_client *client)
     const struct server *first = &client->servers[0];
     for (uint32_t s = 1; s < client->n_servers; s++) {
         const struct server *other = &client->servers[s];
-        if (other->mode != first->mode || other->staleness != first->staleness)
+        if (other->hello.mode != first->hello.mode || other->hello.staleness != first->hello.staleness)
             return gw_fail(GW_ERR_PEER, "the servers at %s and at %s have not the same --mode", gw_ps_place(first),
                            gw_ps_place(other));
     }
     for (uint32_t s = 1; s < client->n_servers; s++)
-        if (client->servers[s].n_workers != first->n_workers)
+        if (client->servers[s].hello.n_workers != first->hello.n_workers)
             return gw_fail(GW_ERR_PEER, "the server at %s is for %u workers, and that at %s for %u", gw_ps_place(first),
-                           first->n_workers, gw_ps_place(&client->servers[s]), client->servers[s].n_workers);
+                           first->hello.n_workers, gw_ps_place(&client->servers[s]),
+                           client->servers[s].hello.n_workers);
     return GW_OK;
 }
 

@@ -119,9 +119,9 @@ gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
 gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity, uint64_t *next_round)
 {
     GW_TRY(gw_ps_client_check(client, "gw_ps_members"));
-    if (presence && capacity < client->servers[0].n_workers)
+    if (presence && capacity < client->servers[0].hello.n_workers)
         return gw_fail(GW_ERR_CAPACITY, "gw_ps_members: room for %u workers; the servers are for %u", capacity,
-                       client->servers[0].n_workers);
+                       client->servers[0].hello.n_workers);
     struct gw_ps_answer answer = {0};
     GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &answer, presence));
     if (next_round)

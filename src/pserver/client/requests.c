@@ -8,6 +8,8 @@
 #include "pserver/client/state.h"
 #include "pserver/client/for_exchange.h"
 
+#include <gradwire/codec.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -59,18 +61,24 @@ static void give_up(struct server *server, gw_status status)
     snprintf(server->why, sizeof server->why, "sent an invalid answer: %.*s", GW_PS_SENTENCE - 64, gw_last_error());
 }
 
-/* Checks that a server that was met before has the same numbers as then. Arrays that have the size of these numbers
- * stay right. */
+/* Checks that an answer to HELLO can come from a server; and that one that was met before has the same numbers as then.
+ * Arrays that have the size of these numbers stay right. */
 static gw_status check_hello(const struct server *server, const struct gw_ps_answer *answer)
 {
-    GW_TRY(gw_ps_answer_check_hello(answer));
-    if (server->was_welcome && (server->n_workers != answer->n_workers || server->mode != (gw_ps_mode)answer->mode ||
-                                server->staleness != answer->staleness || server->backup != answer->backup))
+    const struct gw_ps_answer *before = &server->hello;
+    if (answer->n_workers == 0 || answer->n_workers > GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_PEER, "the server says that it is for %u workers; it must be 1 to %u", answer->n_workers,
+                       (unsigned)GW_MAX_WORKERS);
+    if (answer->backup >= answer->n_workers)
+        return gw_fail(GW_ERR_PEER, "the server says that %u of its %u workers are backup; it must be fewer than all",
+                       answer->backup, answer->n_workers);
+    if (server->was_welcome && (before->n_workers != answer->n_workers || before->mode != answer->mode ||
+                                before->staleness != answer->staleness || before->backup != answer->backup))
         return gw_fail(
             GW_ERR_PEER,
             "it was for %u workers and is for %u now, or its --mode or --backup is another; this client must "
             "be made anew",
-            server->n_workers, answer->n_workers);
+            before->n_workers, answer->n_workers);
     return GW_OK;
 }
 
@@ -83,11 +91,7 @@ static gw_status hello_answered(struct gw_ps_client *client, uint32_t s, const s
     if (answer->status == GW_OK && check_hello(server, answer) < 0) {
         give_up(server, GW_ERR_PEER);
     } else if (answer->status == GW_OK) {
-        server->n_workers = answer->n_workers;
-        server->mode = (gw_ps_mode)answer->mode;
-        server->staleness = answer->staleness;
-        server->backup = answer->backup;
-        server->timeout_ms = answer->timeout_ms;
+        server->hello = *answer;
         server->welcome = server->was_welcome = true;
         server->first_refused = 0;
         server->n_failed = server->n_ended = server->n_mismatched = 0;
@@ -129,7 +133,7 @@ struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, const struc
     return (struct gw_ps_asked){.request = &request->parts[p].head,
                                 .type = request->place.type,
                                 .shape = gw_ps_part_shape(&request->place, p),
-                                .n_workers = client->servers[request->first + p].n_workers,
+                                .n_workers = client->servers[request->first + p].hello.n_workers,
                                 .most = client->most_bytes};
 }
 
@@ -222,7 +226,8 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct request 
     if (status == GW_OK)
         status = take_value(client, request, part, message);
     part->answer = *answer;
-    if (status == GW_OK && answer->operation == GW_PS_INIT && answer->status == GW_ERR_ORDER) {
+    if (status == GW_OK && (answer->operation == GW_PS_INIT || answer->operation == GW_PS_AGREE) &&
+        answer->status == GW_ERR_ORDER) {
         client->n_again += part->again_at == 0;
         part->again_at = gw_clock_seconds() + RETRY_SECONDS; /* in a moment the server will know whose run it is */
         return;
@@ -299,7 +304,7 @@ static gw_status turn(struct gw_ps_client *client, uint32_t s, uint32_t *n)
         const double now = gw_clock_seconds();
         if (status >= 0 && server->welcome && now >= server->look_at) {
             server->look_at = now + LOOK_SECONDS;
-            if (gw_net_is_silent(&server->c, server->timeout_ms))
+            if (gw_net_is_silent(&server->c, server->hello.timeout_ms))
                 status = GW_ERR_PEER;
         }
         if (status == GW_ERR_PEER && server->c.fd >= 0)
@@ -560,9 +565,11 @@ gw_status gw_ps_request_wait(struct gw_ps_client *client, const struct request *
         while (!request->parts[p].done) {
             const struct gw_ps_answer *answer = &request->parts[p].answer;
             const double now = gw_clock_seconds();
-            /* an INIT that the server still cannot do */
+            /* what the server still cannot do */
             if (now >= request->deadline && answer->status == GW_ERR_ORDER)
-                return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", answer->sentence), "making a key");
+                return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", answer->sentence),
+                                      answer->operation == GW_PS_INIT ? "making a key"
+                                                                      : "agreeing with the other workers");
             if (now >= request->deadline)
                 return gw_ps_answer_missing(&request->parts[p].head, gw_ps_place(&client->servers[request->first + p]));
             GW_TRY(gw_ps_client_pump(client, -1, until < request->deadline ? until : request->deadline));

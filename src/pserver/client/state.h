@@ -22,7 +22,8 @@ struct part {
     size_t n_bytes;
     bool waits; /* the connection has not sent all of the body yet */
     bool done;
-    double again_at; /* an INIT that the server cannot do yet: the time when it is sent again; 0: it is under way */
+    double again_at; /* an INIT or AGREE that the server cannot do yet: the time when it is sent again; 0: it is under
+                        way */
     struct gw_ps_answer answer;
 };
 
@@ -74,13 +75,10 @@ struct server {
     uint32_t n_dialled;
     struct gw_net_connection c;
     double dial_at; /* if there is no connection: when to make one */
-    /* welcome: HELLO was answered on this connection. was_welcome: it was answered at some time, and the fields below
-     * come from that answer */
+    /* welcome: HELLO was answered on this connection. was_welcome: it was answered at some time, with `hello` */
     bool welcome, was_welcome;
     bool has_more; /* a whole answer may have been read, so poll does not know of it */
-    uint32_t n_workers;
-    gw_ps_mode mode;
-    uint32_t staleness, backup, timeout_ms;
+    struct gw_ps_answer hello;
     double look_at; /* when to see whether its machine still answers */
     /* Of attempts since it was welcome. */
     bool is_reached;       /* somebody accepts connections there */
