@@ -58,14 +58,26 @@ static gw_status may_join(struct gw_ps_server *server, const struct gw_ps_reques
     return GW_OK;
 }
 
-bool gw_ps_run_goes_on(const struct gw_ps_server *server)
+/* True if the worker may come back: it is not connected, but has not been away long enough to be gone, and no other
+ * client has its rank. */
+static bool may_be_back(const struct gw_ps_server *server, const struct gw_ps_worker *worker)
 {
+    return !worker->member && worker->away_since > 0 &&
+           gw_clock_seconds() - worker->away_since < server->options.away_ms / 1000.0;
+}
+
+enum gw_ps_run gw_ps_run_now(const struct gw_ps_server *server, bool of_exchange)
+{
+    enum gw_ps_run run = GW_PS_RUN_IS_OVER;
     for (uint32_t r = 0; r < server->options.n_workers; r++) {
         const struct gw_ps_worker *worker = &server->workers[r];
-        if (worker->came_as && worker->member && worker->member->incarnation == worker->came_as)
-            return true;
+        const uint64_t client = of_exchange ? worker->agreed_as : worker->came_as;
+        if (client && worker->member && worker->member->incarnation == client)
+            return GW_PS_RUN_GOES_ON;
+        if (client && may_be_back(server, worker))
+            run = GW_PS_RUN_MAY_GO_ON;
     }
-    return false;
+    return run;
 }
 
 /* Notes that a worker is here, perhaps again. */
@@ -74,7 +86,7 @@ static gw_status come(struct gw_ps_server *server, struct gw_ps_member *member)
     struct gw_ps_worker *worker = &server->workers[member->rank];
     worker->member = member;
     worker->away_since = 0;
-    if (!member->joins && (member->was_here || gw_ps_run_goes_on(server)))
+    if (!member->joins && (member->was_here || gw_ps_run_now(server, false) == GW_PS_RUN_GOES_ON))
         worker->came_as = member->incarnation;
     if (member->joins && worker->joined_as != member->incarnation) /* another client took part under this rank */
         gw_ps_store_leave(server->store, member->rank);

@@ -6,16 +6,14 @@
 #include "base/memory.h"
 #include "pserver/server/state.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-struct gw_ps_notes {
-    pthread_mutex_t lock;
-    size_t n_bytes;
-    struct gw_ps_numbers *numbers; /* guarded by the lock */
-};
+static size_t copy_bytes(const struct gw_ps_server *server)
+{
+    return sizeof *server->numbers + server->options.n_workers * sizeof *server->numbers->workers;
+}
 
 /* ---- written down by the server's thread --------------------------------------------------------------------- */
 
@@ -72,11 +70,11 @@ void gw_ps_history_note(struct gw_ps_history *history, double seconds, uint64_t 
     history->rounds[step % GW_PS_HISTORY_STEPS] += (uint32_t)rounds;
 }
 
-void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *notes)
+void gw_ps_numbers_note(struct gw_ps_server *server)
 {
-    if (!notes || pthread_mutex_trylock(&notes->lock) != 0)
+    struct gw_ps_numbers *numbers = server->numbers;
+    if (!numbers || pthread_mutex_trylock(&server->numbers_lock) != 0)
         return;
-    struct gw_ps_numbers *numbers = notes->numbers;
     const uint64_t rounds_before = numbers->store.rounds;
     numbers->seconds = gw_clock_seconds() - server->started;
     numbers->counts = server->counts;
@@ -87,51 +85,46 @@ void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *n
     numbers->folder = gw_ps_folder_info(server->folder);
     note_members(server, numbers);
     note_keys(server, numbers);
-    pthread_mutex_unlock(&notes->lock);
+    pthread_mutex_unlock(&server->numbers_lock);
 }
 
 /* ---- read by others ------------------------------------------------------------------------------------------ */
 
 gw_status gw_ps_numbers_begin(gw_ps_server *server)
 {
-    struct gw_ps_notes *notes = gw_calloc(server->context, 1, sizeof *notes);
-    if (!notes)
+    struct gw_ps_numbers *numbers = gw_calloc(server->context, 1, copy_bytes(server));
+    if (!numbers)
         return GW_ERR_MEMORY;
-    notes->n_bytes = sizeof *notes->numbers + server->options.n_workers * sizeof *notes->numbers->workers;
-    notes->numbers = gw_calloc(server->context, 1, notes->n_bytes);
-    if (!notes->numbers || pthread_mutex_init(&notes->lock, NULL) != 0) {
-        gw_status status = notes->numbers ? gw_fail(GW_ERR_SYSTEM, "no mutex for the server's numbers") : GW_ERR_MEMORY;
-        gw_free(server->context, notes->numbers);
-        gw_free(server->context, notes);
-        return status;
+    if (pthread_mutex_init(&server->numbers_lock, NULL) != 0) {
+        gw_free(server->context, numbers);
+        return gw_fail(GW_ERR_SYSTEM, "no mutex for the server's numbers");
     }
-    notes->numbers->n_workers = server->options.n_workers;
-    notes->numbers->options = &server->options;
-    notes->numbers->address = gw_net_place(server->endpoint);
-    notes->numbers->started = (int64_t)time(NULL) - (int64_t)(gw_clock_seconds() - server->started);
-    notes->numbers->store = gw_ps_store_info(server->store); /* its rounds were made before the server began */
-    gw_ps_numbers_note(server, notes);
-    server->notes = notes;
+    numbers->n_workers = server->options.n_workers;
+    numbers->options = &server->options;
+    numbers->address = gw_net_place(server->endpoint);
+    numbers->started = (int64_t)time(NULL) - (int64_t)(gw_clock_seconds() - server->started);
+    numbers->store = gw_ps_store_info(server->store); /* its rounds were made before the server began */
+    server->numbers = numbers;
+    gw_ps_numbers_note(server);
     return GW_OK;
 }
 
-void gw_ps_notes_free(gw_context *context, struct gw_ps_notes *notes)
+void gw_ps_numbers_end(struct gw_ps_server *server)
 {
-    if (!notes)
+    if (!server->numbers)
         return;
-    pthread_mutex_destroy(&notes->lock);
-    gw_free(context, notes->numbers);
-    gw_free(context, notes);
+    pthread_mutex_destroy(&server->numbers_lock);
+    gw_free(server->context, server->numbers);
 }
 
 struct gw_ps_numbers *gw_ps_numbers_take(gw_ps_server *server)
 {
-    struct gw_ps_numbers *copy = gw_alloc(server->context, 1, server->notes->n_bytes);
+    struct gw_ps_numbers *copy = gw_alloc(server->context, 1, copy_bytes(server));
     if (!copy)
         return NULL;
-    pthread_mutex_lock(&server->notes->lock);
-    memcpy(copy, server->notes->numbers, server->notes->n_bytes);
-    pthread_mutex_unlock(&server->notes->lock);
+    pthread_mutex_lock(&server->numbers_lock);
+    memcpy(copy, server->numbers, copy_bytes(server));
+    pthread_mutex_unlock(&server->numbers_lock);
     return copy;
 }
 

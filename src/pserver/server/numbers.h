@@ -84,15 +84,14 @@ uint32_t gw_ps_numbers_slowest(const struct gw_ps_numbers *numbers);
 
 /* ---- the server's side ---- */
 
-struct gw_ps_notes;
-
-/* Writes the numbers into the copy. The server's thread calls it. If another thread is reading just then, it writes
- * them the next time. notes NULL: nobody asked for them. */
-void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *notes);
+/* Writes the numbers into the copy, if anybody has asked for one. The server's thread calls it. If another thread is
+ * reading just then, it writes them the next time. */
+void gw_ps_numbers_note(struct gw_ps_server *server);
 
 /* Adds rounds that have become whole to the step that is under way `seconds` after the server's start. */
 void gw_ps_history_note(struct gw_ps_history *history, double seconds, uint64_t rounds);
 
-void gw_ps_notes_free(gw_context *context, struct gw_ps_notes *notes);
+/* Gives up the copy. */
+void gw_ps_numbers_end(struct gw_ps_server *server);
 
 #endif

@@ -25,35 +25,21 @@ static void answer_done(struct gw_ps_server *server, struct gw_ps_member *member
                       NULL);
 }
 
-/* True if the worker may come back: it is not connected, but has not been away long enough to be gone, and no other
- * client has its rank. */
-static bool may_be_back(const struct gw_ps_server *server, const struct gw_ps_worker *worker)
-{
-    return !worker->member && worker->away_since > 0 &&
-           gw_clock_seconds() - worker->away_since < server->options.away_ms / 1000.0;
-}
-
 /* Plain keys have runs, too. If none of the workers that took part before is here, a worker's first INIT begins another
  * run. Pushes that were left in open rounds are dropped, so that they do not mix with later ones. GW_ERR_ORDER: one of
- * the earlier workers may be back in a moment, as after a restart of this server. */
+ * the earlier workers may be back in a moment. */
 static gw_status enter_run(struct gw_ps_server *server, struct gw_ps_member *member)
 {
-    bool unsure = false;
     if (member->rank == GW_PS_READER || member->joins)
         return GW_OK;
-    struct gw_ps_worker *worker = &server->workers[member->rank];
-    if (gw_ps_run_goes_on(server)) {
-        worker->came_as = member->incarnation;
-        return GW_OK;
-    }
-    for (uint32_t r = 0; r < server->options.n_workers; r++)
-        unsure = unsure || (server->workers[r].came_as && may_be_back(server, &server->workers[r]));
-    if (unsure)
+    const enum gw_ps_run run = gw_ps_run_now(server, false);
+    if (run == GW_PS_RUN_MAY_GO_ON)
         return gw_fail(GW_ERR_ORDER, "workers of this server's run are not connected, and may be back in a moment");
-    for (uint32_t r = 0; r < server->options.n_workers; r++)
+    for (uint32_t r = 0; run == GW_PS_RUN_IS_OVER && r < server->options.n_workers; r++)
         server->workers[r].came_as = 0;
-    worker->came_as = member->incarnation;
-    gw_ps_store_begin_anew(server->store, GW_PS_EXCHANGE);
+    server->workers[member->rank].came_as = member->incarnation;
+    if (run == GW_PS_RUN_IS_OVER)
+        gw_ps_store_begin_anew(server->store, GW_PS_EXCHANGE);
     return GW_OK;
 }
 
@@ -80,29 +66,9 @@ static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, 
     return GW_OK;
 }
 
-/* A new client sends AGREE. If none of the clients that had agreed before is here, their run is over, and this begins
- * another one. A worker that joins says so itself. GW_ERR_ORDER: one of the earlier clients may be back in a moment, as
- * after a restart of this server. Then it is the same run. */
-static gw_status begins_anew(const struct gw_ps_server *server, struct gw_ps_member *member, bool *anew)
-{
-    bool unsure = false;
-    *anew = false;
-    if (!server->agreed || member->joins || server->workers[member->rank].agreed_as == member->incarnation)
-        return GW_OK;
-    for (uint32_t r = 0; r < server->options.n_workers; r++) {
-        const struct gw_ps_worker *other = &server->workers[r];
-        if (other->agreed_as && other->member && other->member->incarnation == other->agreed_as)
-            return GW_OK;
-        unsure = unsure || (other->agreed_as && may_be_back(server, other));
-    }
-    if (unsure)
-        return gw_fail(GW_ERR_ORDER,
-                       "workers that began this server's run are not connected, and may be back in a moment");
-    *anew = true;
-    return GW_OK;
-}
-
-/* Takes the lines of the first worker. Those of every other worker must be the same. */
+/* Takes the lines of the first worker. Those of every other worker must be the same. If none of the clients that had
+ * agreed before is here, their run is over, and a new client's AGREE begins another one. A worker that joins says so
+ * itself. GW_ERR_ORDER: one of the earlier clients may be back in a moment. Then it is the same run. */
 static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
                        const struct gw_ps_blob *value)
 {
@@ -111,10 +77,14 @@ static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member,
     if (value->n_bytes > GW_PS_MOST_AGREED || !gw_lines_are_good(value->bytes, value->n_bytes))
         return gw_fail(GW_ERR_FRAME_FIELD, "what workers are to agree on must be lines of text, %d bytes at most",
                        GW_PS_MOST_AGREED);
-    bool anew;
-    GW_TRY(begins_anew(server, member, &anew));
-    if (anew)
-        gw_ps_run_end(server);
+    if (server->agreed && !member->joins && server->workers[member->rank].agreed_as != member->incarnation) {
+        const enum gw_ps_run run = gw_ps_run_now(server, true);
+        if (run == GW_PS_RUN_MAY_GO_ON)
+            return gw_fail(GW_ERR_ORDER,
+                           "workers that began this server's run are not connected, and may be back in a moment");
+        if (run == GW_PS_RUN_IS_OVER)
+            gw_ps_run_end(server);
+    }
     if (!server->agreed) {
         server->agreed = gw_alloc(server->context, value->n_bytes + 1, 1);
         if (!server->agreed)

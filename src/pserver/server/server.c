@@ -71,7 +71,7 @@ gw_status gw_ps_server_run(gw_ps_server *server)
             gw_ps_requests_go_on(server);
             gw_ps_server_commit(server);
             gw_ps_members_sweep(server);
-            gw_ps_numbers_note(server, server->notes);
+            gw_ps_numbers_note(server);
         }
     }
 }
@@ -217,7 +217,7 @@ void gw_ps_server_destroy(gw_ps_server *server)
     gw_ps_members_free(server);
     gw_ps_folder_close(server->folder);
     gw_ps_store_destroy(server->store);
-    gw_ps_notes_free(server->context, server->notes);
+    gw_ps_numbers_end(server);
     gw_free(server->context, server->agreed);
     if (server->listens)
         gw_net_listener_close(&server->listener);

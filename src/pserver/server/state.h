@@ -117,7 +117,8 @@ struct gw_ps_server {
     /* NULL: nothing outlives the process. gw_ps_folder_note is to be called after a change of what the server knows
      * beside its store: first_round, the agreed lines, or what it knows of a worker without its connection */
     struct gw_ps_folder *folder;
-    struct gw_ps_notes *notes; /* a copy of the numbers for other threads (numbers.h); NULL: nobody asked for one */
+    struct gw_ps_numbers *numbers; /* a copy for other threads (numbers.h); NULL: nobody asked for one */
+    pthread_mutex_t numbers_lock;
 };
 
 /* ---- log.c: The log of the server: lines that go to the function `log` of its options. ---- */
@@ -160,8 +161,10 @@ void gw_ps_members_check_keys(struct gw_ps_server *server);
 
 void gw_ps_members_free(struct gw_ps_server *server);
 
-/* True if a worker is here that takes part in the run of plain keys. */
-bool gw_ps_run_goes_on(const struct gw_ps_server *server);
+/* Whether the run of plain keys goes on, or that of the exchange (of_exchange): a client that takes part in it is here;
+ * or may be back in a moment, as after a restart of this server; or neither. */
+enum gw_ps_run { GW_PS_RUN_GOES_ON, GW_PS_RUN_MAY_GO_ON, GW_PS_RUN_IS_OVER };
+enum gw_ps_run gw_ps_run_now(const struct gw_ps_server *server, bool of_exchange);
 
 /* Forgets a member that has said that it leaves. Rounds may go on without it. */
 void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *member);

@@ -146,25 +146,14 @@ static gw_status admit_first(const struct gw_ps_key *key, const struct gw_ps_blo
                                        key->name, i);
 }
 
-/* Turns a value of the key's type into float32. If it is frames, they lie back to back. */
+/* Turns a value of the key's type into float32. */
 static gw_status decode(struct gw_ps_store *store, const struct gw_ps_key *key, const void *bytes, size_t n_bytes,
                         float *out)
 {
-    if (key->type != GW_PS_FRAME) {
-        for (uint64_t i = 0; i < key->n_elems; i++)
-            out[i] = plain_element(key->type, bytes, i);
-        return GW_OK;
-    }
-    const char *at = bytes;
-    for (uint64_t done = 0; n_bytes > 0;) {
-        gw_frame_info info;
-        GW_TRY(gw_frame_parse(at, n_bytes, &info));
-        /* all frames together have as many elements as the key */
-        GW_TRY(gw_decode(store->context, at, info.frame_bytes, out + done, info.n_elems));
-        done += info.n_elems;
-        at += info.frame_bytes;
-        n_bytes -= info.frame_bytes;
-    }
+    if (key->type == GW_PS_FRAME)
+        return gw_ps_decode_frames(store->context, bytes, n_bytes, out);
+    for (uint64_t i = 0; i < key->n_elems; i++)
+        out[i] = plain_element(key->type, bytes, i);
     return GW_OK;
 }
 

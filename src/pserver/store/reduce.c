@@ -437,21 +437,15 @@ static gw_status frame_average(const struct work *work, struct gw_ps_result *out
     return out->bytes ? average_rows(work, out->bytes, capacity, &out->n_bytes) : GW_ERR_MEMORY;
 }
 
-/* Adds the values of one push. */
-static gw_status add_push(const struct work *work, uint32_t p, float *one, double *sum)
+gw_status gw_ps_decode_frames(gw_context *context, const void *bytes, size_t n_bytes, float *out)
 {
-    const char *at = work->pushes[p].bytes;
-    uint64_t done = 0;
-    for (size_t left = work->pushes[p].n_bytes; left > 0;) {
+    for (const char *at = bytes; n_bytes > 0;) {
         gw_frame_info info;
-        GW_TRY(gw_frame_parse_unverified(at, left, &info));
-        /* together they have the key's elements */
-        GW_TRY(gw_decode(work->context, at, info.frame_bytes, one, info.n_elems));
-        for (uint64_t i = 0; i < info.n_elems; i++)
-            sum[done + i] += (double)one[i];
-        done += info.n_elems;
+        GW_TRY(gw_frame_parse_unverified(at, n_bytes, &info));
+        GW_TRY(gw_decode(context, at, info.frame_bytes, out, info.n_elems));
+        out += info.n_elems;
         at += info.frame_bytes;
-        left -= info.frame_bytes;
+        n_bytes -= info.frame_bytes;
     }
     return GW_OK;
 }
@@ -464,8 +458,11 @@ static gw_status frame_sum(const struct work *work, struct gw_ps_result *out)
     out->bytes = gw_alloc(work->context, n, sizeof(float));
     out->n_bytes = n * sizeof(float);
     gw_status status = sum && one && out->bytes ? GW_OK : GW_ERR_MEMORY;
-    for (uint32_t p = 0; p < work->n && status == GW_OK; p++)
-        status = add_push(work, p, one, sum);
+    for (uint32_t p = 0; p < work->n && status == GW_OK; p++) {
+        status = gw_ps_decode_frames(work->context, work->pushes[p].bytes, work->pushes[p].n_bytes, one);
+        for (size_t i = 0; i < n && status == GW_OK; i++)
+            sum[i] += (double)one[i];
+    }
     if (status == GW_OK)
         store_floats(GW_PS_FLOAT32, sum, 0, n, out->bytes);
     gw_free(work->context, sum);

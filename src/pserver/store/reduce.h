@@ -32,4 +32,8 @@ gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type
                        const struct gw_ps_push *pushes, uint32_t n, const gw_codec *codec, const float *scale,
                        struct gw_ps_result *out);
 
+/* Decodes frames that lie back to back, and together have as many elements as there is room for: whoever took them has
+ * checked that. */
+gw_status gw_ps_decode_frames(gw_context *context, const void *bytes, size_t n_bytes, float *out);
+
 #endif
