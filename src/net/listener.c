@@ -37,7 +37,6 @@ gw_status gw_net_listener_open(struct gw_net_listener *listener, const struct gw
     listener->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (listener->epoll < 0)
         return gw_fail(GW_ERR_SYSTEM, "no epoll for a listener: %s", strerror(errno));
-    listener->accepts = true;
     return GW_OK;
 }
 
@@ -105,19 +104,12 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
 
 /* ---- room ------------------------------------------------------------------------------------------------ */
 
-static void pause_accepting(struct gw_net_listener *listener, double now)
+/* Stops accepting until then; 0: accepts again. */
+static void pause_accepting(struct gw_net_listener *listener, double until)
 {
-    for (uint32_t i = 0; listener->accepts && i < listener->n_fds; i++)
-        watch(listener, EPOLL_CTL_DEL, listener->fds[i], 0, LISTENING);
-    listener->accepts = false;
-    listener->accept_at = now + PAUSE_SECONDS;
-}
-
-static void accept_again(struct gw_net_listener *listener)
-{
-    for (uint32_t i = 0; !listener->accepts && i < listener->n_fds; i++)
-        watch(listener, EPOLL_CTL_ADD, listener->fds[i], EPOLLIN, LISTENING);
-    listener->accepts = true;
+    for (uint32_t i = 0; i < listener->n_fds; i++)
+        watch(listener, EPOLL_CTL_MOD, listener->fds[i], until == 0 ? EPOLLIN : 0, LISTENING);
+    listener->accept_at = until;
 }
 
 static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
@@ -187,13 +179,13 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
     socklen_t bytes = sizeof host;
     uint32_t n;
     if (!longest(listener, NULL, now, &n) && n == listener->o.most) {
-        pause_accepting(listener, now);
+        pause_accepting(listener, now + PAUSE_SECONDS);
         return false;
     }
     int fd = accept4(listening, (struct sockaddr *)&host, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-            pause_accepting(listener, now);
+            pause_accepting(listener, now + PAUSE_SECONDS);
         return errno == ECONNABORTED || errno == EINTR;
     }
     const bool spare = is_spare(listener, fd);
@@ -310,8 +302,8 @@ struct gw_net_newcomer *gw_net_listener_next(struct gw_net_listener *listener, s
     struct epoll_event events[AT_ONCE];
     for (int round = 0; round < ROUNDS; round++) {
         const double now = gw_clock_seconds();
-        if (!listener->accepts && now >= listener->accept_at)
-            accept_again(listener);
+        if (listener->accept_at != 0 && now >= listener->accept_at)
+            pause_accepting(listener, 0);
         for (uint32_t i = 0; i < listener->o.most; i++) {
             struct gw_net_newcomer *s = &listener->newcomers[i];
             if (s->since != 0 && now >= s->since + GW_NET_INTRODUCTION_SECONDS) {
@@ -329,7 +321,8 @@ struct gw_net_newcomer *gw_net_listener_next(struct gw_net_listener *listener, s
         }
         for (int i = 0; i < n; i++)
             for (uint32_t l = 0; events[i].data.u32 == LISTENING && l < listener->n_fds; l++)
-                for (int k = 0; k < AT_ONCE && listener->accepts && accept_one(listener, listener->fds[l], now); k++)
+                for (int k = 0; k < AT_ONCE && listener->accept_at == 0 && accept_one(listener, listener->fds[l], now);
+                     k++)
                     ;
     }
     tell_pushed_out(listener);

@@ -41,8 +41,7 @@ struct gw_net_listener {
     int epoll;
     int fds[GW_NET_MOST_LISTENING];
     uint32_t n_fds;
-    bool accepts;     /* the listening sockets are watched */
-    double accept_at; /* when to accept again */
+    double accept_at; /* when to accept again; 0: it accepts */
     struct gw_net_newcomer *newcomers;
     uint64_t n_pushed_out; /* connections that had to make room, or found none, or said nothing in time */
     uint64_t n_told;       /* how many of them the log knows */

@@ -654,7 +654,7 @@ static double next_time(const struct meeting *m, double now)
     for (uint64_t i = 0; m->has_table && i < (uint64_t)group->n_links * group->size; i++)
         if (peer_of(m, i)->dial_at != 0 && peer_of(m, i)->dial_at < next)
             next = peer_of(m, i)->dial_at;
-    if (!group->listener.accepts && group->listener.accept_at < next)
+    if (group->listener.accept_at != 0 && group->listener.accept_at < next)
         next = group->listener.accept_at;
     return next < m->deadline ? next : m->deadline;
 }

@@ -100,8 +100,8 @@ static gw_status begin_scale(gw_ps_client *client, struct gw_ps_request *head, u
             GW_ERR_ORDER,
             "\"%s\" and its scale_key \"%s\" live on several servers; init_parameter of both must come before a pull",
             head->key, head->scale_key);
-    GW_TRY(gw_ps_check_scale(&(struct gw_ps_scaling){head->key, place.type, (gw_ps_method)head->method, head->scale_key,
-                                                     scale.type, &scale.shape}));
+    GW_TRY(gw_ps_check_scale(head->key, place.type, (gw_ps_method)head->method, head->scale_key, scale.type,
+                             &scale.shape));
     GW_TRY(gw_ps_begin(client,
                        &(gw_ps_call){.struct_bytes = sizeof(gw_ps_call),
                                      .kind = GW_PS_CALL_PULL,

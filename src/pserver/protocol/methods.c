@@ -112,17 +112,17 @@ uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_ele
            (result == GW_PS_FRAME ? sizeof(float) : gw_ps_type_bytes(result));
 }
 
-gw_status gw_ps_check_scale(const struct gw_ps_scaling *scaling)
+gw_status gw_ps_check_scale(const char *key, gw_ps_type type, gw_ps_method method, const char *scale_key,
+                            gw_ps_type scale_type, const gw_ps_shape *scale_shape)
 {
     uint64_t n_elems;
-    if (!decodes(scaling->method, scaling->type))
+    if (!decodes(method, type))
         return gw_fail(
             GW_ERR_ARGUMENT,
-            "\"%s\" is %s and pulled with %s; a scale_key goes with decode_sum and decode_average of uint8 only",
-            scaling->key, gw_ps_type_name(scaling->type), gw_ps_method_name(scaling->method));
-    if (scaling->scale_type != GW_PS_FLOAT32 || !gw_ps_shape_elems(scaling->scale_shape, &n_elems) || n_elems != 1)
-        return gw_fail(GW_ERR_ARGUMENT, "the scale_key \"%s\" is %s of shape %s; it must be one float32",
-                       scaling->scale_key, gw_ps_type_name(scaling->scale_type),
-                       gw_ps_shape_text(scaling->scale_shape).text);
+            "\"%s\" is %s and pulled with %s; a scale_key goes with decode_sum and decode_average of uint8 only", key,
+            gw_ps_type_name(type), gw_ps_method_name(method));
+    if (scale_type != GW_PS_FLOAT32 || !gw_ps_shape_elems(scale_shape, &n_elems) || n_elems != 1)
+        return gw_fail(GW_ERR_ARGUMENT, "the scale_key \"%s\" is %s of shape %s; it must be one float32", scale_key,
+                       gw_ps_type_name(scale_type), gw_ps_shape_text(scale_shape).text);
     return GW_OK;
 }

@@ -37,17 +37,9 @@ gw_ps_shape gw_ps_result_shape(gw_ps_method method, gw_ps_type type, const gw_ps
 /* The most bytes of a result, if the key has n_elems elements. If the result is a frame, this is an estimate. */
 uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_elems);
 
-/* A pull of `key` whose result is multiplied by the maximum of `scale_key`. */
-struct gw_ps_scaling {
-    const char *key;
-    gw_ps_type type;
-    gw_ps_method method;
-    const char *scale_key;
-    gw_ps_type scale_type;
-    const gw_ps_shape *scale_shape;
-};
-
-/* Checks that such a pull is possible. Errors: GW_ERR_ARGUMENT, and the sentence says why it is not. */
-gw_status gw_ps_check_scale(const struct gw_ps_scaling *scaling);
+/* Checks that a pull of `key` may be multiplied by the maximum of `scale_key`. Errors: GW_ERR_ARGUMENT, and the
+ * sentence says why it may not. */
+gw_status gw_ps_check_scale(const char *key, gw_ps_type type, gw_ps_method method, const char *scale_key,
+                            gw_ps_type scale_type, const gw_ps_shape *scale_shape);
 
 #endif

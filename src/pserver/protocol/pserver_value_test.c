@@ -129,7 +129,14 @@ TEST(scales_that_fit)
 {
     static const gw_ps_shape one = {.n_dims = 1, .dims = {1}}, none = {.n_dims = 0}, two = {.n_dims = 1, .dims = {2}};
     const struct {
-        struct gw_ps_scaling scaling;
+        struct {
+            const char *key;
+            gw_ps_type type;
+            gw_ps_method method;
+            const char *scale_key;
+            gw_ps_type scale_type;
+            const gw_ps_shape *scale_shape;
+        } of;
         gw_status status;
     } cases[] = {
         {{"x", GW_PS_UINT8, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT32, &one}, GW_OK},
@@ -140,7 +147,9 @@ TEST(scales_that_fit)
         {{"x", GW_PS_UINT8, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT32, &two}, GW_ERR_ARGUMENT},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        CHECK(gw_ps_check_scale(&cases[i].scaling) == cases[i].status, "scale %zu", i);
+        CHECK(gw_ps_check_scale(cases[i].of.key, cases[i].of.type, cases[i].of.method, cases[i].of.scale_key,
+                                cases[i].of.scale_type, cases[i].of.scale_shape) == cases[i].status,
+              "scale %zu", i);
 }
 
 struct thing {

@@ -77,27 +77,21 @@ static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, s
     return pulled->value ? GW_OK : GW_ERR_MEMORY;
 }
 
-static uint64_t least_refusal(const struct gw_ps_store *store, const struct gw_ps_key *key,
-                              const struct gw_ps_round *round)
-{
-    uint64_t least = GW_PS_NOT_REFUSED;
-    for (uint32_t r = 0; r < store->options.n_workers; r++)
-        if (gw_ps_counts(store, key, round, r) && round->refusals[r] < least)
-            least = round->refusals[r];
-    return least;
-}
-
 /* Checks that a round can be used. With GW_PS_SYNC no worker may have refused. In other modes at least one push must be
  * usable, and so must that of the asking worker. *number: the number of a refusal. */
 static gw_status check_refusals(const struct gw_ps_store *store, const struct gw_ps_key *key,
                                 const struct gw_ps_round *round, uint32_t rank, uint64_t *number)
 {
     bool usable = false;
+    uint64_t least = GW_PS_NOT_REFUSED;
     for (uint32_t r = 0; r < store->options.n_workers; r++)
-        usable = usable || (gw_ps_counts(store, key, round, r) && round->refusals[r] == GW_PS_NOT_REFUSED);
+        if (gw_ps_counts(store, key, round, r)) {
+            usable = usable || round->refusals[r] == GW_PS_NOT_REFUSED;
+            least = round->refusals[r] < least ? round->refusals[r] : least;
+        }
     *number = GW_PS_NOT_REFUSED;
     if (store->options.mode == GW_PS_SYNC || !usable)
-        *number = least_refusal(store, key, round);
+        *number = least;
     else if (rank < store->options.n_workers)
         *number = round->refusals[rank];
     return *number == GW_PS_NOT_REFUSED
@@ -235,8 +229,7 @@ gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uin
         return parameters_of(store, key, rank, out);
     GW_TRY(gw_ps_method_check(method, key->type));
     if (scale_key)
-        GW_TRY(gw_ps_check_scale(&(struct gw_ps_scaling){key->name, key->type, method, scale_key->name, scale_key->type,
-                                                         &scale_key->shape}));
+        GW_TRY(gw_ps_check_scale(key->name, key->type, method, scale_key->name, scale_key->type, &scale_key->shape));
     if (method == GW_PS_LATEST)
         return latest_of(key, out);
     GW_TRY(check_own_round(store, key, rank));
