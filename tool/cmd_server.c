@@ -195,9 +195,12 @@ int gw_cmd_server(int argc, char **argv)
     made = gw_ps_server_create(shared, &o, &server);
     running = server;
     struct tool_status *page = NULL;
-    status = made < 0                                                              ? tool_fail_status(made, NULL)
-             : metrics && tool_status_open(server, metrics, o.insecure, &page) < 0 ? TOOL_FAILED
-                                                                                   : serve(server, &o, mode, page);
+    if (made == GW_ERR_ARGUMENT) /* the options do not fit; a service is not to try them again and again */
+        status = tool_wrong_use("%s", gw_last_error());
+    else if (made < 0)
+        status = tool_fail_status(made, NULL);
+    else if (!metrics || (status = tool_status_open(server, metrics, o.insecure, &page)) == TOOL_DONE)
+        status = serve(server, &o, mode, page);
     tool_status_close(page);
     signal(SIGINT, SIG_IGN); /* it ends already */
     signal(SIGTERM, SIG_IGN);

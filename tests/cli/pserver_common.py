@@ -56,10 +56,11 @@ def tool(*words, **options):
     return subprocess.run(words, capture_output=True, text=True, timeout=240, **options)
 
 
-def fails(words, *says):
-    """The tool must refuse these words, and say why."""
+def fails(words, *says, status=None):
+    """The tool must refuse these words, and say why. status: None, 1 or 2."""
     done = tool(*words)
-    check(done.returncode in (1, 2) and all(part in done.stderr for part in says), f"{words}: {done}")
+    statuses = (1, 2) if status is None else (status,)
+    check(done.returncode in statuses and all(part in done.stderr for part in says), f"{words}: {done}")
 
 
 def ask(page, path, method="GET", body=None, headers={}, timeout=20):

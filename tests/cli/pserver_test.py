@@ -399,6 +399,7 @@ def replays():
 
 
 def wrong_use():
+    """The status is 2. The service file takes it for what stays wrong, and does not start the server again."""
     svrg = "train --servers h:1 --parameters servers --net logreg --data uneven --optimizer svrg"
     for words, said in (
         ("server", "--workers"),
@@ -412,9 +413,12 @@ def wrong_use():
         ("server --workers 2 --missing stop --away -1", "0.001 to"),
         ("server --workers 2 --listen 0.0.0.0:0", "loopback"),
         ("server --workers 2 --listen nowhere", "HOST:PORT"),
+        ("server --workers 2 --min-workers 1", "the first round is to have 1 of 2 workers"),
+        ("server --workers 2 --backup 2", "2 of 2 workers as backup"),
+        ("server --workers 2 --listen 127.0.0.1:0 --metrics nowhere", "status page"),
     ):
         if words.startswith("server") or harness.HAS_TRAINER:
-            fails(words.split(), said)
+            fails(words.split(), said, status=2)
 
 
 def main():

@@ -5,8 +5,8 @@
 int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, struct tool_status **out)
 {
     (void)server, (void)listen, (void)insecure, (void)out;
-    tool_fail("this build has no status page: libmicrohttpd was not found when it was made; leave --metrics out");
-    return -1;
+    return tool_wrong_use(
+        "this build has no status page: libmicrohttpd was not found when it was made; leave --metrics out");
 }
 
 const char *tool_status_url(const struct tool_status *status)

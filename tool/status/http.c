@@ -226,13 +226,11 @@ int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, st
     gw_status parsed = parse_address(listen, insecure, &address);
     if (parsed == GW_OK)
         parsed = gw_ps_numbers_begin(server);
-    if (parsed < 0) {
-        tool_fail_status(parsed, NULL);
-        return -1;
-    }
+    if (parsed < 0)
+        return parsed == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error()) : tool_fail_status(parsed, NULL);
     struct tool_status *status = tool_alloc(1, sizeof *status);
     if (!status)
-        return -1;
+        return TOOL_FAILED;
     status->server = server;
     char port[NI_MAXSERV];
     const int fd = listen_at(&address, port);
@@ -242,12 +240,12 @@ int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, st
                   : errno == EADDRINUSE ? "another program listens there; end it, or give --metrics another port"
                                         : strerror(errno));
         free(status);
-        return -1;
+        return TOOL_FAILED;
     }
     const char *place = gw_net_place(address.endpoint);
     snprintf(status->url, sizeof status->url, "http://%.*s:%s/", (int)(strrchr(place, ':') - place), place, port);
     *out = status;
-    return 0;
+    return TOOL_DONE;
 }
 
 const char *tool_status_url(const struct tool_status *status)
