@@ -399,9 +399,15 @@ static gw_status write_some(struct gw_net_connection *c, struct gw_net_parcel *p
     return GW_OK;
 }
 
+/* True if the connection will send nothing more. */
+static bool is_dead(const struct gw_net_connection *c)
+{
+    return c->fd < 0 || c->cannot_send || (!c->connected && c->error);
+}
+
 gw_status gw_net_flush(struct gw_net_connection *c)
 {
-    if (c->fd < 0 || c->cannot_send || (!c->connected && c->error))
+    if (is_dead(c))
         return GW_ERR_PEER;
     if (!c->connected)
         return GW_NOT_YET;
@@ -420,21 +426,45 @@ gw_status gw_net_flush(struct gw_net_connection *c)
     return GW_OK;
 }
 
-static void queue(struct gw_net_connection *c, struct gw_net_parcel *parcel)
+/* A parcel at the end of those that wait. n_head: the room for its head. NULL: there is no memory. If nothing waits,
+ * nothing has taken the spare parcel. So a message that goes out at once needs no memory. */
+static struct gw_net_parcel *new_parcel(struct gw_net_connection *c, size_t n_head)
 {
+    struct gw_net_parcel *parcel =
+        c->spare_is_used ? gw_alloc(c->context, 1, offsetof(struct gw_net_parcel, head) + n_head) : &c->spare;
+    if (!parcel)
+        return NULL;
+    c->spare_is_used = true;
     parcel->next = NULL;
-    if (c->last)
-        c->last->next = parcel;
-    else
-        c->first = parcel;
+    parcel->n_bytes = parcel->n_head = parcel->n_sent = 0;
+    parcel->release = NULL;
+    *(c->last ? &c->last->next : &c->first) = parcel;
     c->last = parcel;
     c->n_waiting++;
+    return parcel;
 }
 
-/* Adds a message to the head of a parcel. copies: with its body; there is room for it. */
-static void add_message(struct gw_net_parcel *parcel, uint16_t kind, const void *header, size_t n_header,
-                        const void *bytes, size_t n_bytes, bool copies)
+gw_status gw_net_send_with(struct gw_net_connection *c, uint16_t kind, const void *header, size_t n_header,
+                           const void *bytes, size_t n_bytes, void (*release)(void *owner), void *owner)
 {
+    struct gw_net_parcel *parcel = &c->spare;
+    const bool copies = (c->gathers || !release) && n_header + n_bytes <= GW_NET_MOST_HEADER;
+    const size_t n_head = GW_NET_HEAD + n_header + (copies ? n_bytes : 0);
+    gw_status status = GW_OK;
+    /* Messages that gather lie in the head of the spare parcel. */
+    const bool joins = c->gathers && copies && c->last == parcel && parcel->n_sent == 0 && parcel->n_bytes == 0 &&
+                       n_head <= sizeof parcel->head - parcel->n_head;
+    if (c->gathers && c->first && !joins)
+        gw_ignore(gw_net_flush(c));
+    if (is_dead(c))
+        status = GW_ERR_PEER;
+    else if (!joins && !(parcel = new_parcel(c, n_head)))
+        status = GW_ERR_MEMORY;
+    if (status < 0) {
+        if (release)
+            release(owner);
+        return status;
+    }
     uint8_t *at = parcel->head + parcel->n_head;
     gw_put64(at, n_header + n_bytes);
     gw_put16(at + 8, kind);
@@ -442,73 +472,20 @@ static void add_message(struct gw_net_parcel *parcel, uint16_t kind, const void 
     gw_put32(at + 12, MAGIC);
     if (n_header)
         memcpy(at + GW_NET_HEAD, header, n_header);
-    parcel->n_head += GW_NET_HEAD + n_header;
-    if (!copies || n_bytes == 0)
-        return;
-    memcpy(parcel->head + parcel->n_head, bytes, n_bytes);
-    parcel->n_head += n_bytes;
-}
-
-/* Adds a whole message to those that wait for gw_net_flush, in the head of the spare parcel. false: it has no room, or
- * other parcels wait. */
-static bool gather(struct gw_net_connection *c, uint16_t kind, const void *header, size_t n_header, const void *bytes,
-                   size_t n_bytes)
-{
-    struct gw_net_parcel *spare = &c->spare;
-    const bool goes_on = c->last == spare && spare->n_sent == 0 && spare->n_bytes == 0;
-    const size_t n_used = goes_on ? spare->n_head : 0;
-    if ((c->first && !goes_on) || n_bytes > sizeof spare->head ||
-        GW_NET_HEAD + n_header + n_bytes > sizeof spare->head - n_used)
-        return false;
-    if (!goes_on) {
-        spare->n_head = spare->n_sent = spare->n_bytes = 0;
-        spare->release = NULL;
-        c->spare_is_used = true;
-        queue(c, spare);
+    if (copies && n_bytes)
+        memcpy(at + GW_NET_HEAD + n_header, bytes, n_bytes);
+    parcel->n_head += n_head;
+    if (copies && release) {
+        release(owner);
+    } else if (!copies) {
+        parcel->bytes = bytes;
+        parcel->n_bytes = n_bytes;
+        parcel->release = release;
+        parcel->owner = owner;
     }
-    add_message(spare, kind, header, n_header, bytes, n_bytes, true);
-    return true;
-}
-
-gw_status gw_net_send_with(struct gw_net_connection *c, uint16_t kind, const void *header, size_t n_header,
-                           const void *bytes, size_t n_bytes, void (*release)(void *owner), void *owner)
-{
-    struct gw_net_parcel parcel;
-    gw_status status = GW_NOT_YET;
-    if (c->fd < 0 || c->cannot_send || (!c->connected && c->error))
-        status = GW_ERR_PEER;
-    else if (c->gathers && c->connected &&
-             (gather(c, kind, header, n_header, bytes, n_bytes) ||
-              (gw_net_flush(c) == GW_OK && gather(c, kind, header, n_header, bytes, n_bytes))))
-        status = GW_OK;
-    if (status == GW_NOT_YET) {
-        const bool copies = !release && n_header + n_bytes <= GW_NET_MOST_HEADER;
-        parcel.bytes = bytes;
-        parcel.n_bytes = copies ? 0 : n_bytes;
-        parcel.n_head = parcel.n_sent = 0;
-        parcel.release = release;
-        parcel.owner = owner;
-        add_message(&parcel, kind, header, n_header, bytes, n_bytes, copies);
-        if (!c->first && c->connected)
-            status = write_some(c, &parcel);
-    }
-    if (status != GW_NOT_YET) {
-        if (release)
-            release(owner);
-        return status;
-    }
-    /* If nothing waits, nothing has taken the spare parcel. So a message that is partly sent always finds room. */
-    const size_t used = offsetof(struct gw_net_parcel, head) + parcel.n_head;
-    struct gw_net_parcel *kept = c->spare_is_used ? gw_alloc(c->context, 1, used) : &c->spare;
-    if (!kept) {
-        if (release)
-            release(owner);
-        return GW_ERR_MEMORY;
-    }
-    c->spare_is_used = c->spare_is_used || kept == &c->spare;
-    memcpy(kept, &parcel, used);
-    queue(c, kept);
-    return GW_OK;
+    if (c->first == parcel && c->connected && !(c->gathers && copies))
+        status = gw_net_flush(c);
+    return status == GW_NOT_YET ? GW_OK : status;
 }
 
 gw_status gw_net_send(struct gw_net_connection *c, uint16_t kind, void *bytes, size_t n_bytes, void (*release)(void *))
