@@ -41,15 +41,22 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     struct gw_ps_worker *worker = &server->workers[member->rank];
     worker->joined_as = member->incarnation;
     worker->joined_from = round;
-    const struct gw_ps_joining joining = member->joining;
-    worker->joined_by = joining.waits ? joining.id : 0;
+    const bool waits = member->join_by > 0;
+    worker->joined_by = waits ? member->join.id : 0;
     gw_ps_folder_note(server->folder);
     gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round,
               server->store->n_present);
-    gw_ps_join_forget(server, member);
-    if (joining.waits)
-        answer_number(server, member, GW_PS_JOIN, joining.id, round);
+    member->join_by = 0;
+    if (waits)
+        answer_number(server, member, GW_PS_JOIN, member->join.id, round);
     return GW_OK;
+}
+
+/* The member of that rank whose JOIN waits. NULL: there is none. */
+static struct gw_ps_member *joiner(const struct gw_ps_server *server, uint32_t rank)
+{
+    struct gw_ps_member *member = server->workers[rank].member;
+    return member && member->join_by > 0 ? member : NULL;
 }
 
 /* Workers begin with that round, and not with an earlier one. */
@@ -94,11 +101,9 @@ static void begin_again(struct gw_ps_server *server)
 /* Lets in all workers that wait, if nobody has to be asked. */
 static void let_all_in(struct gw_ps_server *server)
 {
-    for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++) {
-        struct gw_ps_member *member = server->workers[r].member;
-        if (member && member->joining.waits)
-            let_in(server, member, server->first_round);
-    }
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        if (joiner(server, r))
+            let_in(server, joiner(server, r), server->first_round);
 }
 
 gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
@@ -114,10 +119,8 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     }
     gw_ps_store_leave(server->store, member->rank); /* it asks again */
     begin_again(server);
-    gw_ps_join_forget(server, member);
-    member->joining = (struct gw_ps_joining){true, request->id, request->timeout_ms,
-                                             gw_clock_seconds() + request->timeout_ms / 1000.0};
-    server->n_joining++;
+    member->join = *request;
+    member->join_by = gw_clock_seconds() + request->timeout_ms / 1000.0;
     const bool begun = server->store->begun || request->others_have_begun;
     if (server->options.mode != GW_PS_SYNC) {
         const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
@@ -167,7 +170,7 @@ gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t ran
     struct gw_ps_member *member = server->workers[rank].member;
     if (server->store->present[rank])
         return member ? GW_PS_PRESENT : GW_PS_AWAY;
-    return member && member->joining.waits ? GW_PS_JOINING : GW_PS_ABSENT;
+    return joiner(server, rank) ? GW_PS_JOINING : GW_PS_ABSENT;
 }
 
 static uint8_t members_code(const struct gw_ps_server *server)
@@ -198,55 +201,43 @@ gw_status gw_ps_members_do(struct gw_ps_server *server, struct gw_ps_member *mem
     return GW_OK;
 }
 
-void gw_ps_join_forget(struct gw_ps_server *server, struct gw_ps_member *member)
-{
-    server->n_joining -= member->joining.waits;
-    member->joining.waits = false;
-}
-
 /* Answers a JOIN that waits with the last error. */
 static void refuse(struct gw_ps_server *server, struct gw_ps_member *member, gw_status status)
 {
-    gw_ps_join_forget(server, member);
-    gw_ps_answer_error(server, member, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = member->joining.id},
-                       status, 0);
+    member->join_by = 0;
+    gw_ps_answer_error(server, member, &member->join, status, 0);
 }
 
 void gw_ps_joins_refuse(struct gw_ps_server *server, gw_status status)
 {
-    for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++)
-        if (server->workers[r].member && server->workers[r].member->joining.waits)
-            refuse(server, server->workers[r].member, status);
-}
-
-static void expire(struct gw_ps_server *server)
-{
-    const double now = gw_clock_seconds();
-    for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++) {
-        struct gw_ps_member *member = server->workers[r].member;
-        if (member && member->joining.waits && member->joining.deadline <= now)
-            refuse(server, member,
-                   gw_fail(GW_ERR_TIMEOUT, "rank %u has waited %u ms to be let in by one of those that take part: %s",
-                           r, member->joining.timeout_ms, gw_ps_name_workers(server, takes_part, NULL).text));
-    }
-}
-
-/* Asks one worker that takes part and is connected. */
-static void ask_for_joiners(struct gw_ps_server *server)
-{
-    for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++)
-        if (server->workers[r].member && server->workers[r].member->joins && server->store->present[r]) {
-            answer_number(server, server->workers[r].member, GW_PS_ASK, 0, 0);
-            return;
-        }
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        if (joiner(server, r))
+            refuse(server, joiner(server, r), status);
 }
 
 void gw_ps_joins_look(struct gw_ps_server *server)
 {
-    expire(server);
-    if (server->n_joining && nobody_takes_part(server)) { /* the workers for which they waited have been left out */
+    const double now = gw_clock_seconds();
+    bool any = false;
+    for (uint32_t r = 0; r < server->options.n_workers; r++) {
+        struct gw_ps_member *member = joiner(server, r);
+        if (member && member->join_by <= now)
+            refuse(server, member,
+                   gw_fail(GW_ERR_TIMEOUT, "rank %u has waited %u ms to be let in by one of those that take part: %s",
+                           r, member->join.timeout_ms, gw_ps_name_workers(server, takes_part, NULL).text));
+        any = any || joiner(server, r);
+    }
+    if (!any)
+        return;
+    if (nobody_takes_part(server)) { /* the workers for which they waited have been left out */
         begin_again(server);
         let_all_in(server);
+        return;
     }
-    ask_for_joiners(server);
+    /* one worker that takes part and is connected is asked to let them in */
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        if (server->workers[r].member && server->workers[r].member->joins && server->store->present[r]) {
+            answer_number(server, server->workers[r].member, GW_PS_ASK, 0, 0);
+            return;
+        }
 }

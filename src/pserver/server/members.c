@@ -170,7 +170,6 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
     if (member->next)
         member->next->link = member->link;
     server->n_members--;
-    gw_ps_join_forget(server, member);
     disconnect(server, member);
     if (member->rank != GW_PS_READER && server->workers[member->rank].member == member) {
         server->workers[member->rank].member = NULL;

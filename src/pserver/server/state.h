@@ -30,12 +30,8 @@ struct gw_ps_member {
     bool joins;    /* the client says itself when it takes part (JOIN) */
     bool was_here; /* an earlier connection of this client was welcome, perhaps before this server was started again */
     bool lost;     /* it does not take its answers. The server's loop will free it */
-    struct gw_ps_joining { /* a JOIN that waits */
-        bool waits;
-        uint64_t id;
-        uint32_t timeout_ms;
-        double deadline;
-    } joining;
+    struct gw_ps_request join; /* a JOIN that waits */
+    double join_by;            /* its deadline; 0: none waits */
     uint32_t n_waiting;
     int64_t since;                 /* seconds of Unix time */
     struct gw_ps_waiting *waiting; /* its requests that wait, in any order */
@@ -99,7 +95,6 @@ struct gw_ps_server {
     uint32_t place, n_servers;
     struct gw_ps_member *gone;    /* members that have left, until the server's loop frees them */
     struct gw_ps_worker *workers; /* by rank */
-    uint32_t n_joining;           /* how many JOINs wait */
     bool stopped;                 /* GW_PS_MISSING_STOP: others have heard that a worker is gone */
     uint64_t first_round;         /* the round with which the exchange's workers began, or must begin */
     /* The keys whose queues must be tried again. n_woken > GW_PS_MOST_WOKEN: the queues of all keys must. */
@@ -255,9 +250,6 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
 gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request);
 gw_status gw_ps_members_do(struct gw_ps_server *server, struct gw_ps_member *member,
                            const struct gw_ps_request *request);
-
-/* Forgets the JOIN of a client that has gone. */
-void gw_ps_join_forget(struct gw_ps_server *server, struct gw_ps_member *member);
 
 /* Answers all JOINs that wait with the last error. */
 void gw_ps_joins_refuse(struct gw_ps_server *server, gw_status status);
