@@ -123,7 +123,7 @@ def decode(frame):
 
 def inspect(frame) -> dict:
     """Returns what a frame says of itself, after all of it was checked. bits_per_element counts the payload. entropy is
-    that of the frame's symbols."""
+    that of the frame's symbols. first_scalers has 16 at most."""
     array, info = _parse(frame)
     lib, n_nonzero, entropy = _api.library(), ctypes.c_uint64(), ctypes.c_double()
     _library.check(
