@@ -87,7 +87,6 @@ class Report(harness.Case):
         path = self.path("report.html")
         told = self.ok_json("report", *folders, "-o", path)
         text = self.read_bytes(path).decode()
-        self.assertEqual(told, {"path": path, "runs": len(folders), "bytes": len(text.encode())})
         self.assertLess(told["bytes"], 2e6)
         (kind, data), (none, _) = Page(text).scripts
         self.assertEqual((kind, none), ({"type": "application/json", "id": "data"}, {}))
@@ -95,6 +94,8 @@ class Report(harness.Case):
         self.assertFalse(re.search("<!--(style|data|script)-->", text))
         runs = json.loads(data)["runs"]
         self.assertEqual(len(runs), len(folders))
+        notes = [f"{run['path']}: {note}" for run in runs for note in run["notes"]]
+        self.assertEqual(told, {"path": path, "runs": len(folders), "bytes": len(text.encode()), "notes": notes})
         return runs
 
     def write(self, folder, name, text):
@@ -313,6 +314,7 @@ class Report(harness.Case):
         self.write(folder, "metrics.jsonl", good)
         (run,) = self.report(folder)
         self.assertEqual(run["notes"], ["metrics.jsonl has 2 of the first 6 steps"])
+        self.said("report", folder, "-o", self.path("noted.html"), says="metrics.jsonl has 2 of the first 6 steps")
         for name, text, says in [
             ("run.json", "{", "run.json, line 1"),
             ("run.json", "[]", "run.json holds no JSON object"),

@@ -98,7 +98,8 @@ json_t *report_run(const char *path, const report_limits *limits);
 /* The page as text that the caller frees, with `data` in it. NULL: no memory. */
 char *report_page(const json_t *data, size_t *n_bytes);
 
-/* Writes a page about these runs. *n_bytes: how large it became. Returns an exit status, with the message printed. */
-int tool_write_report(char *const *runs, size_t n_runs, const char *path, size_t *n_bytes);
+/* Writes a page about these runs. *n_bytes: how large it became. *notes: "RUN: note" for each file that is missing or
+ * not whole; the caller drops it. Returns an exit status, with the message printed. */
+int tool_write_report(char *const *runs, size_t n_runs, const char *path, size_t *n_bytes, json_t **notes);
 
 #endif

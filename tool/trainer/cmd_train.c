@@ -228,9 +228,11 @@ static int write_report(const char *out)
 {
     char path[4096], *runs[] = {(char *)out};
     size_t n_bytes;
+    json_t *notes;
     if (snprintf(path, sizeof path, "%s/" GW_REPORT_FILE, out) >= (int)sizeof path)
         return tool_fail("the path %.40s... is too long for a report", out);
-    int status = tool_write_report(runs, 1, path, &n_bytes);
+    int status = tool_write_report(runs, 1, path, &n_bytes, &notes);
+    json_decref(notes); /* they are about files that this run has just written */
     if (status == TOOL_DONE)
         tool_note("report: %s", path);
     return status;
