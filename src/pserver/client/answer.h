@@ -5,7 +5,6 @@
 #include "pserver/protocol/message.h"
 
 /* No round and no count of pushes is larger, so adding 1 cannot overflow. */
-#define GW_PS_MOST_ROUNDS (1ull << 62)
 
 /* What was asked, and what the client knows about the answer. */
 struct gw_ps_asked {

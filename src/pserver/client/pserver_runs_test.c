@@ -17,6 +17,20 @@ static void die(gw_ps_client *client)
     gw_ps_client_destroy(client);
 }
 
+/* ---- the log ------------------------------------------------------------------------------------------------- */
+
+static _Atomic int left_out_at, n_left_out; /* the round; and how many servers have said so */
+
+static void find_round(const char *line, void *user)
+{
+    const char *at = strncmp(line, "left-out ", 9) == 0 ? strstr(line, "round=") : NULL;
+    (void)user;
+    if (!at)
+        return;
+    left_out_at = atoi(at + 6);
+    n_left_out++;
+}
+
 /* Rank 0 has pushed to a round, and rank 1 has not; then both end. That push must not mix with the pushes of the next
  * two workers. */
 TEST(a_leftover_push_does_not_mix)
@@ -40,6 +54,124 @@ TEST(a_leftover_push_does_not_mix)
         gw_ps_client_destroy(a), gw_ps_client_destroy(b);
         end_serving();
     }
+}
+
+/* The workers die in the middle of a step: one key's round is whole, and another's is not. The next workers' rounds are
+ * the same in both keys, so one can be the other's scale. */
+TEST(keys_begin_alike)
+{
+    static const uint8_t codes = 0x56; /* 1, 0, 0, 0 */
+    gw_ps_value value;
+    for (int run = 0; run < 3; run++) {
+        gw_ps_client *a = come(0), *b = come(1);
+        for (uint32_t r = 0; r < 2; r++) {
+            init(r ? b : a, "scale");
+            ok(test_init(r ? b : a, "codes", GW_PS_UINT8, 1, NULL, NULL));
+            push(r ? b : a, "scale", (float)run + 1);
+            ok(gw_ps_push(r ? b : a, "codes", &codes, 1));
+        }
+        for (uint32_t r = 0; r < 2; r++) {
+            ok(gw_ps_pull(r ? b : a, "codes", GW_PS_DECODE_AVERAGE, "scale", &value));
+            take_x(&value, (float)run + 1, 2);
+        }
+        push(a, "scale", 9), push(b, "scale", 9);
+        ok(gw_ps_push(a, "codes", &codes, 1));
+        gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    }
+}
+
+/* ---- a key that lies on two servers ---- */
+
+enum { LONG_KEY = 300000 }; /* elements */
+
+static void init_long(gw_ps_client *client)
+{
+    ok(test_init(client, "long", GW_PS_FLOAT32, LONG_KEY, NULL, NULL));
+}
+
+static uint64_t begin_long(gw_ps_client *client, float x)
+{
+    static float floats[2][LONG_KEY]; /* two pushes may be under way */
+    static int nth;
+    nth = !nth;
+    for (int i = 0; i < LONG_KEY; i++)
+        floats[nth][i] = x;
+    return begin_call(client, (gw_ps_call){.kind = GW_PS_CALL_PUSH,
+                                           .key = "long",
+                                           .bytes = floats[nth],
+                                           .n_bytes = sizeof floats[nth]});
+}
+
+static void push_long(gw_ps_client *client, float x)
+{
+    ok(wait_for(client, begin_long(client, x)));
+}
+
+/* Pushes to that server only. The push to the other one is still to be sent. Returns the request. */
+static uint64_t push_half(gw_ps_client *client, uint32_t server, float x)
+{
+    client->servers[!server].welcome = false;
+    const uint64_t request = begin_long(client, x);
+    while (!gw_ps_request_find(client, request)->parts[server].done)
+        assert_int_equal(gw_ps_wait(client, request, 10, NULL), GW_NOT_YET);
+    return request;
+}
+
+static void expect_long(gw_ps_client *client, float sum)
+{
+    gw_ps_value value;
+    ok(gw_ps_pull(client, "long", GW_PS_SUM, NULL, &value));
+    for (int i = 0; i < LONG_KEY; i++)
+        CHECK(((const float *)value.bytes)[i] == sum, "element %d is %g, and not %g", i,
+              (double)((const float *)value.bytes)[i], (double)sum);
+    gw_ps_value_free(&value);
+}
+
+/* All workers die in the middle of a push: one server has the round, and the other has not. What the next workers pull
+ * holds nothing of it. */
+TEST(parts_begin_alike)
+{
+    for (int run = 0; run < 3; run++) {
+        gw_ps_client *a = come(0), *b = come(1);
+        init_long(a), init_long(b);
+        for (float x = 1; x < 3; x++) {
+            push_long(a, x), push_long(b, 10 * x);
+            expect_long(a, 11 * x), expect_long(b, 11 * x);
+        }
+        push_half(a, run == 1, 1000), push_half(b, run == 1, 1000);
+        die(a), die(b);
+    }
+}
+
+/* Dies, and waits until both servers go on without it. */
+static void die_for_long(gw_ps_client *client)
+{
+    n_left_out = 0;
+    die(client);
+    while (n_left_out < 2)
+        usleep(1000);
+}
+
+/* Rank 1 was left out. When it comes back, one server is a round ahead of the other. */
+TEST(who_was_left_out_goes_on)
+{
+    gw_ps_client *a = come(0), *b = come(1);
+    const bool sync = gw_ps_client_info(a).mode == GW_PS_SYNC;
+    init_long(a), init_long(b);
+    push_long(a, 1), push_long(b, 2);
+    die_for_long(b);
+    for (uint32_t ahead = 0; ahead < 2; ahead++) {
+        const uint64_t half = push_half(a, ahead, 5);
+        b = come(1);
+        init_long(b);
+        const uint64_t whole = begin_long(b, 6); /* it may wait until both servers are at its round */
+        gw_ps_server_redial(&a->servers[!ahead]);
+        ok(wait_for(a, half)), ok(wait_for(b, whole));
+        if (sync) /* else results are over the last push of each */
+            push_long(a, 7), expect_long(a, 13), expect_long(b, 13);
+        die_for_long(b);
+    }
+    gw_ps_client_destroy(a);
 }
 
 /* In mode async the last push of each worker counts. But a push of the run before must not count in a sum. "latest"
@@ -102,21 +234,10 @@ TEST(a_restart_is_no_new_run)
     remove_folder(folder);
 }
 
-/* ---- the log ------------------------------------------------------------------------------------------------- */
-
-static _Atomic int left_out_at;
-
-static void find_round(const char *line, void *user)
-{
-    const char *at = strncmp(line, "left-out ", 9) == 0 ? strstr(line, "round=") : NULL;
-    (void)user;
-    if (at)
-        left_out_at = atoi(at + 6);
-}
-
 /* The log names the round that goes on without a worker, also if the workers use no exchange. */
 TEST(left_out_of_which_round)
 {
+    left_out_at = 0;
     gw_ps_client *a = come(0), *b = come(1);
     init(a, "x"), init(b, "x");
     for (int round = 1; round < 9; round++)
@@ -132,6 +253,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_leftover_push_does_not_mix),
+        ON_SERVER(keys_begin_alike, .n_workers = 2, .away_ms = 300),
+        ON_TWO(parts_begin_alike, .n_workers = 2, .away_ms = 300),
+        ON_TWO(who_was_left_out_goes_on, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50,
+               .log = find_round),
+        ON_TWO(who_was_left_out_goes_on, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50,
+               .log = find_round, .mode = GW_PS_ASYNC),
+        ON_TWO(who_was_left_out_goes_on, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50,
+               .log = find_round, .mode = GW_PS_STALE, .staleness = 3),
         ON_SERVER(without_rounds_too, .n_workers = 2, .mode = GW_PS_ASYNC),
         ON_SERVER(who_comes_back_goes_on, .n_workers = 2, .away_ms = 300),
         cmocka_unit_test(a_restart_is_no_new_run),

@@ -216,6 +216,31 @@ static void put_into(struct requests *to, struct request *request)
     to->end = &request->next;
 }
 
+/* The parts of a key are pushed with one number. If one of its servers cannot take a number any more, the others must
+ * not wait for it. So this sends the INIT to them again, with that number. Returns whether it has sent any. */
+static bool tell_skipped(struct gw_ps_client *client, struct request *request)
+{
+    uint64_t past = 0;
+    for (uint32_t p = 0; p < request->n_parts; p++) {
+        const struct gw_ps_answer *answer = &request->parts[p].answer;
+        if (answer->operation != GW_PS_INIT || answer->status < 0)
+            return false;
+        if (answer->flags & GW_PS_IS_PAST && answer->n_pushed > past)
+            past = answer->n_pushed;
+    }
+    for (uint32_t p = 0; p < request->n_parts; p++) {
+        struct part *part = &request->parts[p];
+        if (part->answer.n_pushed >= past || part->head.skipped >= past)
+            continue;
+        part->head.skipped = past;
+        part->done = false;
+        part->again_at = gw_clock_seconds();
+        client->n_again++;
+        request->n_left++;
+    }
+    return request->n_left > 0;
+}
+
 /* Takes an answer, and checks it before it uses anything of it. If the answer cannot be right, or there is no memory
  * for it, it becomes an error. */
 static void take_answer(struct gw_ps_client *client, uint32_t s, struct request *request, struct part *part,
@@ -232,19 +257,20 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct request 
         part->again_at = gw_clock_seconds() + RETRY_SECONDS; /* in a moment the server will know whose run it is */
         return;
     }
-    part->done = true;
-    if (--request->n_left == 0) {
-        take_out(&client->open, request);
-        put_into(&client->answered, request);
-    }
     if (status < 0) {
         part->answer = (struct gw_ps_answer){.operation = part->head.operation, .id = answer->id, .status = status};
         snprintf(part->answer.sentence, sizeof part->answer.sentence, "the server at %s: %.*s",
                  gw_ps_place(&client->servers[s]), GW_PS_SENTENCE - 128, gw_last_error());
-        return;
-    }
-    if (answer->flags & GW_PS_IN_MEMORY)
+    } else if (answer->flags & GW_PS_IN_MEMORY) {
         atomic_store(&client->in_memory, true);
+    }
+    client->n_again -= part->again_at > 0; /* an answer to an earlier sending of it */
+    part->again_at = 0;
+    part->done = true;
+    if (--request->n_left == 0 && !tell_skipped(client, request)) {
+        take_out(&client->open, request);
+        put_into(&client->answered, request);
+    }
 }
 
 /* Takes one message of a server. */
@@ -561,21 +587,22 @@ gw_status gw_ps_request_send(struct gw_ps_client *client, struct request *reques
 gw_status gw_ps_request_wait(struct gw_ps_client *client, const struct request *request, double until)
 {
     client->refusal = UINT64_MAX;
-    for (uint32_t p = 0; p < request->n_parts; p++)
-        while (!request->parts[p].done) {
-            const struct gw_ps_answer *answer = &request->parts[p].answer;
-            const double now = gw_clock_seconds();
-            /* what the server still cannot do */
-            if (now >= request->deadline && answer->status == GW_ERR_ORDER)
-                return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", answer->sentence),
-                                      answer->operation == GW_PS_INIT ? "making a key"
-                                                                      : "agreeing with the other workers");
-            if (now >= request->deadline)
-                return gw_ps_answer_missing(&request->parts[p].head, gw_ps_place(&client->servers[request->first + p]));
-            GW_TRY(gw_ps_client_pump(client, -1, until < request->deadline ? until : request->deadline));
-            if (now >= until && !request->parts[p].done)
-                return GW_NOT_YET;
-        }
+    while (request->n_left > 0) {
+        uint32_t p = 0;
+        while (request->parts[p].done)
+            p++;
+        const struct gw_ps_answer *answer = &request->parts[p].answer;
+        const double now = gw_clock_seconds();
+        /* what the server still cannot do */
+        if (now >= request->deadline && answer->status == GW_ERR_ORDER)
+            return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", answer->sentence),
+                                  answer->operation == GW_PS_INIT ? "making a key" : "agreeing with the other workers");
+        if (now >= request->deadline)
+            return gw_ps_answer_missing(&request->parts[p].head, gw_ps_place(&client->servers[request->first + p]));
+        GW_TRY(gw_ps_client_pump(client, -1, until < request->deadline ? until : request->deadline));
+        if (now >= until && request->n_left > 0)
+            return GW_NOT_YET;
+    }
     for (uint32_t p = 0; p < request->n_parts; p++)
         if (request->parts[p].answer.status == GW_ERR_NONFINITE && request->parts[p].answer.refusal < client->refusal)
             client->refusal = request->parts[p].answer.refusal;

@@ -22,10 +22,14 @@
 #define GW_PS_MESSAGE 16 /* the kind of all these messages (net/connection.h) */
 #define GW_PS_VERSION 5
 #define GW_PS_HEAD_BYTES 1024 /* no head is longer */
-#define GW_PS_SENTENCE 512    /* bytes of an error's sentence, with its closing 0 */
+#define GW_PS_MOST_ROUNDS (1ull << 62)
+#define GW_PS_SENTENCE 512 /* bytes of an error's sentence, with its closing 0 */
 /* flag of an answer: the request is done, but the result is only in memory, because the server cannot write its
  * snapshot folder */
 #define GW_PS_IN_MEMORY 1
+/* flag of an answer to INIT: the worker cannot push with the number n_pushed again, because that round went on without
+ * it, or belongs to an earlier run */
+#define GW_PS_IS_PAST 2
 
 /* What a request asks for. The comment of each names the fields of the request and, after `answer:`, those of the
  * answer. */
@@ -33,7 +37,7 @@ enum gw_ps_operation {
     /* Says who the client is, with hello_rank, hello_flags, incarnation, place and n_servers. The first request of
      * every connection. The answer describes the server */
     GW_PS_HELLO = 1,
-    /* Makes a key: type, key, shape, codec, optimizer, n_parts. answer: n_pushed */
+    /* Makes a key: type, skipped, key, shape, codec, optimizer, n_parts. answer: n_pushed */
     GW_PS_INIT = 2,
     /* Pushes a value: nth, push_kind, key, rate. Its body is the value; a refusal has none. answer: nth */
     GW_PS_PUSH = 3,
@@ -100,6 +104,7 @@ struct gw_ps_request {
     union {
         uint64_t number;     /* as the head has it */
         uint64_t hello_rank; /* HELLO: a worker's rank, or GW_PS_READER */
+        uint64_t skipped;    /* INIT: rounds up to this number go on without this worker; 0: none */
         uint64_t nth;        /* PUSH, VERDICT: the number of this worker's push to the key, from 1 */
         uint64_t as_it_is;   /* PULL of parameters: 1: as they are now, whatever this worker has pushed */
         uint64_t version;    /* PUT, GET */

@@ -15,11 +15,12 @@
 /* ---- doing ------------------------------------------------------------------------------------------------- */
 
 static void answer_done(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
-                        uint64_t number)
+                        uint64_t number, uint8_t flags)
 {
     gw_ps_answer_send(server, member,
                       &(struct gw_ps_answer){.operation = request->operation,
-                                             .flags = gw_ps_folder_is_due(server->folder) ? GW_PS_IN_MEMORY : 0,
+                                             .flags =
+                                                 flags | (gw_ps_folder_is_due(server->folder) ? GW_PS_IN_MEMORY : 0),
                                              .id = request->id,
                                              .number = number},
                       NULL);
@@ -62,7 +63,10 @@ static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, 
         gw_ps_log(server, "init key=\"%s\" type=%s shape=\"%s\" by=%s", gw_quote(request->key).text,
                   gw_ps_type_name((gw_ps_type)request->type), gw_ps_shape_text(&request->shape).text,
                   member->address.text);
-    answer_done(server, member, request, gw_ps_store_pushed(server->store, key, member->rank));
+    if (key->n_parts > 1 && request->skipped <= GW_PS_MOST_ROUNDS)
+        gw_ps_store_skip(server->store, key, member->rank, request->skipped);
+    answer_done(server, member, request, gw_ps_store_pushed(server->store, key, member->rank),
+                gw_ps_store_is_past(server->store, key, member->rank) ? GW_PS_IS_PAST : 0);
     return GW_OK;
 }
 
@@ -101,7 +105,7 @@ static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member,
                        member->rank, difference.second, server->agreed_by, difference.first);
     server->workers[member->rank].agreed_as = member->incarnation;
     gw_ps_folder_note(server->folder);
-    answer_done(server, member, request, 0);
+    answer_done(server, member, request, 0, 0);
     return GW_OK;
 }
 
@@ -116,7 +120,7 @@ static gw_status put(struct gw_ps_server *server, struct gw_ps_member *member, c
                                                         : gw_ps_store_put_first(server->store, key, value);
     while (status == GW_ERR_CAPACITY && gw_ps_make_room(server, member));
     GW_TRY(status);
-    answer_done(server, member, request, 0);
+    answer_done(server, member, request, 0, 0);
     return GW_OK;
 }
 
@@ -176,7 +180,7 @@ static gw_status try(struct gw_ps_server *server, struct gw_ps_member *member, c
         gw_status status = request->operation == GW_PS_VERDICT ? judge(server, member, request, waits_for)
                                                                : push(server, member, request, value, key);
         if (status == GW_OK)
-            answer_done(server, member, request, request->nth);
+            answer_done(server, member, request, request->nth, 0);
         return status;
     }
     if (request->scale_key[0])

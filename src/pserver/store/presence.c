@@ -112,6 +112,8 @@ static void level(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t nex
         const uint64_t pushed = key->pushed[r];
         if (pushed < next - 1)
             store->skipped[r] += next - 1 - pushed;
+        else if (key->taken[r] < pushed)
+            store->skipped[r] -= pushed - (next - 1);
         else /* its push to the open round is dropped, so it does not count any more */
             store->pushes[r] -= pushed - (next - 1);
         key->pushed[r] = next - 1;
@@ -120,20 +122,25 @@ static void level(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t nex
     key->foremost = next - 1;
 }
 
-static bool begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key)
+static bool begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t next)
 {
     const bool sync = store->options.mode == GW_PS_SYNC;
-    const uint64_t next = open_round(store, key);
-    bool changed = false;
+    const uint64_t own = open_round(store, key);
+    bool changed = own != next;
     for (uint32_t r = 0; r < store->options.n_workers; r++) {
         changed = changed || (sync ? key->open.pushes[r] != NULL : key->taken[r] != 0) || key->pushed[r] != next - 1;
         if (sync && key->open.pushes[r])
             gw_ps_key_take_out(store, key, r);
-        if (!sync || key->taken[r] > next - 1)
-            key->taken[r] = sync ? next - 1 : 0;
     }
+    level(store, key, own); /* drops pushes to the open round */
     level(store, key, next);
-    if (!sync)
+    key->began_after = next - 1;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        if (!sync || key->taken[r] > own - 1)
+            key->taken[r] = sync ? own - 1 : 0;
+    if (sync)
+        key->open.number = next;
+    else
         gw_ps_key_forget_results(store, key, &key->open);
     gw_ps_key_finish(store, key); /* this also counts again how many workers are due */
     return changed;
@@ -143,11 +150,31 @@ void gw_ps_store_begin_anew(struct gw_ps_store *store, const char *except)
 {
     struct gw_ps_key *key;
     bool changed = false;
+    uint64_t next = 1;
+    for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
+        if (!begins_with(key->name, except) && open_round(store, key) > next)
+            next = open_round(store, key);
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
         if (!begins_with(key->name, except))
-            changed |= begin_key_anew(store, key);
+            changed |= begin_key_anew(store, key, next);
     if (changed)
         gw_ps_store_change(store);
+}
+
+bool gw_ps_store_is_past(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
+{
+    return rank < store->options.n_workers && (key->pushed[rank] > key->taken[rank] || gw_ps_is_of_before(key, rank));
+}
+
+void gw_ps_store_skip(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t number)
+{
+    if (rank >= store->options.n_workers || number <= key->pushed[rank])
+        return;
+    store->skipped[rank] += number - key->pushed[rank];
+    key->pushed[rank] = number;
+    gw_ps_key_change(store, key);
+    gw_ps_key_finish(store, key);
+    store->woken(store->user, key); /* requests that wait may now wait for nobody */
 }
 
 void gw_ps_store_drop(struct gw_ps_store *store, const char *prefix)

@@ -30,6 +30,7 @@ static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uin
                        "rank %u pulls \"%s\" before it has pushed to it; only \"latest\" can be pulled then", rank,
                        key->name);
     if (store->options.mode == GW_PS_SYNC) {
+        worker = worker && !gw_ps_is_of_before(key, rank); /* whole rounds of earlier runs stay */
         *round = store->options.backup && worker && pushed == key->before.number ? &key->before : &key->whole;
         *number = worker ? pushed : key->whole.number;
         if (!worker && key->whole.number == 0)
@@ -211,7 +212,7 @@ static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *ke
 static gw_status check_own_round(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
 {
     if (store->options.mode != GW_PS_SYNC || rank >= store->options.n_workers || key->taken[rank] == 0 ||
-        key->taken[rank] == key->pushed[rank])
+        key->taken[rank] == key->pushed[rank] || gw_ps_is_of_before(key, rank))
         return GW_OK;
     return gw_fail(GW_ERR_PEER,
                    "rank %u was away too long: \"%s\" is beyond round %" PRIu64 ", which it last pushed to", rank,

@@ -89,7 +89,7 @@ static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_ke
                           bool *taken)
 {
     GW_TRY(check_rank(store, key, rank));
-    *taken = nth <= key->taken[rank] && nth > 0;
+    *taken = nth <= key->taken[rank] && nth > key->began_after;
     if (*taken)
         return GW_OK;
     if (!store->present[rank] || (nth <= key->pushed[rank] && nth > 0))

@@ -70,6 +70,9 @@ struct gw_ps_key {
      * on without this rank since then */
     uint64_t *taken;
     uint64_t foremost; /* the number of the foremost worker's last push */
+    /* pushes up to this number belong to earlier runs. It is not kept in the folder: after a restart with workers of an
+     * earlier run it is 0 until the next run begins */
+    uint64_t began_after;
     /* with GW_PS_SYNC, `whole` is the last whole round. In other modes `open` has the last push of each worker, and its
      * number counts how often these pushes have changed */
     struct gw_ps_round whole, open;
@@ -184,6 +187,14 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
 /* How often the worker has pushed to the key; 0 if it is no worker. */
 uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank);
 
+/* True if the worker cannot push again with the number that gw_ps_store_pushed gives: that round went on without it, or
+ * belongs to an earlier run. */
+bool gw_ps_store_is_past(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank);
+
+/* The worker's next push has a number above `number`: on another server, on which the key also lies, it cannot have a
+ * lower one. So rounds up to that number go on without it. */
+void gw_ps_store_skip(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t number);
+
 /* How often the worker has pushed to all keys. *behind: how many pushes it is behind the foremost worker of each key,
  * summed over all keys. */
 uint64_t gw_ps_store_pushes(const struct gw_ps_store *store, uint32_t rank, uint64_t *behind);
@@ -241,8 +252,9 @@ uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *pre
 void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t number);
 
 /* Ends the run of all keys that do not begin with the prefix. The next run begins with new workers. Pushes in open
- * rounds are dropped. Every worker's next push to a key then goes to the key's open round. In modes without rounds,
- * earlier pushes count in no result except "latest". Whole rounds, values that were put, and parameters stay. */
+ * rounds are dropped. Every worker's next push to a key then goes to the key's open round, which has the same number in
+ * all keys. In modes without rounds, earlier pushes count in no result except "latest". Whole rounds, values that were
+ * put, and parameters stay. */
 void gw_ps_store_begin_anew(struct gw_ps_store *store, const char *except);
 
 /* Drops all keys that begin with the prefix. No request may wait for them. */
@@ -279,6 +291,12 @@ static inline bool gw_ps_is_pending(const struct gw_ps_key *key, uint32_t rank)
 static inline bool gw_ps_is_due(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
 {
     return store->present[rank] && (key->pushed[rank] < key->open.number || gw_ps_is_pending(key, rank));
+}
+
+/* True if the worker has pushed to the key in an earlier run, and not in this one. */
+static inline bool gw_ps_is_of_before(const struct gw_ps_key *key, uint32_t rank)
+{
+    return key->taken[rank] > 0 && key->taken[rank] <= key->began_after;
 }
 
 /* How many workers the open round waits for; 0 until somebody has pushed to it. */
