@@ -185,8 +185,8 @@ typedef struct gw_encoder_traits {
 /* Says what a caller must know of an encoder. All 0 for NULL. */
 GW_API gw_encoder_traits gw_encoder_traits_of(const gw_encoder *encoder);
 
-/* The most bytes that a frame of a slice of n_elems elements can take. gw_encoder_encode needs a buffer of at least
- * this size. 0 for NULL. */
+/* The most bytes that a frame of a slice can take, of n_elems elements, at most the tensor's. gw_encoder_encode needs a
+ * buffer of at least this size. 0 for NULL. */
 GW_API size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems);
 
 /* Measures g[0..n_elems). Writes this worker's shared numbers, and *info if info is not NULL. `shared` has room for
@@ -332,7 +332,7 @@ GW_API GW_MUST_CHECK gw_status gw_reduce(gw_context *context, const void *const 
  * or name a codec that shares none, such as ternary:share=off or none. */
 
 /* The most bytes that the frame of gw_encode_once can take. spec: a specification. 0: the specification is not valid,
- * or memory is short; gw_last_error() says which. Any thread may call it. */
+ * there are too many elements, or memory is short; gw_last_error() says which. Any thread may call it. */
 GW_API size_t gw_encode_bound(gw_context *context, const char *spec, uint64_t n_elems);
 
 /* Encodes the whole array g[0..n_elems), as one worker would push it, with its own numbers. draw: where random numbers

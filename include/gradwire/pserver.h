@@ -83,8 +83,8 @@ GW_API const char *gw_ps_type_name(gw_ps_type type);
 GW_API const char *gw_ps_method_name(gw_ps_method method);
 
 typedef struct gw_ps_shape {
-    uint32_t n_dims; /* 0: one element */
-    uint64_t dims[GW_PS_MOST_DIMS];
+    uint32_t n_dims;                /* 0: one element */
+    uint64_t dims[GW_PS_MOST_DIMS]; /* each is 1 or more, and their product at most 2^48 */
 } gw_ps_shape;
 
 /* ---- server ---------------------------------------------------------------------------------------------- */
@@ -171,7 +171,7 @@ typedef struct gw_ps_client gw_ps_client;
 
 typedef struct gw_ps_client_options {
     size_t struct_bytes; /* sizeof(gw_ps_client_options) */
-    /* "HOST:PORT", or several of them separated by commas. Every client must have the same list in the same order; the
+    /* "HOST:PORT", or up to 64 of them separated by commas. Every client must have the same list in the same order; the
        servers refuse a client with another list */
     const char *servers;
     uint32_t rank;       /* 0 .. n_workers-1, and only one client for each rank; or GW_PS_READER */

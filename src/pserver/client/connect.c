@@ -23,7 +23,7 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
         size_t length = strcspn(text, ",");
         if (client->n_servers == MOST_SERVERS)
             return gw_fail(GW_ERR_ARGUMENT, "more than %d servers are named", MOST_SERVERS);
-        if (length == 0 || length >= sizeof place)
+        if (length == 0 || length >= sizeof place || (text[length] && !text[length + 1]))
             return gw_fail(GW_ERR_ARGUMENT, "the servers are \"%s\"; they must be HOST:PORT, with commas between",
                            text);
         memcpy(place, text, length);
@@ -167,8 +167,8 @@ static gw_status not_there(const struct server *server)
                        "it takes no more connections",
                        place, server->n_ended);
     return gw_fail(GW_ERR_TIMEOUT,
-                   "no server is at %s: %s; start it first, or let this client wait longer for it (connect_ms, in "
-                   "Python connect_timeout)",
+                   "no server is at %s: %s; start it first, or let this client wait longer for it (connect_ms; in "
+                   "Python connect_timeout; of the tool --timeout)",
                    place, strerror(server->error ? server->error : ETIMEDOUT));
 }
 

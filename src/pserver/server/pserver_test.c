@@ -107,8 +107,9 @@ TEST(what_cannot_be_is_refused)
     refused(gw_ps_pull(w[0], key, GW_PS_DECODE_SUM, NULL, &value), GW_ERR_ARGUMENT, "max, min, sum, mean, latest");
     ok(gw_ps_pull(w[0], key, GW_PS_MIN, NULL, &value)), take_x(&value, 1, 1);
 
-    char twice[2 * sizeof served.places];
+    char twice[2 * sizeof served.places], open_end[sizeof served.places + 1];
     snprintf(twice, sizeof twice, "%s,%s", served.places, served.places);
+    snprintf(open_end, sizeof open_end, "%s,", served.places);
     const struct {
         const char *servers;
         uint32_t rank, timeout_ms;
@@ -119,8 +120,9 @@ TEST(what_cannot_be_is_refused)
         {served.places, 0, 500, GW_ERR_PEER, "rank 0 is here already"}, /* it waits longer for a dead one's place */
         {served.places, 1, 8000, GW_ERR_PEER, ""},
         {twice, 0, 8000, GW_ERR_ARGUMENT, "is named twice"},
+        {open_end, 1, 8000, GW_ERR_ARGUMENT, "with commas between"},
     };
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         const gw_ps_client_options options = {.struct_bytes = sizeof options,
                                               .servers = newcomers[i].servers,
                                               .rank = newcomers[i].rank,
