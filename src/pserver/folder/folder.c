@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "base/quote.h"
 #include "pserver/folder/rows.h"
-#include "pserver/protocol/fields.h"
 #include "pserver/store/parameters.h"
 #include "wire/hash.h"
 
@@ -256,7 +255,7 @@ static gw_status put_all(struct gw_ps_folder *folder)
     }
     if (folder->own_changed) {
         f = gw_fields_to(folder->head);
-        f.at += folder->options.own_write(folder->options.user, folder->head);
+        GW_TRY(folder->options.own(folder->options.user, &f));
         GW_TRY(put_head(folder, row_of(0, OWN), &f));
     }
     if (store->dropped)
@@ -403,7 +402,7 @@ static gw_status get_all(struct gw_ps_folder *folder)
     GW_TRY(get_store(folder));
     GW_TRY(gw_ps_rows_accept(folder->rows, folder->commit - 1));
     GW_TRY(get_own(folder, OWN, &f));
-    return folder->options.own_read(folder->options.user, f.at, (size_t)(f.end - f.at));
+    return folder->options.own(folder->options.user, &f);
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #ifndef GW_PSERVER_FOLDER_FOLDER_H
 #define GW_PSERVER_FOLDER_FOLDER_H
 
+#include "pserver/protocol/fields.h"
 #include "pserver/store/store.h"
 
 struct gw_ps_folder;
@@ -11,11 +12,10 @@ struct gw_ps_folder_options {
     /* a line like "workers=3 mode=sync ...": the options on which the rows depend. A folder with another line is
      * refused */
     const char *about;
-    /* The owner may keep bytes of its own, at most most_own. own_write writes them and returns how many there are;
-     * own_read gets them at the start, and its errors may be any. */
+    /* The owner may keep fields of its own, of at most most_own bytes. own writes them, and reads them at the start;
+     * its errors may be any. */
     size_t most_own;
-    size_t (*own_write)(void *user, uint8_t *bytes);
-    gw_status (*own_read)(void *user, const uint8_t *bytes, size_t n_bytes);
+    gw_status (*own)(void *user, struct gw_fields *f);
     void (*log)(void *user, const char *line); /* gets lines "event key=value ..." */
     void *user;
 };

@@ -25,18 +25,11 @@ static inline void on_woken(void *user, struct gw_ps_key *key)
     (void)user, (void)key;
 }
 
-static inline size_t own_write(void *user, uint8_t *bytes)
-{
-    const struct kept *kept = user;
-    gw_put64(bytes, kept->own);
-    return 8;
-}
-
-static inline gw_status own_read(void *user, const uint8_t *bytes, size_t n_bytes)
+static inline gw_status own_fields(void *user, struct gw_fields *f)
 {
     struct kept *kept = user;
-    assert_int_equal(n_bytes, 8);
-    kept->own = gw_get64(bytes);
+    gw_field_u64(f, &kept->own);
+    assert_true(f->writes || gw_fields_end(f));
     return GW_OK;
 }
 
@@ -68,8 +61,7 @@ static inline gw_status open_kept(struct kept *kept, gw_context *context, gw_ps_
                              &(struct gw_ps_folder_options){.folder = folder,
                                                             .about = about,
                                                             .most_own = 8,
-                                                            .own_write = own_write,
-                                                            .own_read = own_read,
+                                                            .own = own_fields,
                                                             .log = on_line,
                                                             .user = kept},
                              &kept->folder);

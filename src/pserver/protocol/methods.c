@@ -6,55 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Functions that give the type of a result; 0 if the type does not allow the method. */
-static gw_ps_type same(gw_ps_type type)
-{
-    return type;
-}
-
-static gw_ps_type same_if_plain(gw_ps_type type)
-{
-    return type == GW_PS_FRAME ? 0 : type;
-}
-
-static gw_ps_type same_if_float(gw_ps_type type)
-{
-    return gw_ps_is_float(type) ? type : 0;
-}
-
-static gw_ps_type of_sum(gw_ps_type type)
-{
-    return type == GW_PS_FRAME ? 0 : gw_ps_is_float(type) ? type : GW_PS_INT64;
-}
-
-static gw_ps_type of_mean(gw_ps_type type)
-{
-    return type == GW_PS_FRAME ? 0 : gw_ps_is_float(type) ? type : GW_PS_FLOAT32;
-}
-
-static gw_ps_type of_decode_sum(gw_ps_type type)
-{
-    return type == GW_PS_UINT8 || type == GW_PS_FRAME ? GW_PS_FLOAT32 : 0;
-}
-
-static gw_ps_type of_decode_average(gw_ps_type type)
-{
-    return type == GW_PS_UINT8 ? GW_PS_FLOAT32 : type == GW_PS_FRAME ? GW_PS_FRAME : 0;
-}
-
-/* Parameters are not made by a reduction of one round, so this is 0 for all types. */
-static gw_ps_type of_parameters(gw_ps_type type)
-{
-    (void)type;
-    return 0;
-}
+enum { NONE = 0, SAME = -1, FLOAT32 = GW_PS_FLOAT32, INT64 = GW_PS_INT64 };
 
 static const struct {
     const char *name;
-    gw_ps_type (*result)(gw_ps_type type);
+    int of_floats, of_integers, of_uint8, of_frames;
     const char *help;
 } methods[] = {
-#define ENTRY(number, word, type_of, join, finish, text) [number] = {.name = word, .result = type_of, .help = text},
+#define ENTRY(number, word, floats, integers, uint8, frames, join, finish, text)                                       \
+    [number] = {word, floats, integers, uint8, frames, text},
     GW_PS_METHODS(ENTRY)
 #undef ENTRY
 };
@@ -72,7 +32,13 @@ const char *gw_ps_method_help(gw_ps_method method)
 
 gw_ps_type gw_ps_result_type(gw_ps_method method, gw_ps_type type)
 {
-    return gw_ps_type_name(type) && gw_ps_method_name(method) ? methods[method].result(type) : (gw_ps_type)0;
+    if (!gw_ps_type_name(type) || !gw_ps_method_name(method))
+        return (gw_ps_type)NONE;
+    const int result = type == GW_PS_FRAME    ? methods[method].of_frames
+                       : type == GW_PS_UINT8  ? methods[method].of_uint8
+                       : gw_ps_is_float(type) ? methods[method].of_floats
+                                              : methods[method].of_integers;
+    return result == SAME ? type : (gw_ps_type)result;
 }
 
 gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type)
@@ -81,7 +47,7 @@ gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type)
     if (gw_ps_result_type(method, type))
         return GW_OK;
     for (size_t m = 1; m < N_METHODS; m++)
-        if (methods[m].result(type))
+        if (gw_ps_result_type((gw_ps_method)m, type))
             gw_append(has, sizeof has, "%s%s", has[0] ? ", " : "", methods[m].name);
     const char *name = gw_ps_method_name(method);
     return gw_fail(GW_ERR_ARGUMENT, "%s values cannot be pulled with %s; with %s they can", gw_ps_type_name(type),
@@ -107,7 +73,7 @@ gw_ps_shape gw_ps_result_shape(gw_ps_method method, gw_ps_type type, const gw_ps
 
 uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_elems)
 {
-    gw_ps_type result = methods[method].result(type);
+    const gw_ps_type result = gw_ps_result_type(method, type);
     return n_elems * (decodes(method, type) ? 4 : 1) *
            (result == GW_PS_FRAME ? sizeof(float) : gw_ps_type_bytes(result));
 }

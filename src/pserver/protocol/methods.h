@@ -4,22 +4,25 @@
 
 #include "pserver/protocol/value.h"
 
-/* METHOD(number, name, result, join, finish, help). `result` gives the type of the result (methods.c). `join` joins the
- * pushes; `divided` is their mean (../store/reduce.c). Parsing, sentences, and the help of the tool and
- * of the Python client are made from this list. Tests compare the documents with it. */
+/* METHOD(number, name, of floats, of integers, of uint8, of frames, join, finish, help). The four are the types of the
+ * result for keys of these types: SAME, a type, or NONE if they do not allow the method (methods.c). `join` joins the
+ * pushes; `divided` is their mean (../store/reduce.c). Parsing, sentences, and the help of the tool and of the Python
+ * client are made from this list. Tests compare the documents with it. The parameters of a key with an optimizer are
+ * not made by a reduction of one round, so no type has them. */
 #define GW_PS_METHODS(METHOD)                                                                                          \
-    METHOD(GW_PS_MAX, "max", same_if_plain, largest, as_it_is, "the largest of all pushes")                            \
-    METHOD(GW_PS_MIN, "min", same_if_plain, smallest, as_it_is, "the smallest of all pushes")                          \
-    METHOD(GW_PS_SUM, "sum", of_sum, sum, as_it_is, "their sum; of integers int64")                                    \
-    METHOD(GW_PS_MEAN, "mean", of_mean, sum, divided, "their sum divided by their number; of integers float32")        \
-    METHOD(GW_PS_LATEST, "latest", same, newest, as_it_is, "the push that came last")                                  \
-    METHOD(GW_PS_DECODE_SUM, "decode_sum", of_decode_sum, decoded, as_it_is,                                           \
+    METHOD(GW_PS_MAX, "max", SAME, SAME, SAME, NONE, largest, as_it_is, "the largest of all pushes")                   \
+    METHOD(GW_PS_MIN, "min", SAME, SAME, SAME, NONE, smallest, as_it_is, "the smallest of all pushes")                 \
+    METHOD(GW_PS_SUM, "sum", SAME, INT64, INT64, NONE, sum, as_it_is, "their sum; of integers int64")                  \
+    METHOD(GW_PS_MEAN, "mean", SAME, FLOAT32, FLOAT32, NONE, sum, divided,                                             \
+           "their sum divided by their number; of integers float32")                                                   \
+    METHOD(GW_PS_LATEST, "latest", SAME, SAME, SAME, SAME, newest, as_it_is, "the push that came last")                \
+    METHOD(GW_PS_DECODE_SUM, "decode_sum", NONE, NONE, FLOAT32, FLOAT32, decoded, as_it_is,                            \
            "the sum of what 2-bit codes or frames hold")                                                               \
-    METHOD(GW_PS_DECODE_AVERAGE, "decode_average", of_decode_average, decoded, divided,                                \
+    METHOD(GW_PS_DECODE_AVERAGE, "decode_average", NONE, NONE, FLOAT32, SAME, decoded, divided,                        \
            "the average of what they hold")                                                                            \
-    METHOD(GW_PS_PARAMETERS, "parameters", of_parameters, not_of_a_round, as_it_is,                                    \
+    METHOD(GW_PS_PARAMETERS, "parameters", NONE, NONE, NONE, NONE, not_of_a_round, as_it_is,                           \
            "what the pushes so far have made of a key's parameters")                                                   \
-    METHOD(GW_PS_MEDIAN, "median", same_if_float, middle, as_it_is,                                                    \
+    METHOD(GW_PS_MEDIAN, "median", SAME, NONE, NONE, NONE, middle, as_it_is,                                           \
            "the middle of all pushes, element by element; a NaN counts as missing")
 
 /* One line about a method, for people. NULL: there is no such method. */

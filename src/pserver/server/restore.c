@@ -12,43 +12,25 @@
 
 enum { RUN_BYTES = 13, WORKER_BYTES = 24 }; /* the agreed text of a run comes on top */
 
-/* For each worker three numbers; then the run: first_round, agreed_by, and whether the agreed text follows. */
-static void run_fields(struct gw_ps_server *server, struct gw_fields *f, bool *agreed)
+/* For each worker three numbers; then the run: first_round, agreed_by, and the agreed text if there is one. */
+static gw_status run_fields(void *user, struct gw_fields *f)
 {
+    struct gw_ps_server *server = user;
+    bool agreed = server->agreed;
     for (uint32_t r = 0; r < server->options.n_workers; r++) {
         struct gw_ps_worker *worker = &server->workers[r];
         gw_field_u64(f, &worker->joined_as), gw_field_u64(f, &worker->joined_from);
         gw_field_u64(f, &worker->agreed_as);
     }
-    gw_field_u64(f, &server->first_round), gw_field_u32(f, &server->agreed_by), gw_field_flag(f, agreed);
-}
-
-static size_t write_all(void *user, uint8_t *bytes)
-{
-    struct gw_ps_server *server = user;
-    struct gw_fields f = gw_fields_to(bytes);
-    bool agreed = server->agreed;
-    run_fields(server, &f, &agreed);
-    if (agreed)
-        gw_field_bytes(&f, server->agreed, strlen(server->agreed));
-    return (size_t)(f.at - bytes);
-}
-
-static gw_status read_all(void *user, const uint8_t *bytes, size_t n_bytes)
-{
-    struct gw_ps_server *server = user;
-    struct gw_fields f = gw_fields_from(bytes, n_bytes);
-    bool agreed;
-    run_fields(server, &f, &agreed);
-    const size_t n = (size_t)(f.end - f.at);
-    if (!f.good || n > GW_PS_MOST_AGREED)
-        return gw_fail(GW_ERR_FRAME_FIELD, "the row of the run is too %s", f.good ? "long" : "short");
+    gw_field_u64(f, &server->first_round), gw_field_u32(f, &server->agreed_by), gw_field_flag(f, &agreed);
+    const size_t n = !f->writes ? (size_t)(f->end - f->at) : agreed ? strlen(server->agreed) : 0;
+    if (!f->good || n > GW_PS_MOST_AGREED)
+        return gw_fail(GW_ERR_FRAME_FIELD, "the row of the run is too %s", f->good ? "long" : "short");
     if (!agreed)
         return GW_OK;
-    server->agreed = gw_calloc(server->context, n + 1, 1);
-    if (!server->agreed)
+    if (!f->writes && !(server->agreed = gw_calloc(server->context, n + 1, 1)))
         return GW_ERR_MEMORY;
-    gw_field_bytes(&f, server->agreed, n);
+    gw_field_bytes(f, server->agreed, n);
     return GW_OK;
 }
 
@@ -91,8 +73,7 @@ gw_status gw_ps_server_restore(struct gw_ps_server *server)
                                                  .about = about,
                                                  .most_own = RUN_BYTES + GW_PS_MOST_AGREED +
                                                              WORKER_BYTES * (size_t)o->n_workers,
-                                                 .own_write = write_all,
-                                                 .own_read = read_all,
+                                                 .own = run_fields,
                                                  .log = log_line,
                                                  .user = server};
     GW_TRY(gw_ps_folder_open(server->context, server->store, &options, &server->folder));

@@ -499,7 +499,8 @@ static const struct {
     const struct join *join;
     bool divides;
 } methods[] = {
-#define ENTRY(number, name, result, joined_by, made_by, help) [number] = {.join = &joined_by, .divides = made_by},
+#define ENTRY(number, name, floats, integers, uint8, frames, joined_by, made_by, help)                                 \
+    [number] = {.join = &joined_by, .divides = made_by},
     GW_PS_METHODS(ENTRY)
 #undef ENTRY
 };
