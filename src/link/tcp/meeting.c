@@ -38,10 +38,8 @@ struct joiner {
 
 struct meeting {
     struct gw_tcp_group *group;
-    const struct gw_net_host *host;          /* the rendezvous */
-    const struct gw_net_address *rendezvous; /* its first address: rank 0 listens there */
+    const struct gw_net_host *host; /* the rendezvous. Rank 0 listens at its first address */
     uint32_t n_dialled;
-    struct gw_net_address own;
     double deadline;
     int epoll;
     struct joiner *joiners;
@@ -303,7 +301,7 @@ static gw_status check_join(const struct meeting *m, const struct gw_net_newcome
                        join->n_links, group->n_links);
     if (join->rank == 0 || m->joiners[join->rank].here)
         return gw_fail(GW_ERR_PEER, "two members say that they are rank %u: %s and %s", join->rank,
-                       gw_net_place(join->rank ? group->members[join->rank].address.endpoint : m->own.endpoint), place);
+                       gw_net_place(group->members[join->rank].address.endpoint), place);
     return GW_OK;
 }
 
@@ -437,7 +435,7 @@ static void say_join(struct meeting *m)
                                                   .rank = group->rank,
                                                   .size = group->size,
                                                   .n_links = group->n_links,
-                                                  .address = m->own});
+                                                  .address = group->members[group->rank].address});
     gw_ignore(gw_net_send(&m->joiners[0].c, GW_TCP_JOIN, join, sizeof join, NULL)); /* reading says why */
 }
 
@@ -468,7 +466,7 @@ static gw_status take_host(struct meeting *m, const struct gw_net_message *messa
         return GW_OK;
     }
     return gw_fail(GW_ERR_PEER, "rank 0 (%s) sent a message of kind %u and %zu bytes, which it never sends",
-                   gw_net_place(m->rendezvous->endpoint), message->kind, message->n_bytes);
+                   group->place, message->kind, message->n_bytes);
 }
 
 static gw_status keys_differ(const struct meeting *m)
@@ -476,14 +474,14 @@ static gw_status keys_differ(const struct meeting *m)
     const bool keys = m->group->keys;
     return gw_fail(GW_ERR_PEER,
                    "rank %u has %skeys, and rank 0 (%s) has %s; give keys (--keys DIR) to all members or to none",
-                   m->group->rank, keys ? "" : "no ", gw_net_place(m->rendezvous->endpoint), keys ? "none" : "some");
+                   m->group->rank, keys ? "" : "no ", m->group->place, keys ? "none" : "some");
 }
 
 /* The connection to rank 0 has ended. If rank 0 had answered, it is gone. Else it may not be there yet. */
 static gw_status host_went(struct meeting *m)
 {
     struct joiner *host = &m->joiners[0];
-    const char *place = gw_net_place(m->rendezvous->endpoint);
+    const char *place = m->group->place;
     const bool mismatch = host->c.refusal == GW_NET_WITHOUT_TLS || (!host->c.tls && host->c.error == EPROTO);
     char reason[200];
     snprintf(reason, sizeof reason, "%s", gw_last_error());
@@ -537,7 +535,7 @@ static gw_status hear_host(struct meeting *m)
 static gw_status too_late(const struct meeting *m)
 {
     const struct gw_tcp_group *group = m->group;
-    const char *place = gw_net_place(m->rendezvous->endpoint);
+    const char *place = group->place;
     if (m->has_table && m->n_missing > 0)
         return gw_fail(GW_ERR_TIMEOUT, "rank %u did not get its connections to %s within %u ms%s%s", group->rank,
                        gw_tcp_missing_ranks(group->size, all_links_stand, m).text, group->timeout_ms,
@@ -581,7 +579,7 @@ static gw_status look(const struct meeting *m, double now)
     if (silence >= 4 * WAIT_SECONDS && (silence >= group->timeout_ms / 2000.0 || now >= m->deadline))
         return gw_fail(GW_ERR_PEER,
                        "rank 0 (%s) answers no more: it said nothing for %.1f s, and not all members had met",
-                       gw_net_place(m->rendezvous->endpoint), silence);
+                       group->place, silence);
     return now >= m->deadline ? too_late(m) : GW_OK;
 }
 
@@ -717,7 +715,8 @@ static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address
     /* Members of one machine have one address, and so half of the room. A member that finds none comes again. */
     const uint64_t wanted = (uint64_t)2 * group->size * group->n_links, files = (uint64_t)sysconf(_SC_OPEN_MAX) / 4;
     const uint32_t most = SPARE_NEWCOMERS + (uint32_t)(wanted < files ? wanted : files < 512 ? files : 512);
-    snprintf(group->place, sizeof group->place, "%s", gw_net_place(m->rendezvous->endpoint));
+    const struct gw_net_address *rendezvous = m->host->addresses;
+    snprintf(group->place, sizeof group->place, "%s", gw_net_place(rendezvous->endpoint));
     group->listens = true;
     GW_TRY(gw_net_listener_open(&group->listener, &(struct gw_net_listener_options){.context = group->context,
                                                                                     .keys = group->keys,
@@ -727,7 +726,7 @@ static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address
                                                                                     .timeout_ms = group->timeout_ms}));
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = OF_LISTENER};
     epoll_ctl(m->epoll, EPOLL_CTL_ADD, group->listener.epoll, &event);
-    const gw_status status = gw_net_listen(&group->listener, group->rank == 0 ? m->rendezvous : own, endpoint);
+    const gw_status status = gw_net_listen(&group->listener, group->rank == 0 ? rendezvous : own, endpoint);
     if (status < 0 && errno == EADDRINUSE)
         return gw_fail(status,
                        "this machine cannot listen at %s: a job is running at this rendezvous, or another program has "
@@ -735,8 +734,8 @@ static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address
                        group->place);
     GW_TRY(status);
     if (group->rank == 0)
-        listen_at_other_loopback(group, m->rendezvous);
-    return gw_net_address_parse("the own address", gw_net_place(endpoint), false, &m->own);
+        listen_at_other_loopback(group, rendezvous);
+    return gw_net_address_parse("the own address", gw_net_place(endpoint), false, &group->members[group->rank].address);
 }
 
 static gw_status prepare(struct meeting *m)
@@ -774,13 +773,12 @@ static void clean_up(struct meeting *m)
 gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_host *rendezvous,
                       const struct gw_net_address *own)
 {
-    struct meeting m = {.group = group, .host = rendezvous, .rendezvous = rendezvous->addresses, .epoll = -1};
+    struct meeting m = {.group = group, .host = rendezvous, .epoll = -1};
     m.deadline = gw_clock_seconds() + group->timeout_ms / 1000.0;
     gw_status status = prepare(&m);
     if (status == GW_OK)
         status = listen_somewhere(&m, own);
     if (status == GW_OK) {
-        group->members[group->rank].address = m.own;
         if (group->keys)
             group->members[group->rank].identity = group->keys->own;
         status = meet(&m);
