@@ -144,7 +144,7 @@ char *tool_status_metrics(const struct gw_ps_numbers *numbers)
     gauge(out, "workers", numbers->n_workers, "Workers that push to every key, connected or not.");
     gauge(out, "workers_connected", numbers->connected, "Workers that are connected.");
     gauge(out, "workers_present", numbers->store.n_present, "Workers that rounds wait for.");
-    gauge(out, "keys", numbers->store.n_keys, "Keys that are kept.");
+    gauge(out, "keys", numbers->keys, "Keys that are kept.");
     gauge(out, "kept_bytes", numbers->store.bytes, "Bytes of all pushes and results that are kept.");
     gauge(out, "waiting_requests", numbers->waiting, "Requests that wait for pushes of other workers.");
     counter(out, "rounds_total", numbers->store.rounds, "Rounds that all workers have pushed to, of all keys.");

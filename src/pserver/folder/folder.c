@@ -195,7 +195,7 @@ static void store_fields(struct gw_ps_folder *folder, struct gw_fields *f, uint6
 {
     struct gw_ps_store *store = folder->store;
     gw_field_u64(f, &folder->commit), gw_field_u64(f, n_keys), gw_field_u32(f, &store->last_row);
-    gw_field_u64(f, &store->rounds), gw_field_u64(f, &store->foremost), gw_field_flag(f, &store->begun);
+    gw_field_u64(f, &store->info.rounds), gw_field_u64(f, &store->foremost), gw_field_flag(f, &store->info.has_begun);
     for (uint32_t r = 0; r < store->options.n_workers; r++) {
         gw_field_u64(f, &store->pushes[r]), gw_field_u64(f, &store->skipped[r]);
         gw_field_flag(f, &store->present[r]);
@@ -374,9 +374,9 @@ static gw_status get_store(struct gw_ps_folder *folder)
     const uint32_t last_row = store->last_row;
     GW_TRY(get_keys(folder, n_keys));
     store->last_row = last_row;
-    store->n_present = 0;
+    store->info.n_present = 0;
     for (uint32_t rank = 0; rank < store->options.n_workers; rank++)
-        store->n_present += store->present[rank];
+        store->info.n_present += store->present[rank];
     for (uint64_t k = 0; k < store->names.n; k++)
         gw_ps_key_count_due(store, gw_ps_store_key(store, k));
     return GW_OK;
@@ -441,7 +441,7 @@ static gw_status open_rows(struct gw_ps_folder *folder)
     gw_ps_store_unchange(folder->store);
     GW_TRY(status);
     snprintf(line, sizeof line, "restored folder=\"%.300s\" keys=%" PRIu64 " bytes=%" PRIu64 " seconds=%.3f",
-             gw_quote(folder->options.folder).text, folder->store->names.n, folder->store->bytes,
+             gw_quote(folder->options.folder).text, folder->store->names.n, folder->store->info.bytes,
              gw_clock_seconds() - begin);
     folder->options.log(folder->options.user, line);
     return GW_OK;

@@ -109,7 +109,7 @@ static void check_round(struct kept *kept, uint64_t number)
     struct gw_ps_pulled pulled;
     struct gw_ps_key *waits_for;
     CHECK(kept->own == 7, "%" PRIu64 " of the owner", kept->own);
-    CHECK(gw_ps_store_info(kept->store).n_keys == N_KEYS, "round %" PRIu64 ": keys", number);
+    CHECK(kept->store->names.n == N_KEYS, "round %" PRIu64 ": keys", number);
     for (uint32_t k = 0; k < N_KEYS; k++) {
         struct gw_ps_key *key = key_of(kept, k);
         const uint64_t rounds = key->whole.number;

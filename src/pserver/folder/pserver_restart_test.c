@@ -226,17 +226,17 @@ static void compare_answers(uint32_t k, uint32_t rank, gw_ps_method method, bool
 static void compare(void)
 {
     const struct gw_ps_store *a = world.sides[0].store, *b = world.sides[1].store;
-    const struct gw_ps_store_info of_a = gw_ps_store_info(a), of_b = gw_ps_store_info(b);
-    CHECK(of_a.n_keys == of_b.n_keys && of_a.rounds == of_b.rounds && of_a.n_present == of_b.n_present &&
+    const struct gw_ps_store_info of_a = a->info, of_b = b->info;
+    CHECK(a->names.n == b->names.n && of_a.rounds == of_b.rounds && of_a.n_present == of_b.n_present &&
               of_a.has_begun == of_b.has_begun,
-          "%" PRIu64 " and %" PRIu64 " keys", of_a.n_keys, of_b.n_keys);
+          "%" PRIu64 " and %" PRIu64 " keys", a->names.n, b->names.n);
     for (uint32_t r = 0; r < N_WORKERS; r++) {
         uint64_t behind_a, behind_b;
         CHECK(gw_ps_store_pushes(a, r, &behind_a) == gw_ps_store_pushes(b, r, &behind_b) && behind_a == behind_b &&
                   a->present[r] == b->present[r],
               "rank %u", r);
     }
-    for (uint64_t k = 0; k < of_a.n_keys; k++) {
+    for (uint64_t k = 0; k < a->names.n; k++) {
         const struct gw_ps_key *key_a = gw_ps_store_key(a, k), *key_b = gw_ps_store_key(b, k);
         CHECK(strcmp(key_a->name, key_b->name) == 0 && key_a->whole.number == key_b->whole.number &&
                   gw_ps_n_missing(a, key_a) == gw_ps_n_missing(b, key_b),
@@ -273,7 +273,7 @@ TEST(restarts_change_nothing)
                 restart();
                 compare();
             }
-            const uint64_t rounds = gw_ps_store_info(world.sides[OTHER].store).rounds;
+            const uint64_t rounds = world.sides[OTHER].store->info.rounds;
             CHECK(rounds > 20 || runs[i].mode != GW_PS_SYNC, "%" PRIu64 " rounds", rounds);
             end();
         }

@@ -45,7 +45,7 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     worker->joined_by = waits ? member->join.id : 0;
     gw_ps_folder_note(server->folder);
     gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round,
-              server->store->n_present);
+              server->store->info.n_present);
     member->join_by = 0;
     if (waits)
         answer_number(server, member, GW_PS_JOIN, member->join.id, round);
@@ -86,7 +86,7 @@ static bool nobody_takes_part(const struct gw_ps_server *server)
 /* All workers that took part have left, so the next ones begin. */
 static void begin_again(struct gw_ps_server *server)
 {
-    const bool untouched = !server->store->begun && !server->agreed && server->first_round == 1;
+    const bool untouched = !server->store->info.has_begun && !server->agreed && server->first_round == 1;
     if (untouched || !nobody_takes_part(server))
         return;
     if (!gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE)) {
@@ -94,7 +94,7 @@ static void begin_again(struct gw_ps_server *server)
         return;
     }
     const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
-    if (server->store->begun || next > server->first_round)
+    if (server->store->info.has_begun || next > server->first_round)
         begin_with(server, next > server->first_round ? next : server->first_round);
 }
 
@@ -121,7 +121,7 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     begin_again(server);
     member->join = *request;
     member->join_by = gw_clock_seconds() + request->timeout_ms / 1000.0;
-    const bool begun = server->store->begun || request->others_have_begun;
+    const bool begun = server->store->info.has_begun || request->others_have_begun;
     if (server->options.mode != GW_PS_SYNC) {
         const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
         return let_in(server, member, next > request->round ? next : request->round);
@@ -156,7 +156,7 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *membe
         return gw_fail(GW_ERR_ARGUMENT, "rank %u is to be admitted from round 0 on; rounds count from 1",
                        request->rank);
     begin_again(server);
-    if (!server->store->begun && request->round > server->first_round)
+    if (!server->store->info.has_begun && request->round > server->first_round)
         begin_with(server, request->round);
     /* a worker that joins has pushed nothing since then */
     if (other == member || !is_in_from(server, other, request->round))
@@ -175,7 +175,7 @@ gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t ran
 
 static uint8_t members_code(const struct gw_ps_server *server)
 {
-    return (server->store->begun ? GW_PS_HAS_BEGUN : 0) |
+    return (server->store->info.has_begun ? GW_PS_HAS_BEGUN : 0) |
            (gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE) ? GW_PS_KEEPS_PARAMETERS : 0);
 }
 

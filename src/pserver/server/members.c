@@ -241,7 +241,7 @@ void gw_ps_members_look(struct gw_ps_server *server)
         worker->away_since = 0;
         gw_ps_store_leave(server->store, r);
         gw_ps_log(server, "left-out rank=%u away_ms=%u round=%llu workers=%u", r, server->options.away_ms,
-                  (unsigned long long)gw_ps_store_next_round(server->store, ""), server->store->n_present);
+                  (unsigned long long)gw_ps_store_next_round(server->store, ""), server->store->info.n_present);
     }
 }
 

@@ -78,7 +78,8 @@ void gw_ps_numbers_note(struct gw_ps_server *server)
     const uint64_t rounds_before = numbers->store.rounds;
     numbers->seconds = gw_clock_seconds() - server->started;
     numbers->counts = server->counts;
-    numbers->store = gw_ps_store_info(server->store);
+    numbers->store = server->store->info;
+    numbers->keys = server->store->names.n;
     numbers->waiting = server->n_waiting;
     gw_ps_history_note(&numbers->history, numbers->seconds, numbers->store.rounds - rounds_before);
     numbers->clients = server->n_members;
@@ -103,7 +104,7 @@ gw_status gw_ps_numbers_begin(gw_ps_server *server)
     numbers->options = &server->options;
     numbers->address = gw_net_place(server->endpoint);
     numbers->started = (int64_t)time(NULL) - (int64_t)(gw_clock_seconds() - server->started);
-    numbers->store = gw_ps_store_info(server->store); /* its rounds were made before the server began */
+    numbers->store = server->store->info; /* its rounds were made before the server began */
     server->numbers = numbers;
     gw_ps_numbers_note(server);
     return GW_OK;

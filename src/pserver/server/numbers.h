@@ -60,6 +60,7 @@ struct gw_ps_numbers {
     struct gw_ps_history history;
     uint32_t clients, connected; /* connected: workers only */
     struct gw_ps_folder_info folder;
+    uint64_t keys; /* that are kept */
     uint32_t n_members, n_keys, n_workers;
     struct gw_ps_member_numbers members[GW_PS_SHOWN_MEMBERS]; /* workers first, by rank */
     struct gw_ps_key_numbers shown[GW_PS_SHOWN_KEYS];         /* the first that were made */

@@ -227,7 +227,7 @@ gw_status gw_ps_store_create(gw_context *context, const gw_ps_server_options *op
     }
     if (options->min_workers == 0) {
         memset(store->present, true, options->n_workers);
-        store->n_present = options->n_workers;
+        store->info.n_present = options->n_workers;
     }
     *out = store;
     return GW_OK;
@@ -262,14 +262,4 @@ bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *k
         return store->present[rank] &&
                key->pushed[rank] + store->options.staleness < gw_ps_store_pushed(store, key, asker);
     return key->open.n_in && gw_ps_is_due(store, key, rank);
-}
-
-struct gw_ps_store_info gw_ps_store_info(const struct gw_ps_store *store)
-{
-    return (struct gw_ps_store_info){.n_keys = store->names.n,
-                                     .bytes = store->bytes,
-                                     .rounds = store->rounds,
-                                     .round_times = store->round_times,
-                                     .n_present = store->n_present,
-                                     .has_begun = store->begun};
 }

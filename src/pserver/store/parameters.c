@@ -221,7 +221,7 @@ gw_status gw_ps_parameters_push(struct gw_ps_store *store, struct gw_ps_key *key
     float *gradient = gw_alloc(store->context, (size_t)key->n_elems, sizeof *gradient);
     gw_status status = gradient ? decode(store, key, value->bytes, value->n_bytes, gradient) : GW_ERR_MEMORY;
     if (status == GW_OK)
-        status = update(store, key, gradient, rate, store->n_present);
+        status = update(store, key, gradient, rate, store->info.n_present);
     gw_free(store->context, gradient);
     return status;
 }

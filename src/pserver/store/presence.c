@@ -49,7 +49,7 @@ gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char
                            "rank %u is to take part from round %" PRIu64 " on, and \"%s\" is at round %" PRIu64
                            " already",
                            rank, from, key->name, key->open.number);
-    store->n_present += !store->present[rank];
+    store->info.n_present += !store->present[rank];
     store->present[rank] = true;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
         enter_key(store, key, rank, prefix, from);
@@ -62,7 +62,7 @@ void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank)
     if (rank >= store->options.n_workers || !store->present[rank])
         return;
     store->present[rank] = false;
-    store->n_present--;
+    store->info.n_present--;
     struct gw_ps_key *key;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++) {
         if (store->options.mode != GW_PS_SYNC)
@@ -96,7 +96,7 @@ uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *pre
 void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t number)
 {
     struct gw_ps_key *key;
-    store->begun = false;
+    store->info.has_begun = false;
     for (uint64_t k = 0; store->options.mode == GW_PS_SYNC && (key = gw_ps_store_key(store, k)); k++)
         if (begins_with(key->name, prefix)) {
             gw_ps_round_clear(store, key, &key->open);
@@ -199,6 +199,6 @@ void gw_ps_store_drop(struct gw_ps_store *store, const char *prefix)
     }
     store->names.n = n;
     gw_ps_names_refresh(&store->names);
-    store->begun = false;
+    store->info.has_begun = false;
     store->changed = store->dropped = true;
 }

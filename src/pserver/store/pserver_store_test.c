@@ -177,7 +177,7 @@ static void walk(gw_ps_mode mode, uint32_t n_workers, uint32_t staleness, uint64
             }
         }
         /* What the store says that it keeps is what exists: nobody else has a hold on anything. */
-        struct gw_ps_store_info info = gw_ps_store_info(world.store);
+        struct gw_ps_store_info info = world.store->info;
         CHECK(info.bytes == key->bytes && info.bytes == total_bytes() - empty,
               "%s: %llu bytes said, %llu of the key, %llu there", what, (unsigned long long)info.bytes,
               (unsigned long long)key->bytes, (unsigned long long)(total_bytes() - empty));
@@ -387,7 +387,7 @@ TEST(names_and_shapes)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         refused(gw_ps_store_init(store, cases[c].name, cases[c].type, cases[c].shape, 1, "", ""),
                 cases[c].words ? GW_ERR_ARGUMENT : GW_OK, cases[c].words);
-    assert_int_equal(gw_ps_store_info(store).n_keys, 4);
+    assert_int_equal(store->names.n, 4);
     refused(gw_ps_store_find(store, "gradient of layr 1", &key), GW_ERR_ARGUMENT, "is \"gradient of layer 1\"");
     refused(gw_ps_store_find(store, "scala", &key), GW_ERR_ARGUMENT, "is \"scalar\"");
     refused(gw_ps_store_find(store, "", &key), GW_ERR_ARGUMENT, "nearest");
@@ -562,7 +562,7 @@ static int life_with_a_failure(int fail_at)
     STEP(gw_ps_store_init(world.store, "scale", GW_PS_FLOAT32, &one, 1, "", ""));
     STEP(gw_ps_store_init(world.store, "codes", GW_PS_UINT8, &one, 1, "", ""));
     STEP(gw_ps_store_init(world.store, "frames", GW_PS_FRAME, &hundred, 1, "", ""));
-    assert_int_equal(gw_ps_store_info(world.store).n_keys, 20);
+    assert_int_equal(world.store->names.n, 20);
     STEP(gw_ps_store_find(world.store, "scale", &scale));
     STEP(gw_ps_store_find(world.store, "codes", &codes));
     STEP(gw_ps_store_find(world.store, "frames", &frames));
@@ -580,9 +580,9 @@ static int life_with_a_failure(int fail_at)
         expect_x(scale, 0, GW_PS_SUM, NULL, (float)(2 * round + 1));
         expect_x(codes, 1, GW_PS_DECODE_SUM, scale, (float)(2 * round + 2));
     }
-    struct gw_ps_store_info info = gw_ps_store_info(world.store);
+    struct gw_ps_store_info info = world.store->info;
     uint64_t bytes = 0;
-    for (uint64_t k = 0; k < info.n_keys; k++)
+    for (uint64_t k = 0; k < world.store->names.n; k++)
         bytes += gw_ps_store_key(world.store, k)->bytes;
     assert_int_equal(info.bytes, bytes);
     CHECK(world.failed, "allocation %d of %d was not asked for", fail_at, world.shortage.calls);
@@ -604,7 +604,7 @@ TEST(a_store_of_so_many_workers)
     static const uint32_t n_workers[] = {1, GW_MAX_WORKERS};
     for (size_t c = 0; c < sizeof n_workers / sizeof *n_workers; c++) {
         begin(n_workers[c], GW_PS_SYNC);
-        assert_int_equal(gw_ps_store_info(world.store).n_present, n_workers[c]);
+        assert_int_equal(world.store->info.n_present, n_workers[c]);
         end();
     }
     begin(1, GW_PS_SYNC);

@@ -128,7 +128,7 @@ static void keep_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
 /* Notes that a push that counts has come, in modes other than GW_PS_SYNC. */
 static void note_change(struct gw_ps_store *store, struct gw_ps_key *key)
 {
-    store->begun = store->begun || !gw_ps_is_gathering(store);
+    store->info.has_begun = store->info.has_begun || !gw_ps_is_gathering(store);
     gw_ps_key_forget_results(store, key, &key->open);
     key->open.number++;
     store->woken(store->user, key);

@@ -80,10 +80,10 @@ gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
     key->whole = key->open;
     key->open = emptied;
     key->open.number = key->whole.number + 1;
-    store->begun = true;
-    store->rounds++;
+    store->info.has_begun = true;
+    store->info.rounds++;
     if (key->whole.began > 0)
-        gw_ps_times_note(&store->round_times, gw_clock_seconds() - key->whole.began);
+        gw_ps_times_note(&store->info.round_times, gw_clock_seconds() - key->whole.began);
     key->open.began = 0;
     gw_ps_key_count_due(store, key);
     store->woken(store->user, key);

@@ -90,6 +90,16 @@ struct gw_ps_key {
     struct gw_ps_key *next_changed; /* in the store's list of these */
 };
 
+/* What others are shown of a store. */
+struct gw_ps_store_info {
+    uint64_t bytes, rounds;
+    uint32_t n_present; /* how many workers rounds wait for */
+    /* a round has been whole; or, without rounds, a push has been taken: since the store was made, or since its keys
+     * were dropped */
+    bool has_begun;
+    struct gw_ps_times round_times; /* GW_PS_SYNC: from a round's first push until it is whole */
+};
+
 struct gw_ps_store {
     gw_context *context;
     gw_ps_server_options options;
@@ -99,13 +109,11 @@ struct gw_ps_store {
     void (*woken)(void *user, struct gw_ps_key *key); /* requests that waited for the key may go on */
     void *user;
     struct gw_ps_names names; /* of its keys */
-    uint64_t bytes, rounds;
-    struct gw_ps_times round_times;
-    uint64_t *pushes;  /* for each rank: how often it has pushed to all keys */
-    uint64_t *skipped; /* for each rank: how many pushes it missed while it was away */
-    uint64_t foremost; /* the sum of `foremost` of all keys */
-    bool *present;     /* for each rank: true if rounds wait for it */
-    uint32_t n_present;
+    struct gw_ps_store_info info;
+    uint64_t *pushes;      /* for each rank: how often it has pushed to all keys */
+    uint64_t *skipped;     /* for each rank: how many pushes it missed while it was away */
+    uint64_t foremost;     /* the sum of `foremost` of all keys */
+    bool *present;         /* for each rank: true if rounds wait for it */
     bool begun;            /* a round has been whole; or, without rounds, a push has been taken */
     bool changed, dropped; /* since gw_ps_store_unchange: anything has changed; keys were dropped */
     struct gw_ps_key *first_changed;
@@ -221,14 +229,6 @@ gw_status gw_ps_store_get(const struct gw_ps_key *key, uint64_t least, struct gw
 /* A request of worker `asker` waits for the key. True if worker `rank` is one of those that it waits for. */
 bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t asker, uint32_t rank);
 
-struct gw_ps_store_info {
-    uint64_t n_keys, bytes, rounds;
-    uint32_t n_present; /* how many workers rounds wait for */
-    bool has_begun;     /* a round has been whole since the store was made, or since its keys were dropped */
-    struct gw_ps_times round_times; /* GW_PS_SYNC: from a round's first push until it is whole */
-};
-struct gw_ps_store_info gw_ps_store_info(const struct gw_ps_store *store);
-
 /* ---- who takes part (presence.c) -------------------------------------------------------------------------- */
 
 /* Rounds wait for worker `rank` from now on. In keys whose names begin with `prefix` ("": all keys) it takes part from
@@ -317,8 +317,8 @@ static inline bool gw_ps_counts(const struct gw_ps_store *store, const struct gw
 /* True if the first round still waits for workers to come. */
 static inline bool gw_ps_is_gathering(const struct gw_ps_store *store)
 {
-    return !store->begun &&
-           store->n_present < (store->options.min_workers ? store->options.min_workers : store->options.n_workers);
+    return !store->info.has_begun &&
+           store->info.n_present < (store->options.min_workers ? store->options.min_workers : store->options.n_workers);
 }
 
 /* Looks whether the key's open round has all pushes that it waits for. If so, the round is whole now, and the next one
@@ -354,7 +354,7 @@ static inline bool gw_ps_store_has_room(const struct gw_ps_store *store, uint64_
 static inline void gw_ps_key_count(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t more, uint64_t less)
 {
     key->bytes = key->bytes + more - less;
-    store->bytes = store->bytes + more - less;
+    store->info.bytes = store->info.bytes + more - less;
 }
 
 /* Gives up one of a key's values. If *value is NULL, there is none, and it does nothing. */
