@@ -224,7 +224,7 @@ static void tell_refusal(struct gw_net_listener *listener, const struct gw_net_c
     const struct gw_net_peer_name host = gw_net_name_host(c);
     const double now = gw_clock_seconds();
     const char *of = listener->o.of;
-    char why[sizeof listener->refused.why];
+    char why[512], refused[sizeof listener->refused];
     if (c->refusal == GW_NET_NOT_LISTED)
         snprintf(why, sizeof why, "%s", gw_last_error());
     else
@@ -232,12 +232,11 @@ static void tell_refusal(struct gw_net_listener *listener, const struct gw_net_c
                  "it does not speak as this %s does; this %s has %skeys, and one that has %s would look like this", of,
                  of, listener->o.keys ? "" : "no ",
                  listener->o.keys ? "none, or takes this process for another," : "some");
-    if (strcmp(host.text, listener->refused.host.text) == 0 && strcmp(why, listener->refused.why) == 0 &&
-        now < listener->refused.at + REFUSED_SECONDS)
+    snprintf(refused, sizeof refused, "%s %s", host.text, why);
+    if (strcmp(refused, listener->refused) == 0 && now < listener->refused_at + REFUSED_SECONDS)
         return;
-    listener->refused.host = host;
-    memcpy(listener->refused.why, why, sizeof why);
-    listener->refused.at = now;
+    memcpy(listener->refused, refused, sizeof refused);
+    listener->refused_at = now;
     gw_net_log(listener->o.log, "refused address=%s reason=\"%s\"", host.text, gw_quote(why).text);
 }
 

@@ -46,11 +46,8 @@ struct gw_net_listener {
     uint64_t n_pushed_out; /* connections that had to make room, or found none, or said nothing in time */
     uint64_t n_told;       /* how many of them the log knows */
     double told_at;
-    struct {
-        struct gw_net_peer_name host;
-        char why[512];
-        double at;
-    } refused; /* whose handshake failed last, and why */
+    char refused[600]; /* whose handshake failed last, and why */
+    double refused_at;
 };
 
 /* Makes a listener that does not listen yet. What the options point to must outlive it. Errors: GW_ERR_MEMORY,

@@ -2,8 +2,6 @@
 #include "link/tcp/state.h"
 #include "base/append.h"
 
-#include <stdio.h>
-
 #define LISTED 8 /* the most ranks in a sentence */
 
 struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const void *all, uint32_t rank),

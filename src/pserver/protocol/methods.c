@@ -3,9 +3,6 @@
 #include "base/append.h"
 #include "base/error.h"
 
-#include <stdio.h>
-#include <string.h>
-
 enum { NONE = 0, SAME = -1, FLOAT32 = GW_PS_FLOAT32, INT64 = GW_PS_INT64 };
 
 static const struct {

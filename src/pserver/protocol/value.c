@@ -1,10 +1,8 @@
 /* Knows the types, shapes and sizes of values, and their names in text. */
 #include "pserver/protocol/value.h"
 #include "base/append.h"
-#include "base/error.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #define MOST_ELEMS (1ull << 48)

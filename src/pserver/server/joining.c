@@ -12,8 +12,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-#include <string.h>
-
 static void answer_number(struct gw_ps_server *server, struct gw_ps_member *member, enum gw_ps_operation operation,
                           uint64_t id, uint64_t number)
 {

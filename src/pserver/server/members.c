@@ -6,7 +6,6 @@
 #include "base/memory.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 struct gw_ps_member_text gw_ps_member_text(const struct gw_ps_member *member)

@@ -9,7 +9,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* How many elements are worked on at a time, so that the sums stay in the cache. */
