@@ -3,7 +3,7 @@
  * Almost every object is created from a context and must be destroyed before it.
  *
  * Kernels use the best instruction set that the processor has. The environment variable GRADWIRE_CPU
- * (scalar|avx2|avx512|neon) may name a lower one. Results are the same.
+ * (scalar|avx2|avx512|neon) may name a lower one; any other word means scalar. Results are the same.
  *
  * After a fork, links, exchanges, parameter servers and their clients work only in the process that made them. In
  * another process their calls fail with GW_ERR_ORDER, and what closes or destroys them does nothing. That process makes
