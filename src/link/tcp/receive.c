@@ -36,7 +36,8 @@ void gw_tcp_lose(struct gw_tcp_endpoint *me, uint32_t rank)
     const int error = me->peers[rank].c.error;
     char how[HOW_BYTES];
     if (error == ETIMEDOUT)
-        snprintf(how, sizeof how, "is silent: its machine has not answered for %u ms", me->group->timeout_ms);
+        snprintf(how, sizeof how, "is silent: its machine has not answered rank %u for %u ms", me->group->rank,
+                 me->group->timeout_ms);
     else if (error == EPROTO || error == EMSGSIZE)
         snprintf(how, sizeof how, "sent what no member sends: %s", gw_last_error());
     else

@@ -1,6 +1,8 @@
 /* Tests the tcp link against what every link must do. The other tcp_*_test.c files test what only the tcp link does. */
 #include "link/tcp/test_world.h"
 
+#include <errno.h>
+
 static void by_addresses(struct world_member *members)
 {
     for (uint32_t r = 0; r < members[0].options.size; r++)
@@ -63,12 +65,34 @@ static void who_takes_nothing_is_named(void **state)
     link_test_end(context, NULL, 0);
 }
 
+/* The machine of a member has not answered. Who says so is in the sentence, because the others hear it as it is, and
+ * that machine may answer them. */
+static void who_is_silent_is_so_to_somebody(void **state)
+{
+    (void)state;
+    struct world_member members[3];
+    gw_context *context = link_test_context();
+    gw_message message;
+    world_meet(context, 3, 1, members, NULL);
+    world_expect_all(members, 3, GW_OK, NULL);
+    struct gw_tcp_endpoint *me = members[2].links[0].self;
+    me->peers[1].c.error = ETIMEDOUT;
+    gw_tcp_lose(me, 1);
+    assert_int_equal(gw_link_recv(&members[2].links[0], LINK_LONG_MS, &message), GW_ERR_PEER);
+    assert_int_equal(message.from, 1);
+    CHECK(strstr(gw_last_error(), ") is silent: its machine has not answered rank 2 for 60000 ms"), "%s",
+          gw_last_error());
+    world_end_links(members, 3);
+    link_test_end(context, NULL, 0);
+}
+
 int main(void)
 {
     world_raise_file_limit();
     static const struct link_factory factory = {.name = "tcp", .create = create, .news_travel = true};
     const struct CMUnitTest limits[] = {cmocka_unit_test(limits_are_checked),
-                                        cmocka_unit_test(who_takes_nothing_is_named)};
+                                        cmocka_unit_test(who_takes_nothing_is_named),
+                                        cmocka_unit_test(who_is_silent_is_so_to_somebody)};
     const int failed = link_conformance(&factory);
     return cmocka_run_group_tests_name("tcp, at its limits", limits, NULL, NULL) + failed;
 }
