@@ -34,6 +34,7 @@
 struct joiner {
     struct gw_net_connection c;
     bool here, went, ready; /* went: it was here once, and its connection broke */
+    double heard_at;        /* at rank 0, after the table: when it was heard last */
 };
 
 struct meeting {
@@ -82,6 +83,23 @@ static bool is_ready(const void *meeting, uint32_t rank)
 {
     const struct meeting *m = meeting;
     return rank == 0 ? m->n_missing == 0 : m->joiners[rank].ready;
+}
+
+/* At rank 0. A member that connects to others answers each WAIT. So one that does not is the one for which they wait.
+ */
+static bool is_ready_or_speaks(const void *meeting, uint32_t rank)
+{
+    const struct meeting *m = meeting;
+    return rank == 0 || is_ready(m, rank) || gw_clock_seconds() - m->joiners[rank].heard_at < 2 * WAIT_SECONDS;
+}
+
+/* At rank 0: lists the members that are not ready; only the silent ones, if some are. */
+static struct gw_tcp_missing unready_ranks(const struct meeting *m)
+{
+    bool all_speak = true;
+    for (uint32_t r = 0; r < m->group->size; r++)
+        all_speak = all_speak && is_ready_or_speaks(m, r);
+    return gw_tcp_missing_ranks(m->group->size, all_speak ? is_ready : is_ready_or_speaks, m);
 }
 
 static bool all_links_stand(const void *meeting, uint32_t rank)
@@ -141,8 +159,7 @@ static void tell_joiners(const struct meeting *m, uint16_t kind, void *bytes, si
 static void say_who_is_missing(struct meeting *m)
 {
     uint8_t body[GW_TCP_MOST_TEXT];
-    const struct gw_tcp_missing missing =
-        m->has_table ? gw_tcp_missing_ranks(m->group->size, is_ready, m) : missing_ranks(m);
+    const struct gw_tcp_missing missing = m->has_table ? unready_ranks(m) : missing_ranks(m);
     m->tell_at = gw_clock_seconds() + WAIT_SECONDS;
     tell_joiners(m, GW_TCP_WAIT, body, gw_tcp_text_write(body, 0, 0, missing.text));
 }
@@ -322,6 +339,7 @@ static gw_status hand_out_table(struct meeting *m)
     for (uint32_t r = 1; r < group->size; r++) {
         gw_ignore(gw_net_send(&m->joiners[r].c, GW_TCP_TABLE, m->table, m->table_bytes, NULL));
         watch(m, &m->joiners[r].c, OF_JOINER | r);
+        m->joiners[r].heard_at = gw_clock_seconds();
     }
     m->has_table = true;
     return GW_OK;
@@ -358,9 +376,12 @@ static gw_status hear_joiner(struct meeting *m, uint32_t rank)
     gw_status status;
     gw_ignore(gw_net_flush(&joiner->c)); /* if that fails, reading says why */
     while ((status = gw_net_next(&joiner->c, &message)) == GW_OK) {
+        joiner->heard_at = gw_clock_seconds();
         if (message.kind == GW_TCP_READY && m->has_table && !joiner->ready) {
             joiner->ready = true;
             m->n_ready++;
+        } else if (message.kind == GW_TCP_WAIT && m->has_table && !joiner->ready && message.n_bytes == 0) {
+            ; /* it is there, and waits as well */
         } else if (message.kind == GW_TCP_REFUSE && m->has_table &&
                    gw_tcp_text_read(message.bytes, message.n_bytes, 4, &number, text)) {
             return gw_fail(GW_ERR_PEER, "%s", text);
@@ -449,6 +470,8 @@ static gw_status take_host(struct meeting *m, const struct gw_net_message *messa
     if (message->kind == GW_TCP_WAIT && message->is_small &&
         gw_tcp_text_read(message->bytes, message->n_bytes, 0, NULL, text)) {
         snprintf(m->waiting_for, sizeof m->waiting_for, "%s", text);
+        if (m->has_table && !m->told_ready)
+            tell(m, &m->joiners[0], 0, GW_TCP_WAIT, NULL, 0);
         return GW_OK;
     }
     if (message->kind == GW_TCP_REFUSE && message->is_small &&
@@ -542,8 +565,7 @@ static gw_status too_late(const struct meeting *m)
                        m->trouble[0] ? ": " : "", m->trouble);
     if (m->has_table)
         return gw_fail(GW_ERR_TIMEOUT, "%s did not get connections to all other members within %u ms",
-                       group->rank > 0 ? m->waiting_for[0] ? m->waiting_for : "some ranks"
-                                       : gw_tcp_missing_ranks(group->size, is_ready, m).text,
+                       group->rank > 0 ? m->waiting_for[0] ? m->waiting_for : "some ranks" : unready_ranks(m).text,
                        group->timeout_ms);
     if (group->rank == 0) {
         char went[GW_NET_ENDPOINT_BYTES + 80] = "";
@@ -678,12 +700,15 @@ static gw_status meet(struct meeting *m)
 /* Tells everybody with whom this rank has a connection at the rendezvous what went wrong. */
 static void call_off(struct meeting *m, gw_status status)
 {
+    struct gw_net_message unread;
     uint8_t body[GW_TCP_MOST_TEXT];
     const size_t n_bytes = gw_tcp_text_write(body, 4, (uint32_t)-status, gw_last_error());
     for (uint32_t r = 0; r < m->group->size; r++) {
         struct joiner *joiner = &m->joiners[r];
         if (joiner->c.fd < 0 || !joiner->c.connected || (m->group->rank > 0 && !m->has_table))
             continue;
+        for (int i = 0; i < GW_NET_MOST_AT_ONCE && gw_net_next(&joiner->c, &unread) == GW_OK; i++)
+            gw_net_consume(&joiner->c); /* what is unread when it closes would drop the REFUSE */
         gw_ignore(
             gw_net_send(&joiner->c, GW_TCP_REFUSE, body, n_bytes, NULL)); /* what does not leave now, never does */
         gw_net_end_sending(&joiner->c);

@@ -30,7 +30,7 @@
 
 #include <stddef.h>
 
-#define GW_TCP_VERSION 7
+#define GW_TCP_VERSION 8
 #define GW_TCP_MAX_LINKS 64u
 #define GW_TCP_TEXT_BYTES 320 /* room for a sentence and its end */
 #define GW_TCP_JOIN_BYTES (16 + GW_NET_ADDRESS_BYTES)
