@@ -4,8 +4,6 @@
 
 #include "pserver/protocol/message.h"
 
-/* No round and no count of pushes is larger, so adding 1 cannot overflow. */
-
 /* What was asked, and what the client knows about the answer. */
 struct gw_ps_asked {
     const struct gw_ps_request *request;

@@ -20,10 +20,11 @@
 #include "pserver/protocol/value.h"
 
 #define GW_PS_MESSAGE 16 /* the kind of all these messages (net/connection.h) */
-#define GW_PS_VERSION 5
+#define GW_PS_VERSION 6
 #define GW_PS_HEAD_BYTES 1024 /* no head is longer */
+#define GW_PS_SENTENCE 512    /* bytes of an error's sentence, with its closing 0 */
+/* No round and no count of pushes is larger, so adding 1 cannot overflow. */
 #define GW_PS_MOST_ROUNDS (1ull << 62)
-#define GW_PS_SENTENCE 512 /* bytes of an error's sentence, with its closing 0 */
 /* flag of an answer: the request is done, but the result is only in memory, because the server cannot write its
  * snapshot folder */
 #define GW_PS_IN_MEMORY 1

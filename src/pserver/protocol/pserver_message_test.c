@@ -141,7 +141,7 @@ TEST(heads_come_back)
     FOR_EXAMPLES(h)
     {
         const size_t n = write_head(h, bytes);
-        CHECK(n >= FIXED && n <= GW_PS_HEAD_BYTES && memcmp(bytes, h->is_answer ? "GWPA\5" : "GWPQ\5", 5) == 0,
+        CHECK(n >= FIXED && n <= GW_PS_HEAD_BYTES && memcmp(bytes, h->is_answer ? "GWPA\6" : "GWPQ\6", 5) == 0,
               "example %d: %zu bytes", (int)(h - examples), n);
         ok(read_head(bytes, n, h->is_answer, &back));
         CHECK(h->is_answer ? same_answer(&back.answer, &h->answer) : same_request(&back.request, &h->request),
@@ -163,14 +163,14 @@ TEST(heads_are_as_documented)
                       .key = "xy",
                       .scale_key = "s",
                       .n_parts = 3}},
-         "47575051 05 04 07 00 0900000000000000 0000000000000000 E8030000 027879 0173 03000000"},
+         "47575051 06 04 07 00 0900000000000000 0000000000000000 E8030000 027879 0173 03000000"},
         {{.is_answer = true,
           .answer =
               {.operation = GW_PS_PULL, .type = GW_PS_FLOAT32, .id = 9, .number = 5, .shape = {1, {8}}, .n_pushes = 2}},
-         "47575041 05 04 01 00 0900000000000000 0500000000000000 00000000 010800000000000000 02000000"},
+         "47575041 06 04 01 00 0900000000000000 0500000000000000 00000000 010800000000000000 02000000"},
         {{.is_answer = true,
           .answer = {.operation = GW_PS_PUSH, .id = 9, .status = GW_ERR_TIMEOUT, .sentence = "late"}},
-         "47575041 05 03 00 00 0900000000000000 0000000000000000 C4FFFFFF 6C617465"},
+         "47575041 06 03 00 00 0900000000000000 0000000000000000 C4FFFFFF 6C617465"},
     };
     for (int i = 0; i < 3; i++) {
         uint8_t bytes[GW_PS_HEAD_BYTES];
@@ -251,7 +251,7 @@ TEST(fields_that_cannot_be)
         gw_status status;
         const char *words;
     } rows[] = {
-        {AT_VERSION, GW_PS_VERSION + 1, 0, GW_ERR_FRAME_VERSION, "version 5"},
+        {AT_VERSION, GW_PS_VERSION + 1, 0, GW_ERR_FRAME_VERSION, "version 6"},
         {AT_ZERO, 9, 0, GW_ERR_FRAME_FIELD, ""},
         {FIXED + 2, 0, 0, GW_ERR_FRAME_FIELD, ""}, /* a name with a zero byte */
         {FIXED, 255, 0, GW_ERR_FRAME_FIELD, ""},   /* one that is longer than the rest of the message */

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/quote.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,6 +53,8 @@ static bool is_exchanges(const char *key)
 static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
 {
     struct gw_ps_key *key;
+    if (request->skipped > GW_PS_MOST_ROUNDS)
+        return gw_fail(GW_ERR_FRAME_FIELD, "an INIT skips %" PRIu64 " rounds, which is invalid", request->skipped);
     if (!is_exchanges(request->key))
         GW_TRY(enter_run(server, member));
     const uint64_t before = server->store->names.n;
@@ -63,7 +66,7 @@ static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, 
         gw_ps_log(server, "init key=\"%s\" type=%s shape=\"%s\" by=%s", gw_quote(request->key).text,
                   gw_ps_type_name((gw_ps_type)request->type), gw_ps_shape_text(&request->shape).text,
                   member->address.text);
-    if (key->n_parts > 1 && request->skipped <= GW_PS_MOST_ROUNDS)
+    if (key->n_parts > 1)
         gw_ps_store_skip(server->store, key, member->rank, request->skipped);
     answer_done(server, member, request, gw_ps_store_pushed(server->store, key, member->rank),
                 gw_ps_store_is_past(server->store, key, member->rank) ? GW_PS_IS_PAST : 0);
