@@ -33,8 +33,8 @@
 /* At rank 0: a member that has come. Elsewhere the first of them is the connection to rank 0. */
 struct joiner {
     struct gw_net_connection c;
-    bool here, went, ready; /* went: it was here once, and its connection broke */
-    double heard_at;        /* at rank 0, after the table: when it was heard last */
+    bool went, ready; /* went: it was here once, and its connection broke */
+    double heard_at;  /* at rank 0, after the table: when it was heard last */
 };
 
 struct meeting {
@@ -68,9 +68,10 @@ gw_status gw_tcp_go_on(bool (*stop)(void *user), void *user, uint32_t rank)
 
 /* ---- small things ---------------------------------------------------------------------------------------- */
 
+/* At rank 0, as the next ones. */
 static bool joiner_is_here(const void *all, uint32_t rank)
 {
-    return ((const struct joiner *)all)[rank].here;
+    return rank == 0 || ((const struct joiner *)all)[rank].c.fd >= 0;
 }
 
 static bool joiner_has_come(const void *all, uint32_t rank)
@@ -78,7 +79,6 @@ static bool joiner_has_come(const void *all, uint32_t rank)
     return joiner_is_here(all, rank) || ((const struct joiner *)all)[rank].went;
 }
 
-/* At rank 0. */
 static bool is_ready(const void *meeting, uint32_t rank)
 {
     const struct meeting *m = meeting;
@@ -152,7 +152,7 @@ static void tell(const struct meeting *m, struct joiner *joiner, uint64_t number
 static void tell_joiners(const struct meeting *m, uint16_t kind, void *bytes, size_t n_bytes)
 {
     for (uint32_t r = 1; r < m->group->size; r++)
-        if (m->joiners[r].here)
+        if (joiner_is_here(m->joiners, r))
             tell(m, &m->joiners[r], r, kind, bytes, n_bytes);
 }
 
@@ -316,7 +316,7 @@ static gw_status check_join(const struct meeting *m, const struct gw_net_newcome
     if (join->n_links != group->n_links)
         return gw_fail(GW_ERR_PEER, "rank %u (%s) wants %u links, and rank 0 wants %u", join->rank, place,
                        join->n_links, group->n_links);
-    if (join->rank == 0 || m->joiners[join->rank].here)
+    if (joiner_is_here(m->joiners, join->rank))
         return gw_fail(GW_ERR_PEER, "two members say that they are rank %u: %s and %s", join->rank,
                        gw_net_place(group->members[join->rank].address.endpoint), place);
     return GW_OK;
@@ -354,7 +354,6 @@ static gw_status joiner_went(struct meeting *m, uint32_t rank)
     char reason[160];
     snprintf(reason, sizeof reason, "%s", gw_last_error());
     gw_net_close(&joiner->c);
-    joiner->here = false;
     joiner->went = true;
     m->n_here--;
     if (m->has_table && lied)
@@ -407,7 +406,7 @@ static void receive_joiner(struct meeting *m, struct gw_net_newcomer *newcomer, 
         gw_tcp_turn_out(group, newcomer, message, GW_TCP_NO_MESSAGE);
         return;
     }
-    if (join.rank > 0 && join.rank < group->size && m->joiners[join.rank].here)
+    if (join.rank > 0 && join.rank < group->size && joiner_is_here(m->joiners, join.rank))
         gw_ignore(hear_joiner(m, join.rank)); /* it may have gone, and this process may be the next in its place */
     if (check_join(m, newcomer, &join) < 0) {
         refuse(m, newcomer);
@@ -416,7 +415,6 @@ static void receive_joiner(struct meeting *m, struct gw_net_newcomer *newcomer, 
     struct joiner *joiner = &m->joiners[join.rank];
     gw_net_close(&joiner->c);
     gw_net_let_in(&group->listener, newcomer, &joiner->c);
-    joiner->here = true;
     m->n_here++;
     group->members[join.rank].address = join.address;
     if (joiner->c.tls)
@@ -570,7 +568,7 @@ static gw_status too_late(const struct meeting *m)
     if (group->rank == 0) {
         char went[GW_NET_ENDPOINT_BYTES + 80] = "";
         for (uint32_t r = 1; r < group->size && !went[0]; r++)
-            if (!m->joiners[r].here && m->joiners[r].went)
+            if (!joiner_is_here(m->joiners, r) && m->joiners[r].went)
                 snprintf(went, sizeof went, "; rank %u (%s) had come, and went again", r,
                          gw_net_place(group->members[r].address.endpoint));
         return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms%s%s%s",
@@ -779,7 +777,6 @@ static gw_status prepare(struct meeting *m)
         GW_TRY(gw_net_init(&m->joiners[0].c, group->context));
     m->joiners[0].c.place = place_of_table;
     m->joiners[0].c.place_user = m;
-    m->joiners[0].here = group->rank == 0;
     m->epoll = epoll_create1(EPOLL_CLOEXEC);
     return m->epoll < 0 ? gw_fail(GW_ERR_SYSTEM, "no epoll for the meeting: %s", strerror(errno)) : GW_OK;
 }

@@ -13,11 +13,6 @@ gw_status gw_ps_folder_open(gw_context *context, struct gw_ps_store *store, cons
                    options->folder);
 }
 
-bool gw_ps_folder_was_there(const struct gw_ps_folder *folder)
-{
-    return false;
-}
-
 void gw_ps_folder_close(struct gw_ps_folder *folder)
 {
 }

@@ -39,7 +39,7 @@ struct gw_ps_folder {
     uint8_t *head; /* room for the longest row that is no value */
     size_t most_head;
     uint64_t commit; /* the number of the next one */
-    bool was_there, own_changed;
+    bool own_changed;
     double next_try; /* after a failed commit */
     struct gw_ps_folder_info info;
 };
@@ -427,11 +427,11 @@ static gw_status open_rows(struct gw_ps_folder *folder)
     gw_status status = gw_ps_rows_find(folder->rows, &id, &n_bytes);
     if (status < 0)
         return status;
-    folder->was_there = status == GW_OK;
-    snprintf(line, sizeof line, "%s folder=\"%.300s\"", folder->was_there ? "restoring" : "keeping",
+    folder->info.was_there = status == GW_OK;
+    snprintf(line, sizeof line, "%s folder=\"%.300s\"", folder->info.was_there ? "restoring" : "keeping",
              gw_quote(folder->options.folder).text);
     folder->options.log(folder->options.user, line);
-    if (!folder->was_there)
+    if (!folder->info.was_there)
         return begin_folder(folder);
     const uint64_t max_bytes = folder->store->options.max_bytes;
     /* a value that was taken before is taken again, even if the limit is lower now */
@@ -473,11 +473,6 @@ void gw_ps_folder_close(struct gw_ps_folder *folder)
     gw_ps_rows_close(folder->rows);
     gw_free(folder->context, folder->head);
     gw_free(folder->context, folder);
-}
-
-bool gw_ps_folder_was_there(const struct gw_ps_folder *folder)
-{
-    return folder && folder->was_there;
 }
 
 void gw_ps_folder_note(struct gw_ps_folder *folder)

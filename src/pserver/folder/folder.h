@@ -25,8 +25,6 @@ struct gw_ps_folder_options {
  * server's limits allow), GW_ERR_FRAME_* (something in it was altered; the sentence names the key). */
 gw_status gw_ps_folder_open(gw_context *context, struct gw_ps_store *store, const struct gw_ps_folder_options *options,
                             struct gw_ps_folder **out);
-/* True if the folder held anything. */
-bool gw_ps_folder_was_there(const struct gw_ps_folder *folder);
 /* What was not committed is lost. NULL is allowed. */
 void gw_ps_folder_close(struct gw_ps_folder *folder);
 
@@ -40,6 +38,7 @@ void gw_ps_folder_commit(struct gw_ps_folder *folder);
 
 struct gw_ps_folder_info {
     bool exists;              /* there is a folder */
+    bool was_there;           /* it held something when it was opened */
     bool durable;             /* what is acknowledged outlives the process: the last commit was good */
     char reason[512];         /* why it was not; "": it was */
     uint64_t commits, failed; /* since the start */

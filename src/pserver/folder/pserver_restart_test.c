@@ -33,7 +33,8 @@ static void restart(void)
     gw_ps_folder_commit(kept->folder);
     close_kept(kept);
     ok(try_open());
-    CHECK(kept->own == own && gw_ps_folder_was_there(kept->folder), "%" PRIu64 ", and was %" PRIu64, kept->own, own);
+    CHECK(kept->own == own && gw_ps_folder_info(kept->folder).was_there, "%" PRIu64 ", and was %" PRIu64, kept->own,
+          own);
 }
 
 static void begin(gw_ps_mode mode, uint32_t min_workers, uint32_t backup, uint64_t seed)
@@ -47,7 +48,7 @@ static void begin(gw_ps_mode mode, uint32_t min_workers, uint32_t backup, uint64
     ok(gw_context_create(NULL, &world.context));
     make_store(&world.sides[OTHER], world.context, world.options);
     ok(try_open());
-    assert_false(gw_ps_folder_was_there(world.sides[RESTARTED].folder));
+    assert_false(gw_ps_folder_info(world.sides[RESTARTED].folder).was_there);
 }
 
 static void end(void)

@@ -116,7 +116,7 @@ struct gw_ps_server {
     pthread_mutex_t numbers_lock;
 };
 
-/* ---- log.c: The log of the server: lines that go to the function `log` of its options. ---- */
+/* ---- The log of the server: lines that go to the function `log` of its options. ---- */
 
 /* Writes one line to the log of what the server does: "event key=value ...". */
 #define gw_ps_log(server, ...) gw_net_log(&(server)->log, __VA_ARGS__)

@@ -362,22 +362,14 @@ struct rows {
     size_t *left;        /* for each push: how many bytes are left, from that frame on */
 };
 
-static void rows_fini(const struct work *work, struct rows *rows)
-{
-    gw_free(work->context, rows->frames);
-    gw_free(work->context, rows->n_bytes);
-    gw_free(work->context, rows->left);
-}
-
+/* All three are in one block, which begins with `frames`. */
 static gw_status rows_init(const struct work *work, struct rows *rows)
 {
-    *rows = (struct rows){gw_alloc(work->context, work->n, sizeof *rows->frames),
-                          gw_calloc(work->context, work->n, sizeof *rows->n_bytes),
-                          gw_alloc(work->context, work->n, sizeof *rows->left)};
-    if (!rows->frames || !rows->n_bytes || !rows->left) {
-        rows_fini(work, rows);
+    rows->frames = gw_calloc(work->context, work->n, sizeof(void *) + 2 * sizeof(size_t));
+    if (!rows->frames)
         return GW_ERR_MEMORY;
-    }
+    rows->n_bytes = (size_t *)(rows->frames + work->n);
+    rows->left = rows->n_bytes + work->n;
     for (uint32_t p = 0; p < work->n; p++) {
         rows->frames[p] = work->pushes[p].bytes;
         rows->left[p] = work->pushes[p].n_bytes;
@@ -424,7 +416,7 @@ static gw_status average_rows(const struct work *work, uint8_t *dst, size_t capa
         if (status == GW_OK)
             status = rows_next(work, &rows, &more);
     }
-    rows_fini(work, &rows);
+    gw_free(work->context, rows.frames);
     return status;
 }
 

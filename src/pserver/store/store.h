@@ -114,7 +114,6 @@ struct gw_ps_store {
     uint64_t *skipped;     /* for each rank: how many pushes it missed while it was away */
     uint64_t foremost;     /* the sum of `foremost` of all keys */
     bool *present;         /* for each rank: true if rounds wait for it */
-    bool begun;            /* a round has been whole; or, without rounds, a push has been taken */
     bool changed, dropped; /* since gw_ps_store_unchange: anything has changed; keys were dropped */
     struct gw_ps_key *first_changed;
     uint32_t last_row;
