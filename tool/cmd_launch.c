@@ -63,9 +63,9 @@ static void on_interrupt(int signal_number)
 
 /* ---- where --------------------------------------------------------------------------------------------- */
 
-/* Finds a port of the loopback that nobody uses now. Rank 0 takes it only later. So it must not be one of those that
- * the kernel gives to connections (32768 and up): the kernel could give it away before that. */
-static int free_port(char *port, size_t capacity)
+/* Finds a port of the loopback that nobody uses, and holds it until this process ends, so that no other launch takes
+ * it before rank 0 listens there. It is none of those that the kernel gives to connections (32768 and up). */
+static int hold_port(char *port, size_t capacity)
 {
     enum { FIRST = 20000, N_PORTS = 12000, TRIES = 100 };
     struct timespec now;
@@ -77,9 +77,12 @@ static int free_port(char *port, size_t capacity)
         struct sockaddr_in address = {.sin_family = AF_INET,
                                       .sin_addr = {htonl(INADDR_LOOPBACK)},
                                       .sin_port = htons(number)};
-        int fd = socket(AF_INET, SOCK_STREAM, 0);
-        found = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
-        if (fd >= 0)
+        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
+        /* Bound without SO_REUSEADDR, it gets no port that another launch holds. With it afterwards, and as it does not
+         * listen, it lets rank 0 listen there. */
+        found = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+                setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0;
+        if (fd >= 0 && !found)
             close(fd);
         snprintf(port, capacity, "%u", number);
     }
@@ -477,7 +480,7 @@ static int prepare(struct launch *launch, uint32_t n, const char *hosts, uint32_
                               hosts, slots);
     snprintf(launch->address, sizeof launch->address, "%s", hosts ? launch->hosts.items[0].name : "127.0.0.1");
     snprintf(launch->port, sizeof launch->port, "%u", port ? port : 29500);
-    if (!hosts && !port && (status = free_port(launch->port, sizeof launch->port)) != TOOL_DONE)
+    if (!hosts && !port && (status = hold_port(launch->port, sizeof launch->port)) != TOOL_DONE)
         return status;
     ssize_t n_program = readlink("/proc/self/exe", launch->program, sizeof launch->program - 1);
     if (n_program < 0 || !getcwd(launch->folder, sizeof launch->folder))

@@ -201,6 +201,28 @@ class Links(harness.Case):
             self.assertTrue(select.select([ended], [], [], 60)[0], f"workers live, {milliseconds} ms")
             os.close(ended)
 
+    def test_the_launcher_holds_the_port(self):
+        """No other program gets rank 0's port before rank 0 listens there, nor after it has ended."""
+        self.need_tcp()
+        run = self.start("launch", "-n", 1, "--", "train", *ENDLESS, stderr=subprocess.DEVNULL)
+        children = f"/proc/{run.pid}/task/{run.pid}/children"
+
+        def environment():
+            with open(children) as pids, open(f"/proc/{(pids.read().split() or [run.pid])[0]}/environ") as variables:
+                return dict(v.split("=", 1) for v in variables.read().split("\0") if "=" in v)
+
+        self.wait_until(run, lambda: "MASTER_PORT" in environment(), "the worker")
+        place = ("127.0.0.1", int(environment()["MASTER_PORT"]))
+        run.send_signal(signal.SIGSTOP)
+        try:
+            with open(children) as pids:
+                os.kill(int(pids.read()), signal.SIGKILL)
+            self.wait_until(run, lambda: not listens(place[1]), "the end of rank 0")
+            with socket.socket() as other, self.assertRaisesRegex(OSError, "in use"):
+                other.bind(place)
+        finally:
+            run.send_signal(signal.SIGCONT)
+
     # ---- what a run keeps and decides ----
 
     def test_the_wire_choice(self):

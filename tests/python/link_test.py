@@ -4,6 +4,7 @@ import ctypes
 import datetime
 import os
 import pathlib
+import socket
 import sys
 import threading
 import unittest
@@ -111,6 +112,17 @@ class Hostile(unittest.TestCase):
         self.assertIn("rank 1 failed: its connection ended", says)
 
 
+class Rendezvous(unittest.TestCase):
+    def test_a_held_port(self):
+        """Nobody else gets it, and rank 0 can listen there, as the tcp link does."""
+        with rendezvous._hold_port("127.0.0.1") as held, socket.socket() as other, socket.socket() as rank_0:
+            place = held.getsockname()
+            self.assertRaisesRegex(OSError, "in use", other.bind, place)
+            rank_0.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            rank_0.bind(place)
+            rank_0.listen()
+
+
 if __name__ == "__main__":
     try:
         import torch
@@ -119,7 +131,7 @@ if __name__ == "__main__":
         print("skipped: PyTorch is not installed")
         sys.exit(77)
     from gradwire import _api, _library
-    from gradwire.torch import group_link, links
+    from gradwire.torch import group_link, links, rendezvous
     from gradwire.torch.group_link import GroupLink
 
     unittest.main()

@@ -1,6 +1,7 @@
 """Makes the links that carry an exchange between the ranks of a process group: over TCP, over MPI, or through the
 process group itself (`transport` of attach). All ranks call it together."""
 import collections
+import contextlib
 import ctypes
 import datetime
 import inspect
@@ -114,9 +115,10 @@ def tell(link, mine, timeout_ms):
 
 def _tcp(group, n_links, timeout_ms, rendezvous, keys, machine_of):
     one_machine = len(set(machine_of)) == 1
-    place = meet(group, rendezvous, one_machine, timeout_ms)
+    place, held = meet(group, rendezvous, one_machine, timeout_ms)
     more = f"&keys={urllib.parse.quote(keys)}" if keys else "" if one_machine else "&insecure=1"
-    return _open(f"tcp://{place}", group, n_links, f"&timeout_ms={timeout_ms}{more}")
+    with held or contextlib.nullcontext():
+        return _open(f"tcp://{place}", group, n_links, f"&timeout_ms={timeout_ms}{more}")
 
 
 def _open(start, group, n_links, more=""):

@@ -11,7 +11,7 @@ from .. import launcher
 from ..errors import Error, Status, Timeout
 from .waits import hint, within
 
-# These are below the ports that the system gives out. So no process gets one between the look and the use.
+# These are below the ports that the system gives out to connections.
 _PORTS = range(21000, 32000)
 _TRIES = 100
 
@@ -22,16 +22,18 @@ def _place():
         return file.read().strip(), os.stat("/proc/self/ns/net").st_ino
 
 
-def _free_port(host):
+def _hold_port(host):
+    """Returns a socket that holds a port which nobody else has. Until it is closed no other rank 0 takes that port. But
+    as it does not listen, and has SO_REUSEADDR once it is bound, this rank can listen there."""
     family = socket.getaddrinfo(host, None)[0][0]
     for _ in range(_TRIES):
-        port = random.SystemRandom().choice(_PORTS)
-        with socket.socket(family) as probe:
-            try:
-                probe.bind((host, port))
-                return port
-            except OSError:
-                continue
+        held = socket.socket(family)
+        try:
+            held.bind((host, random.SystemRandom().choice(_PORTS)))
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            return held
+        except OSError:
+            held.close()
     raise Error(
         Status.SYSTEM,
         f"no port from {_PORTS[0]} to {_PORTS[-1]} can be used at {host}; name one with rendezvous=",
@@ -85,7 +87,8 @@ def find_places(group, wants, timeout_ms):
 
 
 def meet(group, rendezvous, one_machine, timeout_ms):
-    """All ranks call this. Returns the place where they reach rank 0, "HOST:PORT"."""
+    """All ranks call this. Returns the place where they reach rank 0, "HOST:PORT"; and at rank 0 the socket that holds
+    it, to be closed when rank 0 listens there, or None."""
     return within(
         timeout_ms,
         "rank 0 has not told all ranks where it listens",
@@ -94,12 +97,13 @@ def meet(group, rendezvous, one_machine, timeout_ms):
 
 
 def _tell_place(group, rendezvous, one_machine):
-    told = [None]
+    told, held = [None], None
     if dist.get_rank(group) == 0:
         try:
             if rendezvous is None:
                 host = _address(one_machine)
-                told = [(f"[{host}]" if ":" in host else host) + f":{_free_port(host)}"]
+                held = _hold_port(host)
+                told = [(f"[{host}]" if ":" in host else host) + f":{held.getsockname()[1]}"]
             else:
                 told = [rendezvous]
         except Exception as error:  # if rank 0 finds no address, the others must not wait for one
@@ -107,7 +111,7 @@ def _tell_place(group, rendezvous, one_machine):
     dist.broadcast_object_list(told, src=_global_rank(group, 0), group=group)
     if isinstance(told[0], Exception):
         raise told[0]
-    return told[0]
+    return told[0], held
 
 
 def _global_rank(group, rank):
