@@ -137,27 +137,18 @@ struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, const struc
                                 .most = client->most_bytes};
 }
 
-/* Where a part's value is in the value of the request. The lengths of the parts are known if there are several. *total:
- * the length of all. */
-static size_t value_at(const struct gw_ps_client *client, const struct request *request, const struct part *part,
-                       size_t n_bytes, size_t *total)
-{
-    size_t at = 0;
-    *total = request->n_parts == 1 ? n_bytes : 0;
-    for (uint32_t p = 0; request->n_parts > 1 && p < request->n_parts; p++) {
-        const struct gw_ps_asked asked = gw_ps_asked_of(client, request, p);
-        if (&request->parts[p] == part)
-            at = *total;
-        *total += (size_t)gw_ps_answer_most(&asked);
-    }
-    return at;
-}
-
-/* Makes room for the value of an answer, which was checked. NULL: there is no memory. */
+/* Makes room for the value of an answer, which was checked. The lengths of the parts are known if there are several.
+ * NULL: there is no memory. */
 static void *make_room(struct gw_ps_client *client, struct request *request, const struct part *part, size_t n_bytes)
 {
-    size_t total;
-    const size_t at = value_at(client, request, part, n_bytes, &total);
+    size_t total = n_bytes, at = 0;
+    if (request->n_parts > 1) { /* each element takes as many bytes */
+        struct gw_ps_asked asked = gw_ps_asked_of(client, request, 0);
+        const uint64_t begin = gw_ps_part_begin(&request->place, (uint32_t)(part - request->parts));
+        asked.shape = request->place.shape;
+        total = (size_t)gw_ps_answer_most(&asked);
+        at = total / (size_t)request->place.n_elems * (size_t)begin;
+    }
     if (request->value && request->n_bytes != total) { /* from an earlier connection */
         gw_free(client->context, request->value);
         request->value = NULL;
