@@ -2,6 +2,7 @@
 #include "base/numbers.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,4 +77,16 @@ bool gw_parse_bytes(const char *text, uint64_t *out)
     memcpy(number, text, kept);
     number[kept] = 0;
     return gw_parse_number(number, out);
+}
+
+struct gw_decimal gw_decimal_of(double x)
+{
+    struct gw_decimal decimal;
+    double again = 0;
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(decimal.text, sizeof decimal.text, "%.*g", digits, x);
+        if (gw_parse_decimal(decimal.text, &again) && again == x)
+            break;
+    }
+    return decimal;
 }

@@ -20,6 +20,12 @@ bool gw_read_decimal(const char **at, double *out);
 /* The same for all of `text`. */
 bool gw_parse_decimal(const char *text, double *out);
 
+/* The shortest decimal number that reads as x again: 0.9, and not 0.90000000000000002. x is finite. */
+struct gw_decimal {
+    char text[32];
+};
+struct gw_decimal gw_decimal_of(double x);
+
 /* Decimal digits and an optional K, M, G (thousands) or Ki, Mi, Gi (1024s). All of `text`; false if it is no such
  * number, or does not fit. */
 bool gw_parse_number(const char *text, uint64_t *out);

@@ -2,6 +2,8 @@
 #include "base/numbers.h"
 #include "checks.h"
 
+#include <stdlib.h>
+
 struct reading {
     const char *text;
     bool fits;
@@ -98,9 +100,30 @@ static void test_strict_numbers(void **state)
     CHECK(!gw_read_whole(&at, 12, &n) && !gw_read_decimal(&at, &x) && *at == 'x', "%s", at);
 }
 
+/* The text is short, and reads as the same number. */
+static void test_shortest(void **state)
+{
+    static const struct {
+        double x;
+        const char *text;
+    } rows[] = {{0, "0"},
+                {0.9, "0.9"},
+                {0.1 + 0.2, "0.30000000000000004"},
+                {1e300, "1e+300"},
+                {-2.5, "-2.5"},
+                {1e-5, "1e-05"},
+                {1.0 / 3, "0.3333333333333333"},
+                {123456789012345678.0, "1.2345678901234568e+17"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_string_equal(gw_decimal_of(rows[i].x).text, rows[i].text);
+    for (double x = 5e-324; x < 1e300; x *= 1.7e7)
+        assert_true(strtod(gw_decimal_of(x).text, NULL) == x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers), cmocka_unit_test(test_bytes),
-                                       cmocka_unit_test(test_strict_numbers)};
+                                       cmocka_unit_test(test_strict_numbers), cmocka_unit_test(test_shortest)};
     return cmocka_run_group_tests_name("numbers", tests, NULL, NULL);
 }

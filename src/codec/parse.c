@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "base/numbers.h"
 #include "base/spec.h"
 #include "codec/codec.h"
 #include "codec/state.h"
@@ -91,7 +92,7 @@ size_t gw_options_print(const struct gw_codec_record *record, const void *option
             if (isinf(x))
                 PRINT("%s", rule->words[0]);
             else
-                PRINT("%.17g", x);
+                PRINT("%s", gw_decimal_of(x).text);
             break;
         }
         case GW_OPTION_COUNT: {

@@ -120,8 +120,8 @@ static void legal_words_are_spelled_out(void **state)
     canonical("ternary:residual=on,level=max,momentum=0.5,output=velocity",
               "ternary:clip=2.5" CODES ",residual=on,level=max,momentum=0.5,output=velocity");
     canonical("onebit", "onebit:bucket=512,momentum=0,output=gradient"); /* experiments/onebit-mnist has the figures */
-    canonical("onebit:bucket=0,momentum=0.9", "onebit:bucket=0,momentum=0.90000000000000002,output=gradient");
-    canonical("onebit:momentum=0.9999999", "onebit:bucket=512,momentum=0.99999990000000005,output=gradient");
+    canonical("onebit:bucket=0,momentum=0.9", "onebit:bucket=0,momentum=0.9,output=gradient");
+    canonical("onebit:momentum=0.9999999", "onebit:bucket=512,momentum=0.9999999,output=gradient");
     /* The order of the options does not matter. */
     canonical("ternary:entropy=off,pull=packed,code=2bit,min=3,skip=a*,bucket=64,clip=3,share=on,scope=layer",
               "ternary:clip=3,share=on,bucket=64,scope=layer,skip=a*,min=3,code=2bit,pull=packed,entropy=off" PLAIN);

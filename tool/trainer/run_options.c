@@ -1,5 +1,6 @@
 /* Keeps the options of a run in its folder, and takes them from there again. */
 #include "run_options.h"
+#include "base/numbers.h"
 #include "disk/folder.h"
 #include "disk/run_file.h"
 
@@ -77,7 +78,7 @@ static void text_of(const json_t *value, char *text, size_t capacity)
     else if (json_is_integer(value))
         snprintf(text, capacity, "%lld", (long long)json_integer_value(value));
     else
-        snprintf(text, capacity, "%.17g", json_real_value(value));
+        snprintf(text, capacity, "%s", gw_decimal_of(json_real_value(value)).text);
 }
 
 /* Sets an option. Texts stay in `value`. */

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/lines.h"
 #include "base/memory.h"
+#include "base/numbers.h"
 #include "disk/folder.h"
 #include "disk/run_file.h"
 
@@ -31,12 +32,14 @@ gw_status gw_resume_options(const struct gw_train_options *o, const gw_codec *co
 {
     char about[GW_DATA_TEXT];
     gw_data_describe(data, about, sizeof about);
-    int n = snprintf(text, capacity,
-                     "net %s\ncodec %s\ndata %s\nbatch %u\noptimizer %s\nlr %.17g\n"
-                     "momentum %.17g\nschedule %s\nweight-decay %.17g\nema %.17g\nseed %llu\n",
-                     o->net, gw_codec_traits_of(codec).canonical, about, o->batch, o->optimizer, o->lr,
-                     strcmp(o->optimizer, "momentum") == 0 ? o->momentum : 0, o->schedule,
-                     isnan(o->l2) ? o->weight_decay : 2 * o->l2, o->ema, (unsigned long long)o->seed);
+    int n =
+        snprintf(text, capacity,
+                 "net %s\ncodec %s\ndata %s\nbatch %u\noptimizer %s\nlr %s\n"
+                 "momentum %s\nschedule %s\nweight-decay %s\nema %s\nseed %llu\n",
+                 o->net, gw_codec_traits_of(codec).canonical, about, o->batch, o->optimizer, gw_decimal_of(o->lr).text,
+                 gw_decimal_of(strcmp(o->optimizer, "momentum") == 0 ? o->momentum : 0).text, o->schedule,
+                 gw_decimal_of(isnan(o->l2) ? o->weight_decay : 2 * o->l2).text, gw_decimal_of(o->ema).text,
+                 (unsigned long long)o->seed);
     if (transform && strcmp(transform, "scale") != 0 && (size_t)n < capacity) /* runs of older versions only scaled */
         n += snprintf(text + n, capacity - (size_t)n, TRANSFORM "%s\n", transform);
     return (size_t)n < capacity ? GW_OK
