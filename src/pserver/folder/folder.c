@@ -174,7 +174,7 @@ static gw_status parameters_fields(struct gw_ps_folder *folder, struct gw_ps_key
 static gw_status key_fields(struct gw_ps_folder *folder, struct gw_ps_key *key, struct gw_fields *f)
 {
     const uint32_t n_workers = folder->store->options.n_workers;
-    gw_field_u32(f, &key->latest), gw_field_u64(f, &key->foremost);
+    gw_field_u32(f, &key->latest), gw_field_u64(f, &key->foremost), gw_field_u64(f, &key->began_after);
     for (uint32_t r = 0; r < n_workers; r++)
         gw_field_u64(f, &key->pushed[r]), gw_field_u64(f, &key->taken[r]);
     if (!f->good || key->latest >= n_workers)

@@ -22,7 +22,7 @@
 #define PARTIAL "state.partial"
 #define PIECE (64u << 20) /* SQLite copies a row, so long values go there in pieces */
 #define KIND 0x47575053   /* "GWPS" */
-#define VERSION 1
+#define VERSION 2
 
 enum statement { BEGIN, END, UNDO, PUT, DROP, FIND, N_STATEMENTS };
 

@@ -126,7 +126,7 @@ static bool begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key, uin
 {
     const bool sync = store->options.mode == GW_PS_SYNC;
     const uint64_t own = open_round(store, key);
-    bool changed = own != next;
+    bool changed = own != next || key->began_after != next - 1;
     for (uint32_t r = 0; r < store->options.n_workers; r++) {
         changed = changed || (sync ? key->open.pushes[r] != NULL : key->taken[r] != 0) || key->pushed[r] != next - 1;
         if (sync && key->open.pushes[r])

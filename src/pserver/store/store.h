@@ -69,10 +69,8 @@ struct gw_ps_key {
     /* for each rank: the number of its last push that the server took. It is smaller than pushed[rank] if rounds went
      * on without this rank since then */
     uint64_t *taken;
-    uint64_t foremost; /* the number of the foremost worker's last push */
-    /* pushes up to this number belong to earlier runs. It is not kept in the folder: after a restart with workers of an
-     * earlier run it is 0 until the next run begins */
-    uint64_t began_after;
+    uint64_t foremost;    /* the number of the foremost worker's last push */
+    uint64_t began_after; /* pushes up to this number belong to earlier runs */
     /* with GW_PS_SYNC, `whole` is the last whole round. In other modes `open` has the last push of each worker, and its
      * number counts how often these pushes have changed */
     struct gw_ps_round whole, open;
