@@ -115,7 +115,7 @@ static void send_message(gw_ps_client *client, uint32_t s, uint16_t kind, const 
 
 static void know(gw_ps_client *client, const char *name, struct place place)
 {
-    struct key *key;
+    struct key *key = NULL;
     promise(gw_ps_shape_elems(&place.shape, &place.n_elems) && gw_ps_key_add(client, name, &key) == GW_OK);
     key->place = place;
 }
