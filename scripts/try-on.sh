@@ -40,6 +40,11 @@ mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Pack
 root=$chroots/$system
 failed=0
 
+# Two at a time would remove each other's copy of the checkout.
+mkdir -p "$chroots"
+exec 9>"$root.lock"
+flock -w 1800 9 || { echo "try-on.sh: another one has been working in $root for half an hour" >&2; exit 1; }
+
 say() { printf '%s  %s: %s\n' "$(date +%T)" "$system" "$*"; }
 inside() { # FOLDER COMMAND...
     chroot "$1" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
