@@ -416,7 +416,7 @@ class Auto(Case):
         cases += ["auto_sees_a_schedule"]
         found = self.run_cases(*cases, "auto_knows_accuracy")
         unknown, fitting, other, adam = self.same(found, "auto_knows_accuracy")
-        self.assertEqual([other, adam], [unknown, unknown])
+        self.assertEqual([other, adam], [unknown, ["bf16"]])
         self.assertFalse(any("momentum" in spec for spec in unknown))
         self.assertEqual([spec for spec in fitting if "momentum=0.9" not in spec], unknown)
         self.assertGreater(len(fitting), len(unknown))

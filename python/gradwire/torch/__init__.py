@@ -48,7 +48,8 @@ def attach(
 
     ddp: the model, also if torch.compile has wrapped it. DDP may have no communication hook yet.
     codec: a specification (`python3 -m gradwire.codecs` lists them). The default rounds, and what a step does not send
-    waits for later steps: that takes 8 bytes of memory for a parameter. skip= takes names of parameters, as the model's
+    waits for later steps: that takes 8 bytes of memory for a parameter. With Adam it trains more slowly than floats
+    (docs/accuracy.md). skip= takes names of parameters, as the model's
     named_parameters() gives them; each must fit one. A shared parameter has several names, and any of them will do.
     Or "auto": DDP's own all-reduce makes some steps, which are timed. Link and codecs are measured for some seconds.
     Then auto takes the codec with the shortest predicted step, if that step is shorter than the all-reduce's.
@@ -59,7 +60,8 @@ def attach(
     it, auto may choose such a codec.
 
     candidates: auto chooses from these, from none and from the all-reduce. None: from codecs that lost at most 0.3
-    points of accuracy in trainings (docs/choosing.md), and whose momentum= fits the optimizer.
+    points of accuracy in trainings with SGD (docs/choosing.md), and whose momentum= fits the optimizer. If that is no
+    SGD, from bf16.
 
     transport: "tcp" (connections of Gradwire's own), "mpi" (the job runs under mpirun or srun), or "torch" (through a
     process group of PyTorch over Gloo). keys: tcp, a folder of `gradwire keys new`, which encrypts; None: nothing is

@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 
+import torch
 import torch.distributed as dist
 
 from .. import _api, _library
@@ -40,7 +41,10 @@ _under_way = set()
 
 
 def candidates_for(optimizer):
-    """The optimizer: None if it is not known. Then no codec with momentum= is a candidate."""
+    """The optimizer: None if it is not known. Then no codec with momentum= is a candidate. If it is not SGD, only bf16
+    is one: with Adam the others train more slowly (docs/accuracy.md)."""
+    if optimizer is not None and not isinstance(optimizer, torch.optim.SGD):
+        return ["bf16"]
     codecs = {spec: _api.Codec(spec) for spec in _CANDIDATES}
     return [spec for spec, codec in codecs.items() if lost(codec) <= _MOST_LOST and why_not(codec, optimizer) is None]
 
