@@ -319,7 +319,7 @@ static void who_waits_for_a_joiner_is_not_named(void **state)
     for (uint32_t r = 0; r < N; r++) {
         if (r < 2)
             gw_control_fini(&workers[r].control);
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
     }
 }
 
@@ -372,7 +372,7 @@ static void states_of_two_steps_are_kept(void **state)
     }
     for (uint32_t r = 0; r < 2; r++) {
         gw_control_fini(&c[r]);
-        links[r].ops->destroy(links[r].self);
+        gw_link_destroy(&links[r]);
     }
 }
 
