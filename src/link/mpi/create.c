@@ -37,12 +37,7 @@ static struct gw_mpi_endpoint *endpoint_new(struct gw_mpi_hub *hub, uint32_t ran
         return NULL;
     endpoint->hub = hub;
     endpoint->rank = rank;
-    if (pthread_mutex_init(&endpoint->sending, NULL)) {
-        gw_message_free(endpoint);
-        return NULL;
-    }
     if (!condition_init(&endpoint->arrived)) {
-        pthread_mutex_destroy(&endpoint->sending);
         gw_message_free(endpoint);
         return NULL;
     }
@@ -121,6 +116,7 @@ static gw_status hub_new(gw_context *context, MPI_Comm comm, uint32_t size, cons
     hub->incoming_end = &hub->incoming;
     pthread_mutex_init(&hub->lock, NULL); /* with default attributes it cannot fail here */
     pthread_mutex_init(&hub->moving, NULL);
+    pthread_mutex_init(&hub->sending, NULL);
     gw_status status = place(hub, process_of, (uint32_t)process);
     if (status < 0) {
         gw_mpi_hub_free(hub);

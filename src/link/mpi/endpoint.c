@@ -64,13 +64,13 @@ static gw_status send_out(struct gw_mpi_endpoint *me, uint32_t to, void *bytes, 
         return gw_message_refuse(bytes, status);
     out->bytes = bytes;
     out->n_bytes = n_bytes;
-    pthread_mutex_lock(&me->sending);
+    pthread_mutex_lock(&hub->sending);
     status = may_send(me, to);
     if (status == GW_OK)
         status = gw_mpi_post(me, to, GW_MPI_DATA, out);
     else
         gw_mpi_outgoing_free(out);
-    pthread_mutex_unlock(&me->sending);
+    pthread_mutex_unlock(&hub->sending);
     return status;
 }
 
@@ -189,7 +189,7 @@ static void mpi_close(void *self)
     struct gw_mpi_hub *hub = me->hub;
     if (!is_mine(me))
         return;
-    pthread_mutex_lock(&me->sending);
+    pthread_mutex_lock(&hub->sending);
     pthread_mutex_lock(&hub->lock);
     me->closed = true;
     struct gw_message_queue undelivered = me->inbox;
@@ -202,7 +202,7 @@ static void mpi_close(void *self)
         gw_mpi_post(me, GW_MPI_NOBODY, GW_MPI_BYE, farewell);
     else
         gw_mpi_outgoing_free(farewell);
-    pthread_mutex_unlock(&me->sending);
+    pthread_mutex_unlock(&hub->sending);
     gw_message_queue_clear(&undelivered);
 }
 

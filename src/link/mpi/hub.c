@@ -6,7 +6,6 @@ void gw_mpi_endpoint_free(struct gw_mpi_endpoint *endpoint)
     gw_message_queue_clear(&endpoint->inbox);
     gw_mpi_outgoing_free(endpoint->farewell);
     pthread_cond_destroy(&endpoint->arrived);
-    pthread_mutex_destroy(&endpoint->sending);
     gw_message_free(endpoint);
 }
 
@@ -43,6 +42,7 @@ void gw_mpi_hub_free(struct gw_mpi_hub *hub)
     gw_message_free(hub->rank_at);
     gw_message_free(hub->held_up);
     pthread_mutex_destroy(&hub->moving);
+    pthread_mutex_destroy(&hub->sending);
     pthread_mutex_destroy(&hub->lock);
     gw_message_free(hub);
 }

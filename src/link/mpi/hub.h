@@ -56,9 +56,6 @@ struct gw_mpi_endpoint {
     struct gw_mpi_hub *hub;
     uint32_t rank;
 
-    /* A lock that is held while a message is handed to MPI. It keeps a message from being sent after this endpoint's
-     * farewell. */
-    pthread_mutex_t sending;
     struct gw_mpi_outgoing *farewell; /* made beforehand; NULL once it was sent */
 
     /* Used under the hub's lock. */
@@ -82,6 +79,11 @@ struct gw_mpi_hub {
     uint32_t *process_of, *slot_of; /* [size] */
     uint32_t *machine_of;           /* [size]: the lowest rank on the same machine; scratch behind it */
     uint32_t *rank_at;              /* [n_processes * slots] */
+
+    /* Held while a message is handed to MPI. So an endpoint sends nothing after its farewell. And MPI never sees two
+     * sends at a time: Open MPI's ob1 (4.1.4 and 5.0.7, at least) loses the order of messages if threads send at the
+     * same time, once it has counted 65,536 messages to a process. */
+    pthread_mutex_t sending;
 
     pthread_mutex_t lock;
     struct gw_mpi_outgoing *posted; /* messages that were handed to MPI, and not looked at since */
@@ -133,7 +135,7 @@ struct gw_mpi_outgoing *gw_mpi_outgoing_new(gw_context *context, uint32_t n);
 void gw_mpi_outgoing_free(struct gw_mpi_outgoing *out);
 
 /* Hands `out` to MPI for rank `to`, or for all but `me` (to: GW_MPI_NOBODY). It owns `out`, also if it fails. The
- * caller must hold me->sending. */
+ * caller must hold the hub's `sending`. */
 gw_status gw_mpi_post(struct gw_mpi_endpoint *me, uint32_t to, enum gw_mpi_kind kind, struct gw_mpi_outgoing *out);
 
 /* Moves messages: frees those that were sent, and delivers those that came. It ends if there are no more, or if the
