@@ -1,6 +1,8 @@
 /* Turns "HOST:PORT" into a numeric address. Also finds the address at which others reach this machine. */
 #include "net/address.h"
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define OWN_NAME_MS 10000 /* the longest look-up of a name that this machine should know: its own */
 
 /* Fills `loopback` and `endpoint` from the socket's address. Port 0 stands for any port. */
 static gw_status describe(struct gw_net_address *address)
@@ -47,13 +51,99 @@ static gw_status add(const struct addrinfo *found, int family, struct gw_net_hos
     return GW_OK;
 }
 
-/* The first address is an IPv4 one if there is any. So every rank chooses the same family. */
-static gw_status resolve(const char *port, bool *unknown, struct gw_net_host *host)
+/* A look-up in a thread of its own. The caller may give up first, and then the thread frees it. */
+struct look_up {
+    char name[GW_HOST_BYTES], port[12];
+    struct addrinfo hints, *found;
+    int error;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool over, given_up;
+};
+
+static void look_up_free(struct look_up *l)
 {
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    gw_free(NULL, l);
+}
+
+static void *look_up_main(void *argument)
+{
+    struct look_up *l = argument;
     struct addrinfo *found = NULL;
-    int error = getaddrinfo(host->name, port, &hints, &found);
-    *unknown = error == EAI_NONAME || error == EAI_AGAIN;
+    const int error = getaddrinfo(l->name, l->port, &l->hints, &found);
+    pthread_mutex_lock(&l->lock);
+    const bool given_up = l->given_up;
+    l->over = true;
+    l->error = error;
+    l->found = found;
+    pthread_cond_signal(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    if (given_up) {
+        if (!error)
+            freeaddrinfo(found);
+        look_up_free(l);
+    }
+    return NULL;
+}
+
+/* Starts the thread. NULL: there is no memory, or no thread. */
+static struct look_up *look_up_begin(const char *name, const char *port, const struct addrinfo *hints)
+{
+    struct look_up *l = gw_calloc(NULL, 1, sizeof *l);
+    if (!l)
+        return NULL;
+    snprintf(l->name, sizeof l->name, "%s", name);
+    snprintf(l->port, sizeof l->port, "%s", port);
+    l->hints = *hints;
+    pthread_t thread;
+    pthread_mutex_init(&l->lock, NULL); /* with default attributes neither can fail here */
+    gw_clock_condition_init(&l->changed);
+    if (pthread_create(&thread, NULL, look_up_main, l)) {
+        look_up_free(l);
+        return NULL;
+    }
+    pthread_detach(thread);
+    return l;
+}
+
+/* getaddrinfo, which by itself may wait for minutes. False: no name server has answered within timeout_ms. */
+static bool look_up(const char *name, const char *port, uint32_t timeout_ms, int *error, struct addrinfo **found)
+{
+    const struct timespec deadline = gw_clock_deadline(timeout_ms);
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+    *error = getaddrinfo(name, port, &hints, found);
+    if (!*error)
+        return true;
+    hints.ai_flags = 0;
+    struct look_up *l = look_up_begin(name, port, &hints);
+    *error = EAI_MEMORY;
+    if (!l)
+        return true;
+    pthread_mutex_lock(&l->lock);
+    while (!l->over && pthread_cond_timedwait(&l->changed, &l->lock, &deadline) == 0)
+        ;
+    const bool over = l->over;
+    *error = l->error;
+    *found = l->found;
+    l->given_up = !over;
+    pthread_mutex_unlock(&l->lock);
+    if (over)
+        look_up_free(l);
+    return over;
+}
+
+/* The first address is an IPv4 one if there is any. So every rank chooses the same family. */
+static gw_status resolve(const char *port, uint32_t timeout_ms, bool *unknown, struct gw_net_host *host)
+{
+    struct addrinfo *found = NULL;
+    int error;
+    const bool in_time = look_up(host->name, port, timeout_ms, &error, &found);
+    *unknown = !in_time || error == EAI_NONAME || error == EAI_AGAIN;
+    if (!in_time)
+        return gw_fail(GW_ERR_SYSTEM, "the host %s is not found: no name server has answered within %u ms", host->name,
+                       timeout_ms);
     if (error)
         return gw_fail(error == EAI_MEMORY ? GW_ERR_MEMORY : GW_ERR_SYSTEM, "the host %s is not found: %s", host->name,
                        error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
@@ -67,7 +157,8 @@ static gw_status resolve(const char *port, bool *unknown, struct gw_net_host *ho
     return status;
 }
 
-gw_status gw_net_host_parse(const char *what, const char *text, bool any_port, bool *unknown, struct gw_net_host *host)
+gw_status gw_net_host_parse(const char *what, const char *text, bool any_port, uint32_t timeout_ms, bool *unknown,
+                            struct gw_net_host *host)
 {
     bool ignored;
     unknown = unknown ? unknown : &ignored;
@@ -79,13 +170,13 @@ gw_status gw_net_host_parse(const char *what, const char *text, bool any_port, b
     if (port < (any_port ? 0 : 1) || port > 65535)
         return gw_fail(GW_ERR_ARGUMENT, "%s \"%s\" has port %u; ports are 1 to 65535", what, text, port);
     snprintf(service, sizeof service, "%u", port);
-    return resolve(service, unknown, host);
+    return resolve(service, timeout_ms, unknown, host);
 }
 
 gw_status gw_net_address_parse(const char *what, const char *text, bool any_port, struct gw_net_address *address)
 {
     struct gw_net_host host;
-    GW_TRY(gw_net_host_parse(what, text, any_port, NULL, &host));
+    GW_TRY(gw_net_host_parse(what, text, any_port, OWN_NAME_MS, NULL, &host));
     *address = host.addresses[0];
     return GW_OK;
 }
@@ -96,7 +187,7 @@ gw_status gw_net_address_of_host(const char *host, struct gw_net_address *addres
     bool unknown;
     if (!gw_host_copy(host, strlen(host), found.name))
         return gw_fail(GW_ERR_ARGUMENT, "the address to advertise is \"%s\", and must be a host or an address", host);
-    GW_TRY(resolve("0", &unknown, &found));
+    GW_TRY(resolve("0", OWN_NAME_MS, &unknown, &found));
     *address = found.addresses[0];
     return GW_OK;
 }

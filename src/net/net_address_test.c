@@ -1,4 +1,5 @@
 /* Tests how "HOST:PORT" becomes an address in numbers, and which texts are refused. */
+#define _GNU_SOURCE /* unshare */
 #include "net/address.h"
 
 #include "base/error.h"
@@ -7,9 +8,16 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void good_ones_are_described(void **state)
@@ -33,7 +41,7 @@ static void good_ones_are_described(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct gw_net_host host;
         bool unknown = true;
-        const gw_status status = gw_net_host_parse("it", cases[i].text, cases[i].any_port, &unknown, &host);
+        const gw_status status = gw_net_host_parse("it", cases[i].text, cases[i].any_port, 60000, &unknown, &host);
         const struct gw_net_address address = host.addresses[0];
         CHECK(status == GW_OK, "%s: %s", cases[i].text, gw_last_error());
         CHECK(strcmp(address.endpoint, cases[i].endpoint) == 0, "%s: %s", cases[i].text, address.endpoint);
@@ -47,7 +55,7 @@ static void a_name_with_several(void **state)
 {
     (void)state;
     struct gw_net_host host;
-    assert_int_equal(gw_net_host_parse("it", "localhost:80", false, NULL, &host), GW_OK);
+    assert_int_equal(gw_net_host_parse("it", "localhost:80", false, 60000, NULL, &host), GW_OK);
     assert_true(host.n_addresses >= 1 && host.n_addresses <= GW_NET_MOST_ADDRESSES);
     for (uint32_t i = 0; i < host.n_addresses; i++) {
         CHECK(gw_net_host_nth(&host, i + host.n_addresses) == &host.addresses[i], "%u", i);
@@ -100,6 +108,54 @@ static void a_host_alone_means_any_port(void **state)
     assert_int_equal(gw_net_address_of_host("[]", &address), GW_ERR_ARGUMENT);
 }
 
+/* In a network of its own, makes a name server that never answers, and the system asks it. False: not possible here. */
+static bool only_a_silent_name_server(void)
+{
+    char path[] = "/tmp/gradwire-resolv-XXXXXX";
+    static const char text[] = "nameserver 127.0.0.53\noptions timeout:30 attempts:2\n";
+    const struct sockaddr_in place = {.sin_family = AF_INET,
+                                      .sin_port = htons(53),
+                                      .sin_addr.s_addr = htonl(0x7F000035)};
+    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    if (unshare(CLONE_NEWNS | CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET) != 0)
+        return false;
+    const int file = mkstemp(path), server = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const bool done = file >= 0 && write(file, text, sizeof text - 1) == sizeof text - 1 && fchmod(file, 0644) == 0 &&
+                      mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+                      mount(path, "/etc/resolv.conf", NULL, MS_BIND, NULL) == 0 &&
+                      ioctl(server, SIOCSIFFLAGS, &lo) == 0 &&
+                      bind(server, (const struct sockaddr *)&place, sizeof place) == 0;
+    unlink(path);
+    return done;
+}
+
+/* A name server that is silent holds nobody for longer than the caller waits. */
+static void a_look_up_has_an_end(void **state)
+{
+    (void)state;
+    enum { ENDED, SKIPPED, WRONG };
+    const pid_t child = fork();
+    if (child == 0) {
+        struct gw_net_host host;
+        bool unknown = false;
+        if (!only_a_silent_name_server())
+            _exit(SKIPPED);
+        alarm(20); /* the system by itself waits for two minutes */
+        const bool failed =
+            gw_net_host_parse("it", "gradwire.example.org:80", false, 300, &unknown, &host) == GW_ERR_SYSTEM;
+        const bool told = strstr(gw_last_error(), "no name server has answered within 300 ms") != NULL;
+        if (!failed || !told || !unknown)
+            fprintf(stderr, "%s\n", gw_last_error());
+        _exit(failed && told && unknown ? ENDED : WRONG);
+    }
+    int how;
+    assert_true(child > 0 && waitpid(child, &how, 0) == child);
+    assert_true(WIFEXITED(how));
+    if (WEXITSTATUS(how) == SKIPPED)
+        skip();
+    assert_int_equal(WEXITSTATUS(how), ENDED);
+}
+
 /* This machine reaches itself by the same address. */
 static void the_way_to_itself(void **state)
 {
@@ -124,7 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_ones_are_described), cmocka_unit_test(a_name_with_several),
         cmocka_unit_test(others_are_refused),      cmocka_unit_test(a_host_alone_means_any_port),
-        cmocka_unit_test(the_way_to_itself),
+        cmocka_unit_test(the_way_to_itself),       cmocka_unit_test(a_look_up_has_an_end),
     };
     return cmocka_run_group_tests_name("net address", tests, NULL, NULL);
 }

@@ -207,16 +207,10 @@ static bool endpoint_init(struct endpoint *endpoint, struct hub *hub, uint32_t r
     atomic_init(&endpoint->closed, false);
     if (pthread_mutex_init(&endpoint->lock, NULL))
         return false;
-    pthread_condattr_t monotonic;
-    bool ok = !pthread_condattr_init(&monotonic);
-    if (ok) {
-        ok = !pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) &&
-             !pthread_cond_init(&endpoint->arrived, &monotonic);
-        pthread_condattr_destroy(&monotonic);
-    }
-    if (!ok)
-        pthread_mutex_destroy(&endpoint->lock);
-    return ok;
+    if (gw_clock_condition_init(&endpoint->arrived))
+        return true;
+    pthread_mutex_destroy(&endpoint->lock);
+    return false;
 }
 
 gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endpoints)

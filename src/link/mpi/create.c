@@ -1,6 +1,7 @@
 /* Makes a hub of the mpi link and its endpoints. */
 #include "link/mpi/hub.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <gradwire/codec.h>
@@ -19,16 +20,6 @@ static void *take(gw_context *context, size_t n_bytes)
 
 /* ---- endpoints ------------------------------------------------------------------------------------------ */
 
-static bool condition_init(pthread_cond_t *condition)
-{
-    pthread_condattr_t monotonic;
-    if (pthread_condattr_init(&monotonic))
-        return false;
-    bool ok = !pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) && !pthread_cond_init(condition, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    return ok;
-}
-
 static struct gw_mpi_endpoint *endpoint_new(struct gw_mpi_hub *hub, uint32_t rank)
 {
     struct gw_mpi_endpoint *endpoint =
@@ -37,7 +28,7 @@ static struct gw_mpi_endpoint *endpoint_new(struct gw_mpi_hub *hub, uint32_t ran
         return NULL;
     endpoint->hub = hub;
     endpoint->rank = rank;
-    if (!condition_init(&endpoint->arrived)) {
+    if (!gw_clock_condition_init(&endpoint->arrived)) {
         gw_message_free(endpoint);
         return NULL;
     }

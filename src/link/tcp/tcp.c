@@ -144,7 +144,9 @@ static gw_status find_rendezvous(const struct gw_link_request *options, uint32_t
     const double deadline = gw_clock_seconds() + timeout_ms / 1000.0;
     bool unknown, told = false;
     for (;;) {
-        gw_status status = gw_net_host_parse("the rendezvous", options->rendezvous, false, &unknown, rendezvous);
+        const double left = deadline - gw_clock_seconds();
+        gw_status status = gw_net_host_parse("the rendezvous", options->rendezvous, false,
+                                             left > 0 ? (uint32_t)(left * 1000) : 0, &unknown, rendezvous);
         if (!unknown || options->size == 1 || gw_clock_seconds() >= deadline)
             return status;
         if (!told && options->log) {
