@@ -85,6 +85,32 @@ static void what_was_not_made_is_refused(void **state)
     assert_true(status == GW_ERR_ARGUMENT || status == GW_ERR_UNSUPPORTED); /* the latter: a build without servers */
 }
 
+/* So it is with functions that give no status: a program need not look before it ends or asks what it never made. */
+static void what_is_not_there_may_be_asked_and_ended(void **state)
+{
+    (void)state;
+    const gw_link never_made = {0};
+    assert_null(gw_codec_traits_of(NULL).canonical);
+    assert_false(gw_codec_leaves_float(NULL, NULL));
+    assert_int_equal(gw_encoder_traits_of(NULL).n_shared, 0);
+    assert_int_equal(gw_encoder_bound(NULL, 5), 0);
+    assert_int_equal(gw_ps_client_info(NULL).n_workers, 0);
+    assert_false(gw_ps_take_notice(NULL, GW_PS_NOTICE_JOIN));
+    gw_link_fail(NULL, GW_ERR_PEER, "why");
+    gw_link_fail(&never_made, GW_ERR_PEER, "why");
+    gw_ps_server_stop(NULL);
+    gw_ps_cancel(NULL, 1);
+    gw_ps_value_free(NULL);
+    gw_message_free(NULL);
+    gw_codec_destroy(NULL);
+    gw_encoder_destroy(NULL);
+    gw_exchange_destroy(NULL);
+    gw_link_destroy(NULL);
+    gw_ps_client_destroy(NULL);
+    gw_ps_server_destroy(NULL);
+    gw_context_destroy(NULL);
+}
+
 /* ---- memory that runs out --------------------------------------------------------------------------------------- */
 
 static atomic_long left; /* how many allocations succeed; an exchange has a thread that takes memory, too */
@@ -150,9 +176,8 @@ static void lack_of_memory_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused_arguments_leave_nothing),
-        cmocka_unit_test(refused_links_have_no_functions),
-        cmocka_unit_test(what_was_not_made_is_refused),
+        cmocka_unit_test(refused_arguments_leave_nothing), cmocka_unit_test(refused_links_have_no_functions),
+        cmocka_unit_test(what_was_not_made_is_refused),    cmocka_unit_test(what_is_not_there_may_be_asked_and_ended),
         cmocka_unit_test(lack_of_memory_leaves_nothing),
     };
     return cmocka_run_group_tests_name("creates", tests, NULL, NULL);

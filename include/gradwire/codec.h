@@ -77,7 +77,7 @@ typedef struct gw_codec_traits {
     bool velocity;
 } gw_codec_traits;
 
-/* Says what a codec is, and what it does with its options. NULL is not allowed. Any thread may call it. */
+/* Says what a codec is, and what it does with its options. All 0 for NULL. Any thread may call it. */
 GW_API gw_codec_traits gw_codec_traits_of(const gw_codec *codec);
 
 /* One option of a codec, for listings. */

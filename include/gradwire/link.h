@@ -84,8 +84,8 @@ GW_API void gw_link_destroy(gw_link *link);
 /* Tells every other member that this one fails, and why, by a message over the link. gw_link_recv of the others, and
  * their exchange, then returns GW_ERR_PEER with "rank R failed: " and `why`. With GW_ERR_TIMEOUT another member is the
  * cause, and they get "rank R gave up: " and `why`. With GW_ERR_PEER `why` is what the link or another member said of
- * the cause, and they get it as it is. why NULL or "": the general text of the status. The message's memory comes from
- * malloc. gw_last_error() stays. Any thread may call it. */
+ * the cause, and they get it as it is. why NULL or "": the general text of the status. link NULL, or with ops NULL:
+ * nothing happens. The message's memory comes from malloc. gw_last_error() stays. Any thread may call it. */
 GW_API void gw_link_fail(const gw_link *link, gw_status status, const char *why);
 
 /* The link's recv, for members that tell each other of failures by gw_link_fail. It returns GW_ERR_PEER also for such a

@@ -157,7 +157,7 @@ GW_API const char *gw_ps_server_address(const gw_ps_server *server);
  * Errors: GW_ERR_SYSTEM. */
 GW_API GW_MUST_CHECK gw_status gw_ps_server_run(gw_ps_server *server);
 
-/* Makes gw_ps_server_run return. Any thread, and signal handlers. */
+/* Makes gw_ps_server_run return. NULL is allowed. Any thread, and signal handlers. */
 GW_API void gw_ps_server_stop(gw_ps_server *server);
 
 /* Destroys the server. Call it after gw_ps_server_run has returned, or if it never ran. NULL is allowed. */
@@ -221,7 +221,7 @@ typedef struct gw_ps_info {
     uint32_t staleness; /* of GW_PS_STALE; else 0 */
 } gw_ps_info;
 
-/* Says what the servers are. It does not change. */
+/* Says what the servers are. It does not change. All 0 for NULL. */
 GW_API gw_ps_info gw_ps_client_info(const gw_ps_client *client);
 
 /* What servers tell a client without being asked. */
@@ -234,7 +234,7 @@ typedef enum gw_ps_notice {
     GW_PS_NOTICE_JOIN,
 } gw_ps_notice;
 
-/* Takes a notice, and clears it. True: it has come since the last call. Any thread. */
+/* Takes a notice, and clears it. True: it has come since the last call. False for NULL. Any thread. */
 GW_API bool gw_ps_take_notice(gw_ps_client *client, gw_ps_notice notice);
 
 /* ---- calls that wait for their answer --------------------------------------------------------------------- */

@@ -194,6 +194,8 @@ void gw_codec_destroy(gw_codec *codec)
 
 gw_codec_traits gw_codec_traits_of(const gw_codec *codec)
 {
+    if (!codec)
+        return (gw_codec_traits){.name = NULL};
     const struct gw_codec_record *record = codec->record;
     const struct gw_momentum_options *momentum = record->momentum ? record->momentum(codec->options) : NULL;
     const bool may_keep = record->keeps_state && record->keeps_state(codec->options);

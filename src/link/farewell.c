@@ -13,6 +13,8 @@ enum { MARK_BYTES = sizeof mark - 1, MOST_BYTES = MARK_BYTES + 320 };
 void gw_link_fail(const gw_link *link, gw_status status, const char *why)
 {
     char farewell[MOST_BYTES + 1];
+    if (!link || !link->ops)
+        return;
     const struct gw_kept_error kept = gw_error_keep();
     why = why && why[0] ? why : gw_status_text(status);
     if (status == GW_ERR_PEER)

@@ -20,13 +20,15 @@
 
 gw_ps_info gw_ps_client_info(const gw_ps_client *client)
 {
+    if (!client)
+        return (gw_ps_info){0};
     const struct gw_ps_answer *hello = &client->servers[0].hello;
     return (gw_ps_info){.n_workers = hello->n_workers, .mode = (gw_ps_mode)hello->mode, .staleness = hello->staleness};
 }
 
 bool gw_ps_take_notice(gw_ps_client *client, gw_ps_notice notice)
 {
-    return atomic_exchange(notice == GW_PS_NOTICE_JOIN ? &client->join : &client->in_memory, false);
+    return client && atomic_exchange(notice == GW_PS_NOTICE_JOIN ? &client->join : &client->in_memory, false);
 }
 
 uint32_t gw_ps_client_rank(const gw_ps_client *client)

@@ -78,7 +78,7 @@ gw_status gw_ps_server_run(gw_ps_server *server)
 
 void gw_ps_server_stop(gw_ps_server *server)
 {
-    if (gw_process_is(server->made_in)) /* both processes have the eventfd */
+    if (server && gw_process_is(server->made_in)) /* both processes have the eventfd */
         eventfd_write(server->stop, 1);
 }
 
