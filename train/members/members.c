@@ -40,6 +40,35 @@ const char *gw_members_list(unsigned takes, bool alone, const char *last, char *
     return text;
 }
 
+/* ---- clients -------------------------------------------------------------------------------- */
+
+gw_status gw_members_client(const struct gw_members *m, const gw_ps_client_options *options, gw_ps_client **out)
+{
+    enum { SLICE_MS = 250, SLICES_TO_TELL = 4 };
+    const struct gw_link_request *r = &m->request;
+    gw_ps_client_options own = *options;
+    char line[600];
+    own.no_wait = true;
+    GW_TRY(gw_ps_client_create(NULL, &own, out)); /* a client outlives the context, so it gets none */
+    gw_status status;
+    for (int slice = 1; (status = gw_ps_client_meet(*out, SLICE_MS)) == GW_NOT_YET; slice++) {
+        if (r->stop && r->stop(r->stop_user)) {
+            status = gw_fail(GW_ERR_CLOSED, "stopped, as asked, before the parameter servers had answered");
+            break;
+        }
+        if (slice != SLICES_TO_TELL || !r->log)
+            continue;
+        snprintf(line, sizeof line, "waiting for the parameter servers %.450s, for at most %.0f s", own.servers,
+                 own.timeout_ms / 1000.0);
+        r->log(line, r->log_user);
+    }
+    if (status == GW_OK)
+        return GW_OK;
+    gw_ps_client_destroy(*out);
+    *out = NULL;
+    return status;
+}
+
 /* ---- links ---------------------------------------------------------------------------------- */
 
 /* Makes this process's ranks clients of the servers. */
@@ -50,8 +79,7 @@ static gw_status connect_servers(struct gw_members *m)
         return GW_ERR_MEMORY;
     for (uint32_t n = 0; n < m->count; n++) {
         m->servers.rank = m->first + n;
-        GW_TRY(gw_ps_client_create(NULL, &m->servers, &m->clients[n])); /* a client outlives the context, so it gets
-                                                                         * none */
+        GW_TRY(gw_members_client(m, &m->servers, &m->clients[n]));
     }
     if (gw_ps_client_info(m->clients[0]).n_workers != m->size)
         return gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and this run has %u",

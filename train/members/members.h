@@ -34,8 +34,8 @@ struct gw_members_options {
     bool must_meet;   /* true: links on which members never meet each other are refused */
     uint32_t timeout_ms;
     void (*log)(const char *line, void *user); /* NULL: none */
-    bool (*stop)(void *user);                  /* tcp: called while members meet; NULL: never */
-    void *user;                                /* is given to both functions */
+    bool (*stop)(void *user); /* called while tcp's members meet, and while servers are awaited; NULL: never */
+    void *user;               /* is given to both functions */
 };
 
 struct gw_members {
@@ -85,6 +85,11 @@ gw_status gw_members_begin(const struct gw_members_options *options, struct gw_m
 /* Joins the members by n_links links (with servers, at least two). It blocks until all are there. Errors: as of the
  * links' own create functions. */
 gw_status gw_members_connect(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links);
+
+/* Makes a client of the parameter servers, with these options but for no_wait. While servers do not answer, it says so
+ * in the log after a second, and asks whether to stop. Errors: those of gw_ps_client_create; GW_ERR_CLOSED (the program
+ * was asked to stop). */
+gw_status gw_members_client(const struct gw_members *members, const gw_ps_client_options *options, gw_ps_client **out);
 
 /* A number for the machine on which this process runs. All processes of a machine get the same number, in containers
  * too. Different machines most likely get different numbers. If GRADWIRE_MACHINE is set, to any text, the number is

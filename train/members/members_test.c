@@ -99,6 +99,37 @@ static void keep(const char *line, void *user)
     snprintf(logged, sizeof logged, "%s", line);
 }
 
+static bool stop_after_five(void *user)
+{
+    (void)user;
+    static int asked;
+    return ++asked >= 5;
+}
+
+/* Who waits for servers says so, and stops when asked. */
+static void waiting_for_servers_is_told(void **state)
+{
+    (void)state;
+    const struct gw_members_options options = {.link = "servers",
+                                               .workers = 2,
+                                               .rank = 1,
+                                               .servers = "127.0.0.1:9", /* nobody is there */
+                                               .timeout_ms = 60000,
+                                               .log = keep,
+                                               .stop = stop_after_five};
+    struct gw_members m;
+    gw_ps_client *client;
+    logged[0] = 0;
+    assert_int_equal(gw_members_begin(&options, &m), GW_OK);
+    const gw_status status = gw_members_client(&m, &m.servers, &client);
+    assert_null(client);
+    if (status == GW_ERR_UNSUPPORTED)
+        skip();
+    assert_int_equal(status, GW_ERR_CLOSED);
+    assert_string_equal(logged, "waiting for the parameter servers 127.0.0.1:9, for at most 60 s");
+    gw_members_end(&m, true);
+}
+
 /* Without a launcher, members are threads. torchrun says where they meet, so tcp joins them, and rank 0 says so. */
 static void a_link_is_chosen(void **state)
 {
@@ -128,7 +159,9 @@ static void a_link_is_chosen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(lists), cmocka_unit_test(every_link_is_found),
-                                       cmocka_unit_test(options_fit_their_link), cmocka_unit_test(a_link_is_chosen)};
+                                       cmocka_unit_test(options_fit_their_link),
+                                       cmocka_unit_test(waiting_for_servers_is_told),
+                                       cmocka_unit_test(a_link_is_chosen)};
     clearenv(); /* a launcher of this test does not matter */
     return cmocka_run_group_tests_name("members", tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ gw_status gw_members_begin_alone(const struct gw_members_options *o, struct gw_m
     m->size = o->workers;
     if (m->size == 0) {
         m->servers.rank = GW_PS_READER;
-        GW_TRY(gw_ps_client_create(NULL, &m->servers, &client));
+        GW_TRY(gw_members_client(m, &m->servers, &client));
         m->size = gw_ps_client_info(client).n_workers;
         gw_ps_client_destroy(client);
     }

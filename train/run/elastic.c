@@ -111,7 +111,7 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
     e->options = team->members->servers;
     e->options.rank = w->rank;
     e->options.joins = true;
-    GW_TRY(gw_ps_client_create(NULL, &e->options, &e->client));
+    GW_TRY(gw_members_client(team->members, &e->options, &e->client));
     if (gw_ps_client_info(e->client).n_workers != team->options->workers)
         return gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and --workers is %u",
                        gw_ps_client_info(e->client).n_workers, team->options->workers);
