@@ -413,7 +413,7 @@ class FullySharded(Case):
 class Auto(Case):
     def test_auto(self):
         cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is", "auto_and_join"]
-        cases += ["auto_sees_a_schedule"]
+        cases += ["auto_sees_a_schedule", "adam_is_noticed"]
         found = self.run_cases(*cases, "auto_knows_accuracy")
         unknown, fitting, other, adam = self.same(found, "auto_knows_accuracy")
         self.assertEqual([other, adam], [unknown, ["bf16"]])
@@ -441,6 +441,9 @@ class Auto(Case):
         self.assertIn("auto takes DDP's own all-reduce", found[1]["auto_takes_none"][1])
         self.same(found, "auto_as_it_is")
         self.assertEqual(self.same(found, "auto_sees_a_schedule"), ["none"])
+        for rank, (said, compared) in enumerate(of_rank["adam_is_noticed"] for of_rank in found):
+            self.assertEqual([text.count("with AdamW, ternary trains") for text in said], [rank == 0, 0, 0])
+            self.assertEqual(sorted(compared), ["bf16", "none"])
         self.same(found, "auto_and_join")
 
     def test_no_python_on_other_threads(self):

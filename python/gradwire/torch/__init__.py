@@ -48,9 +48,9 @@ def attach(
 
     ddp: the model, also if torch.compile has wrapped it. DDP may have no communication hook yet.
     codec: a specification (`python3 -m gradwire.codecs` lists them). The default rounds, and what a step does not send
-    waits for later steps: that takes 8 bytes of memory for a parameter. With Adam it trains more slowly than floats
-    (docs/accuracy.md). skip= takes names of parameters, as the model's
-    named_parameters() gives them; each must fit one. A shared parameter has several names, and any of them will do.
+    waits for later steps: that takes 8 bytes of memory for a parameter. With Adam it trains more slowly than floats at
+    the same rate, and rank 0 says so in the first step (docs/accuracy.md). skip= takes names of parameters, as the
+    model's named_parameters() gives them; each must fit one. A shared parameter has several names, and any will do.
     Or "auto": DDP's own all-reduce makes some steps, which are timed. Link and codecs are measured for some seconds.
     Then auto takes the codec with the shortest predicted step, if that step is shorter than the all-reduce's.
     compression.choice says what it took, and why.
@@ -61,7 +61,7 @@ def attach(
 
     candidates: auto chooses from these, from none and from the all-reduce. None: from codecs that lost at most 0.3
     points of accuracy in trainings with SGD (docs/choosing.md), and whose momentum= fits the optimizer. If that is no
-    SGD, from bf16.
+    SGD, from bf16. If you do not give the optimizer, it is looked for when auto chooses.
 
     transport: "tcp" (connections of Gradwire's own), "mpi" (the job runs under mpirun or srun), or "torch" (through a
     process group of PyTorch over Gloo). keys: tcp, a folder of `gradwire keys new`, which encrypts; None: nothing is
@@ -76,7 +76,8 @@ def attach(
     ddp = find_ddp(ddp)
     check_hooks(ddp)
     check_options(transport, nonfinite, timeout, seed, threads)
-    if candidates is None:
+    are_defaults = candidates is None
+    if are_defaults:
         candidates = candidates_for(optimizer)
     elif isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):
         raise TypeError(f"candidates is {candidates!r}, and must be a list of specifications")
@@ -102,7 +103,9 @@ def attach(
     auto = None
     try:
         auto = (
-            None if parsed else Auto(parameters, tensors, candidates, optimizer, ddp.process_group, links, timeout_ms)
+            None
+            if parsed
+            else Auto(parameters, tensors, candidates, optimizer, ddp.process_group, links, timeout_ms, are_defaults)
         )
         compression = Compression(
             parameters,

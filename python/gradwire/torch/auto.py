@@ -15,7 +15,7 @@ from .. import _api, _library
 from ..codecs import lost
 from ..errors import Error, Status
 from .buckets import Passed
-from .fits import why_not
+from .fits import trains_slowly, why_not
 from .links import tell
 
 # What auto chooses from, if the caller names nothing: none, and those of these that are known to lose at most so many
@@ -56,7 +56,8 @@ def start_all_reduce(group, buffer):
 class Auto:
     """The part of one rank. `passing`: buckets go to DDP's own all-reduce."""
 
-    def __init__(self, parameters, tensors, candidates, optimizer, group, links, timeout_ms):
+    def __init__(self, parameters, tensors, candidates, optimizer, group, links, timeout_ms, are_defaults=True):
+        """are_defaults: the caller named no candidates. Those that train slowly with the optimizer are left out."""
         if len(tensors) > _api.PLAN_MAX_LAYERS:
             most = _api.PLAN_MAX_LAYERS
             raise Error(
@@ -76,7 +77,7 @@ class Auto:
                     f"{spec} decides for all tensors at once: they are one group, and auto plans groups",
                 )
         self._tensors, self._links, self._timeout_ms, self._group = tensors, links, timeout_ms, group
-        self._optimizer = optimizer
+        self._optimizer, self._parameters, self._are_defaults = optimizer, parameters, are_defaults
         self.passing, self.chosen, self._verdict_due = True, None, False
         self._is_first, self._ready, self._steps, self._ends = True, {}, [], []
         self.n_passed = 0
@@ -234,6 +235,8 @@ class Auto:
         for k, (spec, codec) in enumerate(self.codecs.items()):
             if why_not(codec, self._optimizer):
                 continue  # since attach, a schedule has changed the momentum
+            if self._are_defaults and trains_slowly(codec, self._parameters, self._optimizer):
+                continue  # attach did not know the optimizer
             groups, n_groups, ms = (ctypes.c_uint32 * n)(), ctypes.c_uint32(), ctypes.c_double()
             _library.check(
                 _api.library().gw_plan_merge(

@@ -18,7 +18,7 @@ from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .buckets import Bucket, Layout, Passed
 from .copies import Copy
-from .fits import why_not
+from .fits import say_if_slow, why_not
 from .links import close_links, interrupt
 from .member import Member
 from .parameters import DTYPES
@@ -77,7 +77,7 @@ class Compression(OfOneProcess):
         self._number_of = {id(p): i for i, p in enumerate(parameters)}
         self._tensors = tensors
         self._nonfinite, self._scaler, self._scale = nonfinite, scaler, None
-        self._optimizer = optimizer
+        self._optimizer, self._is_first = optimizer, True
         self._seed = seed
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
         self._options, self._seconds = {"seed": seed, "timeout_ms": timeout_ms, "threads": threads}, timeout_ms / 1000
@@ -166,6 +166,9 @@ class Compression(OfOneProcess):
                 if self._member is None:
                     self._make_member(self._auto.codec(), self._auto.chosen["groups"])
                 self._auto.begin_step()
+            if self._is_first and self.rank == 0:
+                say_if_slow(self._codec, self._parameters, self._optimizer)
+            self._is_first = False
             if why := why_not(self._codec, self._optimizer):
                 raise Error(Status.ARGUMENT, why)  # a schedule has changed the optimizer's momentum
             if first.scale is not None:

@@ -1,7 +1,16 @@
-"""Checks that a codec with momentum= fits the optimizer."""
+"""Says whether a codec fits the optimizer: its momentum=, and how fast it trains with Adam and its like."""
+import gc
+import re
+import sys
+
 import torch
 
 from .. import _api
+
+# Optimizers that divide by the root of the mean square of what they get. What a codec sends has a larger one than the
+# gradient, so their steps become shorter. By name, because others than PyTorch make them, too.
+_DIVIDES = re.compile("adam|adagrad|adadelta|adafactor|rmsprop|lamb", re.IGNORECASE)
+_LOSES_NOTHING = ("none", "bf16")
 
 
 def why_not(codec, optimizer):
@@ -25,6 +34,36 @@ def why_not(codec, optimizer):
                 f"and dampening 0, and has {group['momentum']:g} and {group['dampening']:g}"
             )
     return None
+
+
+def divider(parameters, optimizer):
+    """Returns the name of an optimizer that moves these parameters and divides as Adam does, or None. optimizer: None:
+    it is not known, and all optimizers of the process are looked at."""
+    moved = set(map(id, parameters))
+    optimizers = [optimizer]
+    if optimizer is None:
+        # isinstance would run code of objects that only pretend to have a class
+        optimizers = [o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer)]
+        optimizers = [o for o in optimizers if any(id(p) in moved for g in o.param_groups for p in g["params"])]
+    names = (type(o).__name__ for o in optimizers)
+    return next((name for name in names if _DIVIDES.search(name)), None)
+
+
+def trains_slowly(codec, parameters, optimizer):
+    """Returns the name of the optimizer with which the codec trains more slowly than floats, or None."""
+    return None if codec.canonical in _LOSES_NOTHING else divider(parameters, optimizer)
+
+
+def say_if_slow(codec, parameters, optimizer):
+    """Is called before the first step, when the optimizer is there."""
+    if name := trains_slowly(codec, parameters, optimizer):
+        kind = codec.canonical.partition(":")[0]
+        print(
+            f"gradwire: with {name}, {kind} trains more slowly than floats at the same rate. A higher rate makes up "
+            'for it: try 1.6 times (docs/accuracy.md, "Adam")',
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def check_optimizer(codecs, optimizer):

@@ -16,7 +16,7 @@ from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .compression import still_open
 from .copies import Copy
-from .fits import check_optimizer, why_not
+from .fits import check_optimizer, say_if_slow, why_not
 from .links import check_options, close_links, interrupt, open_links
 from .member import Member
 from .parameters import DTYPES
@@ -151,7 +151,7 @@ class ShardedCompression(OfOneProcess):
         self._codec, self.codec = codec, codec.canonical
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
         self._nonfinite, self._seed, self._machine_of = nonfinite, seed, machine_of
-        self._optimizer = optimizer
+        self._optimizer, self._is_first = optimizer, True
         self._options = {"timeout_ms": timeout_ms, "threads": threads}
         self._members, self._staging, self._steps = [None] * len(units), [None] * len(units), [0] * len(units)
         self._to_load = [None] * len(units)
@@ -199,6 +199,9 @@ class ShardedCompression(OfOneProcess):
         name = self._names[unit]
         if why := why_not(self._codec, self._optimizer):
             raise Error(Status.ARGUMENT, why)  # a schedule has changed the optimizer's momentum
+        if self._is_first and self.rank == 0:
+            say_if_slow(self._codec, [p for module in self._modules for p in module.parameters()], self._optimizer)
+        self._is_first = False
         if output.dtype not in DTYPES or not output.is_contiguous():
             raise Error(
                 Status.UNSUPPORTED,

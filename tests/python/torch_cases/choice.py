@@ -1,5 +1,6 @@
 """Tests codec="auto", and what is logged."""
 import contextlib
+import io
 import os
 import threading
 
@@ -85,6 +86,25 @@ def auto_knows_accuracy():
     codecs = [_api.Codec(spec) for specs in found for spec in specs]
     assert all(lost(codec) <= 0.3 for codec in codecs)
     return found
+
+
+@little_is_measured()
+def adam_is_noticed():
+    """attach was not told the optimizer. Returns what rank 0 says in the first step of each, and what auto compares."""
+    said = []
+    for codec, make in (
+        ("ternary:residual=on", torch.optim.AdamW),
+        ("ternary:residual=on", torch.optim.SGD),
+        ("bf16", torch.optim.AdamW),
+    ):
+        ddp, compression = attached(codec)
+        with compression, contextlib.redirect_stderr(io.StringIO()) as text:
+            train(ddp, 2, make(ddp.parameters(), 0.001))
+        said.append(text.getvalue())
+    ddp, compression = attached("auto")
+    with compression, contextlib.redirect_stderr(io.StringIO()):
+        train(ddp, 16, torch.optim.Adam(ddp.parameters()))
+        return said, list(compression.choice["predicted_ms"])
 
 
 def auto_as_it_is():
