@@ -110,6 +110,17 @@ static gw_status check_momentum(const struct gw_team *team)
     return GW_OK;
 }
 
+/* What a lossy codec sends has a larger mean square than the gradient, and Adam divides by the root of it. */
+static void note_adam(const struct gw_team *team, const gw_codec_traits *traits)
+{
+    if (team->leads && team->rule.rule == GW_RULE_ADAM && traits->lossy && strcmp(traits->name, "bf16") != 0)
+        gw_train_note(
+            team->callbacks,
+            "with adam, %s trains more slowly than floats at the same rate; a higher rate makes up for it: for "
+            "ternary:residual=on, 1.6 times did (docs/accuracy.md)",
+            traits->name);
+}
+
 static gw_status choose_optimizer(struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
@@ -378,6 +389,7 @@ static gw_status prepare(struct gw_team *team)
     const gw_codec_traits traits = gw_codec_traits_of(team->codec);
     team->draws = traits.lossy && traits.unbiased;
     GW_TRY(choose_optimizer(team));
+    note_adam(team, &traits);
     if (team->alone)
         GW_TRY(check_alone(team));
     if (team->leads)

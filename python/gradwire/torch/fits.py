@@ -60,7 +60,7 @@ def say_if_slow(codec, parameters, optimizer):
         kind = codec.canonical.partition(":")[0]
         print(
             f"gradwire: with {name}, {kind} trains more slowly than floats at the same rate. A higher rate makes up "
-            'for it: try 1.6 times (docs/accuracy.md, "Adam")',
+            'for it: for ternary:residual=on, 1.6 times did (docs/accuracy.md, "Adam")',
             file=sys.stderr,
             flush=True,
         )
