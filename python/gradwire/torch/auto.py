@@ -5,7 +5,6 @@ import datetime
 import functools
 import json
 import statistics
-import sys
 import time
 
 import torch
@@ -17,6 +16,7 @@ from ..errors import Error, Status
 from .buckets import Passed
 from .fits import trains_slowly, why_not
 from .links import tell
+from .notices import say
 
 # What auto chooses from, if the caller names nothing: none, and those of these that are known to lose at most so many
 # points of accuracy, and whose momentum= fits the optimizer.
@@ -146,7 +146,7 @@ class Auto:
         mine = self._decide(profile, time.perf_counter() - begin) if rank == 0 else None
         self.adopt(json.loads(tell(self._links[1], json.dumps(mine).encode(), self._timeout_ms)))
         if rank == 0:
-            self._say(self.chosen["why"])
+            say(f"gradwire: {self.chosen['why']}")
 
     def adopt(self, chosen, **more):
         """Goes on with a choice that was made before, or that comes from another rank."""
@@ -289,14 +289,10 @@ class Auto:
             )
             self.chosen["codec"] = None
             if self._links[0].rank == 0:
-                self._say(f"{self.chosen['why']}")
+                say(f"gradwire: {self.chosen['why']}")
 
     def end_step(self):
         """Is called after a step of the exchange. From the next step on, buckets may go to the all-reduce."""
         self.passing = self.chosen["codec"] is None
         if self._verdict_due:
             self._ends.append(time.perf_counter())
-
-    @staticmethod
-    def _say(text):
-        print(f"gradwire: {text}", file=sys.stderr, flush=True)

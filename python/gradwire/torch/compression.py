@@ -21,6 +21,7 @@ from .copies import Copy
 from .fits import say_if_slow, why_not
 from .links import close_links, interrupt
 from .member import Member
+from .notices import say
 from .parameters import DTYPES
 from .states import FORMAT, pick, to_tensor
 from .totals import Totals
@@ -444,7 +445,7 @@ def _close_all():
             compression.end(error)
             compression.close()
         except Error as failure:
-            print(failure, file=sys.stderr, flush=True)
+            say(failure)
     # If the program dropped a compression while a step ended, its own thread closes it. If Python ended meanwhile, the
     # thread would die in the middle, or the process would abort.
     join_at_end(list(_threads))

@@ -1,11 +1,11 @@
 """Says whether a codec fits the optimizer: its momentum=, and how fast it trains with Adam and its like."""
 import gc
 import re
-import sys
 
 import torch
 
 from .. import _api
+from .notices import say
 
 # Optimizers that divide by the root of the mean square of what they get. What a codec sends has a larger one than the
 # gradient, so their steps become shorter. By name, because others than PyTorch make them, too.
@@ -36,6 +36,15 @@ def why_not(codec, optimizer):
     return None
 
 
+def _moves(optimizer, moved):
+    """True if the optimizer moves one of these parameters, known by their identities. An optimizer that nobody gave us
+    may be half made, or of any class. If it cannot be asked, it does not count."""
+    try:
+        return any(id(p) in moved for group in optimizer.param_groups for p in group["params"])
+    except Exception:
+        return False
+
+
 def divider(parameters, optimizer):
     """Returns the name of an optimizer that moves these parameters and divides as Adam does, or None. optimizer: None:
     it is not known, and all optimizers of the process are looked at."""
@@ -44,7 +53,7 @@ def divider(parameters, optimizer):
     if optimizer is None:
         # isinstance would run code of objects that only pretend to have a class
         optimizers = [o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer)]
-        optimizers = [o for o in optimizers if any(id(p) in moved for g in o.param_groups for p in g["params"])]
+        optimizers = [o for o in optimizers if _moves(o, moved)]
     names = (type(o).__name__ for o in optimizers)
     return next((name for name in names if _DIVIDES.search(name)), None)
 
@@ -58,11 +67,9 @@ def say_if_slow(codec, parameters, optimizer):
     """Is called before the first step, when the optimizer is there."""
     if name := trains_slowly(codec, parameters, optimizer):
         kind = codec.canonical.partition(":")[0]
-        print(
+        say(
             f"gradwire: with {name}, {kind} trains more slowly than floats at the same rate. A higher rate makes up "
             'for it: for ternary:residual=on, 1.6 times did (docs/accuracy.md, "Adam")',
-            file=sys.stderr,
-            flush=True,
         )
 
 

@@ -9,7 +9,6 @@ import ctypes
 import datetime
 import queue
 import struct
-import sys
 import threading
 import time
 import weakref
@@ -18,6 +17,7 @@ import torch
 
 from .. import _api, _library
 from ..errors import Status
+from .notices import say
 from .waits import END_S, join_at_end
 
 _HEAD = struct.Struct("<QQ")  # kind, bytes
@@ -292,6 +292,7 @@ def _end_all():
     links = list(_unended)
     silent = sorted({peer for link in links for peer in link._silent()})
     if silent:
-        print(f"gradwire: this program ends, and waits at most {END_S:.0f} s until rank {', '.join(map(str, silent))} "
-              "has answered its farewell", file=sys.stderr, flush=True)  # fmt: skip
+        ranks = ", ".join(map(str, silent))
+        say(f"gradwire: this program ends, and waits at most {END_S:.0f} s until rank {ranks} has answered "
+            "its farewell")  # fmt: skip
     join_at_end([thread for link in links for thread in link._threads()])

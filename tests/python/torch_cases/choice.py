@@ -2,6 +2,7 @@
 import contextlib
 import io
 import os
+import sys
 import threading
 
 import torch
@@ -105,6 +106,50 @@ def adam_is_noticed():
     with compression, contextlib.redirect_stderr(io.StringIO()):
         train(ddp, 16, torch.optim.Adam(ddp.parameters()))
         return said, list(compression.choice["predicted_ms"])
+
+
+def optimizers_that_cannot_be_asked():
+    """Others in the process need not be whole, or as PyTorch makes them. The one that is there is found."""
+
+    class Raises(torch.optim.Adam):
+        param_groups = property(lambda self: 1 // 0)
+
+        def __init__(self):
+            pass
+
+    half = torch.optim.Adam.__new__(torch.optim.Adam)
+    empty, none = (torch.optim.Adam([torch.zeros(1)]) for _ in range(2))
+    empty.param_groups, none.param_groups = [{}], None
+    others = [half, Raises(), empty, none]
+    ddp, compression = attached("ternary")
+    with compression, contextlib.redirect_stderr(io.StringIO()) as text:
+        train(ddp, 1, torch.optim.AdamW(ddp.parameters(), 0.001))
+    return [len(others), text.getvalue().count("with AdamW, ternary")]
+
+
+@little_is_measured()
+def nobody_reads_what_it_says():
+    """Standard error is a pipe without a reader, closed, an object that raises, or not there. Training goes on."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    closed = io.StringIO()
+    closed.close()
+    before, steps = sys.stderr, []
+    for stream, codec, n in (
+        (open(writing, "w", encoding="utf-8"), "ternary", 1),
+        (closed, "ternary", 1),
+        (object(), "auto", 16),
+        (None, "ternary", 1),
+    ):
+        ddp, compression = attached(codec)
+        sys.stderr = stream
+        try:
+            with compression:
+                train(ddp, n, torch.optim.Adam(ddp.parameters()))
+        finally:
+            sys.stderr = before
+        steps.append(compression.stats()["steps"] > 0)
+    return steps
 
 
 def auto_as_it_is():
