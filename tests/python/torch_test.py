@@ -177,7 +177,12 @@ class Averages(Case):
         self.assertIn("4 parameters that DDP did not reduce when", self.same(found, "the_hook_by_itself"))
 
     def test_state(self):
-        found = self.run_cases("resume", "save_states", "hostile_states", "hostile_choices")
+        cases = ["resume", "save_states", "hostile_states", "hostile_choices"]
+        found = self.run_cases(*cases, "scaler_comes_and_goes", "plain_numbers", "named_codec_into_auto")
+        never, went, came = self.same(found, "scaler_comes_and_goes")
+        self.assertEqual((went, came), (never, never))
+        self.assertEqual(self.same(found, "plain_numbers"), ["NoneType", "Tensor", "int", "list", "str"])
+        self.assertIn("give attach that codec, not auto", self.same(found, "named_codec_into_auto"))
         for straight, resumed in self.same(found, "resume"):
             self.assertEqual(straight, resumed)
         said, mean_kept, not_empty, step, _ = self.same(self.run_cases("load_states", size=2), "load_states")

@@ -75,7 +75,7 @@ def attach(
     Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
     ddp = find_ddp(ddp)
     check_hooks(ddp)
-    check_options(transport, nonfinite, timeout, seed, threads)
+    seed, threads = check_options(transport, nonfinite, timeout, seed, threads)
     are_defaults = candidates is None
     if are_defaults:
         candidates = candidates_for(optimizer)

@@ -54,7 +54,7 @@ class Bucket:
     """A bucket on its way from the hook to the thread and back."""
 
     def __init__(self, layout, buffer, is_last, scale):
-        """is_last: it is the last one of its step. scale: the GradScaler's factor, or None."""
+        """is_last: it is the last one of its step. scale: the GradScaler's factor, or 1."""
         self.layout, self.buffer, self.is_last, self.scale = layout, buffer, is_last, scale
         self.copied = None
         self.future = _future(buffer)

@@ -121,7 +121,7 @@ class Compression(OfOneProcess):
             if self._auto and self._auto.passing:
                 item = self._auto.all_reduce(bucket)
             else:
-                scale = None if self._scaler is None else float(self._scaler.get_scale())
+                scale = 1.0 if self._scaler is None else float(self._scaler.get_scale())
                 item = Bucket(layout, buffer, bucket.is_last(), scale)
                 item.bring()
         except Exception as error:
@@ -172,10 +172,9 @@ class Compression(OfOneProcess):
             self._is_first = False
             if why := why_not(self._codec, self._optimizer):
                 raise Error(Status.ARGUMENT, why)  # a schedule has changed the optimizer's momentum
-            if first.scale is not None:
-                if self._scale is not None and first.scale != self._scale:
-                    self._member.scale(first.scale / self._scale)
-                self._scale = first.scale
+            if self._scale is not None and first.scale != self._scale:
+                self._member.scale(first.scale / self._scale)
+            self._scale = first.scale
             self._member.begin(self._step)
             while True:
                 items.append(item)
@@ -338,7 +337,7 @@ class Compression(OfOneProcess):
             "size": self.size,
             "seed": self._seed,
             "step": self._step,
-            "scale": self._scale,
+            "scale": None if self._scaler is None else self._scale,
             "residuals": to_tensor(state),
         }
 
@@ -352,6 +351,8 @@ class Compression(OfOneProcess):
             checks.insert(0, ("codec", self.codec, "codec"))
         states = pick(state, self.rank, self.size, checks)
         first = states[0]
+        if self.codec == "auto" and first["codec"] != "auto" and not first.get("choice"):
+            raise ValueError(f"the state was saved with the codec {first['codec']}; give attach that codec, not auto")
         residuals = [s["residuals"].numpy().tobytes() for s in states]
         if self._auto and first.get("choice") and self._auto.chosen is None:
             self._auto.adopt(first["choice"], why="as in the state that was loaded")
@@ -365,7 +366,7 @@ class Compression(OfOneProcess):
             except Error as error:  # some tensors may have their residuals already
                 self._end(error)
                 raise
-        self._step, self._scale = first["step"], first["scale"]
+        self._step, self._scale = first["step"], first["scale"] or 1.0  # None: there was no scaler
 
     def close(self) -> None:
         """Ends the exchange. The other ranks hear of it: at once if a step is under way, else when they begin another

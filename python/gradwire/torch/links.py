@@ -23,7 +23,7 @@ _TAG = 1 << 20
 
 
 def check_options(transport, nonfinite, timeout, seed, threads):
-    """Checks these options. Raises ValueError and TypeError."""
+    """Checks these options. Returns seed and threads as plain integers. Raises ValueError and TypeError."""
     if nonfinite not in ("nan", "raise"):
         raise ValueError(f'nonfinite is {nonfinite!r}, and must be "nan" or "raise"')
     if transport not in TRANSPORTS:
@@ -32,8 +32,7 @@ def check_options(transport, nonfinite, timeout, seed, threads):
         raise TypeError(f"timeout is {timeout!r}, and must be a number of seconds")
     if not 0 < timeout <= 86400:
         raise ValueError(f"timeout is {timeout}, and must be above 0 and at most 86400 seconds")
-    _api.in_range("seed", seed, 0, 2**64 - 1)
-    _api.in_range("threads", threads, 1, 256)
+    return int(_api.in_range("seed", seed, 0, 2**64 - 1)), int(_api.in_range("threads", threads, 1, 256))
 
 
 def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=None, keys=None):

@@ -2,12 +2,15 @@
 right are refused."""
 import os
 
+import numpy
 import torch
 import torch.distributed as dist
 
 import gradwire
+import gradwire.torch as gw
 
-from common import RANK, SIZE, TOPK, attached, digest, residuals_in, train
+from common import RANK, SIZE, TOPK, attached, backward, digest, network, residuals_in, train
+from ddp import Scaler
 
 
 def resume():
@@ -115,6 +118,49 @@ def hostile_states():
             said.append(str(error))
     compression.close()
     return said
+
+
+def scaler_comes_and_goes():
+    """A run with a GradScaler goes on without one, and the other way round. Residuals follow. Returns the largest
+    gradient of the next step of each, and of a run that never had a scaler."""
+    found = []
+    for before, after in ((None, None), (Scaler(), None), (None, Scaler())):
+        ddp, compression = attached(TOPK, scaler=before)
+        for step in range(3):
+            ddp.zero_grad()
+            backward(ddp, step, factor=before.scale if before else 1.0)
+        state = compression.state_dict()
+        compression.close()
+        ddp, compression = attached(TOPK, scaler=after)
+        with compression:
+            compression.load_state_dict(state)
+            factor = after.scale if after else 1.0
+            backward(ddp, 3, factor=factor)
+            found.append(max(p.grad.abs().max().item() for p in ddp.parameters()) / factor)
+    return found
+
+
+def plain_numbers():
+    """Returns the types of what a state holds if attach got numbers of numpy."""
+    ddp = torch.nn.parallel.DistributedDataParallel(network())
+    with gw.attach(ddp, "none", seed=numpy.int64(3), threads=numpy.int32(2)) as compression:
+        train(ddp, 1)
+        return sorted({type(value).__name__ for value in compression.state_dict().values()})
+
+
+def named_codec_into_auto():
+    """auto has no place for the residuals of a codec that it did not choose."""
+    ddp, compression = attached(TOPK)
+    train(ddp, 1)
+    state = compression.state_dict()
+    compression.close()
+    ddp, compression = attached("auto")
+    with compression:
+        try:
+            compression.load_state_dict(state)
+            return "no error"
+        except ValueError as error:
+            return str(error)
 
 
 def hostile_choices():
