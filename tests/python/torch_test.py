@@ -355,7 +355,11 @@ class Sharded(Case):
         self.sharded({"TRANSPORT": "torch"})
 
     def sharded(self, environment):
-        found = self.run_cases("sharded_averages", "sharded_training", "sharded_errors", environment=environment)
+        cases = ["sharded_averages", "sharded_training", "sharded_states", "sharded_errors"]
+        found = self.run_cases(*cases, environment=environment)
+        steps, late = self.same(found, "sharded_states")
+        self.assertEqual(steps, [2, 1])
+        self.assertIn("load a state before the first backward", late)
         self.assertTrue(all(self.same(found, "sharded_averages").values()), found[0])
         kinds, (resumed, same, n_bytes) = self.same(found, "sharded_training")
         self.assertEqual({steps for _, steps in kinds.values()}, {12})

@@ -107,7 +107,7 @@ def attach_sharded(
     if in_float == [False, True]:
         raise ValueError(f"{codec}: a unit of FSDP2 is no last layer; name the units that skip= leaves in float")
     parsed.check_skip([(name, 1, False) for name, _ in units])
-    check_options(transport, nonfinite, timeout, seed, threads)
+    seed, threads = check_options(transport, nonfinite, timeout, seed, threads)
     n_elements = sum(p.numel() for p in model.parameters())
     most_bytes = (1 << 20) + dist.get_world_size(replicas) * (8 * n_elements + 4096)
     timeout_ms = max(1, round(1000 * timeout))
@@ -253,7 +253,7 @@ class ShardedCompression(OfOneProcess):
                 first_owner=unit % self.size,  # else rank 0 would own all short units
                 **self._options,
             )
-            if self._to_load[unit] is not None:
+            if self._to_load[unit] is not None and any(self._to_load[unit]):  # else it had had no gradient
                 member.load(self._to_load[unit])
                 self._to_load[unit] = None
         name, before, _ = member.tensors[0]
@@ -309,8 +309,14 @@ class ShardedCompression(OfOneProcess):
         return loaded[0]
 
     def load_state_dict(self, state) -> None:
-        """Like Compression.load_state_dict(). The residuals of a unit are checked at its first gradient."""
+        """Like Compression.load_state_dict(). The residuals of a unit are checked at its first gradient, so this raises
+        gradwire.Error if a unit has had one."""
         with self._busy():
+            if any(self._members):
+                raise Error(
+                    Status.ORDER,
+                    "gradwire: gradients have been averaged already; load a state before the first backward",
+                )
             checks = [("codec", self.codec, "codec"), ("seed", self._seed, "seed"), ("units", self._names, "names")]
             states = pick(state, self.rank, self.size, checks)
             self._steps = list(states[0]["step"])

@@ -96,6 +96,25 @@ def sharded_training():
     return found, [digest(again), same, sum(r.numel() for r in state["residuals"])]
 
 
+def sharded_states():
+    """A unit may have had no gradient when the state was taken. A state comes before the first gradient."""
+    model, compression = sharded(TOPK)
+    model[0].hook(torch.ones(10))
+    state = compression.state_dict()
+    compression.close()
+    model, compression = sharded(TOPK)
+    with compression:
+        compression.load_state_dict(state)
+        for unit in (model[0], model[2]):
+            unit.hook(torch.ones(10))
+        steps = compression.state_dict()["step"]
+        try:
+            compression.load_state_dict(state)
+            return steps, "no error"
+        except gradwire.Error as error:
+            return steps, str(error)
+
+
 def sharded_errors():
     said = []
 
