@@ -4,6 +4,7 @@
 
 #include "folders.h"
 #include "net/keys.h"
+#include "outcome.h"
 
 #include <gradwire/link.h>
 

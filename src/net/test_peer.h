@@ -4,17 +4,14 @@
 #define GW_NET_TEST_PEER_H
 
 #include "net/connection.h"
+#include "outcome.h"
 #include "wire/bytes.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,13 +20,13 @@
 
 #define PEER_SECONDS 60
 
-/* What came: the head of a message, its header, and its body, which is dropped. */
+/* What came: the head of a message, its header, and its body. What is longer is dropped. */
 struct peer_message {
     uint16_t kind;
     uint8_t header[GW_NET_MOST_HEADER];
     size_t n_header;
     uint64_t n_bytes; /* of the body */
-    uint8_t body[64]; /* its first bytes */
+    uint8_t body[GW_NET_SMALL];
 };
 
 static inline void peer_patience(int fd, int seconds)
@@ -39,13 +36,31 @@ static inline void peer_patience(int fd, int seconds)
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t);
 }
 
-/* Connects to "127.0.0.1:PORT". receive_bytes: the size of the kernel's buffer; 0: its own choice. */
+/* A place is "127.0.0.1:PORT". */
+static inline struct sockaddr_in peer_address(const char *place)
+{
+    return (struct sockaddr_in){.sin_family = AF_INET,
+                                .sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1)),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+/* Listens at a place. If its port is 0, that becomes a free one. */
+static inline int peer_listen(char place[32])
+{
+    struct sockaddr_in own = peer_address(place);
+    socklen_t n = sizeof own;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    assert_true(bind(fd, (const struct sockaddr *)&own, n) == 0 && listen(fd, 8) == 0 &&
+                getsockname(fd, (struct sockaddr *)&own, &n) == 0);
+    snprintf(place, 32, "127.0.0.1:%u", ntohs(own.sin_port));
+    return fd;
+}
+
+/* Connects to a place. receive_bytes: the size of the kernel's buffer; 0: its own choice. */
 static inline int peer_connect_slow(const char *place, int receive_bytes)
 {
-    const char *port = strrchr(place, ':');
-    const struct sockaddr_in to = {.sin_family = AF_INET,
-                                   .sin_port = htons((uint16_t)atoi(port + 1)),
-                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct sockaddr_in to = peer_address(place);
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
     assert_true(fd >= 0);
     if (receive_bytes)

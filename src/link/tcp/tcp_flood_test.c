@@ -139,12 +139,9 @@ enum words { LONG_MESSAGE, SMALL_MESSAGES, HUGE_MESSAGE, JOIN_OF_ANOTHER_JOB, N_
 static size_t write_words(enum words words, uint8_t out[GW_NET_HEAD + GW_TCP_JOIN_BYTES])
 {
     static const uint64_t body_bytes[N_WORDS] = {4000, 0, (uint64_t)1 << 60, GW_TCP_JOIN_BYTES};
-    struct gw_tcp_join join = {.version = GW_TCP_VERSION, .rank = 1, .size = MEMBERS + 1, .n_links = 1};
-    gw_put64(out, body_bytes[words]);
-    gw_put32(out + 8, GW_TCP_JOIN);
-    memcpy(out + 12, "GWN1", 4);
-    assert_int_equal(gw_net_address_parse("it", "127.0.0.1:1", false, &join.address), GW_OK);
-    gw_tcp_join_write(out + GW_NET_HEAD, &join);
+    const struct gw_tcp_join join = {.version = GW_TCP_VERSION, .rank = 1, .size = MEMBERS + 1, .n_links = 1};
+    peer_head(out, GW_TCP_JOIN, 0, body_bytes[words]);
+    world_write_join(out + GW_NET_HEAD, join);
     return GW_NET_HEAD + (words == JOIN_OF_ANOTHER_JOB ? GW_TCP_JOIN_BYTES : 0);
 }
 
@@ -178,9 +175,8 @@ static void *pour_on(void *port)
 
 /* Newcomers at each port send without end, and one sends a byte a second. Others still pour as the last member comes.
  */
-static void bytes_without_end(void **state)
+TEST(bytes_without_end)
 {
-    (void)state;
     struct process processes[MEMBERS];
     char place[32];
     begin(processes, 0, MEMBERS, place);
@@ -221,9 +217,8 @@ static void bytes_without_end(void **state)
 
 /* Before the last member comes, each port gets more connections than a member has descriptors. They send nothing. They
  * stay until the members close them. */
-static void silent_connections(void **state)
+TEST(silent_connections)
 {
-    (void)state;
     enum { N = 400 };
     struct process processes[MEMBERS];
     char place[32];
@@ -244,9 +239,8 @@ static void silent_connections(void **state)
 }
 
 /* A member has no descriptor left when it is to connect to the others. */
-static void no_descriptor_for_a_while(void **state)
+TEST(no_descriptor_for_a_while)
 {
-    (void)state;
     for (uint32_t rank = 0; rank < 2; rank++) {
         struct process processes[MEMBERS];
         char place[32];

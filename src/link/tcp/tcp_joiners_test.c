@@ -2,7 +2,6 @@
  * others meet, are started again, or are of another job. Also: the names under which rank 0 is found. */
 #include "flood.h"
 #include "link/tcp/test_world.h"
-#include "wire/bytes.h"
 
 #define SHORT_MS 2500u /* a deadline that is meant to pass */
 
@@ -11,44 +10,24 @@
 static int patient(int fd)
 {
     assert_true(fd >= 0);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 60}, sizeof(struct timeval));
+    peer_patience(fd, PEER_SECONDS);
     return fd;
 }
 
-/* Comes to the rendezvous as a member that listens at 127.0.0.1:1, where nobody does. */
 static int come(const char *place, uint16_t version, uint32_t rank, uint32_t size)
 {
-    const int fd = patient(world_dial(place));
-    assert_true(world_say_join(fd, version, rank, size, 1));
+    const int fd = world_dial(place);
+    assert_true(world_say_join(fd, version, rank, size));
     return fd;
 }
 
 static int greet(const char *place, uint64_t session, uint32_t rank, uint32_t link, size_t n_bytes)
 {
     uint8_t body[GW_TCP_HELLO_BYTES];
-    const int fd = patient(world_dial(place));
+    const int fd = world_dial(place);
     gw_tcp_hello_write(body, &(struct gw_tcp_hello){session, rank, link});
     assert_true(world_say(fd, GW_TCP_HELLO, body, n_bytes));
     return fd;
-}
-
-/* Members who may come. Rank 0 has a log. */
-static gw_context *prepare(struct world_member *members, uint32_t n, char place[32])
-{
-    gw_context *context = link_test_context();
-    world_forget_lines();
-    world_prepare(context, n, 1, members, place);
-    members[0].options.log = world_keep_line;
-    return context;
-}
-
-static void all_meet_and_end(gw_context *context, struct world_member *members, uint32_t n)
-{
-    world_join(members, n);
-    world_expect_all(members, n, GW_OK, NULL);
-    world_talk(context, members, n, 0);
-    world_end_links(members, n);
-    link_test_end(context, NULL, 0);
 }
 
 /* Ends a connection in order, or resets it. */
@@ -60,41 +39,37 @@ static void end(int fd, bool resets)
 }
 
 /* Waits for a message of this kind, or with kind 0 for the end. Passes over WAITs. */
-static size_t hear(int fd, uint16_t kind, uint8_t body[GW_NET_SMALL])
+static struct peer_message hear(int fd, uint16_t kind)
 {
-    size_t n_bytes = 0;
-    uint16_t heard = GW_TCP_WAIT;
+    struct peer_message heard;
     do
-        heard = world_hear(fd, body, &n_bytes);
-    while (heard == GW_TCP_WAIT && kind != GW_TCP_WAIT);
-    assert_int_equal(heard, kind);
-    return n_bytes;
+        heard.kind = peer_hear(fd, &heard) ? heard.kind : 0;
+    while (heard.kind == GW_TCP_WAIT && kind != GW_TCP_WAIT);
+    assert_int_equal(heard.kind, kind);
+    return heard;
 }
 
 /* A text of rank 0. */
 static void hear_words(int fd, uint16_t kind, const char *words)
 {
-    uint8_t body[GW_NET_SMALL];
     char text[GW_TCP_TEXT_BYTES];
-    const size_t n_bytes = hear(fd, kind, body);
-    assert_true(gw_tcp_text_read(body, n_bytes, kind == GW_TCP_REFUSE ? 4 : 0, NULL, text));
+    const struct peer_message m = hear(fd, kind);
+    assert_true(gw_tcp_text_read(m.body, m.n_bytes, kind == GW_TCP_REFUSE ? 4 : 0, NULL, text));
     if (!strstr(text, words))
         fail_msg("heard \"%s\"; wanted \"%s\"", text, words);
 }
 
 static void hear_end(int fd)
 {
-    uint8_t body[GW_NET_SMALL];
-    hear(fd, 0, body);
+    hear(fd, 0);
     close(fd);
 }
 
 static uint64_t hear_table(int fd, struct gw_tcp_member members[3])
 {
-    uint8_t body[GW_NET_SMALL];
     uint64_t session;
-    const size_t n_bytes = hear(fd, GW_TCP_TABLE, body);
-    assert_true(gw_tcp_table_read(body, n_bytes, 3, 1, &session, members));
+    const struct peer_message m = hear(fd, GW_TCP_TABLE);
+    assert_true(gw_tcp_table_read(m.body, m.n_bytes, 3, 1, &session, members));
     return session;
 }
 
@@ -104,39 +79,38 @@ enum moment { BEFORE_JOIN, IN_JOIN, AFTER_JOIN, AFTER_TABLE, AFTER_READY, N_MOME
 
 /* Rank 0's connection ends, or rank 0 stops: the sentence names rank 0, and not the member for which it waited. If rank
  * 0 has said nothing yet, it may be another process, and the member comes again. */
-static void rank_0_is_lost(void **state)
+TEST(rank_0_is_lost)
 {
-    (void)state;
     for (int i = 0; i < 2 * N_MOMENTS; i++) {
         const enum moment moment = (enum moment)(i / 2);
         const bool resets = i % 2, stops = moment == IN_JOIN && resets;
         struct world_member members[2];
         struct gw_tcp_member table[2] = {0};
         char place[32], words[80];
-        uint8_t body[GW_NET_SMALL], bytes[GW_TCP_TABLE_HEAD + 2 * GW_TCP_CONTACT_BYTES];
-        gw_context *context = prepare(members, 2, place);
+        uint8_t bytes[GW_TCP_TABLE_HEAD + 2 * GW_TCP_CONTACT_BYTES];
+        gw_context *context = world_begin(members, 2, 1, place);
         members[1].options.timeout_ms = stops ? 3000 : LINK_LONG_MS;
-        const int listening = patient(world_listen(place));
+        const int listening = patient(peer_listen(place));
         world_start_one(&members[1]);
         int fd = accept(listening, NULL, NULL), peer = -1;
         if (moment == BEFORE_JOIN) {
             end(fd, resets);
             fd = accept(listening, NULL, NULL);
         }
-        hear(patient(fd), GW_TCP_JOIN, body);
+        hear(patient(fd), GW_TCP_JOIN);
         if (moment < AFTER_TABLE) {
             assert_true(world_say(fd, GW_TCP_WAIT, "rank 2", 6));
         } else {
             for (int r = 0; r < 2; r++)
-                assert_int_equal(gw_net_address_parse("it", place, false, &table[r].address), GW_OK);
+                ok(gw_net_address_parse("it", place, false, &table[r].address));
             gw_tcp_table_write(bytes, 7, 2, 1, table);
             assert_true(world_say(fd, GW_TCP_TABLE, bytes, sizeof bytes));
             peer = patient(accept(listening, NULL, NULL));
-            hear(peer, GW_TCP_HELLO, body);
+            hear(peer, GW_TCP_HELLO);
         }
         if (moment == AFTER_READY) {
             assert_true(world_say(peer, GW_TCP_WELCOME, NULL, 0));
-            hear(fd, GW_TCP_READY, body);
+            hear(fd, GW_TCP_READY);
         }
         if (!stops)
             end(fd, resets);
@@ -153,15 +127,14 @@ static void rank_0_is_lost(void **state)
 }
 
 /* Its place is free again, and the meeting waits for another process that takes it. */
-static void a_member_is_lost_and_comes_again(void **state)
+TEST(a_member_is_lost_and_comes_again)
 {
-    (void)state;
     for (int i = 0; i < 8; i++) {
         const enum moment moment = i < 6 ? (enum moment)(i / 2) : AFTER_JOIN;
         const bool resets = i % 2, comes_again = i < 6;
         struct world_member members[3];
         char place[32];
-        gw_context *context = prepare(members, 3, place);
+        gw_context *context = world_begin(members, 3, 1, place);
         members[0].options.timeout_ms = comes_again ? LINK_LONG_MS : SHORT_MS;
         world_start_one(&members[0]);
         const int fd = moment == AFTER_JOIN ? come(place, GW_TCP_VERSION, 1, 3) : world_dial(place);
@@ -174,24 +147,20 @@ static void a_member_is_lost_and_comes_again(void **state)
             world_await_line("lost rank=1 address=127.0.0.1:1 ");
         if (comes_again) {
             world_start(members + 1, 2);
-            world_join(members, 3);
-            world_expect_all(members, 3, GW_OK, NULL);
-            world_talk(context, members, 3, 0);
-            world_end_links(members, 3);
+            world_meets_and_ends(context, members, 3);
         } else {
             world_join(members, 1);
             world_expect_all(members, 1, GW_ERR_TIMEOUT, "rank 2 did not come");
             world_expect_all(members, 1, GW_ERR_TIMEOUT, "; rank 1 (127.0.0.1:1) had come, and went again");
+            link_test_end(context, NULL, 0);
         }
         assert_int_equal(world_n_lines, moment == AFTER_JOIN);
-        link_test_end(context, NULL, 0);
     }
 }
 
 /* All hear who is lost, or lies. Before the table a liar only loses its place. */
-static void a_member_is_lost_after_the_table(void **state)
+TEST(a_member_is_lost_after_the_table)
 {
-    (void)state;
     static const char *const words[] = {"rank 1 (127.0.0.1:1) died or lost its connection before all members had met",
                                         "rank 1 (127.0.0.1:1) sent what no member sends: a message of kind 5"};
     for (int i = 0; i < 5; i++) {
@@ -199,8 +168,7 @@ static void a_member_is_lost_after_the_table(void **state)
         struct world_member members[3];
         struct gw_tcp_member table[3];
         char place[32];
-        uint8_t body[GW_NET_SMALL];
-        gw_context *context = prepare(members, 3, place);
+        gw_context *context = world_begin(members, 3, 1, place);
         world_start_one(&members[0]);
         int fd = come(place, GW_TCP_VERSION, 1, 3);
         assert_true(world_say(fd, GW_TCP_READY, NULL, 0)); /* too early */
@@ -209,7 +177,7 @@ static void a_member_is_lost_after_the_table(void **state)
         const int witness = come(place, GW_TCP_VERSION, 2, 3);
         hear_table(witness, table);
         const int peer = greet(place, hear_table(fd, table), 1, 0, GW_TCP_HELLO_BYTES);
-        hear(peer, GW_TCP_WELCOME, body);
+        hear(peer, GW_TCP_WELCOME);
         for (int n = 0; n < ready + twice; n++)
             assert_true(world_say(fd, GW_TCP_READY, NULL, 0));
         if (!twice)
@@ -239,15 +207,14 @@ static bool hold_up(void *user)
 }
 
 /* Rank 0 sees at once that a process came, that it is dead, and that the next one came in its place. */
-static void a_member_is_lost_as_it_comes(void **state)
+TEST(a_member_is_lost_as_it_comes)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         const bool resets = i % 2, is_known = i / 2;
         const uint32_t n = is_known ? 3 : 2;
         struct world_member members[3];
         char place[32];
-        gw_context *context = prepare(members, n, place);
+        gw_context *context = world_begin(members, n, 1, place);
         members[0].options.stop = hold_up;
         atomic_store(&is_held, false);
         atomic_store(&held_up, !is_known);
@@ -262,7 +229,7 @@ static void a_member_is_lost_as_it_comes(void **state)
         world_start(members + 1, n - 1);
         link_test_pause(200);
         atomic_store(&held_up, false);
-        all_meet_and_end(context, members, n);
+        world_meets_and_ends(context, members, n);
     }
 }
 
@@ -274,15 +241,14 @@ static void *receive_one(void *link)
 
 /* All have met, and many newcomers say nothing. A member that comes again hears each time that the job runs. That takes
  * no memory in the end, and the log gets a line now and then. */
-static void a_member_asks_again(void **state)
+TEST(a_member_asks_again)
 {
-    (void)state;
     enum { TIMES = 20, SILENT = 80, SECONDS_OF_A_LINE = 5 };
     struct world_member members[2];
     static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.3"};
     char place[32];
     int fds[SILENT];
-    gw_context *context = prepare(members, 2, place);
+    gw_context *context = world_begin(members, 2, 1, place);
     world_start(members, 2);
     world_join(members, 2);
     world_expect_all(members, 2, GW_OK, NULL);
@@ -307,16 +273,14 @@ static void a_member_asks_again(void **state)
     link_test_send(context, &members[1].links[0], 0, 100, 1, 0);
     pthread_join(thread, NULL);
     world_talk(context, members, 2, 0);
-    world_end_links(members, 2);
-    link_test_end(context, NULL, 0);
+    world_end(context, members, 2);
 }
 
 /* ---- who does not belong --------------------------------------------------------------------------------- */
 
 /* A stray is refused, hears why, and ends. Rank 0 logs it, and waits for its own members. */
-static void strays_are_refused(void **state)
+TEST(strays_are_refused)
 {
-    (void)state;
     static const struct {
         uint32_t rank, size, n_links;
         const char *words;
@@ -326,7 +290,7 @@ static void strays_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct world_member members[3];
         char place[32];
-        gw_context *context = prepare(members, 3, place);
+        gw_context *context = world_begin(members, 3, 1, place);
         struct world_member stray = members[2];
         stray.options.rank = cases[i].rank;
         stray.options.size = cases[i].size;
@@ -346,18 +310,16 @@ static void strays_are_refused(void **state)
         world_expect_all(&stray, 1, GW_ERR_PEER, cases[i].words);
         world_expect_all(members, 3, GW_OK, NULL);
         world_talk(context, members, 3, 0);
-        world_end_links(members, 3);
-        link_test_end(context, NULL, 0);
+        world_end(context, members, 3);
     }
 }
 
 /* The same, but nobody else comes: the process that was refused may be the one that is missing. */
-static void refusals_are_told_at_the_deadline(void **state)
+TEST(refusals_are_told_at_the_deadline)
 {
-    (void)state;
     struct world_member members[2];
     char place[32];
-    gw_context *context = prepare(members, 2, place);
+    gw_context *context = world_begin(members, 2, 1, place);
     members[0].options.timeout_ms = SHORT_MS;
     members[1].options.size = 5;
     world_start(members, 2);
@@ -369,9 +331,8 @@ static void refusals_are_told_at_the_deadline(void **state)
 }
 
 /* Members that no create of this version would make. */
-static void impossible_members(void **state)
+TEST(impossible_members)
 {
-    (void)state;
     static const struct {
         uint32_t rank;
         uint16_t version;
@@ -385,8 +346,7 @@ static void impossible_members(void **state)
     struct world_member members[3];
     struct gw_tcp_member table[3];
     char place[32];
-    uint8_t body[GW_NET_SMALL];
-    gw_context *context = prepare(members, 3, place);
+    gw_context *context = world_begin(members, 3, 1, place);
     members[0].options.log = members[1].options.log = world_keep_line;
     world_start_one(&members[0]);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -406,19 +366,18 @@ static void impossible_members(void **state)
             hear_end(greet(there, h->session ^ session, h->rank, h->link, GW_TCP_HELLO_BYTES - (h == hellos + 4)));
         for (int i = r; i < 4; i += 2) {
             peers[i] = greet(there, session, 2, 0, GW_TCP_HELLO_BYTES);
-            hear(peers[i], GW_TCP_WELCOME, body);
+            hear(peers[i], GW_TCP_WELCOME);
         }
     }
     assert_int_equal(world_n_lines, 2 * N_HELLOS);
     assert_true(world_say(fd, GW_TCP_READY, NULL, 0));
-    hear(fd, GW_TCP_GO, body);
+    hear(fd, GW_TCP_GO);
     world_join(members, 2);
     world_expect_all(members, 2, GW_OK, NULL);
     for (int i = 0; i < 4; i++)
         close(peers[i]);
     close(fd);
-    world_end_links(members, 2);
-    link_test_end(context, NULL, 0);
+    world_end(context, members, 2);
 }
 
 /* ---- names ----------------------------------------------------------------------------------------------- */
@@ -433,9 +392,8 @@ static bool have_ipv6(void)
 }
 
 /* Members may call the loopback by different names. */
-static void by_name_and_by_ipv6(void **state)
+TEST(by_name_and_by_ipv6)
 {
-    (void)state;
     static const struct {
         const char *hosts[3], *advertise;
     } cases[] = {{{"localhost", "localhost", "127.0.0.1"}, "127.0.0.1"},
@@ -448,14 +406,14 @@ static void by_name_and_by_ipv6(void **state)
     for (int c = 0; c < (v6 ? 4 : 1); c++) {
         struct world_member members[3];
         char place[32], others[3][64];
-        gw_context *context = prepare(members, 3, place);
+        gw_context *context = world_begin(members, 3, 1, place);
         for (uint32_t r = 0; r < 3; r++) {
             snprintf(others[r], sizeof others[r], "%s%s", cases[c].hosts[r], strchr(place, ':'));
             members[r].options.rendezvous = others[r];
         }
         members[1].options.advertise = cases[c].advertise;
         world_start(members, 3);
-        all_meet_and_end(context, members, 3);
+        world_meets_and_ends(context, members, 3);
     }
 }
 

@@ -19,14 +19,11 @@ static void meet_and_talk(void)
 {
     struct world_member members[3], late;
     char place[32];
-    gw_context *context = link_test_context();
-    world_prepare(context, 3, 2, members, place);
+    gw_context *context = world_begin(members, 3, 2, place);
     with_keys(members);
     world_start(members, 3);
     world_join(members, 3);
-    for (uint32_t r = 0; r < 3; r++)
-        if (members[r].status < 0)
-            fail_msg("rank %u: %s", r, members[r].sentence);
+    world_expect_all(members, 3, GW_OK, NULL);
     late = members[1];
     struct world_attendance attendance;
     world_attend(&attendance, &members[0].links[1]);
@@ -37,25 +34,20 @@ static void meet_and_talk(void)
         link_test_send(context, &members[r].links[1], (r + 1) % 3, 100000, r, 1);
     for (uint32_t r = 0; r < 3; r++)
         link_test_expect(&members[(r + 1) % 3].links[1], r, 100000, r, 1);
-    for (uint32_t r = 0; r < 3; r++)
-        for (uint32_t l = 0; l < 2; l++)
-            gw_link_destroy(&members[r].links[l]);
-    link_test_end(context, NULL, 0);
+    world_end(context, members, 3);
 }
 
-static void one_folder_for_all(void **state)
+TEST(one_folder_for_all)
 {
-    (void)state;
     folders[0] = folders[1] = folders[2] = at("job");
     meet_and_talk();
 }
 
 /* Rank 2's machine has keys of its own, and each knows the other's. */
-static void two_machines(void **state)
+TEST(two_machines)
 {
-    (void)state;
-    assert_int_equal(gw_keys_new(at("one"), NULL, NULL), GW_OK);
-    assert_int_equal(gw_keys_new(at("two"), NULL, NULL), GW_OK);
+    ok(gw_keys_new(at("one"), NULL, NULL));
+    ok(gw_keys_new(at("two"), NULL, NULL));
     copy_file(at("two/gradwire.crt"), at("one/allowed/the second.crt"));
     copy_file(at("one/gradwire.crt"), at("two/allowed/the first.crt"));
     copy_file(at("one/gradwire.crt"), at("two/rendezvous.crt"));
@@ -69,13 +61,12 @@ static void two_machines(void **state)
 
 /* A member that knows rank 0's key but whose own is not listed there, one that takes rank 0 for another, and keys on
  * one side only. */
-static void the_unlisted_stay_out(void **state)
+TEST(the_unlisted_stay_out)
 {
-    (void)state;
     char job[300], stray[300], rightful[300], unlisted[600];
     struct gw_net_keys *keys;
-    assert_int_equal(gw_keys_new(at("stray"), NULL, NULL), GW_OK);
-    assert_int_equal(gw_net_keys_load(NULL, at("stray"), GW_NET_MEMBER, NULL, &keys), GW_OK);
+    ok(gw_keys_new(at("stray"), NULL, NULL));
+    ok(gw_net_keys_load(NULL, at("stray"), GW_NET_MEMBER, NULL, &keys));
     const struct gw_net_identity_text key = gw_net_identity_write(&keys->own);
     gw_net_keys_free(keys);
     copy_file(at("job/gradwire.crt"), at("stray/rendezvous.crt"));
@@ -97,14 +88,11 @@ static void the_unlisted_stay_out(void **state)
     for (int i = 0; i < 4; i++) {
         struct world_member members[2];
         char place[32];
-        gw_context *context = link_test_context();
-        world_prepare(context, 2, 1, members, place);
+        gw_context *context = world_begin(members, 2, 1, place);
         members[0].options.keys = cases[i].host;
         members[1].options.keys = cases[i].member;
         members[0].options.timeout_ms = SHORT_MS + 1000;
         members[1].options.timeout_ms = SHORT_MS;
-        members[0].options.log = world_keep_line;
-        world_forget_lines();
         world_start(members, 2);
         world_join(members, 2);
         /* If rank 0 ends every connection before the member has read who is there, only the deadline reports it. */
@@ -112,8 +100,7 @@ static void the_unlisted_stay_out(void **state)
                     strstr(members[1].sentence, i == 2 ? "without keys" : "has it keys");
         if (!late && (members[1].status != cases[i].status || !strstr(members[1].sentence, cases[i].words)))
             fail_msg("case %d: %d, \"%s\"", i, members[1].status, members[1].sentence);
-        assert_int_equal(members[0].status, GW_ERR_TIMEOUT);
-        assert_non_null(strstr(members[0].sentence, "rank 1 did not come"));
+        world_expect_all(members, 1, GW_ERR_TIMEOUT, "rank 1 did not come");
         if (!world_has_line(cases[i].line) || world_n_lines > 2)
             fail_msg("case %d: %d lines: %s", i, world_n_lines, world_lines);
         link_test_end(context, NULL, 0);
@@ -121,9 +108,8 @@ static void the_unlisted_stay_out(void **state)
 }
 
 /* Rank 0 allows a member that another member does not. */
-static void unlisted_by_a_peer(void **state)
+TEST(unlisted_by_a_peer)
 {
-    (void)state;
     static char host[300], first[300], second[300];
     snprintf(host, sizeof host, "%s", at("host"));
     snprintf(first, sizeof first, "%s", at("first"));
@@ -141,12 +127,8 @@ static void unlisted_by_a_peer(void **state)
     struct world_member members[3];
     gw_context *context = link_test_context();
     world_meet(context, 3, 1, members, with_keys);
-    assert_int_equal(members[1].status, GW_ERR_PEER);
-    for (int r = 0; r < 3; r++)
-        if (!strstr(members[r].sentence, "rank 2 does not connect to rank 1 (127.0.0.1:") ||
-            !strstr(members[r].sentence, "is not in "))
-            fail_msg("rank %d: %s", r, members[r].sentence);
-    world_expect_all(members, 3, GW_ERR_PEER, NULL);
+    world_expect_all(members, 3, GW_ERR_PEER, "rank 2 does not connect to rank 1 (127.0.0.1:");
+    world_expect_all(members, 3, GW_ERR_PEER, "is not in ");
     link_test_end(context, NULL, 0);
 }
 
@@ -157,10 +139,10 @@ static gw_status dial_with(const char *place, const char *folder, struct gw_net_
 {
     struct gw_net_address address;
     struct gw_net_tls *tls;
-    assert_int_equal(gw_net_keys_load(NULL, folder, GW_NET_MEMBER, NULL, keys), GW_OK);
-    assert_int_equal(gw_net_tls_new(*keys, true, NULL, &tls), GW_OK);
-    assert_int_equal(gw_net_init(c, NULL), GW_OK);
-    assert_int_equal(gw_net_address_parse("it", place, false, &address), GW_OK);
+    ok(gw_net_keys_load(NULL, folder, GW_NET_MEMBER, NULL, keys));
+    ok(gw_net_tls_new(*keys, true, NULL, &tls));
+    ok(gw_net_init(c, NULL));
+    ok(gw_net_address_parse("it", place, false, &address));
     int fd = -1;
     for (int i = 0; i < 3000 && fd < 0; i++, link_test_pause(10)) {
         fd = world_dial(place);
@@ -175,32 +157,27 @@ static gw_status dial_with(const char *place, const char *folder, struct gw_net_
 
 /* A listed machine that is not of this job says HELLO with the right session and another member's rank. It does not get
  * that member's place. */
-static void another_machines_rank(void **state)
+TEST(another_machines_rank)
 {
-    (void)state;
     struct world_member members[3];
     struct gw_net_keys *keys, *again;
     struct gw_net_connection c, second;
     struct gw_net_message message;
     char place[32];
-    gw_context *context = link_test_context();
-    assert_int_equal(gw_keys_new(at("third"), NULL, NULL), GW_OK);
+    ok(gw_keys_new(at("third"), NULL, NULL));
     copy_file(at("third/gradwire.crt"), at("job/allowed/third.crt"));
     copy_file(at("job/gradwire.crt"), at("third/allowed/job.crt"));
-    world_prepare(context, 3, 1, members, place);
+    gw_context *context = world_begin(members, 3, 1, place);
     for (int r = 0; r < 3; r++)
         members[r].options.keys = at("job");
     members[0].options.timeout_ms = members[1].options.timeout_ms = SHORT_MS + 1000;
-    members[0].options.log = world_keep_line;
-    world_forget_lines();
     world_start(members, 2);
     /* It comes as rank 2, and is let in: it is listed. So rank 0 hands out the table, with this certificate in it. */
-    assert_int_equal(dial_with(place, at("third"), &keys, &c), GW_OK);
-    struct gw_tcp_join join = {.version = GW_TCP_VERSION, .keyed = true, .rank = 2, .size = 3, .n_links = 1};
+    ok(dial_with(place, at("third"), &keys, &c));
+    const struct gw_tcp_join join = {.version = GW_TCP_VERSION, .keyed = true, .rank = 2, .size = 3, .n_links = 1};
     uint8_t body[GW_TCP_JOIN_BYTES], hello[GW_TCP_HELLO_BYTES];
-    assert_int_equal(gw_net_address_parse("it", "127.0.0.1:1", false, &join.address), GW_OK);
-    gw_tcp_join_write(body, &join);
-    assert_int_equal(gw_net_send(&c, GW_TCP_JOIN, body, sizeof body, NULL), GW_OK);
+    world_write_join(body, join);
+    ok(gw_net_send(&c, GW_TCP_JOIN, body, sizeof body, NULL));
     struct gw_tcp_member table[3];
     uint64_t session = 0;
     for (int i = 0; i < 3000 && session == 0; i++) {
@@ -216,9 +193,9 @@ static void another_machines_rank(void **state)
     assert_true(gw_net_same_identity(&table[2].identity, &keys->own));
     assert_false(gw_net_same_identity(&table[1].identity, &keys->own));
     /* Now it calls rank 0 as rank 1. */
-    assert_int_equal(dial_with(place, at("third"), &again, &second), GW_OK);
+    ok(dial_with(place, at("third"), &again, &second));
     gw_tcp_hello_write(hello, &(struct gw_tcp_hello){session, 1, 0});
-    assert_int_equal(gw_net_send(&second, GW_TCP_HELLO, hello, sizeof hello, NULL), GW_OK);
+    ok(gw_net_send(&second, GW_TCP_HELLO, hello, sizeof hello, NULL));
     gw_status status = GW_NOT_YET;
     for (int i = 0; i < 3000 && status == GW_NOT_YET; i++, link_test_pause(10))
         status = gw_net_next(&second, &message);
@@ -235,35 +212,23 @@ static void another_machines_rank(void **state)
 
 /* ---- memory -------------------------------------------------------------------------------------------- */
 
-static atomic_int allocations, fail_at;
-
-static void *short_alloc(size_t bytes, void *user)
+TEST(memory_runs_out)
 {
-    return ++allocations == fail_at ? NULL : link_test_alloc(bytes, user);
-}
-
-static void memory_runs_out(void **state)
-{
-    (void)state;
-    const gw_allocator allocator = {short_alloc, link_test_free, NULL};
-    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
-    gw_context *context;
+    gw_context *context = world_short_context();
     struct world_member member;
     char place[32];
-    assert_int_equal(gw_context_create(&options, &context), GW_OK);
     world_prepare(context, 1, 2, &member, place);
     member.options.keys = at("job");
-    for (fail_at = 1;; fail_at++) {
-        allocations = 0;
+    for (world_fail_at = 1;; world_fail_at++) {
+        world_allocations = 0;
         world_come(&member);
         if (member.status == GW_OK)
             break;
-        assert_int_equal(member.status, GW_ERR_MEMORY);
-        assert_non_null(strstr(member.sentence, "no memory"));
+        world_expect_all(&member, 1, GW_ERR_MEMORY, "no memory");
         assert_int_equal(atomic_load(&link_test_live), 1); /* the context */
     }
-    assert_true(fail_at > 10);
-    fail_at = 0;
+    assert_true(world_fail_at > 10);
+    world_fail_at = 0;
     link_test_end(context, member.links, 2);
 }
 

@@ -126,9 +126,8 @@ static void in_the_second_step(gw_link *link)
     in_step(link, 1);
 }
 
-static void reset_under_steps(void **state)
+TEST(reset_under_steps)
 {
-    (void)state;
     reset_under(in_the_first_step);
     reset_under(in_the_second_step);
 }

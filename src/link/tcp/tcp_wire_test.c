@@ -1,7 +1,7 @@
 /* Tests the bytes of the tcp link: what is written reads back, and what is cut or altered is refused, or is another
  * good message. */
-#include "checks.h"
 #include "link/tcp/wire.h"
+#include "outcome.h"
 
 #include <gradwire/codec.h>
 
@@ -11,7 +11,7 @@
 static struct gw_net_address address_of(const char *text)
 {
     struct gw_net_address address;
-    assert_int_equal(gw_net_address_parse("it", text, false, &address), GW_OK);
+    ok(gw_net_address_parse("it", text, false, &address));
     return address;
 }
 
@@ -24,9 +24,8 @@ static uint8_t *exactly(const uint8_t *bytes, size_t n_bytes)
     return copy;
 }
 
-static void joins(void **state)
+TEST(joins)
 {
-    (void)state;
     static const char *const places[] = {"127.0.0.1:5555", "[2001:db8::7]:65535", "[::1]:1"};
     for (size_t i = 0; i < 3; i++) {
         const struct gw_tcp_join join = {.version = GW_TCP_VERSION,
@@ -50,9 +49,8 @@ static void joins(void **state)
     }
 }
 
-static void join_of_another_version(void **state)
+TEST(join_of_another_version)
 {
-    (void)state;
     struct gw_tcp_join back;
     const uint8_t bytes[] = {77, 0, 1, 2, 3};
     assert_true(gw_tcp_join_read(bytes, sizeof bytes, &back));
@@ -60,9 +58,8 @@ static void join_of_another_version(void **state)
 }
 
 /* Each byte of an address takes each value: it is refused, or describes an address. */
-static void addresses(void **state)
+TEST(addresses)
 {
-    (void)state;
     uint8_t good[GW_NET_ADDRESS_BYTES], bytes[GW_NET_ADDRESS_BYTES];
     const struct gw_net_address address = address_of("127.0.0.1:80");
     struct gw_net_address back;
@@ -80,9 +77,8 @@ static void addresses(void **state)
     assert_false(gw_net_address_read(good, &back));
 }
 
-static void tables(void **state)
+TEST(tables)
 {
-    (void)state;
     enum { SIZE = 3 };
     struct gw_tcp_member members[SIZE] = {{.address = address_of("127.0.0.1:1")},
                                           {.address = address_of("[::1]:2"), .identity = {{1, 2, 3}}},
@@ -108,9 +104,8 @@ static void tables(void **state)
     assert_false(gw_tcp_table_read(bytes, sizeof bytes, SIZE, 2, &session, back));
 }
 
-static void hellos(void **state)
+TEST(hellos)
 {
-    (void)state;
     const struct gw_tcp_hello hello = {0x1122334455667788u, 5, 6};
     struct gw_tcp_hello back;
     uint8_t bytes[GW_TCP_HELLO_BYTES + 1] = {0};
@@ -124,9 +119,8 @@ static void hellos(void **state)
     assert_memory_equal(&back, &hello, sizeof hello);
 }
 
-static void texts(void **state)
+TEST(texts)
 {
-    (void)state;
     static const size_t numbers[] = {0, 4};
     uint8_t bytes[GW_TCP_MOST_TEXT + 1];
     char longest[1000], text[GW_TCP_TEXT_BYTES];

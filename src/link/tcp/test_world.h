@@ -7,13 +7,9 @@
 #include "link/tcp/state.h"
 #include "link_conformance.h"
 #include "log_shape.h"
-#include "wire/bytes.h"
+#include "net/test_peer.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define WORLD_MAX_LINKS 4
 #define WORLD_MAX_RANKS LINK_MAX_RANKS
@@ -172,6 +168,22 @@ static inline void world_talk(gw_context *context, struct world_member *members,
     }
 }
 
+/* Ends all links, and the context, in which nothing may be left. */
+static inline void world_end(gw_context *context, struct world_member *members, uint32_t n)
+{
+    world_end_links(members, n);
+    link_test_end(context, NULL, 0);
+}
+
+/* All that were started meet, hear each other, and end. */
+static inline void world_meets_and_ends(gw_context *context, struct world_member *members, uint32_t n)
+{
+    world_join(members, n);
+    world_expect_all(members, n, GW_OK, NULL);
+    world_talk(context, members, n, 0);
+    world_end(context, members, n);
+}
+
 /* Rank 0 answers those who come late while it receives. No message comes meanwhile. */
 struct world_attendance {
     pthread_t thread;
@@ -199,6 +211,24 @@ static inline void world_attend_no_more(struct world_attendance *a)
 {
     atomic_store(&a->ends, true);
     pthread_join(a->thread, NULL);
+}
+
+/* ---- memory that runs out: the allocation of number world_fail_at fails; 0: none does ---- */
+
+static atomic_int world_allocations, world_fail_at;
+
+static inline void *world_short_alloc(size_t bytes, void *user)
+{
+    return ++world_allocations == world_fail_at ? NULL : link_test_alloc(bytes, user);
+}
+
+static inline gw_context *world_short_context(void)
+{
+    const gw_allocator allocator = {world_short_alloc, link_test_free, NULL};
+    gw_context *context;
+    ok(gw_context_create(&(gw_context_options){.struct_bytes = sizeof(gw_context_options), .allocator = &allocator},
+                         &context));
+    return context;
 }
 
 /* ---- logs, and newcomers ---- */
@@ -232,6 +262,16 @@ static inline bool world_has_line(const char *words)
     return found;
 }
 
+/* Prepares n members, in a context of their own. The log of rank 0 is kept. */
+static inline gw_context *world_begin(struct world_member *members, uint32_t n, uint32_t n_links, char place[32])
+{
+    gw_context *context = link_test_context();
+    world_forget_lines();
+    world_prepare(context, n, n_links, members, place);
+    members[0].options.log = world_keep_line;
+    return context;
+}
+
 /* Waits until a line with these words has come. */
 static inline void world_await_line(const char *words)
 {
@@ -244,11 +284,11 @@ static inline void world_await_line(const char *words)
 /* Connects to "127.0.0.1:PORT" as anybody can; waits until somebody listens there. */
 static inline int world_dial(const char *place)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    address.sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1));
+    const struct sockaddr_in address = peer_address(place);
     for (int i = 0; i < 3000; i++) {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_true(fd >= 0);
+        peer_patience(fd, PEER_SECONDS);
         if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
             return fd;
         close(fd);
@@ -258,52 +298,24 @@ static inline int world_dial(const char *place)
     return -1;
 }
 
-/* Listens at "127.0.0.1:PORT". */
-static inline int world_listen(const char *place)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int yes = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    address.sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1));
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(fd, 8), 0);
-    return fd;
-}
-
 /* Sends a message by hand. false: the other side has closed the connection. */
 static inline bool world_say(int fd, uint16_t kind, const void *body, size_t n_bytes)
 {
-    uint8_t bytes[GW_NET_HEAD + GW_NET_SMALL] = {0};
-    assert_true(n_bytes <= GW_NET_SMALL);
-    gw_put64(bytes, n_bytes);
-    gw_put16(bytes + 8, kind);
-    memcpy(bytes + 12, "GWN1", 4);
-    if (n_bytes)
-        memcpy(bytes + GW_NET_HEAD, body, n_bytes);
-    return send(fd, bytes, GW_NET_HEAD + n_bytes, MSG_NOSIGNAL) == (ssize_t)(GW_NET_HEAD + n_bytes);
+    return peer_send(fd, kind, NULL, 0, body, n_bytes);
 }
 
-/* Waits for a message, and returns its kind; 0: the other side has closed the connection. */
-static inline uint16_t world_hear(int fd, uint8_t body[GW_NET_SMALL], size_t *n_bytes)
+/* The JOIN of a member that listens at 127.0.0.1:1, where nobody does. */
+static inline void world_write_join(uint8_t body[GW_TCP_JOIN_BYTES], struct gw_tcp_join join)
 {
-    uint8_t head[GW_NET_HEAD];
-    if (recv(fd, head, sizeof head, MSG_WAITALL) != sizeof head)
-        return 0;
-    *n_bytes = (size_t)gw_get64(head);
-    assert_memory_equal(head + 12, "GWN1", 4);
-    assert_true(*n_bytes <= GW_NET_SMALL);
-    if (*n_bytes && recv(fd, body, *n_bytes, MSG_WAITALL) != (ssize_t)*n_bytes)
-        return 0;
-    return gw_get16(head + 8);
+    ok(gw_net_address_parse("it", "127.0.0.1:1", false, &join.address));
+    gw_tcp_join_write(body, &join);
 }
 
-/* Comes to the rendezvous by hand, as a member that listens nowhere. */
-static inline bool world_say_join(int fd, uint16_t version, uint32_t rank, uint32_t size, uint32_t n_links)
+/* Comes to the rendezvous by hand, and wants one link. */
+static inline bool world_say_join(int fd, uint16_t version, uint32_t rank, uint32_t size)
 {
     uint8_t body[GW_TCP_JOIN_BYTES];
-    struct gw_tcp_join join = {.version = version, .rank = rank, .size = size, .n_links = n_links};
-    assert_int_equal(gw_net_address_parse("it", "127.0.0.1:1", false, &join.address), GW_OK);
-    gw_tcp_join_write(body, &join);
+    world_write_join(body, (struct gw_tcp_join){.version = version, .rank = rank, .size = size, .n_links = 1});
     return world_say(fd, GW_TCP_JOIN, body, sizeof body);
 }
 

@@ -1,11 +1,9 @@
 /* Tests the client: keys that it must know, values in parts on several servers, and values that belong to no round. */
 #include "base/clock.h"
+#include "net/test_peer.h"
 #include "pserver/client/for_exchange.h"
 #include "pserver/client/state.h"
 #include "pserver/client/test_calls.h"
-
-#include <arpa/inet.h>
-#include <unistd.h>
 
 /* So many float32 are divided into parts. */
 enum { N = 700000, N_BYTES = N * sizeof(float) };
@@ -273,13 +271,8 @@ TEST(nobody_is_there)
  * sentence still names the silent one. */
 TEST(the_silent_one_of_two_is_named)
 {
-    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof own;
-    const int mute = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(bind(mute, (const struct sockaddr *)&own, n) == 0 && listen(mute, 8) == 0 &&
-                getsockname(mute, (struct sockaddr *)&own, &n) == 0);
-    char place[32], places[sizeof served.places + 34];
-    snprintf(place, sizeof place, "127.0.0.1:%u", ntohs(own.sin_port));
+    char place[32] = "127.0.0.1:0", places[sizeof served.places + 34];
+    const int mute = peer_listen(place);
     snprintf(places, sizeof places, "%s,%s", served.places, place);
     const gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = places, .timeout_ms = 300};
     gw_ps_client *client;

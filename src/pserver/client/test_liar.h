@@ -32,7 +32,7 @@ struct liar {
     const struct lie *lie;
     atomic_int n_lies;  /* how often it still lies, before it is honest; below 0: always */
     uint32_t silent_to; /* operations that it does not answer at all: a mask of 1 << operation */
-    char place[64];
+    char place[32];
 };
 
 static inline void liar_say(int fd, const struct gw_ps_answer *answer, size_t n_bytes, bool raw)
@@ -107,13 +107,8 @@ static inline void *liar_run(void *user)
 
 static inline void liar_begin_silent(struct liar *liar, const struct lie *lie, uint32_t silent_to)
 {
-    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof own;
-    *liar = (struct liar){.n_workers = 2, .lie = lie, .n_lies = -1, .silent_to = silent_to};
-    liar->listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(bind(liar->listening, (const struct sockaddr *)&own, n) == 0 && listen(liar->listening, 8) == 0 &&
-                getsockname(liar->listening, (struct sockaddr *)&own, &n) == 0);
-    snprintf(liar->place, sizeof liar->place, "127.0.0.1:%u", ntohs(own.sin_port));
+    *liar = (struct liar){.n_workers = 2, .lie = lie, .n_lies = -1, .silent_to = silent_to, .place = "127.0.0.1:0"};
+    liar->listening = peer_listen(liar->place);
     assert_int_equal(pthread_create(&liar->thread, NULL, liar_run, liar), 0);
 }
 
