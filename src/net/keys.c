@@ -149,11 +149,6 @@ static struct timespec folder_time(const struct gw_net_keys *keys)
     return there ? status.st_mtim : (struct timespec){0, 0};
 }
 
-static bool same_time(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
 gw_status gw_net_keys_look(struct gw_net_keys *keys)
 {
     struct gw_net_identity *list = NULL;
@@ -162,7 +157,7 @@ gw_status gw_net_keys_look(struct gw_net_keys *keys)
         return GW_OK;
     const struct timespec time = folder_time(keys);
     pthread_mutex_lock(&keys->lock);
-    const bool changed = !same_time(&time, &keys->time);
+    const bool changed = time.tv_sec != keys->time.tv_sec || time.tv_nsec != keys->time.tv_nsec;
     const bool fresh = !changed && gw_clock_seconds() < keys->looked + LOOK_SECONDS;
     pthread_mutex_unlock(&keys->lock);
     if (fresh)

@@ -40,7 +40,7 @@ gw_status gw_net_listener_open(struct gw_net_listener *listener, const struct gw
     return GW_OK;
 }
 
-static void forget(struct gw_net_newcomer *newcomer)
+void gw_net_turn_out(struct gw_net_newcomer *newcomer)
 {
     gw_net_free(&newcomer->c);
     newcomer->since = 0;
@@ -50,7 +50,7 @@ static void forget(struct gw_net_newcomer *newcomer)
 void gw_net_listener_close(struct gw_net_listener *listener)
 {
     for (uint32_t i = 0; listener->newcomers && i < listener->o.most; i++)
-        forget(&listener->newcomers[i]);
+        gw_net_turn_out(&listener->newcomers[i]);
     for (uint32_t i = 0; i < listener->n_fds; i++)
         close(listener->fds[i]);
     listener->n_fds = 0;
@@ -156,7 +156,7 @@ static struct gw_net_newcomer *find_room(struct gw_net_listener *listener, const
             if (listener->newcomers[i].since == 0)
                 return &listener->newcomers[i];
     if (pushed_out) {
-        forget(pushed_out);
+        gw_net_turn_out(pushed_out);
         listener->n_pushed_out++;
     }
     return pushed_out;
@@ -260,7 +260,7 @@ static bool go_on(struct gw_net_listener *listener, struct gw_net_newcomer *newc
         const ssize_t n = recv(c->fd, scrap, sizeof scrap, 0);
         status = gw_net_flush(c);
         if (n == 0 || status < 0 || gw_net_all_arrived(c))
-            forget(newcomer);
+            gw_net_turn_out(newcomer);
         else
             watch_newcomer(listener, newcomer);
         return false;
@@ -274,7 +274,7 @@ static bool go_on(struct gw_net_listener *listener, struct gw_net_newcomer *newc
             tell_refusal(listener, c);
         if (c->refusal == GW_NET_MET_TLS || c->refusal == GW_NET_WITHOUT_TLS)
             tell_mismatch(c->fd);
-        forget(newcomer);
+        gw_net_turn_out(newcomer);
     } else {
         watch_newcomer(listener, newcomer);
     }
@@ -307,7 +307,7 @@ struct gw_net_newcomer *gw_net_listener_next(struct gw_net_listener *listener, s
             struct gw_net_newcomer *s = &listener->newcomers[i];
             if (s->since != 0 && now >= s->since + GW_NET_INTRODUCTION_SECONDS) {
                 listener->n_pushed_out += !s->leaves;
-                forget(s);
+                gw_net_turn_out(s);
             }
         }
         const int n = epoll_wait(listener->epoll, events, AT_ONCE, 0);
@@ -339,17 +339,12 @@ void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_newcomer *new
     newcomer->since = 0;
 }
 
-void gw_net_turn_out(struct gw_net_newcomer *newcomer)
-{
-    forget(newcomer);
-}
-
 void gw_net_refuse(struct gw_net_listener *listener, struct gw_net_newcomer *newcomer, uint16_t kind,
                    const void *header, size_t n_header, const void *bytes, size_t n_bytes)
 {
     /* A connection on which nothing was sent has room for a short message. */
     if (gw_net_send_with(&newcomer->c, kind, header, n_header, bytes, n_bytes, NULL, NULL) < 0 || newcomer->c.first) {
-        forget(newcomer);
+        gw_net_turn_out(newcomer);
         return;
     }
     gw_net_consume(&newcomer->c);

@@ -169,17 +169,6 @@ static SSL_CTX *make_settings(const struct gw_net_keys *keys)
     return settings;
 }
 
-/* A session of a folder of keys. NULL: there is no memory. */
-static SSL *new_session(struct gw_net_keys *keys)
-{
-    pthread_mutex_lock(&keys->lock);
-    if (!keys->ssl)
-        keys->ssl = make_settings(keys);
-    SSL *session = keys->ssl ? SSL_new(keys->ssl) : NULL;
-    pthread_mutex_unlock(&keys->lock);
-    return session;
-}
-
 gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, const char *host, struct gw_net_tls **out)
 {
     pthread_once(&begun_once, begin_once);
@@ -191,7 +180,11 @@ gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, const char *hos
     tls->dialled = dialled;
     tls->host = keys->knows_place ? NULL : host;
     tls->wants_write = dialled; /* who has dialled speaks first */
-    tls->ssl = new_session(keys);
+    pthread_mutex_lock(&keys->lock);
+    if (!keys->ssl)
+        keys->ssl = make_settings(keys);
+    tls->ssl = keys->ssl ? SSL_new(keys->ssl) : NULL;
+    pthread_mutex_unlock(&keys->lock);
     if (!tls->ssl || !bio_method || SSL_set_ex_data(tls->ssl, session_index, tls) != 1) {
         gw_net_tls_free(tls);
         return gw_fail(GW_ERR_MEMORY, "no memory for TLS");

@@ -192,24 +192,21 @@ static void redial(struct meeting *m, uint64_t number, const char *trouble)
     peer->dial_at = gw_clock_seconds() + REDIAL_SECONDS;
 }
 
-static gw_status dial_peer(struct meeting *m, uint64_t number)
-{
-    struct gw_tcp_peer *peer = peer_of(m, number);
-    peer->dial_at = 0;
-    const gw_status status = dial(m, &m->group->members[number % m->group->size].address, NULL, &peer->c, number);
-    if (status == GW_ERR_PEER)
-        redial(m, number, strerror(peer->c.error));
-    return status == GW_ERR_PEER ? GW_OK : status;
-}
-
 static gw_status dial_peers(struct meeting *m, double now)
 {
     const struct gw_tcp_group *group = m->group;
     for (uint32_t l = 0; m->has_table && l < group->n_links; l++)
         for (uint32_t r = 0; r < group->rank; r++) {
             const uint64_t number = (uint64_t)l * group->size + r;
-            if (peer_of(m, number)->dial_at != 0 && now >= peer_of(m, number)->dial_at)
-                GW_TRY(dial_peer(m, number));
+            struct gw_tcp_peer *peer = peer_of(m, number);
+            if (peer->dial_at == 0 || now < peer->dial_at)
+                continue;
+            peer->dial_at = 0;
+            const gw_status status = dial(m, &group->members[r].address, NULL, &peer->c, number);
+            if (status == GW_ERR_PEER)
+                redial(m, number, strerror(peer->c.error));
+            else
+                GW_TRY(status);
         }
     return GW_OK;
 }
@@ -322,19 +319,12 @@ static gw_status check_join(const struct meeting *m, const struct gw_net_newcome
     return GW_OK;
 }
 
-static gw_status draw_session(uint64_t *session)
-{
-    do {
-        if (getrandom(session, sizeof *session, 0) != sizeof *session)
-            return gw_fail(GW_ERR_SYSTEM, "no random number for the session");
-    } while (*session == 0);
-    return GW_OK;
-}
-
 static gw_status hand_out_table(struct meeting *m)
 {
     struct gw_tcp_group *group = m->group;
-    GW_TRY(draw_session(&group->session));
+    while (group->session == 0)
+        if (getrandom(&group->session, sizeof group->session, 0) != sizeof group->session)
+            return gw_fail(GW_ERR_SYSTEM, "no random number for the session");
     gw_tcp_table_write(m->table, group->session, group->size, group->n_links, group->members);
     for (uint32_t r = 1; r < group->size; r++) {
         gw_ignore(gw_net_send(&m->joiners[r].c, GW_TCP_TABLE, m->table, m->table_bytes, NULL));
@@ -548,7 +538,7 @@ static gw_status hear_host(struct meeting *m)
     if (status == GW_ERR_PEER)
         return host_went(m);
     watch(m, &host->c, OF_JOINER);
-    return status == GW_ERR_PEER ? GW_OK : status;
+    return status;
 }
 
 /* ---- how it ends ----------------------------------------------------------------------------------------- */

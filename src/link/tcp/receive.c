@@ -47,28 +47,22 @@ void gw_tcp_lose(struct gw_tcp_endpoint *me, uint32_t rank)
 
 /* ---- what came ------------------------------------------------------------------------------------------- */
 
-static gw_status take_data(struct gw_tcp_endpoint *me, uint32_t rank, const struct gw_net_message *m)
-{
-    void *bytes = m->bytes;
-    if (m->is_small) {
-        if (!(bytes = gw_message_alloc(me->group->context, m->n_bytes)))
-            return GW_ERR_MEMORY;
-        if (m->n_bytes)
-            memcpy(bytes, m->bytes, m->n_bytes);
-    }
-    gw_message_queue_put(&me->arrived, &(gw_message){.from = rank, .bytes = bytes, .n_bytes = m->n_bytes});
-    return GW_OK;
-}
-
 /* Takes one message of a peer. GW_ERR_MEMORY: it must be taken again. */
 static gw_status take(struct gw_tcp_endpoint *me, uint32_t rank, const struct gw_net_message *m)
 {
     char how[HOW_BYTES];
-    if (m->kind == GW_TCP_DATA)
-        return take_data(me, rank, m);
+    void *bytes = m->bytes;
+    if (m->kind == GW_TCP_DATA) {
+        if (m->is_small && !(bytes = gw_message_alloc(me->group->context, m->n_bytes)))
+            return GW_ERR_MEMORY;
+        if (m->is_small && m->n_bytes)
+            memcpy(bytes, m->bytes, m->n_bytes);
+        gw_message_queue_put(&me->arrived, &(gw_message){.from = rank, .bytes = bytes, .n_bytes = m->n_bytes});
+        return GW_OK;
+    }
     if (!m->is_small) {
         gw_net_consume(&me->peers[rank].c);
-        gw_message_free(m->bytes);
+        gw_message_free(bytes);
     }
     snprintf(how, sizeof how, "sent a message of kind %u and %zu bytes, which no member sends", m->kind, m->n_bytes);
     lose(me, rank, how);
