@@ -27,15 +27,14 @@ gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *o
 }
 
 /* A call of a server or a client, of which there is none. */
-#define ABSENT(function, ...)                                                                                          \
-    gw_status function(__VA_ARGS__)                                                                                    \
+#define CALL(type, function, answer, ...)                                                                              \
+    type function(__VA_ARGS__)                                                                                         \
     {                                                                                                                  \
-        return absent();                                                                                               \
+        answer;                                                                                                        \
     }
+#define ABSENT(function, ...) CALL(gw_status, function, return absent(), __VA_ARGS__)
 ABSENT(gw_ps_server_run, gw_ps_server *server)
-
 ABSENT(gw_ps_client_meet, gw_ps_client *client, uint32_t ms)
-
 ABSENT(gw_ps_init, gw_ps_client *client, const char *key, const gw_ps_key_options *options)
 ABSENT(gw_ps_push, gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes)
 ABSENT(gw_ps_pull, gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, gw_ps_value *out)
@@ -47,38 +46,12 @@ ABSENT(gw_ps_join, gw_ps_client *client, uint64_t *round)
 ABSENT(gw_ps_members, gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity, uint64_t *next_round)
 ABSENT(gw_ps_admit, gw_ps_client *client, uint32_t rank, uint64_t round)
 
-const char *gw_ps_server_address(const gw_ps_server *server)
-{
-    return "";
-}
-
-void gw_ps_server_stop(gw_ps_server *server)
-{
-}
-
-void gw_ps_server_destroy(gw_ps_server *server)
-{
-}
-
-void gw_ps_client_destroy(gw_ps_client *client)
-{
-}
-
-gw_ps_info gw_ps_client_info(const gw_ps_client *client)
-{
-    return (gw_ps_info){.n_workers = 0};
-}
-
-bool gw_ps_take_notice(gw_ps_client *client, gw_ps_notice notice)
-{
-    return false;
-}
-
-void gw_ps_value_free(gw_ps_value *value)
-{
-}
-
-void gw_ps_cancel(gw_ps_client *client, uint64_t request)
-{
-}
+CALL(const char *, gw_ps_server_address, return "", const gw_ps_server *server)
+CALL(void, gw_ps_server_stop, return, gw_ps_server *server)
+CALL(void, gw_ps_server_destroy, return, gw_ps_server *server)
+CALL(void, gw_ps_client_destroy, return, gw_ps_client *client)
+CALL(gw_ps_info, gw_ps_client_info, return (gw_ps_info){.n_workers = 0}, const gw_ps_client *client)
+CALL(bool, gw_ps_take_notice, return false, gw_ps_client *client, gw_ps_notice notice)
+CALL(void, gw_ps_value_free, return, gw_ps_value *value)
+CALL(void, gw_ps_cancel, return, gw_ps_client *client, uint64_t request)
 #endif
