@@ -69,11 +69,11 @@ static gw_status altered_key(const struct gw_ps_folder *folder, const char *key,
 /* Writes a value, unless it is there. */
 static gw_status put_value(struct gw_ps_folder *folder, uint64_t id, struct gw_ps_blob *blob)
 {
-    if (blob->committed_by == 0 || blob->committed_by == folder->commit) { /* the latter: that commit has failed */
-        blob->sum = gw_hash_now()->whole(blob->bytes, blob->n_bytes, id);
-        GW_TRY(gw_ps_rows_put(folder->rows, id, blob->bytes, blob->n_bytes));
-        blob->committed_by = folder->commit;
-    }
+    if (blob->committed_by && blob->committed_by != folder->commit) /* if they are equal, that commit has failed */
+        return GW_OK;
+    blob->sum = gw_hash_now()->whole(blob->bytes, blob->n_bytes, id);
+    GW_TRY(gw_ps_rows_put(folder->rows, id, blob->bytes, blob->n_bytes));
+    blob->committed_by = folder->commit;
     return GW_OK;
 }
 

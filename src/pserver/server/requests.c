@@ -45,17 +45,12 @@ static gw_status enter_run(struct gw_ps_server *server, struct gw_ps_member *mem
     return GW_OK;
 }
 
-static bool is_exchanges(const char *key)
-{
-    return strncmp(key, GW_PS_EXCHANGE, strlen(GW_PS_EXCHANGE)) == 0;
-}
-
 static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
 {
     struct gw_ps_key *key;
     if (request->skipped > GW_PS_MOST_ROUNDS)
         return gw_fail(GW_ERR_FRAME_FIELD, "an INIT skips %" PRIu64 " rounds, which is invalid", request->skipped);
-    if (!is_exchanges(request->key))
+    if (!gw_ps_begins_with(request->key, GW_PS_EXCHANGE))
         GW_TRY(enter_run(server, member));
     const uint64_t before = server->store->names.n;
     GW_TRY(gw_ps_store_init(server->store, request->key, (gw_ps_type)request->type, &request->shape,
@@ -134,7 +129,7 @@ static gw_status push(struct gw_ps_server *server, struct gw_ps_member *member, 
     case GW_PS_PUSH_REFUSED:
         return gw_ps_store_refuse(server->store, key, member->rank, request->nth, request->refusal);
     case GW_PS_PUSH_PENDING: /* a VERDICT is only about keys of exchanges */
-        return !is_exchanges(request->key)
+        return !gw_ps_begins_with(request->key, GW_PS_EXCHANGE)
                    ? gw_fail(GW_ERR_ARGUMENT,
                              "a push to \"%s\" is to wait for a verdict; its name must begin with \"%s\"", request->key,
                              GW_PS_EXCHANGE)
@@ -148,7 +143,8 @@ static gw_status push(struct gw_ps_server *server, struct gw_ps_member *member, 
 static const struct gw_ps_waiting *waiting_push(struct gw_ps_member *member, const struct gw_ps_request *verdict)
 {
     for (const struct gw_ps_waiting *p = member->waiting; p; p = p->member_next)
-        if (p->request.operation == GW_PS_PUSH && p->request.nth <= verdict->nth && is_exchanges(p->request.key))
+        if (p->request.operation == GW_PS_PUSH && p->request.nth <= verdict->nth &&
+            gw_ps_begins_with(p->request.key, GW_PS_EXCHANGE))
             return p;
     return NULL;
 }
@@ -166,7 +162,7 @@ static gw_status judge(struct gw_ps_server *server, struct gw_ps_member *member,
     GW_TRY(gw_ps_store_may_judge(server->store, GW_PS_EXCHANGE, member->rank, request->nth));
     struct gw_ps_key *key;
     for (uint64_t k = 0; (key = gw_ps_store_key(server->store, k)); k++)
-        if (key->parameters && is_exchanges(key->name))
+        if (key->parameters && gw_ps_begins_with(key->name, GW_PS_EXCHANGE))
             GW_TRY(gw_ps_store_judge(server->store, key, member->rank, request->nth, request->refusal));
     return GW_OK;
 }

@@ -6,8 +6,6 @@
 #include "base/memory.h"
 #include "pserver/store/parameters.h"
 
-#include <string.h>
-
 #define MOST_WAITING 1024 /* the most waiting requests of one client */
 
 static void enqueue(struct gw_ps_key *queue, struct gw_ps_waiting *waiting)
@@ -161,7 +159,7 @@ void gw_ps_waiting_refuse(struct gw_ps_server *server, const char *prefix, gw_st
     for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++)
         for (struct gw_ps_waiting *p = key->waiting, *next; p; p = next) {
             next = p->next;
-            if (strncmp(key->name, prefix, strlen(prefix)) == 0 || strncmp(p->request.key, prefix, strlen(prefix)) == 0)
+            if (gw_ps_begins_with(key->name, prefix) || gw_ps_begins_with(p->request.key, prefix))
                 refuse(server, p, status);
         }
     server->n_woken = GW_PS_MOST_WOKEN + 1; /* some of the woken keys may be dropped, so ask all again */

@@ -21,11 +21,10 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
     *out = gw_ps_names_find(&store->names, name);
     if (*out)
         return GW_OK;
-    if (strncmp(name, GW_PS_EXCHANGE, strlen(GW_PS_EXCHANGE)) == 0)
+    if (gw_ps_begins_with(name, GW_PS_EXCHANGE))
         return gw_fail(GW_ERR_ARGUMENT,
                        "this server has no \"%s\": it was started anew while its workers trained, and kept nothing "
-                       "(--snapshot DIR "
-                       "keeps a run)",
+                       "(--snapshot DIR keeps a run)",
                        name);
     if (store->names.n == 0)
         return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\", nor any other: init_parameter makes one", name);
@@ -100,6 +99,7 @@ static gw_status new_round(struct gw_ps_store *store, struct gw_ps_round *round)
     return GW_OK;
 }
 
+/* Fills a new key, and adds it to the table. */
 static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, const char *name, const char *codec,
                           const char *optimizer)
 {
@@ -120,24 +120,9 @@ static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, cons
     gw_ps_key_count_due(store, key);
     if (codec[0])
         GW_TRY(gw_codec_parse(store->context, codec, &key->codec));
-    return optimizer[0] ? gw_ps_parameters_init(store, key, optimizer) : GW_OK;
-}
-
-static gw_status new_key(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
-                         uint64_t n_elems, const char *codec, const char *optimizer, struct gw_ps_key **out)
-{
-    struct gw_ps_key *key = gw_calloc(store->context, 1, sizeof *key);
-    if (!key)
-        return GW_ERR_MEMORY;
-    key->type = type;
-    key->shape = *shape;
-    key->n_elems = n_elems;
-    gw_status status = fill_key(store, key, name, codec, optimizer);
-    if (status < 0)
-        gw_ps_key_free(store, key);
-    else
-        *out = key;
-    return status;
+    if (optimizer[0])
+        GW_TRY(gw_ps_parameters_init(store, key, optimizer));
+    return gw_ps_names_add(&store->names, key);
 }
 
 /* Checks that the key that exists has this type, shape, codec and optimizer. */
@@ -189,13 +174,18 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
                        "the key \"%s\" would take %" PRIu64 " bytes by itself, and the server holds %" PRIu64
                        " of at most %" PRIu64 " already (--max-bytes)",
                        name, empty_bytes(store, name), gw_ps_store_held(store), store->options.max_bytes);
-    GW_TRY(new_key(store, name, type, shape, n_elems, codec, optimizer, &key));
-    gw_status status = gw_ps_names_add(&store->names, key);
+    key = gw_calloc(store->context, 1, sizeof *key);
+    if (!key)
+        return GW_ERR_MEMORY;
+    key->type = type;
+    key->shape = *shape;
+    key->n_elems = n_elems;
+    key->n_parts = n_parts;
+    gw_status status = fill_key(store, key, name, codec, optimizer);
     if (status < 0) {
         gw_ps_key_free(store, key);
         return status;
     }
-    key->n_parts = n_parts;
     key->row = ++store->last_row;
     const uint64_t own = gw_ps_parameters_own_bytes(store, key);
     atomic_fetch_add(store->total, empty_bytes(store, name) + own);

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"
-#include "pserver/store/reduce.h"
 #include "wire/bytes.h"
 #include "wire/float16.h"
 
@@ -39,12 +38,12 @@ gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key
                        "the key \"%s\" is %s; an optimizer is for float32, float16, bfloat16 and frame", key->name,
                        gw_ps_type_name(key->type));
     uint32_t n_moments = gw_optimizer_moments(&parsed);
-    uint64_t needed = (1 + n_moments) * key->n_elems * sizeof(float), held = atomic_load(store->total);
-    if (needed > store->options.max_bytes || held > store->options.max_bytes - needed)
+    const uint64_t needed = (1 + n_moments) * key->n_elems * sizeof(float);
+    if (!gw_ps_store_has_room(store, needed))
         return gw_fail(GW_ERR_CAPACITY,
                        "the parameters of \"%s\" and what its optimizer keeps take %" PRIu64
                        " bytes, and the server holds %" PRIu64 " of at most %" PRIu64 " already (--max-bytes)",
-                       key->name, needed, held, store->options.max_bytes);
+                       key->name, needed, gw_ps_store_held(store), store->options.max_bytes);
     struct gw_ps_parameters *p = key->parameters = gw_calloc(store->context, 1, sizeof *p);
     if (!p)
         return GW_ERR_MEMORY;
@@ -134,18 +133,6 @@ gw_status gw_ps_parameters_admit(const struct gw_ps_key *key, uint32_t rank, con
                                        rank, key->name, i);
 }
 
-/* Checks that values may be the first parameters: a float32 for each element of the key. GW_ERR_NONFINITE: one is a NaN
- * or an infinity. */
-static gw_status admit_first(const struct gw_ps_key *key, const struct gw_ps_blob *value)
-{
-    const uint64_t i = first_nonfinite(GW_PS_FLOAT32, value->bytes, key->n_elems);
-    return i == key->n_elems ? GW_OK
-                             : gw_fail(GW_ERR_NONFINITE,
-                                       "the first parameters of \"%s\" hold a NaN or an infinity at element %" PRIu64
-                                       "; no gradient could move it",
-                                       key->name, i);
-}
-
 /* Turns a value of the key's type into float32. */
 static gw_status decode(struct gw_ps_store *store, const struct gw_ps_key *key, const void *bytes, size_t n_bytes,
                         float *out)
@@ -160,20 +147,11 @@ static gw_status decode(struct gw_ps_store *store, const struct gw_ps_key *key, 
 /* The average of the open round, decoded. */
 static gw_status average(struct gw_ps_store *store, const struct gw_ps_key *key, float *out)
 {
-    struct gw_ps_push *pushes = gw_alloc(store->context, store->options.n_workers, sizeof *pushes);
     struct gw_ps_result result;
-    uint32_t n = 0;
-    if (!pushes)
-        return GW_ERR_MEMORY;
-    for (uint32_t r = 0; r < store->options.n_workers; r++)
-        if (key->open.pushes[r])
-            pushes[n++] = (struct gw_ps_push){r, key->open.pushes[r]->bytes, key->open.pushes[r]->n_bytes};
-    gw_status status = gw_ps_reduce(store->context, key->type == GW_PS_FRAME ? GW_PS_DECODE_AVERAGE : GW_PS_MEAN,
-                                    key->type, &key->shape, pushes, n, key->codec, NULL, &result);
-    gw_free(store->context, pushes);
-    if (status < 0)
-        return status;
-    status = decode(store, key, result.bytes, result.n_bytes, out);
+    uint32_t n;
+    GW_TRY(gw_ps_round_reduce(store, key, &key->open, key->type == GW_PS_FRAME ? GW_PS_DECODE_AVERAGE : GW_PS_MEAN,
+                              NULL, &result, &n));
+    const gw_status status = decode(store, key, result.bytes, result.n_bytes, out);
     gw_free(store->context, result.bytes);
     return status;
 }
@@ -255,7 +233,12 @@ gw_status gw_ps_store_put_first(struct gw_ps_store *store, struct gw_ps_key *key
                        key->name, value->n_bytes, gw_ps_shape_text(&key->shape).text, key->n_elems * sizeof(float));
     if (p->values)
         return GW_OK;
-    GW_TRY(admit_first(key, value));
+    const uint64_t i = first_nonfinite(GW_PS_FLOAT32, value->bytes, key->n_elems);
+    if (i < key->n_elems)
+        return gw_fail(GW_ERR_NONFINITE,
+                       "the first parameters of \"%s\" hold a NaN or an infinity at element %" PRIu64
+                       "; no gradient could move it",
+                       key->name, i);
     if (!gw_ps_store_has_room(store, 0)) /* the value's bytes count already; a copy takes their place */
         return gw_fail(GW_ERR_CAPACITY,
                        "the parameters of \"%s\" have %zu bytes, and with them the server holds %" PRIu64

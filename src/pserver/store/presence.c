@@ -3,12 +3,6 @@
 #include "pserver/store/parameters.h"
 
 #include <inttypes.h>
-#include <string.h>
-
-static bool begins_with(const char *name, const char *prefix)
-{
-    return strncmp(name, prefix, strlen(prefix)) == 0;
-}
 
 /* The round to which the workers that have pushed most push next. */
 static uint64_t open_round(const struct gw_ps_store *store, const struct gw_ps_key *key)
@@ -20,7 +14,7 @@ static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
                       uint64_t from)
 {
     /* if it is not named, the worker goes on at the open round of the key, or after it */
-    const bool named = from > 0 && begins_with(key->name, prefix);
+    const bool named = from > 0 && gw_ps_begins_with(key->name, prefix);
     const uint64_t first = named ? from : open_round(store, key);
     if (named && store->options.mode == GW_PS_SYNC && first <= key->open.number && key->pushed[rank] >= first) {
         gw_ps_key_take_out(store, key, rank); /* the worker pushed this before it left, and will push it again */
@@ -44,7 +38,7 @@ gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char
                        store->options.n_workers - 1);
     struct gw_ps_key *key;
     for (uint64_t k = 0; from > 0 && store->options.mode == GW_PS_SYNC && (key = gw_ps_store_key(store, k)); k++)
-        if (begins_with(key->name, prefix) && key->open.number > from)
+        if (gw_ps_begins_with(key->name, prefix) && key->open.number > from)
             return gw_fail(GW_ERR_ORDER,
                            "rank %u is to take part from round %" PRIu64 " on, and \"%s\" is at round %" PRIu64
                            " already",
@@ -78,7 +72,7 @@ bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store, const char *p
 {
     const struct gw_ps_key *key;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
-        if (begins_with(key->name, prefix) && key->parameters && key->parameters->values)
+        if (gw_ps_begins_with(key->name, prefix) && key->parameters && key->parameters->values)
             return true;
     return false;
 }
@@ -88,7 +82,7 @@ uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *pre
     const struct gw_ps_key *key;
     uint64_t most = 1;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
-        if (begins_with(key->name, prefix) && open_round(store, key) > most)
+        if (gw_ps_begins_with(key->name, prefix) && open_round(store, key) > most)
             most = open_round(store, key);
     return most;
 }
@@ -98,7 +92,7 @@ void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t
     struct gw_ps_key *key;
     store->info.has_begun = false;
     for (uint64_t k = 0; store->options.mode == GW_PS_SYNC && (key = gw_ps_store_key(store, k)); k++)
-        if (begins_with(key->name, prefix)) {
+        if (gw_ps_begins_with(key->name, prefix)) {
             gw_ps_round_clear(store, key, &key->open);
             key->open.number = number;
         }
@@ -152,10 +146,10 @@ void gw_ps_store_begin_anew(struct gw_ps_store *store, const char *except)
     bool changed = false;
     uint64_t next = 1;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
-        if (!begins_with(key->name, except) && open_round(store, key) > next)
+        if (!gw_ps_begins_with(key->name, except) && open_round(store, key) > next)
             next = open_round(store, key);
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
-        if (!begins_with(key->name, except))
+        if (!gw_ps_begins_with(key->name, except))
             changed |= begin_key_anew(store, key, next);
     if (changed)
         gw_ps_store_change(store);
@@ -183,7 +177,7 @@ void gw_ps_store_drop(struct gw_ps_store *store, const char *prefix)
     uint64_t n = 0;
     store->first_changed = NULL; /* it may have keys that are no more in a moment */
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++) {
-        if (begins_with(key->name, prefix)) {
+        if (gw_ps_begins_with(key->name, prefix)) {
             gw_ps_key_free(store, key);
             continue;
         }

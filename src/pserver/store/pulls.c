@@ -1,9 +1,7 @@
 /* Answers pulls: it finds the round of the asking worker, reduces it, and keeps results for the workers that ask next.
  */
 #include "base/error.h"
-#include "base/memory.h"
 #include "pserver/store/parameters.h"
-#include "pserver/store/reduce.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -50,32 +48,6 @@ static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uin
     if (worker && store->options.mode == GW_PS_STALE && fewest_pushes(store, key) + store->options.staleness < pushed)
         return GW_PS_WAIT;
     return GW_OK;
-}
-
-static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round,
-                             gw_ps_method method, const float *scale, struct gw_ps_pulled *pulled)
-{
-    struct gw_ps_push *pushes = gw_alloc(store->context, round->n_in, sizeof *pushes);
-    if (!pushes)
-        return GW_ERR_MEMORY;
-    uint32_t n = 0;
-    for (uint32_t r = 0; r < store->options.n_workers; r++)
-        if (gw_ps_counts(store, key, round, r) && round->refusals[r] == GW_PS_NOT_REFUSED &&
-            (store->options.mode == GW_PS_SYNC || store->present[r]))
-            pushes[n++] = (struct gw_ps_push){r, round->pushes[r]->bytes, round->pushes[r]->n_bytes};
-    if (n == 0) {
-        gw_free(store->context, pushes);
-        return gw_fail(GW_ERR_ORDER, "all workers that have pushed to \"%s\" have left", key->name);
-    }
-    struct gw_ps_result result;
-    gw_status status =
-        gw_ps_reduce(store->context, method, key->type, &key->shape, pushes, n, key->codec, scale, &result);
-    gw_free(store->context, pushes);
-    if (status < 0)
-        return status;
-    *pulled = (struct gw_ps_pulled){.type = result.type, .shape = result.shape, .n_pushes = n};
-    pulled->value = gw_ps_blob_new(store->context, store->total, result.bytes, result.n_bytes);
-    return pulled->value ? GW_OK : GW_ERR_MEMORY;
 }
 
 /* Checks that a round can be used. With GW_PS_SYNC no worker may have refused. In other modes at least one push must be
@@ -125,7 +97,13 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
                            gw_ps_method_name(method), key->name, needed, gw_ps_store_held(store),
                            store->options.max_bytes);
     }
-    GW_TRY(make_result(store, key, round, method, scale, out));
+    struct gw_ps_result result;
+    uint32_t n_pushes;
+    GW_TRY(gw_ps_round_reduce(store, key, round, method, scale, &result, &n_pushes));
+    *out = (struct gw_ps_pulled){.type = result.type, .shape = result.shape, .n_pushes = n_pushes};
+    out->value = gw_ps_blob_new(store->context, store->total, result.bytes, result.n_bytes);
+    if (!out->value)
+        return GW_ERR_MEMORY;
     struct gw_ps_cached *place = &round->results[round->n_results++ % GW_PS_CACHED_RESULTS];
     gw_ps_value_drop(store, key, &place->pulled.value);
     *place = (struct gw_ps_cached){method, scale_key, scale_round, *out};

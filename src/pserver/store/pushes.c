@@ -6,7 +6,6 @@
 #include <gradwire/codec.h>
 
 #include <inttypes.h>
-#include <string.h>
 
 /* Checks that a value is frames of this worker, back to back, with as many elements as the key. */
 static gw_status check_frames(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
@@ -216,9 +215,14 @@ static gw_status check_verdict(const struct gw_ps_store *store, const struct gw_
     return GW_OK;
 }
 
-/* Ends a pending push. If it counts, it moves the parameters now. If not, it moves nothing. */
-static gw_status end_pending(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t refusal)
+/* If a pending push counts, it moves the parameters now. If not, it moves nothing. */
+gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                            uint64_t refusal)
 {
+    bool pending;
+    GW_TRY(check_verdict(store, key, rank, nth, &pending));
+    if (!pending)
+        return GW_OK;
     struct gw_ps_blob **push = &key->open.pushes[rank];
     if (refusal != GW_PS_NOT_REFUSED) {
         struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->total, NULL, 0);
@@ -239,22 +243,12 @@ static gw_status end_pending(struct gw_ps_store *store, struct gw_ps_key *key, u
     return GW_OK;
 }
 
-gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                            uint64_t refusal)
-{
-    bool pending;
-    GW_TRY(check_verdict(store, key, rank, nth, &pending));
-    if (!pending)
-        return GW_OK;
-    return end_pending(store, key, rank, refusal);
-}
-
 gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, const char *prefix, uint32_t rank, uint64_t nth)
 {
     bool pending, any = false;
     const struct gw_ps_key *key;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++) {
-        if (!key->parameters || strncmp(key->name, prefix, strlen(prefix)) != 0)
+        if (!key->parameters || !gw_ps_begins_with(key->name, prefix))
             continue;
         GW_TRY(check_verdict(store, key, rank, nth, &pending));
         any = true;

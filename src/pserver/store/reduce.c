@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "codec/codec.h"
+#include "pserver/store/store.h"
 #include "wire/float16.h"
 
 #include <inttypes.h>
@@ -65,76 +66,55 @@ static uint16_t to_f16(double x)
     return fabsf(f) >= 65520.0f ? sign | 0x7C00 : gw_to_f16(f);
 }
 
-static void load_floats(gw_ps_type type, const uint8_t *src, uint64_t begin, uint32_t n, double *out)
-{
-    src += begin * gw_ps_type_bytes(type);
-    switch (type) {
-    case GW_PS_FLOAT32:
-        for (uint32_t i = 0; i < n; i++)
-            out[i] = (double)gw_get_float(src + 4 * i);
-        return;
-    case GW_PS_FLOAT16:
-        for (uint32_t i = 0; i < n; i++)
-            out[i] = (double)gw_from_f16(gw_get16(src + 2 * i));
-        return;
-    default:
-        for (uint32_t i = 0; i < n; i++)
-            out[i] = (double)gw_from_bf16(gw_get16(src + 2 * i));
+/* One conversion for each type: n elements from `begin` on, to or from a number that holds every type of its kind. */
+#define CONVERSION(name, from, to, each)                                                                               \
+    static void name(const from *src, to *out, uint64_t n)                                                             \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < n; i++)                                                                               \
+            each;                                                                                                      \
     }
+CONVERSION(load_float32, uint8_t, double, out[i] = (double)gw_get_float(src + 4 * i))
+CONVERSION(load_float16, uint8_t, double, out[i] = (double)gw_from_f16(gw_get16(src + 2 * i)))
+CONVERSION(load_bfloat16, uint8_t, double, out[i] = (double)gw_from_bf16(gw_get16(src + 2 * i)))
+CONVERSION(load_int32, uint8_t, int64_t, out[i] = (int32_t)gw_get32(src + 4 * i))
+CONVERSION(load_int64, uint8_t, int64_t, out[i] = (int64_t)gw_get64(src + 8 * i))
+CONVERSION(load_uint8, uint8_t, int64_t, out[i] = src[i])
+/* which NaN a sum is depends on the processor, so all become one */
+CONVERSION(store_float32, double, uint8_t,
+           gw_put32(out + 4 * i, src[i] != src[i] ? 0x7FC00000u : gw_float_bits((float)src[i])))
+CONVERSION(store_float16, double, uint8_t, gw_put16(out + 2 * i, to_f16(src[i])))
+CONVERSION(store_bfloat16, double, uint8_t, gw_put16(out + 2 * i, to_bf16(src[i])))
+CONVERSION(store_int32, int64_t, uint8_t, gw_put32(out + 4 * i, (uint32_t)src[i]))
+CONVERSION(store_int64, int64_t, uint8_t, gw_put64(out + 8 * i, (uint64_t)src[i]))
+CONVERSION(store_uint8, int64_t, uint8_t, out[i] = (uint8_t)src[i])
+#undef CONVERSION
+
+static void load_floats(gw_ps_type type, const uint8_t *src, uint64_t begin, uint64_t n, double *out)
+{
+    static void (*const loads[])(const uint8_t *, double *, uint64_t) = {
+        [GW_PS_FLOAT32] = load_float32, [GW_PS_FLOAT16] = load_float16, [GW_PS_BFLOAT16] = load_bfloat16};
+    loads[type](src + begin * gw_ps_type_bytes(type), out, n);
 }
 
 static void store_floats(gw_ps_type type, const double *src, uint64_t begin, uint64_t n, uint8_t *out)
 {
-    out += begin * gw_ps_type_bytes(type);
-    switch (type) {
-    case GW_PS_FLOAT32: /* which NaN a sum is depends on the processor, so all become one */
-        for (uint64_t i = 0; i < n; i++)
-            gw_put32(out + 4 * i, src[i] != src[i] ? 0x7FC00000u : gw_float_bits((float)src[i]));
-        return;
-    case GW_PS_FLOAT16:
-        for (uint64_t i = 0; i < n; i++)
-            gw_put16(out + 2 * i, to_f16(src[i]));
-        return;
-    default:
-        for (uint64_t i = 0; i < n; i++)
-            gw_put16(out + 2 * i, to_bf16(src[i]));
-    }
+    static void (*const stores[])(const double *, uint8_t *, uint64_t) = {
+        [GW_PS_FLOAT32] = store_float32, [GW_PS_FLOAT16] = store_float16, [GW_PS_BFLOAT16] = store_bfloat16};
+    stores[type](src, out + begin * gw_ps_type_bytes(type), n);
 }
 
-static void load_integers(gw_ps_type type, const uint8_t *src, uint64_t begin, uint32_t n, int64_t *out)
+static void load_integers(gw_ps_type type, const uint8_t *src, uint64_t begin, uint64_t n, int64_t *out)
 {
-    src += begin * gw_ps_type_bytes(type);
-    switch (type) {
-    case GW_PS_INT32:
-        for (uint32_t i = 0; i < n; i++)
-            out[i] = (int32_t)gw_get32(src + 4 * i);
-        return;
-    case GW_PS_INT64:
-        for (uint32_t i = 0; i < n; i++)
-            out[i] = (int64_t)gw_get64(src + 8 * i);
-        return;
-    default:
-        for (uint32_t i = 0; i < n; i++)
-            out[i] = src[i];
-    }
+    static void (*const loads[])(const uint8_t *, int64_t *, uint64_t) = {
+        [GW_PS_INT32] = load_int32, [GW_PS_INT64] = load_int64, [GW_PS_UINT8] = load_uint8};
+    loads[type](src + begin * gw_ps_type_bytes(type), out, n);
 }
 
-static void store_integers(gw_ps_type type, const int64_t *src, uint64_t begin, uint32_t n, uint8_t *out)
+static void store_integers(gw_ps_type type, const int64_t *src, uint64_t begin, uint64_t n, uint8_t *out)
 {
-    out += begin * gw_ps_type_bytes(type);
-    switch (type) {
-    case GW_PS_INT32:
-        for (uint32_t i = 0; i < n; i++)
-            gw_put32(out + 4 * i, (uint32_t)src[i]);
-        return;
-    case GW_PS_INT64:
-        for (uint32_t i = 0; i < n; i++)
-            gw_put64(out + 8 * i, (uint64_t)src[i]);
-        return;
-    default:
-        for (uint32_t i = 0; i < n; i++)
-            out[i] = (uint8_t)src[i];
-    }
+    static void (*const stores[])(const int64_t *, uint8_t *, uint64_t) = {
+        [GW_PS_INT32] = store_int32, [GW_PS_INT64] = store_int64, [GW_PS_UINT8] = store_uint8};
+    stores[type](src, out + begin * gw_ps_type_bytes(type), n);
 }
 
 /* ---- a block of elements ------------------------------------------------------------------------------ */
@@ -518,5 +498,25 @@ gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type
         gw_free(context, out->bytes);
         out->bytes = NULL;
     }
+    return status;
+}
+
+gw_status gw_ps_round_reduce(const struct gw_ps_store *store, const struct gw_ps_key *key,
+                             const struct gw_ps_round *round, gw_ps_method method, const float *scale,
+                             struct gw_ps_result *out, uint32_t *n_pushes)
+{
+    struct gw_ps_push *pushes = gw_alloc(store->context, round->n_in, sizeof *pushes);
+    if (!pushes)
+        return GW_ERR_MEMORY;
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        if (gw_ps_counts(store, key, round, r) && round->refusals[r] == GW_PS_NOT_REFUSED &&
+            (store->options.mode == GW_PS_SYNC || store->present[r]))
+            pushes[n++] = (struct gw_ps_push){r, round->pushes[r]->bytes, round->pushes[r]->n_bytes};
+    *n_pushes = n;
+    const gw_status status =
+        n == 0 ? gw_fail(GW_ERR_ORDER, "all workers that have pushed to \"%s\" have left", key->name)
+               : gw_ps_reduce(store->context, method, key->type, &key->shape, pushes, n, key->codec, scale, out);
+    gw_free(store->context, pushes);
     return status;
 }

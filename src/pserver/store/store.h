@@ -6,9 +6,12 @@
 #include "pserver/protocol/names.h"
 #include "pserver/protocol/value.h"
 #include "pserver/store/blob.h"
+#include "pserver/store/reduce.h"
 #include "pserver/store/times.h"
 
 #include <gradwire/codec.h>
+
+#include <string.h>
 
 /* The request is not done yet: ask again when the store says that the key has changed. */
 #define GW_PS_WAIT ((gw_status)1)
@@ -116,6 +119,11 @@ struct gw_ps_store {
     struct gw_ps_key *first_changed;
     uint32_t last_row;
 };
+
+static inline bool gw_ps_begins_with(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
 
 /* The nth key, in the order in which keys were made, from 0. NULL after the last. */
 static inline struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store, uint64_t nth)
@@ -325,6 +333,12 @@ gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key);
 
 /* Counts again how many pushes and verdicts the open round waits for. */
 void gw_ps_key_count_due(const struct gw_ps_store *store, struct gw_ps_key *key);
+
+/* Reduces the pushes of a round that count; without rounds, those of workers that take part. *n_pushes: how many these
+ * are. Errors: GW_ERR_ORDER (none is left), GW_ERR_MEMORY, and those of gw_ps_reduce. */
+gw_status gw_ps_round_reduce(const struct gw_ps_store *store, const struct gw_ps_key *key,
+                             const struct gw_ps_round *round, gw_ps_method method, const float *scale,
+                             struct gw_ps_result *out, uint32_t *n_pushes);
 
 /* Empties a round: its pushes and its results. */
 void gw_ps_round_clear(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round);
