@@ -100,12 +100,6 @@ static void serve(struct gw_ps_server *server, struct gw_ps_member *member, cons
     }
 }
 
-static void set_more(struct gw_ps_member *member, bool has_more)
-{
-    member->server->n_more += has_more - member->has_more;
-    member->has_more = has_more;
-}
-
 /* Reads what a member has sent. Short answers to requests that came together leave together. */
 static void read_member(struct gw_ps_server *server, struct gw_ps_member *member)
 {
@@ -125,7 +119,9 @@ static void read_member(struct gw_ps_server *server, struct gw_ps_member *member
     member->c.gathers = false;
     gw_ignore(gw_net_flush(&member->c));
     gw_net_watch(&member->c, server->epoll, (epoll_data_t){.ptr = member});
-    set_more(member, status == GW_OK && has_more);
+    has_more = has_more && status == GW_OK;
+    server->n_more += has_more - member->has_more;
+    member->has_more = has_more;
     if (status >= 0 || member->c.fd < 0)
         return;
     if (member->c.error == EPROTO || member->c.error == EMSGSIZE)

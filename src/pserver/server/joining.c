@@ -171,12 +171,6 @@ gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t ran
     return joiner(server, rank) ? GW_PS_JOINING : GW_PS_ABSENT;
 }
 
-static uint8_t members_code(const struct gw_ps_server *server)
-{
-    return (server->store->info.has_begun ? GW_PS_HAS_BEGUN : 0) |
-           (gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE) ? GW_PS_KEEPS_PARAMETERS : 0);
-}
-
 gw_status gw_ps_members_do(struct gw_ps_server *server, struct gw_ps_member *member,
                            const struct gw_ps_request *request)
 {
@@ -189,9 +183,11 @@ gw_status gw_ps_members_do(struct gw_ps_server *server, struct gw_ps_member *mem
     struct gw_ps_blob *body = gw_ps_blob_new(server->context, &server->bytes, bytes, n);
     if (!body)
         return GW_ERR_MEMORY;
+    const bool keeps = gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE);
     gw_ps_answer_send(server, member,
                       &(struct gw_ps_answer){.operation = GW_PS_MEMBERS,
-                                             .run_flags = members_code(server),
+                                             .run_flags = (server->store->info.has_begun ? GW_PS_HAS_BEGUN : 0) |
+                                                          (keeps ? GW_PS_KEEPS_PARAMETERS : 0),
                                              .id = request->id,
                                              .round = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE)},
                       body);

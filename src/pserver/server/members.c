@@ -129,18 +129,6 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_new
     return status;
 }
 
-/* Closes the connection of a member, and frees what has come of a value. */
-static void disconnect(struct gw_ps_server *server, struct gw_ps_member *member)
-{
-    if (member->receiving)
-        gw_free(server->context, member->c.body);
-    server->receiving -= member->receiving;
-    server->n_more -= member->has_more;
-    member->receiving = 0;
-    member->has_more = false;
-    gw_net_free(&member->c);
-}
-
 /* True if somebody would go on without the workers that are away, or waits to begin. If all workers are away, the
  * reason must be this server or its network. */
 static bool somebody_goes_on(const struct gw_ps_server *server)
@@ -169,7 +157,13 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
     if (member->next)
         member->next->link = member->link;
     server->n_members--;
-    disconnect(server, member);
+    server->n_more -= member->has_more;
+    member->has_more = false;
+    server->receiving -= member->receiving;
+    if (member->receiving)
+        gw_free(server->context, member->c.body); /* what has come of a value */
+    member->receiving = 0;
+    gw_net_free(&member->c);
     if (member->rank != GW_PS_READER && server->workers[member->rank].member == member) {
         server->workers[member->rank].member = NULL;
         server->workers[member->rank].away_since = gw_clock_seconds();
@@ -204,20 +198,20 @@ void gw_ps_members_sweep(struct gw_ps_server *server)
  * says so. */
 void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *member)
 {
-    const uint32_t rank = member->rank;
-    const bool was_of_run = rank != GW_PS_READER && server->workers[rank].came_as == member->incarnation;
-    const bool for_good = rank != GW_PS_READER && (member->joins || server->options.missing == GW_PS_MISSING_CONTINUE);
     gw_ps_member_leave(server, member);
-    if (was_of_run)
-        server->workers[rank].came_as = 0;
-    if (rank != GW_PS_READER && server->workers[rank].agreed_as) { /* it will not come back to this run */
-        server->workers[rank].agreed_as = 0;
+    if (member->rank == GW_PS_READER)
+        return;
+    struct gw_ps_worker *worker = &server->workers[member->rank];
+    if (worker->came_as == member->incarnation)
+        worker->came_as = 0;
+    if (worker->agreed_as) { /* it will not come back to this run */
+        worker->agreed_as = 0;
         gw_ps_folder_note(server->folder);
     }
-    if (!for_good)
+    if (!member->joins && server->options.missing != GW_PS_MISSING_CONTINUE)
         return;
-    server->workers[rank].away_since = 0;
-    gw_ps_store_leave(server->store, rank);
+    worker->away_since = 0;
+    gw_ps_store_leave(server->store, member->rank);
 }
 
 void gw_ps_members_look(struct gw_ps_server *server)
