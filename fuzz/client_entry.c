@@ -244,9 +244,9 @@ static void answer_request(struct input *in, gw_ps_client *client, uint64_t id)
         const struct request *open = gw_ps_request_find(client, id);
         if (kind & ANSWER_FOR_SCALE && open->second)
             open = gw_ps_request_find(client, open->second);
-        const uint32_t p = which % open->n_parts;
+        const uint32_t p = which % open->place.n_parts;
         const struct gw_ps_asked asked = gw_ps_asked_of(client, open, p);
-        answer(in, client, kind, open->first + p, &asked);
+        answer(in, client, kind, open->place.first + p, &asked);
     }
     gw_ps_client_pump(client, -1, 0);
 }
@@ -303,7 +303,7 @@ static void settle_all(gw_ps_client *client)
 static void end_request(gw_ps_client *client, uint64_t id)
 {
     struct request *open = gw_ps_request_find(client, id);
-    const uint32_t n_parts = open->n_parts;
+    const uint32_t n_parts = open->place.n_parts;
     const struct gw_ps_request request = *open->asked;
     struct gw_ps_asked asked = gw_ps_asked_of(client, open, 0);
     asked.request = &request;

@@ -12,11 +12,6 @@ static const char *const words[GW_PS_OPERATIONS] = {
     [GW_PS_GET] = "get",     [GW_PS_VERDICT] = "VERDICT",
 };
 
-static bool gives_value(const struct gw_ps_request *request)
-{
-    return request->operation == GW_PS_PULL || request->operation == GW_PS_GET;
-}
-
 /* The type of the value in the answer. 0: it is not known, because the key is not known. */
 static gw_ps_type type_for(const struct gw_ps_asked *asked)
 {
@@ -34,7 +29,7 @@ uint64_t gw_ps_answer_most(const struct gw_ps_asked *asked)
     const gw_ps_shape shape = gw_ps_answer_shape(asked);
     if (asked->request->operation == GW_PS_MEMBERS)
         return asked->n_workers;
-    if (!gives_value(asked->request))
+    if (!gw_ps_request_gives_value(asked->request))
         return 0;
     if (!width || !gw_ps_shape_elems(&shape, &n_elems))
         return asked->most;
@@ -144,12 +139,12 @@ gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps
     if (n_bytes > most)
         return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with more than the %" PRIu64 " bytes that it may have",
                        words[request->operation], request->key, most);
-    const bool wants_body = gives_value(request) || request->operation == GW_PS_MEMBERS;
+    const bool wants_body = gw_ps_request_gives_value(request) || request->operation == GW_PS_MEMBERS;
     if (has_body != wants_body)
         return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered %s a value", words[request->operation], request->key,
                        has_body ? "with" : "without");
     GW_TRY(check_number(asked, answer->number));
     if (request->operation == GW_PS_MEMBERS && n_bytes != asked->n_workers)
         return gw_fail(GW_ERR_PEER, "the server told of %" PRIu64 " workers, and is for %u", n_bytes, asked->n_workers);
-    return gives_value(request) ? check_value(asked, answer, n_bytes) : GW_OK;
+    return gw_ps_request_gives_value(request) ? check_value(asked, answer, n_bytes) : GW_OK;
 }

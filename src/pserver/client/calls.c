@@ -143,18 +143,13 @@ gw_status gw_ps_begin(gw_ps_client *client, const gw_ps_call *call, uint64_t *ou
 
 /* ---- waiting ----------------------------------------------------------------------------------------------- */
 
-static bool gives_value(const struct request *request)
-{
-    return request->asked->operation == GW_PS_PULL || request->asked->operation == GW_PS_GET;
-}
-
 /* Checks that all parts of the value are of the same round or version. Parts of parameters need not be. */
 static gw_status check_numbers(const gw_ps_client *client, const struct request *request)
 {
     const struct gw_ps_request *asked = request->asked;
     const bool of_a_round = asked->operation == GW_PS_PULL && client->servers[0].hello.mode == GW_PS_SYNC &&
                             asked->method != GW_PS_PARAMETERS;
-    for (uint32_t p = 1; (of_a_round || asked->operation == GW_PS_GET) && p < request->n_parts; p++)
+    for (uint32_t p = 1; (of_a_round || asked->operation == GW_PS_GET) && p < request->place.n_parts; p++)
         if (request->parts[p].answer.round != request->parts[0].answer.round)
             return gw_fail(GW_ERR_ORDER,
                            "\"%s\" was replaced while it was read: its parts are of %" PRIu64 " and %" PRIu64
@@ -190,7 +185,7 @@ static void take_value(const struct gw_ps_client *client, struct request *reques
                          .n_bytes = request->n_bytes,
                          .hold = client->context};
     request->value = NULL;
-    if (request->n_parts == 1)
+    if (request->place.n_parts == 1)
         return;
     struct gw_ps_asked asked = gw_ps_asked_of(client, request, 0);
     asked.shape = request->place.shape;
@@ -210,7 +205,7 @@ static gw_status scale_value(const struct gw_ps_client *client, const struct req
                        out->round, request->asked->key, scale->round);
     const gw_float_env before = gw_float_enter();
     uint8_t *at = out->bytes;
-    for (uint32_t p = 0; p < request->n_parts; p++) {
+    for (uint32_t p = 0; p < request->place.n_parts; p++) {
         const struct part *part = &request->parts[p];
         const float factor = request->averages ? by / (float)part->answer.n_pushes : by;
         uint64_t n_elems;
@@ -241,7 +236,7 @@ static gw_status end(gw_ps_client *client, struct request *request, double until
         status = gw_ps_request_wait(client, second, until);
     if (status == GW_OK)
         status = check_numbers(client, request);
-    if (status != GW_OK || !gives_value(request))
+    if (status != GW_OK || !gw_ps_request_gives_value(request->asked))
         return status;
     take_value(client, request, out);
     if (second) {
@@ -261,7 +256,7 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t id, uint32_t ms, gw_ps_value
     struct request *request = gw_ps_request_find(client, id);
     if (!request)
         return gw_fail(GW_ERR_ORDER, "there is no request %" PRIu64 ", or it has been waited for already", id);
-    if (gives_value(request) && !out)
+    if (gw_ps_request_gives_value(request->asked) && !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: out is NULL for a pull");
     const gw_status status =
         end(client, request, ms == GW_PS_NO_LIMIT ? INFINITY : gw_clock_seconds() + ms / 1000.0, out);
@@ -277,9 +272,9 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t id, uint32_t ms, gw_ps_value
  * the next one. */
 static void forget(gw_ps_client *client, const struct request *request)
 {
-    for (uint32_t p = 0; request && p < request->n_parts; p++)
+    for (uint32_t p = 0; request && p < request->place.n_parts; p++)
         if (!request->parts[p].done)
-            gw_ps_server_redial(&client->servers[request->first + p]);
+            gw_ps_server_redial(&client->servers[request->place.first + p]);
 }
 
 void gw_ps_cancel(gw_ps_client *client, uint64_t id)

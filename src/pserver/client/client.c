@@ -80,12 +80,10 @@ static gw_status are_alike(const struct gw_ps_client *client)
         if (other->hello.mode != first->hello.mode || other->hello.staleness != first->hello.staleness)
             return gw_fail(GW_ERR_PEER, "the servers at %s and at %s have not the same --mode", gw_ps_place(first),
                            gw_ps_place(other));
-    }
-    for (uint32_t s = 1; s < client->n_servers; s++)
-        if (client->servers[s].hello.n_workers != first->hello.n_workers)
+        if (other->hello.n_workers != first->hello.n_workers)
             return gw_fail(GW_ERR_PEER, "the server at %s is for %u workers, and that at %s for %u", gw_ps_place(first),
-                           first->hello.n_workers, gw_ps_place(&client->servers[s]),
-                           client->servers[s].hello.n_workers);
+                           first->hello.n_workers, gw_ps_place(other), other->hello.n_workers);
+    }
     return GW_OK;
 }
 
@@ -130,8 +128,7 @@ static void say_goodbye(struct gw_ps_client *client)
     const double deadline = gw_clock_seconds() + BYE_SECONDS;
     for (uint32_t s = 0; s < client->n_servers; s++)
         if (client->servers[s].welcome)
-            gw_ignore(
-                gw_ps_server_send(&client->servers[s], &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, NULL));
+            gw_ignore(gw_ps_server_send(&client->servers[s], &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL));
     for (uint32_t s = 0; s < client->n_servers; s++) {
         struct server *server = &client->servers[s];
         struct gw_net_message message;

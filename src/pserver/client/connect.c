@@ -42,13 +42,19 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
 
 /* ---- sending ---------------------------------------------------------------------------------------------- */
 
-gw_status gw_ps_server_send(struct server *server, const struct gw_ps_request *request, struct part *part,
-                            void (*sent)(void *part))
+static void sent(void *part)
+{
+    ((struct part *)part)->waits = false;
+}
+
+gw_status gw_ps_server_send(struct server *server, const struct gw_ps_request *request, struct part *part)
 {
     uint8_t head[GW_PS_HEAD_BYTES];
     const size_t n_bytes = gw_ps_request_write(head, request);
+    if (part)
+        part->waits = true;
     const gw_status status = gw_net_send_with(&server->c, GW_PS_MESSAGE, head, n_bytes, part ? part->body : NULL,
-                                              part ? part->n_bytes : 0, sent, part);
+                                              part ? part->n_bytes : 0, part ? sent : NULL, part);
     return status == GW_ERR_PEER ? GW_OK : status;
 }
 
@@ -63,7 +69,7 @@ static void say_hello(struct server *server)
                                         .place = (uint32_t)(server - client->servers),
                                         .n_servers = client->n_servers};
     /* the first message of a connection always finds room */
-    gw_ignore(gw_ps_server_send(server, &hello, NULL, NULL));
+    gw_ignore(gw_ps_server_send(server, &hello, NULL));
 }
 
 /* ---- connecting ------------------------------------------------------------------------------------------- */

@@ -74,7 +74,7 @@ gw_status gw_ps_key_made(struct gw_ps_client *client, const struct request *requ
 {
     struct key *key = request->key;
     uint64_t pushed = UINT64_MAX;
-    for (uint32_t p = 0; p < request->n_parts; p++)
+    for (uint32_t p = 0; p < request->place.n_parts; p++)
         if (request->parts[p].answer.n_pushed < pushed)
             pushed = request->parts[p].answer.n_pushed;
     if (key->n_pushes == 0) { /* else the server has not counted the pushes that wait */

@@ -26,29 +26,20 @@
 
 /* ---- sending ----------------------------------------------------------------------------------------------- */
 
-static void sent(void *part)
-{
-    ((struct part *)part)->waits = false;
-}
-
 /* Sends the request of a part. If the server has not said welcome, it is sent when it does. The connection reads the
- * caller's own bytes, until `sent` is called. */
+ * caller's own bytes as long as the part waits. */
 static gw_status send_part(struct gw_ps_client *client, uint32_t s, struct part *part)
 {
     struct server *server = &client->servers[s];
-    if (!server->welcome)
-        return GW_OK;
-    if (!gw_ps_request_has_value(&part->head))
-        return gw_ps_server_send(server, &part->head, NULL, NULL);
-    part->waits = true;
-    return gw_ps_server_send(server, &part->head, part, sent);
+    return server->welcome ? gw_ps_server_send(server, &part->head, gw_ps_request_has_value(&part->head) ? part : NULL)
+                           : GW_OK;
 }
 
 static gw_status send_again(struct gw_ps_client *client, uint32_t s)
 {
     for (struct request *t = client->open.first; t; t = t->next)
-        if (s >= t->first && s < t->first + t->n_parts && !t->parts[s - t->first].done)
-            GW_TRY(send_part(client, s, &t->parts[s - t->first]));
+        if (s >= t->place.first && s < t->place.first + t->place.n_parts && !t->parts[s - t->place.first].done)
+            GW_TRY(send_part(client, s, &t->parts[s - t->place.first]));
     return GW_OK;
 }
 
@@ -114,7 +105,7 @@ static struct part *part_of(struct gw_ps_client *client, uint32_t s, uint64_t id
 {
     const uint64_t p = id % MOST_SERVERS;
     *request = gw_ps_request_find(client, id - p);
-    return *request && p < (*request)->n_parts && s == (*request)->first + p && !(*request)->parts[p].done
+    return *request && p < (*request)->place.n_parts && s == (*request)->place.first + p && !(*request)->parts[p].done
                ? &(*request)->parts[p]
                : NULL;
 }
@@ -133,7 +124,7 @@ struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, const struc
     return (struct gw_ps_asked){.request = &request->parts[p].head,
                                 .type = request->place.type,
                                 .shape = gw_ps_part_shape(&request->place, p),
-                                .n_workers = client->servers[request->first + p].hello.n_workers,
+                                .n_workers = client->servers[request->place.first + p].hello.n_workers,
                                 .most = client->most_bytes};
 }
 
@@ -142,7 +133,7 @@ struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, const struc
 static void *make_room(struct gw_ps_client *client, struct request *request, const struct part *part, size_t n_bytes)
 {
     size_t total = n_bytes, at = 0;
-    if (request->n_parts > 1) { /* each element takes as many bytes */
+    if (request->place.n_parts > 1) { /* each element takes as many bytes */
         struct gw_ps_asked asked = gw_ps_asked_of(client, request, 0);
         const uint64_t begin = gw_ps_part_begin(&request->place, (uint32_t)(part - request->parts));
         asked.shape = request->place.shape;
@@ -172,7 +163,7 @@ static void *place(void *user, const struct gw_net_message *message)
     struct part *part = part_of(client, s, answer.id, &request);
     if (!part)
         return gw_net_nowhere;
-    const struct gw_ps_asked asked = gw_ps_asked_of(client, request, s - request->first);
+    const struct gw_ps_asked asked = gw_ps_asked_of(client, request, s - request->place.first);
     void *room = gw_ps_answer_check(&asked, &answer, true, message->n_bytes) == GW_OK && answer.status == GW_OK
                      ? make_room(client, request, part, message->n_bytes)
                      : NULL;
@@ -212,14 +203,14 @@ static void put_into(struct requests *to, struct request *request)
 static bool tell_skipped(struct gw_ps_client *client, struct request *request)
 {
     uint64_t past = 0;
-    for (uint32_t p = 0; p < request->n_parts; p++) {
+    for (uint32_t p = 0; p < request->place.n_parts; p++) {
         const struct gw_ps_answer *answer = &request->parts[p].answer;
         if (answer->operation != GW_PS_INIT || answer->status < 0)
             return false;
         if (answer->flags & GW_PS_IS_PAST && answer->n_pushed > past)
             past = answer->n_pushed;
     }
-    for (uint32_t p = 0; p < request->n_parts; p++) {
+    for (uint32_t p = 0; p < request->place.n_parts; p++) {
         struct part *part = &request->parts[p];
         if (part->answer.n_pushed >= past || part->head.skipped >= past)
             continue;
@@ -237,7 +228,7 @@ static bool tell_skipped(struct gw_ps_client *client, struct request *request)
 static void take_answer(struct gw_ps_client *client, uint32_t s, struct request *request, struct part *part,
                         const struct gw_ps_answer *answer, const struct gw_net_message *message)
 {
-    const struct gw_ps_asked asked = gw_ps_asked_of(client, request, s - request->first);
+    const struct gw_ps_asked asked = gw_ps_asked_of(client, request, s - request->place.first);
     gw_status status = gw_ps_answer_check(&asked, answer, message->n_bytes > 0, message->n_bytes);
     if (status == GW_OK)
         status = take_value(client, request, part, message);
@@ -336,14 +327,14 @@ static gw_status ask_again(struct gw_ps_client *client, double *next)
 {
     const double now = gw_clock_seconds();
     for (struct request *t = client->n_again ? client->open.first : NULL; t; t = t->next)
-        for (uint32_t p = 0; p < t->n_parts; p++) {
+        for (uint32_t p = 0; p < t->place.n_parts; p++) {
             struct part *part = &t->parts[p];
             if (part->done || part->again_at == 0)
                 continue;
             if (part->again_at <= now) {
                 part->again_at = 0;
                 client->n_again--;
-                GW_TRY(send_part(client, t->first + p, part));
+                GW_TRY(send_part(client, t->place.first + p, part));
             } else if (part->again_at < *next) {
                 *next = part->again_at;
             }
@@ -414,9 +405,9 @@ void gw_ps_request_free(struct gw_ps_client *client, struct request *request)
         at = &(*at)->hash_next;
     *at = request->hash_next;
     take_out(request->n_left ? &client->open : &client->answered, request);
-    for (uint32_t p = 0; p < request->n_parts; p++) {
+    for (uint32_t p = 0; p < request->place.n_parts; p++) {
         const struct part *part = &request->parts[p];
-        struct server *server = &client->servers[request->first + p];
+        struct server *server = &client->servers[request->place.first + p];
         client->n_again -= part->again_at > 0 && !part->done;
         if (key && request->asked->operation == GW_PS_PUSH && (!part->done || part->answer.status < 0))
             key->uncertain = true;
@@ -450,13 +441,12 @@ static struct request *new_request(struct gw_ps_client *client, const struct gw_
     request->id = client->next_id;
     request->asked = &request->parts[0].head;
     request->deadline = gw_clock_seconds() + client->timeout_ms / 1000.0 + GRACE_SECONDS;
-    request->first = place->first;
-    request->n_parts = request->n_left = place->n_parts;
+    request->n_left = place->n_parts;
     request->key = key;
     request->place = *place;
     request->body = body;
     client->next_id += MOST_SERVERS;
-    for (uint32_t p = 0; p < request->n_parts; p++) {
+    for (uint32_t p = 0; p < request->place.n_parts; p++) {
         struct part *part = &request->parts[p];
         const size_t begin = p ? (size_t)gw_ps_part_begin(place, p) * width : 0,
                      end = p + 1 < place->n_parts ? (size_t)gw_ps_part_begin(place, p + 1) * width : n_bytes;
@@ -570,8 +560,8 @@ gw_status gw_ps_request_begin(struct gw_ps_client *client, uint32_t server, cons
 
 gw_status gw_ps_request_send(struct gw_ps_client *client, struct request *request)
 {
-    for (uint32_t p = 0; p < request->n_parts; p++)
-        GW_TRY(send_part(client, request->first + p, &request->parts[p]));
+    for (uint32_t p = 0; p < request->place.n_parts; p++)
+        GW_TRY(send_part(client, request->place.first + p, &request->parts[p]));
     return GW_OK;
 }
 
@@ -589,15 +579,16 @@ gw_status gw_ps_request_wait(struct gw_ps_client *client, const struct request *
             return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", answer->sentence),
                                   answer->operation == GW_PS_INIT ? "making a key" : "agreeing with the other workers");
         if (now >= request->deadline)
-            return gw_ps_answer_missing(&request->parts[p].head, gw_ps_place(&client->servers[request->first + p]));
+            return gw_ps_answer_missing(&request->parts[p].head,
+                                        gw_ps_place(&client->servers[request->place.first + p]));
         GW_TRY(gw_ps_client_pump(client, -1, until < request->deadline ? until : request->deadline));
         if (now >= until && request->n_left > 0)
             return GW_NOT_YET;
     }
-    for (uint32_t p = 0; p < request->n_parts; p++)
+    for (uint32_t p = 0; p < request->place.n_parts; p++)
         if (request->parts[p].answer.status == GW_ERR_NONFINITE && request->parts[p].answer.refusal < client->refusal)
             client->refusal = request->parts[p].answer.refusal;
-    for (uint32_t p = 0; p < request->n_parts; p++)
+    for (uint32_t p = 0; p < request->place.n_parts; p++)
         if (request->parts[p].answer.status < 0)
             return gw_fail(request->parts[p].answer.status, "%s", request->parts[p].answer.sentence);
     return GW_OK;

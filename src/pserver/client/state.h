@@ -50,11 +50,10 @@ struct request {
     uint64_t id;                       /* the id of its first part; the ids of the others follow */
     const struct gw_ps_request *asked; /* the head of its first part */
     double deadline;
-    uint32_t first, n_parts; /* servers */
-    uint32_t n_left;         /* how many parts have no answer yet */
-    struct key *key;         /* NULL: it counts for none */
-    struct place place;      /* of the key */
-    const void *body;        /* of an INIT: the first parameters; NULL: none */
+    uint32_t n_left;    /* how many parts have no answer yet */
+    struct key *key;    /* NULL: it counts for none */
+    struct place place; /* of the key, and the servers that are asked */
+    const void *body;   /* of an INIT: the first parameters; NULL: none */
     /* of a pull: the request for the maximum of its scale key, if that lives on another server. Of an INIT: the request
      * that puts the first parameters, once the key is made. 0: none */
     uint64_t second;
@@ -149,10 +148,9 @@ void gw_ps_keys_free(struct gw_ps_client *client);
 /* Reads a list "HOST:PORT,...". */
 gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *text);
 
-/* Sends a request. part NULL: it has no body; else `sent` gets the part when its body has left, or never will. If the
+/* Sends a request. part NULL: it has no body; else the part waits until its body has left, or never will. If the
  * connection ends before, the request is sent again on the next one. Errors: GW_ERR_MEMORY. */
-gw_status gw_ps_server_send(struct server *server, const struct gw_ps_request *request, struct part *part,
-                            void (*sent)(void *part));
+gw_status gw_ps_server_send(struct server *server, const struct gw_ps_request *request, struct part *part);
 
 /* Goes on connecting, if it is time. True: the connection stands. */
 bool gw_ps_server_connect(struct server *server);

@@ -132,6 +132,12 @@ static inline bool gw_ps_request_has_value(const struct gw_ps_request *request)
            request->operation == GW_PS_AGREE || request->operation == GW_PS_PUT;
 }
 
+/* True if its answer, unless that is an error, has a value. */
+static inline bool gw_ps_request_gives_value(const struct gw_ps_request *request)
+{
+    return request->operation == GW_PS_PULL || request->operation == GW_PS_GET;
+}
+
 struct gw_ps_answer {
     enum gw_ps_operation operation;
     union {
