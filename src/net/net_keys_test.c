@@ -7,15 +7,15 @@
 
 TEST(a_new_folder)
 {
-    static const char *const names[] = {"gradwire.crt", "gradwire.pem", "rendezvous.crt", "allowed/self.crt"};
-    char texts[4][1000], path[320];
+    const char *const paths[] = {at("new/gradwire.crt"), at("new/gradwire.pem"), at("new/rendezvous.crt"),
+                                 at("new/allowed/self.crt")};
+    char texts[4][1000];
     ok(gw_keys_new(at("new"), NULL, NULL));
     for (int i = 0; i < 4; i++) {
         struct stat status;
-        snprintf(path, sizeof path, "%s/%s", at("new"), names[i]);
-        assert_int_equal(stat(path, &status), 0);
+        assert_int_equal(stat(paths[i], &status), 0);
         assert_int_equal(status.st_mode & 077, i == 1 ? 0 : status.st_mode & 077);
-        read_file(path, texts[i]);
+        read_file(paths[i], texts[i]);
         assert_non_null(strstr(texts[i], i == 1 ? "BEGIN PRIVATE KEY" : "BEGIN CERTIFICATE"));
     }
     assert_string_equal(texts[0], texts[2]);
@@ -25,15 +25,13 @@ TEST(a_new_folder)
     refused(gw_keys_new(at("new"), NULL, NULL), GW_ERR_ARGUMENT, "there is a key already");
     for (int i = 0; i < 4; i++) {
         char again[1000];
-        snprintf(path, sizeof path, "%s/%s", at("new"), names[i]);
-        read_file(path, again);
+        read_file(paths[i], again);
         assert_string_equal(again, texts[i]);
         if (i > 0)
-            unlink(path);
+            unlink(paths[i]);
     }
     refused(gw_keys_new(at("new"), NULL, NULL), GW_ERR_ARGUMENT, "");
-    snprintf(path, sizeof path, "%s/%s", at("new"), names[1]);
-    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(access(paths[1], F_OK), -1);
     /* Half a folder is not left behind. */
     write_file(at("file"), "x", 0644);
     refused(gw_keys_new(at("file"), NULL, NULL), GW_ERR_SYSTEM, "");
@@ -111,17 +109,14 @@ TEST(bad_folders_are_refused)
 TEST(the_list_alone_says)
 {
     struct gw_net_keys *keys, *client, *member;
-    char server[300], anna[300], bert[300];
-    snprintf(server, sizeof server, "%s", at("server"));
-    snprintf(anna, sizeof anna, "%s", at("anna"));
-    snprintf(bert, sizeof bert, "%s", at("bert"));
+    const char *server = at("server"), *anna = at("anna");
     ok(gw_keys_new(server, NULL, NULL));
     ok(load(server, GW_NET_SERVER, NULL, &keys));
     ok(load(server, GW_NET_MEMBER, NULL, &member));
     assert_false(gw_net_keys_allow(keys, &keys->own));
     assert_true(gw_net_keys_allow(member, &keys->own));
     ok(gw_keys_new(anna, server, "anna"));
-    ok(gw_keys_new(bert, server, "bert.2"));
+    ok(gw_keys_new(at("bert"), server, "bert.2"));
     ok(load(anna, GW_NET_CLIENT, NULL, &client));
     assert_true(gw_net_same_identity(&client->rendezvous, &keys->own));
     const struct gw_net_identity anna_is = client->own;
@@ -146,22 +141,17 @@ TEST(the_list_alone_says)
     refused(gw_keys_new("", server, "carl"), GW_ERR_ARGUMENT, "");
     refused(gw_keys_new(at("carl"), NULL, "carl"), GW_ERR_ARGUMENT, "");
     refused(gw_keys_new(at("carl"), server, NULL), GW_ERR_ARGUMENT, "");
-    char none[300];
-    snprintf(none, sizeof none, "%s", at("none"));
-    refused(gw_keys_new(at("carl"), none, "carl"), GW_ERR_SYSTEM, "");
+    refused(gw_keys_new(at("carl"), at("none"), "carl"), GW_ERR_SYSTEM, "");
     refused(gw_keys_new(anna, server, "carl"), GW_ERR_ARGUMENT, "");
     assert_int_equal(access(at("carl/gradwire.pem"), F_OK), -1);
     assert_int_equal(access(at("server/allowed/carl.crt"), F_OK), -1);
     /* The last file cannot be written, because an earlier try was killed: all that was made before it goes again. */
     write_file(at("server/allowed/carl.crt.partial"), "", 0644);
     refused(gw_keys_new(at("carl"), server, "carl"), GW_ERR_SYSTEM, "");
-    static const char *const made[] = {"gradwire.crt", "gradwire.pem", "rendezvous.crt", "server.crt",
-                                       "allowed/self.crt"};
-    char path[400];
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
-        snprintf(path, sizeof path, "%s/%s", at("carl"), made[i]);
-        assert_int_equal(access(path, F_OK), -1);
-    }
+    const char *const made[] = {at("carl/gradwire.crt"), at("carl/gradwire.pem"), at("carl/rendezvous.crt"),
+                                at("carl/server.crt"), at("carl/allowed/self.crt")};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        assert_int_equal(access(made[i], F_OK), -1);
     /* A folder's name may have one letter. */
     char old[1000];
     assert_non_null(getcwd(old, sizeof old));

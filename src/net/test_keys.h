@@ -16,13 +16,16 @@
 
 static char test_keys_root[] = GW_BINARY_DIR "/keys_test.XXXXXX";
 
+/* The path of a name. It stays. */
 static inline const char *at(const char *name)
 {
-    static char paths[8][1000];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", test_keys_root, name);
-    return path;
+    static char paths[64][200];
+    char path[200];
+    int i = 0;
+    snprintf(path, sizeof path, "%s/%s", test_keys_root, name);
+    while (paths[i][0] && strcmp(paths[i], path) != 0)
+        assert_true(++i < 64);
+    return strcpy(paths[i], path);
 }
 
 static inline void write_file(const char *path, const char *text, mode_t mode)

@@ -51,11 +51,8 @@ TEST(two_machines)
     copy_file(at("two/gradwire.crt"), at("one/allowed/the second.crt"));
     copy_file(at("one/gradwire.crt"), at("two/allowed/the first.crt"));
     copy_file(at("one/gradwire.crt"), at("two/rendezvous.crt"));
-    static char one[300], two[300];
-    snprintf(one, sizeof one, "%s", at("one"));
-    snprintf(two, sizeof two, "%s", at("two"));
-    folders[0] = folders[1] = one;
-    folders[2] = two;
+    folders[0] = folders[1] = at("one");
+    folders[2] = at("two");
     meet_and_talk();
 }
 
@@ -63,16 +60,14 @@ TEST(two_machines)
  * one side only. */
 TEST(the_unlisted_stay_out)
 {
-    char job[300], stray[300], rightful[300], unlisted[600];
+    const char *job = at("job"), *stray = at("stray");
+    char unlisted[600];
     struct gw_net_keys *keys;
-    ok(gw_keys_new(at("stray"), NULL, NULL));
-    ok(gw_net_keys_load(NULL, at("stray"), GW_NET_MEMBER, NULL, &keys));
+    ok(gw_keys_new(stray, NULL, NULL));
+    ok(gw_net_keys_load(NULL, stray, GW_NET_MEMBER, NULL, &keys));
     const struct gw_net_identity_text key = gw_net_identity_write(&keys->own);
     gw_net_keys_free(keys);
     copy_file(at("job/gradwire.crt"), at("stray/rendezvous.crt"));
-    snprintf(job, sizeof job, "%s", at("job"));
-    snprintf(stray, sizeof stray, "%s", at("stray"));
-    snprintf(rightful, sizeof rightful, "%s", at("other"));
     snprintf(unlisted, sizeof unlisted,
              "refused address=127.0.0.1 reason=\"its certificate %s is not in %s/allowed\"\n", key.text, job);
     const struct {
@@ -80,7 +75,7 @@ TEST(the_unlisted_stay_out)
         gw_status status;
         const char *words, *line;
     } cases[] = {{job, stray, GW_ERR_PEER, "refused this machine: its certificate", unlisted},
-                 {job, rightful, GW_ERR_TIMEOUT, "other/ names? The last try: its certificate", ""},
+                 {job, at("other"), GW_ERR_TIMEOUT, "other/ names? The last try: its certificate", ""},
                  {job, NULL, GW_ERR_PEER, "rank 1 has no keys, and rank 0 (127.0.0.1:",
                   "refused address=127.0.0.1 reason=\"it does not speak as this job does; this job has keys"},
                  {NULL, job, GW_ERR_PEER, "rank 1 has keys, and rank 0 (127.0.0.1:",
@@ -110,12 +105,9 @@ TEST(the_unlisted_stay_out)
 /* Rank 0 allows a member that another member does not. */
 TEST(unlisted_by_a_peer)
 {
-    static char host[300], first[300], second[300];
-    snprintf(host, sizeof host, "%s", at("host"));
-    snprintf(first, sizeof first, "%s", at("first"));
-    snprintf(second, sizeof second, "%s", at("second"));
-    assert_true(gw_keys_new(host, NULL, NULL) == GW_OK && gw_keys_new(first, NULL, NULL) == GW_OK &&
-                gw_keys_new(second, NULL, NULL) == GW_OK);
+    folders[0] = at("host"), folders[1] = at("first"), folders[2] = at("second");
+    for (int i = 0; i < 3; i++)
+        ok(gw_keys_new(folders[i], NULL, NULL));
     copy_file(at("first/gradwire.crt"), at("host/allowed/first.crt"));
     copy_file(at("second/gradwire.crt"), at("host/allowed/second.crt"));
     for (int i = 0; i < 2; i++) {
@@ -123,7 +115,6 @@ TEST(unlisted_by_a_peer)
         copy_file(at("host/gradwire.crt"), at(i ? "second/allowed/host.crt" : "first/allowed/host.crt"));
     }
     copy_file(at("second/gradwire.crt"), at("first/allowed/second.crt")); /* but second does not list first */
-    folders[0] = host, folders[1] = first, folders[2] = second;
     struct world_member members[3];
     gw_context *context = link_test_context();
     world_meet(context, 3, 1, members, with_keys);

@@ -115,12 +115,9 @@ TEST(no_part_for_the_whole)
     take_x(&value, 0, 1);
     snprintf(other_way, sizeof other_way, "%s,%s", place_of(1), place_of(0));
     for (int i = 0; i < 2; i++) {
-        const gw_ps_client_options options = {.struct_bytes = sizeof options,
-                                              .servers = i ? other_way : place_of(0),
-                                              .rank = GW_PS_READER,
-                                              .timeout_ms = LONG_MS};
-        gw_ps_client *c = NULL;
-        refused(gw_ps_client_create(NULL, &options, &c), GW_ERR_PEER, "must list the same servers in the same order");
+        const gw_ps_client_options options = {.servers = i ? other_way : place_of(0), .rank = GW_PS_READER};
+        gw_ps_client *c;
+        refused(test_client_create(options, &c), GW_ERR_PEER, "must list the same servers in the same order");
     }
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
 }
@@ -209,10 +206,6 @@ TEST(calls_that_do_not_wait)
     const gw_ps_key_options one = {.struct_bytes = sizeof one,
                                    .type = GW_PS_FLOAT32,
                                    .shape = {.n_dims = 1, .dims = {1}}};
-    const gw_ps_client_options options = {.struct_bytes = sizeof options,
-                                          .servers = served.places,
-                                          .timeout_ms = LONG_MS,
-                                          .no_wait = true};
     const float x = 3;
     const gw_ps_call init_x = {.kind = GW_PS_CALL_INIT, .key = "x", .options = &one},
                      push_x = {.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x, .n_bytes = sizeof x},
@@ -221,7 +214,8 @@ TEST(calls_that_do_not_wait)
     uint64_t request, other;
     gw_ps_value value;
     gw_status status;
-    ok(gw_ps_client_create(NULL, &options, &a));
+    ok(test_client_create((gw_ps_client_options){.servers = served.places, .timeout_ms = LONG_MS, .no_wait = true},
+                          &a));
     refused(test_begin(a, init_x, &request), GW_ERR_ORDER, "");
     while ((status = gw_ps_client_meet(a, 1)) == GW_NOT_YET)
         ;
@@ -257,12 +251,9 @@ TEST(nobody_is_there)
     serve(1, &(gw_ps_server_options){.n_workers = 1});
     end_serving();
     const double start = gw_clock_seconds();
-    const gw_ps_client_options options = {.struct_bytes = sizeof options,
-                                          .servers = served.places,
-                                          .timeout_ms = 600000,
-                                          .connect_ms = 300};
+    const gw_ps_client_options options = {.servers = served.places, .timeout_ms = 600000, .connect_ms = 300};
     gw_ps_client *client;
-    refused(gw_ps_client_create(NULL, &options, &client), GW_ERR_TIMEOUT, "no server is at");
+    refused(test_client_create(options, &client), GW_ERR_TIMEOUT, "no server is at");
     assert_non_null(strstr(gw_last_error(), "Connection refused"));
     assert_true(gw_clock_seconds() - start < 300);
 }
@@ -274,9 +265,9 @@ TEST(the_silent_one_of_two_is_named)
     char place[32] = "127.0.0.1:0", places[sizeof served.places + 34];
     const int mute = peer_listen(place);
     snprintf(places, sizeof places, "%s,%s", served.places, place);
-    const gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = places, .timeout_ms = 300};
     gw_ps_client *client;
-    refused(gw_ps_client_create(NULL, &options, &client), GW_ERR_TIMEOUT, "it took the connection and said nothing");
+    refused(test_client_create((gw_ps_client_options){.servers = places, .timeout_ms = 300}, &client), GW_ERR_TIMEOUT,
+            "it took the connection and said nothing");
     assert_non_null(strstr(gw_last_error(), place));
     close(mute);
     client = come(0);

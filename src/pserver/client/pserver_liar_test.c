@@ -179,11 +179,9 @@ TEST(no_such_server)
         struct liar liar;
         gw_ps_client *client = NULL;
         liar_begin(&liar, &cases[i].lie);
-        const gw_ps_client_options options = {.struct_bytes = sizeof options,
-                                              .servers = liar.place,
-                                              .timeout_ms = LONG_MS};
+        const gw_ps_client_options options = {.servers = liar.place, .timeout_ms = LONG_MS};
         scene.since = gw_clock_seconds();
-        refused_at_once(gw_ps_client_create(NULL, &options, &client), cases[i].words);
+        refused_at_once(test_client_create(options, &client), cases[i].words);
         assert_null(client);
         liar_end(&liar);
     }

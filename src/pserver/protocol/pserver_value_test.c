@@ -125,33 +125,6 @@ TEST(shapes_of_decoded_codes)
     }
 }
 
-TEST(scales_that_fit)
-{
-    static const gw_ps_shape one = {.n_dims = 1, .dims = {1}}, none = {.n_dims = 0}, two = {.n_dims = 1, .dims = {2}};
-    const struct {
-        struct {
-            const char *key;
-            gw_ps_type type;
-            gw_ps_method method;
-            const char *scale_key;
-            gw_ps_type scale_type;
-            const gw_ps_shape *scale_shape;
-        } of;
-        gw_status status;
-    } cases[] = {
-        {{"x", GW_PS_UINT8, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT32, &one}, GW_OK},
-        {{"x", GW_PS_UINT8, GW_PS_DECODE_AVERAGE, "s", GW_PS_FLOAT32, &none}, GW_OK},
-        {{"x", GW_PS_UINT8, GW_PS_SUM, "s", GW_PS_FLOAT32, &one}, GW_ERR_ARGUMENT},
-        {{"x", GW_PS_FRAME, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT32, &one}, GW_ERR_ARGUMENT},
-        {{"x", GW_PS_UINT8, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT16, &one}, GW_ERR_ARGUMENT},
-        {{"x", GW_PS_UINT8, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT32, &two}, GW_ERR_ARGUMENT},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        CHECK(gw_ps_check_scale(cases[i].of.key, cases[i].of.type, cases[i].of.method, cases[i].of.scale_key,
-                                cases[i].of.scale_type, cases[i].of.scale_shape) == cases[i].status,
-              "scale %zu", i);
-}
-
 struct thing {
     char *name, text[16];
 };
@@ -218,8 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(types_and_their_words),     cmocka_unit_test(methods_and_their_results),
         cmocka_unit_test(shapes_and_their_elements), cmocka_unit_test(shapes_of_decoded_codes),
-        cmocka_unit_test(scales_that_fit),           cmocka_unit_test(names_have_numbers),
-        cmocka_unit_test(names_without_memory),
+        cmocka_unit_test(names_have_numbers),        cmocka_unit_test(names_without_memory),
     };
     return cmocka_run_group_tests_name("pserver value", tests, NULL, NULL);
 }

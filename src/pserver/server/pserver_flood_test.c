@@ -70,14 +70,11 @@ static bool log_has(const char *words)
 /* Somebody decent comes, is served, and goes. */
 static void serves(const char *keys)
 {
-    const gw_ps_client_options options = {.struct_bytes = sizeof options,
-                                          .servers = server.address,
-                                          .keys = keys,
-                                          .timeout_ms = 60000};
     static float values[KEY_BYTES / 4];
-    gw_ps_client *client = NULL;
+    gw_ps_client *client;
     gw_ps_value value;
-    ok(gw_ps_client_create(NULL, &options, &client));
+    ok(test_client_create((gw_ps_client_options){.servers = server.address, .keys = keys, .timeout_ms = 60000},
+                          &client));
     ok(test_init(client, "good", GW_PS_FLOAT32, KEY_BYTES / 4, NULL, NULL));
     ok(gw_ps_push(client, "good", values, sizeof values));
     ok(gw_ps_pull(client, "good", GW_PS_SUM, NULL, &value));

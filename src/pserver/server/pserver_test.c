@@ -111,24 +111,20 @@ TEST(what_cannot_be_is_refused)
     snprintf(twice, sizeof twice, "%s,%s", served.places, served.places);
     snprintf(open_end, sizeof open_end, "%s,", served.places);
     const struct {
-        const char *servers;
-        uint32_t rank, timeout_ms;
+        gw_ps_client_options options;
         gw_status status;
         const char *words;
     } newcomers[] = {
-        {served.places, 0, 8000, GW_ERR_PEER, "rank 0 is here already"},
-        {served.places, 0, 500, GW_ERR_PEER, "rank 0 is here already"}, /* it waits longer for a dead one's place */
-        {served.places, 1, 8000, GW_ERR_PEER, ""},
-        {twice, 0, 8000, GW_ERR_ARGUMENT, "is named twice"},
-        {open_end, 1, 8000, GW_ERR_ARGUMENT, "with commas between"},
+        {{.servers = served.places, .timeout_ms = 8000}, GW_ERR_PEER, "rank 0 is here already"},
+        /* it waits longer for a dead one's place */
+        {{.servers = served.places, .timeout_ms = 500}, GW_ERR_PEER, "rank 0 is here already"},
+        {{.servers = served.places, .rank = 1, .timeout_ms = 8000}, GW_ERR_PEER, ""},
+        {{.servers = twice}, GW_ERR_ARGUMENT, "is named twice"},
+        {{.servers = open_end, .rank = 1}, GW_ERR_ARGUMENT, "with commas between"},
     };
     for (int i = 0; i < 5; i++) {
-        const gw_ps_client_options options = {.struct_bytes = sizeof options,
-                                              .servers = newcomers[i].servers,
-                                              .rank = newcomers[i].rank,
-                                              .timeout_ms = newcomers[i].timeout_ms};
-        gw_ps_client *second = NULL;
-        refused(gw_ps_client_create(NULL, &options, &second), newcomers[i].status, newcomers[i].words);
+        gw_ps_client *second;
+        refused(test_client_create(newcomers[i].options, &second), newcomers[i].status, newcomers[i].words);
     }
     gw_ps_client *reader = come(GW_PS_READER);
     for (int i = 0; i < 2; i++) { /* without the key, and with it */

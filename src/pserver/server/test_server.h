@@ -55,18 +55,22 @@ static inline void test_server_end(struct test_server *s)
     gw_ps_server_destroy(s->server);
 }
 
+static inline gw_status test_client_create(gw_ps_client_options options, gw_ps_client **client)
+{
+    options.struct_bytes = sizeof options;
+    return gw_ps_client_create(NULL, &options, client);
+}
+
 /* Makes a client, which the servers must accept. servers: the address of one or several, with commas between. */
 static inline gw_ps_client *test_client(const char *servers, uint32_t rank, bool joins, uint32_t timeout_ms)
 {
-    gw_ps_client_options options = {
-        .struct_bytes = sizeof options, .servers = servers, .rank = rank, .joins = joins, .timeout_ms = timeout_ms};
-    gw_ps_client *client = NULL;
-    ok(gw_ps_client_create(NULL, &options, &client));
+    gw_ps_client *client;
+    ok(test_client_create(
+        (gw_ps_client_options){.servers = servers, .rank = rank, .joins = joins, .timeout_ms = timeout_ms}, &client));
     return client;
 }
 
-/* ---- calls: they fill in the options of a key, and the size of a call
- * ------------------------------------------------ */
+/* ---- calls: they fill in the options of a key, and the size of a call ---- */
 
 /* A key of n elements in a row. 0: a scalar. */
 static inline gw_status test_init(gw_ps_client *client, const char *key, gw_ps_type type, uint64_t n,

@@ -210,7 +210,7 @@ TEST(what_happens_is_what_the_model_says)
 /* All workers get the same bytes, made once; others push them out, and then they are made again. */
 TEST(results_are_kept)
 {
-    static const gw_ps_method methods[] = {GW_PS_MAX, GW_PS_MIN, GW_PS_SUM, GW_PS_MEAN};
+    static const gw_ps_method methods[] = {GW_PS_MAX, GW_PS_MEDIAN, GW_PS_SUM, GW_PS_MEAN};
     begin(2, GW_PS_SYNC);
     struct gw_ps_key *key = key_of("x", GW_PS_FLOAT32, 1), *codes = key_of("codes", GW_PS_UINT8, 1), *scale[5];
     ok(push_x(key, 0, 1, 1)), ok(push_x(key, 1, 1, 2));
@@ -338,7 +338,9 @@ TEST(scales_that_cannot_be)
 {
     begin(1, GW_PS_SYNC);
     struct gw_ps_key *codes = key_of("codes", GW_PS_UINT8, 1), *two = key_of("two", GW_PS_FLOAT32, 2),
-                     *half = key_of("half", GW_PS_FLOAT16, 1), *one = key_of("one", GW_PS_FLOAT32, 1);
+                     *half = key_of("half", GW_PS_FLOAT16, 1), *one = key_of("one", GW_PS_FLOAT32, 1),
+                     *frames = key_of("frames", GW_PS_FRAME, 1);
+    refused(pull(frames, 0, GW_PS_DECODE_SUM, one, NULL), GW_ERR_ARGUMENT, "goes with decode_sum");
     refused(pull(codes, 0, GW_PS_DECODE_SUM, two, NULL), GW_ERR_ARGUMENT, "must be one float32");
     refused(pull(codes, 0, GW_PS_DECODE_SUM, half, NULL), GW_ERR_ARGUMENT, "must be one float32");
     refused(pull(codes, 0, GW_PS_SUM, one, NULL), GW_ERR_ARGUMENT, "goes with decode_sum");
@@ -616,22 +618,6 @@ TEST(a_store_of_so_many_workers)
     end();
 }
 
-/* A round with an attacker in it, whoever comes first; and none without pushes. */
-TEST(a_median_of_three)
-{
-    static const float values[] = {2, 1e30f, 1};
-    static const uint32_t orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}};
-    for (int o = 0; o < 3; o++) {
-        begin(3, GW_PS_SYNC);
-        struct gw_ps_key *key = key_of("x", GW_PS_FLOAT32, 1);
-        refused(pull(key, 0, GW_PS_MEDIAN, NULL, NULL), GW_ERR_ORDER, "before it has pushed");
-        for (int i = 0; i < 3; i++)
-            ok(push_x(key, orders[o][i], 1, values[orders[o][i]]));
-        expect_x(key, 0, GW_PS_MEDIAN, NULL, 2);
-        end();
-    }
-}
-
 /* A worker that is backup may be late by a round, and not by two: the second waits for its first. Whichever it is. Its
  * late pushes are dropped, and it can pull the result of the others. Then it is in time, and another is late. */
 TEST(backup_is_late_by_one_round)
@@ -686,7 +672,6 @@ TEST(puts_have_versions)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_median_of_three),
         cmocka_unit_test(what_happens_is_what_the_model_says),
         cmocka_unit_test(results_are_kept),
         cmocka_unit_test(answers_outlive_the_store),
