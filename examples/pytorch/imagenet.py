@@ -147,6 +147,8 @@ def train(args):
     sampler = DistributedSampler(train_set, size, rank, seed=args.seed, drop_last=True)
     loader = DataLoader(train_set, args.batch // size, sampler=sampler, num_workers=args.loaders, drop_last=True)
     n_steps = min(args.steps or len(loader), len(loader))
+    if n_steps < 1:
+        sys.exit(f"--batch {args.batch} is larger than the training set, of {len(train_set)}, so no step is made")
     for epoch in range(done, args.epochs):
         sampler.set_epoch(epoch)
         torch.manual_seed(args.seed + 1000 * epoch + rank)  # so dropout goes on as if there had been no pause
@@ -198,6 +200,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--save", metavar="FOLDER", help="write the run there after every epoch, or go on from there")
     args = parser.parse_args()
+    for option in ("epochs", "batch", "steps"):
+        if (value := getattr(args, option)) is not None and value < 1:
+            parser.error(f"--{option} is {value}, and must be 1 or more")
     try:
         os.environ.update(gradwire.launcher.environment())
     except ValueError as error:

@@ -201,6 +201,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    for option in ("epochs", "batch", "steps"):
+        if (value := getattr(args, option)) is not None and value < 1:
+            parser.error(f"--{option} is {value}, and must be 1 or more")
     try:
         os.environ.update(gradwire.launcher.environment())
     except ValueError as error:
@@ -210,6 +213,8 @@ def main():
     if "MKL-DNN v3" in torch.__config__.show() and not os.path.exists("/sys/devices/system/cpu/cpu0/cache"):
         torch.backends.mkldnn.set_flags(False)
     rank, size = dist.get_rank(), dist.get_world_size()
+    if args.batch < size:
+        sys.exit(f"--batch {args.batch} is for all processes together, and there are {size}")
     torch.manual_seed(args.seed)
     module, train, test = load(args)
     ddp, compression = DistributedDataParallel(module), None
@@ -219,6 +224,8 @@ def main():
 
         compression = gw.attach(ddp, args.codec, optimizer=optimizer, seed=args.seed)
     n_steps = min(args.steps or len(train[0]), len(train[0]) // args.batch)
+    if n_steps < 1:
+        sys.exit(f"--batch {args.batch} is larger than the training set, of {len(train[0])}, so no step is made")
     schedule = None
     if args.schedule == "cosine":
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.epochs * n_steps)

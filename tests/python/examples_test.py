@@ -108,16 +108,25 @@ class Examples(unittest.TestCase):
             self.assertFalse(any("epoch 1," in line for line in lines), "the first epoch was not repeated")
             (pathlib.Path(folder) / "empty").mkdir()
             self.assertIn("or drawn", run("imagenet.py", "--data", folder + "/empty", processes=1)[2])
+            said = run("imagenet.py", *words[:6], "--batch", 5001, processes=1)[2]
+            self.assertIn("larger than the training set, of 5000, so no step is made", said)
 
     def test_what_is_wrong_is_said(self):
         for words, says in [
             (["--model", "lenet"], "--data DIR is missing"),
             (["--model", "lenet", "--data", "/nonexistent"], "there is no train-images-idx3-ubyte"),
             (["--model", "lenet", "--data", "drawn", "--codec", "ternari"], "did you mean 'ternary'"),
+            (["--data", "drawn", "--steps", -1], "--steps is -1, and must be 1 or more"),
+            (["--data", "drawn", "--steps", 0], "--steps is 0, and must be 1 or more"),
+            (["--data", "drawn", "--batch", -4], "--batch is -4, and must be 1 or more"),
+            (["--data", "drawn", "--batch", 2001], "larger than the training set, of 2000, so no step is made"),
         ]:
             code, _, said = train(*words, processes=1)
             self.assertNotEqual(code, 0)
             self.assertIn(says, said)
+
+    def test_every_process_has_a_picture(self):
+        self.assertIn("and there are 2", train("--data", "drawn", "--batch", 1, processes=2)[2])
 
 
 if __name__ == "__main__":
