@@ -423,7 +423,7 @@ class Auto(Case):
     def test_auto(self):
         cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is", "auto_and_join"]
         cases += ["auto_sees_a_schedule", "adam_is_noticed", "optimizers_that_cannot_be_asked"]
-        cases += ["nobody_reads_what_it_says"]
+        cases += ["nobody_reads_what_it_says", "adam_within_another"]
         found = self.run_cases(*cases, "auto_knows_accuracy")
         unknown, fitting, other, adam = self.same(found, "auto_knows_accuracy")
         self.assertEqual([other, adam], [unknown, ["bf16"]])
@@ -452,10 +452,11 @@ class Auto(Case):
         self.same(found, "auto_as_it_is")
         self.assertEqual(self.same(found, "auto_sees_a_schedule"), ["none"])
         for rank, (said, compared) in enumerate(of_rank["adam_is_noticed"] for of_rank in found):
-            self.assertEqual([text.count("with AdamW, ternary trains") for text in said], [rank == 0, 0, 0])
+            self.assertEqual([text.count("with AdamW, ternary trains") for text in said], [rank == 0, 0, 0, 0])
             self.assertEqual(sorted(compared), ["bf16", "none"])
         for rank, of_rank in enumerate(found):
-            self.assertEqual(of_rank["optimizers_that_cannot_be_asked"], [4, int(rank == 0)])
+            self.assertEqual(of_rank["optimizers_that_cannot_be_asked"], [5, int(rank == 0)])
+            self.assertEqual(of_rank["adam_within_another"], int(rank == 0))
         self.assertEqual(self.same(found, "nobody_reads_what_it_says"), [True] * 4)
         self.same(found, "auto_and_join")
 

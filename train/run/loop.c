@@ -113,7 +113,8 @@ static gw_status check_momentum(const struct gw_team *team)
 /* What a lossy codec sends has a larger mean square than the gradient, and Adam divides by the root of it. */
 static void note_adam(const struct gw_team *team, const gw_codec_traits *traits)
 {
-    if (team->leads && team->rule.rule == GW_RULE_ADAM && traits->lossy && strcmp(traits->name, "bf16") != 0)
+    bool only_rounds = strcmp(traits->name, "bf16") == 0 || strcmp(traits->name, "f16") == 0;
+    if (team->leads && team->rule.rule == GW_RULE_ADAM && traits->lossy && !only_rounds)
         gw_train_note(
             team->callbacks,
             "with adam, %s trains more slowly than floats at the same rate; a higher rate makes up for it: for "

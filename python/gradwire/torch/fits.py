@@ -10,7 +10,7 @@ from .notices import say
 # Optimizers that divide by the root of the mean square of what they get. What a codec sends has a larger one than the
 # gradient, so their steps become shorter. By name, because others than PyTorch make them, too.
 _DIVIDES = re.compile("adam|adagrad|adadelta|adafactor|rmsprop|lamb", re.IGNORECASE)
-_LOSES_NOTHING = ("none", "bf16")
+_ONLY_ROUNDS = ("none", "bf16", "f16")
 
 
 def why_not(codec, optimizer):
@@ -36,31 +36,35 @@ def why_not(codec, optimizer):
     return None
 
 
-def _moves(optimizer, moved):
-    """True if the optimizer moves one of these parameters, known by their identities. An optimizer that nobody gave us
-    may be half made, or of any class. If it cannot be asked, it does not count."""
+def _name_if_divides(optimizer, moved):
+    """Returns the optimizer's name if it divides as Adam does, and moves one of these parameters, known by their
+    identities (None: any), else None. An optimizer that nobody gave us may be half made, or of any class. If it cannot
+    be asked, it does not count."""
     try:
-        return any(id(p) in moved for group in optimizer.param_groups for p in group["params"])
+        name = type(optimizer).__name__
+        if not _DIVIDES.search(name):
+            return None
+        moves = moved is None or any(id(p) in moved for group in optimizer.param_groups for p in group["params"])
+        return name if moves else None
     except Exception:
-        return False
+        return None
 
 
 def divider(parameters, optimizer):
     """Returns the name of an optimizer that moves these parameters and divides as Adam does, or None. optimizer: None:
     it is not known, and all optimizers of the process are looked at."""
+    if optimizer is not None:
+        inner = getattr(optimizer, "optim", None)  # ZeroRedundancyOptimizer has another one within
+        return _name_if_divides(optimizer, None) or _name_if_divides(inner, None)
     moved = set(map(id, parameters))
-    optimizers = [optimizer]
-    if optimizer is None:
-        # isinstance would run code of objects that only pretend to have a class
-        optimizers = [o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer)]
-        optimizers = [o for o in optimizers if _moves(o, moved)]
-    names = (type(o).__name__ for o in optimizers)
-    return next((name for name in names if _DIVIDES.search(name)), None)
+    # isinstance would run code of objects that only pretend to have a class
+    optimizers = [o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer)]
+    return next(filter(None, (_name_if_divides(o, moved) for o in optimizers)), None)
 
 
 def trains_slowly(codec, parameters, optimizer):
     """Returns the name of the optimizer with which the codec trains more slowly than floats, or None."""
-    return None if codec.canonical in _LOSES_NOTHING else divider(parameters, optimizer)
+    return None if codec.canonical in _ONLY_ROUNDS else divider(parameters, optimizer)
 
 
 def say_if_slow(codec, parameters, optimizer):

@@ -6,6 +6,7 @@ import sys
 import threading
 
 import torch
+from torch.distributed.optim import ZeroRedundancyOptimizer
 
 import gradwire.torch as gw
 from gradwire import _api
@@ -97,6 +98,7 @@ def adam_is_noticed():
         ("ternary:residual=on", torch.optim.AdamW),
         ("ternary:residual=on", torch.optim.SGD),
         ("bf16", torch.optim.AdamW),
+        ("f16", torch.optim.AdamW),
     ):
         ddp, compression = attached(codec)
         with compression, contextlib.redirect_stderr(io.StringIO()) as text:
@@ -117,14 +119,30 @@ def optimizers_that_cannot_be_asked():
         def __init__(self):
             pass
 
+    class OfMeta(type):
+        __name__ = 5
+
+    class Nameless(torch.optim.SGD, metaclass=OfMeta):
+        pass
+
     half = torch.optim.Adam.__new__(torch.optim.Adam)
     empty, none = (torch.optim.Adam([torch.zeros(1)]) for _ in range(2))
     empty.param_groups, none.param_groups = [{}], None
-    others = [half, Raises(), empty, none]
+    others = [half, Raises(), empty, none, Nameless([torch.zeros(1)], 0.1)]
     ddp, compression = attached("ternary")
     with compression, contextlib.redirect_stderr(io.StringIO()) as text:
         train(ddp, 1, torch.optim.AdamW(ddp.parameters(), 0.001))
     return [len(others), text.getvalue().count("with AdamW, ternary")]
+
+
+def adam_within_another():
+    """Returns what is said if attach is given an optimizer that shares out the work of Adam among the ranks."""
+    ddp = torch.nn.parallel.DistributedDataParallel(network())
+    optimizer = ZeroRedundancyOptimizer(ddp.parameters(), torch.optim.Adam, lr=0.001)
+    with gw.attach(ddp, "ternary", transport=TRANSPORT, optimizer=optimizer):
+        with contextlib.redirect_stderr(io.StringIO()) as text:
+            train(ddp, 1, optimizer)
+    return text.getvalue().count("with Adam, ternary")
 
 
 @little_is_measured()
