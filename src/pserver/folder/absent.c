@@ -12,16 +12,16 @@ gw_status gw_ps_folder_open(gw_context *context, struct gw_ps_store *store, cons
 }
 
 /* What is asked of a folder, of which there is none. */
-#define ABSENT(type, function, parameter, answer)                                                                      \
+#define ABSENT(type, function, answer, parameter)                                                                      \
     type function(parameter)                                                                                           \
     {                                                                                                                  \
         (void)folder;                                                                                                  \
         answer;                                                                                                        \
     }
-ABSENT(void, gw_ps_folder_close, struct gw_ps_folder *folder, return )
-ABSENT(void, gw_ps_folder_note, struct gw_ps_folder *folder, return )
-ABSENT(bool, gw_ps_folder_is_due, const struct gw_ps_folder *folder, return false)
-ABSENT(void, gw_ps_folder_commit, struct gw_ps_folder *folder, return )
-ABSENT(struct gw_ps_folder_info, gw_ps_folder_info, const struct gw_ps_folder *folder,
-       return (struct gw_ps_folder_info){.exists = false})
+ABSENT(void, gw_ps_folder_close, return, struct gw_ps_folder *folder)
+ABSENT(void, gw_ps_folder_note, return, struct gw_ps_folder *folder)
+ABSENT(bool, gw_ps_folder_is_due, return false, const struct gw_ps_folder *folder)
+ABSENT(void, gw_ps_folder_commit, return, struct gw_ps_folder *folder)
+ABSENT(struct gw_ps_folder_info, gw_ps_folder_info, return (struct gw_ps_folder_info){.exists = false},
+       const struct gw_ps_folder *folder)
 #endif
