@@ -139,7 +139,7 @@ TEST(a_look_up_has_an_end)
             fprintf(stderr, "%s\n", gw_last_error());
         _exit(failed && told && unknown ? ENDED : WRONG);
     }
-    int how;
+    int how = 0;
     assert_true(child > 0 && waitpid(child, &how, 0) == child);
     assert_true(WIFEXITED(how));
     if (WEXITSTATUS(how) == SKIPPED)

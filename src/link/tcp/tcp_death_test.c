@@ -61,8 +61,7 @@ static void die(enum death death)
     if (child == 0)
         be_the_third(place, death);
     world_start(members, 2);
-    world_join(members, 2);
-    world_expect_all(members, 2, GW_OK, NULL);
+    world_join_all(members, 2, GW_OK, NULL);
     gw_message message;
     int how;
     if (death == KILLED)
@@ -116,8 +115,7 @@ TEST(in_good_order_without_memory)
     world_prepare(context, 3, 1, members, place);
     members[1].context = scarce;
     world_start(members, 3);
-    world_join(members, 3);
-    world_expect_all(members, 3, GW_OK, NULL);
+    world_join_all(members, 3, GW_OK, NULL);
     atomic_store(&refuses, true);
     gw_link_destroy(&members[1].links[0]);
     gw_context_destroy(scarce);
@@ -180,8 +178,7 @@ TEST(newcomers_go_before_members_come)
     world_start_one(&members[0]);
     come_and_go(place);
     assert_int_equal(write(word[1], "", 1), 1);
-    world_join(members, 1);
-    world_expect_all(members, 1, GW_OK, NULL);
+    world_join_all(members, 1, GW_OK, NULL);
     for (uint32_t l = 0; l < N_LINKS; l++) { /* long enough for the end of a connection to become final */
         gw_message message;
         refused(members[0].links[l].ops->recv(members[0].links[l].self, 1000, &message), GW_ERR_TIMEOUT, "");

@@ -149,8 +149,7 @@ TEST(a_member_is_lost_and_comes_again)
             world_start(members + 1, 2);
             world_meets_and_ends(context, members, 3);
         } else {
-            world_join(members, 1);
-            world_expect_all(members, 1, GW_ERR_TIMEOUT, "rank 2 did not come");
+            world_join_all(members, 1, GW_ERR_TIMEOUT, "rank 2 did not come");
             world_expect_all(members, 1, GW_ERR_TIMEOUT, "; rank 1 (127.0.0.1:1) had come, and went again");
             link_test_end(context, NULL, 0);
         }
@@ -183,8 +182,7 @@ TEST(a_member_is_lost_after_the_table)
         if (!twice)
             end(fd, i % 2);
         hear_words(witness, GW_TCP_REFUSE, words[twice]);
-        world_join(members, 1);
-        world_expect_all(members, 1, GW_ERR_PEER, words[twice]);
+        world_join_all(members, 1, GW_ERR_PEER, words[twice]);
         if (twice)
             close(fd);
         close(peer);
@@ -250,8 +248,7 @@ TEST(a_member_asks_again)
     int fds[SILENT];
     gw_context *context = world_begin(members, 2, 1, place);
     world_start(members, 2);
-    world_join(members, 2);
-    world_expect_all(members, 2, GW_OK, NULL);
+    world_join_all(members, 2, GW_OK, NULL);
     const long live = atomic_load(&link_test_live);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, receive_one, &members[0].links[0]), 0);
@@ -372,8 +369,7 @@ TEST(impossible_members)
     assert_int_equal(world_n_lines, 2 * N_HELLOS);
     assert_true(world_say(fd, GW_TCP_READY, NULL, 0));
     hear(fd, GW_TCP_GO);
-    world_join(members, 2);
-    world_expect_all(members, 2, GW_OK, NULL);
+    world_join_all(members, 2, GW_OK, NULL);
     for (int i = 0; i < 4; i++)
         close(peers[i]);
     close(fd);

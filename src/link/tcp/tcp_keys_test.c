@@ -22,8 +22,7 @@ static void meet_and_talk(void)
     gw_context *context = world_begin(members, 3, 2, place);
     with_keys(members);
     world_start(members, 3);
-    world_join(members, 3);
-    world_expect_all(members, 3, GW_OK, NULL);
+    world_join_all(members, 3, GW_OK, NULL);
     late = members[1];
     struct world_attendance attendance;
     world_attend(&attendance, &members[0].links[1]);

@@ -129,15 +129,13 @@ TEST(the_missing_are_named)
     gw_context *context = world_begin(members, 5, 1, place);
     members[0].options.timeout_ms = SHORT_MS;
     world_start(members, 3); /* 3 and 4 do not come; ranks 1 and 2 would wait for long */
-    world_join(members, 3);
-    world_expect_all(members, 3, GW_ERR_TIMEOUT, "ranks 3, 4 did not come to the rendezvous at 127.0.0.1:");
+    world_join_all(members, 3, GW_ERR_TIMEOUT, "ranks 3, 4 did not come to the rendezvous at 127.0.0.1:");
     /* Rank 1 by itself, where it is the first to give up. */
     world_prepare(context, 4, 1, members, place);
     members[0].options.timeout_ms = 3 * SHORT_MS;
     members[1].options.timeout_ms = SHORT_MS;
     world_start(members, 2);
-    world_join(members, 2);
-    world_expect_all(members, 2, GW_ERR_TIMEOUT, "ranks 2, 3 did not come");
+    world_join_all(members, 2, GW_ERR_TIMEOUT, "ranks 2, 3 did not come");
     link_test_end(context, NULL, 0);
 }
 
@@ -162,10 +160,9 @@ TEST(who_falls_silent_is_named)
         assert_true(gw_tcp_table_read(heard.body, heard.n_bytes, 3, 1, &hello.session, contacts));
         gw_tcp_hello_write(body, &hello);
         assert_true(second < 0 || world_say(second, GW_TCP_HELLO, body, sizeof body));
-        world_join(members, 2);
-        world_expect_all(members, 2, GW_ERR_TIMEOUT,
-                         says_hello ? "rank 2 did not get connections to all other members"
-                                    : "rank 0 did not get its connections to rank 2 within");
+        world_join_all(members, 2, GW_ERR_TIMEOUT,
+                       says_hello ? "rank 2 did not get connections to all other members"
+                                  : "rank 0 did not get its connections to rank 2 within");
         close(fd);
         close(second);
         link_test_end(context, NULL, 0);
@@ -216,8 +213,7 @@ TEST(a_second_one_comes_late)
     for (int round = 0; round < 2; round++) {
         world_forget_lines();
         world_start(members, 2);
-        world_join(members, 2);
-        world_expect_all(members, 2, GW_OK, NULL);
+        world_join_all(members, 2, GW_OK, NULL);
         struct world_attendance attendance;
         world_attend(&attendance, &members[0].links[0]);
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -313,8 +309,7 @@ TEST(newcomers_come_late)
     char place[32];
     gw_context *context = world_begin(members, 2, 2, place);
     world_start(members, 2);
-    world_join(members, 2);
-    world_expect_all(members, 2, GW_OK, NULL);
+    world_join_all(members, 2, GW_OK, NULL);
     gw_link_destroy(&members[0].links[0]);
     struct world_attendance attendance;
     world_attend(&attendance, &members[0].links[1]);

@@ -149,6 +149,13 @@ static inline void world_expect_all(struct world_member *members, uint32_t n, gw
     }
 }
 
+/* All have met, or hear why not. */
+static inline void world_join_all(struct world_member *members, uint32_t n, gw_status status, const char *words)
+{
+    world_join(members, n);
+    world_expect_all(members, n, status, words);
+}
+
 /* Every member of link l hears from every other. */
 static inline void world_talk(gw_context *context, struct world_member *members, uint32_t n, uint32_t l)
 {
@@ -178,8 +185,7 @@ static inline void world_end(gw_context *context, struct world_member *members, 
 /* All that were started meet, hear each other, and end. */
 static inline void world_meets_and_ends(gw_context *context, struct world_member *members, uint32_t n)
 {
-    world_join(members, n);
-    world_expect_all(members, n, GW_OK, NULL);
+    world_join_all(members, n, GW_OK, NULL);
     world_talk(context, members, n, 0);
     world_end(context, members, n);
 }
