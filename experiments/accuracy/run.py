@@ -65,8 +65,10 @@ TASKS = {  # name: what is trained
     "784-256-10": on_mnist("mlp:784-256-10", 0.1),
     "784-128-64-10": on_mnist("mlp:784-128-64-10", 0.1),
     "CifarNet": cifarnet(9000),
+    "CifarNet, 1.6 x rate": [*cifarnet(9000), "--lr", 0.00032],
     "CifarNet, 3000 steps": cifarnet(3000),
     "CifarNet, 3000, 1.6 x rate": [*cifarnet(3000), "--lr", 0.00032],
+    "CifarNet, 3000, 2.56 x rate": [*cifarnet(3000), "--lr", 0.000512],
 }
 
 
