@@ -423,7 +423,7 @@ class Auto(Case):
     def test_auto(self):
         cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is", "auto_and_join"]
         cases += ["auto_sees_a_schedule", "adam_is_noticed", "optimizers_that_cannot_be_asked"]
-        cases += ["nobody_reads_what_it_says", "adam_within_another"]
+        cases += ["nobody_reads_what_it_says", "adam_within_another", "others_free_their_own"]
         found = self.run_cases(*cases, "auto_knows_accuracy")
         unknown, fitting, other, adam = self.same(found, "auto_knows_accuracy")
         self.assertEqual([other, adam], [unknown, ["bf16"]])
@@ -457,6 +457,7 @@ class Auto(Case):
         for rank, of_rank in enumerate(found):
             self.assertEqual(of_rank["optimizers_that_cannot_be_asked"], [5, int(rank == 0)])
             self.assertEqual(of_rank["adam_within_another"], int(rank == 0))
+        self.assertEqual(self.same(found, "others_free_their_own"), [["other"], ["Adam"]])
         self.assertEqual(self.same(found, "nobody_reads_what_it_says"), [True] * 4)
         self.same(found, "auto_and_join")
 

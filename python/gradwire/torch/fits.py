@@ -57,9 +57,17 @@ def divider(parameters, optimizer):
         inner = getattr(optimizer, "optim", None)  # ZeroRedundancyOptimizer has another one within
         return _name_if_divides(optimizer, None) or _name_if_divides(inner, None)
     moved = set(map(id, parameters))
-    # isinstance would run code of objects that only pretend to have a class
-    optimizers = [o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer)]
-    return next(filter(None, (_name_if_divides(o, moved) for o in optimizers)), None)
+    return next(filter(None, (_name_if_divides(o, moved) for o in _optimizers())), None)
+
+
+def _optimizers():
+    """Returns the optimizers of the process. An object refers to its class. Who asks for all objects holds them, and
+    frees on this thread what others let go meanwhile: models, or a compression. isinstance would run code of objects
+    that only pretend to have a class."""
+    classes = [torch.optim.Optimizer]
+    for kind in classes:
+        classes += [c for c in type.__subclasses__(kind) if all(c is not known for known in classes)]
+    return [o for o in gc.get_referrers(*classes) if any(type(o) is kind for kind in classes)]
 
 
 def trains_slowly(codec, parameters, optimizer):

@@ -12,6 +12,7 @@ import gradwire.torch as gw
 from gradwire import _api
 from gradwire.codecs import lost
 from gradwire.torch import auto as gw_auto
+from gradwire.torch.fits import divider
 
 from common import RANK, SIZE, TRANSPORT, attached, await_files, backward, digest, network, train
 
@@ -133,6 +134,34 @@ def optimizers_that_cannot_be_asked():
     with compression, contextlib.redirect_stderr(io.StringIO()) as text:
         train(ddp, 1, torch.optim.AdamW(ddp.parameters(), 0.001))
     return [len(others), text.getvalue().count("with AdamW, ternary")]
+
+
+def others_free_their_own():
+    """Another thread lets objects go while optimizers are looked for. Returns the threads that free them, and which
+    optimizer was found."""
+
+    class Thing:
+        def __del__(self):
+            freed.add(threading.current_thread().name)
+
+    freed, done = set(), threading.Event()
+
+    def let_go():
+        while not done.is_set():
+            things = [Thing() for _ in range(100)]
+            things.clear()
+
+    parameters, many = list(network().parameters()), [[] for _ in range(200_000)]
+    optimizer = torch.optim.Adam(parameters)
+    thread = threading.Thread(target=let_go, name="other")
+    thread.start()
+    try:
+        found = {divider(parameters, None) for _ in range(20)}
+    finally:
+        done.set()
+        thread.join()
+    del many, optimizer
+    return sorted(freed), sorted(found)
 
 
 def adam_within_another():
