@@ -178,10 +178,14 @@ class Averages(Case):
 
     def test_state(self):
         cases = ["resume", "save_states", "hostile_states", "hostile_choices"]
-        found = self.run_cases(*cases, "scaler_comes_and_goes", "plain_numbers", "named_codec_into_auto")
+        cases += ["scaler_comes_and_goes", "plain_numbers", "named_codec_into_auto", "choice_without_residuals"]
+        found = self.run_cases(*cases)
         never, went, came = self.same(found, "scaler_comes_and_goes")
         self.assertEqual((went, came), (never, never))
         self.assertEqual(self.same(found, "plain_numbers"), ["NoneType", "Tensor", "int", "list", "str"])
+        for rank in found:
+            for text in rank["choice_without_residuals"]:
+                self.assertIn("residuals take 50 bytes", text)
         self.assertIn("give attach that codec, not auto", self.same(found, "named_codec_into_auto"))
         for straight, resumed in self.same(found, "resume"):
             self.assertEqual(straight, resumed)

@@ -353,14 +353,16 @@ class Compression(OfOneProcess):
         first = states[0]
         if self.codec == "auto" and first["codec"] != "auto" and not first.get("choice"):
             raise ValueError(f"the state was saved with the codec {first['codec']}; give attach that codec, not auto")
-        residuals = [s["residuals"].numpy().tobytes() for s in states]
+        residuals, is_new = [s["residuals"].numpy().tobytes() for s in states], False
         if self._auto and first.get("choice") and self._auto.chosen is None:
             self._auto.adopt(first["choice"], why="as in the state that was loaded")
             self._auto.passing = first["choice"]["codec"] is None
             if not self._auto.passing:
                 self._make_member(self._auto.codec(), self._auto.chosen["groups"])
+                is_new = True  # if this state is refused now, nothing may go on with its choice alone
         if self._member:
-            self._member.check_states(residuals)
+            if not is_new:
+                self._member.check_states(residuals)
             try:
                 self._member.load(residuals)
             except Error as error:  # some tensors may have their residuals already

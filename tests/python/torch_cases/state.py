@@ -163,6 +163,21 @@ def named_codec_into_auto():
             return str(error)
 
 
+def choice_without_residuals():
+    """auto takes the choice of a state, and then finds that its residuals are cut. It does not go on."""
+    ddp, compression = attached("auto", candidates=[TOPK])
+    state = dict(compression.state_dict(), choice={"codec": TOPK, "groups": [0] * 4}, residuals=torch.ones(50).byte())
+    said = []
+    for call in (lambda: compression.load_state_dict(state), compression.check):
+        try:
+            call()
+            said.append("no error")
+        except gradwire.Error as error:
+            said.append(str(error))
+    compression.close()
+    return said
+
+
 def hostile_choices():
     ddp, compression = attached("auto", candidates=["ternary"])
     good, said = compression.state_dict(), []
