@@ -317,7 +317,7 @@ TEST(a_full_disk)
     begin(GW_PS_ASYNC, 0, 0, 1);
     SIDES(side) ok(do_init(side, SCALE));
     for (uint64_t nth = 1; nth < 200; nth++) {
-        most_file_bytes(nth < 100 ? 100000 : 10000);
+        most_file_bytes(nth < 100 ? 400000 : 40000);
         SIDES(side) ok(do_push(side, SCALE, 0, nth, false));
         gw_ps_folder_commit(kept->folder);
         CHECK(nth >= 100 || gw_ps_folder_info(kept->folder).durable, "change %" PRIu64 ": %s", nth, kept->log);
