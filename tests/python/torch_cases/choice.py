@@ -159,7 +159,7 @@ def others_free_their_own():
         found = {divider(parameters, None) for _ in range(20)}
     finally:
         done.set()
-        thread.join()
+        thread.join(60)
     del many, optimizer
     return sorted(freed), sorted(found)
 

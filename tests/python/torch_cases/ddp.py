@@ -217,7 +217,7 @@ def python_goes_on():
         thread = threading.Thread(target=backward, args=(ddp, 2 + step))
         thread.start()
         shares.append(count(0.3) / idle)
-        thread.join()
+        thread.join(60)
         dist.barrier()
     compression.close()
     return shares
