@@ -347,6 +347,13 @@ TEST(scales_that_cannot_be)
     refused(pull(one, 0, GW_PS_LATEST, one, NULL), GW_ERR_ARGUMENT, "goes with decode_sum");
     refused(pull(codes, 0, GW_PS_DECODE_SUM, codes, NULL), GW_ERR_ARGUMENT, "must be one float32");
     refused(pull(codes, 0, (gw_ps_method)77, NULL, NULL), GW_ERR_ARGUMENT, "a method of that number");
+    /* one float32 without a shape is one, too */
+    static const gw_ps_shape none = {.n_dims = 0};
+    struct gw_ps_key *scalar;
+    ok(gw_ps_store_init(world.store, "scalar", GW_PS_FLOAT32, &none, 1, "", ""));
+    ok(gw_ps_store_find(world.store, "scalar", &scalar));
+    ok(push_x(scalar, 0, 1, 10)), ok(push_plus(codes, 0, 1));
+    expect_x(codes, 0, GW_PS_DECODE_SUM, scalar, 10);
     end();
 }
 
