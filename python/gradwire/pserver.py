@@ -12,6 +12,7 @@ import ctypes
 import math
 import operator
 import os
+import sys
 import threading
 
 import numpy
@@ -101,6 +102,7 @@ class _Options(ctypes.Structure):
 
 
 _MOST_MS, _MOST_VERSION, _MOST_DIM = 2**32 - 1, 2**64 - 1, 2**63 - 1
+_NO_RATE = sys.float_info.min  # 0 in the float32 of the server; the 0 of a message means the key's own rate
 _SLICE_MS = 200  # so long the library waits in one go. In between Python hears signals, such as Ctrl-C
 _lib = None
 
@@ -355,12 +357,15 @@ class Client(OfOneProcess):
             raise _changed(key, type, given)
         return bits
 
-    def push_parameter(self, key, value, rate=0.0):
+    def push_parameter(self, key, value, rate=None):
         """Pushes this worker's next value: numbers of the key's shape, as an array, a PyTorch tensor or lists. For a
-        frame they are its bytes. rate: the learning rate, if the key has an optimizer. 0: the key's own rate."""
-        name, rate = _text(key, "key"), _real(rate, "rate")
+        frame they are its bytes. rate: the learning rate, if the key has an optimizer. None: the key's own rate."""
+        name = _text(key, "key")
+        rate = 0.0 if rate is None else _real(rate, "rate") or _NO_RATE
         with self._turn():
             array, known = self._array(key, value), self._keys.get(key)
+            if known and rate and not known.options.optimizer:
+                raise ValueError(f'"{key}" has no optimizer, and so no learning rate')
             if known and known.doubtful:  # the server may have taken the last push or not, so ask it
                 self._wait(_INIT, name, options=known.options)
                 known.doubtful = False
@@ -383,7 +388,7 @@ class Client(OfOneProcess):
 
     def put(self, key, value, version):
         """Leaves a value for others to get, at a key of a plain type that this client has initialised. It belongs to no
-        round. A value of a lower version than the one that is there is ignored."""
+        round. It is ignored if a value of this or a higher version is there."""
         name, version = _text(key, "key"), _whole(version, _MOST_VERSION, "version")
         with self._turn():
             array = self._array(key, value)

@@ -56,9 +56,9 @@ w, v = first, numpy.zeros(shape, f)
 assert (client.pull_parameter("w", "parameters") == w).all()
 for step in range(5):
     gradients = [numpy.random.default_rng([step, r]).standard_normal(shape, dtype=f) for r in range(2)]
-    client.push_parameter("w", gradients[rank], rate=0.01 if step == 3 else 0)
+    client.push_parameter("w", gradients[rank], rate={3: 0.01, 4: 0}.get(step))
     mean = ((gradients[0].astype(numpy.float64) + gradients[1]) / 2).astype(f)
-    v = f(0.5) * v + f(0.01 if step == 3 else 0.1) * (mean + f(0) * w)
+    v = f(0.5) * v + f({3: 0.01, 4: 0}.get(step, 0.1)) * (mean + f(0) * w)
     w = w - v
     pulled = client.pull_parameter("w", "parameters")
     assert pulled.dtype == f and pulled.shape == w.shape and (pulled == w).all(), (step, numpy.abs(pulled - w).max())
@@ -96,6 +96,7 @@ def refusals(ps):
         for call, *words in (
             (lambda: init("of\0uint8", [1], "uint8"), "NUL"),
             (lambda: push("of flaot32", [1, 2]), "of flaot32", "nearest", "of float32"),
+            (lambda: push("one more", [1], rate=0.1), "no optimizer"),
             (lambda: push("of uint8", [1.5, 2]), "uint8"),
             (lambda: push("of int32", [1, 2, 3]), "shape"),
             (lambda: push("of int32", [2**31, 2]), "int32"),
