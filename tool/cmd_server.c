@@ -155,8 +155,8 @@ int gw_cmd_server(int argc, char **argv)
         {"--max-bytes", "B",
          "the most bytes of all that the server keeps (default: three quarters of this machine's memory)", TOOL_U64,
          &o.max_bytes, 1, 0},
-        {"--max-clients", "C", "how many clients may be connected at a time (default 1024)", TOOL_U32, &o.max_clients,
-         1, 1000000},
+        {"--max-clients", "C", "how many clients may be connected at a time (default 1024 beside the workers)",
+         TOOL_U32, &o.max_clients, 1, 1000000},
     };
     char about[2048];
     describe(about, sizeof about);

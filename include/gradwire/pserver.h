@@ -132,7 +132,7 @@ typedef struct gw_ps_server_options {
     uint64_t max_keys;      /* how many keys the server keeps at most; 0: 1,048,576 */
     uint64_t max_key_bytes; /* the most bytes of one value; 0: 1 GiB */
     uint64_t max_bytes;     /* the most bytes of all that the server keeps; 0: three quarters of the machine's memory */
-    uint32_t max_clients;   /* how many clients may be connected at a time; 0: 1,024 */
+    uint32_t max_clients;   /* how many clients may be connected at a time; 0: 1,024 beside the workers */
     /* a folder in which the server keeps all that it has acknowledged. It is made if it is missing. If the server is
      * killed and starts again with the same options, it goes on where it was. A folder belongs to one server. NULL:
      * nothing outlives the process */
@@ -287,7 +287,7 @@ GW_API GW_MUST_CHECK gw_status gw_ps_pull(gw_ps_client *client, const char *key,
                                           const char *scale_key, gw_ps_value *out);
 
 /* Puts a value at a key for others to get. It belongs to no round. The server keeps it beside the key's pushes until
- * one of a higher version comes, and ignores one of a lower version. For keys of plain types without an optimizer.
+ * one of a higher version comes, and ignores all others. For keys of plain types without an optimizer.
  * Readers may put, too. Errors: as of gw_ps_push. */
 GW_API GW_MUST_CHECK gw_status gw_ps_put(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
                                          size_t n_bytes);

@@ -388,6 +388,7 @@ def main():
     numbers(ps)
     with serving("--workers", "1", "--metrics", "127.0.0.1:0") as (address, (server,)):
         answers(server.page)
+        check(json.loads(ask(server.page, "/status.json")[2])["server"]["max_clients"] > 1024, "all workers find room")
         hostile_requests(server.page)
         many_connections(ps, address, server.page)
         with ps.Client(address, rank=0, timeout=20) as client:

@@ -118,7 +118,7 @@ static void fill_defaults(gw_ps_server_options *options)
     options->max_keys = options->max_keys ? options->max_keys : DEFAULT_KEYS;
     options->max_key_bytes = options->max_key_bytes ? options->max_key_bytes : DEFAULT_KEY_BYTES;
     options->max_bytes = options->max_bytes ? options->max_bytes : gw_machine_bytes() / 4 * 3;
-    options->max_clients = options->max_clients ? options->max_clients : DEFAULT_CLIENTS;
+    options->max_clients = options->max_clients ? options->max_clients : options->n_workers + DEFAULT_CLIENTS;
 }
 
 static gw_status watch(const struct gw_ps_server *server, int fd, const void *of)

@@ -40,7 +40,7 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
             nearest = key->name;
         }
     }
-    return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\": init_parameter makes one; the nearest there is is \"%s\"",
+    return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\": init_parameter makes one; the nearest name is \"%s\"",
                    name, nearest);
 }
 
