@@ -318,8 +318,8 @@ static uint32_t count_living(const struct launch *launch)
     return n;
 }
 
-/* Notes which workers have ended. *failure becomes the exit status of the first that failed. told: this command has
- * sent them a signal. */
+/* Notes which workers have ended. *failure becomes this command's own status, by the first that failed. told: this
+ * command has sent them a signal. */
 static void reap(struct launch *launch, bool told, int *failure)
 {
     for (uint32_t r = 0; r < launch->n; r++) {
@@ -338,7 +338,7 @@ static void reap(struct launch *launch, bool told, int *failure)
             tool_note("rank %u: there was no connection to %s, it broke, or the worker was killed there", r,
                       tool_host_of(&launch->hosts, r)->login);
         if (status != TOOL_DONE && *failure == TOOL_DONE)
-            *failure = status;
+            *failure = status == TOOL_WRONG_USE ? TOOL_WRONG_USE : TOOL_FAILED;
     }
 }
 
