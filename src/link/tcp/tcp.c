@@ -139,15 +139,15 @@ static gw_status check_options(const struct gw_link_request *options, uint32_t n
 static gw_status find_rendezvous(const struct gw_link_request *options, uint32_t timeout_ms,
                                  struct gw_net_host *rendezvous)
 {
-    enum { PAUSES = 4 }; /* the pauses between two look-ups; after each pause the program is asked whether to stop */
+    enum { PAUSES = 4 }; /* the pauses between two look-ups; before each one the program is asked whether to stop */
     const struct timespec pause = {.tv_nsec = (long)(GW_TCP_ASK_SECONDS * 1e9)};
     const double deadline = gw_clock_seconds() + timeout_ms / 1000.0;
+    double left = timeout_ms / 1000.0;
     bool unknown, told = false;
     for (;;) {
-        const double left = deadline - gw_clock_seconds();
-        gw_status status = gw_net_host_parse("the rendezvous", options->rendezvous, false,
-                                             left > 0 ? (uint32_t)(left * 1000) : 0, &unknown, rendezvous);
-        if (!unknown || options->size == 1 || gw_clock_seconds() >= deadline)
+        gw_status status = gw_net_host_parse("the rendezvous", options->rendezvous, false, (uint32_t)(left * 1000),
+                                             &unknown, rendezvous);
+        if (!unknown || options->size == 1)
             return status;
         if (!told && options->log) {
             char line[GW_TCP_TEXT_BYTES];
@@ -155,7 +155,11 @@ static gw_status find_rendezvous(const struct gw_link_request *options, uint32_t
             options->log(line, options->log_user);
         }
         told = true;
-        for (int i = 0; i < PAUSES && gw_clock_seconds() < deadline; i++) {
+        /* The last pause lasts until the deadline: a look-up without time would say that, and not what is wrong. */
+        for (int i = 0; i < PAUSES || left < GW_TCP_ASK_SECONDS; i++) {
+            left = deadline - gw_clock_seconds();
+            if (left <= 0)
+                return status;
             GW_TRY(gw_tcp_go_on(options->stop, options->stop_user, options->rank));
             nanosleep(&pause, NULL);
         }
