@@ -131,6 +131,7 @@ class Resume(harness.Case):
                 ("--workers 3 --optimizer momentum --codec none", ""),
                 ("--workers 3 --optimizer adam --codec bf16", ""),
                 ("--lr 1e30", ""),
+                ("--net logreg --data uneven:n=256,d=64 --optimizer svrg --batch 16 --workers 3", ""),
                 ("--threads 2", ""),
                 ("--threads 2", "--threads 1"),
             ]
