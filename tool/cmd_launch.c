@@ -24,8 +24,8 @@
 /* If the user asks for a stop, workers get so much more time, because a clean stop may write a checkpoint. */
 enum { STOP_SECONDS = 25 };
 /* If a worker has failed, the others get GRACE_SECONDS to end by themselves, and TERM_SECONDS more after they are told
- * to end. */
-enum { GRACE_SECONDS = 5, TERM_SECONDS = 2 };
+ * to end. After WAKE_SECONDS those that are stopped go on. */
+enum { WAKE_SECONDS = 1, GRACE_SECONDS = 5, TERM_SECONDS = 2 };
 
 enum { SHELL_FAILED = 255 }; /* ssh ends with this if it fails itself */
 
@@ -303,11 +303,13 @@ static bool let_go(const struct launch *launch)
     return any;
 }
 
-/* Asks all workers to end. If they were asked before, their remote shells are ended. */
+/* Asks all workers to end. If they were asked before, their remote shells are ended. A worker that is stopped goes on,
+ * because it could not hear. */
 static void ask_to_end(const struct launch *launch, int number)
 {
     if (!let_go(launch))
         signal_all(launch, launch->hosts.n ? SIGTERM : number);
+    signal_all(launch, SIGCONT);
 }
 
 static uint32_t count_living(const struct launch *launch)
@@ -318,15 +320,19 @@ static uint32_t count_living(const struct launch *launch)
     return n;
 }
 
-/* Notes which workers have ended. *failure becomes this command's own status, by the first that failed. told: this
- * command has sent them a signal. */
+/* Notes which workers have ended or were stopped. *failure becomes this command's own status, by the first that failed.
+ * told: this command has sent them a signal. */
 static void reap(struct launch *launch, bool told, int *failure)
 {
     for (uint32_t r = 0; r < launch->n; r++) {
         struct worker *worker = &launch->workers[r];
         int how;
-        if (worker->pid <= 0 || waitpid(worker->pid, &how, WNOHANG) != worker->pid)
+        if (worker->pid <= 0 || waitpid(worker->pid, &how, WNOHANG | WUNTRACED) != worker->pid)
             continue;
+        if (WIFSTOPPED(how)) {
+            tool_note("rank %u is stopped by signal %d (%s)", r, WSTOPSIG(how), strsignal(WSTOPSIG(how)));
+            continue;
+        }
         worker->pid = 0;
         hear_last_words(worker, r);
         if (WIFSIGNALED(how) && told)
@@ -367,6 +373,10 @@ static int wait_for_all(struct launch *launch, int failure)
         double now = gw_clock_seconds();
         if (failure != TOOL_DONE && failed_at <= 0)
             failed_at = now;
+        /* The others have said by now what a worker that is stopped has done to them. It goes on, so that it can end.
+         */
+        if (failed_at > 0 && now > failed_at + WAKE_SECONDS)
+            signal_all(launch, SIGCONT);
         /* The links have told the other workers, and they say what they know. The signals are for those that cannot. */
         if (failed_at > 0 && told == 0 && now > failed_at + GRACE_SECONDS)
             ask_to_end(launch, told = SIGTERM);

@@ -323,7 +323,8 @@ class Links(harness.Case):
     # ---- ends ----
 
     def test_killed_worker_is_named(self):
-        """net_kill has more moments, and workers that are stopped. Here the launcher must leave no worker."""
+        """net_kill has more moments, and workers that are stopped. Here the launcher must leave no worker, and one
+        that is stopped must get to say what it knows."""
         self.need_tcp()
         out = self.path("run")
         words = ["launch", "-n", 3, "--", "train", *ENDLESS, "--timeout", 20, "--out", out]
@@ -331,6 +332,7 @@ class Links(harness.Case):
         self.wait_for_steps(run, out)
         children = self.run_program("pgrep", "-P", run.pid).stdout.split()
         self.assertEqual(len(children), 3)
+        os.kill(int(children[2]), signal.SIGSTOP)
         os.kill(int(children[1]), signal.SIGKILL)
         says = run.communicate(timeout=100)[1]
         self.assertNotEqual(run.returncode, 0)
@@ -346,6 +348,8 @@ class Links(harness.Case):
             words = [*ENDLESS, "--out", out, "--checkpoint-every", 1000000]
             run = self.start("launch", "-n", 3, "--", "train", *words)
             self.wait_for_steps(run, out)
+            children = self.run_program("pgrep", "-P", run.pid).stdout.split()
+            os.kill(int(children[1]), signal.SIGSTOP)
             run.send_signal(number)
             self.ended(run, 1, "as asked")
             saved = [name for name in os.listdir(out) if re.match("checkpoint-.*gwp$", name)]
