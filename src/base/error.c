@@ -23,6 +23,11 @@ const char *gw_last_error(void)
     return last_error;
 }
 
+void gw_error_clear(void)
+{
+    last_error[0] = 0;
+}
+
 gw_status gw_fail(gw_status status, const char *format, ...)
 {
     /* The arguments may point into last_error itself, if a sentence is built on that of a callee. */

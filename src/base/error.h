@@ -23,6 +23,9 @@ static inline void gw_ignore(gw_status status)
 /* the longest sentence of gw_last_error(), with a closing 0; more is cut */
 #define GW_ERROR_BYTES 512
 
+/* Makes gw_last_error() "", for a call of a function that may fail without a sentence. */
+void gw_error_clear(void);
+
 /* The sentence of gw_last_error(), kept while calls are made that have errors of their own. Functions that destroy
  * something do so: who calls them after a failure still wants to say why. */
 struct gw_kept_error {

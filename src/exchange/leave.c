@@ -2,6 +2,7 @@
  * first. */
 #include "base/error.h"
 #include "exchange/pipeline.h"
+#include "link/calls.h"
 
 #include <stdio.h>
 
@@ -25,7 +26,7 @@ void gw_say_leave(struct gw_exchange *ex)
         message_header_write(bytes, &header);
         gw_put32(bytes + MESSAGE_HEADER, lacks ? ex->leaver : ex->rank);
         gw_put32(bytes + MESSAGE_HEADER + 4, lacks ? ex->leaver_step : ex->nth_step);
-        ex->link.ops->send(ex->link.self, r, bytes, MESSAGE_LEAVE_BYTES, ex->timeout_ms);
+        gw_ignore(gw_link_send(&ex->link, r, bytes, MESSAGE_LEAVE_BYTES, ex->timeout_ms));
     }
 }
 

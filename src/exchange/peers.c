@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "exchange/pipeline.h"
 #include "exchange/relay.h"
-#include "link/message.h"
+#include "link/calls.h"
 
 #include <string.h>
 
@@ -59,7 +59,7 @@ static void peers_fail(struct gw_exchange *ex, gw_status status, const char *why
 
 static gw_status peers_flush(struct gw_exchange *ex)
 {
-    return ex->link.ops->flush ? ex->link.ops->flush(ex->link.self, ex->timeout_ms) : GW_OK;
+    return gw_link_flush(&ex->link, ex->timeout_ms);
 }
 
 static void peers_close(struct gw_exchange *ex)
@@ -101,7 +101,7 @@ static gw_status peers_pull(struct gw_exchange *ex, struct group *group, struct 
 
 static gw_status peers_call(struct gw_exchange *ex, void *wake)
 {
-    return ex->link.ops->send(ex->link.self, ex->rank, wake, MESSAGE_HEADER, ex->timeout_ms);
+    return gw_link_send(&ex->link, ex->rank, wake, MESSAGE_HEADER, ex->timeout_ms);
 }
 
 /* ---- receiving ------------------------------------------------------------------------------------------ */
@@ -171,8 +171,6 @@ static gw_status handle_waiting(struct gw_exchange *ex, const gw_message *messag
 static gw_status handle(struct gw_exchange *ex, gw_message *message)
 {
     const uint32_t from = message->from;
-    if (from >= ex->size)
-        return gw_fail(GW_ERR_FRAME_FIELD, "a message came from rank %u; ranks are 0 to %u", from, ex->size - 1);
     if (message->n_bytes < MESSAGE_HEADER)
         return gw_fail(GW_ERR_FRAME_CUT, "rank %u sent a message of %zu bytes; the header alone takes %d", from,
                        message->n_bytes, MESSAGE_HEADER);
@@ -255,7 +253,7 @@ static gw_status receive_one(struct gw_exchange *ex, uint32_t timeout_ms, bool *
     if (status == GW_ERR_TIMEOUT)
         return GW_NOT_YET;
     if (status == GW_ERR_PEER && gw_may_go(ex, message.from))
-        return GW_OK;
+        return gw_pipeline_look(ex, NULL, stop); /* a link may say it so often that no wake comes through */
     if (status < 0)
         return ex->running ? status : gw_add_leaver(ex, status);
     if (message.from == ex->rank && is_bare(&message, MESSAGE_WAKE))
@@ -284,7 +282,7 @@ static void say_waiting(struct gw_exchange *ex)
         message_header_write(bytes, &(struct message_header){.type = MESSAGE_WAITING,
                                                              .nth_step = ex->nth_step,
                                                              .step = ex->step});
-        gw_ignore(ex->link.ops->send(ex->link.self, r, bytes, MESSAGE_HEADER, 0));
+        gw_ignore(gw_link_send(&ex->link, r, bytes, MESSAGE_HEADER, 0));
     }
 }
 

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "exchange/pipeline.h"
 #include "exchange/relay.h"
+#include "link/calls.h"
 
 #include <string.h>
 
@@ -34,7 +35,7 @@ void *gw_message_bad(struct gw_exchange *ex, enum message_type type, const struc
 static gw_status look_for_leave(void *exchange, const gw_message *message)
 {
     struct gw_exchange *ex = exchange;
-    if (message->from >= ex->size || message->n_bytes < MESSAGE_HEADER)
+    if (message->n_bytes < MESSAGE_HEADER)
         return GW_OK;
     const uint8_t type = message_header_read(message->bytes).type;
     if (type == MESSAGE_HELLO)
@@ -52,7 +53,7 @@ static gw_status sent(struct gw_exchange *ex, gw_status status)
 
 gw_status gw_send_to(struct gw_exchange *ex, uint32_t to, void *bytes, size_t n_bytes)
 {
-    return bytes ? sent(ex, ex->link.ops->send(ex->link.self, to, bytes, n_bytes, ex->timeout_ms)) : GW_ERR_MEMORY;
+    return bytes ? sent(ex, gw_link_send(&ex->link, to, bytes, n_bytes, ex->timeout_ms)) : GW_ERR_MEMORY;
 }
 
 gw_status gw_send_copy(struct gw_exchange *ex, uint32_t to, const void *bytes, size_t n_bytes)
@@ -71,7 +72,7 @@ gw_status gw_send_to_others(struct gw_exchange *ex, void *bytes, size_t n_bytes)
         return GW_ERR_MEMORY;
     gw_status status = GW_OK;
     if (ex->link.ops->send_all && ex->size > 1)
-        return sent(ex, ex->link.ops->send_all(ex->link.self, bytes, n_bytes, ex->timeout_ms));
+        return sent(ex, gw_link_send_all(&ex->link, bytes, n_bytes, ex->timeout_ms));
     for (uint32_t i = 1; i + 1 < ex->size && status == GW_OK; i++)
         status = gw_send_copy(ex, (ex->rank + i) % ex->size, bytes, n_bytes);
     if (status == GW_OK && ex->size > 1)

@@ -1,7 +1,7 @@
 /* What a member says when it fails, in the same way over every link: a message that gw_link_recv tells from others. */
+#include "base/clock.h"
 #include "base/error.h"
-
-#include <gradwire/link.h>
+#include "link/calls.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +37,7 @@ gw_status gw_link_recv(const gw_link *link, uint32_t timeout_ms, gw_message *mes
     size_t n = 0;
     if (!link || !link->ops || !message)
         return gw_fail(GW_ERR_ARGUMENT, "gw_link_recv: link or message is NULL, or the link was never made");
-    GW_TRY(link->ops->recv(link->self, timeout_ms, message));
+    GW_TRY(gw_link_take(link, timeout_ms, message));
     const char *bytes = message->bytes;
     if (message->n_bytes <= MARK_BYTES || message->n_bytes > MOST_BYTES || memcmp(bytes, mark, MARK_BYTES) != 0)
         return GW_OK;
@@ -51,9 +51,11 @@ gw_status gw_link_recv(const gw_link *link, uint32_t timeout_ms, gw_message *mes
 
 gw_status gw_link_why(const gw_link *link, gw_link_look *look, void *user)
 {
+    enum { SECONDS = 1 }; /* a link may have messages, or tell of members that are gone, without end */
     char sentence[1024];
     gw_message message;
     gw_status heard;
+    const double until = gw_clock_seconds() + SECONDS;
     if (!link || !link->ops)
         return gw_fail(GW_ERR_ARGUMENT, "gw_link_why: link is NULL, or was never made");
     snprintf(sentence, sizeof sentence, "%s", gw_last_error());
@@ -66,6 +68,7 @@ gw_status gw_link_why(const gw_link *link, gw_link_look *look, void *user)
         }
         if (heard == GW_ERR_PEER && message.from == link->size)
             return heard;
-    } while (heard == GW_OK || heard == GW_ERR_PEER); /* that somebody is gone is known */
+    } while (gw_clock_seconds() < until && /* that somebody is gone is known, and what cannot be says nothing */
+             (heard == GW_OK || heard == GW_ERR_PEER || heard == GW_ERR_ARGUMENT));
     return gw_fail(GW_ERR_PEER, "%s", sentence);
 }

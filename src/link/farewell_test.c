@@ -1,7 +1,9 @@
-/* Tests the search for a reason after a send has failed, on a link that has many messages, or says who is gone. */
+/* Tests the search for a reason after a send has failed, on a link that has many messages, or says who is gone. And
+ * tests links that answer as no link may. */
 #include "checks.h"
 
-#include <gradwire/link.h>
+#include <gradwire/gradwire.h>
+#include <string.h>
 
 #define MANY 3000u
 
@@ -62,11 +64,129 @@ static void what_a_member_said_is_found(void **state)
         gw_link_destroy(&links[r]);
 }
 
+/* ---- links that lie ------------------------------------------------------------------------------------------ */
+
+/* Says of rank 1 that it is gone, again and again. */
+static gw_status has_no_end(void *self, uint32_t timeout_ms, gw_message *message)
+{
+    (void)self, (void)timeout_ms;
+    message->from = 1;
+    return gw_fail(GW_ERR_PEER, "rank 1 is gone");
+}
+
+static void a_search_ends(void **state)
+{
+    const gw_link_ops ops = {.name = "endless", .recv = has_no_end};
+    const gw_link link = {.ops = &ops, .size = 2};
+    (void)state;
+    gw_fail(GW_ERR_PEER, "rank 1 is not there");
+    assert_int_equal(gw_link_why(&link, NULL, NULL), GW_ERR_PEER);
+    assert_string_equal(gw_last_error(), "rank 1 is not there");
+}
+
+struct answer {
+    gw_status status;
+    gw_message message;
+    gw_status want;
+    const char *words;
+};
+
+static gw_status recv_answers(void *self, uint32_t timeout_ms, gw_message *message)
+{
+    const struct answer *answer = self;
+    (void)timeout_ms;
+    if (answer->status != GW_ERR_PEER) /* a link that forgets who it is about */
+        *message = answer->message;
+    return answer->status;
+}
+
+static void an_answer_that_cannot_be_is_refused(void **state)
+{
+    static const struct answer answers[] = {
+        {GW_NOT_YET, {.from = 1}, GW_ERR_ARGUMENT, "the link's recv returned 1"},
+        {(gw_status)7, {.from = 1}, GW_ERR_ARGUMENT, "the link's recv returned 7"},
+        {GW_OK, {.from = 2}, GW_ERR_ARGUMENT, "0 bytes at NULL from rank 2; ranks are 0 to 1"},
+        {GW_OK, {.from = 1, .n_bytes = 100}, GW_ERR_ARGUMENT, "100 bytes at NULL"},
+        {GW_OK, {.from = 1}, GW_OK, ""},
+        {GW_ERR_PEER, {.from = 0}, GW_ERR_PEER, "the link's recv failed: another member failed or left"},
+        {(gw_status)-999, {.from = 0}, (gw_status)-999, "the link's recv failed: unknown status"},
+    };
+    const gw_link_ops ops = {.name = "liar", .recv = recv_answers};
+    (void)state;
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        const gw_link link = {.ops = &ops, .self = (void *)&answers[i], .size = 2};
+        gw_message message;
+        gw_fail(GW_ERR_PEER, "a sentence of another call");
+        const gw_status status = gw_link_recv(&link, 0, &message);
+        CHECK(status == answers[i].want && strcmp(gw_last_error(), "a sentence of another call") != 0 &&
+                  strstr(gw_last_error(), answers[i].words),
+              "answer %zu: %d, %s", i, status, gw_last_error());
+        if (status == GW_ERR_PEER)
+            assert_int_equal(message.from, link.size);
+    }
+}
+
+static gw_link under; /* what the liar's messages really travel over */
+
+static gw_status send_says_not_yet(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+{
+    if (to != 0)
+        return under.ops->send(self, to, bytes, n_bytes, timeout_ms);
+    gw_message_free(bytes);
+    return GW_NOT_YET;
+}
+
+static gw_status recv_under(void *self, uint32_t timeout_ms, gw_message *message)
+{
+    return under.ops->recv(self, timeout_ms, message);
+}
+
+static void close_under(void *self)
+{
+    under.ops->close(self);
+}
+
+/* The exchange ends in time, and so does its caller. */
+static void a_send_that_says_not_yet_ends_the_exchange(void **state)
+{
+    const gw_link_ops ops = {
+        .name = "liar", .send = send_says_not_yet, .recv = recv_under, .close = close_under, .destroy = close_under};
+    const gw_tensor tensor = {.n_elems = 1};
+    gw_link links[2];
+    gw_codec *codec;
+    gw_exchange *exchange;
+    float value = 1;
+    (void)state;
+    assert_int_equal(gw_link_local_create(NULL, 2, links), GW_OK);
+    assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
+    under = links[1];
+    const gw_exchange_options options = {.struct_bytes = sizeof options,
+                                         .codec = codec,
+                                         .tensors = &tensor,
+                                         .n_tensors = 1,
+                                         .link = {.ops = &ops, .self = under.self, .rank = 1, .size = 2}};
+    assert_int_equal(gw_exchange_create(NULL, &options, &exchange), GW_OK);
+    gw_status status = gw_exchange_begin(exchange, 0);
+    if (status == GW_OK)
+        status = gw_exchange_submit(exchange, 0, &value);
+    if (status == GW_OK)
+        status = gw_exchange_wait(exchange, NULL);
+    assert_int_equal(status, GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "the link's send returned 1"));
+    gw_exchange_destroy(exchange);
+    gw_codec_destroy(codec);
+    for (int r = 0; r < 2; r++)
+        gw_link_destroy(&links[r]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_may_say_why),
         cmocka_unit_test(what_a_member_said_is_found),
+        cmocka_unit_test(a_search_ends),
+        cmocka_unit_test(an_answer_that_cannot_be_is_refused),
+        cmocka_unit_test(a_send_that_says_not_yet_ends_the_exchange),
     };
     return cmocka_run_group_tests_name("farewell", tests, NULL, NULL);
 }
