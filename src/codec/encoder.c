@@ -272,9 +272,14 @@ static gw_status check_network(gw_encoder *const *encoders, uint32_t n, const ch
         if (!encoders[i])
             return gw_fail(GW_ERR_ARGUMENT, "%s: encoder %u of %u is NULL", call, i, n);
         if (encoders[0]->record->combine && encoders[i]->record != encoders[0]->record)
-            return gw_fail(GW_ERR_ARGUMENT, "tensors '%s' and '%s' have different codecs", encoders[0]->name,
-                           encoders[i]->name);
+            return gw_fail(GW_ERR_ARGUMENT, "tensors '%s' and '%s' have different codecs", encoders[0]->shown,
+                           encoders[i]->shown);
+        encoders[i]->nth = i;
     }
+    for (uint32_t i = 0; i < n; i++)
+        if (encoders[i]->nth != i)
+            return gw_fail(GW_ERR_ARGUMENT, "%s: tensor '%s' is there twice, as number %u and %u", call,
+                           encoders[i]->shown, i, encoders[i]->nth);
     return GW_OK;
 }
 
@@ -296,7 +301,7 @@ gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t 
     for (uint32_t i = 0; i < n; i++) {
         if (!encoders[i]->measured)
             return gw_fail(GW_ERR_ORDER, "tensor '%s' was not measured; call gw_encoder_measure first",
-                           encoders[i]->name);
+                           encoders[i]->shown);
         if (!encoders[i]->finite)
             return not_finite(encoders[i]);
     }

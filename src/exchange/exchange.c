@@ -310,10 +310,13 @@ static gw_status set_rate(struct gw_exchange *ex, double rate)
     return GW_OK;
 }
 
-static gw_status rescale(struct gw_exchange *ex, float factor)
+static gw_status rescale(struct gw_exchange *ex, double factor)
 {
+    if (!(factor <= (double)FLT_MAX && (float)factor > 0))
+        return gw_fail(GW_ERR_ARGUMENT, "GW_EXCHANGE_RESCALE: the factor is %g, and must be a finite float32 above 0",
+                       factor);
     for (uint32_t t = 0; t < ex->n_tensors; t++)
-        GW_TRY(gw_encoder_scale(ex->tensors[t].encoder, factor));
+        GW_TRY(gw_encoder_scale(ex->tensors[t].encoder, (float)factor));
     return GW_OK;
 }
 
@@ -323,7 +326,7 @@ gw_status gw_exchange_set(gw_exchange *ex, gw_exchange_setting setting, double v
     if (setting == GW_EXCHANGE_RATE)
         return set_rate(ex, value);
     if (setting == GW_EXCHANGE_RESCALE)
-        return rescale(ex, (float)value);
+        return rescale(ex, value);
     if (setting == GW_EXCHANGE_ACCOUNT && (value == 0 || value == 1)) {
         ex->account_next = value == 1;
         return GW_OK;

@@ -276,9 +276,10 @@ static void global_selection_is_that_of_one_tensor(void **state)
         for (int i = 0; i < 5; i++)
             assert_int_equal(gw_encoder_commit(many[i], round == 0), GW_OK);
     }
-    gw_encoder *hole[] = {many[0], NULL};
+    gw_encoder *hole[] = {many[0], NULL}, *twice[] = {many[0], many[0]};
     assert_int_equal(gw_encoder_measure(many[0], huge, NULL, 0, &info), GW_OK);
     assert_int_equal(gw_encoders_combine(hole, 2, &bad), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_encoders_combine(twice, 2, &bad), GW_ERR_ARGUMENT);
     bool together;
     assert_int_equal(gw_encoders_begin(hole, 2, &together), GW_ERR_ARGUMENT);
     assert_int_equal(gw_encoders_begin(NULL, 2, &together), GW_ERR_ARGUMENT);

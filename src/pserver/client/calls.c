@@ -26,7 +26,13 @@ static gw_status check_name(const char *name)
     return GW_OK;
 }
 
-static gw_status prepare_init(const gw_ps_key_options *key, struct gw_ps_request *head)
+/* Types, methods and numbers of a call travel as bytes. A larger one must not become another one there. */
+static uint8_t byte_of(int number)
+{
+    return number >= 0 && number <= UINT8_MAX ? (uint8_t)number : 0; /* 0 is none, and the server says so */
+}
+
+static gw_status prepare_init(const gw_ps_key_options *key, struct gw_ps_request *head, const void **body)
 {
     const char *optimizer;
     if (!key)
@@ -40,7 +46,8 @@ static gw_status prepare_init(const gw_ps_key_options *key, struct gw_ps_request
                        GW_PS_MOST_NAME);
     if (key->values && !optimizer)
         return gw_fail(GW_ERR_ARGUMENT, "\"%s\" has first parameters, and no optimizer that moves them", head->key);
-    head->type = (uint8_t)key->type;
+    *body = key->values;
+    head->type = byte_of((int)key->type);
     head->shape = key->shape;
     snprintf(head->optimizer, sizeof head->optimizer, "%s", optimizer ? optimizer : "");
     return GW_OK;
@@ -55,8 +62,7 @@ static gw_status request_of(const gw_ps_call *call, struct gw_ps_request *head, 
     switch (call->kind) {
     case GW_PS_CALL_INIT:
         head->operation = GW_PS_INIT;
-        *body = call->options ? call->options->values : NULL;
-        return prepare_init(call->options, head);
+        return prepare_init(call->options, head, body);
     case GW_PS_CALL_PUSH:
         head->operation = GW_PS_PUSH;
         head->rate = call->rate;
@@ -67,7 +73,7 @@ static gw_status request_of(const gw_ps_call *call, struct gw_ps_request *head, 
     case GW_PS_CALL_PULL:
         if (call->scale_key)
             GW_TRY(check_name(call->scale_key));
-        head->method = (uint8_t)call->method;
+        head->method = byte_of((int)call->method);
         snprintf(head->scale_key, sizeof head->scale_key, "%s", call->scale_key ? call->scale_key : "");
         return GW_OK;
     case GW_PS_CALL_PUT:

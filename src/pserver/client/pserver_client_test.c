@@ -276,12 +276,36 @@ TEST(the_silent_one_of_two_is_named)
     assert_string_equal(gw_last_error(), "kept");
 }
 
+/* What is too large for a byte of a message is refused, and not taken for what its lowest bits say. A rate of -0 is one
+ * of 0. Options that are too short are refused before they are read. */
+TEST(no_call_becomes_another_one)
+{
+    gw_ps_client *a = come(0);
+    gw_ps_value value;
+    const float x = 3;
+    size_t *short_one = malloc(sizeof *short_one); /* with nothing behind it */
+    assert_non_null(short_one);
+    *short_one = sizeof *short_one;
+    refused(test_init(a, "large", (gw_ps_type)(256 + GW_PS_FLOAT32), 1, NULL, NULL), GW_ERR_ARGUMENT, "no such type");
+    refused(gw_ps_init(a, "short", (const gw_ps_key_options *)short_one), GW_ERR_ARGUMENT, "struct_bytes is 8");
+    free(short_one);
+    init(a, "x");
+    ok(wait_for(
+        a,
+        begin_call(a,
+                   (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x, .n_bytes = sizeof x, .rate = -0.0})));
+    refused(gw_ps_pull(a, "x", (gw_ps_method)(256 + GW_PS_SUM), NULL, &value), GW_ERR_ARGUMENT, "");
+    expect_sum(a, "x", 3, 1);
+    gw_ps_client_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_SERVER(calls_that_do_not_wait, .n_workers = 2),
         cmocka_unit_test(nobody_is_there),
         ON_SERVER(the_silent_one_of_two_is_named, .n_workers = 1),
+        ON_SERVER(no_call_becomes_another_one, .n_workers = 1),
         ON_SERVER(a_push_to_a_key_not_initialised, .n_workers = 1),
         ON_TWO(state_is_handed_over, .n_workers = 1),
         ON_TWO(no_halves_of_two_rounds, .n_workers = 1),

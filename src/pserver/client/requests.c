@@ -526,6 +526,7 @@ gw_status gw_ps_request_begin(struct gw_ps_client *client, uint32_t server, cons
     struct place place = {.n_parts = 1};
     struct key *key = NULL;
     *out = NULL;
+    head.rate += 0.0; /* makes 0 of -0, which is legal for callers and not on the wire */
     GW_TRY(gw_ps_client_check(client, "a request"));
     if (!client->has_met)
         return gw_fail(GW_ERR_ORDER,
