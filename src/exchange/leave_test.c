@@ -180,6 +180,60 @@ static void a_failure_between_steps_is_not_the_only_reason(void **state)
     }
 }
 
+static atomic_bool is_short;
+
+static void *alloc_if_any(size_t bytes, void *user)
+{
+    (void)user;
+    return atomic_load(&is_short) ? NULL : malloc(bytes);
+}
+
+static void free_any(void *memory, void *user)
+{
+    (void)user;
+    free(memory);
+}
+
+/* Rank 1 leaves when it has no more memory. Rank 0, which has begun one step more, hears of it at once. */
+static void who_has_no_memory_says_farewell_too(void **state)
+{
+    (void)state;
+    const gw_allocator allocator = {alloc_if_any, free_any, NULL};
+    const gw_context_options of_context = {.struct_bytes = sizeof of_context, .allocator = &allocator};
+    const gw_tensor tensor = {.n_elems = 1};
+    gw_context *context;
+    gw_link links[2];
+    gw_codec *codec;
+    gw_exchange *members[2];
+    float values[2] = {1, 3};
+    assert_int_equal(gw_context_create(&of_context, &context), GW_OK);
+    assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
+    assert_int_equal(gw_link_local_create(NULL, 2, links), GW_OK);
+    for (int r = 0; r < 2; r++) {
+        const gw_exchange_options options = {
+            .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[r]};
+        assert_int_equal(gw_exchange_create(r ? context : NULL, &options, &members[r]), GW_OK);
+        assert_int_equal(gw_exchange_begin(members[r], 0), GW_OK);
+        assert_int_equal(gw_exchange_submit(members[r], 0, &values[r]), GW_OK);
+    }
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(gw_exchange_wait(members[r], NULL), GW_OK);
+    atomic_store(&is_short, true);
+    gw_exchange_destroy(members[1]);
+    gw_status status = gw_exchange_begin(members[0], 1);
+    if (status == GW_OK)
+        status = gw_exchange_submit(members[0], 0, values);
+    if (status == GW_OK)
+        status = gw_exchange_wait(members[0], NULL);
+    CHECK(status == GW_ERR_PEER && strstr(gw_last_error(), "rank 1 has ended its exchange"), "%d, %s", status,
+          gw_last_error());
+    gw_exchange_destroy(members[0]);
+    for (int r = 0; r < 2; r++)
+        gw_link_destroy(&links[r]);
+    gw_codec_destroy(codec);
+    gw_context_destroy(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_send_that_fails_finds_the_farewell),
         cmocka_unit_test(a_first_message_that_cannot_be_sent_finds_the_farewell),
         cmocka_unit_test(a_failure_between_steps_is_not_the_only_reason),
+        cmocka_unit_test(who_has_no_memory_says_farewell_too),
     };
     return cmocka_run_group_tests_name("farewells", tests, NULL, NULL);
 }
