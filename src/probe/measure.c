@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "exchange/owners.h"
 #include "probe/probe.h"
 #include "wire/hash.h"
 
@@ -27,6 +28,8 @@ static gw_status check(const gw_probe_options *o)
 {
     if (!o->exchange.ops || !o->meeting.ops || o->exchange.self == o->meeting.self)
         return gw_fail(GW_ERR_ARGUMENT, "a measurement needs two links, `exchange` and `meeting`");
+    GW_TRY(gw_peers_check_link(&o->exchange));
+    GW_TRY(gw_peers_check_link(&o->meeting));
     if (o->exchange.size < 2 || o->exchange.size != o->meeting.size || o->exchange.rank != o->meeting.rank)
         return gw_fail(GW_ERR_ARGUMENT,
                        "the links join %u and %u members, and must join the same 2 or more, with the same ranks",

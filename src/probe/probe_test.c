@@ -192,6 +192,11 @@ static void wrong_calls(void **state)
     o->meeting = w.meeting[1];
     refused(&w, "the same ranks");
     *o = good;
+    gw_link_ops lacks_recv = *good.meeting.ops;
+    lacks_recv.recv = NULL;
+    o->meeting.ops = &lacks_recv;
+    refused(&w, "the link lacks a function");
+    *o = good;
     o->n_codecs = 0;
     refused(&w, "0 codecs");
     o->n_codecs = GW_PLAN_MAX_CODECS + 1;
