@@ -291,6 +291,12 @@ class Links(harness.Case):
         self.assertEqual(self.here(3, *run, 12, "--resume", self.path("threads"))["parameter_hash"], whole)
         self.assertNotEqual(self.launched(4, *run, 12, "--resume", self.path("four"))["parameter_hash"], whole)
 
+    def test_checkpoints_of_large_states(self):
+        """A worker's state of 14 MB is more than the system keeps of a connection, so rank 0 must take it."""
+        self.need_tcp()
+        large = ["--net", "mlp:784-4500-10", *NET[2:], "--batch", 8, "--steps", 2, "--codec", "ternary:residual=on"]
+        self.launched(2, *large, "--checkpoint-every", 1, "--out", self.path("run"))
+
     def test_what_rank_0_decides(self):
         """The other ranks make checkpoints because rank 0 does. One with other options is refused."""
         self.need_tcp()

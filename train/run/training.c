@@ -300,8 +300,9 @@ static gw_status send_state(struct gw_worker *w, uint64_t steps_done, size_t sta
     return gw_control_send_state(&w->control, steps_done, state, state_bytes);
 }
 
-/* Every worker sends rank 0 the state that only it has. Rank 0 writes the part that all workers have in common. It
- * writes their states when it commits the checkpoint. */
+/* Every worker sends rank 0 the state that only it has. Rank 0 takes all of them before its next step. Else a worker
+ * whose state is larger than what the system keeps of a connection could not begin that step, for which rank 0 would
+ * wait. It writes the part that all workers have in common, and their states when it commits the checkpoint. */
 static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
 {
     struct gw_team *team = w->team;
@@ -313,6 +314,11 @@ static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
         GW_TRY(send_state(w, steps_done, state_bytes));
     if (w->rank > 0)
         return GW_OK;
+    for (uint32_t r = 0; state_bytes && r < workers; r++) {
+        const void *state;
+        size_t n_bytes;
+        GW_TRY(gw_control_await_state(&w->control, steps_done, r, &state, &n_bytes));
+    }
     struct gw_checkpoint c = {.network = team->network,
                               .step = steps_done,
                               .steps = team->steps,
