@@ -14,6 +14,8 @@
 #include <math.h>
 #include <string.h>
 
+#define COME_BACK_SECONDS 0.25
+
 /* ---- beginning --------------------------------------------------------------------------------------------- */
 
 static gw_status check_name(const char *name)
@@ -291,6 +293,11 @@ void gw_ps_cancel(gw_ps_client *client, uint64_t id)
     forget(client, request);
     forget(client, gw_ps_request_find(client, request->second));
     gw_ps_client_drop(client, id);
+    /* The next call may be long in coming, and a worker that is not connected until then is gone. */
+    const double until = gw_clock_seconds() + COME_BACK_SECONDS;
+    for (uint32_t s = 0; s < client->n_servers; s++)
+        while (!client->servers[s].welcome && gw_clock_seconds() < until && gw_ps_client_pump(client, -1, until) >= 0)
+            ;
 }
 
 /* ---- calls that wait --------------------------------------------------------------------------------------- */

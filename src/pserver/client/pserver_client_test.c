@@ -245,6 +245,22 @@ TEST(calls_that_do_not_wait)
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
 }
 
+/* A worker that gave a request up is there all the same, before it makes another call. */
+TEST(who_gives_up_stays)
+{
+    gw_ps_value value;
+    gw_ps_client *a = come(0), *b;
+    init(a, "x"), push(a, "x", 1);
+    const uint64_t request =
+        begin_call(a, (gw_ps_call){.kind = GW_PS_CALL_PULL, .key = "x", .method = GW_PS_SUM}); /* waits for b */
+    assert_int_equal(gw_ps_wait(a, request, 20, &value), GW_NOT_YET);
+    gw_ps_cancel(a, request);
+    b = come(1);
+    init(b, "x"), push(b, "x", 10);
+    expect_sum(b, "x", 11, 2);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+}
+
 /* A closed port is told as such, long before the timeout. */
 TEST(nobody_is_there)
 {
@@ -303,6 +319,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_SERVER(calls_that_do_not_wait, .n_workers = 2),
+        ON_SERVER(who_gives_up_stays, .n_workers = 2, .away_ms = 1),
         cmocka_unit_test(nobody_is_there),
         ON_SERVER(the_silent_one_of_two_is_named, .n_workers = 1),
         ON_SERVER(no_call_becomes_another_one, .n_workers = 1),
