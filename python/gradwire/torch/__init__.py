@@ -77,6 +77,8 @@ def attach(
     check_hooks(ddp)
     seed, threads = check_options(transport, nonfinite, timeout, seed, threads)
     are_defaults = candidates is None
+    if codec != "auto" and not are_defaults:
+        raise ValueError('candidates are what codec="auto" chooses from; this codec is named')
     if are_defaults:
         candidates = candidates_for(optimizer)
     elif isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):

@@ -82,6 +82,7 @@ def wrong_arguments():
         (ddp, "ternary:skip=0.*+2.wieght", {}),
         (ddp, "ternary:skip=2.weight;2.bias", {}),
         (ddp, "auto", {"candidates": ["none", "ternary:skip=2.wieght"]}),
+        (ddp, "ternary", {"candidates": ["ternary"]}),
         (DistributedDataParallel(hollow, find_unused_parameters=True), "auto", {}),
     ]:
         try:
