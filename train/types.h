@@ -78,7 +78,7 @@ struct gw_train_options {
                                .n_gradients_at = 1})
 
 /* The frames of one tensor on rank 0: means over some steps that are spread over the run. In a resumed run they are
- * steps of its own. */
+ * steps of its own, and NaN if it counted none. */
 struct gw_train_tensor {
     char name[sizeof((struct gw_param *)0)->name];
     uint64_t elements;

@@ -242,8 +242,9 @@ class Resume(harness.Case):
         self.assertEqual(self.contents(out), before)
         # The run was killed after the last checkpoint, before it had saved all.
         interrupt(out, 30)
-        self.resume(out)
+        summary, _ = self.resume(out)
         self.check_same_run(out, self.whole)
+        self.assertEqual({layer["push_bits"] for layer in summary["layers"]}, {None})  # it made no step
         summary, said = self.resume(out, steps=40)
         self.assertIn("was to have 30 steps, and now has 40; its learning rate falls by the new length", said)
         self.assertEqual([line["step"] for line in self.metrics(out)], list(range(40)))

@@ -156,6 +156,8 @@ static void ratio_text(uint64_t bytes, uint64_t dense, char *text, size_t capaci
 
 static void print_layers(const struct gw_train_summary *s)
 {
+    if (isnan(s->tensors[0].push_bits))
+        return; /* no step was counted */
     tool_note("%-16s %10s %9s   %-24s   %s", "", "", "", "push, bits/element", "pull, bits/element");
     tool_note("%-16s %10s %9s   %7s %8s %7s   %7s %8s %7s", "tensor", "elements", "nonzero", "frame", "payload",
               "entropy", "frame", "payload", "entropy");

@@ -527,7 +527,7 @@ static void summarise(const struct gw_team *team, struct gw_train_summary *s)
     s->n_plans = team->live.n_plans;
     s->planned_ms = team->live.predicted_ms;
     s->planning_seconds = team->live.seconds;
-    double n = team->n_accounted ? team->n_accounted : 1;
+    const double n = team->n_accounted; /* 0: no step was counted, and the means are NaN */
     for (uint32_t t = 0; t < s->n_tensors; t++) {
         struct gw_train_tensor *x = &s->tensors[t];
         *x = team->traffic[t];
