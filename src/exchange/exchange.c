@@ -47,7 +47,7 @@ static gw_status check_options(const gw_exchange_options *o)
         (!traits.velocity || strcspn(o->server_optimizer, ":") != 3 || strncmp(o->server_optimizer, "sgd", 3) != 0))
         return gw_fail(GW_ERR_SPEC,
                        "%s has momentum=, and the servers' optimizer takes the averages as they are: write "
-                       "output=velocity, and let the servers' optimizer be sgd, not \"%.60s\"",
+                       "output=velocity, and let the servers' optimizer be sgd (now it is \"%.60s\")",
                        gw_codec_traits_of(o->codec).name, o->server_optimizer);
     if (o->server_optimizer && (!o->server_optimizer[0] || strlen(o->server_optimizer) > GW_PS_MOST_NAME))
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer must be a specification of 1 to %d bytes",
