@@ -21,9 +21,9 @@ extern "C" {
 /* What to measure. It must be the same on every member, except that each member has its own end of the two links. */
 typedef struct gw_probe_options {
     size_t struct_bytes; /* sizeof(gw_probe_options) */
-    /* two links between the same members, which are 2 or more. Nobody else may use them during the call; after it both
-     * are free again. The first one carries what is measured, so it should be of the kind that gradients will travel
-     * over */
+    /* two links between the same members, which are 2 or more. Nobody else may use them during the call; if it
+     * succeeds, both are free again after it. The first one carries what is measured, so it should be of the kind that
+     * gradients will travel over */
     gw_link exchange, meeting;
     gw_codec *const *codecs; /* 1 to GW_PLAN_MAX_CODECS. The first must be "none": the link is measured with floats */
     uint32_t n_codecs;
@@ -39,7 +39,8 @@ typedef struct gw_probe_options {
  * costs[] gets what was measured of each codec; it has room for n_codecs. The figures are the same on every member. The
  * `spec` of a cost is the codec's canonical specification, and lives as long as the codec. The calling thread does the
  * work. Errors: GW_ERR_ARGUMENT (also for a codec of one_group, and for layers with no elements or too many),
- * GW_ERR_MEMORY, GW_ERR_TIMEOUT, GW_ERR_PEER, GW_ERR_CLOSED, GW_ERR_SYSTEM. */
+ * GW_ERR_MEMORY, GW_ERR_TIMEOUT, GW_ERR_PEER, GW_ERR_CLOSED, GW_ERR_SYSTEM. The other members hear of all but
+ * GW_ERR_ARGUMENT. After that call again, or gw_link_fail. */
 GW_API GW_MUST_CHECK gw_status gw_probe_measure(gw_context *context, const gw_probe_options *options,
                                                 gw_profile_link *link, gw_profile_codec *costs);
 

@@ -127,6 +127,16 @@ static gw_status measure(struct gw_probe_member *m)
     return gw_meet(&m->meeting, &nothing, &unused); /* all members have left, so the links are free */
 }
 
+/* Tells the other members why this one ends, as an exchange does. They wait for it on one of the two links. */
+static gw_status failed(const gw_probe_options *o, gw_status status)
+{
+    if (status < 0 && status != GW_ERR_ARGUMENT) {
+        gw_link_fail(&o->exchange, status, gw_last_error());
+        gw_link_fail(&o->meeting, status, gw_last_error());
+    }
+    return status;
+}
+
 gw_status gw_probe_measure(gw_context *context, const gw_probe_options *o, gw_profile_link *link,
                            gw_profile_codec *costs)
 {
@@ -138,7 +148,7 @@ gw_status gw_probe_measure(gw_context *context, const gw_probe_options *o, gw_pr
     GW_TRY(check(o));
     struct gw_probe *p = gw_calloc(context, 1, sizeof *p);
     if (!p)
-        return GW_ERR_MEMORY;
+        return failed(o, GW_ERR_MEMORY);
     p->runs = o->runs ? o->runs : RUNS;
     p->most_elements = o->most_elements ? o->most_elements : MOST_ELEMENTS;
     p->n_codecs = o->n_codecs;
@@ -162,5 +172,5 @@ gw_status gw_probe_measure(gw_context *context, const gw_probe_options *o, gw_pr
         memcpy(costs, p->costs, o->n_codecs * sizeof *costs);
     }
     gw_free(context, p);
-    return status;
+    return failed(o, status);
 }
