@@ -366,6 +366,7 @@ gw_status gw_control_send_start(struct gw_control *c, uint32_t first, const stru
         uint32_t i, n = states_for(c, s.n_states, r, &i);
         for (; n > 0; n--, i++)
             at = append(at, resume->states[i].state, s.state_bytes);
+        give_sign_of_life(c); /* sending may take long, and the others wait meanwhile */
         GW_TRY(send(c, r, bytes, n_bytes));
     }
     return GW_OK;

@@ -216,6 +216,7 @@ static void a_start_that_cannot_be_is_refused(void **state)
         assert_int_equal(pthread_create(&workers[1].thread, NULL, await_start, &workers[1]), 0);
         pass_on(to_follower[0], to_leader[1], 0, NULL, 0);
         assert_int_equal(gw_control_send_start(&workers[0].control, 1, &workers[0].resume, &workers[0].start), GW_OK);
+        pass_on(to_leader[1], to_follower[0], 1, NULL, 0); /* a sign of life */
         pass_on(to_leader[1], to_follower[0], 1, cases[i].changes, cases[i].n_changes);
         pthread_join(workers[1].thread, NULL);
         CHECK((workers[1].status == GW_OK) == (i < 2), "case %zu: %d, %s", i, workers[1].status, workers[1].sentence);
@@ -323,6 +324,34 @@ static void who_waits_for_a_joiner_is_not_named(void **state)
     }
 }
 
+/* Over a slow network a large beginning takes long. Rank 2 must not take rank 0 for silent while rank 1 gets its own.
+ */
+static void a_long_beginning_has_signs_of_life(void **state)
+{
+    (void)state;
+    enum { N = 3, JOIN = 1, WORD_BYTES = 24 };
+    gw_link links[N];
+    struct worker w = {.status = GW_OK};
+    gw_message message;
+    assert_int_equal(gw_link_local_create(NULL, N, links), GW_OK);
+    assert_int_equal(gw_control_init(&w.control, NULL, links[0], LONG_MS, 0), GW_OK);
+    w.start = (struct gw_start){.options = "seed 1\n", .steps = 9, .machine_of = w.machine_of};
+    for (uint32_t r = 1; r < N; r++) {
+        uint64_t *join = gw_message_alloc(NULL, WORD_BYTES);
+        join[0] = JOIN, join[1] = 0, join[2] = 7;
+        assert_int_equal(links[r].ops->send(links[r].self, 0, join, WORD_BYTES, LONG_MS), GW_OK);
+    }
+    assert_int_equal(gw_control_send_start(&w.control, 1, &w.resume, &w.start), GW_OK);
+    for (uint32_t i = 0; i < N; i++) { /* a sign before each worker's beginning, and then its own */
+        assert_int_equal(gw_link_recv(&links[2], LONG_MS, &message), GW_OK);
+        assert_int_equal(message.n_bytes == WORD_BYTES, i < N - 1);
+        gw_message_free(message.bytes);
+    }
+    gw_control_fini(&w.control);
+    for (uint32_t r = 0; r < N; r++)
+        gw_link_destroy(&links[r]);
+}
+
 /* Rank 1 has ended and is gone. Rank 0 goes on waiting for rank 2, and names that one. */
 static void who_has_ended_is_not_named(void **state)
 {
@@ -383,6 +412,6 @@ int main(void)
         cmocka_unit_test(a_resumed_run_goes_on_everywhere),    cmocka_unit_test(a_start_that_cannot_be_is_refused),
         cmocka_unit_test(a_failure_stays_the_cause),           cmocka_unit_test(who_waits_for_another_is_not_named),
         cmocka_unit_test(who_waits_for_a_joiner_is_not_named), cmocka_unit_test(who_has_ended_is_not_named),
-        cmocka_unit_test(states_of_two_steps_are_kept)};
+        cmocka_unit_test(a_long_beginning_has_signs_of_life),  cmocka_unit_test(states_of_two_steps_are_kept)};
     return cmocka_run_group_tests_name("control", tests, NULL, NULL);
 }
