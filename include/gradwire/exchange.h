@@ -261,12 +261,12 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_stats(const gw_exchange *exchange, co
 /* Averages values[0..n_elems) over all members of the link, in place, in one call. All members call it, with the same
  * spec, seed and n_elems. All end with the same bits. Use a link for one call only: if a second call used the same
  * link, its messages could come before all members have ended the first one. (gw_average_mpi in link_mpi.h makes a link
- * of its own for each call.) Programs that average in every step should make an exchange: it keeps residuals, and works
- * beside the computation. The caller's thread does all of it, so the link's functions are called on no other thread.
- * link: borrowed. result: NULL: not wanted. The call waits up to 60 s for silent members. Errors: GW_ERR_SPEC,
- * GW_ERR_ARGUMENT (also if members called with other arguments), GW_ERR_NONFINITE (some member's values hold a NaN or
- * an infinity; all members get this error, and the values are unspecified), and those of gw_exchange_create and
- * gw_exchange_wait. */
+ * of its own for each call.) Codecs with a residual are refused, because a later step is to send what one leaves out.
+ * Programs that average in every step should make an exchange: it takes them, and works beside the computation. The
+ * caller's thread does all of it, so the link's functions are called on no other thread. link: borrowed. result: NULL:
+ * not wanted. The call waits up to 60 s for silent members. Errors: GW_ERR_SPEC, GW_ERR_ARGUMENT (also if members
+ * called with other arguments), GW_ERR_NONFINITE (some member's values hold a NaN or an infinity; all members get this
+ * error, and the values are unspecified), and those of gw_exchange_create and gw_exchange_wait. */
 GW_API GW_MUST_CHECK gw_status gw_average_once(gw_context *context, const char *spec, const gw_link *link,
                                                uint64_t seed, float *values, uint64_t n_elems, gw_step_result *result);
 

@@ -141,10 +141,14 @@ struct gw_encoder {
 };
 
 /* True if the record keeps a state with these options. */
+static inline bool gw_record_keeps_state(const struct gw_codec_record *record, const void *options)
+{
+    return record->state_bytes && (!record->keeps_state || record->keeps_state(options));
+}
+
 static inline bool gw_encoder_keeps_state(const gw_encoder *encoder)
 {
-    const struct gw_codec_record *record = encoder->record;
-    return record->state_bytes && (!record->keeps_state || record->keeps_state(encoder->options));
+    return gw_record_keeps_state(encoder->record, encoder->options);
 }
 
 /* Reads options (parse.c). Fills record->options_bytes bytes with defaults, then with `text` ("k=v,k=v" or NULL). */

@@ -1,5 +1,6 @@
 /* Averages one array over the members of a link in one call. */
 #include "base/error.h"
+#include "codec/codec.h"
 #include "exchange/state.h"
 
 static gw_status average(gw_context *context, const char *spec, const gw_link *link, uint64_t seed, float *values,
@@ -10,6 +11,13 @@ static gw_status average(gw_context *context, const char *spec, const gw_link *l
     if (!values && n_elems > 0)
         return gw_fail(GW_ERR_ARGUMENT, "gw_average_once: values is NULL");
     GW_TRY(gw_codec_parse(context, spec, &codec));
+    if (gw_record_keeps_state(codec->record, codec->options)) {
+        gw_codec_destroy(codec);
+        return gw_fail(GW_ERR_SPEC,
+                       "%s keeps what it does not send for later steps, and one call has none: make an "
+                       "exchange, or take ternary, or none",
+                       spec);
+    }
     const gw_tensor tensor = {.name = "values", .n_elems = n_elems};
     const gw_exchange_options options = {.struct_bytes = sizeof options,
                                          .codec = codec,

@@ -118,7 +118,7 @@ static void an_average_is_everybodys(void **state)
         values_of(r, own[r]);
     for (uint32_t i = 0; i < N; i++)
         assert_true(fabsf(members[0].values[i] - (own[0][i] + own[1][i] + own[2][i]) / MEMBERS) < 1e-6f);
-    static const char *const specs[] = {"ternary", "gspar:density=0.1", "topk:ratio=0.1"};
+    static const char *const specs[] = {"ternary", "gspar:density=0.1", "uniform:density=0.1"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
         uint64_t up = 0, dense = 0;
         prepare(members, specs[s]);
@@ -143,6 +143,10 @@ static void an_average_is_refused(void **state)
         assert_int_equal(members[r].status, GW_ERR_NONFINITE);
         assert_string_equal(members[r].why, "the values of rank 2 hold a NaN or an infinity");
     }
+    prepare(members, "topk");
+    run(members);
+    for (uint32_t r = 0; r < MEMBERS; r++)
+        assert_int_equal(members[r].status, GW_ERR_SPEC);
     prepare(members, "ternary");
     members[1].n = N - 1;
     run(members);
