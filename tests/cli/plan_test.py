@@ -183,6 +183,7 @@ class Plan(harness.Case):
             [
                 ([*words[:-1], "ternary:scope=global", "--plan", "none"], "--plan single"),
                 ("bench exchange --plan none", "--plan needs a --profile"),
+                ("bench exchange --net alexnet --elements 9", "give one of them"),
                 ([*replay, "--net", "vgg16"], "give one of them"),
                 ([*replay, "--plan", "best"], "must be exact"),
                 ([*replay, "--plan", "fixed:0"], "fixed:BYTES"),

@@ -598,7 +598,7 @@ static void forget(struct bench *b)
 
 int tool_bench_exchange(int argc, char **argv)
 {
-    static struct bench b = {.runs = 7, .n_elems = 16 << 20};
+    static struct bench b = {.runs = 7};
     struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .log = tool_show_log};
     struct tool_links_help links;
     tool_describe_links(false, &links);
@@ -659,8 +659,10 @@ int tool_bench_exchange(int argc, char **argv)
         return status;
     if (gw_wire_parse(wire, &b.wire) < 0)
         return tool_wrong_use("--wire is \"%s\", and must be small, fast or auto", wire);
-    if ((b.profile_path != NULL) + (b.net != NULL) + (b.saved != NULL) > 1)
-        return tool_wrong_use("--profile, --net and --gradients each say what is averaged; give one of them");
+    if ((b.profile_path != NULL) + (b.net != NULL) + (b.saved != NULL) + (b.n_elems > 0) > 1)
+        return tool_wrong_use(
+            "--profile, --net, --gradients and --elements each say what is averaged; give one of them");
+    b.n_elems = b.n_elems ? b.n_elems : 16 << 20;
     if ((b.plans.n > 0 || b.chart) && !b.profile_path)
         return tool_wrong_use("%s needs a --profile, which says how long backward takes (gradwire probe)",
                               b.chart ? "-o" : "--plan");
