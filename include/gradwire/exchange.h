@@ -128,8 +128,8 @@ typedef struct gw_tensor_traffic {
  * the exchange ends. A member that found the difference gets GW_ERR_ARGUMENT from its next call on, and a sentence with
  * both values. The others get GW_ERR_PEER. No step ends before all members have been compared. The caller destroys *out
  * with gw_exchange_destroy. Errors: GW_ERR_ARGUMENT, GW_ERR_SPEC (momentum= with server_optimizer),
- * GW_ERR_MEMORY, GW_ERR_SYSTEM. Over a link the other members hear of GW_ERR_MEMORY and GW_ERR_SYSTEM. After other
- * errors call again, or gw_link_fail. */
+ * GW_ERR_ORDER (the client has not met its servers), GW_ERR_MEMORY, GW_ERR_SYSTEM. Over a link the other members hear
+ * of GW_ERR_MEMORY and GW_ERR_SYSTEM. After other errors call again, or gw_link_fail. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options,
                                                   gw_exchange **out);
 

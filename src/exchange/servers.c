@@ -67,6 +67,7 @@ struct servers {
 static gw_status servers_init(struct gw_exchange *ex, const gw_exchange_options *options)
 {
     gw_ps_client *client = options->servers;
+    GW_TRY(gw_ps_client_ready(client));
     const uint32_t n_servers = gw_ps_client_servers(client), n_workers = gw_ps_client_info(client).n_workers;
     if (gw_ps_client_rank(client) >= n_workers)
         return gw_fail(GW_ERR_ARGUMENT, "a reader has no gradients to exchange; the client must be a worker");

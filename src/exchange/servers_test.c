@@ -630,7 +630,7 @@ static void who_owns_the_slices_is_clear(void **state)
     (void)state;
     struct world world = {.spec = "none", .n = 1, .n_servers = 1, .timeout_ms = 20000};
     char addresses[64 * WORLD_MAX_SERVERS];
-    gw_ps_client *reader;
+    gw_ps_client *reader, *not_met;
     gw_link link;
     gw_exchange *ex;
     const gw_tensor tensor = {.name = "x", .n_elems = 1};
@@ -644,6 +644,13 @@ static void who_owns_the_slices_is_clear(void **state)
         .struct_bytes = sizeof options, .codec = world.codec, .tensors = &tensor, .n_tensors = 1, .servers = reader};
     assert_int_equal(gw_exchange_create(world.context, &options, &ex), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "a reader has no gradients"));
+    who.rank = 0, who.no_wait = true;
+    assert_int_equal(gw_ps_client_create(world.context, &who, &not_met), GW_OK);
+    options.servers = not_met;
+    assert_int_equal(gw_exchange_create(world.context, &options, &ex), GW_ERR_ORDER);
+    assert_non_null(strstr(gw_last_error(), "gw_ps_client_meet must come before"));
+    gw_ps_client_destroy(not_met);
+    options.servers = reader;
     options.link = link;
     assert_int_equal(gw_exchange_create(world.context, &options, &ex), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "has a link and servers"));

@@ -47,6 +47,7 @@ uint64_t gw_ps_client_answered(const gw_ps_client *client, void **tag);
 /* Gives up a request. Its bytes may then be freed. The server may still do what it asks for. */
 void gw_ps_client_drop(gw_ps_client *client, uint64_t request);
 
+gw_status gw_ps_client_ready(const gw_ps_client *client); /* GW_ERR_ORDER: of another process, or it has not met yet */
 uint32_t gw_ps_client_rank(const gw_ps_client *client);
 uint32_t gw_ps_client_servers(const gw_ps_client *client);
 

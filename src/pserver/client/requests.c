@@ -519,6 +519,14 @@ static gw_status prepare(struct gw_ps_client *client, struct gw_ps_request *head
     return GW_OK;
 }
 
+gw_status gw_ps_client_ready(const gw_ps_client *client)
+{
+    GW_TRY(gw_ps_client_check(client, "a request"));
+    return client->has_met ? GW_OK
+                           : gw_fail(GW_ERR_ORDER, "the servers have not answered this client yet; gw_ps_client_meet "
+                                                   "must come before other calls");
+}
+
 gw_status gw_ps_request_begin(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *asked,
                               const void *body, size_t n_bytes, struct request **out)
 {
@@ -527,11 +535,7 @@ gw_status gw_ps_request_begin(struct gw_ps_client *client, uint32_t server, cons
     struct key *key = NULL;
     *out = NULL;
     head.rate += 0.0; /* makes 0 of -0, which is legal for callers and not on the wire */
-    GW_TRY(gw_ps_client_check(client, "a request"));
-    if (!client->has_met)
-        return gw_fail(GW_ERR_ORDER,
-                       "the servers have not answered this client yet; gw_ps_client_meet must come before "
-                       "other calls");
+    GW_TRY(gw_ps_client_ready(client));
     if (server == GW_PS_BY_KEY || head.key[0]) {
         key = gw_ps_names_find(&client->keys, head.key);
         place = gw_ps_key_find(client, head.key);

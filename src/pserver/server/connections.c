@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 
 /* messages of one client that are handled before others get their turn */
 #define MOST_IN_A_ROW 64
@@ -197,7 +198,8 @@ bool gw_ps_connections_turn(struct gw_ps_server *server, double seconds, bool *s
     for (int i = 0; i < n; i++) {
         struct gw_ps_member *member = events[i].data.ptr;
         if (events[i].data.ptr == &server->stop) {
-            *stop = true;
+            eventfd_t n_told;
+            *stop = eventfd_read(server->stop, &n_told) == 0; /* else it would be told again and again */
         } else if (events[i].data.ptr == &server->listener) {
             look_at_newcomers(server);
             any = true;

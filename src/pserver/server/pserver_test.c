@@ -257,8 +257,8 @@ TEST(options_at_their_limits)
     }
 }
 
-/* NULL and an empty value can be destroyed; and a server that never ran, or was stopped before it ran. While it is
- * there its port is taken. */
+/* NULL and an empty value can be destroyed; and a server that never ran, or was stopped before it ran. It may run
+ * again, and be stopped again. While it is there its port is taken. */
 TEST(what_may_end_early)
 {
     const gw_ps_server_options o = {.struct_bytes = sizeof o, .listen = "127.0.0.1:0", .n_workers = 1};
@@ -266,7 +266,7 @@ TEST(what_may_end_early)
     gw_ps_server_destroy(NULL);
     gw_ps_client_destroy(NULL);
     gw_ps_value_free(NULL), gw_ps_value_free(&empty);
-    for (int runs = 0; runs < 2; runs++) {
+    for (int runs = 0; runs < 3; runs++) {
         gw_ps_server *server = NULL, *other = NULL;
         ok(gw_ps_server_create(NULL, &o, &server));
         const gw_ps_server_options same = {.struct_bytes = sizeof same,
@@ -275,8 +275,10 @@ TEST(what_may_end_early)
         refused(gw_ps_server_create(NULL, &same, &other), GW_ERR_SYSTEM, "");
         assert_null(other);
         gw_ps_server_stop(server);
-        if (runs)
+        for (int run = 0; run < runs; run++) {
             ok(gw_ps_server_run(server));
+            gw_ps_server_stop(server);
+        }
         gw_ps_server_destroy(server);
     }
 }

@@ -42,7 +42,6 @@ static void end(struct gw_ps_server *server)
 {
     const double deadline = gw_clock_seconds() + END_SECONDS;
     bool stop, waits = false;
-    epoll_ctl(server->epoll, EPOLL_CTL_DEL, server->stop, NULL); /* it would be told again and again */
     while (gw_clock_seconds() < deadline &&
            (gw_ps_connections_turn(server, waits ? NAP_SECONDS : 0, &stop) || (waits = anything_waits(server))))
         ;
