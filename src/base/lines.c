@@ -48,9 +48,24 @@ bool gw_lines_have_names(const char *text, size_t n_bytes)
     return true;
 }
 
-static void show(char out[GW_LINES_SHOWN + 1], const char *line, int length)
+/* Where two lines begin that a sentence is to show so that it shows what differs: with the option that differs, if they
+ * are long and begin alike. */
+static int begin_of(const char *a, int a_length, const char *b, int b_length)
 {
-    snprintf(out, GW_LINES_SHOWN + 1, "%.*s", length < GW_LINES_SHOWN ? length : GW_LINES_SHOWN, line);
+    int same = 0, from;
+    while (same < a_length && same < b_length && a[same] == b[same])
+        same++;
+    for (from = same; from > 0 && a[from - 1] != ',';)
+        from--;
+    return same < GW_LINES_SHOWN / 2 ? 0 : from > 0 ? from : same - GW_LINES_SHOWN / 4;
+}
+
+/* Shows a line from there on, behind its name. */
+static void show(char out[GW_LINES_SHOWN + 1], const char *line, int length, int from)
+{
+    const char *space = memchr(line, ' ', (size_t)from);
+    snprintf(out, GW_LINES_SHOWN + 1, "%.*s%s%.*s", space ? (int)(space - line) : 0, line, from ? " ..." : "",
+             length - from, line + from);
 }
 
 bool gw_lines_differ(const char *first, size_t n_first, const char *second, size_t n_second,
@@ -64,8 +79,9 @@ bool gw_lines_differ(const char *first, size_t n_first, const char *second, size
         if (!more)
             return false;
         if (a_length != b_length || memcmp(a, b, (size_t)a_length) != 0) {
-            show(out->first, a, a_length);
-            show(out->second, b, b_length);
+            const int from = begin_of(a, a_length, b, b_length);
+            show(out->first, a, a_length, from);
+            show(out->second, b, b_length, from);
             return true;
         }
     }

@@ -32,6 +32,9 @@ static void lines_with_names(void **state)
         CHECK(gw_lines_have_names(cases[i].text, strlen(cases[i].text)) == cases[i].named, "\"%s\"", cases[i].text);
 }
 
+#define END "123456789012345678901234567890"
+#define MANY "1234567890" END END END
+
 static void the_first_difference(void **state)
 {
     (void)state;
@@ -48,6 +51,9 @@ static void the_first_difference(void **state)
         {"a = 1\nb = 2\n", "a = 1\n", "b = 2", "nothing in its place", 0},
         {"a = 1\n", "a = 1\nb = 2\n", "nothing in its place", "b = 2", 0},
         {"ab\n", "ac\n", "ab", "ac", 0},
+        {"codec = c:" MANY ",m=0,o=1\n", "codec = c:" MANY ",m=0.5,o=1\n", "codec ...m=0,o=1", "codec ...m=0.5,o=1", 5},
+        {"data = /" MANY "\n", "data = /" MANY "x\n", "data ..." END, "data ..." END "x", 4},
+        {MANY MANY "a\n", MANY MANY "b\n", " ..." END "a", " ..." END "b", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct gw_lines_difference difference;
