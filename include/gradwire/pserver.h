@@ -343,7 +343,7 @@ GW_API GW_MUST_CHECK gw_status gw_ps_begin(gw_ps_client *client, const gw_ps_cal
  * already). */
 GW_API GW_MUST_CHECK gw_status gw_ps_wait(gw_ps_client *client, uint64_t request, uint32_t ms, gw_ps_value *out);
 
-/* Gives a request up. The client connects anew, which may take up to 0.25 s. Its bytes may then be freed. The servers
+/* Gives a request up. The client connects anew, which may take up to 1 s. Its bytes may then be freed. The servers
  * may still have taken a push. So the next push to that key first asks the servers whether they took it, and waits for
  * the answer. To ask without waiting, begin a GW_PS_CALL_INIT of the key before that push. If there is no such request,
  * gw_ps_cancel does nothing. */

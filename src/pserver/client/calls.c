@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#define COME_BACK_SECONDS 0.25
+#define COME_BACK_SECONDS 1
 
 /* ---- beginning --------------------------------------------------------------------------------------------- */
 
