@@ -225,6 +225,7 @@ def stopped(run):
     run.send_signal(signal.SIGINT)
     said = run.communicate(timeout=PATIENCE)[1]
     check(run.returncode == 1 and "of 1000000 steps, as asked" in said, said)
+    check("--checkpoint-every" not in said, f"such a run makes no checkpoints: {said}")
 
 
 def endless(*words):

@@ -562,6 +562,10 @@ static gw_status say_stopped(const struct gw_team *team)
     else if (o->resume)
         snprintf(saved, sizeof saved, "nothing was saved of the steps after %llu, from which --resume goes on: ",
                  (unsigned long long)team->begin);
+    else if (*team->server_optimizer)
+        snprintf(saved, sizeof saved, "the servers keep the parameters, and workers that are started again go on");
+    else if (team->alone)
+        snprintf(saved, sizeof saved, "if it is started again, it takes up what the others have");
     else
         snprintf(saved, sizeof saved, "no checkpoint was saved; --checkpoint-every K makes a run save them");
     return gw_fail(GW_ERR_CLOSED, "stopped after %llu of %llu steps, as asked; %s%s",
