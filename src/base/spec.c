@@ -29,7 +29,7 @@ bool gw_spec_number(const char *text, double min, double max, double *out)
     double x;
     if (!gw_parse_decimal(text, &x) || x < min || x > max)
         return false;
-    *out = x;
+    *out = x + 0.0; /* -0 and 0 are one number, and must have one text */
     return true;
 }
 

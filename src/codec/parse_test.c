@@ -102,6 +102,7 @@ static void legal_words_are_spelled_out(void **state)
     canonical("ternary", "ternary:clip=2.5" REST);
     canonical("ternary:", "ternary:clip=2.5" REST);
     canonical("ternary:clip=0", "ternary:clip=0" REST);
+    canonical("ternary:clip=-0", "ternary:clip=0" REST);
     canonical("ternary:clip=1e3", "ternary:clip=1000" REST);
     canonical("ternary:clip=.5", "ternary:clip=0.5" REST);
     canonical("ternary:clip=1e30", "ternary:clip=1e+30" REST);

@@ -212,11 +212,11 @@ static void print_summary(const struct gw_train_summary *s, const char *out)
         tool_note("%.3f %% of the elements were sent, variance factor %.3f", 100 * s->nonzero_share,
                   s->variance_factor);
     if (s->residual_norm >= 0)
-        tool_note("%.3f %% of the elements were sent, residual norm %.4g, age of the oldest threshold %.0f",
-                  100 * s->nonzero_share, s->residual_norm, s->threshold_age);
+        tool_note("%.3f %% of the elements were sent, residual norm %.4g", 100 * s->nonzero_share, s->residual_norm);
     if (s->residual_norm >= 0 && s->threshold_age > 1)
-        tool_note("that share is not just ratio=: between two refreshes an older threshold decides how many pass; "
-                  "refresh=1 sends exactly ratio=");
+        tool_note("that share is not just ratio=, because the oldest threshold was %.0f steps old; refresh=1 sends "
+                  "exactly ratio=",
+                  s->threshold_age);
     tool_note("parameters %s: %s", s->parameter_hash,
               s->workers == 1         ? "one replica"
               : s->replicas_identical ? "all replicas identical"
