@@ -197,6 +197,7 @@ def main():
     parser.add_argument("--steps", type=int, help="steps of an epoch (default: the whole training set)")
     parser.add_argument("--batch", type=int, default=64, help="of all processes together")
     parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd", help="sgd has momentum 0.9")
     parser.add_argument("--schedule", choices=["constant", "cosine"], default="constant", help="of the learning rate")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
@@ -218,7 +219,10 @@ def main():
     torch.manual_seed(args.seed)
     module, train, test = load(args)
     ddp, compression = DistributedDataParallel(module), None
-    optimizer = torch.optim.SGD(ddp.parameters(), args.lr, momentum=0.9, weight_decay=5e-4)
+    if args.optimizer == "adamw":
+        optimizer = torch.optim.AdamW(ddp.parameters(), args.lr)
+    else:
+        optimizer = torch.optim.SGD(ddp.parameters(), args.lr, momentum=0.9, weight_decay=5e-4)
     if args.codec != "ddp":
         import gradwire.torch as gw
 

@@ -29,6 +29,7 @@ METHODS = {  # name: codec; the most telling first
     "ternary, residual, max, momentum": "ternary:residual=on,level=max,momentum=0.9",
     "Top-K 1 %, running": "topk:ratio=0.01,scope=global,refresh=100,over=0.5,momentum=0.9",
     "Top-K 10 %, bf16": "topk:ratio=0.1,scope=global,refresh=1,over=0.5,momentum=0.9,value=bf16",
+    "Top-K 10 %, bf16, not over": "topk:ratio=0.1,scope=global,refresh=1,over=0,value=bf16",
     "ternary, residual, max": "ternary:residual=on,level=max",
     "onebit, momentum": "onebit:momentum=0.9",
     "Top-K 1 %": "topk:ratio=0.01,scope=global,refresh=1,over=0",

@@ -71,7 +71,7 @@ def _optimizers():
 
 
 def trains_slowly(codec, parameters, optimizer):
-    """Returns the name of the optimizer with which the codec trains more slowly than floats, or None."""
+    """Returns the name of the optimizer with which the codec can train more slowly than floats, or None."""
     return None if codec.canonical in _ONLY_ROUNDS else divider(parameters, optimizer)
 
 
@@ -80,8 +80,9 @@ def say_if_slow(codec, parameters, optimizer):
     if name := trains_slowly(codec, parameters, optimizer):
         kind = codec.canonical.partition(":")[0]
         say(
-            f"gradwire: with {name}, {kind} trains more slowly than floats at the same rate. A higher rate makes up "
-            'for it: for ternary:residual=on, 1.6 times did (docs/accuracy.md, "Adam")',
+            f"gradwire: with {name}, {kind} can train more slowly than floats at the same rate. 1.6 times the rate "
+            "made up for that with ternary:residual=on; topk:ratio=0.1,refresh=1,over=0,value=bf16 lost less "
+            '(docs/accuracy.md, "Adam")',
         )
 
 
