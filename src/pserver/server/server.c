@@ -95,8 +95,10 @@ static gw_status check_options(const gw_ps_server_options *options)
     if (options->missing > GW_PS_MISSING_STOP)
         return gw_fail(GW_ERR_ARGUMENT, "what to do without a worker is %u; there is no such choice",
                        (unsigned)options->missing);
-    if (options->min_workers > options->n_workers ||
-        (options->min_workers && options->missing != GW_PS_MISSING_CONTINUE))
+    if (options->min_workers > options->n_workers)
+        return gw_fail(GW_ERR_ARGUMENT, "the first round is to have %u workers, and there are %u", options->min_workers,
+                       options->n_workers);
+    if (options->min_workers && options->missing != GW_PS_MISSING_CONTINUE)
         return gw_fail(
             GW_ERR_ARGUMENT,
             "the first round is to have %u of %u workers; that is for servers that continue without some of them",
