@@ -2,6 +2,7 @@
 refused, because the rest would be lost: masks, units, names, fields. What loses nothing is taken: other strides,
 another byte order, memory that is not aligned."""
 import array as standard_array
+import mmap
 import sys
 
 import numpy
@@ -9,7 +10,7 @@ import numpy
 _PLAIN = (numpy.ndarray, numpy.memmap, numpy.matrix)
 _NUMBERS = (bool, int, float, numpy.generic)
 _MOST_DEPTH = 32  # as numpy 1 has it
-_BYTES = (bytes, bytearray, memoryview, standard_array.array)
+_BYTES = (bytes, bytearray, memoryview, mmap.mmap, standard_array.array)
 
 
 def is_tensor(thing):
@@ -78,10 +79,12 @@ def _of_tensor(tensor, what, wanted):
     if advice:
         raise TypeError(f"{what} {advice}")
     try:
-        tensor = tensor.detach().resolve_neg()
-        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+        if not tensor.numel() or getattr(tensor, "untyped_storage", tensor.storage)().nbytes():
+            tensor = tensor.detach().resolve_neg()
+            return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     except (RuntimeError, TypeError):  # another type that numpy lacks, or a tensor that has no memory of its own
         raise TypeError(f"{what} is a tensor of {name} that numpy cannot read; give a copy as float32") from None
+    raise TypeError(f"{what} has no values, because its storage was freed")  # as FSDP does with whole parameters
 
 
 def _of_bytes(thing, what):

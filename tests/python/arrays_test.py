@@ -5,6 +5,7 @@ import copy
 import ctypes
 import decimal
 import fractions
+import mmap
 import pathlib
 import pickle
 import sys
@@ -72,7 +73,14 @@ class Arrays(Refusing):
         many = numpy.broadcast_to(numpy.float32(3), (2, 5))
         self.assertEqual(gradwire.decode(gradwire.encode(many, "none")).tolist(), [3.0] * 10)
         n_bytes = len(frame)
-        for same in (bytearray(frame), memoryview(frame), numpy.frombuffer(frame, numpy.uint8)[::-1].copy()[::-1]):
+        mapped = mmap.mmap(-1, n_bytes)
+        mapped.write(frame)
+        for same in (
+            mapped,
+            bytearray(frame),
+            memoryview(frame),
+            numpy.frombuffer(frame, numpy.uint8)[::-1].copy()[::-1],
+        ):
             self.assertEqual(gradwire.inspect(same)["frame_bytes"], n_bytes)
 
     def test_what_holds_more_than_numbers(self):
@@ -173,6 +181,10 @@ class Tensors(Refusing):
 
     def test_what_holds_more_than_numbers_or_none(self):
         plain = torch.from_numpy(PLAIN.copy())
+        freed = [torch.zeros(12), torch.zeros(12, dtype=torch.bfloat16)]
+        freed.append(freed[0][6:])
+        for tensor in freed[:2]:
+            tensor.storage().resize_(0)
 
         class Labelled(torch.Tensor):
             pass
@@ -181,6 +193,7 @@ class Tensors(Refusing):
         for thing, words in (
             (plain.bfloat16(), ["the tensor holds bfloat16, and must hold float32"]),
             (plain.half(), ["holds float16"]),
+            *((view, ["no values", "freed"]) for view in freed[::2]),
             (plain.to_sparse(), ["sparse_coo", "to_dense()"]),
             (plain.to_sparse_csr(), ["sparse_csr", "to_dense()"]),
             (plain.to("meta"), ["meta device", "no values"]),
@@ -198,6 +211,7 @@ class Tensors(Refusing):
         if torch.cuda.is_available():
             self.refuses(plain.cuda(), "cuda:0", "bring it to the CPU")
         self.refuses([plain, plain.to_sparse()], "element 1 of it", call=lambda t: _arrays.numbers(t, "it"))
+        self.refuses(freed[1], "it has no values", call=lambda t: _arrays.numbers(t, "it"))
         self.refuses(torch.zeros(2, dtype=torch.bfloat16), "bfloat16", call=lambda t: _arrays.numbers(t, "it", "uint8"))
 
     def test_pytorchs_own_words_do_not_come_through(self):
