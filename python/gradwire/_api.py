@@ -274,12 +274,12 @@ def in_range(what, number, least, most):
 
 
 def text(what, given):
-    """Returns the text as C takes it. Raises TypeError and ValueError."""
+    """Returns the text as C takes it. The name of a folder may be of any bytes. Raises TypeError and ValueError."""
     if not isinstance(given, str):
         raise TypeError(f"{what} is {given!r}, and must be a string")
     if "\0" in given:
         raise ValueError(f"{what} is {given!r}, and has a character of code 0")
-    return given.encode()
+    return given.encode(errors="surrogateescape")
 
 
 class Codec(Owner):

@@ -17,7 +17,7 @@ import threading
 
 import numpy
 
-from . import _arrays, _library
+from . import _api, _arrays, _library
 from ._owner import OfOneProcess
 from .errors import Error, Status, Timeout
 
@@ -142,18 +142,9 @@ def methods():
 
 def _number(name_of, word, what):
     names = _words(name_of)
-    if _text(word, what).decode() not in names:
+    if _api.text(what, word).decode() not in names:
         raise ValueError(f"{what} is {word!r}; right are {', '.join(names)}")
     return names.index(word) + 1
-
-
-def _text(text, what):
-    """Returns the text as C takes it. C would end a text at a NUL character, so none may be in it."""
-    if not isinstance(text, str):
-        raise TypeError(f"{what} is {text!r}, of type {type(text).__name__}; it must be a str")
-    if "\0" in text:
-        raise ValueError(f"{what} holds a NUL character: {text!r}")
-    return text.encode()
 
 
 def _whole(number, most, what):
@@ -256,20 +247,21 @@ class Client(OfOneProcess):
 
     Calls of several threads wait for each other. Ctrl-C ends a call that waits, and you can go on using the client. The
     server forgets the request, unless it has done it already. Before its next push the client asks the server whether
-    it took the interrupted one.
+    it took the interrupted one. If a signal's handler closes the client, or makes a call of its own, the call that
+    waits in that thread ends with an error, too.
 
     After a fork the client works only in the process that made it. In the other one its calls raise gradwire.Error, and
     its end does nothing."""
 
     def __init__(self, servers, rank, keys=None, timeout=60.0, connect_timeout=3.0):
         super().__init__()
-        self._lib, self._lock, self._keys = _library_now(), threading.Lock(), {}
+        self._lib, self._lock, self._keys = _library_now(), threading.RLock(), {}
         self._client, self._request, self._sent = ctypes.c_void_p(), ctypes.c_uint64(), None
         options = _Options(
             struct_bytes=ctypes.sizeof(_Options),
-            servers=_text(servers, "servers"),
+            servers=_api.text("servers", servers),
             rank=_whole(rank, READER, "rank"),
-            keys=None if keys is None else _text(os.fspath(keys), "keys"),
+            keys=None if keys is None else _api.text("keys", os.fsdecode(keys)),
             timeout_ms=_milliseconds(timeout, "timeout"),
             connect_ms=_milliseconds(connect_timeout, "connect_timeout"),
             no_wait=True,
@@ -295,7 +287,7 @@ class Client(OfOneProcess):
         out = None if value is None else ctypes.byref(value)
         try:
             _library.check(self._lib.gw_ps_begin(self._open(), ctypes.byref(call), ctypes.byref(self._request)))
-            while _library.check(self._lib.gw_ps_wait(self._client, self._request, _SLICE_MS, out)) == Status.NOT_YET:
+            while _library.check(self._lib.gw_ps_wait(self._open(), self._request, _SLICE_MS, out)) == Status.NOT_YET:
                 pass
             self._request.value, self._sent = 0, None
         except BaseException:
@@ -319,7 +311,7 @@ class Client(OfOneProcess):
         parameters on the server, which pull_parameter(key, "parameters") gets. The parameters begin with the value of
         the first client that gives one; other clients may give None. Pushes and pulls wait until the value is there.
         """
-        name, number = _text(key, "key"), _number(self._lib.gw_ps_type_name, type, "type")
+        name, number = _api.text("key", key), _number(self._lib.gw_ps_type_name, type, "type")
         shape = _dims(shape)
         if optimizer is None and value is not None:
             raise ValueError(f'"{key}" has a first value and no optimizer; without one, push_parameter gives values')
@@ -327,7 +319,7 @@ class Client(OfOneProcess):
             struct_bytes=ctypes.sizeof(_KeyOptions),
             type=number,
             shape=_Shape(len(shape), (ctypes.c_uint64 * MAX_DIMS)(*shape)),
-            optimizer=None if optimizer is None else _text(optimizer, "optimizer"),
+            optimizer=None if optimizer is None else _api.text("optimizer", optimizer),
         )
         first = None
         if value is not None:
@@ -360,7 +352,7 @@ class Client(OfOneProcess):
     def push_parameter(self, key, value, rate=None):
         """Pushes this worker's next value: numbers of the key's shape, as an array, a PyTorch tensor or lists. For a
         frame they are its bytes. rate: the learning rate, if the key has an optimizer. None: the key's own rate."""
-        name = _text(key, "key")
+        name = _api.text("key", key)
         rate = 0.0 if rate is None else _real(rate, "rate") or _NO_RATE
         with self._turn():
             array, known = self._array(key, value), self._keys.get(key)
@@ -379,7 +371,7 @@ class Client(OfOneProcess):
     def pull_parameter(self, key, reduce_method, scale_key=None):
         """Returns the reduced pushes of all workers in the round of this worker's last push: a numpy array, or bytes
         for a frame."""
-        name, scale = _text(key, "key"), None if scale_key is None else _text(scale_key, "scale_key")
+        name, scale = _api.text("key", key), None if scale_key is None else _api.text("scale_key", scale_key)
         method = _number(self._lib.gw_ps_method_name, reduce_method, "reduce_method")
         value = _Value()
         with self._turn():
@@ -389,14 +381,14 @@ class Client(OfOneProcess):
     def put(self, key, value, version):
         """Leaves a value for others to get, at a key of a plain type that this client has initialised. It belongs to no
         round. It is ignored if a value of this or a higher version is there."""
-        name, version = _text(key, "key"), _whole(version, _MOST_VERSION, "version")
+        name, version = _api.text("key", key), _whole(version, _MOST_VERSION, "version")
         with self._turn():
             array = self._array(key, value)
             self._wait(_PUT, name, bytes=array, version=version)
 
     def get(self, key, least=0):
         """Waits until a value of version `least` or higher was put at the key. Returns it and its version."""
-        name, least = _text(key, "key"), _whole(least, _MOST_VERSION, "least")
+        name, least = _api.text("key", key), _whole(least, _MOST_VERSION, "least")
         value = _Value()
         with self._turn():
             self._wait(_GET, name, value, version=least)

@@ -40,6 +40,17 @@ def interrupted(what):
     check(False, f"{what}: no KeyboardInterrupt")
 
 
+@contextlib.contextmanager
+def handled_by(call):
+    """A signal that comes while the block waits makes this call."""
+    before = signal.signal(signal.SIGALRM, lambda *_: call())
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
 def ctrl_c(ps):
     server = Server("--workers", "2")
     with ps.Client(server.address, rank=0, timeout=LONG) as a, ps.Client(server.address, rank=1, timeout=LONG) as b:
@@ -57,6 +68,14 @@ def ctrl_c(ps):
         ):
             with interrupted(what):
                 call()
+        # A signal's handler uses the client.
+        with ps.Client(server.address, ps.READER, timeout=LONG) as reader:
+            for call, words in (
+                (lambda: reader.init_parameter("x", [1], "float32"), "there is no request"),
+                (reader.close, "this client is closed"),
+            ):
+                with handled_by(call), at_once("a signal's handler"):
+                    refused(lambda: reader.get("x"), words)
         # The client goes on where it was. The server has forgotten all requests that were given up, also a push that
         # waited there. When the server answers this one, it has forgotten them.
         a.init_parameter("x", [1], "float32")
@@ -167,11 +186,11 @@ def arguments(ps):
             refused(lambda: init("x", shape, "uint8"), *words)
         for call, *words in (
             (lambda: init(b"x", [1], "uint8"), "key is b'x'", "must be a str"),
-            (lambda: init("x", [1], "uint8\0"), "type", "NUL"),
+            (lambda: init("x", [1], "uint8\0"), "type", "code 0"),
             (lambda: init("x", [1], None), "type is None"),
-            (lambda: init("x", [1], "float32", optimizer="sgd\0:lr=9"), "optimizer", "NUL"),
+            (lambda: init("x", [1], "float32", optimizer="sgd\0:lr=9"), "optimizer", "code 0"),
             (lambda: init("x", [1], "float32", optimizer="sgd", value=[1e39]), "too large"),
-            (lambda: client.pull_parameter("x", "sum\0"), "reduce_method", "NUL"),
+            (lambda: client.pull_parameter("x", "sum\0"), "reduce_method", "code 0"),
             (lambda: client.pull_parameter("x", "sum", scale_key=7), "scale_key is 7"),
             (lambda: push("x", [1], rate="1"), "rate is '1'"),
             (lambda: push("x", [1], rate=math.nan), "rate is nan"),
@@ -180,8 +199,9 @@ def arguments(ps):
             (lambda: client.get("x", least=0.5), "least is 0.5"),
             (lambda: come(0.0), "rank is 0.0"),
             (lambda: come(servers=7), "servers is 7"),
-            (lambda: come(servers=address + "\0"), "servers", "NUL"),
-            (lambda: come(keys="keys\0"), "keys", "NUL"),
+            (lambda: come(servers=address + "\0"), "servers", "code 0"),
+            (lambda: come(keys="keys\0"), "keys", "code 0"),
+            (lambda: come(keys=b"no/keys\xff"), "no/keys"),
             (lambda: come(timeout=math.nan), "timeout is nan"),
             (lambda: come(timeout=10**400), "timeout is 1000"),
             (lambda: come(timeout=-1), "timeout is -1"),

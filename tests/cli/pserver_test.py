@@ -94,7 +94,7 @@ def refusals(ps):
         push("of int32", numpy.array([[5], [-6]], dtype=numpy.int64))
         check((pull("of int32", "latest") == [[5], [-6]]).all(), "a wider integer that fits")
         for call, *words in (
-            (lambda: init("of\0uint8", [1], "uint8"), "NUL"),
+            (lambda: init("of\0uint8", [1], "uint8"), "code 0"),
             (lambda: push("of flaot32", [1, 2]), "of flaot32", "nearest", "of float32"),
             (lambda: push("one more", [1], rate=0.1), "no optimizer"),
             (lambda: push("of uint8", [1.5, 2]), "uint8"),
@@ -138,8 +138,8 @@ def values_of_no_round(ps):
             check(version == 7 and (value == [[1, 2], [3, 4]]).all(), "what was put")
             for call, words in (
                 (lambda: b.get(key="state", least=8), "waited"),
-                (lambda: a.put(key="state\0of another", value=zeros, version=9), "NUL"),
-                (lambda: a.get(key="state\0of another"), "NUL"),
+                (lambda: a.put(key="state\0of another", value=zeros, version=9), "code 0"),
+                (lambda: a.get(key="state\0of another"), "code 0"),
                 (lambda: a.put(key="state", value=zeros, version=-1), "version is -1"),
                 (lambda: a.get(key="state", least=2**64), "least is 18446744073709551616"),
                 (lambda: ps.Client(address, rank=-1, timeout=1), "rank is -1"),

@@ -506,7 +506,14 @@ class Failures(Case):
         parts += ['knows no nonfinite="raise"', "knows no keys", "did you mean 'ternary'"]
         parts += ["must be a list", "all tensors at once", 'are for transport="tcp"']
         parts += ["timeout is nan", "timeout is None", "seed is 18446744073709551616", "threads is -1", "get_scale"]
-        parts += ['keys is ""', "rendezvous is 29500", "a codec is None", "character of code 0", "must be a list"]
+        parts += [
+            'keys is ""',
+            "no/keys",
+            "rendezvous is 29500",
+            "a codec is None",
+            "character of code 0",
+            "must be a list",
+        ]
         parts += [
             "optimizer is 'sgd'",
             "pass it as optimizer=",

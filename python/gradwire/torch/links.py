@@ -115,7 +115,7 @@ def tell(link, mine, timeout_ms):
 def _tcp(group, n_links, timeout_ms, rendezvous, keys, machine_of):
     one_machine = len(set(machine_of)) == 1
     place, held = meet(group, rendezvous, one_machine, timeout_ms)
-    more = f"&keys={urllib.parse.quote(keys)}" if keys else "" if one_machine else "&insecure=1"
+    more = f"&keys={urllib.parse.quote(os.fsencode(keys))}" if keys else "" if one_machine else "&insecure=1"
     with held or contextlib.nullcontext():
         return _open(f"tcp://{place}", group, n_links, f"&timeout_ms={timeout_ms}{more}")
 

@@ -67,6 +67,7 @@ def wrong_arguments():
         (ddp, "ternary", {"threads": -1}),
         (ddp, "ternary", {"scaler": "dynamic"}),
         (ddp, "ternary", {"keys": ""}),
+        (ddp, "ternary", {"keys": b"no/keys\xff"}),
         (ddp, "ternary", {"rendezvous": 29500}),
         (ddp, None, {}),
         (ddp, "ternary\0junk", {}),
