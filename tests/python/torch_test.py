@@ -198,7 +198,7 @@ class Averages(Case):
     def hostile_states(self, found):
         parts = ["a state is a dictionary", "a state is a dictionary", "has no codec", "of 100000000; give"]
         parts += ["step is 1099511627776", "step is 'two'", "scale is 'x'", "scale is nan", "names are 4"]
-        parts += ["are not bytes", "are not bytes", "residuals take", "residuals take 100 bytes"]
+        parts += ["are not bytes", "are not bytes", "are not bytes", "residuals take", "residuals take 100 bytes"]
         parts += ["checksum does not match"] * 2
         for rank in found:
             for part, text in zip(parts, rank["hostile_states"], strict=True):

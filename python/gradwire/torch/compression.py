@@ -23,7 +23,7 @@ from .links import close_links, interrupt
 from .member import Member
 from .notices import say
 from .parameters import DTYPES
-from .states import FORMAT, pick, to_tensor
+from .states import FORMAT, pick, to_bytes, to_tensor
 from .totals import Totals
 from .waits import END_S, hint, join_at_end
 
@@ -353,7 +353,7 @@ class Compression(OfOneProcess):
         first = states[0]
         if self.codec == "auto" and first["codec"] != "auto" and not first.get("choice"):
             raise ValueError(f"the state was saved with the codec {first['codec']}; give attach that codec, not auto")
-        residuals, is_new = [s["residuals"].numpy().tobytes() for s in states], False
+        residuals, is_new = [to_bytes(s["residuals"]) for s in states], False
         if self._auto and first.get("choice") and self._auto.chosen is None:
             self._auto.adopt(first["choice"], why="as in the state that was loaded")
             self._auto.passing = first["choice"]["codec"] is None

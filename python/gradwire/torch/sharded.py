@@ -20,7 +20,7 @@ from .fits import check_optimizer, say_if_slow, why_not
 from .links import check_options, close_links, interrupt, open_links
 from .member import Member
 from .parameters import DTYPES
-from .states import FORMAT, pick, to_tensor
+from .states import FORMAT, pick, to_bytes, to_tensor
 from .totals import Totals
 from .waits import END_S, hint
 
@@ -320,7 +320,7 @@ class ShardedCompression(OfOneProcess):
             checks = [("codec", self.codec, "codec"), ("seed", self._seed, "seed"), ("units", self._names, "names")]
             states = pick(state, self.rank, self.size, checks)
             self._steps = list(states[0]["step"])
-            self._to_load = [[s["residuals"][u].numpy().tobytes() for s in states] for u in range(len(self._names))]
+            self._to_load = [[to_bytes(s["residuals"][u]) for s in states] for u in range(len(self._names))]
 
     def close(self) -> None:
         """Ends the exchange. The other replicas hear of it: at once if a step is under way, else when they begin

@@ -13,6 +13,11 @@ def to_tensor(state):
     return torch.frombuffer(bytearray(state), dtype=torch.uint8) if state else torch.empty(0, dtype=torch.uint8)
 
 
+def to_bytes(tensor):
+    """The other way round. torch.load may have put the tensor on another device (map_location)."""
+    return tensor.cpu().numpy().tobytes()
+
+
 def _check_kinds(state):
     """Checks the types of a state's fields. A state comes from a file, which may hold anything."""
     missing = sorted(_KEYS - state.keys())
@@ -29,7 +34,7 @@ def _check_kinds(state):
     for what, number in numbers:
         if type(number) is not int or not 0 <= number < 2**32:
             raise ValueError(f"the state's {what} is {number!r}, and must be a whole number from 0 up")
-    if any(not isinstance(t, torch.Tensor) or t.dtype != torch.uint8 or t.dim() != 1 for t in tensors):
+    if any(not isinstance(t, torch.Tensor) or t.dtype != torch.uint8 or t.dim() != 1 or t.is_meta for t in tensors):
         raise ValueError("the state's residuals are not bytes in a tensor of one dimension")
     scale = state["scale"]
     if scale is not None and not (isinstance(scale, float) and 0 < scale < math.inf):

@@ -32,10 +32,11 @@ def resume():
         again.module.load_state_dict(saved["model"])
         optimizer = torch.optim.SGD(again.parameters(), 0.1, momentum=0.9)
         optimizer.load_state_dict(saved["optimizer"])
+        device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
-            state = torch.load(path, weights_only=True)
+            state = torch.load(path, device, weights_only=True)
         except TypeError:
-            state = torch.load(path)
+            state = torch.load(path, device)
         again_compression.load_state_dict(state)
         train(again, 5, optimizer, first=5)
         found.append([digest(ddp), digest(again)])
@@ -98,6 +99,7 @@ def hostile_states():
         dict(good, names=4),
         dict(good, residuals=None),
         dict(good, residuals=residuals.float()),
+        dict(good, residuals=residuals.to("meta")),
         dict(good, residuals=cut),
         of_two,
     ]:
