@@ -203,7 +203,7 @@ class Averages(Case):
         for rank in found:
             for part, text in zip(parts, rank["hostile_states"], strict=True):
                 self.assertIn(part, text)
-            parts_of_choices = ["does not name a codec", "does not name a codec", "groups for other tensors"]
+            parts_of_choices = ["does not name a codec"] * 2 + ["groups for other tensors"] * 2
             for part, text in zip(parts_of_choices, rank["hostile_choices"], strict=True):
                 self.assertIn(part, text)
 

@@ -160,7 +160,7 @@ class Auto:
         if (
             not isinstance(groups, list)
             or [type(g) for g in groups] != [int] * n
-            or not all(0 <= g < n for g in groups)
+            or set(groups) != set(range(len(set(groups))))  # they are numbered without gaps
         ):
             raise Error(Status.FRAME_MISMATCH, f"auto's choice has groups for other tensors than these {n}")
         self.stop_timing()

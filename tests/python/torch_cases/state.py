@@ -183,7 +183,8 @@ def choice_without_residuals():
 def hostile_choices():
     ddp, compression = attached("auto", candidates=["ternary"])
     good, said = compression.state_dict(), []
-    for choice in ("x", {"groups": [0] * 4}, {"codec": "ternary", "groups": [2**32, 0, 0, 0]}):
+    of_groups = [{"codec": "ternary", "groups": groups} for groups in ([2**32, 0, 0, 0], [3, 0, 0, 0])]
+    for choice in ("x", {"groups": [0] * 4}, *of_groups):
         try:
             compression.load_state_dict(dict(good, choice=choice))
             said.append("no error")
