@@ -570,11 +570,14 @@ static gw_status too_late(const struct meeting *m)
                        group->timeout_ms);
     if (m->n_mismatches)
         return keys_differ(m);
+    /* A try that has lasted longer than the pause that follows it: what an earlier one met is no news. */
+    const bool waits = m->joiners[0].c.fd >= 0 && gw_clock_seconds() > m->dial_host_at;
     if (group->keys)
         return gw_fail(GW_ERR_TIMEOUT,
                        "rank 0 did not answer at %s within %u ms; is it there, has it keys, and is its certificate the "
                        "one that %s/ names? The last try: %s",
-                       place, group->timeout_ms, group->keys->folder, m->trouble[0] ? m->trouble : "nobody is there");
+                       place, group->timeout_ms, group->keys->folder,
+                       waits || !m->trouble[0] ? "nothing has come from there" : m->trouble);
     return gw_fail(GW_ERR_TIMEOUT,
                    "rank 0 did not answer at %s within %u ms; is it there, and without keys, as this rank is?", place,
                    group->timeout_ms);

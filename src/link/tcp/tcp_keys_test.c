@@ -101,6 +101,21 @@ TEST(the_unlisted_stay_out)
     }
 }
 
+/* Somebody listens at the rendezvous, and says nothing. The member does not say that nobody is there. */
+TEST(a_silent_rendezvous)
+{
+    struct world_member members[2];
+    char place[32];
+    gw_context *context = world_begin(members, 2, 1, place);
+    const int fd = peer_listen(place);
+    members[1].options.keys = at("job");
+    members[1].options.timeout_ms = SHORT_MS;
+    world_come(&members[1]);
+    world_expect_all(&members[1], 1, GW_ERR_TIMEOUT, "The last try: nothing has come from there");
+    close(fd);
+    link_test_end(context, NULL, 0);
+}
+
 /* Rank 0 allows a member that another member does not. */
 TEST(unlisted_by_a_peer)
 {
@@ -226,8 +241,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_folder_for_all),    cmocka_unit_test(two_machines),
-        cmocka_unit_test(the_unlisted_stay_out), cmocka_unit_test(unlisted_by_a_peer),
-        cmocka_unit_test(another_machines_rank), cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(the_unlisted_stay_out), cmocka_unit_test(a_silent_rendezvous),
+        cmocka_unit_test(unlisted_by_a_peer),    cmocka_unit_test(another_machines_rank),
+        cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests_name("tcp keys", tests, begin, end);
 }
