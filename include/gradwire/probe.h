@@ -22,8 +22,8 @@ extern "C" {
 typedef struct gw_probe_options {
     size_t struct_bytes; /* sizeof(gw_probe_options) */
     /* two links between the same members, which are 2 or more. Nobody else may use them during the call; if it
-     * succeeds, both are free again after it. The first one carries what is measured, so it should be of the kind that
-     * gradients will travel over */
+     * succeeds or is stopped, both are free again after it. The first one carries what is measured, so it should be of
+     * the kind that gradients will travel over */
     gw_link exchange, meeting;
     gw_codec *const *codecs; /* 1 to GW_PLAN_MAX_CODECS. The first must be "none": the link is measured with floats */
     uint32_t n_codecs;
@@ -32,6 +32,10 @@ typedef struct gw_probe_options {
     uint32_t runs;                  /* how often each point is measured, 1 to 1000; the median counts; 0: 3 */
     uint64_t most_elements;         /* no group with more elements is measured, except the whole network; 0: 2^20 */
     uint32_t timeout_ms;            /* a member that is silent for so many milliseconds counts as failed; 0: 60,000 */
+    /* Asked now and then. True ends the measurement of all members with GW_ERR_CLOSED; NULL: it is not stopped. It may
+     * differ from member to member. */
+    bool (*stop)(void *user);
+    void *stop_user;
 } gw_probe_options;
 
 /* Measures the link and the codecs. All members call it at the same time. For each codec it takes about a second on a

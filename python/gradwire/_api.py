@@ -183,6 +183,8 @@ class ProbeOptions(ctypes.Structure):
         ("runs", ctypes.c_uint32),
         ("most_elements", ctypes.c_uint64),
         ("timeout_ms", ctypes.c_uint32),
+        ("stop", POINTER),
+        ("stop_user", POINTER),
     ]
 
 

@@ -116,15 +116,28 @@ static gw_status tell(struct gw_probe_member *m)
 
 static gw_status measure(struct gw_probe_member *m)
 {
-    const struct gw_report nothing = {0};
-    struct gw_report unused;
     GW_TRY(gw_meeting_begin(&m->meeting));
     GW_TRY(agree(m));
     GW_TRY(gw_probe_messages(m));
     for (size_t k = 0; k < m->probe->n_codecs; k++)
         GW_TRY(gw_probe_codec(m, k));
-    GW_TRY(tell(m));
-    return gw_meet(&m->meeting, &nothing, &unused); /* all members have left, so the links are free */
+    return tell(m);
+}
+
+/* All members meet when they have measured, or were stopped together. So the links are free. */
+static gw_status leave(struct gw_probe_member *m, gw_status status)
+{
+    const struct gw_report nothing = {0};
+    struct gw_report unused;
+    const bool stopped = m->meeting.stopped;
+    m->meeting.stop = NULL, m->meeting.stopped = false;
+    if (status == GW_OK || stopped) {
+        const struct gw_kept_error kept = gw_error_keep();
+        GW_TRY(gw_meet(&m->meeting, &nothing, &unused));
+        gw_error_put_back(&kept);
+    }
+    m->meeting.stopped = stopped;
+    return status;
 }
 
 /* Tells the other members why this one ends, as an exchange does. They wait for it on one of the two links. */
@@ -163,14 +176,16 @@ gw_status gw_probe_measure(gw_context *context, const gw_probe_options *o, gw_pr
                                      .link = o->exchange,
                                      .meeting = {.context = context,
                                                  .link = o->meeting,
-                                                 .timeout_ms = o->timeout_ms ? o->timeout_ms : TIMEOUT_MS}};
+                                                 .timeout_ms = o->timeout_ms ? o->timeout_ms : TIMEOUT_MS,
+                                                 .stop = o->stop,
+                                                 .stop_user = o->stop_user}};
     gw_status status = check_profile(o, p->costs);
     if (status == GW_OK)
-        status = measure(&member);
+        status = leave(&member, measure(&member));
     if (status == GW_OK) {
         *link = p->link;
         memcpy(costs, p->costs, o->n_codecs * sizeof *costs);
     }
     gw_free(context, p);
-    return failed(o, status);
+    return member.meeting.stopped ? status : failed(o, status);
 }

@@ -66,12 +66,13 @@ static gw_status take_bytes(const struct gw_meeting *m, uint32_t awaited, void *
 }
 
 /* A report travels as fields of 8 bytes, in this order. */
-enum { REPORT_BYTES = 64 };
+enum { REPORT_BYTES = 72 };
 
 static gw_status send_report(const struct gw_meeting *m, uint32_t to, const struct gw_report *report)
 {
     const double numbers[] = {report->seconds, report->encode_seconds, report->busy};
-    const uint64_t counts[] = {report->bytes_up, report->bytes_down, report->messages, report->hash, report->settled};
+    const uint64_t counts[] = {report->bytes_up, report->bytes_down, report->messages,
+                               report->hash,     report->settled,    report->stop};
     uint8_t bytes[REPORT_BYTES];
     _Static_assert(sizeof numbers + sizeof counts == REPORT_BYTES, "all fields travel");
     memcpy(bytes, numbers, sizeof numbers);
@@ -82,7 +83,7 @@ static gw_status send_report(const struct gw_meeting *m, uint32_t to, const stru
 static gw_status take_report(const struct gw_meeting *m, uint32_t awaited, struct gw_report *report, uint32_t *from)
 {
     double numbers[3];
-    uint64_t counts[5];
+    uint64_t counts[6];
     uint8_t bytes[REPORT_BYTES];
     GW_TRY(take_bytes(m, awaited, bytes, sizeof bytes, from));
     memcpy(numbers, bytes, sizeof numbers);
@@ -94,7 +95,8 @@ static gw_status take_report(const struct gw_meeting *m, uint32_t awaited, struc
                                  .bytes_down = counts[1],
                                  .messages = counts[2],
                                  .hash = counts[3],
-                                 .settled = counts[4]};
+                                 .settled = counts[4],
+                                 .stop = counts[5]};
     return GW_OK;
 }
 
@@ -106,6 +108,7 @@ static void add_report(struct gw_report *sum, const struct gw_report *other)
     sum->bytes_up += other->bytes_up;
     sum->bytes_down += other->bytes_down;
     sum->messages += other->messages;
+    sum->stop |= other->stop;
     sum->hash = other->hash == sum->hash ? sum->hash : 0;
 }
 
@@ -144,16 +147,20 @@ static gw_status let_go(const struct gw_meeting *m, const struct gw_report *sum)
     return GW_OK;
 }
 
-gw_status gw_meet(const struct gw_meeting *m, const struct gw_report *own, struct gw_report *sum)
+gw_status gw_meet(struct gw_meeting *m, const struct gw_report *own, struct gw_report *sum)
 {
     uint32_t from;
     *sum = *own;
+    sum->stop = m->stop && m->stop(m->stop_user);
     if (m->link.rank > 0) {
-        GW_TRY(send_report(m, 0, own));
-        return take_report(m, 0, sum, &from);
+        GW_TRY(send_report(m, 0, sum));
+        GW_TRY(take_report(m, 0, sum, &from));
+    } else {
+        GW_TRY(collect(m, sum));
+        GW_TRY(let_go(m, sum));
     }
-    GW_TRY(collect(m, sum));
-    return let_go(m, sum);
+    m->stopped = sum->stop;
+    return m->stopped ? gw_fail(GW_ERR_CLOSED, "the measurement was stopped, as asked") : GW_OK;
 }
 
 gw_status gw_meeting_tell(const struct gw_meeting *m, void *bytes, size_t n_bytes)

@@ -9,7 +9,10 @@ struct gw_meeting {
     gw_context *context;
     gw_link link; /* borrowed */
     uint32_t timeout_ms;
-    double one_way_s; /* about how long a message of rank 0 takes; set by gw_meeting_begin */
+    double one_way_s;         /* about how long a message of rank 0 takes; set by gw_meeting_begin */
+    bool (*stop)(void *user); /* says whether this member wishes to stop; NULL: it never does */
+    void *stop_user;
+    bool stopped; /* a member wished to: then all have left the same gw_meet with GW_ERR_CLOSED */
 };
 
 /* What a member tells the others. Fields that are not needed may stay 0. */
@@ -18,6 +21,7 @@ struct gw_report {
     double busy; /* the share of the time in which this machine's processors were busy; 0: not known */
     uint64_t bytes_up, bytes_down, messages, hash;
     uint64_t settled; /* only rank 0's counts */
+    uint64_t stop;    /* not 0: a member wishes to stop; gw_meet sets it */
 };
 
 /* All members call it first: it measures how long a message takes. */
@@ -29,7 +33,7 @@ gw_status gw_meeting_begin(struct gw_meeting *meeting);
  *   - bytes_up, bytes_down, messages: the sums over all members;
  *   - settled: rank 0's;
  *   - hash: rank 0's; 0 if another member's hash differs. */
-gw_status gw_meet(const struct gw_meeting *meeting, const struct gw_report *own, struct gw_report *sum);
+gw_status gw_meet(struct gw_meeting *meeting, const struct gw_report *own, struct gw_report *sum);
 
 /* Sends n bytes of rank 0 to all others. On the others, `bytes` gets them. */
 gw_status gw_meeting_tell(const struct gw_meeting *meeting, void *bytes, size_t n_bytes);

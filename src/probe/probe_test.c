@@ -128,6 +128,36 @@ static void everybody_gets_the_same(void **state)
     end(&w);
 }
 
+/* One member is asked to stop, sooner or later. All end together, and the links are free again. */
+static bool stop(void *asked)
+{
+    return (*(int *)asked)-- == 0;
+}
+
+static void a_stop_ends_it_for_all(void **state)
+{
+    (void)state;
+    for (int after = 0; after < 100; after += 50) {
+        struct world w;
+        int asked = after;
+        begin(&w);
+        gw_probe_options *o = &w.members[after % MEMBERS].options;
+        o->stop = stop, o->stop_user = &asked;
+        run(&w, MEMBERS);
+        for (int r = 0; r < MEMBERS; r++) {
+            assert_int_equal(w.members[r].status, GW_ERR_CLOSED);
+            assert_string_equal(w.members[r].sentence, "the measurement was stopped, as asked");
+            w.members[r].sentence[0] = 0;
+            w.members[r].options.n_codecs = 1;
+        }
+        o->stop = NULL, o->stop_user = NULL;
+        run(&w, MEMBERS);
+        for (int r = 0; r < MEMBERS; r++)
+            assert_string_equal(w.members[r].sentence, "");
+        end(&w);
+    }
+}
+
 static void unequal_members_are_refused(void **state)
 {
     (void)state;
@@ -178,7 +208,7 @@ static void wrong_calls(void **state)
     assert_int_equal(gw_probe_measure(NULL, NULL, &w.members[0].link, w.members[0].costs), GW_ERR_ARGUMENT);
     assert_int_equal(gw_probe_measure(NULL, o, NULL, w.members[0].costs), GW_ERR_ARGUMENT);
     assert_int_equal(gw_probe_measure(NULL, o, &w.members[0].link, NULL), GW_ERR_ARGUMENT);
-    o->struct_bytes--;
+    o->struct_bytes = 119;
     refused(&w, "struct_bytes");
     *o = good;
     o->meeting = o->exchange;
@@ -293,6 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everybody_gets_the_same),
+        cmocka_unit_test(a_stop_ends_it_for_all),
         cmocka_unit_test(unequal_members_are_refused),
         cmocka_unit_test(wrong_calls),
         cmocka_unit_test(an_absent_member_is_named),

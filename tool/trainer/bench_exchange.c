@@ -65,7 +65,7 @@ struct bench {
 };
 
 struct member {
-    const struct bench_member *self;
+    struct bench_member *self;
     struct bench *bench;
     float *gradient, *work; /* gradient: as drawn; work: the exchange gets this */
 };

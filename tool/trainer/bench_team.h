@@ -30,7 +30,7 @@ gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index);
 uint64_t bench_settings(uint64_t settings, const char *text);
 
 /* Meets, and fails if the settings of another member differ from rank 0's. */
-gw_status bench_agree(const struct bench_member *member, uint64_t settings);
+gw_status bench_agree(struct bench_member *member, uint64_t settings);
 
 /* Connects all members, and runs `work` once for each member of this process, on a thread of its own. If one fails, its
  * links tell the others. Returns the first error that a member made itself, and did not just hear of. `work` leaves its

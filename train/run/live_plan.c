@@ -148,7 +148,8 @@ static gw_status check_groups(const struct gw_worker *w, const uint32_t *group_o
     return GW_OK;
 }
 
-/* All workers measure together. Nothing else is on the exchange's link. */
+/* All workers measure together. Nothing else is on the exchange's link. If one is asked to stop, no plan is made: the
+ * groups stay, and the run ends at the next step. */
 static gw_status measure(struct gw_worker *w)
 {
     const struct gw_team *team = w->team;
@@ -161,6 +162,8 @@ static gw_status measure(struct gw_worker *w)
                                        .timeout_ms = options.timeout_ms};
     gw_profile_link link;
     gw_profile_codec costs[2];
+    if (team->callbacks && w->index == 0)
+        options.stop = team->callbacks->stop, options.stop_user = team->callbacks->user;
     GW_TRY(gw_probe_measure(team->context, &options, &link, costs));
     if (w->rank == 0) /* only rank 0's times of backward count */
         GW_TRY(make_plan(w, &link, costs, w->group_of));
@@ -189,6 +192,7 @@ static void tell(struct gw_worker *w, uint64_t steps, double seconds)
 static gw_status plan_anew(struct gw_worker *w, uint64_t steps)
 {
     const double begin = gw_clock_seconds();
+    bool stopped = false;
     size_t n_bytes;
     GW_TRY(gw_exchange_save(w->exchange, NULL, 0, &n_bytes));
     void *state = gw_alloc(NULL, n_bytes, 1);
@@ -197,15 +201,16 @@ static gw_status plan_anew(struct gw_worker *w, uint64_t steps)
         gw_exchange_destroy(w->exchange);
         w->exchange = NULL;
         status = measure(w);
+        stopped = status == GW_ERR_CLOSED; /* if the link is closed, it makes no exchange either */
     }
-    if (status == GW_OK)
+    if (status == GW_OK || stopped)
         status = gw_worker_exchange(w, NULL);
     const void *const states[] = {state};
     if (status == GW_OK && n_bytes > 0)
         status = gw_exchange_load(w->exchange, states, 1, n_bytes);
     gw_free(NULL, state);
     w->n_comparisons = 0;
-    if (status == GW_OK && w->rank == 0)
+    if (status == GW_OK && !stopped && w->rank == 0)
         tell(w, steps, gw_clock_seconds() - begin);
     return status;
 }
