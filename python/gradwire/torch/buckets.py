@@ -26,10 +26,10 @@ class Layout:
                     Status.ARGUMENT, f"a gradient has {gradient.numel()} elements, and its parameter had {size}"
                 )
             self.offsets.append(offset)
-        # The exchange takes float32 in the host's memory.
+        # The exchange takes float32 in the host's memory. The program may have set another default device.
         self.staging = None
         if buffer.dtype != torch.float32 or buffer.is_cuda:
-            self.staging = torch.empty(buffer.numel(), dtype=torch.float32, pin_memory=buffer.is_cuda)
+            self.staging = torch.empty(buffer.numel(), dtype=torch.float32, device="cpu", pin_memory=buffer.is_cuda)
         self._at, self._addresses = None, None
 
     def addresses(self, base):

@@ -36,7 +36,7 @@ def _view(address, n_bytes):
 
 
 def _head(kind, n_bytes):
-    head = torch.zeros(_HEAD_BYTES, dtype=torch.uint8)
+    head = torch.zeros(_HEAD_BYTES, dtype=torch.uint8, device="cpu")
     _HEAD.pack_into(head.numpy(), 0, kind, n_bytes)
     return head
 
@@ -223,7 +223,7 @@ class GroupLink:
                 self._lib.gw_message_free(address)
 
     def _receive(self, peer):
-        head = torch.empty(_HEAD_BYTES, dtype=torch.uint8)
+        head = torch.empty(_HEAD_BYTES, dtype=torch.uint8, device="cpu")
         try:
             while self._take(peer, head):
                 pass
@@ -253,7 +253,7 @@ class GroupLink:
         whole = False
         try:
             if n_bytes > _INLINE:
-                body = _view(address, n_bytes) if address else torch.empty(n_bytes, dtype=torch.uint8)
+                body = _view(address, n_bytes) if address else torch.empty(n_bytes, dtype=torch.uint8, device="cpu")
                 self._group.recv([body], peer, self._tag).wait(_AGES)
             elif address:
                 ctypes.memmove(address, head.data_ptr() + _HEAD.size, n_bytes)

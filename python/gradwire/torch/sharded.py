@@ -230,7 +230,9 @@ class ShardedCompression(OfOneProcess):
     def _staged(self, unit, output):
         """Returns the gradient as float32 in the host's memory."""
         if self._staging[unit] is None or self._staging[unit].numel() != output.numel():
-            self._staging[unit] = torch.empty(output.numel(), dtype=torch.float32, pin_memory=output.is_cuda)
+            self._staging[unit] = torch.empty(
+                output.numel(), dtype=torch.float32, device="cpu", pin_memory=output.is_cuda
+            )
         self._staging[unit].copy_(output.view(-1), non_blocking=output.is_cuda)
         if output.is_cuda:
             torch.cuda.current_stream(output.device).synchronize()

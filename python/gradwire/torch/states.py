@@ -10,7 +10,9 @@ _KEYS = {"format", "codec", "names", "rank", "size", "seed", "step", "scale", "r
 
 def to_tensor(state):
     """Returns the bytes as a tensor, which torch.save writes as plain data."""
-    return torch.frombuffer(bytearray(state), dtype=torch.uint8) if state else torch.empty(0, dtype=torch.uint8)
+    if not state:
+        return torch.empty(0, dtype=torch.uint8, device="cpu")  # the program may have set another default device
+    return torch.frombuffer(bytearray(state), dtype=torch.uint8)
 
 
 def to_bytes(tensor):

@@ -142,18 +142,27 @@ class Bucket:
         return True
 
 
+class OnAnotherDevice(torch.overrides.TorchFunctionMode):
+    """Does what torch.set_default_device("meta") does in PyTorch 2."""
+
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        more = {"device": "meta"} if function in (torch.empty, torch.zeros) else {}
+        return function(*arguments, **{**more, **(named or {})})
+
+
 def halves():
-    """Buckets of float16 and bfloat16, made by hand, get the average of the widened values, narrowed once."""
+    """Buckets of float16 and bfloat16, made by hand, get the average of the widened values, narrowed once. The
+    program's default device is another."""
     found = {}
     for dtype in (torch.float16, torch.bfloat16):
         ddp, compression = attached("none")
         bucket = Bucket(list(ddp.parameters()), dtype)
         values = [torch.cat([g.flatten() for g in local_gradients(r)]).to(dtype) for r in range(SIZE)]
         bucket.buffer().copy_(values[RANK])
-        got = gw.hook(compression, bucket).wait()
-        frames = []
+        with OnAnotherDevice():
+            got = gw.hook(compression, bucket).wait()
+            same = not compression.state_dict()["residuals"].is_meta
         at = 0
-        same = True
         for i, p in enumerate(ddp.parameters()):
             parts = [v[at : at + p.numel()].float() for v in values]
             frames = [gradwire.encode(part, "none", rank=r, id=i) for r, part in enumerate(parts)]
