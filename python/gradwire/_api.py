@@ -275,13 +275,14 @@ def in_range(what, number, least, most):
     return number
 
 
-def text(what, given):
-    """Returns the text as C takes it. The name of a folder may be of any bytes. Raises TypeError and ValueError."""
+def text(what, given, errors="strict"):
+    """Returns the text as C takes it. errors: "surrogateescape" for names of files, which may be of any bytes. Raises
+    TypeError and ValueError."""
     if not isinstance(given, str):
         raise TypeError(f"{what} is {given!r}, and must be a string")
     if "\0" in given:
         raise ValueError(f"{what} is {given!r}, and has a character of code 0")
-    return given.encode(errors="surrogateescape")
+    return given.encode(errors=errors)
 
 
 class Codec(Owner):

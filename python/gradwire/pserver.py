@@ -261,7 +261,7 @@ class Client(OfOneProcess):
             struct_bytes=ctypes.sizeof(_Options),
             servers=_api.text("servers", servers),
             rank=_whole(rank, READER, "rank"),
-            keys=None if keys is None else _api.text("keys", os.fsdecode(keys)),
+            keys=None if keys is None else _api.text("keys", os.fsdecode(keys), "surrogateescape"),
             timeout_ms=_milliseconds(timeout, "timeout"),
             connect_ms=_milliseconds(connect_timeout, "connect_timeout"),
             no_wait=True,

@@ -185,6 +185,7 @@ def arguments(ps):
         ):
             refused(lambda: init("x", shape, "uint8"), *words)
         for call, *words in (
+            (lambda: init("\udc80", [1], "uint8"), "surrogates not allowed"),
             (lambda: init(b"x", [1], "uint8"), "key is b'x'", "must be a str"),
             (lambda: init("x", [1], "uint8\0"), "type", "code 0"),
             (lambda: init("x", [1], None), "type is None"),

@@ -44,7 +44,7 @@ def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=
         _api.text("rendezvous", rendezvous)
     if keys is not None:
         keys = os.fsdecode(keys)
-        _api.text("keys", keys)
+        _api.text("keys", keys, "surrogateescape")
         if not keys:
             raise ValueError('keys is "", and must name a folder; None: nothing is encrypted')
     machine_of = find_places(group, f'transport="{transport}" and {n_links} link{"s" * (n_links > 1)}', timeout_ms)
