@@ -55,7 +55,7 @@ static gw_status add(const struct addrinfo *found, int family, struct gw_net_hos
 struct look_up {
     char name[GW_HOST_BYTES], port[12];
     struct addrinfo hints, *found;
-    int error;
+    int error, number; /* number: errno */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool over, given_up;
@@ -72,11 +72,12 @@ static void *look_up_main(void *argument)
 {
     struct look_up *l = argument;
     struct addrinfo *found = NULL;
-    const int error = getaddrinfo(l->name, l->port, &l->hints, &found);
+    const int error = getaddrinfo(l->name, l->port, &l->hints, &found), number = errno;
     pthread_mutex_lock(&l->lock);
     const bool given_up = l->given_up;
     l->over = true;
     l->error = error;
+    l->number = number;
     l->found = found;
     pthread_cond_signal(&l->changed);
     pthread_mutex_unlock(&l->lock);
@@ -127,10 +128,12 @@ static bool look_up(const char *name, const char *port, uint32_t timeout_ms, int
     const bool over = l->over;
     *error = l->error;
     *found = l->found;
+    const int number = l->number; /* that of the other thread, which EAI_SYSTEM is about */
     l->given_up = !over;
     pthread_mutex_unlock(&l->lock);
     if (over)
         look_up_free(l);
+    errno = number;
     return over;
 }
 
