@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "link/calls.h"
 #include "probe/gradient.h"
 
 #include <string.h>
@@ -14,10 +15,10 @@ static gw_status send_bytes(const struct gw_meeting *m, uint32_t to, const void 
     if (!bytes)
         return GW_ERR_MEMORY;
     memcpy(bytes, from, n_bytes);
-    gw_status status = m->link.ops->send(m->link.self, to, bytes, n_bytes, m->timeout_ms);
+    gw_status status = gw_link_send(&m->link, to, bytes, n_bytes, m->timeout_ms);
     if (status == GW_ERR_PEER)
         return gw_link_why(&m->link, NULL, NULL);
-    return status == GW_OK && m->link.ops->flush ? m->link.ops->flush(m->link.self, m->timeout_ms) : status;
+    return status == GW_OK ? gw_link_flush(&m->link, m->timeout_ms) : status;
 }
 
 /* Rank 0 waits for another member, and the others wait for rank 0. This tells them that it is there. No other message

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "link/calls.h"
 #include "probe/gradient.h"
 #include "probe/probe.h"
 
@@ -74,15 +75,15 @@ static gw_status one_round(struct gw_probe_member *m, size_t bytes, double *seco
         if (!message)
             return GW_ERR_MEMORY;
         memset(message, 0x5A, bytes);
-        status = link.ops->send(link.self, (link.rank + i) % link.size, message, bytes, m->meeting.timeout_ms);
+        status = gw_link_send(&link, (link.rank + i) % link.size, message, bytes, m->meeting.timeout_ms);
         if (status == GW_ERR_PEER)
             status = gw_link_why(&link, NULL, NULL);
     }
     if (status >= 0)
         status = take_all(m, bytes);
     /* The meeting that follows has a link of its own, so nobody receives here meanwhile. */
-    if (status >= 0 && link.ops->flush)
-        status = link.ops->flush(link.self, m->meeting.timeout_ms);
+    if (status >= 0)
+        status = gw_link_flush(&link, m->meeting.timeout_ms);
     if (status < 0)
         return status;
     none.seconds = gw_clock_seconds() - begin;

@@ -42,12 +42,13 @@ def interrupted(what):
 
 @contextlib.contextmanager
 def handled_by(call):
-    """A signal that comes while the block waits makes this call."""
+    """A signal that comes while the block waits makes this call. On a busy machine the first may come too early."""
     before = signal.signal(signal.SIGALRM, lambda *_: call())
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    signal.setitimer(signal.ITIMER_REAL, 0.3, 2)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 

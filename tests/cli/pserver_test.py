@@ -415,7 +415,6 @@ def wrong_use():
         ("server --workers 2 --missing stop --away -1", "0.001 to"),
         ("server --workers 2 --listen 0.0.0.0:0", "loopback"),
         ("server --workers 2 --listen nowhere", "HOST:PORT"),
-        ("server --workers 2 --min-workers 3", "3 workers, and there are 2"),
         ("server --workers 2 --min-workers 1", "the first round is to have 1 of 2 workers"),
         ("server --workers 2 --backup 2", "2 of 2 workers as backup"),
         ("server --workers 2 --listen 127.0.0.1:0 --metrics nowhere", "status page"),

@@ -28,7 +28,7 @@ ROOMS = {
     "pserver/server": {"base", "pserver/folder", "pserver/protocol", "pserver/store", "src/net", "wire"},
     "pserver/client": {"base", "pserver/protocol", "src/net", "wire"},
     "plan": {"base"},
-    "probe": {"base", "codec", "exchange", "plan", "wire"},
+    "probe": {"base", "codec", "exchange", "link", "plan", "wire"},
     # the trainer
     "data": {"base"},
     "net": {"base", "data", "probe"},
