@@ -1,5 +1,6 @@
 /* A thread of a worker waits for the end of standard input, which its launcher holds open. */
 #include "launcher.h"
+#include "base/threads.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -37,13 +38,9 @@ static void *wait_for_end(void *unused)
 void gw_exit_with_launcher(void)
 {
     pthread_t thread;
-    sigset_t all, before;
     if (!getenv(GW_LAUNCHER_VARIABLE))
         return;
     unsetenv(GW_LAUNCHER_VARIABLE);
-    sigfillset(&all); /* only the main thread takes signals */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, NULL, wait_for_end, NULL) == 0)
+    if (gw_thread_start(&thread, wait_for_end, NULL) == 0)
         pthread_detach(thread);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,6 +21,27 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* ---- threads ----------------------------------------------------------------------------------------- */
+
+static void *get_mask(void *mask)
+{
+    pthread_sigmask(SIG_BLOCK, NULL, mask);
+    return NULL;
+}
+
+static void threads_take_no_signals_of_the_program(void **state)
+{
+    pthread_t thread;
+    sigset_t mask;
+    (void)state;
+    assert_int_equal(gw_thread_start(&thread, get_mask, &mask), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(sigismember(&mask, SIGINT) && sigismember(&mask, SIGTERM) && sigismember(&mask, SIGUSR1));
+    assert_false(sigismember(&mask, SIGSEGV) || sigismember(&mask, SIGPROF));
+    get_mask(&mask);
+    assert_false(sigismember(&mask, SIGINT));
+}
 
 /* ---- random numbers ---------------------------------------------------------------------------------- */
 
@@ -687,6 +709,7 @@ int main(void)
         cmocka_unit_test(a_context_works_alone_in_a_fork),
         cmocka_unit_test(float_modes_are_set_and_put_back),
         cmocka_unit_test(codec_threads_keep_denormals),
+        cmocka_unit_test(threads_take_no_signals_of_the_program),
         cmocka_unit_test(clocks_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

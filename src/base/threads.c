@@ -7,6 +7,7 @@
 #include "base/memory.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -64,6 +65,19 @@ static void *member_main(void *arg)
     return NULL;
 }
 
+int gw_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    static const int comes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof comes / sizeof comes[0]; i++)
+        sigdelset(&blocked, comes[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    const int error = pthread_create(thread, NULL, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
 gw_status gw_pool_create(gw_context *context, uint32_t n_threads, struct gw_pool **out)
 {
     struct gw_pool *pool = gw_calloc(context, 1, sizeof *pool + n_threads * sizeof pool->members[0]);
@@ -78,7 +92,7 @@ gw_status gw_pool_create(gw_context *context, uint32_t n_threads, struct gw_pool
         struct member *member = &pool->members[slot];
         member->pool = pool;
         member->slot = slot;
-        int error = pthread_create(&member->thread, NULL, member_main, member);
+        int error = gw_thread_start(&member->thread, member_main, member);
         if (error) {
             gw_pool_destroy(context, pool);
             return gw_fail(GW_ERR_SYSTEM, "codec thread %u of %u could not be started (error %d)", slot, n_threads,

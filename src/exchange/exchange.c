@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/threads.h"
 #include "codec/codec.h"
 #include "exchange/pipeline.h"
 
@@ -130,7 +131,7 @@ static gw_status start(struct gw_exchange *ex)
         pthread_mutex_destroy(&ex->lock);
         return gw_fail(GW_ERR_SYSTEM, "no condition variable for the exchange");
     }
-    if (!ex->in_caller && pthread_create(&ex->thread, NULL, gw_pipeline_main, ex)) {
+    if (!ex->in_caller && gw_thread_start(&ex->thread, gw_pipeline_main, ex)) {
         pthread_cond_destroy(&ex->changed);
         pthread_mutex_destroy(&ex->lock);
         return gw_fail(GW_ERR_SYSTEM, "the exchange's thread could not be started");

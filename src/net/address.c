@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/threads.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -101,7 +102,7 @@ static struct look_up *look_up_begin(const char *name, const char *port, const s
     pthread_t thread;
     pthread_mutex_init(&l->lock, NULL); /* with default attributes neither can fail here */
     gw_clock_condition_init(&l->changed);
-    if (pthread_create(&thread, NULL, look_up_main, l)) {
+    if (gw_thread_start(&thread, look_up_main, l)) {
         look_up_free(l);
         return NULL;
     }

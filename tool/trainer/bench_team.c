@@ -1,5 +1,6 @@
 /* Starts the members of a measurement, and joins them by links. */
 #include "bench_team.h"
+#include "base/threads.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -72,7 +73,7 @@ static gw_status run_workers(struct bench_team *team, gw_status (*work)(struct b
         w->member.meeting = (struct gw_meeting){.context = team->context,
                                                 .link = bench_link(team, team->n_links, i),
                                                 .timeout_ms = team->timeout_ms};
-        w->started = pthread_create(&w->thread, NULL, worker_main, w) == 0;
+        w->started = gw_thread_start(&w->thread, worker_main, w) == 0;
         if (w->started)
             continue;
         status = gw_fail(GW_ERR_SYSTEM, "the thread of rank %u could not be started", w->member.rank);

@@ -1,6 +1,7 @@
 /* Makes a run, from its options to its summary: it loads, checks, starts the workers, adds up and saves. */
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/threads.h"
 #include "disk/checkpoint.h"
 #include "run/evaluate.h"
 #include "disk/folder.h"
@@ -461,7 +462,7 @@ static gw_status run_workers(struct gw_team *team)
 {
     for (uint32_t i = 0; i < team->members->count; i++) {
         struct gw_worker *w = &team->workers[i];
-        w->started = pthread_create(&w->thread, NULL, gw_worker_main, w) == 0;
+        w->started = gw_thread_start(&w->thread, gw_worker_main, w) == 0;
         if (!w->started) {
             char text[128];
             snprintf(text, sizeof text, "the thread of worker %u could not be started", w->rank);
