@@ -78,3 +78,12 @@ def residuals_in(state, module):
         at += 56 + 4 * p.numel() + 8
     assert at == raw.numel()
     return found
+
+
+def said_by(call, *kinds):
+    """Returns the text of the error of one of these kinds that the call raises."""
+    try:
+        call()
+    except kinds as error:
+        return str(error)
+    return "no error"

@@ -9,7 +9,7 @@ import torch.distributed as dist
 import gradwire
 import gradwire.torch as gw
 
-from common import RANK, SIZE, TOPK, attached, backward, digest, network, residuals_in, train
+from common import RANK, SIZE, TOPK, attached, backward, digest, network, residuals_in, said_by, train
 from ddp import Scaler
 
 
@@ -59,11 +59,8 @@ def load_states():
     ddp, compression = attached(TOPK)
     said = []
     for wrong in (states[0], states[:2], [states[0], states[0], states[2]]):
-        try:
-            compression.load_state_dict(wrong)
-            said.append("no error")
-        except ValueError as error:
-            said.append(str(error).replace(f"rank {RANK} of 2", "rank R of 2"))
+        text = said_by(lambda: compression.load_state_dict(wrong), ValueError)
+        said.append(text.replace(f"rank {RANK} of 2", "rank R of 2"))
     compression.load_state_dict(states)
     mine = compression.state_dict()
     name = "0.weight"
@@ -103,21 +100,13 @@ def hostile_states():
         dict(good, residuals=cut),
         of_two,
     ]:
-        try:
-            compression.load_state_dict(wrong)
-            said.append("no error")
-        except (TypeError, ValueError, gradwire.Error) as error:
-            said.append(str(error))
+        said.append(said_by(lambda: compression.load_state_dict(wrong), TypeError, ValueError, gradwire.Error))
     train(ddp, 1)
     compression.load_state_dict(good)
     train(ddp, 1)
     dist.barrier()  # else a rank that still ends its step would hear that another one has failed
     for call in (lambda: compression.load_state_dict(dict(good, residuals=altered)), compression.check):
-        try:
-            call()
-            said.append("no error")
-        except gradwire.Error as error:
-            said.append(str(error))
+        said.append(said_by(call, gradwire.Error))
     compression.close()
     return said
 
@@ -158,24 +147,14 @@ def named_codec_into_auto():
     compression.close()
     ddp, compression = attached("auto")
     with compression:
-        try:
-            compression.load_state_dict(state)
-            return "no error"
-        except ValueError as error:
-            return str(error)
+        return said_by(lambda: compression.load_state_dict(state), ValueError)
 
 
 def choice_without_residuals():
     """auto takes the choice of a state, and then finds that its residuals are cut. It does not go on."""
     ddp, compression = attached("auto", candidates=[TOPK])
     state = dict(compression.state_dict(), choice={"codec": TOPK, "groups": [0] * 4}, residuals=torch.ones(50).byte())
-    said = []
-    for call in (lambda: compression.load_state_dict(state), compression.check):
-        try:
-            call()
-            said.append("no error")
-        except gradwire.Error as error:
-            said.append(str(error))
+    said = [said_by(call, gradwire.Error) for call in (lambda: compression.load_state_dict(state), compression.check)]
     compression.close()
     return said
 
@@ -185,11 +164,7 @@ def hostile_choices():
     good, said = compression.state_dict(), []
     of_groups = [{"codec": "ternary", "groups": groups} for groups in ([2**32, 0, 0, 0], [3, 0, 0, 0])]
     for choice in ("x", {"groups": [0] * 4}, *of_groups):
-        try:
-            compression.load_state_dict(dict(good, choice=choice))
-            said.append("no error")
-        except gradwire.Error as error:
-            said.append(str(error))
+        said.append(said_by(lambda: compression.load_state_dict(dict(good, choice=choice)), gradwire.Error))
     train(ddp, 1)
     compression.close()
     return said
