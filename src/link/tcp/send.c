@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 static void wake(struct gw_tcp_endpoint *me)
 {
@@ -22,9 +23,10 @@ static gw_status send_one(struct gw_tcp_endpoint *me, uint32_t to, void *bytes, 
     else
         gw_message_free(bytes);
     if (status == GW_ERR_PEER) {
-        do /* recv returns what it has sent before */
+        shutdown(peer->c.fd, SHUT_RDWR); /* so that what it has sent has an end */
+        do                               /* recv returns it first: it may say why this failed */
             status = gw_tcp_read_peer(me, to);
-        while (status == GW_OK && peer->stalled);
+        while (status == GW_OK && peer->c.fd >= 0);
         gw_tcp_lose(me, to);
         return gw_fail(GW_ERR_PEER, "%s", peer->why);
     }

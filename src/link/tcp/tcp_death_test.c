@@ -6,10 +6,16 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-enum death { KILLED, KILLED_AFTER_SENDING, IN_GOOD_ORDER };
+/* UNHEARD: in good order, and nobody has asked for what it sent when they send to it. */
+enum death { KILLED, KILLED_AFTER_SENDING, IN_GOOD_ORDER, UNHEARD };
 
-#define N_SENT 20
-#define SENT_BYTES 200000
+#define N_SENT 8
+
+/* The kernel keeps all that is UNHEARD. A message is longer than what the link reads at once. */
+static size_t sent_bytes(enum death death)
+{
+    return death == UNHEARD ? 5000 : 500000;
+}
 
 /* Rank 2, in a process of its own. */
 static void be_the_third(const char *place, enum death death)
@@ -20,11 +26,11 @@ static void be_the_third(const char *place, enum death death)
     if (gw_tcp_open(NULL, &options, 1, &link) < 0)
         _exit(2);
     for (uint32_t i = 0; i < N_SENT && death != KILLED; i++) {
-        void *bytes = link_test_message(NULL, SENT_BYTES, 2, i);
-        if (!bytes || link.ops->send_all(link.self, bytes, SENT_BYTES, LINK_LONG_MS) < 0)
+        void *bytes = link_test_message(NULL, sent_bytes(death), 2, i);
+        if (!bytes || link.ops->send_all(link.self, bytes, sent_bytes(death), LINK_LONG_MS) < 0)
             _exit(3);
     }
-    if (death == IN_GOOD_ORDER) {
+    if (death >= IN_GOOD_ORDER) {
         gw_link_destroy(&link);
         _exit(0); /* what was sent has left, though nobody asked for it yet */
     }
@@ -37,14 +43,25 @@ static void be_the_third(const char *place, enum death death)
     _exit(4);
 }
 
-static void expect_sent(gw_link *link)
+static void expect_sent(gw_link *link, enum death death)
 {
     for (uint32_t i = 0; i < N_SENT; i++) {
         gw_message message;
         ok(link->ops->recv(link->self, LINK_LONG_MS, &message));
-        assert_true(message.from == 2 && link_test_message_is(&message, SENT_BYTES, 2, i));
+        assert_true(message.from == 2 && link_test_message_is(&message, sent_bytes(death), 2, i));
         gw_message_free(message.bytes);
     }
+}
+
+/* The first may go out: its answer, a reset, says that nobody is there. */
+static void send_until_it_is_gone(gw_context *context, gw_link *link)
+{
+    gw_status status = GW_OK;
+    for (int i = 0; status == GW_OK && i < LINK_LONG_MS; i++) {
+        status = link->ops->send(link->self, 2, gw_message_alloc(context, 8), 8, LINK_LONG_MS);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_int_equal(status, GW_ERR_PEER);
 }
 
 static void die(enum death death)
@@ -68,8 +85,13 @@ static void die(enum death death)
         kill(child, SIGKILL);
     if (death == KILLED_AFTER_SENDING)
         link_test_send(context, &members[0].links[0], 2, 8, 0, 0);
+    if (death == UNHEARD) {
+        assert_int_equal(waitpid(child, &how, 0), child);
+        for (uint32_t r = 0; r < 2; r++)
+            send_until_it_is_gone(context, &members[r].links[0]);
+    }
     for (uint32_t r = 0; r < 2 && death != KILLED; r++)
-        expect_sent(&members[r].links[0]);
+        expect_sent(&members[r].links[0], death);
     for (uint32_t r = 0; r < 2; r++) {
         gw_link *link = &members[r].links[0];
         refused(link->ops->recv(link->self, LINK_LONG_MS, &message), GW_ERR_PEER, "rank 2 (127.0.0.1:");
@@ -77,8 +99,9 @@ static void die(enum death death)
         refused(link->ops->send(link->self, 2, gw_message_alloc(context, 8), 8, LINK_LONG_MS), GW_ERR_PEER,
                 "rank 2 (127.0.0.1:");
     }
-    assert_int_equal(waitpid(child, &how, 0), child);
-    if (death == IN_GOOD_ORDER)
+    if (death != UNHEARD)
+        assert_int_equal(waitpid(child, &how, 0), child);
+    if (death >= IN_GOOD_ORDER)
         assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
     else
         assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
@@ -90,7 +113,7 @@ static void die(enum death death)
 
 TEST(killed_or_in_good_order)
 {
-    for (enum death death = KILLED; death <= IN_GOOD_ORDER; death++)
+    for (enum death death = KILLED; death <= UNHEARD; death++)
         die(death);
 }
 
