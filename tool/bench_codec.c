@@ -137,7 +137,7 @@ static int time_operation(bench *b, subject *s, gw_status (*operation)(bench *, 
     }
     *seconds = gw_median(samples, b->runs);
     free(samples);
-    return status < 0 ? tool_fail_status(status, s->spec) : 0;
+    return tool_exit_status(status, s->spec);
 }
 
 /* Adds a row. Its memcpy_ratio is added when all memcpys are done. */
@@ -151,7 +151,7 @@ static int add_row(bench *b, const subject *s, const char *operation, const char
     if (status >= 0)
         status = gw_frame_symbols(b->context, frame, frame_bytes, NULL, 0, &nonzeros, &entropy);
     if (status < 0)
-        return tool_fail_status(status, s->spec);
+        return tool_exit_status(status, s->spec);
     double n = (double)b->n_elems;
     json_t *row =
         json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "codec", s->spec, "operation", operation, "frame", kind,
@@ -200,19 +200,19 @@ static int push_all(bench *b, subject *s)
     if (gw_encoder_traits_of(s->encoder).state_bytes > 0) {
         status = settle(b, s);
         if (status < 0)
-            return tool_fail_status(status, s->spec);
+            return tool_exit_status(status, s->spec);
     }
     for (uint32_t w = 0; w < b->workers && s->shared_count > 0; w++) {
         status = gw_encoder_measure(s->encoder, gradient_of(b, w), s->own, s->shared_count, NULL);
         if (status < 0)
-            return tool_fail_status(status, s->spec);
+            return tool_exit_status(status, s->spec);
         for (uint64_t i = 0; i < s->shared_count; i++)
             s->shared[i] = w == 0 || s->own[i] > s->shared[i] ? s->own[i] : s->shared[i];
     }
     for (uint32_t w = 0; w < b->workers; w++) {
         status = run_encode(b, s, w);
         if (status < 0)
-            return tool_fail_status(status, s->spec);
+            return tool_exit_status(status, s->spec);
         if (!(s->frames[w] = tool_alloc(s->push_bytes, 1)))
             return TOOL_FAILED;
         memcpy(s->frames[w], s->push, s->push_bytes);
@@ -230,7 +230,7 @@ static int prepare_subject(bench *b, subject *s)
     if (status >= 0)
         status = gw_encoder_create(b->context, s->codec, &tensor, &s->encoder);
     if (status < 0)
-        return tool_fail_status(status, NULL);
+        return tool_exit_status(status, NULL);
     s->shared_count = gw_encoder_traits_of(s->encoder).n_shared;
     s->push_capacity = gw_encoder_bound(s->encoder, b->n_elems);
     s->own = tool_alloc(s->shared_count, sizeof(float));
@@ -341,7 +341,7 @@ static int prepare(bench *b)
     const gw_context_options options = {.struct_bytes = sizeof options, .n_threads = b->threads};
     gw_status status = gw_context_create(&options, &b->context);
     if (status < 0)
-        return tool_fail_status(status, NULL);
+        return tool_exit_status(status, NULL);
     b->gradients = tool_alloc(b->n_elems + (uint64_t)WORKER_STRIDE * (b->workers - 1), sizeof(float));
     b->copy = tool_alloc(b->n_elems, sizeof(float));
     b->copy_seconds = tool_alloc((uint64_t)b->runs * 4 * b->n_specs, sizeof(double));

@@ -92,7 +92,7 @@ static void print_choice(const tool_profile *p, const gw_advice *advice, double 
         printf("but lost %.2f points of accuracy in a training. --lost %.2f takes it too.\n", lost, lost);
 }
 
-static int print_text(const tool_profile *p, gw_compress compress, const gw_advice *advice, double most_lost)
+static int print_text(const tool_profile *p, const gw_advice *advice, double most_lost)
 {
     const gw_profile_link *link = &p->profile.link;
     printf("%-36s %9s %7s %7s %12s %9s %16s %6s\n", "codec, with its exact plan", "step, ms", "off by", "groups",
@@ -121,7 +121,7 @@ static int print_text(const tool_profile *p, gw_compress compress, const gw_advi
            "A group takes %.4g ms on the link, and %.4g ms for a million bytes, up plus down (as if at %.4g Mbit/s).\n"
            "The bandwidth in \"pays below\" is meant likewise. Bytes are of a step, up plus down.\n"
            "\"off by\": the median by which the model was off the exchanges that the probe measured.\n",
-           link->members, compress == GW_COMPRESS_INLINE ? "inline" : "beside backward", link->alpha_ms,
+           link->members, p->compress == GW_COMPRESS_INLINE ? "inline" : "beside backward", link->alpha_ms,
            1e6 * link->ms_per_byte, bits_per_second(link->ms_per_byte) / 1e6);
     if (advice->assumed_floats)
         printf("The profile has no codec none: floats are taken to cost the link's time alone.\n");
@@ -133,7 +133,7 @@ static json_t *number_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static int print_json(const tool_profile *p, gw_compress compress, const gw_advice *advice, double most_lost)
+static int print_json(const tool_profile *p, const gw_advice *advice, double most_lost)
 {
     json_t *rows = json_array();
     for (uint32_t i = 0; i < advice->n_codecs; i++) {
@@ -156,7 +156,7 @@ static int print_json(const tool_profile *p, gw_compress compress, const gw_advi
     return tool_print_json(json_pack("{s:s, s:s, s:f, s:f, s:f, s:b, s:o, s:{s:s, s:i, s:f, s:f, s:b, s:o}}", "codec",
                                      spec_of(p, taken->codec), "plan", "exact", "step_ms", taken->step_ms,
                                      "step_ms_floats", advice->floats.step_ms, "speedup", taken->speedup, "pays",
-                                     taken->pays, "codecs", rows, "assumed", "compress", gw_compress_name(compress),
+                                     taken->pays, "codecs", rows, "assumed", "compress", gw_compress_name(p->compress),
                                      "members", (int)p->profile.link.members, "alpha_ms", p->profile.link.alpha_ms,
                                      "ms_per_byte", p->profile.link.ms_per_byte, "floats", advice->assumed_floats,
                                      "most_points_lost", number_or_null(most_lost)));
@@ -172,12 +172,12 @@ static int parse_lost(const char *text, double *out)
 
 int gw_cmd_advise(int argc, char **argv)
 {
-    const char *path = NULL, *compress_text = NULL, *lost_text = "0.3";
+    const char *path = NULL, *compress = NULL, *lost_text = "0.3";
     double most_lost;
     bool json = false;
     const tool_option options[] = {
         {"--profile", "FILE", "what was measured: a PROFILE.json of gradwire probe", TOOL_TEXT, &path},
-        {"--compress", "HOW", TOOL_COMPRESS_HELP, TOOL_TEXT, &compress_text},
+        {"--compress", "HOW", TOOL_COMPRESS_HELP, TOOL_TEXT, &compress},
         {"--lost", "POINTS",
          "take only codecs that lost at most so many points of accuracy in trainings (default 0.3); any: judge time "
          "only",
@@ -202,21 +202,14 @@ int gw_cmd_advise(int argc, char **argv)
         return status;
     if (!path)
         return tool_wrong_use("--profile is missing; gradwire probe measures one");
-    gw_compress compress = 0;
-    if ((status = parse_lost(lost_text, &most_lost)) != 0)
-        return status;
-    if (compress_text && (status = tool_parse_compress(compress_text, &compress)) != 0)
-        return status;
     tool_profile profile;
-    if (tool_profile_read(path, &profile) != 0)
-        return TOOL_FAILED;
-    if (!compress_text)
-        compress = profile.compress;
+    if ((status = parse_lost(lost_text, &most_lost)) != TOOL_DONE ||
+        (status = tool_profile_read(path, compress, &profile)) != TOOL_DONE)
+        return status;
     static gw_advice advice;
-    gw_status made = gw_advise(NULL, &profile.profile, compress, &advice);
-    status = made < 0 ? tool_fail_status(made, path)
-             : json   ? print_json(&profile, compress, &advice, most_lost)
-                      : print_text(&profile, compress, &advice, most_lost);
+    status = tool_exit_status(gw_advise(NULL, &profile.profile, profile.compress, &advice), path);
+    if (status == TOOL_DONE)
+        status = (json ? print_json : print_text)(&profile, &advice, most_lost);
     tool_profile_free(&profile);
     return status;
 }

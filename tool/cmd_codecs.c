@@ -84,7 +84,7 @@ int gw_cmd_codecs(int argc, char **argv)
         gw_codec *parsed;
         gw_status found = gw_codec_parse(NULL, specs[i], &parsed);
         if (found < 0)
-            return tool_fail_status(found, NULL);
+            return tool_exit_status(found, NULL);
         gw_codec_destroy(parsed);
     }
     json_t *list = json ? json_array() : NULL;

@@ -15,11 +15,10 @@ static bool legal_name(const char *path)
 
 static int write_tensor(tool_output *output, const char *path, const float *values, uint64_t n_elems)
 {
-    if (tool_has_suffix(path, ".npy") && tool_npy_write_header(output, &n_elems, 1) != 0)
-        return -1;
-    if (tool_output_write(output, values, n_elems * sizeof(float)) != 0)
-        return -1;
-    return tool_output_commit(output);
+    int status = tool_has_suffix(path, ".npy") ? tool_npy_write_header(output, &n_elems, 1) : TOOL_DONE;
+    if (status == TOOL_DONE)
+        status = tool_output_write(output, values, n_elems * sizeof(float));
+    return status == TOOL_DONE ? tool_output_commit(output) : status;
 }
 
 int gw_cmd_decode(int argc, char **argv)
@@ -50,38 +49,26 @@ int gw_cmd_decode(int argc, char **argv)
     if ((status = tool_check_apart(files, 2)) != 0)
         return status;
 
-    gw_context *context = NULL;
-    tool_frame frame = {0};
+    tool_frame frame;
     tool_output output = TOOL_OUTPUT_CLOSED;
-    float *values = NULL;
-    status = TOOL_FAILED;
-    gw_status result = gw_context_create(NULL, &context);
-    if (result < 0) {
-        tool_fail_status(result, NULL);
-        goto done;
-    }
-    if (tool_read_frame(argv[1], &frame) != 0)
-        goto done;
-    uint64_t n_elems = frame.info.n_elems;
-    if (!(values = tool_alloc(n_elems, sizeof(float))) || tool_output_open(&output, out_path) != 0)
-        goto done;
-    result = gw_decode(context, frame.bytes, frame.n_bytes, values, n_elems);
-    if (result < 0) {
-        tool_fail_status(result, argv[1]);
-        goto done;
-    }
-    if (write_tensor(&output, out_path, values, n_elems) != 0)
-        goto done;
-    tool_note("%s: %llu elements from %llu on, %s of %u worker%s", out_path, (unsigned long long)n_elems,
-              (unsigned long long)frame.info.begin, frame.info.average ? "the average" : "the push", frame.info.workers,
-              frame.info.workers == 1 ? "" : "s");
-    status = json ? tool_print_json(json_pack("{s:s, s:s, s:I, s:I}", "output", out_path, "codec", frame.info.codec,
-                                              "begin", (json_int_t)frame.info.begin, "elements", (json_int_t)n_elems))
-                  : TOOL_DONE;
-done:
+    if ((status = tool_read_frame(argv[1], &frame)) != TOOL_DONE)
+        return status;
+    const uint64_t n_elems = frame.info.n_elems;
+    float *values = tool_alloc(n_elems, sizeof(float));
+    status = values ? tool_output_open(&output, out_path) : TOOL_FAILED;
+    if (status == TOOL_DONE)
+        status = tool_exit_status(gw_decode(NULL, frame.bytes, frame.n_bytes, values, n_elems), argv[1]);
+    if (status == TOOL_DONE)
+        status = write_tensor(&output, out_path, values, n_elems);
+    if (status == TOOL_DONE)
+        tool_note("%s: %llu elements from %llu on, %s of %u worker%s", out_path, (unsigned long long)n_elems,
+                  (unsigned long long)frame.info.begin, frame.info.average ? "the average" : "the push",
+                  frame.info.workers, frame.info.workers == 1 ? "" : "s");
+    if (status == TOOL_DONE && json)
+        status = tool_print_json(json_pack("{s:s, s:s, s:I, s:I}", "output", out_path, "codec", frame.info.codec,
+                                           "begin", (json_int_t)frame.info.begin, "elements", (json_int_t)n_elems));
     tool_output_discard(&output);
     free(values);
     free(frame.bytes);
-    gw_context_destroy(context);
     return status;
 }

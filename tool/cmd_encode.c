@@ -14,7 +14,6 @@ typedef struct encode_job {
     gw_draw draw;
     uint32_t tensor_id;
     bool json;
-    gw_context *context;
     gw_codec *codec;
     gw_encoder *encoder;
     tool_tensor tensor;
@@ -94,7 +93,7 @@ static int load_state(encode_job *job)
         return TOOL_FAILED;
     gw_status result = gw_encoder_load(job->encoder, bytes, got);
     free(bytes);
-    return result < 0 ? tool_fail_status(result, job->state) : 0;
+    return tool_exit_status(result, job->state);
 }
 
 /* Writes the state, but does not give the file its name yet. What was encoded counts as sent. */
@@ -102,15 +101,13 @@ static int write_state(encode_job *job)
 {
     size_t n_bytes = gw_encoder_traits_of(job->encoder).state_bytes;
     uint8_t *bytes = tool_alloc(n_bytes, 1);
-    int status = bytes && tool_output_open(&job->state_output, job->state) == 0 ? 0 : TOOL_FAILED;
-    if (status == 0) {
-        gw_status result = gw_encoder_commit(job->encoder, true);
-        if (result == GW_OK)
-            result = gw_encoder_save(job->encoder, bytes, n_bytes);
-        status = result < 0 ? tool_fail_status(result, job->state) : 0;
-    }
-    if (status == 0 && tool_output_write(&job->state_output, bytes, n_bytes) != 0)
-        status = TOOL_FAILED;
+    int status = bytes ? tool_output_open(&job->state_output, job->state) : TOOL_FAILED;
+    if (status == TOOL_DONE)
+        status = tool_exit_status(gw_encoder_commit(job->encoder, true), job->state);
+    if (status == TOOL_DONE)
+        status = tool_exit_status(gw_encoder_save(job->encoder, bytes, n_bytes), job->state);
+    if (status == TOOL_DONE)
+        status = tool_output_write(&job->state_output, bytes, n_bytes);
     free(bytes);
     return status;
 }
@@ -118,23 +115,21 @@ static int write_state(encode_job *job)
 /* Opens everything that encoding needs. Returns 0, or an exit status with the message printed. */
 static int prepare(encode_job *job)
 {
-    gw_status result = gw_context_create(NULL, &job->context);
-    if (result >= 0)
-        result = gw_codec_parse(job->context, job->spec, &job->codec);
-    if (result < 0)
-        return tool_fail_status(result, NULL);
+    int status = tool_exit_status(gw_codec_parse(NULL, job->spec, &job->codec), NULL);
+    if (status != TOOL_DONE)
+        return status;
     const gw_codec_traits traits = gw_codec_traits_of(job->codec);
     if (traits.momentum > 0 && !traits.velocity)
         return tool_wrong_use("--codec: with momentum= frames hold velocities, and decode cannot make gradients of "
                               "them; write output=velocity");
-    if (tool_read_tensor(job->in_path, &job->tensor) != 0)
-        return TOOL_FAILED;
+    if ((status = tool_read_tensor(job->in_path, &job->tensor)) != TOOL_DONE)
+        return status;
     char name[GW_MAX_NAME];
     tensor_name(job->in_path, name, sizeof name);
     const gw_tensor about = {.name = name, .id = job->tensor_id, .n_elems = job->tensor.n_elems};
-    result = gw_encoder_create(job->context, job->codec, &about, &job->encoder);
-    if (result < 0)
-        return tool_fail_status(result, job->in_path);
+    status = tool_exit_status(gw_encoder_create(NULL, job->codec, &about, &job->encoder), job->in_path);
+    if (status != TOOL_DONE)
+        return status;
     uint64_t count = gw_encoder_traits_of(job->encoder).n_shared;
     if (job->scaler && count == 0)
         return tool_wrong_use("--scaler: this tensor shares no scaler under %s; leave --scaler away",
@@ -161,7 +156,7 @@ static int encode(encode_job *job, bool *skipped)
     gw_status result = gw_encoder_measure(job->encoder, job->tensor.values, job->shared,
                                           gw_encoder_traits_of(job->encoder).n_shared, &measured);
     if (result < 0)
-        return tool_fail_status(result, job->in_path);
+        return tool_exit_status(result, job->in_path);
     if (!measured.finite) {
         char bad[128];
         describe_bad(job, measured.bad_index, bad, sizeof bad);
@@ -173,7 +168,7 @@ static int encode(encode_job *job, bool *skipped)
     }
     result = gw_encoders_combine(&job->encoder, 1, NULL);
     if (result < 0)
-        return tool_fail_status(result, job->in_path);
+        return tool_exit_status(result, job->in_path);
     int status = job->scaler ? load_scalers(job->scaler, gw_encoder_traits_of(job->encoder).n_shared, job->shared) : 0;
     if (status)
         return status;
@@ -185,7 +180,7 @@ static int encode(encode_job *job, bool *skipped)
                                &job->frame.n_bytes);
     if (result >= 0)
         result = gw_frame_parse(job->frame.bytes, job->frame.n_bytes, &job->frame.info);
-    return result < 0 ? tool_fail_status(result, job->in_path) : 0;
+    return tool_exit_status(result, job->in_path);
 }
 
 /* Adds what only the worker that has the gradient can say: the variance factor sum Q^2 / sum g^2 (GSpar), and what
@@ -195,18 +190,16 @@ static int add_analysis(encode_job *job, json_t *object)
     uint64_t n = job->tensor.n_elems;
     float *sent = tool_alloc(n, sizeof *sent);
     if (!sent)
-        return -1;
+        return TOOL_FAILED;
     double sum_sent = 0, sum = 0;
-    gw_status result = gw_decode(job->context, job->frame.bytes, job->frame.n_bytes, sent, n);
+    gw_status result = gw_decode(NULL, job->frame.bytes, job->frame.n_bytes, sent, n);
     for (uint64_t i = 0; i < n && result >= 0; i++) {
         sum_sent += (double)sent[i] * (double)sent[i];
         sum += (double)job->tensor.values[i] * (double)job->tensor.values[i];
     }
     free(sent);
-    if (result < 0) {
-        tool_fail_status(result, job->out_path);
-        return -1;
-    }
+    if (result < 0)
+        return tool_exit_status(result, job->out_path);
     int failed = json_object_set_new(object, "variance_factor", sum > 0 ? json_real(sum_sent / sum) : json_null());
     if (gw_encoder_traits_of(job->encoder).state_bytes > 0 && job->state) {
         gw_encoder_condition condition;
@@ -215,7 +208,7 @@ static int add_analysis(encode_job *job, json_t *object)
                                                            "threshold", condition.threshold, "threshold_age",
                                                            (json_int_t)condition.threshold_age));
     }
-    return failed ? -1 : 0;
+    return failed ? tool_fail("out of memory for the JSON output") : TOOL_DONE;
 }
 
 /* Writes the frame and tells about it. Returns an exit status. */
@@ -223,7 +216,7 @@ static int deliver(encode_job *job)
 {
     const gw_frame_info *info = &job->frame.info;
     tool_frame_facts facts;
-    if (job->json && tool_frame_examine(job->context, job->out_path, &job->frame, &facts) != 0)
+    if (job->json && tool_frame_examine(job->out_path, &job->frame, &facts) != 0)
         return TOOL_FAILED;
     /* Both files are whole before either gets its name. If the frame had its name and the state did not, the next call
      * would send the same again. */
@@ -310,6 +303,5 @@ int gw_cmd_encode(int argc, char **argv)
     free(job.frame.bytes);
     free(job.tensor.values);
     gw_codec_destroy(job.codec);
-    gw_context_destroy(job.context);
     return status;
 }

@@ -66,19 +66,13 @@ int gw_cmd_inspect(int argc, char **argv)
     int status = tool_parse(&usage, &argc, argv);
     if (status != TOOL_PARSED)
         return status;
-    gw_context *context = NULL;
-    tool_frame frame = {0};
+    tool_frame frame;
     tool_frame_facts facts;
-    gw_status result = gw_context_create(NULL, &context);
-    if (result < 0)
-        return tool_fail_status(result, NULL);
-    if (tool_read_frame(argv[1], &frame) != 0 || tool_frame_examine(context, argv[1], &frame, &facts) != 0)
-        status = TOOL_FAILED;
-    else if (json)
-        status = tool_print_json(tool_frame_json(&frame, &facts));
-    else
-        status = print_frame(argv[1], &frame, &facts);
+    if ((status = tool_read_frame(argv[1], &frame)) != TOOL_DONE)
+        return status;
+    status = tool_frame_examine(argv[1], &frame, &facts);
+    if (status == TOOL_DONE)
+        status = json ? tool_print_json(tool_frame_json(&frame, &facts)) : print_frame(argv[1], &frame, &facts);
     free(frame.bytes);
-    gw_context_destroy(context);
     return status;
 }

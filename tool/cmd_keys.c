@@ -47,7 +47,7 @@ int gw_cmd_keys(int argc, char **argv)
                               client ? "--of" : "--client");
     gw_status made = gw_keys_new(argv[2], server, client);
     if (made < 0)
-        return tool_fail_status(made, NULL);
+        return tool_exit_status(made, NULL);
     if (client)
         tool_note("keys are in %s, for %s alone: take the folder there by a safe way, and keep gradwire.pem "
                   "secret; %s/allowed/%s.crt lets it in",

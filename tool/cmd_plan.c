@@ -1,49 +1,58 @@
 /* gradwire plan: finds which layers of a profile should travel together, and shows the step that this gives. */
 #include "plan/timeline.h"
 #include "plan/profile.h"
+#include "base/error.h"
 #include "base/quote.h"
 #include "plan_chart.h"
 #include "profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+/* The plan of one method. */
 struct planned {
-    uint32_t *group_of, n_groups;
+    uint32_t n_groups;
     gw_group_times *times;
     double step_ms;
-    double others[GW_MERGE_FIXED]; /* step times of the methods that take no bytes, by their numbers */
 };
 
-static gw_status make_plan(const tool_profile *p, uint32_t codec, gw_compress compress, gw_merge method, uint64_t bytes,
-                           struct planned *out)
+/* What the command has found out: the plans of all methods that take no bytes, and that of --method. */
+struct plans {
+    tool_profile profile;
+    uint32_t codec;
+    const char *name; /* --method as it was given */
+    gw_merge method;
+    uint64_t bytes;
+    uint32_t *group_of; /* room for one plan */
+    gw_group_times *times;
+    struct planned of[GW_MERGE_FIXED + 1]; /* by the method's number */
+};
+
+static gw_status make_plans(struct plans *p)
 {
-    gw_status status = GW_OK;
-    for (gw_merge m = GW_MERGE_EXACT; m < GW_MERGE_FIXED && status == GW_OK; m++)
-        status = gw_plan_merge(NULL, &p->profile, codec, compress, m, 0, out->group_of, NULL, &out->others[m]);
-    if (status == GW_OK)
-        status = gw_plan_merge(NULL, &p->profile, codec, compress, method, bytes, out->group_of, &out->n_groups,
-                               &out->step_ms);
-    if (status == GW_OK)
-        status = gw_plan_timeline(&p->profile, codec, compress, out->group_of, out->times, p->profile.n_layers,
-                                  &out->step_ms);
-    return status;
+    const gw_profile *profile = &p->profile.profile;
+    for (gw_merge m = GW_MERGE_EXACT; m <= (p->method == GW_MERGE_FIXED ? GW_MERGE_FIXED : GW_MERGE_FIXED - 1); m++) {
+        struct planned *plan = &p->of[m];
+        plan->times = p->times + (size_t)m * profile->n_layers;
+        GW_TRY(gw_plan_merge(NULL, profile, p->codec, p->profile.compress, m, m == GW_MERGE_FIXED ? p->bytes : 0,
+                             p->group_of, &plan->n_groups, NULL));
+        GW_TRY(gw_plan_timeline(profile, p->codec, p->profile.compress, p->group_of, plan->times, profile->n_layers,
+                                &plan->step_ms));
+    }
+    return GW_OK;
 }
 
 /* If there is no --codec, takes the codec whose step is the shortest by this method. */
-static gw_status choose_codec(const tool_profile *p, gw_compress compress, gw_merge method, uint64_t bytes,
-                              uint32_t *group_of, uint32_t *codec)
+static gw_status choose_codec(struct plans *p)
 {
     double best = 0;
-    for (uint32_t c = 0; c < p->profile.n_codecs; c++) {
+    for (uint32_t c = 0; c < p->profile.profile.n_codecs; c++) {
         double step_ms;
-        gw_status status = gw_plan_merge(NULL, &p->profile, c, compress, method, bytes, group_of, NULL, &step_ms);
-        if (status < 0)
-            return status;
+        GW_TRY(gw_plan_merge(NULL, &p->profile.profile, c, p->profile.compress, p->method, p->bytes, p->group_of, NULL,
+                             &step_ms));
         if (c == 0 || step_ms < best) {
             best = step_ms;
-            *codec = c;
+            p->codec = c;
         }
     }
     return GW_OK;
@@ -75,31 +84,31 @@ static json_t *timeline_json(const struct planned *plan)
     return timeline;
 }
 
-static int print_json(const tool_profile *p, uint32_t codec, gw_compress compress, const char *method,
-                      const struct planned *plan)
+static int print_json(const struct plans *p)
 {
-    return tool_print_json(json_pack("{s:s, s:s, s:s, s:o, s:f, s:f, s:f, s:f, s:f, s:o}", "method", method, "codec",
-                                     p->codecs[codec].spec, "compress", gw_compress_name(compress), "groups",
-                                     groups_json(&p->profile, plan), "step_ms", plan->step_ms, "step_ms_none",
-                                     plan->others[GW_MERGE_NONE], "step_ms_single", plan->others[GW_MERGE_SINGLE],
-                                     "step_ms_paper", plan->others[GW_MERGE_PAPER], "step_ms_exact",
-                                     plan->others[GW_MERGE_EXACT], "timeline", timeline_json(plan)));
+    const struct planned *plan = &p->of[p->method];
+    return tool_print_json(json_pack("{s:s, s:s, s:s, s:o, s:f, s:f, s:f, s:f, s:f, s:o}", "method", p->name, "codec",
+                                     p->profile.codecs[p->codec].spec, "compress",
+                                     gw_compress_name(p->profile.compress), "groups",
+                                     groups_json(&p->profile.profile, plan), "step_ms", plan->step_ms, "step_ms_none",
+                                     p->of[GW_MERGE_NONE].step_ms, "step_ms_single", p->of[GW_MERGE_SINGLE].step_ms,
+                                     "step_ms_paper", p->of[GW_MERGE_PAPER].step_ms, "step_ms_exact",
+                                     p->of[GW_MERGE_EXACT].step_ms, "timeline", timeline_json(plan)));
 }
 
-static int print_text(const tool_profile *p, uint32_t codec, gw_compress compress, const char *method,
-                      const struct planned *plan)
+static int print_text(const struct plans *p)
 {
-    const gw_profile *profile = &p->profile;
-    printf("%s, %u layers, %u members; compression runs %s\n\n%-12s %10s %10s\n", gw_quote(p->codecs[codec].spec).text,
-           profile->n_layers, profile->link.members, compress == GW_COMPRESS_INLINE ? "inline" : "beside backward",
-           "method", "step, ms", "to exact");
-    const double exact = plan->others[GW_MERGE_EXACT];
-    for (gw_merge m = GW_MERGE_EXACT; m < GW_MERGE_FIXED; m++)
-        printf("%-12s %10.3f %9.1f%%\n", gw_merge_name(m), plan->others[m],
-               exact > 0 ? 100 * (plan->others[m] / exact - 1) : 0);
-    if (strncmp(method, "fixed", 5) == 0)
-        printf("%-12s %10.3f %9.1f%%\n", method, plan->step_ms, exact > 0 ? 100 * (plan->step_ms / exact - 1) : 0);
-    printf("\n%s, groups: %u; milliseconds from the step's begin\n%5s %6s %12s %10s %10s %10s %10s  %s\n", method,
+    const gw_profile *profile = &p->profile.profile;
+    const struct planned *plan = &p->of[p->method];
+    printf("%s, %u layers, %u members; compression runs %s\n\n%-12s %10s %10s\n",
+           gw_quote(p->profile.codecs[p->codec].spec).text, profile->n_layers, profile->link.members,
+           p->profile.compress == GW_COMPRESS_INLINE ? "inline" : "beside backward", "method", "step, ms", "to exact");
+    const double exact = p->of[GW_MERGE_EXACT].step_ms;
+    for (gw_merge m = GW_MERGE_EXACT; m <= GW_MERGE_FIXED; m++)
+        if (p->of[m].times)
+            printf("%-12s %10.3f %9.1f%%\n", m == p->method ? p->name : gw_merge_name(m), p->of[m].step_ms,
+                   exact > 0 ? 100 * (p->of[m].step_ms / exact - 1) : 0);
+    printf("\n%s, groups: %u; milliseconds from the step's begin\n%5s %6s %12s %10s %10s %10s %10s  %s\n", p->name,
            plan->n_groups, "group", "layers", "elements", "ready", "encoded", "sent", "arrived", "from ... to");
     for (uint32_t g = 0; g < plan->n_groups; g++) {
         const gw_group_times *t = &plan->times[g];
@@ -113,38 +122,28 @@ static int print_text(const tool_profile *p, uint32_t codec, gw_compress compres
     return tool_finish_output();
 }
 
-/* Draws the plan. Below it come the plans of all methods that take no bytes. */
-static int draw(const tool_profile *p, uint32_t codec, gw_compress compress, const char *method, gw_merge merge,
-                const struct planned *plan, const char *path)
+/* Draws the plan. Below it come the plans of all other methods. */
+static int draw(const struct plans *p, const char *path)
 {
-    const uint32_t n = p->profile.n_layers;
-    tool_timeline steps[1 + GW_MERGE_FIXED] = {{method, plan->times, plan->n_groups, plan->step_ms}};
-    gw_group_times *times = tool_alloc((uint64_t)GW_MERGE_FIXED * n, sizeof *times);
-    size_t n_steps = 1;
-    int status = times ? 0 : TOOL_FAILED;
-    for (gw_merge m = GW_MERGE_EXACT; m < GW_MERGE_FIXED && status == 0; m++) {
-        tool_timeline *step = &steps[n_steps];
-        gw_group_times *own = times + (size_t)m * n;
-        if (m == merge)
-            continue;
-        *step = (tool_timeline){.label = gw_merge_name(m), .times = own};
-        gw_status made = gw_plan_merge(NULL, &p->profile, codec, compress, m, 0, plan->group_of, &step->n_groups, NULL);
-        if (made == GW_OK)
-            made = gw_plan_timeline(&p->profile, codec, compress, plan->group_of, own, n, &step->step_ms);
-        status = made < 0 ? tool_fail_status(made, NULL) : 0;
-        n_steps++;
+    const gw_profile *profile = &p->profile.profile;
+    tool_timeline steps[1 + GW_MERGE_FIXED];
+    size_t n_steps = 0;
+    for (gw_merge m = 0; m <= GW_MERGE_FIXED; m++) { /* 0: the plan itself, which comes first */
+        const struct planned *plan = &p->of[m == 0 ? p->method : m];
+        if (m != p->method && plan->times)
+            steps[n_steps++] =
+                (tool_timeline){m == 0 ? p->name : gw_merge_name(m), plan->times, plan->n_groups, plan->step_ms};
     }
     char title[200];
-    snprintf(title, sizeof title, "%s, %u layers, %u members", p->codecs[codec].spec, n, p->profile.link.members);
-    if (status == 0)
-        status = tool_plan_chart(&p->profile, compress, title, steps, n_steps, path);
-    free(times);
-    return status;
+    snprintf(title, sizeof title, "%s, %u layers, %u members", p->profile.codecs[p->codec].spec, profile->n_layers,
+             profile->link.members);
+    return tool_plan_chart(profile, p->profile.compress, title, steps, n_steps, path);
 }
 
 int gw_cmd_plan(int argc, char **argv)
 {
-    const char *path = NULL, *spec = NULL, *method_text = "exact", *compress_text = NULL, *chart = NULL;
+    struct plans p = {.name = "exact"};
+    const char *path = NULL, *spec = NULL, *compress = NULL, *chart = NULL;
     bool json = false;
     const tool_option options[] = {
         {"--profile", "FILE", "what was measured: a PROFILE.json of gradwire probe", TOOL_TEXT, &path},
@@ -155,8 +154,8 @@ int gw_cmd_plan(int argc, char **argv)
          "group; "
          "fixed:BYTES: groups of so many bytes of float32, as buckets of PyTorch (25MiB) and Horovod (64MiB). Default: "
          "exact",
-         TOOL_TEXT, &method_text},
-        {"--compress", "HOW", TOOL_COMPRESS_HELP, TOOL_TEXT, &compress_text},
+         TOOL_TEXT, &p.name},
+        {"--compress", "HOW", TOOL_COMPRESS_HELP, TOOL_TEXT, &compress},
         {"-o", "CHART.svg",
          "draws the step: backward, encoding and sending of each group, by this plan and by the other "
          "methods'",
@@ -179,37 +178,22 @@ int gw_cmd_plan(int argc, char **argv)
     const tool_named_file files[] = {{"--profile", path, false}, {"-o", chart, true}};
     if ((status = tool_check_apart(files, 2)) != 0)
         return status;
-    gw_merge method;
-    gw_compress compress = 0;
-    uint64_t bytes;
-    if ((status = tool_parse_merge("--method", method_text, &method, &bytes)) != 0 ||
-        (compress_text && (status = tool_parse_compress(compress_text, &compress)) != 0))
+    if ((status = tool_parse_merge("--method", p.name, &p.method, &p.bytes)) != TOOL_DONE ||
+        (status = tool_profile_read(path, compress, &p.profile)) != TOOL_DONE)
         return status;
-    tool_profile profile;
-    if (tool_profile_read(path, &profile) != 0)
-        return TOOL_FAILED;
-    if (!compress_text)
-        compress = profile.compress;
-    const uint32_t n_layers = profile.profile.n_layers;
-    struct planned plan = {.group_of = tool_alloc(n_layers, sizeof *plan.group_of),
-                           .times = tool_alloc(n_layers, sizeof *plan.times)};
-    uint32_t codec = 0;
-    status = plan.group_of && plan.times ? 0 : TOOL_FAILED;
-    if (status == 0 && spec)
-        status = tool_profile_codec(&profile, spec, &codec);
-    if (status == 0) {
-        gw_status made = spec ? GW_OK : choose_codec(&profile, compress, method, bytes, plan.group_of, &codec);
-        if (made == GW_OK)
-            made = make_plan(&profile, codec, compress, method, bytes, &plan);
-        status = made < 0 ? tool_fail_status(made, path) : 0;
-        if (status == 0)
-            status = json ? print_json(&profile, codec, compress, method_text, &plan)
-                          : print_text(&profile, codec, compress, method_text, &plan);
-        if (status == 0 && chart)
-            status = draw(&profile, codec, compress, method_text, method, &plan, chart);
-    }
-    free(plan.group_of);
-    free(plan.times);
-    tool_profile_free(&profile);
+    p.group_of = tool_alloc(p.profile.profile.n_layers, sizeof *p.group_of);
+    p.times = tool_alloc((uint64_t)(GW_MERGE_FIXED + 1) * p.profile.profile.n_layers, sizeof *p.times);
+    status = !p.group_of || !p.times ? TOOL_FAILED
+             : spec                  ? tool_profile_codec(&p.profile, spec, &p.codec)
+                                     : tool_exit_status(choose_codec(&p), path);
+    if (status == TOOL_DONE)
+        status = tool_exit_status(make_plans(&p), path);
+    if (status == TOOL_DONE)
+        status = (json ? print_json : print_text)(&p);
+    if (status == TOOL_DONE && chart)
+        status = draw(&p, chart);
+    free(p.group_of);
+    free(p.times);
+    tool_profile_free(&p.profile);
     return status;
 }

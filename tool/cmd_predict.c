@@ -238,7 +238,7 @@ static int choose_codec_time(struct prediction *p, struct subject *s)
         double seconds;
         gw_status status = tool_codec_seconds(p->context, s->codec, &seconds);
         if (status < 0)
-            return tool_fail_status(status, s->spec);
+            return tool_exit_status(status, s->spec);
         ns = 1e9 * seconds;
         assume(p,
                "%s: to encode a gradient and decode an average takes %.3g ns an element, as measured on this machine "
@@ -260,13 +260,13 @@ static int measure_codec(struct prediction *p, struct subject *s)
     if (status >= 0)
         status = split_elements(&p->gradient, s);
     if (status < 0)
-        return tool_fail_status(status, NULL);
+        return tool_exit_status(status, NULL);
     int exit_status = choose_codec_time(p, s);
     if (exit_status != TOOL_DONE)
         return exit_status;
     status = count_bytes(p, s);
     if (status < 0)
-        return tool_fail_status(status, s->spec);
+        return tool_exit_status(status, s->spec);
     if (p->ratio > 0)
         assume(p, "%s: 1/%g of the bytes of float32, up and down, as given", s->spec, p->ratio);
     else
@@ -334,7 +334,7 @@ static int begin(struct prediction *p, const char *counts)
     p->subjects = calloc(p->specs.n + 1, sizeof *p->subjects);
     gw_status made = gw_context_create(&options, &p->context);
     if (!p->assumptions || !p->subjects || made < 0)
-        return made < 0 ? tool_fail_status(made, NULL) : tool_fail("out of memory");
+        return made < 0 ? tool_exit_status(made, NULL) : tool_fail("out of memory");
     int status = tool_read_cluster(p->cluster_name, &p->options.cluster, &p->cluster);
     if (status == TOOL_DONE)
         status = choose_gradient(p);

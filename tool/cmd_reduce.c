@@ -6,23 +6,24 @@
 static int read_frames(char **paths, uint32_t n, tool_frame *out, const void **bytes, size_t *sizes)
 {
     for (uint32_t i = 0; i < n; i++) {
-        if (tool_read_frame(paths[i], &out[i]) != 0)
-            return -1;
+        int status = tool_read_frame(paths[i], &out[i]);
+        if (status != TOOL_DONE)
+            return status;
         bytes[i] = out[i].bytes;
         sizes[i] = out[i].n_bytes;
     }
-    return 0;
+    return TOOL_DONE;
 }
 
 /* Writes the average and tells about it. Returns an exit status. */
-static int deliver(gw_context *context, tool_output *output, const char *path, void *bytes, size_t n_bytes, bool json)
+static int deliver(tool_output *output, const char *path, void *bytes, size_t n_bytes, bool json)
 {
     tool_frame average = {.bytes = bytes, .n_bytes = n_bytes};
     tool_frame_facts facts;
     gw_status result = gw_frame_parse(bytes, n_bytes, &average.info);
     if (result < 0)
-        return tool_fail_status(result, path);
-    if (json && tool_frame_examine(context, path, &average, &facts) != 0)
+        return tool_exit_status(result, path);
+    if (json && tool_frame_examine(path, &average, &facts) != 0)
         return TOOL_FAILED;
     if (tool_output_write(output, bytes, n_bytes) != 0 || tool_output_commit(output) != 0)
         return TOOL_FAILED;
@@ -65,38 +66,29 @@ int gw_cmd_reduce(int argc, char **argv)
             return status;
     }
 
-    gw_context *context = NULL;
     gw_codec *codec = NULL;
     tool_output output = TOOL_OUTPUT_CLOSED;
     void *average = NULL;
-    size_t average_bytes;
+    size_t capacity = 0, average_bytes;
     tool_frame *frames = calloc(n, sizeof *frames);
     const void **bytes = calloc(n, sizeof *bytes);
     size_t *sizes = calloc(n, sizeof *sizes);
-    status = TOOL_FAILED;
-    if (!frames || !bytes || !sizes) {
-        tool_fail("out of memory");
-        goto done;
-    }
-    gw_status result = gw_context_create(NULL, &context);
-    if (result >= 0 && spec)
-        result = gw_codec_parse(context, spec, &codec);
-    if (result < 0) {
-        status = tool_fail_status(result, NULL);
-        goto done;
-    }
-    if (read_frames(argv + 1, n, frames, bytes, sizes) != 0)
-        goto done;
-    size_t capacity = gw_reduce_bound(bytes, sizes, n);
-    if (!(average = tool_alloc(capacity, 1)) || tool_output_open(&output, out_path) != 0)
-        goto done;
-    const gw_reduce_options reduce = {.struct_bytes = sizeof reduce, .codec = codec};
-    result = gw_reduce(context, bytes, sizes, n, &reduce, average, capacity, &average_bytes);
-    if (result < 0)
-        status = tool_fail_status(result, NULL);
+    if (!frames || !bytes || !sizes)
+        status = tool_fail("out of memory");
     else
-        status = deliver(context, &output, out_path, average, average_bytes, json);
-done:
+        status = spec ? tool_exit_status(gw_codec_parse(NULL, spec, &codec), NULL) : TOOL_DONE;
+    if (status == TOOL_DONE)
+        status = read_frames(argv + 1, n, frames, bytes, sizes);
+    if (status == TOOL_DONE) {
+        capacity = gw_reduce_bound(bytes, sizes, n);
+        average = tool_alloc(capacity, 1);
+        status = average ? tool_output_open(&output, out_path) : TOOL_FAILED;
+    }
+    const gw_reduce_options reduce = {.struct_bytes = sizeof reduce, .codec = codec};
+    if (status == TOOL_DONE)
+        status = tool_exit_status(gw_reduce(NULL, bytes, sizes, n, &reduce, average, capacity, &average_bytes), NULL);
+    if (status == TOOL_DONE)
+        status = deliver(&output, out_path, average, average_bytes, json);
     tool_output_discard(&output);
     for (uint32_t i = 0; frames && i < n; i++)
         free(frames[i].bytes);
@@ -105,6 +97,5 @@ done:
     free(sizes);
     free(average);
     gw_codec_destroy(codec);
-    gw_context_destroy(context);
     return status;
 }

@@ -13,53 +13,41 @@ static bool has_buckets(const gw_codec *codec)
 
 /* Measures one worker's tensor. *own gets the worker's numbers, and the caller frees it. *count becomes how many there
  * are. Returns 0, or an exit status with the message printed. */
-static int measure(gw_context *context, const gw_codec *codec, const char *path, uint64_t *n_elems, float **own,
-                   uint64_t *count)
+static int measure(const gw_codec *codec, const char *path, uint64_t *n_elems, float **own, uint64_t *count)
 {
     tool_tensor tensor;
     gw_encoder *encoder = NULL;
     gw_measure measured;
-    int status = TOOL_FAILED;
-    if (tool_read_tensor(path, &tensor) != 0)
-        return TOOL_FAILED;
+    int status = tool_read_tensor(path, &tensor);
+    if (status != TOOL_DONE)
+        return status;
     const gw_tensor about = {.n_elems = tensor.n_elems};
-    gw_status result = gw_encoder_create(context, codec, &about, &encoder);
-    if (result < 0) {
-        tool_fail_status(result, path);
-        goto done;
-    }
+    status = tool_exit_status(gw_encoder_create(NULL, codec, &about, &encoder), path);
     *n_elems = tensor.n_elems;
-    *count = gw_encoder_traits_of(encoder).n_shared;
-    if (*count == 0 && (tensor.n_elems || !has_buckets(codec))) { /* a tensor without elements has no buckets, and so
-                                                                   * no scalers */
+    *count = status == TOOL_DONE ? gw_encoder_traits_of(encoder).n_shared : 0;
+    /* a tensor without elements has no buckets, and so no scalers */
+    if (status == TOOL_DONE && *count == 0 && (tensor.n_elems || !has_buckets(codec)))
         status = tool_wrong_use("%s: workers share no scaler under %s", path, gw_codec_traits_of(codec).canonical);
-        goto done;
-    }
-    if (!(*own = tool_alloc(*count, sizeof(float))))
-        goto done;
-    result = gw_encoder_measure(encoder, tensor.values, *own, *count, &measured);
-    if (result < 0)
-        tool_fail_status(result, path);
-    else if (!measured.finite)
-        tool_fail("%s: element %llu is %g; a gradient must be finite", path, (unsigned long long)measured.bad_index,
-                  (double)tensor.values[measured.bad_index]);
-    else
-        status = 0;
-done:
+    if (status == TOOL_DONE && !(*own = tool_alloc(*count, sizeof(float))))
+        status = TOOL_FAILED;
+    if (status == TOOL_DONE)
+        status = tool_exit_status(gw_encoder_measure(encoder, tensor.values, *own, *count, &measured), path);
+    if (status == TOOL_DONE && !measured.finite)
+        status = tool_fail("%s: element %llu is %g; a gradient must be finite", path,
+                           (unsigned long long)measured.bad_index, (double)tensor.values[measured.bad_index]);
     gw_encoder_destroy(encoder);
     free(tensor.values);
     return status;
 }
 
 /* Takes the element-wise maximum over the workers' files. Returns 0, or an exit status with the message printed. */
-static int combine(gw_context *context, const gw_codec *codec, char **paths, int n_paths, float **shared,
-                   uint64_t *count)
+static int combine(const gw_codec *codec, char **paths, int n_paths, float **shared, uint64_t *count)
 {
     uint64_t first_elems = 0;
     for (int i = 0; i < n_paths; i++) {
         float *own = NULL;
         uint64_t n_elems = 0, n_own = 0;
-        int status = measure(context, codec, paths[i], &n_elems, &own, &n_own);
+        int status = measure(codec, paths[i], &n_elems, &own, &n_own);
         if (status != 0) {
             free(own);
             return status;
@@ -121,23 +109,17 @@ int gw_cmd_scaler(int argc, char **argv)
         return status;
     if (!spec)
         return tool_wrong_use("--codec is missing, e.g. --codec ternary");
-    gw_context *context = NULL;
     gw_codec *codec = NULL;
     float *shared = NULL;
     uint64_t count = 0;
-    gw_status result = gw_context_create(NULL, &context);
-    if (result >= 0)
-        result = gw_codec_parse(context, spec, &codec);
-    if (result < 0)
-        status = tool_fail_status(result, NULL);
-    else
-        status = combine(context, codec, argv + 1, argc - 1, &shared, &count);
+    status = tool_exit_status(gw_codec_parse(NULL, spec, &codec), NULL);
+    if (status == TOOL_DONE)
+        status = combine(codec, argv + 1, argc - 1, &shared, &count);
     /* The option decides how scalers are printed, and not the size. So a tensor of one bucket prints like a tensor with
      * many. */
     if (status == 0)
         status = print_scalers(shared, count, has_buckets(codec), json);
     free(shared);
     gw_codec_destroy(codec);
-    gw_context_destroy(context);
     return status;
 }

@@ -104,7 +104,7 @@ static int serve(gw_ps_server *server, const gw_ps_server_options *o, const char
     }
     gw_status status = gw_ps_server_run(server);
     log_line("ended", NULL);
-    return status < 0 ? tool_fail_status(status, NULL) : TOOL_DONE;
+    return tool_exit_status(status, NULL);
 }
 
 int gw_cmd_server(int argc, char **argv)
@@ -186,7 +186,7 @@ int gw_cmd_server(int argc, char **argv)
     o.timeout_ms = timeout * 1000;
     gw_status made = gw_context_create(&context, &shared);
     if (made < 0)
-        return tool_fail_status(made, NULL);
+        return tool_exit_status(made, NULL);
     const struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -195,11 +195,10 @@ int gw_cmd_server(int argc, char **argv)
     made = gw_ps_server_create(shared, &o, &server);
     running = server;
     struct tool_status *page = NULL;
-    if (made == GW_ERR_ARGUMENT) /* the options do not fit; a service is not to try them again and again */
-        status = tool_wrong_use("%s", gw_last_error());
-    else if (made < 0)
-        status = tool_fail_status(made, NULL);
-    else if (!metrics || (status = tool_status_open(server, metrics, o.insecure, &page)) == TOOL_DONE)
+    status = tool_exit_status_of_use(made); /* a service is not to try options that do not fit again and again */
+    if (status == TOOL_DONE && metrics)
+        status = tool_status_open(server, metrics, o.insecure, &page);
+    if (status == TOOL_DONE)
         status = serve(server, &o, mode, page);
     tool_status_close(page);
     signal(SIGINT, SIG_IGN); /* it ends already */

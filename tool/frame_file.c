@@ -34,55 +34,48 @@ int tool_read_frame(const char *path, tool_frame *out)
     *out = (tool_frame){0};
     out->bytes = tool_read_file(path, &out->n_bytes);
     if (!out->bytes)
-        return -1;
-    gw_status status = gw_frame_parse(out->bytes, out->n_bytes, &out->info);
-    if (status < 0 && is_other_file(path, out))
-        ;
-    else if (status < 0)
-        tool_fail_status(status, path);
-    else if (out->info.frame_bytes != out->n_bytes)
-        tool_fail("%s: %zu bytes follow the frame's %zu; a file holds one frame", path,
-                  out->n_bytes - out->info.frame_bytes, out->info.frame_bytes);
-    else
-        return 0;
-    free(out->bytes);
-    *out = (tool_frame){0};
-    return -1;
+        return TOOL_FAILED;
+    const gw_status parsed = gw_frame_parse(out->bytes, out->n_bytes, &out->info);
+    int status = parsed < 0 && is_other_file(path, out) ? TOOL_FAILED : tool_exit_status(parsed, path);
+    if (status == TOOL_DONE && out->info.frame_bytes != out->n_bytes)
+        status = tool_fail("%s: %zu bytes follow the frame's %zu; a file holds one frame", path,
+                           out->n_bytes - out->info.frame_bytes, out->info.frame_bytes);
+    if (status != TOOL_DONE) {
+        free(out->bytes);
+        *out = (tool_frame){0};
+    }
+    return status;
 }
 
 /* Finds out whether every value of a frame is finite. It decodes the frame only if it must. */
-static int check_finite(gw_context *context, const char *path, const tool_frame *frame, bool *finite)
+static int check_finite(const char *path, const tool_frame *frame, bool *finite)
 {
     *finite = true;
     if (frame->info.always_finite || frame->info.n_elems == 0)
-        return 0;
+        return TOOL_DONE;
     float *values = tool_alloc(frame->info.n_elems, sizeof(float));
     if (!values)
-        return -1;
-    gw_status status = gw_decode(context, frame->bytes, frame->n_bytes, values, frame->info.n_elems);
-    if (status < 0)
-        tool_fail_status(status, path);
+        return TOOL_FAILED;
+    gw_status status = gw_decode(NULL, frame->bytes, frame->n_bytes, values, frame->info.n_elems);
     for (uint64_t i = 0; status >= 0 && i < frame->info.n_elems; i++)
         *finite = *finite && isfinite(values[i]);
     free(values);
-    return status < 0 ? -1 : 0;
+    return tool_exit_status(status, path);
 }
 
-int tool_frame_examine(gw_context *context, const char *path, const tool_frame *frame, tool_frame_facts *out)
+int tool_frame_examine(const char *path, const tool_frame *frame, tool_frame_facts *out)
 {
     *out = (tool_frame_facts){0};
     gw_status status =
-        gw_frame_symbols(context, frame->bytes, frame->n_bytes, NULL, 0, &out->nonzeros, &out->entropy_bits);
+        gw_frame_symbols(NULL, frame->bytes, frame->n_bytes, NULL, 0, &out->nonzeros, &out->entropy_bits);
     if (status >= 0)
-        status = gw_frame_read_parts(context, frame->bytes, frame->n_bytes, &out->parts);
-    if (status < 0) {
-        tool_fail_status(status, path);
-        return -1;
-    }
+        status = gw_frame_read_parts(NULL, frame->bytes, frame->n_bytes, &out->parts);
+    if (status < 0)
+        return tool_exit_status(status, path);
     out->times_smaller = 4.0 * (double)frame->info.n_elems / (double)frame->info.frame_bytes;
     if (frame->info.n_elems > 0)
         out->bits_per_element = 8.0 * (double)frame->info.payload_bytes / (double)frame->info.n_elems;
-    return check_finite(context, path, frame, &out->finite);
+    return check_finite(path, frame, &out->finite);
 }
 
 json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts)

@@ -52,10 +52,9 @@ int tool_read_exact(int fd, const char *path, void *dst, uint64_t n_bytes)
         ssize_t got = read(fd, to, n_bytes < (1u << 30) ? n_bytes : (1u << 30));
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0) {
-            tool_fail("cannot read %s: %s", path, got < 0 ? strerror(errno) : "it became shorter while it was read");
-            return -1;
-        }
+        if (got <= 0)
+            return tool_fail("cannot read %s: %s", path,
+                             got < 0 ? strerror(errno) : "it became shorter while it was read");
         to += got;
         n_bytes -= (uint64_t)got;
     }

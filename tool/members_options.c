@@ -49,10 +49,7 @@ void tool_show_log(const char *line, void *user)
 
 int tool_meet(const struct gw_members_options *who, struct gw_members *members)
 {
-    const gw_status begun = gw_members_begin(who, members);
-    return begun == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
-           : begun < 0              ? tool_fail_status(begun, NULL)
-                                    : TOOL_DONE;
+    return tool_exit_status_of_use(gw_members_begin(who, members));
 }
 
 void tool_default_members(struct gw_members_options *who)

@@ -42,14 +42,20 @@ int tool_wrong_use(const char *format, ...)
     return TOOL_WRONG_USE;
 }
 
-int tool_fail_status(gw_status status, const char *where)
+int tool_exit_status(gw_status status, const char *where)
 {
     const char *sentence = gw_last_error();
+    if (status >= 0)
+        return TOOL_DONE;
     if (!*sentence)
         sentence = gw_status_text(status);
-    if (status == GW_ERR_SPEC)
-        return tool_wrong_use("%s%s%s", where ? where : "", where ? ": " : "", sentence);
-    return tool_fail("%s%s%s", where ? where : "", where ? ": " : "", sentence);
+    return (status == GW_ERR_SPEC ? tool_wrong_use : tool_fail)("%s%s%s", where ? where : "", where ? ": " : "",
+                                                                sentence);
+}
+
+int tool_exit_status_of_use(gw_status status)
+{
+    return status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error()) : tool_exit_status(status, NULL);
 }
 
 void tool_note(const char *format, ...)

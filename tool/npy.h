@@ -7,7 +7,7 @@
 #define TOOL_NPY_MAX_RANK 32
 
 /* Writes float32 values of the given shape in C order, whole or not at all. Rank 0 is one number.
- * Returns 0, or -1 with the message already printed. */
+ * Returns TOOL_DONE, or an exit status with the message printed. */
 int gw_npy_write(const char *path, const float *data, const uint64_t *shape, int rank);
 
 /* What the header of a file says. */
@@ -21,14 +21,14 @@ typedef struct tool_npy {
 } tool_npy;
 
 /* Reads the header of a file. It refuses values that are not float32, and headers that contradict the file's length.
- * Returns 0, or another number with the message already printed. */
+ * Returns TOOL_DONE, or an exit status with the message printed. */
 int tool_npy_read_header(int fd, const char *path, uint64_t file_bytes, tool_npy *out);
 
 /* Puts values as they lie in the file into this machine's byte order and C's order of indices. *values, which the
- * caller frees, may become other memory. Returns 0, or another number with the message already printed. */
+ * caller frees, may become other memory. Returns TOOL_DONE, or an exit status with the message printed. */
 int tool_npy_arrange(const tool_npy *npy, float **values);
 
-/* Writes the header for a shape to an open output. Returns 0, or -1 with the message already printed. */
+/* Writes the header for a shape to an open output. Returns TOOL_DONE, or an exit status with the message printed. */
 int tool_npy_write_header(tool_output *output, const uint64_t *shape, int rank);
 
 #endif

@@ -88,27 +88,23 @@ int tool_output_open(tool_output *output, const char *path)
     *output = TOOL_OUTPUT_CLOSED;
     struct stat about;
     bool exists = stat(path, &about) == 0;
-    if (exists && S_ISDIR(about.st_mode)) {
-        tool_fail("cannot write %s: it is a folder; name a file in it", path);
-        return -1;
-    }
+    if (exists && S_ISDIR(about.st_mode))
+        return tool_fail("cannot write %s: it is a folder; name a file in it", path);
     if (exists && !S_ISREG(about.st_mode)) {
         output->fd = gw_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
         output->path = strdup(path);
-        if (output->fd < 0 || !output->path) {
-            tool_fail("cannot write %s: %s", path, strerror(errno));
-            tool_output_discard(output);
-            return -1;
-        }
-        return 0;
+        if (output->fd >= 0 && output->path)
+            return TOOL_DONE;
+        tool_fail("cannot write %s: %s", path, strerror(errno));
+        tool_output_discard(output);
+        return TOOL_FAILED;
     }
     /* If the name is a symbolic link, the file behind it is replaced, and not the link. */
     output->path = exists ? realpath(path, NULL) : strdup(path);
     output->temporary = output->path ? temporary_name(output->path) : NULL;
     if (!output->temporary) {
-        tool_fail("cannot write %s: its name is too long", path);
         release(output);
-        return -1;
+        return tool_fail("cannot write %s: its name is too long", path);
     }
     sigset_t before;
     block_signals(&before);
@@ -117,12 +113,10 @@ int tool_output_open(tool_output *output, const char *path)
     if (output->fd >= 0)
         watch_signals(output->temporary);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (output->fd < 0) {
-        tool_fail("cannot write %s: %s", path, strerror(error));
-        release(output);
-        return -1;
-    }
-    return 0;
+    if (output->fd >= 0)
+        return TOOL_DONE;
+    release(output);
+    return tool_fail("cannot write %s: %s", path, strerror(error));
 }
 
 int tool_output_write(tool_output *output, const void *bytes, size_t n_bytes)
@@ -136,7 +130,7 @@ int tool_output_write(tool_output *output, const void *bytes, size_t n_bytes)
         if (written < 0) {
             tool_fail("cannot write %s: %s; nothing is left of it", output->path, strerror(errno));
             tool_output_discard(output);
-            return -1;
+            return TOOL_FAILED;
         }
         from += written;
         n_bytes -= (size_t)written;
@@ -167,7 +161,7 @@ int tool_output_commit(tool_output *output)
     if (failed)
         tool_fail("cannot write %s: %s", output->path, strerror(errno));
     tool_output_discard(output);
-    return failed ? -1 : 0;
+    return failed ? TOOL_FAILED : TOOL_DONE;
 }
 
 void tool_output_discard(tool_output *output)

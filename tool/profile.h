@@ -6,15 +6,16 @@
 
 typedef struct tool_profile {
     gw_profile profile;   /* checked */
-    gw_compress compress; /* as it was measured; inline if the file does not say it */
+    gw_compress compress; /* as --compress says, else as it was measured; inline if the file does not say it */
     json_t *root;         /* its names point in here */
     gw_profile_layer *layers;
     gw_profile_codec *codecs;
     double *off_by; /* for each codec: the median by which the model was off what was measured. NAN: not known */
 } tool_profile;
 
-/* Reads a file and checks it. Returns 0, or -1 with the message printed and nothing to free. */
-int tool_profile_read(const char *path, tool_profile *out);
+/* Reads a file and checks it. compress: the value of --compress; NULL: it was not given. Returns TOOL_DONE, or an exit
+ * status with the message printed and nothing to free. */
+int tool_profile_read(const char *path, const char *compress, tool_profile *out);
 
 /* Reads only "forward_ms" and "layers"; the rest of the file may be missing. profile.codecs and profile.link are not
  * set. Otherwise as above. */
@@ -32,11 +33,10 @@ int tool_profile_codec(const tool_profile *profile, const char *spec, uint32_t *
  */
 int tool_parse_merge(const char *option, const char *text, gw_merge *method, uint64_t *fixed_bytes);
 
-/* The help of --compress, and its value. Returns 0, or an exit status with the message printed. */
+/* The help of --compress. */
 #define TOOL_COMPRESS_HELP                                                                                             \
     "inline: backward waits while a gradient is measured and encoded, as in the paper; beside: another processor "     \
     "does "                                                                                                            \
     "that. Default: as the profile says, else inline"
-int tool_parse_compress(const char *text, gw_compress *compress);
 
 #endif

@@ -53,10 +53,8 @@ int tool_svg_begin(tool_svg *svg, double width, double height, const char *about
 {
     *svg = (tool_svg){0};
     svg->file = open_memstream(&svg->bytes, &svg->n_bytes);
-    if (!svg->file) {
-        tool_fail("out of memory for a chart");
-        return -1;
-    }
+    if (!svg->file)
+        return tool_fail("out of memory for a chart");
     fprintf(svg->file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" role=\"img\" "
             "aria-label=\"",

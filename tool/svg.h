@@ -18,7 +18,7 @@ typedef struct tool_svg {
 const char *tool_svg_colour(size_t i);
 
 /* Begins a drawing on a white sheet, so that it can be read on light and dark pages. `about` describes it for people
- * who cannot see it. Returns 0, or -1 with the message printed. */
+ * who cannot see it. Returns TOOL_DONE, or an exit status with the message printed. */
 int tool_svg_begin(tool_svg *svg, double width, double height, const char *about);
 
 void tool_svg_rectangle(tool_svg *svg, double x, double y, double width, double height, const char *colour);

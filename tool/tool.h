@@ -55,9 +55,12 @@ int tool_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for wrong use: adds where to find help, and returns TOOL_WRONG_USE. */
 int tool_wrong_use(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* After a failed call of the library: "WHERE: gw_last_error()" (`where` may be NULL). Returns TOOL_WRONG_USE for a bad
- * codec specification, else TOOL_FAILED. */
-int tool_fail_status(gw_status status, const char *where);
+/* After a call of the library: TOOL_DONE if it did not fail. Else it prints "WHERE: gw_last_error()" (`where` may be
+ * NULL), and returns TOOL_WRONG_USE for a bad codec specification, else TOOL_FAILED. */
+int tool_exit_status(gw_status status, const char *where);
+
+/* The same after a call that has checked the command line's own words: GW_ERR_ARGUMENT is wrong use, too. */
+int tool_exit_status_of_use(gw_status status);
 
 /* A sentence for people on standard error, without a prefix. */
 void tool_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -182,7 +185,7 @@ typedef struct tool_output {
 
 #define TOOL_OUTPUT_CLOSED ((tool_output){.fd = -1})
 
-/* These three return 0, or -1 with the message printed and nothing left behind. */
+/* These three return TOOL_DONE, or an exit status with the message printed and nothing left behind. */
 int tool_output_open(tool_output *output, const char *path);
 int tool_output_write(tool_output *output, const void *bytes, size_t n_bytes);
 int tool_output_commit(tool_output *output);
@@ -208,7 +211,7 @@ void *tool_alloc(uint64_t count, size_t size);
 /* Opens a regular file and tells its length. Returns the descriptor, or -1 with the message printed. */
 int tool_open_file(const char *path, uint64_t *bytes);
 
-/* Reads exactly n_bytes. Returns 0, or -1 with the message printed. */
+/* Reads exactly n_bytes. Returns TOOL_DONE, or an exit status with the message printed. */
 int tool_read_exact(int fd, const char *path, void *dst, uint64_t n_bytes);
 
 /* A whole file in memory that the caller frees. NULL with the message printed. */
@@ -220,7 +223,8 @@ typedef struct tool_tensor {
     uint64_t n_elems;
 } tool_tensor;
 
-/* Sizes are checked against the file's length before memory is taken. Returns 0, or -1 with the message printed. */
+/* Sizes are checked against the file's length before memory is taken. Returns TOOL_DONE, or an exit status with the
+ * message printed. */
 int tool_read_tensor(const char *path, tool_tensor *out);
 
 /* True if `path` ends in `suffix`. */
@@ -233,10 +237,10 @@ typedef struct tool_frame {
     gw_frame_info info;
 } tool_frame;
 
-/* Returns 0, or -1 with the message printed. */
+/* Returns TOOL_DONE, or an exit status with the message printed and nothing to free. */
 int tool_read_frame(const char *path, tool_frame *out);
 
-/* What `inspect --json` says of a checked frame. Returns 0, or -1 with the message printed. */
+/* What `inspect --json` says of a checked frame. Returns TOOL_DONE, or an exit status with the message printed. */
 typedef struct tool_frame_facts {
     uint64_t nonzeros;
     double entropy_bits, bits_per_element, times_smaller; /* times_smaller: than float32, in the frame's direction */
@@ -244,7 +248,7 @@ typedef struct tool_frame_facts {
     bool finite;
 } tool_frame_facts;
 
-int tool_frame_examine(gw_context *context, const char *path, const tool_frame *frame, tool_frame_facts *out);
+int tool_frame_examine(const char *path, const tool_frame *frame, tool_frame_facts *out);
 json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts);
 
 #endif

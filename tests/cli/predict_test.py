@@ -239,18 +239,18 @@ class Predict(harness.Case):
         whole, words = json.dumps(BY_HAND), ["predict", "--net", "alexnet", "--cluster"]
         missing = {key: value for key, value in BY_HAND.items() if key != "cpu_bandwidth"}
         for text, says in [
-            (whole[:-20], "this is no JSON"),
-            ("", "this is no JSON"),
-            (whole.replace("125000000.0", "NaN"), "this is no JSON"),
+            (whole[:-20], "is no cluster"),
+            ("", "is no cluster"),
+            (whole.replace("125000000.0", "NaN"), "is no cluster"),
             (whole[:-1] + ', "gpu_bandwidth": 1}', "duplicate"),
-            ("[1]", "one JSON object"),
-            (missing, "the field 'cpu_bandwidth' is missing"),
-            ({**BY_HAND, "network_bandwith": 1}, "did you mean 'network_bandwidth'?"),
-            ({**BY_HAND, "colour": 1}, "there is no field 'colour'"),
-            ({**BY_HAND, "network_bandwidth": -1}, "'network_bandwidth' is -1, and must be above 0"),
-            ({**BY_HAND, "cpu_bandwidth": "12e9"}, "'cpu_bandwidth' must be a number"),
+            ("[1]", "must be an object"),
+            (missing, 'has no "cpu_bandwidth"'),
+            ({**BY_HAND, "network_bandwith": 1}, 'is "network_bandwidth" meant?'),
+            ({**BY_HAND, "colour": 1}, 'has a field "colour", which is unknown; the fields are gpus_per_machine, '),
+            ({**BY_HAND, "network_bandwidth": -1}, "network_bandwidth is -1, and must be a number above 0"),
+            ({**BY_HAND, "cpu_bandwidth": "12e9"}, '"cpu_bandwidth" must be a number'),
             ({**BY_HAND, "gpus_per_machine": 2.5}, "whole number from 1 to 1024"),
-            (" " * 70000, "at most 65536"),
+            (" " * 70000, "65536 at most"),
         ]:
             path = self.write_bytes("bad.json", (text if isinstance(text, str) else json.dumps(text)).encode())
             self.refused(1, *words, path, says=[says, "bad.json"])

@@ -100,7 +100,7 @@ static gw_status check_above_zero(const char *what, double value)
     return gw_fail(GW_ERR_ARGUMENT, "%s is %g, and must be a number above 0", what, value);
 }
 
-static gw_status check_cluster(const gw_cluster *cluster)
+gw_status gw_cluster_check(const gw_cluster *cluster)
 {
     if (cluster->gpus_per_machine < 1 || cluster->gpus_per_machine > GW_MAX_GPUS_PER_MACHINE)
         return gw_fail(GW_ERR_ARGUMENT, "gpus_per_machine is %u, and must be from 1 to %u", cluster->gpus_per_machine,
@@ -114,7 +114,7 @@ static gw_status check_cluster(const gw_cluster *cluster)
 /* Checks all options but batch_seconds. */
 static gw_status check_options(const gw_predict_options *o, const gw_predict_codec *codec)
 {
-    GW_TRY(check_cluster(&o->cluster));
+    GW_TRY(gw_cluster_check(&o->cluster));
     GW_TRY(check_above_zero("gradient_bytes", o->gradient_bytes));
     GW_TRY(check_above_zero("batch", o->batch));
     GW_TRY(check_range("overlap", o->overlap, 0, 1));

@@ -55,6 +55,9 @@ typedef struct gw_cluster_info {
 /* Finds a cluster by its name. Errors: GW_ERR_ARGUMENT (there is none of this name; the sentence lists the names). */
 GW_MUST_CHECK gw_status gw_cluster_find(const char *name, const gw_cluster_info **out);
 
+/* Checks that all numbers are in their ranges. Errors: GW_ERR_ARGUMENT (the sentence names one that is not). */
+GW_MUST_CHECK gw_status gw_cluster_check(const gw_cluster *cluster);
+
 /* How fast one GPU trains a built-in network when nothing is exchanged. The number was published, or is computed from
  * published ones. */
 typedef struct gw_gpu_speed {

@@ -227,7 +227,7 @@ int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, st
     if (parsed == GW_OK)
         parsed = gw_ps_numbers_begin(server);
     if (parsed < 0)
-        return parsed == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error()) : tool_fail_status(parsed, NULL);
+        return tool_exit_status_of_use(parsed);
     struct tool_status *status = tool_alloc(1, sizeof *status);
     if (!status)
         return TOOL_FAILED;

@@ -557,10 +557,9 @@ static int run(struct bench *b, uint32_t threads, bool json)
     if (status >= 0)
         status = bench_work(&b->team, threads, member_work, b);
     tool_progress_clear();
-    int exit_status = status == GW_ERR_ARGUMENT    ? tool_wrong_use("%s", gw_last_error())
-                      : status < 0                 ? tool_fail_status(status, NULL)
-                      : b->team.members.first == 0 ? print_report(b, json)
-                                                   : TOOL_DONE;
+    int exit_status = tool_exit_status_of_use(status);
+    if (exit_status == TOOL_DONE && b->team.members.first == 0)
+        exit_status = print_report(b, json);
     json_decref(b->results);
     return exit_status;
 }
@@ -568,7 +567,7 @@ static int run(struct bench *b, uint32_t threads, bool json)
 /* Reads the profile, parses codecs and makes plans. Returns 0, or an exit status with the message printed. */
 static int prepare(struct bench *b)
 {
-    if (b->profile_path && tool_profile_read(b->profile_path, &b->profile) != 0)
+    if (b->profile_path && tool_profile_read(b->profile_path, NULL, &b->profile) != TOOL_DONE)
         return TOOL_FAILED;
     /* A member that sleeps is silent. */
     if (b->profile.root && bench_compute_ms(&b->profile.profile) > b->team.timeout_ms)
@@ -584,7 +583,7 @@ static int prepare(struct bench *b)
     if (b->plans.n == 0)
         b->plans.items[b->plans.n++] = "exact";
     gw_status status = parse_codecs(b);
-    return status < 0 ? tool_fail_status(status, NULL) : make_rows(b);
+    return status < 0 ? tool_exit_status(status, NULL) : make_rows(b);
 }
 
 static void forget(struct bench *b)

@@ -55,7 +55,7 @@ int bench_plan_make(const tool_profile *profile, const char *spec, const char *n
             out->predicted_ms = NAN;
     }
     if (made < 0)
-        return tool_fail_status(made, NULL);
+        return tool_exit_status(made, NULL);
     describe(&profile->profile, out);
     return 0;
 }

@@ -30,11 +30,9 @@ static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_optio
 static int evaluate(const struct gw_eval_options *o, const char *set, bool json)
 {
     struct gw_eval_result r;
-    gw_status status = gw_train_eval(o, &r);
-    if (status == GW_ERR_ARGUMENT)
-        return tool_wrong_use("%s", gw_last_error());
-    if (status != GW_OK)
-        return tool_fail_status(status, NULL);
+    const int status = tool_exit_status_of_use(gw_train_eval(o, &r));
+    if (status != TOOL_DONE)
+        return status;
     if (json)
         return tool_print_json(json_pack("{s:s, s:s, s:s?, s:s, s:I, s:I, s:f, s:f}", "net", r.net, "data", o->data,
                                          "test", o->test, "from", o->from, "step", (json_int_t)r.step, "samples",

@@ -86,7 +86,7 @@ int gw_cmd_export(int argc, char **argv)
         status = gw_folder_create(folder);
     if (status != GW_OK) {
         gw_checkpoint_free(&c);
-        return tool_fail_status(status, NULL);
+        return tool_exit_status(status, NULL);
     }
     json_t *files = json_array();
     exit_status = check_folder(&c, folder);

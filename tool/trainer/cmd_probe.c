@@ -85,7 +85,7 @@ static int layers_of_trainer(struct subject *s, uint32_t runs)
     if (status >= 0)
         status = gw_backward_times(&s->network, s->batch, runs, s->threads, &s->forward_ms, backward_ms);
     if (status < 0)
-        return status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error()) : tool_fail_status(status, NULL);
+        return tool_exit_status_of_use(status);
     for (uint32_t t = 0; t < s->network.n_tensors; t++)
         s->layers[t] = (gw_profile_layer){s->network.tensors[t].name, s->network.tensors[t].n_elems, backward_ms[t]};
     s->n_layers = s->network.n_tensors;
@@ -234,7 +234,7 @@ static int parse_codecs(struct probe *p)
                 return tool_wrong_use("--codec %s is given twice", p->specs.items[k]);
         gw_status status = gw_codec_parse(NULL, p->specs.items[k], &p->work.codecs[k]);
         if (status < 0)
-            return tool_fail_status(status, "--codec");
+            return tool_exit_status(status, "--codec");
         if (gw_codec_traits_of(p->work.codecs[k]).one_group)
             return tool_wrong_use(
                 "%s decides for all tensors at once: they are one group, and there is nothing to plan",
@@ -286,9 +286,7 @@ static int measure(struct probe *p, const struct subject *s, const char *path)
     p->began = gw_clock_seconds();
     gw_status status = bench_work(&p->team, 1, member_work, p);
     tool_progress_clear();
-    int exit_status = status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
-                      : status < 0              ? tool_fail_status(status, NULL)
-                                                : TOOL_DONE;
+    int exit_status = tool_exit_status_of_use(status);
     if (exit_status == TOOL_DONE && writes) {
         print_report(p, s);
         exit_status = write_profile(p, s, &output);

@@ -249,15 +249,12 @@ static int run(const struct gw_train_options *o, bool verbose, bool report, bool
                                                  .stop = stop_wanted,
                                                  .user = &display};
     static struct gw_train_summary summary;
-    gw_status status = gw_train_run(o, &callbacks, &summary);
+    gw_status ran = gw_train_run(o, &callbacks, &summary);
     *stopped = summary.stopped;
     tool_progress_keep();
-    if (status == GW_ERR_ARGUMENT)
-        return tool_wrong_use("%s", gw_last_error());
-    if (status != GW_OK)
-        return tool_fail_status(status, NULL);
-    if (summary.workers == 0) /* rank 0, in another process, shows the results */
-        return TOOL_DONE;
+    const int status = tool_exit_status_of_use(ran);
+    if (status != TOOL_DONE || summary.workers == 0) /* rank 0, in another process, shows the results */
+        return status;
     bool dense = strcmp(o->codec, "none") == 0 || strcmp(o->codec, "bf16") == 0 || strcmp(o->codec, "f16") == 0;
     if (verbose || !dense)
         print_layers(&summary);

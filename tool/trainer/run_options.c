@@ -107,11 +107,9 @@ static int set_value(const tool_option *option, const json_t *value, const tool_
 int tool_run_open(const char *from, tool_run *run)
 {
     *run = (tool_run){.from = from};
-    gw_status status = gw_run_file_read(from, &run->json);
-    if (status != GW_OK)
-        return tool_fail_status(status, NULL);
+    const int status = tool_exit_status(gw_run_file_read(from, &run->json), NULL);
     run->data_are = json_string_value(json_object_get(run->json, "data"));
-    return TOOL_DONE;
+    return status;
 }
 
 void tool_run_close(tool_run *run)
