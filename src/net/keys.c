@@ -21,6 +21,7 @@
 
 #define LOOK_SECONDS 1
 #define MOST_FILE_BYTES (64 << 10)
+#define NO_PASSWORD "" /* else OpenSSL asks for one at the terminal, and waits */
 
 struct gw_net_identity_text gw_net_identity_write(const struct gw_net_identity *identity)
 {
@@ -71,7 +72,7 @@ gw_status gw_net_keys_read(const char *folder, const char *name, X509 **certific
     unsigned n = sizeof identity->bytes;
     GW_TRY(gw_net_keys_path(path, folder, name));
     GW_TRY(open_file(path, false, &file));
-    X509 *found = PEM_read_X509(file, NULL, NULL, NULL);
+    X509 *found = PEM_read_X509(file, NULL, NULL, NO_PASSWORD);
     fclose(file);
     const bool good = found && X509_digest(found, EVP_sha256(), identity->bytes, &n) == 1;
     ERR_clear_error();
@@ -205,18 +206,20 @@ static gw_status read_own(struct gw_net_keys *keys)
     GW_TRY(gw_net_keys_path(path, keys->folder, GW_NET_SECRET));
     GW_TRY(gw_net_keys_read(keys->folder, GW_NET_CERTIFICATE, &keys->certificate, &keys->own));
     GW_TRY(open_file(path, true, &file));
-    keys->secret = PEM_read_PrivateKey(file, NULL, NULL, NULL);
+    keys->secret = PEM_read_PrivateKey(file, NULL, NULL, NO_PASSWORD);
     fclose(file);
     const bool good = keys->secret && X509_check_private_key(keys->certificate, keys->secret) == 1;
     ERR_clear_error();
     return good ? GW_OK
-                : gw_fail(GW_ERR_SYSTEM, "%s is not the secret key of %s/" GW_NET_CERTIFICATE, path, keys->folder);
+                : gw_fail(GW_ERR_SYSTEM, "%s is not the secret key of %s/" GW_NET_CERTIFICATE ", or has a password",
+                          path, keys->folder);
 }
 
 static bool has(const struct gw_net_keys *keys, const char *name)
 {
     char path[PATH_MAX];
-    return gw_net_keys_path(path, keys->folder, name) == GW_OK && access(path, F_OK) == 0;
+    struct stat status; /* a link that leads nowhere is there, and reading it fails */
+    return gw_net_keys_path(path, keys->folder, name) == GW_OK && lstat(path, &status) == 0;
 }
 
 /* Whom this side dials. */
@@ -228,7 +231,18 @@ static gw_status read_dialled(struct gw_net_keys *keys)
     return keys->knows_place ? gw_net_keys_read(keys->folder, name, NULL, &keys->rendezvous) : GW_OK;
 }
 
-/* The certificates of a CA, if there are any. */
+/* Reads all certificates of a file. A list of revoked ones (CRL) makes it a bad file: nobody would ask that list. */
+static bool read_all(X509_STORE *store, const char *path)
+{
+    bool good = store && X509_STORE_load_file(store, path) == 1;
+    const STACK_OF(X509_OBJECT) *found = good ? X509_STORE_get0_objects(store) : NULL;
+    for (int i = 0; good && i < sk_X509_OBJECT_num(found); i++)
+        good = X509_OBJECT_get_type(sk_X509_OBJECT_value(found, i)) == X509_LU_X509;
+    ERR_clear_error();
+    return good;
+}
+
+/* The certificates of a CA, if there are any. The chain up to it is read here to see that it is whole. */
 static gw_status read_ca(struct gw_net_keys *keys)
 {
     char path[PATH_MAX];
@@ -240,10 +254,13 @@ static gw_status read_ca(struct gw_net_keys *keys)
     fclose(file);
     keys->ca = X509_STORE_new();
     /* A CA that another has signed is believed, too, if it is in the file. */
-    const bool good = keys->ca && X509_STORE_set_flags(keys->ca, X509_V_FLAG_PARTIAL_CHAIN) == 1 &&
-                      X509_STORE_load_file(keys->ca, path) == 1;
-    ERR_clear_error();
-    return good ? GW_OK : gw_fail(GW_ERR_SYSTEM, "%s holds no certificates of a CA (PEM)", path);
+    if (!keys->ca || X509_STORE_set_flags(keys->ca, X509_V_FLAG_PARTIAL_CHAIN) != 1 || !read_all(keys->ca, path))
+        return gw_fail(GW_ERR_SYSTEM, "%s holds no certificates of a CA (PEM), or a list of revoked ones (CRL)", path);
+    GW_TRY(gw_net_keys_path(path, keys->folder, GW_NET_CERTIFICATE));
+    X509_STORE *chain = X509_STORE_new();
+    const bool good = read_all(chain, path);
+    X509_STORE_free(chain);
+    return good ? GW_OK : gw_fail(GW_ERR_SYSTEM, "a certificate of the chain in %s is damaged", path);
 }
 
 gw_status gw_net_keys_load(gw_context *context, const char *folder, enum gw_net_role role, struct gw_net_log *log,

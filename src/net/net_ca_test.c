@@ -140,10 +140,25 @@ TEST(who_is_signed_may_come)
     CHECK(shake_hands(client, "any name", server, why), "%s", why);
     assert_false(shake_hands(client, "node8", member, why));
 
-    write_file(at("late/ca.crt"), "rotten\n", 0644);
+    /* Folders that are refused as they are read. */
+    static const char *const end_of_chain = "-----BEGIN CERTIFICATE-----\nrotten\n-----END CERTIFICATE-----\n";
+    FILE *file = fopen(at("late/gradwire.crt"), "a");
+    assert_true(file && fputs(end_of_chain, file) >= 0 && fclose(file) == 0);
     gw_net_keys_free(late);
+    refused(gw_net_keys_load(NULL, at("late"), GW_NET_CLIENT, NULL, &late), GW_ERR_SYSTEM, "chain in");
+    file = fopen(at("late/ca.crt"), "a");
+    X509_CRL *revoked = X509_CRL_new();
+    assert_true(file && X509_CRL_set_issuer_name(revoked, X509_get_subject_name(ca)) &&
+                X509_CRL_set1_lastUpdate(revoked, X509_get0_notBefore(ca)) &&
+                X509_CRL_sign(revoked, ca_key, NULL) > 0 && PEM_write_X509_CRL(file, revoked) && fclose(file) == 0);
+    X509_CRL_free(revoked);
+    refused(gw_net_keys_load(NULL, at("late"), GW_NET_CLIENT, NULL, &late), GW_ERR_SYSTEM, "late/ca.crt holds");
+    write_file(at("late/ca.crt"), "rotten\n", 0644);
     refused(gw_net_keys_load(NULL, at("late"), GW_NET_CLIENT, NULL, &late), GW_ERR_SYSTEM,
             "late/ca.crt holds no certificates of a CA");
+    assert_true(unlink(at("late/ca.crt")) == 0 && symlink("nowhere", at("late/ca.crt")) == 0);
+    refused(gw_net_keys_load(NULL, at("late"), GW_NET_CLIENT, NULL, &late), GW_ERR_SYSTEM,
+            "late/ca.crt cannot be read");
     gw_net_keys_free(strange);
     gw_net_keys_free(member);
     gw_net_keys_free(client);

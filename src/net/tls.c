@@ -147,6 +147,8 @@ static SSL_CTX *make_settings(const struct gw_net_keys *keys)
 {
     char path[PATH_MAX];
     SSL_CTX *settings = SSL_CTX_new(TLS_method());
+    if (settings)
+        SSL_CTX_set_default_passwd_cb_userdata(settings, ""); /* else OpenSSL asks for one at the terminal, and waits */
     if (!settings || SSL_CTX_use_certificate(settings, keys->certificate) != 1 ||
         SSL_CTX_use_PrivateKey(settings, keys->secret) != 1 ||
         (keys->ca && (gw_net_keys_path(path, keys->folder, GW_NET_CERTIFICATE) < 0 ||

@@ -141,9 +141,10 @@ static gw_status mismatch(const struct server *server)
     const char *place = gw_ps_place(server);
     switch (server->mismatch) {
     case GW_NET_TURNED_AWAY:
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "the server at %s refused this client: its certificate %s is not in the folder allowed/ there",
-                       place, gw_net_identity_write(&keys->own).text);
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "the server at %s refused this client: its certificate %s is not allowed there; its log says why", place,
+            gw_net_identity_write(&keys->own).text);
     case GW_NET_NOT_LISTED:
         return gw_fail(GW_ERR_ARGUMENT, "what is at %s is not the server that %s names: %s", place, keys->folder,
                        server->why);
