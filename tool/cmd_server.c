@@ -7,6 +7,7 @@
 
 #include <gradwire/pserver.h>
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,7 +113,7 @@ int gw_cmd_server(int argc, char **argv)
     gw_ps_server_options o = {.struct_bytes = sizeof o, .listen = "127.0.0.1:29700", .log = log_line};
     const char *mode = "sync", *missing = "wait", *metrics = NULL;
     uint32_t timeout = 10;
-    double away = 0;
+    double away = NAN; /* not given */
     gw_context_options context = {.struct_bytes = sizeof context};
     gw_context *shared;
     const tool_option options[] = {
@@ -178,9 +179,9 @@ int gw_cmd_server(int argc, char **argv)
         return status;
     if ((status = parse_missing(missing, &o.missing)) != TOOL_DONE)
         return status;
-    if (away != 0 && !(away >= 0.001 && away <= 86400))
+    if (!isnan(away) && !(away >= 0.001 && away <= 86400))
         return tool_wrong_use("--away is %g; it must be 0.001 to 86400 seconds", away);
-    o.away_ms = (uint32_t)(away * 1000);
+    o.away_ms = isnan(away) ? 0 : (uint32_t)(away * 1000);
     if ((status = check_company(&o)) != TOOL_DONE)
         return status;
     o.timeout_ms = timeout * 1000;

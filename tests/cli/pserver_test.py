@@ -419,6 +419,7 @@ def wrong_use():
         (svrg, "svrg needs"),
         ("server --workers 2 --away 1", "--away is for --missing continue"),
         ("server --workers 2 --missing stop --away -1", "0.001 to"),
+        ("server --workers 2 --missing stop --listen 127.0.0.1:0 --away 0", "0.001 to"),
         ("server --workers 2 --listen 0.0.0.0:0", "loopback"),
         ("server --workers 2 --listen nowhere", "HOST:PORT"),
         ("server --workers 2 --min-workers 1", "the first round is to have 1 of 2 workers"),
