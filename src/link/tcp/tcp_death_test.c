@@ -57,7 +57,7 @@ static void expect_sent(gw_link *link, enum death death)
 static void send_until_it_is_gone(gw_context *context, gw_link *link)
 {
     gw_status status = GW_OK;
-    for (int i = 0; status == GW_OK && i < LINK_LONG_MS; i++) {
+    for (unsigned i = 0; status == GW_OK && i < LINK_LONG_MS; i++) {
         status = link->ops->send(link->self, 2, gw_message_alloc(context, 8), 8, LINK_LONG_MS);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
