@@ -32,6 +32,12 @@ struct gw_probe_point {
     double busy; /* the share of that time in which the processors of the busiest machine worked */
 };
 
+/* A codec's sweep begins with small exchanges. FEW and MORE groups show what one group costs, and how long it takes
+ * while others are under way. MANY tensors in a group show what one tensor costs. The last point has the network's own
+ * tensors, if they do not take too long: how well they fill an exchange depends on their sizes. */
+enum { GW_PROBE_ONE, GW_PROBE_FEW, GW_PROBE_MORE, GW_PROBE_MANY, GW_PROBE_N_SMALL };
+enum { GW_PROBE_MOST_TENSORS = 64 }; /* of a point other than the network */
+
 struct gw_probe_sweep {
     struct gw_probe_point points[GW_PROBE_MOST_POINTS];
     size_t n;
@@ -77,6 +83,17 @@ double gw_probe_slope(const double *x, const double *t, size_t n);
 /* Measures one codec by itself and in exchanges, and sets its costs and its sweep; with codec "none" first, it also
  * sets the link's alpha and latency (probe_codec.c). */
 gw_status gw_probe_codec(struct gw_probe_member *member, size_t codec);
+
+/* The two lengths at which a codec is timed by itself, in elements. */
+enum { GW_PROBE_SMALL = 4096, GW_PROBE_LARGE = 1 << 20 };
+
+/* The line fixed + per_element * n through the times of these lengths. Neither is below 0. */
+void gw_probe_line(double small_ms, double large_ms, double *fixed, double *per_element);
+
+/* Makes costs[codec] fit sweeps[codec] (fit.c). Its bytes, and what measuring and encoding cost by themselves, are
+ * there. If floats (codec 0) have the same cost for a group, that cost belongs to the link. The rest belongs to the
+ * codec, because shared numbers go round before a group is encoded. */
+void gw_probe_fit(struct gw_probe *probe, size_t codec);
 
 /* The median of |fitted / measured - 1|. */
 double gw_probe_deviation(const struct gw_probe_sweep *sweep);

@@ -1,8 +1,6 @@
-/* Measures a codec: how long it measures and encodes, and how long exchanges of groups of many sizes take with it. Then
- * it fits the model of a step to these times. The time beyond that of the link and of encoding is divided among
- * decoding, each group, and each tensor. */
+/* Measures a codec: how long it measures and encodes, and how long exchanges of groups of many sizes take with it.
+ * fit.c makes costs of these times. */
 #include "codec/state.h"
-#include "plan/timeline.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -14,8 +12,6 @@
 
 #include <gradwire/exchange.h>
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* A point is left out if a run of it would take longer, judged by the point before. */
@@ -25,18 +21,14 @@
 #define IDLE_S 0.01
 #define OTHER_BYTES (16u << 20)
 
-enum { WARM_UP = 3, SMALL = 4096, LARGE = 1 << 20, MOST_TENSORS = 64 };
+enum { WARM_UP = 3, SMALL = GW_PROBE_SMALL, LARGE = GW_PROBE_LARGE };
 
-/* Small exchanges come first. FEW and MORE groups show what one group costs, and how long it takes while others are
- * under way. MANY tensors in a group show what one tensor costs. WHOLE has the network's own tensors: once as one
- * group, and once with a group for each. How well they fill an exchange depends on their sizes. */
-enum { ONE, FEW, MORE, MANY, N_SMALL };
 static const struct gw_probe_point points[] = {
-    [ONE] = {.groups = 1, .tensors = 1, .size = SMALL},
-    [FEW] = {.groups = 12, .tensors = 1, .size = 1024},
-    [MORE] = {.groups = 48, .tensors = 1, .size = 1024},
-    [MANY] = {.groups = 1, .tensors = MOST_TENSORS, .size = 1024},
-    [N_SMALL] = {.groups = 1, .tensors = 1, .size = 1 << 16},
+    [GW_PROBE_ONE] = {.groups = 1, .tensors = 1, .size = SMALL},
+    [GW_PROBE_FEW] = {.groups = 12, .tensors = 1, .size = 1024},
+    [GW_PROBE_MORE] = {.groups = 48, .tensors = 1, .size = 1024},
+    [GW_PROBE_MANY] = {.groups = 1, .tensors = GW_PROBE_MOST_TENSORS, .size = 1024},
+    [GW_PROBE_N_SMALL] = {.groups = 1, .tensors = 1, .size = 1 << 16},
     {.groups = 16, .tensors = 1, .size = 1 << 16},
     {.groups = 1, .tensors = 1, .size = LARGE},
     {.groups = 4, .tensors = 1, .size = LARGE},
@@ -118,13 +110,6 @@ static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, dou
     gw_free(m->meeting.context, gradient);
     gw_free(m->meeting.context, times);
     return status;
-}
-
-/* Finds the line fixed + per_element * n through two points. */
-static void through(double small_ms, double large_ms, double *fixed, double *per_element)
-{
-    *per_element = fmax(0, (large_ms - small_ms) / (LARGE - SMALL));
-    *fixed = fmax(0, small_ms - *per_element * SMALL);
 }
 
 /* ---- exchanges ----------------------------------------------------------------------------------------- */
@@ -261,88 +246,7 @@ static gw_status time_exchange(struct gw_probe_member *m, size_t k, const struct
     return gw_meet(&m->meeting, &report, &sum);
 }
 
-/* ---- fitting the model --------------------------------------------------------------------------------- */
-
-/* What the model predicts for a point. 0: it cannot say. */
-static double model_ms(const struct gw_probe *p, const gw_profile_codec *codec, const struct gw_probe_point *point)
-{
-    char names[MOST_TENSORS][12];
-    gw_profile_layer layers[GW_PLAN_MAX_LAYERS];
-    uint32_t group_of[GW_PLAN_MAX_LAYERS] = {0};
-    const uint32_t n = point->whole ? p->n_layers : (uint32_t)(point->groups * point->tensors);
-    double ms;
-    for (uint32_t t = 0; t < n && point->whole; t++)
-        layers[t] = (gw_profile_layer){p->layers[t].name, p->layers[t].n_elems, 0};
-    for (uint32_t t = 0; t < n && !point->whole; t++) {
-        snprintf(names[t], sizeof names[t], "%u", t);
-        layers[t] = (gw_profile_layer){names[t], point->size, 0};
-        group_of[t] = (uint32_t)(point->groups - 1 - t / point->tensors);
-    }
-    const gw_profile profile = {.struct_bytes = sizeof profile,
-                                .layers = layers,
-                                .n_layers = n,
-                                .link = p->link,
-                                .codecs = codec,
-                                .n_codecs = 1};
-    return gw_plan_timeline(&profile, 0, GW_COMPRESS_BESIDE, group_of, NULL, 0, &ms) < 0 ? 0 : ms;
-}
-
-/* Fits *cost, which belongs to p->link or to codec. The model then predicts what was measured at this point. *cost is
- * at least `least`. */
-static void fit_cost(double *cost, double least, const struct gw_probe *p, const gw_profile_codec *codec,
-                     const struct gw_probe_point *point)
-{
-    double low = least, high = least + point->measured_ms;
-    for (int i = 0; i < 50; i++) {
-        *cost = (low + high) / 2;
-        if (model_ms(p, codec, point) < point->measured_ms)
-            low = *cost;
-        else
-            high = *cost;
-    }
-    *cost = low;
-}
-
-/* Fits what decoding costs: to the network's own tensors if they were measured, else to all points. Relative deviations
- * count. */
-static void fit_decoding(const struct gw_probe *p, gw_profile_codec *codec, const struct gw_probe_sweep *sweep)
-{
-    enum { TRIALS = 240 };
-    double best = INFINITY, best_ms = 0;
-    const bool whole = sweep->points[sweep->n - 1].whole;
-    for (int i = 0; i <= TRIALS; i++) { /* 0, and then from a hundredth of a nanosecond to a hundred */
-        double deviation = 0;
-        codec->decompress_ms_per_element = i ? 1e-8 * pow(10, 4.0 * (i - 1) / TRIALS) : 0;
-        for (size_t k = whole ? sweep->n - 1 : N_SMALL; k < sweep->n; k++)
-            deviation += fabs(model_ms(p, codec, &sweep->points[k]) / sweep->points[k].measured_ms - 1);
-        if (deviation < best) {
-            best = deviation;
-            best_ms = codec->decompress_ms_per_element;
-        }
-    }
-    codec->decompress_ms_per_element = best_ms;
-}
-
-/* Fits the costs of a codec. If floats have the same cost for a group, that cost belongs to the link. The rest belongs
- * to the codec, because shared numbers go round before a group is encoded. */
-static void fit_codec(struct gw_probe *p, size_t k)
-{
-    gw_profile_codec *codec = &p->costs[k];
-    struct gw_probe_sweep *sweep = &p->sweeps[k];
-    const double encode_ms = codec->compress_ms_fixed, measure_ms = codec->measure_ms_fixed;
-    for (int round = 0; round < 4; round++) { /* each cost depends a little on the others */
-        fit_decoding(p, codec, sweep);
-        fit_cost(&codec->measure_ms_fixed, measure_ms, p, codec, &sweep->points[MANY]);
-        if (k == 0) {
-            fit_cost(&p->link.alpha_ms, 0, p, codec, &sweep->points[MORE]);
-            fit_cost(&p->link.latency_ms, 0, p, codec, &sweep->points[FEW]);
-        } else {
-            fit_cost(&codec->compress_ms_fixed, encode_ms, p, codec, &sweep->points[MORE]);
-        }
-    }
-    for (size_t i = 0; i < sweep->n; i++)
-        sweep->points[i].fitted_ms = model_ms(p, codec, &sweep->points[i]);
-}
+/* ---- all of it ----------------------------------------------------------------------------------------- */
 
 gw_status gw_probe_codec(struct gw_probe_member *m, size_t k)
 {
@@ -356,19 +260,19 @@ gw_status gw_probe_codec(struct gw_probe_member *m, size_t k)
     gw_status status = time_codec(m, k, SMALL, &small_measure, &small_encode);
     if (status >= 0)
         status = time_codec(m, k, LARGE, &large_measure, &large_encode);
-    through(small_measure, large_measure, &cost.measure_ms_fixed, &cost.measure_ms_per_element);
-    through(small_encode, large_encode, &cost.compress_ms_fixed, &cost.compress_ms_per_element);
+    gw_probe_line(small_measure, large_measure, &cost.measure_ms_fixed, &cost.measure_ms_per_element);
+    gw_probe_line(small_encode, large_encode, &cost.compress_ms_fixed, &cost.compress_ms_per_element);
     for (size_t i = 0; i < N_POINTS && status >= 0; i++) {
         const double n = (double)elements_of(p, &points[i]);
-        if (i > N_SMALL && per_element_s * n > LONGEST_RUN_S) /* all members know the same times, so all skip the
-                                                               * same points */
+        if (i > GW_PROBE_N_SMALL && per_element_s * n > LONGEST_RUN_S) /* all members know the same times, so all skip
+                                                                        * the same points */
             continue;
-        if (i > N_SMALL && !points[i].whole && p->most_elements && n > (double)p->most_elements)
+        if (i > GW_PROBE_N_SMALL && !points[i].whole && p->most_elements && n > (double)p->most_elements)
             continue;
         struct taken taken = {0, 0, 0};
         status = time_exchange(m, k, &points[i], &taken);
         per_element_s = taken.seconds / n;
-        if (i >= N_SMALL) /* headers weigh more in small groups; the network's own groups are the last ones */
+        if (i >= GW_PROBE_N_SMALL) /* headers weigh more in small groups; the network's own groups are the last ones */
             cost.bytes_per_element = taken.bytes_per_element;
         sweep.points[sweep.n] = points[i];
         sweep.points[sweep.n].busy = taken.busy;
@@ -380,7 +284,7 @@ gw_status gw_probe_codec(struct gw_probe_member *m, size_t k)
         return status;
     p->costs[k] = cost;
     p->sweeps[k] = sweep;
-    fit_codec(p, k);
+    gw_probe_fit(p, k);
     p->costs[k].busy_ms_per_element =
         busy_ms_per_element; /* all other costs are fitted to exchanges that do nothing else */
     return GW_OK;
