@@ -343,6 +343,10 @@ static void reap(struct launch *launch, bool told, int *failure)
         if (status == SHELL_FAILED && launch->hosts.n)
             tool_note("rank %u: there was no connection to %s, it broke, or the worker was killed there", r,
                       tool_host_of(&launch->hosts, r)->login);
+        else if (status > TOOL_WRONG_USE) /* the tool ends with none of these: a shell does, and may say nothing */
+            tool_note("rank %u ended with status %d: the program was not found (127), was no program (126), or was "
+                      "ended by a signal (128 and its number)",
+                      r, status);
         if (status != TOOL_DONE && *failure == TOOL_DONE)
             *failure = status == TOOL_WRONG_USE ? TOOL_WRONG_USE : TOOL_FAILED;
     }

@@ -188,6 +188,13 @@ class Links(harness.Case):
             os.close(hold)
             os.close(held)
 
+    def test_a_remote_shell_that_says_nothing(self):
+        """docker exec and kubectl exec end so if the worker was killed."""
+        self.need_tcp()
+        words = self.hosts("node\n")
+        self.write_bytes("shell", b"#!/bin/sh\nexit 137\n")
+        self.said(*words[1:], *RUN, status=1, says="rank 0 ended with status 137")
+
     def test_no_worker_outlives_its_launcher(self):
         """Whenever the launcher is killed, its workers end. They hold a pipe, and so its end tells of theirs."""
         self.need_tcp()
