@@ -168,20 +168,22 @@ int tool_parse(const tool_usage *usage, int *argc, char **argv)
             options_ended = true;
             continue;
         }
-        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
-            return print_help(usage);
-        if (usage->is_long && strcmp(word, "--quiet") == 0) {
-            tool_be_quiet();
-            continue;
-        }
         char *value = word[1] == '-' ? strchr(word, '=') : NULL;
         if (value)
             *value++ = 0;
+        const bool is_help = strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+        const bool is_quiet = usage->is_long && strcmp(word, "--quiet") == 0;
         const tool_option *option = find_option(usage, word);
-        if (!option)
+        if (!option && !is_help && !is_quiet)
             return unknown_option(usage, word, n_args > 0);
-        if (option->kind == TOOL_FLAG && value)
+        if (value && (!option || option->kind == TOOL_FLAG))
             return tool_wrong_use("%s takes no value", word);
+        if (is_help)
+            return print_help(usage);
+        if (is_quiet) {
+            tool_be_quiet();
+            continue;
+        }
         if (option->kind != TOOL_FLAG && !value) {
             if (i + 1 == *argc)
                 return tool_wrong_use("%s needs a value: %s %s", word, word, option->value);

@@ -271,6 +271,7 @@ class Use(harness.Case):
                 ("--seed 1.5", "whole number"),
                 ("--seed 18446744073709551616", "whole number"),
                 ("--json=yes", "--json takes no value"),
+                ("--help=yes", "--help takes no value"),
                 ("--seed", "--seed needs a value"),
                 ("--nonfinite maybe", "stop or skip"),
                 (["--state", self.path("s")], "keeps nothing between calls"),
@@ -280,6 +281,7 @@ class Use(harness.Case):
             sentence = self.refused(2, *encode[:-1], spec, says=says)
             self.assertTrue(sentence.startswith("gradwire encode: "), sentence)
             self.refused(2, "scaler", "--codec", spec, self.a, says=says)
+        self.refused(2, *BENCH, "--quiet=yes", says="--quiet takes no value")
         self.ok(*encode, "--seed=18446744073709551615")
         # The last of an option counts.
         words = [*encode[:-2], "--codec", "none", "--codec=bf16", "-o", self.path("b.gw")]
