@@ -8,7 +8,9 @@
  * threshold that the last of them took. If refresh is above 1, that threshold is used again. */
 #include "base/cpu.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "probe/gradient.h"
+#include "pushes.h"
 #include "tool.h"
 #include <math.h>
 #include <stdio.h>
@@ -57,19 +59,12 @@ typedef struct bench {
 typedef struct subject {
     const char *spec;
     gw_codec *codec;
-    gw_encoder *encoder;
-    float *own, *shared; /* own: this worker's numbers; shared: the maximum over workers */
-    uint64_t shared_count;
-    void *push; /* scratch for one push frame */
-    size_t push_capacity, push_bytes;
-    void **frames; /* one push of each worker */
-    size_t *frame_bytes;
-    void *average;
-    size_t average_capacity, average_bytes;
+    struct tool_pushes pushes;
 } subject;
 
-static const float *gradient_of(const bench *b, uint32_t worker)
+static const float *gradient_of(void *user, uint32_t worker)
 {
+    const bench *b = user;
     return b->gradients + (uint64_t)worker * WORKER_STRIDE;
 }
 
@@ -84,40 +79,26 @@ static void progress(const bench *b, const char *spec, const char *operation)
 
 /* ---- the operations ---- */
 
-/* Encodes as the exchange does. If nothing is shared, that is one call. Else it measures, the exchange shares scalers
- * (not here), and it encodes. */
-static gw_status run_encode(bench *b, subject *s, uint32_t worker)
-{
-    const gw_draw draw = {.seed = 1, .rank = worker, .step = 0};
-    const float *g = gradient_of(b, worker);
-    if (s->shared_count == 0)
-        return gw_encoder_measure_encode(s->encoder, g, NULL, &draw, s->push, s->push_capacity, &s->push_bytes, NULL);
-    gw_status status = gw_encoder_measure(s->encoder, g, s->own, s->shared_count, NULL);
-    if (status < 0)
-        return status;
-    return gw_encoder_encode(s->encoder, g, s->shared, &draw, 0, b->n_elems, s->push, s->push_capacity, &s->push_bytes);
-}
-
 static gw_status op_encode(bench *b, subject *s)
 {
-    return run_encode(b, s, 0);
+    (void)b;
+    return tool_pushes_encode(&s->pushes, 0);
 }
 
 static gw_status op_decode_push(bench *b, subject *s)
 {
-    return gw_decode(b->context, s->frames[0], s->frame_bytes[0], b->copy, b->n_elems);
+    return gw_decode(b->context, s->pushes.frames[0], s->pushes.frame_bytes[0], b->copy, b->n_elems);
 }
 
 static gw_status op_reduce(bench *b, subject *s)
 {
-    const gw_reduce_options options = {.struct_bytes = sizeof options, .codec = s->codec};
-    return gw_reduce(b->context, (const void *const *)s->frames, s->frame_bytes, b->workers, &options, s->average,
-                     s->average_capacity, &s->average_bytes);
+    (void)b;
+    return tool_pushes_reduce(&s->pushes);
 }
 
 static gw_status op_decode_average(bench *b, subject *s)
 {
-    return gw_decode(b->context, s->average, s->average_bytes, b->copy, b->n_elems);
+    return gw_decode(b->context, s->pushes.average, s->pushes.average_bytes, b->copy, b->n_elems);
 }
 
 /* Times one operation, with a memcpy before and after it. Returns 0, or an exit status with the message printed. */
@@ -169,80 +150,43 @@ static gw_status settle(bench *b, subject *s)
     snprintf(spec, sizeof spec, "%.*s%s%s", before, canonical, refresh ? "refresh=1" : "",
              refresh ? refresh + strcspn(refresh, ",") : "");
     gw_codec *codec = NULL;
-    subject other = *s; /* alone, so it shares its own numbers */
-    other.shared = other.own;
+    struct tool_pushes alone = s->pushes; /* so it shares its own numbers */
+    alone.encoder = NULL;
+    alone.shared = alone.own;
     const gw_tensor tensor = {.name = "gradient", .n_elems = b->n_elems};
-    size_t n_bytes = gw_encoder_traits_of(s->encoder).state_bytes;
+    size_t n_bytes = gw_encoder_traits_of(s->pushes.encoder).state_bytes;
     void *state = tool_alloc(n_bytes, 1);
     gw_status status = state ? gw_codec_parse(b->context, spec, &codec) : GW_ERR_MEMORY;
     if (status >= 0)
-        status = gw_encoder_create(b->context, codec, &tensor, &other.encoder);
+        status = gw_encoder_create(b->context, codec, &tensor, &alone.encoder);
     for (uint32_t step = 0; step < SETTLING_STEPS && status >= 0; step++) {
-        status = run_encode(b, &other, step % b->workers);
+        status = tool_pushes_encode(&alone, step % b->workers);
         if (status >= 0)
-            status = gw_encoder_commit(other.encoder, true);
+            status = gw_encoder_commit(alone.encoder, true);
     }
     if (status >= 0)
-        status = gw_encoder_save(other.encoder, state, n_bytes);
+        status = gw_encoder_save(alone.encoder, state, n_bytes);
     if (status >= 0)
-        status = gw_encoder_load(s->encoder, state, n_bytes);
-    if (other.encoder != s->encoder)
-        gw_encoder_destroy(other.encoder);
+        status = gw_encoder_load(s->pushes.encoder, state, n_bytes);
+    gw_encoder_destroy(alone.encoder);
     gw_codec_destroy(codec);
     free(state);
     return status;
 }
 
-/* Makes the shared numbers of all workers, and a push frame of each worker. */
-static int push_all(bench *b, subject *s)
+static gw_status prepare_subject(bench *b, subject *s)
 {
-    gw_status status = GW_OK;
-    if (gw_encoder_traits_of(s->encoder).state_bytes > 0) {
-        status = settle(b, s);
-        if (status < 0)
-            return tool_exit_status(status, s->spec);
-    }
-    for (uint32_t w = 0; w < b->workers && s->shared_count > 0; w++) {
-        status = gw_encoder_measure(s->encoder, gradient_of(b, w), s->own, s->shared_count, NULL);
-        if (status < 0)
-            return tool_exit_status(status, s->spec);
-        for (uint64_t i = 0; i < s->shared_count; i++)
-            s->shared[i] = w == 0 || s->own[i] > s->shared[i] ? s->own[i] : s->shared[i];
-    }
-    for (uint32_t w = 0; w < b->workers; w++) {
-        status = run_encode(b, s, w);
-        if (status < 0)
-            return tool_exit_status(status, s->spec);
-        if (!(s->frames[w] = tool_alloc(s->push_bytes, 1)))
-            return TOOL_FAILED;
-        memcpy(s->frames[w], s->push, s->push_bytes);
-        s->frame_bytes[w] = s->push_bytes;
-    }
-    s->average_capacity = gw_reduce_bound((const void *const *)s->frames, s->frame_bytes, b->workers);
-    s->average = tool_alloc(s->average_capacity, 1);
-    return s->average ? 0 : TOOL_FAILED;
-}
-
-static int prepare_subject(bench *b, subject *s)
-{
-    const gw_tensor tensor = {.name = "gradient", .n_elems = b->n_elems};
-    gw_status status = gw_codec_parse(b->context, s->spec, &s->codec);
-    if (status >= 0)
-        status = gw_encoder_create(b->context, s->codec, &tensor, &s->encoder);
-    if (status < 0)
-        return tool_exit_status(status, NULL);
-    s->shared_count = gw_encoder_traits_of(s->encoder).n_shared;
-    s->push_capacity = gw_encoder_bound(s->encoder, b->n_elems);
-    s->own = tool_alloc(s->shared_count, sizeof(float));
-    s->shared = tool_alloc(s->shared_count, sizeof(float));
-    s->push = tool_alloc(s->push_capacity, 1);
-    s->frames = calloc(b->workers, sizeof *s->frames);
-    s->frame_bytes = calloc(b->workers, sizeof *s->frame_bytes);
-    if (!s->frames || !s->frame_bytes)
-        return tool_fail("out of memory");
-    if (!s->own || !s->shared || !s->push)
-        return TOOL_FAILED;
-    return push_all(b, s);
+    GW_TRY(gw_codec_parse(b->context, s->spec, &s->codec));
+    s->pushes = (struct tool_pushes){.context = b->context,
+                                     .codec = s->codec,
+                                     .n_workers = b->workers,
+                                     .n_elems = b->n_elems,
+                                     .gradient_of = gradient_of,
+                                     .user = b};
+    GW_TRY(tool_pushes_begin(&s->pushes));
+    if (gw_encoder_traits_of(s->pushes.encoder).state_bytes > 0)
+        GW_TRY(settle(b, s));
+    return tool_pushes_make(&s->pushes);
 }
 
 static int measure_subject(bench *b, subject *s)
@@ -261,25 +205,12 @@ static int measure_subject(bench *b, subject *s)
         int status = time_operation(b, s, operations[i].run, &seconds);
         if (!status)
             status = add_row(b, s, operations[i].operation, operations[i].kind, seconds,
-                             push ? s->frames[0] : s->average, push ? s->frame_bytes[0] : s->average_bytes);
+                             push ? s->pushes.frames[0] : s->pushes.average,
+                             push ? s->pushes.frame_bytes[0] : s->pushes.average_bytes);
         if (status)
             return status;
     }
     return 0;
-}
-
-static void destroy_subject(const bench *b, subject *s)
-{
-    for (uint32_t w = 0; s->frames && w < b->workers; w++)
-        free(s->frames[w]);
-    free(s->frames);
-    free(s->frame_bytes);
-    free(s->average);
-    free(s->push);
-    free(s->own);
-    free(s->shared);
-    gw_encoder_destroy(s->encoder);
-    gw_codec_destroy(s->codec);
 }
 
 /* ---- the report ---- */
@@ -395,10 +326,11 @@ int tool_bench_codec(int argc, char **argv)
     for (b.spec = 0; b.spec < specs.n && status == 0; b.spec++) {
         subject s = {.spec = specs.items[b.spec]};
         progress(&b, s.spec, "preparing");
-        status = prepare_subject(&b, &s);
+        status = tool_exit_status(prepare_subject(&b, &s), s.spec);
         if (status == 0)
             status = measure_subject(&b, &s);
-        destroy_subject(&b, &s);
+        tool_pushes_end(&s.pushes);
+        gw_codec_destroy(s.codec);
     }
     tool_progress_clear();
     if (status == 0)

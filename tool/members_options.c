@@ -52,10 +52,12 @@ int tool_meet(const struct gw_members_options *who, struct gw_members *members)
     return tool_exit_status_of_use(gw_members_begin(who, members));
 }
 
-void tool_default_members(struct gw_members_options *who)
+int tool_choose_members(struct gw_members_options *who)
 {
     enum { THREADS = 4 };
-    const struct gw_link_scheme *scheme = gw_members_find(who->link);
+    const int status = tool_exit_status_of_use(gw_members_choose_link(who));
+    const struct gw_link_scheme *scheme = status == TOOL_DONE ? gw_members_find(who->link) : NULL;
     if (who->workers == 0 && scheme && scheme->ranks == GW_LINK_RANKS_HERE)
         who->workers = THREADS;
+    return status;
 }

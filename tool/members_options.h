@@ -28,8 +28,9 @@ void tool_describe_links(bool alone, struct tool_links_help *help);
         "--insecure", NULL, (help)->insecure, TOOL_FLAG, &(who)->insecure, .run = TOOL_RUN_KEEPS                       \
     }
 
-/* Sets the number of members if the command line says none: four threads, or as many as the launcher started. */
-void tool_default_members(struct gw_members_options *who);
+/* Chooses a link if none is given (gw_members_choose_link), and on a link of threads four members if their number is
+ * not given. Returns TOOL_DONE, or an exit status with the message printed. */
+int tool_choose_members(struct gw_members_options *who);
 
 /* For gw_members_options.log: notes a line. */
 void tool_show_log(const char *line, void *user);

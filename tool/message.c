@@ -1,8 +1,10 @@
 /* Prints sentences for people, and JSON for programs. */
 #include "tool.h"
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *command; /* NULL: the tool itself */
@@ -72,6 +74,27 @@ int tool_finish_output(void)
     if (fflush(stdout) != 0 || ferror(stdout))
         return tool_fail("cannot write to standard output: %s", strerror(errno));
     return TOOL_DONE;
+}
+
+json_t *tool_json_real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+char *tool_json_without_markup(const json_t *json, size_t flags)
+{
+    char *plain = json ? json_dumps(json, flags) : NULL;
+    size_t n = 0, n_marked = 0;
+    for (; plain && plain[n]; n++)
+        n_marked += strchr("<>&", plain[n]) != NULL;
+    char *out = plain ? malloc(n + 5 * n_marked + 1) : NULL, *at = out;
+    for (size_t i = 0; out && i <= n; i++)
+        if (plain[i] && strchr("<>&", plain[i]))
+            at += sprintf(at, "\\u%04x", (unsigned)plain[i]);
+        else
+            *at++ = plain[i];
+    free(plain);
+    return out;
 }
 
 int tool_print_json(json_t *object)

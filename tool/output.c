@@ -164,6 +164,15 @@ int tool_output_commit(tool_output *output)
     return failed ? TOOL_FAILED : TOOL_DONE;
 }
 
+int tool_write_file(const char *path, const void *bytes, size_t n_bytes)
+{
+    tool_output output;
+    int status = tool_output_open(&output, path);
+    if (status == TOOL_DONE)
+        status = tool_output_write(&output, bytes, n_bytes);
+    return status == TOOL_DONE ? tool_output_commit(&output) : status;
+}
+
 void tool_output_discard(tool_output *output)
 {
     if (output->fd >= 0)

@@ -7,66 +7,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_WORDS 16
+#define MOST_OPTIONS 16
 
 static const struct recipe {
     const char *name, *about, *left_out;
-    struct {
-        const char *option, *value;
-    } words[MOST_WORDS]; /* NULL-ended */
+    const char *options; /* as on a command line; each has a value */
 } recipes[] = {
-    {"terngrad-lenet",
-     "TernGrad's LeNet on MNIST",
-     "nothing that the paper tells",
-     {{"--net", "lenet"},
-      {"--workers", "4"},
-      {"--batch", "64"},
-      {"--steps", "10000"},
-      {"--optimizer", "momentum"},
-      {"--momentum", "0.9"},
-      {"--lr", "0.01"},
-      {"--schedule", "poly:0.5"},
-      {"--weight-decay", "0.0005"},
-      {"--codec", "ternary"}}},
-    {"terngrad-cifarnet",
-     "TernGrad's CifarNet on CIFAR-10 with Adam, the first row of its table 1",
+    {"terngrad-lenet", "TernGrad's LeNet on MNIST", "nothing that the paper tells",
+     "--net lenet --workers 4 --batch 64 --steps 10000 --optimizer momentum --momentum 0.9 --lr 0.01 "
+     "--schedule poly:0.5 --weight-decay 0.0005 --codec ternary"},
+    {"terngrad-cifarnet", "TernGrad's CifarNet on CIFAR-10 with Adam, the first row of its table 1",
      "TensorFlow's weight decay of 0.004 on the two hidden layers (a decay here is of all parameters)",
-     {{"--net", "cifarnet"},
-      {"--workers", "2"},
-      {"--batch", "128"},
-      {"--steps", "300000"},
-      {"--optimizer", "adam"},
-      {"--lr", "0.0002"},
-      {"--schedule", "const"},
-      {"--weight-decay", "0"},
-      {"--ema", "0.9999"},
-      {"--codec", "ternary"}}},
-    {"dlgs-resnet20",
-     "DLGS's ResNet-20 on CIFAR-10",
+     "--net cifarnet --workers 2 --batch 128 --steps 300000 --optimizer adam --lr 0.0002 --schedule const "
+     "--weight-decay 0 --ema 0.9999 --codec ternary"},
+    {"dlgs-resnet20", "DLGS's ResNet-20 on CIFAR-10",
      "the warm-up of the first epochs, if there was one: the paper does not tell it",
-     {{"--net", "resnet20"},
-      {"--workers", "3"},
-      {"--batch-per-worker", "32"},
-      {"--epochs", "140"},
-      {"--optimizer", "momentum"},
-      {"--momentum", "0.9"},
-      {"--lr", "0.1"},
-      {"--schedule", "step:80,120"},
-      {"--weight-decay", "0.0001"},
-      {"--codec", "topk:ratio=0.1,scope=layer,refresh=100,over=0"}}},
-    {"dlgs-vgg16",
-     "DLGS's VGG16 on CIFAR-10",
+     "--net resnet20 --workers 3 --batch-per-worker 32 --epochs 140 --optimizer momentum --momentum 0.9 --lr 0.1 "
+     "--schedule step:80,120 --weight-decay 0.0001 --codec topk:ratio=0.1,scope=layer,refresh=100,over=0"},
+    {"dlgs-vgg16", "DLGS's VGG16 on CIFAR-10",
      "the warm-up of the first epochs, if there was one: the paper does not tell it",
-     {{"--net", "vgg16"},
-      {"--workers", "3"},
-      {"--batch-per-worker", "32"},
-      {"--epochs", "140"},
-      {"--optimizer", "momentum"},
-      {"--momentum", "0.9"},
-      {"--lr", "0.1"},
-      {"--schedule", "step:80,120"},
-      {"--weight-decay", "0.0005"},
-      {"--codec", "topk:ratio=0.1,scope=layer,refresh=100,over=0"}}},
+     "--net vgg16 --workers 3 --batch-per-worker 32 --epochs 140 --optimizer momentum --momentum 0.9 --lr 0.1 "
+     "--schedule step:80,120 --weight-decay 0.0005 --codec topk:ratio=0.1,scope=layer,refresh=100,over=0"},
 };
 enum { N_RECIPES = sizeof recipes / sizeof *recipes };
 
@@ -110,32 +71,40 @@ static void shorten(const char *option, const char *value, double scale, char *t
     }
 }
 
-static int take_word(const tool_usage *usage, const char *option, const char *value, double scale)
+/* The next option of a recipe, and its value for a run of this scale. False: there is none. */
+static bool next_option(const char **at, double scale, char option[32], char value[64])
 {
-    static char kept[MOST_WORDS][64]; /* static, because options point into these texts later */
-    static int n_kept;
-    char *text = kept[n_kept];
-    if (is_said(usage, option))
-        return TOOL_DONE;
-    shorten(option, value, scale, text, sizeof kept[0]);
-    n_kept = (n_kept + 1) % MOST_WORDS;
-    for (size_t i = 0; i < usage->n_options; i++)
-        if (strcmp(usage->options[i].name, option) == 0)
-            return tool_set_option(&usage->options[i], text) == TOOL_PARSED ? TOOL_DONE : TOOL_WRONG_USE;
-    return TOOL_DONE;
+    char whole[64];
+    int n;
+    if (sscanf(*at, "%31s %63s%n", option, whole, &n) != 2)
+        return false;
+    shorten(option, whole, scale, value, 64);
+    *at += n;
+    return true;
+}
+
+static int take_options(const tool_usage *usage, const char *at, double scale)
+{
+    static char values[MOST_OPTIONS][64]; /* static, because options point into these texts later */
+    char option[32];
+    int status = TOOL_PARSED;
+    for (int n = 0; status == TOOL_PARSED && next_option(&at, scale, option, values[n]); n++)
+        for (size_t i = 0; status == TOOL_PARSED && i < usage->n_options; i++)
+            if (strcmp(usage->options[i].name, option) == 0 && !is_said(usage, option))
+                status = tool_set_option(&usage->options[i], values[n]);
+    return status == TOOL_PARSED ? TOOL_DONE : status;
 }
 
 /* True if the rate of a shortened schedule drops only at the end of the run. That can happen in a very short run. */
-static bool drops_at_the_end(const struct recipe *r, double scale)
+static bool drops_at_the_end(const char *at, double scale)
 {
     double epochs = 0, drop = 0;
-    for (int k = 0; k < MOST_WORDS && r->words[k].option; k++) {
-        char text[64];
-        shorten(r->words[k].option, r->words[k].value, scale, text, sizeof text);
-        if (strcmp(r->words[k].option, "--epochs") == 0)
-            epochs = atof(text);
-        if (strcmp(r->words[k].option, "--schedule") == 0 && strncmp(text, "step:", 5) == 0)
-            drop = atof(strrchr(text, ',') ? strrchr(text, ',') + 1 : text + 5);
+    char option[32], value[64];
+    while (next_option(&at, scale, option, value)) {
+        if (strcmp(option, "--epochs") == 0)
+            epochs = atof(value);
+        if (strcmp(option, "--schedule") == 0 && strncmp(value, "step:", 5) == 0)
+            drop = atof(strrchr(value, ',') ? strrchr(value, ',') + 1 : value + 5);
     }
     return epochs > 0 && drop >= epochs;
 }
@@ -153,14 +122,12 @@ int tool_recipe_take(const tool_usage *usage, const char *name, double scale)
             return tool_wrong_use("%s needs --data DIR, the folder of its data; --data digits and others are possible "
                                   "too, and then it is not the paper's experiment",
                                   r->about);
-        if (drops_at_the_end(r, scale))
+        if (drops_at_the_end(r->options, scale))
             return tool_wrong_use(
                 "--scale %g leaves no epoch for the last drop of the learning rate; give a larger one", scale);
-        for (int k = 0; k < MOST_WORDS && r->words[k].option; k++) {
-            const int status = take_word(usage, r->words[k].option, r->words[k].value, scale);
-            if (status != TOOL_DONE)
-                return status;
-        }
+        const int status = take_options(usage, r->options, scale);
+        if (status != TOOL_DONE)
+            return status;
         tool_note("%s (%s). Left out of the paper's setting: %s%s", r->name, r->about, r->left_out,
                   scale < 1 ? "; and a part of its length" : "");
         return TOOL_DONE;

@@ -84,19 +84,12 @@ void tool_svg_dot(tool_svg *svg, double x, double y, double radius, const char *
 void tool_svg_text(tool_svg *svg, double x, double y, double size, const char *colour, tool_svg_anchor anchor,
                    const char *text)
 {
-    static const char *const anchors[] = {"start", "middle", "end"};
-    fprintf(svg->file, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%g\" fill=\"%s\" text-anchor=\"%s\">", x, y, size,
+    static const char *const anchors[] = {"start", "middle", "end", "middle"};
+    fprintf(svg->file, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%g\" fill=\"%s\" text-anchor=\"%s\"", x, y, size,
             colour, anchors[anchor]);
-    put_escaped(svg, text);
-    fputs("</text>\n", svg->file);
-}
-
-void tool_svg_text_upwards(tool_svg *svg, double x, double y, double size, const char *colour, const char *text)
-{
-    fprintf(svg->file,
-            "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%g\" fill=\"%s\" text-anchor=\"middle\" "
-            "transform=\"rotate(-90 %.1f %.1f)\">",
-            x, y, size, colour, x, y);
+    if (anchor == TOOL_SVG_UPWARDS)
+        fprintf(svg->file, " transform=\"rotate(-90 %.1f %.1f)\"", x, y);
+    fputc('>', svg->file);
     put_escaped(svg, text);
     fputs("</text>\n", svg->file);
 }
@@ -106,12 +99,8 @@ int tool_svg_write(tool_svg *svg, const char *path)
     fputs("</svg>\n", svg->file);
     const bool whole = !ferror(svg->file);
     int status = fclose(svg->file) == 0 && whole ? TOOL_DONE : tool_fail("out of memory for a chart");
-    tool_output output = TOOL_OUTPUT_CLOSED;
-    if (status == TOOL_DONE &&
-        (tool_output_open(&output, path) != 0 || tool_output_write(&output, svg->bytes, svg->n_bytes) != 0 ||
-         tool_output_commit(&output) != 0))
-        status = TOOL_FAILED;
-    tool_output_discard(&output);
+    if (status == TOOL_DONE)
+        status = tool_write_file(path, svg->bytes, svg->n_bytes);
     free(svg->bytes);
     *svg = (tool_svg){0};
     return status;
@@ -204,7 +193,7 @@ int tool_svg_plot_logarithmic(const tool_svg_plot *plot, const char *path)
     draw_x_axis(&svg, &x, &plot->series[0]);
     tool_svg_line(&svg, LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, FAINT_INK, 1);
     tool_svg_text(&svg, 0.5 * (LEFT + WIDTH - RIGHT), HEIGHT - 16, 13, INK, TOOL_SVG_MIDDLE, plot->x_label);
-    tool_svg_text_upwards(&svg, 22, 0.5 * (TOP + HEIGHT - BOTTOM), 13, INK, plot->y_label);
+    tool_svg_text(&svg, 22, 0.5 * (TOP + HEIGHT - BOTTOM), 13, INK, TOOL_SVG_UPWARDS, plot->y_label);
     for (size_t s = 0; s < plot->n_series; s++) {
         const double row = TOP + 18 + 20 * (double)s;
         draw_series(&svg, &plot->series[s], &x, &y, tool_svg_colour(s));

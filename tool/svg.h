@@ -25,11 +25,10 @@ void tool_svg_rectangle(tool_svg *svg, double x, double y, double width, double 
 void tool_svg_line(tool_svg *svg, double x1, double y1, double x2, double y2, const char *colour, double width);
 void tool_svg_dot(tool_svg *svg, double x, double y, double radius, const char *colour);
 
-typedef enum tool_svg_anchor { TOOL_SVG_START, TOOL_SVG_MIDDLE, TOOL_SVG_END } tool_svg_anchor;
+/* Where a text stands by its point. UPWARDS: its middle, and it is turned to be read upwards. */
+typedef enum tool_svg_anchor { TOOL_SVG_START, TOOL_SVG_MIDDLE, TOOL_SVG_END, TOOL_SVG_UPWARDS } tool_svg_anchor;
 void tool_svg_text(tool_svg *svg, double x, double y, double size, const char *colour, tool_svg_anchor anchor,
                    const char *text);
-/* The same, turned to be read upwards. */
-void tool_svg_text_upwards(tool_svg *svg, double x, double y, double size, const char *colour, const char *text);
 
 /* Ends the drawing and writes it to `path`. Returns an exit status, with the message printed if it failed. Releases the
  * drawing in any case. */

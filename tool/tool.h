@@ -69,6 +69,13 @@ void tool_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * read back as the same number. Returns an exit status. NULL (jansson had no memory) fails. */
 int tool_print_json(json_t *object);
 
+/* A number, or null if it is not finite: JSON has no NAN and no infinity. */
+json_t *tool_json_real(double value);
+
+/* JSON as a text that the caller frees, with \u003c and so on for every <, > and &. In JSON these stand in strings
+ * only. So it holds no markup, and is safe in any place of a page. flags: of jansson. NULL: no memory. */
+char *tool_json_without_markup(const json_t *json, size_t flags);
+
 /* Flushes standard output: the last act of a command that printed text there. Returns an exit status. */
 int tool_finish_output(void);
 
@@ -185,10 +192,13 @@ typedef struct tool_output {
 
 #define TOOL_OUTPUT_CLOSED ((tool_output){.fd = -1})
 
-/* These three return TOOL_DONE, or an exit status with the message printed and nothing left behind. */
+/* These return TOOL_DONE, or an exit status with the message printed and nothing left behind. */
 int tool_output_open(tool_output *output, const char *path);
 int tool_output_write(tool_output *output, const void *bytes, size_t n_bytes);
 int tool_output_commit(tool_output *output);
+
+/* All of it: a file of these bytes. */
+int tool_write_file(const char *path, const void *bytes, size_t n_bytes);
 
 /* Removes the temporary file. Does nothing after a commit or a failure, or to TOOL_OUTPUT_CLOSED. */
 void tool_output_discard(tool_output *output);

@@ -45,11 +45,6 @@ double report_number(const json_t *object, const char *name)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-json_t *report_real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 /* Opens regular files only. To open a pipe may never return, and a pipe may never end. */
 static FILE *open_regular(const char *path)
 {

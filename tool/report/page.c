@@ -15,23 +15,6 @@ struct part {
     size_t n_bytes;
 };
 
-/* `text` as JSON that has \u003c and so on for every <, > and &. In JSON these stand in strings only. So no text of a
- * run can end the script element, whatever the text is. */
-static char *escaped(const char *text, size_t *n_bytes)
-{
-    size_t n = strlen(text), n_marked = 0, at = 0;
-    for (size_t i = 0; i < n; i++)
-        n_marked += strchr("<>&", text[i]) != NULL;
-    char *out = malloc(n + 5 * n_marked + 1);
-    for (size_t i = 0; out && i < n; i++)
-        if (strchr("<>&", text[i]))
-            at += (size_t)sprintf(out + at, "\\u%04x", (unsigned)text[i]);
-        else
-            out[at++] = text[i];
-    *n_bytes = at;
-    return out;
-}
-
 /* Where `mark` begins in the n bytes at `text`; n if it is not there. */
 static size_t find(const char *text, size_t n, const char *mark)
 {
@@ -69,14 +52,11 @@ static char *fill(const struct part *parts, size_t n_parts, size_t *n_bytes)
 
 char *report_page(const json_t *data, size_t *n_bytes)
 {
-    size_t n_data;
-    char *plain = json_dumps(data, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
-    char *json = plain ? escaped(plain, &n_data) : NULL;
-    free(plain);
+    char *json = tool_json_without_markup(data, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
     if (!json)
         return NULL;
     const struct part parts[] = {{"<!--style-->", (const char *)report_css, sizeof report_css},
-                                 {"<!--data-->", json, n_data},
+                                 {"<!--data-->", json, strlen(json)},
                                  {"<!--script-->", (const char *)report_js, sizeof report_js}};
     char *page = fill(parts, sizeof parts / sizeof *parts, n_bytes);
     free(json);

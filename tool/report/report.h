@@ -79,9 +79,6 @@ json_t *report_text(const char *text);
 /* The number of that name, NAN if there is none. */
 double report_number(const json_t *object, const char *name);
 
-/* JSON has no NAN and no infinity: they become null. */
-json_t *report_real(double value);
-
 /* ---- histograms: histograms.c ---- */
 
 /* What FOLDER/histograms.jsonl holds, some of it if it is more than `most`. NULL: no memory. */

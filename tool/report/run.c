@@ -104,11 +104,11 @@ static json_t *totals_json(const struct metrics *m)
 {
     const double n = m->n_lines ? (double)m->n_lines : 1;
     return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "steps", m->next, "lines", m->n_lines,
-                     "dropped", m->n_dropped, "seconds", report_real(m->milliseconds / 1e3), "step_ms",
-                     report_real(m->milliseconds / n), "compute_ms", report_real(m->compute_ms / n), "encode_ms",
-                     report_real(m->encode_ms / n), "wait_ms", report_real(m->wait_ms / n), "bytes_up",
-                     report_real(m->bytes_up), "bytes_down", report_real(m->bytes_down), "dense_bytes",
-                     report_real(m->dense_bytes));
+                     "dropped", m->n_dropped, "seconds", tool_json_real(m->milliseconds / 1e3), "step_ms",
+                     tool_json_real(m->milliseconds / n), "compute_ms", tool_json_real(m->compute_ms / n), "encode_ms",
+                     tool_json_real(m->encode_ms / n), "wait_ms", tool_json_real(m->wait_ms / n), "bytes_up",
+                     tool_json_real(m->bytes_up), "bytes_down", tool_json_real(m->bytes_down), "dense_bytes",
+                     tool_json_real(m->dense_bytes));
 }
 
 static bool begin(struct metrics *m, size_t points)
@@ -152,7 +152,7 @@ static json_t *layer_row(const json_t *layer)
     const char *name = json_string_value(json_object_get(layer, "name"));
     json_t *row = json_pack("[o]", report_text(name ? name : "?"));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        json_array_append_new(row, report_real(report_number(layer, numbers[i])));
+        json_array_append_new(row, tool_json_real(report_number(layer, numbers[i])));
     return row;
 }
 

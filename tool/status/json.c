@@ -1,12 +1,11 @@
 /* Writes the server's numbers as the JSON that the status page reads. */
 #include "status/status.h"
+#include "tool.h"
 
 #include <gradwire/context.h>
 
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define SHOWN_AWAY 100 /* workers that are not connected */
 
@@ -97,24 +96,6 @@ static json_t *kept_json(const struct gw_ps_folder_info *kept)
                      (json_int_t)kept->bytes, "commits", (json_int_t)kept->commits, "failed", (json_int_t)kept->failed);
 }
 
-/* Markup can stand only in strings, and JSON has another way to write it there. */
-static char *without_markup(const char *text)
-{
-    size_t n = 0, more = 0;
-    for (; text[n]; n++)
-        more += strchr("<>&", text[n]) ? 5 : 0;
-    char *out = malloc(n + more + 1), *at = out;
-    for (; out && *text; text++) {
-        if (strchr("<>&", *text))
-            at += snprintf(at, 7, "\\u%04x", (unsigned)*text);
-        else
-            *at++ = *text;
-    }
-    if (out)
-        *at = 0;
-    return out;
-}
-
 /* Of the server, what does not change. */
 static json_t *server_json(const struct gw_ps_numbers *numbers)
 {
@@ -150,9 +131,7 @@ char *tool_status_json(const struct gw_ps_numbers *numbers)
                   slowest < numbers->n_workers ? json_integer(slowest) : json_null(), "requests",
                   requests_json(numbers), "members", members_json(numbers), "away", away_json(numbers), "first_keys",
                   keys_json(numbers), "kept", kept_json(&numbers->folder));
-    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-    char *safe = text ? without_markup(text) : NULL;
+    char *text = tool_json_without_markup(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(json);
-    free(text);
-    return safe;
+    return text;
 }

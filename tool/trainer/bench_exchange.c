@@ -146,10 +146,8 @@ static void note_replay(const struct bench *b, const struct bench_plan *plan, co
     json_object_update_new(row, json_pack("{s:s, s:i, s:f, s:f, s:f}", "plan", plan->name, "groups",
                                           (int)plan->n_groups, "compute_seconds", compute, "after_seconds", after,
                                           "hidden_seconds", after - seconds));
-    json_object_set_new(row, "hidden_share", isnan(hidden) ? json_null() : json_real(hidden));
-    json_object_set_new(row, "predicted_seconds",
-                        isnan(plan->predicted_ms) || has_servers(b) ? json_null()
-                                                                    : json_real(1e-3 * plan->predicted_ms));
+    json_object_set_new(row, "hidden_share", tool_json_real(hidden));
+    json_object_set_new(row, "predicted_seconds", tool_json_real(has_servers(b) ? NAN : 1e-3 * plan->predicted_ms));
 }
 
 static void note_result(struct bench *b, const struct row *of, struct times *times, const gw_wire_report *wire)
@@ -303,22 +301,15 @@ static gw_status get_gradient(struct member *m)
 
 static uint64_t settings_of(const struct bench *b)
 {
-    char text[64];
-    snprintf(text, sizeof text, "%u runs, %u tensors", b->runs, b->n_tensors);
-    uint64_t settings = bench_settings(0, text);
-    for (uint32_t l = 0; b->profile.root && l < b->profile.profile.n_layers; l++) {
-        const gw_profile_layer *layer = &b->profile.layers[l];
-        snprintf(text, sizeof text, "%llu elements, %.17g ms", (unsigned long long)layer->n_elems, layer->backward_ms);
-        settings = bench_settings(settings, text);
-    }
-    snprintf(text, sizeof text, "forward %.17g ms", b->profile.root ? b->profile.profile.forward_ms : 0);
-    settings = bench_settings(settings, text);
-    for (size_t i = 0; i < b->n_rows; i++) {
-        const struct bench_plan *plan = b->rows[i].plan;
-        settings = bench_settings(settings, b->specs.items[b->rows[i].spec]);
-        snprintf(text, sizeof text, "%u groups", plan ? plan->n_groups : 0);
-        settings = bench_settings(settings, text);
-    }
+    uint64_t settings = 0;
+    bench_add_setting(&settings, "%u runs, %u tensors, forward %.17g ms", b->runs, b->n_tensors,
+                      b->profile.profile.forward_ms);
+    for (uint32_t l = 0; l < b->profile.profile.n_layers; l++)
+        bench_add_setting(&settings, "%llu elements, %.17g ms", (unsigned long long)b->profile.layers[l].n_elems,
+                          b->profile.layers[l].backward_ms);
+    for (size_t i = 0; i < b->n_rows; i++)
+        bench_add_setting(&settings, "%u groups: %s", b->rows[i].plan ? b->rows[i].plan->n_groups : 0,
+                          b->specs.items[b->rows[i].spec]);
     return settings;
 }
 
@@ -666,11 +657,8 @@ int tool_bench_exchange(int argc, char **argv)
         return tool_wrong_use("%s needs a --profile, which says how long backward takes (gradwire probe)",
                               b.chart ? "-o" : "--plan");
     const tool_named_file files[] = {{"--profile", b.profile_path, false}, {"-o", b.chart, true}};
-    if ((status = tool_check_apart(files, 2)) != 0)
+    if ((status = tool_check_apart(files, 2)) != TOOL_DONE || (status = tool_choose_members(&who)) != TOOL_DONE)
         return status;
-    if (gw_members_choose_link(&who) != GW_OK)
-        return tool_wrong_use("%s", gw_last_error());
-    tool_default_members(&who);
     who.timeout_ms = b.team.timeout_ms = timeout_s * 1000;
     status = prepare(&b);
     if (status != 0) {

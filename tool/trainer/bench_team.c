@@ -3,6 +3,7 @@
 #include "base/threads.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,14 @@ gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index)
     return team->links[k * team->members.count + index];
 }
 
-uint64_t bench_settings(uint64_t settings, const char *text)
+void bench_add_setting(uint64_t *settings, const char *format, ...)
 {
-    return XXH3_64bits_withSeed(text, strlen(text) + 1, settings);
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    *settings = XXH3_64bits_withSeed(text, strlen(text) + 1, *settings);
 }
 
 gw_status bench_agree(struct bench_member *m, uint64_t settings)

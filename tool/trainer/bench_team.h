@@ -27,7 +27,7 @@ gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index);
 
 /* Adds a text to the settings that must be the same on all members. They are kept as one number (a hash), which begins
  * with 0. */
-uint64_t bench_settings(uint64_t settings, const char *text);
+void bench_add_setting(uint64_t *settings, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Meets, and fails if the settings of another member differ from rank 0's. */
 gw_status bench_agree(struct bench_member *member, uint64_t settings);

@@ -185,15 +185,12 @@ static void print_report(const struct probe *p, const struct subject *s)
 /* The times of backward may differ between members. Each machine measures its own, and those of rank 0 count. */
 static uint64_t settings_of(const struct probe *p)
 {
-    char text[64];
-    snprintf(text, sizeof text, "%u", p->work.runs);
-    uint64_t settings = bench_settings(0, text);
+    uint64_t settings = 0;
+    bench_add_setting(&settings, "%u runs", p->work.runs);
     for (size_t k = 0; k < p->specs.n; k++)
-        settings = bench_settings(settings, p->specs.items[k]);
-    for (uint32_t l = 0; l < p->work.n_layers; l++) {
-        snprintf(text, sizeof text, "%llu", (unsigned long long)p->work.layers[l].n_elems);
-        settings = bench_settings(settings, text);
-    }
+        bench_add_setting(&settings, "%s", p->specs.items[k]);
+    for (uint32_t l = 0; l < p->work.n_layers; l++)
+        bench_add_setting(&settings, "%llu elements", (unsigned long long)p->work.layers[l].n_elems);
     return settings;
 }
 
@@ -355,11 +352,8 @@ int gw_cmd_probe(int argc, char **argv)
     if (s.layers_path && (tool_given(&usage, "--net") || tool_given(&usage, "--images-per-second")))
         return tool_wrong_use("--layers says how long backward takes; --net and --images-per-second do, too");
     const tool_named_file files[] = {{"--layers", s.layers_path, false}, {"-o", out, true}};
-    if ((status = tool_check_apart(files, 2)) != 0)
+    if ((status = tool_check_apart(files, 2)) != TOOL_DONE || (status = tool_choose_members(&who)) != TOOL_DONE)
         return status;
-    if (gw_members_choose_link(&who) != GW_OK)
-        return tool_wrong_use("%s", gw_last_error());
-    tool_default_members(&who);
     who.timeout_ms = p.team.timeout_ms = timeout_s * 1000;
     if (s.layers_path)
         s.net = NULL;

@@ -37,15 +37,6 @@ static json_t *collect(char *const *runs, size_t n_runs)
     return all;
 }
 
-static int write_page(const char *path, const char *page, size_t n_bytes)
-{
-    tool_output output;
-    if (tool_output_open(&output, path) != 0 || tool_output_write(&output, page, n_bytes) != 0 ||
-        tool_output_commit(&output) != 0)
-        return TOOL_FAILED;
-    return TOOL_DONE;
-}
-
 /* What the page says of files that are missing, or cannot be used whole: "RUN: note". */
 static json_t *notes_of(const json_t *runs)
 {
@@ -73,7 +64,7 @@ int tool_write_report(char *const *runs, size_t n_runs, const char *path, size_t
     json_t *data = json_pack("{s:s, s:s, s:o}", "gradwire", gw_version(), "made", when, "runs", all);
     char *page = data ? report_page(data, n_bytes) : NULL;
     json_decref(data);
-    int status = page ? write_page(path, page, *n_bytes) : tool_fail("out of memory");
+    int status = page ? tool_write_file(path, page, *n_bytes) : tool_fail("out of memory");
     free(page);
     return status;
 }
