@@ -70,8 +70,7 @@ int gw_cmd_codecs(int argc, char **argv)
                  "it lists only these codecs. In place of a name you can give a whole specification. It is checked.",
         .example = "gradwire codecs\n"
                    "  gradwire codecs topk",
-        .options = options,
-        .n_options = 1,
+        TOOL_OPTIONS(options),
         .max_args = -1,
         .args = "names of codecs",
     };

@@ -57,8 +57,7 @@ int gw_cmd_inspect(int argc, char **argv)
             "which elements are sent, and gspar's signs; for others it is 0. For sparse frames inspect also shows what "
             "an element that is sent costs, and what positions and values cost beside their entropies.",
         .example = "gradwire inspect grad.gw --json",
-        .options = options,
-        .n_options = 1,
+        TOOL_OPTIONS(options),
         .min_args = 1,
         .max_args = 1,
         .args = "inspect takes one frame, IN.gw",

@@ -297,7 +297,7 @@ class Plan(harness.Case):
             ({"groups": [tensors, []]}, "is empty"),
             ({"groups": [tensors, 5]}, "no list of names"),
             ({"groups": [[7]]}, "no tensor of mlp"),
-            ("{", "is no plan"),
+            ("{", "a plan is what gradwire plan --json prints"),
         ]:
             done = self.run_tool(*words, "--plan", self.write(bad, "plan.json"))
             self.assertIn(done.returncode, (1, 2))

@@ -1,15 +1,13 @@
 /* Reads histograms.jsonl: which steps and tensors there are, and then those that the page has room for. */
 #include "disk/folder.h"
+#include "disk/histograms.h"
 #include "report.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_STEPS = 256, MOST_TENSORS = 256, MOST_SHOWN_STEPS = 20, N_BINS = 64 };
-
-static const char *const kinds[] = {"raw", "clipped", "sent", "averaged"};
-enum { N_KINDS = sizeof kinds / sizeof *kinds };
+enum { MOST_STEPS = 256, MOST_TENSORS = 256, MOST_SHOWN_STEPS = 20 };
 
 /* What the file has, and what of it is shown. */
 struct contents {
@@ -41,7 +39,7 @@ static json_t *counts_of(const json_t *histogram)
     const json_t *counts = json_object_get(histogram, "counts"), *count;
     const double max = report_number(histogram, "max");
     size_t i;
-    if (json_array_size(counts) != N_BINS || !(max >= 0) || !isfinite(max))
+    if (json_array_size(counts) != GW_HISTOGRAM_BINS || !(max >= 0) || !isfinite(max))
         return NULL;
     json_t *out = json_pack("[f]", max);
     json_array_foreach (counts, i, count)
@@ -75,18 +73,6 @@ static bool note_contents(void *user, const json_t *line)
     return true;
 }
 
-/* True if the i-th of n is shown. `shown` of them are shown, spread evenly, with the first and the last among them. */
-static bool is_shown(size_t i, size_t n, size_t shown)
-{
-    if (i >= n)
-        return false;
-    if (shown >= n)
-        return true;
-    if (shown < 2)
-        return i == n - 1;
-    return i == 0 || i * (shown - 1) / (n - 1) != (i - 1) * (shown - 1) / (n - 1);
-}
-
 static bool take_shown(void *user, const json_t *line)
 {
     struct contents *c = user;
@@ -94,16 +80,16 @@ static bool take_shown(void *user, const json_t *line)
     const char *tensor;
     if (!read_head(line, &step, &tensor))
         return false;
-    if (!is_shown(find_step(c, step), c->n_steps, c->shown_steps) ||
-        !is_shown(find_tensor(c, tensor), c->n_tensors, c->shown_tensors))
+    if (!gw_is_spread(find_step(c, step), c->n_steps, c->shown_steps) ||
+        !gw_is_spread(find_tensor(c, tensor), c->n_tensors, c->shown_tensors))
         return true;
     if (json_array_size(c->rows) >= c->shown_steps * c->shown_tensors) /* the file has a step of a tensor twice */
         return false;
     json_t *row = json_pack("{s:I, s:s}", "step", step + 1, "tensor", tensor);
-    for (size_t k = 0; k < N_KINDS; k++) {
-        json_t *counts = counts_of(json_object_get(line, kinds[k]));
+    for (size_t k = 0; k < GW_HISTOGRAM_KINDS; k++) {
+        json_t *counts = counts_of(json_object_get(line, gw_histogram_names[k]));
         if (counts)
-            json_object_set_new(row, kinds[k], counts);
+            json_object_set_new(row, gw_histogram_names[k], counts);
     }
     const bool good = json_object_size(row) > 2;
     if (good)

@@ -271,6 +271,23 @@ static gw_status measure(struct member *m, const struct row *rows, size_t n)
     return status;
 }
 
+/* Reads the gradient that a training run saved of a rank. gw_checkpoint_free and free end it. */
+static gw_status read_saved(const struct bench *b, uint32_t rank, struct gw_checkpoint **out)
+{
+    char path[4200];
+    if (!(*out = calloc(1, sizeof **out)))
+        return GW_ERR_MEMORY;
+    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, rank);
+    return gw_checkpoint_read(path, *out);
+}
+
+static void drop_saved(struct gw_checkpoint *c)
+{
+    if (c)
+        gw_checkpoint_free(c);
+    free(c);
+}
+
 static gw_status get_gradient(struct member *m)
 {
     struct bench *b = m->bench;
@@ -283,19 +300,15 @@ static gw_status get_gradient(struct member *m)
         gw_draw_gradient(m->gradient + b->offsets[t], drawn, b->tensors[t].n_elems);
     if (!b->saved)
         return GW_OK;
-    char path[4200];
-    struct gw_checkpoint *c = calloc(1, sizeof *c);
-    if (!c)
-        return GW_ERR_MEMORY;
-    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, m->self->rank);
-    gw_status status = gw_checkpoint_read(path, c);
+    struct gw_checkpoint *c;
+    gw_status status = read_saved(b, m->self->rank, &c);
     if (status >= 0 && (c->network.n_tensors != b->n_tensors || c->network.n_params != b->total))
-        status = gw_fail(GW_ERR_SYSTEM, "%s holds the gradient of another network than rank 0's", path);
+        status = gw_fail(GW_ERR_SYSTEM, "%s.rank-%u.gwp holds the gradient of another network than rank 0's", b->saved,
+                         m->self->rank);
     for (uint32_t t = 0; status >= 0 && t < b->n_tensors; t++)
         memcpy(m->gradient + b->offsets[t], c->arrays[GW_PARAMS] + c->network.tensors[t].offset,
                b->tensors[t].n_elems * sizeof(float));
-    gw_checkpoint_free(c);
-    free(c);
+    drop_saved(c);
     return status;
 }
 
@@ -333,16 +346,11 @@ static gw_status member_work(struct bench_member *self)
 
 static gw_status saved_shape(struct bench *b)
 {
-    char path[4200];
-    struct gw_checkpoint *c = calloc(1, sizeof *c);
-    if (!c)
-        return GW_ERR_MEMORY;
-    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, b->team.members.first);
-    gw_status status = gw_checkpoint_read(path, c);
+    struct gw_checkpoint *c;
+    gw_status status = read_saved(b, b->team.members.first, &c);
     for (uint32_t t = 0; status >= 0 && t < c->network.n_tensors; t++)
         b->tensors[b->n_tensors++].n_elems = c->network.tensors[t].n_elems;
-    gw_checkpoint_free(c);
-    free(c);
+    drop_saved(c);
     return status;
 }
 

@@ -71,9 +71,8 @@ int gw_cmd_eval(int argc, char **argv)
                  "name others, or say where they are now.",
         .example = "gradwire eval --from runs/ternary\n"
                    "  gradwire eval --data a9a.xz --test a9a.t.xz --from runs/a9a",
-        .options = options,
+        TOOL_OPTIONS(options),
         .given = given,
-        .n_options = sizeof options / sizeof *options,
         .args = "eval takes options only",
     };
     int exit_status = tool_parse(&usage, &argc, argv);

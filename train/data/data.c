@@ -9,51 +9,22 @@
 /* The drawn digits are one fixed data set. The run's seed changes parameters and order, never the data. */
 enum { DIGITS_SEED = 1, DIGITS_TRAIN = 20000, DIGITS_TEST = 4000 };
 
-static gw_status load_digits(struct gw_data *data)
+/* ---- loading: `source` is as given, or the folder in which the files were found ------------------------------- */
+
+static gw_status load_digits(const char *source, const char *test, struct gw_data *data)
 {
+    (void)source, (void)test;
     data->height = data->width = 28;
     GW_TRY(gw_data_digits(DIGITS_SEED, 0, DIGITS_TRAIN, &data->train));
     return gw_data_digits(DIGITS_SEED, 1, DIGITS_TEST, &data->test);
 }
 
 #define MNIST_FILE "train-images-idx3-ubyte"
-#define CIFAR_FILE "data_batch_1.bin"
 
-/* Where people have a data set's files: in the folder itself, or in folders that torchvision and the archives make. */
-static const char *const places[] = {
-    "", "/raw", "/MNIST/raw", "/FashionMNIST/raw", "/KMNIST/raw", "/cifar-10-batches-bin"};
-enum { N_PLACES = sizeof places / sizeof *places };
-
-/* Finds the folder that holds `file`. Returns in how many places it is; `folder` is the first of them. If the folder
- * itself holds it, the others do not matter. */
-static int find_folder(const char *source, const char *file, char *folder, size_t capacity)
-{
-    int n = 0;
-    struct stat st;
-    if (stat(source, &st) != 0 || !S_ISDIR(st.st_mode))
-        return 0;
-    for (int i = 0; i < N_PLACES && !(i == 1 && n > 0); i++) {
-        char path[4096];
-        if (snprintf(path, sizeof path, "%s%s/%s", source, places[i], file) < (int)sizeof path &&
-            gw_data_is_there(path) && n++ == 0)
-            snprintf(folder, capacity, "%s%s", source, places[i]);
-    }
-    return n;
-}
-
-static gw_status choose_folder(const char *source, const char *file, char *folder, size_t capacity)
-{
-    return find_folder(source, file, folder, capacity) == 1
-               ? GW_OK
-               : gw_fail(GW_ERR_ARGUMENT, "%s holds several data sets; name the folder of one of them, such as %s",
-                         source, folder);
-}
-
-static gw_status load_mnist(const char *source, struct gw_data *data)
+static gw_status load_mnist(const char *folder, const char *test, struct gw_data *data)
 {
     uint32_t height, width;
-    char folder[4096];
-    GW_TRY(choose_folder(source, MNIST_FILE, folder, sizeof folder));
+    (void)test;
     GW_TRY(gw_data_idx(folder, MNIST_FILE, "train-labels-idx1-ubyte", data->classes, &data->train, &data->height,
                        &data->width));
     GW_TRY(gw_data_idx(folder, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", data->classes, &data->test, &height,
@@ -62,6 +33,12 @@ static gw_status load_mnist(const char *source, struct gw_data *data)
         return gw_fail(GW_ERR_SYSTEM, "%s: the training images are %ux%u and the test images %ux%u; they must be alike",
                        folder, data->height, data->width, height, width);
     return GW_OK;
+}
+
+static gw_status load_cifar(const char *folder, const char *test, struct gw_data *data)
+{
+    (void)test;
+    return gw_data_cifar(folder, data);
 }
 
 static void test_on_training_set(struct gw_data *data)
@@ -91,9 +68,10 @@ static gw_status load_libsvm(const char *source, const char *test, struct gw_dat
     return GW_OK;
 }
 
-static gw_status load_uneven(const char *options, struct gw_data *data)
+static gw_status load_uneven(const char *source, const char *test, struct gw_data *data)
 {
-    GW_TRY(gw_data_uneven(options, &data->train, &data->channels));
+    (void)test;
+    GW_TRY(gw_data_uneven(source[6] ? source + 7 : "", &data->train, &data->channels));
     test_on_training_set(data);
     return GW_OK;
 }
@@ -110,48 +88,32 @@ static bool is_uneven(const char *source)
     return strcmp(source, "uneven") == 0 || strncmp(source, "uneven:", 7) == 0;
 }
 
-static bool is_mnist(const char *source)
-{
-    char folder[4096];
-    return find_folder(source, MNIST_FILE, folder, sizeof folder) > 0;
-}
-
-static bool is_cifar(const char *source)
-{
-    char folder[4096];
-    return find_folder(source, CIFAR_FILE, folder, sizeof folder) > 0;
-}
-
 static bool is_file(const char *source)
 {
     struct stat st;
     return stat(source, &st) != 0 || !S_ISDIR(st.st_mode);
 }
 
-static gw_status digits(const char *source, const char *test, struct gw_data *data)
-{
-    (void)source, (void)test;
-    return load_digits(data);
-}
+/* Where people have a data set's files: in the folder itself, or in folders that torchvision and the archives make. */
+static const char *const places[] = {
+    "", "/raw", "/MNIST/raw", "/FashionMNIST/raw", "/KMNIST/raw", "/cifar-10-batches-bin"};
+enum { N_PLACES = sizeof places / sizeof *places };
 
-static gw_status uneven(const char *source, const char *test, struct gw_data *data)
+/* Finds the folder that holds `file`. Returns in how many places it is; `folder` is the first of them. If the folder
+ * itself holds it, the others do not matter. */
+static int find_folder(const char *source, const char *file, char *folder, size_t capacity)
 {
-    (void)test;
-    return load_uneven(source[6] ? source + 7 : "", data);
-}
-
-static gw_status mnist(const char *source, const char *test, struct gw_data *data)
-{
-    (void)test;
-    return load_mnist(source, data);
-}
-
-static gw_status cifar(const char *source, const char *test, struct gw_data *data)
-{
-    char folder[4096];
-    (void)test;
-    GW_TRY(choose_folder(source, CIFAR_FILE, folder, sizeof folder));
-    return gw_data_cifar(folder, data);
+    int n = 0;
+    struct stat st;
+    if (stat(source, &st) != 0 || !S_ISDIR(st.st_mode))
+        return 0;
+    for (int i = 0; i < N_PLACES && !(i == 1 && n > 0); i++) {
+        char path[4096];
+        if (snprintf(path, sizeof path, "%s%s/%s", source, places[i], file) < (int)sizeof path &&
+            gw_data_is_there(path) && n++ == 0)
+            snprintf(folder, capacity, "%s%s", source, places[i]);
+    }
+    return n;
 }
 
 static const struct {
@@ -160,13 +122,14 @@ static const struct {
     bool has_test_file; /* another file may be named for tests */
     uint32_t classes;
     bool (*is)(const char *source);
+    const char *file; /* in place of `is`: it is a folder that holds this file */
     gw_status (*load)(const char *source, const char *test, struct gw_data *data);
 } sources[] = {
-    {"digits", "drawn digits of 28x28", true, false, 10, is_digits, digits},
-    {"uneven[:OPTIONS]", "drawn rows, GSpar's section 5.1", true, false, 2, is_uneven, uneven},
-    {"DIR", "a folder with MNIST's four files", false, false, 10, is_mnist, mnist},
-    {"DIR", "a folder with CIFAR-10's six binary files", false, false, 10, is_cifar, cifar},
-    {"FILE", "LIBSVM text, two classes", false, true, 2, is_file, load_libsvm}, /* last: any other file is this */
+    {"digits", "drawn digits of 28x28", true, false, 10, is_digits, NULL, load_digits},
+    {"uneven[:OPTIONS]", "drawn rows, GSpar's section 5.1", true, false, 2, is_uneven, NULL, load_uneven},
+    {"DIR", "a folder with MNIST's four files", false, false, 10, NULL, MNIST_FILE, load_mnist},
+    {"DIR", "a folder with CIFAR-10's six binary files", false, false, 10, NULL, "data_batch_1.bin", load_cifar},
+    {"FILE", "LIBSVM text, two classes", false, true, 2, is_file, NULL, load_libsvm}, /* last: any other file */
 };
 enum { N_SOURCES = sizeof sources / sizeof *sources };
 
@@ -182,8 +145,8 @@ bool gw_data_list(size_t n, const char **name, const char **about)
 bool gw_data_is_drawn(const char *source)
 {
     for (int i = 0; i < N_SOURCES; i++)
-        if (sources[i].is(source))
-            return sources[i].drawn;
+        if (sources[i].drawn && sources[i].is(source))
+            return true;
     return false;
 }
 
@@ -199,14 +162,16 @@ static bool is_python_cifar(const char *source)
 
 static gw_status load(const char *source, const char *test, struct gw_data *data)
 {
-    int found = -1;
+    int found = -1, n_places = 0;
+    char folder[4096];
     for (int i = 0; i < N_SOURCES; i++) {
-        if (!sources[i].is(source))
+        const int n = sources[i].file ? find_folder(source, sources[i].file, folder, sizeof folder) : 0;
+        if (sources[i].file ? n == 0 : !sources[i].is(source))
             continue;
         if (found >= 0)
             return gw_fail(GW_ERR_ARGUMENT, "%s is %s, and also %s; it must hold one data set", source,
                            sources[found].about, sources[i].about);
-        found = i;
+        found = i, n_places = n;
         if (sources[i].drawn)
             break; /* a word means its data, even if a file has the same name */
     }
@@ -223,8 +188,11 @@ static gw_status load(const char *source, const char *test, struct gw_data *data
     if (test && !sources[found].has_test_file)
         return gw_fail(GW_ERR_ARGUMENT, "--test %s goes with a training file of LIBSVM text only, and --data is %s",
                        test, source);
+    if (n_places > 1)
+        return gw_fail(GW_ERR_ARGUMENT, "%s holds several data sets; name the folder of one of them, such as %s",
+                       source, folder);
     *data = (struct gw_data){.channels = 1, .height = 1, .width = 1, .classes = sources[found].classes};
-    return sources[found].load(source, test, data);
+    return sources[found].load(n_places ? folder : source, test, data);
 }
 
 gw_status gw_data_transform(struct gw_data *data, const char *transform)

@@ -291,10 +291,14 @@ bool gw_data_is_there(const char *name)
     return false;
 }
 
-gw_status gw_data_file(const char *name, bool may_be_pipe, size_t max_bytes, const char *hint, char *path,
-                       size_t path_capacity, uint8_t **bytes, size_t *n_bytes)
+gw_status gw_data_file(const char *folder, const char *file, bool may_be_pipe, size_t max_bytes, const char *hint,
+                       char *path, size_t path_capacity, uint8_t **bytes, size_t *n_bytes)
 {
     bool fits, is_folder = false;
+    char name[4096];
+    if (snprintf(name, sizeof name, "%s%s%s", folder ? folder : "", folder ? "/" : "", file) >= (int)sizeof name)
+        return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is longer than %zu bytes", folder ? folder : file,
+                       sizeof name - 1);
     for (int n = 0; spell(name, n, path, path_capacity, &fits); n++) {
         struct stat st;
         if (!fits)

@@ -125,3 +125,39 @@ gw_status gw_file_read(const char *path, size_t most, uint8_t **bytes, size_t *n
     }
     return status;
 }
+
+gw_status gw_file_read_json(const char *path, size_t most, const char *what, json_t **json)
+{
+    uint8_t *bytes;
+    size_t n_bytes;
+    uint64_t file_bytes;
+    json_error_t error;
+    *json = NULL;
+    GW_TRY(gw_file_read(path, most, &bytes, &n_bytes, &file_bytes));
+    if (file_bytes <= most)
+        *json = json_loadb((const char *)bytes, n_bytes, JSON_REJECT_DUPLICATES, &error);
+    gw_free(NULL, bytes);
+    if (file_bytes > most)
+        return gw_fail(GW_ERR_SYSTEM, "%s has %llu bytes, and must have %zu at most; %s", path,
+                       (unsigned long long)file_bytes, most, what);
+    return *json ? GW_OK : gw_fail(GW_ERR_SYSTEM, "%s, line %d: %s; %s", path, error.line, error.text, what);
+}
+
+gw_status gw_file_write_json(const char *folder, const char *name, json_t *json)
+{
+    struct gw_file file;
+    gw_status status =
+        json ? gw_file_open(folder, name, &file) : gw_fail(GW_ERR_MEMORY, "out of memory for %s/%s", folder, name);
+    if (status == GW_OK) {
+        const bool whole = json_dumpf(json, file.stream, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) == 0;
+        fputc('\n', file.stream);
+        if (whole || ferror(file.stream)) {
+            status = gw_file_commit(&file);
+        } else {
+            gw_file_discard(&file, false);
+            status = gw_fail(GW_ERR_MEMORY, "out of memory for %s", file.path);
+        }
+    }
+    json_decref(json);
+    return status;
+}

@@ -4,6 +4,7 @@
 #define GW_TRAIN_FILE_H
 
 #include <gradwire/status.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -40,5 +41,13 @@ void gw_file_discard(struct gw_file *file, bool keep);
 /* Reads a regular file, or its first `most` bytes if it has more. *file_bytes: how many it has, as the file system
  * tells. The caller frees *bytes with gw_free. */
 gw_status gw_file_read(const char *path, size_t most, uint8_t **bytes, size_t *n_bytes, uint64_t *file_bytes);
+
+/* Reads a JSON file of at most `most` bytes. `what` ends the sentence if it is none. The caller drops *json, which is
+ * NULL after an error. */
+gw_status gw_file_read_json(const char *path, size_t most, const char *what, json_t **json);
+
+/* Writes FOLDER/NAME, whole or not at all, with `json` in it, which this drops. json NULL: there was no memory for it.
+ */
+gw_status gw_file_write_json(const char *folder, const char *name, json_t *json);
 
 #endif

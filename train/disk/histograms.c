@@ -30,6 +30,13 @@ void gw_histogram_count(struct gw_histogram *h, const float *values, uint64_t n)
     }
 }
 
+bool gw_is_spread(uint64_t i, uint64_t n, uint64_t some)
+{
+    if (i == 0 || i >= n || some >= n || some < 2)
+        return i < n && some > 0 && (i == 0 || some >= n);
+    return i * (some - 1) / (n - 1) != (i - 1) * (some - 1) / (n - 1);
+}
+
 double gw_histogram_limit(const struct gw_histogram *h, uint32_t bin)
 {
     return (h->max > 0 ? h->max : 1) * ((bin + 1.0) / (GW_HISTOGRAM_BINS / 2) - 1);

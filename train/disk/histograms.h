@@ -4,6 +4,7 @@
 
 #include "net/network.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* A run has at most so many steps with histograms, and each of them histograms of at most so many tensors. */
@@ -43,6 +44,10 @@ struct gw_histograms {
 
 /* Counts `values`; *h stays empty if one of them is no finite number. */
 void gw_histogram_count(struct gw_histogram *h, const float *values, uint64_t n);
+
+/* True if the i-th of n belongs to `some` of them that are spread evenly, with the first and the last among them; to
+ * the first alone if `some` is 1. */
+bool gw_is_spread(uint64_t i, uint64_t n, uint64_t some);
 
 /* The upper limit of a bin. */
 double gw_histogram_limit(const struct gw_histogram *h, uint32_t bin);

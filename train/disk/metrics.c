@@ -288,15 +288,13 @@ static bool read_line(const struct gw_metrics *m, const char *text, uint64_t *st
     s->committed = json_is_true(committed);
     const char *wire = json_string_value(json_object_get(line, "wire"));
     s->fast = wire && strcmp(wire, gw_wire_name(GW_WIRE_FAST)) == 0;
-    if (!read_real(line, "test_accuracy", 1, &s->test_accuracy))
-        s->test_accuracy = -1;
+    /* What the line does not have is NAN, which is not 0 or more either. */
+    read_real(line, "test_accuracy", 1, &s->test_accuracy);
+    read_real(line, "nonzero_share", 1, &s->nonzero_share);
+    read_real(line, "variance_factor", 1, &s->report.variance_factor);
     if (!read_real(line, "train_accuracy", 1, &s->full_accuracy) || !read_real(line, "train_loss", 1, &s->full_loss) ||
         !read_real(line, "objective", 1, &s->objective))
-        s->full_accuracy = -1;
-    if (!read_real(line, "nonzero_share", 1, &s->nonzero_share) || isnan(s->nonzero_share))
-        s->nonzero_share = -1;
-    if (!read_real(line, "variance_factor", 1, &s->report.variance_factor))
-        s->report.variance_factor = -1;
+        s->full_accuracy = NAN;
     if (!read_real(line, "residual_norm", 1, &s->report.residual_norm) ||
         !read_real(line, "threshold_age", 1, &s->report.threshold_age))
         s->report.residual_norm = -1;
@@ -479,16 +477,5 @@ json_t *gw_train_summary_json(const struct gw_train_summary *s)
 
 gw_status gw_metrics_write_summary(const char *out, const struct gw_train_summary *summary)
 {
-    json_t *object = gw_train_summary_json(summary);
-    if (!object)
-        return gw_fail(GW_ERR_MEMORY, "out of memory for the summary");
-    struct gw_file file;
-    gw_status status = gw_file_open(out, GW_SUMMARY_FILE, &file);
-    if (status == GW_OK) {
-        json_dumpf(object, file.stream, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-        fputc('\n', file.stream);
-        status = gw_file_commit(&file);
-    }
-    json_decref(object);
-    return status;
+    return gw_file_write_json(out, GW_SUMMARY_FILE, gw_train_summary_json(summary));
 }

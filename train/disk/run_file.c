@@ -1,12 +1,10 @@
 /* Writes and reads run.json, and tells data sets apart. */
 #include "disk/run_file.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "disk/file.h"
 #include "disk/folder.h"
 
 #include <gradwire/context.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <xxhash.h>
@@ -34,19 +32,8 @@ void gw_data_describe(const struct gw_data *data, char *text, size_t capacity)
 
 gw_status gw_run_file_write(const char *folder, json_t *options, const char *data)
 {
-    struct gw_file file;
-    json_t *run = json_pack("{s:s, s:s, s:O}", "gradwire", gw_version(), "data", data, "options", options);
-    char *text = run ? json_dumps(run, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    json_decref(run);
-    if (!text)
-        return gw_fail(GW_ERR_MEMORY, "out of memory for %s/" GW_RUN_FILE, folder);
-    gw_status status = gw_file_open(folder, GW_RUN_FILE, &file);
-    if (status == GW_OK) {
-        fprintf(file.stream, "%s\n", text);
-        status = gw_file_commit(&file);
-    }
-    free(text);
-    return status;
+    return gw_file_write_json(folder, GW_RUN_FILE,
+                              json_pack("{s:s, s:s, s:O}", "gradwire", gw_version(), "data", data, "options", options));
 }
 
 /* Finds the path of the run.json that belongs to `from`, a folder or a file in it. */
@@ -64,25 +51,11 @@ gw_status gw_run_file_read(const char *from, json_t **run)
 {
     char path[4096];
     struct stat st;
-    uint8_t *bytes;
-    size_t n_bytes;
-    uint64_t file_bytes;
-    json_error_t where;
     *run = NULL;
     GW_TRY(find(from, path, sizeof path));
     if (stat(path, &st) != 0)
         return GW_OK;
-    GW_TRY(gw_file_read(path, MAX_RUN_FILE, &bytes, &n_bytes, &file_bytes));
-    if (file_bytes > MAX_RUN_FILE) {
-        gw_free(NULL, bytes);
-        return gw_fail(GW_ERR_SYSTEM, "%s has %llu bytes, and a run writes less than %d", path,
-                       (unsigned long long)file_bytes, MAX_RUN_FILE);
-    }
-    *run = json_loadb((const char *)bytes, n_bytes, JSON_REJECT_DUPLICATES, &where);
-    gw_free(NULL, bytes);
-    if (!*run)
-        return gw_fail(GW_ERR_SYSTEM, "%s, line %d: %s; the file is as a run wrote it, or removed", path, where.line,
-                       where.text);
+    GW_TRY(gw_file_read_json(path, MAX_RUN_FILE, "the file is as a run wrote it, or removed", run));
     if (json_is_object(json_object_get(*run, "options")))
         return GW_OK;
     json_decref(*run);

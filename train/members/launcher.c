@@ -16,31 +16,42 @@
 static const struct {
     const char *name, *size, *rank;
     const char *mpi, *tcp; /* if this variable is set, MPI or the link tcp can join the ranks; NULL: never */
+    bool whole_job;        /* its ranks count through the whole job. Those of RANK are the user's own words, too */
 } launchers[] = {
-    {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", NULL},
-    {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", NULL},
-    {"a launcher (RANK and WORLD_SIZE)", "WORLD_SIZE", "RANK", NULL, "MASTER_ADDR"},
-    {"mpiexec", "PMI_SIZE", "PMI_RANK", "PMI_RANK", NULL},
-    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "PMIX_RANK", NULL},
-    {"mpiexec", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", "MPI_LOCALRANKID", NULL},
-    {"Kubernetes", "WORLD_SIZE", "JOB_COMPLETION_INDEX", NULL, "MASTER_ADDR"},
+    {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", NULL, true},
+    {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", NULL, true},
+    {"a launcher (RANK and WORLD_SIZE)", "WORLD_SIZE", "RANK", NULL, "MASTER_ADDR", false},
+    {"mpiexec", "PMI_SIZE", "PMI_RANK", "PMI_RANK", NULL, true},
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "PMIX_RANK", NULL, true},
+    {"mpiexec", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", "MPI_LOCALRANKID", NULL, false},
+    {"Kubernetes", "WORLD_SIZE", "JOB_COMPLETION_INDEX", NULL, "MASTER_ADDR", true},
 };
+enum { N_LAUNCHERS = sizeof launchers / sizeof *launchers };
 
-static bool number(const char *name, uint32_t *value)
+/* Reads a number from the environment. *found false: the variable is not set, or holds no number, which is an error. */
+static gw_status whole_number(const char *name, uint32_t *value, bool *found)
 {
     const char *text = getenv(name);
-    uint64_t parsed;
-    if (!text || !gw_parse_whole(text, INT32_MAX, &parsed))
-        return false;
-    *value = (uint32_t)parsed;
-    return true;
+    uint64_t number;
+    *found = false;
+    if (!text || !*text)
+        return GW_OK;
+    if (!gw_parse_whole(text, UINT32_MAX, &number))
+        return gw_fail(GW_ERR_ARGUMENT, "the environment variable %s is \"%.40s\", and must be a whole number", name,
+                       text);
+    *value = (uint32_t)number;
+    *found = true;
+    return GW_OK;
 }
 
 struct gw_launcher gw_launcher_find(void)
 {
     struct gw_launcher found = {.size = 1};
-    for (unsigned i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-        if (!number(launchers[i].size, &found.size) || !number(launchers[i].rank, &found.rank))
+    for (unsigned i = 0; i < N_LAUNCHERS; i++) {
+        bool has_size, has_rank;
+        gw_ignore(whole_number(launchers[i].size, &found.size, &has_size)); /* who uses the numbers refuses bad ones */
+        gw_ignore(whole_number(launchers[i].rank, &found.rank, &has_rank));
+        if (!has_size || !has_rank)
             continue;
         found.name = launchers[i].name;
         found.mpi = launchers[i].mpi && getenv(launchers[i].mpi);
@@ -52,32 +63,6 @@ struct gw_launcher gw_launcher_find(void)
 
 /* ---- which rank, how many, where ------------------------------------------------------------------------- */
 
-/* Reads a number from the environment. *found false: the variable is not set. */
-static gw_status whole_number(const char *name, uint32_t *value, bool *found)
-{
-    const char *text = getenv(name);
-    uint64_t number;
-    *found = text && *text;
-    if (!*found)
-        return GW_OK;
-    if (!gw_parse_whole(text, UINT32_MAX, &number))
-        return gw_fail(GW_ERR_ARGUMENT, "the environment variable %s is \"%.40s\", and must be a whole number", name,
-                       text);
-    *value = (uint32_t)number;
-    return GW_OK;
-}
-
-/* Launchers whose ranks count through the whole job. Inner ones come first. */
-static const struct ranks {
-    const char *name, *size, *rank;
-} inner[] = {
-    {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-    {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
-    {"mpiexec", "PMI_SIZE", "PMI_RANK"},
-    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
-    {"Kubernetes", "WORLD_SIZE", "JOB_COMPLETION_INDEX"},
-};
-
 /* What the two variables of one launcher, or of the user, say. */
 struct said {
     const char *name, *rank_name;
@@ -85,21 +70,21 @@ struct said {
     bool has_size, has_rank;
 };
 
-static gw_status ask(const struct ranks *who, struct said *said)
+static gw_status ask(const char *name, const char *size, const char *rank, struct said *said)
 {
-    *said = (struct said){.name = who->name, .rank_name = who->rank};
-    GW_TRY(whole_number(who->size, &said->size, &said->has_size));
-    return whole_number(who->rank, &said->rank, &said->has_rank);
+    *said = (struct said){.name = name, .rank_name = rank};
+    GW_TRY(whole_number(size, &said->size, &said->has_size));
+    return whole_number(rank, &said->rank, &said->has_rank);
 }
 
 gw_status gw_launcher_place(uint32_t *size, uint32_t *rank)
 {
-    static const struct ranks plain = {"WORLD_SIZE", "WORLD_SIZE", "RANK"};
     struct said user, launcher = {.has_rank = false};
     const uint32_t asked = *size;
-    GW_TRY(ask(&plain, &user));
-    for (unsigned i = 0; !(launcher.has_size && launcher.has_rank) && i < sizeof inner / sizeof *inner; i++)
-        GW_TRY(ask(&inner[i], &launcher));
+    GW_TRY(ask("WORLD_SIZE", "WORLD_SIZE", "RANK", &user));
+    for (unsigned i = 0; !(launcher.has_size && launcher.has_rank) && i < N_LAUNCHERS; i++)
+        if (launchers[i].whole_job)
+            GW_TRY(ask(launchers[i].name, launchers[i].size, launchers[i].rank, &launcher));
     const bool launched = launcher.has_size && launcher.has_rank;
     *size = asked ? asked : user.has_size ? user.size : launched ? launcher.size : 0;
     if (*rank != GW_LAUNCHER_NO_RANK || !(user.has_rank || launched))

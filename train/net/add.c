@@ -50,12 +50,6 @@ static gw_status add_forward(struct gw_layer *layer, const struct gw_pass *pass)
     return GW_OK;
 }
 
-static gw_status add_backward(struct gw_layer *layer, const struct gw_pass *pass)
-{
-    (void)layer, (void)pass;
-    return GW_OK;
-}
-
 static void add_destroy(struct gw_layer *layer)
 {
     struct add *a = (struct add *)layer;
@@ -70,5 +64,4 @@ const struct gw_layer_kind gw_layer_add = {.name = "addition",
                                            .setup_forward = add_setup_forward,
                                            .setup_backward = add_setup_backward,
                                            .forward = add_forward,
-                                           .backward = add_backward,
                                            .destroy = add_destroy};

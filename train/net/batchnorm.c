@@ -12,11 +12,10 @@
 struct batchnorm {
     struct gw_layer head;
     uint32_t maps;
-    float unbias;                             /* n / (n - 1), if a map has n values */
-    float *running_mean, *running_variance;   /* the model's statistics */
-    struct gw_blob mean, variance, workspace; /* mean, variance: of this batch; for evaluation, the running ones */
+    float unbias;                           /* n / (n - 1), if a map has n values */
+    float *running_mean, *running_variance; /* the model's statistics */
+    struct gw_blob mean, variance;          /* of this batch; for evaluation, the running ones */
     struct gw_blob scale, shift, diff_scale, diff_shift;
-    struct gw_primitive run, backward;
 };
 
 static gw_status batchnorm_declare(struct gw_network *network, struct gw_layer_spec *spec)
@@ -52,12 +51,8 @@ static gw_status batchnorm_setup_forward(struct gw_layer *layer, const struct gw
     GW_TRY(gw_dnn_check(gw_describe_batchnorm(b->engine, b->training ? dnnl_forward_training : dnnl_forward_inference,
                                               src[0]->desc, src[0]->desc, EPSILON, flags_of(s, b->training), NULL, &pd),
                         "batch norm"));
-    GW_TRY(gw_primitive_create(pd, "batch norm", &n->run));
-    const gw_layout dst_desc = gw_primitive_layout(&n->run, dnnl_query_dst_md);
-    const gw_layout workspace_desc = gw_primitive_layout(&n->run, dnnl_query_workspace_md);
-    const bool remembers = b->training && workspace_desc && dnnl_memory_desc_get_size(workspace_desc) > 0;
-    if (remembers)
-        GW_TRY(gw_blob_create(b->engine, workspace_desc, NULL, &n->workspace));
+    GW_TRY(gw_primitive_create(pd, "batch norm", &layer->run));
+    const gw_layout dst_desc = gw_primitive_layout(&layer->run, dnnl_query_dst_md);
     const dnnl_dim_t per_map[1] = {n->maps};
     GW_TRY(gw_blob_create(b->engine, src[0]->desc, src[0]->data, &layer->src));
     GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->training ? NULL : n->running_mean, &n->mean));
@@ -65,15 +60,13 @@ static gw_status batchnorm_setup_forward(struct gw_layer *layer, const struct gw
     GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->params + tensors[0].offset, &n->scale));
     GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->params + tensors[1].offset, &n->shift));
     GW_TRY(gw_blob_create(b->engine, dst_desc, !b->training && b->may_overwrite ? src[0]->data : NULL, &layer->dst));
-    gw_primitive_arg(&n->run, DNNL_ARG_SRC, &layer->src);
-    gw_primitive_arg(&n->run, DNNL_ARG_MEAN, &n->mean);
-    gw_primitive_arg(&n->run, DNNL_ARG_VARIANCE, &n->variance);
-    gw_primitive_arg(&n->run, DNNL_ARG_SCALE, &n->scale);
-    gw_primitive_arg(&n->run, DNNL_ARG_SHIFT, &n->shift);
-    gw_primitive_arg(&n->run, DNNL_ARG_DST, &layer->dst);
-    if (remembers)
-        gw_primitive_arg(&n->run, DNNL_ARG_WORKSPACE, &n->workspace);
-    return GW_OK;
+    gw_primitive_arg(&layer->run, DNNL_ARG_SRC, &layer->src);
+    gw_primitive_arg(&layer->run, DNNL_ARG_MEAN, &n->mean);
+    gw_primitive_arg(&layer->run, DNNL_ARG_VARIANCE, &n->variance);
+    gw_primitive_arg(&layer->run, DNNL_ARG_SCALE, &n->scale);
+    gw_primitive_arg(&layer->run, DNNL_ARG_SHIFT, &n->shift);
+    gw_primitive_arg(&layer->run, DNNL_ARG_DST, &layer->dst);
+    return gw_layer_setup_workspace(layer, b);
 }
 
 static gw_status batchnorm_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
@@ -84,38 +77,31 @@ static gw_status batchnorm_setup_backward(struct gw_layer *layer, const struct g
     const struct gw_param *tensors = &b->network->tensors[s->first_tensor];
     dnnl_primitive_desc_t pd;
     GW_TRY(gw_dnn_check(gw_describe_batchnorm(b->engine, dnnl_backward, layer->src.desc, layer->dst.desc, EPSILON,
-                                              flags_of(s, true), gw_primitive_desc(&n->run), &pd),
+                                              flags_of(s, true), gw_primitive_desc(&layer->run), &pd),
                         "batch norm's backward"));
-    GW_TRY(gw_primitive_create(pd, "batch norm's backward", &n->backward));
+    GW_TRY(gw_primitive_create(pd, "batch norm's backward", &layer->backward));
     GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &layer->diff_dst, &layer->reorder_diff_dst));
     GW_TRY(gw_blob_create(b->engine, n->scale.desc, b->grads + tensors[0].offset, &n->diff_scale));
     GW_TRY(gw_blob_create(b->engine, n->shift.desc, b->grads + tensors[1].offset, &n->diff_shift));
     GW_TRY(gw_blob_create(b->engine, layer->src.desc, NULL, &layer->diff_src[0]));
-    gw_primitive_arg(&n->backward, DNNL_ARG_SRC, &layer->src);
-    gw_primitive_arg(&n->backward, DNNL_ARG_MEAN, &n->mean);
-    gw_primitive_arg(&n->backward, DNNL_ARG_VARIANCE, &n->variance);
-    gw_primitive_arg(&n->backward, DNNL_ARG_SCALE, &n->scale);
+    gw_primitive_arg(&layer->backward, DNNL_ARG_SRC, &layer->src);
+    gw_primitive_arg(&layer->backward, DNNL_ARG_MEAN, &n->mean);
+    gw_primitive_arg(&layer->backward, DNNL_ARG_VARIANCE, &n->variance);
+    gw_primitive_arg(&layer->backward, DNNL_ARG_SCALE, &n->scale);
     if (GW_BATCHNORM_BACKWARD_READS_SHIFT)
-        gw_primitive_arg(&n->backward, DNNL_ARG_SHIFT, &n->shift);
-    gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_DST, &layer->diff_dst);
-    gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);
-    gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_SCALE, &n->diff_scale);
-    gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_SHIFT, &n->diff_shift);
-    if (n->workspace.memory)
-        gw_primitive_arg(&n->backward, DNNL_ARG_WORKSPACE, &n->workspace);
+        gw_primitive_arg(&layer->backward, DNNL_ARG_SHIFT, &n->shift);
+    gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_DST, &layer->diff_dst);
+    gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);
+    gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_SCALE, &n->diff_scale);
+    gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_SHIFT, &n->diff_shift);
+    if (layer->workspace.memory)
+        gw_primitive_arg(&layer->backward, DNNL_ARG_WORKSPACE, &layer->workspace);
     return GW_OK;
-}
-
-static gw_status batchnorm_forward(struct gw_layer *layer, const struct gw_pass *pass)
-{
-    (void)pass;
-    return gw_primitive_run(&((struct batchnorm *)layer)->run, layer->stream);
 }
 
 static gw_status batchnorm_backward(struct gw_layer *layer, const struct gw_pass *pass)
 {
-    struct batchnorm *n = (struct batchnorm *)layer;
-    GW_TRY(gw_primitive_run(&n->backward, layer->stream));
+    GW_TRY(gw_primitive_run(&layer->backward, layer->stream));
     pass->ready(pass->user, layer->spec->first_tensor + 1);
     pass->ready(pass->user, layer->spec->first_tensor);
     return GW_OK;
@@ -134,10 +120,7 @@ static void batchnorm_keep(struct gw_layer *layer)
 static void batchnorm_destroy(struct gw_layer *layer)
 {
     struct batchnorm *n = (struct batchnorm *)layer;
-    struct gw_blob *blobs[] = {&n->mean,  &n->variance,   &n->workspace, &n->scale,
-                               &n->shift, &n->diff_scale, &n->diff_shift};
-    gw_primitive_destroy(&n->run);
-    gw_primitive_destroy(&n->backward);
+    struct gw_blob *blobs[] = {&n->mean, &n->variance, &n->scale, &n->shift, &n->diff_scale, &n->diff_shift};
     for (size_t i = 0; i < sizeof blobs / sizeof *blobs; i++)
         gw_blob_destroy(blobs[i]);
 }
@@ -147,7 +130,6 @@ const struct gw_layer_kind gw_layer_batchnorm = {.name = "batch norm",
                                                  .declare = batchnorm_declare,
                                                  .setup_forward = batchnorm_setup_forward,
                                                  .setup_backward = batchnorm_setup_backward,
-                                                 .forward = batchnorm_forward,
                                                  .backward = batchnorm_backward,
                                                  .keep = batchnorm_keep,
                                                  .destroy = batchnorm_destroy};

@@ -7,7 +7,7 @@ struct conv {
     struct gw_layer head;
     uint64_t version; /* the version of the parameters in `weights` */
     struct gw_blob params, bias, weights;
-    struct gw_primitive reorder_weights, run;
+    struct gw_primitive reorder_weights;
 
     /* backward by weights, from the head's diff_dst */
     struct gw_blob grads, diff_bias, bw_src, diff_weights;
@@ -71,7 +71,7 @@ static gw_status create(struct conv *c, const struct gw_layer_build *b, dnnl_pro
     if (described == dnnl_success)
         described = gw_describe_convolution(b->engine, prop, made[SRC].layout, made[WEIGHTS].layout,
                                             s->no_bias ? NULL : made[BIAS].layout, made[DST].layout, &d.window,
-                                            c->run.handle ? gw_primitive_desc(&c->run) : NULL, &pd);
+                                            c->head.run.handle ? gw_primitive_desc(&c->head.run) : NULL, &pd);
     for (int i = 0; i < N_LAYOUTS; i++)
         gw_layout_drop(&made[i]);
     GW_TRY(gw_dnn_check(described, what));
@@ -85,10 +85,10 @@ static gw_status conv_setup_forward(struct gw_layer *layer, const struct gw_laye
     const struct gw_param *tensors = &b->network->tensors[layer->spec->first_tensor];
     struct conv_dims d = dims_of(layer->spec, b->batch);
     const bool has_bias = !layer->spec->no_bias;
-    GW_TRY(create(c, b, b->training ? dnnl_forward_training : dnnl_forward_inference, "a convolution", &c->run));
-    const gw_layout src_desc = gw_primitive_layout(&c->run, dnnl_query_src_md),
-                    weights_desc = gw_primitive_layout(&c->run, dnnl_query_weights_md),
-                    dst_desc = gw_primitive_layout(&c->run, dnnl_query_dst_md);
+    GW_TRY(create(c, b, b->training ? dnnl_forward_training : dnnl_forward_inference, "a convolution", &layer->run));
+    const gw_layout src_desc = gw_primitive_layout(&layer->run, dnnl_query_src_md),
+                    weights_desc = gw_primitive_layout(&layer->run, dnnl_query_weights_md),
+                    dst_desc = gw_primitive_layout(&layer->run, dnnl_query_dst_md);
 
     GW_TRY(gw_blob_plain(b->engine, 4, d.weights, b->params + tensors[0].offset, &c->params));
     if (has_bias)
@@ -96,11 +96,11 @@ static gw_status conv_setup_forward(struct gw_layer *layer, const struct gw_laye
     GW_TRY(gw_reorder_into(b->engine, src[0], src_desc, &layer->src, &layer->reorder_src));
     GW_TRY(gw_reorder_into(b->engine, &c->params, weights_desc, &c->weights, &c->reorder_weights));
     GW_TRY(gw_blob_create(b->engine, dst_desc, NULL, &layer->dst));
-    gw_primitive_arg(&c->run, DNNL_ARG_SRC, &layer->src);
-    gw_primitive_arg(&c->run, DNNL_ARG_WEIGHTS, &c->weights);
+    gw_primitive_arg(&layer->run, DNNL_ARG_SRC, &layer->src);
+    gw_primitive_arg(&layer->run, DNNL_ARG_WEIGHTS, &c->weights);
     if (has_bias)
-        gw_primitive_arg(&c->run, DNNL_ARG_BIAS, &c->bias);
-    gw_primitive_arg(&c->run, DNNL_ARG_DST, &layer->dst);
+        gw_primitive_arg(&layer->run, DNNL_ARG_BIAS, &c->bias);
+    gw_primitive_arg(&layer->run, DNNL_ARG_DST, &layer->dst);
     return GW_OK;
 }
 
@@ -164,7 +164,7 @@ static gw_status conv_forward(struct gw_layer *layer, const struct gw_pass *pass
         GW_TRY(gw_primitive_run(&c->bd_reorder_weights, layer->stream));
         c->version = pass->version;
     }
-    return gw_primitive_run(&c->run, layer->stream);
+    return gw_primitive_run(&layer->run, layer->stream);
 }
 
 static gw_status conv_backward(struct gw_layer *layer, const struct gw_pass *pass)
@@ -183,10 +183,9 @@ static gw_status conv_backward(struct gw_layer *layer, const struct gw_pass *pas
 static void conv_destroy(struct gw_layer *layer)
 {
     struct conv *c = (struct conv *)layer;
-    struct gw_primitive *primitives[] = {&c->reorder_weights,    &c->run,
-                                         &c->bw_reorder_src,     &c->bw_run,
-                                         &c->bw_reorder_grads,   &c->bd_reorder_diff_dst,
-                                         &c->bd_reorder_weights, &c->bd_run};
+    struct gw_primitive *primitives[] = {
+        &c->reorder_weights,     &c->bw_reorder_src,     &c->bw_run, &c->bw_reorder_grads,
+        &c->bd_reorder_diff_dst, &c->bd_reorder_weights, &c->bd_run};
     struct gw_blob *blobs[] = {&c->params, &c->bias,         &c->weights,     &c->grads,     &c->diff_bias,
                                &c->bw_src, &c->diff_weights, &c->bd_diff_dst, &c->bd_weights};
     for (size_t i = 0; i < sizeof primitives / sizeof *primitives; i++)

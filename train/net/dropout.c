@@ -18,13 +18,6 @@ struct dropout {
     const float *diff_dst;
 };
 
-static gw_status dropout_declare(struct gw_network *network, struct gw_layer_spec *spec)
-{
-    (void)network;
-    spec->out = spec->in;
-    return GW_OK;
-}
-
 static gw_status dropout_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
                                        const struct gw_blob *const *src)
 {
@@ -100,7 +93,7 @@ static void dropout_destroy(struct gw_layer *layer)
 
 const struct gw_layer_kind gw_layer_dropout = {.name = "dropout",
                                                .instance_bytes = sizeof(struct dropout),
-                                               .declare = dropout_declare,
+                                               .declare = gw_layer_declare_same,
                                                .setup_forward = dropout_setup_forward,
                                                .setup_backward = dropout_setup_backward,
                                                .forward = dropout_forward,

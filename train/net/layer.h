@@ -86,6 +86,7 @@ struct gw_layer_kind {
     /* Sets layer->diff_src[k] if build->needs_diff[k]. */
     gw_status (*setup_backward)(struct gw_layer *layer, const struct gw_layer_build *build,
                                 const struct gw_blob *diff_dst);
+    /* NULL: layer->run is all that forward does, and layer->backward all that backward does. */
     gw_status (*forward)(struct gw_layer *layer, const struct gw_pass *pass);
     gw_status (*backward)(struct gw_layer *layer, const struct gw_pass *pass);
     /* Called if the step counts: the layer keeps what it learnt of its values (batch norm). NULL: it keeps nothing. */
@@ -104,7 +105,15 @@ struct gw_layer {
      * and reorder_diff_dst before backward: they fill src and diff_dst, if these have memory of their own. */
     struct gw_blob src, diff_dst;
     struct gw_primitive reorder_src, reorder_diff_dst;
+    struct gw_primitive run, backward; /* oneDNN's own, if it has the layer */
+    struct gw_blob workspace;          /* what run leaves for backward */
 };
+
+/* For layers that change no shape and have no tensors. */
+gw_status gw_layer_declare_same(struct gw_network *network, struct gw_layer_spec *spec);
+
+/* For layers with a layer->run: makes the workspace if run leaves one. The other arguments of run come before. */
+gw_status gw_layer_setup_workspace(struct gw_layer *layer, const struct gw_layer_build *build);
 
 /* For layers that read gradients in the layout of layer->dst. Makes layer->diff_dst so, and layer->diff_src[0] in the
  * layout of layer->src if it is needed. */

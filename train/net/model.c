@@ -159,6 +159,9 @@ void gw_model_destroy(struct gw_model *m)
             layer->spec->kind->destroy(layer);
         gw_primitive_destroy(&layer->reorder_src);
         gw_primitive_destroy(&layer->reorder_diff_dst);
+        gw_primitive_destroy(&layer->run);
+        gw_primitive_destroy(&layer->backward);
+        gw_blob_destroy(&layer->workspace);
         gw_blob_destroy(&layer->src);
         gw_blob_destroy(&layer->diff_dst);
         gw_blob_destroy(&layer->dst);
@@ -192,8 +195,10 @@ const float *gw_model_logits(const struct gw_model *m)
 gw_status gw_model_forward(struct gw_model *m, const struct gw_pass *pass)
 {
     for (uint32_t i = 0; i < m->network->n_layers; i++) {
-        GW_TRY(gw_primitive_run(&m->layers[i]->reorder_src, m->stream));
-        GW_TRY(m->layers[i]->spec->kind->forward(m->layers[i], pass));
+        struct gw_layer *layer = m->layers[i];
+        GW_TRY(gw_primitive_run(&layer->reorder_src, m->stream));
+        GW_TRY(layer->spec->kind->forward ? layer->spec->kind->forward(layer, pass)
+                                          : gw_primitive_run(&layer->run, m->stream));
     }
     return GW_OK;
 }
@@ -201,9 +206,11 @@ gw_status gw_model_forward(struct gw_model *m, const struct gw_pass *pass)
 gw_status gw_model_backward(struct gw_model *m, const struct gw_pass *pass)
 {
     for (uint32_t i = m->network->n_layers; i-- > 0;) {
+        struct gw_layer *layer = m->layers[i];
         GW_TRY(gw_primitive_run(&m->returned[i].add, m->stream));
-        GW_TRY(gw_primitive_run(&m->layers[i]->reorder_diff_dst, m->stream));
-        GW_TRY(m->layers[i]->spec->kind->backward(m->layers[i], pass));
+        GW_TRY(gw_primitive_run(&layer->reorder_diff_dst, m->stream));
+        GW_TRY(layer->spec->kind->backward ? layer->spec->kind->backward(layer, pass)
+                                           : gw_primitive_run(&layer->backward, m->stream));
     }
     return GW_OK;
 }

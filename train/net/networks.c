@@ -80,7 +80,28 @@ static gw_status add_normed(struct gw_network *n, uint32_t *x, uint32_t units, u
     return add(n, &gw_layer_batchnorm, x, (struct gw_layer_spec){.relu = relu}, "norm%s", suffix);
 }
 
-#define PADDED_CROPS "pad=4,crop=32,mirror,normalize"
+/* Reads the number behind a network's name, if there is one. It may have only digits and points, as people write
+ * numbers: other spellings are legal numbers, but networks are compared by their names. what: what the number is. */
+static gw_status read_argument(const struct gw_network *n, const char *name, double least, double most,
+                               const char *what, double *value)
+{
+    const char *text = n->name + strlen(name);
+    if (*text == 0)
+        return GW_OK;
+    if (text[1 + strspn(text + 1, "0123456789.")] == 0 && gw_parse_decimal(text + 1, value) && *value >= least &&
+        *value <= most)
+        return GW_OK;
+    return gw_fail(GW_ERR_ARGUMENT, "the network \"%s\" is not valid: after %s: comes %s", n->name, name, what);
+}
+
+/* Networks for CIFAR-10's pictures. */
+static void take_cifar(struct gw_network *n)
+{
+    n->in = (struct gw_shape){3, 32, 32};
+    n->classes = 10;
+    n->he = true;
+    n->transform = "pad=4,crop=32,mirror,normalize";
+}
 
 /* He, Zhang, Ren, Sun, 2016, section 4.2, with n = 3 and shortcuts without parameters (option A): 269,722 parameters.
  */
@@ -88,10 +109,7 @@ static gw_status build_resnet20(struct gw_network *n)
 {
     enum { STAGES = 3, BLOCKS = 3 };
     uint32_t x = GW_SAMPLES, units = 16;
-    n->in = (struct gw_shape){3, 32, 32};
-    n->classes = 10;
-    n->he = true;
-    n->transform = PADDED_CROPS;
+    take_cifar(n);
     GW_TRY(add_normed(n, &x, units, 1, true, "1"));
     for (uint32_t stage = 2; stage < 2 + STAGES; stage++, units *= 2)
         for (uint32_t block = 1; block <= BLOCKS; block++) {
@@ -113,32 +131,15 @@ static gw_status build_resnet20(struct gw_network *n)
     return add(n, &gw_layer_fc, &x, (struct gw_layer_spec){.units = 10, .deviation = 0.01f}, "fc");
 }
 
-/* True if the text has only digits and points, as people write numbers. Other spellings are legal numbers, but networks
- * are compared by their names. */
-static bool is_plain(const char *number)
-{
-    return number[strspn(number, "0123456789.")] == 0;
-}
-
 /* Simonyan and Zisserman's configuration D for pictures of 32x32, with batch norm and one fully connected layer:
  * 14,724,042 parameters. vgg16:WIDTH has this fraction of the maps. */
 static gw_status build_vgg16(struct gw_network *n)
 {
     static const uint32_t maps[] = {64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0};
-    const char *text = n->name + strlen("vgg16");
     double width = 1;
-    if (*text) {
-        if (!is_plain(text + 1) || !gw_parse_decimal(text + 1, &width) || !(width >= 1.0 / 64 && width <= 4))
-            return gw_fail(GW_ERR_ARGUMENT,
-                           "the network \"%s\" is not valid: after vgg16: comes the fraction of the maps, 0.015625 to "
-                           "4, as in vgg16:0.25",
-                           n->name);
-    }
+    GW_TRY(read_argument(n, "vgg16", 1.0 / 64, 4, "the fraction of the maps, 0.015625 to 4, as in vgg16:0.25", &width));
     uint32_t x = GW_SAMPLES, stage = 1, in_stage = 0;
-    n->in = (struct gw_shape){3, 32, 32};
-    n->classes = 10;
-    n->he = true;
-    n->transform = PADDED_CROPS;
+    take_cifar(n);
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
         char suffix[16];
         if (maps[i] == 0) {
@@ -162,21 +163,11 @@ static gw_status build_alexnet_small(struct gw_network *n)
         {.units = 128, .kernel = 3, .stride = 1, .padding = 1},
     };
     enum { N_CONVS = sizeof convs / sizeof *convs, HIDDEN = 1024 };
-    const char *text = n->name + strlen("alexnet-small");
     double drop = 0.5;
-    if (*text) {
-        if (!is_plain(text + 1) || !gw_parse_decimal(text + 1, &drop) || !(drop >= 0 && drop <= 0.9))
-            return gw_fail(
-                GW_ERR_ARGUMENT,
-                "the network \"%s\" is not valid: after alexnet-small: comes the share that dropout takes, 0 "
-                "to 0.9, as in alexnet-small:0.2",
-                n->name);
-    }
+    GW_TRY(read_argument(n, "alexnet-small", 0, 0.9, "the share that dropout takes, 0 to 0.9, as in alexnet-small:0.2",
+                         &drop));
     uint32_t x = GW_SAMPLES;
-    n->in = (struct gw_shape){3, 32, 32};
-    n->classes = 10;
-    n->he = true;
-    n->transform = PADDED_CROPS;
+    take_cifar(n);
     for (uint32_t i = 0; i < N_CONVS; i++) {
         GW_TRY(add(n, &gw_layer_conv, &x, convs[i], "conv%u", i + 1));
         GW_TRY(add(n, &gw_layer_relu, &x, plain, "relu%u", i + 1));

@@ -2,12 +2,6 @@
 #include "base/error.h"
 #include "net/network.h"
 
-struct pool {
-    struct gw_layer head;
-    struct gw_blob workspace; /* which value of each window was the largest */
-    struct gw_primitive run, backward;
-};
-
 /* How many windows fit along a side. A partial window must begin inside the picture. */
 static uint32_t windows(const struct gw_layer_spec *s, uint32_t side)
 {
@@ -47,7 +41,6 @@ static dnnl_alg_kind_t kind_of(const struct gw_layer_spec *s)
 static gw_status pool_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
                                     const struct gw_blob *const *src)
 {
-    struct pool *p = (struct pool *)layer;
     const struct gw_layer_spec *s = layer->spec;
     dnnl_dim_t dst_dims[4] = {b->batch, s->out.channels, s->out.height, s->out.width};
     const struct gw_window window = window_of(s);
@@ -59,67 +52,37 @@ static gw_status pool_setup_forward(struct gw_layer *layer, const struct gw_laye
                             src[0]->desc, any.layout, &window, NULL, &pd);
     gw_layout_drop(&any);
     GW_TRY(gw_dnn_check(described, "pooling"));
-    GW_TRY(gw_primitive_create(pd, "pooling", &p->run));
-    const gw_layout dst_desc = gw_primitive_layout(&p->run, dnnl_query_dst_md);
-    const gw_layout workspace_desc = gw_primitive_layout(&p->run, dnnl_query_workspace_md);
-    const bool remembers = b->training && workspace_desc && dnnl_memory_desc_get_size(workspace_desc) > 0;
-    if (remembers)
-        GW_TRY(gw_blob_create(b->engine, workspace_desc, NULL, &p->workspace));
+    GW_TRY(gw_primitive_create(pd, "pooling", &layer->run));
+    const gw_layout dst_desc = gw_primitive_layout(&layer->run, dnnl_query_dst_md);
     GW_TRY(gw_blob_create(b->engine, src[0]->desc, src[0]->data, &layer->src));
     GW_TRY(gw_blob_create(b->engine, dst_desc, NULL, &layer->dst));
-    gw_primitive_arg(&p->run, DNNL_ARG_SRC, &layer->src);
-    gw_primitive_arg(&p->run, DNNL_ARG_DST, &layer->dst);
-    if (remembers)
-        gw_primitive_arg(&p->run, DNNL_ARG_WORKSPACE, &p->workspace);
-    return GW_OK;
+    gw_primitive_arg(&layer->run, DNNL_ARG_SRC, &layer->src);
+    gw_primitive_arg(&layer->run, DNNL_ARG_DST, &layer->dst);
+    return gw_layer_setup_workspace(layer, b); /* which value of each window was the largest */
 }
 
 static gw_status pool_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
                                      const struct gw_blob *diff_dst)
 {
-    struct pool *p = (struct pool *)layer;
     const struct gw_layer_spec *s = layer->spec;
     if (!b->needs_diff[0])
         return GW_OK;
     const struct gw_window window = window_of(s);
     dnnl_primitive_desc_t pd;
     GW_TRY(gw_dnn_check(gw_describe_pooling(b->engine, dnnl_backward_data, kind_of(s), layer->src.desc, layer->dst.desc,
-                                            &window, gw_primitive_desc(&p->run), &pd),
+                                            &window, gw_primitive_desc(&layer->run), &pd),
                         "pooling's backward"));
-    GW_TRY(gw_primitive_create(pd, "pooling's backward", &p->backward));
+    GW_TRY(gw_primitive_create(pd, "pooling's backward", &layer->backward));
     GW_TRY(gw_layer_setup_backward(layer, b, diff_dst));
-    gw_primitive_arg(&p->backward, DNNL_ARG_DIFF_DST, &layer->diff_dst);
-    gw_primitive_arg(&p->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);
-    if (p->workspace.memory)
-        gw_primitive_arg(&p->backward, DNNL_ARG_WORKSPACE, &p->workspace);
+    gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_DST, &layer->diff_dst);
+    gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);
+    if (layer->workspace.memory)
+        gw_primitive_arg(&layer->backward, DNNL_ARG_WORKSPACE, &layer->workspace);
     return GW_OK;
 }
 
-static gw_status pool_forward(struct gw_layer *layer, const struct gw_pass *pass)
-{
-    (void)pass;
-    return gw_primitive_run(&((struct pool *)layer)->run, layer->stream);
-}
-
-static gw_status pool_backward(struct gw_layer *layer, const struct gw_pass *pass)
-{
-    (void)pass;
-    return gw_primitive_run(&((struct pool *)layer)->backward, layer->stream);
-}
-
-static void pool_destroy(struct gw_layer *layer)
-{
-    struct pool *p = (struct pool *)layer;
-    gw_primitive_destroy(&p->run);
-    gw_primitive_destroy(&p->backward);
-    gw_blob_destroy(&p->workspace);
-}
-
 const struct gw_layer_kind gw_layer_pool = {.name = "pooling",
-                                            .instance_bytes = sizeof(struct pool),
+                                            .instance_bytes = sizeof(struct gw_layer),
                                             .declare = pool_declare,
                                             .setup_forward = pool_setup_forward,
-                                            .setup_backward = pool_setup_backward,
-                                            .forward = pool_forward,
-                                            .backward = pool_backward,
-                                            .destroy = pool_destroy};
+                                            .setup_backward = pool_setup_backward};

@@ -9,13 +9,6 @@ struct relu {
     const float *src, *diff_dst;
 };
 
-static gw_status relu_declare(struct gw_network *network, struct gw_layer_spec *spec)
-{
-    (void)network;
-    spec->out = spec->in;
-    return GW_OK;
-}
-
 static gw_status relu_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
                                     const struct gw_blob *const *src)
 {
@@ -60,7 +53,7 @@ static gw_status relu_backward(struct gw_layer *layer, const struct gw_pass *pas
 const struct gw_layer_kind gw_layer_relu = {.name = "relu",
                                             .instance_bytes = sizeof(struct relu),
                                             .needs_dst = true,
-                                            .declare = relu_declare,
+                                            .declare = gw_layer_declare_same,
                                             .setup_forward = relu_setup_forward,
                                             .setup_backward = relu_setup_backward,
                                             .forward = relu_forward,

@@ -79,7 +79,7 @@ static gw_status get_state(struct gw_worker *w, uint64_t round)
  * would take them for those of the run. */
 static gw_status parameters_of_run(struct gw_worker *w)
 {
-    gw_status status = gw_worker_pull_parameters(w);
+    gw_status status = gw_worker_parameters(w, gw_exchange_pull_parameters);
     if (status != GW_ERR_TIMEOUT && status != GW_ERR_PEER)
         return status;
     return gw_fail(status,
@@ -134,7 +134,7 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
         gw_worker_begin(w);
     GW_TRY(gw_worker_exchange(w, e->client));
     if (*w->team->server_optimizer)
-        GW_TRY(*t > 0 ? parameters_of_run(w) : gw_worker_init_parameters(w));
+        GW_TRY(*t > 0 ? parameters_of_run(w) : gw_worker_parameters(w, gw_exchange_init_parameters));
     if (*t > 0 || e->n_joins > 0)
         gw_train_note(team->callbacks, "rank %u takes part from step %llu of %llu on", w->rank,
                       (unsigned long long)*t + 1, (unsigned long long)team->steps);

@@ -11,32 +11,29 @@ static void load_row(const struct gw_rows *rows, size_t row, size_t n, float *to
         to[rows->index[k]] = rows->value[k];
 }
 
-void gw_batch_load_train(const struct gw_data *data, const uint32_t *order, uint32_t n, const struct gw_pass *pass,
-                         float *input, uint8_t *labels)
+/* Loads n samples: order[0..n), or, if order is NULL, first, first+1, ... pass: they are for training; NULL: for a
+ * test. */
+static void load(const struct gw_data *data, const struct gw_samples *samples, const uint32_t *order, size_t first,
+                 uint32_t n, const struct gw_pass *pass, float *input, uint8_t *labels)
 {
     const size_t values = gw_data_sample_values(data), raw = gw_data_raw_values(data);
-    const struct gw_samples *samples = &data->train;
     for (uint32_t i = 0; i < n; i++, input += values) {
-        if (samples->pixels)
-            gw_transform_train(&data->transform, pass->seed, pass->step, pass->first + i,
-                               samples->pixels + order[i] * raw, input);
+        const size_t row = order ? order[i] : first + i;
+        const uint8_t *pixels = samples->pixels ? samples->pixels + row * raw : NULL;
+        if (!pixels)
+            load_row(&samples->rows, row, values, input);
+        else if (pass)
+            gw_transform_train(&data->transform, pass->seed, pass->step, pass->first + i, pixels, input);
         else
-            load_row(&samples->rows, order[i], values, input);
-        labels[i] = samples->labels[order[i]];
+            gw_transform_test(&data->transform, pixels, input);
+        labels[i] = samples->labels[row];
     }
 }
 
-static void load_test(const struct gw_data *data, uint32_t first, uint32_t n, float *input, uint8_t *labels)
+void gw_batch_load_train(const struct gw_data *data, const uint32_t *order, uint32_t n, const struct gw_pass *pass,
+                         float *input, uint8_t *labels)
 {
-    const size_t values = gw_data_sample_values(data), raw = gw_data_raw_values(data);
-    const struct gw_samples *samples = &data->test;
-    for (size_t i = first; i < (size_t)first + n; i++, input += values) {
-        if (samples->pixels)
-            gw_transform_test(&data->transform, samples->pixels + i * raw, input);
-        else
-            load_row(&samples->rows, i, values, input);
-        labels[i - first] = samples->labels[i];
-    }
+    load(data, &data->train, order, 0, n, pass, input, labels);
 }
 
 gw_status gw_evaluate(struct gw_model *model, const struct gw_pass *pass, const struct gw_data *data, uint32_t begin,
@@ -45,7 +42,7 @@ gw_status gw_evaluate(struct gw_model *model, const struct gw_pass *pass, const 
     uint8_t labels[GW_EVAL_BATCH];
     for (uint32_t at = begin; at < end; at += GW_EVAL_BATCH) {
         uint32_t n = end - at < GW_EVAL_BATCH ? end - at : GW_EVAL_BATCH;
-        load_test(data, at, n, gw_model_input(model), labels);
+        load(data, &data->test, NULL, at, n, NULL, gw_model_input(model), labels);
         GW_TRY(gw_model_forward(model, pass));
         gw_model_loss(model, labels, n, 0, loss, correct);
     }

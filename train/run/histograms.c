@@ -5,13 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-/* True for some steps that are spread over the run, with the first and the last. */
-static bool is_due(uint64_t t, uint64_t steps)
-{
-    const uint64_t n = steps < GW_HISTOGRAM_STEPS ? steps : GW_HISTOGRAM_STEPS;
-    return t == 0 || n < 2 || t * (n - 1) / (steps - 1) != (t - 1) * (n - 1) / (steps - 1);
-}
-
 /* True for weights. Nobody needs histograms of biases and the like. */
 static bool is_weight(const struct gw_param *p)
 {
@@ -26,9 +19,8 @@ static uint32_t choose_tensors(const struct gw_network *net, uint32_t chosen[GW_
     uint32_t n_weights = 0, n = 0, at = 0;
     for (uint32_t i = 0; i < net->n_tensors; i++)
         n_weights += is_weight(&net->tensors[i]);
-    const uint32_t most = n_weights < GW_HISTOGRAM_TENSORS ? n_weights : GW_HISTOGRAM_TENSORS;
-    for (uint32_t i = 0; i < net->n_tensors && n < most; i++)
-        if (is_weight(&net->tensors[i]) && at++ == (most < 2 ? 0 : (uint64_t)n * (n_weights - 1) / (most - 1)))
+    for (uint32_t i = 0; i < net->n_tensors; i++)
+        if (is_weight(&net->tensors[i]) && gw_is_spread(at++, n_weights, GW_HISTOGRAM_TENSORS))
             chosen[n++] = i;
     return n;
 }
@@ -37,7 +29,8 @@ void gw_histograms_begin(struct gw_worker *w, uint64_t t)
 {
     const struct gw_team *team = w->team;
     uint32_t chosen[GW_HISTOGRAM_TENSORS];
-    if (w->control.link.rank > 0 || !team->metrics.histograms.stream || !is_due(t, team->steps))
+    if (w->control.link.rank > 0 || !team->metrics.histograms.stream ||
+        !gw_is_spread(t, team->steps, GW_HISTOGRAM_STEPS))
         return;
     const uint32_t n = choose_tensors(&team->network, chosen);
     gw_free(NULL, w->histograms); /* it may be left from a step that did not end */

@@ -1,7 +1,6 @@
 /* Reads --plan: a method that needs no measurement, or a plan that was made from a profile. */
 #include "run/plan.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "base/numbers.h"
 #include "base/quote.h"
 #include "disk/file.h"
@@ -69,15 +68,8 @@ enum { MAX_PLAN_FILE = 1 << 20 }; /* a tensor takes a line or two */
 
 static gw_status from_file(const struct gw_network *network, const char *path, uint32_t *group_of)
 {
-    uint8_t *bytes;
-    size_t n_bytes;
-    uint64_t file_bytes;
-    json_error_t error;
-    GW_TRY(gw_file_read(path, MAX_PLAN_FILE, &bytes, &n_bytes, &file_bytes)); /* what is cut there is no plan */
-    json_t *root = json_loadb((const char *)bytes, n_bytes, JSON_REJECT_DUPLICATES, &error);
-    gw_free(NULL, bytes);
-    if (!root)
-        return gw_fail(GW_ERR_ARGUMENT, "%s is no plan: line %d: %s", path, error.line, error.text);
+    json_t *root;
+    GW_TRY(gw_file_read_json(path, MAX_PLAN_FILE, "a plan is what gradwire plan --json prints", &root));
     gw_status status = take_groups(network, path, root, group_of);
     json_decref(root);
     return status;

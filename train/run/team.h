@@ -166,14 +166,14 @@ static inline size_t gw_team_n_statistics(const struct gw_team *team)
     return (size_t)(team->network.n_storage - team->network.n_trained);
 }
 
-/* Tells the others that a worker failed. Else they would wait for it until their deadline. */
-void gw_team_fail(const struct gw_team *team, uint32_t index, gw_status status, const char *text);
-
 /* A worker's thread (training.c). */
 void *gw_worker_main(void *worker);
 void gw_worker_free(struct gw_worker *worker);
 
 /* ---- worker.c ---- */
+
+/* Tells the others that a worker failed. Else they would wait for it until their deadline. */
+void gw_team_fail(const struct gw_team *team, uint32_t index, gw_status status, const char *text);
 
 /* Sets parameters, and all that belongs to them, for the begin of a run. They are drawn, or come from the run that is
  * resumed. */
@@ -182,12 +182,12 @@ void gw_worker_begin(struct gw_worker *worker);
 /* What the worker keeps of the network. An array that it does not need is NULL. */
 void gw_worker_arrays(const struct gw_worker *worker, float *arrays[GW_ARRAYS]);
 
-/* With --parameters servers: brings the first parameters. A server keeps those that reach it first. Then the worker has
- * the servers' parameters. */
-gw_status gw_worker_init_parameters(struct gw_worker *worker);
+/* With --parameters servers: gets the parameters of the servers. move: gw_exchange_init_parameters, which brings the
+ * first ones before (a server keeps those that reach it first), or gw_exchange_pull_parameters. */
+gw_status gw_worker_parameters(struct gw_worker *worker, gw_status (*move)(gw_exchange *, float *const *));
 
-/* With --parameters servers: gets the parameters of the servers. */
-gw_status gw_worker_pull_parameters(struct gw_worker *worker);
+/* Makes the exchange over GW_TEAM_FULL, which averages these tensors of all workers as floats. */
+gw_status gw_worker_full_exchange(struct gw_worker *worker, const gw_tensor *tensors, uint32_t n_tensors);
 
 /* Makes the worker's exchange. servers: the servers that own the slices; NULL: the members of its link own them. */
 gw_status gw_worker_exchange(struct gw_worker *worker, gw_ps_client *servers);

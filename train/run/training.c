@@ -67,22 +67,7 @@ static gw_status fetch_last(struct gw_worker *w)
         GW_TRY(gw_elastic_meet(w));
     GW_TRY(gw_control_meet(&w->control));
     w->fetched = true;
-    return gw_worker_pull_parameters(w);
-}
-
-/* Makes the exchange that averages the statistics of all workers, as floats. */
-static gw_status open_statistics(struct gw_worker *w)
-{
-    const struct gw_team *team = w->team;
-    const gw_tensor tensor = {.name = "statistics", .n_elems = gw_team_n_statistics(team)};
-    const gw_exchange_options options = {.struct_bytes = sizeof options,
-                                         .codec = team->full_codec,
-                                         .tensors = &tensor,
-                                         .n_tensors = 1,
-                                         .link = gw_team_link(team, GW_TEAM_FULL, w->index),
-                                         .seed = team->options->seed,
-                                         .timeout_ms = team->options->timeout_s * 1000};
-    return gw_exchange_create(team->context, &options, &w->full_exchange);
+    return gw_worker_parameters(w, gw_exchange_pull_parameters);
 }
 
 /* Gives all workers the average of their statistics, behind their parameters. It is for evaluation, checkpoints and the
@@ -135,14 +120,15 @@ static gw_status set_up(struct gw_worker *w)
         GW_TRY(gw_model_create(net, team->engine, w->count, w->params, w->grads, w->statistics, &w->model));
     if (!net->convex && evaluates(w))
         GW_TRY(gw_model_create(net, team->engine, GW_EVAL_BATCH, shown, NULL, shown + net->n_trained, &w->test_model));
+    const gw_tensor statistics = {.name = "statistics", .n_elems = gw_team_n_statistics(team)};
     if (net->n_statistics)
-        GW_TRY(open_statistics(w));
+        GW_TRY(gw_worker_full_exchange(w, &statistics, 1));
 
     if (team->alone) /* such a worker joins the others first */
         return GW_OK;
     GW_TRY(gw_worker_exchange(w, team->members->clients ? team->members->clients[w->index] : NULL));
     if (*team->server_optimizer)
-        GW_TRY(gw_worker_init_parameters(w));
+        GW_TRY(gw_worker_parameters(w, gw_exchange_init_parameters));
     return load_state(w);
 }
 

@@ -1,4 +1,4 @@
-/* One worker's parameters at the begin of a run, and its exchange. */
+/* One worker's parameters at the begin of a run, its exchanges, and its last word to the others. */
 #include "base/append.h"
 #include "base/error.h"
 #include "disk/checkpoint.h"
@@ -78,8 +78,20 @@ gw_status gw_worker_exchange(struct gw_worker *w, gw_ps_client *servers)
     return gw_exchange_create(team->context, &exchange, &w->exchange);
 }
 
-/* Puts the worker's parameters on the servers, or gets theirs. */
-static gw_status with_servers(struct gw_worker *w, gw_status (*move)(gw_exchange *exchange, float *const *values))
+gw_status gw_worker_full_exchange(struct gw_worker *w, const gw_tensor *tensors, uint32_t n_tensors)
+{
+    const struct gw_team *team = w->team;
+    const gw_exchange_options options = {.struct_bytes = sizeof options,
+                                         .codec = team->full_codec,
+                                         .tensors = tensors,
+                                         .n_tensors = n_tensors,
+                                         .link = gw_team_link(team, GW_TEAM_FULL, w->index),
+                                         .seed = team->options->seed,
+                                         .timeout_ms = team->options->timeout_s * 1000};
+    return gw_exchange_create(team->context, &options, &w->full_exchange);
+}
+
+gw_status gw_worker_parameters(struct gw_worker *w, gw_status (*move)(gw_exchange *, float *const *))
 {
     const struct gw_network *net = &w->team->network;
     float *values[GW_MAX_TENSORS];
@@ -90,12 +102,11 @@ static gw_status with_servers(struct gw_worker *w, gw_status (*move)(gw_exchange
     return GW_OK;
 }
 
-gw_status gw_worker_init_parameters(struct gw_worker *w)
+void gw_team_fail(const struct gw_team *team, uint32_t index, gw_status status, const char *text)
 {
-    return with_servers(w, gw_exchange_init_parameters);
-}
-
-gw_status gw_worker_pull_parameters(struct gw_worker *w)
-{
-    return with_servers(w, gw_exchange_pull_parameters);
+    for (uint32_t kind = 0; kind < team->n_links; kind++) {
+        gw_link link = gw_team_link(team, kind, index);
+        if (link.ops)
+            gw_link_fail(&link, status, text);
+    }
 }

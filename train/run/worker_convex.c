@@ -32,14 +32,7 @@ gw_status gw_convex_worker_set_up(struct gw_worker *w)
     w->full = gw_calloc(NULL, net->n_storage, sizeof *w->full);
     if (!w->snapshot || !w->full)
         return GW_ERR_MEMORY;
-    gw_exchange_options exchange = {.struct_bytes = sizeof exchange,
-                                    .codec = team->full_codec,
-                                    .tensors = team->tensors,
-                                    .n_tensors = net->n_tensors,
-                                    .link = gw_team_link(team, GW_TEAM_FULL, w->index),
-                                    .seed = team->options->seed,
-                                    .timeout_ms = team->options->timeout_s * 1000};
-    return gw_exchange_create(team->context, &exchange, &w->full_exchange);
+    return gw_worker_full_exchange(w, team->tensors, net->n_tensors);
 }
 
 /* If a run is resumed within an epoch, it keeps the snapshot that was saved. The full gradient at the snapshot is
