@@ -322,8 +322,8 @@ int gw_fuzz_join(const uint8_t *data, size_t size)
                 promise(strlen(join.address.endpoint) < sizeof join.address.endpoint);
             gw_tcp_table_read(bytes, message.n_bytes, 3, 1, &number, members);
             gw_tcp_hello_read(bytes, message.n_bytes, &hello);
-            for (size_t i = 0; i <= 8; i += 4)
-                promise(!gw_tcp_text_read(bytes, message.n_bytes, i, &number, text) || strlen(text) < sizeof text);
+            promise(!gw_tcp_text_read(bytes, message.n_bytes, text) || strlen(text) < sizeof text);
+            promise(!gw_tcp_refuse_read(bytes, message.n_bytes, &status, text) || strlen(text) < sizeof text);
             free(bytes);
             gw_net_consume(&c);
             if (!message.is_small)

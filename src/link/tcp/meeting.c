@@ -34,7 +34,7 @@
 struct joiner {
     struct gw_net_connection c;
     bool went, ready; /* went: it was here once, and its connection broke */
-    double heard_at;  /* at rank 0, after the table: when it was heard last */
+    double heard_at;  /* when it was heard last, or got the table; 0: never */
 };
 
 struct meeting {
@@ -52,7 +52,6 @@ struct meeting {
     uint32_t n_missing; /* connections to peers that do not stand yet */
     /* elsewhere than at rank 0 */
     double dial_host_at, pause;
-    double heard_at; /* when rank 0 was heard last; 0: never */
     char waiting_for[GW_TCP_TEXT_BYTES];
     int n_mismatches;
     char refused[GW_TCP_TEXT_BYTES]; /* at rank 0: the last refusal; "": none */
@@ -68,38 +67,37 @@ gw_status gw_tcp_go_on(bool (*stop)(void *user), void *user, uint32_t rank)
 
 /* ---- small things ---------------------------------------------------------------------------------------- */
 
-/* At rank 0, as the next ones. */
-static bool joiner_is_here(const void *all, uint32_t rank)
+/* At rank 0. */
+static bool is_here(const struct meeting *m, uint32_t rank)
 {
-    return rank == 0 || ((const struct joiner *)all)[rank].c.fd >= 0;
+    return rank == 0 || m->joiners[rank].c.fd >= 0;
 }
 
-static bool joiner_has_come(const void *all, uint32_t rank)
-{
-    return joiner_is_here(all, rank) || ((const struct joiner *)all)[rank].went;
-}
-
-static bool is_ready(const void *meeting, uint32_t rank)
+/* At rank 0: a member has come, or after the table: it is connected to all others. */
+static bool has_done_so(const void *meeting, uint32_t rank)
 {
     const struct meeting *m = meeting;
-    return rank == 0 ? m->n_missing == 0 : m->joiners[rank].ready;
+    return !m->has_table ? is_here(m, rank) : rank == 0 ? m->n_missing == 0 : m->joiners[rank].ready;
 }
 
-/* At rank 0. A member that connects to others answers each WAIT. So one that does not is the one for which they wait.
- */
-static bool is_ready_or_speaks(const void *meeting, uint32_t rank)
+/* The same, or it waits for another one, as far as rank 0 knows. Who came may have gone because its own deadline passed
+ * first. After the table, who connects to others answers each WAIT; so one that does not is the one for which they
+ * wait. */
+static bool is_excused(const void *meeting, uint32_t rank)
 {
     const struct meeting *m = meeting;
-    return rank == 0 || is_ready(m, rank) || gw_clock_seconds() - m->joiners[rank].heard_at < 2 * WAIT_SECONDS;
+    const struct joiner *joiner = &m->joiners[rank];
+    return rank == 0 || has_done_so(m, rank) ||
+           (m->has_table ? gw_clock_seconds() - joiner->heard_at < 2 * WAIT_SECONDS : joiner->went);
 }
 
-/* At rank 0: lists the members that are not ready; only the silent ones, if some are. */
-static struct gw_tcp_missing unready_ranks(const struct meeting *m)
+/* At rank 0: lists the members for which all wait; only those without excuse, if there are some. */
+static struct gw_tcp_missing awaited_ranks(const struct meeting *m)
 {
-    bool all_speak = true;
+    bool all_excused = true;
     for (uint32_t r = 0; r < m->group->size; r++)
-        all_speak = all_speak && is_ready_or_speaks(m, r);
-    return gw_tcp_missing_ranks(m->group->size, all_speak ? is_ready : is_ready_or_speaks, m);
+        all_excused = all_excused && is_excused(m, r);
+    return gw_tcp_missing_ranks(m->group->size, all_excused ? has_done_so : is_excused, m);
 }
 
 static bool all_links_stand(const void *meeting, uint32_t rank)
@@ -109,16 +107,6 @@ static bool all_links_stand(const void *meeting, uint32_t rank)
     for (uint32_t l = 0; l < m->group->n_links && rank != m->group->rank; l++)
         all = all && m->group->endpoints[l]->peers[rank].stands;
     return all;
-}
-
-/* Lists the ranks that never came. A member that came may have gone because its own deadline passed first. So it is
- * listed only if all have come at some time. */
-static struct gw_tcp_missing missing_ranks(const struct meeting *m)
-{
-    bool all_came = true;
-    for (uint32_t r = 1; r < m->group->size; r++)
-        all_came = all_came && joiner_has_come(m->joiners, r);
-    return gw_tcp_missing_ranks(m->group->size, all_came ? joiner_is_here : joiner_has_come, m->joiners);
 }
 
 static struct gw_tcp_peer *peer_of(const struct meeting *m, uint64_t number)
@@ -132,36 +120,35 @@ static void watch(const struct meeting *m, struct gw_net_connection *c, uint64_t
     gw_net_watch(c, m->epoll, (epoll_data_t){.u64 = number});
 }
 
-/* Begins to connect. Errors: as gw_net_dial. */
+/* Begins to connect, with what is to be said first. Errors: as gw_net_dial. */
 static gw_status dial(const struct meeting *m, const struct gw_net_address *address, const char *host,
-                      struct gw_net_connection *c, uint64_t number)
+                      struct gw_net_connection *c, uint64_t number, uint16_t kind, void *body, size_t n_bytes)
 {
     GW_TRY(gw_net_dial(c, address, m->group->keys, host, m->group->timeout_ms));
+    gw_ignore(gw_net_send(c, kind, body, n_bytes, NULL)); /* it leaves when the connection stands */
     watch(m, c, number);
     return GW_OK;
 }
 
-/* Says something short to a joiner, or to rank 0. */
-static void tell(const struct meeting *m, struct joiner *joiner, uint64_t number, uint16_t kind, void *bytes,
-                 size_t n_bytes)
+/* Says something to a joiner, or to rank 0, if it is here. */
+static void tell(const struct meeting *m, uint32_t rank, uint16_t kind, void *bytes, size_t n_bytes)
 {
-    gw_ignore(gw_net_send(&joiner->c, kind, bytes, n_bytes, NULL)); /* if it is gone, reading says so */
-    watch(m, &joiner->c, OF_JOINER | number);
+    struct gw_net_connection *c = &m->joiners[rank].c;
+    gw_ignore(gw_net_send(c, kind, bytes, n_bytes, NULL)); /* if it is gone, reading says so */
+    watch(m, c, OF_JOINER | rank);
 }
 
 static void tell_joiners(const struct meeting *m, uint16_t kind, void *bytes, size_t n_bytes)
 {
     for (uint32_t r = 1; r < m->group->size; r++)
-        if (joiner_is_here(m->joiners, r))
-            tell(m, &m->joiners[r], r, kind, bytes, n_bytes);
+        tell(m, r, kind, bytes, n_bytes);
 }
 
 static void say_who_is_missing(struct meeting *m)
 {
-    uint8_t body[GW_TCP_MOST_TEXT];
-    const struct gw_tcp_missing missing = m->has_table ? unready_ranks(m) : missing_ranks(m);
+    uint8_t body[GW_TCP_TEXT_BYTES];
     m->tell_at = gw_clock_seconds() + WAIT_SECONDS;
-    tell_joiners(m, GW_TCP_WAIT, body, gw_tcp_text_write(body, 0, 0, missing.text));
+    tell_joiners(m, GW_TCP_WAIT, body, gw_tcp_text_write(body, awaited_ranks(m).text));
 }
 
 /* ---- connecting to peers --------------------------------------------------------------------------------- */
@@ -181,7 +168,8 @@ static void stand(struct meeting *m, uint64_t number)
     peer->c.place = place_of_message;
     peer->c.place_user = peer;
     m->n_missing -= !peer->stands;
-    peer->stands = true;
+    peer->stands = true; /* from here on its endpoint sees what comes */
+    epoll_ctl(m->epoll, EPOLL_CTL_DEL, peer->c.fd, NULL);
 }
 
 static void redial(struct meeting *m, uint64_t number, const char *trouble)
@@ -201,8 +189,11 @@ static gw_status dial_peers(struct meeting *m, double now)
             struct gw_tcp_peer *peer = peer_of(m, number);
             if (peer->dial_at == 0 || now < peer->dial_at)
                 continue;
+            uint8_t hello[GW_TCP_HELLO_BYTES];
+            gw_tcp_hello_write(hello, &(struct gw_tcp_hello){group->session, group->rank, l});
             peer->dial_at = 0;
-            const gw_status status = dial(m, &group->members[r].address, NULL, &peer->c, number);
+            const gw_status status =
+                dial(m, &group->members[r].address, NULL, &peer->c, number, GW_TCP_HELLO, hello, sizeof hello);
             if (status == GW_ERR_PEER)
                 redial(m, number, strerror(peer->c.error));
             else
@@ -225,19 +216,11 @@ static gw_status go_on_with_peer(struct meeting *m, uint64_t number)
     const uint32_t rank = (uint32_t)(number % group->size);
     const char *place = gw_net_place(group->members[rank].address.endpoint);
     struct gw_net_message message;
-    if (peer->c.fd < 0)
+    if (peer->c.fd < 0 || peer->stands)
         return GW_OK;
-    const bool stood = peer->c.connected;
     gw_status status = gw_net_establish(&peer->c);
-    if (status == GW_OK && !stood) {
-        if (is_another(m, &peer->c, &group->members[rank].identity))
-            return gw_fail(GW_ERR_PEER, "rank %u (%s) has another certificate than it had at the rendezvous", rank,
-                           place);
-        uint8_t hello[GW_TCP_HELLO_BYTES];
-        gw_tcp_hello_write(hello,
-                           &(struct gw_tcp_hello){group->session, group->rank, (uint32_t)(number / group->size)});
-        gw_ignore(gw_net_send(&peer->c, GW_TCP_HELLO, hello, sizeof hello, NULL));
-    }
+    if (status == GW_OK && is_another(m, &peer->c, &group->members[rank].identity))
+        return gw_fail(GW_ERR_PEER, "rank %u (%s) has another certificate than it had at the rendezvous", rank, place);
     if (status == GW_OK) {
         gw_ignore(gw_net_flush(&peer->c)); /* if that fails, reading says why */
         status = gw_net_next(&peer->c, &message);
@@ -248,13 +231,10 @@ static gw_status go_on_with_peer(struct meeting *m, uint64_t number)
         return GW_OK;
     }
     if (status == GW_ERR_PEER || status == GW_OK) {
-        char trouble[200];
-        snprintf(trouble, sizeof trouble, "%s",
-                 status == GW_OK ? "it does not speak as a member does" : gw_last_error());
-        redial(m, number, trouble);
+        redial(m, number, status == GW_OK ? "it does not speak as a member does" : gw_last_error());
         if (peer->c.refusal == GW_NET_NOT_LISTED || peer->c.refusal == GW_NET_TURNED_AWAY)
             return gw_fail(GW_ERR_PEER, "rank %u does not connect to rank %u (%s): %s", group->rank, rank, place,
-                           trouble);
+                           m->trouble);
         return GW_OK;
     }
     watch(m, &peer->c, number);
@@ -286,16 +266,6 @@ static void welcome_peer(struct meeting *m, struct gw_net_newcomer *newcomer, co
 
 /* ---- rank 0 ---------------------------------------------------------------------------------------------- */
 
-/* Turns a process out, tells it why (the last error), and logs that. */
-static void refuse(struct meeting *m, struct gw_net_newcomer *newcomer)
-{
-    uint8_t body[GW_TCP_MOST_TEXT];
-    snprintf(m->refused, sizeof m->refused, "%s", gw_last_error());
-    gw_net_log(&m->group->log, "refused reason=\"%s\"", gw_quote(m->refused).text);
-    gw_net_refuse(&m->group->listener, newcomer, GW_TCP_REFUSE, NULL, 0, body,
-                  gw_tcp_text_write(body, 4, (uint32_t)-GW_ERR_PEER, m->refused));
-}
-
 static gw_status check_join(const struct meeting *m, const struct gw_net_newcomer *newcomer,
                             const struct gw_tcp_join *join)
 {
@@ -313,7 +283,7 @@ static gw_status check_join(const struct meeting *m, const struct gw_net_newcome
     if (join->n_links != group->n_links)
         return gw_fail(GW_ERR_PEER, "rank %u (%s) wants %u links, and rank 0 wants %u", join->rank, place,
                        join->n_links, group->n_links);
-    if (joiner_is_here(m->joiners, join->rank))
+    if (is_here(m, join->rank))
         return gw_fail(GW_ERR_PEER, "two members say that they are rank %u: %s and %s", join->rank,
                        gw_net_place(group->members[join->rank].address.endpoint), place);
     return GW_OK;
@@ -326,11 +296,9 @@ static gw_status hand_out_table(struct meeting *m)
         if (getrandom(&group->session, sizeof group->session, 0) != sizeof group->session)
             return gw_fail(GW_ERR_SYSTEM, "no random number for the session");
     gw_tcp_table_write(m->table, group->session, group->size, group->n_links, group->members);
-    for (uint32_t r = 1; r < group->size; r++) {
-        gw_ignore(gw_net_send(&m->joiners[r].c, GW_TCP_TABLE, m->table, m->table_bytes, NULL));
-        watch(m, &m->joiners[r].c, OF_JOINER | r);
+    tell_joiners(m, GW_TCP_TABLE, m->table, m->table_bytes);
+    for (uint32_t r = 1; r < group->size; r++)
         m->joiners[r].heard_at = gw_clock_seconds();
-    }
     m->has_table = true;
     return GW_OK;
 }
@@ -356,96 +324,55 @@ static gw_status joiner_went(struct meeting *m, uint32_t rank)
     return GW_OK;
 }
 
-static gw_status hear_joiner(struct meeting *m, uint32_t rank)
+/* Handles a message of a joiner. */
+static gw_status take_joiner(struct meeting *m, uint32_t rank, const struct gw_net_message *message)
 {
     struct joiner *joiner = &m->joiners[rank];
-    struct gw_net_message message;
     char text[GW_TCP_TEXT_BYTES];
-    uint64_t number;
     gw_status status;
-    gw_ignore(gw_net_flush(&joiner->c)); /* if that fails, reading says why */
-    while ((status = gw_net_next(&joiner->c, &message)) == GW_OK) {
-        joiner->heard_at = gw_clock_seconds();
-        if (message.kind == GW_TCP_READY && m->has_table && !joiner->ready) {
-            joiner->ready = true;
-            m->n_ready++;
-        } else if (message.kind == GW_TCP_WAIT && m->has_table && !joiner->ready && message.n_bytes == 0) {
-            ; /* it is there, and waits as well */
-        } else if (message.kind == GW_TCP_REFUSE && m->has_table &&
-                   gw_tcp_text_read(message.bytes, message.n_bytes, 4, &number, text)) {
-            return gw_fail(GW_ERR_PEER, "%s", text);
-        } else {
-            status = gw_fail(GW_ERR_PEER, "a message of kind %u", message.kind);
-            joiner->c.error = EPROTO;
-            break;
-        }
-        gw_net_consume(&joiner->c);
+    const bool connects = m->has_table && !joiner->ready;
+    if (message->kind == GW_TCP_WAIT && connects && message->n_bytes == 0)
+        return GW_OK; /* it is there, and waits as well */
+    if (message->kind == GW_TCP_READY && connects) {
+        joiner->ready = true;
+        m->n_ready++;
+        return GW_OK;
     }
-    if (status == GW_ERR_PEER)
-        return joiner_went(m, rank);
-    watch(m, &joiner->c, OF_JOINER | rank);
-    return status < 0 ? status : GW_OK;
-}
-
-static void receive_joiner(struct meeting *m, struct gw_net_newcomer *newcomer, const struct gw_net_message *message)
-{
-    struct gw_tcp_group *group = m->group;
-    struct gw_tcp_join join;
-    if (!gw_tcp_join_read(message->bytes, message->n_bytes, &join) ||
-        (join.version == GW_TCP_VERSION && join.keyed != (group->keys != NULL))) {
-        gw_tcp_turn_out(group, newcomer, message, GW_TCP_NO_MESSAGE);
-        return;
-    }
-    if (join.rank > 0 && join.rank < group->size && joiner_is_here(m->joiners, join.rank))
-        gw_ignore(hear_joiner(m, join.rank)); /* it may have gone, and this process may be the next in its place */
-    if (check_join(m, newcomer, &join) < 0) {
-        refuse(m, newcomer);
-        return;
-    }
-    struct joiner *joiner = &m->joiners[join.rank];
-    gw_net_close(&joiner->c);
-    gw_net_let_in(&group->listener, newcomer, &joiner->c);
-    m->n_here++;
-    group->members[join.rank].address = join.address;
-    if (joiner->c.tls)
-        group->members[join.rank].identity = joiner->c.tls->peer;
-    watch(m, &joiner->c, OF_JOINER | join.rank);
-    gw_ignore(hear_joiner(m, join.rank)); /* it may have gone already, so that its place is free again */
-    if (m->n_here < group->size)
-        say_who_is_missing(m);
+    if (message->kind == GW_TCP_REFUSE && m->has_table &&
+        gw_tcp_refuse_read(message->bytes, message->n_bytes, &status, text))
+        return gw_fail(GW_ERR_PEER, "%s", text);
+    gw_fail(GW_ERR_PEER, "a message of kind %u", message->kind);
+    joiner->c.error = EPROTO;
+    return joiner_went(m, rank);
 }
 
 /* ---- the other ranks ------------------------------------------------------------------------------------- */
 
 static gw_status dial_host(struct meeting *m)
 {
+    const struct gw_tcp_group *group = m->group;
     struct joiner *host = &m->joiners[0];
+    uint8_t join[GW_TCP_JOIN_BYTES];
     m->pause = m->pause == 0 ? REDIAL_SECONDS : 2 * m->pause;
     if (m->pause > LONGEST_REDIAL_SECONDS)
         m->pause = LONGEST_REDIAL_SECONDS;
     m->dial_host_at = gw_clock_seconds() + m->pause;
     host->c.most_bytes = m->table_bytes > GW_NET_SMALL ? m->table_bytes : GW_NET_SMALL;
-    const gw_status status = dial(m, gw_net_host_nth(m->host, m->n_dialled++), m->host->name, &host->c, OF_JOINER);
-    return status == GW_ERR_PEER ? GW_OK : status;
-}
-
-static void *place_of_table(void *meeting, const struct gw_net_message *message)
-{
-    struct meeting *m = meeting;
-    return message->n_bytes <= m->table_bytes ? m->table : NULL;
-}
-
-static void say_join(struct meeting *m)
-{
-    const struct gw_tcp_group *group = m->group;
-    uint8_t join[GW_TCP_JOIN_BYTES];
     gw_tcp_join_write(join, &(struct gw_tcp_join){.version = GW_TCP_VERSION,
                                                   .keyed = group->keys != NULL,
                                                   .rank = group->rank,
                                                   .size = group->size,
                                                   .n_links = group->n_links,
                                                   .address = group->members[group->rank].address});
-    gw_ignore(gw_net_send(&m->joiners[0].c, GW_TCP_JOIN, join, sizeof join, NULL)); /* reading says why */
+    const gw_status status = dial(m, gw_net_host_nth(m->host, m->n_dialled++), m->host->name, &host->c, OF_JOINER,
+                                  GW_TCP_JOIN, join, sizeof join);
+    return status == GW_ERR_PEER ? GW_OK : status;
+}
+
+static void *place_of_table(void *meeting, const struct gw_net_message *message)
+{
+    (void)message; /* a longer one is not received: see most_bytes */
+    return ((struct meeting *)meeting)->table;
 }
 
 /* Handles a message of rank 0. */
@@ -453,18 +380,16 @@ static gw_status take_host(struct meeting *m, const struct gw_net_message *messa
 {
     struct gw_tcp_group *group = m->group;
     char text[GW_TCP_TEXT_BYTES];
-    uint64_t number;
-    m->heard_at = gw_clock_seconds();
-    if (message->kind == GW_TCP_WAIT && message->is_small &&
-        gw_tcp_text_read(message->bytes, message->n_bytes, 0, NULL, text)) {
+    gw_status status;
+    if (message->kind == GW_TCP_WAIT && message->is_small && gw_tcp_text_read(message->bytes, message->n_bytes, text)) {
         snprintf(m->waiting_for, sizeof m->waiting_for, "%s", text);
         if (m->has_table && !m->told_ready)
-            tell(m, &m->joiners[0], 0, GW_TCP_WAIT, NULL, 0);
+            tell(m, 0, GW_TCP_WAIT, NULL, 0);
         return GW_OK;
     }
     if (message->kind == GW_TCP_REFUSE && message->is_small &&
-        gw_tcp_text_read(message->bytes, message->n_bytes, 4, &number, text))
-        return gw_fail((uint32_t)number == (uint32_t)-GW_ERR_TIMEOUT ? GW_ERR_TIMEOUT : GW_ERR_PEER, "%s", text);
+        gw_tcp_refuse_read(message->bytes, message->n_bytes, &status, text))
+        return gw_fail(status, "%s", text);
     if (message->kind == GW_TCP_TABLE && !m->has_table &&
         gw_tcp_table_read(message->bytes, message->n_bytes, group->size, group->n_links, &group->session,
                           group->members)) {
@@ -494,8 +419,7 @@ static gw_status host_went(struct meeting *m)
     struct joiner *host = &m->joiners[0];
     const char *place = m->group->place;
     const bool mismatch = host->c.refusal == GW_NET_WITHOUT_TLS || (!host->c.tls && host->c.error == EPROTO);
-    char reason[200];
-    snprintf(reason, sizeof reason, "%s", gw_last_error());
+    snprintf(m->trouble, sizeof m->trouble, "%s", gw_last_error());
     gw_net_close(&host->c);
     if (host->c.refusal == GW_NET_TURNED_AWAY)
         return gw_fail(GW_ERR_PEER,
@@ -505,40 +429,70 @@ static gw_status host_went(struct meeting *m)
     m->n_mismatches += mismatch;
     if (m->n_mismatches >= MOST_MISMATCHES)
         return keys_differ(m);
-    if (m->heard_at != 0)
+    if (host->heard_at != 0)
         return gw_fail(GW_ERR_PEER, "rank 0 (%s) died or lost its connection before all members had met", place);
-    snprintf(m->trouble, sizeof m->trouble, "%s", reason);
     return GW_OK;
 }
 
-static gw_status hear_host(struct meeting *m)
+/* ---- the connection between them ------------------------------------------------------------------------- */
+
+/* Goes on with the connection to a joiner, or to rank 0. */
+static gw_status hear(struct meeting *m, uint32_t rank)
 {
-    struct joiner *host = &m->joiners[0];
+    struct joiner *joiner = &m->joiners[rank];
+    const struct gw_net_keys *keys = m->group->keys;
+    const bool is_host = m->group->rank > 0;
     struct gw_net_message message;
-    if (host->c.fd < 0)
+    if (joiner->c.fd < 0)
         return GW_OK;
-    const bool stood = host->c.connected;
-    gw_status status = gw_net_establish(&host->c);
-    if (status == GW_OK && !stood) {
-        const struct gw_net_keys *keys = m->group->keys;
-        if (keys && keys->knows_place && is_another(m, &host->c, &keys->rendezvous)) {
-            /* it may be another process, which was at the address before rank 0 */
-            gw_net_close(&host->c);
-            snprintf(m->trouble, sizeof m->trouble, "its certificate is not that of rendezvous.crt");
-            return GW_OK;
-        }
-        say_join(m);
+    gw_status status = gw_net_establish(&joiner->c);
+    if (status == GW_OK && is_host && keys && keys->knows_place && is_another(m, &joiner->c, &keys->rendezvous)) {
+        gw_net_close(&joiner->c); /* it may be another process, which was at the address before rank 0 */
+        snprintf(m->trouble, sizeof m->trouble, "its certificate is not that of rendezvous.crt");
+        return GW_OK;
     }
     if (status == GW_OK)
-        gw_ignore(gw_net_flush(&host->c));
-    while (status == GW_OK && !m->over && (status = gw_net_next(&host->c, &message)) == GW_OK) {
-        GW_TRY(take_host(m, &message));
-        gw_net_consume(&host->c);
+        gw_ignore(gw_net_flush(&joiner->c)); /* if that fails, reading says why */
+    while (status == GW_OK && !m->over && (status = gw_net_next(&joiner->c, &message)) == GW_OK) {
+        joiner->heard_at = gw_clock_seconds();
+        GW_TRY(is_host ? take_host(m, &message) : take_joiner(m, rank, &message));
+        if (joiner->c.fd < 0) /* it has said what no member says */
+            return GW_OK;
+        gw_net_consume(&joiner->c);
     }
     if (status == GW_ERR_PEER)
-        return host_went(m);
-    watch(m, &host->c, OF_JOINER);
-    return status;
+        return is_host ? host_went(m) : joiner_went(m, rank);
+    watch(m, &joiner->c, OF_JOINER | rank);
+    return status < 0 ? status : GW_OK;
+}
+
+static void receive_joiner(struct meeting *m, struct gw_net_newcomer *newcomer, const struct gw_net_message *message)
+{
+    struct gw_tcp_group *group = m->group;
+    struct gw_tcp_join join;
+    if (!gw_tcp_join_read(message->bytes, message->n_bytes, &join) ||
+        (join.version == GW_TCP_VERSION && join.keyed != (group->keys != NULL))) {
+        gw_tcp_turn_out(group, newcomer, message, GW_TCP_NO_MESSAGE);
+        return;
+    }
+    if (join.rank > 0 && join.rank < group->size)
+        gw_ignore(hear(m, join.rank)); /* it may have gone, and this process may be the next in its place */
+    if (check_join(m, newcomer, &join) < 0) {
+        snprintf(m->refused, sizeof m->refused, "%s", gw_last_error());
+        gw_tcp_refuse(group, &group->log, newcomer, m->refused);
+        return;
+    }
+    struct joiner *joiner = &m->joiners[join.rank];
+    gw_net_close(&joiner->c);
+    gw_net_let_in(&group->listener, newcomer, &joiner->c);
+    m->n_here++;
+    group->members[join.rank].address = join.address;
+    if (joiner->c.tls)
+        group->members[join.rank].identity = joiner->c.tls->peer;
+    watch(m, &joiner->c, OF_JOINER | join.rank);
+    gw_ignore(hear(m, join.rank)); /* it may have gone already, so that its place is free again */
+    if (m->n_here < group->size)
+        say_who_is_missing(m);
 }
 
 /* ---- how it ends ----------------------------------------------------------------------------------------- */
@@ -553,16 +507,16 @@ static gw_status too_late(const struct meeting *m)
                        m->trouble[0] ? ": " : "", m->trouble);
     if (m->has_table)
         return gw_fail(GW_ERR_TIMEOUT, "%s did not get connections to all other members within %u ms",
-                       group->rank > 0 ? m->waiting_for[0] ? m->waiting_for : "some ranks" : unready_ranks(m).text,
+                       group->rank > 0 ? m->waiting_for[0] ? m->waiting_for : "some ranks" : awaited_ranks(m).text,
                        group->timeout_ms);
     if (group->rank == 0) {
         char went[GW_NET_ENDPOINT_BYTES + 80] = "";
         for (uint32_t r = 1; r < group->size && !went[0]; r++)
-            if (!joiner_is_here(m->joiners, r) && m->joiners[r].went)
+            if (!is_here(m, r) && m->joiners[r].went)
                 snprintf(went, sizeof went, "; rank %u (%s) had come, and went again", r,
                          gw_net_place(group->members[r].address.endpoint));
         return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms%s%s%s",
-                       missing_ranks(m).text, place, group->timeout_ms, went, m->refused[0] ? "; refused: " : "",
+                       awaited_ranks(m).text, place, group->timeout_ms, went, m->refused[0] ? "; refused: " : "",
                        m->refused);
     }
     if (m->waiting_for[0])
@@ -588,7 +542,7 @@ static gw_status look(const struct meeting *m, double now)
 {
     const struct gw_tcp_group *group = m->group;
     GW_TRY(gw_tcp_go_on(group->stop, group->stop_user, group->rank));
-    const double silence = m->heard_at != 0 ? now - m->heard_at : 0;
+    const double heard_at = m->joiners[0].heard_at, silence = heard_at != 0 ? now - heard_at : 0;
     if (silence >= 4 * WAIT_SECONDS && (silence >= group->timeout_ms / 2000.0 || now >= m->deadline))
         return gw_fail(GW_ERR_PEER,
                        "rank 0 (%s) answers no more: it said nothing for %.1f s, and not all members had met",
@@ -622,12 +576,7 @@ static gw_status handle(struct meeting *m, uint64_t number)
     if (number == OF_LISTENER)
         return GW_OK; /* it is looked at in every turn */
     if (number & OF_JOINER)
-        return m->group->rank == 0 ? hear_joiner(m, (uint32_t)number) : hear_host(m);
-    if (peer_of(m, number)->stands) { /* it sends already, or has ended; its endpoint will see that */
-        epoll_ctl(m->epoll, EPOLL_CTL_DEL, peer_of(m, number)->c.fd, NULL);
-        peer_of(m, number)->c.watched = 0;
-        return GW_OK;
-    }
+        return hear(m, (uint32_t)number);
     return go_on_with_peer(m, number);
 }
 
@@ -650,7 +599,7 @@ static gw_status advance(struct meeting *m, double now)
         m->over = true;
     } else if (group->rank > 0 && !m->told_ready) {
         m->told_ready = true;
-        tell(m, &m->joiners[0], 0, GW_TCP_READY, NULL, 0);
+        tell(m, 0, GW_TCP_READY, NULL, 0);
     }
     return GW_OK;
 }
@@ -692,8 +641,8 @@ static gw_status meet(struct meeting *m)
 static void call_off(struct meeting *m, gw_status status)
 {
     struct gw_net_message unread;
-    uint8_t body[GW_TCP_MOST_TEXT];
-    const size_t n_bytes = gw_tcp_text_write(body, 4, (uint32_t)-status, gw_last_error());
+    uint8_t body[GW_TCP_REFUSE_BYTES];
+    const size_t n_bytes = gw_tcp_refuse_write(body, status, gw_last_error());
     for (uint32_t r = 0; r < m->group->size; r++) {
         struct joiner *joiner = &m->joiners[r];
         if (joiner->c.fd < 0 || !joiner->c.connected || (m->group->rank > 0 && !m->has_table))
@@ -733,7 +682,6 @@ static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address
     const uint32_t most = SPARE_NEWCOMERS + (uint32_t)(wanted < files ? wanted : files < 512 ? files : 512);
     const struct gw_net_address *rendezvous = m->host->addresses;
     snprintf(group->place, sizeof group->place, "%s", gw_net_place(rendezvous->endpoint));
-    group->listens = true;
     GW_TRY(gw_net_listener_open(&group->listener, &(struct gw_net_listener_options){.context = group->context,
                                                                                     .keys = group->keys,
                                                                                     .log = &group->log,

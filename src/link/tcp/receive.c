@@ -110,13 +110,21 @@ void gw_tcp_turn_out(struct gw_tcp_group *group, struct gw_net_newcomer *newcome
     gw_net_turn_out(newcomer);
 }
 
+void gw_tcp_refuse(struct gw_tcp_group *group, struct gw_net_log *log, struct gw_net_newcomer *newcomer,
+                   const char *why)
+{
+    uint8_t body[GW_TCP_REFUSE_BYTES];
+    gw_net_log(log, "refused reason=\"%s\"", gw_quote(why).text);
+    gw_net_refuse(&group->listener, newcomer, GW_TCP_REFUSE, NULL, 0, body,
+                  gw_tcp_refuse_write(body, GW_ERR_PEER, why));
+}
+
 /* Tells those who come to the rendezvous now that they are late. */
 static void answer_late(struct gw_tcp_group *group)
 {
     struct gw_net_newcomer *newcomer;
     struct gw_net_message message;
     struct gw_tcp_join join;
-    uint8_t body[GW_TCP_MOST_TEXT];
     char refused[GW_TCP_TEXT_BYTES];
     if (pthread_mutex_trylock(&group->lock) != 0)
         return; /* another endpoint answers */
@@ -133,9 +141,7 @@ static void answer_late(struct gw_tcp_group *group)
             "has ended, or give this one another port",
             group->place, group->size, group->size == 1 ? "worker" : "workers", group->since, join.rank,
             gw_net_name_peer(&newcomer->c).text);
-        gw_net_log(&group->log_of_late, "refused reason=\"%s\"", gw_quote(refused).text);
-        gw_net_refuse(&group->listener, newcomer, GW_TCP_REFUSE, NULL, 0, body,
-                      gw_tcp_text_write(body, 4, (uint32_t)-GW_ERR_PEER, refused));
+        gw_tcp_refuse(group, &group->log_of_late, newcomer, refused);
     }
     pthread_mutex_unlock(&group->lock);
 }
@@ -147,7 +153,7 @@ static void look_around(struct gw_tcp_endpoint *me, double now)
     if (now < me->look_at)
         return;
     me->look_at = now + LOOK_SECONDS;
-    if (me->group->listens)
+    if (me->group->rank == 0)
         answer_late(me->group); /* it also sends away those who say nothing, and accepts again after a flood */
     for (uint32_t r = 0; r < me->group->size; r++)
         if (gw_net_is_silent(&me->peers[r].c, me->group->timeout_ms)) {

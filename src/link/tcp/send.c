@@ -135,11 +135,8 @@ void gw_tcp_close(void *self)
         return;
     pthread_mutex_lock(&me->lock);
     for (uint32_t r = 0; r < me->group->size && !me->closed; r++) {
-        struct gw_tcp_peer *peer = &me->peers[r];
-        if (gw_net_flush(&peer->c) == GW_OK) { /* else the end waits in destroy */
-            gw_net_end_sending(&peer->c);
-            peer->ended_sending = true;
-        }
+        if (gw_net_flush(&me->peers[r].c) == GW_OK) /* else the end waits in destroy */
+            gw_net_end_sending(&me->peers[r].c);
     }
     me->closed = true;
     wake(me);

@@ -27,7 +27,6 @@ struct gw_tcp_peer {
     struct gw_tcp_endpoint *endpoint; /* whose peer it is */
     bool gone, told;                  /* told: recv has reported that it is gone */
     bool stalled;                     /* there is more of it, of which epoll does not know */
-    bool ended_sending;               /* this side sends nothing more */
     bool stands;                      /* it has said WELCOME, or was told so */
     double dial_at;                   /* while members meet: when to dial next; 0: it is dialled, or dials itself */
     char why[GW_TCP_TEXT_BYTES];      /* a sentence: how it went */
@@ -60,7 +59,6 @@ struct gw_tcp_group {
     /* Where this rank listens while members meet. Rank 0's is the rendezvous, and goes on listening as long as the
      * group exists: whoever comes late hears that from the endpoint that receives. */
     pthread_mutex_t lock; /* of the listener, once all have met */
-    bool has_lock, listens;
     struct gw_net_listener listener;
     char place[GW_NET_ENDPOINT_BYTES]; /* of the rendezvous */
     char since[32];                    /* when all had met */
@@ -99,6 +97,9 @@ void gw_tcp_close(void *self);
 void gw_tcp_turn_out(struct gw_tcp_group *group, struct gw_net_newcomer *newcomer, const struct gw_net_message *message,
                      const char *what);
 #define GW_TCP_NO_MESSAGE "this is no message of a member"
+/* Turns a process out, tells it why, and logs that. */
+void gw_tcp_refuse(struct gw_tcp_group *group, struct gw_net_log *log, struct gw_net_newcomer *newcomer,
+                   const char *why);
 
 gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message);
 /* Reads what has come from a peer. The lock is held. Errors: GW_ERR_MEMORY; a peer that is gone is none. */

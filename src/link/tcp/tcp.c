@@ -47,10 +47,8 @@ static void shut(struct gw_tcp_endpoint *me)
             if (peer->c.fd < 0)
                 continue;
             gw_ignore(gw_net_flush(&peer->c)); /* if that fails, nothing waits any more */
-            if (!peer->c.first && !peer->ended_sending) {
+            if (!peer->c.first)
                 gw_net_end_sending(&peer->c);
-                peer->ended_sending = true;
-            }
             waits = (discard(peer->c.fd) && !gw_net_all_arrived(&peer->c)) || waits;
         }
         if (waits)
@@ -82,10 +80,8 @@ static void free_group(struct gw_tcp_group *group)
     for (uint32_t l = 0; group->endpoints && l < group->n_links; l++)
         if (group->endpoints[l])
             free_endpoint(group->endpoints[l]);
-    if (group->listens)
-        gw_net_listener_close(&group->listener);
-    if (group->has_lock)
-        pthread_mutex_destroy(&group->lock);
+    gw_net_listener_close(&group->listener);
+    pthread_mutex_destroy(&group->lock);
     gw_net_keys_free(group->keys);
     gw_free(group->context, group->endpoints);
     gw_free(group->context, group->members);
@@ -118,20 +114,6 @@ static const gw_link_ops ops = {
 };
 
 /* ---- the beginning --------------------------------------------------------------------------------------- */
-
-static gw_status check_options(const struct gw_link_request *options, uint32_t n_links)
-{
-    if (options->size == 0 || options->size > GW_MAX_WORKERS)
-        return gw_fail(GW_ERR_ARGUMENT, "a link of %u members asked for; 1 to %u are possible", options->size,
-                       GW_MAX_WORKERS);
-    if (options->rank >= options->size)
-        return gw_fail(GW_ERR_ARGUMENT, "the rank is %u; ranks are 0 to %u", options->rank, options->size - 1);
-    if (n_links == 0 || n_links > GW_TCP_MAX_LINKS)
-        return gw_fail(GW_ERR_ARGUMENT, "%u links asked for; 1 to %u are possible", n_links, GW_TCP_MAX_LINKS);
-    if (!options->rendezvous)
-        return gw_fail(GW_ERR_ARGUMENT, "no rendezvous is named; it must be HOST:PORT, where rank 0 listens");
-    return GW_OK;
-}
 
 /* Finds the address where rank 0 listens. Containers start in any order and get their names when they start, and it
  * takes some time until all machines know a name. So an unknown name is looked up again until the deadline. A job of
@@ -190,10 +172,7 @@ static gw_status open_endpoint(struct gw_tcp_group *group, uint32_t nth)
     struct gw_tcp_endpoint *me = gw_calloc(group->context, 1, sizeof *me);
     if (!me)
         return GW_ERR_MEMORY;
-    if (pthread_mutex_init(&me->lock, NULL)) {
-        gw_free(group->context, me);
-        return gw_fail(GW_ERR_SYSTEM, "no lock for the tcp link");
-    }
+    pthread_mutex_init(&me->lock, NULL);
     group->endpoints[nth] = me; /* from here on free_endpoint cleans up */
     me->group = group;
     me->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -215,9 +194,6 @@ static gw_status open_endpoint(struct gw_tcp_group *group, uint32_t nth)
 
 static gw_status set_up(struct gw_tcp_group *group, const struct gw_link_request *options)
 {
-    if (pthread_mutex_init(&group->lock, NULL))
-        return gw_fail(GW_ERR_SYSTEM, "no lock for the tcp link");
-    group->has_lock = true;
     group->endpoints = gw_calloc(group->context, group->n_links, sizeof group->endpoints[0]);
     group->members = group->endpoints ? gw_calloc(group->context, group->size, sizeof group->members[0]) : NULL;
     if (!group->members)
@@ -235,16 +211,14 @@ static void begin(struct gw_tcp_group *group)
     struct tm utc;
     if (!gmtime_r(&now, &utc) || !strftime(group->since, sizeof group->since, "%Y-%m-%d %H:%M:%S UTC", &utc))
         snprintf(group->since, sizeof group->since, "an unknown time");
-    if (group->rank > 0) {
+    if (group->rank > 0)
         gw_net_listener_close(&group->listener);
-        group->listens = false;
-    }
     for (uint32_t l = 0; l < group->n_links; l++) {
         struct gw_tcp_endpoint *me = group->endpoints[l];
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = GW_TCP_WAKE};
         epoll_ctl(me->epoll, EPOLL_CTL_ADD, me->wake, &event);
         event.data.u32 = GW_TCP_RENDEZVOUS;
-        if (group->listens)
+        if (group->rank == 0)
             epoll_ctl(me->epoll, EPOLL_CTL_ADD, group->listener.epoll, &event);
         for (uint32_t r = 0; r < group->size; r++) {
             me->peers[r].c.watched = 0; /* the meeting's epoll did, and is no more */
@@ -257,7 +231,9 @@ gw_status gw_tcp_open(gw_context *context, const struct gw_link_request *options
 {
     struct gw_net_host rendezvous;
     struct gw_net_address own;
-    GW_TRY(check_options(options, n_links));
+    if (options->size == 0 || options->size > GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_ARGUMENT, "a link of %u members asked for; 1 to %u are possible", options->size,
+                       GW_MAX_WORKERS);
     const uint32_t timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
     GW_TRY(find_addresses(options, timeout_ms, &rendezvous, &own));
     struct gw_tcp_group *group = gw_calloc(context, 1, sizeof *group);
@@ -277,6 +253,7 @@ gw_status gw_tcp_open(gw_context *context, const struct gw_link_request *options
         .stop = options->stop,
         .stop_user = options->stop_user};
     atomic_init(&group->holders, n_links);
+    pthread_mutex_init(&group->lock, NULL); /* with default attributes it cannot fail here */
     gw_status status = set_up(group, options);
     if (status == GW_OK)
         status = gw_tcp_meet(group, &rendezvous, &own);

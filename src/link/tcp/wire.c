@@ -80,28 +80,33 @@ bool gw_tcp_hello_read(const void *bytes, size_t n_bytes, struct gw_tcp_hello *h
     return true;
 }
 
-size_t gw_tcp_text_write(uint8_t *out, size_t number_bytes, uint64_t number, const char *text)
+size_t gw_tcp_text_write(uint8_t out[GW_TCP_TEXT_BYTES], const char *text)
 {
-    for (size_t i = 0; i < number_bytes; i++)
-        out[i] = (uint8_t)(number >> 8 * i);
-    return number_bytes +
-           (size_t)snprintf((char *)out + number_bytes, GW_TCP_TEXT_BYTES, "%.*s", GW_TCP_TEXT_BYTES - 1, text);
+    return (size_t)snprintf((char *)out, GW_TCP_TEXT_BYTES, "%.*s", GW_TCP_TEXT_BYTES - 1, text);
 }
 
-bool gw_tcp_text_read(const void *bytes, size_t n_bytes, size_t number_bytes, uint64_t *number,
-                      char text[GW_TCP_TEXT_BYTES])
+bool gw_tcp_text_read(const void *bytes, size_t n_bytes, char text[GW_TCP_TEXT_BYTES])
 {
     const uint8_t *at = bytes;
     size_t n = 0;
-    if (n_bytes < number_bytes || n_bytes > number_bytes + GW_TCP_TEXT_BYTES)
+    if (n_bytes > GW_TCP_TEXT_BYTES)
         return false;
-    if (number) {
-        *number = 0;
-        for (size_t i = 0; i < number_bytes; i++)
-            *number |= (uint64_t)at[i] << 8 * i;
-    }
-    for (size_t i = number_bytes; i < n_bytes && n < GW_TCP_TEXT_BYTES - 1 && at[i]; i++)
-        text[n++] = at[i] < 32 || at[i] == 127 ? '?' : (char)at[i];
+    for (; n < n_bytes && n < GW_TCP_TEXT_BYTES - 1 && at[n]; n++)
+        text[n] = at[n] < 32 || at[n] == 127 ? '?' : (char)at[n];
     text[n] = 0;
+    return true;
+}
+
+size_t gw_tcp_refuse_write(uint8_t out[GW_TCP_REFUSE_BYTES], gw_status status, const char *text)
+{
+    gw_put32(out, (uint32_t)-status);
+    return 4 + gw_tcp_text_write(out + 4, text);
+}
+
+bool gw_tcp_refuse_read(const void *bytes, size_t n_bytes, gw_status *status, char text[GW_TCP_TEXT_BYTES])
+{
+    if (n_bytes < 4 || !gw_tcp_text_read((const uint8_t *)bytes + 4, n_bytes - 4, text))
+        return false;
+    *status = gw_get32(bytes) == (uint32_t)-GW_ERR_TIMEOUT ? GW_ERR_TIMEOUT : GW_ERR_PEER;
     return true;
 }

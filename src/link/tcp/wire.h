@@ -31,13 +31,12 @@
 #include <stddef.h>
 
 #define GW_TCP_VERSION 8
-#define GW_TCP_MAX_LINKS 64u
 #define GW_TCP_TEXT_BYTES 320 /* room for a sentence and its end */
 #define GW_TCP_JOIN_BYTES (16 + GW_NET_ADDRESS_BYTES)
 #define GW_TCP_CONTACT_BYTES (GW_NET_ADDRESS_BYTES + 32)
 #define GW_TCP_TABLE_HEAD 16
 #define GW_TCP_HELLO_BYTES 16
-#define GW_TCP_MOST_TEXT (4 + GW_TCP_TEXT_BYTES) /* the longest body with a text */
+#define GW_TCP_REFUSE_BYTES (4 + GW_TCP_TEXT_BYTES) /* the most */
 
 enum gw_tcp_kind {
     GW_TCP_JOIN = 1,
@@ -78,10 +77,13 @@ struct gw_tcp_hello {
 void gw_tcp_hello_write(uint8_t out[GW_TCP_HELLO_BYTES], const struct gw_tcp_hello *hello);
 bool gw_tcp_hello_read(const void *bytes, size_t n_bytes, struct gw_tcp_hello *hello);
 
-/* Bodies that are a number of so many bytes (WAIT 0, REFUSE 4) and a text. write returns the length, at most
- * GW_TCP_MOST_TEXT. read: false: it has no such number. Characters that cannot be printed become '?'. */
-size_t gw_tcp_text_write(uint8_t *out, size_t number_bytes, uint64_t number, const char *text);
-bool gw_tcp_text_read(const void *bytes, size_t n_bytes, size_t number_bytes, uint64_t *number,
-                      char text[GW_TCP_TEXT_BYTES]);
+/* The text of a WAIT. write returns the length. read: false: it is too long. Characters that cannot be printed become
+ * '?'. */
+size_t gw_tcp_text_write(uint8_t out[GW_TCP_TEXT_BYTES], const char *text);
+bool gw_tcp_text_read(const void *bytes, size_t n_bytes, char text[GW_TCP_TEXT_BYTES]);
+
+/* A REFUSE. Who reads it hears GW_ERR_TIMEOUT, or else GW_ERR_PEER. */
+size_t gw_tcp_refuse_write(uint8_t out[GW_TCP_REFUSE_BYTES], gw_status status, const char *text);
+bool gw_tcp_refuse_read(const void *bytes, size_t n_bytes, gw_status *status, char text[GW_TCP_TEXT_BYTES]);
 
 #endif
