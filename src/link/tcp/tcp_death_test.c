@@ -1,4 +1,5 @@
-/* Tests members of the tcp link that are processes and die. The parent forks before it has threads. */
+/* Tests members of the tcp link that are processes and die, and connections that are reset while both members live on.
+ * The parent forks before it has threads. */
 #include "link/message.h"
 #include "link/tcp/test_world.h"
 
@@ -18,7 +19,7 @@ static size_t sent_bytes(enum death death)
 }
 
 /* Rank 2, in a process of its own. */
-static void be_the_third(const char *place, enum death death)
+static void be_the_third(enum death death)
 {
     const struct gw_link_request options = {.rank = 2, .size = 3, .rendezvous = place, .timeout_ms = LINK_LONG_MS};
     gw_link link;
@@ -54,7 +55,7 @@ static void expect_sent(gw_link *link, enum death death)
 }
 
 /* The first may go out: its answer, a reset, says that nobody is there. */
-static void send_until_it_is_gone(gw_context *context, gw_link *link)
+static void send_until_it_is_gone(gw_link *link)
 {
     gw_status status = GW_OK;
     for (unsigned i = 0; status == GW_OK && i < LINK_LONG_MS; i++) {
@@ -66,29 +67,22 @@ static void send_until_it_is_gone(gw_context *context, gw_link *link)
 
 static void die(enum death death)
 {
-    struct world_member members[2];
-    char place[32];
-    gw_context *context = link_test_context();
-    world_prepare(context, 2, 1, members, place);
-    for (uint32_t r = 0; r < 2; r++)
-        members[r].options.size = 3;
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
+    world_begin(3, 1);
+    n_members = 2;
+    const pid_t child = world_fork();
     if (child == 0)
-        be_the_third(place, death);
-    world_start(members, 2);
-    world_join_all(members, 2, GW_OK, NULL);
+        be_the_third(death);
+    world_start(0, 2);
+    world_join_all(2, GW_OK, NULL);
     gw_message message;
-    int how;
     if (death == KILLED)
         kill(child, SIGKILL);
     if (death == KILLED_AFTER_SENDING)
         link_test_send(context, &members[0].links[0], 2, 8, 0, 0);
     if (death == UNHEARD) {
-        assert_int_equal(waitpid(child, &how, 0), child);
+        world_expect_end(child, 0);
         for (uint32_t r = 0; r < 2; r++)
-            send_until_it_is_gone(context, &members[r].links[0]);
+            send_until_it_is_gone(&members[r].links[0]);
     }
     for (uint32_t r = 0; r < 2 && death != KILLED; r++)
         expect_sent(&members[r].links[0], death);
@@ -100,15 +94,11 @@ static void die(enum death death)
                 "rank 2 (127.0.0.1:");
     }
     if (death != UNHEARD)
-        assert_int_equal(waitpid(child, &how, 0), child);
-    if (death >= IN_GOOD_ORDER)
-        assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
-    else
-        assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+        world_expect_end(child, death == IN_GOOD_ORDER ? 0 : SIGKILL);
     /* The living go on. */
     link_test_send(context, &members[0].links[0], 1, 8, 4, 4);
     link_test_expect(&members[1].links[0], 0, 8, 4, 4);
-    world_end(context, members, 2);
+    world_end();
 }
 
 TEST(killed_or_in_good_order)
@@ -117,37 +107,88 @@ TEST(killed_or_in_good_order)
         die(death);
 }
 
-static atomic_bool refuses;
-
-static void *refusing_alloc(size_t bytes, void *user)
-{
-    return atomic_load(&refuses) ? NULL : link_test_alloc(bytes, user);
-}
-
 /* A member that has no memory left ends in good order all the same. */
 TEST(in_good_order_without_memory)
 {
-    const gw_allocator allocator = {refusing_alloc, link_test_free, NULL};
-    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
-    struct world_member members[3];
-    char place[32];
     gw_message message;
-    gw_context *context = link_test_context(), *scarce;
-    atomic_store(&refuses, false);
-    ok(gw_context_create(&options, &scarce));
-    world_prepare(context, 3, 1, members, place);
-    members[1].context = scarce;
-    world_start(members, 3);
-    world_join_all(members, 3, GW_OK, NULL);
-    atomic_store(&refuses, true);
+    world_begin(3, 1);
+    gw_context *scarce = members[1].context = world_short_context();
+    world_start(0, 3);
+    world_join_all(3, GW_OK, NULL);
+    world_fails_on = true;
     gw_link_destroy(&members[1].links[0]);
+    world_fails_on = false;
     gw_context_destroy(scarce);
     assert_int_equal(members[0].links[0].ops->recv(members[0].links[0].self, LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_int_equal(message.from, 1);
     assert_int_equal(link_test_send_to_the_gone(context, &members[0].links[0], 1), GW_ERR_PEER);
-    gw_link_destroy(&members[0].links[0]);
-    gw_link_destroy(&members[2].links[0]);
-    link_test_end(context, NULL, 0);
+    world_end();
+}
+
+/* ---- both live on ---------------------------------------------------------------------------------------- */
+
+/* What a member must hear of the connection between ranks 0 and 1, from either of its ends. */
+static bool is_the_cause(const char *sentence)
+{
+    const char *of_1 = strstr(sentence, "rank 1 (127.0.0.1:"), *of_0 = strstr(sentence, "rank 0 (127.0.0.1:");
+    return !strstr(sentence, "rank 2") && !strstr(sentence, "failed") && !strstr(sentence, "left the link") &&
+           ((of_1 && strstr(of_1, "lost its connection to rank 0")) ||
+            (of_0 && strstr(of_0, "lost its connection to rank 1")));
+}
+
+static uint32_t reset_in_step;
+
+/* Steps until it hears that a connection is gone. */
+static void *take_steps(void *argument)
+{
+    struct world_member *m = argument;
+    const gw_link *link = &m->links[0];
+    const struct gw_tcp_endpoint *me = link->self;
+    const gw_tensor tensor = {.name = "a", .n_elems = 1000};
+    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    float gradient[1000] = {0};
+    gw_codec *codec = NULL;
+    gw_exchange *exchange = NULL;
+    m->status = gw_codec_parse(NULL, "ternary", &codec);
+    const gw_exchange_options options = {.struct_bytes = sizeof options,
+                                         .link = *link,
+                                         .codec = codec,
+                                         .tensors = &tensor,
+                                         .n_tensors = 1,
+                                         .timeout_ms = 20000};
+    if (m->status == GW_OK)
+        m->status = gw_exchange_create(NULL, &options, &exchange);
+    for (uint32_t t = 0; m->status == GW_OK; t++) {
+        if (link->rank == 1 && t == reset_in_step) /* as a machine between the two would: both sides see a reset */
+            connect(me->peers[0].c.fd, &nowhere, sizeof nowhere);
+        m->status = gw_exchange_begin(exchange, t);
+        if (m->status == GW_OK)
+            m->status = gw_exchange_submit(exchange, 0, gradient);
+        if (m->status == GW_OK)
+            m->status = gw_exchange_wait(exchange, NULL);
+    }
+    snprintf(m->sentence, sizeof m->sentence, "%s", gw_last_error());
+    gw_exchange_destroy(exchange);
+    gw_codec_destroy(codec);
+    return NULL;
+}
+
+/* A connection between two members is reset. All hear of it, with the same cause. Who only passes the news on is not
+ * named as the one that failed. */
+TEST(reset_under_steps)
+{
+    for (reset_in_step = 0; reset_in_step < 2; reset_in_step++) {
+        world_meet(3, 1);
+        for (uint32_t r = 0; r < 3; r++)
+            assert_int_equal(pthread_create(&members[r].thread, NULL, take_steps, &members[r]), 0);
+        world_join(members, 3);
+        for (uint32_t r = 0; r < 3; r++) {
+            CHECK(members[r].status == GW_ERR_PEER && is_the_cause(members[r].sentence), "rank %u: %d, %s", r,
+                  members[r].status, members[r].sentence);
+            members[r].status = GW_OK; /* its link is there */
+        }
+        world_end();
+    }
 }
 
 /* ---- before all have met ------------------------------------------------------------------------------- */
@@ -156,7 +197,7 @@ TEST(in_good_order_without_memory)
 #define N_LINKS 2u
 #define N_NEWCOMERS 8
 
-static void come_and_go(const char *place)
+static void come_and_go(void)
 {
     int newcomers[N_NEWCOMERS];
     for (int i = 0; i < N_NEWCOMERS; i++)
@@ -168,13 +209,13 @@ static void come_and_go(const char *place)
 }
 
 /* All but rank 0, in a process of their own, so that its descriptors are rank 0's alone. */
-static void be_the_others(struct world_member *members, int word)
+static void be_the_others(int word)
 {
     gw_message message;
     char byte;
     if (read(word, &byte, 1) != 1)
         _exit(2);
-    world_start(members + 1, N_MEMBERS - 1);
+    world_start(1, N_MEMBERS - 1);
     world_join(members + 1, N_MEMBERS - 1);
     for (uint32_t r = 1; r < N_MEMBERS; r++)
         for (uint32_t l = 0; l < N_LINKS; l++)
@@ -187,21 +228,16 @@ static void be_the_others(struct world_member *members, int word)
 /* Connections that come and go while members meet leave nothing behind, though members' own get the same numbers. */
 TEST(newcomers_go_before_members_come)
 {
-    struct world_member members[N_MEMBERS];
-    char place[32];
-    int word[2], how;
-    gw_context *context = link_test_context();
-    world_prepare(context, N_MEMBERS, N_LINKS, members, place);
+    int word[2];
+    world_begin(N_MEMBERS, N_LINKS);
     assert_int_equal(pipe(word), 0);
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
+    const pid_t child = world_fork();
     if (child == 0)
-        be_the_others(members, word[0]);
+        be_the_others(word[0]);
     world_start_one(&members[0]);
-    come_and_go(place);
+    come_and_go();
     assert_int_equal(write(word[1], "", 1), 1);
-    world_join_all(members, 1, GW_OK, NULL);
+    world_join_all(1, GW_OK, NULL);
     for (uint32_t l = 0; l < N_LINKS; l++) { /* long enough for the end of a connection to become final */
         gw_message message;
         refused(members[0].links[l].ops->recv(members[0].links[l].self, 1000, &message), GW_ERR_TIMEOUT, "");
@@ -209,11 +245,10 @@ TEST(newcomers_go_before_members_come)
     for (uint32_t l = 0; l < N_LINKS; l++)
         for (uint32_t r = 1; r < N_MEMBERS; r++)
             link_test_send(context, &members[0].links[l], r, 8, 0, 1);
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    world_expect_end(child, 0);
     close(word[0]);
     close(word[1]);
-    world_end(context, members, 1);
+    world_end();
 }
 
 int main(void)
@@ -224,6 +259,7 @@ int main(void)
         cmocka_unit_test(newcomers_go_before_members_come),
         cmocka_unit_test(killed_or_in_good_order),
         cmocka_unit_test(in_good_order_without_memory),
+        cmocka_unit_test(reset_under_steps),
     };
     return cmocka_run_group_tests_name("tcp death", tests, NULL, NULL);
 }

@@ -4,8 +4,6 @@
 #include "flood.h"
 #include "link/tcp/test_world.h"
 
-#include <sys/wait.h>
-
 enum { MEMBERS = 3, MOST_MIB = 8, FEW_FILES = 128, POURERS = 8 };
 
 struct process {
@@ -90,16 +88,13 @@ static void go(const struct process *process)
 }
 
 /* The first two are there and wait for the third, which comes when it is told. */
-static void begin(struct process *processes, unsigned most_files, uint32_t hog_rank, char *place)
+static void begin(struct process *processes, unsigned most_files, uint32_t hog_rank)
 {
-    struct world_member members[MEMBERS];
-    world_prepare(NULL, MEMBERS, 1, members, place);
-    fflush(NULL);
+    world_prepare(NULL, MEMBERS, 1);
     for (uint32_t r = 0; r < MEMBERS; r++) {
         int ends[2];
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-        processes[r].id = fork();
-        assert_true(processes[r].id >= 0);
+        processes[r].id = world_fork();
         if (processes[r].id == 0) {
             for (uint32_t before = 0; before < r; before++)
                 close(processes[before].go);
@@ -118,12 +113,8 @@ static void end(const struct process *processes)
 {
     for (uint32_t r = 0; r < MEMBERS; r++)
         close(processes[r].go);
-    for (uint32_t r = 0; r < MEMBERS; r++) {
-        int how;
-        assert_int_equal(waitpid(processes[r].id, &how, 0), processes[r].id);
-        if (!WIFEXITED(how) || WEXITSTATUS(how) != 0)
-            fail_msg("rank %u ended with %d", r, how);
-    }
+    for (uint32_t r = 0; r < MEMBERS; r++)
+        world_expect_end(processes[r].id, 0);
 }
 
 static uint16_t port_of(const struct process *process)
@@ -178,8 +169,7 @@ static void *pour_on(void *port)
 TEST(bytes_without_end)
 {
     struct process processes[MEMBERS];
-    char place[32];
-    begin(processes, 0, MEMBERS, place);
+    begin(processes, 0, MEMBERS);
     pthread_t threads[POURERS];
     uint16_t ports[2];
     int slow[2];
@@ -221,10 +211,9 @@ TEST(silent_connections)
 {
     enum { N = 400 };
     struct process processes[MEMBERS];
-    char place[32];
     int fds[2 * N];
     world_raise_file_limit();
-    begin(processes, FEW_FILES, MEMBERS, place);
+    begin(processes, FEW_FILES, MEMBERS);
     const uint16_t ports[2] = {port_of(&processes[0]), port_of(&processes[1])};
     for (int i = 0; i < 2 * N; i++) {
         for (int t = 0; t < 3000 && (fds[i] = flood_connect(ports[i % 2])) < 0; t++)
@@ -243,8 +232,7 @@ TEST(no_descriptor_for_a_while)
 {
     for (uint32_t rank = 0; rank < 2; rank++) {
         struct process processes[MEMBERS];
-        char place[32];
-        begin(processes, FEW_FILES, rank, place);
+        begin(processes, FEW_FILES, rank);
         link_test_pause(1000);
         go(&processes[2]);
         end(processes);

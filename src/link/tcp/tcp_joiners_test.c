@@ -14,22 +14,6 @@ static int patient(int fd)
     return fd;
 }
 
-static int come(const char *place, uint16_t version, uint32_t rank, uint32_t size)
-{
-    const int fd = world_dial(place);
-    assert_true(world_say_join(fd, version, rank, size));
-    return fd;
-}
-
-static int greet(const char *place, uint64_t session, uint32_t rank, uint32_t link, size_t n_bytes)
-{
-    uint8_t body[GW_TCP_HELLO_BYTES];
-    const int fd = world_dial(place);
-    gw_tcp_hello_write(body, &(struct gw_tcp_hello){session, rank, link});
-    assert_true(world_say(fd, GW_TCP_HELLO, body, n_bytes));
-    return fd;
-}
-
 /* Ends a connection in order, or resets it. */
 static void end(int fd, bool resets)
 {
@@ -38,22 +22,11 @@ static void end(int fd, bool resets)
     close(fd);
 }
 
-/* Waits for a message of this kind, or with kind 0 for the end. Passes over WAITs. */
-static struct peer_message hear(int fd, uint16_t kind)
-{
-    struct peer_message heard;
-    do
-        heard.kind = peer_hear(fd, &heard) ? heard.kind : 0;
-    while (heard.kind == GW_TCP_WAIT && kind != GW_TCP_WAIT);
-    assert_int_equal(heard.kind, kind);
-    return heard;
-}
-
 /* A text of rank 0. */
 static void hear_words(int fd, uint16_t kind, const char *words)
 {
     char text[GW_TCP_TEXT_BYTES];
-    const struct peer_message m = hear(fd, kind);
+    const struct peer_message m = world_hear(fd, kind);
     gw_status status;
     assert_true(kind == GW_TCP_REFUSE ? gw_tcp_refuse_read(m.body, m.n_bytes, &status, text)
                                       : gw_tcp_text_read(m.body, m.n_bytes, text));
@@ -63,16 +36,8 @@ static void hear_words(int fd, uint16_t kind, const char *words)
 
 static void hear_end(int fd)
 {
-    hear(fd, 0);
+    world_hear(fd, 0);
     close(fd);
-}
-
-static uint64_t hear_table(int fd, struct gw_tcp_member members[3])
-{
-    uint64_t session;
-    const struct peer_message m = hear(fd, GW_TCP_TABLE);
-    assert_true(gw_tcp_table_read(m.body, m.n_bytes, 3, 1, &session, members));
-    return session;
 }
 
 /* ---- who is lost ----------------------------------------------------------------------------------------- */
@@ -86,11 +51,10 @@ TEST(rank_0_is_lost)
     for (int i = 0; i < 2 * N_MOMENTS; i++) {
         const enum moment moment = (enum moment)(i / 2);
         const bool resets = i % 2, stops = moment == IN_JOIN && resets;
-        struct world_member members[2];
         struct gw_tcp_member table[2] = {0};
-        char place[32], words[80];
+        char words[80];
         uint8_t bytes[GW_TCP_TABLE_HEAD + 2 * GW_TCP_CONTACT_BYTES];
-        gw_context *context = world_begin(members, 2, 1, place);
+        world_begin(2, 1);
         members[1].options.timeout_ms = stops ? 3000 : LINK_LONG_MS;
         const int listening = patient(peer_listen(place));
         world_start_one(&members[1]);
@@ -99,7 +63,7 @@ TEST(rank_0_is_lost)
             end(fd, resets);
             fd = accept(listening, NULL, NULL);
         }
-        hear(patient(fd), GW_TCP_JOIN);
+        world_hear(patient(fd), GW_TCP_JOIN);
         if (moment < AFTER_TABLE) {
             assert_true(world_say(fd, GW_TCP_WAIT, "rank 2", 6));
         } else {
@@ -108,11 +72,11 @@ TEST(rank_0_is_lost)
             gw_tcp_table_write(bytes, 7, 2, 1, table);
             assert_true(world_say(fd, GW_TCP_TABLE, bytes, sizeof bytes));
             peer = patient(accept(listening, NULL, NULL));
-            hear(peer, GW_TCP_HELLO);
+            world_hear(peer, GW_TCP_HELLO);
         }
         if (moment == AFTER_READY) {
             assert_true(world_say(peer, GW_TCP_WELCOME, NULL, 0));
-            hear(fd, GW_TCP_READY);
+            world_hear(fd, GW_TCP_READY);
         }
         if (!stops)
             end(fd, resets);
@@ -124,7 +88,7 @@ TEST(rank_0_is_lost)
             close(fd);
         close(peer);
         close(listening);
-        link_test_end(context, NULL, 0);
+        world_end();
     }
 }
 
@@ -134,12 +98,10 @@ TEST(a_member_is_lost_and_comes_again)
     for (int i = 0; i < 8; i++) {
         const enum moment moment = i < 6 ? (enum moment)(i / 2) : AFTER_JOIN;
         const bool resets = i % 2, comes_again = i < 6;
-        struct world_member members[3];
-        char place[32];
-        gw_context *context = world_begin(members, 3, 1, place);
+        world_begin(3, 1);
         members[0].options.timeout_ms = comes_again ? LINK_LONG_MS : SHORT_MS;
         world_start_one(&members[0]);
-        const int fd = moment == AFTER_JOIN ? come(place, GW_TCP_VERSION, 1, 3) : world_dial(place);
+        const int fd = moment == AFTER_JOIN ? world_say_join(GW_TCP_VERSION, 1, 3) : world_dial(place);
         if (moment == IN_JOIN)
             assert_int_equal(send(fd, "\x24\0\0\0\0\0\0\0\1\0\0\0GWN1\6", 17, 0), 17);
         if (moment == AFTER_JOIN)
@@ -148,12 +110,12 @@ TEST(a_member_is_lost_and_comes_again)
         if (moment == AFTER_JOIN)
             world_await_line("lost rank=1 address=127.0.0.1:1 ");
         if (comes_again) {
-            world_start(members + 1, 2);
-            world_meets_and_ends(context, members, 3);
+            world_start(1, 2);
+            world_meets_and_ends();
         } else {
-            world_join_all(members, 1, GW_ERR_TIMEOUT, "rank 2 did not come");
+            world_join_all(1, GW_ERR_TIMEOUT, "rank 2 did not come");
             world_expect_all(members, 1, GW_ERR_TIMEOUT, "; rank 1 (127.0.0.1:1) had come, and went again");
-            link_test_end(context, NULL, 0);
+            world_end();
         }
         assert_int_equal(world_n_lines, moment == AFTER_JOIN);
     }
@@ -166,30 +128,29 @@ TEST(a_member_is_lost_after_the_table)
                                         "rank 1 (127.0.0.1:1) sent what no member sends: a message of kind 5"};
     for (int i = 0; i < 5; i++) {
         const bool ready = i >= 2, twice = i == 4;
-        struct world_member members[3];
         struct gw_tcp_member table[3];
-        char place[32];
-        gw_context *context = world_begin(members, 3, 1, place);
+        world_begin(3, 1);
         world_start_one(&members[0]);
-        int fd = come(place, GW_TCP_VERSION, 1, 3);
+        int fd = world_say_join(GW_TCP_VERSION, 1, 3);
         assert_true(world_say(fd, GW_TCP_READY, NULL, 0)); /* too early */
         hear_end(fd);
-        fd = come(place, GW_TCP_VERSION, 1, 3);
-        const int witness = come(place, GW_TCP_VERSION, 2, 3);
-        hear_table(witness, table);
-        const int peer = greet(place, hear_table(fd, table), 1, 0, GW_TCP_HELLO_BYTES);
-        hear(peer, GW_TCP_WELCOME);
+        fd = world_say_join(GW_TCP_VERSION, 1, 3);
+        const int witness = world_say_join(GW_TCP_VERSION, 2, 3);
+        world_hear_table(witness, table);
+        const struct gw_tcp_hello hello = {world_hear_table(fd, table), 1, 0};
+        const int peer = world_say_hello(place, hello, GW_TCP_HELLO_BYTES);
+        world_hear(peer, GW_TCP_WELCOME);
         for (int n = 0; n < ready + twice; n++)
             assert_true(world_say(fd, GW_TCP_READY, NULL, 0));
         if (!twice)
             end(fd, i % 2);
         hear_words(witness, GW_TCP_REFUSE, words[twice]);
-        world_join_all(members, 1, GW_ERR_PEER, words[twice]);
+        world_join_all(1, GW_ERR_PEER, words[twice]);
         if (twice)
             close(fd);
         close(peer);
         close(witness);
-        link_test_end(context, NULL, 0);
+        world_end();
     }
 }
 
@@ -212,24 +173,22 @@ TEST(a_member_is_lost_as_it_comes)
     for (int i = 0; i < 4; i++) {
         const bool resets = i % 2, is_known = i / 2;
         const uint32_t n = is_known ? 3 : 2;
-        struct world_member members[3];
-        char place[32];
-        gw_context *context = world_begin(members, n, 1, place);
+        world_begin(n, 1);
         members[0].options.stop = hold_up;
         atomic_store(&is_held, false);
         atomic_store(&held_up, !is_known);
         world_start_one(&members[0]);
-        const int fd = come(place, GW_TCP_VERSION, 1, n);
+        const int fd = world_say_join(GW_TCP_VERSION, 1, n);
         if (is_known)
             hear_words(fd, GW_TCP_WAIT, "rank 2");
         atomic_store(&held_up, true);
         while (!atomic_load(&is_held))
             link_test_pause(1);
         end(fd, resets);
-        world_start(members + 1, n - 1);
+        world_start(1, n - 1);
         link_test_pause(200);
         atomic_store(&held_up, false);
-        world_meets_and_ends(context, members, n);
+        world_meets_and_ends();
     }
 }
 
@@ -244,13 +203,9 @@ static void *receive_one(void *link)
 TEST(a_member_asks_again)
 {
     enum { TIMES = 20, SILENT = 80, SECONDS_OF_A_LINE = 5 };
-    struct world_member members[2];
     static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.3"};
-    char place[32];
     int fds[SILENT];
-    gw_context *context = world_begin(members, 2, 1, place);
-    world_start(members, 2);
-    world_join_all(members, 2, GW_OK, NULL);
+    world_meet(2, 1);
     const long live = atomic_load(&link_test_live);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, receive_one, &members[0].links[0]), 0);
@@ -258,7 +213,7 @@ TEST(a_member_asks_again)
     for (int i = 0; i < SILENT; i++) /* no address may have all the room */
         fds[i] = flood_connect_from(hosts[i % 3], (uint16_t)atoi(strchr(place, ':') + 1));
     for (int i = 0; i < TIMES; i++) {
-        const int fd = come(place, GW_TCP_VERSION, 1, 2);
+        const int fd = world_say_join(GW_TCP_VERSION, 1, 2);
         hear_words(fd, GW_TCP_REFUSE, "is already running, with 2 workers, since ");
         close(fd);
     }
@@ -271,8 +226,8 @@ TEST(a_member_asks_again)
     assert_int_equal(atomic_load(&link_test_live), live);
     link_test_send(context, &members[1].links[0], 0, 100, 1, 0);
     pthread_join(thread, NULL);
-    world_talk(context, members, 2, 0);
-    world_end(context, members, 2);
+    world_talk(0);
+    world_end();
 }
 
 /* ---- who does not belong --------------------------------------------------------------------------------- */
@@ -287,14 +242,12 @@ TEST(strays_are_refused)
                  {2, 5, 1, "was told that there are 5 ranks, and rank 0 that there are 3"},
                  {2, 3, 2, "wants 2 links, and rank 0 wants 1"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct world_member members[3];
-        char place[32];
-        gw_context *context = world_begin(members, 3, 1, place);
+        world_begin(3, 1);
         struct world_member stray = members[2];
         stray.options.rank = cases[i].rank;
         stray.options.size = cases[i].size;
         stray.n_links = cases[i].n_links;
-        world_start(members, 2);
+        world_start(0, 2);
         world_start_one(&stray);
         world_await_line(cases[i].words);
         world_start_one(&members[2]);
@@ -308,25 +261,23 @@ TEST(strays_are_refused)
         }
         world_expect_all(&stray, 1, GW_ERR_PEER, cases[i].words);
         world_expect_all(members, 3, GW_OK, NULL);
-        world_talk(context, members, 3, 0);
-        world_end(context, members, 3);
+        world_talk(0);
+        world_end();
     }
 }
 
 /* The same, but nobody else comes: the process that was refused may be the one that is missing. */
 TEST(refusals_are_told_at_the_deadline)
 {
-    struct world_member members[2];
-    char place[32];
-    gw_context *context = world_begin(members, 2, 1, place);
+    world_begin(2, 1);
     members[0].options.timeout_ms = SHORT_MS;
     members[1].options.size = 5;
-    world_start(members, 2);
+    world_start(0, 2);
     world_join(members, 2);
     world_expect_all(members, 1, GW_ERR_TIMEOUT, "rank 1 did not come");
     world_expect_all(members, 1, GW_ERR_TIMEOUT, "; refused: rank 1 (127.0.0.1:");
     world_expect_all(&members[1], 1, GW_ERR_PEER, "was told that there are 5 ranks");
-    link_test_end(context, NULL, 0);
+    world_end();
 }
 
 /* Members that no create of this version would make. */
@@ -342,40 +293,39 @@ TEST(impossible_members)
     /* The session is XORed with the true one. The last HELLO is too short. */
     static const struct gw_tcp_hello hellos[] = {{1, 2, 0}, {0, 0, 0}, {0, 3, 0}, {0, 2, 1}, {0, 2, 0}};
     enum { N_HELLOS = sizeof hellos / sizeof hellos[0] };
-    struct world_member members[3];
     struct gw_tcp_member table[3];
-    char place[32];
-    gw_context *context = world_begin(members, 3, 1, place);
+    world_begin(3, 1);
     members[0].options.log = members[1].options.log = world_keep_line;
     world_start_one(&members[0]);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const int fd = come(place, cases[i].version, cases[i].rank, 3);
+        const int fd = world_say_join(cases[i].version, cases[i].rank, 3);
         hear_words(fd, GW_TCP_REFUSE, cases[i].words);
         close(fd);
     }
-    hear_end(greet(place, 0, 2, 0, GW_TCP_HELLO_BYTES)); /* there is no table yet */
+    hear_end(world_say_hello(place, (struct gw_tcp_hello){0, 2, 0}, GW_TCP_HELLO_BYTES)); /* there is no table yet */
     world_start_one(&members[1]);
-    const int fd = come(place, GW_TCP_VERSION, 2, 3);
-    const uint64_t session = hear_table(fd, table);
+    const int fd = world_say_join(GW_TCP_VERSION, 2, 3);
+    const uint64_t session = world_hear_table(fd, table);
     int peers[4]; /* a member may come to another one twice */
     world_forget_lines();
     for (int r = 0; r < 2; r++) {
         const char *there = gw_net_place(table[r].address.endpoint);
         for (const struct gw_tcp_hello *h = hellos; h < hellos + N_HELLOS; h++)
-            hear_end(greet(there, h->session ^ session, h->rank, h->link, GW_TCP_HELLO_BYTES - (h == hellos + 4)));
+            hear_end(world_say_hello(there, (struct gw_tcp_hello){h->session ^ session, h->rank, h->link},
+                                     GW_TCP_HELLO_BYTES - (h == hellos + 4)));
         for (int i = r; i < 4; i += 2) {
-            peers[i] = greet(there, session, 2, 0, GW_TCP_HELLO_BYTES);
-            hear(peers[i], GW_TCP_WELCOME);
+            peers[i] = world_say_hello(there, (struct gw_tcp_hello){session, 2, 0}, GW_TCP_HELLO_BYTES);
+            world_hear(peers[i], GW_TCP_WELCOME);
         }
     }
     assert_int_equal(world_n_lines, 2 * N_HELLOS);
     assert_true(world_say(fd, GW_TCP_READY, NULL, 0));
-    hear(fd, GW_TCP_GO);
-    world_join_all(members, 2, GW_OK, NULL);
+    world_hear(fd, GW_TCP_GO);
+    world_join_all(2, GW_OK, NULL);
     for (int i = 0; i < 4; i++)
         close(peers[i]);
     close(fd);
-    world_end(context, members, 2);
+    world_end();
 }
 
 /* ---- names ----------------------------------------------------------------------------------------------- */
@@ -402,16 +352,15 @@ TEST(by_name_and_by_ipv6)
     if (!v6)
         print_message("no IPv6 here: only names are tried\n");
     for (int c = 0; c < (v6 ? 4 : 1); c++) {
-        struct world_member members[3];
-        char place[32], others[3][64];
-        gw_context *context = world_begin(members, 3, 1, place);
+        char others[3][64];
+        world_begin(3, 1);
         for (uint32_t r = 0; r < 3; r++) {
             snprintf(others[r], sizeof others[r], "%s%s", cases[c].hosts[r], strchr(place, ':'));
             members[r].options.rendezvous = others[r];
         }
         members[1].options.advertise = cases[c].advertise;
-        world_start(members, 3);
-        world_meets_and_ends(context, members, 3);
+        world_start(0, 3);
+        world_meets_and_ends();
     }
 }
 

@@ -9,7 +9,7 @@
 
 static const char *folders[3];
 
-static void with_keys(struct world_member *members)
+static void with_keys(void)
 {
     for (int r = 0; r < 3; r++)
         members[r].options.keys = folders[r];
@@ -17,23 +17,21 @@ static void with_keys(struct world_member *members)
 
 static void meet_and_talk(void)
 {
-    struct world_member members[3], late;
-    char place[32];
-    gw_context *context = world_begin(members, 3, 2, place);
-    with_keys(members);
-    world_start(members, 3);
-    world_join_all(members, 3, GW_OK, NULL);
+    struct world_member late;
+    world_begin(3, 2);
+    with_keys();
+    world_start(0, 3);
+    world_join_all(3, GW_OK, NULL);
     late = members[1];
-    struct world_attendance attendance;
-    world_attend(&attendance, &members[0].links[1]);
+    world_attend(&members[0].links[1]);
     world_come(&late);
-    world_attend_no_more(&attendance);
+    world_attend_no_more();
     world_expect_all(&late, 1, GW_ERR_PEER, "is already running, with 3 workers");
     for (uint32_t r = 0; r < 3; r++)
         link_test_send(context, &members[r].links[1], (r + 1) % 3, 100000, r, 1);
     for (uint32_t r = 0; r < 3; r++)
         link_test_expect(&members[(r + 1) % 3].links[1], r, 100000, r, 1);
-    world_end(context, members, 3);
+    world_end();
 }
 
 TEST(one_folder_for_all)
@@ -80,14 +78,12 @@ TEST(the_unlisted_stay_out)
                  {NULL, job, GW_ERR_PEER, "rank 1 has keys, and rank 0 (127.0.0.1:",
                   "refused address=127.0.0.1 reason=\"it does not speak as this job does; this job has no keys"}};
     for (int i = 0; i < 4; i++) {
-        struct world_member members[2];
-        char place[32];
-        gw_context *context = world_begin(members, 2, 1, place);
+        world_begin(2, 1);
         members[0].options.keys = cases[i].host;
         members[1].options.keys = cases[i].member;
         members[0].options.timeout_ms = SHORT_MS + 1000;
         members[1].options.timeout_ms = SHORT_MS;
-        world_start(members, 2);
+        world_start(0, 2);
         world_join(members, 2);
         /* If rank 0 ends every connection before the member has read who is there, only the deadline reports it. */
         bool late = i >= 2 && members[1].status == GW_ERR_TIMEOUT &&
@@ -97,23 +93,21 @@ TEST(the_unlisted_stay_out)
         world_expect_all(members, 1, GW_ERR_TIMEOUT, "rank 1 did not come");
         if (!world_has_line(cases[i].line) || world_n_lines > 2)
             fail_msg("case %d: %d lines: %s", i, world_n_lines, world_lines);
-        link_test_end(context, NULL, 0);
+        world_end();
     }
 }
 
 /* Somebody listens at the rendezvous, and says nothing. The member does not say that nobody is there. */
 TEST(a_silent_rendezvous)
 {
-    struct world_member members[2];
-    char place[32];
-    gw_context *context = world_begin(members, 2, 1, place);
+    world_begin(2, 1);
     const int fd = peer_listen(place);
     members[1].options.keys = at("job");
     members[1].options.timeout_ms = SHORT_MS;
     world_come(&members[1]);
     world_expect_all(&members[1], 1, GW_ERR_TIMEOUT, "The last try: nothing has come from there");
     close(fd);
-    link_test_end(context, NULL, 0);
+    world_end();
 }
 
 /* Rank 0 allows a member that another member does not. */
@@ -129,18 +123,17 @@ TEST(unlisted_by_a_peer)
         copy_file(at("host/gradwire.crt"), at(i ? "second/allowed/host.crt" : "first/allowed/host.crt"));
     }
     copy_file(at("second/gradwire.crt"), at("first/allowed/second.crt")); /* but second does not list first */
-    struct world_member members[3];
-    gw_context *context = link_test_context();
-    world_meet(context, 3, 1, members, with_keys);
-    world_expect_all(members, 3, GW_ERR_PEER, "rank 2 does not connect to rank 1 (127.0.0.1:");
+    world_begin(3, 1);
+    with_keys();
+    world_start(0, 3);
+    world_join_all(3, GW_ERR_PEER, "rank 2 does not connect to rank 1 (127.0.0.1:");
     world_expect_all(members, 3, GW_ERR_PEER, "is not in ");
-    link_test_end(context, NULL, 0);
+    world_end();
 }
 
 /* ---- a certificate must be the one that rank 0 has seen -------------------------------------------------- */
 
-static gw_status dial_with(const char *place, const char *folder, struct gw_net_keys **keys,
-                           struct gw_net_connection *c)
+static gw_status dial_with(const char *folder, struct gw_net_keys **keys, struct gw_net_connection *c)
 {
     struct gw_net_address address;
     struct gw_net_tls *tls;
@@ -164,21 +157,19 @@ static gw_status dial_with(const char *place, const char *folder, struct gw_net_
  * that member's place. */
 TEST(another_machines_rank)
 {
-    struct world_member members[3];
     struct gw_net_keys *keys, *again;
     struct gw_net_connection c, second;
     struct gw_net_message message;
-    char place[32];
     ok(gw_keys_new(at("third"), NULL, NULL));
     copy_file(at("third/gradwire.crt"), at("job/allowed/third.crt"));
     copy_file(at("job/gradwire.crt"), at("third/allowed/job.crt"));
-    gw_context *context = world_begin(members, 3, 1, place);
+    world_begin(3, 1);
     for (int r = 0; r < 3; r++)
         members[r].options.keys = at("job");
     members[0].options.timeout_ms = members[1].options.timeout_ms = SHORT_MS + 1000;
-    world_start(members, 2);
+    world_start(0, 2);
     /* It comes as rank 2, and is let in: it is listed. So rank 0 hands out the table, with this certificate in it. */
-    ok(dial_with(place, at("third"), &keys, &c));
+    ok(dial_with(at("third"), &keys, &c));
     const struct gw_tcp_join join = {.version = GW_TCP_VERSION, .keyed = true, .rank = 2, .size = 3, .n_links = 1};
     uint8_t body[GW_TCP_JOIN_BYTES], hello[GW_TCP_HELLO_BYTES];
     world_write_join(body, join);
@@ -198,7 +189,7 @@ TEST(another_machines_rank)
     assert_true(gw_net_same_identity(&table[2].identity, &keys->own));
     assert_false(gw_net_same_identity(&table[1].identity, &keys->own));
     /* Now it calls rank 0 as rank 1. */
-    ok(dial_with(place, at("third"), &again, &second));
+    ok(dial_with(at("third"), &again, &second));
     gw_tcp_hello_write(hello, &(struct gw_tcp_hello){session, 1, 0});
     ok(gw_net_send(&second, GW_TCP_HELLO, hello, sizeof hello, NULL));
     gw_status status = GW_NOT_YET;
@@ -212,29 +203,26 @@ TEST(another_machines_rank)
     world_join(members, 2);
     assert_true(members[0].status < 0 && members[1].status < 0);
     unlink(at("job/allowed/third.crt"));
-    link_test_end(context, NULL, 0);
+    world_end();
 }
 
 /* ---- memory -------------------------------------------------------------------------------------------- */
 
 TEST(memory_runs_out)
 {
-    gw_context *context = world_short_context();
-    struct world_member member;
-    char place[32];
-    world_prepare(context, 1, 2, &member, place);
-    member.options.keys = at("job");
+    world_prepare(world_short_context(), 1, 2);
+    members[0].options.keys = at("job");
     for (world_fail_at = 1;; world_fail_at++) {
         world_allocations = 0;
-        world_come(&member);
-        if (member.status == GW_OK)
+        world_come(&members[0]);
+        if (members[0].status == GW_OK)
             break;
-        world_expect_all(&member, 1, GW_ERR_MEMORY, "no memory");
+        world_expect_all(members, 1, GW_ERR_MEMORY, "no memory");
         assert_int_equal(atomic_load(&link_test_live), 1); /* the context */
     }
     assert_true(world_fail_at > 10);
     world_fail_at = 0;
-    link_test_end(context, member.links, 2);
+    world_end();
 }
 
 int main(void)

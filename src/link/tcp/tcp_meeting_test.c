@@ -78,13 +78,11 @@ TEST(any_order)
 {
     static const long delays[][4] = {{300, 0, 100, 200}, {0, 300, 200, 100}, {100, 0, 300, 0}};
     for (size_t o = 0; o < 3; o++) {
-        struct world_member members[4];
-        char place[32];
-        gw_context *context = world_begin(members, 4, 1, place);
+        world_begin(4, 1);
         for (uint32_t r = 0; r < 4; r++)
             members[r].delay_ms = delays[o][r];
-        world_start(members, 4);
-        world_meets_and_ends(context, members, 4);
+        world_start(0, 4);
+        world_meets_and_ends();
     }
 }
 
@@ -92,9 +90,8 @@ TEST(any_order)
  * its second one, and is not taken for dead. */
 TEST(a_first_connection_that_is_cut)
 {
-    struct world_member members[3];
-    char place[32], byte;
-    gw_context *context = world_begin(members, 3, 1, place);
+    char byte;
+    world_begin(3, 1);
     const int listener = peer_listen(place);
     const struct linger at_once = {.l_onoff = 1};
     world_start_one(&members[1]);
@@ -106,24 +103,23 @@ TEST(a_first_connection_that_is_cut)
     members[2].delay_ms = 800;
     world_start_one(&members[0]);
     world_start_one(&members[2]);
-    world_meets_and_ends(context, members, 3);
+    world_meets_and_ends();
 }
 
 TEST(the_missing_are_named)
 {
-    struct world_member members[5];
-    char place[32];
-    gw_context *context = world_begin(members, 5, 1, place);
+    world_begin(5, 1);
     members[0].options.timeout_ms = SHORT_MS;
-    world_start(members, 3); /* 3 and 4 do not come; ranks 1 and 2 would wait for long */
-    world_join_all(members, 3, GW_ERR_TIMEOUT, "ranks 3, 4 did not come to the rendezvous at 127.0.0.1:");
+    world_start(0, 3); /* 3 and 4 do not come; ranks 1 and 2 would wait for long */
+    world_join_all(3, GW_ERR_TIMEOUT, "ranks 3, 4 did not come to the rendezvous at 127.0.0.1:");
+    world_end();
     /* Rank 1 by itself, where it is the first to give up. */
-    world_prepare(context, 4, 1, members, place);
+    world_begin(4, 1);
     members[0].options.timeout_ms = 3 * SHORT_MS;
     members[1].options.timeout_ms = SHORT_MS;
-    world_start(members, 2);
-    world_join_all(members, 2, GW_ERR_TIMEOUT, "ranks 2, 3 did not come");
-    link_test_end(context, NULL, 0);
+    world_start(0, 2);
+    world_join_all(2, GW_ERR_TIMEOUT, "ranks 2, 3 did not come");
+    world_end();
 }
 
 /* Rank 2 joins, and says nothing more, or only HELLO to rank 0. Then rank 0 has all its connections, and rank 1 waits
@@ -131,41 +127,31 @@ TEST(the_missing_are_named)
 TEST(who_falls_silent_is_named)
 {
     for (int says_hello = 0; says_hello < 2; says_hello++) {
-        struct world_member members[3];
-        struct gw_tcp_member contacts[3];
-        struct gw_tcp_hello hello = {.rank = 2};
-        struct peer_message heard = {.kind = 0};
-        uint8_t body[GW_TCP_HELLO_BYTES];
-        char place[32];
-        gw_context *context = world_begin(members, 3, 1, place);
+        struct gw_tcp_member table[3];
+        world_begin(3, 1);
         members[0].options.timeout_ms = 3000; /* rank 1 can say twice that it is there */
-        world_start(members, 2);
-        const int fd = world_dial(place), second = says_hello ? world_dial(place) : -1;
-        assert_true(world_say_join(fd, GW_TCP_VERSION, 2, 3));
-        while (heard.kind != GW_TCP_TABLE)
-            assert_true(peer_hear(fd, &heard));
-        assert_true(gw_tcp_table_read(heard.body, heard.n_bytes, 3, 1, &hello.session, contacts));
-        gw_tcp_hello_write(body, &hello);
-        assert_true(second < 0 || world_say(second, GW_TCP_HELLO, body, sizeof body));
-        world_join_all(members, 2, GW_ERR_TIMEOUT,
+        world_start(0, 2);
+        const int fd = world_say_join(GW_TCP_VERSION, 2, 3);
+        const struct gw_tcp_hello hello = {world_hear_table(fd, table), 2, 0};
+        const int second = says_hello ? world_say_hello(place, hello, GW_TCP_HELLO_BYTES) : -1;
+        world_join_all(2, GW_ERR_TIMEOUT,
                        says_hello ? "rank 2 did not get connections to all other members"
                                   : "rank 0 did not get its connections to rank 2 within");
         close(fd);
         close(second);
-        link_test_end(context, NULL, 0);
+        world_end();
     }
 }
 
 TEST(nobody_at_the_rendezvous)
 {
-    struct world_member members[2];
-    char place[32], words[80];
-    gw_context *context = world_begin(members, 2, 1, place);
+    char words[80];
+    world_begin(2, 1);
     members[1].options.timeout_ms = 300;
     world_come(&members[1]);
     snprintf(words, sizeof words, "rank 0 did not answer at %s within 300 ms", place);
     world_expect_all(&members[1], 1, GW_ERR_TIMEOUT, words);
-    link_test_end(context, NULL, 0);
+    world_end();
 }
 
 static void another_rank_0(struct world_member *late)
@@ -194,15 +180,12 @@ TEST(a_second_one_comes_late)
         {of_another_job, GW_ERR_PEER, {"is already running, with 2 workers", "; rank 6 (127.0.0.1:"}},
         {another_rank_0, GW_ERR_SYSTEM, {"cannot listen at 127.0.0.1:", "a job is running at this rendezvous"}},
     };
-    struct world_member members[2];
-    char place[32];
-    gw_context *context = world_begin(members, 2, 1, place);
+    world_begin(2, 1);
     for (int round = 0; round < 2; round++) {
         world_forget_lines();
-        world_start(members, 2);
-        world_join_all(members, 2, GW_OK, NULL);
-        struct world_attendance attendance;
-        world_attend(&attendance, &members[0].links[0]);
+        world_start(0, 2);
+        world_join_all(2, GW_OK, NULL);
+        world_attend(&members[0].links[0]);
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
             struct world_member late = members[1];
             if (cases[i].change)
@@ -212,29 +195,28 @@ TEST(a_second_one_comes_late)
                 world_expect_all(&late, 1, cases[i].status, cases[i].words[w]);
         }
         world_await_line("refused reason=\"the job at 127.0.0.1:");
-        world_attend_no_more(&attendance);
+        world_attend_no_more();
         assert_int_equal(world_n_lines, 1); /* the others came too soon after it */
-        world_talk(context, members, 2, 0);
-        world_end_links(members, 2);
+        world_talk(0);
+        world_end_links();
     }
-    link_test_end(context, NULL, 0);
+    world_end();
 }
 
 /* A place where somebody else listens already. */
 TEST(the_place_is_taken)
 {
-    struct world_member member;
-    char place[32];
-    world_prepare(NULL, 1, 1, &member, place);
-    int fd = peer_listen(place);
-    world_come(&member);
+    world_begin(1, 1);
+    const int fd = peer_listen(place);
+    world_come(&members[0]);
     close(fd);
-    world_expect_all(&member, 1, GW_ERR_SYSTEM, "cannot listen at 127.0.0.1:");
+    world_expect_all(members, 1, GW_ERR_SYSTEM, "cannot listen at 127.0.0.1:");
+    world_end();
 }
 
 /* ---- newcomers ----------------------------------------------------------------------------------------- */
 
-static void raw_bytes(const char *place, const void *bytes, size_t n_bytes)
+static void raw_bytes(const void *bytes, size_t n_bytes)
 {
     int fd = world_dial(place);
     assert_true(send(fd, bytes, n_bytes, MSG_NOSIGNAL) == (ssize_t)n_bytes);
@@ -243,7 +225,7 @@ static void raw_bytes(const char *place, const void *bytes, size_t n_bytes)
 
 /* Messages of the right form that are no member's: all kinds of bytes, cut JOINs, and longer ones. Each on a connection
  * of its own, because none gets a second chance. */
-static void valid_frames(const char *place)
+static void valid_frames(void)
 {
     uint8_t bytes[GW_NET_SMALL];
     for (size_t n = 0; n < sizeof bytes; n++)
@@ -265,25 +247,23 @@ static void valid_frames(const char *place)
 
 TEST(newcomers_at_the_rendezvous)
 {
-    struct world_member members[2];
-    char place[32];
-    gw_context *context = world_begin(members, 2, 1, place);
-    world_start(members, 1);
+    world_begin(2, 1);
+    world_start(0, 1);
     static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     static const uint8_t zeros[40000],
         hello_of_tls[] = {0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3, 9, 9, 9, 9, 9, 9, 9, 9};
-    raw_bytes(place, http, sizeof http);
-    raw_bytes(place, zeros, sizeof zeros);
-    raw_bytes(place, "", 0);
-    raw_bytes(place, hello_of_tls, sizeof hello_of_tls);
-    raw_bytes(place, hello_of_tls, 11);
-    valid_frames(place);
+    raw_bytes(http, sizeof http);
+    raw_bytes(zeros, sizeof zeros);
+    raw_bytes("", 0);
+    raw_bytes(hello_of_tls, sizeof hello_of_tls);
+    raw_bytes(hello_of_tls, 11);
+    valid_frames();
     for (int i = 0; i < 3000 && world_n_lines < 60; i++)
         link_test_pause(10);
     assert_true(world_n_lines >= 60);
     assert_true(world_has_line("127.0.0.1"));
     world_start_one(&members[1]);
-    world_meets_and_ends(context, members, 2);
+    world_meets_and_ends();
 }
 
 /* The rendezvous stays open as long as any link exists. Connections that only wait there take no more than newcomers
@@ -291,32 +271,25 @@ TEST(newcomers_at_the_rendezvous)
 TEST(newcomers_come_late)
 {
     enum { MANY = 200 };
-    struct world_member members[2], late;
+    struct world_member late;
     int fds[MANY];
-    char place[32];
-    gw_context *context = world_begin(members, 2, 2, place);
-    world_start(members, 2);
-    world_join_all(members, 2, GW_OK, NULL);
+    world_meet(2, 2);
     gw_link_destroy(&members[0].links[0]);
-    struct world_attendance attendance;
-    world_attend(&attendance, &members[0].links[1]);
+    world_attend(&members[0].links[1]);
     for (int i = 0; i < MANY; i++)
         fds[i] = world_dial(place);
     world_await_line("too many connections have not said who they are");
     link_test_pause(400); /* now the first of them have had their time */
-    valid_frames(place);
+    valid_frames();
     world_await_line("this is no message of a member");
     late = members[1];
     world_come(&late);
     world_expect_all(&late, 1, GW_ERR_PEER, "is already running");
-    world_attend_no_more(&attendance);
+    world_attend_no_more();
     for (int i = 0; i < MANY; i++)
         close(fds[i]);
-    world_talk(context, members, 2, 1);
-    gw_link_destroy(&members[1].links[0]);
-    for (uint32_t r = 0; r < 2; r++)
-        gw_link_destroy(&members[r].links[1]);
-    link_test_end(context, NULL, 0);
+    world_talk(1);
+    world_end();
 }
 
 /* Sends bytes to rank 0 on the connection of another member. */
@@ -332,10 +305,7 @@ static void send_as(struct gw_tcp_endpoint *member, uint16_t kind, size_t n_byte
 /* Once all have met, nobody but rank 0 listens. */
 TEST(nobody_listens_at_a_member)
 {
-    struct world_member members[3];
-    gw_context *context = link_test_context();
-    world_meet(context, 3, 2, members, NULL);
-    world_expect_all(members, 3, GW_OK, NULL);
+    world_meet(3, 2);
     const struct gw_tcp_endpoint *first = members[0].links[0].self;
     for (uint32_t r = 1; r < 3; r++) {
         const struct gw_net_address *address = &first->group->members[r].address;
@@ -343,7 +313,7 @@ TEST(nobody_listens_at_a_member)
         assert_int_equal(connect(fd, (const struct sockaddr *)&address->socket, address->socket_bytes), -1);
         close(fd);
     }
-    world_end(context, members, 3);
+    world_end();
 }
 
 /* A member that sends what no member sends is gone for who gets it, and the sentence says what it was. */
@@ -360,10 +330,7 @@ TEST(garbage_of_a_member)
                  {GW_TCP_DATA, 1, "ZMTP", "it does not speak as Gradwire does"},
                  {GW_TCP_DATA, (size_t)1 << 40, "GWN1", "it sent a message of 1099511627776 bytes"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct world_member members[3];
-        gw_context *context = link_test_context();
-        world_meet(context, 3, 1, members, NULL);
-        world_expect_all(members, 3, GW_OK, NULL);
+        world_meet(3, 1);
         gw_message message;
         send_as(members[1].links[0].self, cases[i].kind, cases[i].n_bytes, cases[i].magic);
         const gw_link *link = &members[0].links[0];
@@ -371,7 +338,7 @@ TEST(garbage_of_a_member)
         refused(link->ops->recv(link->self, waits ? 100 : LINK_LONG_MS, &message), waits ? GW_ERR_TIMEOUT : GW_ERR_PEER,
                 cases[i].words);
         assert_true(waits || strstr(gw_last_error(), "rank 1 (127.0.0.1:"));
-        world_end(context, members, 3);
+        world_end();
     }
 }
 
@@ -379,11 +346,8 @@ TEST(garbage_of_a_member)
 
 TEST(links_are_independent)
 {
-    enum { N = 3, LINKS = 3 };
-    struct world_member members[N];
-    gw_context *context = link_test_context();
-    world_meet(context, N, LINKS, members, NULL);
-    world_expect_all(members, N, GW_OK, NULL);
+    enum { LINKS = 3 };
+    world_meet(3, LINKS);
     gw_message message;
     for (uint32_t l = 0; l < LINKS; l++)
         link_test_send(context, &members[0].links[l], 1, 8, l, 5);
@@ -395,12 +359,8 @@ TEST(links_are_independent)
     refused(gw_link_recv(&members[0].links[0], 400, &message), GW_ERR_TIMEOUT, "");
     assert_int_equal(members[0].links[1].ops->recv(members[0].links[1].self, LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_int_equal(message.from, 2);
-    world_talk(context, members, N, 2);
-    for (uint32_t r = 0; r < N; r++)
-        for (uint32_t l = 0; l < LINKS; l++)
-            if (r != 2 || l != 1)
-                gw_link_destroy(&members[r].links[l]);
-    link_test_end(context, NULL, 0);
+    world_talk(2);
+    world_end();
 }
 
 /* ---- memory -------------------------------------------------------------------------------------------- */
@@ -412,11 +372,10 @@ TEST(memory_runs_out)
         bool failed = true;
         for (int k = 1; failed; k++) {
             assert_true(k < 100);
-            struct world_member members[2];
-            char place[32];
             world_fail_at = 0;
-            gw_context *other = world_begin(members, 2, 1, place), *context = world_short_context();
-            members[rank].context = context;
+            world_begin(2, 1);
+            gw_context *scarce = world_short_context();
+            members[rank].context = scarce;
             world_start_one(&members[!rank]);
             world_allocations = 0;
             world_fail_at = k;
@@ -430,7 +389,7 @@ TEST(memory_runs_out)
             pthread_join(members[!rank].thread, NULL);
             world_expect_all(members, 2, GW_OK, NULL);
             /* A message for which there is no memory is not lost. */
-            link_test_send(other, &members[!rank].links[0], rank, 40, 1, 2);
+            link_test_send(context, &members[!rank].links[0], rank, 40, 1, 2);
             gw_link *link = &members[rank].links[0];
             gw_message message;
             world_allocations = 0;
@@ -438,9 +397,9 @@ TEST(memory_runs_out)
             refused(link->ops->recv(link->self, LINK_LONG_MS, &message), GW_ERR_MEMORY, "");
             world_fail_at = 0;
             link_test_expect(link, !rank, 40, 1, 2);
-            world_end_links(members, 2);
-            gw_context_destroy(context);
-            link_test_end(other, NULL, 0);
+            world_end_links();
+            gw_context_destroy(scarce);
+            world_end();
         }
     }
 }

@@ -3,21 +3,18 @@
 
 #include <errno.h>
 
-static void by_addresses(struct world_member *members)
-{
-    for (uint32_t r = 0; r < members[0].options.size; r++)
-        members[r].by_address = true;
-}
-
-static gw_status create(gw_context *context, uint32_t size, gw_link *endpoints)
+static gw_status create(gw_context *of_all, uint32_t size, gw_link *endpoints)
 {
     if (size == 0 || size > LINK_MAX_RANKS || !endpoints) {
         struct gw_link_request options = {.size = size, .rendezvous = "127.0.0.1:1"};
-        return endpoints ? gw_tcp_open(context, &options, 1, endpoints)
-                         : gw_link_open(context, "tcp://127.0.0.1:1?rank=0&size=2", NULL, 1, NULL);
+        return endpoints ? gw_tcp_open(of_all, &options, 1, endpoints)
+                         : gw_link_open(of_all, "tcp://127.0.0.1:1?rank=0&size=2", NULL, 1, NULL);
     }
-    struct world_member members[LINK_MAX_RANKS];
-    world_meet(context, size, 1, members, by_addresses);
+    world_prepare(of_all, size, 1);
+    for (uint32_t r = 0; r < size; r++)
+        members[r].by_address = true;
+    world_start(0, size);
+    world_join(members, size);
     for (uint32_t r = 0; r < size; r++) {
         if (members[r].status < 0)
             return gw_fail(members[r].status, "%s", members[r].sentence);
@@ -29,32 +26,26 @@ static gw_status create(gw_context *context, uint32_t size, gw_link *endpoints)
 /* A member sends more than the kernel takes, and the other one does not come to its link. */
 TEST(who_takes_nothing_is_named)
 {
-    struct world_member members[2];
-    gw_context *context = link_test_context();
-    world_meet(context, 2, 1, members, NULL);
-    world_expect_all(members, 2, GW_OK, NULL);
+    world_meet(2, 1);
     link_test_send(context, &members[0].links[0], 1, 64 << 20, 0, 0);
     refused(members[0].links[0].ops->flush(members[0].links[0].self, 200), GW_ERR_TIMEOUT,
             "what was sent to rank 1 has not left within 200 ms");
-    world_end(context, members, 2);
+    world_end();
 }
 
 /* The machine of a member has not answered. Who says so is in the sentence, because the others hear it as it is, and
  * that machine may answer them. */
 TEST(who_is_silent_is_so_to_somebody)
 {
-    struct world_member members[3];
-    gw_context *context = link_test_context();
     gw_message message;
-    world_meet(context, 3, 1, members, NULL);
-    world_expect_all(members, 3, GW_OK, NULL);
+    world_meet(3, 1);
     struct gw_tcp_endpoint *me = members[2].links[0].self;
     me->peers[1].c.error = ETIMEDOUT;
     gw_tcp_lose(me, 1);
     refused(gw_link_recv(&members[2].links[0], LINK_LONG_MS, &message), GW_ERR_PEER,
             ") is silent: its machine has not answered rank 2 for 60000 ms");
     assert_int_equal(message.from, 1);
-    world_end(context, members, 3);
+    world_end();
 }
 
 int main(void)

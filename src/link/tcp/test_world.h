@@ -1,4 +1,5 @@
-/* What tests of the tcp link share: n members in n threads of one process, a free port, files. */
+/* What tests of the tcp link share: a world of n members in n threads of one process, a free port, a log, and newcomers
+ * that speak by hand. There is one world at a time. */
 #ifndef GW_LINK_TCP_TEST_WORLD_H
 #define GW_LINK_TCP_TEST_WORLD_H
 
@@ -10,9 +11,9 @@
 #include "net/test_peer.h"
 
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #define WORLD_MAX_LINKS 4
-#define WORLD_MAX_RANKS LINK_MAX_RANKS
 
 struct world_member {
     pthread_t thread;
@@ -25,6 +26,11 @@ struct world_member {
     gw_status status;
     char sentence[400];
 };
+
+static struct world_member members[LINK_MAX_RANKS];
+static uint32_t n_members;
+static char place[32]; /* the rendezvous: "127.0.0.1:PORT" */
+static gw_context *context;
 
 /* Every connection takes two descriptors, because both ends are in this process. */
 static inline void world_raise_file_limit(void)
@@ -50,10 +56,10 @@ static inline int world_bind(int type, unsigned port)
     return -1;
 }
 
-/* "127.0.0.1:PORT" with a port that nobody uses now. It is below 32768. The kernel gives higher ports to connections,
- * so any process's connection could take one before a member listens there. A process has 64 ports of its own: it keeps
- * the first one's UDP port. tests/ports.py has the same rule. */
-static inline void world_free_place(char place[32])
+/* Gives `place` a port that nobody uses now. It is below 32768. The kernel gives higher ports to connections, so any
+ * process's connection could take one before a member listens there. A process has 64 ports of its own: it keeps the
+ * first one's UDP port. tests/ports.py has the same rule. */
+static inline void world_find_place(void)
 {
     enum { FIRST = 21000, N_BLOCKS = 170, OF_ONE = 64 };
     static int mine = -1;
@@ -71,7 +77,7 @@ static inline void world_free_place(char place[32])
     }
     assert_true(fd >= 0);
     close(fd);
-    snprintf(place, 32, "127.0.0.1:%u", port);
+    snprintf(place, sizeof place, "127.0.0.1:%u", port);
 }
 
 static inline void *world_come(void *argument)
@@ -95,70 +101,39 @@ static inline void world_start_one(struct world_member *member)
     assert_int_equal(pthread_create(&member->thread, NULL, world_come, member), 0);
 }
 
-static inline void world_start(struct world_member *members, uint32_t n)
+/* Starts `n` members, from the rank `first` on. */
+static inline void world_start(uint32_t first, uint32_t n)
 {
-    for (uint32_t r = 0; r < n; r++)
+    for (uint32_t r = first; r < first + n; r++)
         world_start_one(&members[r]);
 }
 
-static inline void world_join(struct world_member *members, uint32_t n)
+static inline void world_join(struct world_member *some, uint32_t n)
 {
     for (uint32_t r = 0; r < n; r++)
-        pthread_join(members[r].thread, NULL);
+        pthread_join(some[r].thread, NULL);
 }
 
-/* Prepares n members, whose options differ in the rank alone. They meet at a free port. `place` has room for 32 bytes,
- * and gets the address. */
-static inline void world_prepare(gw_context *context, uint32_t n, uint32_t n_links, struct world_member *members,
-                                 char *place)
-{
-    world_free_place(place);
-    for (uint32_t r = 0; r < n; r++)
-        members[r] =
-            (struct world_member){.context = context,
-                                  .n_links = n_links,
-                                  .options = {.rank = r, .size = n, .rendezvous = place, .timeout_ms = LINK_LONG_MS}};
-}
-
-/* Lets the members meet, each in a thread of its own. If `change` is not NULL, it is called before that, and may change
- * their options. */
-static inline void world_meet(gw_context *context, uint32_t n, uint32_t n_links, struct world_member *members,
-                              void (*change)(struct world_member *members))
-{
-    char place[32];
-    world_prepare(context, n, n_links, members, place);
-    if (change)
-        change(members);
-    world_start(members, n);
-    world_join(members, n);
-}
-
-static inline void world_end_links(struct world_member *members, uint32_t n)
-{
-    for (uint32_t r = 0; r < n; r++)
-        for (uint32_t l = 0; l < members[r].n_links && members[r].status == GW_OK; l++)
-            gw_link_destroy(&members[r].links[l]);
-}
-
-static inline void world_expect_all(struct world_member *members, uint32_t n, gw_status status, const char *words)
+static inline void world_expect_all(struct world_member *some, uint32_t n, gw_status status, const char *words)
 {
     for (uint32_t r = 0; r < n; r++) {
-        if (members[r].status != status || (words && !strstr(members[r].sentence, words)))
-            fail_msg("thread %u: status %d, \"%s\"; wanted %d, \"%s\"", r, members[r].status, members[r].sentence,
-                     status, words ? words : "");
+        if (some[r].status != status || (words && !strstr(some[r].sentence, words)))
+            fail_msg("thread %u: status %d, \"%s\"; wanted %d, \"%s\"", r, some[r].status, some[r].sentence, status,
+                     words ? words : "");
     }
 }
 
-/* All have met, or hear why not. */
-static inline void world_join_all(struct world_member *members, uint32_t n, gw_status status, const char *words)
+/* The first n have met, or hear why not. */
+static inline void world_join_all(uint32_t n, gw_status status, const char *words)
 {
     world_join(members, n);
     world_expect_all(members, n, status, words);
 }
 
 /* Every member of link l hears from every other. */
-static inline void world_talk(gw_context *context, struct world_member *members, uint32_t n, uint32_t l)
+static inline void world_talk(uint32_t l)
 {
+    const uint32_t n = n_members;
     for (uint32_t from = 0; from < n; from++)
         for (uint32_t to = 0; to < n; to++)
             link_test_send(context, &members[from].links[l], to, 100, from, to);
@@ -175,66 +150,90 @@ static inline void world_talk(gw_context *context, struct world_member *members,
     }
 }
 
-/* Ends all links, and the context, in which nothing may be left. */
-static inline void world_end(gw_context *context, struct world_member *members, uint32_t n)
+static inline void world_end_links(void)
 {
-    world_end_links(members, n);
+    for (uint32_t r = 0; r < n_members; r++)
+        for (uint32_t l = 0; l < members[r].n_links && members[r].status == GW_OK; l++)
+            gw_link_destroy(&members[r].links[l]);
+}
+
+/* Ends all links, and the context, in which nothing may be left. */
+static inline void world_end(void)
+{
+    world_end_links();
     link_test_end(context, NULL, 0);
 }
 
 /* All that were started meet, hear each other, and end. */
-static inline void world_meets_and_ends(gw_context *context, struct world_member *members, uint32_t n)
+static inline void world_meets_and_ends(void)
 {
-    world_join_all(members, n, GW_OK, NULL);
-    world_talk(context, members, n, 0);
-    world_end(context, members, n);
+    world_join_all(n_members, GW_OK, NULL);
+    world_talk(0);
+    world_end();
 }
 
-/* Rank 0 answers those who come late while it receives. No message comes meanwhile. */
-struct world_attendance {
-    pthread_t thread;
-    const gw_link *link;
-    atomic_bool ends;
-};
+/* ---- processes; a test forks before it has threads -------------------------------------------------------- */
+
+static inline pid_t world_fork(void)
+{
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    return child;
+}
+
+/* how: 0, or the signal that kills it. */
+static inline void world_expect_end(pid_t child, int how)
+{
+    int ended;
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_int_equal(ended, how);
+}
+
+/* ---- rank 0 answers those who come late while it receives; no message comes meanwhile --------------------- */
+
+static pthread_t world_attendance;
+static atomic_bool world_attends;
 
 static inline void *world_receive(void *argument)
 {
-    struct world_attendance *a = argument;
+    const gw_link *link = argument;
     gw_message message;
-    while (!atomic_load(&a->ends) && a->link->ops->recv(a->link->self, 20, &message) == GW_ERR_TIMEOUT)
+    while (atomic_load(&world_attends) && link->ops->recv(link->self, 20, &message) == GW_ERR_TIMEOUT)
         ;
     return NULL;
 }
 
-static inline void world_attend(struct world_attendance *a, const gw_link *link)
+static inline void world_attend(gw_link *link)
 {
-    a->link = link;
-    atomic_init(&a->ends, false);
-    assert_int_equal(pthread_create(&a->thread, NULL, world_receive, a), 0);
+    atomic_store(&world_attends, true);
+    assert_int_equal(pthread_create(&world_attendance, NULL, world_receive, link), 0);
 }
 
-static inline void world_attend_no_more(struct world_attendance *a)
+static inline void world_attend_no_more(void)
 {
-    atomic_store(&a->ends, true);
-    pthread_join(a->thread, NULL);
+    atomic_store(&world_attends, false);
+    pthread_join(world_attendance, NULL);
 }
 
-/* ---- memory that runs out: the allocation of number world_fail_at fails; 0: none does ---- */
+/* ---- memory that runs out: of number world_fail_at, or from it on ---- */
 
 static atomic_int world_allocations, world_fail_at;
+static atomic_bool world_fails_on;
 
 static inline void *world_short_alloc(size_t bytes, void *user)
 {
-    return ++world_allocations == world_fail_at ? NULL : link_test_alloc(bytes, user);
+    const int n = ++world_allocations;
+    return n == world_fail_at || (n > world_fail_at && world_fails_on) ? NULL : link_test_alloc(bytes, user);
 }
 
 static inline gw_context *world_short_context(void)
 {
     const gw_allocator allocator = {world_short_alloc, link_test_free, NULL};
-    gw_context *context;
+    gw_context *scarce;
     ok(gw_context_create(&(gw_context_options){.struct_bytes = sizeof(gw_context_options), .allocator = &allocator},
-                         &context));
-    return context;
+                         &scarce));
+    return scarce;
 }
 
 /* ---- logs, and newcomers ---- */
@@ -268,14 +267,34 @@ static inline bool world_has_line(const char *words)
     return found;
 }
 
-/* Prepares n members, in a context of their own. The log of rank 0 is kept. */
-static inline gw_context *world_begin(struct world_member *members, uint32_t n, uint32_t n_links, char place[32])
+/* Prepares n members. Their options differ in the rank alone; the log of rank 0 is kept. They are to meet at a free
+ * port. */
+static inline void world_prepare(gw_context *of_all, uint32_t n, uint32_t n_links)
 {
-    gw_context *context = link_test_context();
+    context = of_all;
+    n_members = n;
     world_forget_lines();
-    world_prepare(context, n, n_links, members, place);
+    world_find_place();
+    for (uint32_t r = 0; r < n; r++)
+        members[r] =
+            (struct world_member){.context = context,
+                                  .n_links = n_links,
+                                  .options = {.rank = r, .size = n, .rendezvous = place, .timeout_ms = LINK_LONG_MS}};
     members[0].options.log = world_keep_line;
-    return context;
+}
+
+/* The same in a context of their own. */
+static inline void world_begin(uint32_t n, uint32_t n_links)
+{
+    world_prepare(link_test_context(), n, n_links);
+}
+
+/* The same, and they meet. */
+static inline void world_meet(uint32_t n, uint32_t n_links)
+{
+    world_begin(n, n_links);
+    world_start(0, n);
+    world_join_all(n, GW_OK, NULL);
 }
 
 /* Waits until a line with these words has come. */
@@ -288,9 +307,9 @@ static inline void world_await_line(const char *words)
 }
 
 /* Connects to "127.0.0.1:PORT" as anybody can; waits until somebody listens there. */
-static inline int world_dial(const char *place)
+static inline int world_dial(const char *there)
 {
-    const struct sockaddr_in address = peer_address(place);
+    const struct sockaddr_in address = peer_address(there);
     for (int i = 0; i < 3000; i++) {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_true(fd >= 0);
@@ -300,7 +319,7 @@ static inline int world_dial(const char *place)
         close(fd);
         link_test_pause(10);
     }
-    fail_msg("nobody listens at %s", place);
+    fail_msg("nobody listens at %s", there);
     return -1;
 }
 
@@ -318,11 +337,43 @@ static inline void world_write_join(uint8_t body[GW_TCP_JOIN_BYTES], struct gw_t
 }
 
 /* Comes to the rendezvous by hand, and wants one link. */
-static inline bool world_say_join(int fd, uint16_t version, uint32_t rank, uint32_t size)
+static inline int world_say_join(uint16_t version, uint32_t rank, uint32_t size)
 {
     uint8_t body[GW_TCP_JOIN_BYTES];
+    const int fd = world_dial(place);
     world_write_join(body, (struct gw_tcp_join){.version = version, .rank = rank, .size = size, .n_links = 1});
-    return world_say(fd, GW_TCP_JOIN, body, sizeof body);
+    assert_true(world_say(fd, GW_TCP_JOIN, body, sizeof body));
+    return fd;
+}
+
+/* Comes to a member by hand. */
+static inline int world_say_hello(const char *there, struct gw_tcp_hello hello, size_t n_bytes)
+{
+    uint8_t body[GW_TCP_HELLO_BYTES];
+    const int fd = world_dial(there);
+    gw_tcp_hello_write(body, &hello);
+    assert_true(world_say(fd, GW_TCP_HELLO, body, n_bytes));
+    return fd;
+}
+
+/* Waits for a message of this kind, or with kind 0 for the end. Passes over WAITs. */
+static inline struct peer_message world_hear(int fd, uint16_t kind)
+{
+    struct peer_message heard;
+    do
+        heard.kind = peer_hear(fd, &heard) ? heard.kind : 0;
+    while (heard.kind == GW_TCP_WAIT && kind != GW_TCP_WAIT);
+    assert_int_equal(heard.kind, kind);
+    return heard;
+}
+
+/* Waits for the table of rank 0, and returns the session. */
+static inline uint64_t world_hear_table(int fd, struct gw_tcp_member *table)
+{
+    uint64_t session;
+    const struct peer_message m = world_hear(fd, GW_TCP_TABLE);
+    assert_true(gw_tcp_table_read(m.body, m.n_bytes, n_members, 1, &session, table));
+    return session;
 }
 
 #endif
