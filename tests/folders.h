@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-static inline int remove_one(const char *path, const struct stat *status, int type, struct FTW *place)
+static inline int remove_one(const char *path, const struct stat *status, int type, struct FTW *where)
 {
-    (void)status, (void)type, (void)place;
+    (void)status, (void)type, (void)where;
     return remove(path);
 }
 

@@ -196,14 +196,22 @@ gw_status gw_net_address_of_host(const char *host, struct gw_net_address *addres
     return GW_OK;
 }
 
+gw_status gw_net_address_of_socket(int fd, bool of_peer, struct gw_net_address *address)
+{
+    struct sockaddr *to = (struct sockaddr *)&address->socket;
+    memset(to, 0, sizeof address->socket);
+    address->socket_bytes = sizeof address->socket;
+    if ((of_peer ? getpeername : getsockname)(fd, to, &address->socket_bytes) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "a socket has no address: %s", strerror(errno));
+    return describe(address);
+}
+
 gw_status gw_net_address_towards(const struct gw_net_address *there, struct gw_net_address *address)
 {
-    memset(address, 0, sizeof *address);
-    address->socket_bytes = sizeof address->socket;
     /* To connect a datagram socket sends nothing. It only asks which way packets would go. */
     int fd = socket(there->socket.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     bool ok = fd >= 0 && connect(fd, (const struct sockaddr *)&there->socket, there->socket_bytes) == 0 &&
-              getsockname(fd, (struct sockaddr *)&address->socket, &address->socket_bytes) == 0;
+              gw_net_address_of_socket(fd, false, address) == GW_OK;
     int error = errno;
     if (fd >= 0)
         close(fd);

@@ -49,7 +49,11 @@ gw_status gw_net_address_of_host(const char *host, struct gw_net_address *addres
 /* Finds the address from which this machine reaches `there`. It stands for any port. */
 gw_status gw_net_address_towards(const struct gw_net_address *there, struct gw_net_address *address);
 
-/* The same in bytes, as members send it: 4 or 6, a zero, the port, and the address, in the network's order. read:
+/* The address of a socket, or of the other side's. Errors: GW_ERR_SYSTEM (it has none; errno says why); then `endpoint`
+ * stays. */
+gw_status gw_net_address_of_socket(int fd, bool of_peer, struct gw_net_address *address);
+
+/* An address in bytes, as members send it: 4 or 6, a zero, the port, and the address, in the network's order. read:
  * false: the bytes are none. It asks nobody. */
 #define GW_NET_ADDRESS_BYTES 20
 void gw_net_address_write(const struct gw_net_address *address, uint8_t out[GW_NET_ADDRESS_BYTES]);

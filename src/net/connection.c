@@ -5,7 +5,6 @@
 #include "wire/bytes.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
@@ -85,10 +84,9 @@ void gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_tls *tls, b
     c->fd = fd;
     c->tls = tls;
     c->dialled = dialled;
-    socklen_t bytes = sizeof c->peer;
-    memset(&c->peer, 0, sizeof c->peer);
+    c->peer = (struct gw_net_address){.endpoint = "tcp://unknown"};
     if (!dialled)
-        getpeername(fd, (struct sockaddr *)&c->peer, &bytes); /* if it fails, the connection has ended already */
+        gw_ignore(gw_net_address_of_socket(fd, true, &c->peer)); /* if it fails, the connection has ended already */
     c->error = 0;
     c->body = NULL;
     c->cannot_send = false;
@@ -510,23 +508,12 @@ bool gw_net_is_silent(const struct gw_net_connection *c, uint32_t ms)
     return info.tcpi_unacked > 0 && info.tcpi_last_ack_recv > ms && info.tcpi_last_data_recv > ms;
 }
 
-struct gw_net_peer_name gw_net_name_peer(const struct gw_net_connection *c)
+struct gw_net_host_name gw_net_name_host(const struct gw_net_connection *c)
 {
-    struct gw_net_peer_name place = {"unknown"};
-    char host[48], port[8];
-    if (getnameinfo((const struct sockaddr *)&c->peer, sizeof c->peer, host, sizeof host, port, sizeof port,
-                    NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-        snprintf(place.text, sizeof place.text, c->peer.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
-    return place;
-}
-
-struct gw_net_peer_name gw_net_name_host(const struct gw_net_connection *c)
-{
-    struct gw_net_peer_name place = gw_net_name_peer(c);
-    char *port = strrchr(place.text, ':');
-    if (port)
-        *port = 0;
-    return place;
+    struct gw_net_host_name host;
+    const char *place = gw_net_place(c->peer.endpoint), *port = strrchr(place, ':');
+    snprintf(host.text, sizeof host.text, "%.*s", port ? (int)(port - place) : (int)strlen(place), place);
+    return host;
 }
 
 static void set(int fd, int level, int name, int value)

@@ -27,7 +27,6 @@
 #define GW_NET_AHEAD 4096 /* a connection reads at most so many bytes before it knows where they belong */
 #define GW_NET_SMALL (GW_NET_AHEAD - GW_NET_HEAD)
 #define GW_NET_MOST_HEADER 1024
-#define GW_NET_PLACE_BYTES 64 /* room for "[address%interface]:port" and its end */
 
 /* Bytes that the kernel has not taken yet. */
 struct gw_net_parcel {
@@ -55,15 +54,15 @@ extern void *const gw_net_nowhere;
 
 struct gw_net_connection {
     gw_context *context;
-    int fd;                       /* -1: closed, or never opened */
-    struct gw_net_tls *tls;       /* NULL: in the clear */
-    struct sockaddr_storage peer; /* where the other side is, if it has dialled */
-    bool dialled;                 /* this side has dialled */
-    bool connected;               /* the kernel has a connection, and TLS has shaken hands */
-    bool cannot_send;             /* the other side has closed it, or is gone. What it sent before can still be read */
-    uint32_t watched;             /* what epoll watches; 0: it does not watch this connection */
-    int error;                    /* after it ended: the errno, or 0 if the other side ended it in order */
-    enum gw_net_refusal refusal;  /* after it ended: which keys did not fit */
+    int fd;                      /* -1: closed, or never opened */
+    struct gw_net_tls *tls;      /* NULL: in the clear */
+    struct gw_net_address peer;  /* where the other side is, if it has dialled */
+    bool dialled;                /* this side has dialled */
+    bool connected;              /* the kernel has a connection, and TLS has shaken hands */
+    bool cannot_send;            /* the other side has closed it, or is gone. What it sent before can still be read */
+    uint32_t watched;            /* what epoll watches; 0: it does not watch this connection */
+    int error;                   /* after it ended: the errno, or 0 if the other side ended it in order */
+    enum gw_net_refusal refusal; /* after it ended: which keys did not fit */
 
     uint64_t most_bytes;  /* a longer message is refused */
     uint16_t most_header; /* and so is a longer header */
@@ -144,13 +143,11 @@ bool gw_net_all_arrived(const struct gw_net_connection *c);
  * while nothing is under way.) */
 bool gw_net_is_silent(const struct gw_net_connection *c, uint32_t ms);
 
-/* The address of the other side, which has dialled, for sentences. */
-struct gw_net_peer_name {
-    char text[GW_NET_PLACE_BYTES];
+/* The address of the other side, which has dialled, without its port. */
+struct gw_net_host_name {
+    char text[64]; /* "[address%interface]" and its end */
 };
-struct gw_net_peer_name gw_net_name_peer(const struct gw_net_connection *c);
-/* The same without the port. */
-struct gw_net_peer_name gw_net_name_host(const struct gw_net_connection *c);
+struct gw_net_host_name gw_net_name_host(const struct gw_net_connection *c);
 
 /* Sets what every connection has: no delay of small messages, and keepalive, which ends it after `ms` of silence. */
 void gw_net_tune(int fd, uint32_t ms);

@@ -150,18 +150,14 @@ static struct timespec folder_time(const struct gw_net_keys *keys)
     return there ? status.st_mtim : (struct timespec){0, 0};
 }
 
-gw_status gw_net_keys_look(struct gw_net_keys *keys)
+/* The lock is held. */
+static gw_status look(struct gw_net_keys *keys)
 {
     struct gw_net_identity *list = NULL;
     uint32_t n = 0;
-    if (keys->ca)
-        return GW_OK;
     const struct timespec time = folder_time(keys);
-    pthread_mutex_lock(&keys->lock);
     const bool changed = time.tv_sec != keys->time.tv_sec || time.tv_nsec != keys->time.tv_nsec;
-    const bool fresh = !changed && gw_clock_seconds() < keys->looked + LOOK_SECONDS;
-    pthread_mutex_unlock(&keys->lock);
-    if (fresh)
+    if (!changed && gw_clock_seconds() < keys->looked + LOOK_SECONDS)
         return GW_OK;
     const gw_status status = read_allowed(keys, changed, &list, &n);
     if (status < 0) {
@@ -170,22 +166,28 @@ gw_status gw_net_keys_look(struct gw_net_keys *keys)
         keys->unreadable = true;
         return status;
     }
-    pthread_mutex_lock(&keys->lock);
-    struct gw_net_identity *old = keys->allowed;
-    const bool is_another = n != keys->n_allowed || (n > 0 && memcmp(old, list, n * sizeof *list) != 0);
-    const bool is_first = keys->looked == 0;
+    const bool is_another = n != keys->n_allowed || (n > 0 && memcmp(keys->allowed, list, n * sizeof *list) != 0);
+    if (is_another && keys->looked != 0 && keys->log)
+        gw_net_log(keys->log, "allowed-changed folder=\"%s/%s\" certificates=%u", gw_quote(keys->folder).text,
+                   GW_NET_ALLOWED, n);
+    gw_free(keys->context, keys->allowed);
     keys->n_changes += is_another;
     keys->allowed = list;
     keys->n_allowed = n;
     keys->looked = gw_clock_seconds();
     keys->time = time;
     keys->unreadable = false;
-    pthread_mutex_unlock(&keys->lock);
-    gw_free(keys->context, old);
-    if (is_another && !is_first && keys->log)
-        gw_net_log(keys->log, "allowed-changed folder=\"%s/%s\" certificates=%u", gw_quote(keys->folder).text,
-                   GW_NET_ALLOWED, n);
     return GW_OK;
+}
+
+gw_status gw_net_keys_look(struct gw_net_keys *keys)
+{
+    if (keys->ca)
+        return GW_OK;
+    pthread_mutex_lock(&keys->lock);
+    const gw_status status = look(keys);
+    pthread_mutex_unlock(&keys->lock);
+    return status;
 }
 
 bool gw_net_keys_allow(struct gw_net_keys *keys, const struct gw_net_identity *identity)
@@ -263,6 +265,17 @@ static gw_status read_ca(struct gw_net_keys *keys)
     return good ? GW_OK : gw_fail(GW_ERR_SYSTEM, "a certificate of the chain in %s is damaged", path);
 }
 
+static gw_status read_folder(struct gw_net_keys *keys, const char *folder)
+{
+    if (!(keys->folder = gw_strdup(keys->context, folder)))
+        return GW_ERR_MEMORY;
+    GW_TRY(read_own(keys));
+    GW_TRY(read_ca(keys));
+    if (keys->role != GW_NET_SERVER)
+        GW_TRY(read_dialled(keys));
+    return keys->role != GW_NET_CLIENT ? gw_net_keys_look(keys) : GW_OK;
+}
+
 gw_status gw_net_keys_load(gw_context *context, const char *folder, enum gw_net_role role, struct gw_net_log *log,
                            struct gw_net_keys **out)
 {
@@ -275,26 +288,13 @@ gw_status gw_net_keys_load(gw_context *context, const char *folder, enum gw_net_
     keys->context = context;
     keys->role = role;
     keys->log = log;
-    if (pthread_mutex_init(&keys->lock, NULL)) {
-        gw_free(context, keys);
-        return gw_fail(GW_ERR_SYSTEM, "no lock for the keys");
-    }
-    keys->folder = gw_strdup(context, folder);
-    gw_status status = keys->folder ? GW_OK : GW_ERR_MEMORY;
+    pthread_mutex_init(&keys->lock, NULL); /* with default attributes it cannot fail here */
+    const gw_status status = read_folder(keys, folder);
     if (status == GW_OK)
-        status = read_own(keys);
-    if (status == GW_OK)
-        status = read_ca(keys);
-    if (status == GW_OK && role != GW_NET_SERVER)
-        status = read_dialled(keys);
-    if (status == GW_OK && role != GW_NET_CLIENT)
-        status = gw_net_keys_look(keys);
-    if (status < 0) {
+        *out = keys;
+    else
         gw_net_keys_free(keys);
-        return status;
-    }
-    *out = keys;
-    return GW_OK;
+    return status;
 }
 
 void gw_net_keys_free(struct gw_net_keys *keys)

@@ -25,7 +25,6 @@
 
 #include <limits.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
@@ -73,7 +72,7 @@ struct gw_net_keys {
     uint32_t n_allowed;
     struct gw_net_identity *allowed;
     uint64_t n_changes;     /* how often the list has changed; a process with one thread may read it without the lock */
-    atomic_bool unreadable; /* the log has been told that allowed/ cannot be read */
+    bool unreadable;        /* the log has been told that allowed/ cannot be read */
     double looked;          /* when allowed/ was read */
     struct timespec time;   /* when that folder had changed last, then */
     struct ssl_ctx_st *ssl; /* what all sessions have in common. tls.c makes it with the first session */

@@ -73,17 +73,16 @@ static void watch_newcomer(const struct gw_net_listener *listener, struct gw_net
 }
 
 gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_address *address,
-                        char endpoint[GW_NET_ENDPOINT_BYTES])
+                        struct gw_net_address *own)
 {
-    const int yes = 1, v6 = address->socket.ss_family == AF_INET6;
-    struct gw_net_address own = *address;
+    const int yes = 1;
     const int fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (fd >= 0 && v6)
+    if (fd >= 0 && address->socket.ss_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
-    if (fd < 0 || bind(fd, (const struct sockaddr *)&own.socket, own.socket_bytes) != 0 || listen(fd, BACKLOG) != 0 ||
-        getsockname(fd, (struct sockaddr *)&own.socket, &own.socket_bytes) != 0) {
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&address->socket, address->socket_bytes) != 0 ||
+        listen(fd, BACKLOG) != 0 || gw_net_address_of_socket(fd, false, own) < 0) {
         const int error = errno;
         if (fd >= 0)
             close(fd);
@@ -92,11 +91,6 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
         errno = error;
         return GW_ERR_SYSTEM;
     }
-    const struct sockaddr_in *in = (const struct sockaddr_in *)&own.socket;
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&own.socket;
-    const int n = (int)(strrchr(address->endpoint, ':') - address->endpoint);
-    snprintf(endpoint, GW_NET_ENDPOINT_BYTES, "%.*s:%u", n, address->endpoint,
-             ntohs(v6 ? in6->sin6_port : in->sin_port));
     listener->fds[listener->n_fds++] = fd;
     watch(listener, EPOLL_CTL_ADD, fd, EPOLLIN, LISTENING);
     return GW_OK;
@@ -131,7 +125,7 @@ static struct gw_net_newcomer *longest(struct gw_net_listener *listener, const s
     *n = 0;
     for (uint32_t i = 0; i < listener->o.most; i++) {
         struct gw_net_newcomer *s = &listener->newcomers[i];
-        if (s->since == 0 || (host && !same_host(&s->c.peer, host)))
+        if (s->since == 0 || (host && !same_host(&s->c.peer.socket, host)))
             continue;
         ++*n;
         if (!oldest || s->since < oldest->since)
@@ -221,7 +215,7 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
 /* Says that a handshake failed. Whoever it is comes again and again, so the same line is not written twice in a row. */
 static void tell_refusal(struct gw_net_listener *listener, const struct gw_net_connection *c)
 {
-    const struct gw_net_peer_name host = gw_net_name_host(c);
+    const struct gw_net_host_name host = gw_net_name_host(c);
     const double now = gw_clock_seconds();
     const char *of = listener->o.of;
     char why[512], refused[sizeof listener->refused];

@@ -55,10 +55,10 @@ struct gw_net_listener {
 gw_status gw_net_listener_open(struct gw_net_listener *listener, const struct gw_net_listener_options *options);
 void gw_net_listener_close(struct gw_net_listener *listener);
 
-/* Listens at an address. endpoint: gets where; the port is chosen if the address has none. Errors: GW_ERR_SYSTEM; errno
- * says why. */
+/* Listens at an address. own: gets where; the port is chosen if the address has none. Errors: GW_ERR_SYSTEM; errno says
+ * why. */
 gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_address *address,
-                        char endpoint[GW_NET_ENDPOINT_BYTES]);
+                        struct gw_net_address *own);
 
 /* Goes on with all that can go on: accepts, shakes hands, reads, sends away. The next newcomer that has sent its first
  * message is handed over with it; NULL: none has now. The caller must then let it in or turn it out. The log gets a

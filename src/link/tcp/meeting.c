@@ -273,7 +273,7 @@ static gw_status check_join(const struct meeting *m, const struct gw_net_newcome
     const char *place = gw_net_place(join->address.endpoint);
     if (join->version != GW_TCP_VERSION)
         return gw_fail(GW_ERR_PEER, "a member at %s speaks version %u of the tcp link, and rank 0 speaks version %u",
-                       gw_net_name_peer(&newcomer->c).text, join->version, GW_TCP_VERSION);
+                       gw_net_place(newcomer->c.peer.endpoint), join->version, GW_TCP_VERSION);
     if (join->size != group->size)
         return gw_fail(GW_ERR_PEER, "rank %u (%s) was told that there are %u ranks, and rank 0 that there are %u",
                        join->rank, place, join->size, group->size);
@@ -664,19 +664,18 @@ static void listen_at_other_loopback(struct gw_tcp_group *group, const struct gw
     static const char *const loopbacks[] = {"tcp://[::1]:", "tcp://127.0.0.1:"};
     const bool v6 = rendezvous->socket.ss_family == AF_INET6;
     const char *port = strrchr(rendezvous->endpoint, ':') + 1, *here = loopbacks[!v6], *there = loopbacks[v6];
-    char place[GW_NET_ENDPOINT_BYTES], text[GW_NET_ENDPOINT_BYTES];
-    struct gw_net_address other;
+    char text[GW_NET_ENDPOINT_BYTES];
+    struct gw_net_address other, ignored;
     if (strncmp(rendezvous->endpoint, here, strlen(here)) != 0)
         return;
     snprintf(text, sizeof text, "%s%s", gw_net_place(there), port);
     if (gw_net_address_parse("the rendezvous", text, false, &other) == GW_OK)
-        gw_ignore(gw_net_listen(&group->listener, &other, place));
+        gw_ignore(gw_net_listen(&group->listener, &other, &ignored));
 }
 
 static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address *own)
 {
     struct gw_tcp_group *group = m->group;
-    char endpoint[GW_NET_ENDPOINT_BYTES];
     /* Members of one machine have one address, and so half of the room. A member that finds none comes again. */
     const uint64_t wanted = (uint64_t)2 * group->size * group->n_links, files = (uint64_t)sysconf(_SC_OPEN_MAX) / 4;
     const uint32_t most = SPARE_NEWCOMERS + (uint32_t)(wanted < files ? wanted : files < 512 ? files : 512);
@@ -690,7 +689,8 @@ static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address
                                                                                     .timeout_ms = group->timeout_ms}));
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = OF_LISTENER};
     epoll_ctl(m->epoll, EPOLL_CTL_ADD, group->listener.epoll, &event);
-    const gw_status status = gw_net_listen(&group->listener, group->rank == 0 ? rendezvous : own, endpoint);
+    const gw_status status =
+        gw_net_listen(&group->listener, group->rank == 0 ? rendezvous : own, &group->members[group->rank].address);
     if (status < 0 && errno == EADDRINUSE)
         return gw_fail(status,
                        "this machine cannot listen at %s: a job is running at this rendezvous, or another program has "
@@ -699,7 +699,7 @@ static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address
     GW_TRY(status);
     if (group->rank == 0)
         listen_at_other_loopback(group, rendezvous);
-    return gw_net_address_parse("the own address", gw_net_place(endpoint), false, &group->members[group->rank].address);
+    return GW_OK;
 }
 
 static gw_status prepare(struct meeting *m)

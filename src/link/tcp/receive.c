@@ -105,7 +105,7 @@ gw_status gw_tcp_read_peer(struct gw_tcp_endpoint *me, uint32_t rank)
 void gw_tcp_turn_out(struct gw_tcp_group *group, struct gw_net_newcomer *newcomer, const struct gw_net_message *message,
                      const char *what)
 {
-    gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"%s\"", gw_net_name_peer(&newcomer->c).text,
+    gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"%s\"", gw_net_place(newcomer->c.peer.endpoint),
                message->n_bytes, what);
     gw_net_turn_out(newcomer);
 }
@@ -140,7 +140,7 @@ static void answer_late(struct gw_tcp_group *group)
             "the job at %s is already running, with %u %s, since %s; rank %u (%s) came too late; wait until that job "
             "has ended, or give this one another port",
             group->place, group->size, group->size == 1 ? "worker" : "workers", group->since, join.rank,
-            gw_net_name_peer(&newcomer->c).text);
+            gw_net_place(newcomer->c.peer.endpoint));
         gw_tcp_refuse(group, &group->log_of_late, newcomer, refused);
     }
     pthread_mutex_unlock(&group->lock);

@@ -143,7 +143,7 @@ static gw_status listen_at(struct gw_ps_server *server, const struct gw_net_addr
                                                                   .spare_files = SPARE_FILES,
                                                                   .timeout_ms = server->options.timeout_ms,
                                                                   .most_header = GW_PS_HEAD_BYTES}));
-    GW_TRY(gw_net_listen(&server->listener, address, server->endpoint));
+    GW_TRY(gw_net_listen(&server->listener, address, &server->own));
     return watch(server, server->listener.epoll, &server->listener);
 }
 
@@ -207,7 +207,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
 
 const char *gw_ps_server_address(const gw_ps_server *server)
 {
-    return gw_net_place(server->endpoint);
+    return gw_net_place(server->own.endpoint);
 }
 
 void gw_ps_server_destroy(gw_ps_server *server)

@@ -35,7 +35,7 @@ struct gw_ps_member {
     uint32_t n_waiting;
     int64_t since;                 /* seconds of Unix time */
     struct gw_ps_waiting *waiting; /* its requests that wait, in any order */
-    struct gw_net_peer_name address;
+    struct gw_net_host_name address;
 };
 
 /* A request that waits for pushes of other workers, or for an earlier request of the same client. It is in the
@@ -83,8 +83,8 @@ struct gw_ps_server {
     struct gw_net_listener listener;
     bool listens;
     int epoll;
-    int stop; /* eventfd */
-    char endpoint[GW_NET_ENDPOINT_BYTES];
+    int stop;                  /* eventfd */
+    struct gw_net_address own; /* where it listens */
     struct gw_ps_store *store;
     struct gw_ps_member *members;
     uint32_t n_members;
@@ -123,7 +123,7 @@ struct gw_ps_server {
 
 /* "rank=3 address=10.0.0.7" or "rank=reader address=...", for the log. */
 struct gw_ps_member_text {
-    char text[sizeof(struct gw_net_peer_name) + 32];
+    char text[sizeof(struct gw_net_host_name) + 32];
 };
 struct gw_ps_member_text gw_ps_member_text(const struct gw_ps_member *member);
 
