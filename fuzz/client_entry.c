@@ -78,7 +78,7 @@ static void connect_to_liar(struct server *server, uint32_t s)
     setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
     theirs[s] = ends[1];
     promise(gw_net_init(&server->c, NULL) == GW_OK);
-    gw_net_adopt(&server->c, ends[0], NULL, true);
+    promise(gw_net_adopt(&server->c, ends[0], NULL, NULL, true) == GW_OK);
     promise(gw_net_establish(&server->c) == GW_OK);
 }
 

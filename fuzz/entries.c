@@ -297,7 +297,7 @@ int gw_fuzz_join(const uint8_t *data, size_t size)
     c.most_header = data[0] & 2 ? GW_NET_MOST_HEADER : 0;
     c.place = take_place;
     c.place_user = &c;
-    gw_net_adopt(&c, ends[0], NULL, false);
+    promise(gw_net_adopt(&c, ends[0], NULL, NULL, false) == GW_OK);
     promise(gw_net_establish(&c) == GW_OK);
     for (size_t at = 1, n; at < size; at += n) { /* it comes in parts */
         n = 1 + data[at] * 40u < size - at ? 1 + data[at] * 40u : size - at;

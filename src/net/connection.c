@@ -78,43 +78,40 @@ void gw_net_free(struct gw_net_connection *c)
     c->ahead = NULL;
 }
 
-void gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_tls *tls, bool dialled)
+gw_status gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_keys *keys, const char *host, bool dialled)
 {
     gw_net_close(c);
     c->fd = fd;
-    c->tls = tls;
     c->dialled = dialled;
     c->peer = (struct gw_net_address){.endpoint = "tcp://unknown"};
-    if (!dialled)
-        gw_ignore(gw_net_address_of_socket(fd, true, &c->peer)); /* if it fails, the connection has ended already */
     c->error = 0;
     c->body = NULL;
     c->cannot_send = false;
     c->refusal = GW_NET_NO_REFUSAL;
+    if (keys && gw_net_tls_new(keys, fd, dialled, host, &c->tls) < 0) {
+        gw_net_close(c);
+        c->error = ENOMEM;
+        return GW_ERR_MEMORY;
+    }
+    if (!dialled)
+        gw_ignore(gw_net_address_of_socket(fd, true, &c->peer)); /* if it fails, the connection has ended already */
+    return GW_OK;
 }
 
 gw_status gw_net_dial(struct gw_net_connection *c, const struct gw_net_address *address, struct gw_net_keys *keys,
                       const char *host, uint32_t ms)
 {
-    struct gw_net_tls *tls = NULL;
     const int fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    gw_status status = GW_OK;
-    c->refusal = GW_NET_NO_REFUSAL;
     if (fd < 0 ||
         (connect(fd, (const struct sockaddr *)&address->socket, address->socket_bytes) != 0 && errno != EINPROGRESS)) {
         c->error = errno;
-        status = GW_ERR_PEER;
-    } else if (keys && gw_net_tls_new(keys, true, host, &tls) < 0) {
-        c->error = ENOMEM;
-        status = GW_ERR_MEMORY;
+        c->refusal = GW_NET_NO_REFUSAL;
+        if (fd >= 0)
+            close(fd);
+        return GW_ERR_PEER;
     }
-    if (status == GW_OK) {
-        gw_net_tune(fd, ms);
-        gw_net_adopt(c, fd, tls, true);
-    } else if (fd >= 0) {
-        close(fd);
-    }
-    return status;
+    gw_net_tune(fd, ms);
+    return gw_net_adopt(c, fd, keys, host, true);
 }
 
 void gw_net_end_sending(struct gw_net_connection *c)
@@ -180,7 +177,7 @@ gw_status gw_net_establish(struct gw_net_connection *c)
         return ended(c, ECONNREFUSED);
     }
     if (c->tls) {
-        gw_status status = gw_net_tls_handshake(c->tls, c->fd);
+        gw_status status = gw_net_tls_handshake(c->tls);
         if (status < 0) {
             ended(c, c->tls->error);
             return status;

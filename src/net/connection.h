@@ -95,9 +95,9 @@ void gw_net_free(struct gw_net_connection *c);
  * Errors: GW_ERR_PEER (it cannot now), GW_ERR_MEMORY; c->error is the errno of both. */
 gw_status gw_net_dial(struct gw_net_connection *c, const struct gw_net_address *address, struct gw_net_keys *keys,
                       const char *host, uint32_t ms);
-/* Takes over a socket that does not block, and is connected or connecting. tls: NULL, or a session of its own, which
- * belongs to the connection from here on. */
-void gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_tls *tls, bool dialled);
+/* Takes over a socket that does not block, and is connected or connecting. keys: NULL for none. host: as in
+ * gw_net_tls_new. Errors: GW_ERR_MEMORY; then the socket is closed. */
+gw_status gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_keys *keys, const char *host, bool dialled);
 /* Ends it at once, so that it can be opened again. Its `error` stays. */
 void gw_net_close(struct gw_net_connection *c);
 /* Says that nothing more will be sent. The other side reads what is under way, and then the end. */

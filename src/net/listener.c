@@ -195,15 +195,15 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
             close(fd);
         return true;
     }
-    struct gw_net_tls *tls = NULL;
-    if (gw_net_init(&newcomer->c, listener->o.context) < 0 ||
-        (listener->o.keys && gw_net_tls_new(listener->o.keys, false, NULL, &tls) < 0)) {
-        gw_net_free(&newcomer->c);
+    if (gw_net_init(&newcomer->c, listener->o.context) < 0) {
         close(fd);
         return true;
     }
     gw_net_tune(fd, listener->o.timeout_ms);
-    gw_net_adopt(&newcomer->c, fd, tls, false);
+    if (gw_net_adopt(&newcomer->c, fd, listener->o.keys, NULL, false) < 0) {
+        gw_net_free(&newcomer->c);
+        return true;
+    }
     newcomer->c.most_header = listener->o.most_header;
     newcomer->since = now;
     watch_newcomer(listener, newcomer);

@@ -32,18 +32,14 @@ static void open_ends(struct ends *e, bool tls)
 {
     int fds[2];
     const int small = 20000;
-    struct gw_net_tls *sessions[2] = {NULL, NULL};
     memset(e, 0, sizeof *e);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     for (int i = 0; i < 2; i++) {
+        struct gw_net_connection *c = i == 0 ? &e->a : &e->b;
         setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-        if (tls)
-            ok(gw_net_tls_new(keys, i == 0, NULL, &sessions[i]));
+        ok(gw_net_init(c, NULL));
+        ok(gw_net_adopt(c, fds[i], tls ? keys : NULL, NULL, i == 0));
     }
-    ok(gw_net_init(&e->a, NULL));
-    ok(gw_net_init(&e->b, NULL));
-    gw_net_adopt(&e->a, fds[0], sessions[0], true);
-    gw_net_adopt(&e->b, fds[1], sessions[1], false);
     gw_status a = GW_NOT_YET, b = GW_NOT_YET;
     for (int i = 0; i < 10 && (a != GW_OK || b != GW_OK); i++) {
         a = gw_net_establish(&e->a);

@@ -171,7 +171,7 @@ static SSL_CTX *make_settings(const struct gw_net_keys *keys)
     return settings;
 }
 
-gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, const char *host, struct gw_net_tls **out)
+gw_status gw_net_tls_new(struct gw_net_keys *keys, int fd, bool dialled, const char *host, struct gw_net_tls **out)
 {
     pthread_once(&begun_once, begin_once);
     struct gw_net_tls *tls = gw_calloc(keys->context, 1, sizeof *tls);
@@ -179,6 +179,7 @@ gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, const char *hos
     if (!tls)
         return GW_ERR_MEMORY;
     tls->keys = keys;
+    tls->fd = fd;
     tls->dialled = dialled;
     tls->host = keys->knows_place ? NULL : host;
     tls->wants_write = dialled; /* who has dialled speaks first */
@@ -187,10 +188,15 @@ gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, const char *hos
         keys->ssl = make_settings(keys);
     tls->ssl = keys->ssl ? SSL_new(keys->ssl) : NULL;
     pthread_mutex_unlock(&keys->lock);
-    if (!tls->ssl || !bio_method || SSL_set_ex_data(tls->ssl, session_index, tls) != 1) {
+    BIO *bio = bio_method ? BIO_new(bio_method) : NULL;
+    if (!tls->ssl || !bio || SSL_set_ex_data(tls->ssl, session_index, tls) != 1) {
+        BIO_free(bio);
         gw_net_tls_free(tls);
         return gw_fail(GW_ERR_MEMORY, "no memory for TLS");
     }
+    BIO_set_data(bio, tls);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(tls->ssl, bio, bio);
     if (dialled)
         SSL_set_connect_state(tls->ssl);
     else
@@ -256,18 +262,8 @@ static gw_status outcome(struct gw_net_tls *tls, int result, int error)
     return gw_fail(GW_ERR_PEER, "it does not speak TLS, so it has no keys");
 }
 
-gw_status gw_net_tls_handshake(struct gw_net_tls *tls, int fd)
+gw_status gw_net_tls_handshake(struct gw_net_tls *tls)
 {
-    if (!tls->begun) {
-        BIO *bio = BIO_new(bio_method);
-        if (!bio)
-            return gw_fail(GW_ERR_PEER, "no memory for TLS");
-        BIO_set_data(bio, tls);
-        tls->fd = fd;
-        BIO_set_init(bio, 1);
-        SSL_set_bio(tls->ssl, bio, bio);
-        tls->begun = true;
-    }
     ERR_clear_error();
     errno = 0;
     const int result = SSL_do_handshake(tls->ssl);

@@ -23,7 +23,7 @@ struct gw_net_tls {
     int error;                   /* the errno of what ended the session; 0: the other side ended it in order */
     const char *host;            /* whom this side has dialled, if its certificate must be for that name; else NULL */
     int fd;
-    bool dialled, begun;
+    bool dialled;
     bool wants_write; /* the handshake waits until it can write */
     /* What was received and OpenSSL has not read, and what OpenSSL has written and was not sent. NULL: the other side
      * is not known yet */
@@ -36,14 +36,15 @@ struct gw_net_tls {
     bool asked;         /* the other side has asked for new keys */
 };
 
-/* Makes a session. dialled: this side has dialled. host: if a CA alone says whom to believe, the other side's
- * certificate must be for this name; NULL: for any. It lives as long as the session. Errors: GW_ERR_MEMORY. */
-gw_status gw_net_tls_new(struct gw_net_keys *keys, bool dialled, const char *host, struct gw_net_tls **out);
+/* Makes a session over a connected or connecting socket, which stays the caller's. dialled: this side has dialled.
+ * host: if a CA alone says whom to believe, the other side's certificate must be for this name; NULL: for any. It lives
+ * as long as the session. Errors: GW_ERR_MEMORY. */
+gw_status gw_net_tls_new(struct gw_net_keys *keys, int fd, bool dialled, const char *host, struct gw_net_tls **out);
 /* NULL is allowed. */
 void gw_net_tls_free(struct gw_net_tls *tls);
 
-/* Goes on with the handshake over a connected socket. GW_OK, GW_NOT_YET, or GW_ERR_PEER with a sentence. */
-gw_status gw_net_tls_handshake(struct gw_net_tls *tls, int fd);
+/* Goes on with the handshake, when the socket is connected. GW_OK, GW_NOT_YET, or GW_ERR_PEER with a sentence. */
+gw_status gw_net_tls_handshake(struct gw_net_tls *tls);
 
 /* Reads up to n_bytes. from_socket false: of what was received before. *n_read 0: nothing has come. Errors:
  * GW_ERR_PEER; `error` says which. */

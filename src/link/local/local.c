@@ -169,10 +169,9 @@ static void local_close(void *self)
     }
 }
 
-/* Destroys the locks of the first n endpoints and the hub itself. */
-static void hub_free(struct hub *hub, uint32_t n)
+static void hub_free(struct hub *hub)
 {
-    for (uint32_t r = 0; r < n; r++) {
+    for (uint32_t r = 0; r < hub->size; r++) {
         pthread_cond_destroy(&hub->endpoints[r].arrived);
         pthread_mutex_destroy(&hub->endpoints[r].lock);
     }
@@ -189,7 +188,7 @@ static void local_destroy(void *self)
     local_close(me);
     gw_message_queue_clear(&me->ready);
     if (atomic_fetch_sub_explicit(&hub->holders, 1, memory_order_acq_rel) == 1)
-        hub_free(hub, hub->size);
+        hub_free(hub);
 }
 
 static const gw_link_ops local_ops = {
@@ -199,19 +198,6 @@ static const gw_link_ops local_ops = {
     .close = local_close,
     .destroy = local_destroy,
 };
-
-static bool endpoint_init(struct endpoint *endpoint, struct hub *hub, uint32_t rank)
-{
-    endpoint->hub = hub;
-    endpoint->rank = rank;
-    atomic_init(&endpoint->closed, false);
-    if (pthread_mutex_init(&endpoint->lock, NULL))
-        return false;
-    if (gw_clock_condition_init(&endpoint->arrived))
-        return true;
-    pthread_mutex_destroy(&endpoint->lock);
-    return false;
-}
 
 gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endpoints)
 {
@@ -224,20 +210,21 @@ gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endp
         gw_calloc(context, 1, sizeof *hub + (size_t)size * (sizeof hub->endpoints[0] + sizeof hub->gone[0]));
     if (!hub)
         return GW_ERR_MEMORY;
-    pthread_mutex_init(&hub->lock, NULL); /* with default attributes it cannot fail here */
+    pthread_mutex_init(&hub->lock, NULL); /* with these attributes locks and conditions cannot fail here */
     hub->gone = (uint32_t *)&hub->endpoints[size];
     hub->context = context;
     hub->made_in = gw_process_now();
     hub->size = size;
     atomic_init(&hub->holders, size);
     for (uint32_t r = 0; r < size; r++) {
-        if (!endpoint_init(&hub->endpoints[r], hub, r)) {
-            hub_free(hub, r);
-            return gw_fail(GW_ERR_SYSTEM, "no lock for rank %u of the local link", r);
-        }
+        struct endpoint *endpoint = &hub->endpoints[r];
+        endpoint->hub = hub;
+        endpoint->rank = r;
+        atomic_init(&endpoint->closed, false);
+        pthread_mutex_init(&endpoint->lock, NULL);
+        gw_clock_condition_init(&endpoint->arrived);
+        endpoints[r] = (gw_link){.ops = &local_ops, .self = endpoint, .rank = r, .size = size};
     }
-    for (uint32_t r = 0; r < size; r++)
-        endpoints[r] = (gw_link){.ops = &local_ops, .self = &hub->endpoints[r], .rank = r, .size = size};
     return GW_OK;
 }
 

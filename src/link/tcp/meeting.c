@@ -5,6 +5,7 @@
  * Nothing that a newcomer sends ends the meeting. Who is no member hears why, and a line goes into the log. A member
  * whose connection ends before the table may come again. Only the deadline, the program's `stop`, and the failure of a
  * member after the table end it. */
+#include "base/append.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -67,6 +68,23 @@ gw_status gw_tcp_go_on(bool (*stop)(void *user), void *user, uint32_t rank)
 
 /* ---- small things ---------------------------------------------------------------------------------------- */
 
+struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const void *all, uint32_t rank),
+                                           const void *all)
+{
+    enum { LISTED = 8 }; /* the most ranks in a sentence */
+    struct gw_tcp_missing list = {""};
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < size; r++)
+        n += !is_there(all, r);
+    gw_append(list.text, sizeof list.text, n == 1 ? "rank" : "ranks");
+    for (uint32_t r = 0, listed = 0; r < size && listed < LISTED; r++)
+        if (!is_there(all, r))
+            gw_append(list.text, sizeof list.text, "%s %u", listed++ ? "," : "", r);
+    if (n > LISTED)
+        gw_append(list.text, sizeof list.text, " and %u more", n - LISTED);
+    return list;
+}
+
 /* At rank 0. */
 static bool is_here(const struct meeting *m, uint32_t rank)
 {
@@ -105,14 +123,14 @@ static bool all_links_stand(const void *meeting, uint32_t rank)
     const struct meeting *m = meeting;
     bool all = true;
     for (uint32_t l = 0; l < m->group->n_links && rank != m->group->rank; l++)
-        all = all && m->group->endpoints[l]->peers[rank].stands;
+        all = all && m->group->endpoints[l].peers[rank].stands;
     return all;
 }
 
 static struct gw_tcp_peer *peer_of(const struct meeting *m, uint64_t number)
 {
     const struct gw_tcp_group *group = m->group;
-    return &group->endpoints[number / group->size]->peers[number % group->size];
+    return &group->endpoints[number / group->size].peers[number % group->size];
 }
 
 static void watch(const struct meeting *m, struct gw_net_connection *c, uint64_t number)

@@ -53,9 +53,9 @@ struct gw_tcp_group {
     bool (*stop)(void *user);
     void *stop_user;
     uint64_t session;
-    struct gw_tcp_member *members;      /* `size` of them */
-    struct gw_tcp_endpoint **endpoints; /* one for each link */
-    atomic_uint holders;                /* endpoints not destroyed yet */
+    struct gw_tcp_member *members;     /* `size` of them */
+    struct gw_tcp_endpoint *endpoints; /* one for each link */
+    atomic_uint holders;               /* endpoints not destroyed yet */
     /* Where this rank listens while members meet. Rank 0's is the rendezvous, and goes on listening as long as the
      * group exists: whoever comes late hears that from the endpoint that receives. */
     pthread_mutex_t lock; /* of the listener, once all have met */
@@ -74,8 +74,6 @@ gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_host *rend
 gw_status gw_tcp_go_on(bool (*stop)(void *user), void *user, uint32_t rank);
 /* The times at which the program is asked whether to stop are not farther apart. */
 #define GW_TCP_ASK_SECONDS 0.25
-
-/* ---- missing.c ---- */
 
 /* A list like "rank 3" or "ranks 1, 2, 5 and 37 more" of the ranks r for which is_there(all, r) is false. */
 struct gw_tcp_missing {

@@ -71,15 +71,13 @@ static void free_endpoint(struct gw_tcp_endpoint *me)
         close(me->wake);
     pthread_mutex_destroy(&me->lock);
     gw_free(context, me->peers);
-    gw_free(context, me);
 }
 
 /* Frees a group, also one that is not complete. */
 static void free_group(struct gw_tcp_group *group)
 {
     for (uint32_t l = 0; group->endpoints && l < group->n_links; l++)
-        if (group->endpoints[l])
-            free_endpoint(group->endpoints[l]);
+        free_endpoint(&group->endpoints[l]);
     gw_net_listener_close(&group->listener);
     pthread_mutex_destroy(&group->lock);
     gw_net_keys_free(group->keys);
@@ -167,14 +165,8 @@ static gw_status find_addresses(const struct gw_link_request *options, uint32_t 
                    gw_net_place(open->endpoint));
 }
 
-static gw_status open_endpoint(struct gw_tcp_group *group, uint32_t nth)
+static gw_status open_endpoint(struct gw_tcp_group *group, struct gw_tcp_endpoint *me)
 {
-    struct gw_tcp_endpoint *me = gw_calloc(group->context, 1, sizeof *me);
-    if (!me)
-        return GW_ERR_MEMORY;
-    pthread_mutex_init(&me->lock, NULL);
-    group->endpoints[nth] = me; /* from here on free_endpoint cleans up */
-    me->group = group;
     me->epoll = epoll_create1(EPOLL_CLOEXEC);
     me->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (me->epoll < 0 || me->wake < 0)
@@ -196,10 +188,16 @@ static gw_status set_up(struct gw_tcp_group *group, const struct gw_link_request
 {
     group->endpoints = gw_calloc(group->context, group->n_links, sizeof group->endpoints[0]);
     group->members = group->endpoints ? gw_calloc(group->context, group->size, sizeof group->members[0]) : NULL;
+    for (uint32_t l = 0; group->endpoints && l < group->n_links; l++) {
+        struct gw_tcp_endpoint *me = &group->endpoints[l];
+        me->group = group;
+        me->epoll = me->wake = -1;
+        pthread_mutex_init(&me->lock, NULL);
+    }
     if (!group->members)
         return GW_ERR_MEMORY;
     for (uint32_t l = 0; l < group->n_links; l++)
-        GW_TRY(open_endpoint(group, l));
+        GW_TRY(open_endpoint(group, &group->endpoints[l]));
     return options->keys ? gw_net_keys_load(group->context, options->keys, GW_NET_MEMBER, &group->log, &group->keys)
                          : GW_OK;
 }
@@ -214,7 +212,7 @@ static void begin(struct gw_tcp_group *group)
     if (group->rank > 0)
         gw_net_listener_close(&group->listener);
     for (uint32_t l = 0; l < group->n_links; l++) {
-        struct gw_tcp_endpoint *me = group->endpoints[l];
+        struct gw_tcp_endpoint *me = &group->endpoints[l];
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = GW_TCP_WAKE};
         epoll_ctl(me->epoll, EPOLL_CTL_ADD, me->wake, &event);
         event.data.u32 = GW_TCP_RENDEZVOUS;
@@ -265,7 +263,7 @@ gw_status gw_tcp_open(gw_context *context, const struct gw_link_request *options
     }
     begin(group);
     for (uint32_t l = 0; l < n_links; l++)
-        links[l] = (gw_link){.ops = &ops, .self = group->endpoints[l], .rank = group->rank, .size = group->size};
+        links[l] = (gw_link){.ops = &ops, .self = &group->endpoints[l], .rank = group->rank, .size = group->size};
     return GW_OK;
 }
 

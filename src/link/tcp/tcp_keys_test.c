@@ -136,9 +136,7 @@ TEST(unlisted_by_a_peer)
 static gw_status dial_with(const char *folder, struct gw_net_keys **keys, struct gw_net_connection *c)
 {
     struct gw_net_address address;
-    struct gw_net_tls *tls;
     ok(gw_net_keys_load(NULL, folder, GW_NET_MEMBER, NULL, keys));
-    ok(gw_net_tls_new(*keys, true, NULL, &tls));
     ok(gw_net_init(c, NULL));
     ok(gw_net_address_parse("it", place, false, &address));
     int fd = -1;
@@ -146,7 +144,7 @@ static gw_status dial_with(const char *folder, struct gw_net_keys **keys, struct
         fd = world_dial(place);
         assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
     }
-    gw_net_adopt(c, fd, tls, true);
+    ok(gw_net_adopt(c, fd, *keys, NULL, true));
     gw_status status = GW_NOT_YET;
     for (int i = 0; i < 3000 && status == GW_NOT_YET; i++, link_test_pause(10))
         status = gw_net_establish(c);

@@ -96,8 +96,8 @@ static struct line dial(struct gw_net_keys *keys)
 {
     struct line line = {peer_connect_slow(server.address, 65536), NULL};
     if (keys) {
-        ok(gw_net_tls_new(keys, true, NULL, &line.tls));
-        ok(gw_net_tls_handshake(line.tls, line.fd));
+        ok(gw_net_tls_new(keys, line.fd, true, NULL, &line.tls));
+        ok(gw_net_tls_handshake(line.tls));
     }
     return line;
 }
@@ -301,8 +301,8 @@ TEST(silent_connections)
         for (int i = 0; i < N; i++) {
             struct gw_net_tls *tls = NULL;
             fds[i] = peer_connect(server.address);
-            if (manner == KEYED && i % 2 && gw_net_tls_new(keys, true, NULL, &tls) == GW_OK)
-                gw_ignore(gw_net_tls_handshake(tls, fds[i])); /* there may be no room for it */
+            if (manner == KEYED && i % 2 && gw_net_tls_new(keys, fds[i], true, NULL, &tls) == GW_OK)
+                gw_ignore(gw_net_tls_handshake(tls)); /* there may be no room for it */
             else if (i % 2)
                 peer_pour(fds[i], "\x16\3\1\0", 4);
             gw_net_tls_free(tls);
