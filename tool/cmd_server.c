@@ -83,15 +83,6 @@ static int parse_missing(const char *text, gw_ps_missing *missing)
     return tool_wrong_use("--missing is \"%s\"; right are wait, continue and stop", text);
 }
 
-/* Refuses options that mean nothing without another one. */
-static int check_company(const gw_ps_server_options *o)
-{
-    if (o->away_ms && o->missing == GW_PS_MISSING_WAIT)
-        return tool_wrong_use(
-            "--away is for --missing continue and --missing stop; without them nobody goes on without who is gone");
-    return TOOL_DONE;
-}
-
 /* Serves until a signal tells it to end. */
 static int serve(gw_ps_server *server, const gw_ps_server_options *o, const char *mode, const struct tool_status *page)
 {
@@ -182,8 +173,9 @@ int gw_cmd_server(int argc, char **argv)
     if (!isnan(away) && !(away >= 0.001 && away <= 86400))
         return tool_wrong_use("--away is %g; it must be 0.001 to 86400 seconds", away);
     o.away_ms = isnan(away) ? 0 : (uint32_t)(away * 1000);
-    if ((status = check_company(&o)) != TOOL_DONE)
-        return status;
+    if (o.away_ms && o.missing == GW_PS_MISSING_WAIT)
+        return tool_wrong_use(
+            "--away is for --missing continue and --missing stop; without them nobody goes on without who is gone");
     o.timeout_ms = timeout * 1000;
     gw_status made = gw_context_create(&context, &shared);
     if (made < 0)

@@ -14,15 +14,6 @@ enum { MAX_HOSTS = 1024 };
 
 #define BLANKS " \t\r\n\f\v"
 
-/* Takes the next word of the line. *word is "" if there is none. */
-static char *next_word(char **at)
-{
-    char *word = *at + strspn(*at, BLANKS), *end = word + strcspn(word, BLANKS);
-    *at = *end ? end + 1 : end;
-    *end = 0;
-    return word;
-}
-
 /* Reads "HOST" or "USER@HOST". */
 static bool read_host(const char *word, struct tool_host *host)
 {
@@ -36,14 +27,15 @@ static bool read_host(const char *word, struct tool_host *host)
 /* Reads a line without its comment. *empty: there is nothing in it. */
 static bool read_line(char *line, struct tool_host *host, bool *empty)
 {
-    const char *name = next_word(&line), *slots = next_word(&line), *more = next_word(&line);
+    char *rest;
+    const char *name = strtok_r(line, BLANKS, &rest), *slots = strtok_r(NULL, BLANKS, &rest);
     uint64_t n = 1;
-    *empty = !*name;
-    if (strncmp(slots, "slots=", 6) == 0)
-        slots += 6;
-    else if (!*slots)
+    *empty = !name;
+    if (!slots)
         slots = "1";
-    if (*empty || *more || !gw_parse_whole(slots, GW_MAX_WORKERS, &n) || n == 0)
+    else if (strncmp(slots, "slots=", 6) == 0)
+        slots += 6;
+    if (*empty || strtok_r(NULL, BLANKS, &rest) || !gw_parse_whole(slots, GW_MAX_WORKERS, &n) || n == 0)
         return *empty;
     host->slots = (uint32_t)n;
     return read_host(name, host);

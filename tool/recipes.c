@@ -39,11 +39,13 @@ static const char *const rivals[][2] = {
     {"--weight-decay", "--l2"}, {"--momentum", "--optimizer"},
 };
 
-void tool_recipe_list(char *text, size_t capacity)
+bool tool_recipe_list(size_t n, const char **name, const char **about)
 {
-    *text = 0;
-    for (int i = 0; i < N_RECIPES; i++)
-        gw_append(text, capacity, "%s%s: %s", i ? "\n" : "", recipes[i].name, recipes[i].about);
+    if (n >= N_RECIPES)
+        return false;
+    *name = recipes[n].name;
+    *about = recipes[n].about;
+    return true;
 }
 
 static bool is_said(const tool_usage *usage, const char *option)

@@ -4,8 +4,8 @@
 
 #include "tool.h"
 
-/* Writes all recipes with a sentence about each, one in a line, for a help text. */
-void tool_recipe_list(char *text, size_t capacity);
+/* The nth recipe: its name, and a sentence about it. False behind the last one. */
+bool tool_recipe_list(size_t n, const char **name, const char **about);
 
 /* Sets options that the command line did not give to the values of the recipe. Its length and its rate drops are
  * multiplied by `scale`, which is above 0 and at most 1. Tells the user which settings of the paper are left out.

@@ -114,13 +114,19 @@ static gw_status tell(struct gw_probe_member *m)
     return GW_OK;
 }
 
-static gw_status measure(struct gw_probe_member *m)
+gw_status gw_probe_all(struct gw_probe_member *m)
 {
-    GW_TRY(gw_meeting_begin(&m->meeting));
     GW_TRY(agree(m));
     GW_TRY(gw_probe_messages(m));
     for (size_t k = 0; k < m->probe->n_codecs; k++)
         GW_TRY(gw_probe_codec(m, k));
+    return GW_OK;
+}
+
+static gw_status measure(struct gw_probe_member *m)
+{
+    GW_TRY(gw_meeting_begin(&m->meeting));
+    GW_TRY(gw_probe_all(m));
     return tell(m);
 }
 

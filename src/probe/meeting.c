@@ -66,39 +66,17 @@ static gw_status take_bytes(const struct gw_meeting *m, uint32_t awaited, void *
     return status;
 }
 
-/* A report travels as fields of 8 bytes, in this order. */
-enum { REPORT_BYTES = 72 };
+/* A report travels as it lies in memory: its fields have 8 bytes each, and members are of one byte order. */
+_Static_assert(sizeof(struct gw_report) == 72, "nine fields, and nothing between them");
 
 static gw_status send_report(const struct gw_meeting *m, uint32_t to, const struct gw_report *report)
 {
-    const double numbers[] = {report->seconds, report->encode_seconds, report->busy};
-    const uint64_t counts[] = {report->bytes_up, report->bytes_down, report->messages,
-                               report->hash,     report->settled,    report->stop};
-    uint8_t bytes[REPORT_BYTES];
-    _Static_assert(sizeof numbers + sizeof counts == REPORT_BYTES, "all fields travel");
-    memcpy(bytes, numbers, sizeof numbers);
-    memcpy(bytes + sizeof numbers, counts, sizeof counts);
-    return send_bytes(m, to, bytes, sizeof bytes);
+    return send_bytes(m, to, report, sizeof *report);
 }
 
 static gw_status take_report(const struct gw_meeting *m, uint32_t awaited, struct gw_report *report, uint32_t *from)
 {
-    double numbers[3];
-    uint64_t counts[6];
-    uint8_t bytes[REPORT_BYTES];
-    GW_TRY(take_bytes(m, awaited, bytes, sizeof bytes, from));
-    memcpy(numbers, bytes, sizeof numbers);
-    memcpy(counts, bytes + sizeof numbers, sizeof counts);
-    *report = (struct gw_report){.seconds = numbers[0],
-                                 .encode_seconds = numbers[1],
-                                 .busy = numbers[2],
-                                 .bytes_up = counts[0],
-                                 .bytes_down = counts[1],
-                                 .messages = counts[2],
-                                 .hash = counts[3],
-                                 .settled = counts[4],
-                                 .stop = counts[5]};
-    return GW_OK;
+    return take_bytes(m, awaited, report, sizeof *report, from);
 }
 
 static void add_report(struct gw_report *sum, const struct gw_report *other)

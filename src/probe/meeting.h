@@ -15,7 +15,7 @@ struct gw_meeting {
     bool stopped; /* a member wished to: then all have left the same gw_meet with GW_ERR_CLOSED */
 };
 
-/* What a member tells the others. Fields that are not needed may stay 0. */
+/* What a member tells the others, as it travels. Fields that are not needed may stay 0. */
 struct gw_report {
     double seconds, encode_seconds;
     double busy; /* the share of the time in which this machine's processors were busy; 0: not known */

@@ -4,8 +4,7 @@
  *     struct gw_probe probe = {...};                                         // one for all members of a process
  *     struct gw_probe_member member = {.probe = &probe, .link = ..., .meeting = ...};   // each member's
  *     gw_meeting_begin(&member.meeting);
- *     gw_probe_messages(&member);
- *     gw_probe_codec(&member, k);                                            // each codec, "none" first
+ *     gw_probe_all(&member);
  *
  * All members make the same calls, with the same numbers in their gw_probe. Rank 0's gw_probe has the results. The
  * link is free for others again when a call has returned on this member and all have met. */
@@ -15,6 +14,7 @@
 #include "probe/meeting.h"
 
 #include <gradwire/codec.h>
+#include <gradwire/exchange.h>
 #include <gradwire/plan.h>
 
 enum { GW_PROBE_MOST_POINTS = 24 };
@@ -70,6 +70,9 @@ struct gw_probe_member {
     struct gw_meeting meeting;
 };
 
+/* Checks that all members are about to measure the same, and measures the messages and all codecs (measure.c). */
+gw_status gw_probe_all(struct gw_probe_member *member);
+
 /* Measures how long messages take, of every size, when all members send to all; sets link and messages (probe_link.c).
  */
 gw_status gw_probe_messages(struct gw_probe_member *member);
@@ -94,6 +97,10 @@ void gw_probe_line(double small_ms, double large_ms, double *fixed, double *per_
  * there. If floats (codec 0) have the same cost for a group, that cost belongs to the link. The rest belongs to the
  * codec, because shared numbers go round before a group is encoded. */
 void gw_probe_fit(struct gw_probe *probe, size_t codec);
+
+/* Gives the codec of an exchange a state as if many steps with gradients like these had gone before
+ * (gw_encoder_run_in). Tensor t's gradient begins at gradients + offsets[t]. Call it before the first step. */
+void gw_exchange_run_in(gw_exchange *exchange, const float *gradients, const uint64_t *offsets);
 
 /* The median of |fitted / measured - 1|. */
 double gw_probe_deviation(const struct gw_probe_sweep *sweep);

@@ -5,13 +5,11 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/codec.h"
-#include "probe/run_in.h"
-#include "probe/busy.h"
+#include "exchange/state.h"
 #include "probe/gradient.h"
 #include "probe/probe.h"
 
-#include <gradwire/exchange.h>
-
+#include <stdio.h>
 #include <string.h>
 
 /* A point is left out if a run of it would take longer, judged by the point before. */
@@ -114,6 +112,37 @@ static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, dou
 
 /* ---- exchanges ----------------------------------------------------------------------------------------- */
 
+void gw_exchange_run_in(gw_exchange *ex, const float *gradients, const uint64_t *offsets)
+{
+    for (uint32_t t = 0; t < ex->n_tensors; t++)
+        gw_encoder_run_in(ex->tensors[t].encoder, gradients + offsets[t], ex->rank);
+}
+
+/* Ticks of all processors of the machine since it began: those in which they worked, and all. Both are 0 if the system
+ * does not tell them. A tick is a hundredth of a second, so only long times can be measured. */
+struct busy {
+    double worked, all;
+};
+
+static struct busy busy_now(void)
+{
+    /* user, nice, system, idle, waiting for disks (which is idle, too), interrupts, soft interrupts, stolen by another
+     * machine */
+    double ticks[8];
+    struct busy now = {0, 0};
+    FILE *file = fopen("/proc/stat", "r");
+    if (!file)
+        return now;
+    if (fscanf(file, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4],
+               &ticks[5], &ticks[6], &ticks[7]) == 8) {
+        for (int i = 0; i < 8; i++)
+            now.all += ticks[i];
+        now.worked = now.all - ticks[3] - ticks[4];
+    }
+    fclose(file);
+    return now;
+}
+
 struct exchange_run {
     gw_tensor tensors[GW_PLAN_MAX_LAYERS];
     uint64_t offsets[GW_PLAN_MAX_LAYERS]; /* the tensors stand one behind the other */
@@ -126,9 +155,9 @@ struct exchange_run {
 };
 
 /* Does a step. It hands the tensors over with the last layer first. */
-static gw_status one_step(struct exchange_run *r, uint32_t step, struct gw_report *report, struct gw_busy *busy)
+static gw_status one_step(struct exchange_run *r, uint32_t step, struct gw_report *report, struct busy *busy)
 {
-    const struct gw_busy before = gw_busy_now();
+    const struct busy before = busy_now();
     gw_step_result result;
     gw_wire_report wire;
     const double begin = gw_clock_seconds();
@@ -138,8 +167,9 @@ static gw_status one_step(struct exchange_run *r, uint32_t step, struct gw_repor
     if (status >= 0)
         status = gw_exchange_wait(r->exchange, &result);
     const double end = gw_clock_seconds();
-    const struct gw_busy after = gw_busy_now();
-    gw_busy_add(busy, &before, &after);
+    const struct busy after = busy_now();
+    busy->worked += after.worked - before.worked;
+    busy->all += after.all - before.all;
     if (status >= 0)
         status = gw_exchange_stats(r->exchange, &(gw_stats){.wire = &wire});
     if (status >= 0)
@@ -164,7 +194,7 @@ static gw_status run_point(struct gw_probe_member *m, struct exchange_run *r, st
     const struct gw_probe *p = m->probe;
     enum { MOST_WARM_UP = 60 };
     bool settled = false;
-    struct gw_busy busy = {0, 0};
+    struct busy busy = {0, 0};
     struct gw_report sum;
     gw_status status = GW_OK;
     for (uint32_t i = 0, counted = 0; counted < p->runs && status >= 0; i++) {

@@ -3,7 +3,7 @@
 #include "probe/gradient.h"
 #include "checks.h"
 #include "probe/probe.h"
-#include "probe/run_in.h"
+#include "probe/probe.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -14,9 +14,10 @@
 #include "base/cpu.h"
 #include "codec/wire_choice.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/memory.h"
-#include "probe/run_in.h"
 #include "probe/gradient.h"
+#include "probe/probe.h"
 #include "bench_replay.h"
 #include "bench_team.h"
 #include "members_options.h"
@@ -25,6 +26,7 @@
 #include "tool.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,25 +314,48 @@ static gw_status get_gradient(struct member *m)
     return status;
 }
 
+/* Adds a text to the settings. */
+__attribute__((format(printf, 2, 3))) static void add_setting(uint64_t *settings, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    *settings = XXH3_64bits_withSeed(text, strlen(text) + 1, *settings);
+}
+
+/* What must be the same on all members, as one number. */
 static uint64_t settings_of(const struct bench *b)
 {
     uint64_t settings = 0;
-    bench_add_setting(&settings, "%u runs, %u tensors, forward %.17g ms", b->runs, b->n_tensors,
-                      b->profile.profile.forward_ms);
+    add_setting(&settings, "%u runs, %u tensors, forward %.17g ms", b->runs, b->n_tensors,
+                b->profile.profile.forward_ms);
     for (uint32_t l = 0; l < b->profile.profile.n_layers; l++)
-        bench_add_setting(&settings, "%llu elements, %.17g ms", (unsigned long long)b->profile.layers[l].n_elems,
-                          b->profile.layers[l].backward_ms);
+        add_setting(&settings, "%llu elements, %.17g ms", (unsigned long long)b->profile.layers[l].n_elems,
+                    b->profile.layers[l].backward_ms);
     for (size_t i = 0; i < b->n_rows; i++)
-        bench_add_setting(&settings, "%u groups: %s", b->rows[i].plan ? b->rows[i].plan->n_groups : 0,
-                          b->specs.items[b->rows[i].spec]);
+        add_setting(&settings, "%u groups: %s", b->rows[i].plan ? b->rows[i].plan->n_groups : 0,
+                    b->specs.items[b->rows[i].spec]);
     return settings;
+}
+
+/* Meets, and fails if the settings of another member differ from rank 0's. */
+static gw_status agree(struct bench_member *m, uint64_t settings)
+{
+    const struct gw_report own = {.hash = settings | 1}; /* 0 means that members differ */
+    struct gw_report sum;
+    GW_TRY(gw_meet(&m->meeting, &own, &sum));
+    return sum.hash ? GW_OK
+                    : gw_fail(GW_ERR_ARGUMENT, "the members were not all started with the same options and files; give "
+                                               "every rank the same command line");
 }
 
 static gw_status member_work(struct bench_member *self)
 {
     struct bench *b = self->user;
     struct member m = {.self = self, .bench = b};
-    gw_status status = bench_agree(self, settings_of(b));
+    gw_status status = agree(self, settings_of(b));
     if (status >= 0)
         status = get_gradient(&m);
     /* Rows are measured in turn only with a profile, because exchanges of large networks hold much memory. */

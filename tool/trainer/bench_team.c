@@ -3,36 +3,12 @@
 #include "base/threads.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <xxhash.h>
 
 gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index)
 {
     return team->links[k * team->members.count + index];
-}
-
-void bench_add_setting(uint64_t *settings, const char *format, ...)
-{
-    char text[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    *settings = XXH3_64bits_withSeed(text, strlen(text) + 1, *settings);
-}
-
-gw_status bench_agree(struct bench_member *m, uint64_t settings)
-{
-    const struct gw_report own = {.hash = settings | 1}; /* 0 means that members differ */
-    struct gw_report sum;
-    gw_status status = gw_meet(&m->meeting, &own, &sum);
-    if (status >= 0 && sum.hash == 0)
-        return gw_fail(GW_ERR_ARGUMENT, "the members were not all started with the same options and files; give every "
-                                        "rank the same command line");
-    return status;
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------- */

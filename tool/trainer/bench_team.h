@@ -25,13 +25,6 @@ struct bench_member {
 /* Link k of the member `index` of this process; k from 0 to n_links - 1. */
 gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index);
 
-/* Adds a text to the settings that must be the same on all members. They are kept as one number (a hash), which begins
- * with 0. */
-void bench_add_setting(uint64_t *settings, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Meets, and fails if the settings of another member differ from rank 0's. */
-gw_status bench_agree(struct bench_member *member, uint64_t settings);
-
 /* Connects all members, and runs `work` once for each member of this process, on a thread of its own. If one fails, its
  * links tell the others. Returns the first error that a member made itself, and did not just hear of. `work` leaves its
  * sentence in gw_last_error(). team->members must have begun; the caller ends it. */

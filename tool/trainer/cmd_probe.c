@@ -183,29 +183,13 @@ static void print_report(const struct probe *p, const struct subject *s)
 /* ---- the command ------------------------------------------------------------------------------------- */
 
 /* The times of backward may differ between members. Each machine measures its own, and those of rank 0 count. */
-static uint64_t settings_of(const struct probe *p)
-{
-    uint64_t settings = 0;
-    bench_add_setting(&settings, "%u runs", p->work.runs);
-    for (size_t k = 0; k < p->specs.n; k++)
-        bench_add_setting(&settings, "%s", p->specs.items[k]);
-    for (uint32_t l = 0; l < p->work.n_layers; l++)
-        bench_add_setting(&settings, "%llu elements", (unsigned long long)p->work.layers[l].n_elems);
-    return settings;
-}
-
 static gw_status member_work(struct bench_member *m)
 {
     struct probe *p = m->user;
     struct gw_probe_member member = {.probe = &p->work,
                                      .link = bench_link(&p->team, 0, m->index),
                                      .meeting = m->meeting};
-    gw_status status = bench_agree(m, settings_of(p));
-    if (status >= 0)
-        status = gw_probe_messages(&member);
-    for (size_t k = 0; k < p->specs.n && status >= 0; k++)
-        status = gw_probe_codec(&member, k);
-    return status;
+    return gw_probe_all(&member);
 }
 
 /* Returns 0, or an exit status with the message printed. */

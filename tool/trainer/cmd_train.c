@@ -412,20 +412,12 @@ static int train(const tool_usage *usage, struct words *w, const tool_run *of)
     return exit_status;
 }
 
-static void describe_networks(char *text, size_t capacity)
-{
-    char name[64];
-    const char *about;
-    *text = 0;
-    for (size_t i = 0; gw_network_entry(i, name, sizeof name, &about); i++)
-        gw_append(text, capacity, "%s%s: %s", i ? "\n" : "", name, about);
-}
-
-static void describe_sources(char *text, size_t capacity)
+/* Writes a list for help: a line "NAME: sentence" each. */
+static void describe(bool (*list)(size_t n, const char **name, const char **about), char *text, size_t capacity)
 {
     const char *name, *about;
     *text = 0;
-    for (size_t i = 0; gw_data_list(i, &name, &about); i++)
+    for (size_t i = 0; list(i, &name, &about); i++)
         gw_append(text, capacity, "%s%s: %s", i ? "\n" : "", name, about);
 }
 
@@ -441,9 +433,9 @@ int gw_cmd_train(int argc, char **argv)
     struct tool_links_help links;
     char nets[2048], sources[512], recipes[512];
     tool_describe_links(true, &links);
-    describe_networks(nets, sizeof nets);
-    describe_sources(sources, sizeof sources);
-    tool_recipe_list(recipes, sizeof recipes);
+    describe(gw_train_network_list, nets, sizeof nets);
+    describe(gw_data_list, sources, sizeof sources);
+    describe(tool_recipe_list, recipes, sizeof recipes);
     const tool_option options[] = {
         {"--net", "NET", nets, TOOL_TEXT, &w.o.net, .run = TOOL_RUN_DECIDES},
         {"--data", "SOURCE", sources, TOOL_TEXT, &w.o.data, .run = TOOL_RUN_SOURCE},

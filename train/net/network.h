@@ -47,10 +47,7 @@ void gw_network_free(struct gw_network *network);
 
 /* The nth network of the table: its name, with an argument in capitals, and a sentence about it. False behind the last
  * one. */
-bool gw_network_entry(size_t n, char *name, size_t capacity, const char **about);
-
-/* The names of all networks in a line: "lenet, cifarnet, ... and svm:FEATURES". */
-void gw_network_names(char *text, size_t capacity);
+bool gw_train_network_list(size_t n, const char **name, const char **about);
 
 /* Gives `logreg` and `svm` the width of the data; they are named logreg:FEATURES, svm:FEATURES from then on. */
 gw_status gw_network_adapt(struct gw_network *network, struct gw_shape in);

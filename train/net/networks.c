@@ -253,44 +253,31 @@ static gw_status build_svm(struct gw_network *n)
 /* ---- the table ------------------------------------------------------------------------------------------------ */
 
 static const struct {
-    const char *name;  /* the name; it ends in ':' if a word must follow */
-    const char *shown; /* the word that follows, if there is one */
-    const char *about;
+    const char *name, *about; /* behind a colon in the name stands what must follow */
     gw_status (*build)(struct gw_network *network);
 } networks[] = {
-    {"lenet", "", "LeNet for MNIST (Caffe's), 431,080 parameters", build_lenet},
-    {"cifarnet", "", "TernGrad's CifarNet (TensorFlow's tutorial), 1,068,298 parameters", build_cifarnet},
-    {"resnet20", "", "ResNet-20 for CIFAR-10, 269,722 parameters", build_resnet20},
-    {"vgg16", "", "VGG16 with batch norm for CIFAR-10, 14,724,042 parameters", build_vgg16},
-    {"vgg16:", "WIDTH", "the same with a fraction of the maps, as in vgg16:0.25", build_vgg16},
-    {"alexnet-small", "", "an AlexNet for CIFAR-10 with dropout 0.5", build_alexnet_small},
-    {"alexnet-small:", "DROP", "the same with another dropout, as in alexnet-small:0.2", build_alexnet_small},
-    {"mlp:", "WIDTHS", "a perceptron: inputs, hidden layers, classes, as in mlp:784-300-10", build_mlp},
-    {"logreg", "", "logistic regression on the features of the data", build_logreg},
-    {"logreg:", "FEATURES", "the same with so many features", build_logreg},
-    {"svm", "", "a support vector machine on the features of the data", build_svm},
-    {"svm:", "FEATURES", "the same with so many features", build_svm},
+    {"lenet", "LeNet for MNIST (Caffe's), 431,080 parameters", build_lenet},
+    {"cifarnet", "TernGrad's CifarNet (TensorFlow's tutorial), 1,068,298 parameters", build_cifarnet},
+    {"resnet20", "ResNet-20 for CIFAR-10, 269,722 parameters", build_resnet20},
+    {"vgg16", "VGG16 with batch norm for CIFAR-10, 14,724,042 parameters", build_vgg16},
+    {"vgg16:WIDTH", "the same with a fraction of the maps, as in vgg16:0.25", build_vgg16},
+    {"alexnet-small", "an AlexNet for CIFAR-10 with dropout 0.5", build_alexnet_small},
+    {"alexnet-small:DROP", "the same with another dropout, as in alexnet-small:0.2", build_alexnet_small},
+    {"mlp:WIDTHS", "a perceptron: inputs, hidden layers, classes, as in mlp:784-300-10", build_mlp},
+    {"logreg", "logistic regression on the features of the data", build_logreg},
+    {"logreg:FEATURES", "the same with so many features", build_logreg},
+    {"svm", "a support vector machine on the features of the data", build_svm},
+    {"svm:FEATURES", "the same with so many features", build_svm},
 };
 enum { N_NETWORKS = sizeof networks / sizeof *networks };
 
-bool gw_network_entry(size_t n, char *name, size_t capacity, const char **about)
+bool gw_train_network_list(size_t n, const char **name, const char **about)
 {
     if (n >= N_NETWORKS)
         return false;
-    snprintf(name, capacity, "%s%s", networks[n].name, networks[n].shown);
+    *name = networks[n].name;
     *about = networks[n].about;
     return true;
-}
-
-void gw_network_names(char *text, size_t capacity)
-{
-    *text = 0;
-    for (size_t i = 0; i < N_NETWORKS; i++)
-        gw_append(text, capacity, "%s%s%s",
-                  i == 0                ? ""
-                  : i + 1 == N_NETWORKS ? " and "
-                                        : ", ",
-                  networks[i].name, networks[i].shown);
 }
 
 gw_status gw_network_create(const char *name, struct gw_network *network)
@@ -300,15 +287,17 @@ gw_status gw_network_create(const char *name, struct gw_network *network)
         return gw_fail(GW_ERR_ARGUMENT, "the network name \"%s\" is longer than %zu bytes", name,
                        sizeof network->name - 1);
     for (size_t i = 0; i < N_NETWORKS; i++) {
-        const size_t length = strlen(networks[i].name);
-        if (*networks[i].shown ? strncmp(name, networks[i].name, length) : strcmp(name, networks[i].name))
+        const char *colon = strchr(networks[i].name, ':');
+        if (colon ? strncmp(name, networks[i].name, (size_t)(colon - networks[i].name) + 1)
+                  : strcmp(name, networks[i].name))
             continue;
         GW_TRY(networks[i].build(network));
         gw_network_close(network);
         return GW_OK;
     }
-    char names[256];
-    gw_network_names(names, sizeof names);
+    char names[256] = "";
+    for (size_t i = 0; i < N_NETWORKS; i++)
+        gw_append(names, sizeof names, "%s%s", i == 0 ? "" : i + 1 == N_NETWORKS ? " and " : ", ", networks[i].name);
     return gw_fail(GW_ERR_ARGUMENT, "the network \"%s\" is unknown; right are %s", name, names);
 }
 
