@@ -121,6 +121,28 @@ static void what_is_written_is_read(void **state)
     scene_fini(&s);
 }
 
+/* Few bits: their places are sent. All but one stand at the beginning, so the gap before the last is many times the
+ * average: as many as a word has bits, and more. */
+static void far_places_are_read(void **state)
+{
+    (void)state;
+    enum { M = 12800, ONES = 100, LEAST_GAP = 1 << 6 };
+    struct scene s;
+    scene_init(&s);
+    s.n = 1;
+    s.m[0] = M;
+    for (uint32_t flip = 0; flip < 2; flip++)
+        for (uint32_t place = ONES + 30 * LEAST_GAP; place < M; place += LEAST_GAP / 2 + 1) {
+            memset(s.string[0], flip ? 0xFF : 0, M / 8);
+            for (uint32_t i = 0; i < ONES; i++)
+                s.string[0][(i ? i : place) / 64] ^= 1ull << ((i ? i : place) % 64);
+            s.ones[0] = flip ? M - ONES : ONES;
+            write_scene(&s);
+            CHECK(read_scene(&s, s.n_bytes, true) == GW_OK, "flip %u, place %u", flip, place);
+        }
+    scene_fini(&s);
+}
+
 /* Reads the first strings of n scenes together, and then the rest of each scene by itself. n_bytes[i] bytes stand at
  * the end of their memory. */
 static gw_status read_together(const struct scene *scenes, uint32_t n, const size_t *n_bytes)
@@ -361,6 +383,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(tables_add_up),
                                        cmocka_unit_test(kernels_agree),
                                        cmocka_unit_test(what_is_written_is_read),
+                                       cmocka_unit_test(far_places_are_read),
                                        cmocka_unit_test(several_are_read_together),
                                        cmocka_unit_test(sizes_are_near_the_entropy),
                                        cmocka_unit_test(strings_share_states),
