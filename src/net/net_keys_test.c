@@ -27,11 +27,15 @@ TEST(a_new_folder)
         char again[1000];
         read_file(paths[i], again);
         assert_string_equal(again, texts[i]);
-        if (i > 0)
-            unlink(paths[i]);
+        unlink(paths[i]);
     }
-    refused(gw_keys_new(at("new"), NULL, NULL), GW_ERR_ARGUMENT, "");
-    assert_int_equal(access(paths[1], F_OK), -1);
+    for (int alone = 0; alone < 4; alone++) {
+        write_file(paths[alone], texts[alone], 0600);
+        refused(gw_keys_new(at("new"), NULL, NULL), GW_ERR_ARGUMENT, "there is a key already");
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(access(paths[i], F_OK), i == alone ? 0 : -1);
+        unlink(paths[alone]);
+    }
     /* Half a folder is not left behind. */
     write_file(at("file"), "x", 0644);
     refused(gw_keys_new(at("file"), NULL, NULL), GW_ERR_SYSTEM, "");
