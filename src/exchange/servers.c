@@ -496,7 +496,8 @@ static gw_status wait_for_news(const struct servers *me, double deadline)
 static gw_status servers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool *stop)
 {
     struct servers *me = ex->servers;
-    const double deadline = gw_clock_seconds() + (timeout_ms + (me->n_sent && timeout_ms ? GRACE_MS : 0)) / 1000.0;
+    const double grace_ms = me->n_sent && timeout_ms ? GRACE_MS : 0;
+    const double deadline = gw_clock_seconds() + (timeout_ms + grace_ms) / 1000.0;
     for (bool got, late = false;; late = gw_clock_seconds() >= deadline) {
         void *wake = atomic_exchange(&me->wake, NULL);
         if (wake)
