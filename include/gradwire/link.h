@@ -173,8 +173,8 @@ GW_API GW_MUST_CHECK gw_status gw_link_local_create(gw_context *context, uint32_
  * job. Machines may also have keys of their own. Then allowed/ in each folder holds the certificate of every machine
  * (the file gradwire.crt of its folder, under any name that ends in .crt), and rendezvous.crt is that of rank 0's
  * machine. gradwire.pem is the secret key (Ed25519). The call never replaces a key. Errors: GW_ERR_ARGUMENT (there is a
- * key already), GW_ERR_SYSTEM (the folder cannot be written), GW_ERR_UNSUPPORTED (an OpenSSL without Ed25519, or a
- * build without OpenSSL).
+ * key already, or a ca.crt, whose CA would have to sign it), GW_ERR_SYSTEM (the folder cannot be written),
+ * GW_ERR_UNSUPPORTED (an OpenSSL without Ed25519, or a build without OpenSSL).
  *
  * server_folder and client: NULL, or both for the folder of a client of parameter servers (gw_ps_client_options.keys).
  * Then the call also lists the client in the servers' folder, as allowed/CLIENT.crt. Remove that file to shut out this

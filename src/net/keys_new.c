@@ -94,6 +94,17 @@ static gw_status is_new(const char *folder, const char *name)
                          path);
 }
 
+/* allowed/ counts for nothing beside the certificates of a CA. */
+static gw_status has_no_ca(const char *folder)
+{
+    char path[PATH_MAX];
+    GW_TRY(gw_net_keys_path(path, folder, GW_NET_CA));
+    return access(path, F_OK) != 0
+               ? GW_OK
+               : gw_fail(GW_ERR_ARGUMENT, "%s is there, so its CA must sign the keys (docs/clusters.md says how)",
+                         path);
+}
+
 /* Makes the key, its certificate, and the files. */
 static gw_status write_files(const char *folder, int *n)
 {
@@ -119,6 +130,7 @@ static gw_status new_folder(const char *folder)
     GW_TRY(gw_net_keys_path(allowed, folder, GW_NET_ALLOWED));
     for (int i = 0; i < N_FILES; i++)
         GW_TRY(is_new(folder, files[i]));
+    GW_TRY(has_no_ca(folder));
     GW_TRY(make_folder(folder));
     GW_TRY(make_folder(allowed));
     const gw_status status = write_files(folder, &n);
@@ -158,6 +170,7 @@ static gw_status new_client(const char *folder, const char *server_folder, const
                        "underscores, and does not begin with a dot",
                        name);
     snprintf(listed, sizeof listed, GW_NET_ALLOWED "/%s" GW_NET_SUFFIX, name);
+    GW_TRY(has_no_ca(server_folder));
     GW_TRY(gw_net_keys_read(server_folder, GW_NET_CERTIFICATE, NULL, &server));
     GW_TRY(gw_net_keys_path(path, server_folder, listed));
     if (access(path, F_OK) == 0)

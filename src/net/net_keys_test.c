@@ -147,6 +147,11 @@ TEST(the_list_alone_says)
     refused(gw_keys_new(at("carl"), server, NULL), GW_ERR_ARGUMENT, "");
     refused(gw_keys_new(at("carl"), at("none"), "carl"), GW_ERR_SYSTEM, "");
     refused(gw_keys_new(anna, server, "carl"), GW_ERR_ARGUMENT, "");
+    write_file(at("server/ca.crt"), "", 0644); /* then allowed/ counts for nothing */
+    refused(gw_keys_new(at("carl"), server, "carl"), GW_ERR_ARGUMENT, "ca.crt is there");
+    assert_int_equal(rename(at("server/ca.crt"), at("ca.crt")), 0);
+    refused(gw_keys_new(at("."), NULL, NULL), GW_ERR_ARGUMENT, "ca.crt is there");
+    unlink(at("ca.crt"));
     assert_int_equal(access(at("carl/gradwire.pem"), F_OK), -1);
     assert_int_equal(access(at("server/allowed/carl.crt"), F_OK), -1);
     /* The last file cannot be written, because an earlier try was killed: all that was made before it goes again. */
