@@ -309,6 +309,16 @@ TEST(a_lower_limit)
     end();
 }
 
+static void commit_until_durable(void)
+{
+    const struct kept *kept = &world.sides[RESTARTED];
+    for (int i = 0; i < 100 && !gw_ps_folder_info(kept->folder).durable; i++) {
+        usleep(100000);
+        gw_ps_folder_commit(kept->folder);
+    }
+    CHECK(gw_ps_folder_info(kept->folder).durable, "%s", kept->log);
+}
+
 /* The log is emptied before it fills a small disk. If nothing can be written, changes go on in memory; and are kept
  * again once there is room. */
 TEST(a_full_disk)
@@ -325,11 +335,27 @@ TEST(a_full_disk)
     CHECK(!gw_ps_folder_info(kept->folder).durable && strstr(kept->log, "not-durable"), "it fits: %s", kept->log);
     compare();
     most_file_bytes(RLIM_INFINITY);
-    for (int i = 0; i < 100 && !gw_ps_folder_info(kept->folder).durable; i++) {
-        usleep(100000);
-        gw_ps_folder_commit(kept->folder);
-    }
-    CHECK(gw_ps_folder_info(kept->folder).durable, "%s", kept->log);
+    commit_until_durable();
+    restart();
+    compare();
+    end();
+}
+
+/* What is pushed while the folder is away is not called durable. */
+TEST(a_folder_that_is_renamed)
+{
+    struct kept *kept = &world.sides[RESTARTED];
+    char away[80];
+    begin(GW_PS_ASYNC, 0, 0, 1);
+    snprintf(away, sizeof away, "%s.away", world.folder);
+    SIDES(side) ok(do_init(side, SCALE));
+    gw_ps_folder_commit(kept->folder);
+    assert_true(gw_ps_folder_info(kept->folder).durable && rename(world.folder, away) == 0);
+    SIDES(side) ok(do_push(side, SCALE, 0, 1, false));
+    gw_ps_folder_commit(kept->folder);
+    CHECK(!gw_ps_folder_info(kept->folder).durable && strstr(kept->log, "removed or renamed"), "%s", kept->log);
+    assert_int_equal(rename(away, world.folder), 0);
+    commit_until_durable();
     restart();
     compare();
     end();
@@ -342,6 +368,7 @@ int main(void)
         cmocka_unit_test(another_server),
         cmocka_unit_test(a_lower_limit),
         cmocka_unit_test(a_full_disk),
+        cmocka_unit_test(a_folder_that_is_renamed),
     };
     return cmocka_run_group_tests_name("pserver_restart", tests, NULL, NULL);
 }

@@ -124,7 +124,11 @@ static gw_status run(struct gw_ps_rows *rows, enum statement which, uint64_t a, 
 
 gw_status gw_ps_rows_begin(struct gw_ps_rows *rows)
 {
+    int is_away = 0;
     rows->had_log = bytes_of(rows, STATE "-wal") > 0;
+    /* What is written to files that nobody finds again is not kept. */
+    if (sqlite3_file_control(rows->db, NULL, SQLITE_FCNTL_HAS_MOVED, &is_away) == SQLITE_OK && is_away)
+        return gw_fail(GW_ERR_SYSTEM, "%s was removed or renamed; bring it back", rows->path);
     return run(rows, BEGIN, 0, 0);
 }
 
