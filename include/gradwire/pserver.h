@@ -154,7 +154,7 @@ GW_API const char *gw_ps_server_address(const gw_ps_server *server);
 
 /* Serves until gw_ps_server_stop. Then it answers the requests that have come. One thread
  * calls it. If a client does something wrong, the client gets an error, the log gets a line, and the server goes on.
- * Errors: GW_ERR_SYSTEM. */
+ * Errors: GW_ERR_SYSTEM, also if the last changes could not be kept in the folder. */
 GW_API GW_MUST_CHECK gw_status gw_ps_server_run(gw_ps_server *server);
 
 /* Makes gw_ps_server_run return. NULL is allowed. Any thread, and signal handlers. */

@@ -193,10 +193,33 @@ def full(folder):
         subprocess.run(["umount", "-l", disk], check=True)
 
 
+def away(folder):
+    """A server that ends while its folder is away says what is lost. If the folder is back, it keeps the changes."""
+    for is_back in (False, True):
+        kept, elsewhere = folder / f"kept-{is_back}", folder / f"elsewhere-{is_back}"
+        server = keeping(kept, "--workers", "1")
+        with ps.Client(server.address, rank=0) as client:
+            client.init_parameter(key="x", shape=[1], type="float32")
+            kept.rename(elsewhere)
+            client.push_parameter(key="x", value=[3])
+            server.wait_for("not-durable reason=.*removed or renamed")
+        if is_back:
+            elsewhere.rename(kept)
+            server.end()
+        else:
+            server.process.terminate()
+            check(server.process.wait(PATIENCE) == 1, "the status tells of the loss")
+            server.wait_for("the last changes are lost: .*removed or renamed")
+    server = keeping(kept, "--workers", "1")
+    with ps.Client(server.address, rank=0) as client:
+        check(client.pull_parameter(key="x", reduce_method="latest") == [3], "the last try was good")
+    server.end()
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        for part in (killed, refused, copied, stopped_while_it_reads, full):
+        for part in (killed, refused, copied, stopped_while_it_reads, full, away):
             (folder / part.__name__).mkdir()
             part(folder / part.__name__)
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DEFAULT_TIMEOUT_MS 10000
@@ -38,7 +39,7 @@ static bool anything_waits(const struct gw_ps_server *server)
 }
 
 /* The end of the server: requests that have come are answered, and their changes are kept. */
-static void end(struct gw_ps_server *server)
+static gw_status end(struct gw_ps_server *server)
 {
     const double deadline = gw_clock_seconds() + END_SECONDS;
     bool stop, waits = false;
@@ -46,6 +47,13 @@ static void end(struct gw_ps_server *server)
            (gw_ps_connections_turn(server, waits ? NAP_SECONDS : 0, &stop) || (waits = anything_waits(server))))
         ;
     gw_ps_server_commit(server);
+    while (gw_ps_folder_is_due(server->folder) && gw_clock_seconds() < deadline + END_SECONDS) { /* it tries again */
+        nanosleep(&(struct timespec){.tv_nsec = (long)(NAP_SECONDS * 1e9)}, NULL);
+        gw_ps_server_commit(server);
+    }
+    return gw_ps_folder_is_due(server->folder)
+               ? gw_fail(GW_ERR_SYSTEM, "the last changes are lost: %s", gw_ps_folder_info(server->folder).reason)
+               : GW_OK;
 }
 
 gw_status gw_ps_server_run(gw_ps_server *server)
@@ -55,10 +63,8 @@ gw_status gw_ps_server_run(gw_ps_server *server)
     GW_TRY(gw_process_check(server->made_in, "this parameter server"));
     for (bool stop = false;;) {
         gw_ps_connections_turn(server, LOOK_SECONDS, &stop);
-        if (stop) {
-            end(server);
-            return GW_OK;
-        }
+        if (stop)
+            return end(server);
         double now = gw_clock_seconds();
         if (now >= server->next_look) {
             server->next_look = now + LOOK_SECONDS;
