@@ -202,13 +202,10 @@ static int measure_subject(bench *b, subject *s)
         double seconds;
         bool push = strcmp(operations[i].kind, "push") == 0;
         progress(b, s->spec, operations[i].operation);
-        int status = time_operation(b, s, operations[i].run, &seconds);
-        if (!status)
-            status = add_row(b, s, operations[i].operation, operations[i].kind, seconds,
-                             push ? s->pushes.frames[0] : s->pushes.average,
-                             push ? s->pushes.frame_bytes[0] : s->pushes.average_bytes);
-        if (status)
-            return status;
+        TOOL_TRY(time_operation(b, s, operations[i].run, &seconds));
+        TOOL_TRY(add_row(b, s, operations[i].operation, operations[i].kind, seconds,
+                         push ? s->pushes.frames[0] : s->pushes.average,
+                         push ? s->pushes.frame_bytes[0] : s->pushes.average_bytes));
     }
     return 0;
 }
@@ -270,9 +267,7 @@ static int report(bench *b, bool json)
 static int prepare(bench *b)
 {
     const gw_context_options options = {.struct_bytes = sizeof options, .n_threads = b->threads};
-    gw_status status = gw_context_create(&options, &b->context);
-    if (status < 0)
-        return tool_exit_status(status, NULL);
+    TOOL_TRY(tool_exit_status(gw_context_create(&options, &b->context), NULL));
     b->gradients = tool_alloc(b->n_elems + (uint64_t)WORKER_STRIDE * (b->workers - 1), sizeof(float));
     b->copy = tool_alloc(b->n_elems, sizeof(float));
     b->copy_seconds = tool_alloc((uint64_t)b->runs * 4 * b->n_specs, sizeof(double));

@@ -196,9 +196,8 @@ int gw_cmd_advise(int argc, char **argv)
     if (!path)
         return tool_wrong_use("--profile is missing; gradwire probe measures one");
     tool_profile profile;
-    if ((status = parse_lost(lost_text, &most_lost)) != TOOL_DONE ||
-        (status = tool_profile_read(path, compress, &profile)) != TOOL_DONE)
-        return status;
+    TOOL_TRY(parse_lost(lost_text, &most_lost));
+    TOOL_TRY(tool_profile_read(path, compress, &profile));
     static gw_advice advice;
     status = tool_exit_status(gw_advise(NULL, &profile.profile, profile.compress, &advice), path);
     if (status == TOOL_DONE)

@@ -81,9 +81,7 @@ int gw_cmd_codecs(int argc, char **argv)
     const int n_specs = argc - 1;
     for (int i = 0; i < n_specs; i++) {
         gw_codec *parsed;
-        gw_status found = gw_codec_parse(NULL, specs[i], &parsed);
-        if (found < 0)
-            return tool_exit_status(found, NULL);
+        TOOL_TRY(tool_exit_status(gw_codec_parse(NULL, specs[i], &parsed), NULL));
         gw_codec_destroy(parsed);
     }
     json_t *list = json ? json_array() : NULL;

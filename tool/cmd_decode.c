@@ -15,10 +15,10 @@ static bool legal_name(const char *path)
 
 static int write_tensor(tool_output *output, const char *path, const float *values, uint64_t n_elems)
 {
-    int status = tool_has_suffix(path, ".npy") ? tool_npy_write_header(output, &n_elems, 1) : TOOL_DONE;
-    if (status == TOOL_DONE)
-        status = tool_output_write(output, values, n_elems * sizeof(float));
-    return status == TOOL_DONE ? tool_output_commit(output) : status;
+    if (tool_has_suffix(path, ".npy"))
+        TOOL_TRY(tool_npy_write_header(output, &n_elems, 1));
+    TOOL_TRY(tool_output_write(output, values, n_elems * sizeof(float)));
+    return tool_output_commit(output);
 }
 
 int gw_cmd_decode(int argc, char **argv)
@@ -46,13 +46,11 @@ int gw_cmd_decode(int argc, char **argv)
     if (!legal_name(out_path))
         return tool_wrong_use("%s: the output's name must end in .f32 or .npy", out_path);
     const tool_named_file files[] = {{"-o", out_path, true}, {"the input", argv[1], false}};
-    if ((status = tool_check_apart(files, 2)) != 0)
-        return status;
+    TOOL_TRY(tool_check_apart(files, 2));
 
     tool_frame frame;
     tool_output output = TOOL_OUTPUT_CLOSED;
-    if ((status = tool_read_frame(argv[1], &frame)) != TOOL_DONE)
-        return status;
+    TOOL_TRY(tool_read_frame(argv[1], &frame));
     const uint64_t n_elems = frame.info.n_elems;
     float *values = tool_alloc(n_elems, sizeof(float));
     status = values ? tool_output_open(&output, out_path) : TOOL_FAILED;

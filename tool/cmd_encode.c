@@ -115,21 +115,16 @@ static int write_state(encode_job *job)
 /* Opens everything that encoding needs. Returns 0, or an exit status with the message printed. */
 static int prepare(encode_job *job)
 {
-    int status = tool_exit_status(gw_codec_parse(NULL, job->spec, &job->codec), NULL);
-    if (status != TOOL_DONE)
-        return status;
+    TOOL_TRY(tool_exit_status(gw_codec_parse(NULL, job->spec, &job->codec), NULL));
     const gw_codec_traits traits = gw_codec_traits_of(job->codec);
     if (traits.momentum > 0 && !traits.velocity)
         return tool_wrong_use("--codec: with momentum= frames hold velocities, and decode cannot make gradients of "
                               "them; write output=velocity");
-    if ((status = tool_read_tensor(job->in_path, &job->tensor)) != TOOL_DONE)
-        return status;
+    TOOL_TRY(tool_read_tensor(job->in_path, &job->tensor));
     char name[GW_MAX_NAME];
     tensor_name(job->in_path, name, sizeof name);
     const gw_tensor about = {.name = name, .id = job->tensor_id, .n_elems = job->tensor.n_elems};
-    status = tool_exit_status(gw_encoder_create(NULL, job->codec, &about, &job->encoder), job->in_path);
-    if (status != TOOL_DONE)
-        return status;
+    TOOL_TRY(tool_exit_status(gw_encoder_create(NULL, job->codec, &about, &job->encoder), job->in_path));
     uint64_t count = gw_encoder_traits_of(job->encoder).n_shared;
     if (job->scaler && count == 0)
         return tool_wrong_use("--scaler: this tensor shares no scaler under %s; leave --scaler away",
@@ -153,10 +148,9 @@ static int encode(encode_job *job, bool *skipped)
 {
     uint64_t n = job->tensor.n_elems;
     gw_measure measured;
-    gw_status result = gw_encoder_measure(job->encoder, job->tensor.values, job->shared,
-                                          gw_encoder_traits_of(job->encoder).n_shared, &measured);
-    if (result < 0)
-        return tool_exit_status(result, job->in_path);
+    const uint64_t n_shared = gw_encoder_traits_of(job->encoder).n_shared;
+    TOOL_TRY(tool_exit_status(gw_encoder_measure(job->encoder, job->tensor.values, job->shared, n_shared, &measured),
+                              job->in_path));
     if (!measured.finite) {
         char bad[128];
         describe_bad(job, measured.bad_index, bad, sizeof bad);
@@ -166,18 +160,15 @@ static int encode(encode_job *job, bool *skipped)
         tool_note("%s: %s: skipped, nothing is written", job->in_path, bad);
         return 0;
     }
-    result = gw_encoders_combine(&job->encoder, 1, NULL);
-    if (result < 0)
-        return tool_exit_status(result, job->in_path);
-    int status = job->scaler ? load_scalers(job->scaler, gw_encoder_traits_of(job->encoder).n_shared, job->shared) : 0;
-    if (status)
-        return status;
+    TOOL_TRY(tool_exit_status(gw_encoders_combine(&job->encoder, 1, NULL), job->in_path));
+    if (job->scaler)
+        TOOL_TRY(load_scalers(job->scaler, n_shared, job->shared));
     size_t capacity = gw_encoder_bound(job->encoder, n);
-    if (!(job->frame.bytes = tool_alloc(capacity, 1)) || tool_output_open(&job->output, job->out_path) != 0)
+    if (!(job->frame.bytes = tool_alloc(capacity, 1)))
         return TOOL_FAILED;
-    const float *shared = gw_encoder_traits_of(job->encoder).n_shared > 0 ? job->shared : NULL;
-    result = gw_encoder_encode(job->encoder, job->tensor.values, shared, &job->draw, 0, n, job->frame.bytes, capacity,
-                               &job->frame.n_bytes);
+    TOOL_TRY(tool_output_open(&job->output, job->out_path));
+    gw_status result = gw_encoder_encode(job->encoder, job->tensor.values, n_shared > 0 ? job->shared : NULL,
+                                         &job->draw, 0, n, job->frame.bytes, capacity, &job->frame.n_bytes);
     if (result >= 0)
         result = gw_frame_parse(job->frame.bytes, job->frame.n_bytes, &job->frame.info);
     return tool_exit_status(result, job->in_path);
@@ -216,14 +207,16 @@ static int deliver(encode_job *job)
 {
     const gw_frame_info *info = &job->frame.info;
     tool_frame_facts facts;
-    if (job->json && tool_frame_examine(job->out_path, &job->frame, &facts) != 0)
-        return TOOL_FAILED;
+    if (job->json)
+        TOOL_TRY(tool_frame_examine(job->out_path, &job->frame, &facts));
     /* Both files are whole before either gets its name. If the frame had its name and the state did not, the next call
      * would send the same again. */
-    if (tool_output_write(&job->output, job->frame.bytes, job->frame.n_bytes) != 0 ||
-        (job->state && write_state(job) != 0) || tool_output_commit(&job->output) != 0 ||
-        (job->state && tool_output_commit(&job->state_output) != 0))
-        return TOOL_FAILED;
+    TOOL_TRY(tool_output_write(&job->output, job->frame.bytes, job->frame.n_bytes));
+    if (job->state)
+        TOOL_TRY(write_state(job));
+    TOOL_TRY(tool_output_commit(&job->output));
+    if (job->state)
+        TOOL_TRY(tool_output_commit(&job->state_output));
     tool_note("%s: %llu elements, %zu bytes, code %s", job->out_path, (unsigned long long)info->n_elems,
               info->frame_bytes, info->code);
     if (!job->json)
@@ -285,8 +278,7 @@ int gw_cmd_encode(int argc, char **argv)
                                      {"--state", job.state, true},
                                      {"the input", job.in_path, false},
                                      {"--scaler", scaler_file, false}};
-    if ((status = tool_check_apart(files, sizeof files / sizeof *files)) != 0)
-        return status;
+    TOOL_TRY(tool_check_apart(files, sizeof files / sizeof *files));
 
     bool skipped = false;
     status = prepare(&job);

@@ -67,8 +67,7 @@ int gw_cmd_inspect(int argc, char **argv)
         return status;
     tool_frame frame;
     tool_frame_facts facts;
-    if ((status = tool_read_frame(argv[1], &frame)) != TOOL_DONE)
-        return status;
+    TOOL_TRY(tool_read_frame(argv[1], &frame));
     status = tool_frame_examine(argv[1], &frame, &facts);
     if (status == TOOL_DONE)
         status = json ? tool_print_json(tool_frame_json(&frame, &facts)) : print_frame(argv[1], &frame, &facts);

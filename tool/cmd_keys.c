@@ -45,9 +45,7 @@ int gw_cmd_keys(int argc, char **argv)
     if (!client != !server)
         return tool_wrong_use("--client NAME and --of SERVERDIR go together, and %s is missing",
                               client ? "--of" : "--client");
-    gw_status made = gw_keys_new(argv[2], server, client);
-    if (made < 0)
-        return tool_exit_status(made, NULL);
+    TOOL_TRY(tool_exit_status(gw_keys_new(argv[2], server, client), NULL));
     if (client)
         tool_note("keys are in %s, for %s alone: take the folder there by a safe way, and keep gradwire.pem "
                   "secret; %s/allowed/%s.crt lets it in",

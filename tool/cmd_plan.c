@@ -176,11 +176,9 @@ int gw_cmd_plan(int argc, char **argv)
     if (!path)
         return tool_wrong_use("--profile is missing; gradwire probe measures one");
     const tool_named_file files[] = {{"--profile", path, false}, {"-o", chart, true}};
-    if ((status = tool_check_apart(files, 2)) != 0)
-        return status;
-    if ((status = tool_parse_merge("--method", p.name, &p.method, &p.bytes)) != TOOL_DONE ||
-        (status = tool_profile_read(path, compress, &p.profile)) != TOOL_DONE)
-        return status;
+    TOOL_TRY(tool_check_apart(files, 2));
+    TOOL_TRY(tool_parse_merge("--method", p.name, &p.method, &p.bytes));
+    TOOL_TRY(tool_profile_read(path, compress, &p.profile));
     p.group_of = tool_alloc(p.profile.profile.n_layers, sizeof *p.group_of);
     p.times = tool_alloc((uint64_t)(GW_MERGE_FIXED + 1) * p.profile.profile.n_layers, sizeof *p.times);
     status = !p.group_of || !p.times ? TOOL_FAILED

@@ -236,9 +236,7 @@ static int choose_codec_time(struct prediction *p, struct subject *s)
         return TOOL_DONE;
     if (strcmp(p->codec_time, "here") == 0) {
         double seconds;
-        gw_status status = tool_codec_seconds(p->context, s->codec, &seconds);
-        if (status < 0)
-            return tool_exit_status(status, s->spec);
+        TOOL_TRY(tool_exit_status(tool_codec_seconds(p->context, s->codec, &seconds), s->spec));
         ns = 1e9 * seconds;
         assume(p,
                "%s: to encode a gradient and decode an average takes %.3g ns an element, as measured on this machine "
@@ -256,17 +254,10 @@ static int choose_codec_time(struct prediction *p, struct subject *s)
 
 static int measure_codec(struct prediction *p, struct subject *s)
 {
-    gw_status status = gw_codec_parse(p->context, s->spec, &s->codec);
-    if (status >= 0)
-        status = split_elements(&p->gradient, s);
-    if (status < 0)
-        return tool_exit_status(status, NULL);
-    int exit_status = choose_codec_time(p, s);
-    if (exit_status != TOOL_DONE)
-        return exit_status;
-    status = count_bytes(p, s);
-    if (status < 0)
-        return tool_exit_status(status, s->spec);
+    TOOL_TRY(tool_exit_status(gw_codec_parse(p->context, s->spec, &s->codec), NULL));
+    TOOL_TRY(tool_exit_status(split_elements(&p->gradient, s), NULL));
+    TOOL_TRY(choose_codec_time(p, s));
+    TOOL_TRY(tool_exit_status(count_bytes(p, s), s->spec));
     if (p->ratio > 0)
         assume(p, "%s: 1/%g of the bytes of float32, up and down, as given", s->spec, p->ratio);
     else
@@ -440,7 +431,6 @@ int gw_cmd_predict(int argc, char **argv)
     if (p.specs.n == 0)
         p.specs.items[p.specs.n++] = "ternary";
     const tool_named_file files[] = {{"--cluster", p.cluster_name, false}, {"-o", chart, true}};
-    if ((status = tool_check_apart(files, 2)) != 0)
-        return status;
+    TOOL_TRY(tool_check_apart(files, 2));
     return run(&p, counts, chart, json);
 }

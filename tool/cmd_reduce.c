@@ -6,9 +6,7 @@
 static int read_frames(char **paths, uint32_t n, tool_frame *out, const void **bytes, size_t *sizes)
 {
     for (uint32_t i = 0; i < n; i++) {
-        int status = tool_read_frame(paths[i], &out[i]);
-        if (status != TOOL_DONE)
-            return status;
+        TOOL_TRY(tool_read_frame(paths[i], &out[i]));
         bytes[i] = out[i].bytes;
         sizes[i] = out[i].n_bytes;
     }
@@ -20,13 +18,11 @@ static int deliver(tool_output *output, const char *path, void *bytes, size_t n_
 {
     tool_frame average = {.bytes = bytes, .n_bytes = n_bytes};
     tool_frame_facts facts;
-    gw_status result = gw_frame_parse(bytes, n_bytes, &average.info);
-    if (result < 0)
-        return tool_exit_status(result, path);
-    if (json && tool_frame_examine(path, &average, &facts) != 0)
-        return TOOL_FAILED;
-    if (tool_output_write(output, bytes, n_bytes) != 0 || tool_output_commit(output) != 0)
-        return TOOL_FAILED;
+    TOOL_TRY(tool_exit_status(gw_frame_parse(bytes, n_bytes, &average.info), path));
+    if (json)
+        TOOL_TRY(tool_frame_examine(path, &average, &facts));
+    TOOL_TRY(tool_output_write(output, bytes, n_bytes));
+    TOOL_TRY(tool_output_commit(output));
     tool_note("%s: the average of %u worker%s, %llu elements, %zu bytes, code %s", path, average.info.workers,
               average.info.workers == 1 ? "" : "s", (unsigned long long)average.info.n_elems, n_bytes,
               average.info.code);
@@ -62,8 +58,7 @@ int gw_cmd_reduce(int argc, char **argv)
     uint32_t n = (uint32_t)(argc - 1);
     for (uint32_t i = 0; i < n; i++) {
         const tool_named_file files[] = {{"-o", out_path, true}, {"an input", argv[1 + i], false}};
-        if ((status = tool_check_apart(files, 2)) != 0)
-            return status;
+        TOOL_TRY(tool_check_apart(files, 2));
     }
 
     gw_codec *codec = NULL;

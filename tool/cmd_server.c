@@ -166,10 +166,8 @@ int gw_cmd_server(int argc, char **argv)
         return status;
     if (o.n_workers == 0)
         return tool_wrong_use("how many workers push? --workers N says it");
-    if ((status = parse_mode(mode, &o)) != TOOL_DONE)
-        return status;
-    if ((status = parse_missing(missing, &o.missing)) != TOOL_DONE)
-        return status;
+    TOOL_TRY(parse_mode(mode, &o));
+    TOOL_TRY(parse_missing(missing, &o.missing));
     if (!isnan(away) && !(away >= 0.001 && away <= 86400))
         return tool_wrong_use("--away is %g; it must be 0.001 to 86400 seconds", away);
     o.away_ms = isnan(away) ? 0 : (uint32_t)(away * 1000);

@@ -135,8 +135,7 @@ static int read_text(int fd, const char *path, uint64_t file_bytes, char *text, 
     if (file_bytes < 10)
         return tool_fail("%s is cut short: it has %llu bytes, fewer than an .npy header", path,
                          (unsigned long long)file_bytes);
-    if (tool_read_exact(fd, path, start, 10) != 0)
-        return TOOL_FAILED;
+    TOOL_TRY(tool_read_exact(fd, path, start, 10));
     if (memcmp(start, magic, sizeof magic) != 0)
         return tool_fail("%s is no .npy file: it does not begin with NumPy's magic bytes%s", path,
                          memcmp(start, "PK", 2) == 0 ? "; it is an .npz archive, and numpy.save writes .npy" : "");
@@ -145,8 +144,7 @@ static int read_text(int fd, const char *path, uint64_t file_bytes, char *text, 
         begin = 12;
         if (file_bytes < begin)
             return tool_fail("%s is cut short within its .npy header", path);
-        if (tool_read_exact(fd, path, start + 10, 2) != 0)
-            return TOOL_FAILED;
+        TOOL_TRY(tool_read_exact(fd, path, start + 10, 2));
         length |= (uint64_t)start[10] << 16 | (uint64_t)start[11] << 24;
     } else if (start[6] != 1) {
         return tool_fail("%s is .npy version %d; versions 1 to 3 are understood", path, start[6]);
@@ -154,8 +152,7 @@ static int read_text(int fd, const char *path, uint64_t file_bytes, char *text, 
     if (length >= capacity || length > file_bytes - begin)
         return tool_fail("%s: its .npy header claims %llu bytes; there are %llu, and at most %zu make sense", path,
                          (unsigned long long)length, (unsigned long long)(file_bytes - begin), capacity - 1);
-    if (tool_read_exact(fd, path, text, length) != 0)
-        return TOOL_FAILED;
+    TOOL_TRY(tool_read_exact(fd, path, text, length));
     text[length] = 0;
     *data_offset = begin + length;
     return strlen(text) == length ? 0 : tool_fail("%s: its .npy header is not one that NumPy writes", path);
@@ -165,8 +162,7 @@ int tool_npy_read_header(int fd, const char *path, uint64_t file_bytes, tool_npy
 {
     char text[4096];
     *out = (tool_npy){0};
-    if (read_text(fd, path, file_bytes, text, sizeof text, &out->data_offset) != 0)
-        return TOOL_FAILED;
+    TOOL_TRY(read_text(fd, path, file_bytes, text, sizeof text, &out->data_offset));
     if (!parse_header(text, out))
         return tool_fail("%s: its .npy header is not one that NumPy writes", path);
     out->swapped = strcmp(out->descr, ">f4") == 0;
@@ -249,8 +245,8 @@ int gw_npy_write(const char *path, const float *data, const uint64_t *shape, int
     for (int i = 0; i < rank; i++)
         n_elems *= shape[i];
     tool_output output;
-    if (tool_output_open(&output, path) != 0 || tool_npy_write_header(&output, shape, rank) != 0 ||
-        tool_output_write(&output, data, n_elems * sizeof(float)) != 0)
-        return TOOL_FAILED;
+    TOOL_TRY(tool_output_open(&output, path));
+    TOOL_TRY(tool_npy_write_header(&output, shape, rank));
+    TOOL_TRY(tool_output_write(&output, data, n_elems * sizeof(float)));
     return tool_output_commit(&output);
 }

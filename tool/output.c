@@ -167,10 +167,9 @@ int tool_output_commit(tool_output *output)
 int tool_write_file(const char *path, const void *bytes, size_t n_bytes)
 {
     tool_output output;
-    int status = tool_output_open(&output, path);
-    if (status == TOOL_DONE)
-        status = tool_output_write(&output, bytes, n_bytes);
-    return status == TOOL_DONE ? tool_output_commit(&output) : status;
+    TOOL_TRY(tool_output_open(&output, path));
+    TOOL_TRY(tool_output_write(&output, bytes, n_bytes));
+    return tool_output_commit(&output);
 }
 
 void tool_output_discard(tool_output *output)

@@ -124,8 +124,7 @@ int tool_plan_chart(const gw_profile *profile, gw_compress compress, const char 
         return tool_fail("the longest step takes %g ms; steps of %g to %g ms can be drawn", c.ms, LEAST_MS, MOST_MS);
     const double height = TOP + (double)n_steps * one + AXIS + 10;
     snprintf(about, sizeof about, "Timeline of a training step: %s", title);
-    if (tool_svg_begin(&c.svg, WIDTH, height, about) != 0)
-        return TOOL_FAILED;
+    TOOL_TRY(tool_svg_begin(&c.svg, WIDTH, height, about));
     tool_svg_text(&c.svg, LEFT, 24, TEXT + 4, BLACK, TOOL_SVG_START, title);
     tool_svg_text(&c.svg, LEFT, 42, TEXT, BLACK, TOOL_SVG_START,
                   compress == GW_COMPRESS_INLINE

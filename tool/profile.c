@@ -22,8 +22,7 @@ static int read_layer(const char *path, size_t i, const json_t *object, gw_profi
                                  {"elements", &elements, NULL, false},
                                  {"backward_ms", &layer->backward_ms, NULL, false}};
     snprintf(where, sizeof where, "%s: layer %zu", path, i);
-    if (tool_read_fields(where, object, fields, sizeof fields / sizeof *fields) != TOOL_DONE)
-        return TOOL_FAILED;
+    TOOL_TRY(tool_read_fields(where, object, fields, sizeof fields / sizeof *fields));
     return tool_read_count(where, "elements", elements, (double)GW_MAX_ELEMENTS, &layer->n_elems);
 }
 
@@ -44,8 +43,7 @@ static int read_codec(const char *path, size_t i, const json_t *object, gw_profi
         {"off_by", off_by, NULL, true},
     };
     snprintf(where, sizeof where, "%s: codec %zu", path, i);
-    if (tool_read_fields(where, object, fields, sizeof fields / sizeof *fields) != TOOL_DONE)
-        return TOOL_FAILED;
+    TOOL_TRY(tool_read_fields(where, object, fields, sizeof fields / sizeof *fields));
     return *off_by < 0 ? tool_fail("%s: \"off_by\" is %g, and must be 0 or more", where, *off_by) : TOOL_DONE;
 }
 
@@ -60,11 +58,9 @@ static int read_link(const char *path, const json_t *object, gw_profile_link *li
                                  {"run_elements", &run_elements, NULL, true},
                                  {"members", &members, NULL, false}};
     snprintf(where, sizeof where, "%s: \"link\"", path);
-    if (tool_read_fields(where, object, fields, sizeof fields / sizeof *fields) != TOOL_DONE ||
-        tool_read_count(where, "run_elements", run_elements, (double)GW_MAX_ELEMENTS, &link->run_elements) !=
-            TOOL_DONE ||
-        tool_read_count(where, "members", members, UINT32_MAX, &n) != TOOL_DONE)
-        return TOOL_FAILED;
+    TOOL_TRY(tool_read_fields(where, object, fields, sizeof fields / sizeof *fields));
+    TOOL_TRY(tool_read_count(where, "run_elements", run_elements, (double)GW_MAX_ELEMENTS, &link->run_elements));
+    TOOL_TRY(tool_read_count(where, "members", members, UINT32_MAX, &n));
     link->members = (uint32_t)n;
     return TOOL_DONE;
 }
@@ -99,8 +95,7 @@ static int read_all_layers(const char *path, tool_profile *out)
     p->n_layers = (uint32_t)json_array_size(layers);
     p->layers = out->layers = tool_alloc(p->n_layers, sizeof *out->layers);
     for (uint32_t l = 0; out->layers && l < p->n_layers; l++)
-        if (read_layer(path, l, json_array_get(layers, l), &out->layers[l]) != TOOL_DONE)
-            return TOOL_FAILED;
+        TOOL_TRY(read_layer(path, l, json_array_get(layers, l), &out->layers[l]));
     return out->layers ? TOOL_DONE : TOOL_FAILED;
 }
 
@@ -116,8 +111,7 @@ static int read_all_codecs(const char *path, tool_profile *out)
     if (!out->codecs || !out->off_by)
         return TOOL_FAILED;
     for (uint32_t c = 0; c < p->n_codecs; c++)
-        if (read_codec(path, c, json_array_get(codecs, c), &out->codecs[c], &out->off_by[c]) != TOOL_DONE)
-            return TOOL_FAILED;
+        TOOL_TRY(read_codec(path, c, json_array_get(codecs, c), &out->codecs[c], &out->off_by[c]));
     return TOOL_DONE;
 }
 
@@ -132,14 +126,13 @@ static int parse_compress(const char *text, gw_compress *compress)
 static int read_profile(const char *path, tool_profile *out)
 {
     const json_t *link = json_object_get(out->root, "link"), *compress = json_object_get(out->root, "compress");
-    if (read_all_layers(path, out) != TOOL_DONE || read_all_codecs(path, out) != TOOL_DONE)
-        return TOOL_FAILED;
+    TOOL_TRY(read_all_layers(path, out));
+    TOOL_TRY(read_all_codecs(path, out));
     if (!link)
         return tool_fail("%s has no \"link\"", path);
     if (compress && !json_is_string(compress))
         return tool_fail("%s: \"compress\" must be \"inline\" or \"beside\"", path);
-    if (read_link(path, link, &out->profile.link) != TOOL_DONE)
-        return TOOL_FAILED;
+    TOOL_TRY(read_link(path, link, &out->profile.link));
     return !compress || parse_compress(json_string_value(compress), &out->compress) == TOOL_DONE ? TOOL_DONE
                                                                                                  : TOOL_FAILED;
 }
@@ -214,9 +207,7 @@ int tool_profile_codec(const tool_profile *profile, const char *spec, uint32_t *
     gw_codec *asked;
     if (tool_profile_has_codec(profile, spec, codec))
         return 0;
-    gw_status status = gw_codec_parse(NULL, spec, &asked);
-    if (status < 0)
-        return tool_exit_status(status, "--codec");
+    TOOL_TRY(tool_exit_status(gw_codec_parse(NULL, spec, &asked), "--codec"));
     gw_codec_destroy(asked);
     return tool_fail("the profile has no codec \"%s\"; it has %u, the first is \"%s\" (gradwire probe --codec measures "
                      "another)",

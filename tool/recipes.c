@@ -127,9 +127,7 @@ int tool_recipe_take(const tool_usage *usage, const char *name, double scale)
         if (drops_at_the_end(r->options, scale))
             return tool_wrong_use(
                 "--scale %g leaves no epoch for the last drop of the learning rate; give a larger one", scale);
-        const int status = take_options(usage, r->options, scale);
-        if (status != TOOL_DONE)
-            return status;
+        TOOL_TRY(take_options(usage, r->options, scale));
         tool_note("%s (%s). Left out of the paper's setting: %s%s", r->name, r->about, r->left_out,
                   scale < 1 ? "; and a part of its length" : "");
         return TOOL_DONE;

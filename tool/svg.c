@@ -185,8 +185,7 @@ int tool_svg_plot_logarithmic(const tool_svg_plot *plot, const char *path)
     /* An axis with a single value has no scale, so it gets a range. Lines do not touch the frame. */
     x.low *= x.low == x.high ? 0.9 : 1, x.high *= x.low == x.high ? 1.1 : 1;
     y.low /= 1.25, y.high *= 1.25;
-    if (tool_svg_begin(&svg, WIDTH, HEIGHT, plot->title) != 0)
-        return TOOL_FAILED;
+    TOOL_TRY(tool_svg_begin(&svg, WIDTH, HEIGHT, plot->title));
     tool_svg_text(&svg, 20, 28, 17, INK, TOOL_SVG_START, plot->title);
     tool_svg_text(&svg, 20, 50, 13, FAINT_INK, TOOL_SVG_START, plot->subtitle);
     draw_y_axis(&svg, &y);

@@ -62,6 +62,14 @@ int tool_exit_status(gw_status status, const char *where);
 /* The same after a call that has checked the command line's own words: GW_ERR_ARGUMENT is wrong use, too. */
 int tool_exit_status_of_use(gw_status status);
 
+/* Forwards an exit status that is not TOOL_DONE. Its message is printed already. */
+#define TOOL_TRY(call)                                                                                                 \
+    do {                                                                                                               \
+        const int tool_try_status_ = (call);                                                                           \
+        if (tool_try_status_ != TOOL_DONE)                                                                             \
+            return tool_try_status_;                                                                                   \
+    } while (0)
+
 /* A sentence for people on standard error, without a prefix. */
 void tool_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

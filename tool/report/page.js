@@ -32,6 +32,12 @@ function s(tag, attributes, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+/* A paragraph beside the matter. */
+const soft = (...words) => h("p", { class: "soft" }, ...words);
+
+/* Where a chart says what the reader points at. */
+const readoutOf = words => h("p", { class: "readout soft", "aria-live": "polite" }, words);
+
 /* A table in a box that scrolls sideways. The first cell of a row is its name. */
 function table(head, rows, kind) {
   const line = (cells, tag) =>
@@ -446,13 +452,13 @@ function pointsTable(chart) {
  * extra(svg, x, box) for what else is to be drawn. */
 function lineChart(chart) {
   const svg = s("svg", { tabindex: 0, role: "img", "aria-label": chart.title });
-  const readout = h("p", { class: "readout soft", "aria-live": "polite" });
+  const readout = readoutOf("");
   const behind = numbers(() => pointsTable(chart));
   const figure = h(
     "figure",
     {},
     h("h3", {}, chart.title),
-    chart.about ? h("p", { class: "soft" }, chart.about) : null,
+    chart.about ? soft(chart.about) : null,
     svg,
     readout,
     behind.details,
@@ -564,6 +570,12 @@ function redraw() {
   for (const draw of drawers) draw();
 }
 
+/* Listens to an input: notes what was chosen, and draws anew. */
+const choosing = note => event => {
+  note(event.target);
+  redraw();
+};
+
 function legend() {
   const sample = run =>
     s(
@@ -576,11 +588,8 @@ function legend() {
         "stroke-dasharray": run.dash || null,
       }),
     );
-  const toggle = run => event => {
-    if (event.target.checked) state.hidden.delete(run.index);
-    else state.hidden.add(run.index);
-    redraw();
-  };
+  const toggle = run =>
+    choosing(box => (box.checked ? state.hidden.delete(run.index) : state.hidden.add(run.index)));
   return h(
     "ul",
     { class: "legend" },
@@ -595,22 +604,10 @@ function legend() {
 }
 
 function axisSwitch() {
-  const choose = name =>
-    h(
-      "label",
-      {},
-      h("input", {
-        type: "radio",
-        name: "x",
-        value: name,
-        checked: name === state.x,
-        onchange: () => {
-          state.x = name;
-          redraw();
-        },
-      }),
-      name,
-    );
+  const choose = name => {
+    const radio = { type: "radio", name: "x", value: name, checked: name === state.x };
+    return h("label", {}, h("input", { ...radio, onchange: choosing(() => (state.x = name)) }), name);
+  };
   return h(
     "div",
     { class: "controls" },
@@ -618,13 +615,7 @@ function axisSwitch() {
     h(
       "label",
       {},
-      h("input", {
-        type: "checkbox",
-        onchange: event => {
-          state.log = event.target.checked;
-          redraw();
-        },
-      }),
+      h("input", { type: "checkbox", onchange: choosing(box => (state.log = box.checked)) }),
       "logarithmic",
     ),
   );
@@ -666,11 +657,7 @@ function barChart(title, about, rows, text, unit, head, cells) {
     Math.max(
       ...rows.flatMap(row => [row.tick || 0, ...row.bars.map(bar => bar.reduce((sum, part) => sum + part.value, 0))]),
     ) || 1;
-  const readout = h(
-    "p",
-    { class: "readout soft", "aria-live": "polite" },
-    "Point at a bar, or focus the chart and use the arrow keys.",
-  );
+  const readout = readoutOf("Point at a bar, or focus the chart and use the arrow keys.");
   const spots = [];
   const width = value => `width: ${((100 * value) / most).toFixed(3)}%`;
   const part = (row, p) => {
@@ -727,7 +714,7 @@ function barChart(title, about, rows, text, unit, head, cells) {
     "figure",
     {},
     h("h3", {}, title),
-    h("p", { class: "soft" }, ...about),
+    soft(...about),
     chart,
     readout,
     numbers(() => table(head, cells)).details,
@@ -822,19 +809,11 @@ function layersTable() {
       bits = value => (there(value) ? value.toFixed(3) : "–");
     box.replaceChildren(h("h3", {}, `Tensors of ${run.name}`));
     if (!run.layers.length) {
-      box.append(
-        h(
-          "p",
-          { class: "soft" },
-          run.finished ? "The summary has no tensors." : "The summary is written when the run ends.",
-        ),
-      );
+      box.append(soft(run.finished ? "The summary has no tensors." : "The summary is written when the run ends."));
       return;
     }
     box.append(
-      h(
-        "p",
-        { class: "soft" },
+      soft(
         "Bits for each element in the frames of rank 0, the mean over the counted steps; entropy is of the symbols.",
       ),
       table(
@@ -849,7 +828,7 @@ function layersTable() {
       ),
     );
     if (run.tensors > run.layers.length)
-      box.append(h("p", { class: "soft" }, `${run.tensors - run.layers.length} more are left out.`));
+      box.append(soft(`${run.tensors - run.layers.length} more are left out.`));
   });
   return box;
 }
@@ -881,7 +860,7 @@ function timeline() {
     ["waiting", "wait_ms", "var(--c1)", "2 3"],
     ["encode", "encode_ms", "var(--c4)", "9 3 2 3"],
   ];
-  const wires = h("p", { class: "soft" });
+  const wires = soft();
   const figure = lineChart({
     title: "Steps over the run",
     zero: true,
@@ -901,12 +880,7 @@ function timeline() {
     extra: (svg, x, box) => wireStrip(runs[state.run], svg, x, box),
   });
   figure.insertBefore(
-    h(
-      "p",
-      { class: "soft" },
-      ...fields.map(([name, , colour]) => key(colour, name)),
-      "— the bands go from the least to the largest.",
-    ),
+    soft(...fields.map(([name, , colour]) => key(colour, name)), "— the bands go from the least to the largest."),
     figure.children[1],
   );
   figure.insertBefore(wires, figure.lastChild);
@@ -981,7 +955,7 @@ function ridges(kind, title, colour, rows) {
     s("text", { x: width - 8, y: height - 3, "text-anchor": "end" }, "value of an element"),
     s("text", { x: 2, y: 12 }, "step"),
   );
-  const readout = h("p", { class: "readout soft", "aria-live": "polite" });
+  const readout = readoutOf("");
   follow(svg, readout, spots, "");
   return h("figure", {}, h("h3", {}, title), svg, readout);
 }
@@ -989,13 +963,8 @@ function ridges(kind, title, colour, rows) {
 function histograms() {
   const box = h("div", {}),
     panels = h("div", { class: "ridges" });
-  const select = h("select", {
-    onchange: event => {
-      state.tensor = event.target.value;
-      redraw();
-    },
-  });
-  const about = h("p", { class: "soft" });
+  const select = h("select", { onchange: choosing(list => (state.tensor = list.value)) });
+  const about = soft();
   const rowsNow = () => (runs[state.run].histograms || { rows: [] }).rows.filter(row => row.tensor === state.tensor);
   const behind = numbers(() =>
     table(
@@ -1055,28 +1024,11 @@ function histograms() {
 
 function oneRun() {
   const section = h("section", {}, h("h2", {}, "One run"));
-  if (runs.length > 1)
-    section.append(
-      h(
-        "div",
-        { class: "controls" },
-        h(
-          "label",
-          {},
-          "Run ",
-          h(
-            "select",
-            {
-              onchange: event => {
-                state.run = +event.target.value;
-                redraw();
-              },
-            },
-            ...runs.map(run => h("option", { value: run.index }, run.name)),
-          ),
-        ),
-      ),
-    );
+  if (runs.length > 1) {
+    const options = runs.map(run => h("option", { value: run.index }, run.name));
+    const select = h("select", { onchange: choosing(list => (state.run = +list.value)) }, ...options);
+    section.append(h("div", { class: "controls" }, h("label", {}, "Run ", select)));
+  }
   const heading = h("p", {});
   drawers.push(() => {
     heading.textContent = `${runs[state.run].name}: ${stateOf(runs[state.run])}`;

@@ -32,15 +32,9 @@ static void begin(FILE *out, const char *name, const char *type, const char *hel
     fprintf(out, "# HELP gradwire_pserver_%s %s\n# TYPE gradwire_pserver_%s %s\n", name, help, name, type);
 }
 
-static void counter(FILE *out, const char *name, uint64_t value, const char *help)
+static void number(FILE *out, const char *name, const char *type, uint64_t value, const char *help)
 {
-    begin(out, name, "counter", help);
-    fprintf(out, "gradwire_pserver_%s %" PRIu64 "\n", name, value);
-}
-
-static void gauge(FILE *out, const char *name, uint64_t value, const char *help)
-{
-    begin(out, name, "gauge", help);
+    begin(out, name, type, help);
     fprintf(out, "gradwire_pserver_%s %" PRIu64 "\n", name, value);
 }
 
@@ -66,10 +60,10 @@ static bool worth_a_line(const struct gw_ps_worker_numbers *worker)
 /* What an operator compares other numbers with. */
 static void limits(FILE *out, const gw_ps_server_options *o)
 {
-    gauge(out, "max_clients", o->max_clients, "The most clients that may be connected (--max-clients).");
-    gauge(out, "max_keys", o->max_keys, "The most keys that may be kept (--max-keys).");
-    gauge(out, "max_key_bytes", o->max_key_bytes, "The most bytes of one value (--max-key-bytes).");
-    gauge(out, "max_bytes", o->max_bytes, "The most bytes of all that is kept (--max-bytes).");
+    number(out, "max_clients", "gauge", o->max_clients, "The most clients that may be connected (--max-clients).");
+    number(out, "max_keys", "gauge", o->max_keys, "The most keys that may be kept (--max-keys).");
+    number(out, "max_key_bytes", "gauge", o->max_key_bytes, "The most bytes of one value (--max-key-bytes).");
+    number(out, "max_bytes", "gauge", o->max_bytes, "The most bytes of all that is kept (--max-bytes).");
 }
 
 /* An IPv6 address may have a zone, and a zone any bytes. In a label three of them need a backslash. */
@@ -114,11 +108,11 @@ static void kept(FILE *out, const struct gw_ps_folder_info *kept)
 {
     if (!kept->exists)
         return;
-    gauge(out, "durable", kept->durable,
-          "1: what is acknowledged outlives the server's process; 0: it should, and is in memory only.");
-    gauge(out, "snapshot_bytes", kept->bytes, "Bytes of the files in the snapshot folder.");
-    counter(out, "commits_total", kept->commits, "Commits to the snapshot folder since the server began.");
-    counter(out, "commits_failed_total", kept->failed, "Commits that could not be written.");
+    number(out, "durable", "gauge", kept->durable,
+           "1: what is acknowledged outlives the server's process; 0: it should, and is in memory only.");
+    number(out, "snapshot_bytes", "gauge", kept->bytes, "Bytes of the files in the snapshot folder.");
+    number(out, "commits_total", "counter", kept->commits, "Commits to the snapshot folder since the server began.");
+    number(out, "commits_failed_total", "counter", kept->failed, "Commits that could not be written.");
 }
 
 char *tool_status_metrics(const struct gw_ps_numbers *numbers)
@@ -139,18 +133,19 @@ char *tool_status_metrics(const struct gw_ps_numbers *numbers)
             numbers->options->staleness);
     begin(out, "seconds_since_start", "gauge", "Seconds since the server began.");
     fprintf(out, "gradwire_pserver_seconds_since_start %.3f\n", numbers->seconds);
-    gauge(out, "clients", numbers->clients, "Clients that are connected, workers and readers.");
-    gauge(out, "readers", numbers->clients - numbers->connected, "Readers that are connected.");
-    gauge(out, "workers", numbers->n_workers, "Workers that push to every key, connected or not.");
-    gauge(out, "workers_connected", numbers->connected, "Workers that are connected.");
-    gauge(out, "workers_present", numbers->store.n_present, "Workers that rounds wait for.");
-    gauge(out, "keys", numbers->keys, "Keys that are kept.");
-    gauge(out, "kept_bytes", numbers->store.bytes, "Bytes of all pushes and results that are kept.");
-    gauge(out, "waiting_requests", numbers->waiting, "Requests that wait for pushes of other workers.");
-    counter(out, "rounds_total", numbers->store.rounds, "Rounds that all workers have pushed to, of all keys.");
-    counter(out, "refused_total", numbers->counts.refused, "Requests that were answered with an error.");
-    counter(out, "bytes_in_total", numbers->counts.bytes_in, "Bytes of requests, before encryption.");
-    counter(out, "bytes_out_total", numbers->counts.bytes_out, "Bytes of answers, before encryption.");
+    number(out, "clients", "gauge", numbers->clients, "Clients that are connected, workers and readers.");
+    number(out, "readers", "gauge", numbers->clients - numbers->connected, "Readers that are connected.");
+    number(out, "workers", "gauge", numbers->n_workers, "Workers that push to every key, connected or not.");
+    number(out, "workers_connected", "gauge", numbers->connected, "Workers that are connected.");
+    number(out, "workers_present", "gauge", numbers->store.n_present, "Workers that rounds wait for.");
+    number(out, "keys", "gauge", numbers->keys, "Keys that are kept.");
+    number(out, "kept_bytes", "gauge", numbers->store.bytes, "Bytes of all pushes and results that are kept.");
+    number(out, "waiting_requests", "gauge", numbers->waiting, "Requests that wait for pushes of other workers.");
+    number(out, "rounds_total", "counter", numbers->store.rounds,
+           "Rounds that all workers have pushed to, of all keys.");
+    number(out, "refused_total", "counter", numbers->counts.refused, "Requests that were answered with an error.");
+    number(out, "bytes_in_total", "counter", numbers->counts.bytes_in, "Bytes of requests, before encryption.");
+    number(out, "bytes_out_total", "counter", numbers->counts.bytes_out, "Bytes of answers, before encryption.");
     histogram(out, "push_seconds", &numbers->counts.pushes,
               "From a push's coming to its answer, of pushes that were done.");
     histogram(out, "pull_seconds", &numbers->counts.pulls,

@@ -416,16 +416,6 @@ static gw_status choose_shape(struct bench *b)
     return GW_OK;
 }
 
-static gw_status parse_codecs(struct bench *b)
-{
-    for (size_t k = 0; k < b->specs.n; k++) {
-        gw_status status = gw_codec_parse(NULL, b->specs.items[k], &b->codecs[k]);
-        if (status < 0)
-            return status;
-    }
-    return GW_OK;
-}
-
 static double real_of(const json_t *row, const char *name)
 {
     return json_real_value(json_object_get(row, name));
@@ -534,8 +524,8 @@ static int draw_rows(const struct bench *b)
 static int print_report(const struct bench *b, bool json)
 {
     print_table(b);
-    if (b->chart && draw_rows(b) != 0)
-        return TOOL_FAILED;
+    if (b->chart)
+        TOOL_TRY(draw_rows(b));
     if (!averages_agree(b))
         return tool_fail("the averages differ between members, or between plans; this is a bug, please report it");
     if (!json)
@@ -560,10 +550,9 @@ static int make_rows(struct bench *b)
             if (!b->profile.root)
                 continue;
             row->plan = tool_alloc(1, sizeof *row->plan);
-            int status =
-                row->plan ? bench_plan_make(&b->profile, b->specs.items[k], b->plans.items[p], row->plan) : TOOL_FAILED;
-            if (status != 0)
-                return status;
+            if (!row->plan)
+                return TOOL_FAILED;
+            TOOL_TRY(bench_plan_make(&b->profile, b->specs.items[k], b->plans.items[p], row->plan));
             if (gw_codec_traits_of(b->codecs[k]).one_group && row->plan->n_groups > 1)
                 return tool_wrong_use("%s decides for all tensors at once, so that all are one group; --plan single",
                                       b->specs.items[k]);
@@ -591,8 +580,8 @@ static int run(struct bench *b, uint32_t threads, bool json)
 /* Reads the profile, parses codecs and makes plans. Returns 0, or an exit status with the message printed. */
 static int prepare(struct bench *b)
 {
-    if (b->profile_path && tool_profile_read(b->profile_path, NULL, &b->profile) != TOOL_DONE)
-        return TOOL_FAILED;
+    if (b->profile_path)
+        TOOL_TRY(tool_profile_read(b->profile_path, NULL, &b->profile));
     /* A member that sleeps is silent. */
     if (b->profile.root && bench_compute_ms(&b->profile.profile) > b->team.timeout_ms)
         return tool_wrong_use("a step of %s computes for %.0f s, and --timeout lets a member be silent for %.0f",
@@ -606,8 +595,9 @@ static int prepare(struct bench *b)
             b->specs.items[b->specs.n++] = default_specs[i];
     if (b->plans.n == 0)
         b->plans.items[b->plans.n++] = "exact";
-    gw_status status = parse_codecs(b);
-    return status < 0 ? tool_exit_status(status, NULL) : make_rows(b);
+    for (size_t k = 0; k < b->specs.n; k++)
+        TOOL_TRY(tool_exit_status(gw_codec_parse(NULL, b->specs.items[k], &b->codecs[k]), NULL));
+    return make_rows(b);
 }
 
 static void forget(struct bench *b)
@@ -690,8 +680,8 @@ int tool_bench_exchange(int argc, char **argv)
         return tool_wrong_use("%s needs a --profile, which says how long backward takes (gradwire probe)",
                               b.chart ? "-o" : "--plan");
     const tool_named_file files[] = {{"--profile", b.profile_path, false}, {"-o", b.chart, true}};
-    if ((status = tool_check_apart(files, 2)) != TOOL_DONE || (status = tool_choose_members(&who)) != TOOL_DONE)
-        return status;
+    TOOL_TRY(tool_check_apart(files, 2));
+    TOOL_TRY(tool_choose_members(&who));
     who.timeout_ms = b.team.timeout_ms = timeout_s * 1000;
     status = prepare(&b);
     if (status != 0) {

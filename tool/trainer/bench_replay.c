@@ -33,9 +33,7 @@ int bench_plan_make(const tool_profile *profile, const char *spec, const char *n
     uint64_t bytes;
     uint32_t codec = 0;
     *out = (struct bench_plan){.name = name}; /* bench_plan_free can take it from here on, whatever fails */
-    int status = tool_parse_merge("--plan", name, &method, &bytes);
-    if (status != 0)
-        return status;
+    TOOL_TRY(tool_parse_merge("--plan", name, &method, &bytes));
     const bool needs_costs = method == GW_MERGE_EXACT || method == GW_MERGE_PAPER;
     const bool has_codec = tool_profile_has_codec(profile, spec, &codec);
     if (needs_costs && !has_codec)

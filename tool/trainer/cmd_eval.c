@@ -9,9 +9,7 @@
 /* Takes the run's data if the user names none. */
 static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_options *o)
 {
-    int status = tool_run_take(usage, of);
-    if (status != TOOL_DONE)
-        return status;
+    TOOL_TRY(tool_run_take(usage, of));
     bool others = tool_given(usage, "--data"), other_test = tool_given(usage, "--test");
     if (others && !other_test)
         o->test = NULL; /* the run's test set belongs to the run's data */
@@ -30,9 +28,7 @@ static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_optio
 static int evaluate(const struct gw_eval_options *o, const char *set, bool json)
 {
     struct gw_eval_result r;
-    const int status = tool_exit_status_of_use(gw_train_eval(o, &r));
-    if (status != TOOL_DONE)
-        return status;
+    TOOL_TRY(tool_exit_status_of_use(gw_train_eval(o, &r)));
     if (json)
         return tool_print_json(json_pack("{s:s, s:s, s:s?, s:s, s:I, s:I, s:f, s:f}", "net", r.net, "data", o->data,
                                          "test", o->test, "from", o->from, "step", (json_int_t)r.step, "samples",

@@ -58,8 +58,7 @@ static void show_progress(void *user, const char *what)
 /* Reads a table of somebody else's network: {"forward_ms", "layers"}, as in a profile. */
 static int layers_of_file(struct subject *s)
 {
-    if (tool_profile_read_layers(s->layers_path, &s->table) != 0)
-        return TOOL_FAILED;
+    TOOL_TRY(tool_profile_read_layers(s->layers_path, &s->table));
     s->forward_ms = s->table.profile.forward_ms;
     s->n_layers = s->table.profile.n_layers;
     memcpy(s->layers, s->table.layers, s->n_layers * sizeof *s->layers);
@@ -84,8 +83,7 @@ static int layers_of_trainer(struct subject *s, uint32_t runs)
     gw_status status = gw_network_create(s->net, &s->network);
     if (status >= 0)
         status = gw_backward_times(&s->network, s->batch, runs, s->threads, &s->forward_ms, backward_ms);
-    if (status < 0)
-        return tool_exit_status_of_use(status);
+    TOOL_TRY(tool_exit_status_of_use(status));
     for (uint32_t t = 0; t < s->network.n_tensors; t++)
         s->layers[t] = (gw_profile_layer){s->network.tensors[t].name, s->network.tensors[t].n_elems, backward_ms[t]};
     s->n_layers = s->network.n_tensors;
@@ -213,9 +211,7 @@ static int parse_codecs(struct probe *p)
         for (size_t i = 0; i < k; i++)
             if (strcmp(p->specs.items[i], p->specs.items[k]) == 0)
                 return tool_wrong_use("--codec %s is given twice", p->specs.items[k]);
-        gw_status status = gw_codec_parse(NULL, p->specs.items[k], &p->work.codecs[k]);
-        if (status < 0)
-            return tool_exit_status(status, "--codec");
+        TOOL_TRY(tool_exit_status(gw_codec_parse(NULL, p->specs.items[k], &p->work.codecs[k]), "--codec"));
         if (gw_codec_traits_of(p->work.codecs[k]).one_group)
             return tool_wrong_use(
                 "%s decides for all tensors at once: they are one group, and there is nothing to plan",
@@ -262,8 +258,8 @@ static int measure(struct probe *p, const struct subject *s, const char *path)
     const bool writes = p->team.members.first == 0;
     if (p->team.members.size < 2)
         return tool_wrong_use("a link joins two members or more; this is the only one");
-    if (writes && tool_output_open(&output, path) != 0)
-        return TOOL_FAILED;
+    if (writes)
+        TOOL_TRY(tool_output_open(&output, path));
     p->began = gw_clock_seconds();
     gw_status status = bench_work(&p->team, 1, member_work, p);
     tool_progress_clear();
@@ -336,8 +332,8 @@ int gw_cmd_probe(int argc, char **argv)
     if (s.layers_path && (tool_given(&usage, "--net") || tool_given(&usage, "--images-per-second")))
         return tool_wrong_use("--layers says how long backward takes; --net and --images-per-second do, too");
     const tool_named_file files[] = {{"--layers", s.layers_path, false}, {"-o", out, true}};
-    if ((status = tool_check_apart(files, 2)) != TOOL_DONE || (status = tool_choose_members(&who)) != TOOL_DONE)
-        return status;
+    TOOL_TRY(tool_check_apart(files, 2));
+    TOOL_TRY(tool_choose_members(&who));
     who.timeout_ms = p.team.timeout_ms = timeout_s * 1000;
     if (s.layers_path)
         s.net = NULL;

@@ -252,20 +252,18 @@ static int run(const struct gw_train_options *o, bool verbose, bool report, bool
     gw_status ran = gw_train_run(o, &callbacks, &summary);
     *stopped = summary.stopped;
     tool_progress_keep();
-    const int status = tool_exit_status_of_use(ran);
-    if (status != TOOL_DONE || summary.workers == 0) /* rank 0, in another process, shows the results */
-        return status;
+    TOOL_TRY(tool_exit_status_of_use(ran));
+    if (summary.workers == 0) /* rank 0, in another process, shows the results */
+        return TOOL_DONE;
     bool dense = strcmp(o->codec, "none") == 0 || strcmp(o->codec, "bf16") == 0 || strcmp(o->codec, "f16") == 0;
     if (verbose || !dense)
         print_layers(&summary);
     const char *out = o->resume ? o->resume : o->out;
     print_summary(&summary, out);
-    int reported = report ? write_report(out) : TOOL_DONE;
-    if (reported != TOOL_DONE)
-        return reported;
-    int printed = json ? tool_print_json(gw_train_summary_json(&summary)) : TOOL_DONE;
-    if (printed != TOOL_DONE)
-        return printed;
+    if (report)
+        TOOL_TRY(write_report(out));
+    if (json)
+        TOOL_TRY(tool_print_json(gw_train_summary_json(&summary)));
     return summary.replicas_identical ? TOOL_DONE
                                       : tool_fail("the replicas differ at the end; this is a bug, please report it");
 }
@@ -360,8 +358,8 @@ static int settle(struct words *w)
     if (w->save_at && !o->gradients)
         return tool_wrong_use(
             "--save-at says when gradients are saved; say under which name with --save-gradients NAME");
-    if (w->save_at && read_save_at(w->save_at, o) != TOOL_DONE)
-        return TOOL_WRONG_USE;
+    if (w->save_at)
+        TOOL_TRY(read_save_at(w->save_at, o));
     if (!isnan(o->l2) && !isnan(w->weight_decay))
         return tool_wrong_use("--l2 is a weight decay in the place of --weight-decay: only one can be given");
     if (!isnan(w->momentum) && strcmp(o->optimizer, "momentum") != 0)
@@ -549,12 +547,9 @@ int gw_cmd_train(int argc, char **argv)
     int exit_status = tool_parse(&usage, &argc, argv);
     if (exit_status != TOOL_PARSED)
         return exit_status;
-    exit_status = take_recipe(&usage, &w);
-    if (exit_status != TOOL_DONE)
-        return exit_status;
+    TOOL_TRY(take_recipe(&usage, &w));
     tool_run of = {.from = w.o.resume};
-    if (gw_members_choose_link(&w.who) != GW_OK)
-        return tool_wrong_use("%s", gw_last_error());
+    TOOL_TRY(tool_exit_status_of_use(gw_members_choose_link(&w.who)));
     exit_status = w.o.resume ? take_run(&usage, &w, &of) : TOOL_DONE;
     if (exit_status == TOOL_DONE)
         exit_status = settle(&w);

@@ -169,9 +169,7 @@ int tool_run_take(const tool_usage *usage, tool_run *run)
             if (option->run != TOOL_RUN_DECIDES)
                 note(run, "%s in place of the run's %s %s\n", option->rival, option->name, had);
         } else if (theirs) {
-            int status = set_value(option, theirs, run);
-            if (status != TOOL_DONE)
-                return status;
+            TOOL_TRY(set_value(option, theirs, run));
         }
     }
     return TOOL_DONE;

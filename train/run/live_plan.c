@@ -79,12 +79,6 @@ gw_status gw_live_plan_init(struct gw_team *team)
     return GW_OK;
 }
 
-void gw_live_plan_free(struct gw_team *team)
-{
-    gw_codec_destroy(team->live.floats);
-    team->live.floats = NULL;
-}
-
 /* ---- in every step -------------------------------------------------------------------------- */
 
 void gw_live_plan_begin(struct gw_worker *w, uint64_t step)

@@ -20,7 +20,7 @@ enum { GW_LIVE_PLAN_FIRST = 12, GW_LIVE_PLAN_TIMED = 9 };
 struct gw_live_plan {
     gw_merge method;              /* 0: the groups of the beginning stay */
     uint64_t every;               /* steps from a plan to the next; 0: there is one plan */
-    gw_codec *floats, *codecs[2]; /* codecs[]: floats, then the run's codec if it is another one */
+    gw_codec *floats, *codecs[2]; /* floats: its own; codecs[]: floats, then the run's codec if it is another one */
     gw_probe_options probe;       /* the options of the probe, without links */
     gw_profile_layer layers[GW_MAX_TENSORS];
     char identity[128]; /* must be the same on all members (gw_exchange_options.identity) */
@@ -41,7 +41,6 @@ bool gw_live_plan_is(const char *plan);
 /* Reads --plan and --replan of the team's options, and refuses what cannot be planned. The team's codec, network and
  * members must be set. It does nothing if --plan is no such method. */
 gw_status gw_live_plan_init(struct gw_team *team);
-void gw_live_plan_free(struct gw_team *team);
 
 /* begin: a worker's step begins. note: backward begins (tensor NULL), or the gradient of a tensor is there. */
 void gw_live_plan_begin(struct gw_worker *worker, uint64_t step);

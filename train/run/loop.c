@@ -463,16 +463,10 @@ static gw_status run_workers(struct gw_team *team)
     for (uint32_t i = 0; i < team->members->count; i++) {
         struct gw_worker *w = &team->workers[i];
         w->started = gw_thread_start(&w->thread, gw_worker_main, w) == 0;
-        if (!w->started) {
-            char text[128];
-            snprintf(text, sizeof text, "the thread of worker %u could not be started", w->rank);
-            gw_team_fail(team, i, GW_ERR_SYSTEM, text);
-            pthread_mutex_lock(&team->failure_lock);
-            team->failure = GW_ERR_SYSTEM;
-            snprintf(team->failure_text, sizeof team->failure_text, "%s", text);
-            pthread_mutex_unlock(&team->failure_lock);
-            break;
-        }
+        if (w->started)
+            continue;
+        gw_worker_fail(w, gw_fail(GW_ERR_SYSTEM, "the thread of worker %u could not be started", w->rank), false);
+        break;
     }
     for (uint32_t i = 0; i < team->members->count; i++)
         if (team->workers[i].started)
@@ -583,7 +577,7 @@ static void tear_down(struct gw_team *team)
         gw_worker_free(&team->workers[i]);
     for (uint32_t i = 0; i < team->n_links * team->members->count; i++)
         gw_link_destroy(&team->links[i]);
-    gw_live_plan_free(team);
+    gw_codec_destroy(team->live.floats);
     gw_codec_destroy(team->codec);
     gw_codec_destroy(team->full_codec);
     gw_context_destroy(team->context);

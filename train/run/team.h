@@ -170,6 +170,11 @@ static inline size_t gw_team_n_statistics(const struct gw_team *team)
 void *gw_worker_main(void *worker);
 void gw_worker_free(struct gw_worker *worker);
 
+/* Keeps the sentence of the first real error (gw_last_error), and tells the others. Else they would wait for this
+ * worker until their deadline. training: the sentence also says after how many steps the error came, counted as in the
+ * progress. */
+void gw_worker_fail(struct gw_worker *worker, gw_status status, bool training);
+
 /* ---- worker.c ---- */
 
 /* Tells the others that a worker failed. Else they would wait for it until their deadline. */
@@ -200,6 +205,5 @@ gw_status gw_convex_worker_snapshot(struct gw_worker *worker, uint64_t step, str
                                     gw_step_result *result);
 gw_status gw_convex_worker_gradient(struct gw_worker *worker, const uint32_t *order, struct gw_step_record *record);
 void gw_convex_worker_evaluate(const struct gw_worker *worker, struct gw_step_record *record);
-void gw_convex_worker_free(struct gw_worker *worker);
 
 #endif

@@ -509,9 +509,7 @@ static gw_status finish(struct gw_worker *w)
     return GW_OK;
 }
 
-/* Keeps the sentence of the first real error, and tells the others. Else they would wait for this worker until their
- * deadline. training: the sentence also says after how many steps the error came, counted as in the progress. */
-static void report_failure(struct gw_worker *w, gw_status status, bool training)
+void gw_worker_fail(struct gw_worker *w, gw_status status, bool training)
 {
     struct gw_team *team = w->team;
     char text[sizeof team->failure_text], when[64] = "";
@@ -579,7 +577,7 @@ void *gw_worker_main(void *user)
     if (status == GW_OK)
         status = team->alone ? join_and_train(w) : train(w, team->begin);
     if (status != GW_OK)
-        report_failure(w, status, training);
+        gw_worker_fail(w, status, training);
 
     /* oneDNN's scratch memory belongs to the thread that made a primitive, so free the models in this thread. */
     gw_model_destroy(w->model);
@@ -590,7 +588,6 @@ void *gw_worker_main(void *user)
 
 void gw_worker_free(struct gw_worker *w)
 {
-    gw_convex_worker_free(w);
     gw_elastic_leave(w);
     gw_exchange_destroy(w->full_exchange);
     gw_control_fini(&w->control);
@@ -600,6 +597,9 @@ void gw_worker_free(struct gw_worker *w)
         gw_free(NULL, w->moments[m]);
     gw_free(NULL, w->ema);
     gw_free(NULL, w->statistics);
+    gw_free(NULL, w->sum);
+    gw_free(NULL, w->snapshot);
+    gw_free(NULL, w->full);
     gw_free(NULL, w->order);
     gw_free(NULL, w->labels);
     gw_free(NULL, w->histograms);

@@ -113,10 +113,3 @@ void gw_convex_worker_evaluate(const struct gw_worker *w, struct gw_step_record 
     gw_order_share(data->test.n, team->evaluators, gw_worker_place(w), &begin, &count);
     gw_convex_pass(problem, &data->test, NULL, begin, count, shown, &unused_loss, &record->test_correct, 0, NULL);
 }
-
-void gw_convex_worker_free(struct gw_worker *w)
-{
-    gw_free(NULL, w->sum);
-    gw_free(NULL, w->snapshot);
-    gw_free(NULL, w->full);
-}
