@@ -32,11 +32,16 @@ static const report_column of_counts[] = {PLACES,
                                           {"variance_factor", true},
                                           {"residual_norm", true}};
 
+/* These are summed over all lines. The page has the means of those before BYTES_UP. */
+enum { STEP_MS, BYTES_UP = 4, BYTES_DOWN, N_SUMS = 7 };
+static const char *const summed[N_SUMS] = {"step_ms",  "compute_ms", "encode_ms",  "wait_ms",
+                                           "bytes_up", "bytes_down", "dense_bytes"};
+
 struct metrics {
     report_series steps, tests, counted;
     json_int_t next; /* the least step number that the next line may have */
     json_int_t n_lines, n_dropped;
-    double milliseconds, compute_ms, encode_ms, wait_ms, bytes_up, bytes_down, dense_bytes;
+    double sums[N_SUMS];
     double places[N_PLACES]; /* the columns of PLACES, after the last line */
     json_t *wires;           /* [[steps, "small"], ...]: where the choice changed */
     char wire[16];
@@ -83,14 +88,9 @@ static bool take_step(void *user, const json_t *line)
     m->next = json_integer_value(step) + 1;
     m->n_lines++;
     m->n_dropped += json_is_false(json_object_get(line, "committed"));
-    m->milliseconds += or_zero(line, "step_ms");
-    m->compute_ms += or_zero(line, "compute_ms");
-    m->encode_ms += or_zero(line, "encode_ms");
-    m->wait_ms += or_zero(line, "wait_ms");
-    m->bytes_up += or_zero(line, "bytes_up");
-    m->bytes_down += or_zero(line, "bytes_down");
-    m->dense_bytes += or_zero(line, "dense_bytes");
-    const double places[] = {(double)m->next, m->milliseconds / 1e3, m->bytes_up + m->bytes_down};
+    for (size_t i = 0; i < N_SUMS; i++)
+        m->sums[i] += or_zero(line, summed[i]);
+    const double places[] = {(double)m->next, m->sums[STEP_MS] / 1e3, m->sums[BYTES_UP] + m->sums[BYTES_DOWN]};
     memcpy(m->places, places, sizeof places);
     add_row(m, &m->steps, line);
     add_row(m, &m->tests, line);
@@ -103,12 +103,11 @@ static bool take_step(void *user, const json_t *line)
 static json_t *totals_json(const struct metrics *m)
 {
     const double n = m->n_lines ? (double)m->n_lines : 1;
-    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "steps", m->next, "lines", m->n_lines,
-                     "dropped", m->n_dropped, "seconds", tool_json_real(m->milliseconds / 1e3), "step_ms",
-                     tool_json_real(m->milliseconds / n), "compute_ms", tool_json_real(m->compute_ms / n), "encode_ms",
-                     tool_json_real(m->encode_ms / n), "wait_ms", tool_json_real(m->wait_ms / n), "bytes_up",
-                     tool_json_real(m->bytes_up), "bytes_down", tool_json_real(m->bytes_down), "dense_bytes",
-                     tool_json_real(m->dense_bytes));
+    json_t *out = json_pack("{s:I, s:I, s:I, s:o}", "steps", m->next, "lines", m->n_lines, "dropped", m->n_dropped,
+                            "seconds", tool_json_real(m->sums[STEP_MS] / 1e3));
+    for (size_t i = 0; i < N_SUMS; i++)
+        json_object_set_new(out, summed[i], tool_json_real(i < BYTES_UP ? m->sums[i] / n : m->sums[i]));
+    return out;
 }
 
 static bool begin(struct metrics *m, size_t points)
@@ -191,19 +190,16 @@ static json_t *describe(report_folder *folder, const json_t *run, const json_t *
 {
     const json_int_t epoch = steps_per_epoch(run);
     const char *data = json_string_value(json_object_get(run, "data"));
-    json_t *out = json_pack("{s:o, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "path", report_text(folder->path),
-                            "finished", finished, "planned", planned_steps(run, epoch), "epoch", epoch, "data",
-                            report_text(data ? data : ""), "options", plain_fields(json_object_get(run, "options")),
-                            "summary", plain_fields(summary), "wire", plain_fields(json_object_get(summary, "wire")),
-                            "plan", plain_fields(json_object_get(summary, "plan")));
-    json_t *more =
-        json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:O, s:I, s:o}", "layers", layers_json(summary, limits->layers),
+    json_t *out =
+        json_pack("{s:o, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:O, s:I, s:o}", "path",
+                  report_text(folder->path), "finished", finished, "planned", planned_steps(run, epoch), "epoch", epoch,
+                  "data", report_text(data ? data : ""), "options", plain_fields(json_object_get(run, "options")),
+                  "summary", plain_fields(summary), "wire", plain_fields(json_object_get(summary, "wire")), "plan",
+                  plain_fields(json_object_get(summary, "plan")), "layers", layers_json(summary, limits->layers),
                   "tensors", (json_int_t)json_array_size(json_object_get(summary, "layers")), "totals", totals_json(m),
                   "series", report_series_json(&m->steps), "tests", report_series_json(&m->tests), "counted",
                   report_series_json(&m->counted), "wires", m->wires, "wire_changes", (json_int_t)m->n_changes,
                   "histograms", report_histograms(folder, limits->histograms));
-    json_object_update_missing(out, more);
-    json_decref(more);
     json_object_set(out, "notes", folder->notes); /* this comes last, because notes may be added until here */
     return out;
 }

@@ -98,7 +98,7 @@ static void rows_are_spread_out(void **state)
     uint8_t labels[2];
     put_text(train_path, "-1 2:5\n1\n-1 1:3 4:7\n");
     assert_int_equal(gw_data_load(train_path, NULL, &data), GW_OK);
-    gw_batch_load_train(&data, (uint32_t[]){2, 1}, 2, &(struct gw_pass){0}, input, labels);
+    gw_batch_load(&data, &(struct gw_pass){0}, (uint32_t[]){2, 1}, 0, 2, input, labels);
     assert_memory_equal(input, ((float[]){3, 0, 0, 7, 0, 0, 0, 0}), sizeof input);
     assert_memory_equal(labels, ((uint8_t[]){0, 1}), 2);
     gw_data_free(&data);

@@ -431,12 +431,11 @@ json_t *gw_train_summary_json(const struct gw_train_summary *s)
                   real_or_null(s->compute_ms), "encode_ms", real_or_null(s->encode_ms), "wait_ms",
                   real_or_null(s->wait_ms), "replicas_identical", s->replicas_identical, "parameter_hash",
                   s->parameter_hash, "passes", real_or_null(s->passes));
-    if (s->convex && (json_object_set_new(o, "objective", real_or_null(s->objective)) != 0 ||
-                      json_object_set_new(o, "l2", json_real(s->l2)) != 0)) {
-        json_decref(o);
-        return NULL;
-    }
-    int failed = json_object_set_new(o, "nonzero_share", real_or_null(s->nonzero_share));
+    int failed = 0;
+    if (s->convex)
+        failed =
+            json_object_update_new(o, json_pack("{s:o, s:f}", "objective", real_or_null(s->objective), "l2", s->l2));
+    failed |= json_object_set_new(o, "nonzero_share", real_or_null(s->nonzero_share));
     if (s->variance_factor >= 0)
         failed |= json_object_set_new(o, "variance_factor", json_real(s->variance_factor));
     if (s->residual_norm >= 0)

@@ -11,11 +11,10 @@ static void load_row(const struct gw_rows *rows, size_t row, size_t n, float *to
         to[rows->index[k]] = rows->value[k];
 }
 
-/* Loads n samples: order[0..n), or, if order is NULL, first, first+1, ... pass: they are for training; NULL: for a
- * test. */
-static void load(const struct gw_data *data, const struct gw_samples *samples, const uint32_t *order, size_t first,
-                 uint32_t n, const struct gw_pass *pass, float *input, uint8_t *labels)
+void gw_batch_load(const struct gw_data *data, const struct gw_pass *pass, const uint32_t *order, size_t first,
+                   uint32_t n, float *input, uint8_t *labels)
 {
+    const struct gw_samples *samples = pass ? &data->train : &data->test;
     const size_t values = gw_data_sample_values(data), raw = gw_data_raw_values(data);
     for (uint32_t i = 0; i < n; i++, input += values) {
         const size_t row = order ? order[i] : first + i;
@@ -30,19 +29,13 @@ static void load(const struct gw_data *data, const struct gw_samples *samples, c
     }
 }
 
-void gw_batch_load_train(const struct gw_data *data, const uint32_t *order, uint32_t n, const struct gw_pass *pass,
-                         float *input, uint8_t *labels)
-{
-    load(data, &data->train, order, 0, n, pass, input, labels);
-}
-
 gw_status gw_evaluate(struct gw_model *model, const struct gw_pass *pass, const struct gw_data *data, uint32_t begin,
                       uint32_t end, uint32_t *correct, double *loss)
 {
     uint8_t labels[GW_EVAL_BATCH];
     for (uint32_t at = begin; at < end; at += GW_EVAL_BATCH) {
         uint32_t n = end - at < GW_EVAL_BATCH ? end - at : GW_EVAL_BATCH;
-        load(data, &data->test, NULL, at, n, NULL, gw_model_input(model), labels);
+        gw_batch_load(data, NULL, NULL, at, n, gw_model_input(model), labels);
         GW_TRY(gw_model_forward(model, pass));
         gw_model_loss(model, labels, n, 0, loss, correct);
     }

@@ -7,9 +7,10 @@
 
 enum { GW_EVAL_BATCH = 100 };
 
-/* Writes training samples order[0..n) as floats, transformed as pass->seed, step and first say. */
-void gw_batch_load_train(const struct gw_data *data, const uint32_t *order, uint32_t n, const struct gw_pass *pass,
-                         float *input, uint8_t *labels);
+/* Writes n samples as floats: order[0..n), or, if order is NULL, first, first+1, ... With a pass these are samples for
+ * training, transformed as pass->seed, step and first say; without one they are for a test. */
+void gw_batch_load(const struct gw_data *data, const struct gw_pass *pass, const uint32_t *order, size_t first,
+                   uint32_t n, float *input, uint8_t *labels);
 
 /* Counts right answers among samples [begin, end) and adds up their losses. The model's batch is GW_EVAL_BATCH. */
 gw_status gw_evaluate(struct gw_model *model, const struct gw_pass *pass, const struct gw_data *data, uint32_t begin,

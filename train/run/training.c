@@ -191,7 +191,7 @@ static gw_status compute(struct gw_worker *w, uint64_t t, struct gw_step_record 
     const uint32_t *share = w->order + in_epoch * o->batch + w->begin;
     if (team->network.convex)
         return gw_convex_worker_gradient(w, share, record);
-    gw_batch_load_train(&team->data, share, w->count, &pass, gw_model_input(w->model), w->labels);
+    gw_batch_load(&team->data, &pass, share, 0, w->count, gw_model_input(w->model), w->labels);
     GW_TRY(gw_model_forward(w->model, &pass));
     /* The exchange gives the mean over N workers. That must be the gradient of the whole batch of B samples. So a
      * worker with b_i samples scales its sum of gradients by N/B, that is, its mean gradient by N*b_i/B. */
