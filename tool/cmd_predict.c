@@ -2,6 +2,7 @@
  *
  * The folder predict has the model (predict/model.h), the networks and the clusters. This command measures what a codec
  * makes of a drawn gradient, fills in what is assumed, and says all of it. */
+#include "base/error.h"
 #include "base/nearest.h"
 #include "base/numbers.h"
 #include "codec_cost.h"
@@ -207,7 +208,6 @@ static gw_status split_elements(const struct gradient *g, struct subject *s)
 static gw_status count_bytes(const struct prediction *p, struct subject *s)
 {
     for (size_t i = 0; i < p->n_counts; i++) {
-        gw_status status = GW_OK;
         size_t k = 0;
         const uint32_t machines = s->rows[i].machines;
         while (k < i && s->rows[k].machines != machines)
@@ -218,9 +218,7 @@ static gw_status count_bytes(const struct prediction *p, struct subject *s)
         else if (k < i)
             s->bits_up[i] = s->bits_up[k], s->bits_down[i] = s->bits_down[k];
         else if (machines > 1)
-            status = tool_codec_bits(p->context, s->codec, machines, &s->bits_up[i], &s->bits_down[i]);
-        if (status < 0)
-            return status;
+            GW_TRY(tool_codec_bits(p->context, s->codec, machines, &s->bits_up[i], &s->bits_down[i]));
         s->costs[i] = (gw_predict_codec){.bytes_up = 4 * s->float_elems + s->bits_up[i] / 8 * s->coded_elems,
                                          .bytes_down = 4 * s->float_elems + s->bits_down[i] / 8 * s->coded_elems,
                                          .seconds = s->seconds};
@@ -285,10 +283,8 @@ static int predict_all(struct prediction *p, struct subject *s)
 {
     for (size_t i = 0; i < p->n_counts; i++) {
         const gw_predict_codec *codec = s->codec ? &s->costs[i] : NULL;
-        gw_status status = gw_predict(&p->options, codec, p->counts[i], &s->rows[i]);
-        if (status >= 0)
-            status = gw_predict(&p->paper, codec, p->counts[i], &s->paper[i]);
-        if (status < 0)
+        if (gw_predict(&p->options, codec, p->counts[i], &s->rows[i]) < 0 ||
+            gw_predict(&p->paper, codec, p->counts[i], &s->paper[i]) < 0)
             return tool_wrong_use("%s", gw_last_error());
     }
     return TOOL_DONE;
@@ -299,19 +295,18 @@ static int work(struct prediction *p)
     const struct subject *none = &p->subjects[0];
     p->subjects[0].spec = "none";
     p->n_subjects = 1;
-    int status = predict_all(p, &p->subjects[0]); /* this refuses bad numbers before anything is measured */
-    for (size_t k = 0; k < p->specs.n && status == TOOL_DONE; k++) {
+    TOOL_TRY(predict_all(p, &p->subjects[0])); /* this refuses bad numbers before anything is measured */
+    for (size_t k = 0; k < p->specs.n; k++) {
         struct subject *s = &p->subjects[p->n_subjects];
         if (strcmp(p->specs.items[k], "none") == 0)
             continue;
         p->n_subjects++;
         s->spec = p->specs.items[k];
         memcpy(s->rows, none->rows, sizeof s->rows); /* copies the numbers of machines */
-        status = measure_codec(p, s);
-        if (status == TOOL_DONE)
-            status = predict_all(p, s);
+        TOOL_TRY(measure_codec(p, s));
+        TOOL_TRY(predict_all(p, s));
     }
-    return status;
+    return TOOL_DONE;
 }
 
 /* ---- the command --------------------------------------------------------------------------------------- */
@@ -326,18 +321,14 @@ static int begin(struct prediction *p, const char *counts)
     gw_status made = gw_context_create(&options, &p->context);
     if (!p->assumptions || !p->subjects || made < 0)
         return made < 0 ? tool_exit_status(made, NULL) : tool_fail("out of memory");
-    int status = tool_read_cluster(p->cluster_name, &p->options.cluster, &p->cluster);
-    if (status == TOOL_DONE)
-        status = choose_gradient(p);
-    if (status == TOOL_DONE)
-        status = choose_batch(p);
-    if (status == TOOL_DONE)
-        status = choose_extras(p);
-    if (status == TOOL_DONE && counts)
-        status = parse_counts(counts, p);
-    else if (status == TOOL_DONE)
-        choose_counts(p);
-    return status;
+    TOOL_TRY(tool_read_cluster(p->cluster_name, &p->options.cluster, &p->cluster));
+    TOOL_TRY(choose_gradient(p));
+    TOOL_TRY(choose_batch(p));
+    TOOL_TRY(choose_extras(p));
+    if (counts)
+        return parse_counts(counts, p);
+    choose_counts(p);
+    return TOOL_DONE;
 }
 
 static int run(struct prediction *p, const char *counts, const char *chart, bool json)

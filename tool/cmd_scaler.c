@@ -18,11 +18,9 @@ static int measure(const gw_codec *codec, const char *path, uint64_t *n_elems, f
     tool_tensor tensor;
     gw_encoder *encoder = NULL;
     gw_measure measured;
-    int status = tool_read_tensor(path, &tensor);
-    if (status != TOOL_DONE)
-        return status;
+    TOOL_TRY(tool_read_tensor(path, &tensor));
     const gw_tensor about = {.n_elems = tensor.n_elems};
-    status = tool_exit_status(gw_encoder_create(NULL, codec, &about, &encoder), path);
+    int status = tool_exit_status(gw_encoder_create(NULL, codec, &about, &encoder), path);
     *n_elems = tensor.n_elems;
     *count = status == TOOL_DONE ? gw_encoder_traits_of(encoder).n_shared : 0;
     /* a tensor without elements has no buckets, and so no scalers */

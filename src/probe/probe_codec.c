@@ -161,23 +161,20 @@ static gw_status one_step(struct exchange_run *r, uint32_t step, struct gw_repor
     gw_step_result result;
     gw_wire_report wire;
     const double begin = gw_clock_seconds();
-    gw_status status = gw_exchange_begin(r->exchange, step);
-    for (uint32_t t = r->n_tensors; t-- > 0 && status >= 0;)
-        status = gw_exchange_submit(r->exchange, t, r->work + r->offsets[t]);
-    if (status >= 0)
-        status = gw_exchange_wait(r->exchange, &result);
+    GW_TRY(gw_exchange_begin(r->exchange, step));
+    for (uint32_t t = r->n_tensors; t-- > 0;)
+        GW_TRY(gw_exchange_submit(r->exchange, t, r->work + r->offsets[t]));
+    GW_TRY(gw_exchange_wait(r->exchange, &result));
     const double end = gw_clock_seconds();
     const struct busy after = busy_now();
     busy->worked += after.worked - before.worked;
     busy->all += after.all - before.all;
-    if (status >= 0)
-        status = gw_exchange_stats(r->exchange, &(gw_stats){.wire = &wire});
-    if (status >= 0)
-        *report = (struct gw_report){.seconds = end - begin,
-                                     .bytes_up = result.bytes_up,
-                                     .bytes_down = result.bytes_down,
-                                     .settled = !wire.compares || wire.n_comparisons > 0};
-    return status;
+    GW_TRY(gw_exchange_stats(r->exchange, &(gw_stats){.wire = &wire}));
+    *report = (struct gw_report){.seconds = end - begin,
+                                 .bytes_up = result.bytes_up,
+                                 .bytes_down = result.bytes_down,
+                                 .settled = !wire.compares || wire.n_comparisons > 0};
+    return GW_OK;
 }
 
 /* What a run of a point took. */
@@ -196,32 +193,25 @@ static gw_status run_point(struct gw_probe_member *m, struct exchange_run *r, st
     bool settled = false;
     struct busy busy = {0, 0};
     struct gw_report sum;
-    gw_status status = GW_OK;
-    for (uint32_t i = 0, counted = 0; counted < p->runs && status >= 0; i++) {
+    for (uint32_t i = 0, counted = 0; counted < p->runs; i++) {
         struct gw_report report = {0};
         for (uint32_t t = 0; t < r->n_tensors; t++)
             gw_turn_gradient(r->work + r->offsets[t], r->gradient + r->offsets[t], r->tensors[t].n_elems, i);
         memset(r->other, (int)i, OTHER_BYTES);
-        status = gw_meet(&m->meeting, &report, &sum);
+        GW_TRY(gw_meet(&m->meeting, &report, &sum));
         gw_clock_sleep_until(gw_clock_seconds() + IDLE_S);
-        if (status >= 0)
-            status = one_step(r, i, &report, &busy);
-        if (status >= 0)
-            status = gw_meet(&m->meeting, &report, &sum);
-        if (status < 0)
-            break;
+        GW_TRY(one_step(r, i, &report, &busy));
+        GW_TRY(gw_meet(&m->meeting, &report, &sum));
         if (i >= WARM_UP && settled)
             r->times[counted++] = sum.seconds;
         settled = sum.settled || i > MOST_WARM_UP;
         taken->bytes_per_element = (double)(sum.bytes_up + sum.bytes_down) / (double)m->link.size / (double)r->n_elems;
     }
-    if (status < 0)
-        return status;
     taken->seconds = gw_median(r->times, p->runs);
     struct gw_report own = {.busy = busy.all >= LEAST_TICKS ? busy.worked / busy.all : 0};
-    status = gw_meet(&m->meeting, &own, &sum);
+    GW_TRY(gw_meet(&m->meeting, &own, &sum));
     taken->busy = sum.busy;
-    return status;
+    return GW_OK;
 }
 
 static void fill_tensors(const struct gw_probe *p, const struct gw_probe_point *point, struct exchange_run *r)
@@ -270,8 +260,7 @@ static gw_status time_exchange(struct gw_probe_member *m, size_t k, const struct
     gw_free(m->meeting.context, r->work);
     gw_free(m->meeting.context, r->gradient);
     gw_free(m->meeting.context, r);
-    if (status < 0)
-        return status;
+    GW_TRY(status);
     struct gw_report report = {0}, sum; /* all members are done with this exchange before the link gets another one */
     return gw_meet(&m->meeting, &report, &sum);
 }

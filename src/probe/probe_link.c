@@ -68,28 +68,23 @@ static gw_status one_round(struct gw_probe_member *m, size_t bytes, double *seco
 {
     gw_link link = m->link;
     struct gw_report none = {0}, sum;
-    gw_status status = gw_meet(&m->meeting, &none, &sum);
+    GW_TRY(gw_meet(&m->meeting, &none, &sum));
     const double begin = gw_clock_seconds();
-    for (uint32_t i = 1; i < link.size && status >= 0; i++) {
+    for (uint32_t i = 1; i < link.size; i++) {
         void *message = gw_message_alloc(m->meeting.context, bytes);
         if (!message)
             return GW_ERR_MEMORY;
         memset(message, 0x5A, bytes);
-        status = gw_link_send(&link, (link.rank + i) % link.size, message, bytes, m->meeting.timeout_ms);
-        if (status == GW_ERR_PEER)
-            status = gw_link_why(&link, NULL, NULL);
+        const gw_status sent = gw_link_send(&link, (link.rank + i) % link.size, message, bytes, m->meeting.timeout_ms);
+        GW_TRY(sent == GW_ERR_PEER ? gw_link_why(&link, NULL, NULL) : sent);
     }
-    if (status >= 0)
-        status = take_all(m, bytes);
+    GW_TRY(take_all(m, bytes));
     /* The meeting that follows has a link of its own, so nobody receives here meanwhile. */
-    if (status >= 0)
-        status = gw_link_flush(&link, m->meeting.timeout_ms);
-    if (status < 0)
-        return status;
+    GW_TRY(gw_link_flush(&link, m->meeting.timeout_ms));
     none.seconds = gw_clock_seconds() - begin;
-    status = gw_meet(&m->meeting, &none, &sum);
+    GW_TRY(gw_meet(&m->meeting, &none, &sum));
     *seconds = sum.seconds;
-    return status;
+    return GW_OK;
 }
 
 static gw_status measure_size(struct gw_probe_member *m, size_t bytes, double *seconds)
@@ -117,9 +112,7 @@ gw_status gw_probe_messages(struct gw_probe_member *m)
         p->next(p->user, "messages");
     for (size_t bytes = 64; bytes <= MOST_BYTES && sweep.n < GW_PROBE_MOST_POINTS; bytes *= 4) {
         double seconds = 0;
-        gw_status status = measure_size(m, bytes, &seconds);
-        if (status < 0)
-            return status;
+        GW_TRY(measure_size(m, bytes, &seconds));
         x[sweep.n] = (double)others * (double)bytes;
         t[sweep.n] = 1e3 * seconds;
         sweep.points[sweep.n] = (struct gw_probe_point){.groups = 1,

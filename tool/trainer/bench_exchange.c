@@ -87,16 +87,15 @@ static gw_status hand_over(struct member *m, gw_exchange *exchange, enum pace pa
 {
     const struct bench *b = m->bench;
     const gw_profile *profile = &b->profile.profile;
-    gw_status status = GW_OK;
     double due = begin + 1e-3 * profile->forward_ms;
     if (pace == AFTER_BACKWARD)
         bench_sleep_until(begin + 1e-3 * bench_compute_ms(profile));
-    for (uint32_t t = b->n_tensors; t-- > 0 && status >= 0;) {
+    for (uint32_t t = b->n_tensors; t-- > 0;) {
         if (pace == AS_BACKWARD)
             bench_sleep_until(due += 1e-3 * profile->layers[t].backward_ms);
-        status = gw_exchange_submit(exchange, t, m->work + b->offsets[t]);
+        GW_TRY(gw_exchange_submit(exchange, t, m->work + b->offsets[t]));
     }
-    return status;
+    return GW_OK;
 }
 
 static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace, uint32_t step,
@@ -110,19 +109,13 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace
                                                  * not turned */
         gw_turn_gradient(m->work + b->offsets[t], m->gradient + b->offsets[t], b->tensors[t].n_elems,
                          b->saved ? 0 : step);
-    gw_status status = gw_meet(&m->self->meeting, &nothing, &unused);
-    double begin = gw_clock_seconds();
-    if (status >= 0)
-        status = gw_exchange_begin(exchange, step);
-    if (status >= 0)
-        status = hand_over(m, exchange, pace, begin);
-    if (status >= 0)
-        status = gw_exchange_wait(exchange, &result);
+    GW_TRY(gw_meet(&m->self->meeting, &nothing, &unused));
+    const double begin = gw_clock_seconds();
+    GW_TRY(gw_exchange_begin(exchange, step));
+    GW_TRY(hand_over(m, exchange, pace, begin));
+    GW_TRY(gw_exchange_wait(exchange, &result));
     const double end = gw_clock_seconds();
-    if (status >= 0)
-        status = gw_exchange_stats(exchange, &(gw_stats){.wire = &wire});
-    if (status < 0)
-        return status;
+    GW_TRY(gw_exchange_stats(exchange, &(gw_stats){.wire = &wire}));
     struct gw_report own = {.seconds = end - begin,
                             .settled = !wire.compares || wire.n_comparisons > 0,
                             .encode_seconds = result.encode_seconds,
@@ -181,15 +174,14 @@ static void note_result(struct bench *b, const struct row *of, struct times *tim
 
 static gw_status warm_up(struct member *m, gw_exchange *exchange, enum pace pace, struct times *times)
 {
-    gw_status status = GW_OK;
-    for (bool warm = false; !warm && status >= 0; times->warm_up++) {
+    for (bool warm = false; !warm; times->warm_up++) {
         /* The runs that count use the same step numbers, however many runs go before. So they give the same
          * averages. */
         uint32_t step = times->warm_up < WARM_UP ? times->warm_up : 3 * m->bench->runs + times->warm_up;
-        status = one_run(m, exchange, pace, step, &times->last);
+        GW_TRY(one_run(m, exchange, pace, step, &times->last));
         warm = times->warm_up + 1 >= WARM_UP_MOST || (times->warm_up + 1 >= WARM_UP && times->last.settled);
     }
-    return status;
+    return GW_OK;
 }
 
 static void show_progress(const struct member *m, const struct row *row, uint32_t run)
@@ -210,22 +202,18 @@ static gw_status timed_run(struct member *m, gw_exchange *exchange, const struct
     show_progress(m, row, nth);
     /* While other rows had their turns, connections went back to a slow start, and caches filled with other data. In
      * training, one step follows the other. So a run that does not count goes first. */
-    gw_status status = GW_OK;
     if (row->plan && b->n_rows > 1)
-        status = one_run(m, exchange, AS_BACKWARD, WARM_UP + 2 * b->runs + nth, &before);
-    if (status >= 0)
-        status = one_run(m, exchange, row->plan ? AS_BACKWARD : AT_ONCE, WARM_UP + nth, &times->last);
+        GW_TRY(one_run(m, exchange, AS_BACKWARD, WARM_UP + 2 * b->runs + nth, &before));
+    GW_TRY(one_run(m, exchange, row->plan ? AS_BACKWARD : AT_ONCE, WARM_UP + nth, &times->last));
     times->seconds[nth] = times->last.seconds;
     times->encode[nth] = times->last.encode_seconds;
-    if (!row->plan || status < 0)
-        return status;
+    if (!row->plan)
+        return GW_OK;
     if (m->self->rank == 0)
-        status = bench_plan_note(&m->bench->profile.profile, row->plan, exchange, 1e3 * times->last.seconds);
-    if (status >= 0)
-        status = one_run(m, exchange, AFTER_BACKWARD, WARM_UP + b->runs + nth, &after);
-    if (status >= 0)
-        times->after[nth] = after.seconds;
-    return status;
+        GW_TRY(bench_plan_note(&m->bench->profile.profile, row->plan, exchange, 1e3 * times->last.seconds));
+    GW_TRY(one_run(m, exchange, AFTER_BACKWARD, WARM_UP + b->runs + nth, &after));
+    times->after[nth] = after.seconds;
+    return GW_OK;
 }
 
 /* Measures rows in turn. */
@@ -390,22 +378,19 @@ static void network_shape(struct bench *b, const gw_network_info *network)
 static gw_status choose_shape(struct bench *b)
 {
     const gw_network_info *network = NULL;
-    gw_status status = b->net ? gw_network_find(b->net, &network) : GW_OK;
-    if (status < 0)
-        return status;
+    if (b->net)
+        GW_TRY(gw_network_find(b->net, &network));
     if (b->profile.root)
         while (b->n_tensors < b->profile.profile.n_layers) {
             b->tensors[b->n_tensors].n_elems = b->profile.layers[b->n_tensors].n_elems;
             b->n_tensors++;
         }
     else if (b->saved)
-        status = saved_shape(b);
+        GW_TRY(saved_shape(b));
     else if (network)
         network_shape(b, network);
     else
         b->tensors[b->n_tensors++].n_elems = b->n_elems;
-    if (status < 0)
-        return status;
     for (uint32_t t = 0; t < b->n_tensors; t++) {
         b->tensors[t].id = t;
         b->tensors[t].last_layer = t + 2 >= b->n_tensors;

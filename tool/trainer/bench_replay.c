@@ -1,6 +1,7 @@
 /* Replays a profile: makes its plans, sleeps through its backward, and works out what of the exchange was hidden. */
 #include "bench_replay.h"
 #include "base/clock.h"
+#include "base/error.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -74,9 +75,7 @@ gw_status bench_plan_note(const gw_profile *profile, struct bench_plan *plan, co
     plan->measured_ms = step_ms;
     for (uint32_t g = 0; g < plan->n_groups; g++) {
         gw_group_moments m;
-        gw_status status = gw_exchange_stats(exchange, &(gw_stats){.group = g, .moments = &m});
-        if (status < 0)
-            return status;
+        GW_TRY(gw_exchange_stats(exchange, &(gw_stats){.group = g, .moments = &m}));
         uint32_t first = end;
         while (first > 0 && plan->group_of[first - 1] == g)
             first--;
