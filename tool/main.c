@@ -6,6 +6,7 @@
 #include "tool.h"
 #include <fcntl.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -147,6 +148,7 @@ static void fill_streams(void)
 int main(int argc, char **argv)
 {
     fill_streams();
+    signal(SIGXFSZ, SIG_IGN); /* then a file that grows beyond ulimit -f is an error of the write */
     keep_memory();
     allow_many_files();
     gw_exit_with_launcher();

@@ -2,6 +2,7 @@
 gets its name; tests/wire cuts frames everywhere and alters each byte."""
 
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -158,6 +159,8 @@ class Files(harness.Case):
         self.refused(2, "decode", frame, "-o", self.path("out.csv"), says=".f32 or .npy")
         with open("/dev/full", "wb") as full:
             self.assertEqual(self.start("codecs", stdout=full).wait(60), 1)
+        few = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        self.said(*encode, self.path("few.gw"), status=1, says="File too large", preexec_fn=few)
 
     def test_full_file_system(self):
         small = self.path("small")
