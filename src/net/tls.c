@@ -250,7 +250,9 @@ static gw_status outcome(struct gw_net_tls *tls, int result, int error)
         if (verdict == X509_V_ERR_CERT_REJECTED)
             return gw_fail(GW_ERR_PEER, "its certificate %s is not in %s/allowed", shown.text, tls->keys->folder);
         return gw_fail(GW_ERR_PEER, "its certificate %s %s", shown.text,
-                       verdict == X509_V_ERR_CERT_HAS_EXPIRED ? "has expired" : "is not valid yet, or is damaged");
+                       verdict == X509_V_ERR_CERT_HAS_EXPIRED
+                           ? "has expired by this machine's clock"
+                           : "is not valid yet by this machine's clock, or is damaged");
     }
     if (ERR_GET_LIB(why) == ERR_LIB_SSL && reason >= SSL_AD_REASON_OFFSET &&
         reason != SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE) { /* that one comes from a listener without keys */
