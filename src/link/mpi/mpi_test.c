@@ -45,7 +45,7 @@ static void finalised(void **state)
     link_test_send(context, &links[0], 0, 100, 1, 1);
     MPI_Finalize();
     link_test_expect(&links[0], 0, 100, 1, 1);
-    assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_CLOSED);
+    assert_int_equal(link_test_recv(&links[1], LINK_LONG_MS, &message), GW_ERR_CLOSED);
     assert_non_null(strstr(gw_last_error(), "MPI_Finalize"));
     void *bytes = gw_message_alloc(context, 8);
     assert_int_equal(links[0].ops->send(links[0].self, 1, bytes, 8, LINK_LONG_MS), GW_ERR_CLOSED);
@@ -130,7 +130,7 @@ static void messages_survive_lack_of_memory(void **state)
     link_test_expect(&links[1], 0, 50, 3, 4); /* if MPI was quick, the second send has already taken this message in */
     for (long n = 0; n < 2; n++) {
         allocations_left = n;
-        assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_MEMORY);
+        assert_int_equal(link_test_recv(&links[1], LINK_LONG_MS, &message), GW_ERR_MEMORY);
     }
     /* These failures have lost no message. Nor does the end need memory to tell of itself. */
     allocations_left = 1000;
@@ -138,7 +138,7 @@ static void messages_survive_lack_of_memory(void **state)
     allocations_left = 0;
     links[0].ops->close(links[0].self);
     allocations_left = 1000;
-    assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_PEER);
+    assert_int_equal(link_test_recv(&links[1], LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_string_equal(gw_last_error(), "rank 0 left the link");
     link_test_end(context, links, 2);
 }
@@ -200,9 +200,9 @@ static void links_are_apart(void **state)
     assert_int_equal(open_all(context, 2, b), GW_OK);
     MPI_Isend(&number, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, &request);
     link_test_send(context, &a[0], 1, 16, 1, 1);
-    assert_int_equal(b[1].ops->recv(b[1].self, 5, &message), GW_ERR_TIMEOUT);
+    assert_int_equal(link_test_recv(&b[1], 5, &message), GW_ERR_TIMEOUT);
     link_test_expect(&a[1], 0, 16, 1, 1);
-    assert_int_equal(a[1].ops->recv(a[1].self, 5, &message), GW_ERR_TIMEOUT);
+    assert_int_equal(link_test_recv(&a[1], 5, &message), GW_ERR_TIMEOUT);
     MPI_Recv(&heard, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     assert_int_equal(heard, 5);

@@ -35,12 +35,12 @@ static void be_the_third(enum death death)
         gw_link_destroy(&link);
         _exit(0); /* what was sent has left, though nobody asked for it yet */
     }
-    link.ops->recv(link.self, LINK_LONG_MS, &message); /* the parent's word, at which it would be time to die */
+    link_test_recv(&link, LINK_LONG_MS, &message); /* the parent's word, at which it would be time to die */
     if (death == KILLED_AFTER_SENDING) {
         gw_ignore(link.ops->flush(link.self, LINK_LONG_MS)); /* all is in the kernel's hands */
         raise(SIGKILL);
     }
-    link.ops->recv(link.self, LINK_LONG_MS, &message);
+    link_test_recv(&link, LINK_LONG_MS, &message);
     _exit(4);
 }
 
@@ -48,7 +48,7 @@ static void expect_sent(gw_link *link, enum death death)
 {
     for (uint32_t i = 0; i < N_SENT; i++) {
         gw_message message;
-        ok(link->ops->recv(link->self, LINK_LONG_MS, &message));
+        ok(link_test_recv(link, LINK_LONG_MS, &message));
         assert_true(message.from == 2 && link_test_message_is(&message, sent_bytes(death), 2, i));
         gw_message_free(message.bytes);
     }
@@ -88,7 +88,7 @@ static void die(enum death death)
         expect_sent(&members[r].links[0], death);
     for (uint32_t r = 0; r < 2; r++) {
         gw_link *link = &members[r].links[0];
-        refused(link->ops->recv(link->self, LINK_LONG_MS, &message), GW_ERR_PEER, "rank 2 (127.0.0.1:");
+        refused(link_test_recv(link, LINK_LONG_MS, &message), GW_ERR_PEER, "rank 2 (127.0.0.1:");
         CHECK(strstr(gw_last_error(), "died or lost its connection"), "rank %u: %s", r, gw_last_error());
         refused(link->ops->send(link->self, 2, gw_message_alloc(context, 8), 8, LINK_LONG_MS), GW_ERR_PEER,
                 "rank 2 (127.0.0.1:");
@@ -119,7 +119,7 @@ TEST(in_good_order_without_memory)
     gw_link_destroy(&members[1].links[0]);
     world_fails_on = false;
     gw_context_destroy(scarce);
-    assert_int_equal(members[0].links[0].ops->recv(members[0].links[0].self, LINK_LONG_MS, &message), GW_ERR_PEER);
+    assert_int_equal(link_test_recv(&members[0].links[0], LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_int_equal(message.from, 1);
     assert_int_equal(link_test_send_to_the_gone(context, &members[0].links[0], 1), GW_ERR_PEER);
     world_end();
@@ -219,8 +219,7 @@ static void be_the_others(int word)
     world_join(members + 1, N_MEMBERS - 1);
     for (uint32_t r = 1; r < N_MEMBERS; r++)
         for (uint32_t l = 0; l < N_LINKS; l++)
-            if (members[r].status < 0 ||
-                members[r].links[l].ops->recv(members[r].links[l].self, LINK_LONG_MS, &message) < 0)
+            if (members[r].status < 0 || link_test_recv(&members[r].links[l], LINK_LONG_MS, &message) < 0)
                 _exit(3);
     _exit(0);
 }
@@ -240,7 +239,7 @@ TEST(newcomers_go_before_members_come)
     world_join_all(1, GW_OK, NULL);
     for (uint32_t l = 0; l < N_LINKS; l++) { /* long enough for the end of a connection to become final */
         gw_message message;
-        refused(members[0].links[l].ops->recv(members[0].links[l].self, 1000, &message), GW_ERR_TIMEOUT, "");
+        refused(link_test_recv(&members[0].links[l], 1000, &message), GW_ERR_TIMEOUT, "");
     }
     for (uint32_t l = 0; l < N_LINKS; l++)
         for (uint32_t r = 1; r < N_MEMBERS; r++)

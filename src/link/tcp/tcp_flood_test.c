@@ -65,7 +65,7 @@ static void be_a_member(struct world_member *member, unsigned most_files, bool h
         link_test_send(member->context, &member->links[0], to, 100, member->options.rank, to);
     for (uint32_t i = 0; i < MEMBERS;) {
         gw_message message;
-        const gw_status status = member->links[0].ops->recv(member->links[0].self, LINK_LONG_MS, &message);
+        const gw_status status = link_test_recv(&member->links[0], LINK_LONG_MS, &message);
         if (status == GW_ERR_PEER) /* one that has heard from all has gone */
             continue;
         if (status != GW_OK)

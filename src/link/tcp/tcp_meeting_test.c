@@ -335,7 +335,7 @@ TEST(garbage_of_a_member)
         send_as(members[1].links[0].self, cases[i].kind, cases[i].n_bytes, cases[i].magic);
         const gw_link *link = &members[0].links[0];
         const bool waits = cases[i].words[0] == 0;
-        refused(link->ops->recv(link->self, waits ? 100 : LINK_LONG_MS, &message), waits ? GW_ERR_TIMEOUT : GW_ERR_PEER,
+        refused(link_test_recv(link, waits ? 100 : LINK_LONG_MS, &message), waits ? GW_ERR_TIMEOUT : GW_ERR_PEER,
                 cases[i].words);
         assert_true(waits || strstr(gw_last_error(), "rank 1 (127.0.0.1:"));
         world_end();
@@ -357,7 +357,7 @@ TEST(links_are_independent)
     gw_link_destroy(&members[2].links[1]);
     refused(gw_link_recv(&members[0].links[0], LINK_LONG_MS, &message), GW_ERR_PEER, "only the first link");
     refused(gw_link_recv(&members[0].links[0], 400, &message), GW_ERR_TIMEOUT, "");
-    assert_int_equal(members[0].links[1].ops->recv(members[0].links[1].self, LINK_LONG_MS, &message), GW_ERR_PEER);
+    assert_int_equal(link_test_recv(&members[0].links[1], LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_int_equal(message.from, 2);
     world_talk(2);
     world_end();
@@ -394,7 +394,7 @@ TEST(memory_runs_out)
             gw_message message;
             world_allocations = 0;
             world_fail_at = 1;
-            refused(link->ops->recv(link->self, LINK_LONG_MS, &message), GW_ERR_MEMORY, "");
+            refused(link_test_recv(link, LINK_LONG_MS, &message), GW_ERR_MEMORY, "");
             world_fail_at = 0;
             link_test_expect(link, !rank, 40, 1, 2);
             world_end_links();

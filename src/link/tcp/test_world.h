@@ -141,7 +141,7 @@ static inline void world_talk(uint32_t l)
         uint32_t seen = 0;
         for (uint32_t i = 0; i < n; i++) {
             gw_message message;
-            assert_int_equal(members[to].links[l].ops->recv(members[to].links[l].self, LINK_LONG_MS, &message), GW_OK);
+            assert_int_equal(link_test_recv(&members[to].links[l], LINK_LONG_MS, &message), GW_OK);
             assert_true(link_test_message_is(&message, 100, message.from, to));
             seen |= 1u << message.from;
             gw_message_free(message.bytes);
@@ -199,7 +199,7 @@ static inline void *world_receive(void *argument)
 {
     const gw_link *link = argument;
     gw_message message;
-    while (atomic_load(&world_attends) && link->ops->recv(link->self, 20, &message) == GW_ERR_TIMEOUT)
+    while (atomic_load(&world_attends) && link_test_recv(link, 20, &message) == GW_ERR_TIMEOUT)
         ;
     return NULL;
 }
