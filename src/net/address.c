@@ -52,18 +52,26 @@ static gw_status add(const struct addrinfo *found, int family, struct gw_net_hos
     return GW_OK;
 }
 
-/* A look-up in a thread of its own. The caller may give up first, and then the thread frees it. */
+/* A look-up in a thread of its own. The caller may give up first. Who lets go of it last frees it. */
 struct look_up {
     char name[GW_HOST_BYTES], port[12];
     struct addrinfo hints, *found;
     int error, number; /* number: errno */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool over, given_up;
+    bool over;
+    int n_holders;
 };
 
-static void look_up_free(struct look_up *l)
+/* The lock is held, and given away. */
+static void let_go(struct look_up *l)
 {
+    const bool last = --l->n_holders == 0;
+    pthread_mutex_unlock(&l->lock);
+    if (!last)
+        return;
+    if (l->found)
+        freeaddrinfo(l->found);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
     gw_free(NULL, l);
@@ -75,18 +83,12 @@ static void *look_up_main(void *argument)
     struct addrinfo *found = NULL;
     const int error = getaddrinfo(l->name, l->port, &l->hints, &found), number = errno;
     pthread_mutex_lock(&l->lock);
-    const bool given_up = l->given_up;
     l->over = true;
     l->error = error;
     l->number = number;
     l->found = found;
     pthread_cond_signal(&l->changed);
-    pthread_mutex_unlock(&l->lock);
-    if (given_up) {
-        if (!error)
-            freeaddrinfo(found);
-        look_up_free(l);
-    }
+    let_go(l);
     return NULL;
 }
 
@@ -99,11 +101,14 @@ static struct look_up *look_up_begin(const char *name, const char *port, const s
     snprintf(l->name, sizeof l->name, "%s", name);
     snprintf(l->port, sizeof l->port, "%s", port);
     l->hints = *hints;
+    l->n_holders = 2;
     pthread_t thread;
     pthread_mutex_init(&l->lock, NULL); /* with default attributes neither can fail here */
     gw_clock_condition_init(&l->changed);
     if (gw_thread_start(&thread, look_up_main, l)) {
-        look_up_free(l);
+        l->n_holders = 1;
+        pthread_mutex_lock(&l->lock);
+        let_go(l);
         return NULL;
     }
     pthread_detach(thread);
@@ -130,10 +135,8 @@ static bool look_up(const char *name, const char *port, uint32_t timeout_ms, int
     *error = l->error;
     *found = l->found;
     const int number = l->number; /* that of the other thread, which EAI_SYSTEM is about */
-    l->given_up = !over;
-    pthread_mutex_unlock(&l->lock);
-    if (over)
-        look_up_free(l);
+    l->found = NULL;              /* the caller has it */
+    let_go(l);
     errno = number;
     return over;
 }

@@ -18,8 +18,9 @@
 
 #define SELF GW_NET_ALLOWED "/self" GW_NET_SUFFIX
 enum { N_FILES = 4 };
-/* What a folder holds. The secret key comes first. */
-static const char *const files[N_FILES] = {GW_NET_SECRET, SELF, GW_NET_RENDEZVOUS, GW_NET_CERTIFICATE};
+/* What a folder holds. The secret key comes first. A client's has the servers' certificate, too. */
+static const char *const files[N_FILES + 1] = {GW_NET_SECRET, SELF, GW_NET_RENDEZVOUS, GW_NET_CERTIFICATE,
+                                               GW_NET_SERVER_FILE};
 
 /* Makes a certificate that nobody has signed but its own key. It says no name, because names are not looked at: the
  * list in allowed/ has the certificate itself. It does not end (RFC 5280, 4.1.2.5), so no clock can be wrong for it. */
@@ -66,6 +67,9 @@ static gw_status write_pem(const char *folder, const char *name, EVP_PKEY *secre
         close(fd);
         unlink(partial);
     }
+    if (error == EEXIST)
+        return gw_fail(GW_ERR_ARGUMENT, "there is a key already at %s, and it is never replaced; name another folder",
+                       path);
     return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", path, strerror(error));
 }
 
@@ -74,24 +78,6 @@ static gw_status make_folder(const char *path)
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
         return GW_OK;
     return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be made: %s", path, strerror(errno));
-}
-
-static void remove_files(const char *folder, int n)
-{
-    char path[PATH_MAX];
-    for (int i = 0; i < n; i++)
-        if (gw_net_keys_path(path, folder, files[i]) == GW_OK)
-            unlink(path);
-}
-
-static gw_status is_new(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    GW_TRY(gw_net_keys_path(path, folder, name));
-    return access(path, F_OK) != 0
-               ? GW_OK
-               : gw_fail(GW_ERR_ARGUMENT, "there is a key already at %s, and it is never replaced; name another folder",
-                         path);
 }
 
 /* allowed/ counts for nothing beside the certificates of a CA. */
@@ -105,37 +91,31 @@ static gw_status has_no_ca(const char *folder)
                          path);
 }
 
-/* Makes the key, its certificate, and the files. */
-static gw_status write_files(const char *folder, int *n)
+/* Makes a key, its certificate, and the files of a folder that allows these alone. server: the servers' certificate for
+ * the folder of a client, which is then listed in their folder; NULL: it is for a machine. */
+static gw_status make(const char *folder, X509 *server, const char *server_folder, const char *listed)
 {
+    char allowed[PATH_MAX], path[PATH_MAX];
+    const int n_files = server ? N_FILES + 1 : N_FILES;
+    int n = 0;
+    GW_TRY(gw_net_keys_path(allowed, folder, GW_NET_ALLOWED));
+    GW_TRY(has_no_ca(folder));
+    GW_TRY(make_folder(folder));
+    GW_TRY(make_folder(allowed));
     EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
     X509 *certificate = key ? sign_own(key) : NULL;
     gw_status status =
         certificate ? GW_OK : gw_fail(GW_ERR_UNSUPPORTED, "this machine's OpenSSL cannot make an Ed25519 key");
-    for (*n = 0; *n < N_FILES && status == GW_OK; *n += status == GW_OK)
-        status = write_pem(folder, files[*n], *n == 0 ? key : NULL, certificate);
+    for (; n < n_files && status == GW_OK; n += status == GW_OK)
+        status = write_pem(folder, files[n], n == 0 ? key : NULL, n == N_FILES ? server : certificate);
+    if (server && status == GW_OK) /* this comes last, so that a client that is listed has its keys */
+        status = write_pem(server_folder, listed, NULL, certificate);
+    for (int i = 0; status < 0 && i < n; i++) /* the next try would refuse a folder with only some of the files */
+        if (gw_net_keys_path(path, folder, files[i]) == GW_OK)
+            unlink(path);
     X509_free(certificate);
     EVP_PKEY_free(key);
     ERR_clear_error();
-    return status;
-}
-
-/* Makes a folder of keys that allows these alone. */
-static gw_status new_folder(const char *folder)
-{
-    char allowed[PATH_MAX];
-    int n;
-    if (!folder || !folder[0])
-        return gw_fail(GW_ERR_ARGUMENT, "gw_keys_new: no folder is named");
-    GW_TRY(gw_net_keys_path(allowed, folder, GW_NET_ALLOWED));
-    for (int i = 0; i < N_FILES; i++)
-        GW_TRY(is_new(folder, files[i]));
-    GW_TRY(has_no_ca(folder));
-    GW_TRY(make_folder(folder));
-    GW_TRY(make_folder(allowed));
-    const gw_status status = write_files(folder, &n);
-    if (status < 0) /* the next try would refuse a folder with only some of the files */
-        remove_files(folder, n);
     return status;
 }
 
@@ -147,22 +127,12 @@ static bool is_name(const char *name)
            strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_") == n;
 }
 
-/* Copies a folder's own certificate to a file of another folder. */
-static gw_status copy_certificate(const char *from, const char *to, const char *name)
-{
-    X509 *certificate;
-    struct gw_net_identity identity;
-    GW_TRY(gw_net_keys_read(from, GW_NET_CERTIFICATE, &certificate, &identity));
-    const gw_status status = write_pem(to, name, NULL, certificate);
-    X509_free(certificate);
-    return status;
-}
-
 static gw_status new_client(const char *folder, const char *server_folder, const char *name)
 {
     char listed[96], path[PATH_MAX];
     struct gw_net_identity server;
-    if (!folder || !folder[0] || !server_folder || !name)
+    X509 *certificate;
+    if (!server_folder || !name)
         return gw_fail(GW_ERR_ARGUMENT, "gw_keys_new: a folder, the server's folder and the client's name are needed");
     if (!is_name(name))
         return gw_fail(GW_ERR_ARGUMENT,
@@ -171,25 +141,19 @@ static gw_status new_client(const char *folder, const char *server_folder, const
                        name);
     snprintf(listed, sizeof listed, GW_NET_ALLOWED "/%s" GW_NET_SUFFIX, name);
     GW_TRY(has_no_ca(server_folder));
-    GW_TRY(gw_net_keys_read(server_folder, GW_NET_CERTIFICATE, NULL, &server));
     GW_TRY(gw_net_keys_path(path, server_folder, listed));
     if (access(path, F_OK) == 0)
         return gw_fail(GW_ERR_ARGUMENT, "%s is there already, the key of another client; give this one another name",
                        path);
-    GW_TRY(is_new(folder, GW_NET_SERVER_FILE));
-    GW_TRY(new_folder(folder));
-    gw_status status = copy_certificate(server_folder, folder, GW_NET_SERVER_FILE);
-    if (status == GW_OK) /* this comes last, so that a client that is listed has its keys */
-        status = copy_certificate(folder, server_folder, listed);
-    if (status == GW_OK)
-        return GW_OK;
-    remove_files(folder, N_FILES);
-    if (gw_net_keys_path(path, folder, GW_NET_SERVER_FILE) == GW_OK)
-        unlink(path);
+    GW_TRY(gw_net_keys_read(server_folder, GW_NET_CERTIFICATE, &certificate, &server));
+    const gw_status status = make(folder, certificate, server_folder, listed);
+    X509_free(certificate);
     return status;
 }
 
 gw_status gw_keys_new(const char *folder, const char *server_folder, const char *client)
 {
-    return server_folder || client ? new_client(folder, server_folder, client) : new_folder(folder);
+    if (!folder || !folder[0])
+        return gw_fail(GW_ERR_ARGUMENT, "gw_keys_new: no folder is named");
+    return server_folder || client ? new_client(folder, server_folder, client) : make(folder, NULL, NULL, NULL);
 }
