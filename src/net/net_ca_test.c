@@ -1,6 +1,7 @@
 /* Tests keys of a certificate authority (CA): who is let in, whom a client believes, and what it says of the others. */
 #define _GNU_SOURCE /* nftw */
 #include "net/test_keys.h"
+#include "net/test_peer.h"
 
 #include "base/error.h"
 #include "net/connection.h"
@@ -72,26 +73,13 @@ static struct gw_net_keys *folder_of(const char *name, const char *names, long s
 /* Shakes hands: `client` dials `host`, and `server` answers. *why: what the side that refuses says. */
 static bool shake_hands(struct gw_net_keys *client, const char *host, struct gw_net_keys *server, char why[500])
 {
-    struct gw_net_keys *const keys[] = {client, server};
     struct gw_net_connection c[2];
-    gw_status status[2] = {GW_NOT_YET, GW_NOT_YET};
-    int fds[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    for (int i = 0; i < 2; i++) {
-        ok(gw_net_init(&c[i], NULL));
-        ok(gw_net_adopt(&c[i], fds[i], keys[i], i == 0 ? host : NULL, i == 0));
-    }
-    why[0] = 0;
-    for (int turn = 0; turn < 10 && !why[0]; turn++)
-        for (int i = 0; i < 2 && !why[0]; i++) {
-            if (status[i] == GW_NOT_YET)
-                status[i] = gw_net_establish(&c[i]);
-            if (status[i] < 0)
-                snprintf(why, 500, "%s", gw_last_error());
-        }
-    for (int i = 0; i < 2; i++)
-        gw_net_free(&c[i]);
-    return status[0] == GW_OK && status[1] == GW_OK;
+    const gw_status status = peer_pair((struct gw_net_connection *const[]){&c[0], &c[1]},
+                                       (struct gw_net_keys *const[]){client, server}, host);
+    snprintf(why, 500, "%s", status < 0 ? gw_last_error() : "");
+    gw_net_free(&c[0]);
+    gw_net_free(&c[1]);
+    return status == GW_OK;
 }
 
 TEST(who_is_signed_may_come)

@@ -36,6 +36,26 @@ static inline void peer_patience(int fd, int seconds)
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t);
 }
 
+/* Two ends of one connection; the first has dialled `host`. keys: of each; NULL: in the clear. Returns what the
+ * handshake came to. */
+static inline gw_status peer_pair(struct gw_net_connection *const ends[2], struct gw_net_keys *const keys[2],
+                                  const char *host)
+{
+    gw_status status[2] = {GW_NOT_YET, GW_NOT_YET};
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    for (int i = 0; i < 2; i++) {
+        ok(gw_net_init(ends[i], NULL));
+        ok(gw_net_adopt(ends[i], fds[i], keys[i], i == 0 ? host : NULL, i == 0));
+    }
+    for (int turn = 0; turn < 20 && status[turn % 2] >= 0; turn++) {
+        status[turn % 2] = gw_net_establish(ends[turn % 2]);
+        if (status[turn % 2] < 0)
+            return status[turn % 2];
+    }
+    return status[0] == GW_OK ? status[1] : status[0];
+}
+
 /* A place is "127.0.0.1:PORT". */
 static inline struct sockaddr_in peer_address(const char *place)
 {
