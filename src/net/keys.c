@@ -40,9 +40,10 @@ gw_status gw_net_keys_path(char path[PATH_MAX], const char *folder, const char *
 
 /* ---- reading --------------------------------------------------------------------------------------------- */
 
-/* Opens a file that must be a regular one; secret: which only its owner may read. */
-static gw_status open_file(const char *path, bool secret, FILE **out)
+/* Opens a file of a folder, which must be a regular one; secret: which only its owner may read. path: gets its path. */
+static gw_status open_file(const char *folder, const char *name, bool secret, char path[PATH_MAX], FILE **out)
 {
+    GW_TRY(gw_net_keys_path(path, folder, name));
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat status;
     if (fd < 0 || fstat(fd, &status) != 0) {
@@ -70,8 +71,7 @@ gw_status gw_net_keys_read(const char *folder, const char *name, X509 **certific
     char path[PATH_MAX];
     FILE *file;
     unsigned n = sizeof identity->bytes;
-    GW_TRY(gw_net_keys_path(path, folder, name));
-    GW_TRY(open_file(path, false, &file));
+    GW_TRY(open_file(folder, name, false, path, &file));
     X509 *found = PEM_read_X509(file, NULL, NULL, NO_PASSWORD);
     fclose(file);
     const bool good = found && X509_digest(found, EVP_sha256(), identity->bytes, &n) == 1;
@@ -205,9 +205,8 @@ static gw_status read_own(struct gw_net_keys *keys)
 {
     char path[PATH_MAX];
     FILE *file;
-    GW_TRY(gw_net_keys_path(path, keys->folder, GW_NET_SECRET));
     GW_TRY(gw_net_keys_read(keys->folder, GW_NET_CERTIFICATE, &keys->certificate, &keys->own));
-    GW_TRY(open_file(path, true, &file));
+    GW_TRY(open_file(keys->folder, GW_NET_SECRET, true, path, &file));
     keys->secret = PEM_read_PrivateKey(file, NULL, NULL, NO_PASSWORD);
     fclose(file);
     const bool good = keys->secret && X509_check_private_key(keys->certificate, keys->secret) == 1;
@@ -251,8 +250,7 @@ static gw_status read_ca(struct gw_net_keys *keys)
     FILE *file;
     if (!has(keys, GW_NET_CA))
         return GW_OK;
-    GW_TRY(gw_net_keys_path(path, keys->folder, GW_NET_CA));
-    GW_TRY(open_file(path, false, &file));
+    GW_TRY(open_file(keys->folder, GW_NET_CA, false, path, &file));
     fclose(file);
     keys->ca = X509_STORE_new();
     /* A CA that another has signed is believed, too, if it is in the file. */

@@ -36,13 +36,19 @@ static gw_status send_one(struct gw_tcp_endpoint *me, uint32_t to, void *bytes, 
     return GW_OK;
 }
 
-static gw_status may_send(const struct gw_tcp_endpoint *me, size_t n_bytes)
+/* Takes the lock for a send. If there can be none, the bytes are freed. */
+static gw_status begin(struct gw_tcp_endpoint *me, void *bytes, size_t n_bytes)
 {
-    if (me->closed)
-        return gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->group->rank);
-    if (n_bytes > GW_TCP_MOST_BYTES)
-        return gw_fail(GW_ERR_ARGUMENT, "a message of %zu bytes; the tcp link takes 8 GiB at most", n_bytes);
-    return GW_OK;
+    if (!gw_process_is(me->group->made_in))
+        return gw_message_refuse(bytes, gw_process_check(me->group->made_in, GW_TCP_THIS));
+    pthread_mutex_lock(&me->lock);
+    if (!me->closed && n_bytes <= GW_TCP_MOST_BYTES)
+        return GW_OK;
+    const gw_status status =
+        me->closed ? gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->group->rank)
+                   : gw_fail(GW_ERR_ARGUMENT, "a message of %zu bytes; the tcp link takes 8 GiB at most", n_bytes);
+    pthread_mutex_unlock(&me->lock);
+    return gw_message_refuse(bytes, status);
 }
 
 /* The kernel takes the bytes, or they wait here. So this waits at most for another thread's call. */
@@ -50,17 +56,13 @@ gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint
 {
     struct gw_tcp_endpoint *me = self;
     const struct gw_tcp_group *group = me->group;
+    gw_status status = GW_OK;
     (void)timeout_ms;
-    if (!gw_process_is(group->made_in))
-        return gw_message_refuse(bytes, gw_process_check(group->made_in, GW_TCP_THIS));
     if (to >= group->size)
         return gw_message_refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "rank %u was sent to; ranks are 0 to %u", to,
                                                 group->size - 1));
-    pthread_mutex_lock(&me->lock);
-    gw_status status = may_send(me, n_bytes);
-    if (status < 0) {
-        gw_message_free(bytes);
-    } else if (to == group->rank) {
+    GW_TRY(begin(me, bytes, n_bytes));
+    if (to == group->rank) {
         gw_message_queue_put(&me->arrived, &(gw_message){.from = to, .bytes = bytes, .n_bytes = n_bytes});
         wake(me);
     } else {
@@ -76,11 +78,9 @@ gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t time
     struct gw_tcp_endpoint *me = self;
     const struct gw_tcp_group *group = me->group;
     char sentence[GW_TCP_TEXT_BYTES];
+    gw_status status = GW_OK;
     (void)timeout_ms;
-    if (!gw_process_is(group->made_in))
-        return gw_message_refuse(bytes, gw_process_check(group->made_in, GW_TCP_THIS));
-    pthread_mutex_lock(&me->lock);
-    gw_status status = may_send(me, n_bytes);
+    GW_TRY(begin(me, bytes, n_bytes));
     /* Begin after the own rank, so that not all members send to rank 0 first. */
     for (uint32_t i = 1; i < group->size && (status == GW_OK || status == GW_ERR_PEER); i++) {
         gw_message_share(bytes);

@@ -74,38 +74,6 @@ TEST(rank_0_listens_where_it_is_told)
 
 /* ---- who comes ----------------------------------------------------------------------------------------- */
 
-TEST(any_order)
-{
-    static const long delays[][4] = {{300, 0, 100, 200}, {0, 300, 200, 100}, {100, 0, 300, 0}};
-    for (size_t o = 0; o < 3; o++) {
-        world_begin(4, 1);
-        for (uint32_t r = 0; r < 4; r++)
-            members[r].delay_ms = delays[o][r];
-        world_start(0, 4);
-        world_meets_and_ends();
-    }
-}
-
-/* Rank 1's first connection ends before both sides have said how they speak, as newcomers may cause it. Rank 0 answers
- * its second one, and is not taken for dead. */
-TEST(a_first_connection_that_is_cut)
-{
-    char byte;
-    world_begin(3, 1);
-    const int listener = peer_listen(place);
-    const struct linger at_once = {.l_onoff = 1};
-    world_start_one(&members[1]);
-    const int first = accept(listener, NULL, NULL);
-    assert_int_equal(recv(first, &byte, 1, 0), 1);
-    assert_int_equal(setsockopt(first, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
-    close(first);
-    close(listener);
-    members[2].delay_ms = 800;
-    world_start_one(&members[0]);
-    world_start_one(&members[2]);
-    world_meets_and_ends();
-}
-
 TEST(the_missing_are_named)
 {
     world_begin(5, 1);
@@ -200,17 +168,6 @@ TEST(a_second_one_comes_late)
         world_talk(0);
         world_end_links();
     }
-    world_end();
-}
-
-/* A place where somebody else listens already. */
-TEST(the_place_is_taken)
-{
-    world_begin(1, 1);
-    const int fd = peer_listen(place);
-    world_come(&members[0]);
-    close(fd);
-    world_expect_all(members, 1, GW_ERR_SYSTEM, "cannot listen at 127.0.0.1:");
     world_end();
 }
 
@@ -411,13 +368,10 @@ int main(void)
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(a_name_that_nobody_knows_yet),
         cmocka_unit_test(rank_0_listens_where_it_is_told),
-        cmocka_unit_test(any_order),
-        cmocka_unit_test(a_first_connection_that_is_cut),
         cmocka_unit_test(the_missing_are_named),
         cmocka_unit_test(who_falls_silent_is_named),
         cmocka_unit_test(nobody_at_the_rendezvous),
         cmocka_unit_test(a_second_one_comes_late),
-        cmocka_unit_test(the_place_is_taken),
         cmocka_unit_test(newcomers_at_the_rendezvous),
         cmocka_unit_test(newcomers_come_late),
         cmocka_unit_test(nobody_listens_at_a_member),

@@ -21,7 +21,6 @@ struct world_member {
     struct gw_link_request options;
     bool by_address; /* it has no other options than world_prepare gives it */
     uint32_t n_links;
-    long delay_ms; /* before it comes */
     gw_link links[WORLD_MAX_LINKS];
     gw_status status;
     char sentence[400];
@@ -83,8 +82,6 @@ static inline void world_find_place(void)
 static inline void *world_come(void *argument)
 {
     struct world_member *member = argument;
-    const struct timespec delay = {member->delay_ms / 1000, member->delay_ms % 1000 * 1000000};
-    nanosleep(&delay, NULL);
     const struct gw_link_request *of = &member->options;
     char address[128];
     snprintf(address, sizeof address, "tcp://%s?rank=%u&size=%u&timeout_ms=%u", of->rendezvous, of->rank, of->size,
