@@ -34,10 +34,9 @@ static gw_status look_for(void *user, const gw_message *message)
     return gw_fail(GW_ERR_PEER, "rank %u has gone home", message->from);
 }
 
-static void a_message_may_say_why(void **state)
+TEST(a_message_may_say_why)
 {
     const gw_link_ops ops = {.name = "many", .recv = has_many};
-    (void)state;
     for (int says = 0; says < 2; says++) {
         uint32_t n_taken = 0;
         const gw_link link = {.ops = &ops, .self = &n_taken, .size = MANY};
@@ -49,10 +48,9 @@ static void a_message_may_say_why(void **state)
     }
 }
 
-static void what_a_member_said_is_found(void **state)
+TEST(what_a_member_said_is_found)
 {
     gw_link links[2];
-    (void)state;
     assert_int_equal(gw_link_local_create(NULL, 2, links), GW_OK);
     links[1].ops->send(links[1].self, 0, gw_message_alloc(NULL, 20), 20, 0);
     gw_link_fail(&links[1], GW_ERR_MEMORY, "no memory");
@@ -74,11 +72,10 @@ static gw_status has_no_end(void *self, uint32_t timeout_ms, gw_message *message
     return gw_fail(GW_ERR_PEER, "rank 1 is gone");
 }
 
-static void a_search_ends(void **state)
+TEST(a_search_ends)
 {
     const gw_link_ops ops = {.name = "endless", .recv = has_no_end};
     const gw_link link = {.ops = &ops, .size = 2};
-    (void)state;
     gw_fail(GW_ERR_PEER, "rank 1 is not there");
     assert_int_equal(gw_link_why(&link, NULL, NULL), GW_ERR_PEER);
     assert_string_equal(gw_last_error(), "rank 1 is not there");
@@ -100,7 +97,7 @@ static gw_status recv_answers(void *self, uint32_t timeout_ms, gw_message *messa
     return answer->status;
 }
 
-static void an_answer_that_cannot_be_is_refused(void **state)
+TEST(an_answer_that_cannot_be_is_refused)
 {
     static const struct answer answers[] = {
         {GW_NOT_YET, {.from = 1}, GW_ERR_ARGUMENT, "the link's recv returned 1"},
@@ -112,7 +109,6 @@ static void an_answer_that_cannot_be_is_refused(void **state)
         {(gw_status)-999, {.from = 0}, (gw_status)-999, "the link's recv failed: unknown status"},
     };
     const gw_link_ops ops = {.name = "liar", .recv = recv_answers};
-    (void)state;
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
         const gw_link link = {.ops = &ops, .self = (void *)&answers[i], .size = 2};
         gw_message message;
@@ -147,7 +143,7 @@ static void close_under(void *self)
 }
 
 /* The exchange ends in time, and so does its caller. */
-static void a_send_that_says_not_yet_ends_the_exchange(void **state)
+TEST(a_send_that_says_not_yet_ends_the_exchange)
 {
     const gw_link_ops ops = {
         .name = "liar", .send = send_says_not_yet, .recv = recv_under, .close = close_under, .destroy = close_under};
@@ -156,7 +152,6 @@ static void a_send_that_says_not_yet_ends_the_exchange(void **state)
     gw_codec *codec;
     gw_exchange *exchange;
     float value = 1;
-    (void)state;
     assert_int_equal(gw_link_local_create(NULL, 2, links), GW_OK);
     assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
     under = links[1];

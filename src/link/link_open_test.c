@@ -10,9 +10,8 @@ static bool same(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static void good_addresses_are_read(void **state)
+TEST(good_addresses_are_read)
 {
-    (void)state;
     static const struct {
         const char *address, *scheme;
         struct gw_link_request request;
@@ -54,9 +53,8 @@ static void good_addresses_are_read(void **state)
 
 static char long_address[GW_LINK_ADDRESS_BYTES + 1], long_key[3000], long_host[400];
 
-static void bad_addresses_are_refused(void **state)
+TEST(bad_addresses_are_refused)
 {
-    (void)state;
     static const struct {
         const char *address, *words;
     } cases[] = {
@@ -140,9 +138,8 @@ static void bad_addresses_are_refused(void **state)
 }
 
 /* How many links may be asked for, and what else is no part of the address. */
-static void arguments_are_checked(void **state)
+TEST(arguments_are_checked)
 {
-    (void)state;
     gw_link links[GW_LINK_MOST];
     assert_int_equal(gw_link_open(NULL, "local:", NULL, 0, links), GW_ERR_ARGUMENT);
     assert_int_equal(gw_link_open(NULL, "local:", NULL, GW_LINK_MOST + 1, links), GW_ERR_ARGUMENT);

@@ -2,9 +2,8 @@
  * have no room for on one machine. */
 #include "link_conformance.h"
 
-static void as_many_members_as_there_can_be(void **state)
+TEST(as_many_members_as_there_can_be)
 {
-    (void)state;
     gw_link *links = calloc(GW_MAX_WORKERS, sizeof *links);
     assert_non_null(links);
     gw_context *context = link_test_begin(links, GW_MAX_WORKERS);

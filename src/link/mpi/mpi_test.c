@@ -17,26 +17,23 @@ static gw_status open_all(gw_context *context, uint32_t size, gw_link *links)
 
 /* ---- around MPI's own life ---------------------------------------------------------------------------------- */
 
-static void not_initialised(void **state)
+TEST(not_initialised)
 {
-    (void)state;
     gw_link link;
     assert_int_equal(gw_link_mpi_create(NULL, MPI_COMM_WORLD, &link), GW_ERR_ORDER);
     assert_non_null(strstr(gw_last_error(), "before MPI_Init_thread"));
 }
 
-static void too_low_a_thread_level(void **state)
+TEST(too_low_a_thread_level)
 {
-    (void)state;
     gw_link link;
     assert_int_equal(gw_link_mpi_create(NULL, MPI_COMM_WORLD, &link), GW_ERR_UNSUPPORTED);
     assert_non_null(strstr(gw_last_error(), "MPI_Init_thread"));
 }
 
 /* Ends MPI while a link has messages that nobody has taken. */
-static void finalised(void **state)
+TEST(finalised)
 {
-    (void)state;
     gw_context *context = link_test_context();
     gw_link links[2], late;
     gw_message message;
@@ -56,9 +53,8 @@ static void finalised(void **state)
 
 /* ---- creating ------------------------------------------------------------------------------------------------ */
 
-static void one_rank_of_a_communicator(void **state)
+TEST(one_rank_of_a_communicator)
 {
-    (void)state;
     gw_context *context = link_test_context();
     gw_link link;
     assert_int_equal(gw_link_mpi_create(context, MPI_COMM_WORLD, &link), GW_OK);
@@ -96,9 +92,8 @@ static gw_context *scarce_context(void)
     return context;
 }
 
-static void creation_survives_lack_of_memory(void **state)
+TEST(creation_survives_lack_of_memory)
 {
-    (void)state;
     gw_context *context = scarce_context();
     long before = atomic_load(&link_test_live), n = -1;
     gw_status status = GW_ERR_MEMORY;
@@ -114,9 +109,8 @@ static void creation_survives_lack_of_memory(void **state)
     link_test_end(context, links, 2);
 }
 
-static void messages_survive_lack_of_memory(void **state)
+TEST(messages_survive_lack_of_memory)
 {
-    (void)state;
     gw_context *context = scarce_context();
     gw_link links[2];
     gw_message message;
@@ -146,9 +140,8 @@ static void messages_survive_lack_of_memory(void **state)
 /* ---- messages -------------------------------------------------------------------------------------------------- */
 
 /* Messages of more than 1 GiB go in blocks. The test lowers that limit, so that small messages go in blocks. */
-static void large_messages_go_in_blocks(void **state)
+TEST(large_messages_go_in_blocks)
 {
-    (void)state;
     static const size_t sizes[] = {999, 1000, 1001, 1999, 2000, 2001, 12345, 1u << 20, 5u << 20};
     const uint32_t n = sizeof sizes / sizeof sizes[0];
     gw_context *context = link_test_context();
@@ -161,9 +154,8 @@ static void large_messages_go_in_blocks(void **state)
     link_test_end(context, links, 2);
 }
 
-static void one_message_to_all(void **state)
+TEST(one_message_to_all)
 {
-    (void)state;
     gw_context *context = link_test_context();
     gw_link links[4];
     assert_int_equal(open_all(context, 4, links), GW_OK);
@@ -188,9 +180,8 @@ static void one_message_to_all(void **state)
 }
 
 /* Links of the same communicator do not hear each other, nor the program's own messages. */
-static void links_are_apart(void **state)
+TEST(links_are_apart)
 {
-    (void)state;
     gw_context *context = link_test_context();
     gw_link a[2], b[2];
     gw_message message;
