@@ -35,8 +35,12 @@ gw_status gw_net_init(struct gw_net_connection *c, gw_context *context)
     return c->ahead ? GW_OK : GW_ERR_MEMORY;
 }
 
-static void drop_parcel(struct gw_net_connection *c, struct gw_net_parcel *parcel)
+static void drop_first(struct gw_net_connection *c)
 {
+    struct gw_net_parcel *parcel = c->first;
+    c->first = parcel->next;
+    if (!c->first)
+        c->last = NULL;
     c->n_waiting--;
     if (parcel->release)
         parcel->release(parcel->owner);
@@ -46,19 +50,15 @@ static void drop_parcel(struct gw_net_connection *c, struct gw_net_parcel *parce
         gw_free(c->context, parcel);
 }
 
-static void drop_parcels(struct gw_net_connection *c)
+static void drop_all(struct gw_net_connection *c)
 {
-    while (c->first) {
-        struct gw_net_parcel *parcel = c->first;
-        c->first = parcel->next;
-        drop_parcel(c, parcel);
-    }
-    c->last = NULL;
+    while (c->first)
+        drop_first(c);
 }
 
 void gw_net_close(struct gw_net_connection *c)
 {
-    drop_parcels(c);
+    drop_all(c);
     gw_net_tls_free(c->tls);
     c->tls = NULL;
     if (c->fd >= 0)
@@ -407,16 +407,12 @@ gw_status gw_net_flush(struct gw_net_connection *c)
     if (!c->connected)
         return GW_NOT_YET;
     while (c->first) {
-        struct gw_net_parcel *parcel = c->first;
-        gw_status status = write_some(c, parcel);
+        const gw_status status = write_some(c, c->first);
         if (status < 0)
-            drop_parcels(c);
+            drop_all(c);
         if (status != GW_OK)
             return status;
-        c->first = parcel->next;
-        if (!c->first)
-            c->last = NULL;
-        drop_parcel(c, parcel);
+        drop_first(c);
     }
     return GW_OK;
 }
