@@ -1,12 +1,15 @@
 """Makes several hosts on one machine: network namespaces, which a bridge joins, with shaped links. Needs root. Standard
 library only."""
 import contextlib
+import errno
 import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
+import time
 
 PREFIX = "gwbench"
 NETWORK = "10.77.0"
@@ -58,6 +61,29 @@ def congestion(control):
         yield
     finally:
         sh(f"sysctl -qw {name}={before}")
+
+
+@contextlib.contextmanager
+def turn():
+    """One program of this machine at a time makes networks: they have the same names, and the next one begins by
+    removing what is left of the last, with its processes. The sign is a socket's name, which chroots share, and which
+    the kernel frees when the program ends, however it ends."""
+    begin, told = time.monotonic(), False
+    with socket.socket(socket.AF_UNIX) as sign:
+        while True:
+            try:
+                sign.bind(f"\0{PREFIX}")
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            if time.monotonic() > begin + 600:
+                raise SystemExit("another program has had this machine's test networks for ten minutes; wait for it")
+            if not told:
+                print("waiting: another program has this machine's test networks", file=sys.stderr, flush=True)
+            told = True
+            time.sleep(0.2)
+        yield
 
 
 @contextlib.contextmanager
@@ -117,7 +143,7 @@ def network(hosts, control="cubic"):
     """Makes `hosts` namespaces with addresses of their own on one bridge. They are removed at the end, also after an
     error, SIGINT or SIGTERM. TCP's congestion control is cubic, Linux's own choice, whatever this machine is set to.
     None keeps this machine's."""
-    with signals_wait() as let_through:
+    with turn(), signals_wait() as let_through:
         try:
             remove(hosts)
             sh(f"ip link add {PREFIX}0 type bridge && ip link set {PREFIX}0 up")
@@ -168,8 +194,11 @@ def may_make_networks():
         f"tc qdisc add dev {PREFIX}t root tbf rate 1gbit {SHAPES['1gbit']}"
     )
     undo = f"ip link del {PREFIX}t; ip netns del {PREFIX}-trial"
-    done = os.geteuid() == 0 and not subprocess.run(trial, shell=True, stderr=subprocess.DEVNULL).returncode
-    subprocess.run(undo, shell=True, stderr=subprocess.DEVNULL)
+    if os.geteuid() != 0:
+        return False
+    with turn():
+        done = not subprocess.run(trial, shell=True, stderr=subprocess.DEVNULL).returncode
+        subprocess.run(undo, shell=True, stderr=subprocess.DEVNULL)
     return done
 
 

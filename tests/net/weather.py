@@ -68,7 +68,7 @@ def relay(devices, stop):
 def slow_network():
     devices, stop = [], threading.Event()
     thread = threading.Thread(target=relay, args=(devices, stop))
-    with net.signals_wait() as let_through:
+    with net.turn(), net.signals_wait() as let_through:
         try:
             net.remove(HOSTS)
             for host in range(HOSTS):
