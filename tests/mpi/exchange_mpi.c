@@ -321,8 +321,10 @@ static int leaving_does_no_harm(uint32_t rank, uint32_t n)
         }
         if (round == 3)
             failed += last ? answer(context, link, large, small) : expect_filled(link, small, 9);
+        const double begin = MPI_Wtime();
         gw_link_destroy(&link);
-        if (round != 2 && live != before)
+        /* After 2 s it leaves to MPI what MPI still sends. On a busy machine the last rank may be later than that. */
+        if (MPI_Wtime() - begin < 2 && live != before)
             failed += printf("rank %u, round %d: %d blocks were not given back\n", rank, round, live - before) > 0;
     }
     return failed;
