@@ -335,12 +335,15 @@ static void nonsense_is_refused(void **state)
 
 /* ---- runs in any order, twice, not at all ------------------------------------------------------------ */
 
+/* ALTERED: the last byte of push 1 and of average 1. LONGER: these have four bytes too many. SWAPPED: push 1's frame
+ * comes in the message of run 2. */
+enum trouble { GOOD, ALTERED, LONGER, SWAPPED };
+
 /* What rank 1 does with its three pushes of tensor 0 and its three averages of tensor 1. */
 struct conduct {
     uint32_t order[4]; /* of pushes: 9 is none */
     uint32_t pulls[4]; /* of averages: likewise */
-    bool swapped;      /* push 1's frame in the message of run 2 */
-    bool altered;      /* the last byte of push 1 and of average 1 */
+    enum trouble trouble;
     const char *words; /* in the sentence that ends it; NULL: all is well */
 };
 
@@ -389,16 +392,16 @@ static void behave(const struct conduct *conduct)
         uint32_t run = conduct->order[i];
         if (run < RUNS) {
             size_t n_bytes = encode(s, encoders[0], 0, run, NULL, bytes, sizeof bytes);
-            if (conduct->swapped && run == 1)
+            if (conduct->trouble == SWAPPED && run == 1)
                 gw_put32(bytes + 8, 2);
-            bytes[n_bytes - 1] ^= (char)(conduct->altered && run == 1);
-            say(s, 1, bytes, n_bytes);
+            bytes[n_bytes - 1] ^= (char)(conduct->trouble == ALTERED && run == 1);
+            say(s, 1, bytes, n_bytes + (conduct->trouble == LONGER && run == 1 ? 4 : 0));
         }
         run = conduct->pulls[i];
         if (run < RUNS) {
             size_t n_bytes = encode(s, encoders[1], 1, run, &pushes[run], bytes, sizeof bytes);
-            bytes[n_bytes - 1] ^= (char)(conduct->altered && run == 1);
-            say(s, 1, bytes, n_bytes);
+            bytes[n_bytes - 1] ^= (char)(conduct->trouble == ALTERED && run == 1);
+            say(s, 1, bytes, n_bytes + (conduct->trouble == LONGER && run == 1 ? 4 : 0));
         }
     }
     for (uint32_t i = 0; i < RUNS; i++)
@@ -422,19 +425,20 @@ static void runs_come_in_any_order_but_once(void **state)
 {
     (void)state;
     static const struct conduct conducts[] = {
-        {{0, 1, 2, 9}, {0, 1, 2, 9}, false, false, NULL},
-        {{2, 0, 1, 9}, {1, 2, 0, 9}, false, false, NULL},
-        {{2, 1, 0, 9}, {2, 1, 0, 9}, false, false, NULL},
-        {{0, 1, 2, 9}, {9, 9, 9, 9}, false, true, "rank 1's push of tensor 0: the frame was altered"},
-        {{9, 9, 9, 9}, {0, 1, 2, 9}, false, true, "rank 1's average of tensor 1: the frame was altered"},
-        {{1, 1, 2, 0}, {9, 9, 9, 9}, false, false, "rank 1 pushed run 1 of group 0 out of turn"},
-        {{9, 9, 9, 9}, {2, 2, 1, 0}, false, false, "rank 1 sent averages of run 2 of group 1 out of turn"},
-        {{0, 2, 9, 9}, {0, 1, 2, 9}, false, false, "no gradients of group 0 came from rank 1 within 300 ms"},
-        {{0, 1, 2, 9}, {0, 2, 9, 9}, false, false, "no averages of group 1 came from rank 1 within 300 ms"},
+        {{0, 1, 2, 9}, {0, 1, 2, 9}, GOOD, NULL},
+        {{2, 0, 1, 9}, {1, 2, 0, 9}, GOOD, NULL},
+        {{2, 1, 0, 9}, {2, 1, 0, 9}, GOOD, NULL},
+        {{0, 1, 2, 9}, {9, 9, 9, 9}, ALTERED, "rank 1's push of tensor 0: the frame was altered"},
+        {{9, 9, 9, 9}, {0, 1, 2, 9}, ALTERED, "rank 1's average of tensor 1: the frame was altered"},
+        {{0, 1, 2, 9}, {9, 9, 9, 9}, LONGER, "rank 1's push has 4 bytes after its last frame"},
+        {{9, 9, 9, 9}, {0, 1, 2, 9}, LONGER, "rank 1's averages of group 1 have 4 bytes after the last frame"},
+        {{1, 1, 2, 0}, {9, 9, 9, 9}, GOOD, "rank 1 pushed run 1 of group 0 out of turn"},
+        {{9, 9, 9, 9}, {2, 2, 1, 0}, GOOD, "rank 1 sent averages of run 2 of group 1 out of turn"},
+        {{0, 2, 9, 9}, {0, 1, 2, 9}, GOOD, "no gradients of group 0 came from rank 1 within 300 ms"},
+        {{0, 1, 2, 9}, {0, 2, 9, 9}, GOOD, "no averages of group 1 came from rank 1 within 300 ms"},
         {{0, 1, 9, 9},
          {9, 9, 9, 9},
-         true,
-         false,
+         SWAPPED,
          "rank 1's push of tensor 0: the frame holds tensor 0, 1024 elements from 1024"},
     };
     for (size_t c = 0; c < sizeof conducts / sizeof conducts[0]; c++)

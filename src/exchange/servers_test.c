@@ -133,6 +133,11 @@ static void run_and_keep(struct world *w, float **kept, gw_step_result *results)
             assert_true(w->members[r].hash[step] == w->members[0].hash[step] &&
                         w->members[r].results[step].bad_tensor == results[step].bad_tensor);
     }
+    for (uint32_t t = 0; w->account && w->server_optimizer && t < w->n_tensors; t++) { /* floats come back */
+        const gw_tensor_traffic *traffic = &w->members[0].traffic[t];
+        assert_int_equal(traffic->pull_frame_bytes, w->sizes[t] * sizeof(float));
+        assert_int_equal(traffic->pull_payload_bytes, traffic->pull_frame_bytes);
+    }
     world_end(w);
 }
 
