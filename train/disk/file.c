@@ -128,9 +128,9 @@ gw_status gw_file_read(const char *path, size_t most, uint8_t **bytes, size_t *n
 
 gw_status gw_file_read_json(const char *path, size_t most, const char *what, json_t **json)
 {
-    uint8_t *bytes;
-    size_t n_bytes;
-    uint64_t file_bytes;
+    uint8_t *bytes = NULL;
+    size_t n_bytes = 0;
+    uint64_t file_bytes = 0;
     json_error_t error;
     *json = NULL;
     GW_TRY(gw_file_read(path, most, &bytes, &n_bytes, &file_bytes));
