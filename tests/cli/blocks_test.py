@@ -194,6 +194,7 @@ class Commands(harness.Case):
             **harness.MPI,
             "PATH": f"{folder}/bin:{os.environ['PATH']}",
             "PICTURES": harness.PICTURES,
+            "TMPDIR": harness.PICTURES,  # torchrun leaves a folder of logs behind
             "SERVER_PORT": self.with_free_ports("29700"),
             "GRADWIRE_LIBRARY": self.library,
             "PYTHONPATH": f"{ROOT}/python",
