@@ -7,6 +7,7 @@
 #include "folders.h"
 
 #include <bzlib.h>
+#include <lzma.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,6 +209,48 @@ static void packed_files_are_read_whatever_their_name(void **state)
     }
 }
 
+/* More bytes than one look at the file brings, and than there is room for at first. */
+static void long_files_are_read_as_far_as_they_may(void **state)
+{
+    (void)state;
+    enum { N = 1200000, MORE = N + N / 50 };
+    static const char *const names[] = {"long", "long.gz", "long.xz", "long.bz2"};
+    static uint8_t plain[N], packed[MORE];
+    struct numbers numbers = numbers_from(5);
+    for (size_t i = 0; i < N; i++)
+        plain[i] = (uint8_t)numbers_word(&numbers);
+    for (int how = 0; how < 4; how++) {
+        char path[4200];
+        uint8_t *bytes;
+        size_t n = MORE;
+        unsigned n_bzip2 = MORE;
+        z_stream z = {.next_in = plain, .avail_in = N, .next_out = packed, .avail_out = MORE};
+        if (how == 0) {
+            memcpy(packed, plain, n = N);
+        } else if (how == 1) {
+            assert_int_equal(deflateInit2(&z, 1, Z_DEFLATED, 16 + MAX_WBITS, 9, Z_DEFAULT_STRATEGY), Z_OK);
+            assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+            n = z.total_out;
+            deflateEnd(&z);
+        } else if (how == 2) {
+            n = 0;
+            assert_int_equal(lzma_easy_buffer_encode(0, LZMA_CHECK_CRC64, NULL, plain, N, packed, &n, MORE), LZMA_OK);
+        } else {
+            assert_int_equal(BZ2_bzBuffToBuffCompress((char *)packed, &n_bzip2, (char *)plain, N, 1, 0, 0), BZ_OK);
+            n = n_bzip2;
+        }
+        put(names[how], packed, n);
+        gw_status status = gw_data_file(folder, "long", false, N, "", path, sizeof path, &bytes, &n);
+        CHECK(status == GW_OK, "%s: %s", names[how], gw_last_error());
+        CHECK(n == N && memcmp(bytes, plain, N) == 0 && bytes[N] == 0, "%s: %zu bytes", names[how], n);
+        assert_string_equal(path, path_of(names[how]));
+        gw_free(NULL, bytes);
+        status = gw_data_file(folder, "long", false, N - 1, "", path, sizeof path, &bytes, &n);
+        CHECK(status < 0 && strstr(gw_last_error(), "more than 1199999 bytes"), "%s: %s", names[how], gw_last_error());
+        unlink(path_of(names[how]));
+    }
+}
+
 static void text_of_windows_is_read(void **state)
 {
     (void)state;
@@ -256,6 +299,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(pictures_are_found_where_people_have_them, make_folder, clean_up),
         cmocka_unit_test_setup_teardown(folders_of_several_or_of_none_are_refused, make_folder, clean_up),
         cmocka_unit_test_setup_teardown(packed_files_are_read_whatever_their_name, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(long_files_are_read_as_far_as_they_may, make_folder, clean_up),
         cmocka_unit_test_setup_teardown(text_of_windows_is_read, make_folder, clean_up),
         cmocka_unit_test_setup_teardown(other_forms_are_named, make_folder, clean_up),
     };

@@ -27,8 +27,6 @@ static gw_status grow(struct growing *g)
 {
     if (g->capacity - g->n > CHUNK)
         return GW_OK;
-    if (g->n > g->max)
-        return gw_fail(GW_ERR_SYSTEM, "%s holds more than %zu bytes; that is the most that is read", g->path, g->max);
     size_t capacity = g->capacity * 2 + CHUNK + 1;
     uint8_t *bytes = gw_alloc(NULL, capacity, 1);
     if (!bytes)
@@ -37,6 +35,15 @@ static gw_status grow(struct growing *g)
         memcpy(bytes, g->bytes, g->n);
     gw_free(NULL, g->bytes);
     g->bytes = bytes, g->capacity = capacity;
+    return GW_OK;
+}
+
+/* Counts n bytes that were put behind the others. */
+static gw_status add(struct growing *g, size_t n)
+{
+    g->n += n;
+    if (g->n > g->max)
+        return gw_fail(GW_ERR_SYSTEM, "%s holds more than %zu bytes; that is the most that is read", g->path, g->max);
     return GW_OK;
 }
 
@@ -69,7 +76,7 @@ static gw_status read_plain(struct input *in, struct growing *g)
     while (in->n > 0) {
         GW_TRY(grow(g));
         memcpy(g->bytes + g->n, in->bytes, in->n);
-        g->n += in->n;
+        GW_TRY(add(g, in->n));
         GW_TRY(refill(in));
     }
     return grow(g);
@@ -188,7 +195,7 @@ static gw_status read_stream(const struct packing *p, struct decoder *d, struct 
         size_t room = CHUNK;
         int why;
         const enum outcome outcome = p->step(d, from, n_from, &to, &room, &why);
-        g->n += CHUNK - room;
+        GW_TRY(add(g, CHUNK - room));
         if (outcome == FAILED)
             return damaged(in, p->name, why);
         if (outcome == ENDED)
