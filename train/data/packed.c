@@ -175,9 +175,9 @@ static const struct packing {
 };
 enum { N_PACKINGS = sizeof packings / sizeof *packings };
 
-static bool begins_with(const struct input *in, size_t at, const char *magic)
+static bool begins_with(const struct input *in, const char *magic)
 {
-    return in->n >= at + strlen(magic) && memcmp(in->bytes + at, magic, strlen(magic)) == 0;
+    return in->n >= strlen(magic) && memcmp(in->bytes, magic, strlen(magic)) == 0;
 }
 
 /* Unpacks one stream. *from and *n_from are what it left of the input. */
@@ -232,20 +232,18 @@ static gw_status check_form(const struct input *in)
 {
     static const struct {
         const char *magic, *what;
-        size_t at;
     } forms[] = {
-        {"PK\x03\x04", "a zip archive; unpack it (unzip)", 0},
-        {"\x28\xb5\x2f\xfd", "packed by zstd; unpack it (unzstd)", 0},
-        {"\x1f\x9d", "packed by compress; unpack it (uncompress)", 0},
-        {"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it (7z x)", 0},
-        {"\x93NUMPY", "a NumPy array, and those are no data sets; give the files of MNIST or CIFAR-10, or LIBSVM text",
-         0},
-        {"\x89HDF", "an HDF5 file; give the files of MNIST or CIFAR-10, or LIBSVM text", 0},
-        {"\xff\xfe", "UTF-16 text; save it as UTF-8", 0},
-        {"\xfe\xff", "UTF-16 text; save it as UTF-8", 0},
+        {"PK\x03\x04", "a zip archive; unpack it (unzip)"},
+        {"\x28\xb5\x2f\xfd", "packed by zstd; unpack it (unzstd)"},
+        {"\x1f\x9d", "packed by compress; unpack it (uncompress)"},
+        {"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it (7z x)"},
+        {"\x93NUMPY", "a NumPy array, and those are no data sets; give the files of MNIST or CIFAR-10, or LIBSVM text"},
+        {"\x89HDF", "an HDF5 file; give the files of MNIST or CIFAR-10, or LIBSVM text"},
+        {"\xff\xfe", "UTF-16 text; save it as UTF-8"},
+        {"\xfe\xff", "UTF-16 text; save it as UTF-8"},
     };
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (begins_with(in, forms[i].at, forms[i].magic))
+        if (begins_with(in, forms[i].magic))
             return gw_fail(GW_ERR_SYSTEM, "%s is %s", in->path, forms[i].what);
     return GW_OK;
 }
@@ -264,7 +262,7 @@ static gw_status read_all(struct input *in, struct growing *g)
     GW_TRY(refill(in));
     GW_TRY(check_form(in));
     for (size_t i = 0; i < N_PACKINGS && !packing; i++)
-        packing = begins_with(in, 0, packings[i].magic) ? &packings[i] : NULL;
+        packing = begins_with(in, packings[i].magic) ? &packings[i] : NULL;
     GW_TRY(packing ? read_packed(packing, in, g) : read_plain(in, g));
     return check_unpacked(g);
 }
