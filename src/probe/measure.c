@@ -114,12 +114,21 @@ static gw_status tell(struct gw_probe_member *m)
     return GW_OK;
 }
 
+static void say(const struct gw_probe_member *m, const char *what)
+{
+    if (m->link.rank == 0 && m->probe->next)
+        m->probe->next(m->probe->user, what);
+}
+
 gw_status gw_probe_all(struct gw_probe_member *m)
 {
     GW_TRY(agree(m));
+    say(m, "messages");
     GW_TRY(gw_probe_messages(m));
-    for (size_t k = 0; k < m->probe->n_codecs; k++)
+    for (size_t k = 0; k < m->probe->n_codecs; k++) {
+        say(m, m->probe->specs[k]);
         GW_TRY(gw_probe_codec(m, k));
+    }
     return GW_OK;
 }
 

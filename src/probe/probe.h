@@ -102,6 +102,13 @@ void gw_probe_fit(struct gw_probe *probe, size_t codec);
  * (gw_encoder_run_in). Tensor t's gradient begins at gradients + offsets[t]. Call it before the first step. */
 void gw_exchange_run_in(gw_exchange *exchange, const float *gradients, const uint64_t *offsets);
 
+/* Ticks of all processors of the machine since it began: those in which they worked, and all. Both are 0 if the file,
+ * which is /proc/stat, does not tell them. A tick is a hundredth of a second, so only long times can be measured. */
+struct gw_probe_busy {
+    double worked, all;
+};
+struct gw_probe_busy gw_probe_busy(const char *stat);
+
 /* The median of |fitted / measured - 1|. */
 double gw_probe_deviation(const struct gw_probe_sweep *sweep);
 

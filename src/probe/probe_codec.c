@@ -19,6 +19,8 @@
 #define IDLE_S 0.01
 #define OTHER_BYTES (16u << 20)
 
+#define STAT "/proc/stat"
+
 enum { WARM_UP = 3, SMALL = GW_PROBE_SMALL, LARGE = GW_PROBE_LARGE };
 
 static const struct gw_probe_point points[] = {
@@ -118,19 +120,13 @@ void gw_exchange_run_in(gw_exchange *ex, const float *gradients, const uint64_t 
         gw_encoder_run_in(ex->tensors[t].encoder, gradients + offsets[t], ex->rank);
 }
 
-/* Ticks of all processors of the machine since it began: those in which they worked, and all. Both are 0 if the system
- * does not tell them. A tick is a hundredth of a second, so only long times can be measured. */
-struct busy {
-    double worked, all;
-};
-
-static struct busy busy_now(void)
+struct gw_probe_busy gw_probe_busy(const char *stat)
 {
     /* user, nice, system, idle, waiting for disks (which is idle, too), interrupts, soft interrupts, stolen by another
      * machine */
     double ticks[8];
-    struct busy now = {0, 0};
-    FILE *file = fopen("/proc/stat", "r");
+    struct gw_probe_busy now = {0, 0};
+    FILE *file = fopen(stat, "r");
     if (!file)
         return now;
     if (fscanf(file, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4],
@@ -155,9 +151,9 @@ struct exchange_run {
 };
 
 /* Does a step. It hands the tensors over with the last layer first. */
-static gw_status one_step(struct exchange_run *r, uint32_t step, struct gw_report *report, struct busy *busy)
+static gw_status one_step(struct exchange_run *r, uint32_t step, struct gw_report *report, struct gw_probe_busy *busy)
 {
-    const struct busy before = busy_now();
+    const struct gw_probe_busy before = gw_probe_busy(STAT);
     gw_step_result result;
     gw_wire_report wire;
     const double begin = gw_clock_seconds();
@@ -166,7 +162,7 @@ static gw_status one_step(struct exchange_run *r, uint32_t step, struct gw_repor
         GW_TRY(gw_exchange_submit(r->exchange, t, r->work + r->offsets[t]));
     GW_TRY(gw_exchange_wait(r->exchange, &result));
     const double end = gw_clock_seconds();
-    const struct busy after = busy_now();
+    const struct gw_probe_busy after = gw_probe_busy(STAT);
     busy->worked += after.worked - before.worked;
     busy->all += after.all - before.all;
     GW_TRY(gw_exchange_stats(r->exchange, &(gw_stats){.wire = &wire}));
@@ -191,7 +187,7 @@ static gw_status run_point(struct gw_probe_member *m, struct exchange_run *r, st
     const struct gw_probe *p = m->probe;
     enum { MOST_WARM_UP = 60 };
     bool settled = false;
-    struct busy busy = {0, 0};
+    struct gw_probe_busy busy = {0, 0};
     struct gw_report sum;
     for (uint32_t i = 0, counted = 0; counted < p->runs; i++) {
         struct gw_report report = {0};
@@ -274,8 +270,6 @@ gw_status gw_probe_codec(struct gw_probe_member *m, size_t k)
     struct gw_probe_sweep sweep = {.n = 0};
     double small_measure = 0, small_encode = 0, large_measure = 0, large_encode = 0, per_element_s = 0;
     double busy_ms_per_element = 0; /* of the last point that was long enough: the network's, or a large one */
-    if (m->link.rank == 0 && p->next)
-        p->next(p->user, p->specs[k]);
     gw_status status = time_codec(m, k, SMALL, &small_measure, &small_encode);
     if (status >= 0)
         status = time_codec(m, k, LARGE, &large_measure, &large_encode);

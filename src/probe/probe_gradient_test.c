@@ -1,14 +1,18 @@
 /* Tests what measurements work with: the gradient that is drawn, how it is turned, how codecs are run in, medians,
- * deviations, and that a link is measured with as many messages as were asked for. No time is asserted. */
+ * deviations, ticks, and that a link is measured with as many messages as were asked for. No time is asserted, but that
+ * a part is no longer than the whole. */
 #include "probe/gradient.h"
 #include "checks.h"
-#include "probe/probe.h"
+#include "base/clock.h"
 #include "probe/probe.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Any part of the sequence is as it is in the whole. */
 static void parts_are_of_one_sequence(void **state)
@@ -104,6 +108,31 @@ static void slopes(void **state)
     assert_true(gw_probe_slope(x, line, 0) == 0);
 }
 
+/* Idle processors, and those that wait for disks, do not work. */
+static void ticks_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double worked, all;
+    } cases[] = {{"cpu  1 2 4 8 16 32 64 128 256 512\ncpu0 1 1 1 1 1 1 1 1 0 0\n", 231, 255},
+                 {"cpu  1 2 4 8 16 32 64\n", 0, 0},
+                 {"", 0, 0}};
+    char path[] = GW_BINARY_DIR "/probe_gradient_test.XXXXXX";
+    assert_int_equal(close(mkstemp(path)), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        assert_true(fputs(cases[i].text, file) >= 0);
+        assert_int_equal(fclose(file), 0);
+        const struct gw_probe_busy busy = gw_probe_busy(path);
+        CHECK(busy.worked == cases[i].worked && busy.all == cases[i].all, "%s: %g of %g", cases[i].text, busy.worked,
+              busy.all);
+    }
+    unlink(path);
+    assert_true(gw_probe_busy(path).all == 0);
+}
+
 /* ---- messages ------------------------------------------------------------------------------------------ */
 
 enum { MEMBERS = 3, RUNS = 4, WARM_UP = 2 };
@@ -130,16 +159,25 @@ static gw_status counting_send(void *self, uint32_t to, void *bytes, size_t n_by
 static void *measure(void *member)
 {
     gw_status status = gw_meeting_begin(&((struct gw_probe_member *)member)->meeting);
-    return (void *)(intptr_t)(status < 0 ? status : gw_probe_messages(member));
+    return (void *)(intptr_t)(status < 0 ? status : gw_probe_all(member));
+}
+
+/* Counts what is measured next. */
+static void count(void *n, const char *what)
+{
+    assert_string_equal(what, "messages");
+    ++*(int *)n;
 }
 
 static void every_size_is_sent_as_often_as_asked(void **state)
 {
     (void)state;
     gw_link links[MEMBERS], meeting[MEMBERS];
-    struct gw_probe probe = {.runs = RUNS, .most_elements = 1000};
+    int n_said = 0;
+    struct gw_probe probe = {.runs = RUNS, .most_elements = 1000, .next = count, .user = &n_said};
     struct gw_probe_member members[MEMBERS];
     pthread_t threads[MEMBERS];
+    const double begin = gw_clock_seconds();
     assert_int_equal(gw_link_local_create(NULL, MEMBERS, links), GW_OK);
     assert_int_equal(gw_link_local_create(NULL, MEMBERS, meeting), GW_OK);
     for (uint32_t r = 0; r < MEMBERS; r++) {
@@ -158,6 +196,8 @@ static void every_size_is_sent_as_often_as_asked(void **state)
         pthread_join(threads[r], &status);
         assert_int_equal((intptr_t)status, GW_OK);
     }
+    const double spent_ms = 1e3 * (gw_clock_seconds() - begin);
+    assert_int_equal(n_said, 1);
     /* 64, 256, 1024, 4096 and, the first beyond a thousand floats, 16384 bytes; fewer if a round is very slow. */
     CHECK_IN_RANGE(probe.messages.n, 1, 5);
     for (size_t i = 0; i < GW_PROBE_MOST_POINTS; i++)
@@ -168,6 +208,7 @@ static void every_size_is_sent_as_often_as_asked(void **state)
         const struct gw_probe_point *point = &probe.messages.points[i];
         assert_int_equal(point->size, (MEMBERS - 1) * ((uint64_t)64 << 2 * i));
         assert_true(point->groups == 1 && point->tensors == 1 && !point->whole);
+        CHECK(point->measured_ms > 0 && point->measured_ms < spent_ms, "%g of %g ms", point->measured_ms, spent_ms);
         const double fitted = probe.link.alpha_ms + probe.link.ms_per_byte * (double)point->size;
         assert_true(fabs(point->fitted_ms - fitted) <= 1e-12 * fitted);
     }
@@ -220,6 +261,7 @@ int main(void)
         cmocka_unit_test(turned_by_the_step),
         cmocka_unit_test(medians),
         cmocka_unit_test(slopes),
+        cmocka_unit_test(ticks_are_read),
         cmocka_unit_test(every_size_is_sent_as_often_as_asked),
         cmocka_unit_test(every_tensor_is_run_in),
     };

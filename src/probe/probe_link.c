@@ -108,8 +108,6 @@ gw_status gw_probe_messages(struct gw_probe_member *m)
     const uint32_t others = m->link.size - 1;
     struct gw_probe_sweep sweep = {.n = 0};
     double x[GW_PROBE_MOST_POINTS], t[GW_PROBE_MOST_POINTS];
-    if (m->link.rank == 0 && p->next)
-        p->next(p->user, "messages");
     for (size_t bytes = 64; bytes <= MOST_BYTES && sweep.n < GW_PROBE_MOST_POINTS; bytes *= 4) {
         double seconds = 0;
         GW_TRY(measure_size(m, bytes, &seconds));
