@@ -218,6 +218,7 @@ static gw_status read_head(struct reader *r, struct gw_checkpoint *c, bool prese
 {
     uint64_t n_tensors = 0, expected = 0;
     char net[64];
+    *n_floats = 0;
     GW_TRY(get_number(r, 8, &c->step));
     GW_TRY(get_number(r, 4, &n_tensors));
     GW_TRY(get_text(r, net, sizeof net));
@@ -225,7 +226,6 @@ static gw_status read_head(struct reader *r, struct gw_checkpoint *c, bool prese
         return gw_fail(GW_ERR_SYSTEM, "%s holds parameters of \"%s\", a network that this version does not know",
                        r->path, net);
     GW_TRY(read_list(r, &c->network, present));
-    *n_floats = 0;
     for (int k = 0; k < GW_ARRAYS; k++)
         for (uint32_t t = 0; present[k] && t < gw_array_tensors(&c->network, k); t++, expected++)
             *n_floats += gw_array_tensor(&c->network, t)->n_elems;
