@@ -135,8 +135,8 @@ static struct gw_net_newcomer *longest(struct gw_net_listener *listener, const s
     return oldest && now >= oldest->since + chance ? oldest : NULL;
 }
 
-/* Room for a connection from a host. If the host has half of it already, its own connections must make room. is_full:
- * there is room for no more than are there. NULL: none has waited long enough. */
+/* Room for a connection from a host. If the host has half of it already, or more, its own connections must make room.
+ * is_full: there is room for no more than are there. NULL: none has waited long enough. */
 static struct gw_net_newcomer *find_room(struct gw_net_listener *listener, const struct sockaddr_storage *host,
                                          bool is_full, double now)
 {
@@ -144,8 +144,9 @@ static struct gw_net_newcomer *find_room(struct gw_net_listener *listener, const
     struct gw_net_newcomer *own = longest(listener, host, now, &n_own);
     struct gw_net_newcomer *any = longest(listener, NULL, now, &n_all);
     const uint32_t most = is_full ? n_all : listener->o.most;
-    struct gw_net_newcomer *pushed_out = n_own > most / 2 ? own : any;
-    if (n_own <= most / 2 && n_all < most)
+    const bool has_half = n_own >= (most + 1) / 2; /* if there is room for one, that is half */
+    struct gw_net_newcomer *pushed_out = has_half ? own : any;
+    if (!has_half && n_all < most)
         for (uint32_t i = 0; i < listener->o.most; i++)
             if (listener->newcomers[i].since == 0)
                 return &listener->newcomers[i];
