@@ -28,6 +28,7 @@ import net
 import openmpi
 
 HERE = pathlib.Path(__file__).resolve().parent
+PYTHON = "/usr/bin/python3"
 HOSTS = 4
 CODECS = ["none", "bf16", "ternary", "ternary:pull=packed,entropy=off", "gspar:density=0.01", "topk:ratio=0.01"]
 ELEMENTS = {"alexnet": 60_969_000, "vgg16": 14_719_818}
@@ -76,10 +77,13 @@ def by_turns(args, folder, shape, codec):
     return rows
 
 
+def has_torch():
+    return not subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode
+
+
 def gloo(elements, runs):
     """The median seconds of Gloo's all-reduce. None: PyTorch is not installed."""
-    python = "/usr/bin/python3"
-    if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
+    if not has_torch():
         return None
     members = [
         subprocess.Popen(
@@ -87,7 +91,7 @@ def gloo(elements, runs):
                 *net.inside(host),
                 "env",
                 "GLOO_SOCKET_IFNAME=e0",
-                python,
+                PYTHON,
                 str(HERE / "allreduce_gloo.py"),
                 str(host),
                 str(HOSTS),
@@ -107,51 +111,16 @@ def gloo(elements, runs):
 
 
 def openmpi_ring(folder, elements, runs):
-    """The median seconds of OpenMPI's all-reduce. None: OpenMPI is not installed, or the run failed."""
-    compiler, mpirun = shutil.which("mpicc.openmpi"), shutil.which("mpirun.openmpi")
-    if not compiler or not mpirun:
+    """The median seconds of OpenMPI's all-reduce. None: OpenMPI is not installed."""
+    compiler, program = shutil.which("mpicc.openmpi"), pathlib.Path(folder) / "allreduce_mpi"
+    if not compiler:
         return None
-    program = pathlib.Path(folder) / "allreduce_mpi"
     subprocess.run([compiler, "-O2", "-o", str(program), str(HERE / "allreduce_mpi.c")], check=True)
-    hosts = ",".join(net.address(host) for host in range(HOSTS))
-    done = subprocess.run(
-        [
-            *net.inside(0),
-            mpirun,
-            "--host",
-            hosts,
-            "-n",
-            str(HOSTS),
-            "--mca",
-            "plm_rsh_agent",
-            str(net.shell_script(folder)),
-            "--mca",
-            "btl",
-            "tcp,self",
-            "--mca",
-            "pml",
-            "ob1",
-            "--mca",
-            "btl_tcp_if_include",
-            "e0",
-            "--mca",
-            "oob_tcp_if_include",
-            "e0",
-            "--mca",
-            "coll_tuned_use_dynamic_rules",
-            "1",
-            "--mca",
-            "coll_tuned_allreduce_algorithm",
-            "4",
-            str(program),
-            str(elements),
-            str(runs),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **openmpi.ENVIRONMENT},
-    )
-    return statistics.median(json.loads(done.stdout)) if done.returncode == 0 else None
+    words = ["--host", ",".join(net.address(host) for host in range(HOSTS)), "-n", HOSTS]
+    words += ["--mca", "plm_rsh_agent", net.shell_script(folder), *openmpi.OVER_TCP, *openmpi.OVER_E0]
+    words += "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm 4".split()
+    took = openmpi.run(net.inside(0), [*words, program, elements, runs])
+    return took and statistics.median(took)
 
 
 def measure(args, folder, name, shape, elements, rate):

@@ -22,12 +22,11 @@ import tempfile
 import as_json
 import net
 import openmpi
-from exchange_net import machine
+from exchange_net import PYTHON, has_torch, machine
 
 HERE = pathlib.Path(__file__).resolve().parent
 ELEMENTS = 64
 SPIN_US = 200  # of the rows that look for messages before they sleep
-OVER_TCP = "--mca btl tcp,self --mca pml ob1".split()
 
 
 def gloo_member(rank, size, place, tensors, elements, steps):
@@ -61,20 +60,21 @@ def in_host(args, rank, words):
 
 
 def members(args, size, words_of):
-    """Runs a process for each rank, and returns what rank 0 printed. None: one of them failed."""
+    """Runs a process for each rank, and returns what rank 0 printed."""
     interface = "e0" if args.in_namespaces else "lo"
     processes = [
         subprocess.Popen(
             in_host(args, rank, words_of(rank)),
             stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
             env={**os.environ, "GLOO_SOCKET_IFNAME": interface, "OMP_NUM_THREADS": "1"},
             text=True,
         )
         for rank in range(size)
     ]
     out = processes[0].communicate(timeout=1800)[0]
-    return json.loads(out) if not any([process.wait(60) for process in processes]) else None
+    if any([process.wait(60) for process in processes]):
+        raise SystemExit(f"a member failed: {' '.join(processes[0].args)}")
+    return json.loads(out)
 
 
 def place(args, port):
@@ -88,36 +88,28 @@ def tcp(args, size, codec, tensors, groups, spin=0):
 
 
 def gloo(args, size, tensors, groups):
+    if not has_torch():
+        return None
     args.port += 1
     # A group is one flat tensor, as DistributedDataParallel has it.
     shape = [groups, ELEMENTS * tensors // groups]
-    words = ["/usr/bin/python3", HERE / "latency.py", "--gloo-member"]
+    words = [PYTHON, HERE / "latency.py", "--gloo-member"]
     return members(args, size, lambda r: [*words, r, size, place(args, args.port), *shape, args.steps])
 
 
 def mpi(args, size, options, words):
-    if not shutil.which("mpirun.openmpi"):
-        return None
     where = []
     if args.in_namespaces:
         where = ["--host", ",".join(net.address(host) for host in range(size)), "--mca", "plm_rsh_agent", args.shell]
-        where += "--mca btl_tcp_if_include e0 --mca oob_tcp_if_include e0".split()
-    environment = {**os.environ, **openmpi.ENVIRONMENT}
-    done = subprocess.run(
-        in_host(args, 0, ["mpirun.openmpi", "-n", size, *where, *options, args.program, *words]),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        text=True,
-    )
-    return json.loads(done.stdout) if done.returncode == 0 else None
+        where += openmpi.OVER_E0
+    return openmpi.run(in_host(args, 0, []), ["-n", size, *where, *options, args.program, *words])
 
 
 def rows(args, size, tensors, groups):
     """Returns name, function, and whether it is a peer, for every row of one table."""
     peer = [groups, ELEMENTS * tensors // groups, args.steps]
     yield "Gloo", lambda: gloo(args, size, tensors, groups), "tcp"
-    yield "OpenMPI, tcp", lambda: mpi(args, size, OVER_TCP, ["allreduce", *peer]), "tcp"
+    yield "OpenMPI, tcp", lambda: mpi(args, size, openmpi.OVER_TCP, ["allreduce", *peer]), "tcp"
     for codec in args.codecs:
         yield f"tcp link, {codec}", lambda c=codec: tcp(args, size, c, tensors, groups), None
         yield f"tcp link, {codec}, spins", lambda c=codec: tcp(args, size, c, tensors, groups, SPIN_US), None
