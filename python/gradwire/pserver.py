@@ -14,6 +14,7 @@ import operator
 import os
 import sys
 import threading
+import warnings
 
 import numpy
 
@@ -250,6 +251,8 @@ class Client(OfOneProcess):
     it took the interrupted one. If a signal's handler closes the client, or makes a call of its own, the call that
     waits in that thread ends with an error, too.
 
+    If a server with a snapshot folder cannot write there, the call that hears of it gives a RuntimeWarning.
+
     After a fork the client works only in the process that made it. In the other one its calls raise gradwire.Error, and
     its end does nothing."""
 
@@ -295,6 +298,13 @@ class Client(OfOneProcess):
             if value is not None:
                 self._lib.gw_ps_value_free(out)
             raise
+        if self._lib.gw_ps_take_notice(self._client, _IN_MEMORY):
+            warnings.warn(
+                "gradwire: a server cannot write its snapshot folder. What it has acknowledged since is in its memory "
+                "only, and is lost if it is killed now; its log and its page say why",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def _give_up(self):
         """Gives up the call that is under way, if there is one. Its arrays must stay until then, because the library
@@ -368,15 +378,18 @@ class Client(OfOneProcess):
                     known.doubtful = True
                 raise
 
-    def pull_parameter(self, key, reduce_method, scale_key=None):
-        """Returns the reduced pushes of all workers in the round of this worker's last push: a numpy array, or bytes
-        for a frame."""
+    def pull_parameter(self, key, reduce_method, scale_key=None, counted=False):
+        """Returns the reduced pushes of the workers in the round of this worker's last push: a numpy array, or bytes
+        for a frame. counted: returns a pair, that and how many pushes it is made of. These are fewer than the workers
+        if the server leaves workers out (`--missing continue`, `--backup`), or does not wait (the modes stale and
+        async)."""
         name, scale = _api.text("key", key), None if scale_key is None else _api.text("scale_key", scale_key)
         method = _number(self._lib.gw_ps_method_name, reduce_method, "reduce_method")
         value = _Value()
         with self._turn():
             self._wait(_PULL, name, value, method=method, scale_key=scale)
-        return self._taken(value)
+        n_pushes, result = value.n_pushes, self._taken(value)
+        return (result, n_pushes) if counted else result
 
     def put(self, key, value, version):
         """Leaves a value for others to get, at a key of a plain type that this client has initialised. It belongs to no
@@ -394,12 +407,6 @@ class Client(OfOneProcess):
             self._wait(_GET, name, value, version=least)
         version = value.round
         return self._taken(value), version
-
-    def take_notice(self):
-        """Takes the client's notice that something may be lost, and clears it. True: since the last call a server with
-        a snapshot folder could not write there. What it has acknowledged since is lost if it is killed now."""
-        with self._turn():
-            return self._lib.gw_ps_take_notice(self._open(), _IN_MEMORY)
 
     def _taken(self, value):
         """Returns the value as an array, or as bytes if it is frames. Frees the library's memory."""

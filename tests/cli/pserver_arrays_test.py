@@ -155,7 +155,6 @@ def forks(client, ps, address):
         lambda: client.pull_parameter("one", "sum"),
         lambda: client.put("one", 1, version=1),
         lambda: client.get("one"),
-        client.take_notice,
     )
 
     def refuses_all():

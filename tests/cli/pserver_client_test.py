@@ -244,6 +244,18 @@ def parts(ps):
             check((reader.get("split")[0] == value).all(), "the whole value that was put")
 
 
+def counted(ps):
+    """A value that fewer pushes made than there are workers can be told from others."""
+    with serving("--workers", "3", "--backup", "1") as (address, _), contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(ps.Client(address, rank, timeout=LONG)) for rank in range(3)]
+        for client in clients:
+            client.init_parameter("x", [1], "float32")
+        for rank in (0, 2):
+            clients[rank].push_parameter("x", [rank + 1])
+        check(clients[0].pull_parameter("x", "sum", counted=True) == ([4], 2), "two of three")
+        check(clients[0].pull_parameter("x", "mean") == [2], "the value alone")
+
+
 def bare_codes():
     from gradwire import codes
 
@@ -270,7 +282,7 @@ def main():
     import gradwire.pserver as ps
 
     bare_codes()
-    for test in (arguments, keys, no_server, parts, ctrl_c):
+    for test in (arguments, counted, keys, no_server, parts, ctrl_c):
         test(ps)
     print("the client says at once what is wrong")
     return 0

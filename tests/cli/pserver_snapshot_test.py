@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 from pserver_common import PATIENCE, SOURCE, TOOL, Server, ask, check, fails, numpy, until
 
@@ -165,12 +166,18 @@ def full(folder):
         with ps.Client(server.address, rank=0) as client:
             client.init_parameter(key="x", shape=[20000], type="float32")
             until(lambda: durable(1) and health() == (200, b"ok\n"), "durable")
-            for i in range(100):
-                push(i)
-            check(not client.take_notice(), "what is written over needs no more room, also in the log")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # what is written over needs no more room, also in the log
+                for i in range(100):
+                    push(i)
             client.init_parameter(key="large", shape=large.shape, type="float32")
-            client.push_parameter(key="large", value=large)
-            check(client.take_notice() and not client.take_notice(), "this does not fit; said once")
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                client.push_parameter(key="large", value=large)
+                client.pull_parameter(key="large", reduce_method="sum")
+            told = [(w.category, w.filename) for w in said]
+            check(told == [(RuntimeWarning, __file__)], "this does not fit; said once, where the call stands")
+            check("cannot write its snapshot folder" in str(said[0].message), said[0].message)
             until(lambda: health()[0] == 503, "a health that is bad")
             reason = health()[1]
             check(b"in memory only" in reason and b"full" in reason, reason)
@@ -181,8 +188,9 @@ def full(folder):
             until(lambda: health()[0] == 200, "a health that is good again")
             check(durable(1), "the metrics say so")
             server.wait_for("Z durable")
-            push(7)
-            check(not client.take_notice(), "kept again")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # it is kept again
+                push(7)
             server.kill()
             server = keeping(disk / "kept", *options, listen=server.address)
             check((client.pull_parameter(key="large", reduce_method="sum") == 9).all(), "it has this as well")
