@@ -40,7 +40,7 @@ static gw_status average(gw_context *context, gw_codec *codec, gw_link link, gw_
             status = gw_exchange_submit(exchange, 0, gradient);
         if (status == GW_OK)
             status = gw_exchange_wait(exchange, result);
-        for (int i = 0; i < ELEMENTS; i++) /* an optimizer would do this */
+        for (int i = 0; i < ELEMENTS && status == GW_OK; i++) /* an optimizer would do this */
             sum[i] += gradient[i];
     }
     gw_exchange_destroy(exchange);

@@ -50,7 +50,7 @@ static void *work(void *argument)
             w->status = gw_exchange_submit(exchange, 0, w->gradient);
         if (w->status == GW_OK)
             w->status = gw_exchange_wait(exchange, &result);
-        for (unsigned i = 0; i < ELEMENTS; i++) /* an optimizer would do this */
+        for (unsigned i = 0; i < ELEMENTS && w->status == GW_OK; i++) /* an optimizer would do this */
             w->sum[i] += w->gradient[i];
         w->bytes_up += result.bytes_up;
         w->dense_bytes += result.dense_bytes;

@@ -372,7 +372,9 @@ static bool world_step(struct member *m, gw_exchange *ex, uint32_t step, float *
         if (!world_good(m, gw_exchange_submit(ex, order[i], gradients[order[i]])))
             return false;
     }
-    if (!world_good(m, gw_exchange_wait(ex, &m->results[step])))
+    const gw_status status = gw_exchange_wait(ex, &m->results[step]);
+    const bool dropped = status == GW_ERR_NONFINITE && !m->results[step].committed;
+    if (!dropped && (!world_good(m, status) || !m->results[step].committed))
         return false;
     m->hash[step] = 0;
     for (uint32_t t = 0; t < w->n_tensors && m->results[step].committed; t++) {

@@ -4,8 +4,7 @@
  *     for each step:
  *         gw_exchange_begin(ex, step);
  *         gw_exchange_submit(ex, tensor, grad);                 // as backward finishes each tensor, any order
- *         gw_exchange_wait(ex, &result);                        // if committed, every grad holds the average
- *         if (result.committed) optimizer step
+ *         gw_exchange_wait(ex, &result);                        // GW_OK: every grad holds the average
  *     gw_exchange_destroy(ex);
  *
  * Programs look at the status of each of these calls. After an error the gradients are unspecified. docs/design.md
@@ -86,8 +85,8 @@ typedef struct gw_exchange_options {
  * scalers. What this member keeps for itself, as the owner of slices, is not counted. */
 typedef struct gw_step_result {
     /* the step's verdict, the same on every member. false: a gradient, or its sum with the codec's residual, was not
-     * finite. Averages are not looked at: if finite gradients add up to more than float32 holds, the average is
-     * infinite */
+     * finite, and gw_exchange_wait has said GW_ERR_NONFINITE. Averages are not looked at: if finite gradients add up to
+     * more than float32 holds, the average is infinite */
     bool committed;
     uint32_t bad_tensor, bad_rank; /* if committed is false: the lowest (tensor, rank) found */
     uint64_t bytes_up;             /* sent by this member as a worker: statistics and pushes */
@@ -161,10 +160,11 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_submit(gw_exchange *exchange, uint32_
 GW_API GW_MUST_CHECK gw_status gw_exchange_submit_many(gw_exchange *exchange, uint32_t n, const uint32_t *tensors,
                                                        float *const *gradients);
 
-/* Waits until every tensor holds the average, and ends the step. With server_optimizer the tensors hold parameters. If
- * the servers' mode is then not GW_PS_SYNC, the verdict is about this member's gradients alone. result: NULL: not
- * wanted. If the verdict (committed) is false, that is not an error. Then the contents of the gradients are
- * unspecified, and the codec's state is as it was before the step. Errors: GW_ERR_ORDER (a tensor was not submitted:
+/* Waits until every tensor holds the average, and ends the step. With server_optimizer the tensors hold parameters.
+ * result: NULL: not wanted. GW_ERR_NONFINITE: the step is dropped, on every member, because a gradient was not finite;
+ * the sentence names it. The contents of the gradients are then unspecified, and the codec's state is as it was before
+ * the step. The result is written, and the next step may begin. (With server_optimizer, and a mode of the servers that
+ * is not GW_PS_SYNC, that is about this member's gradients alone.) Errors: GW_ERR_ORDER (a tensor was not submitted:
  * submit it, and wait again; or members began different steps), GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the
  * silent members), GW_ERR_MEMORY, and those of codec and link. Each ends the exchange, but those of a missing tensor
  * and of no open step: only gw_exchange_destroy may be called then. */

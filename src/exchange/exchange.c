@@ -459,6 +459,10 @@ gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
             *result = ex->result;
             result->wait_seconds = now - start;
         }
+        if (ex->begun_operation == OPERATION_STEP && !ex->result.committed)
+            status = gw_fail(GW_ERR_NONFINITE,
+                             "the gradient of '%s' on rank %u holds a NaN or an infinity, so this step has no averages",
+                             ex->tensors[ex->result.bad_tensor].encoder->shown, ex->result.bad_rank);
     }
     pthread_mutex_unlock(&ex->lock);
     return status;

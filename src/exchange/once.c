@@ -41,16 +41,9 @@ static gw_status average(gw_context *context, const char *spec, const gw_link *l
 gw_status gw_average_once(gw_context *context, const char *spec, const gw_link *link, uint64_t seed, float *values,
                           uint64_t n_elems, gw_step_result *result)
 {
-    gw_step_result own;
     GW_TRY(gw_peers_check_link(link)); /* else the others could not be told */
-    gw_status status = average(context, spec, link, seed, values, n_elems, &own);
-    if (status < 0) { /* tell the others, which wait for this member */
+    const gw_status status = average(context, spec, link, seed, values, n_elems, result);
+    if (status < 0 && status != GW_ERR_NONFINITE) /* tell the others, which wait for this member */
         gw_link_fail(link, status, gw_last_error());
-        return status;
-    }
-    if (!own.committed)
-        return gw_fail(GW_ERR_NONFINITE, "the values of rank %u hold a NaN or an infinity", own.bad_rank);
-    if (result)
-        *result = own;
-    return GW_OK;
+    return status;
 }

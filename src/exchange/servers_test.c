@@ -409,8 +409,8 @@ static void stage_fetch(struct stage *stage, uint32_t r, float out[STAGE_TENSORS
 /* The step's end of a worker; its parameters are those of the workers that count (a mask), or as before. */
 static void stage_wait(struct stage *stage, uint32_t r, uint32_t step, uint32_t counts, gw_step_result *result)
 {
-    stage_good(gw_exchange_wait(stage->exchanges[r], result));
-    assert_int_equal(result->committed, counts != 0);
+    const gw_status status = gw_exchange_wait(stage->exchanges[r], result);
+    assert_true(result->committed == (counts != 0) && status == (counts ? GW_OK : GW_ERR_NONFINITE));
     for (uint32_t t = 0; t < STAGE_TENSORS && counts; t++)
         for (uint32_t i = 0; i < STAGE_ELEMENTS; i++) {
             float sum = 0;
@@ -505,7 +505,7 @@ static void a_late_nan_takes_early_pushes_back(void **state)
             stage_good(gw_exchange_submit(stage.exchanges[0], 0, stage.gradients[0][0]));
             n_pushes += shares ? 3 : 1;
             for (uint32_t r = 0; r < STAGE_WORKERS; r++) {
-                stage_good(gw_exchange_wait(stage.exchanges[r], &result));
+                assert_int_equal(gw_exchange_wait(stage.exchanges[r], &result), bad ? GW_ERR_NONFINITE : GW_OK);
                 assert_true(result.committed == !bad && result.bad_tensor == 0 && result.bad_rank == 0);
                 stage_good(gw_exchange_save(stage.exchanges[r], still, sizeof still, &n_kept));
                 assert_true(!bad || memcmp(still, kept[r], n_kept) == 0);

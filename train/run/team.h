@@ -197,6 +197,9 @@ gw_status gw_worker_full_exchange(struct gw_worker *worker, const gw_tensor *ten
 /* Makes the worker's exchange. servers: the servers that own the slices; NULL: the members of its link own them. */
 gw_status gw_worker_exchange(struct gw_worker *worker, gw_ps_client *servers);
 
+/* Waits for the end of a step. If the step is dropped, that is no error here: result->committed says it. */
+gw_status gw_worker_wait(gw_exchange *exchange, gw_step_result *result);
+
 /* What a worker does if the network is convex (worker_convex.c). snapshot: for svrg, before the first step of an epoch
  * and of a resumed run; *result is what the exchange of the full gradient took. gradient: submits the gradient of
  * samples order[0..count). */

@@ -83,7 +83,7 @@ static gw_status share_statistics(struct gw_worker *w, uint64_t t, gw_step_resul
     memcpy(average, w->statistics, n * sizeof(float));
     GW_TRY(gw_exchange_begin(w->full_exchange, (uint32_t)t));
     GW_TRY(gw_exchange_submit(w->full_exchange, 0, average));
-    GW_TRY(gw_exchange_wait(w->full_exchange, result));
+    GW_TRY(gw_worker_wait(w->full_exchange, result));
     if (!result->committed)
         return GW_OK;
     memcpy(w->params + net->n_trained, average, n * sizeof(float));
@@ -420,7 +420,7 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     gw_histograms_begin(w, t);
     GW_TRY(compute(w, t, record));
     record->compute_seconds = gw_clock_seconds() - begin - full.wait_seconds;
-    GW_TRY(gw_exchange_wait(w->exchange, &record->result));
+    GW_TRY(gw_worker_wait(w->exchange, &record->result));
     gw_histograms_after(w, record->result.committed);
     if (leads(w)) {
         GW_TRY(gw_exchange_stats(w->exchange, &(gw_stats){.wire = &record->wire}));

@@ -91,6 +91,12 @@ gw_status gw_worker_full_exchange(struct gw_worker *w, const gw_tensor *tensors,
     return gw_exchange_create(team->context, &options, &w->full_exchange);
 }
 
+gw_status gw_worker_wait(gw_exchange *exchange, gw_step_result *result)
+{
+    const gw_status status = gw_exchange_wait(exchange, result);
+    return status == GW_ERR_NONFINITE ? GW_OK : status;
+}
+
 gw_status gw_worker_parameters(struct gw_worker *w, gw_status (*move)(gw_exchange *, float *const *))
 {
     const struct gw_network *net = &w->team->network;

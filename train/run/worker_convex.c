@@ -58,7 +58,7 @@ gw_status gw_convex_worker_snapshot(struct gw_worker *w, uint64_t t, struct gw_s
 
     GW_TRY(gw_exchange_begin(w->full_exchange, (uint32_t)epoch));
     GW_TRY(gw_exchange_submit(w->full_exchange, 0, w->full));
-    GW_TRY(gw_exchange_wait(w->full_exchange, result));
+    GW_TRY(gw_worker_wait(w->full_exchange, result));
     if (again)
         result->bytes_up = result->bytes_down = result->dense_bytes = result->messages = 0;
     if (!result->committed)

@@ -58,8 +58,10 @@ class Member:
 
     def wait(self):
         """Waits until the averages stand in the gradients, without Python's lock. Returns the same object every
-        time."""
-        _library.check(self._lib.gw_exchange_wait(self._exchange, _OUT(self._result)))
+        time. If it is not `committed`, a gradient was not finite, and there are no averages."""
+        status = self._lib.gw_exchange_wait(self._exchange, _OUT(self._result))
+        if status != Status.NONFINITE:
+            _library.check(status)
         return self._result
 
     def scale(self, factor):
