@@ -1,6 +1,6 @@
 /* Tests what measurements work with: the gradient that is drawn, how it is turned, how codecs are run in, medians,
- * deviations, ticks, and that a link is measured with as many messages as were asked for. No time is asserted, but that
- * a part is no longer than the whole. */
+ * deviations, ticks, and that links and codecs are measured with what was asked for. No time is asserted, but that a
+ * part is no longer than the whole. */
 #include "probe/gradient.h"
 #include "checks.h"
 #include "base/clock.h"
@@ -139,7 +139,6 @@ enum { MEMBERS = 3, RUNS = 4, WARM_UP = 2 };
 
 /* A link that counts what is sent, of each size 64 * 4^i. */
 struct counted {
-    gw_link link;
     gw_link_ops ops;
     gw_link true_link;
     uint32_t n_of[GW_PROBE_MOST_POINTS];
@@ -162,32 +161,17 @@ static void *measure(void *member)
     return (void *)(intptr_t)(status < 0 ? status : gw_probe_all(member));
 }
 
-/* Counts what is measured next. */
-static void count(void *n, const char *what)
+/* All members measure. Returns for how many milliseconds. */
+static double measure_together(struct gw_probe *probe, const gw_link *links)
 {
-    assert_string_equal(what, "messages");
-    ++*(int *)n;
-}
-
-static void every_size_is_sent_as_often_as_asked(void **state)
-{
-    (void)state;
-    gw_link links[MEMBERS], meeting[MEMBERS];
-    int n_said = 0;
-    struct gw_probe probe = {.runs = RUNS, .most_elements = 1000, .next = count, .user = &n_said};
+    gw_link meeting[MEMBERS];
     struct gw_probe_member members[MEMBERS];
     pthread_t threads[MEMBERS];
     const double begin = gw_clock_seconds();
-    assert_int_equal(gw_link_local_create(NULL, MEMBERS, links), GW_OK);
     assert_int_equal(gw_link_local_create(NULL, MEMBERS, meeting), GW_OK);
     for (uint32_t r = 0; r < MEMBERS; r++) {
-        counted[r] = (struct counted){.link = links[r], .ops = *links[r].ops, .true_link = links[r]};
-        counted[r].ops.send = counting_send;
-        counted[r].link.ops = &counted[r].ops;
-    }
-    for (uint32_t r = 0; r < MEMBERS; r++) {
-        members[r] = (struct gw_probe_member){.probe = &probe,
-                                              .link = counted[r].link,
+        members[r] = (struct gw_probe_member){.probe = probe,
+                                              .link = links[r],
                                               .meeting = {.link = meeting[r], .timeout_ms = 60000}};
         assert_int_equal(pthread_create(&threads[r], NULL, measure, &members[r]), 0);
     }
@@ -196,8 +180,32 @@ static void every_size_is_sent_as_often_as_asked(void **state)
         pthread_join(threads[r], &status);
         assert_int_equal((intptr_t)status, GW_OK);
     }
-    const double spent_ms = 1e3 * (gw_clock_seconds() - begin);
-    assert_int_equal(n_said, 1);
+    for (uint32_t r = 0; r < MEMBERS; r++)
+        gw_link_destroy(&meeting[r]);
+    return 1e3 * (gw_clock_seconds() - begin);
+}
+
+/* Notes what is measured next. */
+static void note(void *said, const char *what)
+{
+    strcat(strcat(said, " "), what);
+}
+
+static void every_size_is_sent_as_often_as_asked(void **state)
+{
+    (void)state;
+    gw_link links[MEMBERS], counting[MEMBERS];
+    char said[64] = "";
+    struct gw_probe probe = {.runs = RUNS, .most_elements = 1000, .next = note, .user = said};
+    assert_int_equal(gw_link_local_create(NULL, MEMBERS, links), GW_OK);
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+        counted[r] = (struct counted){.ops = *links[r].ops, .true_link = links[r]};
+        counted[r].ops.send = counting_send;
+        counting[r] = links[r];
+        counting[r].ops = &counted[r].ops;
+    }
+    const double spent_ms = measure_together(&probe, counting);
+    assert_string_equal(said, " messages");
     /* 64, 256, 1024, 4096 and, the first beyond a thousand floats, 16384 bytes; fewer if a round is very slow. */
     CHECK_IN_RANGE(probe.messages.n, 1, 5);
     for (size_t i = 0; i < GW_PROBE_MOST_POINTS; i++)
@@ -214,10 +222,47 @@ static void every_size_is_sent_as_often_as_asked(void **state)
     }
     assert_true(probe.link.alpha_ms == probe.messages.points[0].measured_ms);
     assert_int_equal(probe.link.members, MEMBERS);
-    for (uint32_t r = 0; r < MEMBERS; r++) {
+    for (uint32_t r = 0; r < MEMBERS; r++)
         gw_link_destroy(&links[r]);
-        gw_link_destroy(&meeting[r]);
+}
+
+/* Small points, larger ones up to what is asked for, and the network itself, however large it is. */
+static void codecs_are_measured_at_the_points_asked_for(void **state)
+{
+    (void)state;
+    static const gw_profile_layer layers[] = {{"a", 5000, 0}, {"b", 1, 0}, {"c", 70000, 0}};
+    static const uint64_t elements[] = {4096, 12 << 10, 48 << 10, 64 << 10, 1 << 16, 75001};
+    enum { N_POINTS = sizeof elements / sizeof *elements };
+    gw_link links[MEMBERS];
+    char said[64] = "";
+    struct gw_probe probe = {.runs = 1,
+                             .most_elements = 1 << 16,
+                             .next = note,
+                             .user = said,
+                             .n_codecs = 1,
+                             .specs = {"none"},
+                             .layers = layers,
+                             .n_layers = 3,
+                             .link.run_elements = GW_PROBE_RUN_ELEMENTS};
+    assert_int_equal(gw_codec_parse(NULL, "none", &probe.codecs[0]), GW_OK);
+    assert_int_equal(gw_link_local_create(NULL, MEMBERS, links), GW_OK);
+    const double spent_ms = measure_together(&probe, links);
+    assert_string_equal(said, " messages none");
+    const struct gw_probe_sweep *sweep = &probe.sweeps[0];
+    /* The network is left out if it would take two seconds. */
+    const bool slow = sweep->points[N_POINTS - 2].measured_ms * elements[N_POINTS - 1] > 2e3 * elements[N_POINTS - 2];
+    assert_int_equal(sweep->n, slow ? N_POINTS - 1 : N_POINTS);
+    for (size_t i = 0; i < sweep->n; i++) {
+        const struct gw_probe_point *point = &sweep->points[i];
+        assert_true(point->whole == (i == N_POINTS - 1));
+        if (!point->whole)
+            assert_int_equal(point->groups * point->tensors * point->size, elements[i]);
+        CHECK(point->measured_ms > 0 && point->measured_ms < spent_ms, "%g of %g ms", point->measured_ms, spent_ms);
+        CHECK(point->busy >= 0 && point->busy <= 1, "point %zu: busy %g", i, point->busy);
     }
+    for (uint32_t r = 0; r < MEMBERS; r++)
+        gw_link_destroy(&links[r]);
+    gw_codec_destroy(probe.codecs[0]);
 }
 
 /* Each tensor gets its own part of the gradients, wherever that lies. */
@@ -263,6 +308,7 @@ int main(void)
         cmocka_unit_test(slopes),
         cmocka_unit_test(ticks_are_read),
         cmocka_unit_test(every_size_is_sent_as_often_as_asked),
+        cmocka_unit_test(codecs_are_measured_at_the_points_asked_for),
         cmocka_unit_test(every_tensor_is_run_in),
     };
     return cmocka_run_group_tests_name("probe gradient", tests, NULL, NULL);
