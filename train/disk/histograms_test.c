@@ -1,4 +1,5 @@
 /* Tests histograms of gradients: counting, the lines, and their place in TensorBoard's event files. */
+#include "checks.h"
 #include "disk/histograms.h"
 #include "disk/tensorboard.h"
 
@@ -66,7 +67,7 @@ static struct gw_histograms *some(uint64_t step)
     memset(h->rows[0].tensor, 'n', sizeof h->rows[0].tensor - 1); /* the longest name there is */
     h->rows[0].elements = 3;
     gw_histogram_count(&h->rows[0].kinds[GW_HISTOGRAM_RAW], values, 3);
-    gw_histogram_count(&h->rows[0].kinds[GW_HISTOGRAM_AVERAGED], values, 2);
+    gw_histogram_count(&h->rows[0].kinds[GW_HISTOGRAM_AVERAGED], values, 1);
     return h;
 }
 
@@ -81,6 +82,25 @@ static void check_cut(const char *bytes, long cut, uint64_t before, const long *
         want = ends[i + 1];
     assert_int_equal(gw_histograms_end_before(f, before), want);
     fclose(f);
+}
+
+/* As many as asked for, the first and the last among them, and the gaps between two are alike. */
+static void some_are_spread_over_all(void **state)
+{
+    (void)state;
+    for (uint64_t n = 0; n < 40; n++)
+        for (uint64_t some = 0; some < 45; some++) {
+            uint64_t count = 0, last = 0, least = UINT64_MAX, most = 0;
+            for (uint64_t i = 0; i < n + 3; i++)
+                if (gw_is_spread(i, n, some)) {
+                    least = count && i - last < least ? i - last : least;
+                    most = count && i - last > most ? i - last : most;
+                    assert_true(count || i == 0);
+                    count++, last = i;
+                }
+            CHECK(count == (some < n ? some : n) && (count < 2 || (last == n - 1 && most - least < 2)),
+                  "%u of %u: %u, the last is %u", (unsigned)some, (unsigned)n, (unsigned)count, (unsigned)last);
+        }
 }
 
 /* A run goes on with a file that was cut anywhere. A line without its end must not count. */
@@ -99,9 +119,11 @@ static void lines_are_gone_on_with(void **state)
         free(h);
     }
     rewind(f);
-    const size_t n = fread(bytes, 1, sizeof bytes, f);
+    const size_t n = fread(bytes, 1, sizeof bytes - 1, f);
     assert_true((long)n == ends[N]);
     fclose(f);
+    bytes[n] = 0;
+    assert_true(strstr(bytes, "\"raw\"") && strstr(bytes, "\"averaged\"") && !strstr(bytes, "\"sent\"")); /* empty */
     for (uint64_t before = 0; before < 12; before++)
         for (int end = 0; end <= N; end++)
             for (long cut = ends[end] > 2 ? ends[end] - 2 : 0; cut <= ends[end] + 1 && cut <= (long)n; cut++)
@@ -144,9 +166,8 @@ static void events_hold_histograms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_value_is_in_its_bin),
-        cmocka_unit_test(the_ends_of_the_range),
-        cmocka_unit_test(lines_are_gone_on_with),
+        cmocka_unit_test(every_value_is_in_its_bin), cmocka_unit_test(the_ends_of_the_range),
+        cmocka_unit_test(some_are_spread_over_all),  cmocka_unit_test(lines_are_gone_on_with),
         cmocka_unit_test(events_hold_histograms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -227,6 +227,51 @@ static void a_run_that_is_gone_on_with_has_the_same_sums(void **state)
     }
 }
 
+/* The events of a file, a line "step tag value" for each. */
+static void read_events(char *text, size_t capacity)
+{
+    char path[400];
+    uint8_t head[12], event[200];
+    snprintf(path, sizeof path, "%s/%s", folder, GW_EVENTS_FILE);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    for (int i = 0; fread(head, 1, sizeof head, f) == sizeof head; i++) {
+        assert_int_equal(fread(event, 1, head[0] + 4u, f), head[0] + 4u);
+        if (i == 0) /* the name of the format */
+            continue;
+        float value; /* behind time and step, whose sizes checkpoint_test checks, and three lengths */
+        const uint8_t *tag = event + 17;
+        memcpy(&value, tag + event[16] + 1, sizeof value);
+        const size_t n = strlen(text);
+        snprintf(text + n, capacity - n, "%u %.*s %g\n", event[10], event[16], (const char *)tag, (double)value);
+    }
+    fclose(f);
+}
+
+/* An event of a step says what a line says. What a step does not have, it does not say. */
+static void events_say_what_there_is(void **state)
+{
+    (void)state;
+    static const char *const right[] = {
+        "0 loss 1.5\n0 lr 0.5\n0 accuracy/train 0.125\n0 bytes/up 201\n0 bytes/down 401\n0 codec/nonzero_share 0.5\n"
+        "0 codec/variance_factor 3\n0 codec/residual_norm 3\n0 codec/threshold_age 5\n"
+        "1 loss 3\n1 lr 0.5\n1 accuracy/train 0.375\n1 bytes/up 201\n1 bytes/down 401\n1 accuracy/test 0.75\n",
+        "1 objective 0.75\n",
+        "2 loss 4.5\n2 lr 0.5\n2 accuracy/train 0.625\n2 bytes/up 201\n2 bytes/down 401\n"
+        "3 loss 6\n3 lr 0.5\n3 accuracy/train 0.875\n3 bytes/up 201\n3 bytes/down 401\n3 accuracy/test 0\n",
+        "3 objective 1.25\n",
+        "3 codec/nonzero_share 0\n3 codec/variance_factor 0\n3 codec/residual_norm 0\n3 codec/threshold_age 8\n"};
+    for (int convex = 0; convex < 2; convex++) {
+        char found[2000] = "", want[2000] = "";
+        for (int i = 0; i < 5; i++)
+            if (convex || i % 2 == 0)
+                strcat(want, right[i]);
+        write_run(convex);
+        read_events(found, sizeof found);
+        assert_string_equal(found, want);
+    }
+}
+
 /* A run that ends early leaves its files without their names. A run that made no step leaves nothing. */
 static void a_run_that_ends_early(void **state)
 {
@@ -380,6 +425,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_line_has_the_sums_of_all_workers, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_run_that_is_gone_on_with_has_the_same_sums, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(events_say_what_there_is, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_run_that_ends_early, make_folder, remove_empty_folder),
         cmocka_unit_test(a_summary_says_what_there_is),
         cmocka_unit_test_setup_teardown(a_damaged_line_ends_what_is_read, make_folder, remove_folder),
