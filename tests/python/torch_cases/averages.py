@@ -1,12 +1,12 @@
 """Tests that what is sent is right: averages, replicas, layers in float, the plain hook."""
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 import gradwire
 import gradwire.torch as gw
 
-from common import SIZE, TOPK, TRANSPORT, attached, backward, digest, local_gradients, network, train
+from common import SIZE, TOPK, attached, attached_with, backward, digest, local_gradients, network, said_by, sgd, train
+from common import wrapped
 
 
 def averages_are_those_of_the_library():
@@ -30,9 +30,7 @@ def replicas_stay_identical():
     found = {}
     codecs = ["none", "ternary", "ternary:skip=last", "gspar:density=0.2", TOPK, "topk:ratio=0.1,scope=global"]
     for codec in (*codecs, "ternary:residual=on,momentum=0.9"):
-        ddp = DistributedDataParallel(network())
-        optimizer = torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
-        compression = gw.attach(ddp, codec, transport=TRANSPORT, optimizer=optimizer)
+        ddp, optimizer, compression = attached_with(codec)
         train(ddp, 5, optimizer)
         found[codec] = [digest(ddp), compression.stats()["times_smaller_up"], compression.stats()["steps"]]
         compression.close()
@@ -47,9 +45,8 @@ def momentum_fits_the_optimizer():
     for nesterov, output in ((False, ""), (True, ""), (False, ",output=velocity")):
         ends = []
         for codec in ("none", everything + output):
-            ddp, own = DistributedDataParallel(network()), 0.0 if "velocity" in codec else 0.9
-            optimizer = torch.optim.SGD(ddp.parameters(), 0.1, momentum=own, nesterov=nesterov)
-            compression = gw.attach(ddp, codec, transport=TRANSPORT, optimizer=optimizer)
+            own = 0.0 if "velocity" in codec else 0.9
+            ddp, optimizer, compression = attached_with(codec, lambda p: sgd(p, own, nesterov=nesterov))
             train(ddp, 8, optimizer)
             compression.close()
             ends.append(torch.cat([p.detach().flatten() for p in ddp.parameters()]))
@@ -69,15 +66,9 @@ def last_layer_goes_as_float():
 
 
 def the_hook_by_itself():
-    ddp = DistributedDataParallel(network())
-    other, compression = attached("ternary")
-    del other
+    ddp, compression = wrapped(), attached("ternary")[1]
+    ddp.register_comm_hook(compression, gw.hook)
     dist.barrier()  # a rank that is still in attach when another fails would get the error there
-    try:
-        ddp.register_comm_hook(compression, gw.hook)
-        backward(ddp, 0)
-        return "no error"
-    except RuntimeError as error:
-        return str(error)
-    finally:
-        compression.close()
+    said = said_by(RuntimeError, backward, ddp, 0)
+    compression.close()
+    return said

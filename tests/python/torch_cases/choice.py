@@ -8,13 +8,13 @@ import threading
 import torch
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
-import gradwire.torch as gw
 from gradwire import _api
 from gradwire.codecs import lost
 from gradwire.torch import auto as gw_auto
 from gradwire.torch.fits import divider
 
-from common import RANK, SIZE, TRANSPORT, attached, await_files, backward, digest, network, train
+from common import FOLDER, RANK, attached, attached_with, await_word, backward, digest, network, said_by, say
+from common import sgd, train
 
 
 @contextlib.contextmanager
@@ -78,13 +78,8 @@ def auto_takes_none():
 
 def auto_knows_accuracy():
     """Its own candidates lost little, and fit the optimizer."""
-    parameters, sgd = list(network().parameters()), torch.optim.SGD
-    optimizers = [
-        None,
-        sgd(parameters, 0.1, 0.95 - 0.05, nesterov=True),
-        sgd(parameters, 0.1, 0.8),
-        torch.optim.Adam(parameters),
-    ]
+    parameters, momentum = list(network().parameters()), 0.95 - 0.05
+    optimizers = [None, sgd(parameters, momentum, nesterov=True), sgd(parameters, 0.8), torch.optim.Adam(parameters)]
     found = [gw_auto.candidates_for(optimizer) for optimizer in optimizers]
     codecs = [_api.Codec(spec) for specs in found for spec in specs]
     assert all(lost(codec) <= 0.3 for codec in codecs)
@@ -166,11 +161,11 @@ def others_free_their_own():
 
 def adam_within_another():
     """Returns what is said if attach is given an optimizer that shares out the work of Adam among the ranks."""
-    ddp = torch.nn.parallel.DistributedDataParallel(network())
-    optimizer = ZeroRedundancyOptimizer(ddp.parameters(), torch.optim.Adam, lr=0.001)
-    with gw.attach(ddp, "ternary", transport=TRANSPORT, optimizer=optimizer):
-        with contextlib.redirect_stderr(io.StringIO()) as text:
-            train(ddp, 1, optimizer)
+    ddp, optimizer, compression = attached_with(
+        "ternary", lambda parameters: ZeroRedundancyOptimizer(parameters, torch.optim.Adam, lr=0.001)
+    )
+    with compression, contextlib.redirect_stderr(io.StringIO()) as text:
+        train(ddp, 1, optimizer)
     return text.getvalue().count("with Adam, ternary")
 
 
@@ -201,9 +196,7 @@ def nobody_reads_what_it_says():
 
 def auto_as_it_is():
     """auto may take anything here. All ranks take the same, and stay identical."""
-    ddp = torch.nn.parallel.DistributedDataParallel(network())
-    optimizer = torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
-    compression = gw.attach(ddp, "auto", transport=TRANSPORT, optimizer=optimizer)
+    ddp, optimizer, compression = attached_with("auto")
     train(ddp, 40, optimizer)
     found = [compression.choice["codec"], compression.choice.get("predicted_ms"), digest(ddp)]
     compression.close()
@@ -213,10 +206,8 @@ def auto_as_it_is():
 @little_is_measured()
 def auto_sees_a_schedule():
     """OneCycleLR may be made after attach. Returns what auto compares then."""
-    ddp = torch.nn.parallel.DistributedDataParallel(network())
-    optimizer = torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
-    options = {"candidates": ["onebit:momentum=0.9"], "optimizer": optimizer}
-    with gw.attach(ddp, "auto", transport=TRANSPORT, **options) as compression:
+    ddp, optimizer, compression = attached_with("auto", candidates=["onebit:momentum=0.9"])
+    with compression:
         optimizer.param_groups[0]["momentum"] = 0.85
         train(ddp, 16, optimizer)
         return list(compression.choice["predicted_ms"])
@@ -270,16 +261,10 @@ def auto_runs_no_python_on_other_threads():
     train(ddp, 3)
     gw_auto.Auto.finish = finish
     compression._auto._timeout_ms = compression._options["timeout_ms"] = 1000
-    heard = [os.environ["FOLDER"] + f"/heard-{rank}" for rank in range(SIZE) if rank != 1]
     if RANK == 1:
-        await_files(heard)
-    try:
-        train(ddp, 1)
-        said = "no error"
-    except RuntimeError as error:
-        said = str(error)
-    with open(os.environ["FOLDER"] + f"/heard-{RANK}", "w", encoding="utf-8"):
-        pass
+        await_word("heard", of=[0, 2])
+    said = said_by(RuntimeError, train, ddp, 1)
+    say("heard")
     compression.close()
     return [sorted(names), said]
 
@@ -330,7 +315,7 @@ def logging_to_tensorboard():
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return "not installed"
-    folder = os.environ["FOLDER"] + f"/board-{RANK}"
+    folder = FOLDER / f"board-{RANK}"
     ddp, compression = attached("ternary")
     train(ddp, 1)
     with SummaryWriter(folder) as writer:

@@ -1,5 +1,6 @@
 """What the cases share: networks, batches, training, a compression on this rank."""
 import os
+import pathlib
 import time
 import warnings
 
@@ -13,6 +14,7 @@ warnings.filterwarnings("ignore")
 os.environ.update(gradwire.launcher.environment())
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 TRANSPORT = os.environ.get("TRANSPORT", "tcp")
+FOLDER = pathlib.Path(os.environ["FOLDER"])
 TOPK = "topk:ratio=0.1,refresh=1,scope=layer,over=0"
 
 
@@ -34,8 +36,12 @@ def backward(model, step, rank=RANK, factor=1.0):
     return loss.item()
 
 
+def sgd(parameters, momentum=0.9, **options):
+    return torch.optim.SGD(parameters, 0.1, momentum=momentum, **options)
+
+
 def train(ddp, steps, optimizer=None, first=0):
-    optimizer = optimizer or torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
+    optimizer = optimizer or sgd(ddp.parameters())
     for step in range(first, first + steps):
         optimizer.zero_grad()
         backward(ddp, step)
@@ -48,18 +54,36 @@ def digest(module):
     return sum(p.detach().contiguous().view(torch.int32).long().sum().item() for p in module.parameters())
 
 
-def attached(codec, seed=0, hidden=64, ddp_options=None, transport=TRANSPORT, **options):
-    ddp = DistributedDataParallel(network(seed, hidden), **(ddp_options or {}))
+def wrapped(model=None, **ddp_options):
+    return DistributedDataParallel(model or network(), **ddp_options)
+
+
+def attached(codec, model=None, ddp_options=None, transport=TRANSPORT, **options):
+    ddp = wrapped(model, **(ddp_options or {}))
     return ddp, gw.attach(ddp, codec, transport=transport, **options)
 
 
-def await_files(paths, then=None):
-    """Waits until other ranks have made these files. Then raises what is given."""
+def attached_with(codec, make=sgd, **options):
+    """make(parameters) makes the optimizer that attach is told. Returns it, too."""
+    ddp = wrapped()
+    optimizer = make(ddp.parameters())
+    return ddp, optimizer, gw.attach(ddp, codec, transport=TRANSPORT, optimizer=optimizer, **options)
+
+
+def say(word):
+    """Tells other ranks, which may have no connection to this one any more."""
+    (FOLDER / f"{word}-{TRANSPORT}-{RANK}").touch()
+
+
+def wait_until(is_so):
     end = time.monotonic() + 120
-    while not all(map(os.path.exists, paths)) and time.monotonic() < end:
+    while not is_so() and time.monotonic() < end:
         time.sleep(0.02)
-    if then:
-        raise then
+
+
+def await_word(word, *, of):
+    """Waits until these ranks have said it."""
+    wait_until(lambda: all((FOLDER / f"{word}-{TRANSPORT}-{rank}").exists() for rank in of))
 
 
 def local_gradients(rank, step=0):
@@ -80,10 +104,10 @@ def residuals_in(state, module):
     return found
 
 
-def said_by(call, *kinds):
-    """Returns the text of the error of one of these kinds that the call raises."""
+def said_by(kinds, call, *arguments, **options):
+    """Returns the text of the error of these kinds that the call raises."""
     try:
-        call()
+        call(*arguments, **options)
     except kinds as error:
         return str(error)
     return "no error"

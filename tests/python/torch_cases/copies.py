@@ -5,8 +5,8 @@ import gc
 import io
 import os
 import pickle
+import select
 import signal
-import time
 
 import torch
 import torch.distributed as dist
@@ -14,7 +14,7 @@ import torch.distributed as dist
 import gradwire
 import gradwire.torch as gw
 
-from common import attached, backward, digest, train
+from common import attached, backward, digest, said_by, train
 from sharded import sharded, train_units
 
 
@@ -23,14 +23,6 @@ def saved(thing):
     torch.save(thing, file)
     file.seek(0)
     return torch.load(file, weights_only=False)
-
-
-def said_by(call, *arguments):
-    try:
-        call(*arguments)
-        return "no error"
-    except gradwire.Error as error:
-        return str(error)
 
 
 def copies():
@@ -42,7 +34,8 @@ def copies():
     said, digests = [], []
     for again in (copy.deepcopy(ddp), saved(ddp)):
         hook, stands = again._comm_hooks[0]
-        said += [said_by(lambda: stands.stats()), said_by(lambda: stands.codec), said_by(hook, stands, None)]
+        calls = (lambda: stands.stats(), lambda: stands.codec, lambda: hook(stands, None))
+        said += [said_by(gradwire.Error, call) for call in calls]
         dist.barrier()
         with gw.attach(again, "ternary") as own:
             own.load_state_dict(compression.state_dict())
@@ -54,7 +47,7 @@ def copies():
         lambda c: copy.deepcopy(copy.deepcopy(c)),
         lambda c: pickle.loads(pickle.dumps(c)),
     ):
-        said.append(said_by(lambda: make(compression).check()))
+        said.append(said_by(gradwire.Error, lambda: make(compression).check()))
     train(ddp, 2, first=2)
     compression.close()
     return [said, len({digest(ddp), *digests}) == 1]
@@ -74,7 +67,7 @@ def copies_while_auto_times():
 def sharded_copies():
     model, compression = sharded("none")
     again = copy.deepcopy(model)
-    said = [said_by(unit.hook, torch.ones(10)) for unit in (again[0], saved(model)[2])]
+    said = [said_by(gradwire.Error, unit.hook, torch.ones(10)) for unit in (again[0], saved(model)[2])]
     train_units(model, 1)
     compression.close()
     return said
@@ -96,7 +89,7 @@ def forks():
         if child == 0:
             calls = [c for each in all_three for c in (each.check, each.state_dict, lambda: each.load_state_dict({}))]
             calls += [lambda: third.average(0, torch.ones(10)), lambda: gw.hook(first, None).wait()]
-            raised = ["forked" in said_by(call) for call in calls]
+            raised = ["forked" in said_by(gradwire.Error, call) for call in calls]
             for each in all_three:
                 each.end(ValueError("that the others must not hear"))
                 each.close()
@@ -104,17 +97,12 @@ def forks():
             gc.collect()
             atexit._run_exitfuncs()
             os._exit(7 if all(raised) else 1)
-    end = time.monotonic() + 60
-    ended, status = 0, 0
-    while not ended and time.monotonic() < end:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        time.sleep(0.05)
-    if not ended:
+    if not select.select([os.pidfd_open(child)], [], [], 60)[0]:
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     train(ddp, 2)
     train(other, 2)
     train_units(model, 1)
     for compression in all_three:
         compression.close()
-    return [bool(ended), os.waitstatus_to_exitcode(status), digest(ddp) == digest(other)]
+    return [code, digest(ddp) == digest(other)]

@@ -4,12 +4,12 @@ import time
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 import gradwire
 import gradwire.torch as gw
 
-from common import RANK, SIZE, TOPK, attached, backward, batch, digest, local_gradients, network, residuals_in, train
+from common import RANK, SIZE, TOPK, attached, backward, batch, digest, local_gradients, network, residuals_in, sgd
+from common import train
 
 
 def buckets_of_all_sizes():
@@ -49,8 +49,7 @@ class Branches(torch.nn.Module):
 
 def unused_parameters():
     """A branch that no rank used keeps its residual. Its gradient stays None, as DDP says."""
-    ddp = DistributedDataParallel(Branches(), find_unused_parameters=True)
-    compression = gw.attach(ddp, TOPK)
+    ddp, compression = attached(TOPK, Branches(), {"find_unused_parameters": True})
     states, grads = [], []
     for step, branch in enumerate([1, 1, 0, 1]):
         for p in ddp.parameters():
@@ -92,12 +91,12 @@ def several_models():
     """Two models train in one process, by turns. They get the same as two models that train alone."""
     alone = []
     for seed in (1, 2):
-        ddp, compression = attached("ternary", seed=seed)
+        ddp, compression = attached("ternary", network(seed))
         train(ddp, 3)
         alone.append(digest(ddp))
         compression.close()
-    pairs = [attached("ternary", seed=seed) for seed in (1, 2)]
-    optimizers = [torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9) for ddp, _ in pairs]
+    pairs = [attached("ternary", network(seed)) for seed in (1, 2)]
+    optimizers = [sgd(ddp.parameters()) for ddp, _ in pairs]
     for step in range(3):
         for (ddp, _), optimizer in zip(pairs, optimizers):
             train(ddp, 1, optimizer, step)
@@ -110,8 +109,8 @@ def several_models():
 def frozen_parameters():
     model = network()
     model[0].weight.requires_grad_(False)
-    ddp = DistributedDataParallel(model)
-    compression = gw.attach(ddp, "ternary:skip=0.weight")  # the name fits, though this parameter needs no gradient
+    # The name fits, though this parameter needs no gradient.
+    ddp, compression = attached("ternary:skip=0.weight", model)
     train(ddp, 2)
     names = compression.state_dict()["names"]
     compression.close()

@@ -1,17 +1,14 @@
 """Tests that every wait has a deadline: in attach, between the buckets of a step, in close, and for other threads."""
-import os
-import os
 import threading
 
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 import gradwire
 import gradwire.torch as gw
 from gradwire.torch import compression as gw_compression
 from gradwire.torch import sharded as gw_sharded
 
-from common import RANK, SIZE, attached, await_files, network
+from common import RANK, SIZE, attached, await_word, said_by, say, wrapped
 from sharded import sharded
 
 
@@ -30,21 +27,21 @@ def attach_is_stuck():
     said = []
     for name in ("all_gather_object", "broadcast_object_list", "new_group"):
         group = dist.new_group()  # what stands still in one group must not reach the next case
-        ddp = DistributedDataParallel(network(), process_group=group)
+        ddp = wrapped(process_group=group)
         before = getattr(dist, name)
-        heard = [f"{os.environ['FOLDER']}/{name}-{rank}" for rank in range(SIZE)]
+
+        def stand_still(*_, **__):
+            await_word(name, of=range(SIZE))
+            raise gradwire.Error(-1, "given up")
+
         if RANK == 1:
-            setattr(dist, name, lambda *_, **__: await_files(heard, gradwire.Error(-1, "given up")))
+            setattr(dist, name, stand_still)
         dist.barrier()
-        try:
-            gw.attach(ddp, "none", timeout=3, transport="torch" if name == "new_group" else "tcp")
-            said.append("no error")
-        except gradwire.Error as error:
-            said.append(str(error))
+        transport = "torch" if name == "new_group" else "tcp"
+        said.append(said_by(gradwire.Error, gw.attach, ddp, "none", timeout=3, transport=transport))
         setattr(dist, name, before)
-        with open(heard[RANK], "w", encoding="utf-8"):
-            pass
-        await_files(heard)
+        say(name)
+        await_word(name, of=range(SIZE))
     return said
 
 
@@ -55,11 +52,7 @@ def close_is_stuck():
     gw_compression.END_S, compression._seconds = 0.1, 0.1
     compression._error = gradwire.Error(-1, "the thread gives this to the bucket")
     compression._queue.put(stuck)
-    try:
-        compression.close()
-        said = "no error"
-    except gradwire.Timeout as error:
-        said = str(error)
+    said = said_by(gradwire.Timeout, compression.close)
     stuck.go_on.set()
     gw_compression.END_S = seconds
     return said
@@ -70,13 +63,7 @@ def sharded_is_busy():
     model, compression = sharded("none")
     seconds, gw_sharded.END_S = gw_sharded.END_S, 0.1
     compression._options["timeout_ms"] = 100
-    said = []
     with compression._lock:
-        for call in (compression.state_dict, compression.close):
-            try:
-                call()
-                said.append("no error")
-            except gradwire.Timeout as error:
-                said.append(str(error))
+        said = [said_by(gradwire.Timeout, call) for call in (compression.state_dict, compression.close)]
     gw_sharded.END_S = seconds
     return said

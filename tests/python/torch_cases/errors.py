@@ -2,18 +2,19 @@
 die."""
 import gc
 import os
+import pathlib
 import signal
 import threading
 import time
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 import gradwire
 import gradwire.torch as gw
 
-from common import RANK, SIZE, TOPK, TRANSPORT, attached, await_files, backward, batch, digest, network, train
+from common import RANK, TOPK, attached, attached_with, await_word, backward, digest, network
+from common import said_by, say, train, wait_until, wrapped
 
 
 def not_finite():
@@ -34,22 +35,16 @@ def not_finite():
 
 def not_finite_raises():
     ddp, compression = attached("ternary", nonfinite="raise")
-    try:
-        backward(ddp, 0, factor=float("inf") if RANK == 1 else 1.0)
-        said = "no error"
-    except RuntimeError as error:
-        said = str(error)
+    said = said_by(RuntimeError, backward, ddp, 0, factor=float("inf") if RANK == 1 else 1.0)
     compression.check()
     compression.close()
     return said
 
 
 def wrong_arguments():
-    ddp = DistributedDataParallel(network())
-    hollow = network()
+    ddp, hollow = wrapped(), network()
     hollow.register_parameter("hollow", torch.nn.Parameter(torch.zeros(0)))
-    said = []
-    for arguments in [
+    cases = [
         (network(), "ternary", {}),
         (ddp, "ternari", {}),
         (ddp, "ternary", {"nonfinite": "stop"}),
@@ -84,14 +79,10 @@ def wrong_arguments():
         (ddp, "ternary:skip=2.weight;2.bias", {}),
         (ddp, "auto", {"candidates": ["none", "ternary:skip=2.wieght"]}),
         (ddp, "ternary", {"candidates": ["ternary"]}),
-        (DistributedDataParallel(hollow, find_unused_parameters=True), "auto", {}),
-    ]:
-        try:
-            gw.attach(arguments[0], arguments[1], **arguments[2])
-            said.append("no error")
-        except (TypeError, ValueError, gradwire.Error) as error:
-            said.append(str(error))
-    return said
+        (wrapped(hollow, find_unused_parameters=True), "auto", {}),
+    ]
+    kinds = (TypeError, ValueError, gradwire.Error)
+    return [said_by(kinds, gw.attach, model, codec, **options) for model, codec, options in cases]
 
 
 class OtherNames(torch.nn.Module):
@@ -107,27 +98,21 @@ class OtherNames(torch.nn.Module):
 
 def a_schedule_moves_the_momentum():
     """As OneCycleLR does."""
-    ddp = DistributedDataParallel(network())
-    optimizer = torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
-    with gw.attach(ddp, "onebit:momentum=0.9", transport=TRANSPORT, optimizer=optimizer):
+    ddp, optimizer, compression = attached_with("onebit:momentum=0.9")
+    with compression:
         train(ddp, 2, optimizer)
         dist.barrier()  # a failure ends a step that another rank still ends
         optimizer.param_groups[0]["momentum"] = 0.85
-        try:
-            backward(ddp, 2)
-            return "no error"
-        except RuntimeError as error:
-            return str(error)
+        return said_by(RuntimeError, backward, ddp, 2)
 
 
 def what_disagrees(model, codec):
-    ddp = DistributedDataParallel(model)
-    try:
-        with gw.attach(ddp, codec, timeout=20):
+    def one_step():
+        ddp, compression = attached(codec, model, timeout=20)
+        with compression:
             backward(ddp, 0)
-        return "no error"
-    except RuntimeError as error:
-        return str(error)
+
+    return said_by(RuntimeError, one_step)
 
 
 def codecs_that_differ():
@@ -144,19 +129,13 @@ def refuse(*_):
 
 def one_rank_raises_in_backward():
     """The rank goes on to its end. The other ranks hear which rank left."""
-    ddp = DistributedDataParallel(network(), bucket_cap_mb=0.0001)
-    compression = gw.attach(ddp, "ternary", timeout=20, transport=TRANSPORT)
+    ddp, compression = attached("ternary", ddp_options={"bucket_cap_mb": 0.0001}, timeout=20)
     train(ddp, 3)
     dist.barrier()  # a failure ends a step that another rank still ends
-    x, y = batch(9)
+    if RANK == 1:
+        ddp.module[1].register_full_backward_hook(refuse)
     start = time.monotonic()
-    try:
-        if RANK == 1:
-            ddp.module[1].register_full_backward_hook(refuse)
-        torch.nn.functional.cross_entropy(ddp(x), y).backward()
-        said = "no error"
-    except (RuntimeError, ValueError) as error:
-        said = str(error)
+    said = said_by((RuntimeError, ValueError), backward, ddp, 9)
     compression.close()
     return [said, time.monotonic() - start]
 
@@ -191,51 +170,34 @@ class Refuse(torch.autograd.Function):
 
 def one_rank_raises_between_buckets():
     """The step of that rank can never end. The rank can say so, close, and leave."""
-    ddp = DistributedDataParallel(Deep(), bucket_cap_mb=0.1)
-    compression = gw.attach(ddp, TOPK, timeout=20, transport=TRANSPORT)
+    ddp, compression = attached(TOPK, Deep(), {"bucket_cap_mb": 0.1}, timeout=20)
     train(ddp, 3)
     dist.barrier()  # a failure ends a step that another rank still ends
     if RANK == 1:
         ddp.module.between = Refuse.apply
-    said = []
-    try:
-        backward(ddp, 9)
-    except (RuntimeError, ValueError) as error:
-        said.append(str(error))
+    said = [said_by((RuntimeError, ValueError), backward, ddp, 9)]
     if RANK == 1:
         compression._seconds = 0.1
-        try:
-            compression.state_dict()
-        except gradwire.Timeout as error:
-            said.append(str(error))
+        said.append(said_by(gradwire.Timeout, compression.state_dict))
     compression.close()
     return said
 
 
 def attach_is_late():
     """Rank 1 does not attach until the others have given up."""
-    ddp = DistributedDataParallel(network())
+    ddp = wrapped()
     dist.barrier()
-    heard = [os.environ["FOLDER"] + f"/heard-{rank}" for rank in range(SIZE) if rank != 1]
     if RANK == 1:
-        await_files(heard)
+        await_word("heard", of=[0, 2])
         return ""
-    try:
-        gw.attach(ddp, "ternary", timeout=3)
-        said = "no error"
-    except gradwire.Timeout as error:
-        said = str(error)
-    with open(os.environ["FOLDER"] + f"/heard-{RANK}", "w", encoding="utf-8"):
-        return said
+    said = said_by(gradwire.Timeout, gw.attach, ddp, "ternary", timeout=3)
+    say("heard")
+    return said
 
 
 def transports_that_differ():
-    ddp = DistributedDataParallel(network())
-    try:
-        gw.attach(ddp, "ternary", transport="torch" if RANK == 1 else "tcp", timeout=20)
-        return "no error"
-    except gradwire.Error as error:
-        return str(error)
+    transport = "torch" if RANK == 1 else "tcp"
+    return said_by(gradwire.Error, attached, "ternary", transport=transport, timeout=20)
 
 
 def groups_go():
@@ -255,13 +217,7 @@ def one_rank_ends_between_steps():
     """Nobody catches the error of that rank's program, and the program closes nothing itself."""
     ddp, compression = attached("ternary")
     start = time.monotonic()
-    try:
-        train(ddp, 3)
-        if RANK != 1:
-            train(ddp, 100, first=3)
-        said = "no error"
-    except RuntimeError as error:
-        said = str(error)
+    said = said_by(RuntimeError, train, ddp, 3 if RANK == 1 else 103)
     if RANK == 1:
         raise ValueError("rank 1 has had enough")
     compression.close()
@@ -292,11 +248,7 @@ def one_rank_forgets_its_compression():
         time.sleep(1)
         return None
     train(ddp, 1, first=2)
-    try:
-        train(ddp, 1, first=3)
-        return "no error"
-    except RuntimeError as error:
-        return str(error)
+    return said_by(RuntimeError, train, ddp, 1, first=3)
 
 
 def one_rank_has_fewer_batches():
@@ -305,54 +257,32 @@ def one_rank_has_fewer_batches():
     train(ddp, 3)
     if RANK == 1:
         return None
-    try:
-        train(ddp, 1, first=3)
-        return "no error"
-    except RuntimeError as error:
-        return str(error)
+    return said_by(RuntimeError, train, ddp, 1, first=3)
 
 
 def one_rank_is_stopped():
     """Rank 1's program ends meanwhile. The test wakes rank 0 up again."""
+    pids = [None, None]
+    dist.all_gather_object(pids, os.getpid())
     ddp, compression = attached("ternary", transport="torch")
     train(ddp, 3)
-    place = os.environ["FOLDER"] + "/"
     if RANK == 0:
-        await_files([place + "trained"])  # Gloo's threads may still send what rank 1 waits for in its last step
-        with open(place + "pid", "w", encoding="utf-8") as file:
-            file.write(str(os.getpid()))
-        os.rename(place + "pid", place + "stopped")
+        await_word("trained", of=[1])  # Gloo's threads may still send what rank 1 waits for in its last step
         os.kill(os.getpid(), signal.SIGSTOP)
-        return None
-    with open(place + "trained", "w", encoding="utf-8"):
-        pass
-    await_files([place + "stopped"])
-    with open(place + "stopped", encoding="utf-8") as file:
-        pid = file.read()
-    while True:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            if file.read().rpartition(")")[2].split()[0] == "T":
-                break
-        time.sleep(0.01)
-    compression.close()
-    with open(place + "closed", "w", encoding="utf-8"):
-        return None
+    else:
+        say("trained")
+        wait_until(lambda: ") T " in pathlib.Path(f"/proc/{pids[0]}/stat").read_text(encoding="utf-8"))
+        compression.close()
+        say("closed")
 
 
 def one_rank_is_silent():
     """Rank 0 does something else until the others have given up."""
     ddp, compression = attached("ternary", timeout=1)
-    heard = [os.environ["FOLDER"] + f"/heard-{TRANSPORT}-{rank}" for rank in range(1, SIZE)]
     if RANK == 0:
-        await_files(heard)
-    try:
-        train(ddp, 1)
-        said = "no error"
-    except RuntimeError as error:
-        said = str(error)
-    if RANK > 0:
-        with open(heard[RANK - 1], "w", encoding="utf-8"):
-            pass
+        await_word("heard", of=[1, 2])
+    said = said_by(RuntimeError, train, ddp, 1)
+    say("heard")
     compression.close()
     return said
 
@@ -360,18 +290,9 @@ def one_rank_is_silent():
 def one_rank_is_killed():
     ddp, compression = attached("ternary", timeout=10)
     start = time.monotonic()
-    try:
-        for step in range(100):
-            if RANK == 1 and step == 3:
-                os.kill(os.getpid(), signal.SIGKILL)  # others may still wait for what it has not sent of step 2
-            backward(ddp, step)
-        said = "no error"
-    except RuntimeError as error:
-        said = str(error)
-    try:
-        compression.check()
-        checked = "no error"
-    except gradwire.Error as error:
-        checked = str(error)
+    said = said_by(RuntimeError, train, ddp, 3 if RANK == 1 else 100)
+    if RANK == 1:
+        os.kill(os.getpid(), signal.SIGKILL)  # others may still wait for what it has not sent of its last step
+    checked = said_by(gradwire.Error, compression.check)
     compression.close()
     return [said, checked, time.monotonic() - start]

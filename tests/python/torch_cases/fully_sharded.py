@@ -2,11 +2,10 @@
 import io
 
 import torch
-import torch.distributed as dist
 
 import gradwire.torch as gw
 
-from common import RANK, SIZE, TOPK, TRANSPORT, backward, network
+from common import RANK, SIZE, TOPK, TRANSPORT, backward, network, said_by
 
 try:
     from torch.distributed.device_mesh import init_device_mesh
@@ -105,11 +104,7 @@ def fsdp_errors():
     said, of_all = [], mesh()
     replicas, shards = of_all["replicas"].get_group(), of_all["shards"].get_group()
     for model, group in ((model_on(of_all), replicas), (model_on(of_all["shards"]), shards)):
-        try:
-            gw.attach_sharded(model, group, "none", transport=TRANSPORT).close()
-            said.append("no error")
-        except ValueError as error:
-            said.append(str(error))
+        said.append(said_by(ValueError, gw.attach_sharded, model, group, "none", transport=TRANSPORT))
     model, compression = attached("ternary")
     backward(model, 0, factor=float("nan") if RANK == 0 else 1.0)
     said.append(all(p.grad.to_local().isnan().all().item() for p in model.parameters()))
@@ -117,9 +112,6 @@ def fsdp_errors():
     model.set_requires_all_reduce(False)
     backward(model, 1)
     said.append(sum(p.grad.to_local().count_nonzero().item() for p in model.parameters()))
-    try:
-        compression.state_dict()
-    except gw.Error as error:
-        said.append(str(error))
+    said.append(said_by(gw.Error, compression.state_dict))
     compression.close()
     return said

@@ -1,11 +1,9 @@
 """Tests how the bytes travel: transports, a part of the job, links that go without a word."""
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 import gradwire
-import gradwire.torch as gw
 
-from common import RANK, TOPK, TRANSPORT, attached, digest, network, train
+from common import RANK, TOPK, TRANSPORT, attached, digest, network, said_by, train
 
 
 def transports():
@@ -15,7 +13,7 @@ def transports():
     for codec in ("none", "ternary", TOPK):
         digests = []
         for transport in sorted({"tcp", "torch", TRANSPORT}):
-            ddp, compression = attached(codec, hidden=60000, transport=transport)
+            ddp, compression = attached(codec, network(hidden=60000), transport=transport)
             train(ddp, 3)
             digests.append(digest(ddp))
             compression.close()
@@ -28,14 +26,13 @@ def part_of_the_job():
     group = dist.new_group([0, 1])
     if RANK > 1:
         return "not in it"
-    ddp = DistributedDataParallel(network(), process_group=group)
-    try:
-        compression = gw.attach(ddp, "none", transport="torch")
-    except gradwire.Error as error:
-        return str(error)
-    train(ddp, 2)
-    compression.close()
-    return "it trains"
+
+    def trains():
+        ddp, compression = attached("none", ddp_options={"process_group": group}, transport="torch")
+        with compression:
+            train(ddp, 2)
+
+    return said_by(gradwire.Error, trains)
 
 
 def goes_without_a_word():

@@ -9,7 +9,7 @@ from torch.nn.utils.parametrize import register_parametrization
 import gradwire.torch as gw
 from gradwire.torch.parameters import find_parameters
 
-from common import SIZE, TRANSPORT, attached, backward, network, train
+from common import SIZE, TRANSPORT, attached, backward, network, said_by, train, wrapped
 from ddp import Bucket
 
 ignore = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
@@ -23,7 +23,7 @@ def after_ddp():
         if kind == "ignored":
             ignore(model, ["0.bias"])
         model[0].requires_grad_(kind != "thawed after")
-        ddp = DistributedDataParallel(model, find_unused_parameters=True)
+        ddp = wrapped(model, find_unused_parameters=True)
         if kind == "used before":
             train(ddp, 2)  # DDP rebuilds its buckets
         model[0].requires_grad_(kind != "frozen after")
@@ -31,7 +31,7 @@ def after_ddp():
             model.add_module("3", torch.nn.Linear(5, 5))
         if kind == "removed":
             model[0].bias = None
-        compression = gw.attach(ddp, "none", timeout=20)
+        compression = gw.attach(ddp, "none", timeout=20, transport=TRANSPORT)
         train(ddp, 3)
         found[kind] = [compression.state_dict()["names"], compression.stats()["steps"]]
         compression.close()
@@ -49,7 +49,7 @@ def ended(compression):
 
 def frozen_and_needed():
     """DDP waits in vain for the frozen parameter, and its backward returns. The step ends at its deadline."""
-    ddp = DistributedDataParallel(network())
+    ddp = wrapped()
     ddp.module[0].bias.requires_grad_(False)
     compression = gw.attach(ddp, "none", timeout=1)
     first = Bucket([p for p in ddp.parameters() if p.requires_grad], torch.float32)
@@ -62,7 +62,7 @@ def without_the_reducer():
     """A reducer that does not give its buckets: what needs a gradient is counted, and the first step compares."""
     model = network()
     ignore(model, ["0.bias"])
-    ddp = DistributedDataParallel(model)
+    ddp = wrapped(model)
     reducer, ddp.reducer = ddp.reducer, object()
     try:
         names = [p.names[0] for p in find_parameters(ddp) if p.is_reduced]
@@ -99,8 +99,8 @@ def exact(codec, model=None):
         backward(alone, 0, rank)
         grads.append([p.grad.clone() for p in alone.parameters()])
     alone.zero_grad()
-    ddp = DistributedDataParallel(alone)
-    with gw.attach(ddp, codec) as compression:
+    ddp, compression = attached(codec, alone)
+    with compression:
         backward(ddp, 0)
         names = compression.state_dict()["names"]
     means = [sum(parts) / SIZE for parts in zip(*grads)]
@@ -190,8 +190,7 @@ def last_layers():
 
 
 def last_of(model):
-    ddp = DistributedDataParallel(model)
-    return sorted(p.names[0] for p in find_parameters(ddp) if p.is_last)
+    return sorted(p.names[0] for p in find_parameters(wrapped(model)) if p.is_last)
 
 
 def compiled_names():
@@ -209,29 +208,26 @@ class Around(torch.nn.Module):
 
 def tries(model):
     """Returns what attach says. No rank closes while another is still in attach, which would hear that one has left."""
-    try:
-        compression = gw.attach(model, "ternary", transport=TRANSPORT, timeout=20)
-    except (TypeError, ValueError) as error:
-        return str(error)
-    dist.barrier()
-    compression.close()
-    return "no error"
+
+    def attach_and_close():
+        with gw.attach(model, "ternary", transport=TRANSPORT, timeout=20):
+            dist.barrier()
+
+    return said_by((TypeError, ValueError), attach_and_close)
 
 
 def wrapped_models():
     """What torch.compile wrapped is taken. A hook that is there already is named, before any connection is made."""
 
     def has_hook(hook):
-        ddp = DistributedDataParallel(network())
+        ddp = wrapped()
         ddp.register_comm_hook(None, hook)
         return ddp
 
-    wrapped = Around(DistributedDataParallel(network()))
-    mixed, in_backward = DistributedDataParallel(network()), DistributedDataParallel(network())
+    mixed, in_backward = wrapped(), wrapped()
     mixed.mixed_precision = "what DDP was given"  # from PyTorch 2.1 on DDP has this option
     in_backward.module[0].weight._in_backward_optimizers = []  # what _apply_optimizer_in_backward leaves
-    compiled = Compiled(DistributedDataParallel(network()))
-    return [tries(m) for m in (compiled, wrapped, has_hook(named_hook), mixed, in_backward)]
+    return [tries(m) for m in (Compiled(wrapped()), Around(wrapped()), has_hook(named_hook), mixed, in_backward)]
 
 
 def named_hook(_, bucket) -> torch.futures.Future[torch.Tensor]:
@@ -250,8 +246,8 @@ def types_at_attach():
     ignored[2].double()
     ignore(ignored, ["2.weight", "2.bias"])
     for model in (wide, with_sparse, whole, ignored):
-        said.append(tries(DistributedDataParallel(model)))
+        said.append(tries(wrapped(model)))
     # A sparse embedding that has had a gradient has a bucket of its own.
-    ddp = DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(9, 4, sparse=True), torch.nn.Linear(4, 2)))
+    ddp = wrapped(torch.nn.Sequential(torch.nn.Embedding(9, 4, sparse=True), torch.nn.Linear(4, 2)))
     ddp(torch.tensor([1])).sum().backward()
     return [*said, tries(ddp)]

@@ -1,6 +1,4 @@
 """Tests FSDP2's all-reduce hook. The installed PyTorch need not have it."""
-import os
-
 import torch
 import torch.distributed as dist
 
@@ -8,7 +6,7 @@ import gradwire
 import gradwire.torch as gw
 from gradwire.torch import sharded as gw_sharded
 
-from common import RANK, SIZE, TOPK, TRANSPORT, backward, digest, network
+from common import FOLDER, RANK, SIZE, TOPK, TRANSPORT, backward, digest, network, said_by, sgd
 
 
 class Unit(torch.nn.Linear):
@@ -83,7 +81,7 @@ def sharded_training():
         compression.close()
     model, compression = sharded(TOPK)
     train_units(model, 3)
-    path = os.environ["FOLDER"] + f"/sharded-{RANK}.pt"
+    path = FOLDER / f"sharded-{RANK}.pt"
     torch.save([model.state_dict(), compression.state_dict()], path)
     compression.close()
     again, compression = sharded(TOPK)
@@ -108,22 +106,14 @@ def sharded_states():
         for unit in (model[0], model[2]):
             unit.hook(torch.ones(10))
         steps = compression.state_dict()["step"]
-        try:
-            compression.load_state_dict(state)
-            return steps, "no error"
-        except gradwire.Error as error:
-            return steps, str(error)
+        return steps, said_by(gradwire.Error, compression.load_state_dict, state)
 
 
 def sharded_errors():
     said = []
 
-    def tries(call, *arguments, **options):
-        try:
-            call(*arguments, **options)
-            said.append("no error")
-        except (gw.Error, TypeError, ValueError) as error:
-            said.append(str(error))
+    def tries(*arguments):
+        said.append(said_by((gw.Error, TypeError, ValueError), *arguments))
 
     tries(gw.attach_sharded, network(), dist.group.WORLD)
     tries(gw.attach_sharded, units(), dist.group.WORLD, "auto")
@@ -132,7 +122,7 @@ def sharded_errors():
     tries(gw.attach_sharded, torch.nn.Sequential(*(Unit(1, 1) for _ in range(65))), dist.group.WORLD)
     tries(gw.attach_sharded, units(), dist.group.WORLD, "onebit:momentum=0.9")
     model = units()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    optimizer = sgd(model.parameters())
     with gw.attach_sharded(model, dist.group.WORLD, "onebit:momentum=0.9", transport=TRANSPORT, optimizer=optimizer):
         model[0].hook(torch.ones(10))
         optimizer.param_groups[0]["momentum"] = 0.8
@@ -148,9 +138,7 @@ def sharded_errors():
     output = torch.full((10,), float("nan") if RANK == 1 else 1.0)
     model[0].hook(output)
     said.append(bool(output.isnan().all()))
-    if RANK == 1:
-        compression.close()
-    else:
+    if RANK != 1:
         tries(model[2].hook, torch.ones(10))
-        compression.close()
+    compression.close()
     return said

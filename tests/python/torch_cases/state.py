@@ -1,15 +1,12 @@
 """Tests what a compression keeps: it is saved, restored, and brought to other numbers of ranks. States that cannot be
 right are refused."""
-import os
-
 import numpy
 import torch
 import torch.distributed as dist
 
 import gradwire
-import gradwire.torch as gw
 
-from common import RANK, SIZE, TOPK, attached, backward, digest, network, residuals_in, said_by, train
+from common import FOLDER, RANK, SIZE, TOPK, attached, backward, digest, residuals_in, said_by, sgd, train
 from ddp import Scaler
 
 
@@ -23,14 +20,14 @@ def resume():
         compression.close()
         half, half_compression = attached(codec)
         optimizer = train(half, 5)
-        path = os.environ["FOLDER"] + f"/state-{RANK}.pt"
+        path = f"{FOLDER}/state-{RANK}.pt"
         torch.save({"model": half.module.state_dict(), "optimizer": optimizer.state_dict()}, path + ".model")
         torch.save(half_compression.state_dict(), path)
         half_compression.close()
         again, again_compression = attached(codec)
         saved = torch.load(path + ".model")
         again.module.load_state_dict(saved["model"])
-        optimizer = torch.optim.SGD(again.parameters(), 0.1, momentum=0.9)
+        optimizer = sgd(again.parameters())
         optimizer.load_state_dict(saved["optimizer"])
         device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
@@ -48,18 +45,18 @@ def save_states():
     """Saves states for another number of ranks."""
     ddp, compression = attached(TOPK)
     train(ddp, 3)
-    torch.save(compression.state_dict(), os.environ["FOLDER"] + f"/of-{SIZE}-{RANK}.pt")
+    torch.save(compression.state_dict(), FOLDER / f"of-{SIZE}-{RANK}.pt")
     compression.close()
     return True
 
 
 def load_states():
     """Two ranks load the states of three. The mean residual stays the same."""
-    states = [torch.load(os.environ["FOLDER"] + f"/of-3-{r}.pt") for r in range(3)]
+    states = [torch.load(FOLDER / f"of-3-{r}.pt") for r in range(3)]
     ddp, compression = attached(TOPK)
     said = []
     for wrong in (states[0], states[:2], [states[0], states[0], states[2]]):
-        text = said_by(lambda: compression.load_state_dict(wrong), ValueError)
+        text = said_by(ValueError, compression.load_state_dict, wrong)
         said.append(text.replace(f"rank {RANK} of 2", "rank R of 2"))
     compression.load_state_dict(states)
     mine = compression.state_dict()
@@ -100,13 +97,13 @@ def hostile_states():
         dict(good, residuals=cut),
         of_two,
     ]:
-        said.append(said_by(lambda: compression.load_state_dict(wrong), TypeError, ValueError, gradwire.Error))
+        said.append(said_by((TypeError, ValueError, gradwire.Error), compression.load_state_dict, wrong))
     train(ddp, 1)
     compression.load_state_dict(good)
     train(ddp, 1)
     dist.barrier()  # else a rank that still ends its step would hear that another one has failed
-    for call in (lambda: compression.load_state_dict(dict(good, residuals=altered)), compression.check):
-        said.append(said_by(call, gradwire.Error))
+    said.append(said_by(gradwire.Error, compression.load_state_dict, dict(good, residuals=altered)))
+    said.append(said_by(gradwire.Error, compression.check))
     compression.close()
     return said
 
@@ -133,8 +130,8 @@ def scaler_comes_and_goes():
 
 def plain_numbers():
     """Returns the types of what a state holds if attach got numbers of numpy."""
-    ddp = torch.nn.parallel.DistributedDataParallel(network())
-    with gw.attach(ddp, "none", seed=numpy.int64(3), threads=numpy.int32(2)) as compression:
+    ddp, compression = attached("none", seed=numpy.int64(3), threads=numpy.int32(2))
+    with compression:
         train(ddp, 1)
         return sorted({type(value).__name__ for value in compression.state_dict().values()})
 
@@ -147,14 +144,14 @@ def named_codec_into_auto():
     compression.close()
     ddp, compression = attached("auto")
     with compression:
-        return said_by(lambda: compression.load_state_dict(state), ValueError)
+        return said_by(ValueError, compression.load_state_dict, state)
 
 
 def choice_without_residuals():
     """auto takes the choice of a state, and then finds that its residuals are cut. It does not go on."""
     ddp, compression = attached("auto", candidates=[TOPK])
     state = dict(compression.state_dict(), choice={"codec": TOPK, "groups": [0] * 4}, residuals=torch.ones(50).byte())
-    said = [said_by(call, gradwire.Error) for call in (lambda: compression.load_state_dict(state), compression.check)]
+    said = [said_by(gradwire.Error, compression.load_state_dict, state), said_by(gradwire.Error, compression.check)]
     compression.close()
     return said
 
@@ -164,7 +161,7 @@ def hostile_choices():
     good, said = compression.state_dict(), []
     of_groups = [{"codec": "ternary", "groups": groups} for groups in ([2**32, 0, 0, 0], [3, 0, 0, 0])]
     for choice in ("x", {"groups": [0] * 4}, *of_groups):
-        said.append(said_by(lambda: compression.load_state_dict(dict(good, choice=choice)), gradwire.Error))
+        said.append(said_by(gradwire.Error, compression.load_state_dict, dict(good, choice=choice)))
     train(ddp, 1)
     compression.close()
     return said
