@@ -153,21 +153,14 @@ class Frames(harness.Case):
         frames = self.push("ternary", gradients, as_file)
         self.assertEqual(with_number, [self.read_bytes(f) for f in frames])
 
-        # The average is the sum of the ternary values times s/N. s/N is rounded once.
+        # reduce_test has what an average is. The codec that is named says how it is packed.
         average, other = self.path("average.gw"), self.path("other.gw")
         about = self.ok_json("reduce", *frames, "-o", average)
         self.assertEqual(about, self.ok_json("inspect", average))
         self.assertEqual((about["workers"], about["frame"], about["elements"]), (4, "average", N))
-        signs = [[(v > 0) - (v < 0) for v in self.decode(f)] for f in frames]
-        unit = float32(shared / 4)
-        expected = [float32(sum(column) * unit) for column in zip(*signs)]
-        self.assertEqual(self.decode(average), expected)
-
-        # The order of the frames does not matter. Neither does it matter how the sums are packed.
-        self.ok("reduce", *reversed(frames), "-o", other)
-        self.assertEqual(self.read_bytes(average), self.read_bytes(other))
         self.ok("reduce", *frames, "-o", other, "--codec", "ternary:pull=packed,entropy=off")
-        self.assertEqual(self.decode(other), expected)
+        self.assertNotEqual(self.read_bytes(average), self.read_bytes(other))
+        self.assertEqual(self.decode(average), self.decode(other))
 
         # A scaler below the tensor's own is refused.
         self.refused(1, "encode", "--codec", "ternary", "--scaler", own[0], files[2], "-o", self.path("x.gw"))
@@ -226,11 +219,8 @@ class State(harness.Case):
 
     def encode(self, step):
         """Codes the gradient of a step with the state that is there. Returns what was sent."""
-        self.g, self.state, self.out = (
-            self.write_f32("g.f32", self.gradient(step)),
-            self.path("state"),
-            self.path("g.gw"),
-        )
+        self.g = self.write_f32("g.f32", self.gradient(step))
+        self.state, self.out = self.path("state"), self.path("g.gw")
         spec = f"topk:ratio={self.K / self.N},refresh=1,{ONE_LAYER}"
         self.ok("encode", "--codec", spec, "--state", self.state, "--step", step, self.g, "-o", self.out)
         self.ok("decode", self.out, "-o", self.path("out.f32"))

@@ -313,10 +313,7 @@ class Plan(harness.Case):
         # A plan takes seconds to make. The codec that keeps the most changes plans, and the other makes one.
         run, topk = self.path("run"), ["--codec", "topk:ratio=0.05,refresh=8"]
         keeps = ["--replan", 17, "--out", run, "--checkpoint-every", 30]
-        for codec_words, how, plans in [
-            (["--codec", "ternary"], ["paper"], 1),
-            (topk, ["exact", *keeps], 2),
-        ]:
+        for codec_words, how, plans in [(["--codec", "ternary"], ["paper"], 1), (topk, ["exact", *keeps], 2)]:
             hashes = set()
             for how, plans in [(["none"], 0), (how, plans)]:
                 summary = self.ok_json(*words, "--steps", 30, *codec_words, "--plan", *how)

@@ -4,9 +4,8 @@ client, the public header and the documents name them.
 
     tests/cli/pserver_methods_test.py TOOL"""
 import re
-import subprocess
 
-from pserver_common import SOURCE, TOOL, Server, check
+from pserver_common import SOURCE, Server, check, tool
 
 import gradwire.pserver as ps
 
@@ -23,9 +22,7 @@ def main():
     names = ps.methods()
     check(len(names) > 7 and len(set(names)) == len(names), f"the library has these methods: {names}")
 
-    told = " ".join(
-        subprocess.run([TOOL, "server", "--help"], capture_output=True, text=True, check=True).stdout.split()
-    )
+    told = " ".join(tool("server", "--help").stdout.split())
     listed = told[told.index("reduce method:") : told.index(". C programs")]
     same(names, re.findall(r"(?:method:|\),) (\w+) \(", listed), "gradwire server --help")
 

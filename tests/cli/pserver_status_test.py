@@ -327,13 +327,8 @@ def browser(address, page):
     for scheme in ([], ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"]):
         with tempfile.TemporaryDirectory() as folder:
             words = [program, *"--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage".split(), *scheme]
-            words += [
-                "--enable-logging=stderr",
-                "--virtual-time-budget=5000",
-                "--dump-dom",
-                f"--user-data-dir={folder}",
-            ]
-            words += [f"http://{page[0]}:{page[1]}/"]
+            words += ["--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom"]
+            words += [f"--user-data-dir={folder}", f"http://{page[0]}:{page[1]}/"]
             done = subprocess.run(words, capture_output=True, text=True, timeout=240)
         console = [line for line in done.stderr.splitlines() if ":CONSOLE" in line or "Uncaught" in line]
         check(done.returncode == 0 and not console, f"{scheme}: {console or done.stderr[-2000:]}")
@@ -360,9 +355,7 @@ def addresses():
     words = ["server", "--listen", "127.0.0.1:0", *base]
     for where, said in (("nowhere", "HOST:PORT"), ("99999", "65535"), ("", "--metrics is empty")):
         fails([*words, where], said)
-    fails(
-        ["server", "--listen", "127.0.0.1:0", "--workers", "1", "--metrics", "0.0.0.0:0"], "is not a loopback address"
-    )
+    fails("server --listen 127.0.0.1:0 --workers 1 --metrics 0.0.0.0:0".split(), "is not a loopback address")
     pairs = [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")]
     if has_ipv6():
         pairs += [("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::1]", "[::]"), ("[::]", "127.0.0.1"), ("0.0.0.0", "[::]")]

@@ -226,14 +226,6 @@ def hash_of(*words):
     return summary["parameter_hash"]
 
 
-def stopped(run):
-    """Ends a run as a user does."""
-    run.send_signal(signal.SIGINT)
-    said = run.communicate(timeout=PATIENCE)[1]
-    check(run.returncode == 1 and "of 1000000 steps, as asked" in said, said)
-    check("--checkpoint-every" not in said, f"such a run makes no checkpoints: {said}")
-
-
 def endless(*words):
     """Starts a run that somebody must end. If nobody does, it is killed."""
     words = [str(word) for word in (TOOL, *TRAIN, "--steps", "1000000", *words)]
@@ -244,9 +236,30 @@ def endless(*words):
     return run
 
 
-def await_first_step(process):
-    """Notes about the machine may come first."""
-    check(any(line.startswith("step 1/") for line in process.stderr), "the first step is done")
+def comes(servers, *words):
+    """Starts a worker, rank 0 if the words do not say another."""
+    addresses = ",".join(server.address for server in servers)
+    return endless("--link", "servers", "--rank", "0", "--servers", addresses, *words)
+
+
+def trains(run):
+    """Waits for the run's first step. Notes about the machine may come first."""
+    check(any(line.startswith("step 1/") for line in run.stderr), "the first step is done")
+    return run
+
+
+def ended(run, status, says):
+    """Waits for the end of a run. Returns what it said."""
+    said = run.communicate(timeout=PATIENCE)[1]
+    check(run.returncode == status and says in said, said)
+    return said
+
+
+def stopped(run):
+    """Ends a run as a user does."""
+    run.send_signal(signal.SIGINT)
+    said = ended(run, 1, "of 1000000 steps, as asked")
+    check("--checkpoint-every" not in said, f"such a run makes no checkpoints: {said}")
 
 
 def trainings():
@@ -275,9 +288,7 @@ def without_rounds():
             hash_of("--codec", codec, *on_servers)
             hash_of("--lr", "1e30", *on_servers)  # each worker drops nearly all steps
             fails([*TRAIN, "--workers", "3", "--servers", address], "--mode is not sync")
-            run = endless("--workers", "3", *on_servers)
-            await_first_step(run)
-            stopped(run)
+            stopped(trains(endless("--workers", "3", *on_servers)))
 
 
 def convex_without_meeting():
@@ -285,10 +296,8 @@ def convex_without_meeting():
     with serving("--workers", "2") as (address, _):
         words = "train --net logreg --data uneven --steps 40 --codec none --timeout 30 --json --link servers".split()
         words += ["--servers", address, "--rank"]
-        workers = [
-            subprocess.Popen([str(TOOL), *words, str(r)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            for r in range(2)
-        ]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        workers = [subprocess.Popen([str(TOOL), *words, str(r)], **pipes) for r in range(2)]
         said = [one.communicate(timeout=PATIENCE) for one in workers]
         check([one.returncode for one in workers] == [0, 0], said)
         found = [json.loads(out) for out, _ in said]
@@ -299,11 +308,9 @@ def convex_without_meeting():
 def other_lengths():
     """Learning rates depend on the length of a run, so workers with another one do not train together."""
     with serving("--workers", "2", "--missing", "continue", "--min-workers", "1") as (_, servers):
-        first = comes(servers)
-        await_first_step(first)
+        first = trains(comes(servers))
         second = comes(servers, "--rank", "1", "--steps", "7000000")
-        said = second.communicate(timeout=PATIENCE)[1]
-        check(second.returncode == 2 and "rank 1 has steps = 7000000, and rank 0 began" in said, said)
+        ended(second, 2, "rank 1 has steps = 7000000, and rank 0 began")
         stopped(first)
 
 
@@ -315,22 +322,13 @@ def backup_workers():
         fails([*TRAIN, "--servers", address, "--workers", "3", "--codec", "ternary"], "--backup")
 
 
-def comes(servers, *words):
-    addresses = ",".join(server.address for server in servers)
-    return endless("--link", "servers", "--rank", "0", "--servers", addresses, *words)
-
-
 def a_server_that_has_lost_its_part():
     """The parameters of a run are on two servers. If one is started anew, it must not go on with first parameters."""
     servers = [Server("--workers", "1") for _ in range(2)]
-    run = comes(servers, "--parameters", "servers")
-    await_first_step(run)
-    stopped(run)
+    stopped(trains(comes(servers, "--parameters", "servers")))
     servers[1].end()
     servers[1] = Server("--workers", "1", listen=servers[1].address)
-    run = comes(servers, "--parameters", "servers", "--timeout", "1")
-    said = run.communicate(timeout=PATIENCE)[1]
-    check(run.returncode == 1 and "has lost this run's parameters" in said, said)
+    ended(comes(servers, "--parameters", "servers", "--timeout", "1"), 1, "has lost this run's parameters")
     for server in servers:
         server.end()
 
@@ -338,12 +336,10 @@ def a_server_that_has_lost_its_part():
 def a_server_that_has_lost_its_keys():
     """A server that kept nothing is started anew in the midst of a run. That is no wrong use of the command."""
     server = Server("--workers", "1")
-    run = comes([server])
-    await_first_step(run)
+    run = trains(comes([server]))
     server.kill()
     server = Server("--workers", "1", listen=server.address)
-    said = run.communicate(timeout=PATIENCE)[1]
-    check(run.returncode == 1 and "was started anew while its workers trained" in said, said)
+    said = ended(run, 1, "was started anew while its workers trained")
     check("Try" not in said, said)
     server.end()
 
@@ -351,11 +347,9 @@ def a_server_that_has_lost_its_keys():
 def another_optimizer():
     """A worker that comes to a run with another optimizer gets an error that says so."""
     with serving("--workers", "2", "--missing", "continue", "--min-workers", "1") as (_, servers):
-        first = comes(servers)
-        await_first_step(first)
+        first = trains(comes(servers))
         second = comes(servers, "--rank", "1", "--optimizer", "adam")
-        said = second.communicate(timeout=PATIENCE)[1]
-        check(second.returncode == 2 and "rank 1 was not started with the --net, --optimizer" in said, said)
+        ended(second, 2, "rank 1 was not started with the --net, --optimizer")
         stopped(first)
 
 
@@ -365,19 +359,18 @@ def one_is_gone_and_all_stop():
         come = lambda rank: comes(servers, "--rank", str(rank), "--timeout", "60")
         workers = [come(rank) for rank in range(3)]
         for one in workers:
-            await_first_step(one)
+            trains(one)
         workers[2].kill()
         workers[2].communicate()
         killed = time.monotonic()
         for one in workers[:2]:
-            said = one.communicate(timeout=PATIENCE)[1]
-            check(one.returncode == 1 and "rank 2 is gone, and this server runs with --missing stop" in said, said)
+            ended(one, 1, "rank 2 is gone, and this server runs with --missing stop")
         check(time.monotonic() - killed < 30, "the others wait for no deadline of 60 seconds")
         workers = [come(0)]
         time.sleep(2)  # longer than --away
         workers += [come(1), come(2)]
         for one in workers:
-            await_first_step(one)
+            trains(one)
         for one in workers:
             one.send_signal(signal.SIGINT)
         for one in workers:

@@ -86,12 +86,8 @@ class Use(harness.Case):
         self.assertEqual((bench["elements"], bench["threads"]), (10000, 1))
         self.assertGreater(bench["memcpy_seconds"], 0)
         self.assertIn(bench["cpu"], LEVELS)
-        codecs, operations = {row["codec"] for row in bench["results"]}, [
-            "encode",
-            "decode",
-            "reduce",
-            "decode_average",
-        ]
+        codecs = {row["codec"] for row in bench["results"]}
+        operations = ["encode", "decode", "reduce", "decode_average"]
         self.assertEqual(len(codecs), 12)
         self.assertLessEqual({"none", "bf16", "ternary"}, codecs)
         for code in ["2bit", "base3", "mask"]:
