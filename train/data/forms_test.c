@@ -249,6 +249,11 @@ static void long_files_are_read_as_far_as_they_may(void **state)
         CHECK(status < 0 && strstr(gw_last_error(), "more than 1199999 bytes"), "%s: %s", names[how], gw_last_error());
         unlink(path_of(names[how]));
     }
+    char path[10];
+    uint8_t *bytes;
+    size_t n;
+    assert_int_equal(gw_data_file(folder, "long", false, N, "", path, sizeof path, &bytes, &n), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "is longer than 9 bytes"));
 }
 
 static void text_of_windows_is_read(void **state)
