@@ -196,8 +196,8 @@ static void an_identity_is_checked(void **state)
     options.identity = "bell = \a";
     assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "lines of text"));
-    static const char *const nameless[] = {"lenet",    "net = lenet\ndigits", "= lenet",
-                                           " = lenet", "net = lenet\n\n",     "\n"};
+    static const char *const nameless[] = {"lenet",           "x", "net = lenet\ndigits", "= lenet", " = lenet",
+                                           "net = lenet\n\n", "\n"};
     for (size_t i = 0; i < sizeof nameless / sizeof *nameless; i++) {
         options.identity = nameless[i];
         assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_ERR_ARGUMENT);
