@@ -176,6 +176,13 @@ static void a_cut_frame_is_refused_at_every_length(void **state)
         memcpy(cut + 1, bytes, n); /* the frame ends where the block ends */
         CHECK(gw_frame_read(cut + 1, n, &frame) == GW_ERR_FRAME_CUT, "%zu of %d bytes", n, FRAME_BYTES);
         assert_non_null(strstr(gw_last_error(), "the frame is cut"));
+        /* What is no frame, or of another version, is called so if there are bytes enough to see it. */
+        for (size_t at = 1; at <= 2 && at < n; at++) {
+            cut[1 + at]++;
+            CHECK(gw_frame_read(cut + 1, n, &frame) == (at == 1 ? GW_ERR_FRAME_MAGIC : GW_ERR_FRAME_VERSION),
+                  "%zu of %d bytes, byte %zu", n, FRAME_BYTES, at);
+            cut[1 + at]--;
+        }
         free(cut);
     }
 }
