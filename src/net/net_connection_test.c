@@ -389,6 +389,7 @@ TEST(sizes_of_all_kinds)
                     else
                         assert_ptr_equal(m.bytes, gw_net_nowhere);
                     gw_net_consume(&e.b);
+                    gw_net_consume(&e.b); /* does nothing */
                     if (!m.is_small && !drops)
                         free(m.bytes);
                     free(header), free(body);
@@ -420,6 +421,8 @@ TEST(the_end)
         refused(gw_net_next(&e.b, &m), GW_ERR_PEER, "");
         assert_int_equal(e.b.error, 0);
         refused(gw_net_next(&e.b, &m), GW_ERR_PEER, "");
+        gw_net_close(&e.b);
+        assert_false(gw_net_is_silent(&e.b, 0)); /* it says nothing, but nothing is under way */
         gw_net_free(&e.b);
     }
 }

@@ -35,6 +35,9 @@ static void open_listener(uint32_t spare_files)
                                                     .timeout_ms = 60000,
                                                     .most_header = 16};
     struct gw_net_address address, own;
+    const int lowest = dup(STDERR_FILENO);
+    close(lowest);
+    CHECK(lowest == STDERR_FILENO + 1, "the test before has left descriptor %d open", lowest - 1);
     net_log = (struct gw_net_log)GW_NET_LOG_OF_NEWCOMERS(keep_line, NULL);
     n_lines = 0;
     ok(gw_net_listener_open(&listener, &options));
@@ -331,7 +334,7 @@ TEST(addresses)
 
 int main(void)
 {
-    closefrom(STDERR_FILENO + 1); /* so spare_files knows which descriptors are free */
+    closefrom(STDERR_FILENO + 1); /* so the tests know which descriptors are free */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(let_in),           cmocka_unit_test(refused_with_a_message),
         cmocka_unit_test(half_of_the_room), cmocka_unit_test(the_oldest_makes_room),
