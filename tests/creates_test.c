@@ -1,12 +1,9 @@
 /* Tests that no function leaves something old or half made behind when it fails: *out is NULL, and links have ops
  * NULL. A program may then destroy or look at them without care, and functions refuse them. */
+#include "checks.h"
+
 #include <gradwire/gradwire.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +19,8 @@ static int garbage;
         assert_null(out);                                                                                              \
     } while (0)
 
-static void refused_arguments_leave_nothing(void **state)
+TEST(refused_arguments_leave_nothing)
 {
-    (void)state;
     const gw_tensor large = {.name = "large", .n_elems = GW_MAX_ELEMENTS + 1};
     const gw_context_options no_context = {.struct_bytes = 1};
     const gw_exchange_options no_exchange = {.struct_bytes = 1}, no_codec = {.struct_bytes = sizeof no_codec};
@@ -56,9 +52,8 @@ static void refused_arguments_leave_nothing(void **state)
     gw_codec_destroy(codec);
 }
 
-static void refused_links_have_no_functions(void **state)
+TEST(refused_links_have_no_functions)
 {
-    (void)state;
     const gw_link_options wrong = {.struct_bytes = 1}, right = {.struct_bytes = sizeof right};
     static const char *const addresses[] = {NULL, "", "nonsense", "tcp://nonsense?rank=0&size=2", "mpi:?rank=0"};
     for (size_t i = 0; i <= sizeof addresses / sizeof *addresses; i++) {
@@ -72,9 +67,8 @@ static void refused_links_have_no_functions(void **state)
 }
 
 /* What a function left that failed, and what a program did not look at. */
-static void what_was_not_made_is_refused(void **state)
+TEST(what_was_not_made_is_refused)
 {
-    (void)state;
     const gw_link never = {.ops = NULL};
     gw_message message;
     assert_int_equal(gw_link_recv(NULL, 0, &message), GW_ERR_ARGUMENT);
@@ -86,9 +80,8 @@ static void what_was_not_made_is_refused(void **state)
 }
 
 /* So it is with functions that give no status: a program need not look before it ends or asks what it never made. */
-static void what_is_not_there_may_be_asked_and_ended(void **state)
+TEST(what_is_not_there_may_be_asked_and_ended)
 {
-    (void)state;
     const gw_link never_made = {0};
     assert_null(gw_codec_traits_of(NULL).canonical);
     assert_false(gw_codec_leaves_float(NULL, NULL));
@@ -143,9 +136,8 @@ static void scarce_free(void *memory, void *user)
         assert_true(n > 1);                                                                                            \
     } while (0)
 
-static void lack_of_memory_leaves_nothing(void **state)
+TEST(lack_of_memory_leaves_nothing)
 {
-    (void)state;
     gw_allocator scarce = {scarce_alloc, scarce_free, NULL};
     const gw_context_options of_context = {.struct_bytes = sizeof of_context, .allocator = &scarce};
     const gw_tensor tensor = {.name = "weights", .n_elems = 5000};

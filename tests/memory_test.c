@@ -1,6 +1,7 @@
 /* Tests memory that runs out at every single allocation of parsing, encoding, averaging and decoding, once and for
  * good. Each call then says GW_ERR_MEMORY, nothing is lost, and the same objects do the same work once there is memory
  * again. */
+#include "checks.h"
 #include "codecs.h"
 
 #include <stdatomic.h>
@@ -129,9 +130,8 @@ static void free_work(struct work *work)
     free(work->average.bytes);
 }
 
-static void any_allocation_may_fail(void **state)
+TEST(any_allocation_may_fail)
 {
-    (void)state;
     static float g[LONG];
     static struct work expected, work;
     numbers_fill_bell(4, g, LONG);
@@ -174,9 +174,8 @@ static void any_allocation_may_fail(void **state)
 }
 
 /* After an encoder has encoded once, the next steps take no memory. */
-static void encoding_again_takes_no_memory(void **state)
+TEST(encoding_again_takes_no_memory)
 {
-    (void)state;
     const char *specs[] = {"ternary", "ternary:entropy=on", "ternary:bucket=512", "none", "gspar", "uniform"};
     static float g[N];
     numbers_fill_bell(4, g, N);
@@ -205,9 +204,8 @@ static void encoding_again_takes_no_memory(void **state)
 }
 
 /* To parse a frame never takes memory. To parse a specification that is refused leaves no memory taken. */
-static void refusals_leave_nothing(void **state)
+TEST(refusals_leave_nothing)
 {
-    (void)state;
     struct shortage shortage = {0};
     gw_context *context = context_short_of(&shortage, 1);
     const char *bad[] = {"ternary:clip=-1", "ternary:clip=2,clip=2", "ternary:scope=global,bucket=3", "nothing",

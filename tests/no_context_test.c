@@ -1,11 +1,7 @@
 /* Tests that NULL can take the place of a context: encoding, averaging, decoding and the exchange do the same work, and
  * give the same bytes, as with a context. */
+#include "checks.h"
 #include "codec/parts.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <gradwire/gradwire.h>
 
 #include <stdlib.h>
@@ -49,9 +45,8 @@ static size_t encode(gw_context *context, const char *spec, uint8_t **frame, flo
     return size;
 }
 
-static void frames_are_the_same(void **state)
+TEST(frames_are_the_same)
 {
-    (void)state;
     static float with[N], without[N];
     gw_context *context;
     assert_int_equal(gw_context_create(NULL, &context), GW_OK);
@@ -67,9 +62,8 @@ static void frames_are_the_same(void **state)
     gw_context_destroy(context);
 }
 
-static void the_exchange_takes_it(void **state)
+TEST(the_exchange_takes_it)
 {
-    (void)state;
     gw_codec *codec;
     gw_link link;
     gw_exchange *exchange;

@@ -1,16 +1,11 @@
 /* Tests that a text grows piece by piece, and that none is written past the end of its array. */
 #include "base/append.h"
+#include "checks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <string.h>
 
-static void pieces_follow_each_other(void **state)
+TEST(pieces_follow_each_other)
 {
-    (void)state;
     char text[32] = "";
     for (int i = 0; i < 3; i++)
         gw_append(text, sizeof text, "%s%d", i ? ", " : "", i);
@@ -18,9 +13,8 @@ static void pieces_follow_each_other(void **state)
 }
 
 /* The array may have any size. The bytes behind it stay as they are. */
-static void nothing_is_written_past_the_end(void **state)
+TEST(nothing_is_written_past_the_end)
 {
-    (void)state;
     for (size_t capacity = 0; capacity <= 12; capacity++) {
         char room[16];
         memset(room, '#', sizeof room);
@@ -37,9 +31,8 @@ static void nothing_is_written_past_the_end(void **state)
 }
 
 /* It fits to the last byte, so nothing is cut. */
-static void a_text_that_fits_is_whole(void **state)
+TEST(a_text_that_fits_is_whole)
 {
-    (void)state;
     char text[7] = "";
     gw_append(text, sizeof text, "abc");
     gw_append(text, sizeof text, "def");

@@ -46,9 +46,8 @@ static void threads_take_no_signals_of_the_program(void **state)
 /* ---- random numbers ---------------------------------------------------------------------------------- */
 
 /* The known answers that Random123 publishes for Philox4x32-10. */
-static void philox_gives_the_published_answers(void **state)
+TEST(philox_gives_the_published_answers)
 {
-    (void)state;
     static const struct {
         uint32_t counter[4], key[2], answer[4];
     } known[] = {
@@ -65,9 +64,8 @@ static void philox_gives_the_published_answers(void **state)
     }
 }
 
-static void counters_tell_every_use_apart(void **state)
+TEST(counters_tell_every_use_apart)
 {
-    (void)state;
     uint32_t counter[4];
     gw_philox_counter(counter, 11, 22, GW_PURPOSE_TERNARY_TIE, 0x7FFE, 44);
     const uint32_t expected[4] = {11, 22, 2u << 24 | 0x7FFE, 44};
@@ -76,9 +74,8 @@ static void counters_tell_every_use_apart(void **state)
 
 /* ---- status ------------------------------------------------------------------------------------------ */
 
-static void status_numbers_and_texts_are_fixed(void **state)
+TEST(status_numbers_and_texts_are_fixed)
 {
-    (void)state;
     /* Programs that use the library rely on these numbers. */
     assert_int_equal(GW_OK, 0);
     assert_int_equal(GW_ERR_ARGUMENT, -1);
@@ -124,9 +121,8 @@ static void *read_last_error(void *out)
     return NULL;
 }
 
-static void a_sentence_belongs_to_its_thread(void **state)
+TEST(a_sentence_belongs_to_its_thread)
 {
-    (void)state;
     assert_int_equal(gw_fail(GW_ERR_ORDER, "element %d of '%s'", 7, "conv1"), GW_ERR_ORDER);
     assert_string_equal(gw_last_error(), "element 7 of 'conv1'");
     char elsewhere[512] = "not asked";
@@ -137,9 +133,8 @@ static void a_sentence_belongs_to_its_thread(void **state)
     assert_string_equal(gw_last_error(), "element 7 of 'conv1'");
 }
 
-static void a_sentence_may_be_built_on_the_last_and_is_never_cut_open(void **state)
+TEST(a_sentence_may_be_built_on_the_last_and_is_never_cut_open)
 {
-    (void)state;
     gw_fail(GW_ERR_ORDER, "inner");
     gw_fail(GW_ERR_ORDER, "outer (%s)", gw_last_error());
     assert_string_equal(gw_last_error(), "outer (inner)");
@@ -158,9 +153,8 @@ static gw_status forwards(gw_status status, int *went_on)
     return GW_OK;
 }
 
-static void errors_are_forwarded_and_success_is_not(void **state)
+TEST(errors_are_forwarded_and_success_is_not)
 {
-    (void)state;
     int went_on = 0;
     assert_int_equal(forwards(GW_ERR_PEER, &went_on), GW_ERR_PEER);
     assert_int_equal(went_on, 0);
@@ -211,9 +205,8 @@ static gw_context *context_with(struct skewed *skewed, uint32_t n_threads)
     return context;
 }
 
-static void memory_is_aligned_whatever_the_allocator_gives(void **state)
+TEST(memory_is_aligned_whatever_the_allocator_gives)
 {
-    (void)state;
     for (size_t skew = 0; skew < 64; skew += 16) { /* the allocator promises memory that is "aligned for any C
                                                     * object" */
         struct skewed skewed = {.skew = skew};
@@ -244,9 +237,8 @@ static void memory_is_aligned_whatever_the_allocator_gives(void **state)
     gw_free(NULL, memory);
 }
 
-static void sizes_that_overflow_are_refused_unasked(void **state)
+TEST(sizes_that_overflow_are_refused_unasked)
 {
-    (void)state;
     struct skewed skewed = {0};
     gw_context *context = context_with(&skewed, 1);
     int before = skewed.calls;
@@ -259,9 +251,8 @@ static void sizes_that_overflow_are_refused_unasked(void **state)
     gw_context_destroy(context);
 }
 
-static void an_allocator_without_memory_is_an_error(void **state)
+TEST(an_allocator_without_memory_is_an_error)
 {
-    (void)state;
     struct skewed skewed = {.fail_from = 2};
     gw_context *context = context_with(&skewed, 1);
     assert_null(gw_alloc(context, 10, 4));
@@ -274,9 +265,8 @@ static void an_allocator_without_memory_is_an_error(void **state)
 
 /* ---- contexts ---------------------------------------------------------------------------------------- */
 
-static void wrong_contexts_are_refused(void **state)
+TEST(wrong_contexts_are_refused)
 {
-    (void)state;
     gw_context *context;
     assert_int_equal(gw_context_create(NULL, NULL), GW_ERR_ARGUMENT);
 
@@ -300,9 +290,8 @@ static void wrong_contexts_are_refused(void **state)
     gw_context_destroy(NULL);
 }
 
-static void a_context_that_runs_out_of_memory_leaves_nothing(void **state)
+TEST(a_context_that_runs_out_of_memory_leaves_nothing)
 {
-    (void)state;
     int k = 1;
     for (;; k++) {
         struct skewed skewed = {.fail_from = k};
@@ -322,9 +311,8 @@ static void a_context_that_runs_out_of_memory_leaves_nothing(void **state)
     assert_true(k > 2);
 }
 
-static void the_version_is_the_headers(void **state)
+TEST(the_version_is_the_headers)
 {
-    (void)state;
     char expected[32];
     snprintf(expected, sizeof expected, "%d.%d.%d", GW_VERSION_MAJOR, GW_VERSION_MINOR, GW_VERSION_PATCH);
     assert_string_equal(gw_version(), expected);
@@ -383,9 +371,8 @@ static void each_index_once(uint32_t n_threads, uint64_t n)
     assert_int_equal(skewed.live, 0);
 }
 
-static void loops_cover_every_index_once(void **state)
+TEST(loops_cover_every_index_once)
 {
-    (void)state;
     const uint32_t threads[] = {0, 1, 2, 5, 16, 256};
     const uint64_t lengths[] = {0, 1, 2, 3, 7, 64, MOST_INDICES};
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++)
@@ -411,9 +398,8 @@ static bool loop_alone(void *user)
 }
 
 /* The threads of the context are not in the forked process, and a lock of its scratch memory may be taken there. */
-static void a_context_works_alone_in_a_fork(void **state)
+TEST(a_context_works_alone_in_a_fork)
 {
-    (void)state;
     struct skewed skewed = {0};
     gw_context *context = context_with(&skewed, 3);
     struct loop *loop = new_loop(context);
@@ -448,9 +434,8 @@ static gw_status visit_or_fail(uint64_t i, uint32_t slot, void *user)
 
 /* The loop reports the failure with the lowest index, in the caller's thread, whichever failed first in time. All
  * indices before that one were run. */
-static void the_first_failure_in_a_loop_is_told(void **state)
+TEST(the_first_failure_in_a_loop_is_told)
 {
-    (void)state;
     for (uint32_t n_threads = 1; n_threads <= 5; n_threads += 2) {
         struct skewed skewed = {0};
         gw_context *context = context_with(&skewed, n_threads);
@@ -469,9 +454,8 @@ static void the_first_failure_in_a_loop_is_told(void **state)
     }
 }
 
-static void many_short_loops_in_a_row(void **state)
+TEST(many_short_loops_in_a_row)
 {
-    (void)state;
     struct skewed skewed = {0};
     gw_context *context = context_with(&skewed, 4);
     struct loop *loop = new_loop(context);
@@ -507,9 +491,8 @@ static void meet(uint64_t i, uint32_t slot, void *user)
     meeting->done[slot] = true;
 }
 
-static void all_threads_work_and_are_waited_for(void **state)
+TEST(all_threads_work_and_are_waited_for)
 {
-    (void)state;
     struct skewed skewed = {0};
     gw_context *context = context_with(&skewed, 4);
     struct meeting meeting = {.n_threads = 4};
@@ -534,9 +517,8 @@ static void visit_and_nest(uint64_t i, uint32_t slot, void *user)
     gw_parallel_for(loop->context, 5, count_inner, loop);
 }
 
-static void a_loop_in_a_loop_runs_on_its_caller(void **state)
+TEST(a_loop_in_a_loop_runs_on_its_caller)
 {
-    (void)state;
     struct skewed skewed = {0};
     gw_context *context = context_with(&skewed, 3);
     struct loop *loop = new_loop(context);
@@ -558,9 +540,8 @@ static void *call_often(void *user)
     return NULL;
 }
 
-static void callers_share_a_context(void **state)
+TEST(callers_share_a_context)
 {
-    (void)state;
     struct skewed skewed = {0};
     gw_context *context = context_with(&skewed, 3);
     struct loop *loops[4];
@@ -606,9 +587,8 @@ static void level_under(const char *cap, char level[16])
 }
 
 /* This runs before anything else asks for the level, because it is chosen once per process. */
-static void the_instruction_set_is_capped(void **state)
+TEST(the_instruction_set_is_capped)
 {
-    (void)state;
     char best[16], level[16];
     level_under(NULL, best);
     level_under("", level);
@@ -629,9 +609,8 @@ static void the_instruction_set_is_capped(void **state)
     }
 }
 
-static void float_modes_are_set_and_put_back(void **state)
+TEST(float_modes_are_set_and_put_back)
 {
-    (void)state;
 #if defined(__x86_64__)
     const unsigned modes[] = {0x1F80, 0x9FC0 /* flush to zero, denormals are zero */, 0x5F80 /* round up */,
                               0x1F80 | 0x20 /* a sticky flag of the host's */};
@@ -652,9 +631,8 @@ static void float_modes_are_set_and_put_back(void **state)
 
 /* A thread starts with the modes of the thread that started it. The host may have flush-to-zero on, and that must not
  * change the pool's sums. */
-static void codec_threads_keep_denormals(void **state)
+TEST(codec_threads_keep_denormals)
 {
-    (void)state;
 #if defined(__x86_64__)
     struct skewed skewed = {0};
     _mm_setcsr(0x9FC0);
@@ -670,9 +648,8 @@ static void codec_threads_keep_denormals(void **state)
 #endif
 }
 
-static void clocks_go_on(void **state)
+TEST(clocks_go_on)
 {
-    (void)state;
     double a = gw_clock_seconds(), b = gw_clock_seconds();
     assert_true(b >= a);
     for (uint32_t ms = 0; ms < 3000; ms += 7) {

@@ -50,16 +50,14 @@ static int end_of_child(bool parent_ends_first)
     return how;
 }
 
-static void a_child_ends_with_its_parent(void **state)
+TEST(a_child_ends_with_its_parent)
 {
-    (void)state;
     int how = end_of_child(false);
     assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGTERM);
 }
 
-static void a_child_of_a_dead_parent_ends(void **state)
+TEST(a_child_of_a_dead_parent_ends)
 {
-    (void)state;
     int how = end_of_child(true);
     assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGTERM);
 }

@@ -2,6 +2,7 @@
  * name, also where the file system knows only the plain rename. */
 #define _GNU_SOURCE /* renameat2 */
 #include "base/files.h"
+#include "checks.h"
 #include "descriptors.h"
 
 #include <stdio.h>
@@ -47,9 +48,8 @@ static int remove_file(void **state)
     return unlink(path);
 }
 
-static void test_waits_for_a_descriptor(void **state)
+TEST(test_waits_for_a_descriptor)
 {
-    (void)state;
     struct descriptors all;
     for (int how = 0; how < 3; how++) {
         descriptors_take(&all);
@@ -69,9 +69,8 @@ static void test_waits_for_a_descriptor(void **state)
     }
 }
 
-static void test_gives_up(void **state)
+TEST(test_gives_up)
 {
-    (void)state;
     struct descriptors all;
     descriptors_take(&all);
     const int fd = gw_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0), error_of_open = errno;
@@ -86,9 +85,8 @@ static void test_gives_up(void **state)
     CHECK(!folder && error_of_opendir == EMFILE, "%d", error_of_opendir);
 }
 
-static void test_other_errors(void **state)
+TEST(test_other_errors)
 {
-    (void)state;
     errno = 0;
     assert_true(gw_openat(AT_FDCWD, "/nowhere/at/all", O_RDONLY, 0) < 0 && errno == ENOENT);
     errno = 0;
@@ -116,9 +114,8 @@ static void put(int folder, const char *name, const char *text)
     close(fd);
 }
 
-static void test_a_file_gets_its_name(void **state)
+TEST(test_a_file_gets_its_name)
 {
-    (void)state;
     char top[] = "/tmp/gradwire-files-XXXXXX", full[64], partial[64];
     assert_non_null(mkdtemp(top));
     const int folder = open(top, O_RDONLY | O_DIRECTORY);
@@ -150,9 +147,8 @@ static void test_a_file_gets_its_name(void **state)
 
 /* Some file systems know only the plain rename (renameat2 says EINVAL). There files get names, too, and a name that is
  * taken stays. Any other error is an error. */
-static void test_without_renameat2(void **state)
+TEST(test_without_renameat2)
 {
-    (void)state;
     char top[] = "/tmp/gradwire-files-XXXXXX";
     assert_non_null(mkdtemp(top));
     const int folder = open(top, O_RDONLY | O_DIRECTORY);
@@ -187,9 +183,8 @@ static void test_without_renameat2(void **state)
 
 /* A file has its name also in a folder that may be written but not read, and if the file system cannot sync folders. If
  * the folder does not come to disk, that is an error. */
-static void test_the_folder_comes_to_disk(void **state)
+TEST(test_the_folder_comes_to_disk)
 {
-    (void)state;
     char top[] = "/tmp/gradwire-files-XXXXXX";
     const bool is_root = geteuid() == 0; /* root may read every folder */
     assert_non_null(mkdtemp(top));
@@ -220,9 +215,8 @@ static void test_the_folder_comes_to_disk(void **state)
 }
 
 /* A file that is written comes to disk, is closed, and gets its name. If it does not come to disk, nothing is left. */
-static void test_a_written_file(void **state)
+TEST(test_a_written_file)
 {
-    (void)state;
     char top[] = "/tmp/gradwire-files-XXXXXX";
     assert_non_null(mkdtemp(top));
     const int folder = open(top, O_RDONLY | O_DIRECTORY);

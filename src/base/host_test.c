@@ -5,9 +5,8 @@
 
 #include <string.h>
 
-static void hosts_lose_their_brackets(void **state)
+TEST(hosts_lose_their_brackets)
 {
-    (void)state;
     static const struct {
         const char *text, *host; /* NULL: it is refused */
     } cases[] = {
@@ -40,9 +39,8 @@ static void hosts_lose_their_brackets(void **state)
     assert_false(gw_host_copy(longest, GW_HOST_BYTES, host));
 }
 
-static void hosts_and_ports_are_split(void **state)
+TEST(hosts_and_ports_are_split)
 {
-    (void)state;
     static const struct {
         const char *text, *host;
         uint32_t port;
@@ -64,9 +62,8 @@ static void hosts_and_ports_are_split(void **state)
         CHECK(!gw_host_split(bad[i], host, &port), "\"%s\"", bad[i]);
 }
 
-static void hosts_and_ports_are_joined(void **state)
+TEST(hosts_and_ports_are_joined)
 {
-    (void)state;
     static const char *const cases[][2] = {{"node7", "node7:80"},
                                            {"::1", "[::1]:80"},
                                            {"[::1]", "[::1]:80"},

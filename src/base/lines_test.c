@@ -4,9 +4,8 @@
 
 #include <string.h>
 
-static void no_control_characters(void **state)
+TEST(no_control_characters)
 {
-    (void)state;
     char text[] = "a b\n";
     for (int c = 0; c < 256; c++) {
         text[1] = (char)c;
@@ -19,9 +18,8 @@ static void no_control_characters(void **state)
     assert_true(gw_lines_are_good("a\nb\n", 4));
 }
 
-static void lines_with_names(void **state)
+TEST(lines_with_names)
 {
-    (void)state;
     static const struct {
         const char *text;
         bool named;
@@ -35,9 +33,8 @@ static void lines_with_names(void **state)
 #define END "123456789012345678901234567890"
 #define MANY "1234567890" END END END
 
-static void the_first_difference(void **state)
+TEST(the_first_difference)
 {
-    (void)state;
     static const struct {
         const char *first, *second, *line, *other; /* NULL: they do not differ */
         size_t name;
@@ -68,9 +65,8 @@ static void the_first_difference(void **state)
     }
 }
 
-static void long_lines_are_cut(void **state)
+TEST(long_lines_are_cut)
 {
-    (void)state;
     struct gw_lines_difference difference;
     char first[GW_LINES_SHOWN + 3], second[GW_LINES_SHOWN + 3];
     memset(first, 'a', sizeof first);

@@ -5,9 +5,8 @@
 #include <limits.h>
 #include <string.h>
 
-static void the_fewest_edits_win(void **state)
+TEST(the_fewest_edits_win)
 {
-    (void)state;
     static const char *const words[] = {"topk", "on", "ternary", "uniform", "a"};
     static const struct {
         const char *said, *meant; /* NULL: none is near */
@@ -43,9 +42,8 @@ static void the_fewest_edits_win(void **state)
     }
 }
 
-static void the_first_of_equals_and_the_lengths(void **state)
+TEST(the_first_of_equals_and_the_lengths)
 {
-    (void)state;
     static const char *const equals[] = {"cat", "bat", "hat"};
     char longest[GW_LONGEST_WORD + 2], one_less[GW_LONGEST_WORD + 2];
     assert_string_equal(gw_nearest("rat", equals, 3, NULL), "cat");
@@ -65,9 +63,8 @@ static void the_first_of_equals_and_the_lengths(void **state)
     assert_int_equal(gw_edit_distance("", longest + 1), GW_LONGEST_WORD);
 }
 
-static void synonyms_go_before(void **state)
+TEST(synonyms_go_before)
 {
-    (void)state;
     static const char *const words[] = {"none", "topk"};
     static const struct gw_synonym synonyms[] = {{"off", "none"}, {"top", "absent"}, {"nonee", "topk"}, {NULL, NULL}};
     assert_string_equal(gw_nearest("off", words, 2, synonyms), "none");

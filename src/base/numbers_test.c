@@ -10,9 +10,8 @@ struct reading {
     uint64_t value;
 };
 
-static void test_numbers(void **state)
+TEST(test_numbers)
 {
-    (void)state;
     static const struct reading cases[] = {
         {"0", true, 0},
         {"007", true, 7},
@@ -48,9 +47,8 @@ static void test_numbers(void **state)
     }
 }
 
-static void test_bytes(void **state)
+TEST(test_bytes)
 {
-    (void)state;
     static const struct reading cases[] = {
         {"25", true, 25},
         {"25B", true, 25},
@@ -73,9 +71,8 @@ static void test_bytes(void **state)
     }
 }
 
-static void test_strict_numbers(void **state)
+TEST(test_strict_numbers)
 {
-    (void)state;
     static const char *const no_numbers[] = {"",    "x",   " 1",    "1 ",  "0x10", "0x1p3",   "nan",
                                              "inf", "INF", "1e999", "1,5", "1..2", "1-2",     "--1",
                                              "e5",  "1e",  ".",     "-",   "1f",   "infinity"};

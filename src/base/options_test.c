@@ -11,18 +11,16 @@ struct newer {
 };
 enum { FIRST = 16 }; /* bytes of the struct before `added` came */
 
-static void an_earlier_struct_has_zeros_behind_it(void **state)
+TEST(an_earlier_struct_has_zeros_behind_it)
 {
-    (void)state;
     const struct newer given = {FIRST, 5, 7};
     struct newer own = {1, 1, 1};
     assert_int_equal(gw_take_options("newer", FIRST, &given, &own, sizeof own), GW_OK);
     assert_true(own.struct_bytes == FIRST && own.first == 5 && own.added == 0);
 }
 
-static void a_later_struct_may_add_zeros_only(void **state)
+TEST(a_later_struct_may_add_zeros_only)
 {
-    (void)state;
     struct newer given = {sizeof given, 5, 0};
     uint64_t own[2] = {0, 0};
     assert_int_equal(gw_take_options("newer", FIRST, &given, own, sizeof own), GW_OK);
@@ -32,9 +30,8 @@ static void a_later_struct_may_add_zeros_only(void **state)
     assert_non_null(strstr(gw_last_error(), "newer has 24 bytes, and this library knows 16 of them"));
 }
 
-static void what_is_no_size_is_refused(void **state)
+TEST(what_is_no_size_is_refused)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, FIRST - 1, 4097, SIZE_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const struct newer given = {sizes[i], 5, 7};
@@ -47,9 +44,8 @@ static void what_is_no_size_is_refused(void **state)
 /* A field that goes, or comes anywhere but at the end, would break programs that are compiled already. */
 #define HOLDS(type) assert_true(sizeof(type) >= GW_FIRST_##type)
 
-static void no_struct_becomes_shorter(void **state)
+TEST(no_struct_becomes_shorter)
 {
-    (void)state;
     HOLDS(gw_context_options);
     HOLDS(gw_reduce_options);
     HOLDS(gw_exchange_options);
@@ -62,9 +58,8 @@ static void no_struct_becomes_shorter(void **state)
     HOLDS(gw_ps_server_options);
 }
 
-static void a_program_of_another_version_gets_its_context(void **state)
+TEST(a_program_of_another_version_gets_its_context)
 {
-    (void)state;
     struct {
         gw_context_options known;
         uint64_t later;
@@ -77,9 +72,8 @@ static void a_program_of_another_version_gets_its_context(void **state)
     assert_null(context);
 }
 
-static void a_program_of_another_version_gets_its_plan(void **state)
+TEST(a_program_of_another_version_gets_its_plan)
 {
-    (void)state;
     const gw_profile_layer layer = {.name = "layer", .n_elems = 1};
     const gw_profile_codec codec = {.spec = "none"};
     struct {

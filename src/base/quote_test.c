@@ -4,9 +4,8 @@
 
 #include <string.h>
 
-static void each_kind(void **state)
+TEST(each_kind)
 {
-    (void)state;
     static const struct {
         const char *in, *out;
     } cases[] = {{"", ""},
@@ -36,9 +35,8 @@ static void each_kind(void **state)
 }
 
 /* The text ends within its room, and not within a character. */
-static void long_text_is_cut(void **state)
+TEST(long_text_is_cut)
 {
-    (void)state;
     char text[4 * GW_QUOTE_BYTES + 1];
     static const char *const units[] = {"x", "\"", "\xff", "\xc3\xa4", "\xf0\x9f\x98\x80"};
     for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {

@@ -48,9 +48,8 @@ static void *once(gw_context *context, size_t bytes)
     return memory;
 }
 
-static void a_block_is_handed_out_again(void **state)
+TEST(a_block_is_handed_out_again)
 {
-    (void)state;
     gw_context *context = counting_context(1);
     const int before = in_use;
     void *first = once(context, GW_SCRATCH_LEAST * 2);
@@ -72,9 +71,8 @@ static void a_block_is_handed_out_again(void **state)
     assert_int_equal(in_use, 0);
 }
 
-static void what_is_kept_is_bounded(void **state)
+TEST(what_is_kept_is_bounded)
 {
-    (void)state;
     gw_context *context = counting_context(1);
     const int before = in_use;
     once(context, GW_SCRATCH_LEAST - 1);
@@ -94,9 +92,8 @@ static void what_is_kept_is_bounded(void **state)
     assert_int_equal(in_use, 0);
 }
 
-static void without_a_context_nothing_is_kept(void **state)
+TEST(without_a_context_nothing_is_kept)
 {
-    (void)state;
     once(NULL, GW_SCRATCH_LEAST);
     gw_scratch_give(NULL, NULL);
     assert_null(gw_scratch_take(NULL, SIZE_MAX, 2));
@@ -115,9 +112,8 @@ static void use(uint64_t i, uint32_t slot, void *user)
     gw_scratch_give(context, memory);
 }
 
-static void threads_share_it(void **state)
+TEST(threads_share_it)
 {
-    (void)state;
     gw_context *context = counting_context(3);
     gw_parallel_for(context, 2000, use, context);
     gw_context_destroy(context);

@@ -27,9 +27,8 @@ static struct gw_spec spec_of(struct taken *t, bool has_words)
         .what = "the thing", .keys = keys, .n_keys = 3, .has_words = has_words, .take = take, .user = t};
 }
 
-static void options_come_in_their_order(void **state)
+TEST(options_come_in_their_order)
 {
-    (void)state;
     static const struct {
         const char *text, *taken;
         bool has_words;
@@ -47,9 +46,8 @@ static void options_come_in_their_order(void **state)
     }
 }
 
-static void wrong_options_are_named(void **state)
+TEST(wrong_options_are_named)
 {
-    (void)state;
     char longest[2113];
     memset(longest, 'x', sizeof longest);
     longest[sizeof longest - 1] = 0;
@@ -71,9 +69,8 @@ static void wrong_options_are_named(void **state)
     }
 }
 
-static void numbers_are_decimal(void **state)
+TEST(numbers_are_decimal)
 {
-    (void)state;
     static const char *const wrong[] = {"", "x", "1x", "0x10", "nan", "inf", "1e999", " ", "1,5", "11", "-1"};
     double x = 7;
     uint64_t n = 7;

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void there_and_back(void **state)
+TEST(there_and_back)
 {
-    (void)state;
     for (uint64_t n = 0; n <= 70; n++) {
         /* The blocks are exactly as long as needed, so that the sanitizers see a byte too many. */
         int8_t *values = calloc(n ? n : 1, 1), *back = malloc(n ? n : 1);
@@ -27,9 +26,8 @@ static void there_and_back(void **state)
     }
 }
 
-static void bytes_are_known(void **state)
+TEST(bytes_are_known)
 {
-    (void)state;
     const int8_t values[] = {-1, 0, 1, 1, 0, -1};
     uint8_t codes[2];
     assert_int_equal(gw_codes_pack(values, 6, codes, sizeof codes), GW_OK);
@@ -37,9 +35,8 @@ static void bytes_are_known(void **state)
     assert_int_equal(codes[1], 0x51); /* 01 01 00 01, padded */
 }
 
-static void the_rest_is_refused(void **state)
+TEST(the_rest_is_refused)
 {
-    (void)state;
     uint8_t codes[2] = {0};
     int8_t back[8];
     const int8_t wrong[] = {0, 2, 0, -128};

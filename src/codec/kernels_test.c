@@ -4,6 +4,7 @@
 #include "base/philox.h"
 #include "places.h"
 #include "wire/bytes.h"
+#include "checks.h"
 
 #include <float.h>
 #include <math.h>
@@ -109,9 +110,8 @@ static void check_stats(const struct gw_kernels *k, const float *g, uint32_t n, 
           got.sum_abs, got.sum_squares, want.sum, want.sum_abs, want.sum_squares);
 }
 
-static void statistics_are_the_same(void **state)
+TEST(statistics_are_the_same)
 {
-    (void)state;
     FOR_EACH_SET(k)
     for (uint32_t n = 0; n <= GW_STATS_BLOCK; n += n < 132 ? 1 : n < 1020 ? 59 : 1)
         for (uint64_t seed = 10 * n; seed < 10 * n + 7; seed++)
@@ -122,9 +122,8 @@ static void statistics_are_the_same(void **state)
             }
 }
 
-static void what_is_not_finite_is_seen_anywhere(void **state)
+TEST(what_is_not_finite_is_seen_anywhere)
 {
-    (void)state;
     const uint32_t bad[] = {0x7F800000u, 0xFF800000u, 0x7FC00000u, 0xFFC00000u, 0x7F800001u, 0xFFFFFFFFu};
     const uint32_t lengths[] = {1, 31, 32, 33, 64, 1023, 1024};
     FOR_EACH_SET(k)
@@ -138,9 +137,8 @@ static void what_is_not_finite_is_seen_anywhere(void **state)
         }
 }
 
-static void large_and_small_blocks_are_summed_in_float64(void **state)
+TEST(large_and_small_blocks_are_summed_in_float64)
 {
-    (void)state;
     assert_false(gw_stats_needs_wide(0));
     assert_false(gw_stats_needs_wide(gw_float_bits(1)));
     assert_false(gw_stats_needs_wide(gw_float_bits(0x1p60f)));
@@ -232,9 +230,8 @@ static struct gw_ternary_draw some_draw(struct numbers *numbers)
                                     .tensor_id = numbers_word(numbers)};
 }
 
-static void draws_are_the_same(void **state)
+TEST(draws_are_the_same)
 {
-    (void)state;
     static float g[MOST_GROUPS * GW_DRAW_GROUP];
     const float clips[] = {FLT_MAX, 1, 2.5f, 0x1p-100f, 0x1p-149f, 1e30f};
     const float scales[] = {0x1p32f, 0x1p32f / 3, 0x1p32f / 70, 0x1p32f / FLT_MAX, 0x1p122f,
@@ -254,9 +251,8 @@ static void draws_are_the_same(void **state)
 }
 
 /* If s is the magnitude of the largest elements, these are drawn for certain. Zeros never are. */
-static void the_ends_are_certain(void **state)
+TEST(the_ends_are_certain)
 {
-    (void)state;
     static float g[MOST_GROUPS * GW_DRAW_GROUP];
     FOR_EACH_SET(k)
     {
@@ -289,9 +285,8 @@ static float float_above(float t)
 
 /* Every element's threshold has the element's 16 random bits as its upper bits. So further bits decide, in both
  * ways. */
-static void ties_are_broken_by_further_bits(void **state)
+TEST(ties_are_broken_by_further_bits)
 {
-    (void)state;
     static float g[MOST_GROUPS * GW_DRAW_GROUP];
     static bool expected[MOST_GROUPS * GW_DRAW_GROUP];
     FOR_EACH_SET(k)
@@ -331,9 +326,8 @@ static void ties_are_broken_by_further_bits(void **state)
 
 /* The 16 bits are all ones, and so are those of the threshold. Whatever the threshold is from there to 2^32, and
  * beyond, the element ties. */
-static void the_highest_tie_goes_to_the_threshold(void **state)
+TEST(the_highest_tie_goes_to_the_threshold)
 {
-    (void)state;
     static float g[GW_DRAW_GROUP];
     static const float thresholds[] = {0xFFFF0000p0f, 0xFFFF8000p0f, 0xFFFFFF00p0f, 0x1p32f, 0x1p33f, FLT_MAX};
     uint32_t found = 0;
@@ -358,9 +352,8 @@ static void the_highest_tie_goes_to_the_threshold(void **state)
 }
 
 /* All 32 bits of this element are ones (found by search). Only a threshold of 2^32 itself is above them. */
-static void the_largest_element_is_drawn_even_then(void **state)
+TEST(the_largest_element_is_drawn_even_then)
 {
-    (void)state;
     static float g[GW_DRAW_GROUP];
     const uint64_t element = 1855559, group = element / GW_DRAW_GROUP, i = element % GW_DRAW_GROUP;
     struct gw_ternary_draw draw = {.clip = FLT_MAX,
@@ -410,9 +403,8 @@ static void fill_bitmaps(uint64_t *nonzero, uint64_t *sign, uint64_t n_words, ui
     }
 }
 
-static void signs_are_gathered_and_scattered(void **state)
+TEST(signs_are_gathered_and_scattered)
 {
-    (void)state;
     uint8_t expected[8 * MOST_WORDS];
     FOR_EACH_SET(k)
     for (uint64_t seed = 0; seed < 1500; seed++) {
@@ -459,9 +451,8 @@ static void signs_are_gathered_and_scattered(void **state)
     }
 }
 
-static void bitmaps_are_expanded(void **state)
+TEST(bitmaps_are_expanded)
 {
-    (void)state;
     const float scalers[] = {1, 0.7f, 0x1p-149f, FLT_MAX, 0};
     FOR_EACH_SET(k)
     for (uint64_t seed = 0; seed < 1200; seed++) {
@@ -495,9 +486,8 @@ static uint32_t digit_at(const uint64_t *planes, uint32_t n_planes, uint64_t i)
     return digit;
 }
 
-static void digits_are_added(void **state)
+TEST(digits_are_added)
 {
-    (void)state;
     static uint64_t on[GW_ADD_FRAMES][MOST_WORDS], negative[GW_ADD_FRAMES][MOST_WORDS], before[16 * MOST_WORDS];
     FOR_EACH_SET(k)
     for (uint64_t seed = 0; seed < 600; seed++) {
@@ -543,9 +533,8 @@ static uint32_t digit_of(const uint8_t *planes, uint32_t n_planes, uint64_t i)
     return digit;
 }
 
-static void digits_are_parted(void **state)
+TEST(digits_are_parted)
 {
-    (void)state;
     FOR_EACH_SET(k)
     for (uint64_t seed = 0; seed < 300; seed++) {
         struct numbers numbers = numbers_from(seed);
@@ -587,9 +576,8 @@ static void digits_are_parted(void **state)
     }
 }
 
-static void planes_are_decoded(void **state)
+TEST(planes_are_decoded)
 {
-    (void)state;
     const float quanta[] = {1, 0.3f, -2, 0x1p-149f, FLT_MAX, 0};
     FOR_EACH_SET(k)
     for (uint64_t seed = 0; seed < 400; seed++) {
@@ -671,9 +659,8 @@ static void check_split(const struct gw_kernels *k, const float *g, uint32_t n, 
     assert_true(is_clean_around(out, side, n + GW_SPLIT_SLACK, sizeof *out));
 }
 
-static void magnitudes_are_parted(void **state)
+TEST(magnitudes_are_parted)
 {
-    (void)state;
     const float scales[] = {1, 0x1p-60f, 0x1p126f, 0x1p-126f};
     FOR_EACH_SET(k)
     for (uint32_t n = 0; n <= GW_STATS_BLOCK; n += n < 132 ? 1 : n < 1020 ? 59 : 1)
@@ -702,9 +689,8 @@ static void magnitudes_are_parted(void **state)
 static const float halves[] = {0x1p-126f, 1e-20f, 0.4f, 1.7f, 0x1p100f, FLT_MAX / 2};
 #define N_HALVES (sizeof halves / sizeof *halves)
 
-static void rounding_is_the_same(void **state)
+TEST(rounding_is_the_same)
 {
-    (void)state;
     FOR_EACH_SET(k)
     for (uint64_t n_words = 0; n_words <= 9; n_words++)
         for (uint64_t seed = 0; seed < 7; seed++)
@@ -728,9 +714,8 @@ static void rounding_is_the_same(void **state)
                 }
 }
 
-static void carrying_is_the_same(void **state)
+TEST(carrying_is_the_same)
 {
-    (void)state;
     FOR_EACH_SET(k)
     for (uint64_t n = 0; n <= 200; n += n < 70 ? 1 : 13)
         for (uint64_t seed = 0; seed < 7; seed++)

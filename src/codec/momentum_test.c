@@ -1,6 +1,7 @@
 /* Tests momentum= of every codec that has it. What is coded is the velocity: an encoder without momentum that gets
  * plainly made velocities makes the same frames. What is delivered is as the header says, and an optimizer with the
  * same momentum makes the averaged velocity of it. */
+#include "checks.h"
 #include "codec/state.h"
 #include "codecs.h"
 #include "wire/frame.h"
@@ -60,9 +61,8 @@ static void end_step(gw_encoder *const *encoders, struct whole_frame *frames, bo
     }
 }
 
-static void velocities_are_coded(void **state)
+TEST(velocities_are_coded)
 {
-    (void)state;
     static float g[WORKERS * N], u[WORKERS * N], next[WORKERS * N], s[N], d[N], before[N], v[N];
     for (size_t c = 0; c < N_CODECS; c++) {
         gw_context *contexts[] = {context_of(1), context_of(3)};
@@ -122,9 +122,8 @@ static void velocities_are_coded(void **state)
 }
 
 /* If everything is sent, momentum changes nothing but the last places. */
-static void floats_come_out_as_they_went_in(void **state)
+TEST(floats_come_out_as_they_went_in)
 {
-    (void)state;
     static float g[WORKERS * N], d[N];
     gw_encoder *encoders[WORKERS];
     for (uint32_t w = 0; w < WORKERS; w++)
@@ -151,9 +150,8 @@ static void floats_come_out_as_they_went_in(void **state)
 }
 
 /* With output=velocity the average comes out as it is, and less is kept. A tensor in float has a velocity then, too. */
-static void velocities_are_delivered_if_asked_for(void **state)
+TEST(velocities_are_delivered_if_asked_for)
 {
-    (void)state;
     static float g[N], s[N], out[N], u[N];
     const char *const specs[] = {"topk:ratio=0.05,scope=layer,over=0,momentum=0.9,output=velocity",
                                  "ternary:residual=on,min=100000,momentum=0.9,output=velocity"};
@@ -189,9 +187,8 @@ static void velocities_are_delivered_if_asked_for(void **state)
     gw_encoder_destroy(none);
 }
 
-static void a_saved_state_goes_on(void **state)
+TEST(a_saved_state_goes_on)
 {
-    (void)state;
     static float g[N], s[2][N];
     for (size_t c = 0; c < N_CODECS; c++) {
         gw_encoder *a = encoder_of(NULL, with(codecs[c], "momentum=0.9"), N),
@@ -259,9 +256,8 @@ static void a_saved_state_goes_on(void **state)
     }
 }
 
-static void wrong_calls_are_refused(void **state)
+TEST(wrong_calls_are_refused)
 {
-    (void)state;
     static float g[N], s[N], bad[N];
     gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.05,scope=layer,over=0,momentum=0.9", N);
     numbers_fill_bell(1, g, N);
@@ -306,9 +302,8 @@ static void wrong_calls_are_refused(void **state)
 
 /* A GradScaler raises its factor until something overflows, and lowers it then. Nothing infinite may stay: no lower
  * factor would mend it. */
-static void an_overflow_does_not_stay(void **state)
+TEST(an_overflow_does_not_stay)
 {
-    (void)state;
     static float g[N], s[N];
     for (size_t c = 0; c < N_CODECS; c++) {
         gw_encoder *encoder = encoder_of(NULL, with(codecs[c], "momentum=0.9"), N);

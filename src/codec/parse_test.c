@@ -3,14 +3,14 @@
 #include "codec/state.h"
 #include "codec/codec.h"
 #include "codecs.h"
+#include "checks.h"
 
 #include <locale.h>
 #include <stdio.h>
 #include <unistd.h>
 
-static void names_are_found(void **state)
+TEST(names_are_found)
 {
-    (void)state;
     const char *names[] = {"none", "bf16", "f16", "ternary"};
     for (size_t i = 0; i < 4; i++) {
         gw_codec *codec = codec_of(NULL, names[i]);
@@ -31,9 +31,8 @@ static bool an_example_has(const gw_codec_info *info, const char *key)
     return has;
 }
 
-static void the_listing_is_complete(void **state)
+TEST(the_listing_is_complete)
 {
-    (void)state;
     size_t n = 0;
     for (const gw_codec_info *info; (info = gw_codec_list(n)); n++) {
         assert_true(strlen(info->summary) > 5);
@@ -64,9 +63,8 @@ static void the_listing_is_complete(void **state)
 }
 
 /* The numbers are those of the wire format, and each record has all that every wire codec must have. */
-static void wire_codecs_are_complete(void **state)
+TEST(wire_codecs_are_complete)
 {
-    (void)state;
     for (size_t i = 0; gw_wire_codecs[i]; i++) {
         const struct gw_wire_codec *wire = gw_wire_codecs[i];
         assert_int_equal(wire->id, i + 1);
@@ -92,9 +90,8 @@ static void canonical(const char *spec, const char *expected)
     gw_codec_destroy(again);
 }
 
-static void legal_words_are_spelled_out(void **state)
+TEST(legal_words_are_spelled_out)
 {
-    (void)state;
     canonical("none", "none");
     canonical("none:", "none");
     canonical("bf16", "bf16");
@@ -140,9 +137,8 @@ static void legal_words_are_spelled_out(void **state)
             }
 }
 
-static void momentum_and_bias_are_known(void **state)
+TEST(momentum_and_bias_are_known)
 {
-    (void)state;
     static const struct {
         const char *spec;
         gw_codec_traits traits;
@@ -163,9 +159,8 @@ static void momentum_and_bias_are_known(void **state)
 }
 
 /* A loss belongs to a codec, however its specification is spelled, and to no other one. */
-static void losses_are_known(void **state)
+TEST(losses_are_known)
 {
-    (void)state;
     const gw_codec_info *info;
     size_t n_rows = 0;
     for (size_t i = 0; (info = gw_codec_list(i)); i++)
@@ -185,9 +180,8 @@ static void losses_are_known(void **state)
     gw_codec_destroy(unknown);
 }
 
-static void global_is_known(void **state)
+TEST(global_is_known)
 {
-    (void)state;
     static const struct {
         const char *spec;
         bool is_global, is_one_group;
@@ -214,9 +208,8 @@ static void refused(const char *spec, const char *words[])
 
 #define REFUSED(spec, ...) refused(spec, (const char *[]){__VA_ARGS__, NULL})
 
-static void what_is_not_legal_is_named(void **state)
+TEST(what_is_not_legal_is_named)
 {
-    (void)state;
     /* names */
     REFUSED("", "no codec ''", "none, bf16, f16, ternary");
     REFUSED("ternar", "no codec 'ternar'", "did you mean 'ternary'?");
@@ -294,9 +287,8 @@ static void what_is_not_legal_is_named(void **state)
     REFUSED("onebit:output=velocity", "without momentum= leave it out");
 }
 
-static void missing_arguments_are_refused(void **state)
+TEST(missing_arguments_are_refused)
 {
-    (void)state;
     gw_codec *codec;
     assert_int_equal(gw_codec_parse(NULL, NULL, &codec), GW_ERR_ARGUMENT);
     assert_int_equal(gw_codec_parse(NULL, "none", NULL), GW_ERR_ARGUMENT);
@@ -319,9 +311,8 @@ static bool left_in_float(const char *options, const char *name, uint64_t n, boo
     return is_float;
 }
 
-static void who_leaves_nothing_in_float(void **state)
+TEST(who_leaves_nothing_in_float)
 {
-    (void)state;
     const gw_tensor nameless = {.n_elems = 10, .last_layer = true};
     gw_codec *none = codec_of(NULL, "none"), *all = codec_of(NULL, "ternary"),
              *last = codec_of(NULL, "ternary:skip=last");
@@ -336,9 +327,8 @@ static void who_leaves_nothing_in_float(void **state)
     gw_codec_destroy(last);
 }
 
-static void every_name_in_skip_must_fit(void **state)
+TEST(every_name_in_skip_must_fit)
 {
-    (void)state;
     const gw_tensor tensors[] = {{.name = "conv1.weight", .n_elems = 4}, {.n_elems = 1, .last_layer = true}};
     static const char *const good[] = {"none",
                                        "ternary",
@@ -376,9 +366,8 @@ static bool matches(const char *pattern, const char *name)
     return left_in_float(options, name, 10, false);
 }
 
-static void patterns_match_names(void **state)
+TEST(patterns_match_names)
 {
-    (void)state;
     assert_true(matches("conv1.bias", "conv1.bias"));
     assert_false(matches("conv1.bias", "conv1.bia"));
     assert_false(matches("conv1.bias", "conv1.biass"));
@@ -411,9 +400,8 @@ static void patterns_match_names(void **state)
 }
 
 /* Names of real models have 145 bytes and more, and an option may join several. */
-static void long_names_are_taken(void **state)
+TEST(long_names_are_taken)
 {
-    (void)state;
     char name[GW_MAX_NAME],
         options[GW_OPTION_TEXT_BYTES + 8] = "skip=", spec[GW_OPTION_TEXT_BYTES + 32] = "ternary:skip=";
     memset(name, 'n', sizeof name);
@@ -431,9 +419,8 @@ static void long_names_are_taken(void **state)
 }
 
 /* Many stars must not take time exponential in their number. */
-static void patterns_of_many_stars_end(void **state)
+TEST(patterns_of_many_stars_end)
 {
-    (void)state;
     char pattern[96], name[130];
     for (int i = 0; i < 94; i++)
         pattern[i] = i % 2 ? 'a' : '*';
@@ -446,9 +433,8 @@ static void patterns_of_many_stars_end(void **state)
     assert_true(matches(pattern, name));
 }
 
-static void short_tensors_are_left_in_float(void **state)
+TEST(short_tensors_are_left_in_float)
 {
-    (void)state;
     assert_true(left_in_float("min=100", "x", 99, false));
     assert_false(left_in_float("min=100", "x", 100, false));
     assert_false(left_in_float("min=0", "x", 0, false));
@@ -461,9 +447,8 @@ static void short_tensors_are_left_in_float(void **state)
 
 /* Under a locale that writes 2,5, programs read and print the same specifications. The test builds such a locale if the
  * system can. */
-static void decimal_points_do_not_depend_on_the_locale(void **state)
+TEST(decimal_points_do_not_depend_on_the_locale)
 {
-    (void)state;
     setenv("LOCPATH", LOCALES, 1);
     if ((access(LOCALES "/de_DE.UTF-8", F_OK) != 0 &&
          system("mkdir -p '" LOCALES "' && localedef -i de_DE -f UTF-8 '" LOCALES "/de_DE.UTF-8' 2>'" LOCALES

@@ -14,9 +14,8 @@ static void fill(float *w, float *v, float *g)
         w[i] = 0.1f * (float)(i - 18), v[i] = 0.03f * (float)(i % 5), g[i] = 0.2f * (float)(7 - i % 13);
 }
 
-static void sgd_follows_its_formula(void **state)
+TEST(sgd_follows_its_formula)
 {
-    (void)state;
     float w[N], v[N], g[N], before[N];
     fill(w, v, g);
     memcpy(before, w, sizeof w);
@@ -25,9 +24,8 @@ static void sgd_follows_its_formula(void **state)
         assert_true(fabs(w[i] - (before[i] - 0.1 * (g[i] + 0.01 * before[i]))) < 1e-6);
 }
 
-static void momentum_follows_its_formula(void **state)
+TEST(momentum_follows_its_formula)
 {
-    (void)state;
     float w[N], v[N], g[N];
     double w2[N], v2[N];
     fill(w, v, g);
@@ -44,9 +42,8 @@ static void momentum_follows_its_formula(void **state)
     }
 }
 
-static void adam_follows_its_formula(void **state)
+TEST(adam_follows_its_formula)
 {
-    (void)state;
     float w[N], m[N] = {0}, v[N] = {0}, g[N], unused[N];
     double w2[N], m2[N] = {0}, v2[N] = {0};
     const struct gw_adam adam = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
@@ -68,9 +65,8 @@ static void adam_follows_its_formula(void **state)
 }
 
 /* The bits are known: numpy computes the same. So every instruction set, compiler and library must give them. */
-static void svrg_follows_its_formula(void **state)
+TEST(svrg_follows_its_formula)
 {
-    (void)state;
     float w[N], snapshot[N], g[N], before[N];
     fill(w, snapshot, g);
     memcpy(before, w, sizeof w);
@@ -79,9 +75,8 @@ static void svrg_follows_its_formula(void **state)
         assert_true(fabs(w[i] - (before[i] - 0.1 * (g[i] + 0.01 * (before[i] - snapshot[i])))) < 1e-6);
 }
 
-static void average_warms_up(void **state)
+TEST(average_warms_up)
 {
-    (void)state;
     float e = 1, w = 3;
     gw_optimizer_ema(1, &e, &w, 0.99, 0); /* d = 0.1 */
     assert_true(fabs(e - (0.1 * 1 + 0.9 * 3)) < 1e-6);
@@ -91,9 +86,8 @@ static void average_warms_up(void **state)
 }
 
 /* The numbers behind the last element stay, for any length. */
-static void nothing_is_written_behind_the_end(void **state)
+TEST(nothing_is_written_behind_the_end)
 {
-    (void)state;
     const struct gw_adam adam = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
     for (size_t n = 0; n < N; n++)
         for (int rule = 0; rule < 5; rule++) {
@@ -119,9 +113,8 @@ static void nothing_is_written_behind_the_end(void **state)
         }
 }
 
-static void bits_are_known(void **state)
+TEST(bits_are_known)
 {
-    (void)state;
     static const char *const specs[] = {"sgd:lr=0.1,weight-decay=0.01", "momentum:lr=0.1,weight-decay=0.01",
                                         "adam:lr=0.1,weight-decay=0.01"};
     static const uint32_t known[] = {0xf09afd82, 0x1a4aea41, 0xb075f731};
@@ -141,9 +134,8 @@ static void bits_are_known(void **state)
     }
 }
 
-static void specifications_go_there_and_back(void **state)
+TEST(specifications_go_there_and_back)
 {
-    (void)state;
     static const struct {
         const char *text, *canonical;
         uint32_t moments;
@@ -168,9 +160,8 @@ static void specifications_go_there_and_back(void **state)
     }
 }
 
-static void longest_specification_has_room(void **state)
+TEST(longest_specification_has_room)
 {
-    (void)state;
     struct gw_optimizer o;
     char text[GW_OPTIMIZER_TEXT];
     assert_int_equal(gw_optimizer_parse(
@@ -182,9 +173,8 @@ static void longest_specification_has_room(void **state)
     assert_non_null(strstr(text, "epsilon=1.17549435e-38"));
 }
 
-static void refuses_other_words(void **state)
+TEST(refuses_other_words)
 {
-    (void)state;
     static const struct {
         const char *text, *words;
     } wrong[] = {

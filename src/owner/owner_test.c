@@ -4,11 +4,6 @@
 #include "owner/round.h"
 #include "checks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,9 +62,8 @@ static uint64_t spread(const uint64_t *loads, uint32_t n_owners)
 
 /* If a long tensor comes last, the owners' loads differ by two blocks at most, whatever the short tensors did. One
  * block comes from rounding. One is cut short by the tensor's end. */
-static void loads_are_level(void **state)
+TEST(loads_are_level)
 {
-    (void)state;
     uint64_t loads[MOST];
     for (uint32_t n = 1; n <= 40; n++) {
         plan(&lenet, n, n % 2 ? GW_SLICE_MAX : 4096, loads);
@@ -82,9 +76,8 @@ static void loads_are_level(void **state)
     }
 }
 
-static void short_tensors_are_whole_and_dealt_in_order(void **state)
+TEST(short_tensors_are_whole_and_dealt_in_order)
 {
-    (void)state;
     const uint64_t n_elems[] = {100, 200, 50, 0, 1, GW_SLICE_MIN}, align[] = {1024, 1024, 1024, 1024, 1024, 1024};
     const uint32_t owners[] = {0, 1, 2, 2, 2}; /* the owner with the least goes next, the lowest if several are
                                                 * equal: 100 | 200 | 50, then 51, ... */
@@ -99,9 +92,8 @@ static void short_tensors_are_whole_and_dealt_in_order(void **state)
     gw_free(NULL, slices);
 }
 
-static void the_longest_slice_is_a_multiple_of_the_alignment(void **state)
+TEST(the_longest_slice_is_a_multiple_of_the_alignment)
 {
-    (void)state;
     assert_int_equal(gw_slice_most(GW_SLICE_MAX, 1024), 1 << 20);
     assert_int_equal(gw_slice_most(GW_SLICE_MAX, 3072), 341 * 3072);
     assert_int_equal(gw_slice_most(GW_SLICE_MAX, 3 << 20), 3 << 20);
@@ -121,9 +113,8 @@ static void the_longest_slice_is_a_multiple_of_the_alignment(void **state)
     gw_free(NULL, slices);
 }
 
-static void medium_tensors_go_to_the_least_loaded(void **state)
+TEST(medium_tensors_go_to_the_least_loaded)
 {
-    (void)state;
     const uint64_t n_elems[] = {8000, 2 * GW_SLICE_MIN + 1}, align[] = {1024, 1024};
     struct gw_slice *slices;
     size_t n;
@@ -137,9 +128,8 @@ static void medium_tensors_go_to_the_least_loaded(void **state)
 }
 
 /* With any sizes and any alignments a plan keeps the rules of all plans. */
-static void any_network(void **state)
+TEST(any_network)
 {
-    (void)state;
     uint64_t x = 88172645463325252u; /* xorshift64, with its usual start */
     for (int turn = 0; turn < 400; turn++) {
         struct network network = {.n_tensors = 1 + turn % 20};
@@ -157,9 +147,8 @@ static void any_network(void **state)
 
 /* Some owners have the same load. The block that is left over goes to the one with the lowest rank, whatever they had
  * before. */
-static void a_tie_goes_to_the_lower_rank(void **state)
+TEST(a_tie_goes_to_the_lower_rank)
 {
-    (void)state;
     enum { HALF = GW_SLICE_MIN };
     const uint64_t n_elems[] = {1, 2 * HALF}, align[] = {1, 1};
     const struct gw_slice want[] = {{0, 0, 0, 1, false}, {1, 0, 0, HALF, false}, {1, 1, HALF, HALF, false}};
@@ -460,9 +449,8 @@ static void failing_free(void *memory, void *user)
     free(memory);
 }
 
-static void slices_survive_want_of_memory(void **state)
+TEST(slices_survive_want_of_memory)
 {
-    (void)state;
     gw_allocator allocator = {failing_alloc, failing_free, NULL};
     gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
     gw_status status = GW_ERR_MEMORY;

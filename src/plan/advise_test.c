@@ -26,9 +26,8 @@ static bool near(double a, double b)
     return fabs(a - b) <= 1e-6 * fabs(b);
 }
 
-static void codecs_in_their_order(void **state)
+TEST(codecs_in_their_order)
 {
-    (void)state;
     const gw_profile_codec codecs[] = {
         {.spec = "slow", .compress_ms_fixed = 20, .bytes_per_element = 0.25},
         {.spec = "none", .bytes_per_element = 6},
@@ -63,9 +62,8 @@ static void codecs_in_their_order(void **state)
     assert_true(near(advice.floats.step_ms, 17));
 }
 
-static void floats_are_assumed_if_they_are_missing(void **state)
+TEST(floats_are_assumed_if_they_are_missing)
 {
-    (void)state;
     const gw_profile_codec codec = {.spec = "slow", .compress_ms_fixed = 20, .bytes_per_element = 0.25};
     const gw_profile p = profile_of(&codec, 1);
     static gw_advice advice;
@@ -79,9 +77,8 @@ static void floats_are_assumed_if_they_are_missing(void **state)
 }
 
 /* A codec that saves less than a measurement can tell is not advised. */
-static void little_is_not_worth_it(void **state)
+TEST(little_is_not_worth_it)
 {
-    (void)state;
     const gw_profile_codec codecs[] = {{.spec = "none", .bytes_per_element = 6},
                                        {.spec = "same", .bytes_per_element = 5.99}};
     const gw_profile p = profile_of(codecs, 2);
@@ -91,9 +88,8 @@ static void little_is_not_worth_it(void **state)
     assert_false(advice.codecs[0].pays);
 }
 
-static void odd_calls_are_refused(void **state)
+TEST(odd_calls_are_refused)
 {
-    (void)state;
     const gw_profile_codec codec = {.spec = "none", .bytes_per_element = 6};
     static gw_advice advice;
     gw_profile p = profile_of(&codec, 1);
@@ -108,9 +104,8 @@ static void odd_calls_are_refused(void **state)
     assert_non_null(strstr(gw_last_error(), "ms_per_byte is 0"));
 }
 
-static void a_shortage_is_told(void **state)
+TEST(a_shortage_is_told)
 {
-    (void)state;
     const gw_profile_codec codec = {.spec = "none", .bytes_per_element = 6};
     const gw_profile p = profile_of(&codec, 1);
     static gw_advice advice;

@@ -140,9 +140,8 @@ static double merge(const gw_profile *p, gw_compress compress, gw_merge method, 
     return step;
 }
 
-static void exact_is_the_best_of_all_plans(void **state)
+TEST(exact_is_the_best_of_all_plans)
 {
-    (void)state;
     struct numbers numbers = numbers_from(20261123);
     struct drawn d;
     uint32_t group_of[MOST];
@@ -182,9 +181,8 @@ static void check_paper(const gw_profile *p, bool beside, uint32_t decided, uint
     }
 }
 
-static void paper_follows_algorithm_2(void **state)
+TEST(paper_follows_algorithm_2)
 {
-    (void)state;
     struct numbers numbers = numbers_from(2024);
     struct drawn d;
     uint32_t group_of[MOST];
@@ -218,9 +216,8 @@ static const gw_profile example = {.struct_bytes = sizeof example,
                                    .codecs = &example_codec,
                                    .n_codecs = 1};
 
-static void the_example_of_the_docs(void **state)
+TEST(the_example_of_the_docs)
 {
-    (void)state;
     static const struct {
         gw_merge method;
         gw_compress compress;
@@ -245,9 +242,8 @@ static void the_example_of_the_docs(void **state)
     }
 }
 
-static void buckets_end_where_they_are_full(void **state)
+TEST(buckets_end_where_they_are_full)
 {
-    (void)state;
     uint32_t group_of[4];
     static const struct {
         uint64_t bytes;
@@ -266,9 +262,8 @@ static void buckets_end_where_they_are_full(void **state)
 }
 
 /* As many layers as there may be. The test of all plans does not reach so many. */
-static void many_layers(void **state)
+TEST(many_layers)
 {
-    (void)state;
     static gw_profile_layer layers[GW_PLAN_MAX_LAYERS];
     static char texts[GW_PLAN_MAX_LAYERS][16];
     static uint32_t group_of[GW_PLAN_MAX_LAYERS];
@@ -309,9 +304,8 @@ static void refused(const gw_profile *p, const char *says)
     assert_int_equal(gw_profile_check(p), GW_ERR_ARGUMENT);
 }
 
-static void odd_profiles_are_refused(void **state)
+TEST(odd_profiles_are_refused)
 {
-    (void)state;
     static const double odd[] = {-1, NAN, INFINITY, -INFINITY, -1e-300};
     gw_profile_layer layers[4];
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
@@ -385,9 +379,8 @@ static void odd_profiles_are_refused(void **state)
 }
 
 /* Times that are finite, with a sum that is not. The test takes any two of them. */
-static void times_beyond_all_numbers_are_refused(void **state)
+TEST(times_beyond_all_numbers_are_refused)
 {
-    (void)state;
     enum { N = 9 };
     uint32_t group_of[4];
     for (int a = 0; a < N; a++)
@@ -419,9 +412,8 @@ static void times_beyond_all_numbers_are_refused(void **state)
         }
 }
 
-static void odd_plans_are_refused(void **state)
+TEST(odd_plans_are_refused)
 {
-    (void)state;
     static const uint32_t odd[][4] = {{0, 0, 0, 1}, {2, 0, 0, 0}, {0, 1, 0, 0}, {3, 2, 1, 1}, {4, 3, 1, 0}};
     static const uint32_t plan[4] = {1, 1, 0, 0};
     gw_group_times times[4];
@@ -448,9 +440,8 @@ static void odd_plans_are_refused(void **state)
                      GW_ERR_ARGUMENT);
 }
 
-static void a_shortage_leaves_nothing_behind(void **state)
+TEST(a_shortage_leaves_nothing_behind)
 {
-    (void)state;
     struct numbers numbers = numbers_from(7);
     struct drawn d;
     uint32_t group_of[MOST];

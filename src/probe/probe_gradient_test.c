@@ -15,9 +15,8 @@
 #include <unistd.h>
 
 /* Any part of the sequence is as it is in the whole. */
-static void parts_are_of_one_sequence(void **state)
+TEST(parts_are_of_one_sequence)
 {
-    (void)state;
     enum { N = 5000 };
     static float all[N], part[N];
     gw_draw_gradient(all, 0, N);
@@ -34,9 +33,8 @@ static void parts_are_of_one_sequence(void **state)
 
 /* A million of them: mean 0, deviation 1e-3, and one in a thousand is 50 times as large. The bounds are five standard
  * deviations of each figure: of the mean of n numbers, 1e-3 / sqrt(n); of their mean square, 1e-6 * sqrt(2 / n). */
-static void it_is_drawn_as_it_says(void **state)
+TEST(it_is_drawn_as_it_says)
 {
-    (void)state;
     enum { N = 1000000, BLOCK = 1000 };
     static float g[N];
     double sum = 0, squares = 0, outliers = 0;
@@ -63,9 +61,8 @@ static void it_is_drawn_as_it_says(void **state)
     CHECK(fabs(outliers / (N / BLOCK) - 2.5e-3) < 5 * 2.5e-3 * sqrt(2.0 * BLOCK / N), "%g", outliers / (N / BLOCK));
 }
 
-static void turned_by_the_step(void **state)
+TEST(turned_by_the_step)
 {
-    (void)state;
     static const uint64_t sizes[] = {0, 1, 2, 7, 7919, 7920};
     static float from[8000], to[8000];
     for (uint32_t i = 0; i < 8000; i++)
@@ -82,9 +79,8 @@ static void turned_by_the_step(void **state)
         }
 }
 
-static void medians(void **state)
+TEST(medians)
 {
-    (void)state;
     double one[] = {3}, two[] = {5, 2}, three[] = {9, 1, 4}, four[] = {8, 1, 2, 100};
     assert_true(gw_median(one, 1) == 3);
     assert_true(gw_median(two, 2) == 3.5);
@@ -98,9 +94,8 @@ static void medians(void **state)
 }
 
 /* Small messages do not count, and one that took too long counts little. */
-static void slopes(void **state)
+TEST(slopes)
 {
-    (void)state;
     static const double x[] = {1, 2, 16, 32, 64}, line[] = {9, 9, 18, 26, 42}, late[] = {9, 9, 18, 42, 42},
                         falling[] = {9, 8, 7, 6, 5};
     assert_true(gw_probe_slope(x, line, 5) == 0.5);
@@ -112,9 +107,8 @@ static void slopes(void **state)
 }
 
 /* Idle processors, and those that wait for disks, do not work. */
-static void ticks_are_read(void **state)
+TEST(ticks_are_read)
 {
-    (void)state;
     static const struct {
         const char *text;
         double worked, all;
@@ -194,9 +188,8 @@ static void note(void *said, const char *what)
     strcat(strcat(said, " "), what);
 }
 
-static void every_size_is_sent_as_often_as_asked(void **state)
+TEST(every_size_is_sent_as_often_as_asked)
 {
-    (void)state;
     gw_link links[MEMBERS], counting[MEMBERS];
     char said[64] = "";
     struct gw_probe probe = {.runs = RUNS, .most_elements = 1000, .next = note, .user = said};
@@ -230,9 +223,8 @@ static void every_size_is_sent_as_often_as_asked(void **state)
 }
 
 /* Small points, larger ones up to what is asked for, and the network itself, however large it is. */
-static void codecs_are_measured_at_the_points_asked_for(void **state)
+TEST(codecs_are_measured_at_the_points_asked_for)
 {
-    (void)state;
     static const gw_profile_layer layers[] = {{"a", 5000, 0}, {"b", 1, 0}, {"c", 70000, 0}};
     static const uint64_t elements[] = {4096, 12 << 10, 48 << 10, 64 << 10, 1 << 16, 75001};
     enum { N_POINTS = sizeof elements / sizeof *elements };
@@ -269,9 +261,8 @@ static void codecs_are_measured_at_the_points_asked_for(void **state)
 }
 
 /* Each tensor gets its own part of the gradients, wherever that lies. */
-static void every_tensor_is_run_in(void **state)
+TEST(every_tensor_is_run_in)
 {
-    (void)state;
     enum { N = 4096, TENSORS = 3 };
     static float gradients[TENSORS * N];
     static const uint64_t offsets[TENSORS] = {N, 2 * N, 0};

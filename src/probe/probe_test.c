@@ -1,18 +1,12 @@
 /* Tests the measurement of a link and codecs: all members get the same figures, and wrong or unequal calls are refused
  * on all of them. No time is asserted, but that a part is no longer than the whole. */
 #include "base/clock.h"
+#include "checks.h"
 #include "plan/advise.h"
 #include "plan/profile.h"
 #include "probe/probe.h"
+
 #include <gradwire/probe.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include "checks.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -92,9 +86,8 @@ static void end(struct world *w)
     }
 }
 
-static void everybody_gets_the_same(void **state)
+TEST(everybody_gets_the_same)
 {
-    (void)state;
     struct world w;
     begin(&w);
     const double before = gw_clock_seconds();
@@ -142,9 +135,8 @@ static bool stop(void *asked)
     return (*(int *)asked)-- == 0;
 }
 
-static void a_stop_ends_it_for_all(void **state)
+TEST(a_stop_ends_it_for_all)
 {
-    (void)state;
     for (int after = 0; after < 100; after += 50) {
         struct world w;
         int asked = after;
@@ -166,9 +158,8 @@ static void a_stop_ends_it_for_all(void **state)
     }
 }
 
-static void unequal_members_are_refused(void **state)
+TEST(unequal_members_are_refused)
 {
-    (void)state;
     for (int what = 0; what < 4; what++) {
         struct world w;
         gw_codec *turned[CODECS];
@@ -205,9 +196,8 @@ static void refused(struct world *w, const char *says)
 }
 
 /* Before anything is sent: the other members are not there. */
-static void wrong_calls(void **state)
+TEST(wrong_calls)
 {
-    (void)state;
     struct world w;
     begin(&w);
     gw_probe_options *o = &w.members[0].options, good = *o;
@@ -267,9 +257,8 @@ static void names(struct world *w, int rank, const char *says)
 }
 
 /* Rank 2 never comes. Rank 0 comes long after rank 1, which then waits for rank 0 longer than the deadline. */
-static void an_absent_member_is_named(void **state)
+TEST(an_absent_member_is_named)
 {
-    (void)state;
     struct world w;
     begin(&w);
     starts(&w, 1, 4000);
@@ -280,9 +269,8 @@ static void an_absent_member_is_named(void **state)
     end(&w);
 }
 
-static void an_absent_rank_0_is_named(void **state)
+TEST(an_absent_rank_0_is_named)
 {
-    (void)state;
     struct world w;
     begin(&w);
     for (int r = 1; r < MEMBERS; r++)
@@ -307,9 +295,8 @@ static gw_status send_some(void *self, uint32_t to, void *bytes, size_t n_bytes,
 }
 
 /* Rank 2 sends three reports. Then it sends its first message to rank 0, and none to rank 1. */
-static void a_member_that_falls_silent_is_named(void **state)
+TEST(a_member_that_falls_silent_is_named)
 {
-    (void)state;
     struct world w;
     begin(&w);
     local_ops = w.exchange[2].ops;

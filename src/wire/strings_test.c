@@ -98,9 +98,8 @@ static gw_status read_scene(const struct scene *s, size_t n_bytes, bool compare)
     return status;
 }
 
-static void what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
-    (void)state;
     static const uint32_t sizes[] = {0, 1, 7, 8, 9, 63, 64, 65, 255, 256, 257, 1000, 8191, 65536, 65533, MOST_BITS};
     static const double shares[] = {0, 0.0003, 0.003, 0.02, 0.3, 0.5, 0.8, 0.97, 1};
     static const uint32_t raws[] = {0, 1, 34, 35, 36, 300, 1119, 1120, 4001};
@@ -123,9 +122,8 @@ static void what_is_written_is_read(void **state)
 
 /* Few bits: their places are sent. All but one stand at the beginning, so the gap before the last is many times the
  * average: as many as a word has bits, and more. */
-static void far_places_are_read(void **state)
+TEST(far_places_are_read)
 {
-    (void)state;
     enum { M = 12800, ONES = 100, LEAST_GAP = 1 << 6 };
     struct scene s;
     scene_init(&s);
@@ -178,9 +176,8 @@ static gw_status read_together(const struct scene *scenes, uint32_t n, const siz
     return status;
 }
 
-static void several_are_read_together(void **state)
+TEST(several_are_read_together)
 {
-    (void)state;
     static const uint32_t sizes[] = {65536, 65536, 8191, 30000, 65536, MOST_BITS};
     static const double shares[] = {0.3, 0.02, 0.8, 0.1, 0.0003, 1};
     struct scene scenes[GW_RANS_TOGETHER];
@@ -211,9 +208,8 @@ static void several_are_read_together(void **state)
 
 /* The coder's promise (docs/wire-format.md): within 1 % of the entropy at shares from 0.02 to 0.97, and within 5 % from
  * 0.003 up. Signs are raw here. */
-static void sizes_are_near_the_entropy(void **state)
+TEST(sizes_are_near_the_entropy)
 {
-    (void)state;
     static const double shares[] = {0.003, 0.005, 0.0077, 0.0079, 0.01, 0.015, 0.02, 0.03,
                                     0.05,  0.1,   0.2,    0.3,    0.5,  0.7,   0.9,  0.97};
     struct scene s;
@@ -235,9 +231,8 @@ static void sizes_are_near_the_entropy(void **state)
 }
 
 /* No signs are sent as they are. Several strings share the states. */
-static void strings_share_states(void **state)
+TEST(strings_share_states)
 {
-    (void)state;
     struct scene s;
     scene_init(&s);
     double entropy = 0;
@@ -254,9 +249,8 @@ static void strings_share_states(void **state)
 }
 
 /* Kernels make and read the same bytes and states as the coder that takes a symbol at a time. */
-static void kernels_agree(void **state)
+TEST(kernels_agree)
 {
-    (void)state;
     enum { ROWS = 300, N = ROWS * GW_RANS_LANES };
     static const double shares[] = {0.0005, 0.01, 0.1, 0.3, 0.5};
     static uint8_t words[2][2 * N + 64], symbols[N], read[N];
@@ -300,9 +294,8 @@ static void kernels_agree(void **state)
 }
 
 /* For all tables that counts can name, frequencies add up to 2^16 and none is 0. */
-static void tables_add_up(void **state)
+TEST(tables_add_up)
 {
-    (void)state;
     static const uint32_t members[9] = {1, 8, 28, 56, 70, 56, 28, 8, 1},
                           sizes[] = {2, 3, 8, 100, 65536, 65535, 1 << 18};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -324,9 +317,8 @@ static void tables_add_up(void **state)
 
 /* Each cut is refused or read as something else. So is each flipped bit of the head and of a sample of the rest.
  * Nothing is read or written outside (under ASan). */
-static void damage_is_refused(void **state)
+TEST(damage_is_refused)
 {
-    (void)state;
     struct scene s;
     uint32_t refused = 0, n = 0;
     scene_init(&s);
@@ -359,9 +351,8 @@ static void damage_is_refused(void **state)
 }
 
 /* If a writer has no memory for something, it says so, and does not cut it. */
-static void overfull_is_told(void **state)
+TEST(overfull_is_told)
 {
-    (void)state;
     struct gw_strings_writer writer;
     uint64_t string[16];
     uint8_t bytes[256];

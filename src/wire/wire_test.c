@@ -13,9 +13,8 @@
 
 /* ---- fields and bits --------------------------------------------------------------------------------- */
 
-static void fields_are_little_endian(void **state)
+TEST(fields_are_little_endian)
 {
-    (void)state;
     uint8_t bytes[9] = {0};
     gw_put16(bytes + 1, 0x1122);
     assert_memory_equal(bytes, "\0\x22\x11\0", 4);
@@ -41,9 +40,8 @@ static void fields_are_little_endian(void **state)
 }
 
 /* Writes random pieces of 0..56 bits, and compares with bits that are set one by one. */
-static void bits_come_back(void **state)
+TEST(bits_come_back)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct numbers numbers = numbers_from(seed);
         uint32_t n_pieces = numbers_below(&numbers, 60);
@@ -79,9 +77,8 @@ static void bits_come_back(void **state)
     }
 }
 
-static void a_full_writer_stops(void **state)
+TEST(a_full_writer_stops)
 {
-    (void)state;
     uint8_t bytes[12];
     memset(bytes, 0xEE, sizeof bytes);
     struct gw_bit_writer writer = {.at = bytes, .end = bytes + 10};
@@ -117,9 +114,8 @@ static void make_frame(uint8_t dst[FRAME_BYTES], struct gw_frame *frame)
     assert_int_equal(frame->frame_bytes, FRAME_BYTES);
 }
 
-static void a_header_comes_back(void **state)
+TEST(a_header_comes_back)
 {
-    (void)state;
     uint8_t bytes[FRAME_BYTES + 5] = {0};
     struct gw_frame frame, read;
     make_frame(bytes, &frame);
@@ -151,9 +147,8 @@ static void a_header_comes_back(void **state)
         48);
 }
 
-static void scalers_follow_from_other_fields(void **state)
+TEST(scalers_follow_from_other_fields)
 {
-    (void)state;
     assert_int_equal(gw_frame_n_scalers(GW_WIRE_NONE, 0, 100), 0);
     assert_int_equal(gw_frame_n_scalers(GW_WIRE_F16, 10, 100), 0);
     assert_int_equal(gw_frame_n_scalers(GW_WIRE_TERNARY, 0, 0), 1);
@@ -164,9 +159,8 @@ static void scalers_follow_from_other_fields(void **state)
     assert_true(gw_frame_n_scalers(GW_WIRE_TERNARY, 1, GW_MAX_ELEMENTS) == GW_MAX_ELEMENTS);
 }
 
-static void a_cut_frame_is_refused_at_every_length(void **state)
+TEST(a_cut_frame_is_refused_at_every_length)
 {
-    (void)state;
     uint8_t bytes[FRAME_BYTES];
     struct gw_frame frame;
     make_frame(bytes, &frame);
@@ -187,9 +181,8 @@ static void a_cut_frame_is_refused_at_every_length(void **state)
     }
 }
 
-static void every_altered_byte_is_refused(void **state)
+TEST(every_altered_byte_is_refused)
 {
-    (void)state;
     uint8_t bytes[FRAME_BYTES];
     struct gw_frame frame;
     for (size_t at = 0; at < FRAME_BYTES; at++)
@@ -223,9 +216,8 @@ static gw_status claim(struct gw_frame frame, size_t n_bytes)
 /* A float frame of eight bytes with these fields. */
 #define WITH(...) claim((struct gw_frame){.codec = GW_WIRE_NONE, .payload_bytes = 8, __VA_ARGS__}, GW_HEADER_BYTES + 8)
 
-static void fields_outside_their_limits_are_refused(void **state)
+TEST(fields_outside_their_limits_are_refused)
 {
-    (void)state;
     assert_int_equal(WITH(.workers = 1), GW_OK);
     for (unsigned flags = 0; flags < 256; flags++)
         assert_int_equal(WITH(.workers = 1, .flags = (uint8_t)flags), (flags & ~14u) == 0 ? GW_OK : GW_ERR_FRAME_FIELD);
@@ -263,9 +255,8 @@ static void fields_outside_their_limits_are_refused(void **state)
 }
 
 /* A frame of a codec of the future. Its scalers must not make the reader say that it was altered. */
-static void an_unknown_codec_is_named(void **state)
+TEST(an_unknown_codec_is_named)
 {
-    (void)state;
     uint8_t bytes[FRAME_BYTES];
     struct gw_frame frame;
     for (unsigned codec = 0; codec < 256; codec++) {
@@ -308,9 +299,8 @@ static void give_back(void *memory, void *user)
 
 /* Frames of 200 bytes that claim any number of elements, in every codec and code. They are refused before memory is
  * taken for the elements. (One chunk of a sparse codec may be as small as that.) */
-static void claims_of_much_with_little_take_no_memory(void **state)
+TEST(claims_of_much_with_little_take_no_memory)
 {
-    (void)state;
     const gw_allocator allocator = {count_asking, give_back, NULL};
     const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
     gw_context *context;

@@ -40,9 +40,8 @@ static const gw_network_info *found(const char *name)
     return network;
 }
 
-static void totals_are_the_published_ones(void **state)
+TEST(totals_are_the_published_ones)
 {
-    (void)state;
     for (size_t i = 0; i < N; i++) {
         const struct published *p = &published[i];
         const gw_network_totals totals = gw_network_sum(found(p->name));
@@ -55,9 +54,8 @@ static void totals_are_the_published_ones(void **state)
     }
 }
 
-static void the_listing_is_complete(void **state)
+TEST(the_listing_is_complete)
 {
-    (void)state;
     size_t n = 0;
     for (const gw_network_info *network; (network = gw_network_list(n)); n++) {
         CHECK(n < N && found(network->name) == network, "%s is not in the test", network->name);
@@ -68,9 +66,8 @@ static void the_listing_is_complete(void **state)
 }
 
 /* Names differ. Sums are those of the network. The last two tensors are the last layer, and no others are. */
-static void tensors_make_the_network(void **state)
+TEST(tensors_make_the_network)
 {
-    (void)state;
     static gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
     for (size_t i = 0; i < N; i++) {
         const gw_network_info *network = found(published[i].name);
@@ -95,9 +92,8 @@ static void tensors_make_the_network(void **state)
 }
 
 /* Single tensors, as they are in the papers and in the models of Caffe and torchvision. */
-static void tensors_stand_where_they_should(void **state)
+TEST(tensors_stand_where_they_should)
 {
-    (void)state;
     static const struct {
         const char *network;
         size_t at;
@@ -135,9 +131,8 @@ static void tensors_stand_where_they_should(void **state)
 }
 
 /* Forward takes a third of the step. Backward takes the rest, in proportion to the work. */
-static void backward_is_spread_by_work(void **state)
+TEST(backward_is_spread_by_work)
 {
-    (void)state;
     static gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
     double ms[GW_MAX_NETWORK_TENSORS];
     for (size_t i = 0; i < N; i++) {
@@ -156,9 +151,8 @@ static void backward_is_spread_by_work(void **state)
     }
 }
 
-static void another_name_is_refused(void **state)
+TEST(another_name_is_refused)
 {
-    (void)state;
     const gw_network_info *network;
     assert_int_equal(gw_network_find("vgg", &network), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "there is no network 'vgg'"));

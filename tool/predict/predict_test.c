@@ -47,9 +47,8 @@ static void check_digits(const char *what, double value, const char *expected)
     CHECK(strcmp(text, expected) == 0, "%s is %s, and by hand %s", what, text, expected);
 }
 
-static void the_example_by_hand(void **state)
+TEST(the_example_by_hand)
 {
-    (void)state;
     gw_predict_options options = example();
     gw_prediction p = predicted(&options, NULL, 8);
     assert_true(p.gpus == 8 && p.machines == 2 && p.gpus_each == 4);
@@ -76,9 +75,8 @@ static void the_example_by_hand(void **state)
 }
 
 /* If there are no other GPUs, a step is the one that was measured, with any codec and any owners. */
-static void one_gpu_is_what_was_measured(void **state)
+TEST(one_gpu_is_what_was_measured)
 {
-    (void)state;
     gw_predict_options options = example();
     const gw_predict_codec slow = {.bytes_up = 1e6, .bytes_down = 1e6, .seconds = 3};
     for (int owners = GW_OWNERS_PAPER; owners <= GW_OWNERS_SHARDED; owners++)
@@ -292,9 +290,8 @@ static const struct computed {
      10380.650922289815},
 };
 
-static void cases_computed_with_fractions(void **state)
+TEST(cases_computed_with_fractions)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof computed / sizeof *computed; i++) {
         const struct computed *c = &computed[i];
         const gw_predict_options options = {.cluster = c->cluster,
@@ -314,9 +311,8 @@ static void cases_computed_with_fractions(void **state)
 }
 
 /* Computed by hand, beside the example's 2.4605 seconds. C is 0.46, and the network moves |g| in 1.92 s. */
-static void what_the_paper_leaves_out(void **state)
+TEST(what_the_paper_leaves_out)
 {
-    (void)state;
     gw_predict_options options = example();
     const double rest = 0.46 + 0.08;
     options.owners = GW_OWNERS_SERVERS; /* one server's link carries 4 x 1.92 each way for four machines */
@@ -345,9 +341,8 @@ static void what_the_paper_leaves_out(void **state)
 }
 
 /* For two there is a closed form. The others were integrated in Python in another way: over 1 - F(x)^n. */
-static void the_slowest_of_many(void **state)
+TEST(the_slowest_of_many)
 {
-    (void)state;
     static const struct {
         double cv;
         uint32_t gpus;
@@ -373,9 +368,8 @@ static void the_slowest_of_many(void **state)
 
 /* ---- what a gain implies ------------------------------------------------------------------------------- */
 
-static void a_gain_implies_a_time(void **state)
+TEST(a_gain_implies_a_time)
 {
-    (void)state;
     gw_predict_options options = example();
     double seconds;
     assert_int_equal(gw_predict_implied(&options, &sixteenth, 8, 2.4605 / 0.6605, &seconds), GW_OK);
@@ -414,9 +408,8 @@ static void a_gain_implies_a_time(void **state)
 /* ---- clusters and speeds ------------------------------------------------------------------------------- */
 
 /* Every built-in cluster predicts every network whose speed on its GPU is known. */
-static void what_is_built_in_works(void **state)
+TEST(what_is_built_in_works)
 {
-    (void)state;
     static const char *const clusters[] = {"eth-1g-gtx1080", "ib-100g-p100"};
     const gw_cluster_info *cluster, *found;
     const gw_gpu_speed *speed, *same_speed;
@@ -470,9 +463,8 @@ static void what_is_built_in_works(void **state)
         CHECK(strstr(gw_last_error(), says), "%s: %s", #change, gw_last_error());                                      \
     } while (0)
 
-static void what_is_not_legal_is_refused(void **state)
+TEST(what_is_not_legal_is_refused)
 {
-    (void)state;
     gw_prediction p;
     REFUSED(gpus = 0, "from 1 to 100000");
     REFUSED(gpus = GW_MAX_GPUS + 4, "from 1 to 100000");

@@ -1,9 +1,4 @@
 /* Tests data files that are right and wrong in every way we thought of, and the drawn digits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "base/memory.h"
 #include "checks.h"
 #include "data/data.h"
@@ -142,9 +137,8 @@ static void check_refused(const struct bytes *images, const struct bytes *labels
         fail_msg("\"%s\" names neither \"%s\" nor \"%s\"", gw_last_error(), word, other);
 }
 
-static void reads_plain_gzip_and_xz(void **state)
+TEST(reads_plain_gzip_and_xz)
 {
-    (void)state;
     char path[400];
     struct bytes images = good_images(), labels = good_labels();
     put_file("i", images.data, images.n);
@@ -162,9 +156,8 @@ static void reads_plain_gzip_and_xz(void **state)
     check_good();
 }
 
-static void refuses_what_contradicts_itself(void **state)
+TEST(refuses_what_contradicts_itself)
 {
-    (void)state;
     struct bytes images = good_images(), labels = good_labels(), bad;
 
     for (size_t n = 0; n < images.n; n++) {
@@ -191,9 +184,8 @@ static void refuses_what_contradicts_itself(void **state)
     check_refused(&images, &bad, "4 labels", "5 images");
 }
 
-static void names_a_missing_file(void **state)
+TEST(names_a_missing_file)
 {
-    (void)state;
     struct gw_samples s;
     assert_true(load(&s) < 0);
     assert_non_null(strstr(gw_last_error(), "/i (nor"));
@@ -202,9 +194,8 @@ static void names_a_missing_file(void **state)
     assert_non_null(strstr(gw_last_error(), "/nowhere/at/all"));
 }
 
-static void refuses_damaged_compression(void **state)
+TEST(refuses_damaged_compression)
 {
-    (void)state;
     struct bytes images = good_images(), labels = good_labels();
     struct gw_samples s;
     put_file("l", labels.data, labels.n);
@@ -230,9 +221,8 @@ static void refuses_damaged_compression(void **state)
     }
 }
 
-static void digits_are_the_same_every_time(void **state)
+TEST(digits_are_the_same_every_time)
 {
-    (void)state;
     struct gw_samples a, b, other;
     uint32_t counts[10] = {0};
     assert_int_equal(gw_data_digits(1, 0, 2000, &a), GW_OK);
@@ -255,9 +245,8 @@ static void digits_are_the_same_every_time(void **state)
     }
 }
 
-static void reads_mnist(void **state)
+TEST(reads_mnist)
 {
-    (void)state;
     const char *source = getenv("GRADWIRE_DATA");
     char path[4096];
     snprintf(path, sizeof path, "%s%s", source ? source : GW_SOURCE_DIR "/../shared/data", "/mnist");

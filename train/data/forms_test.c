@@ -101,9 +101,8 @@ static void check_refused(const char *name, const char *says)
     CHECK(strstr(gw_last_error(), says), "%s: \"%s\" does not say \"%s\"", name, gw_last_error(), says);
 }
 
-static void pictures_are_found_where_people_have_them(void **state)
+TEST(pictures_are_found_where_people_have_them)
 {
-    (void)state;
     put_mnist("plain/", '-', 1);
     check_loads("plain", 1, 1);
     put_mnist("pointed/", '.', 2);
@@ -123,9 +122,8 @@ static void pictures_are_found_where_people_have_them(void **state)
     check_loads("both", 1, 5);
 }
 
-static void folders_of_several_or_of_none_are_refused(void **state)
+TEST(folders_of_several_or_of_none_are_refused)
 {
-    (void)state;
     put_mnist("two/MNIST/raw/", '-', 1);
     put_mnist("two/FashionMNIST/raw/", '-', 2);
     check_refused("two", "holds several data sets; name the folder of one of them, such as");
@@ -179,9 +177,8 @@ static size_t pack(bool bzip2, uint8_t *bytes, size_t capacity)
     return n;
 }
 
-static void packed_files_are_read_whatever_their_name(void **state)
+TEST(packed_files_are_read_whatever_their_name)
 {
-    (void)state;
     for (int bzip2 = 0; bzip2 < 2; bzip2++) {
         uint8_t bytes[1024];
         char damaged[200];
@@ -210,9 +207,8 @@ static void packed_files_are_read_whatever_their_name(void **state)
 }
 
 /* More bytes than one look at the file brings, and than there is room for at first. */
-static void long_files_are_read_as_far_as_they_may(void **state)
+TEST(long_files_are_read_as_far_as_they_may)
 {
-    (void)state;
     enum { N = 1200000, MORE = N + N / 50 };
     static const char *const names[] = {"long", "long.gz", "long.xz", "long.bz2"};
     static uint8_t plain[N], packed[MORE];
@@ -256,9 +252,8 @@ static void long_files_are_read_as_far_as_they_may(void **state)
     assert_non_null(strstr(gw_last_error(), "is longer than 9 bytes"));
 }
 
-static void text_of_windows_is_read(void **state)
+TEST(text_of_windows_is_read)
 {
-    (void)state;
     put_text("w", "\xef\xbb\xbf"
                   "1 1:1 2:0.125\r\n-1 5:3\r\n");
     check_text("w");
@@ -274,9 +269,8 @@ static void text_of_windows_is_read(void **state)
     check_refused("w", "line 2");
 }
 
-static void other_forms_are_named(void **state)
+TEST(other_forms_are_named)
 {
-    (void)state;
     static const struct {
         const char *bytes, *says;
         size_t n;

@@ -1,9 +1,4 @@
 /* Tests LIBSVM text that is right and wrong in every way we thought of, and the drawn data of uneven magnitude. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "base/memory.h"
 #include "checks.h"
 #include "run/evaluate.h"
@@ -65,9 +60,8 @@ static void check_row(const struct gw_samples *s, uint32_t row, int label, uint3
 }
 
 /* Rows without features, comments, blank lines, tabs, CRLF, and no line end at the end. */
-static void reads_what_is_legal(void **state)
+TEST(reads_what_is_legal)
 {
-    (void)state;
     struct gw_data data;
     put_text(train_path, "# made by hand\n"
                          "-1 1:0.5 3:-2e1 \r\n"
@@ -90,9 +84,8 @@ static void reads_what_is_legal(void **state)
 }
 
 /* The values that a network of layers gets. */
-static void rows_are_spread_out(void **state)
+TEST(rows_are_spread_out)
 {
-    (void)state;
     struct gw_data data;
     float input[2 * 4] = {9, 9, 9, 9, 9, 9, 9, 9};
     uint8_t labels[2];
@@ -106,9 +99,8 @@ static void rows_are_spread_out(void **state)
 
 /* The smaller label is class 0, whichever comes first. A test file has the labels of its training file. It may have
  * fewer features, or more. */
-static void labels_and_features_of_two_files_fit(void **state)
+TEST(labels_and_features_of_two_files_fit)
 {
-    (void)state;
     static const char *const texts[] = {"2 1:1\n1 2:1\n2 3:1\n", "1 1:1\n0 2:1\n1 3:1\n", "1 1:1\n-1 2:1\n1 3:1\n",
                                         "-3 1:1\n-7.5 2:1\n-3 3:1\n"};
     struct gw_data data;
@@ -136,9 +128,8 @@ static void labels_and_features_of_two_files_fit(void **state)
     assert_non_null(strstr(gw_last_error(), "a.t, line 2: the label -1 is a third one, beside 1 and 2"));
 }
 
-static void refuses_hostile_text(void **state)
+TEST(refuses_hostile_text)
 {
-    (void)state;
     static const struct {
         const char *text, *says;
     } cases[] = {
@@ -194,9 +185,8 @@ static void refuses_hostile_text(void **state)
 }
 
 /* The file may be named with its ending or without. If it is cut at any place, it is refused by name. */
-static void reads_xz_and_refuses_it_cut(void **state)
+TEST(reads_xz_and_refuses_it_cut)
 {
-    (void)state;
     static const char text[] = "1 1:1 2:0.125\n-1 5:3\n";
     uint8_t packed[1024];
     size_t n = 0;
@@ -221,9 +211,8 @@ static void reads_xz_and_refuses_it_cut(void **state)
 }
 
 /* The public sets. Their makers publish these figures. */
-static void reads_the_public_sets(void **state)
+TEST(reads_the_public_sets)
 {
-    (void)state;
     static const struct {
         const char *name;
         uint32_t n, n_features, n_positive;
@@ -257,9 +246,8 @@ static void reads_the_public_sets(void **state)
 }
 
 /* Feature k is B_k * N(0, 1). The test checks what follows from how B is drawn. */
-static void uneven_data_have_uneven_magnitudes(void **state)
+TEST(uneven_data_have_uneven_magnitudes)
 {
-    (void)state;
     enum { N = 400, D = 2000 };
     const double c1 = 0.6, c2 = 0.25;
     struct gw_data data, again;

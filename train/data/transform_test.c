@@ -1,10 +1,5 @@
 /* Tests what is done to pictures, beside a plain calculation, and the order and shares of samples; and that CIFAR-10's
  * files are read as they are written. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "checks.h"
 #include "data/data.h"
 #include "data/order.h"
@@ -64,9 +59,8 @@ static bool is_part(const struct gw_transform *t, const float *out, float factor
 
 /* ---- specifications -------------------------------------------------------------------------------------- */
 
-static void words_and_their_values(void **state)
+TEST(words_and_their_values)
 {
-    (void)state;
     static const char *const good[] = {NULL,
                                        "scale",
                                        "crop=1",
@@ -116,9 +110,8 @@ static void words_and_their_values(void **state)
                 t.contrast[1] == 2 && t.whiten && !t.normalize);
 }
 
-static void crops_that_do_not_fit(void **state)
+TEST(crops_that_do_not_fit)
 {
-    (void)state;
     static const struct {
         const char *text;
         bool fits;
@@ -147,9 +140,8 @@ static void crops_that_do_not_fit(void **state)
 
 /* ---- pictures -------------------------------------------------------------------------------------------- */
 
-static void tests_take_the_middle(void **state)
+TEST(tests_take_the_middle)
 {
-    (void)state;
     static const struct {
         const char *text;
         int top, left;
@@ -165,9 +157,8 @@ static void tests_take_the_middle(void **state)
 }
 
 /* Every place of the crop is drawn, mirrored and not. Nothing else is drawn. */
-static void training_draws_every_part(void **state)
+TEST(training_draws_every_part)
 {
-    (void)state;
     const struct gw_transform t = fitted("pad=1,crop=4,mirror"), plain = fitted("pad=1,crop=4");
     enum { DOWN = HEIGHT + 2 - 4 + 1, ACROSS = WIDTH + 2 - 4 + 1 };
     int n_of[DOWN][ACROSS][2] = {{{0}}};
@@ -203,9 +194,8 @@ static void training_draws_every_part(void **state)
     }
 }
 
-static void brightness_and_contrast(void **state)
+TEST(brightness_and_contrast)
 {
-    (void)state;
     const struct gw_transform bright = fitted("brightness=50"), contrast = fitted("contrast=0.5:2");
     float least = 1000, most = -1000, least_factor = 1000, most_factor = 0;
     for (uint32_t place = 0; place < 500; place++) {
@@ -238,9 +228,8 @@ static void brightness_and_contrast(void **state)
           (double)least_factor, (double)most_factor);
 }
 
-static void sizes_that_networks_like(void **state)
+TEST(sizes_that_networks_like)
 {
-    (void)state;
     float out[MOST];
     struct gw_transform t = fitted("whiten");
     double sum = 0, squares = 0;
@@ -282,9 +271,8 @@ static void sizes_that_networks_like(void **state)
 
 /* ---- order ----------------------------------------------------------------------------------------------- */
 
-static void every_sample_once(void **state)
+TEST(every_sample_once)
 {
-    (void)state;
     enum { N = 1000 };
     uint32_t order[N], again[N];
     bool seen[N] = {false};
@@ -363,9 +351,8 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-static void cifar_is_read_file_by_file(void **state)
+TEST(cifar_is_read_file_by_file)
 {
-    (void)state;
     struct gw_data data = {.channels = 0};
     for (int f = 0; f < 6; f++)
         put_batch(f, 1 + (uint32_t)f % 3, (uint8_t)(f + 4), 0);

@@ -1,9 +1,4 @@
 /* Tests parameter files: what is written comes back, and nothing damaged does. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "base/memory.h"
 #include "disk/checkpoint.h"
 #include "descriptors.h"
@@ -11,6 +6,7 @@
 #include "disk/folder.h"
 #include "disk/tensorboard.h"
 #include "wire/hash.h"
+#include "checks.h"
 
 #include <gradwire/codec.h>
 #include <gradwire/status.h>
@@ -81,9 +77,8 @@ static void check_round_trip(unsigned present, bool of_a_run)
     gw_checkpoint_free(&c);
 }
 
-static void what_is_written_comes_back(void **state)
+TEST(what_is_written_comes_back)
 {
-    (void)state;
     for (unsigned i = 0; i < 2u << GW_ARRAYS; i++)
         check_round_trip(i >> 1 | 1u << GW_PARAMS, i & 1);
 }
@@ -103,9 +98,8 @@ static void check_refused(void)
     assert_null(back.arrays[GW_PARAMS]);
 }
 
-static void damage_is_refused(void **state)
+TEST(damage_is_refused)
 {
-    (void)state;
     check_round_trip(1u << GW_PARAMS | 1u << GW_MOMENTUM, true);
     static uint8_t whole[4096], bad[4097];
     FILE *f = fopen(path, "rb");
@@ -126,9 +120,8 @@ static void damage_is_refused(void **state)
 }
 
 /* A file whose checksum is right, and whose numbers do not fit each other. */
-static void lengths_that_do_not_fit_are_refused(void **state)
+TEST(lengths_that_do_not_fit_are_refused)
 {
-    (void)state;
     enum { AT_TENSORS = 16, N_TENSORS = 4 };
     static uint8_t whole[4096], bad[4200];
     check_round_trip(1u << GW_PARAMS, false);
@@ -156,9 +149,8 @@ static void lengths_that_do_not_fit_are_refused(void **state)
 }
 
 /* A long file that does not have the length that its head tells: no memory is taken for it. */
-static void files_of_holes_are_refused(void **state)
+TEST(files_of_holes_are_refused)
 {
-    (void)state;
     static const off_t huge = (off_t)1 << 43;
     static struct gw_checkpoint c;
     check_round_trip(1u << GW_PARAMS | 1u << GW_VARIANCE, true);
@@ -182,9 +174,8 @@ static void files_of_holes_are_refused(void **state)
 }
 
 /* Of how many workers a run can be, and how many state files it can have. */
-static void runs_that_cannot_be_are_refused(void **state)
+TEST(runs_that_cannot_be_are_refused)
 {
-    (void)state;
     static const struct {
         uint32_t workers, n_state_files, threads;
         bool good;
@@ -213,9 +204,8 @@ static void runs_that_cannot_be_are_refused(void **state)
 }
 
 /* Batch norm's statistics go with the parameters and with their average, and with nothing else. */
-static void statistics_come_back(void **state)
+TEST(statistics_come_back)
 {
-    (void)state;
     static struct gw_checkpoint c, back;
     c = (struct gw_checkpoint){.step = 3};
     assert_int_equal(gw_network_create("resnet20", &c.network), GW_OK);
@@ -242,9 +232,8 @@ static void statistics_come_back(void **state)
 }
 
 /* State files belong to one step, options, workers, parameters and momentum. */
-static void identities_differ(void **state)
+TEST(identities_differ)
 {
-    (void)state;
     static struct gw_checkpoint c;
     c = (struct gw_checkpoint){.step = 7, .workers = 2, .options = "seed 1\n"};
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
@@ -269,9 +258,8 @@ static void identities_differ(void **state)
     gw_checkpoint_free(&c);
 }
 
-static void a_network_of_the_future_is_named(void **state)
+TEST(a_network_of_the_future_is_named)
 {
-    (void)state;
     static struct gw_checkpoint c;
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
     c.arrays[GW_PARAMS] = numbers(&c.network, 1);
@@ -282,9 +270,8 @@ static void a_network_of_the_future_is_named(void **state)
     assert_non_null(strstr(gw_last_error(), "\"vit:5-3-2\", a network that this version does not know"));
 }
 
-static void folders_that_cannot_be_written_are_named(void **state)
+TEST(folders_that_cannot_be_written_are_named)
 {
-    (void)state;
     static struct gw_checkpoint c;
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
     c.arrays[GW_PARAMS] = numbers(&c.network, 1);
@@ -296,9 +283,8 @@ static void folders_that_cannot_be_written_are_named(void **state)
 }
 
 /* Connections may hold all descriptors for a moment: a checkpoint, lines of metrics and what is read wait for one. */
-static void files_wait_for_a_descriptor(void **state)
+TEST(files_wait_for_a_descriptor)
 {
-    (void)state;
     static struct gw_checkpoint c;
     struct descriptors all;
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
@@ -332,9 +318,8 @@ static void files_wait_for_a_descriptor(void **state)
 }
 
 /* RFC 3720, B.4, and the usual "123456789". */
-static void crc32c_has_its_known_answers(void **state)
+TEST(crc32c_has_its_known_answers)
 {
-    (void)state;
     uint8_t zeros[32] = {0}, ones[32];
     memset(ones, 0xff, sizeof ones);
     assert_int_equal(gw_crc32c(zeros, 32), 0x8a9136aa);
@@ -343,9 +328,8 @@ static void crc32c_has_its_known_answers(void **state)
 }
 
 /* The first record of every event file TensorBoard ever wrote, but for the time. */
-static void event_file_begins_as_tensorboards(void **state)
+TEST(event_file_begins_as_tensorboards)
 {
-    (void)state;
     uint8_t bytes[64];
     FILE *f = tmpfile();
     gw_tensorboard_begin(f, 0);
@@ -362,9 +346,8 @@ static void event_file_begins_as_tensorboards(void **state)
 }
 
 /* A scalar's event, byte by byte. */
-static void a_scalar_is_an_event(void **state)
+TEST(a_scalar_is_an_event)
 {
-    (void)state;
     static const uint8_t known[] = {
         0x09, 0,    0,    0, 0,   0,   0,   4,   0x40,                  /* wall_time 2.5 */
         0x10, 0xac, 2,                                                  /* step 300 */
@@ -382,9 +365,8 @@ static void a_scalar_is_an_event(void **state)
 }
 
 /* Whole records of earlier steps are kept, wherever the file was cut. */
-static void event_files_are_gone_on_with(void **state)
+TEST(event_files_are_gone_on_with)
 {
-    (void)state;
     static const uint64_t steps[] = {0, 0, 1, 1, 127, 128, 300}; /* a varint of one byte, of two */
     enum { N = sizeof steps / sizeof *steps };
     uint8_t bytes[1024];

@@ -1,10 +1,5 @@
 /* Tests a run's folder and its files: which names a run owns, what is found and removed of an earlier one, and that
  * nobody else may write meanwhile; that a file has its name only once it is whole; and run.json. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "base/memory.h"
 #include "checks.h"
 #include "disk/file.h"
@@ -66,9 +61,8 @@ static void check_file(const char *name, const char *text)
 
 /* ---- a file ---------------------------------------------------------------------------------------------- */
 
-static void a_file_has_its_name_once_it_is_whole(void **state)
+TEST(a_file_has_its_name_once_it_is_whole)
 {
-    (void)state;
     struct gw_file file;
     put("a", "before");
     assert_int_equal(gw_file_open(folder, "a", &file), GW_OK);
@@ -117,9 +111,8 @@ static void a_file_has_its_name_once_it_is_whole(void **state)
     unlink(in("a"));
 }
 
-static void what_cannot_be_written_or_read(void **state)
+TEST(what_cannot_be_written_or_read)
 {
-    (void)state;
     struct gw_file file;
     uint8_t *bytes;
     size_t n;
@@ -205,9 +198,8 @@ static void put_all(void)
         put(names[i].name, "x");
 }
 
-static void names_of_a_run(void **state)
+TEST(names_of_a_run)
 {
-    (void)state;
     put_all();
     for (int i = 0; i < N_NAMES; i++) {
         char elsewhere[300];
@@ -221,9 +213,8 @@ static void names_of_a_run(void **state)
         unlink(in(names[i].name));
 }
 
-static void the_newest_checkpoint(void **state)
+TEST(the_newest_checkpoint)
 {
-    (void)state;
     DIR *lock;
     uint64_t step = 99;
     assert_int_equal(gw_folder_lock(folder, &lock), GW_OK);
@@ -242,9 +233,8 @@ static void the_newest_checkpoint(void **state)
     closedir(lock);
 }
 
-static void an_earlier_run_is_cleared(void **state)
+TEST(an_earlier_run_is_cleared)
 {
-    (void)state;
     for (int keep_whole = 0; keep_whole < 2; keep_whole++) {
         DIR *lock;
         assert_int_equal(gw_folder_lock(folder, &lock), GW_OK);
@@ -276,9 +266,8 @@ static void an_earlier_run_is_cleared(void **state)
     }
 }
 
-static void one_at_a_time(void **state)
+TEST(one_at_a_time)
 {
-    (void)state;
     DIR *lock, *other;
     assert_int_equal(gw_folder_create(folder), GW_OK); /* it is there */
     assert_int_equal(gw_folder_create(in("new")), GW_OK);
@@ -303,9 +292,8 @@ static void one_at_a_time(void **state)
 /* ---- run.json -------------------------------------------------------------------------------------------- */
 
 /* It is found from the folder and from a file in it. */
-static void options_come_back(void **state)
+TEST(options_come_back)
 {
-    (void)state;
     json_t *options = json_pack("{s:i}", "seed", 7), *run;
     assert_int_equal(gw_run_file_read(folder, &run), GW_OK);
     assert_null(run); /* there is none yet */

@@ -4,16 +4,11 @@
 #include "disk/tensorboard.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void every_value_is_in_its_bin(void **state)
+TEST(every_value_is_in_its_bin)
 {
-    (void)state;
     struct gw_histogram h;
     enum { N = 1000 };
     float values[N];
@@ -36,9 +31,8 @@ static void every_value_is_in_its_bin(void **state)
     assert_true(h.sum == sum && h.squares == squares);
 }
 
-static void the_ends_of_the_range(void **state)
+TEST(the_ends_of_the_range)
 {
-    (void)state;
     struct gw_histogram h;
     const float ends[] = {-3, 3, 0}, tiny[] = {1e-45f, -1e-45f}, huge[] = {3.4e38f, -3.4e38f};
     gw_histogram_count(&h, ends, 3);
@@ -85,9 +79,8 @@ static void check_cut(const char *bytes, long cut, uint64_t before, const long *
 }
 
 /* As many as asked for, the first and the last among them, and the gaps between two are alike. */
-static void some_are_spread_over_all(void **state)
+TEST(some_are_spread_over_all)
 {
-    (void)state;
     for (uint64_t n = 0; n < 40; n++)
         for (uint64_t some = 0; some < 45; some++) {
             uint64_t count = 0, last = 0, least = UINT64_MAX, most = 0;
@@ -104,9 +97,8 @@ static void some_are_spread_over_all(void **state)
 }
 
 /* A run goes on with a file that was cut anywhere. A line without its end must not count. */
-static void lines_are_gone_on_with(void **state)
+TEST(lines_are_gone_on_with)
 {
-    (void)state;
     static const uint64_t steps[] = {0, 0, 3, 10};
     enum { N = sizeof steps / sizeof *steps };
     char bytes[4096];
@@ -131,9 +123,8 @@ static void lines_are_gone_on_with(void **state)
 }
 
 /* The longest event there is fits, has the limits of all bins, and is found again; an empty histogram writes none. */
-static void events_hold_histograms(void **state)
+TEST(events_hold_histograms)
 {
-    (void)state;
     struct gw_histograms *h = some(1u << 31);
     const struct gw_histogram_row *row = &h->rows[0];
     FILE *f = tmpfile();

@@ -121,9 +121,8 @@ static void write_run(bool convex)
 #define NOT -1 /* the line has no such field */
 
 /* A line has the workers' numbers together. What was not looked at in this step is not in it. */
-static void a_line_has_the_sums_of_all_workers(void **state)
+TEST(a_line_has_the_sums_of_all_workers)
 {
-    (void)state;
     static const struct {
         const char *key;
         double at[STEPS];
@@ -201,9 +200,8 @@ static void check_sums(const struct gw_metrics *m, uint64_t first)
 }
 
 /* Wherever the run was interrupted. The files have lines of later steps, which are dropped. */
-static void a_run_that_is_gone_on_with_has_the_same_sums(void **state)
+TEST(a_run_that_is_gone_on_with_has_the_same_sums)
 {
-    (void)state;
     for (int convex = 0; convex < 2; convex++) {
         struct gw_metrics m = a_run(convex);
         assert_int_equal(gw_metrics_open(&m, NULL, false), GW_OK); /* nothing is written */
@@ -249,9 +247,8 @@ static void read_events(char *text, size_t capacity)
 }
 
 /* An event of a step says what a line says. What a step does not have, it does not say. */
-static void events_say_what_there_is(void **state)
+TEST(events_say_what_there_is)
 {
-    (void)state;
     static const char *const right[] = {
         "0 loss 1.5\n0 lr 0.5\n0 accuracy/train 0.125\n0 bytes/up 201\n0 bytes/down 401\n0 codec/nonzero_share 0.5\n"
         "0 codec/variance_factor 3\n0 codec/residual_norm 3\n0 codec/threshold_age 5\n"
@@ -273,9 +270,8 @@ static void events_say_what_there_is(void **state)
 }
 
 /* A run that ends early leaves its files without their names. A run that made no step leaves nothing. */
-static void a_run_that_ends_early(void **state)
+TEST(a_run_that_ends_early)
 {
-    (void)state;
     static const char *const files[] = {GW_METRICS_FILE, GW_HISTOGRAMS_FILE, GW_EVENTS_FILE};
     for (int n_steps = 0; n_steps < 2; n_steps++) {
         struct gw_metrics m = a_run(false);
@@ -312,9 +308,8 @@ static double number_of(const json_t *object, const char *field)
 
 /* A summary has an objective if the network is convex, and a row for each tensor. What there is not is null, or is not
  * there. */
-static void a_summary_says_what_there_is(void **state)
+TEST(a_summary_says_what_there_is)
 {
-    (void)state;
     static struct gw_train_summary summary;
     for (int convex = 0; convex < 2; convex++)
         for (uint32_t n_tensors = 0; n_tensors < 3; n_tensors++) {
@@ -354,9 +349,8 @@ static void a_summary_says_what_there_is(void **state)
 }
 
 /* Lines are read up to the first one that no run wrote. That one and all after it are dropped. */
-static void a_damaged_line_ends_what_is_read(void **state)
+TEST(a_damaged_line_ends_what_is_read)
 {
-    (void)state;
     static const struct {
         const char *from, *to; /* in the line of step 2 */
     } cases[] = {{"\"step\": 2", "\"step\": -2"},
@@ -396,9 +390,8 @@ static void a_damaged_line_ends_what_is_read(void **state)
 
 /* Events that no run wrote are dropped. The first event names the format, and it stands there once: after whole events,
  * and after damaged ones. */
-static void damaged_events_begin_anew(void **state)
+TEST(damaged_events_begin_anew)
 {
-    (void)state;
     char path[400], bytes[2000];
     for (int damaged = 0; damaged < 2; damaged++) {
         struct gw_metrics m = a_run(false);

@@ -1,10 +1,6 @@
 /* Tests state files: what is written comes back, nothing damaged does, and nothing of another checkpoint, step or
  * worker. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
+#include "checks.h"
 #include "disk/folder.h"
 #include "disk/rank_state.h"
 
@@ -42,9 +38,8 @@ static void write_state(size_t n_bytes)
     assert_int_equal(gw_rank_state_write(folder, &s), GW_OK);
 }
 
-static void what_is_written_comes_back(void **state)
+TEST(what_is_written_comes_back)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, sizeof bytes};
     for (int i = 0; i < 3; i++) {
         struct gw_rank_state s = {.identity = 99, .step = 300, .rank = 2, .workers = 4};
@@ -57,9 +52,8 @@ static void what_is_written_comes_back(void **state)
 }
 
 /* The numbers of the head have places of their own, which later versions must find again. */
-static void the_head_stays_as_it_is(void **state)
+TEST(the_head_stays_as_it_is)
 {
-    (void)state;
     static const char want[] = "GWSTATE1"
                                "\x63\0\0\0\0\0\0\0"
                                "\x2c\1\0\0\0\0\0\0"
@@ -89,9 +83,8 @@ static void put_file(const uint8_t *content, size_t n)
     assert_int_equal(fclose(f), 0);
 }
 
-static void damage_is_refused(void **state)
+TEST(damage_is_refused)
 {
-    (void)state;
     uint8_t whole[256], bad[257];
     write_state(sizeof bytes);
     FILE *f = fopen(path, "rb");
@@ -114,9 +107,8 @@ static void damage_is_refused(void **state)
     check_refused(99, "longer than its state");
 }
 
-static void others_files_are_refused(void **state)
+TEST(others_files_are_refused)
 {
-    (void)state;
     char other[4200];
     write_state(sizeof bytes);
     check_refused(98, "belongs to another run");

@@ -1,6 +1,7 @@
 /* Tests what a run goes on with: the newest whole checkpoint, and options that are those of the checkpoint. */
 #define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
+#include "checks.h"
 #include "disk/folder.h"
 #include "disk/resume.h"
 #include "folders.h"
@@ -26,9 +27,8 @@ static int clean_up(void **state)
     return 0;
 }
 
-static void other_options_are_named(void **state)
+TEST(other_options_are_named)
 {
-    (void)state;
     static const struct {
         const char *mine, *theirs;
         gw_status status;
@@ -88,9 +88,8 @@ static void put_checkpoint(uint64_t step, uint32_t n_states, size_t longer)
     gw_checkpoint_free(&c);
 }
 
-static void the_newest_whole_checkpoint_is_found(void **state)
+TEST(the_newest_whole_checkpoint_is_found)
 {
-    (void)state;
     static struct gw_resume r;
     const struct gw_train_callbacks callbacks = {.note = note};
     DIR *lock;

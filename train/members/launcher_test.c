@@ -1,9 +1,5 @@
 /* Tests what a rank learns of its launcher: from torchrun, mpirun, srun and Kubernetes, and what contradicts itself. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
+#include "checks.h"
 #include "members/launcher.h"
 
 #include <gradwire/status.h>
@@ -51,9 +47,8 @@ static void say(const char *assignments)
 
 #define SRUN "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NODELIST=n[1-2] SLURM_NODEID=1 "
 
-static void ranks_are_found(void **state)
+TEST(ranks_are_found)
 {
-    (void)state;
     static const struct {
         const char *said;
         uint32_t size, rank; /* what the options say */
@@ -86,9 +81,8 @@ static void ranks_are_found(void **state)
     }
 }
 
-static void contradictions_are_refused(void **state)
+TEST(contradictions_are_refused)
 {
-    (void)state;
     static const struct {
         const char *said;
         uint32_t size;
@@ -110,9 +104,8 @@ static void contradictions_are_refused(void **state)
     }
 }
 
-static void the_meeting_place_follows(void **state)
+TEST(the_meeting_place_follows)
 {
-    (void)state;
     static const struct {
         const char *said, *place;
     } cases[] = {
@@ -140,9 +133,8 @@ static void the_meeting_place_follows(void **state)
 }
 
 /* No two steps of a job meet at one port. Nor do two jobs whose numbers are near each other. */
-static void steps_do_not_meet(void **state)
+TEST(steps_do_not_meet)
 {
-    (void)state;
     enum { JOBS = 40, STEPS = 20 };
     static char places[JOBS * STEPS][32];
     for (unsigned n = 0; n < JOBS * STEPS; n++) {
@@ -156,9 +148,8 @@ static void steps_do_not_meet(void **state)
     }
 }
 
-static void a_batch_script_is_known(void **state)
+TEST(a_batch_script_is_known)
 {
-    (void)state;
     say("SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0");
     assert_true(gw_launcher_is_batch_script());
     say(SRUN);
@@ -167,9 +158,8 @@ static void a_batch_script_is_known(void **state)
     assert_false(gw_launcher_is_batch_script());
 }
 
-static void the_link_follows(void **state)
+TEST(the_link_follows)
 {
-    (void)state;
     say("JOB_COMPLETION_INDEX=2 WORLD_SIZE=4 MASTER_ADDR=job-0.workers");
     struct gw_launcher by = gw_launcher_find();
     assert_string_equal(by.name, "Kubernetes");

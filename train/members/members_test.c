@@ -1,10 +1,5 @@
 /* Tests the table of links: how it is listed and searched, which options each link takes and misses, and which link is
  * chosen if none is given. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "checks.h"
 #include "members/members.h"
 
@@ -12,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void lists(void **state)
+TEST(lists)
 {
-    (void)state;
     static const struct {
         unsigned takes;
         bool alone;
@@ -33,9 +27,8 @@ static void lists(void **state)
     }
 }
 
-static void every_link_is_found(void **state)
+TEST(every_link_is_found)
 {
-    (void)state;
     const struct gw_link_scheme *scheme;
     for (size_t i = 0; (scheme = gw_members_nth(i)); i++)
         assert_ptr_equal(gw_members_find(scheme->name), scheme);
@@ -47,9 +40,8 @@ static void every_link_is_found(void **state)
 #define NO GW_MEMBERS_NO_RANK
 
 /* What begin says of options. words NULL: it takes them, and then `first`, `count` and `size` are known. */
-static void options_fit_their_link(void **state)
+TEST(options_fit_their_link)
 {
-    (void)state;
     static const struct {
         struct gw_members_options options;
         const char *words;
@@ -107,9 +99,8 @@ static bool stop_after_five(void *user)
 }
 
 /* Who waits for servers says so, and stops when asked. */
-static void waiting_for_servers_is_told(void **state)
+TEST(waiting_for_servers_is_told)
 {
-    (void)state;
     const struct gw_members_options options = {.link = "servers",
                                                .workers = 2,
                                                .rank = 1,
@@ -131,9 +122,8 @@ static void waiting_for_servers_is_told(void **state)
 }
 
 /* Without a launcher, members are threads. torchrun says where they meet, so tcp joins them, and rank 0 says so. */
-static void a_link_is_chosen(void **state)
+TEST(a_link_is_chosen)
 {
-    (void)state;
     struct gw_members_options options = {.rank = NO, .log = keep};
     assert_int_equal(gw_members_choose_link(&options), GW_OK);
     assert_string_equal(options.link, "local");

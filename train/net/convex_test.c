@@ -2,6 +2,7 @@
  * runs. */
 #define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
+#include "checks.h"
 #include "folders.h"
 #include "run/train.h"
 
@@ -16,9 +17,8 @@ enum { N = 200, D = 12 };
 #define DATA "uneven:n=200,d=12"
 #define LAMBDA 0.01
 
-static void losses_follow_their_formulas(void **state)
+TEST(losses_follow_their_formulas)
 {
-    (void)state;
     for (double m = -30; m <= 30; m += 0.37) {
         double e = exp(-m), logistic = log(1 + e);
         assert_true(fabs(gw_convex_logreg.loss(m) - logistic) < 1e-12 * (1 + logistic));
@@ -43,9 +43,8 @@ static double loss_at(const struct gw_convex *problem, const struct gw_samples *
 
 /* Weights are multiples of 2^-6, and differences of 2^-10 are exact in float32. The hinge's differences are exact if no
  * sample's margin crosses 1. A sample that crosses it adds less than |x| <= 5 times the difference. */
-static void gradients_are_differences_of_the_loss(void **state)
+TEST(gradients_are_differences_of_the_loss)
 {
-    (void)state;
     static const struct gw_convex *const problems[] = {&gw_convex_logreg, &gw_convex_svm};
     struct gw_data data;
     float w[D];
@@ -153,9 +152,8 @@ static struct gw_train_summary run(struct gw_train_options o)
 
 /* With a constant rate SGD stays away from the minimum. SVRG comes nearer by a factor in each epoch, down to what
  * float32 weights can say. It does so with unbiased ternary gradients, too: their noise goes to 0 with what is sent. */
-static void svrg_converges_linearly_to_newtons_minimum(void **state)
+TEST(svrg_converges_linearly_to_newtons_minimum)
 {
-    (void)state;
     static const char *const codecs[] = {"none", "ternary:clip=0"};
     double w[D], minimum = newton(w);
     for (int k = 0; k < 2; k++) {
@@ -176,9 +174,8 @@ static void svrg_converges_linearly_to_newtons_minimum(void **state)
     }
 }
 
-static void sgd_converges_with_a_falling_rate(void **state)
+TEST(sgd_converges_with_a_falling_rate)
 {
-    (void)state;
     double w[D], minimum = newton(w);
     struct gw_train_options o = convex("logreg", "sgd");
     o.lr = 1, o.schedule = "inverse:100", o.epochs = 20;
@@ -193,9 +190,8 @@ static void sgd_converges_with_a_falling_rate(void **state)
  * third of it, plus LAMBDA*w^2. Beyond w = 1 the slope is (-0.5+0.25)/3 + 2*LAMBDA*w, and below it is 1/3 less. With
  * LAMBDA = 0.01 the minimum is at w = 2: there the slope is (-0.25/3 + 0.04) < 0 before and (0.25/3 + 0.04) > 0 after.
  * The objective is (0 + 0 + 1.5)/3 + 0.04. */
-static void svm_finds_the_minimum_known_by_hand(void **state)
+TEST(svm_finds_the_minimum_known_by_hand)
 {
-    (void)state;
     char path[4096];
     snprintf(path, sizeof path, "%s/convex_test.XXXXXX", GW_BINARY_DIR);
     int fd = mkstemp(path);
@@ -215,9 +211,8 @@ static void svm_finds_the_minimum_known_by_hand(void **state)
 
 /* The result is the same for any number of threads. For any number of workers it is the same but for the rounding of
  * gradients. */
-static void runs_repeat_and_workers_do_not_matter(void **state)
+TEST(runs_repeat_and_workers_do_not_matter)
 {
-    (void)state;
     static const char *const optimizers[] = {"sgd", "svrg", "momentum"};
     for (int k = 0; k < 3; k++) {
         struct gw_train_options o = convex("logreg", optimizers[k]);
@@ -240,9 +235,8 @@ static void runs_repeat_and_workers_do_not_matter(void **state)
 
 /* svrg computes three gradients for a sample and epoch, and sends one more message of all floats in each epoch. Every
  * line has the passes. */
-static void passes_and_bytes_are_counted(void **state)
+TEST(passes_and_bytes_are_counted)
 {
-    (void)state;
     struct gw_train_options o = convex("logreg", "sgd");
     o.epochs = 4;
     struct gw_train_summary sgd = run(o);
@@ -257,9 +251,8 @@ static void passes_and_bytes_are_counted(void **state)
 }
 
 /* The line of every epoch has the objective at its end. */
-static void objective_is_written_each_epoch(void **state)
+TEST(objective_is_written_each_epoch)
 {
-    (void)state;
     static const char *const files[] = {"metrics.jsonl", "summary.json", "parameters.gwp", "histograms.jsonl",
                                         "events.out.tfevents.0.gradwire"};
     char folder[4096], path[4200];
@@ -299,9 +292,8 @@ static void objective_is_written_each_epoch(void **state)
 
 /* The run is resumed within an epoch (of 10 steps), so svrg needs its snapshot. It computes the full gradient once
  * more, but does not count it again. */
-static void a_resumed_run_is_the_same(void **state)
+TEST(a_resumed_run_is_the_same)
 {
-    (void)state;
     static const char *const optimizers[] = {"sgd", "svrg", "momentum"};
     for (int k = 0; k < 3; k++) {
         char folder[4096];
@@ -328,18 +320,16 @@ static void a_resumed_run_is_the_same(void **state)
 }
 
 /* Networks of layers take rows, too. A row that is spread out is its values. */
-static void layers_learn_from_rows(void **state)
+TEST(layers_learn_from_rows)
 {
-    (void)state;
     struct gw_train_options o = convex("mlp:12-2", "sgd");
     o.lr = 0.5, o.epochs = 20;
     struct gw_train_summary s = run(o);
     assert_true(s.test_accuracy > 0.9 && !s.convex);
 }
 
-static void wrong_use_is_refused(void **state)
+TEST(wrong_use_is_refused)
 {
-    (void)state;
     struct {
         struct gw_train_options o;
         const char *says;

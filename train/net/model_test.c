@@ -1,10 +1,5 @@
 /* Tests layers against a plain reference: forward in float64 with the obvious loops, and gradients as its
  * differences. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "base/memory.h"
 #include "net/model.h"
 #include "random.h"
@@ -334,16 +329,14 @@ static void check_network(const char *name, uint32_t batch, int probes)
     check_built(net, batch, probes);
 }
 
-static void lenet_matches_the_reference(void **state)
+TEST(lenet_matches_the_reference)
 {
-    (void)state;
     check_network("lenet", 1, 6);
     check_network("lenet", 3, 6);
 }
 
-static void mlp_matches_the_reference(void **state)
+TEST(mlp_matches_the_reference)
 {
-    (void)state;
     check_network("mlp:7-5", 1, 6);
     check_network("mlp:30-17-9-4", 5, 6);
     check_network("mlp:784-300-10", 2, 6);
@@ -381,9 +374,8 @@ static const struct gw_layer_spec plain;
 /* Numbers of maps: fewer than a block of a layout, one block, two blocks. */
 static const uint32_t map_counts[] = {5, 16, 32};
 
-static void batch_norm_matches(void **state)
+TEST(batch_norm_matches)
 {
-    (void)state;
     for (int i = 0; i < 6; i++) {
         struct gw_network net = begin(i % 2 ? "batch norm and relu" : "batch norm", 3, 6);
         uint32_t x = put(&net, &gw_layer_conv, GW_SAMPLES,
@@ -394,9 +386,8 @@ static void batch_norm_matches(void **state)
     }
 }
 
-static void padded_convolution_matches(void **state)
+TEST(padded_convolution_matches)
 {
-    (void)state;
     for (uint32_t stride = 1; stride <= 3; stride++) {
         struct gw_network net = begin("padded convolution", 3, 8);
         uint32_t x =
@@ -407,9 +398,8 @@ static void padded_convolution_matches(void **state)
     }
 }
 
-static void pooling_matches(void **state)
+TEST(pooling_matches)
 {
-    (void)state;
     for (int i = 0; i < 12; i++) {
         struct gw_network net = begin(i % 2 ? "mean" : "maximum", 3, i % 4 < 2 ? 8 : 9);
         uint32_t x = put(&net, &gw_layer_conv, GW_SAMPLES,
@@ -428,9 +418,8 @@ static void pooling_matches(void **state)
     }
 }
 
-static void response_normalisation_matches(void **state)
+TEST(response_normalisation_matches)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct gw_network net = begin("response normalisation", 3, 5);
         uint32_t x =
@@ -441,9 +430,8 @@ static void response_normalisation_matches(void **state)
     }
 }
 
-static void dropout_matches(void **state)
+TEST(dropout_matches)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct gw_network net = begin("dropout", 3, 5);
         uint32_t x = put(&net, &gw_layer_conv, GW_SAMPLES,
@@ -458,9 +446,8 @@ static void dropout_matches(void **state)
 
 /* If several layers read some values, no layer may write over them, forward or backward. The networks add a layer and
  * its own relu, two relus, and a dropout and a shortcut. */
-static void graphs_match(void **state)
+TEST(graphs_match)
 {
-    (void)state;
     for (int i = 0; i < 6; i++) {
         struct gw_network net = begin("graph", 3, 9);
         const struct gw_layer_spec conv = {.units = map_counts[i / 2], .kernel = 3, .stride = 1, .padding = 1};
@@ -486,9 +473,8 @@ static void graphs_match(void **state)
 /* Whole networks. All logits are compared, and for two networks the gradients, too. Batch norm over few values, several
  * times in a row, is very steep. So float32 and float64 choose different maxima, and gradients jump with them.
  * tests/cli/networks_test.py compares such gradients with those of PyTorch. */
-static void cifar_networks_match_the_reference(void **state)
+TEST(cifar_networks_match_the_reference)
 {
-    (void)state;
     check_network("cifarnet", 2, 1);
     check_network("alexnet-small:0.2", 1, 1);
     check_network("resnet20", 3, 0);
@@ -496,9 +482,8 @@ static void cifar_networks_match_the_reference(void **state)
 }
 
 /* Layers that do not fit are refused when they are added. */
-static void wrong_layers_are_refused(void **state)
+TEST(wrong_layers_are_refused)
 {
-    (void)state;
     struct gw_network net = begin("wrong", 3, 8);
     uint32_t x = GW_SAMPLES, number;
     const struct gw_layer_spec wrong[] = {
@@ -522,9 +507,8 @@ static void wrong_layers_are_refused(void **state)
 
 /* The running statistics after two steps that count and one that does not: 0.9 of what was there, and 0.1 of the
  * batch's mean and of its unbiased variance. */
-static void statistics_follow_the_batches(void **state)
+TEST(statistics_follow_the_batches)
 {
-    (void)state;
     enum { BATCH = 5, STEPS = 3 };
     struct gw_network net;
     assert_int_equal(gw_network_create("vgg16:0.046875", &net), GW_OK);
@@ -580,9 +564,8 @@ static void statistics_follow_the_batches(void **state)
 }
 
 /* Of two values, the unbiased variance is twice the variance. */
-static void two_values_have_a_variance(void **state)
+TEST(two_values_have_a_variance)
 {
-    (void)state;
     struct gw_network net = begin("two values", 3, 2);
     uint32_t x = put(&net, &gw_layer_conv, GW_SAMPLES,
                      (struct gw_layer_spec){.units = 16, .kernel = 2, .stride = 1, .no_bias = true});
@@ -613,9 +596,8 @@ static void two_values_have_a_variance(void **state)
 
 /* When the version changes, the model uses the new parameters. Layers of convolution keep reordered weights, and must
  * make them again. */
-static void version_brings_new_weights(void **state)
+TEST(version_brings_new_weights)
 {
-    (void)state;
     struct gw_network net;
     assert_int_equal(gw_network_create("lenet", &net), GW_OK);
     float *params = gw_calloc(NULL, net.n_storage, sizeof *params);
@@ -640,9 +622,8 @@ static void version_brings_new_weights(void **state)
     gw_free(NULL, params);
 }
 
-static void networks_are_what_they_should_be(void **state)
+TEST(networks_are_what_they_should_be)
 {
-    (void)state;
     static struct gw_network net;
     assert_int_equal(gw_network_create("lenet", &net), GW_OK);
     assert_int_equal(net.n_params, 431080);

@@ -1,10 +1,5 @@
 /* Tests runs of three processes in which one link breaks between two of them. All end and name the same
  * cause, so none has waited until its timeout. Here a process is a thread with a team of its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "checks.h"
 #include "members/members.h"
 #include "run/train.h"
@@ -98,9 +93,8 @@ static void *train(void *argument)
     return NULL;
 }
 
-static void all_hear_of_a_link_that_breaks(void **state)
+TEST(all_hear_of_a_link_that_breaks)
 {
-    (void)state;
     for (broken = 0; broken < 2; broken++) { /* the gradients' link, and the control link */
         struct process processes[N];
         atomic_store(&n_sent, 0);

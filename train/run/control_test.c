@@ -1,10 +1,5 @@
 /* Tests how workers begin a run together: rank 0 waits for all of them, and all get the same numbers of machines; one
  * with other options is refused. Also tests who is named when one is silent, or has failed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "checks.h"
 #include "run/control.h"
 
@@ -64,9 +59,8 @@ static void end_run(struct worker *workers, gw_link *links)
     }
 }
 
-static void machines_are_numbered_by_rank(void **state)
+TEST(machines_are_numbered_by_rank)
 {
-    (void)state;
     static struct worker workers[WORKERS];
     static const struct {
         uint32_t first;
@@ -91,9 +85,8 @@ static void machines_are_numbered_by_rank(void **state)
     }
 }
 
-static void other_options_are_refused(void **state)
+TEST(other_options_are_refused)
 {
-    (void)state;
     static struct worker workers[WORKERS];
     static const uint64_t machines[WORKERS] = {0};
     gw_link links[WORKERS];
@@ -107,9 +100,8 @@ static void other_options_are_refused(void **state)
 
 /* A resumed run: every process gets rank 0's arrays, and its numbers up to their limits. It gets the codec's states of
  * all workers of the earlier run; if that had as many workers, only its own. */
-static void a_resumed_run_goes_on_everywhere(void **state)
+TEST(a_resumed_run_goes_on_everywhere)
 {
-    (void)state;
     enum { N = 3 };
     static struct worker workers[WORKERS];
     for (unsigned there = 0; there < 1u << GW_ARRAYS; there++) { /* which of the arrays the run has */
@@ -179,9 +171,8 @@ static void pass_on(gw_link from, gw_link to_link, uint32_t to, const uint64_t (
 
 /* A START whose numbers cannot be is refused, also if its length fits them. Somebody between rank 0 and rank 1 changes
  * them. */
-static void a_start_that_cannot_be_is_refused(void **state)
+TEST(a_start_that_cannot_be_is_refused)
 {
-    (void)state;
     enum { OPTIONS, STEPS, THREADS, FLOATS = 5, ARRAYS = 7, N_STATES, STATE_BYTES, N = 3 };
     static const struct {
         int n_changes; /* 0: all is well */
@@ -231,9 +222,8 @@ static void a_start_that_cannot_be_is_refused(void **state)
 
 /* Rank 0 tells the others that a worker died, and is gone. Rank 1 makes a step meanwhile, or waits for something else.
  * What it says in the end is why, and not that rank 0 is gone. */
-static void a_failure_stays_the_cause(void **state)
+TEST(a_failure_stays_the_cause)
 {
-    (void)state;
     for (int sends = 0; sends < 2; sends++) {
         gw_link links[2];
         struct gw_control c;
@@ -269,9 +259,8 @@ static void *follow(void *user)
 
 /* Without rounds, rank 2 is silent. Rank 1 is two steps ahead and waits for rank 0. Soon after, rank 0 waits for
  * rank 2. Rank 1 must not take rank 0 for silent. */
-static void who_waits_for_another_is_not_named(void **state)
+TEST(who_waits_for_another_is_not_named)
 {
-    (void)state;
     enum { N = 3, SOON_MS = 4000, LATER_MS = 900 };
     gw_link links[N];
     struct worker workers[2] = {{.status = GW_OK}, {.status = GW_OK}};
@@ -297,9 +286,8 @@ static void who_waits_for_another_is_not_named(void **state)
 }
 
 /* At the beginning, rank 2 is silent. Rank 1 has joined long before rank 0 begins to wait. */
-static void who_waits_for_a_joiner_is_not_named(void **state)
+TEST(who_waits_for_a_joiner_is_not_named)
 {
-    (void)state;
     enum { N = 3, SOON_MS = 4000, LATER_MS = 900 };
     gw_link links[N];
     struct worker workers[2] = {{.status = GW_OK}, {.status = GW_OK}};
@@ -326,9 +314,8 @@ static void who_waits_for_a_joiner_is_not_named(void **state)
 
 /* Over a slow network a large beginning takes long. Rank 2 must not take rank 0 for silent while rank 1 gets its own.
  */
-static void a_long_beginning_has_signs_of_life(void **state)
+TEST(a_long_beginning_has_signs_of_life)
 {
-    (void)state;
     enum { N = 3, JOIN = 1, WORD_BYTES = 24 };
     gw_link links[N];
     struct worker w = {.status = GW_OK};
@@ -353,9 +340,8 @@ static void a_long_beginning_has_signs_of_life(void **state)
 }
 
 /* Rank 1 has ended and is gone. Rank 0 goes on waiting for rank 2, and names that one. */
-static void who_has_ended_is_not_named(void **state)
+TEST(who_has_ended_is_not_named)
 {
-    (void)state;
     enum { N = 3, SOON_MS = 400 };
     gw_link links[N];
     struct gw_control c[2];
@@ -377,9 +363,8 @@ static void who_has_ended_is_not_named(void **state)
 }
 
 /* Rank 0 still waits for another worker's state. Meanwhile rank 1 sends its state of the next step, too. */
-static void states_of_two_steps_are_kept(void **state)
+TEST(states_of_two_steps_are_kept)
 {
-    (void)state;
     gw_link links[2];
     struct gw_control c[2];
     assert_int_equal(gw_link_local_create(NULL, 2, links), GW_OK);

@@ -1,13 +1,9 @@
 /* Tests how long a worker waits for another one that takes part and says nothing, as a stopped process does: at the
  * end, and if it joins again and again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "pserver/server/test_server.h"
 #include "base/clock.h"
 #include "run/elastic.h"
+#include "checks.h"
 
 #include <string.h>
 
@@ -37,9 +33,8 @@ static void put_number(gw_ps_client *client, uint64_t number, uint64_t steps)
     ok(gw_ps_put(client, key, steps, &number, sizeof number));
 }
 
-static void a_silent_worker_is_not_waited_for_without_end(void **state)
+TEST(a_silent_worker_is_not_waited_for_without_end)
 {
-    (void)state;
     static const struct {
         gw_ps_mode mode;
         bool has_ended; /* the other worker, which leaves its number, and the user wishes to stop: both end well */
@@ -79,9 +74,8 @@ static void a_silent_worker_is_not_waited_for_without_end(void **state)
 
 /* A worker has joined again for step 5. In mode stale:S it did so at once, so that is no reason to go on: another
  * worker may be gone for good. To have made step 5 is one. */
-static void only_a_step_is_progress_where_nobody_lets_in(void **state)
+TEST(only_a_step_is_progress_where_nobody_lets_in)
 {
-    (void)state;
     static const gw_ps_mode modes[] = {GW_PS_SYNC, GW_PS_STALE};
     for (size_t i = 0; i < 2; i++) {
         struct test_server s;

@@ -1,9 +1,4 @@
 /* Tests that an evaluation looks at the samples of its range, and at no others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "base/memory.h"
 #include "run/evaluate.h"
 #include "checks.h"
@@ -11,9 +6,8 @@
 #include <math.h>
 
 /* Any two parts of the test set have together what the whole has. The parts end within a batch of the model. */
-static void parts_add_up(void **state)
+TEST(parts_add_up)
 {
-    (void)state;
     enum { N = 2 * GW_EVAL_BATCH + 30 };
     static const uint32_t cuts[] = {0, 1, 7, GW_EVAL_BATCH - 1, GW_EVAL_BATCH, GW_EVAL_BATCH + 1, N - 1, N};
     struct gw_data data;

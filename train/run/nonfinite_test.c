@@ -1,11 +1,6 @@
 /* Tests gradients that are not finite, at the trainer's level. Some samples of the training file are so large that the
  * activations overflow, and the gradient of whichever worker has them in its share becomes NaN. The shuffle decides
  * which steps and workers that hits, so it is known beforehand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "disk/checkpoint.h"
 #include "disk/file.h"
 #include "disk/folder.h"
@@ -13,6 +8,7 @@
 #include "run/train.h"
 #include "base/memory.h"
 #include "codecs.h"
+#include "checks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,9 +108,8 @@ static void find_hits(uint64_t seed, unsigned hits[STEPS])
     }
 }
 
-static void every_worker_drops_the_same_steps(void **state)
+TEST(every_worker_drops_the_same_steps)
 {
-    (void)state;
     unsigned everybody = 0;
     for (size_t c = 0; example(c); c++) {
         struct place place = open_place();
@@ -177,9 +172,8 @@ static void checkpoint_of(const struct place *p, unsigned long long step, struct
 
 /* Checkpoints around a dropped step hold the same parameters, momentum, residuals and thresholds, on every worker;
  * others do not. */
-static void a_dropped_step_leaves_no_trace(void **state)
+TEST(a_dropped_step_leaves_no_trace)
 {
-    (void)state;
     for (size_t k = 0; example(k); k++) {
         if (!feeds_back(example(k)))
             continue;
@@ -216,9 +210,8 @@ static void a_dropped_step_leaves_no_trace(void **state)
     }
 }
 
-static void stop_names_tensor_worker_and_step(void **state)
+TEST(stop_names_tensor_worker_and_step)
 {
-    (void)state;
     unsigned workers_named = 0;
     for (size_t c = 0; example(c); c++) {
         struct place place = open_place();

@@ -1,9 +1,4 @@
 /* Tests the rates of a run, and the order of samples. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "data/order.h"
 #include "run/schedule.h"
 #include "checks.h"
@@ -20,9 +15,8 @@ static double rate(const char *text, uint64_t t)
     return gw_schedule_rate(&s, 0.8, t, 100, 10);
 }
 
-static void schedules_follow_their_formulas(void **state)
+TEST(schedules_follow_their_formulas)
 {
-    (void)state;
     assert_true(rate("const", 99) == 0.8);
     assert_true(rate("poly:0.5", 0) == 0.8);
     assert_true(fabs(rate("poly:0.5", 75) - 0.4) < 1e-15);
@@ -35,9 +29,8 @@ static void schedules_follow_their_formulas(void **state)
     assert_true(fabs(rate("step:3,5", 50) - 0.008) < 1e-15);
 }
 
-static void refuses_other_words(void **state)
+TEST(refuses_other_words)
 {
-    (void)state;
     static const char *const wrong[] = {"",           "poly",       "poly:",
                                         "poly:x",     "poly:0",     "poly:-1",
                                         "poly:1x",    "poly:inf",   "step:",
@@ -52,9 +45,8 @@ static void refuses_other_words(void **state)
             fail_msg("the schedule \"%s\" was accepted", wrong[i]);
 }
 
-static void order_is_a_permutation_and_a_new_one_each_epoch(void **state)
+TEST(order_is_a_permutation_and_a_new_one_each_epoch)
 {
-    (void)state;
     enum { n = 1000 };
     uint32_t a[n], b[n], again[n];
     uint8_t seen[n] = {0};
@@ -72,9 +64,8 @@ static void order_is_a_permutation_and_a_new_one_each_epoch(void **state)
     assert_true(fixed < 10); /* Poisson with mean 1 */
 }
 
-static void shares_tile_the_batch(void **state)
+TEST(shares_tile_the_batch)
 {
-    (void)state;
     for (uint32_t workers = 1; workers <= 70; workers++) {
         uint32_t next = 0;
         for (uint32_t r = 0; r < workers; r++) {

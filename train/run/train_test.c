@@ -1,10 +1,5 @@
 /* Tests whole runs: the same for any number of workers, the same again, and what is refused. */
 #define _GNU_SOURCE /* folders.h */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "disk/checkpoint.h"
 #include "disk/folder.h"
 #include "run/train.h"
@@ -63,9 +58,8 @@ static size_t losses_of(struct gw_train_options o, double *losses, size_t capaci
 }
 
 /* Shares of 17, 17 and 16 samples: without the weights N*b_i/B the losses would drift apart in the second digit. */
-static void workers_do_not_change_the_losses(void **state)
+TEST(workers_do_not_change_the_losses)
 {
-    (void)state;
     static const char *const nets[] = {"mlp:784-32-10", "lenet"};
     for (int k = 0; k < 2; k++) {
         double one[60], three[60];
@@ -83,9 +77,8 @@ static void workers_do_not_change_the_losses(void **state)
 }
 
 /* A checkpoint that lacks what the codec keeps, and says that it has none. */
-static void a_checkpoint_without_states_is_refused(void **state)
+TEST(a_checkpoint_without_states_is_refused)
 {
-    (void)state;
     static struct gw_train_summary summary;
     static struct gw_checkpoint c;
     char folder[4096], path[4200];
@@ -106,9 +99,8 @@ static void a_checkpoint_without_states_is_refused(void **state)
     remove_folder(folder);
 }
 
-static void a_run_repeats_bit_for_bit(void **state)
+TEST(a_run_repeats_bit_for_bit)
 {
-    (void)state;
     struct gw_train_options o = small();
     o.workers = 3, o.codec = "ternary";
     struct gw_train_summary a = run(o), b = run(o);
@@ -122,9 +114,8 @@ static void a_run_repeats_bit_for_bit(void **state)
     assert_string_not_equal(run(o).parameter_hash, a.parameter_hash);
 }
 
-static void summary_adds_up(void **state)
+TEST(summary_adds_up)
 {
-    (void)state;
     struct gw_train_options o = small();
     o.workers = 2;
     struct gw_train_summary s = run(o);
@@ -138,9 +129,8 @@ static void summary_adds_up(void **state)
         assert_true(s.tensors[t].push_payload_bits == 32 && s.tensors[t].pull_payload_bits == 32);
 }
 
-static void digits_are_hard_for_a_line_and_easy_for_lenet(void **state)
+TEST(digits_are_hard_for_a_line_and_easy_for_lenet)
 {
-    (void)state;
     struct gw_train_options o = GW_TRAIN_DEFAULTS;
     o.epochs = 2, o.codec = "ternary", o.workers = 2;
     assert_true(run(o).test_accuracy > 0.95);
@@ -150,9 +140,8 @@ static void digits_are_hard_for_a_line_and_easy_for_lenet(void **state)
 
 /* With two means for a whole tensor this run ends at 41 %, and floats end at 93 %: pixels that are always white have no
  * gradient, but were sent as if they had one. */
-static void the_defaults_of_onebit_train_a_perceptron(void **state)
+TEST(the_defaults_of_onebit_train_a_perceptron)
 {
-    (void)state;
     struct gw_train_options o = small();
     o.net = "mlp:784-256-10", o.codec = "onebit", o.workers = 4, o.batch = 64, o.steps = 300;
     o.lr = 0.1, o.schedule = "const", o.weight_decay = 0;
@@ -161,9 +150,8 @@ static void the_defaults_of_onebit_train_a_perceptron(void **state)
         fail_msg("onebit ends at %.2f %%", 100 * summary.test_accuracy);
 }
 
-static void moving_average_is_what_is_evaluated(void **state)
+TEST(moving_average_is_what_is_evaluated)
 {
-    (void)state;
     struct gw_train_options o = small();
     struct gw_train_summary plain = run(o);
     o.ema = 0.999;
@@ -172,9 +160,8 @@ static void moving_average_is_what_is_evaluated(void **state)
     assert_true(plain.test_accuracy != average.test_accuracy);
 }
 
-static void a_step_that_is_not_finite_is_dropped_or_ends_the_run(void **state)
+TEST(a_step_that_is_not_finite_is_dropped_or_ends_the_run)
 {
-    (void)state;
     struct gw_train_options o = small();
     o.lr = 1e30, o.schedule = "const", o.workers = 2, o.codec = "ternary";
     struct gw_train_summary s = run(o);
@@ -199,9 +186,8 @@ static bool stop_at_once(void *user)
     return ++*(int *)user == 10;
 }
 
-static void a_stop_leaves_no_final_name(void **state)
+TEST(a_stop_leaves_no_final_name)
 {
-    (void)state;
     char folder[4096], path[4200];
     int asked = 0;
     struct gw_train_callbacks callbacks = {.stop = stop_at_once, .user = &asked};
@@ -221,9 +207,8 @@ static void a_stop_leaves_no_final_name(void **state)
     assert_int_equal(rmdir(folder), 0); /* and nothing else */
 }
 
-static void wrong_options_are_refused(void **state)
+TEST(wrong_options_are_refused)
 {
-    (void)state;
     struct {
         struct gw_train_options o;
         const char *word;

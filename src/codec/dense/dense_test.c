@@ -1,6 +1,7 @@
 /* Tests none, bf16 and f16. Rounding is compared, over all 16-bit patterns, with a reference that searches the nearest
  * number. Averages are in rank order. Float frames that cannot be are refused. */
 #include "base/float_env.h"
+#include "checks.h"
 #include "codec/codec.h"
 #include "codecs.h"
 #include "wire/frame.h"
@@ -96,9 +97,8 @@ static void check_encoding(int codec, const float *g, uint64_t n)
 }
 
 /* Tests every number of the format, every middle between two, and the floats next to the middles. */
-static void rounding_is_to_nearest_even(void **state)
+TEST(rounding_is_to_nearest_even)
 {
-    (void)state;
     for (int codec = 1; codec < 3; codec++) {
         uint64_t n = 0;
         float *g = room_for(12 * 0x8000, sizeof *g);
@@ -119,9 +119,8 @@ static void rounding_is_to_nearest_even(void **state)
     }
 }
 
-static void any_float_comes_back_rounded(void **state)
+TEST(any_float_comes_back_rounded)
 {
-    (void)state;
     const uint64_t n = 300000;
     float *g = room_for(n, sizeof *g);
     struct numbers numbers = numbers_from(3);
@@ -143,9 +142,8 @@ static void any_float_comes_back_rounded(void **state)
 }
 
 /* Tests all 65,536 patterns, with infinities and NaNs. Another program may send them. */
-static void all_patterns_are_decoded(void **state)
+TEST(all_patterns_are_decoded)
 {
-    (void)state;
     static uint8_t bytes[56 + 2 * 65536];
     static float out[65536];
     for (int codec = 1; codec < 3; codec++) {
@@ -166,9 +164,8 @@ static void all_patterns_are_decoded(void **state)
     }
 }
 
-static void slices_are_parts_of_the_whole(void **state)
+TEST(slices_are_parts_of_the_whole)
 {
-    (void)state;
     static float g[5000], out[5000], whole[5000];
     numbers_fill_bell(8, g, 5000);
     for (int codec = 0; codec < 3; codec++) {
@@ -189,9 +186,8 @@ static void slices_are_parts_of_the_whole(void **state)
 
 /* ---- averages ---------------------------------------------------------------------------------------- */
 
-static void averages_are_added_in_rank_order(void **state)
+TEST(averages_are_added_in_rank_order)
 {
-    (void)state;
     const uint32_t workers[] = {1, 2, 3, 8, 50};
     const uint64_t lengths[] = {0, 1, 100, 4095, 4096, 4097, 20000};
     for (int codec = 0; codec < 3; codec++)
@@ -240,9 +236,8 @@ static void averages_are_added_in_rank_order(void **state)
 
 /* An owner adds its own values without a frame of them. The average has the same bytes, and takes the place of these
  * values. */
-static void an_owners_own_part_needs_no_frame(void **state)
+TEST(an_owners_own_part_needs_no_frame)
 {
-    (void)state;
     enum { WORKERS = 5 };
     const uint64_t lengths[] = {0, 1, 511, 513, 4097};
     for (int codec = 0; codec < 3; codec++)
@@ -295,9 +290,8 @@ static void an_owners_own_part_needs_no_frame(void **state)
 
 /* ---- counting, refusing ------------------------------------------------------------------------------ */
 
-static void nonzeros_are_counted_whatever_the_hosts_float_modes(void **state)
+TEST(nonzeros_are_counted_whatever_the_hosts_float_modes)
 {
-    (void)state;
     const float g[] = {0, -0.0f, 1, -1, 2, 0x1p-20f, -0x1p-24f, 0x1p-126f, 0x1p-130f};
     for (int hostile = 0; hostile < 2; hostile++)
         for (int codec = 0; codec < 3; codec++) {
@@ -327,9 +321,8 @@ static void nonzeros_are_counted_whatever_the_hosts_float_modes(void **state)
         }
 }
 
-static void gradients_that_are_not_finite_are_refused(void **state)
+TEST(gradients_that_are_not_finite_are_refused)
 {
-    (void)state;
     float g[100] = {0};
     static uint8_t bytes[1000];
     size_t size;
@@ -357,9 +350,8 @@ static gw_status parse(struct gw_frame frame)
     return gw_frame_parse(bytes, sizeof bytes, &info);
 }
 
-static void what_a_float_frame_must_not_be(void **state)
+TEST(what_a_float_frame_must_not_be)
 {
-    (void)state;
     for (int codec = 0; codec < 3; codec++) {
         const size_t width = codec ? 2 : 4;
         const struct gw_frame right = {.codec = wire_ids[codec],
@@ -391,9 +383,8 @@ static void what_a_float_frame_must_not_be(void **state)
 }
 
 /* One byte of a frame is altered on its way. Everything that reads the frame refuses it. */
-static void altered_frames_are_refused(void **state)
+TEST(altered_frames_are_refused)
 {
-    (void)state;
     static const uint64_t lengths[] = {1, 300, 512, 1500};
     for (int codec = 0; codec < 3; codec++)
         for (size_t l = 0; l < 4; l++) {

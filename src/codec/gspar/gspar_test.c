@@ -1,6 +1,7 @@
 /* Tests GSpar's frames element by element against a plain model of docs/wire-format.md, what the paper promises of the
  * draw (statistically), and how many bits are sent. Seeds are fixed, so a test passes always or never. A right draw
  * with fresh seeds would break a bound less than once in a million runs of a check. */
+#include "checks.h"
 #include "codec/parts.h"
 #include "codec/sparse/sparse.h"
 #include "codecs.h"
@@ -67,9 +68,8 @@ static void note(struct whole_frame frame)
 static const char *const specs[] = {
     "gspar", "gspar:eps=0.01", "gspar:eps=1000", "gspar:density=0.02", "gspar:density=0.6", "gspar:density=1"};
 
-static void frames_are_as_the_document_says(void **state)
+TEST(frames_are_as_the_document_says)
 {
-    (void)state;
     static const uint64_t lengths[] = {1, 2, 63, 127, 129, 1000, 2049, 66001};
     static const float scales[] = {1, 0x1p-130f, 0x1p119f};
     const gw_draw draw = {.seed = 0x123456789ABCDEFull, .rank = 3, .step = 77};
@@ -92,9 +92,8 @@ static void frames_are_as_the_document_says(void **state)
 }
 
 /* Tests several chunks, with any number of threads, whole and in slices. */
-static void threads_and_slices_change_nothing(void **state)
+TEST(threads_and_slices_change_nothing)
 {
-    (void)state;
     enum { N = 800001 };
     float *g = gradient(N, 5, 1, 1000);
     const gw_draw draw = {.seed = 9, .rank = 0, .step = 1};
@@ -124,9 +123,8 @@ static void threads_and_slices_change_nothing(void **state)
 
 /* If there are signs alone, they fill the coder's states. These may take fewer bits in the end than the signs that went
  * in. */
-static void parts_of_signs_alone_add_up(void **state)
+TEST(parts_of_signs_alone_add_up)
 {
-    (void)state;
     enum { N = 4096 };
     float g[N];
     struct numbers numbers = numbers_from(5);
@@ -145,9 +143,8 @@ static void parts_of_signs_alone_add_up(void **state)
     }
 }
 
-static void the_ends(void **state)
+TEST(the_ends)
 {
-    (void)state;
     const gw_draw draw = {.seed = 1};
     float zeros[300] = {0}, few[300] = {0}, out[300];
     few[3] = 2, few[17] = -1e-30f, few[299] = 1e30f;
@@ -224,9 +221,8 @@ static void check_expectation(const char *spec, double eps, float scale)
     free(g);
 }
 
-static void the_draw_has_no_bias_and_the_variance_asked_for(void **state)
+TEST(the_draw_has_no_bias_and_the_variance_asked_for)
 {
-    (void)state;
     check_expectation("gspar", 1, 1);
     check_expectation("gspar:eps=0.1", 0.1, 0x1p-30f);
     check_expectation("gspar:eps=0.1", 0.1, 0x1p-132f);
@@ -235,9 +231,8 @@ static void the_draw_has_no_bias_and_the_variance_asked_for(void **state)
 }
 
 /* The elements of a draw are independent. So the number sent of n elements has the variance of n coins. */
-static void as_many_are_sent_as_asked_for(void **state)
+TEST(as_many_are_sent_as_asked_for)
 {
-    (void)state;
     enum { N = 1 << 18 };
     static float out[N];
     float *g = gradient(N, 8, 1, 1000);
@@ -309,9 +304,8 @@ static double entropy_bits(double n, double a, double b)
     return bits;
 }
 
-static void positions_are_within_5_percent_of_their_entropy(void **state)
+TEST(positions_are_within_5_percent_of_their_entropy)
 {
-    (void)state;
     static const uint64_t lengths[] = {1 << 16, 1 << 18, 1000003};
     static const char *const kappas[] = {"0.001", "0.01", "0.1"};
     double worst = 0;
@@ -347,9 +341,8 @@ static void positions_are_within_5_percent_of_their_entropy(void **state)
 /* Theorem 4: let floats have b bits, and let the largest s elements have at least 1/rho of the sum of the others. Then
  * at eps = rho a message takes no more than s (b + log2 d) + min(rho s log2 d, d) + b bits on average. The theorem does
  * not count the signs of part B. Neither does this test, which counts what is really sent. */
-static void messages_are_no_longer_than_theorem_4_says(void **state)
+TEST(messages_are_no_longer_than_theorem_4_says)
 {
-    (void)state;
     enum { D = 20000, T = 20 };
     for (uint64_t seed = 0; seed < 4; seed++) {
         float *g = gradient(D, seed, 1, 10), *a = room_for(D, sizeof *a);

@@ -1,6 +1,7 @@
 /* Tests gspar:share=on: which q workers share, that every worker's variance stays within its bound, averages element by
  * element against docs/wire-format.md, and how many bits they take. Seeds are fixed; a right draw with fresh ones would
  * break a bound less than once in a million runs of a check. */
+#include "checks.h"
 #include "codec/parts.h"
 #include "codec/sparse/sparse.h"
 #include "codecs.h"
@@ -70,9 +71,8 @@ static void team_free(struct team *team)
 
 /* ---- q ----------------------------------------------------------------------------------------------- */
 
-static void workers_share_the_smallest_q(void **state)
+TEST(workers_share_the_smallest_q)
 {
-    (void)state;
     enum { N = 3000 };
     static const float scales[] = {1, 0x1p-133f, 0x1p-140f, 0x1p110f};
     for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
@@ -98,9 +98,8 @@ static void workers_share_the_smallest_q(void **state)
     }
 }
 
-static void a_worker_of_zeros_sends_nothing_and_bounds_nothing(void **state)
+TEST(a_worker_of_zeros_sends_nothing_and_bounds_nothing)
 {
-    (void)state;
     enum { N = 1000 };
     struct team team = team_of("gspar:share=on", 2, N, 7, 1, 100);
     float out[N], sent[N];
@@ -132,9 +131,8 @@ static void a_worker_of_zeros_sends_nothing_and_bounds_nothing(void **state)
     team_free(&team);
 }
 
-static void numbers_that_cannot_be_are_refused(void **state)
+TEST(numbers_that_cannot_be_are_refused)
 {
-    (void)state;
     enum { N = 500 };
     struct team team = team_of("gspar:share=on", 1, N, 3, 1, 100);
     size_t bound = gw_encoder_bound(team.encoders[0], N), size;
@@ -153,9 +151,8 @@ static void numbers_that_cannot_be_are_refused(void **state)
 /* Worker w's element a (in units of q) is sent as q with probability p = a, if a is below 1. Over T draws its squared
  * error has mean a(1-a) and variance p(1-p)(1-2a)^2. The sum of the average's values has mean T a and variance T
  * a(1-a), summed over workers. */
-static void every_workers_variance_is_within_its_bound(void **state)
+TEST(every_workers_variance_is_within_its_bound)
 {
-    (void)state;
     enum { N = 1000, T = 2000, W = 3 };
     static float out[N];
     static double sum[N];
@@ -300,9 +297,8 @@ static void check_average(const struct team *team, gw_context *contexts[2])
     free(out);
 }
 
-static void averages_are_as_the_document_says(void **state)
+TEST(averages_are_as_the_document_says)
 {
-    (void)state;
     static const uint64_t lengths[] = {0, 1, 2, 63, 64, 65, 1000, 5003, 262144, 600001};
     static const uint32_t teams[] = {1, 2, 3, 8, 9, 64};
     static const char *const specs[] = {"gspar:share=on", "gspar:eps=0.01,share=on", "gspar:density=0.01,share=on",
@@ -323,9 +319,8 @@ static void averages_are_as_the_document_says(void **state)
     gw_context_destroy(contexts[1]);
 }
 
-static void an_average_of_eight_takes_six_bits_an_element(void **state)
+TEST(an_average_of_eight_takes_six_bits_an_element)
 {
-    (void)state;
     enum { N = 1 << 20, W = 8 };
     struct team team = {.n_workers = W, .n = N};
     for (uint32_t w = 0; w < W; w++) {
@@ -363,9 +358,8 @@ static gw_status reduce_two(struct whole_frame a, struct whole_frame b)
     return gw_reduce(NULL, frames, sizes, 2, NULL, dst, sizeof dst, &n_bytes);
 }
 
-static void frames_that_do_not_add_up_are_refused(void **state)
+TEST(frames_that_do_not_add_up_are_refused)
 {
-    (void)state;
     enum { N = 1000 };
     struct team team = team_of("gspar:share=on", 2, N, 3, 1, 100);
     team_pushes(&team, (gw_draw){.seed = 1});
@@ -389,9 +383,8 @@ static void frames_that_do_not_add_up_are_refused(void **state)
 
 /* There are more workers than integers are summed for. So floats are added in rank order, as if each worker had its own
  * q. */
-static void very_many_workers_are_averaged_in_floats(void **state)
+TEST(very_many_workers_are_averaged_in_floats)
 {
-    (void)state;
     enum { N = 70 };
     struct team team = team_of("gspar:share=on", 1, N, 3, 1, 100);
     float out[N], sent[N], sum[N] = {0};
@@ -422,9 +415,8 @@ static void very_many_workers_are_averaged_in_floats(void **state)
 }
 
 /* Averages with a few altered bits are refused or read. Nothing is written outside of the buffers. */
-static void altered_averages_do_no_harm(void **state)
+TEST(altered_averages_do_no_harm)
 {
-    (void)state;
     enum { N = 300 };
     struct team team = team_of("gspar:share=on", 3, N, 3, 1, 30);
     team_pushes(&team, (gw_draw){.seed = 1});

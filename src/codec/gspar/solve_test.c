@@ -1,5 +1,6 @@
 /* Tests the slope against the paper's two algorithms as printed, in long double with everything sorted. It also checks
  * the conditions of the optimum, and that every instruction set gives the same bits. Seeds are fixed. */
+#include "checks.h"
 #include "codec/gspar/solve.h"
 #include "codecs.h"
 
@@ -243,9 +244,8 @@ static const struct gspar_target targets[] = {{GSPAR_EPS, 1},        {GSPAR_EPS,
 
 /* ---- tests ------------------------------------------------------------------------------------------- */
 
-static void short_tensors_are_as_the_paper_says(void **state)
+TEST(short_tensors_are_as_the_paper_says)
 {
-    (void)state;
     static float g[70001];
     for (uint64_t seed = 0; seed < 3000; seed++) {
         uint64_t n = seed < 600 ? 1 + seed % 200 : seed % 300 ? 1 + seed * 7919 % 2500 : 60001 + seed;
@@ -256,9 +256,8 @@ static void short_tensors_are_as_the_paper_says(void **state)
 }
 
 /* The solver takes a sample of these first. */
-static void long_tensors_are_as_the_paper_says(void **state)
+TEST(long_tensors_are_as_the_paper_says)
 {
-    (void)state;
     gw_context *context = context_of(3);
     for (uint64_t seed = 0; seed < N_KINDS * N_TARGETS; seed++) {
         uint64_t n = 131073 + seed * 211;
@@ -274,16 +273,14 @@ static void long_tensors_are_as_the_paper_says(void **state)
     gw_context_destroy(context);
 }
 
-static void most_counts_are_exact_and_all_bits_the_same(void **state)
+TEST(most_counts_are_exact_and_all_bits_the_same)
 {
-    (void)state;
     CHECK(n_same * 100ull >= n_cases * 97ull, "%u of %u counts are exact", n_same, n_cases);
     CHECK(digest == 0x17e154474f5c30bcull, "the slopes' digest is %#llx", (unsigned long long)digest);
 }
 
-static void threads_change_nothing(void **state)
+TEST(threads_change_nothing)
 {
-    (void)state;
     enum { N = 500009 };
     float *g = room_for(N, sizeof *g);
     gw_context *contexts[] = {context_of(1), context_of(2), context_of(5)};
@@ -303,9 +300,8 @@ static void threads_change_nothing(void **state)
     free(g);
 }
 
-static void the_simplest_tensors(void **state)
+TEST(the_simplest_tensors)
 {
-    (void)state;
     const struct gspar_target eps = {GSPAR_EPS, 1}, half = {GSPAR_DENSITY, 0.5};
     float g[4] = {0, -0.0f, 0, 0};
     assert_true(solve(NULL, g, 0, eps).slope == 0 && solve(NULL, g, 0, half).slope == 0);

@@ -1,6 +1,7 @@
 /* Tests onebit from step to step against a plain model of docs/wire-format.md: frames, residuals and averages, bit for
  * bit. What is not sent waits, dropped steps leave no trace, and a saved state goes on, also on other numbers of
  * workers. */
+#include "checks.h"
 #include "codec/state.h"
 #include "codecs.h"
 #include "wire/frame.h"
@@ -128,9 +129,8 @@ static void fill(uint64_t seed, enum scale scale, float *g, uint64_t n)
     }
 }
 
-static void runs_are_as_the_document_says(void **state)
+TEST(runs_are_as_the_document_says)
 {
-    (void)state;
     static const uint64_t lengths[] = {0, 1, 31, 33, 1024, 1025, 5000, 65536, 200001},
                           buckets[] = {0, 1, 7, 64, 1024, 1500, 65536, 70000};
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
@@ -181,9 +181,8 @@ static void runs_are_as_the_document_says(void **state)
             }
 }
 
-static void slices_are_parts_of_the_whole(void **state)
+TEST(slices_are_parts_of_the_whole)
 {
-    (void)state;
     enum { N = 200001, ALIGN = 384000, BEGIN = 6 * 2048, COUNT = N - BEGIN };
     static float g[N], whole[N], part[COUNT];
     static const char *const specs[] = {"onebit:bucket=0", "onebit:bucket=2048", "onebit:bucket=64"};
@@ -211,9 +210,8 @@ static void slices_are_parts_of_the_whole(void **state)
 }
 
 /* The average is the float32 sum of the decoded pushes in rank order, divided once. */
-static void averages_are_of_floats(void **state)
+TEST(averages_are_of_floats)
 {
-    (void)state;
     static const uint64_t buckets[] = {0, 5, 100, 4096};
     enum { N = 5001, MOST = 9 };
     static float g[N], out[N], want[N];
@@ -247,9 +245,8 @@ static void averages_are_of_floats(void **state)
         }
 }
 
-static void reports_are_of_the_signs(void **state)
+TEST(reports_are_of_the_signs)
 {
-    (void)state;
     const float g[] = {1, 3, -2, 0, -0.0f, -4, 1, 1, 1, 5};
     gw_encoder *encoder = encoder_of(NULL, "onebit", 10);
     struct whole_frame frame = encode_whole(encoder, g, 10, NULL, (gw_draw){0});
@@ -279,9 +276,8 @@ static void reports_are_of_the_signs(void **state)
 
 /* Error feedback: what was sent up to now is what came in, less a residual that stays bounded. So the mean of what was
  * sent goes to the mean of what came in, as 1/T. */
-static void what_is_not_sent_waits(void **state)
+TEST(what_is_not_sent_waits)
 {
-    (void)state;
     enum { N = 2000, T = 400 };
     static float g[N], out[N], residual[N];
     static double came[N], went[N];
@@ -319,9 +315,8 @@ static void what_is_not_sent_waits(void **state)
 
 /* Elements that never have a gradient are sent as zeros, beside others that have one: most of a picture's margin is
  * white in all pictures. */
-static void the_default_keeps_zeros_apart(void **state)
+TEST(the_default_keeps_zeros_apart)
 {
-    (void)state;
     enum { N = 4096, ZEROS = 1536 };
     static float g[N], out[N];
     gw_encoder *encoder = encoder_of(NULL, "onebit", N);
@@ -338,9 +333,8 @@ static void the_default_keeps_zeros_apart(void **state)
     gw_encoder_destroy(encoder);
 }
 
-static void what_is_not_finite_is_found(void **state)
+TEST(what_is_not_finite_is_found)
 {
-    (void)state;
     check_not_finite("onebit");
 
     /* Gradient plus residual overflows, though both are finite. The first two elements are sent as they are and leave
@@ -356,9 +350,8 @@ static void what_is_not_finite_is_found(void **state)
     gw_encoder_destroy(encoder);
 }
 
-static void a_saved_state_goes_on(void **state)
+TEST(a_saved_state_goes_on)
 {
-    (void)state;
     enum { N = 3000 };
     static float g[N];
     gw_encoder *a = encoder_of(NULL, "onebit:bucket=700", N), *b = encoder_of(NULL, "onebit", N),
@@ -408,9 +401,8 @@ static void a_saved_state_goes_on(void **state)
     gw_encoder_destroy(other);
 }
 
-static void states_move_to_other_numbers_of_workers(void **state)
+TEST(states_move_to_other_numbers_of_workers)
 {
-    (void)state;
     check_merged_states("onebit", 1000);
 }
 

@@ -6,6 +6,7 @@
 #include "codecs.h"
 #include "wire/bytes.h"
 #include "wire/float16.h"
+#include "checks.h"
 
 /* A slice, and its values as they must come back. */
 struct slice {
@@ -125,9 +126,8 @@ static double expected_entropy(const struct slice *s)
            (kept * entropy_of(without / kept) + (without > 0 ? without * entropy_of(negative / without) : 0)) / n;
 }
 
-static void slices_come_back(void **state)
+TEST(slices_come_back)
 {
-    (void)state;
     uint64_t seed = 1;
     for (size_t k = 0; k < N_KINDS; k++)
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
@@ -162,9 +162,8 @@ static void slices_come_back(void **state)
 
 /* Positions (absent, A, B) cost at most 5 % more than their entropy. So do exponents, apart from the largest one and
  * the heads of their strings. */
-static void positions_are_near_their_entropy(void **state)
+TEST(positions_are_near_their_entropy)
 {
-    (void)state;
     const double densities[] = {0.001, 0.002, 0.005, 0.01, 0.03, 0.1};
     for (size_t k = 0; k < N_KINDS; k += 3)
         for (size_t d = 0; d < 6; d++)
@@ -255,9 +254,8 @@ static void check_average(uint8_t codec, uint32_t n_workers, uint64_t n, double 
     free(out);
 }
 
-static void averages_are_exact(void **state)
+TEST(averages_are_exact)
 {
-    (void)state;
     uint64_t seed = 1;
     for (uint32_t c = 0; c < 2; c++)
         contexts[c] = context_of(c + 2);
@@ -272,9 +270,8 @@ static void averages_are_exact(void **state)
         gw_context_destroy(contexts[c]);
 }
 
-static void frames_that_disagree_are_refused(void **state)
+TEST(frames_that_disagree_are_refused)
 {
-    (void)state;
     struct slice a = slice_of(GW_WIRE_SPARSE, 0, 1000, 0.1, 1), b = slice_of(GW_WIRE_GSPAR, 0, 1000, 0.1, 2),
                  c = slice_of(GW_WIRE_SPARSE, 0, 999, 0.1, 3);
     struct whole_frame first = frame_of_slice(GW_WIRE_SPARSE, 0, &a, 0);
@@ -317,9 +314,8 @@ static gw_status readers_say(struct whole_frame frame, uint64_t n)
     return decoded;
 }
 
-static void altered_frames_do_no_harm(void **state)
+TEST(altered_frames_do_no_harm)
 {
-    (void)state;
     uint32_t tally[2] = {0, 0};
     const uint64_t sizes[] = {5, 300, 262150};
     for (size_t k = 0; k < N_KINDS; k++)
@@ -406,9 +402,8 @@ static gw_status crafted(struct craft craft)
 }
 
 /* Frames that tests/wire/hostile.py does not try. */
-static void what_no_encoder_writes_is_refused(void **state)
+TEST(what_no_encoder_writes_is_refused)
 {
-    (void)state;
     const gw_status no = GW_ERR_FRAME_PAYLOAD, field = GW_ERR_FRAME_FIELD;
     const struct gw_frame sparse = {.codec = GW_WIRE_SPARSE, .count = 5}, gspar = {.codec = GW_WIRE_GSPAR, .count = 5};
     struct gw_frame bf16 = sparse, f16 = sparse, other = sparse;

@@ -1,5 +1,6 @@
 /* Tests ternary frames that are written as GW_WIRE_FAST: they have the named codes, hold the same values, and ask for
  * averages that are fast, too. */
+#include "checks.h"
 #include "codec/wire_choice.h"
 #include "codecs.h"
 #include "wire/frame.h"
@@ -40,9 +41,8 @@ static bool alike(struct whole_frame a, struct whole_frame b)
            memcmp(a.bytes + GW_HEADER_BYTES, b.bytes + GW_HEADER_BYTES, a.size - GW_HEADER_BYTES) == 0;
 }
 
-static void fast_frames_are_those_of_named_codes(void **state)
+TEST(fast_frames_are_those_of_named_codes)
 {
-    (void)state;
     static const char *const specs[][2] = {{"ternary", "ternary:code=mask,pull=packed,entropy=off"},
                                            {"ternary:bucket=4096", "ternary:bucket=4096,code=mask,pull=packed"},
                                            {"ternary:share=off", "ternary:share=off,code=mask,entropy=off"},
@@ -89,9 +89,8 @@ static void fast_frames_are_those_of_named_codes(void **state)
 }
 
 /* The average of a machine keeps what one of its pushes asked for. The order of the pushes does not matter. */
-static void averages_of_averages_keep_it(void **state)
+TEST(averages_of_averages_keep_it)
 {
-    (void)state;
     gw_context *context = context_of(1);
     struct whole_frame pushes[N_WORKERS];
     push_all(context, "ternary", GW_WIRE_SMALL, GW_WIRE_FAST, pushes);
@@ -108,9 +107,8 @@ static void averages_of_averages_keep_it(void **state)
     gw_context_destroy(context);
 }
 
-static void codecs_without_a_choice_ignore_it(void **state)
+TEST(codecs_without_a_choice_ignore_it)
 {
-    (void)state;
     static const struct {
         const char *spec;
         bool choice;
@@ -145,9 +143,8 @@ static void codecs_without_a_choice_ignore_it(void **state)
     gw_context_destroy(context);
 }
 
-static void choices_have_names(void **state)
+TEST(choices_have_names)
 {
-    (void)state;
     for (gw_wire wire = GW_WIRE_AUTO; wire <= GW_WIRE_FAST; wire++) {
         gw_wire read = (gw_wire)9;
         assert_int_equal(gw_wire_parse(gw_wire_name(wire), &read), GW_OK);

@@ -1,5 +1,6 @@
 /* Tests ternary frames that no encoder has made. Each rule of docs/wire-format.md is broken once, and random bytes get
  * a right checksum. A frame is refused, or decodes to something; nothing is read or written outside it. */
+#include "checks.h"
 #include "codec/parts.h"
 #include "codec/ternary/ternary.h"
 #include "codecs.h"
@@ -80,9 +81,8 @@ static void reads(gw_status expected, int line, struct craft c)
 /* Averages of two workers: digits 0..4 in three planes. */
 #define TWO .flags = GW_FLAG_AVERAGE, .workers = 2
 
-static void two_bit_codes(void **state)
+TEST(two_bit_codes)
 {
-    (void)state;
     ACCEPTED(.code = CODE_2BIT, .count = 4, PAYLOAD("\x86")); /* +1, 0, -1, +1 */
     REFUSED(.code = CODE_2BIT, .count = 4, PAYLOAD("\x87"));  /* 11 */
     REFUSED(.code = CODE_2BIT, .count = 4, PAYLOAD("\xC6"));
@@ -97,9 +97,8 @@ static void two_bit_codes(void **state)
     REFUSED(.code = CODE_2BIT, .count = 0, PAYLOAD("\x55"));
 }
 
-static void base_three_codes(void **state)
+TEST(base_three_codes)
 {
-    (void)state;
     ACCEPTED(.code = CODE_BASE3, .count = 5, PAYLOAD("\xF2"));
     REFUSED(.code = CODE_BASE3, .count = 5, PAYLOAD("\xF3"));
     REFUSED(.code = CODE_BASE3, .count = 5, PAYLOAD("\xFF"));
@@ -116,9 +115,8 @@ static void base_three_codes(void **state)
     REFUSED(.code = CODE_BASE3, .count = 6, PAYLOAD("y"));
 }
 
-static void masks(void **state)
+TEST(masks)
 {
-    (void)state;
     ACCEPTED(.code = CODE_MASK, .count = 5, PAYLOAD("\x13\x05"));
     REFUSED(.code = CODE_MASK, .count = 5, PAYLOAD("\x33\x05")); /* past the last element */
     REFUSED(.code = CODE_MASK, .count = 5, PAYLOAD("\x13\x0D")); /* signs' padding */
@@ -131,9 +129,8 @@ static void masks(void **state)
 
 /* Coded strings made by hand, without a lane: all values are nonzero, or none is. Section 6 of docs/wire-format.md has
  * more rules. src/wire/strings_test.c and tests/wire/hostile.py break those. */
-static void coded_strings(void **state)
+TEST(coded_strings)
 {
-    (void)state;
     ACCEPTED(.code = CODE_RANS, .count = 5, PAYLOAD("\0"));
     ACCEPTED(.code = CODE_RANS, .count = 5, PAYLOAD("\x14\x11"));  /* five nonzeros, two of them negative */
     ACCEPTED(.code = CODE_RANS, .count = 5, PAYLOAD("\xB4\x02"));  /* all negative, by a string */
@@ -159,9 +156,8 @@ static void coded_strings(void **state)
 }
 
 /* Two chunks: 65,536 elements that are all 0, and five. */
-static void tables(void **state)
+TEST(tables)
 {
-    (void)state;
     static uint8_t masked[2 * 3 + 8192 + 2];
     const uint64_t n = GW_CHUNK + 5;
     struct craft c = {.code = CODE_MASK, .count = n, .payload = masked, .payload_bytes = sizeof masked};
@@ -195,9 +191,8 @@ static void tables(void **state)
     NOT_A_FIELD(.code = CODE_MIXED, .count = 0, PAYLOAD(""));
 }
 
-static void fields(void **state)
+TEST(fields)
 {
-    (void)state;
     const float nan = NAN, inf = INFINITY;
     ACCEPTED(.code = CODE_2BIT, .count = 4, .bucket = 2, .scalers = {1, 0}, PAYLOAD("\x86"));
     REFUSED(.code = CODE_2BIT, .count = 4, .bucket = 2, .scalers = {1, -1}, PAYLOAD("\x86"));
@@ -215,9 +210,8 @@ static void fields(void **state)
     NOT_A_FIELD(.code = CODE_PACKED, .flags = GW_FLAG_AVERAGE | GW_FLAG_PRIVATE, .count = 4, PAYLOAD("\1\1"));
 }
 
-static void averages(void **state)
+TEST(averages)
 {
-    (void)state;
     ACCEPTED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\2\4")); /* 0, 3, 4 */
     REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\3\2\5"));  /* the first is 5 */
     REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\6\4"));  /* the third is 6 */
@@ -247,9 +241,8 @@ static void averages(void **state)
     }
 }
 
-static void strings_are_for_1024_workers(void **state)
+TEST(strings_are_for_1024_workers)
 {
-    (void)state;
     struct craft c = {.code = CODE_RANS,
                       .count = 5,
                       .payload = (const uint8_t *)"\0\x10\0",
@@ -272,9 +265,8 @@ static void strings_are_for_1024_workers(void **state)
 
 /* An average of so many workers, and one push more. The tensor has no elements, so any number of workers can have
  * averaged it. */
-static void sums_of_too_many_workers(void **state)
+TEST(sums_of_too_many_workers)
 {
-    (void)state;
     gw_encoder *encoder = encoder_of(NULL, "ternary", 0);
     struct whole_frame pushes[2];
     for (uint32_t r = 0; r < 2; r++)
@@ -344,9 +336,8 @@ static void mutate(gw_context *context, struct whole_frame frame, uint64_t count
     free(altered.bytes);
 }
 
-static void random_bytes_do_no_harm(void **state)
+TEST(random_bytes_do_no_harm)
 {
-    (void)state;
     const char *pushes[] = {"code=2bit", "code=base3", "code=mask", "entropy=off",
                             "",          "bucket=128", "share=off", "entropy=on,bucket=100",
                             "entropy=on"};

@@ -1,5 +1,6 @@
 /* Tests averages of ternary pushes: sums of integers, exact values, any order, any threads; floats if scalers are not
  * shared; and frames that do not belong together. */
+#include "checks.h"
 #include "codec/ternary/ternary.h"
 #include "codecs.h"
 #include "wire/frame.h"
@@ -150,9 +151,8 @@ static void check_team(gw_context *context, const struct team *team)
     free(average.bytes);
 }
 
-static void sums_are_exact(void **state)
+TEST(sums_are_exact)
 {
-    (void)state;
     const uint32_t workers[] = {1, 2, 3, 4, 7, 8, 64, 200};
     const uint64_t lengths[] = {0, 1, 2, 63, 64, 65, 129, 1023, 5000, 65536, 65537, 140003};
     uint64_t seed = 1;
@@ -167,9 +167,8 @@ static void sums_are_exact(void **state)
 }
 
 /* Tests the sizes and buckets of pushes, with every pull code and entropy. */
-static void every_size_and_bucket_is_averaged(void **state)
+TEST(every_size_and_bucket_is_averaged)
 {
-    (void)state;
     const uint64_t lengths[] = {0, 1, 2, 5, 63, 64, 65, 127, 128, 129, 1000, 1023, 1025, 65535, 65536, 65537, 200003};
     const uint64_t buckets[] = {128, 512, 1000, 65536, 100000};
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
@@ -181,9 +180,8 @@ static void every_size_and_bucket_is_averaged(void **state)
 }
 
 /* 32,767 workers have sums of 16 bits, in base 65,535. */
-static void as_many_workers_as_there_can_be(void **state)
+TEST(as_many_workers_as_there_can_be)
 {
-    (void)state;
     const uint32_t n_workers = GW_MAX_WORKERS;
     struct team team = {
         n_workers, 70, 0, 1, room_for(1, 4), room_for(n_workers, sizeof *team.pushes), room_for(70, sizeof *team.sums)};
@@ -211,9 +209,8 @@ static void as_many_workers_as_there_can_be(void **state)
     free_team(team);
 }
 
-static void order_and_threads_change_nothing(void **state)
+TEST(order_and_threads_change_nothing)
 {
-    (void)state;
     const char *specs[] = {"ternary", "ternary:entropy=on", "ternary:entropy=off", "ternary:pull=packed"};
     const uint64_t lengths[] = {1025, 65537, 200003};
     for (size_t l = 0; l < 3; l++)
@@ -245,9 +242,8 @@ static void order_and_threads_change_nothing(void **state)
 }
 
 /* share=off: float32 sums in rank order, divided once. */
-static void own_scalers_are_averaged_in_float(void **state)
+TEST(own_scalers_are_averaged_in_float)
 {
-    (void)state;
     const uint64_t lengths[] = {0, 1, 65, 4097, 65537};
     for (uint32_t n_workers = 1; n_workers <= 9; n_workers += 4)
         for (size_t l = 0; l < 5; l++)
@@ -326,9 +322,8 @@ static void refuse(gw_status expected, struct whole_frame a, struct whole_frame 
 
 /* Workers are added up in parts, in any codes. Then the parts are added to the other workers. The result has the same
  * bytes as if all were added at once. */
-static void averages_add_up_like_pushes(void **state)
+TEST(averages_add_up_like_pushes)
 {
-    (void)state;
     static const uint64_t lengths[] = {0, 1, 63, 1000, 65536, 65536 + 1, 200000};
     for (uint32_t turn = 0; turn < 42; turn++) {
         gw_context_options options = {.struct_bytes = sizeof options, .n_threads = 1 + turn % 3};
@@ -376,9 +371,8 @@ static void averages_add_up_like_pushes(void **state)
     }
 }
 
-static void mismatches_name_both(void **state)
+TEST(mismatches_name_both)
 {
-    (void)state;
     const gw_draw five = {.rank = 5, .step = 2}, nine = {.rank = 9, .step = 2}, later = {.rank = 9, .step = 3};
     struct whole_frame a = push_of("ternary", 1, 2048, 0, 1, five);
     const struct {
@@ -417,9 +411,8 @@ static void mismatches_name_both(void **state)
     free(a.bytes);
 }
 
-static void wrong_reductions_are_refused(void **state)
+TEST(wrong_reductions_are_refused)
 {
-    (void)state;
     struct whole_frame a = push_of("ternary", 1, 2048, 0, 1, (gw_draw){.rank = 0}),
                        b = push_of("ternary", 1, 2048, 0, 1, (gw_draw){.rank = 1});
     const void *frames[] = {a.bytes, b.bytes}, *with_null[] = {a.bytes, NULL};
@@ -449,9 +442,8 @@ static void wrong_reductions_are_refused(void **state)
 }
 
 /* One byte of one frame is altered on its way. The owner refuses it, whatever it adds and on however many threads. */
-static void altered_pushes_are_refused(void **state)
+TEST(altered_pushes_are_refused)
 {
-    (void)state;
     const char *specs[] = {"ternary:clip=0",
                            "ternary:clip=0,code=2bit",
                            "ternary:clip=0,code=base3,entropy=on",

@@ -1,5 +1,6 @@
 /* Tests ternary with residual=on from step to step against a plain model of docs/wire-format.md: levels, values and
  * residuals, bit for bit. What is not sent waits, dropped steps leave no trace, and a saved state goes on. */
+#include "checks.h"
 #include "codec/state.h"
 #include "codecs.h"
 #include "wire/frame.h"
@@ -108,9 +109,8 @@ static struct whole_frame check_step(gw_encoder *encoder, struct model *m, const
     return frame;
 }
 
-static void steps_are_as_the_document_says(void **state)
+TEST(steps_are_as_the_document_says)
 {
-    (void)state;
     static const uint64_t lengths[] = {0, 1, 63, 65, 1024, 1100, 5000, 65536, 140001},
                           buckets[] = {0, 1, 7, 64, 1024, 1500, 65536};
     static const char *const rests[] = {"", ",level=max", ",level=1.5,share=off", ",level=0"};
@@ -164,9 +164,8 @@ static void steps_are_as_the_document_says(void **state)
 }
 
 /* With whole words and without, fused or not: a slice holds what the whole holds. */
-static void slices_are_parts_of_the_whole(void **state)
+TEST(slices_are_parts_of_the_whole)
 {
-    (void)state;
     enum { N = 200001, BEGIN = 6 * 2048, COUNT = N - BEGIN };
     static float g[N], whole[N], part[COUNT];
     static const char *const specs[] = {"ternary:residual=on", "ternary:residual=on,bucket=2048",
@@ -203,9 +202,8 @@ static void slices_are_parts_of_the_whole(void **state)
 
 /* Three workers share their levels, so that sums are integers. All that came in went out or waits, and what waits does
  * not grow. */
-static void what_is_not_sent_waits(void **state)
+TEST(what_is_not_sent_waits)
 {
-    (void)state;
     enum { N = 3000, T = 400, WORKERS = 3 };
     static const char *const specs[] = {"ternary:residual=on", "ternary:residual=on,level=max"};
     static float g[N], out[N], residual[N];
@@ -265,9 +263,8 @@ static void what_is_not_sent_waits(void **state)
     }
 }
 
-static void what_is_not_finite_is_found(void **state)
+TEST(what_is_not_finite_is_found)
 {
-    (void)state;
     check_not_finite("ternary:residual=on");
 
     /* Gradient plus residual overflows, though both are finite. */
@@ -283,9 +280,8 @@ static void what_is_not_finite_is_found(void **state)
 }
 
 /* A scaler of another unit, a saved state, other options, and other numbers of workers. */
-static void a_saved_state_goes_on(void **state)
+TEST(a_saved_state_goes_on)
 {
-    (void)state;
     enum { N = 3000 };
     static const char spec[] = "ternary:residual=on,bucket=700";
     static float g[N], residual[N], doubled[N];

@@ -1,6 +1,7 @@
 /* Tests the sizes of pushes and averages. For slices of 64 Ki elements or more, the payload that auto makes is within
  * 1 % of the order-0 entropy of its symbols (averages: 2 %) at any share of nonzeros from 0.02 to 0.97, and within 5 %
  * from 0.003 up. */
+#include "checks.h"
 #include "codecs.h"
 
 #include <stdio.h>
@@ -55,9 +56,8 @@ static void check_size(struct whole_frame frame, double share, double negative, 
     }
 }
 
-static void pushes_are_near_their_entropy(void **state)
+TEST(pushes_are_near_their_entropy)
 {
-    (void)state;
     n_misses = 0;
     for (size_t i = 0; i < N_SHARES; i++)
         for (uint64_t n = 65536; n <= 262144; n *= 4)
@@ -86,32 +86,28 @@ static void averages_of(uint32_t n_workers, double negative, uint64_t n, size_t 
     assert_int_equal(n_misses, 0);
 }
 
-static void averages_of_two_are_near_their_entropy(void **state)
+TEST(averages_of_two_are_near_their_entropy)
 {
-    (void)state;
     averages_of(2, 0.5, 65536, 1);
     averages_of(2, 0.5, 262144, 2);
 }
 
-static void averages_of_four_are_near_their_entropy(void **state)
+TEST(averages_of_four_are_near_their_entropy)
 {
-    (void)state;
     averages_of(4, 0.5, 65536, 1);
     averages_of(4, 0.5, 262144, 3);
     averages_of(4, 0.7, 65536, 2);
     averages_of(4, 0.05, 65536, 3);
 }
 
-static void averages_of_eight_are_near_their_entropy(void **state)
+TEST(averages_of_eight_are_near_their_entropy)
 {
-    (void)state;
     averages_of(8, 0.5, 65536, 1);
     averages_of(8, 0.5, 262144, 4);
 }
 
-static void averages_of_many_are_near_their_entropy(void **state)
+TEST(averages_of_many_are_near_their_entropy)
 {
-    (void)state;
     averages_of(64, 0.5, 65536, 2);
     averages_of(64, 0.8, 65536, 9);
 }

@@ -2,6 +2,7 @@
  * and all draws are independent. Seeds are fixed, so a test passes always or never. With fresh seeds a right draw would
  * break a bound less than once in a million runs of a check. So the bounds are five deviations, or six if the worst of
  * hundreds counts. */
+#include "checks.h"
 #include "codecs.h"
 
 #include <stdio.h>
@@ -99,9 +100,8 @@ static void check_expectation(const char *spec, float scale, float room, enum ov
     gw_encoder_destroy(encoder);
 }
 
-static void the_draw_has_no_bias_and_the_right_variance(void **state)
+TEST(the_draw_has_no_bias_and_the_right_variance)
 {
-    (void)state;
     for (enum over over = 0; over < N_OVERS; over++)
         check_expectation("ternary", 1, 1, over);
     check_expectation("ternary", 0x1p-20f, 3, STEPS);
@@ -140,9 +140,8 @@ static double correlation(const int8_t *x, const int8_t *y, int n)
     return sum / (share * (1 - share) * sqrt(n));
 }
 
-static void draws_are_independent_of_each_other(void **state)
+TEST(draws_are_independent_of_each_other)
 {
-    (void)state;
     const struct {
         const char *what;
         uint64_t seed;
@@ -192,9 +191,8 @@ static void draws_are_independent_of_each_other(void **state)
 
 /* With 16 random bits alone, 2^-17 would be rounded to 0 or to 2^-16. Of 2^23 draws 64 are expected, with a deviation
  * of 8. The test allows five deviations. */
-static void probabilities_are_finer_than_sixteen_bits(void **state)
+TEST(probabilities_are_finer_than_sixteen_bits)
 {
-    (void)state;
     const uint64_t n = 1 << 23;
     float *g = room_for(n, sizeof *g);
     int8_t *t = room_for(n, 1);
@@ -216,9 +214,8 @@ static void probabilities_are_finer_than_sixteen_bits(void **state)
 
 /* ---- the share of nonzeros --------------------------------------------------------------------------- */
 
-static void nonzeros_are_as_many_as_expected(void **state)
+TEST(nonzeros_are_as_many_as_expected)
 {
-    (void)state;
     const uint64_t n = 1 << 20;
     float *g = room_for(n, sizeof *g);
     for (uint64_t seed = 1; seed <= 5; seed++) {

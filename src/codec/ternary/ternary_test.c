@@ -4,6 +4,7 @@
 #include "base/float_env.h"
 #include "codecs.h"
 #include "wire/frame.h"
+#include "checks.h"
 
 #include <float.h>
 #include <stdio.h>
@@ -24,9 +25,8 @@ static float own_scaler(const char *spec, const float *g, uint64_t n)
 }
 
 /* Nine zeros and a ten have mean 1, variance (9 * 1 + 81) / 10 = 9, and sigma 3. */
-static void scalers_by_hand(void **state)
+TEST(scalers_by_hand)
 {
-    (void)state;
     float g[10] = {0, 0, 0, 0, 10};
     assert_true(own_scaler("ternary", g, 10) == 7.5f); /* 2.5 sigma */
     assert_true(own_scaler("ternary:clip=1", g, 10) == 3);
@@ -57,9 +57,8 @@ static void scalers_by_hand(void **state)
     gw_encoder_destroy(encoder);
 }
 
-static void measures_by_hand(void **state)
+TEST(measures_by_hand)
 {
-    (void)state;
     const float g[10] = {0, 0, 0, 0, -10};
     gw_encoder *encoder = encoder_of(NULL, "ternary", 10);
     float s;
@@ -76,9 +75,8 @@ static void measures_by_hand(void **state)
 }
 
 /* Compares with sums in float64, over lengths that fill blocks and that do not. */
-static void scalers_of_random_tensors(void **state)
+TEST(scalers_of_random_tensors)
 {
-    (void)state;
     const uint64_t lengths[] = {2, 7, 31, 33, 1000, 1024, 1025, 5000, 65536, 65537, 200003};
     for (uint64_t seed = 1; seed <= 61; seed++) {
         struct numbers numbers = numbers_from(seed);
@@ -122,9 +120,8 @@ static void check_exact(const char *spec, float value, uint64_t n)
 }
 
 /* c * sigma < |mean|, so clipping would take the gradient away. This departs from the paper on purpose. */
-static void equal_elements_and_single_ones_come_back_exactly(void **state)
+TEST(equal_elements_and_single_ones_come_back_exactly)
 {
-    (void)state;
     const float values[] = {1,       -3.7f,     1e-30f,           1e30f,    FLT_MAX, -FLT_MAX,
                             FLT_MIN, 0x1p-149f, -0x1.23456p-130f, 0x1p-90f, 0};
     const uint64_t lengths[] = {1, 2, 63, 1000, 70000};
@@ -137,9 +134,8 @@ static void equal_elements_and_single_ones_come_back_exactly(void **state)
 
 /* Under this seed all 32 random bits of element 1,855,559 are ones (found by search). Here s * (2^32 / s) rounds to
  * less than 2^32. So that element is kept only because the quotient is raised. */
-static void the_largest_element_is_always_drawn(void **state)
+TEST(the_largest_element_is_always_drawn)
 {
-    (void)state;
     const uint64_t n = 1855560;
     float s = 1;
     while (s * (0x1p32f / s) >= 0x1p32f)
@@ -161,9 +157,8 @@ static void the_largest_element_is_always_drawn(void **state)
     gw_codec_destroy(codec);
 }
 
-static void zeros_give_zeros(void **state)
+TEST(zeros_give_zeros)
 {
-    (void)state;
     for (uint64_t n = 1; n < 100000; n *= 17) {
         float *g = room_for(n, sizeof *g), *out = room_for(n, sizeof *out);
         for (uint64_t i = 0; i < n; i++)
@@ -285,9 +280,8 @@ static void check_round_trip(gw_context *context, const struct gradient *x, cons
 static const uint64_t sizes[] = {0, 1, 2, 5, 63, 64, 65, 127, 128, 129, 1000, 1023, 1025, 65535, 65536, 65537, 200003};
 static const uint64_t buckets[] = {0, 128, 512, 1000, 65536, 100000};
 
-static void every_code_size_and_bucket_comes_back(void **state)
+TEST(every_code_size_and_bucket_comes_back)
 {
-    (void)state;
     for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
         for (size_t b = 0; b < sizeof buckets / sizeof *buckets; b++) {
             struct gradient x = make_gradient(sizes[n] + 31 * buckets[b], sizes[n], buckets[b], "", 0.01f);
@@ -302,9 +296,8 @@ static void every_code_size_and_bucket_comes_back(void **state)
 }
 
 /* Tests scalers from denormal to FLT_MAX, with and without clipping. */
-static void every_scale_comes_back(void **state)
+TEST(every_scale_comes_back)
 {
-    (void)state;
     const float scales[] = {0x1p-149f, 0x1p-140f, 0x1p-126f, 0x1p-92f, 0x1p-90f,  0x1p-89f,
                             0x1p-60f,  1,         0x1p60f,   0x1p120f, 0x1.8p125f};
     const char *clips[] = {"", ",clip=0", ",clip=0.5"};
@@ -319,9 +312,8 @@ static void every_scale_comes_back(void **state)
 
 /* The codes that are named are the codes that are used. The choice of auto is not larger than any of them. entropy=on
  * uses the entropy coder, whatever code is named. */
-static void codes_are_what_was_asked_for(void **state)
+TEST(codes_are_what_was_asked_for)
 {
-    (void)state;
     const float shares[] = {0.001f, 0.05f, 0.3f, 0.9f};
     for (size_t p = 0; p < 3; p++)
         for (uint64_t n = 70000; n >= 70; n /= 10) {
@@ -368,9 +360,8 @@ static const char *const kinds[] = {"ternary",
                                     "ternary:share=off,bucket=100"};
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
-static void threads_change_nothing(void **state)
+TEST(threads_change_nothing)
 {
-    (void)state;
     const uint64_t lengths[] = {1025, 65537, 200003, 66 * 65536 + 5}; /* the last takes two waves of chunks */
     const uint32_t threads[] = {1, 2, 5};
     for (size_t l = 0; l < 4; l++) {
@@ -403,9 +394,8 @@ static void threads_change_nothing(void **state)
 }
 
 /* Elements are drawn by their place in the tensor, whatever the slice. So slices side by side decode to the whole. */
-static void slices_equal_the_whole(void **state)
+TEST(slices_equal_the_whole)
 {
-    (void)state;
     const uint64_t n = 200003;
     float *g = room_for(n, sizeof *g), *out = room_for(n, sizeof *out), *sliced = room_for(n, sizeof *out);
     numbers_fill_bell(77, g, n);
@@ -440,9 +430,8 @@ static void slices_equal_the_whole(void **state)
     free(sliced);
 }
 
-static void slices_that_are_not_aligned_are_refused(void **state)
+TEST(slices_that_are_not_aligned_are_refused)
 {
-    (void)state;
     static float g[10000];
     numbers_fill_bell(1, g, 10000);
     static uint8_t room[10000];
@@ -476,9 +465,8 @@ static void slices_that_are_not_aligned_are_refused(void **state)
     }
 }
 
-static void measure_encode_is_measure_and_encode(void **state)
+TEST(measure_encode_is_measure_and_encode)
 {
-    (void)state;
     const uint64_t lengths[] = {0, 1, 100, 512, 65536, 65537, 200003};
     for (uint32_t threads = 1; threads <= 3; threads += 2)
         for (size_t l = 0; l < 7; l++)
@@ -522,9 +510,8 @@ static void measure_encode_is_measure_and_encode(void **state)
 }
 
 /* Seed, rank, step and tensor all change the draw. Each step draws anew, and an encoder remembers nothing. */
-static void every_place_in_a_run_draws_its_own(void **state)
+TEST(every_place_in_a_run_draws_its_own)
 {
-    (void)state;
     static float g[2000];
     numbers_fill_bell(5, g, 2000);
     const gw_draw draws[] = {at_step,
@@ -557,9 +544,8 @@ static void every_place_in_a_run_draws_its_own(void **state)
 
 /* A hash of many frames. It is the same on every machine and instruction set, and in every version with the same wire
  * format. If somebody changes the format on purpose, this number changes, too. */
-static void frames_are_known_to_the_byte(void **state)
+TEST(frames_are_known_to_the_byte)
 {
-    (void)state;
     const char *pushes[] = {"ternary:entropy=off", "ternary:code=2bit", "ternary:code=base3",
                             "ternary:code=mask",   "ternary",           "ternary:bucket=100,clip=1.5"};
     const char *pulls[] = {"ternary:pull=packed", "ternary:entropy=on", "ternary"};
@@ -613,9 +599,8 @@ static void frames_are_known_to_the_byte(void **state)
 
 /* ---- flush-to-zero ----------------------------------------------------------------------------------- */
 
-static void the_hosts_float_modes_change_nothing(void **state)
+TEST(the_hosts_float_modes_change_nothing)
 {
-    (void)state;
 #if defined(__x86_64__)
     const uint64_t n = 70000;
     const unsigned host = 0x9FC0 | 0x4000; /* flush to zero, denormals are zero, round up */
@@ -694,9 +679,8 @@ static void the_hosts_float_modes_change_nothing(void **state)
 
 /* ---- what is not finite ------------------------------------------------------------------------------ */
 
-static void nan_and_infinity_are_found_and_refused(void **state)
+TEST(nan_and_infinity_are_found_and_refused)
 {
-    (void)state;
     const uint64_t n = 70000;
     const uint64_t places[] = {0, 1, 31, 32, 1023, 1024, 1025, 65535, 65536, 65537, 69999};
     const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -752,9 +736,8 @@ static void nan_and_infinity_are_found_and_refused(void **state)
 
 /* ---- wrong use --------------------------------------------------------------------------------------- */
 
-static void scalers_below_ones_own_are_refused(void **state)
+TEST(scalers_below_ones_own_are_refused)
 {
-    (void)state;
     static float g[3000];
     static uint8_t bytes[8000];
     size_t size;
@@ -782,9 +765,8 @@ static void scalers_below_ones_own_are_refused(void **state)
     }
 }
 
-static void wrong_calls_are_refused(void **state)
+TEST(wrong_calls_are_refused)
 {
-    (void)state;
     static float g[100];
     static uint8_t bytes[1000];
     size_t size;
@@ -858,9 +840,8 @@ static void wrong_calls_are_refused(void **state)
 }
 
 /* With skip= and min= the tensor is float32, and nothing is shared. parse_test.c tests which tensors these are. */
-static void tensors_left_in_float_come_back_exactly(void **state)
+TEST(tensors_left_in_float_come_back_exactly)
 {
-    (void)state;
     static float g[500], out[500];
     numbers_fill_bell(11, g, 500);
     const char *specs[] = {"ternary:skip=layer*", "ternary:min=501", "ternary:skip=*.weight,bucket=7,share=off"};

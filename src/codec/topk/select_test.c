@@ -1,6 +1,7 @@
 /* Tests selection against a plain model that sorts, and the kernels of every instruction set against the same model,
  * in buffers at guard pages. */
 #include "base/scratch.h"
+#include "checks.h"
 #include "codec/topk/rank.h"
 #include "codecs.h"
 #include "places.h"
@@ -142,9 +143,8 @@ static uint32_t some_threshold(struct numbers *numbers, const float *g, const fl
     return magnitude(g[i] + residual[i]);
 }
 
-static void elements_are_selected(void **state)
+TEST(elements_are_selected)
 {
-    (void)state;
     FOR_EACH_SET(k)
     for (uint64_t seed = 0; seed < 2400; seed++) {
         struct numbers numbers = numbers_from(seed);
@@ -214,9 +214,8 @@ static void elements_are_selected(void **state)
 }
 
 /* Tests all 2^16 upper halves of floats, with lower halves near ties. That is every rounding of what was sent. */
-static void what_rounding_lost_is_left(void **state)
+TEST(what_rounding_lost_is_left)
 {
-    (void)state;
     static const uint32_t lower[] = {0,      1,      0x0FFF, 0x1000, 0x1001, 0x2FFF,
                                      0x3000, 0x3001, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
     FOR_EACH_SET(k)
@@ -249,9 +248,8 @@ static void what_rounding_lost_is_left(void **state)
             }
 }
 
-static void what_is_not_finite_is_seen_anywhere(void **state)
+TEST(what_is_not_finite_is_seen_anywhere)
 {
-    (void)state;
     static const float bad[][2] = {{INFINITY, 0}, {-INFINITY, 1},     {NAN, 0},
                                    {0, NAN},      {FLT_MAX, FLT_MAX}, {INFINITY, -INFINITY}};
     FOR_EACH_SET(k)
@@ -273,9 +271,8 @@ static void what_is_not_finite_is_seen_anywhere(void **state)
             }
 }
 
-static void values_are_expanded_and_added(void **state)
+TEST(values_are_expanded_and_added)
 {
-    (void)state;
     FOR_EACH_SET(k)
     for (uint64_t seed = 0; seed < 2400; seed++) {
         struct numbers numbers = numbers_from(seed);
@@ -308,9 +305,8 @@ static void values_are_expanded_and_added(void **state)
     }
 }
 
-static void bytes_are_compared_and_lowered(void **state)
+TEST(bytes_are_compared_and_lowered)
 {
-    (void)state;
     FOR_EACH_SET(k)
     for (uint64_t seed = 0; seed < 1500; seed++) {
         struct numbers numbers = numbers_from(seed);
@@ -335,9 +331,8 @@ static void bytes_are_compared_and_lowered(void **state)
 }
 
 /* Tests every exponent, and the bits beside it. */
-static void floats_are_cut_and_joined(void **state)
+TEST(floats_are_cut_and_joined)
 {
-    (void)state;
     FOR_EACH_SET(k)
     for (uint64_t n = 0; n < 600; n++) {
         struct numbers numbers = numbers_from(n);
@@ -535,9 +530,8 @@ static void check_tensor(uint64_t n, enum kind kind, uint64_t seed, uint64_t k)
     tensor_free(&t);
 }
 
-static void the_largest_are_selected(void **state)
+TEST(the_largest_are_selected)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 3000; seed++) {
         struct numbers numbers = numbers_from(seed);
         uint64_t n = 1 + (seed % 10 ? numbers_below(&numbers, 200) : numbers_below(&numbers, 6000));
@@ -547,9 +541,8 @@ static void the_largest_are_selected(void **state)
     }
 }
 
-static void the_largest_are_selected_around_chunks(void **state)
+TEST(the_largest_are_selected_around_chunks)
 {
-    (void)state;
     static const uint64_t lengths[] = {1023, 1024, 1025, 4095, 4096, 4097, 65535, 65536, 65537, 131071, 131073, 196700};
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
         for (enum kind kind = 0; kind < N_KINDS; kind++) {
@@ -565,9 +558,8 @@ static void the_largest_are_selected_around_chunks(void **state)
 }
 
 /* Samples of these tensors do not tell what the rest is like. Too many elements, or too few, are above the guess. */
-static void a_wrong_guess_is_put_right(void **state)
+TEST(a_wrong_guess_is_put_right)
 {
-    (void)state;
     uint64_t n = 150000;
     struct tensor t = tensor_of(n, SAMPLE_LARGE, 1);
     struct gw_select_list list;
@@ -594,9 +586,8 @@ static void a_wrong_guess_is_put_right(void **state)
     }
 }
 
-static void the_largest_of_a_list_are_selected(void **state)
+TEST(the_largest_of_a_list_are_selected)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 400; seed++) {
         struct numbers numbers = numbers_from(seed);
         uint32_t n_parts = 1 + numbers_below(&numbers, 8);
@@ -621,9 +612,8 @@ static void the_largest_of_a_list_are_selected(void **state)
     }
 }
 
-static void what_is_above_is_selected(void **state)
+TEST(what_is_above_is_selected)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 600; seed++) {
         struct numbers numbers = numbers_from(seed);
         /* There are enough chunks that threads wake up before all is done, and find values in another order. */
@@ -650,9 +640,8 @@ static void what_is_above_is_selected(void **state)
     }
 }
 
-static void what_is_not_finite_is_reported(void **state)
+TEST(what_is_not_finite_is_reported)
 {
-    (void)state;
     static const uint64_t lengths[] = {1, 63, 500, 5000, 70000, 140000};
     for (size_t l = 0; l < 6; l++)
         for (int where = 0; where < 3; where++)
@@ -702,9 +691,8 @@ static gw_context *scarce_context(struct scarce *scarce)
     return context;
 }
 
-static void memory_may_run_out_anywhere(void **state)
+TEST(memory_may_run_out_anywhere)
 {
-    (void)state;
     struct scarce scarce = {.left = 1000};
     gw_context *context = scarce_context(&scarce);
     /* For a tensor of the second kind the guess is wrong, and everything is ranked. */

@@ -6,6 +6,7 @@
 #include "codecs.h"
 #include "wire/bytes.h"
 #include "wire/hash.h"
+#include "checks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,9 +114,8 @@ static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refr
     gw_encoder_destroy(encoder);
 }
 
-static void runs_are_as_prescribed(void **state)
+TEST(runs_are_as_prescribed)
 {
-    (void)state;
     a_run_is_as_prescribed("topk:ratio=0.01,refresh=1,scope=layer,over=0", 0.01, 1, 4, GW_VALUE_F32, 0);
     a_run_is_as_prescribed("topk:ratio=0.03,refresh=5,scope=layer,over=0", 0.03, 5, 4, GW_VALUE_F32, 0);
     a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000,scope=layer,over=0", 0.1, 1000, 4, GW_VALUE_F32, 0);
@@ -131,9 +131,8 @@ static void runs_are_as_prescribed(void **state)
 }
 
 /* Slices in any order make up the whole. To encode does not change the state. */
-static void slices_are_parts_of_the_whole(void **state)
+TEST(slices_are_parts_of_the_whole)
 {
-    (void)state;
     gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.05,scope=layer,over=0", 5000);
     static float g[5000], whole[5000], out[5000];
     numbers_fill_bell(4, g, 5000);
@@ -186,9 +185,8 @@ static void step_early(gw_encoder **parts, const float *g, uint32_t t, bool rest
 
 /* With scope=global there is one threshold for several tensors, as if they were one. Whether they wait for each other
  * in steps that take no new threshold makes no difference. */
-static void global_selection_is_that_of_one_tensor(void **state)
+TEST(global_selection_is_that_of_one_tensor)
 {
-    (void)state;
     static float g[N], joined[N], apart[N], early[N];
     const char *spec = "topk:ratio=0.02,refresh=4,scope=global,over=0.5";
     gw_encoder *one = encoder_of(NULL, spec, N), *many[PARTS], *ready[PARTS];
@@ -338,9 +336,8 @@ static double share_of_k(const char *spec, double k, float momentum, float growt
 
 /* Between new thresholds, what a network sends stays near k: with and without momentum, with over-sending, and while
  * gradients grow or shrink. The threshold neither swings nor stays behind. */
-static void a_global_threshold_follows_the_count(void **state)
+TEST(a_global_threshold_follows_the_count)
 {
-    (void)state;
     static const struct {
         const char *spec;
         double k;
@@ -374,9 +371,8 @@ static void a_global_threshold_follows_the_count(void **state)
     gw_encoder_destroy(encoder);
 }
 
-static void dense_steps_come_first(void **state)
+TEST(dense_steps_come_first)
 {
-    (void)state;
     gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01,scope=layer,over=0,dense=3", N);
     static float g[N], sent[N];
     for (uint32_t t = 0; t < 6; t++) {
@@ -390,9 +386,8 @@ static void dense_steps_come_first(void **state)
     gw_encoder_destroy(encoder);
 }
 
-static void what_is_not_finite_is_found(void **state)
+TEST(what_is_not_finite_is_found)
 {
-    (void)state;
     const char *specs[] = {"topk:scope=layer,over=0", "topk:over=0,scope=global", "topk:scope=layer,over=0,dense=100"};
     const float bad[] = {NAN, INFINITY, -INFINITY};
     static float g[N], sent[N];
@@ -458,9 +453,8 @@ static void what_is_not_finite_is_found(void **state)
         }
 }
 
-static void a_saved_state_goes_on(void **state)
+TEST(a_saved_state_goes_on)
 {
-    (void)state;
     const char *specs[] = {"topk:ratio=0.01,refresh=4,scope=layer,over=0",
                            "topk:ratio=0.01,refresh=1,scope=layer,over=0",
                            "topk:scope=layer,over=0,dense=9",
@@ -512,9 +506,8 @@ static void a_saved_state_goes_on(void **state)
 
 /* Four workers' states go to three workers and to eight. The average contribution (1/N) sum e_i stays the same, apart
  * from rounding. */
-static void states_move_to_other_numbers_of_workers(void **state)
+TEST(states_move_to_other_numbers_of_workers)
 {
-    (void)state;
     static float g[N], sent[N];
     gw_encoder *workers[4], *fresh = encoder_of(NULL, "topk:ratio=0.01,refresh=1,scope=layer,over=0.5", N);
     size_t n_bytes = gw_encoder_traits_of(fresh).state_bytes;
@@ -601,9 +594,8 @@ static void states_move_to_other_numbers_of_workers(void **state)
  * that was run in sends its share from the first step on. The test sums 40 steps of 65,536 elements. For a share of
  * 0.01 the standard deviation of this sum is below 0.7 percent of it, and the formula for the threshold is right to a
  * few percent. */
-static void what_was_run_in_sends_its_share(void **state)
+TEST(what_was_run_in_sends_its_share)
 {
-    (void)state;
     enum { MANY = 65536, STEPS = 40 };
     static float g[MANY], sent[MANY];
     const double shares[] = {0.003, 0.01, 0.1, 0.01, 0.01}, over[] = {0, 0, 0, 0.5, 0.75};
@@ -642,9 +634,8 @@ static void what_was_run_in_sends_its_share(void **state)
 }
 
 /* A loss scaling that changes multiplies the gradients, and so must the residual be multiplied. */
-static void a_residual_is_scaled(void **state)
+TEST(a_residual_is_scaled)
 {
-    (void)state;
     static const float wrong[] = {0, -1, NAN, INFINITY};
     gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01,scope=layer,over=0.5", N);
     float *g = calloc(N, sizeof *g), *sent = calloc(N, sizeof *sent);

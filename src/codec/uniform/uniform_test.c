@@ -1,5 +1,6 @@
 /* Tests uniform's frames element by element against a plain model of docs/wire-format.md, and what its draw
  * promises. */
+#include "checks.h"
 #include "codecs.h"
 
 #include <float.h>
@@ -26,9 +27,8 @@ static const struct {
              {"uniform:density=0.000001", 1e-6}};
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
-static void frames_are_as_the_document_says(void **state)
+TEST(frames_are_as_the_document_says)
 {
-    (void)state;
     static const uint64_t lengths[] = {0, 1, 63, 129, 4097, 70000, 600001};
     uint64_t digest = 0;
     for (size_t s = 0; s < N_KINDS; s++)
@@ -65,9 +65,8 @@ static void frames_are_as_the_document_says(void **state)
     CHECK(digest == 0xf34982a80eb9bc01ull, "the frames' digest is %#llx", (unsigned long long)digest);
 }
 
-static void slices_are_parts_of_the_whole(void **state)
+TEST(slices_are_parts_of_the_whole)
 {
-    (void)state;
     enum { N = 300000, BEGIN = 5 * 1024, COUNT = 280 * 1024 };
     static float g[N], whole[N], part[COUNT];
     numbers_fill_bell(1, g, N);
@@ -85,9 +84,8 @@ static void slices_are_parts_of_the_whole(void **state)
 
 /* Of T draws an element comes k times, which is binomial with probability p. The squared error of one draw is g^2 (1/p
  * - 1) on average. Seeds are fixed, and the test allows five deviations. */
-static void the_draw_has_no_bias_and_the_right_variance(void **state)
+TEST(the_draw_has_no_bias_and_the_right_variance)
 {
-    (void)state;
     enum { N = 1000, T = 3000 };
     static float g[N], out[N];
     static uint32_t k[N];
