@@ -55,6 +55,17 @@ static void who_waits_too_is_not_named(void **state)
     wait_beside((bool[]){false, true, true}, false, 400, "no gradients of group 0 came from ranks 1 and 2 within");
 }
 
+/* Who has not said anything yet may come as late as the timeout lets it. */
+static void strangers_have_all_the_time(void **state)
+{
+    (void)state;
+    struct stage *s = stage_begin("none", 3, 1000, NULL);
+    const double begin = gw_clock_seconds();
+    stage_ends(s, stage_submit(s), GW_ERR_TIMEOUT,
+               "nothing has come from ranks 1 and 2 yet, and this rank has waited for 1000 ms");
+    assert_true(gw_clock_seconds() - begin >= 1);
+}
+
 /* Rank 0 says WAITING once it has handed over all its tensors, however often something else comes. Before, others wait
  * for it. */
 static void a_member_that_owes_nothing_says_so(void **state)
@@ -127,9 +138,8 @@ static void news_does_not_put_it_off(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_waits_too_is_not_named),
-        cmocka_unit_test(a_member_that_owes_nothing_says_so),
-        cmocka_unit_test(a_late_member_says_so_at_once),
+        cmocka_unit_test(who_waits_too_is_not_named),         cmocka_unit_test(strangers_have_all_the_time),
+        cmocka_unit_test(a_member_that_owes_nothing_says_so), cmocka_unit_test(a_late_member_says_so_at_once),
         cmocka_unit_test(news_does_not_put_it_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
