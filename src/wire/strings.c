@@ -277,7 +277,7 @@ uint32_t gw_strings_number(struct gw_strings_reader *reader, unsigned n_bits)
     return number;
 }
 
-gw_status gw_strings_open(struct gw_strings_reader *reader, const uint8_t *src, size_t n_bytes)
+void gw_strings_open(struct gw_strings_reader *reader, const uint8_t *src, size_t n_bytes)
 {
     *reader = (struct gw_strings_reader){.fields = {.src = src, .n_bits = 8 * (uint64_t)n_bytes},
                                          .begin = src,
@@ -290,7 +290,6 @@ gw_status gw_strings_open(struct gw_strings_reader *reader, const uint8_t *src, 
         reader->states.low[lane] = (uint16_t)x;
         reader->states.high[lane] = (uint16_t)(x >> 16);
     }
-    return GW_OK;
 }
 
 uint64_t gw_strings_used(const struct gw_strings_reader *reader)

@@ -71,7 +71,7 @@ struct gw_strings_reader {
 };
 
 /* Begins to read a chunk of n_bytes bytes, which stay where they are until it is read. */
-gw_status gw_strings_open(struct gw_strings_reader *reader, const uint8_t *src, size_t n_bytes);
+void gw_strings_open(struct gw_strings_reader *reader, const uint8_t *src, size_t n_bytes);
 
 /* A number of n_bits <= 32 bits. Past the chunk's end it is 0; gw_strings_close tells. */
 uint32_t gw_strings_number(struct gw_strings_reader *reader, unsigned n_bits);

@@ -239,7 +239,7 @@ gw_status gw_sparse_begin(const struct gw_sparse_place *places, uint32_t n, stru
         scratch->begun[i].place = *at;
         strings[i] = scratch->begun[i].kept;
         n_elems[i] = chunk_elems(at->frame, at->c);
-        GW_TRY(gw_strings_open(&readers[i], at->frame->payload + at->begin, at->end - at->begin));
+        gw_strings_open(&readers[i], at->frame->payload + at->begin, at->end - at->begin);
         scratch->begun[i].head_bits = gw_strings_used(&readers[i]);
     }
     GW_TRY(gw_strings_get_many(readers, n, n_elems, strings, n_kept));
