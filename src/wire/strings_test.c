@@ -1,6 +1,6 @@
 /* Tests the coder of bitmaps: what is written is read, at a size near the entropy, with the same bytes on every
  * instruction set; and bytes that no encoder can have written are refused. */
-#include "checks.h"
+#include "places.h"
 #include "wire/strings.h"
 
 #include <gradwire/status.h>
@@ -142,9 +142,9 @@ TEST(far_places_are_read)
     scene_fini(&s);
 }
 
-/* Reads the first strings of n scenes together, and then the rest of each scene by itself. n_bytes[i] bytes stand at
- * the end of their memory. */
-static gw_status read_together(const struct scene *scenes, uint32_t n, const size_t *n_bytes)
+/* Reads the first strings of n scenes together, and then the rest of each scene by itself. n_bytes[i] bytes stand at a
+ * page that must not be touched. */
+static gw_status read_together(const struct scene *scenes, uint32_t n, const size_t *n_bytes, enum side side)
 {
     static uint64_t string[GW_RANS_TOGETHER][MOST_BITS / 64 + 1];
     uint64_t *strings[GW_RANS_TOGETHER];
@@ -152,7 +152,7 @@ static gw_status read_together(const struct scene *scenes, uint32_t n, const siz
     struct gw_strings_reader readers[GW_RANS_TOGETHER];
     uint32_t ones[GW_RANS_TOGETHER], m[GW_RANS_TOGETHER];
     for (uint32_t i = 0; i < n; i++) {
-        copy[i] = malloc(n_bytes[i] ? n_bytes[i] : 1);
+        copy[i] = buffer((int)i, side, n_bytes[i], 1);
         memcpy(copy[i], scenes[i].bytes, n_bytes[i]);
         gw_strings_open(&readers[i], copy[i], n_bytes[i]);
         gw_strings_number(&readers[i], 3);
@@ -172,8 +172,6 @@ static gw_status read_together(const struct scene *scenes, uint32_t n, const siz
             status = gw_strings_close(&readers[i], s->n_raw, string[i]);
     }
     assert_true(status < 0 || right);
-    for (uint32_t i = 0; i < n; i++)
-        free(copy[i]);
     return status;
 }
 
@@ -199,9 +197,13 @@ TEST(several_are_read_together)
             write_scene(s);
             n_bytes[k] = s->n_bytes;
         }
-        assert_int_equal(read_together(scenes, n, n_bytes), GW_OK);
-        n_bytes[round % n] -= 1 + number() % n_bytes[round % n];
-        assert_true(read_together(scenes, n, n_bytes) < 0);
+        const size_t whole = n_bytes[round % n], less = 1 + number() % whole;
+        for (enum side side = AT_BEGIN; side <= AT_END; side++) {
+            n_bytes[round % n] = whole;
+            assert_int_equal(read_together(scenes, n, n_bytes, side), GW_OK);
+            n_bytes[round % n] -= less;
+            assert_true(read_together(scenes, n, n_bytes, side) < 0);
+        }
     }
     for (uint32_t k = 0; k < GW_RANS_TOGETHER; k++)
         scene_fini(&scenes[k]);
@@ -372,6 +374,7 @@ TEST(overfull_is_told)
 
 int main(void)
 {
+    make_places();
     const struct CMUnitTest tests[] = {cmocka_unit_test(tables_add_up),
                                        cmocka_unit_test(kernels_agree),
                                        cmocka_unit_test(what_is_written_is_read),
