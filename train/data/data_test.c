@@ -1,7 +1,9 @@
 /* Tests data files that are right and wrong in every way we thought of, and the drawn digits. */
+#define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
 #include "checks.h"
 #include "data/data.h"
+#include "own_folder.h"
 
 #include <lzma.h>
 #include <stdio.h>
@@ -13,8 +15,6 @@
 #include <zlib.h>
 
 enum { N = 5, SIDE = 3 };
-
-static char folder[4096];
 
 struct bytes {
     uint8_t data[256];
@@ -45,26 +45,9 @@ static struct bytes good_labels(void)
     return b;
 }
 
-static void path_of(const char *name, char *path, size_t capacity)
-{
-    assert_true(snprintf(path, capacity, "%s/%s", folder, name) < (int)capacity);
-}
-
-static void put_file(const char *name, const void *data, size_t n)
-{
-    char path[4200];
-    path_of(name, path, sizeof path);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
-
 static void put_gzip(const char *name, const void *data, size_t n)
 {
-    char path[4200];
-    path_of(name, path, sizeof path);
-    gzFile f = gzopen(path, "wb");
+    gzFile f = gzopen(in(name), "wb");
     assert_int_equal(gzwrite(f, data, (unsigned)n), n);
     assert_int_equal(gzclose(f), Z_OK);
 }
@@ -74,30 +57,7 @@ static void put_xz(const char *name, const void *data, size_t n)
     uint8_t out[1024];
     size_t n_out = 0;
     assert_int_equal(lzma_easy_buffer_encode(6, LZMA_CHECK_CRC64, NULL, data, n, out, &n_out, sizeof out), LZMA_OK);
-    put_file(name, out, n_out);
-}
-
-static void remove_file(const char *name)
-{
-    char path[4200];
-    path_of(name, path, sizeof path);
-    unlink(path);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/data_test.XXXXXX", GW_BINARY_DIR);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"i", "i.gz", "i.xz", "l", "l.gz", "l.xz"};
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-        remove_file(names[k]);
-    return rmdir(folder);
+    put(name, out, n_out);
 }
 
 static gw_status load(struct gw_samples *s)
@@ -128,8 +88,8 @@ static void check_good(void)
 static void check_refused(const struct bytes *images, const struct bytes *labels, const char *word, const char *other)
 {
     struct gw_samples s;
-    put_file("i", images->data, images->n);
-    put_file("l", labels->data, labels->n);
+    put("i", images->data, images->n);
+    put("l", labels->data, labels->n);
     assert_int_equal(load(&s), GW_ERR_SYSTEM);
     assert_null(s.pixels);
     assert_null(s.labels);
@@ -139,19 +99,17 @@ static void check_refused(const struct bytes *images, const struct bytes *labels
 
 TEST(reads_plain_gzip_and_xz)
 {
-    char path[400];
     struct bytes images = good_images(), labels = good_labels();
-    put_file("i", images.data, images.n);
-    put_file("l", labels.data, labels.n);
+    put("i", images.data, images.n);
+    put("l", labels.data, labels.n);
     check_good();
-    path_of("i", path, sizeof path);
-    assert_true(gw_data_is_there(path));
-    remove_file("i");
-    assert_false(gw_data_is_there(path));
+    assert_true(gw_data_is_there(in("i")));
+    unlink(in("i"));
+    assert_false(gw_data_is_there(in("i")));
     put_gzip("i.gz", images.data, images.n);
-    assert_true(gw_data_is_there(path));
+    assert_true(gw_data_is_there(in("i")));
     check_good();
-    remove_file("l");
+    unlink(in("l"));
     put_xz("l.xz", labels.data, labels.n);
     check_good();
 }
@@ -198,25 +156,21 @@ TEST(refuses_damaged_compression)
 {
     struct bytes images = good_images(), labels = good_labels();
     struct gw_samples s;
-    put_file("l", labels.data, labels.n);
+    put("l", labels.data, labels.n);
     for (int xz = 0; xz < 2; xz++) {
         const char *name = xz ? "i.xz" : "i.gz";
-        char path[4200];
-        path_of(name, path, sizeof path);
-        remove_file("i.gz");
+        unlink(in("i.gz"));
         (xz ? put_xz : put_gzip)(name, images.data, images.n);
         check_good();
         uint8_t whole[1024];
-        FILE *f = fopen(path, "rb");
-        size_t n = fread(whole, 1, sizeof whole, f);
-        fclose(f);
+        const size_t n = get(name, whole, sizeof whole);
         for (size_t cut = 1; cut < n; cut++) { /* 0 bytes are an empty file, which is cut, too */
-            put_file(name, whole, cut);
+            put(name, whole, cut);
             assert_true(load(&s) < 0);
-            assert_non_null(strstr(gw_last_error(), path));
+            assert_non_null(strstr(gw_last_error(), in(name)));
         }
         whole[n / 2] ^= 0x10;
-        put_file(name, whole, n);
+        put(name, whole, n);
         assert_true(load(&s) < 0);
     }
 }
@@ -270,10 +224,10 @@ TEST(reads_mnist)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(reads_plain_gzip_and_xz, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(refuses_what_contradicts_itself, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(names_a_missing_file, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(refuses_damaged_compression, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(reads_plain_gzip_and_xz, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(refuses_what_contradicts_itself, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(names_a_missing_file, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(refuses_damaged_compression, make_folder, clean_up),
         cmocka_unit_test(digits_are_the_same_every_time),
         cmocka_unit_test(reads_mnist),
     };

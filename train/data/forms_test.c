@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "checks.h"
 #include "data/data.h"
-#include "folders.h"
+#include "own_folder.h"
 
 #include <bzlib.h>
 #include <lzma.h>
@@ -14,50 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
-
-static char folder[4096];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/forms_test.XXXXXX", GW_BINARY_DIR);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int clean_up(void **state)
-{
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
-
-static const char *path_of(const char *name)
-{
-    static char path[4400];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-/* Makes the folders on the way, too. */
-static void put(const char *name, const void *bytes, size_t n)
-{
-    char path[4400];
-    snprintf(path, sizeof path, "%s", path_of(name));
-    for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); slash++) {
-        *slash = 0;
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, n, file), n);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void put_text(const char *name, const char *text)
-{
-    put(name, text, strlen(text));
-}
 
 /* Two pictures of one pixel, which `value` tells from those of other sets, and their labels. */
 static void put_mnist(const char *place, char middle, uint8_t value)
@@ -87,7 +43,7 @@ static void put_cifar(const char *place)
 static void check_loads(const char *name, uint32_t channels, uint8_t value)
 {
     struct gw_data data;
-    const gw_status status = gw_data_load(path_of(name), NULL, &data);
+    const gw_status status = gw_data_load(in(name), NULL, &data);
     CHECK(status == GW_OK, "%s: %s", name, gw_last_error());
     CHECK(data.channels == channels && data.train.pixels[0] == value, "%s: %u, %u", name, data.channels,
           data.train.pixels[0]);
@@ -97,7 +53,7 @@ static void check_loads(const char *name, uint32_t channels, uint8_t value)
 static void check_refused(const char *name, const char *says)
 {
     struct gw_data data;
-    CHECK(gw_data_load(path_of(name), NULL, &data) < 0, "%s was read", name);
+    CHECK(gw_data_load(in(name), NULL, &data) < 0, "%s was read", name);
     CHECK(strstr(gw_last_error(), says), "%s: \"%s\" does not say \"%s\"", name, gw_last_error(), says);
 }
 
@@ -139,8 +95,8 @@ TEST(folders_of_several_or_of_none_are_refused)
     put_text("none/readme", "x");
     check_refused("none", "holds neither MNIST's files");
     put_mnist("folders/", '-', 1);
-    unlink(path_of("folders/train-images-idx3-ubyte"));
-    mkdir(path_of("folders/train-images-idx3-ubyte"), 0700);
+    unlink(in("folders/train-images-idx3-ubyte"));
+    mkdir(in("folders/train-images-idx3-ubyte"), 0700);
     check_refused("folders", "is a folder, and must be a file");
 }
 
@@ -149,7 +105,7 @@ static const char text[] = "1 1:1 2:0.125\n-1 5:3\n";
 static void check_text(const char *name)
 {
     struct gw_data data;
-    const gw_status status = gw_data_load(path_of(name), NULL, &data);
+    const gw_status status = gw_data_load(in(name), NULL, &data);
     CHECK(status == GW_OK, "%s: %s", name, gw_last_error());
     CHECK(data.train.n == 2 && data.channels == 5 && data.train.rows.value[2] == 3, "%s", name);
     gw_data_free(&data);
@@ -194,7 +150,7 @@ TEST(packed_files_are_read_whatever_their_name)
         for (size_t cut = 4; cut < n; cut++) {
             put("renamed", bytes, cut);
             struct gw_data data;
-            const gw_status status = gw_data_load(path_of("renamed"), NULL, &data);
+            const gw_status status = gw_data_load(in("renamed"), NULL, &data);
             CHECK(status < 0, "cut to %zu bytes, it was read", cut);
             CHECK(strstr(gw_last_error(), "renamed"), "%s", gw_last_error());
         }
@@ -202,7 +158,7 @@ TEST(packed_files_are_read_whatever_their_name)
         put("renamed", bytes, n);
         snprintf(damaged, sizeof damaged, "is damaged (%s error", bzip2 ? "bzip2" : "gzip");
         check_refused("renamed", damaged);
-        unlink(path_of(bzip2 ? "a.bz2" : "a.gz"));
+        unlink(in(bzip2 ? "a.bz2" : "a.gz"));
     }
 }
 
@@ -239,11 +195,11 @@ TEST(long_files_are_read_as_far_as_they_may)
         gw_status status = gw_data_file(folder, "long", false, N, "", path, sizeof path, &bytes, &n);
         CHECK(status == GW_OK, "%s: %s", names[how], gw_last_error());
         CHECK(n == N && memcmp(bytes, plain, N) == 0 && bytes[N] == 0, "%s: %zu bytes", names[how], n);
-        assert_string_equal(path, path_of(names[how]));
+        assert_string_equal(path, in(names[how]));
         gw_free(NULL, bytes);
         status = gw_data_file(folder, "long", false, N - 1, "", path, sizeof path, &bytes, &n);
         CHECK(status < 0 && strstr(gw_last_error(), "more than 1199999 bytes"), "%s: %s", names[how], gw_last_error());
-        unlink(path_of(names[how]));
+        unlink(in(names[how]));
     }
     char path[10];
     uint8_t *bytes;

@@ -1,6 +1,8 @@
 /* Tests LIBSVM text that is right and wrong in every way we thought of, and the drawn data of uneven magnitude. */
+#define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
 #include "checks.h"
+#include "own_folder.h"
 #include "run/evaluate.h"
 
 #include <lzma.h>
@@ -10,43 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
-
-static char folder[4096], train_path[4200], test_path[4200];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/data_libsvm_test.XXXXXX", GW_BINARY_DIR);
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(train_path, sizeof train_path, "%s/a", folder);
-    snprintf(test_path, sizeof test_path, "%s/a.t", folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char packed[4210];
-    snprintf(packed, sizeof packed, "%s.xz", train_path);
-    unlink(packed);
-    unlink(train_path);
-    unlink(test_path);
-    return rmdir(folder);
-}
-
-static void put_file(const char *path, const void *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
-
-static void put_text(const char *path, const char *text)
-{
-    put_file(path, text, strlen(text));
-}
 
 static void check_row(const struct gw_samples *s, uint32_t row, int label, uint32_t n, const uint32_t *index,
                       const float *value)
@@ -63,14 +28,14 @@ static void check_row(const struct gw_samples *s, uint32_t row, int label, uint3
 TEST(reads_what_is_legal)
 {
     struct gw_data data;
-    put_text(train_path, "# made by hand\n"
-                         "-1 1:0.5 3:-2e1 \r\n"
-                         "\n"
-                         "+1\n"
-                         "  \t-1\t2:+1 # 7:7\n"
-                         "1 #\n"
-                         "-1.0 0004:.25");
-    assert_int_equal(gw_data_load(train_path, NULL, &data), GW_OK);
+    put_text("a", "# made by hand\n"
+                  "-1 1:0.5 3:-2e1 \r\n"
+                  "\n"
+                  "+1\n"
+                  "  \t-1\t2:+1 # 7:7\n"
+                  "1 #\n"
+                  "-1.0 0004:.25");
+    assert_int_equal(gw_data_load(in("a"), NULL, &data), GW_OK);
     assert_int_equal(data.train.n, 5);
     assert_int_equal(data.channels, 4);
     assert_int_equal(data.classes, 2);
@@ -89,8 +54,8 @@ TEST(rows_are_spread_out)
     struct gw_data data;
     float input[2 * 4] = {9, 9, 9, 9, 9, 9, 9, 9};
     uint8_t labels[2];
-    put_text(train_path, "-1 2:5\n1\n-1 1:3 4:7\n");
-    assert_int_equal(gw_data_load(train_path, NULL, &data), GW_OK);
+    put_text("a", "-1 2:5\n1\n-1 1:3 4:7\n");
+    assert_int_equal(gw_data_load(in("a"), NULL, &data), GW_OK);
     gw_batch_load(&data, &(struct gw_pass){0}, (uint32_t[]){2, 1}, 0, 2, input, labels);
     assert_memory_equal(input, ((float[]){3, 0, 0, 7, 0, 0, 0, 0}), sizeof input);
     assert_memory_equal(labels, ((uint8_t[]){0, 1}), 2);
@@ -105,26 +70,26 @@ TEST(labels_and_features_of_two_files_fit)
                                         "-3 1:1\n-7.5 2:1\n-3 3:1\n"};
     struct gw_data data;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        put_text(train_path, texts[i]);
-        assert_int_equal(gw_data_load(train_path, NULL, &data), GW_OK);
+        put_text("a", texts[i]);
+        assert_int_equal(gw_data_load(in("a"), NULL, &data), GW_OK);
         assert_memory_equal(data.train.labels, ((uint8_t[]){1, 0, 1}), 3);
         gw_data_free(&data);
     }
-    put_text(train_path, texts[0]);
-    put_text(test_path, "1 2:1\n");
-    assert_int_equal(gw_data_load(train_path, test_path, &data), GW_OK);
+    put_text("a", texts[0]);
+    put_text("a.t", "1 2:1\n");
+    assert_int_equal(gw_data_load(in("a"), in("a.t"), &data), GW_OK);
     assert_int_equal(data.channels, 3);
     assert_int_equal(data.test.n, 1);
     assert_int_equal(data.test.labels[0], 0);
     assert_false(data.test_is_train);
     gw_data_free(&data);
-    put_text(test_path, "2 2:1 9:1\n");
-    assert_int_equal(gw_data_load(train_path, test_path, &data), GW_OK);
+    put_text("a.t", "2 2:1 9:1\n");
+    assert_int_equal(gw_data_load(in("a"), in("a.t"), &data), GW_OK);
     assert_int_equal(data.channels, 9);
     assert_int_equal(data.test.labels[0], 1);
     gw_data_free(&data);
-    put_text(test_path, "2 2:1\n-1 2:1\n");
-    assert_int_equal(gw_data_load(train_path, test_path, &data), GW_ERR_SYSTEM);
+    put_text("a.t", "2 2:1\n-1 2:1\n");
+    assert_int_equal(gw_data_load(in("a"), in("a.t"), &data), GW_ERR_SYSTEM);
     assert_non_null(strstr(gw_last_error(), "a.t, line 2: the label -1 is a third one, beside 1 and 2"));
 }
 
@@ -168,19 +133,19 @@ TEST(refuses_hostile_text)
     };
     struct gw_data data;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        put_text(train_path, cases[i].text);
-        gw_status status = gw_data_load(train_path, NULL, &data);
-        if (status != GW_ERR_SYSTEM || !strstr(gw_last_error(), cases[i].says) || !strstr(gw_last_error(), train_path))
+        put_text("a", cases[i].text);
+        gw_status status = gw_data_load(in("a"), NULL, &data);
+        if (status != GW_ERR_SYSTEM || !strstr(gw_last_error(), cases[i].says) || !strstr(gw_last_error(), in("a")))
             fail_msg("case %zu: status %d, \"%s\", not \"%s\"", i, (int)status, gw_last_error(), cases[i].says);
         assert_null(data.train.labels);
     }
-    put_file(train_path, "1 1:1\n\0 1:1\n", 12);
-    assert_int_equal(gw_data_load(train_path, NULL, &data), GW_ERR_SYSTEM);
-    put_file(train_path, "1 1:1\n2 1:1\0", 12);
-    assert_int_equal(gw_data_load(train_path, NULL, &data), GW_ERR_SYSTEM);
+    put("a", "1 1:1\n\0 1:1\n", 12);
+    assert_int_equal(gw_data_load(in("a"), NULL, &data), GW_ERR_SYSTEM);
+    put("a", "1 1:1\n2 1:1\0", 12);
+    assert_int_equal(gw_data_load(in("a"), NULL, &data), GW_ERR_SYSTEM);
     assert_int_equal(gw_data_load("/nowhere/at/all", NULL, &data), GW_ERR_SYSTEM);
     assert_non_null(strstr(gw_last_error(), "no file /nowhere/at/all"));
-    assert_int_equal(gw_data_load("digits", train_path, &data), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_data_load("digits", in("a"), &data), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "--test"));
 }
 
@@ -190,23 +155,21 @@ TEST(reads_xz_and_refuses_it_cut)
     static const char text[] = "1 1:1 2:0.125\n-1 5:3\n";
     uint8_t packed[1024];
     size_t n = 0;
-    char path[4210];
     struct gw_data data;
-    snprintf(path, sizeof path, "%s.xz", train_path);
     assert_int_equal(lzma_easy_buffer_encode(6, LZMA_CHECK_CRC64, NULL, (const uint8_t *)text, strlen(text), packed, &n,
                                              sizeof packed),
                      LZMA_OK);
-    put_file(path, packed, n);
+    put("a.xz", packed, n);
     for (int k = 0; k < 2; k++) {
-        assert_int_equal(gw_data_load(k ? path : train_path, NULL, &data), GW_OK);
+        assert_int_equal(gw_data_load(in(k ? "a.xz" : "a"), NULL, &data), GW_OK);
         assert_int_equal(data.train.n, 2);
         assert_int_equal(data.channels, 5);
         gw_data_free(&data);
     }
     for (size_t cut = 0; cut < n; cut++) {
-        put_file(path, packed, cut);
-        assert_int_equal(gw_data_load(path, NULL, &data), GW_ERR_SYSTEM);
-        assert_non_null(strstr(gw_last_error(), path));
+        put("a.xz", packed, cut);
+        assert_int_equal(gw_data_load(in("a.xz"), NULL, &data), GW_ERR_SYSTEM);
+        assert_non_null(strstr(gw_last_error(), in("a.xz")));
     }
 }
 
@@ -299,11 +262,11 @@ TEST(uneven_data_have_uneven_magnitudes)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(reads_what_is_legal, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(rows_are_spread_out, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(labels_and_features_of_two_files_fit, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(refuses_hostile_text, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(reads_xz_and_refuses_it_cut, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(reads_what_is_legal, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(rows_are_spread_out, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(labels_and_features_of_two_files_fit, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(refuses_hostile_text, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(reads_xz_and_refuses_it_cut, make_folder, clean_up),
         cmocka_unit_test(reads_the_public_sets),
         cmocka_unit_test(uneven_data_have_uneven_magnitudes),
     };

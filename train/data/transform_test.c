@@ -1,8 +1,10 @@
 /* Tests what is done to pictures, beside a plain calculation, and the order and shares of samples; and that CIFAR-10's
  * files are read as they are written. */
+#define _GNU_SOURCE /* nftw */
 #include "checks.h"
 #include "data/data.h"
 #include "data/order.h"
+#include "own_folder.h"
 
 #include <gradwire/status.h>
 #include <math.h>
@@ -312,43 +314,19 @@ TEST(every_sample_once)
 
 enum { RECORD = 1 + 3 * 32 * 32 };
 
-static char folder[200];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/cifar_test.XXXXXX", GW_BINARY_DIR);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
 static const char *const files[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                     "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
 
 static void put_batch(int nth, uint32_t n, uint8_t label, size_t n_more)
 {
     static uint8_t bytes[4 * RECORD];
-    char path[300];
     for (uint32_t i = 0; i < n; i++) {
         memset(bytes + i * RECORD, 10 * nth + (int)i, RECORD);
         bytes[i * RECORD] = label;
         bytes[i * RECORD + 1] = 255;
         bytes[(i + 1) * RECORD - 1] = 254;
     }
-    snprintf(path, sizeof path, "%s/%s", folder, files[nth]);
-    FILE *f = fopen(path, "wb");
-    assert_int_equal(fwrite(bytes, 1, n * RECORD + n_more, f), n * RECORD + n_more);
-    assert_int_equal(fclose(f), 0);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    for (int f = 0; f < 6; f++) {
-        char path[300];
-        snprintf(path, sizeof path, "%s/%s", folder, files[f]);
-        unlink(path);
-    }
-    return rmdir(folder);
+    put(files[nth], bytes, n * RECORD + n_more);
 }
 
 TEST(cifar_is_read_file_by_file)
@@ -396,7 +374,7 @@ int main(void)
         cmocka_unit_test(brightness_and_contrast),
         cmocka_unit_test(sizes_that_networks_like),
         cmocka_unit_test(every_sample_once),
-        cmocka_unit_test_setup_teardown(cifar_is_read_file_by_file, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(cifar_is_read_file_by_file, make_folder, clean_up),
     };
     return cmocka_run_group_tests_name("transform", tests, NULL, NULL);
 }

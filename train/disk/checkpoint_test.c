@@ -1,10 +1,12 @@
 /* Tests parameter files: what is written comes back, and nothing damaged does. */
+#define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
 #include "disk/checkpoint.h"
 #include "descriptors.h"
 #include "disk/file.h"
 #include "disk/folder.h"
 #include "disk/tensorboard.h"
+#include "own_folder.h"
 #include "wire/hash.h"
 #include "checks.h"
 
@@ -15,23 +17,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static char folder[4096], path[4200];
-
-static int make_folder(void **state)
+/* Fails if a .partial file was left. */
+static int remove_checkpoint(void **state)
 {
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/checkpoint_test.XXXXXX", GW_BINARY_DIR);
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/%s", folder, GW_PARAMETER_FILE);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(folder); /* fails where a .partial file was left */
+    unlink(in(GW_PARAMETER_FILE));
+    return remove_empty_folder(state);
 }
 
 static float *numbers(const struct gw_network *net, float first)
@@ -56,7 +46,7 @@ static void check_round_trip(unsigned present, bool of_a_run)
     for (int k = 0; k < GW_ARRAYS; k++)
         c.arrays[k] = present >> k & 1 ? numbers(&c.network, 1 + 1000 * k) : NULL;
     assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
-    const char *from[] = {folder, path};
+    const char *from[] = {folder, in(GW_PARAMETER_FILE)};
     for (int i = 0; i < 2; i++) {
         size_t bytes = c.network.n_storage * sizeof(float);
         assert_int_equal(gw_checkpoint_read(from[i], &back), GW_OK);
@@ -83,18 +73,11 @@ TEST(what_is_written_comes_back)
         check_round_trip(i >> 1 | 1u << GW_PARAMS, i & 1);
 }
 
-static void put_file(const uint8_t *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
-
 static void check_refused(void)
 {
     static struct gw_checkpoint back;
-    assert_int_equal(gw_checkpoint_read(path, &back), GW_ERR_SYSTEM);
-    assert_non_null(strstr(gw_last_error(), path));
+    assert_int_equal(gw_checkpoint_read(in(GW_PARAMETER_FILE), &back), GW_ERR_SYSTEM);
+    assert_non_null(strstr(gw_last_error(), in(GW_PARAMETER_FILE)));
     assert_null(back.arrays[GW_PARAMS]);
 }
 
@@ -102,20 +85,18 @@ TEST(damage_is_refused)
 {
     check_round_trip(1u << GW_PARAMS | 1u << GW_MOMENTUM, true);
     static uint8_t whole[4096], bad[4097];
-    FILE *f = fopen(path, "rb");
-    size_t n = fread(whole, 1, sizeof whole, f);
-    fclose(f);
+    const size_t n = get(GW_PARAMETER_FILE, whole, sizeof whole);
     for (size_t i = 0; i < n; i++) {
         memcpy(bad, whole, n);
         bad[i] ^= 0x40;
-        put_file(bad, n);
+        put(GW_PARAMETER_FILE, bad, n);
         check_refused();
-        put_file(whole, i);
+        put(GW_PARAMETER_FILE, whole, i);
         check_refused();
     }
     memcpy(bad, whole, n);
     bad[n] = 0;
-    put_file(bad, n + 1);
+    put(GW_PARAMETER_FILE, bad, n + 1);
     check_refused();
 }
 
@@ -125,9 +106,7 @@ TEST(lengths_that_do_not_fit_are_refused)
     enum { AT_TENSORS = 16, N_TENSORS = 4 };
     static uint8_t whole[4096], bad[4200];
     check_round_trip(1u << GW_PARAMS, false);
-    FILE *f = fopen(path, "rb");
-    const size_t n = fread(whole, 1, sizeof whole, f) - 8; /* without the checksum */
-    fclose(f);
+    const size_t n = get(GW_PARAMETER_FILE, whole, sizeof whole) - 8; /* without the checksum */
     assert_int_equal(whole[AT_TENSORS], N_TENSORS);
     for (int what = 0; what < 4; what++) {
         size_t length = n - (what == 2 ? 4 : 0); /* one float less */
@@ -136,10 +115,10 @@ TEST(lengths_that_do_not_fit_are_refused)
             bad[AT_TENSORS] = N_TENSORS + (what == 1 ? 1 : -1);
         const uint64_t hash = gw_hash_now()->whole(bad, length, 0);
         memcpy(bad + length, &hash, sizeof hash);
-        put_file(bad, length + 8);
+        put(GW_PARAMETER_FILE, bad, length + 8);
         if (what == 0) {
             static struct gw_checkpoint back;
-            assert_int_equal(gw_checkpoint_read(path, &back), GW_OK);
+            assert_int_equal(gw_checkpoint_read(in(GW_PARAMETER_FILE), &back), GW_OK);
             gw_checkpoint_free(&back);
         } else {
             check_refused();
@@ -155,8 +134,8 @@ TEST(files_of_holes_are_refused)
     static struct gw_checkpoint c;
     check_round_trip(1u << GW_PARAMS | 1u << GW_VARIANCE, true);
     for (int what = 0; what < 2; what++) {
-        assert_int_equal(truncate(path, what == 0 ? huge : 0), 0);
-        assert_int_equal(truncate(path, huge), 0);
+        assert_int_equal(truncate(in(GW_PARAMETER_FILE), what == 0 ? huge : 0), 0);
+        assert_int_equal(truncate(in(GW_PARAMETER_FILE), huge), 0);
         check_refused();
         assert_non_null(strstr(gw_last_error(), what == 0 ? "its length does not fit" : "is no parameter file"));
     }
@@ -166,10 +145,10 @@ TEST(files_of_holes_are_refused)
     c.arrays[GW_PARAMS] = numbers(&c.network, 1);
     assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
     gw_checkpoint_free(&c);
-    assert_int_equal(gw_checkpoint_read(path, &c), GW_OK);
+    assert_int_equal(gw_checkpoint_read(in(GW_PARAMETER_FILE), &c), GW_OK);
     assert_true(c.workers == 2 && c.arrays[GW_PARAMS]);
     gw_checkpoint_free(&c);
-    assert_int_equal(truncate(path, 1300000), 0);
+    assert_int_equal(truncate(in(GW_PARAMETER_FILE), 1300000), 0);
     check_refused();
 }
 
@@ -196,8 +175,8 @@ TEST(runs_that_cannot_be_are_refused)
         c.arrays[GW_PARAMS] = numbers(&c.network, 1);
         assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
         gw_checkpoint_free(&c);
-        CHECK(gw_checkpoint_read(path, &back) == (cases[i].good ? GW_OK : GW_ERR_SYSTEM), "%u workers, %u files",
-              cases[i].workers, cases[i].n_state_files);
+        CHECK(gw_checkpoint_read(in(GW_PARAMETER_FILE), &back) == (cases[i].good ? GW_OK : GW_ERR_SYSTEM),
+              "%u workers, %u files", cases[i].workers, cases[i].n_state_files);
         if (cases[i].good)
             gw_checkpoint_free(&back);
     }
@@ -217,7 +196,7 @@ TEST(statistics_come_back)
             values[i] = (float)(i + 1 + (uint64_t)k * 1000000);
     }
     assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
-    assert_int_equal(gw_checkpoint_read(path, &back), GW_OK);
+    assert_int_equal(gw_checkpoint_read(in(GW_PARAMETER_FILE), &back), GW_OK);
     for (int k = 0; k < GW_ARRAYS; k++)
         for (uint32_t t = 0; t < c.network.n_tensors + c.network.n_statistics; t++) {
             const bool statistic = t >= c.network.n_tensors;
@@ -405,16 +384,16 @@ TEST(event_files_are_gone_on_with)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_written_comes_back, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(damage_is_refused, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(lengths_that_do_not_fit_are_refused, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(files_of_holes_are_refused, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(runs_that_cannot_be_are_refused, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(statistics_come_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(what_is_written_comes_back, make_folder, remove_checkpoint),
+        cmocka_unit_test_setup_teardown(damage_is_refused, make_folder, remove_checkpoint),
+        cmocka_unit_test_setup_teardown(lengths_that_do_not_fit_are_refused, make_folder, remove_checkpoint),
+        cmocka_unit_test_setup_teardown(files_of_holes_are_refused, make_folder, remove_checkpoint),
+        cmocka_unit_test_setup_teardown(runs_that_cannot_be_are_refused, make_folder, remove_checkpoint),
+        cmocka_unit_test_setup_teardown(statistics_come_back, make_folder, remove_checkpoint),
         cmocka_unit_test(identities_differ),
-        cmocka_unit_test_setup_teardown(a_network_of_the_future_is_named, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(folders_that_cannot_be_written_are_named, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(files_wait_for_a_descriptor, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_network_of_the_future_is_named, make_folder, remove_checkpoint),
+        cmocka_unit_test_setup_teardown(folders_that_cannot_be_written_are_named, make_folder, remove_checkpoint),
+        cmocka_unit_test_setup_teardown(files_wait_for_a_descriptor, make_folder, remove_checkpoint),
         cmocka_unit_test(crc32c_has_its_known_answers),
         cmocka_unit_test(event_file_begins_as_tensorboards),
         cmocka_unit_test(a_scalar_is_an_event),

@@ -1,10 +1,12 @@
 /* Tests a run's folder and its files: which names a run owns, what is found and removed of an earlier one, and that
  * nobody else may write meanwhile; that a file has its name only once it is whole; and run.json. */
+#define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
 #include "checks.h"
 #include "disk/file.h"
 #include "disk/folder.h"
 #include "disk/run_file.h"
+#include "own_folder.h"
 
 #include <fcntl.h>
 #include <gradwire/status.h>
@@ -13,37 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char folder[200];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/disk_test.XXXXXX", GW_BINARY_DIR);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder); /* fails where a file was left */
-}
-
-static const char *in(const char *name)
-{
-    static char paths[4][400];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static void put(const char *name, const char *text)
-{
-    FILE *f = fopen(in(name), "wb");
-    assert_true(f && fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
-}
 
 /* The file holds `text`; NULL: there is none. */
 static void check_file(const char *name, const char *text)
@@ -64,7 +35,7 @@ static void check_file(const char *name, const char *text)
 TEST(a_file_has_its_name_once_it_is_whole)
 {
     struct gw_file file;
-    put("a", "before");
+    put_text("a", "before");
     assert_int_equal(gw_file_open(folder, "a", &file), GW_OK);
     fputs("after", file.stream);
     assert_int_equal(gw_file_check(&file), GW_OK);
@@ -97,9 +68,9 @@ TEST(a_file_has_its_name_once_it_is_whole)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         unlink(in("a")), unlink(in("a.partial"));
         if (cases[i].whole)
-            put("a", cases[i].whole);
+            put_text("a", cases[i].whole);
         if (cases[i].partial)
-            put("a.partial", cases[i].partial);
+            put_text("a.partial", cases[i].partial);
         assert_int_equal(gw_file_reopen(folder, "a", &file), GW_OK);
         check_file("a", cases[i].left);
         assert_int_equal(gw_file_cut(&file, cases[i].at), GW_OK);
@@ -195,7 +166,7 @@ enum { N_NAMES = sizeof names / sizeof *names };
 static void put_all(void)
 {
     for (int i = 0; i < N_NAMES; i++)
-        put(names[i].name, "x");
+        put_text(names[i].name, "x");
 }
 
 TEST(names_of_a_run)
@@ -222,7 +193,7 @@ TEST(the_newest_checkpoint)
     static const char *const files[] = {"checkpoint-00000030.gwp", "checkpoint-00000007.gwp", "checkpoint-00000100.gwp",
                                         "checkpoint-00000200.gwp.partial", "checkpoint-00000200.rank-0-of-1.gws"};
     for (int i = 0; i < 5; i++)
-        put(files[i], "x");
+        put_text(files[i], "x");
     assert_true(gw_folder_newest_checkpoint(lock, UINT64_MAX, &step) && step == 100);
     assert_true(gw_folder_newest_checkpoint(lock, 101, &step) && step == 100);
     assert_true(gw_folder_newest_checkpoint(lock, 100, &step) && step == 30);
@@ -251,12 +222,12 @@ TEST(an_earlier_run_is_cleared)
             CHECK((access(in(names[i].name), F_OK) == 0) == stays, "%s, keep_whole %d", names[i].name, keep_whole);
             unlink(in(names[i].name));
         }
-        put("mine.txt", "x");
+        put_text("mine.txt", "x");
         assert_int_equal(gw_folder_check(folder, lock), GW_OK);
-        put("run.json", "x");
+        put_text("run.json", "x");
         assert_int_equal(gw_folder_check(folder, lock), GW_ERR_SYSTEM);
         assert_non_null(strstr(gw_last_error(), "(run.json)"));
-        put("metrics.jsonl.partial", "x");
+        put_text("metrics.jsonl.partial", "x");
         assert_int_equal(gw_folder_check(folder, lock), GW_ERR_SYSTEM);
         assert_non_null(strstr(gw_last_error(), "(metrics.jsonl.partial and 1 other file)"));
         unlink(in("mine.txt"));
@@ -281,7 +252,7 @@ TEST(one_at_a_time)
     assert_int_equal(gw_folder_lock(in("new"), &lock), GW_OK);
     closedir(lock);
     assert_int_equal(gw_folder_lock(in("absent"), &lock), GW_ERR_SYSTEM);
-    put("file", "x");
+    put_text("file", "x");
     assert_int_equal(gw_folder_create(in("file")), GW_ERR_SYSTEM);
     assert_non_null(strstr(gw_last_error(), "Not a directory"));
     assert_int_equal(gw_folder_create(in("no/parent")), GW_ERR_SYSTEM);
@@ -308,7 +279,7 @@ TEST(options_come_back)
     json_decref(options);
     static const char *const bad[] = {"{\"options\": {}", "{\"options\": 3}", "[]", ""};
     for (int i = 0; i < 4; i++) {
-        put("run.json", bad[i]);
+        put_text("run.json", bad[i]);
         CHECK(gw_run_file_read(folder, &run) == GW_ERR_SYSTEM && !run, "%s", bad[i]);
     }
     unlink(in("run.json"));
@@ -317,13 +288,13 @@ TEST(options_come_back)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_file_has_its_name_once_it_is_whole, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(what_cannot_be_written_or_read, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(names_of_a_run, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(the_newest_checkpoint, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(an_earlier_run_is_cleared, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(one_at_a_time, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(options_come_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_file_has_its_name_once_it_is_whole, make_folder, remove_empty_folder),
+        cmocka_unit_test_setup_teardown(what_cannot_be_written_or_read, make_folder, remove_empty_folder),
+        cmocka_unit_test_setup_teardown(names_of_a_run, make_folder, remove_empty_folder),
+        cmocka_unit_test_setup_teardown(the_newest_checkpoint, make_folder, remove_empty_folder),
+        cmocka_unit_test_setup_teardown(an_earlier_run_is_cleared, make_folder, remove_empty_folder),
+        cmocka_unit_test_setup_teardown(one_at_a_time, make_folder, remove_empty_folder),
+        cmocka_unit_test_setup_teardown(options_come_back, make_folder, remove_empty_folder),
     };
     return cmocka_run_group_tests_name("disk folder", tests, NULL, NULL);
 }

@@ -1,8 +1,10 @@
 /* Tests what a run tells of its steps: how the workers' records add up to lines and sums, and that a run that is gone
  * on with has the sums of one that was not interrupted. */
+#define _GNU_SOURCE /* nftw */
 #include "checks.h"
 #include "disk/folder.h"
 #include "disk/metrics.h"
+#include "own_folder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,26 +14,12 @@
 
 enum { WORKERS = 2, STEPS = 4 };
 
-static char folder[200];
+static const char *const files[] = {GW_METRICS_FILE, GW_HISTOGRAMS_FILE, GW_EVENTS_FILE};
 
-static int make_folder(void **state)
+static int remove_run(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "%s/metrics_test.XXXXXX", GW_BINARY_DIR);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    static const char *const files[] = {GW_METRICS_FILE, GW_HISTOGRAMS_FILE, GW_EVENTS_FILE};
-    for (int i = 0; i < 3; i++) {
-        char path[400];
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        if (unlink(path) != 0)
-            return -1;
-    }
-    return rmdir(folder);
+    return remove_folder_of(files, 3);
 }
 
 /* Two more steps are planned than are made. */
@@ -93,10 +81,8 @@ static const struct gw_step_record *records_of(uint64_t step)
 /* The n-th line of the file. The caller releases it. */
 static json_t *line_of(int n)
 {
-    char path[400];
     json_t *line = NULL;
-    snprintf(path, sizeof path, "%s/%s", folder, GW_METRICS_FILE);
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(in(GW_METRICS_FILE), "r");
     assert_non_null(f);
     for (int i = 0; i <= n; i++) {
         json_decref(line);
@@ -228,10 +214,8 @@ TEST(a_run_that_is_gone_on_with_has_the_same_sums)
 /* The events of a file, a line "step tag value" for each. */
 static void read_events(char *text, size_t capacity)
 {
-    char path[400];
     uint8_t head[12], event[200];
-    snprintf(path, sizeof path, "%s/%s", folder, GW_EVENTS_FILE);
-    FILE *f = fopen(path, "rb");
+    FILE *f = fopen(in(GW_EVENTS_FILE), "rb");
     assert_non_null(f);
     for (int i = 0; fread(head, 1, sizeof head, f) == sizeof head; i++) {
         assert_int_equal(fread(event, 1, head[0] + 4u, f), head[0] + 4u);
@@ -272,7 +256,6 @@ TEST(events_say_what_there_is)
 /* A run that ends early leaves its files without their names. A run that made no step leaves nothing. */
 TEST(a_run_that_ends_early)
 {
-    static const char *const files[] = {GW_METRICS_FILE, GW_HISTOGRAMS_FILE, GW_EVENTS_FILE};
     for (int n_steps = 0; n_steps < 2; n_steps++) {
         struct gw_metrics m = a_run(false);
         assert_int_equal(gw_metrics_open(&m, folder, true), GW_OK);
@@ -281,21 +264,14 @@ TEST(a_run_that_ends_early)
             assert_int_equal(gw_metrics_step(&m, 0, records_of(0)), GW_OK);
         gw_metrics_abandon(&m);
         for (int i = 0; i < 3; i++) {
-            char path[400], partial[420];
-            snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-            snprintf(partial, sizeof partial, "%s" GW_PARTIAL, path);
-            assert_int_equal(access(path, F_OK), -1);
+            char partial[4220];
+            snprintf(partial, sizeof partial, "%s" GW_PARTIAL, in(files[i]));
+            assert_int_equal(access(in(files[i]), F_OK), -1);
             assert_int_equal(access(partial, F_OK), n_steps ? 0 : -1);
             if (n_steps)
                 assert_int_equal(unlink(partial), 0);
         }
     }
-}
-
-static int remove_empty_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder);
 }
 
 /* A number that a summary has. -1: the field is null. */
@@ -362,11 +338,10 @@ TEST(a_damaged_line_ends_what_is_read)
                  {"\"bytes_up\": 201", "\"bytes_up\": -1"},
                  {"}", ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char path[400], lines[STEPS][2000];
+        char lines[STEPS][2000];
         struct gw_metrics m = a_run(true);
         write_run(true);
-        snprintf(path, sizeof path, "%s/%s", folder, GW_METRICS_FILE);
-        FILE *f = fopen(path, "r+");
+        FILE *f = fopen(in(GW_METRICS_FILE), "r+");
         assert_non_null(f);
         for (int step = 0; step < STEPS; step++)
             assert_non_null(fgets(lines[step], sizeof lines[step], f));
@@ -392,20 +367,16 @@ TEST(a_damaged_line_ends_what_is_read)
  * and after damaged ones. */
 TEST(damaged_events_begin_anew)
 {
-    char path[400], bytes[2000];
+    char bytes[2000];
     for (int damaged = 0; damaged < 2; damaged++) {
         struct gw_metrics m = a_run(false);
         write_run(false);
-        snprintf(path, sizeof path, "%s/%s", folder, GW_EVENTS_FILE);
         if (damaged)
-            assert_int_equal(truncate(path, 5), 0);
+            assert_int_equal(truncate(in(GW_EVENTS_FILE), 5), 0);
         assert_int_equal(gw_metrics_resume(&m, folder, STEPS), GW_OK);
         assert_int_equal(gw_metrics_commit(&m), GW_OK);
         gw_metrics_abandon(&m);
-        FILE *f = fopen(path, "r");
-        assert_non_null(f);
-        const size_t n = fread(bytes, 1, sizeof bytes, f);
-        fclose(f);
+        const size_t n = get(GW_EVENTS_FILE, bytes, sizeof bytes);
         int times = 0;
         for (size_t at = 0; at + 11 <= n; at++)
             times += memcmp(bytes + at, "brain.Event", 11) == 0;
@@ -416,13 +387,13 @@ TEST(damaged_events_begin_anew)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_line_has_the_sums_of_all_workers, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_run_that_is_gone_on_with_has_the_same_sums, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(events_say_what_there_is, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_line_has_the_sums_of_all_workers, make_folder, remove_run),
+        cmocka_unit_test_setup_teardown(a_run_that_is_gone_on_with_has_the_same_sums, make_folder, remove_run),
+        cmocka_unit_test_setup_teardown(events_say_what_there_is, make_folder, remove_run),
         cmocka_unit_test_setup_teardown(a_run_that_ends_early, make_folder, remove_empty_folder),
         cmocka_unit_test(a_summary_says_what_there_is),
-        cmocka_unit_test_setup_teardown(a_damaged_line_ends_what_is_read, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(damaged_events_begin_anew, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_damaged_line_ends_what_is_read, make_folder, remove_run),
+        cmocka_unit_test_setup_teardown(damaged_events_begin_anew, make_folder, remove_run),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
 }

@@ -1,34 +1,32 @@
 /* Tests state files: what is written comes back, nothing damaged does, and nothing of another checkpoint, step or
  * worker. */
+#define _GNU_SOURCE /* nftw */
 #include "checks.h"
 #include "disk/folder.h"
 #include "disk/rank_state.h"
+#include "own_folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static char folder[4096], path[4200];
+#define NAME "checkpoint-00000300.rank-2-of-4.gws"
+
 static uint8_t bytes[100];
 
-static int make_folder(void **state)
+static int begin(void **state)
 {
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/rank_state_test.XXXXXX", GW_BINARY_DIR);
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/checkpoint-00000300.rank-2-of-4.gws", folder);
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(7 * i);
-    return 0;
+    return make_folder(state);
 }
 
-static int remove_folder(void **state)
+/* Fails if a .partial file was left. */
+static int end(void **state)
 {
-    (void)state;
-    unlink(path);
-    return rmdir(folder); /* fails where a .partial file was left */
+    unlink(in(NAME));
+    return remove_empty_folder(state);
 }
 
 static void write_state(size_t n_bytes)
@@ -59,57 +57,46 @@ TEST(the_head_stays_as_it_is)
                                "\x2c\1\0\0\0\0\0\0"
                                "\2\0\0\0\4\0\0\0"
                                "\x9\0\0\0\0\0\0\0";
-    uint8_t head[40];
+    uint8_t whole[256];
     write_state(9);
-    FILE *f = fopen(path, "rb");
-    assert_int_equal(fread(head, 1, sizeof head, f), sizeof head);
-    fclose(f);
-    assert_memory_equal(head, want, sizeof head);
+    assert_true(get(NAME, whole, sizeof whole) > sizeof want - 1);
+    assert_memory_equal(whole, want, sizeof want - 1);
 }
 
 static void check_refused(uint64_t identity, const char *word)
 {
     struct gw_rank_state s = {.identity = identity, .step = 300, .rank = 2, .workers = 4};
     assert_int_equal(gw_rank_state_read(folder, &s), GW_ERR_SYSTEM);
-    assert_non_null(strstr(gw_last_error(), path));
+    assert_non_null(strstr(gw_last_error(), in(NAME)));
     assert_non_null(strstr(gw_last_error(), word));
     assert_null(s.file);
-}
-
-static void put_file(const uint8_t *content, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    assert_int_equal(fwrite(content, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
 }
 
 TEST(damage_is_refused)
 {
     uint8_t whole[256], bad[257];
     write_state(sizeof bytes);
-    FILE *f = fopen(path, "rb");
-    size_t n = fread(whole, 1, sizeof whole, f);
-    fclose(f);
+    const size_t n = get(NAME, whole, sizeof whole);
     assert_int_equal(n, 40 + sizeof bytes + 8);
     for (size_t i = 0; i < n; i++) {
         memcpy(bad, whole, n);
         bad[i] ^= 0x40;
-        put_file(bad, n);
+        put(NAME, bad, n);
         check_refused(99, "");
-        put_file(whole, i);
+        put(NAME, whole, i);
         check_refused(99, "");
     }
     memcpy(bad, whole, n);
     bad[n] = 0;
-    put_file(bad, n + 1);
+    put(NAME, bad, n + 1);
     check_refused(99, "damaged");
-    assert_int_equal(truncate(path, (off_t)1 << 43), 0); /* no memory is taken for it */
+    assert_int_equal(truncate(in(NAME), (off_t)1 << 43), 0); /* no memory is taken for it */
     check_refused(99, "longer than its state");
 }
 
 TEST(others_files_are_refused)
 {
-    char other[4200];
+    char other[96];
     write_state(sizeof bytes);
     check_refused(98, "belongs to another run");
     static const struct gw_rank_state others[] = {
@@ -121,21 +108,21 @@ TEST(others_files_are_refused)
         struct gw_rank_state s = others[i];
         s.state = bytes, s.state_bytes = 9;
         assert_int_equal(gw_rank_state_write(folder, &s), GW_OK);
-        snprintf(other, sizeof other, "%s/" GW_STATE_FILE, folder, (unsigned long long)s.step, s.rank, s.workers);
-        assert_int_equal(rename(other, path), 0);
+        snprintf(other, sizeof other, GW_STATE_FILE, (unsigned long long)s.step, s.rank, s.workers);
+        assert_int_equal(rename(in(other), in(NAME)), 0);
         check_refused(99, "belongs to another run");
     }
-    unlink(path);
+    unlink(in(NAME));
     check_refused(99, "cannot be opened");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_written_comes_back, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(the_head_stays_as_it_is, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(damage_is_refused, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(others_files_are_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(what_is_written_comes_back, begin, end),
+        cmocka_unit_test_setup_teardown(the_head_stays_as_it_is, begin, end),
+        cmocka_unit_test_setup_teardown(damage_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(others_files_are_refused, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,28 +4,14 @@
 #include "checks.h"
 #include "disk/folder.h"
 #include "disk/resume.h"
-#include "folders.h"
+#include "own_folder.h"
 
 #include <gradwire/status.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static char folder[200], notes[1000];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/resume_test.XXXXXX", GW_BINARY_DIR);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int clean_up(void **state)
-{
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
+static char notes[1000];
 
 TEST(other_options_are_named)
 {

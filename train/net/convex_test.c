@@ -3,7 +3,7 @@
 #define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
 #include "checks.h"
-#include "folders.h"
+#include "own_folder.h"
 #include "run/train.h"
 
 #include <math.h>
@@ -255,14 +255,11 @@ TEST(objective_is_written_each_epoch)
 {
     static const char *const files[] = {"metrics.jsonl", "summary.json", "parameters.gwp", "histograms.jsonl",
                                         "events.out.tfevents.0.gradwire"};
-    char folder[4096], path[4200];
     struct gw_train_options o = convex("logreg", "sgd");
-    snprintf(folder, sizeof folder, "%s/convex_test.XXXXXX", GW_BINARY_DIR);
-    assert_non_null(mkdtemp(folder));
+    assert_int_equal(make_folder(NULL), 0);
     o.epochs = 3, o.out = folder;
     struct gw_train_summary s = run(o);
-    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(in("metrics.jsonl"), "r");
     assert_non_null(f);
     for (uint64_t t = 0; t < 30; t++) {
         json_t *line = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL), *value = json_object_get(line, "objective");
@@ -283,11 +280,7 @@ TEST(objective_is_written_each_epoch)
     assert_int_equal(gw_train_eval(&eval, &result), GW_ERR_ARGUMENT);
     eval.net = NULL, eval.data = "uneven:n=5,d=13";
     assert_int_equal(gw_train_eval(&eval, &result), GW_ERR_ARGUMENT);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        assert_int_equal(unlink(path), 0);
-    }
-    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(remove_folder_of(files, sizeof files / sizeof *files), 0);
 }
 
 /* The run is resumed within an epoch (of 10 steps), so svrg needs its snapshot. It computes the full gradient once
@@ -296,12 +289,10 @@ TEST(a_resumed_run_is_the_same)
 {
     static const char *const optimizers[] = {"sgd", "svrg", "momentum"};
     for (int k = 0; k < 3; k++) {
-        char folder[4096];
         struct gw_train_options o = convex("logreg", optimizers[k]);
         o.codec = "ternary", o.steps = 47;
         struct gw_train_summary whole = run(o);
-        snprintf(folder, sizeof folder, "%s/convex_test.XXXXXX", GW_BINARY_DIR);
-        assert_non_null(mkdtemp(folder));
+        assert_int_equal(make_folder(NULL), 0);
         o.out = folder, o.steps = 25, o.checkpoint_every = 25;
         run(o);
         o.out = NULL, o.resume = folder, o.steps = 47;

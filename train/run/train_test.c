@@ -1,10 +1,10 @@
 /* Tests whole runs: the same for any number of workers, the same again, and what is refused. */
-#define _GNU_SOURCE /* folders.h */
+#define _GNU_SOURCE /* nftw */
 #include "disk/checkpoint.h"
 #include "disk/folder.h"
 #include "run/train.h"
 #include "checks.h"
-#include "folders.h"
+#include "own_folder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,13 +33,10 @@ static size_t losses_of(struct gw_train_options o, double *losses, size_t capaci
 {
     static const char *const files[] = {"metrics.jsonl", "summary.json", "parameters.gwp", "histograms.jsonl",
                                         "events.out.tfevents.0.gradwire"};
-    char folder[4096], path[4200];
-    snprintf(folder, sizeof folder, "%s/train_test.XXXXXX", GW_BINARY_DIR);
-    assert_non_null(mkdtemp(folder));
+    assert_int_equal(make_folder(NULL), 0);
     o.out = folder;
     run(o);
-    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(in("metrics.jsonl"), "r");
     assert_non_null(f);
     size_t n = 0;
     json_t *line;
@@ -49,11 +46,7 @@ static size_t losses_of(struct gw_train_options o, double *losses, size_t capaci
         json_decref(line);
     }
     fclose(f);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        assert_int_equal(unlink(path), 0);
-    }
-    assert_int_equal(rmdir(folder), 0); /* nothing else was left */
+    assert_int_equal(remove_folder_of(files, sizeof files / sizeof *files), 0);
     return n;
 }
 
@@ -81,17 +74,16 @@ TEST(a_checkpoint_without_states_is_refused)
 {
     static struct gw_train_summary summary;
     static struct gw_checkpoint c;
-    char folder[4096], path[4200];
+    char name[96];
     struct gw_train_options o = small();
-    snprintf(folder, sizeof folder, "%s/train_test.XXXXXX", GW_BINARY_DIR);
-    assert_non_null(mkdtemp(folder));
+    assert_int_equal(make_folder(NULL), 0);
     o.workers = 2, o.codec = "topk:ratio=0.05", o.steps = 2, o.checkpoint_every = 2, o.out = folder;
     run(o);
-    snprintf(path, sizeof path, "%s/" GW_CHECKPOINT_FILE, folder, 2ull);
-    assert_int_equal(gw_checkpoint_read(path, &c), GW_OK);
+    snprintf(name, sizeof name, GW_CHECKPOINT_FILE, 2ull);
+    assert_int_equal(gw_checkpoint_read(in(name), &c), GW_OK);
     assert_int_equal(c.n_state_files, 2);
     c.n_state_files = 0;
-    assert_int_equal(gw_checkpoint_write(folder, strrchr(path, '/') + 1, &c), GW_OK);
+    assert_int_equal(gw_checkpoint_write(folder, name, &c), GW_OK);
     gw_checkpoint_free(&c);
     o.resume = folder, o.out = NULL, o.steps = 3;
     assert_int_equal(gw_train_run(&o, NULL, &summary), GW_ERR_SYSTEM);
@@ -188,23 +180,17 @@ static bool stop_at_once(void *user)
 
 TEST(a_stop_leaves_no_final_name)
 {
-    char folder[4096], path[4200];
     int asked = 0;
     struct gw_train_callbacks callbacks = {.stop = stop_at_once, .user = &asked};
     struct gw_train_options o = small();
     struct gw_train_summary s;
-    snprintf(folder, sizeof folder, "%s/train_test.XXXXXX", GW_BINARY_DIR);
-    assert_non_null(mkdtemp(folder));
+    assert_int_equal(make_folder(NULL), 0);
     o.out = folder, o.workers = 3;
     assert_int_equal(gw_train_run(&o, &callbacks, &s), GW_ERR_CLOSED);
     assert_non_null(strstr(gw_last_error(), "after 10 of 60 steps"));
     static const char *const files[] = {"metrics.jsonl.partial", "histograms.jsonl.partial",
                                         "events.out.tfevents.0.gradwire.partial"};
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        assert_int_equal(unlink(path), 0);
-    }
-    assert_int_equal(rmdir(folder), 0); /* and nothing else */
+    assert_int_equal(remove_folder_of(files, 3), 0);
 }
 
 TEST(wrong_options_are_refused)
