@@ -7,6 +7,7 @@
 #include "link/calls.h"
 #include "probe/gradient.h"
 
+#include <math.h>
 #include <string.h>
 
 static gw_status send_bytes(const struct gw_meeting *m, uint32_t to, const void *from, size_t n_bytes)
@@ -81,9 +82,9 @@ static gw_status take_report(const struct gw_meeting *m, uint32_t awaited, struc
 
 static void add_report(struct gw_report *sum, const struct gw_report *other)
 {
-    sum->seconds = other->seconds > sum->seconds ? other->seconds : sum->seconds;
-    sum->encode_seconds = other->encode_seconds > sum->encode_seconds ? other->encode_seconds : sum->encode_seconds;
-    sum->busy = other->busy > sum->busy ? other->busy : sum->busy;
+    sum->seconds = fmax(sum->seconds, other->seconds);
+    sum->encode_seconds = fmax(sum->encode_seconds, other->encode_seconds);
+    sum->busy = fmax(sum->busy, other->busy);
     sum->bytes_up += other->bytes_up;
     sum->bytes_down += other->bytes_down;
     sum->messages += other->messages;
