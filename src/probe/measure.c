@@ -13,15 +13,27 @@
 #include <math.h>
 #include <string.h>
 
-enum { RUNS = 3, MOST_RUNS = 1000, MOST_ELEMENTS = 1 << 20, TIMEOUT_MS = 60000, OF_LINK = 3, OF_CODEC = 7 };
+enum { RUNS = 3, MOST_RUNS = 1000, MOST_ELEMENTS = 1 << 20, TIMEOUT_MS = 60000 };
+enum { MOST_FIGURES = 3 + 7 * GW_PLAN_MAX_CODECS };
 
-/* The numbers that rank 0 tells of a codec. */
-static void codec_figures(gw_profile_codec *c, double *figures[OF_CODEC])
+/* Where the numbers stand that rank 0 tells: those of the link, and then of each codec. Returns how many they are. */
+static size_t find_figures(struct gw_probe *p, double *at[MOST_FIGURES])
 {
-    double *const all[OF_CODEC] = {&c->compress_ms_fixed,  &c->compress_ms_per_element, &c->decompress_ms_per_element,
-                                   &c->bytes_per_element,  &c->measure_ms_fixed,        &c->measure_ms_per_element,
-                                   &c->busy_ms_per_element};
-    memcpy(figures, all, sizeof all);
+    size_t n = 0;
+    at[n++] = &p->link.alpha_ms;
+    at[n++] = &p->link.ms_per_byte;
+    at[n++] = &p->link.latency_ms;
+    for (size_t k = 0; k < p->n_codecs; k++) {
+        gw_profile_codec *c = &p->costs[k];
+        at[n++] = &c->compress_ms_fixed;
+        at[n++] = &c->compress_ms_per_element;
+        at[n++] = &c->decompress_ms_per_element;
+        at[n++] = &c->bytes_per_element;
+        at[n++] = &c->measure_ms_fixed;
+        at[n++] = &c->measure_ms_per_element;
+        at[n++] = &c->busy_ms_per_element;
+    }
+    return n;
 }
 
 static gw_status check(const gw_probe_options *o)
@@ -85,31 +97,15 @@ static gw_status agree(struct gw_probe_member *m)
 /* Gives rank 0's figures to all members. The others check them, because they come from outside. */
 static gw_status tell(struct gw_probe_member *m)
 {
-    struct gw_probe *p = m->probe;
-    double figures[OF_LINK + GW_PLAN_MAX_CODECS * OF_CODEC], *at[OF_CODEC];
-    const size_t n_bytes = (OF_LINK + p->n_codecs * OF_CODEC) * sizeof *figures;
-    figures[0] = p->link.alpha_ms;
-    figures[1] = p->link.ms_per_byte;
-    figures[2] = p->link.latency_ms;
-    for (size_t k = 0; k < p->n_codecs; k++) {
-        codec_figures(&p->costs[k], at);
-        for (int i = 0; i < OF_CODEC; i++)
-            figures[OF_LINK + k * OF_CODEC + i] = *at[i];
-    }
-    GW_TRY(gw_meeting_tell(&m->meeting, figures, n_bytes));
-    for (size_t i = 0; i < n_bytes / sizeof *figures; i++)
+    double figures[MOST_FIGURES], *at[MOST_FIGURES];
+    const size_t n = find_figures(m->probe, at);
+    for (size_t i = 0; i < n; i++)
+        figures[i] = *at[i];
+    GW_TRY(gw_meeting_tell(&m->meeting, figures, n * sizeof *figures));
+    for (size_t i = 0; i < n; i++) {
         if (!isfinite(figures[i]) || figures[i] < 0)
             return gw_fail(GW_ERR_PEER, "rank 0 sent an invalid cost of %g", figures[i]);
-    p->link = (gw_profile_link){.alpha_ms = figures[0],
-                                .ms_per_byte = figures[1],
-                                .latency_ms = figures[2],
-                                .run_elements = GW_PROBE_RUN_ELEMENTS,
-                                .members = m->link.size};
-    for (size_t k = 0; k < p->n_codecs; k++) {
-        codec_figures(&p->costs[k], at);
-        for (int i = 0; i < OF_CODEC; i++)
-            *at[i] = figures[OF_LINK + k * OF_CODEC + i];
-        p->costs[k].spec = p->specs[k];
+        *at[i] = figures[i];
     }
     return GW_OK;
 }
@@ -183,6 +179,7 @@ gw_status gw_probe_measure(gw_context *context, const gw_probe_options *o, gw_pr
     p->layers = o->layers;
     p->n_layers = o->n_layers;
     p->link.run_elements = GW_PROBE_RUN_ELEMENTS;
+    p->link.members = o->exchange.size;
     for (uint32_t k = 0; k < o->n_codecs; k++) {
         p->codecs[k] = o->codecs[k];
         p->costs[k].spec = p->specs[k] = gw_codec_traits_of(o->codecs[k]).canonical;
