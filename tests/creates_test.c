@@ -1,10 +1,10 @@
 /* Tests that no function leaves something old or half made behind when it fails: *out is NULL, and links have ops
  * NULL. A program may then destroy or look at them without care, and functions refuse them. */
 #include "checks.h"
+#include "shortage.h"
 
 #include <gradwire/gradwire.h>
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,31 +106,19 @@ TEST(what_is_not_there_may_be_asked_and_ended)
 
 /* ---- memory that runs out --------------------------------------------------------------------------------------- */
 
-static atomic_long left; /* how many allocations succeed; an exchange has a thread that takes memory, too */
-
-static void *scarce_alloc(size_t n_bytes, void *user)
-{
-    (void)user;
-    return left-- > 0 ? malloc(n_bytes) : NULL;
-}
-
-static void scarce_free(void *memory, void *user)
-{
-    (void)user;
-    free(memory);
-}
+static struct shortage shortage = {.for_good = true};
 
 /* Makes an object with each number of allocations, until it succeeds. */
 #define SHORT_OF_MEMORY(type, call, destroy)                                                                           \
     do {                                                                                                               \
         gw_status status;                                                                                              \
-        long n = 0;                                                                                                    \
+        int n = 0;                                                                                                     \
         do {                                                                                                           \
             type *out = (type *)&garbage;                                                                              \
-            left = n++;                                                                                                \
+            fail_nth(&shortage, ++n);                                                                                  \
             status = (call);                                                                                           \
             assert_true(status == GW_OK ? out != NULL : status == GW_ERR_MEMORY && out == NULL);                       \
-            left = 1000000;                                                                                            \
+            fail_nth(&shortage, 0);                                                                                    \
             destroy(out);                                                                                              \
         } while (status < 0);                                                                                          \
         assert_true(n > 1);                                                                                            \
@@ -138,12 +126,11 @@ static void scarce_free(void *memory, void *user)
 
 TEST(lack_of_memory_leaves_nothing)
 {
-    gw_allocator scarce = {scarce_alloc, scarce_free, NULL};
+    gw_allocator scarce = {short_alloc, short_free, &shortage};
     const gw_context_options of_context = {.struct_bytes = sizeof of_context, .allocator = &scarce};
     const gw_tensor tensor = {.name = "weights", .n_elems = 5000};
     gw_context *context;
     gw_codec *codec;
-    left = 1000000;
     SHORT_OF_MEMORY(gw_context, gw_context_create(&of_context, &out), gw_context_destroy);
     assert_int_equal(gw_context_create(&of_context, &context), GW_OK);
     assert_int_equal(gw_codec_parse(context, "topk:ratio=0.1", &codec), GW_OK);
@@ -152,10 +139,10 @@ TEST(lack_of_memory_leaves_nothing)
 
     gw_link link;
     memset(&link, 0x55, sizeof link);
-    left = 0;
+    fail_nth(&shortage, 1);
     assert_int_equal(gw_link_local_create(context, 1, &link), GW_ERR_MEMORY);
     assert_null(link.ops);
-    left = 1000000;
+    fail_nth(&shortage, 0);
     assert_int_equal(gw_link_local_create(context, 1, &link), GW_OK);
     const gw_exchange_options of_exchange = {
         .struct_bytes = sizeof of_exchange, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = link};
@@ -163,6 +150,7 @@ TEST(lack_of_memory_leaves_nothing)
     gw_link_destroy(&link);
     gw_codec_destroy(codec);
     gw_context_destroy(context);
+    assert_int_equal(shortage.live, 0);
 }
 
 int main(void)

@@ -3,49 +3,9 @@
  * again. */
 #include "checks.h"
 #include "codecs.h"
+#include "shortage.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
-
-/* Fails the allocation number fail_at from now, or all from that one on. */
-struct shortage {
-    atomic_int calls, live, failed;
-    int fail_at; /* 0: never */
-    bool for_good;
-};
-
-static void *short_alloc(size_t bytes, void *user)
-{
-    struct shortage *shortage = user;
-    int call = ++shortage->calls;
-    if (shortage->fail_at && (call == shortage->fail_at || (shortage->for_good && call > shortage->fail_at))) {
-        shortage->failed++;
-        return NULL;
-    }
-    void *memory = malloc(bytes);
-    assert_non_null(memory);
-    shortage->live++;
-    return memory;
-}
-
-static void short_free(void *memory, void *user)
-{
-    struct shortage *shortage = user;
-    shortage->live -= memory != NULL;
-    free(memory);
-}
-
-static gw_context *context_short_of(struct shortage *shortage, uint32_t n_threads)
-{
-    const gw_allocator allocator = {short_alloc, short_free, shortage};
-    const gw_context_options options = {.struct_bytes = sizeof options,
-                                        .allocator = &allocator,
-                                        .n_threads = n_threads};
-    gw_context *context;
-    assert_int_equal(gw_context_create(&options, &context), GW_OK);
-    shortage->calls = 0;
-    return context;
-}
 
 /* Does a call. It must succeed, or fail for lack of memory and succeed when there is some. */
 #define STEP(call)                                                                                                     \

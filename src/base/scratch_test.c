@@ -4,38 +4,12 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "checks.h"
+#include "shortage.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-static atomic_int in_use;
-
-static void *counted_alloc(size_t bytes, void *user)
-{
-    (void)user;
-    void *memory = malloc(bytes);
-    atomic_fetch_add(&in_use, memory != NULL);
-    return memory;
-}
-
-static void counted_free(void *memory, void *user)
-{
-    (void)user;
-    atomic_fetch_sub(&in_use, 1);
-    free(memory);
-}
-
-static gw_context *counting_context(uint32_t n_threads)
-{
-    const gw_allocator allocator = {counted_alloc, counted_free, NULL};
-    const gw_context_options options = {.struct_bytes = sizeof options,
-                                        .allocator = &allocator,
-                                        .n_threads = n_threads};
-    gw_context *context;
-    assert_int_equal(gw_context_create(&options, &context), GW_OK);
-    return context;
-}
+static struct shortage counted; /* nothing fails; it counts */
 
 /* Takes a block, writes all of it, and gives it back. */
 static void *once(gw_context *context, size_t bytes)
@@ -50,34 +24,34 @@ static void *once(gw_context *context, size_t bytes)
 
 TEST(a_block_is_handed_out_again)
 {
-    gw_context *context = counting_context(1);
-    const int before = in_use;
+    gw_context *context = context_short_of(&counted, 1);
+    const int before = counted.live;
     void *first = once(context, GW_SCRATCH_LEAST * 2);
-    assert_int_equal(in_use, before + 1);
+    assert_int_equal(counted.live, before + 1);
     assert_ptr_equal(once(context, GW_SCRATCH_LEAST * 2), first);
     assert_ptr_equal(once(context, GW_SCRATCH_LEAST), first);
-    assert_int_equal(in_use, before + 1);
+    assert_int_equal(counted.live, before + 1);
     once(context, GW_SCRATCH_LEAST * 2 + 1); /* the free block is too small for that */
-    assert_int_equal(in_use, before + 2);
+    assert_int_equal(counted.live, before + 2);
     once(context, GW_SCRATCH_LEAST * 16);
     once(context, GW_SCRATCH_LEAST * 8 - 1); /* blocks of more than twice the size are not used for that */
-    assert_int_equal(in_use, before + 4);
+    assert_int_equal(counted.live, before + 4);
     once(context, GW_SCRATCH_LEAST * 8 - 1);
-    assert_int_equal(in_use, before + 4);
+    assert_int_equal(counted.live, before + 4);
     assert_ptr_equal(once(context, GW_SCRATCH_LEAST * 2), first); /* this takes the smallest block that fits */
     gw_scratch_clear(context);
-    assert_int_equal(in_use, before);
+    assert_int_equal(counted.live, before);
     gw_context_destroy(context);
-    assert_int_equal(in_use, 0);
+    assert_int_equal(counted.live, 0);
 }
 
 TEST(what_is_kept_is_bounded)
 {
-    gw_context *context = counting_context(1);
-    const int before = in_use;
+    gw_context *context = context_short_of(&counted, 1);
+    const int before = counted.live;
     once(context, GW_SCRATCH_LEAST - 1);
     once(context, GW_SCRATCH_MOST + 1);
-    assert_int_equal(in_use, before);
+    assert_int_equal(counted.live, before);
     void *blocks[GW_SCRATCH_BLOCKS + 1];
     for (int large = 0; large < 2; large++) {
         const uint32_t n = GW_SCRATCH_BLOCKS + 1;
@@ -85,11 +59,11 @@ TEST(what_is_kept_is_bounded)
             assert_non_null(blocks[i] = gw_scratch_take(context, 1, large ? GW_SCRATCH_MOST : GW_SCRATCH_LEAST));
         for (uint32_t i = 0; i < n; i++)
             gw_scratch_give(context, blocks[i]);
-        assert_int_equal(in_use - before, large ? GW_SCRATCH_BYTES / GW_SCRATCH_MOST : GW_SCRATCH_BLOCKS);
+        assert_int_equal(counted.live - before, large ? GW_SCRATCH_BYTES / GW_SCRATCH_MOST : GW_SCRATCH_BLOCKS);
         gw_scratch_clear(context);
     }
     gw_context_destroy(context);
-    assert_int_equal(in_use, 0);
+    assert_int_equal(counted.live, 0);
 }
 
 TEST(without_a_context_nothing_is_kept)
@@ -114,10 +88,10 @@ static void use(uint64_t i, uint32_t slot, void *user)
 
 TEST(threads_share_it)
 {
-    gw_context *context = counting_context(3);
+    gw_context *context = context_short_of(&counted, 3);
     gw_parallel_for(context, 2000, use, context);
     gw_context_destroy(context);
-    assert_int_equal(in_use, 0);
+    assert_int_equal(counted.live, 0);
 }
 
 int main(void)

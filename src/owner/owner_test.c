@@ -3,6 +3,7 @@
 #include "codec/codec.h"
 #include "owner/round.h"
 #include "checks.h"
+#include "shortage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -431,43 +432,22 @@ static void an_average_is_of_all_workers(void **state)
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
-static long allocations_left, live;
-
-static void *failing_alloc(size_t bytes, void *user)
-{
-    (void)user;
-    if (--allocations_left == 0)
-        return NULL;
-    live++;
-    return malloc(bytes);
-}
-
-static void failing_free(void *memory, void *user)
-{
-    (void)user;
-    live -= memory != NULL;
-    free(memory);
-}
-
 TEST(slices_survive_want_of_memory)
 {
-    gw_allocator allocator = {failing_alloc, failing_free, NULL};
-    gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
     gw_status status = GW_ERR_MEMORY;
-    for (long k = 1; status != GW_OK; k++) {
-        gw_context *context;
+    for (int k = 1; status != GW_OK; k++) {
+        struct shortage shortage = {0};
+        gw_context *context = context_short_of(&shortage, 1);
         struct gw_slice *slices;
         size_t n;
-        allocations_left = live = 0;
-        assert_int_equal(gw_context_create(&options, &context), GW_OK);
-        allocations_left = k;
+        fail_nth(&shortage, k);
         status = gw_slices_plan(context, lenet.n_elems, lenet.align, lenet.n_tensors, 4, GW_SLICE_MAX, &slices, &n);
         if (status == GW_OK)
             gw_free(context, slices);
         else
             assert_int_equal(status, GW_ERR_MEMORY);
         gw_context_destroy(context);
-        assert_int_equal(live, 0);
+        assert_int_equal(shortage.live, 0);
         assert_true(k < 100);
     }
 }

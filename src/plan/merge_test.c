@@ -450,13 +450,10 @@ TEST(a_shortage_leaves_nothing_behind)
         draw_profile(&numbers, true, &d);
     while (d.profile.n_layers < 12);
     for (int fail_at = 1; status != GW_OK; fail_at++) {
-        struct shortage shortage = {.fail_at = 0};
-        const gw_allocator allocator = {.alloc = short_alloc, .free = short_free, .user = &shortage};
-        const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
-        gw_context *context;
-        assert_int_equal(gw_context_create(&options, &context), GW_OK);
+        struct shortage shortage = {0};
+        gw_context *context = context_short_of(&shortage, 1);
         const int before = shortage.live;
-        shortage.fail_at = shortage.calls + fail_at;
+        fail_nth(&shortage, fail_at);
         status = gw_plan_merge(context, &d.profile, 0, GW_COMPRESS_BESIDE, GW_MERGE_EXACT, 0, group_of, NULL, NULL);
         CHECK(status == GW_OK || status == GW_ERR_MEMORY, "call %d: %s", fail_at, gw_status_text(status));
         assert_int_equal(shortage.live, before);

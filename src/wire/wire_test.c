@@ -1,11 +1,11 @@
 /* Tests frames and bits: round trips, and what must be refused. */
 #include "base/memory.h"
 #include "checks.h"
+#include "shortage.h"
 #include "wire/bits.h"
 #include "codec/wire_codec.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,37 +281,18 @@ TEST(an_unknown_codec_is_named)
     }
 }
 
-/* Counts the calls of an allocator that should not be called. */
-static atomic_int asked;
-
-static void *count_asking(size_t bytes, void *user)
-{
-    (void)user;
-    asked++;
-    return malloc(bytes);
-}
-
-static void give_back(void *memory, void *user)
-{
-    (void)user;
-    free(memory);
-}
-
 /* Frames of 200 bytes that claim any number of elements, in every codec and code. They are refused before memory is
  * taken for the elements. (One chunk of a sparse codec may be as small as that.) */
 TEST(claims_of_much_with_little_take_no_memory)
 {
-    const gw_allocator allocator = {count_asking, give_back, NULL};
-    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
-    gw_context *context;
-    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    struct shortage none = {0};
+    gw_context *context = context_short_of(&none, 1);
     static float out[1];
     const uint64_t counts[] = {100000,     1 << 24,    1ull << 31, 1ull << 32,        (1ull << 34) - 1024,
                                1ull << 34, 1ull << 35, 1ull << 62, UINT64_MAX - 1024, UINT64_MAX};
     const uint64_t payloads[] = {
         0, 1, 100, 144, 1 << 24, 1ull << 33, 1ull << 63, UINT64_MAX - 59, UINT64_MAX - 55, UINT64_MAX};
     const uint32_t buckets[] = {0, 1, 1024, 1u << 30, UINT32_MAX};
-    asked = 0;
     for (unsigned codec = 0; codec < 10; codec++) /* more codecs than there are */
         for (unsigned code = 0; code < 9; code++)
             for (unsigned flags = 0; flags < 16; flags++)
@@ -335,7 +316,7 @@ TEST(claims_of_much_with_little_take_no_memory)
                             const size_t sizes[] = {200};
                             assert_int_equal(gw_reduce_bound(frames, sizes, 1), 0);
                         }
-    assert_int_equal(asked, 0);
+    assert_int_equal(none.calls, 0);
     gw_context_destroy(context);
 }
 

@@ -5,6 +5,7 @@
 #include "codec/topk/rank.h"
 #include "codecs.h"
 #include "places.h"
+#include "shortage.h"
 
 #include <float.h>
 #include <math.h>
@@ -662,39 +663,10 @@ TEST(what_is_not_finite_is_reported)
             }
 }
 
-/* An allocator whose memory runs out after some blocks. */
-struct scarce {
-    int left, in_use;
-};
-
-static void *scarce_alloc(size_t bytes, void *user)
-{
-    struct scarce *scarce = user;
-    void *memory = scarce->left-- > 0 ? malloc(bytes) : NULL;
-    scarce->in_use += memory != NULL;
-    return memory;
-}
-
-static void scarce_free(void *memory, void *user)
-{
-    struct scarce *scarce = user;
-    scarce->in_use -= memory != NULL;
-    free(memory);
-}
-
-static gw_context *scarce_context(struct scarce *scarce)
-{
-    const gw_allocator allocator = {scarce_alloc, scarce_free, scarce};
-    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 2};
-    gw_context *context;
-    assert_int_equal(gw_context_create(&options, &context), GW_OK);
-    return context;
-}
-
 TEST(memory_may_run_out_anywhere)
 {
-    struct scarce scarce = {.left = 1000};
-    gw_context *context = scarce_context(&scarce);
+    struct shortage shortage = {.for_good = true};
+    gw_context *context = context_short_of(&shortage, 2);
     /* For a tensor of the second kind the guess is wrong, and everything is ranked. */
     static const enum kind kinds[] = {BELL, SAMPLE_LARGE};
     for (int which = 0; which < 2; which++) {
@@ -703,14 +675,14 @@ TEST(memory_may_run_out_anywhere)
         uint64_t k = 8000;
         float *values = room_for(150000, 4), threshold;
         for (int call = 0; call < 2; call++) {
-            int before = scarce.in_use, n_refused = 0;
+            int before = shortage.live, n_refused = 0;
             gw_status status = GW_ERR_MEMORY;
             for (; status == GW_ERR_MEMORY; n_refused++) {
-                scarce.left = n_refused;
+                fail_nth(&shortage, n_refused + 1);
                 status = call == 0 ? gw_select_exact(context, parts, 2, k, values, &threshold)
                                    : gw_select_above(context, &parts[1], 1, 0, 150000, false, values);
                 gw_scratch_clear(context);
-                assert_int_equal(scarce.in_use, before);
+                assert_int_equal(shortage.live, before);
             }
             assert_int_equal(status, GW_OK);
             assert_true(n_refused > (call == 1 ? 2 : 5));
@@ -719,9 +691,8 @@ TEST(memory_may_run_out_anywhere)
         tensor_free(&t[0]);
         tensor_free(&t[1]);
     }
-    scarce.left = 1000;
     gw_context_destroy(context);
-    assert_int_equal(scarce.in_use, 0);
+    assert_int_equal(shortage.live, 0);
 }
 
 int main(void)

@@ -163,17 +163,14 @@ TEST(names_have_numbers)
 TEST(names_without_memory)
 {
     struct shortage shortage = {0};
-    const gw_allocator allocator = {short_alloc, short_free, &shortage};
-    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 1};
-    struct gw_ps_names names = {.context = NULL};
+    struct gw_ps_names names = {.context = context_short_of(&shortage, 1)};
     static struct thing things[40];
-    assert_int_equal(gw_context_create(&options, &names.context), GW_OK);
     for (uint64_t n = 0; n < 40; n++) {
         name_thing(&things[n], n);
         gw_status status;
         int nth = 0;
         do {
-            shortage.fail_at = shortage.calls + ++nth;
+            fail_nth(&shortage, ++nth);
             status = gw_ps_names_add(&names, &things[n]);
             assert_int_equal(names.n, status == GW_OK ? n + 1 : n);
             assert_ptr_equal(gw_ps_names_find(&names, things[n].name), status == GW_OK ? &things[n] : NULL);

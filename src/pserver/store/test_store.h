@@ -28,10 +28,7 @@ static inline void on_woken(void *user, struct gw_ps_key *key)
 static inline void begin_store(gw_ps_server_options options)
 {
     memset(&world, 0, sizeof world);
-    const gw_allocator allocator = {short_alloc, short_free, &world.shortage};
-    ok(gw_context_create(
-        &(gw_context_options){.struct_bytes = sizeof(gw_context_options), .allocator = &allocator, .n_threads = 1},
-        &world.context));
+    world.context = context_short_of(&world.shortage, 1);
     options.max_keys = 100;
     options.max_key_bytes = 1 << 20;
     options.max_bytes = options.max_bytes ? options.max_bytes : 1 << 24;
@@ -87,8 +84,7 @@ static inline gw_status push_bytes(struct gw_ps_key *key, uint32_t rank, uint64_
 /* From now on the allocation of this number fails, once. 0: none does. */
 static inline void let_fail(int fail_at)
 {
-    world.shortage.calls = 0;
-    world.shortage.fail_at = fail_at;
+    fail_nth(&world.shortage, fail_at);
     world.failed = fail_at == 0;
 }
 
