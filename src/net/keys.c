@@ -157,8 +157,13 @@ static gw_status look(struct gw_net_keys *keys)
     uint32_t n = 0;
     const struct timespec time = folder_time(keys);
     const bool changed = time.tv_sec != keys->time.tv_sec || time.tv_nsec != keys->time.tv_nsec;
-    if (!changed && gw_clock_seconds() < keys->looked + LOOK_SECONDS)
+    const double now = gw_clock_seconds();
+    /* A file gets its text after its name, and the folder's time stands still for some milliseconds. So the first
+     * look at a change may have seen half of it. */
+    if (!changed && now < keys->looked + LOOK_SECONDS && now >= keys->change_seen + LOOK_SECONDS)
         return GW_OK;
+    if (changed)
+        keys->change_seen = now;
     const gw_status status = read_allowed(keys, changed, &list, &n);
     if (status < 0) {
         if (keys->log && !keys->unreadable)
@@ -174,7 +179,7 @@ static gw_status look(struct gw_net_keys *keys)
     keys->n_changes += is_another;
     keys->allowed = list;
     keys->n_allowed = n;
-    keys->looked = gw_clock_seconds();
+    keys->looked = now;
     keys->time = time;
     keys->unreadable = false;
     return GW_OK;

@@ -75,6 +75,7 @@ struct gw_net_keys {
     bool unreadable;        /* the log has been told that allowed/ cannot be read */
     double looked;          /* when allowed/ was read */
     struct timespec time;   /* when that folder had changed last, then */
+    double change_seen;     /* when that was seen */
     struct ssl_ctx_st *ssl; /* what all sessions have in common. tls.c makes it with the first session */
 };
 
@@ -85,8 +86,8 @@ gw_status gw_net_keys_load(gw_context *context, const char *folder, enum gw_net_
 /* NULL is allowed. */
 void gw_net_keys_free(struct gw_net_keys *keys);
 
-/* Reads allowed/ again if it has changed, or if a second has passed. Errors: the folder cannot be read, or there is no
- * memory; then the list stays as it is. */
+/* Reads allowed/ again if it has changed, within the second after that, and then once a second. Errors: the folder
+ * cannot be read, or there is no memory; then the list stays as it is. */
 gw_status gw_net_keys_look(struct gw_net_keys *keys);
 
 bool gw_net_keys_allow(struct gw_net_keys *keys, const struct gw_net_identity *identity);

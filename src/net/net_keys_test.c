@@ -131,11 +131,22 @@ TEST(the_list_alone_says)
     ok(gw_net_keys_look(keys));
     assert_true(keys->n_changes == before + 1 && keys->n_allowed == 2);
     assert_true(gw_net_keys_allow(keys, &anna_is));
+    /* A file has its text a moment after its name, and the folder does not change with the text. */
+    write_file(at("server/allowed/late.crt"), "", 0644);
+    ok(gw_net_keys_look(keys));
+    assert_int_equal(keys->n_allowed, 2);
+    FILE *late = fopen(at("server/allowed/late.crt"), "w");
+    char text[1000];
+    read_file(at("other/gradwire.crt"), text);
+    assert_true(late && fputs(text, late) >= 0 && fclose(late) == 0);
+    ok(gw_net_keys_look(keys));
+    assert_true(keys->n_changes == before + 2 && keys->n_allowed == 3);
+    unlink(at("server/allowed/late.crt"));
     unlink(at("server/allowed/anna.crt"));
     unlink(at("server/allowed/self.crt"));
     ok(gw_net_keys_look(keys));
     ok(gw_net_keys_look(member));
-    assert_true(keys->n_changes == before + 2 && keys->n_allowed == 1 && member->n_allowed == 1);
+    assert_true(keys->n_changes == before + 3 && keys->n_allowed == 1 && member->n_allowed == 1);
     assert_false(gw_net_keys_allow(keys, &anna_is) || gw_net_keys_allow(member, &keys->own));
     /* What is refused leaves nothing, and replaces nothing. */
     static const char *const names[] = {"", ".hidden", "a/b", "anna key", "bert.2"};
