@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "forks.h"
 #include "checks.h"
+#include "shortage.h"
 
 #include <gradwire/codec.h>
 #include <gradwire/exchange.h>
@@ -40,32 +41,11 @@ struct link_factory {
 
 /* ---- a context that counts ----------------------------------------------------------------------- */
 
-static atomic_long link_test_live; /* blocks that were taken and not given back */
-
-static void *link_test_alloc(size_t bytes, void *user)
-{
-    (void)user;
-    void *memory = malloc(bytes);
-    if (memory)
-        atomic_fetch_add(&link_test_live, 1);
-    return memory;
-}
-
-static void link_test_free(void *memory, void *user)
-{
-    (void)user;
-    if (memory)
-        atomic_fetch_sub(&link_test_live, 1);
-    free(memory);
-}
+static struct shortage link_test_memory; /* nothing fails; it counts */
 
 static gw_context *link_test_context(void)
 {
-    gw_allocator allocator = {link_test_alloc, link_test_free, NULL};
-    gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
-    gw_context *context;
-    assert_int_equal(gw_context_create(&options, &context), GW_OK);
-    return context;
+    return context_short_of(&link_test_memory, 1);
 }
 
 /* Destroys the endpoints and the context. Nothing may be left. */
@@ -74,7 +54,7 @@ static void link_test_end(gw_context *context, gw_link *links, uint32_t n)
     for (uint32_t r = 0; r < n; r++)
         gw_link_destroy(&links[r]);
     gw_context_destroy(context);
-    assert_int_equal(atomic_load(&link_test_live), 0);
+    assert_int_equal(link_test_memory.live, 0);
 }
 
 static const struct link_factory *link_test_factory;
@@ -546,13 +526,13 @@ static bool link_test_forked(void *argument)
         gw_message_free(bytes[1]);
     else if (!is_of_another_process(link->ops->send_all(link->self, bytes[1], 9, LINK_LONG_MS), object))
         return false;
-    const long live = atomic_load(&link_test_live);
+    const int live = link_test_memory.live;
     gw_link_fail(link, GW_ERR_SYSTEM, "a fork failed");
     link->ops->close(link->self);
     for (uint32_t r = 0; r < 2; r++)
         gw_link_destroy(&pair->links[r]);
     gw_context_destroy(pair->context);
-    return atomic_load(&link_test_live) == live;
+    return link_test_memory.live == live;
 }
 
 /* In a forked process the link refuses every call, and its end does nothing. The process that forked goes on. */

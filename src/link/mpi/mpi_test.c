@@ -75,66 +75,54 @@ TEST(one_rank_of_a_communicator)
 
 /* ---- memory that fails ----------------------------------------------------------------------------------------- */
 
-static long allocations_left;
-
-static void *scarce_alloc(size_t bytes, void *user)
-{
-    return allocations_left-- > 0 ? link_test_alloc(bytes, user) : NULL;
-}
-
-static gw_context *scarce_context(void)
-{
-    gw_allocator allocator = {scarce_alloc, link_test_free, NULL};
-    gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
-    gw_context *context;
-    allocations_left = 1000;
-    assert_int_equal(gw_context_create(&options, &context), GW_OK);
-    return context;
-}
-
 TEST(creation_survives_lack_of_memory)
 {
-    gw_context *context = scarce_context();
-    long before = atomic_load(&link_test_live), n = -1;
+    struct shortage shortage = {.for_good = true};
+    gw_context *context = context_short_of(&shortage, 1);
+    const int before = shortage.live;
+    int n = 0;
     gw_status status = GW_ERR_MEMORY;
     gw_link links[2];
     while (status == GW_ERR_MEMORY) {
-        assert_int_equal(atomic_load(&link_test_live), before);
-        allocations_left = ++n;
+        assert_int_equal(shortage.live, before);
+        fail_nth(&shortage, ++n);
         status = open_all(context, 2, links);
     }
     assert_int_equal(status, GW_OK);
     assert_true(n > 10);
-    allocations_left = 1000; /* messages that come in while it leaves take memory, too */
+    fail_nth(&shortage, 0); /* messages that come in while it leaves take memory, too */
     link_test_end(context, links, 2);
+    assert_int_equal(shortage.live, 0);
 }
 
 TEST(messages_survive_lack_of_memory)
 {
-    gw_context *context = scarce_context();
+    struct shortage shortage = {.for_good = true};
+    gw_context *context = context_short_of(&shortage, 1);
     gw_link links[2];
     gw_message message;
     assert_int_equal(open_all(context, 2, links), GW_OK);
     void *bytes = link_test_message(context, 50, 1, 2);
-    allocations_left = 0;
+    fail_nth(&shortage, 1);
     assert_int_equal(links[0].ops->send(links[0].self, 1, bytes, 50, LINK_LONG_MS), GW_ERR_MEMORY);
-    allocations_left = 1000;
+    fail_nth(&shortage, 0);
     link_test_send(context, &links[0], 1, 50, 3, 4);
     link_test_send(context, &links[0], 1, 60, 5, 6);
     link_test_expect(&links[1], 0, 50, 3, 4); /* if MPI was quick, the second send has already taken this message in */
-    for (long n = 0; n < 2; n++) {
-        allocations_left = n;
+    for (int n = 1; n < 3; n++) {
+        fail_nth(&shortage, n);
         assert_int_equal(link_test_recv(&links[1], LINK_LONG_MS, &message), GW_ERR_MEMORY);
     }
     /* These failures have lost no message. Nor does the end need memory to tell of itself. */
-    allocations_left = 1000;
+    fail_nth(&shortage, 0);
     link_test_expect(&links[1], 0, 60, 5, 6);
-    allocations_left = 0;
+    fail_nth(&shortage, 1);
     links[0].ops->close(links[0].self);
-    allocations_left = 1000;
+    fail_nth(&shortage, 0);
     assert_int_equal(link_test_recv(&links[1], LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_string_equal(gw_last_error(), "rank 0 left the link");
     link_test_end(context, links, 2);
+    assert_int_equal(shortage.live, 0);
 }
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */
@@ -161,11 +149,11 @@ TEST(one_message_to_all)
     assert_int_equal(open_all(context, 4, links), GW_OK);
     const size_t sizes[] = {0, 24, 3u << 20};
     for (uint32_t i = 0; i < 3; i++) {
-        long before = atomic_load(&link_test_live);
+        const int before = link_test_memory.live;
         void *bytes = link_test_message(context, sizes[i], i, 9);
         assert_int_equal(links[2].ops->send_all(links[2].self, bytes, sizes[i], LINK_LONG_MS), GW_OK);
         /* There is memory for one message and its record. That of the last message may be freed already. */
-        assert_true(atomic_load(&link_test_live) <= before + 2);
+        assert_true(link_test_memory.live <= before + 2);
         for (uint32_t r = 0; r < 4; r++)
             if (r != 2)
                 link_test_expect(&links[r], 2, sizes[i], i, 9);

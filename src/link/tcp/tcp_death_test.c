@@ -112,13 +112,14 @@ TEST(in_good_order_without_memory)
 {
     gw_message message;
     world_begin(3, 1);
-    gw_context *scarce = members[1].context = world_short_context();
+    struct shortage shortage = {.for_good = true};
+    gw_context *scarce = members[1].context = context_short_of(&shortage, 1);
     world_start(0, 3);
     world_join_all(3, GW_OK, NULL);
-    world_fails_on = true;
+    fail_nth(&shortage, 1);
     gw_link_destroy(&members[1].links[0]);
-    world_fails_on = false;
     gw_context_destroy(scarce);
+    assert_int_equal(shortage.live, 0);
     assert_int_equal(link_test_recv(&members[0].links[0], LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_int_equal(message.from, 1);
     assert_int_equal(link_test_send_to_the_gone(context, &members[0].links[0], 1), GW_ERR_PEER);

@@ -203,19 +203,22 @@ TEST(another_machines_rank)
 
 TEST(memory_runs_out)
 {
-    world_prepare(world_short_context(), 1, 2);
+    struct shortage shortage = {0};
+    world_prepare(context_short_of(&shortage, 1), 1, 2);
     members[0].options.keys = at("job");
-    for (world_fail_at = 1;; world_fail_at++) {
-        world_allocations = 0;
+    const int before = shortage.live;
+    for (int nth = 1;; nth++) {
+        fail_nth(&shortage, nth);
         world_come(&members[0]);
         if (members[0].status == GW_OK)
             break;
         world_expect_all(members, 1, GW_ERR_MEMORY, "no memory");
-        assert_int_equal(atomic_load(&link_test_live), 1); /* the context */
+        assert_int_equal(shortage.live, before);
     }
-    assert_true(world_fail_at > 10);
-    world_fail_at = 0;
+    assert_true(shortage.fail_at > 10);
+    fail_nth(&shortage, 0);
     world_end();
+    assert_int_equal(shortage.live, 0);
 }
 
 int main(void)

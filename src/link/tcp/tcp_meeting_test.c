@@ -329,18 +329,17 @@ TEST(memory_runs_out)
         bool failed = true;
         for (int k = 1; failed; k++) {
             assert_true(k < 100);
-            world_fail_at = 0;
+            struct shortage shortage = {0};
             world_begin(2, 1);
-            gw_context *scarce = world_short_context();
+            gw_context *scarce = context_short_of(&shortage, 1);
             members[rank].context = scarce;
             world_start_one(&members[!rank]);
-            world_allocations = 0;
-            world_fail_at = k;
+            fail_nth(&shortage, k);
             world_come(&members[rank]);
             failed = members[rank].status != GW_OK;
             if (failed) {
                 world_expect_all(&members[rank], 1, GW_ERR_MEMORY, "no memory");
-                world_fail_at = 0;
+                fail_nth(&shortage, 0);
                 world_come(&members[rank]);
             }
             pthread_join(members[!rank].thread, NULL);
@@ -349,13 +348,13 @@ TEST(memory_runs_out)
             link_test_send(context, &members[!rank].links[0], rank, 40, 1, 2);
             gw_link *link = &members[rank].links[0];
             gw_message message;
-            world_allocations = 0;
-            world_fail_at = 1;
+            fail_nth(&shortage, 1);
             refused(link_test_recv(link, LINK_LONG_MS, &message), GW_ERR_MEMORY, "");
-            world_fail_at = 0;
+            fail_nth(&shortage, 0);
             link_test_expect(link, !rank, 40, 1, 2);
             world_end_links();
             gw_context_destroy(scarce);
+            assert_int_equal(shortage.live, 0);
             world_end();
         }
     }

@@ -213,26 +213,6 @@ static inline void world_attend_no_more(void)
     pthread_join(world_attendance, NULL);
 }
 
-/* ---- memory that runs out: of number world_fail_at, or from it on ---- */
-
-static atomic_int world_allocations, world_fail_at;
-static atomic_bool world_fails_on;
-
-static inline void *world_short_alloc(size_t bytes, void *user)
-{
-    const int n = ++world_allocations;
-    return n == world_fail_at || (n > world_fail_at && world_fails_on) ? NULL : link_test_alloc(bytes, user);
-}
-
-static inline gw_context *world_short_context(void)
-{
-    const gw_allocator allocator = {world_short_alloc, link_test_free, NULL};
-    gw_context *scarce;
-    ok(gw_context_create(&(gw_context_options){.struct_bytes = sizeof(gw_context_options), .allocator = &allocator},
-                         &scarce));
-    return scarce;
-}
-
 /* ---- logs, and newcomers ---- */
 
 static atomic_int world_n_lines;
