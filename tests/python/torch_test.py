@@ -238,7 +238,7 @@ class Parameters(Case):
         self.last_layers(self.same(found, "last_layers"))
         self.assertEqual(self.same(found, "compiled_names"), [["_orig_mod.0.bias"], ["0.bias"]])
         parts = ["no error", "is a Around, which wraps one; give attach the one within", "a communication hook already"]
-        parts += ["for mixed_precision=", "the optimizer runs in backward"]
+        parts += ["for mixed_precision=", "the optimizer runs in backward", "naming a python_reducer"]
         self.each_in(parts, self.same(found, "wrapped_models"))
         parts = ["2.weight has gradients of torch.float64", "words.weight has sparse gradients", "no error", "no error"]
         self.each_in([*parts, "0.weight has sparse"], self.same(found, "types_at_attach"))

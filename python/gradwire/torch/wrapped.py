@@ -27,6 +27,12 @@ def check_hooks(ddp):
             "gradwire: the optimizer runs in backward (_apply_optimizer_in_backward), for which DDP makes a "
             "communication hook of its own, and it takes only one. Call optimizer.step() after backward"
         )
+    # Its hooks of Python hand over a parameter's gradient, no bucket, and look at no future. So no error would be seen.
+    if getattr(ddp, "_use_python_reducer", False):
+        raise ValueError(
+            "gradwire: DDP was made with torch._dynamo.config.optimize_ddp naming a python_reducer, which hands over "
+            "no buckets. Set it to True or False before you make DDP"
+        )
 
 
 def second_hook(ddp):

@@ -224,10 +224,12 @@ def wrapped_models():
         ddp.register_comm_hook(None, hook)
         return ddp
 
-    mixed, in_backward = wrapped(), wrapped()
+    mixed, in_backward, python_reducer = wrapped(), wrapped(), wrapped()
     mixed.mixed_precision = "what DDP was given"  # from PyTorch 2.1 on DDP has this option
     in_backward.module[0].weight._in_backward_optimizers = []  # what _apply_optimizer_in_backward leaves
-    return [tries(m) for m in (Compiled(wrapped()), Around(wrapped()), has_hook(named_hook), mixed, in_backward)]
+    python_reducer._use_python_reducer = True  # DDP sets it from PyTorch 2.3 on
+    known = [Compiled(wrapped()), Around(wrapped()), has_hook(named_hook), mixed, in_backward, python_reducer]
+    return [tries(m) for m in known]
 
 
 def named_hook(_, bucket) -> torch.futures.Future[torch.Tensor]:
