@@ -368,7 +368,8 @@ class Sharded(Case):
             self.assertIn("rank 1", found[rank]["sharded_errors"].pop())
         said = self.same(found, "sharded_errors")
         parts = ["call fully_shard on it first", "name a codec", "no last layer", "skip=9 fits no name here (0, 2)"]
-        parts += ["65 units", "pass it as optimizer=", "and has 0.8 and 0", "on rank 1 holds a NaN"]
+        parts += ["65 units", "pass it as optimizer=", "and has 0.8 and 0", *["no error"] * 8]
+        parts += ["after each backward that averages, and 3 of the last 8 had none", "on rank 1 holds a NaN"]
         parts += ["no error", "had 10 elements, and now has 11", "had 10 elements", "had 10 elements"]
         self.each_in(parts, said[:-1])
         self.assertTrue(said[-1])
@@ -411,7 +412,8 @@ class FullySharded(Case):
 class Auto(Case):
     def test_auto(self):
         cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is", "auto_and_join"]
-        cases += ["auto_sees_a_schedule", "adam_is_noticed", "optimizers_that_cannot_be_asked"]
+        cases += ["auto_sees_a_schedule", "auto_sees_backwards_without_steps", "adam_is_noticed"]
+        cases += ["optimizers_that_cannot_be_asked"]
         cases += ["nobody_reads_what_it_says", "adam_within_another", "others_free_their_own"]
         found = self.run_cases(*cases, "auto_knows_accuracy")
         unknown, fitting, other, adam = self.same(found, "auto_knows_accuracy")
@@ -440,6 +442,7 @@ class Auto(Case):
         self.assertIn("auto takes DDP's own all-reduce", found[1]["auto_takes_none"][1])
         self.same(found, "auto_as_it_is")
         self.assertEqual(self.same(found, "auto_sees_a_schedule"), ["none"])
+        self.assertEqual(self.same(found, "auto_sees_backwards_without_steps"), ["none"])
         for rank, (said, compared) in enumerate(of_rank["adam_is_noticed"] for of_rank in found):
             self.assertEqual([text.count("with AdamW, ternary can train") for text in said], [rank == 0, 0, 0, 0])
             self.assertEqual(sorted(compared), ["bf16", "none"])
@@ -474,7 +477,16 @@ class Logs(Case):
 
 class Failures(Case):
     def test_not_finite(self):
-        found = self.run_cases("not_finite", "not_finite_raises", "wrong_arguments", "a_schedule_moves_the_momentum")
+        found = self.run_cases(
+            "not_finite",
+            "not_finite_raises",
+            "wrong_arguments",
+            "a_schedule_moves_the_momentum",
+            "steps_without_the_optimizer",
+        )
+        said = self.same(found, "steps_without_the_optimizer")
+        self.assertRegex(said[0], "step 5: .* each backward that averages, and 3 of the last 6 had none; to add up")
+        self.assertEqual(said[1:], ["no error"] * 4)
         self.assertIn("and has 0.85 and 0", self.same(found, "a_schedule_moves_the_momentum"))
         all_nan, finite, moved, _, dropped = self.same(found, "not_finite")
         self.assertEqual((all_nan, finite, moved, dropped), (True, True, True, 1))

@@ -56,8 +56,8 @@ def attach(
     compression.choice says what it took, and why.
     docs/choosing.md has what each codec sends, up and down, and what it costs in accuracy.
 
-    optimizer: what moves the parameters. A codec with momentum= needs it, and must fit it in every step. If you give
-    it, auto may choose such a codec.
+    optimizer: what moves the parameters. A codec with momentum= needs it, and must fit it in every step. Each backward
+    that averages then needs an optimizer.step(). If you give it, auto may choose such a codec.
 
     candidates: auto chooses from these, from none and from the all-reduce. None: from codecs that lost at most 0.3
     points of accuracy in trainings with SGD (docs/choosing.md), and whose momentum= fits the optimizer. If that is no

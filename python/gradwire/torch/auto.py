@@ -14,7 +14,7 @@ from .. import _api, _library
 from ..codecs import lost
 from ..errors import Error, Status
 from .buckets import Passed
-from .fits import trains_slowly, why_not
+from .fits import Pace, has_momentum, trains_slowly, why_not
 from .links import tell
 from .notices import say
 
@@ -78,6 +78,8 @@ class Auto:
                 )
         self._tensors, self._links, self._timeout_ms, self._group = tensors, links, timeout_ms, group
         self._optimizer, self._parameters, self._are_defaults = optimizer, parameters, are_defaults
+        self.pace, self._lacks_steps = Pace(optimizer), False
+        self._watches = any(has_momentum(codec) for codec in self.codecs.values())
         self.passing, self.chosen, self._verdict_due = True, None, False
         self._is_first, self._ready, self._steps, self._ends = True, {}, [], []
         self.n_passed = 0
@@ -106,6 +108,8 @@ class Auto:
         return passed
 
     def _note_step(self):
+        if self._watches:
+            self._lacks_steps = self.pace.why_not(lambda: False, "auto") is not None
         ready, self._ready = self._ready, {}
         if len(self._ends) > 1 and ready:
             self._steps.append((self._ends[-2], ready))
@@ -235,6 +239,8 @@ class Auto:
         for k, (spec, codec) in enumerate(self.codecs.items()):
             if why_not(codec, self._optimizer):
                 continue  # since attach, a schedule has changed the momentum
+            if self._lacks_steps and has_momentum(codec):
+                continue
             if self._are_defaults and trains_slowly(codec, self._parameters, self._optimizer):
                 continue  # attach did not know the optimizer
             groups, n_groups, ms = (ctypes.c_uint32 * n)(), ctypes.c_uint32(), ctypes.c_double()

@@ -71,6 +71,11 @@ class Bucket:
                 self.copied = torch.cuda.Event()
                 self.copied.record()
 
+    def is_zero(self):
+        if self.copied is not None:
+            self.copied.synchronize()
+        return not self.floats().any()
+
     def finish(self):
         """Is called when the averages stand in floats()."""
         if self.layout.staging is not None:

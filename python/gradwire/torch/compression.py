@@ -18,7 +18,7 @@ from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .buckets import Bucket, Layout, Passed
 from .copies import Copy
-from .fits import say_if_slow, why_not
+from .fits import Pace, has_momentum, say_if_slow, why_not
 from .links import close_links, interrupt
 from .member import Member
 from .notices import say
@@ -79,6 +79,7 @@ class Compression(OfOneProcess):
         self._tensors = tensors
         self._nonfinite, self._scaler, self._scale = nonfinite, scaler, None
         self._optimizer, self._is_first = optimizer, True
+        self._pace, self._was_dropped = auto.pace if auto else Pace(optimizer), False
         self._seed = seed
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
         self._options, self._seconds = {"seed": seed, "timeout_ms": timeout_ms, "threads": threads}, timeout_ms / 1000
@@ -172,6 +173,11 @@ class Compression(OfOneProcess):
             self._is_first = False
             if why := why_not(self._codec, self._optimizer):
                 raise Error(Status.ARGUMENT, why)  # a schedule has changed the optimizer's momentum
+            # A GradScaler leaves out a step and lowers its factor. A rank that has joined hands over zeros.
+            is_lower = self._scale is not None and first.scale < self._scale
+            excuse = lambda: self._was_dropped or is_lower or first.is_zero()
+            if has_momentum(self._codec) and (why := self._pace.why_not(excuse)):
+                raise Error(Status.ARGUMENT, why)
             if self._scale is not None and first.scale != self._scale:
                 self._member.scale(first.scale / self._scale)
             self._scale = first.scale
@@ -236,6 +242,7 @@ class Compression(OfOneProcess):
     def _finish(self, items, result):
         self._step += 1
         self._totals.add(result)
+        self._was_dropped = not result.committed
         if self._auto:
             self._auto.end_step()
         bad = None if result.committed else self._refusal(result)
@@ -396,6 +403,7 @@ class Compression(OfOneProcess):
                 )
         if self._auto:
             self._auto.stop_timing()
+        self._pace.end()
         if self._member:
             self._member.close()
         close_links(self._links)

@@ -1,6 +1,9 @@
 """Says whether a codec fits the optimizer: its momentum=, and how fast it trains with Adam and its like."""
+import collections
+import functools
 import gc
 import re
+import types
 
 import torch
 
@@ -11,13 +14,19 @@ from .notices import say
 # gradient, so their steps become shorter. By name, because others than PyTorch make them, too.
 _DIVIDES = re.compile("adam|adagrad|adadelta|adafactor|rmsprop|lamb", re.IGNORECASE)
 _ONLY_ROUNDS = ("none", "bf16", "f16")
+# A program may leave out a step now and then. What goes wrong by that fades.
+_WATCHED, _MOST_LATE = 8, 2  # exchanges
+
+
+def has_momentum(codec):
+    return _api.library().gw_codec_traits_of(codec.handle).momentum > 0
 
 
 def why_not(codec, optimizer):
     """Returns why momentum= of the codec does not fit, or None. codec: an _api.Codec. optimizer: None if it is not
     known; then no momentum= fits."""
     traits = _api.library().gw_codec_traits_of(codec.handle)
-    if not traits.momentum > 0:
+    if not has_momentum(codec):
         return None
     if optimizer is None:
         return f"{codec.canonical}: a codec with momentum= must fit the optimizer; pass it as optimizer="
@@ -34,6 +43,50 @@ def why_not(codec, optimizer):
                 f"and dampening 0, and has {group['momentum']:g} and {group['dampening']:g}"
             )
     return None
+
+
+class Pace:
+    """Watches that the optimizer makes a step after each exchange, as momentum= supposes. Else what velocities leave
+    behind adds up, and training runs away."""
+
+    def __init__(self, optimizer):
+        self._optimizer, self._n_steps, self._seen = optimizer, 0, {}
+        self._before = self._counting = None  # what the optimizer itself has as step
+
+    def why_not(self, excuse, unit=0):
+        """Is called before each exchange of a unit. Returns why the steps so far do not fit a codec with momentum=, or
+        None. excuse() is asked if none came after the last exchange: it says whether that was right."""
+        if self._counting is None:
+            self._count()
+        n_before, late = self._seen.get(unit, (None, collections.deque(maxlen=_WATCHED)))
+        late.append(self._n_steps == n_before and not excuse())
+        self._seen[unit] = (self._n_steps, late)
+        if sum(late) <= _MOST_LATE:
+            return None
+        return (
+            f"a codec with momentum= needs an optimizer.step() after each backward that averages, and {sum(late)} of "
+            f"the last {len(late)} had none; to add up the gradients of several backwards, make all but the last one "
+            "under no_sync() (FSDP2: after set_requires_all_reduce(False)), or name a codec without momentum="
+        )
+
+    def _count(self):
+        """Counts calls of step(). PyTorch's own hooks of a step are lost once torch.compile has been used."""
+        self._before, inner = vars(self._optimizer).get("step"), self._optimizer.step
+
+        @functools.wraps(inner)
+        def step(_, *args, **options):
+            result = inner(*args, **options)
+            self._n_steps += 1
+            return result
+
+        self._optimizer.step = self._counting = types.MethodType(step, self._optimizer)  # schedules want a method
+
+    def end(self):
+        if self._counting is not None and vars(self._optimizer).get("step") is self._counting:
+            if self._before is None:
+                del self._optimizer.step  # what its class has shows again
+            else:
+                self._optimizer.step = self._before
 
 
 def _name_if_divides(optimizer, moved):

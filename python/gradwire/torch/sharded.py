@@ -6,6 +6,7 @@ for it."""
 import contextlib
 import ctypes
 import functools
+import math
 import threading
 
 import torch
@@ -16,7 +17,7 @@ from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .compression import still_open
 from .copies import Copy
-from .fits import check_optimizer, say_if_slow, why_not
+from .fits import Pace, check_optimizer, has_momentum, say_if_slow, why_not
 from .links import check_options, close_links, interrupt, open_links
 from .member import Member
 from .parameters import DTYPES
@@ -152,6 +153,7 @@ class ShardedCompression(OfOneProcess):
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
         self._nonfinite, self._seed, self._machine_of = nonfinite, seed, machine_of
         self._optimizer, self._is_first = optimizer, True
+        self._pace, self._n_exchanges, self._drop = Pace(optimizer), 0, -math.inf
         self._options = {"timeout_ms": timeout_ms, "threads": threads}
         self._members, self._staging, self._steps = [None] * len(units), [None] * len(units), [0] * len(units)
         self._to_load = [None] * len(units)
@@ -199,6 +201,10 @@ class ShardedCompression(OfOneProcess):
         name = self._names[unit]
         if why := why_not(self._codec, self._optimizer):
             raise Error(Status.ARGUMENT, why)  # a schedule has changed the optimizer's momentum
+        # If a unit has a NaN, a program leaves out the step of all.
+        was_dropped = lambda: self._n_exchanges - self._drop <= 2 * len(self._names)
+        if has_momentum(self._codec) and (why := self._pace.why_not(was_dropped, unit)):
+            raise Error(Status.ARGUMENT, why)
         if self._is_first and self.rank == 0:
             say_if_slow(self._codec, [p for module in self._modules for p in module.parameters()], self._optimizer)
         self._is_first = False
@@ -217,7 +223,9 @@ class ShardedCompression(OfOneProcess):
         result = member.wait()
         self._steps[unit] += 1
         self._totals.add(result)
+        self._n_exchanges += 1
         if not result.committed:
+            self._drop = self._n_exchanges
             if self._nonfinite == "raise":
                 rank = result.bad_rank
                 raise Error(
@@ -337,6 +345,7 @@ class ShardedCompression(OfOneProcess):
                 interrupt(link, "it closed in the middle of a step")
             if not self._lock.acquire(timeout=END_S):  # a thread may be in the links, so they stay
                 raise Timeout(Status.TIMEOUT, f"gradwire: a step has not ended in {END_S:g} s after its links closed")
+        self._pace.end()
         for member in filter(None, self._members):
             member.close()
         close_links(self._links)

@@ -214,6 +214,18 @@ def auto_sees_a_schedule():
 
 
 @little_is_measured()
+def auto_sees_backwards_without_steps():
+    ddp, optimizer, compression = attached_with("auto", candidates=["onebit:momentum=0.9"])
+    with compression:
+        for step in range(16):
+            backward(ddp, step)
+            if step % 2:
+                optimizer.step()
+                optimizer.zero_grad()
+        return list(compression.choice["predicted_ms"])
+
+
+@little_is_measured()
 def auto_and_join():
     """Rank 0 is done before the choice is made."""
     ddp, compression = attached("auto")

@@ -1,5 +1,6 @@
 """Tests what goes wrong: gradients that are not finite, wrong arguments, and ranks that disagree, raise, are late or
 die."""
+import contextlib
 import gc
 import os
 import pathlib
@@ -104,6 +105,34 @@ def a_schedule_moves_the_momentum():
         dist.barrier()  # a failure ends a step that another rank still ends
         optimizer.param_groups[0]["momentum"] = 0.85
         return said_by(RuntimeError, backward, ddp, 2)
+
+
+def steps_without_the_optimizer():
+    """Returns what backward says if only every second one has a step: as it is; under no_sync; when no step came after
+    a NaN; if two steps of eight are left out; and if one rank has joined."""
+    said = []
+    for kind in ("as it is", "no_sync", "nan", "left out", "joined"):
+        ddp, optimizer, compression = attached_with("onebit:momentum=0.9")
+        with compression:
+            with ddp.join(enable=kind == "joined"):
+                try:
+                    for step in range(1 if kind == "joined" and RANK == 1 else 10):
+                        is_odd = step % 2 == 1
+                        if kind == "as it is":
+                            dist.barrier()  # a failure ends a step that another rank still ends
+                        with ddp.no_sync() if kind == "no_sync" and not is_odd else contextlib.nullcontext():
+                            if is_odd and kind == "nan":
+                                optimizer.zero_grad()
+                            backward(ddp, step, factor=float("nan") if kind == "nan" and not is_odd else 1.0)
+                        if is_odd or kind == "joined" or (kind == "left out" and step not in (2, 4)):
+                            optimizer.step()
+                            optimizer.zero_grad()
+                    said.append("no error")
+                except RuntimeError as error:
+                    said.append(f"step {step}: {error}")
+            dist.barrier()
+        assert "step" not in vars(optimizer)
+    return said
 
 
 def what_disagrees(model, codec):

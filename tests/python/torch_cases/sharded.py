@@ -127,6 +127,11 @@ def sharded_errors():
         model[0].hook(torch.ones(10))
         optimizer.param_groups[0]["momentum"] = 0.8
         tries(model[0].hook, torch.ones(10))
+    optimizer.param_groups[0]["momentum"] = 0.9
+    with gw.attach_sharded(model, dist.group.WORLD, "onebit:momentum=0.9", transport=TRANSPORT, optimizer=optimizer):
+        for value in (float("nan"), *[1.0] * 8):  # no step comes. After the NaN that is right for a while
+            dist.barrier()  # a failure ends a step that another rank still ends
+            tries(model[0].hook, torch.full((10,), value))
     model, compression = sharded("ternary", nonfinite="raise")
     tries(model[0].hook, torch.full((10,), float("nan") if RANK == 1 else 1.0))
     tries(model[0].hook, torch.ones(10))
