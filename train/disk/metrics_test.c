@@ -234,12 +234,12 @@ static void read_events(char *text, size_t capacity)
 TEST(events_say_what_there_is)
 {
     static const char *const right[] = {
-        "0 loss 1.5\n0 lr 0.5\n0 accuracy/train 0.125\n0 bytes/up 201\n0 bytes/down 401\n0 codec/nonzero_share 0.5\n"
-        "0 codec/variance_factor 3\n0 codec/residual_norm 3\n0 codec/threshold_age 5\n"
-        "1 loss 3\n1 lr 0.5\n1 accuracy/train 0.375\n1 bytes/up 201\n1 bytes/down 401\n1 accuracy/test 0.75\n",
+        ("0 loss 1.5\n0 lr 0.5\n0 accuracy/train 0.125\n0 bytes/up 201\n0 bytes/down 401\n0 codec/nonzero_share 0.5\n"
+         "0 codec/variance_factor 3\n0 codec/residual_norm 3\n0 codec/threshold_age 5\n"
+         "1 loss 3\n1 lr 0.5\n1 accuracy/train 0.375\n1 bytes/up 201\n1 bytes/down 401\n1 accuracy/test 0.75\n"),
         "1 objective 0.75\n",
-        "2 loss 4.5\n2 lr 0.5\n2 accuracy/train 0.625\n2 bytes/up 201\n2 bytes/down 401\n"
-        "3 loss 6\n3 lr 0.5\n3 accuracy/train 0.875\n3 bytes/up 201\n3 bytes/down 401\n3 accuracy/test 0\n",
+        ("2 loss 4.5\n2 lr 0.5\n2 accuracy/train 0.625\n2 bytes/up 201\n2 bytes/down 401\n"
+         "3 loss 6\n3 lr 0.5\n3 accuracy/train 0.875\n3 bytes/up 201\n3 bytes/down 401\n3 accuracy/test 0\n"),
         "3 objective 1.25\n",
         "3 codec/nonzero_share 0\n3 codec/variance_factor 0\n3 codec/residual_norm 0\n3 codec/threshold_age 8\n"};
     for (int convex = 0; convex < 2; convex++) {
