@@ -4,18 +4,13 @@
 #ifndef GW_TESTS_EXCHANGE_WORLD_H
 #define GW_TESTS_EXCHANGE_WORLD_H
 
+#include "checks.h"
 #include "examples.h"
 #include "exchange/state.h"
 #include "link/message.h"
 
 #include <gradwire/exchange.h>
 #include <gradwire/pserver.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <limits.h>
 #include <math.h>

@@ -2,11 +2,6 @@
 #include "exchange/buffers.h"
 #include "checks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,9 +31,8 @@ static gw_context *counting_context(void)
     return context;
 }
 
-static void large_ones_are_used_again(void **state)
+TEST(large_ones_are_used_again)
 {
-    (void)state;
     gw_context *context = counting_context();
     struct gw_buffers buffers = {.context = context, .most = 2};
     for (size_t n_bytes = 20000; n_bytes < 64 << 20; n_bytes += n_bytes / 3) {
@@ -60,9 +54,8 @@ static void large_ones_are_used_again(void **state)
     assert_int_equal(live, 0);
 }
 
-static void no_more_than_asked_are_kept(void **state)
+TEST(no_more_than_asked_are_kept)
 {
-    (void)state;
     gw_context *context = counting_context();
     struct gw_buffers buffers = {.context = context, .most = 2};
     void *all[5];
@@ -84,9 +77,8 @@ static void no_more_than_asked_are_kept(void **state)
     assert_int_equal(live, 0);
 }
 
-static void impossible_sizes_are_refused(void **state)
+TEST(impossible_sizes_are_refused)
 {
-    (void)state;
     struct gw_buffers buffers = {.most = 2};
     assert_null(gw_buffers_take(&buffers, SIZE_MAX));
     assert_null(gw_buffers_take(&buffers, SIZE_MAX - 64));

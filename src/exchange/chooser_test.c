@@ -1,12 +1,8 @@
 /* Tests the comparison of step times on made-up ones: it finds the shorter choice through noise and outliers, notices
  * when the network changes, and costs little. */
 #include "exchange/chooser.h"
+#include "checks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 
 /* A made-up network: how long a step takes with each choice, how far steps scatter, and how many are outliers. */
@@ -48,9 +44,8 @@ static double run(struct gw_chooser *c, struct steps *s, uint32_t n)
     return spent / (best * n);
 }
 
-static void finds_the_shorter_one_at_little_cost(void **state)
+TEST(finds_the_shorter_one_at_little_cost)
 {
-    (void)state;
     static const double ratios[] = {0.3, 0.5, 0.7, 0.85, 0.93, 0.97, 1, 1.03, 1.08, 1.2, 1.5, 2, 4};
     for (size_t r = 0; r < sizeof ratios / sizeof *ratios; r++)
         for (int noisy = 0; noisy < 2; noisy++) {
@@ -70,9 +65,8 @@ static void finds_the_shorter_one_at_little_cost(void **state)
         }
 }
 
-static void the_first_steps_cost_little(void **state)
+TEST(the_first_steps_cost_little)
 {
-    (void)state;
     static const double ratios[] = {0.5, 0.8, 1.25, 2};
     for (size_t r = 0; r < sizeof ratios / sizeof *ratios; r++) {
         struct gw_chooser c;
@@ -86,9 +80,8 @@ static void the_first_steps_cost_little(void **state)
     }
 }
 
-static void follows_a_network_that_changes(void **state)
+TEST(follows_a_network_that_changes)
 {
-    (void)state;
     struct gw_chooser c;
     struct steps s = {1, 0.6, 0.05, 20, 7};
     gw_chooser_init(&c);
@@ -102,9 +95,8 @@ static void follows_a_network_that_changes(void **state)
 }
 
 /* Something else delays one step, whichever it is. That must decide nothing. */
-static void one_outlier_decides_nothing(void **state)
+TEST(one_outlier_decides_nothing)
 {
-    (void)state;
     for (uint32_t at = 0; at < 40; at++)
         for (int better = 0; better < 2; better++) {
             struct gw_chooser c;

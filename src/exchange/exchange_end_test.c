@@ -4,9 +4,8 @@
 #include "forks.h"
 #include "exchange_world.h"
 
-static void a_member_that_goes_is_named(void **state)
+TEST(a_member_that_goes_is_named)
 {
-    (void)state;
     static const char *const some[] = {"none", "ternary"};
     for (int s = 0; s < 2; s++) {
         for (uint32_t after = 0; after < N_MIXED; after += 3) { /* tensors submitted before it goes */
@@ -36,9 +35,8 @@ static void a_member_that_goes_is_named(void **state)
 }
 
 /* No member waits until its timeout. No member is disturbed while it ends the step before. */
-static void a_member_that_leaves_is_named(void **state)
+TEST(a_member_that_leaves_is_named)
 {
-    (void)state;
     static const char *const some[] = {"none", "ternary"};
     for (int s = 0; s < 2; s++)
         for (uint32_t step = 0; step < 3; step++) {
@@ -68,9 +66,8 @@ static void a_member_that_leaves_is_named(void **state)
 }
 
 /* If nothing is sent, a member may be steps ahead when it leaves. */
-static void members_with_nothing_to_send_may_leave_early(void **state)
+TEST(members_with_nothing_to_send_may_leave_early)
 {
-    (void)state;
     static const uint64_t sizes[] = {0, 0};
     struct world world = {.spec = "none",
                           .n = 3,
@@ -88,9 +85,8 @@ static void members_with_nothing_to_send_may_leave_early(void **state)
 
 static const uint32_t machines_3[] = {0, 1, 1}, one_group[N_MIXED];
 
-static void a_silent_member_is_named(void **state)
+TEST(a_silent_member_is_named)
 {
-    (void)state;
     static const struct {
         const char *spec;
         uint32_t quitter, after;
@@ -146,9 +142,8 @@ static void a_silent_member_is_named(void **state)
 
 /* Rank 1 falls silent after it has sent its averages to rank 2, and before those to rank 0. So rank 2 begins the next
  * step, and rank 0 cannot. Rank 2 waits for both, and must not take rank 0 for silent. */
-static void a_chain_of_waits_names_its_end(void **state)
+TEST(a_chain_of_waits_names_its_end)
 {
-    (void)state;
     static const char *const some[] = {"none", "ternary"};
     for (size_t i = 0; i < 2; i++) {
         struct world world = {.spec = some[i],
@@ -174,9 +169,8 @@ static void a_chain_of_waits_names_its_end(void **state)
 }
 
 /* Members that begin different steps say so. */
-static void different_steps_are_an_error(void **state)
+TEST(different_steps_are_an_error)
 {
-    (void)state;
     struct world world = {.spec = "ternary",
                           .n = 3,
                           .sizes = mixed_sizes,
@@ -200,9 +194,8 @@ static void different_steps_are_an_error(void **state)
 
 /* One message is altered, in each turn another one. Each member must end with a status. If all go on, they must agree.
  */
-static void an_altered_message_does_no_harm(void **state)
+TEST(an_altered_message_does_no_harm)
 {
-    (void)state;
     static const uint64_t sizes[] = {20000, 300};
     static const char *const some[] = {"none", "ternary", "ternary:bucket=1024,share=off"};
     uint32_t refused = 0, turns = 0;
@@ -232,9 +225,8 @@ static void an_altered_message_does_no_harm(void **state)
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     static const uint64_t sizes[] = {20000, 300};
     static const char *const some[] = {"none", "ternary", "ternary:bucket=1024,share=off"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
@@ -300,9 +292,8 @@ static bool exchange_forked(void *argument)
 }
 
 /* In a forked process the exchange refuses every call, and its end does nothing. The process that forked goes on. */
-static void an_exchange_belongs_to_its_process(void **state)
+TEST(an_exchange_belongs_to_its_process)
 {
-    (void)state;
     gw_link links[2];
     gw_codec *codec;
     gw_exchange *members[2];

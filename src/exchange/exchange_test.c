@@ -6,9 +6,8 @@
 
 /* ---- results ----------------------------------------------------------------------------------------- */
 
-static void averages_equal_the_codecs_own(void **state)
+TEST(averages_equal_the_codecs_own)
 {
-    (void)state;
     static const uint32_t sizes[] = {1, 2, 3, 4, 7};
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     uint32_t turn = 0;
@@ -34,9 +33,8 @@ static void averages_equal_the_codecs_own(void **state)
 }
 
 /* The reference above rests on gw_reduce; this one on nothing. */
-static void floats_are_the_mean(void **state)
+TEST(floats_are_the_mean)
 {
-    (void)state;
     struct world world = {.spec = "none", .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 1, .seed = 5};
     world_run(&world);
     world_check_ok(&world);
@@ -52,9 +50,8 @@ static void floats_are_the_mean(void **state)
 }
 
 /* Same bits in every order of submission and arrival and with every grouping, with members that dawdle. */
-static void bits_do_not_depend_on_order_or_groups(void **state)
+TEST(bits_do_not_depend_on_order_or_groups)
 {
-    (void)state;
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     for (uint32_t turn = 0; turn < 12; turn++) {
         struct world world = {.spec = turn / 3 % 2 ? "ternary" : "topk:ratio=0.05,refresh=3,over=0,scope=global",
@@ -81,9 +78,8 @@ static const uint32_t machines_4[] = {0, 0, 1, 0}, machines_6[] = {5, 9, 5, 9, 9
                       machines_7[] = {1, 2, 3, 3, 1, 3, 3}, one_machine[] = {0, 0, 0, 0, 0, 0, 0};
 
 /* What goes by way of relays gives the same bits: sums of integers, unsummed floats, and both in one run. */
-static void machines_change_nothing(void **state)
+TEST(machines_change_nothing)
 {
-    (void)state;
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     static const uint32_t sizes[] = {4, 6, 7, 4}, *const machines[] = {machines_4, machines_6, machines_7, one_machine};
     uint32_t turn = 0;
@@ -142,9 +138,8 @@ static uint64_t bytes_between(const char *spec, enum said machines)
     return bytes;
 }
 
-static void machines_save_bytes(void **state)
+TEST(machines_save_bytes)
 {
-    (void)state;
     /* If the options do not name machines, five pushes of each element and five averages cross. With two machines three
      * pushes do, or the sum of three, and one average. */
     double floats = (double)bytes_between("none", BY_OPTIONS) / (double)bytes_between("none", BY_NOBODY);
@@ -155,9 +150,8 @@ static void machines_save_bytes(void **state)
 }
 
 /* A link that knows of one machine, or of machines with one rank each, changes nothing. */
-static void links_machines_are_taken_if_that_saves(void **state)
+TEST(links_machines_are_taken_if_that_saves)
 {
-    (void)state;
     static const uint32_t one[] = {0, 0, 0}, each[] = {0, 1, 2}, two[] = {0, 1, 1};
     const gw_link links[] = {{.size = 3},
                              {.size = 3, .machine_of = one},
@@ -169,9 +163,8 @@ static void links_machines_are_taken_if_that_saves(void **state)
 }
 
 /* Parts of owners longer than the format's longest slice. */
-static void large_tensors_are_cut(void **state)
+TEST(large_tensors_are_cut)
 {
-    (void)state;
     static const uint64_t sizes[] = {300, (5u << 20) / 2 + 77}; /* for two owners */
     static const char *const some[] = {"none", "ternary:bucket=3000"};
     for (int s = 0; s < 2; s++) {
@@ -186,9 +179,8 @@ static void large_tensors_are_cut(void **state)
 }
 
 /* Runs are encoded owner by owner, from the owner after this member on. */
-static void owners_have_work_early(void **state)
+TEST(owners_have_work_early)
 {
-    (void)state;
     gw_link links[3];
     gw_codec *codec;
     gw_exchange *ex;
@@ -212,9 +204,8 @@ static void owners_have_work_early(void **state)
 }
 
 /* A short tensor has one owner, the member that the program names. That member also leads the group. */
-static void the_first_owner_is_the_one_that_is_named(void **state)
+TEST(the_first_owner_is_the_one_that_is_named)
 {
-    (void)state;
     gw_link links[3];
     gw_codec *codec;
     gw_exchange *ex;
@@ -237,9 +228,8 @@ static void the_first_owner_is_the_one_that_is_named(void **state)
 }
 
 /* Messages carry 16 bits of the count of steps: it goes on past them, also where a member is one step ahead. */
-static void steps_are_counted_past_16_bits(void **state)
+TEST(steps_are_counted_past_16_bits)
 {
-    (void)state;
     gw_link links[2];
     gw_codec *codec;
     gw_exchange *ex[2];
@@ -272,9 +262,8 @@ static void steps_are_counted_past_16_bits(void **state)
     gw_codec_destroy(codec);
 }
 
-static void many_members(void **state)
+TEST(many_members)
 {
-    (void)state;
     static const uint64_t sizes[] = {500, 20, 25000, 50, 400000, 500, 5000, 10}; /* lenet */
     struct world world = {.spec = "ternary", .n = 64, .sizes = sizes, .n_tensors = 8, .n_steps = 2, .seed = 3};
     world_run(&world);
@@ -283,9 +272,8 @@ static void many_members(void **state)
     world_end(&world);
 }
 
-static void nothing_but_empty_tensors(void **state)
+TEST(nothing_but_empty_tensors)
 {
-    (void)state;
     static const uint64_t sizes[] = {0, 0};
     static const char *const some[] = {"none", "ternary"};
     for (int s = 0; s < 2; s++) {
@@ -298,9 +286,8 @@ static void nothing_but_empty_tensors(void **state)
 
 /* ---- not finite -------------------------------------------------------------------------------------- */
 
-static void a_step_with_nan_is_dropped_by_all(void **state)
+TEST(a_step_with_nan_is_dropped_by_all)
 {
-    (void)state;
     static const struct poison poisons[] = {{1, 2, 5, 60000}, {1, 1, 5, 3}, {1, 0, 6, 0}, {3, 3, 2, 0}};
     for (size_t s = 0; example(s); s++) {
         for (int grouped = 0; grouped < 2; grouped++) {
@@ -335,9 +322,8 @@ static void a_step_with_nan_is_dropped_by_all(void **state)
 
 /* ---- accounts ---------------------------------------------------------------------------------------- */
 
-static void bytes_are_what_crossed(void **state)
+TEST(bytes_are_what_crossed)
 {
-    (void)state;
     static const char *const some[] = {"none", "ternary", "ternary:share=off"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
         for (int account = 0; account < 2; account++) {
@@ -425,9 +411,8 @@ static double squares_of_a_frame(const struct world *w, uint32_t rank, uint32_t 
     return sum;
 }
 
-static void accounts_tell_what_frames_hold_and_codecs_keep(void **state)
+TEST(accounts_tell_what_frames_hold_and_codecs_keep)
 {
-    (void)state;
     static const char *const some[] = {"none", "ternary:share=off", "gspar:eps=0.5",
                                        "topk:ratio=0.1,scope=layer,over=0"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
@@ -462,9 +447,8 @@ static void accounts_tell_what_frames_hold_and_codecs_keep(void **state)
 /* ---- wrong use --------------------------------------------------------------------------------------- */
 
 /* Moments of a group stand in their order, also if its tensors are handed over one by one, and are of this step. */
-static void moments_stand_in_their_order(void **state)
+TEST(moments_stand_in_their_order)
 {
-    (void)state;
     gw_link link;
     gw_codec *codec;
     assert_int_equal(gw_codec_parse(NULL, "ternary", &codec), GW_OK);
@@ -518,9 +502,8 @@ static void moments_stand_in_their_order(void **state)
     gw_codec_destroy(codec);
 }
 
-static void options_are_checked(void **state)
+TEST(options_are_checked)
 {
-    (void)state;
     gw_link link;
     gw_codec *codec;
     gw_exchange *ex;
@@ -660,9 +643,8 @@ static const char *const with_residuals[] = {"topk:ratio=0.1,refresh=1,scope=lay
                                              "ternary:residual=on",
                                              "ternary:residual=on,bucket=1024"};
 
-static void a_gradient_of_zeros_rests_if_asked(void **state)
+TEST(a_gradient_of_zeros_rests_if_asked)
 {
-    (void)state;
     static struct alone a, same;
     for (size_t i = 0; i < sizeof with_residuals / sizeof *with_residuals; i++)
         for (int skip_zero_gradients = 0; skip_zero_gradients < 2; skip_zero_gradients++) {
@@ -706,9 +688,8 @@ static void a_gradient_of_zeros_rests_if_asked(void **state)
     alone_close(&a);
 }
 
-static void residuals_follow_the_unit_of_gradients(void **state)
+TEST(residuals_follow_the_unit_of_gradients)
 {
-    (void)state;
     static struct alone a, scaled;
     for (size_t i = 0; i < sizeof with_residuals / sizeof *with_residuals; i++) {
         alone_open(&a, with_residuals[i], false);
@@ -730,9 +711,8 @@ static void residuals_follow_the_unit_of_gradients(void **state)
 }
 
 /* A second exchange on the same links finds them clean. */
-static void links_serve_again(void **state)
+TEST(links_serve_again)
 {
-    (void)state;
     struct world world = {
         .spec = "ternary", .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 3, .seed = 4, .rounds = 3};
     for (int leaves = 0; leaves < 2; leaves++) { /* a farewell may reach the exchange that follows */
@@ -746,9 +726,8 @@ static void links_serve_again(void **state)
 
 /* An exchange that saw by itself that it was to end leaves the message that would have told it so to the one that
  * follows. */
-static void a_call_left_behind_does_no_harm(void **state)
+TEST(a_call_left_behind_does_no_harm)
 {
-    (void)state;
     gw_link link;
     gw_codec *codec;
     gw_exchange *ex;
@@ -776,9 +755,8 @@ static void a_call_left_behind_does_no_harm(void **state)
 }
 
 /* The order of calls around gw_exchange_leave. */
-static void who_has_left_begins_no_step(void **state)
+TEST(who_has_left_begins_no_step)
 {
-    (void)state;
     struct alone a;
     alone_open(&a, "none", false);
     assert_int_equal(gw_exchange_leave(NULL), GW_ERR_ARGUMENT);

@@ -5,9 +5,8 @@
 #include <sched.h>
 
 /* A member that leaves and stays on the link repeats nothing and sends nothing more. */
-static void a_farewell_is_the_last_word(void **state)
+TEST(a_farewell_is_the_last_word)
 {
-    (void)state;
     uint8_t push[MESSAGE_HEADER];
     gw_message message;
     struct stage *s = stage_begin("none", 3, 0, NULL);
@@ -50,9 +49,8 @@ static void a_farewell_is_the_last_word(void **state)
 /* Rank 1 leaves before the step. So rank 0's exchange ends. Rank 2 may still be busy with the step before, so rank 0
  * does not tell it of a failure. Rank 0 leaves, too, and says that rank 1 was the first. If a farewell comes before
  * rank 1's first message (stale), it was meant for an earlier exchange, and rank 0 passes over it. */
-static void a_farewell_is_passed_on_as_a_farewell(void **state)
+TEST(a_farewell_is_passed_on_as_a_farewell)
 {
-    (void)state;
     for (int stale = 0; stale < 2; stale++) {
         gw_message message;
         gw_status status;
@@ -87,9 +85,8 @@ static void a_farewell_is_passed_on_as_a_farewell(void **state)
 }
 
 /* Rank 2 heard of rank 1's end, and ended itself. Rank 0 hears of it from rank 2 first. */
-static void a_farewell_names_who_left_first(void **state)
+TEST(a_farewell_names_who_left_first)
 {
-    (void)state;
     static const struct {
         uint32_t first, its_step;
         gw_status status;
@@ -118,9 +115,8 @@ static void a_farewell_names_who_left_first(void **state)
 
 /* Rank 1's farewell has come, but rank 0 sends to it before it reads that. A farewell before it comes from a rank that
  * there is not (strange). */
-static void a_send_that_fails_finds_the_farewell(void **state)
+TEST(a_send_that_fails_finds_the_farewell)
 {
-    (void)state;
     for (int strange = 0; strange < 2; strange++) {
         gw_message message;
         struct stage *s = stage_begin("none", 3, 0, NULL);
@@ -140,9 +136,8 @@ static void a_send_that_fails_finds_the_farewell(void **state)
 }
 
 /* Rank 1 has left before rank 0 could even say what it is part of. */
-static void a_first_message_that_cannot_be_sent_finds_the_farewell(void **state)
+TEST(a_first_message_that_cannot_be_sent_finds_the_farewell)
 {
-    (void)state;
     struct stage *first = stage_begin("none", 3, 0, NULL), *s = stage_open("none", 3);
     s->hello = first->hello;
     s->hello_bytes = first->hello_bytes;
@@ -158,9 +153,8 @@ static void a_first_message_that_cannot_be_sent_finds_the_farewell(void **state)
 }
 
 /* Rank 2 fails between steps. Rank 1 had left before, so no step could have followed. */
-static void a_failure_between_steps_is_not_the_only_reason(void **state)
+TEST(a_failure_between_steps_is_not_the_only_reason)
 {
-    (void)state;
     for (int left = 0; left < 2; left++) {
         struct stage *s = stage_open("none", 3);
         stage_create(s, 0, NULL);
@@ -195,9 +189,8 @@ static void free_any(void *memory, void *user)
 }
 
 /* Rank 1 leaves when it has no more memory. Rank 0, which has begun one step more, hears of it at once. */
-static void who_has_no_memory_says_farewell_too(void **state)
+TEST(who_has_no_memory_says_farewell_too)
 {
-    (void)state;
     const gw_allocator allocator = {alloc_if_any, free_any, NULL};
     const gw_context_options of_context = {.struct_bytes = sizeof of_context, .allocator = &allocator};
     const gw_tensor tensor = {.n_elems = 1};

@@ -6,9 +6,8 @@
 
 /* ---- the first message ------------------------------------------------------------------------------- */
 
-static void every_line_must_be_the_same(void **state)
+TEST(every_line_must_be_the_same)
 {
-    (void)state;
     static const char *const lines[] = {"codec = none",         "seed = 9",
                                         "tensors = 2",          "elements = 6000",
                                         "names and sizes = ",   "groups = 2",
@@ -28,9 +27,8 @@ static void every_line_must_be_the_same(void **state)
     }
 }
 
-static void a_first_message_is_checked(void **state)
+TEST(a_first_message_is_checked)
 {
-    (void)state;
     static const struct {
         int at; /* of the byte that is altered; -1: none */
         uint8_t to;
@@ -68,18 +66,16 @@ static void a_first_message_is_checked(void **state)
     stage_ends(s, stage_submit(s), GW_ERR_FRAME_FIELD, "out of turn");
 }
 
-static void who_says_nothing_is_named(void **state)
+TEST(who_says_nothing_is_named)
 {
-    (void)state;
     struct stage *s = stage_begin("none", 3, 200, NULL);
     say(s, 2, s->hello, s->hello_bytes);
     stage_ends(s, stage_submit(s), GW_ERR_TIMEOUT, "nothing has come from rank 1 yet");
 }
 
 /* Nothing has to be sent, and still no step is done before all members were compared. */
-static void a_step_waits_for_the_comparison(void **state)
+TEST(a_step_waits_for_the_comparison)
 {
-    (void)state;
     gw_link links[2];
     gw_codec *codec;
     gw_exchange *ex;
@@ -104,9 +100,8 @@ static void a_step_waits_for_the_comparison(void **state)
 }
 
 /* Real members, of which the last one is another: all of them end, and hear which line it is. */
-static void members_that_differ_end(void **state)
+TEST(members_that_differ_end)
 {
-    (void)state;
     gw_codec *codecs[2];
     static const uint32_t together[] = {0, 0};
     gw_tensor tensors[] = {{.name = "a", .id = 0, .n_elems = 50}, {.name = "b", .id = 1, .n_elems = 60}}, other[2];
@@ -173,9 +168,8 @@ static void members_that_differ_end(void **state)
     gw_codec_destroy(codecs[1]);
 }
 
-static void an_identity_is_checked(void **state)
+TEST(an_identity_is_checked)
 {
-    (void)state;
     gw_link link;
     gw_codec *codec;
     gw_exchange *ex;
@@ -264,9 +258,8 @@ static void meet_nonsense(const struct nonsense *n, bool hello)
     stage_ends(s, status, 0, words);
 }
 
-static void nonsense_is_refused(void **state)
+TEST(nonsense_is_refused)
 {
-    (void)state;
     const uint32_t one = 0x3F800000, nan = 0x7FC00000, minus = 0xBF800000, tiny = 0;
     const struct nonsense cases[] = {
         {"none: 3 bytes", {MESSAGE_PUSH, 0, 1, 0, 0, 7}, 0, 0, 1, 3, 0},
@@ -421,9 +414,8 @@ static void behave(const struct conduct *conduct)
     stage_end(s);
 }
 
-static void runs_come_in_any_order_but_once(void **state)
+TEST(runs_come_in_any_order_but_once)
 {
-    (void)state;
     static const struct conduct conducts[] = {
         {{0, 1, 2, 9}, {0, 1, 2, 9}, GOOD, NULL},
         {{2, 0, 1, 9}, {1, 2, 0, 9}, GOOD, NULL},
@@ -447,9 +439,8 @@ static void runs_come_in_any_order_but_once(void **state)
 
 /* Ranks 1 and 2 are on one machine: what it sends of run 0 to rank 0 goes by way of rank 1, of run 1 by way of rank 2.
  */
-static void relays_are_the_ones_in_turn(void **state)
+TEST(relays_are_the_ones_in_turn)
 {
-    (void)state;
     static const uint32_t machines[] = {0, 4, 4};
     static const struct nonsense cases[] = {
         {"none: pushed run 1 of group 0 out of turn", {MESSAGE_PUSH, 1, 1, 0, 1, 7}, 8, 0, 1, 0, 0},
@@ -470,9 +461,8 @@ static void relays_are_the_ones_in_turn(void **state)
 }
 
 /* A link says how many members it has. If they are too many, the exchange must refuse it before it takes memory. */
-static void sizes_of_links_at_their_limits(void **state)
+TEST(sizes_of_links_at_their_limits)
 {
-    (void)state;
     static const struct {
         uint32_t rank, size;
         bool good;

@@ -19,9 +19,8 @@ static void values_of(uint32_t rank, float *out)
 }
 
 /* The same bytes as by the calls for many steps. */
-static void a_frame_is_the_encoders(void **state)
+TEST(a_frame_is_the_encoders)
 {
-    (void)state;
     static float g[N], back[N];
     const gw_draw draw = {.seed = 3, .rank = 2, .step = 9};
     values_of(1, g);
@@ -47,9 +46,8 @@ static void a_frame_is_the_encoders(void **state)
     }
 }
 
-static void a_frame_is_refused(void **state)
+TEST(a_frame_is_refused)
 {
-    (void)state;
     uint8_t frame[64];
     size_t n = 77;
     float g[4] = {1, 2, 3, NAN};
@@ -107,9 +105,8 @@ static void prepare(struct member *members, const char *spec)
     }
 }
 
-static void an_average_is_everybodys(void **state)
+TEST(an_average_is_everybodys)
 {
-    (void)state;
     static struct member members[MEMBERS];
     prepare(members, "none");
     run(members);
@@ -132,9 +129,8 @@ static void an_average_is_everybodys(void **state)
     }
 }
 
-static void an_average_is_refused(void **state)
+TEST(an_average_is_refused)
 {
-    (void)state;
     static struct member members[MEMBERS];
     prepare(members, "ternary");
     members[2].values[17] = INFINITY;

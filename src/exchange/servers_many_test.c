@@ -69,9 +69,8 @@ static void make_step(struct worker *workers, uint32_t step)
     }
 }
 
-static void more_pulls_than_may_wait(void **state)
+TEST(more_pulls_than_may_wait)
 {
-    (void)state;
     static const char *const optimizers[] = {NULL, "sgd"};
     for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++) {
         struct worker *workers = calloc(WORKERS, sizeof *workers);

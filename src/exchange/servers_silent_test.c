@@ -162,9 +162,8 @@ static void check(const struct scene *scene)
     }
 }
 
-static void a_silent_server_is_named(void **state)
+TEST(a_silent_server_is_named)
 {
-    (void)state;
     struct scene *scenes = calloc(N_SILENCES, sizeof *scenes);
     assert_non_null(scenes);
     for (size_t i = 0; i < N_SILENCES; i++)
@@ -179,9 +178,8 @@ static void a_silent_server_is_named(void **state)
 }
 
 /* One good run of several is enough: on a slow machine a server may answer too late. */
-static void a_missing_worker_is_named(void **state)
+TEST(a_missing_worker_is_named)
 {
-    (void)state;
     static struct scene scene;
     bool named = false;
     for (int i = 0; i < 5 && !named; i++) {

@@ -7,9 +7,8 @@
 #include "folders.h"
 #include "pserver/server/numbers.h"
 
-static void averages_equal_the_codecs_own(void **state)
+TEST(averages_equal_the_codecs_own)
 {
-    (void)state;
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     uint32_t turn = 0;
     for (size_t s = 0; example(s); s++)
@@ -36,9 +35,8 @@ static void averages_equal_the_codecs_own(void **state)
 
 /* Rank 0's choice comes back with averages, a step later. Servers that keep parameters send none: then each compares
  * for itself. */
-static void the_wire_choice_changes_no_result(void **state)
+TEST(the_wire_choice_changes_no_result)
 {
-    (void)state;
     static const char *const some[] = {"ternary", "ternary:share=off", "ternary:bucket=2048"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++)
         for (enum flips flips = FLIP_LEADER; flips <= FLIP_ALL; flips++) {
@@ -85,9 +83,8 @@ static void the_wire_choice_changes_no_result(void **state)
 }
 
 /* The lowest tensor and rank are told to everybody, and the next step goes on. */
-static void what_is_not_finite_drops_the_step(void **state)
+TEST(what_is_not_finite_drops_the_step)
 {
-    (void)state;
     static const struct poison poisons[] = {{1, 2, 5, 70000}, {1, 1, 3, 7}, {2, 0, 0, 0}};
     static const char *const some[] = {"none", "ternary", "topk:ratio=0.05,scope=layer,over=0"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
@@ -179,9 +176,8 @@ static void check_parameters(const struct world *asked, const char *optimizer)
     free(w), free(moments[0]), free(moments[1]);
 }
 
-static void servers_keep_the_parameters_that_members_would(void **state)
+TEST(servers_keep_the_parameters_that_members_would)
 {
-    (void)state;
     static const char *const optimizers[] = {"momentum:weight-decay=0.01", "sgd", "adam"};
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     uint32_t turn = 0;
@@ -206,9 +202,8 @@ static void servers_keep_the_parameters_that_members_would(void **state)
 }
 
 /* One tensor of one worker: no key of the step moves, whatever the group and whether it has shared numbers. */
-static void what_is_not_finite_moves_no_parameter(void **state)
+TEST(what_is_not_finite_moves_no_parameter)
 {
-    (void)state;
     static const struct poison poisons[] = {{1, 2, 5, 70000}, {1, 1, 3, 7}, {2, 0, 0, 0}};
     static const char *const some[] = {"none", "ternary", "topk:ratio=0.05,scope=layer,over=0", "ternary:scope=global"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
@@ -227,9 +222,8 @@ static void what_is_not_finite_moves_no_parameter(void **state)
 }
 
 /* Nobody waits for the others' gradients; a gradient that is not finite is its worker's own affair. */
-static void without_rounds_each_goes_its_way(void **state)
+TEST(without_rounds_each_goes_its_way)
 {
-    (void)state;
     static const struct poison poisons[] = {{1, 1, 3, 7}};
     static const char *const some[] = {"none", "ternary", "topk:ratio=0.05,scope=layer,over=0"};
     static const gw_ps_mode modes[] = {GW_PS_ASYNC, GW_PS_STALE};
@@ -443,9 +437,8 @@ static void stage_step(struct stage *stage, uint32_t step)
 }
 
 /* The servers have pushes of tensors while others are not submitted yet, and move nothing before both verdicts. */
-static void pushes_leave_before_all_is_submitted(void **state)
+TEST(pushes_leave_before_all_is_submitted)
 {
-    (void)state;
     struct stage stage;
     gw_step_result result;
     float now[STAGE_TENSORS][STAGE_ELEMENTS];
@@ -473,9 +466,8 @@ static void pushes_leave_before_all_is_submitted(void **state)
 
 /* A NaN in the tensor that comes last: the pushes that have left move no parameter on any server, and what the codec
  * keeps stays as it was. */
-static void a_late_nan_takes_early_pushes_back(void **state)
+TEST(a_late_nan_takes_early_pushes_back)
 {
-    (void)state;
     static const char *const some[] = {"topk:ratio=0.25,scope=layer,over=0", "onebit", "ternary"};
     for (size_t c = 0; c < sizeof some / sizeof some[0]; c++) {
         struct stage stage;
@@ -518,9 +510,8 @@ static void a_late_nan_takes_early_pushes_back(void **state)
 }
 
 /* One goes when some of its pushes are there and its verdict is not: none of them counts. */
-static void who_leaves_before_its_verdict_does_not_count(void **state)
+TEST(who_leaves_before_its_verdict_does_not_count)
 {
-    (void)state;
     struct stage stage;
     gw_step_result result;
     stage_begin(&stage, "none", &(gw_ps_server_options){.missing = GW_PS_MISSING_CONTINUE, .away_ms = 50}, false);
@@ -537,9 +528,8 @@ static void who_leaves_before_its_verdict_does_not_count(void **state)
 
 /* The servers go down between a worker's pushes and its verdict, and come again from their folders: the pushes are
  * there, and still wait. Twice, and the second verdict is bad. */
-static void servers_come_again_before_the_verdict(void **state)
+TEST(servers_come_again_before_the_verdict)
 {
-    (void)state;
 #ifndef GW_HAVE_SQLITE
     skip();
 #endif
@@ -580,9 +570,8 @@ static void servers_come_again_before_the_verdict(void **state)
 /* ---- what is refused ---------------------------------------------------------------------------------------- */
 
 /* If averages were made of the workers that have pushed so far, workers would get different ones. */
-static void averages_need_rounds(void **state)
+TEST(averages_need_rounds)
 {
-    (void)state;
     struct world world = {.spec = "none",
                           .n = 2,
                           .sizes = mixed_sizes,
@@ -600,9 +589,8 @@ static void averages_need_rounds(void **state)
     world_end(&world);
 }
 
-static void wrong_calls_are_refused(void **state)
+TEST(wrong_calls_are_refused)
 {
-    (void)state;
     gw_context *context = world_context();
     gw_codec *codec;
     gw_link link;
@@ -631,9 +619,8 @@ static void wrong_calls_are_refused(void **state)
 }
 
 /* An exchange has a link or servers, and servers' clients are workers. */
-static void who_owns_the_slices_is_clear(void **state)
+TEST(who_owns_the_slices_is_clear)
 {
-    (void)state;
     struct world world = {.spec = "none", .n = 1, .n_servers = 1, .timeout_ms = 20000};
     char addresses[64 * WORLD_MAX_SERVERS];
     gw_ps_client *reader, *not_met;
@@ -683,9 +670,8 @@ static void who_owns_the_slices_is_clear(void **state)
 }
 
 /* The second one has another seed. It hears so from the first server, also if there is no other. */
-static void workers_that_differ_are_refused(void **state)
+TEST(workers_that_differ_are_refused)
 {
-    (void)state;
     for (uint32_t n_servers = 1; n_servers <= 2; n_servers++) {
         struct world world = {.spec = "none", .n = 2, .n_servers = n_servers, .timeout_ms = 20000};
         char addresses[64 * WORLD_MAX_SERVERS];
@@ -725,9 +711,8 @@ static void workers_that_differ_are_refused(void **state)
 }
 
 /* One goes without a word: the others learn for whom they waited. */
-static void one_that_leaves_is_named(void **state)
+TEST(one_that_leaves_is_named)
 {
-    (void)state;
     struct world world = {.spec = "ternary",
                           .n = 3,
                           .sizes = mixed_sizes,

@@ -46,9 +46,8 @@ static void wait_beside(const bool waiting[3], bool as_relays, uint32_t timeout_
     stage_ends(s, GW_OK, GW_ERR_TIMEOUT, words);
 }
 
-static void who_waits_too_is_not_named(void **state)
+TEST(who_waits_too_is_not_named)
 {
-    (void)state;
     wait_beside((bool[]){false, false, true}, false, 1000, "no gradients of group 0 came from rank 1 within 1000 ms");
     wait_beside((bool[]){false, false, true}, true, 1000, "no gradients of group 0 came from rank 1 within 1000 ms");
     /* If all say so for ever, the wait ends all the same. */
@@ -56,9 +55,8 @@ static void who_waits_too_is_not_named(void **state)
 }
 
 /* Who has not said anything yet may come as late as the timeout lets it. */
-static void strangers_have_all_the_time(void **state)
+TEST(strangers_have_all_the_time)
 {
-    (void)state;
     struct stage *s = stage_begin("none", 3, 1000, NULL);
     const double begin = gw_clock_seconds();
     stage_ends(s, stage_submit(s), GW_ERR_TIMEOUT,
@@ -68,9 +66,8 @@ static void strangers_have_all_the_time(void **state)
 
 /* Rank 0 says WAITING once it has handed over all its tensors, however often something else comes. Before, others wait
  * for it. */
-static void a_member_that_owes_nothing_says_so(void **state)
+TEST(a_member_that_owes_nothing_says_so)
 {
-    (void)state;
     for (int all = 0; all < 2; all++) {
         struct stage *s = stage_begin("none", 3, all ? 60000 : 400, NULL);
         gw_message message = {.bytes = NULL};
@@ -90,9 +87,8 @@ static void a_member_that_owes_nothing_says_so(void **state)
 
 /* Rank 0's caller hands over its tensors late. Ranks that it sends nothing to hear at once that it is there. One quick
  * answer of many is enough: this machine may be slow. */
-static void a_late_member_says_so_at_once(void **state)
+TEST(a_late_member_says_so_at_once)
 {
-    (void)state;
     bool quick = false;
     for (int i = 0; i < 10 && !quick; i++) {
         struct stage *s = stage_begin("none", 3, 2000, NULL); /* WAITING comes twice a second */
@@ -111,9 +107,8 @@ static void a_late_member_says_so_at_once(void **state)
 }
 
 /* Rank 1 is a step ahead. What it sends every 0.1 s is news, and rank 0 can do nothing with it. */
-static void news_does_not_put_it_off(void **state)
+TEST(news_does_not_put_it_off)
 {
-    (void)state;
     struct stage *s = stage_begin("none", 3, 60000, NULL);
     const double end = gw_clock_seconds() + 30;
     gw_message message;

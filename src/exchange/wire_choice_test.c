@@ -20,9 +20,8 @@ static struct world world_of(const char *spec, gw_wire wire, enum flips flips)
 }
 
 /* The averages are compared with those of small frames. */
-static void no_result_depends_on_it(void **state)
+TEST(no_result_depends_on_it)
 {
-    (void)state;
     static const struct {
         gw_wire wire;
         enum flips flips;
@@ -42,9 +41,8 @@ static void no_result_depends_on_it(void **state)
 
 /* Rank 0 changes its choice in every step; a member that follows has in a step the choice that rank 0 had in the step
  * before. */
-static void the_others_follow_rank_0(void **state)
+TEST(the_others_follow_rank_0)
 {
-    (void)state;
     static const char *const specs[] = {"ternary", "ternary:share=off", "ternary:code=mask,min=100",
                                         "ternary:pull=packed"};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
@@ -85,9 +83,8 @@ static void count_bytes(const char *spec, gw_wire wire, uint64_t *up, uint64_t *
     world_end(&w);
 }
 
-static void named_codes_are_respected(void **state)
+TEST(named_codes_are_respected)
 {
-    (void)state;
     static const struct {
         const char *spec;
         bool up, down; /* there is a choice */
@@ -110,9 +107,8 @@ static void named_codes_are_respected(void **state)
     }
 }
 
-static void automatic_compares_both(void **state)
+TEST(automatic_compares_both)
 {
-    (void)state;
     struct world w = world_of("ternary", GW_WIRE_AUTO, FLIP_NOBODY);
     bool seen[3] = {false};
     w.n_steps = WORLD_MAX_STEPS;
@@ -151,9 +147,8 @@ static void automatic_compares_both(void **state)
 }
 
 /* Which of the two times is whose. No step is made. */
-static void the_report_has_what_was_compared(void **state)
+TEST(the_report_has_what_was_compared)
 {
-    (void)state;
     gw_context *context = world_context();
     gw_codec *codec;
     gw_link links[2];
@@ -177,9 +172,8 @@ static void the_report_has_what_was_compared(void **state)
     gw_context_destroy(context);
 }
 
-static void wrong_calls_are_refused(void **state)
+TEST(wrong_calls_are_refused)
 {
-    (void)state;
     gw_context *context = world_context();
     gw_codec *codec;
     gw_link link;
