@@ -486,7 +486,7 @@ class Failures(Case):
         )
         said = self.same(found, "steps_without_the_optimizer")
         self.assertRegex(said[0], "step 5: .* each backward that averages, and 3 of the last 6 had none; to add up")
-        self.assertEqual(said[1:], ["no error"] * 4)
+        self.assertEqual(said[1:], ["no error"] * 5)
         self.assertIn("and has 0.85 and 0", self.same(found, "a_schedule_moves_the_momentum"))
         all_nan, finite, moved, _, dropped = self.same(found, "not_finite")
         self.assertEqual((all_nan, finite, moved, dropped), (True, True, True, 1))

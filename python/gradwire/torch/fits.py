@@ -58,9 +58,10 @@ class Pace:
         None. excuse() is asked if none came after the last exchange: it says whether that was right."""
         if self._counting is None:
             self._count()
-        n_before, late = self._seen.get(unit, (None, collections.deque(maxlen=_WATCHED)))
-        late.append(self._n_steps == n_before and not excuse())
-        self._seen[unit] = (self._n_steps, late)
+        moves = self._n_steps + sum(1 + tensor._version for tensor in self._moving())
+        moves_before, late = self._seen.get(unit, (None, collections.deque(maxlen=_WATCHED)))
+        late.append(moves == moves_before and not excuse())
+        self._seen[unit] = (moves, late)
         if sum(late) <= _MOST_LATE:
             return None
         return (
@@ -70,7 +71,8 @@ class Pace:
         )
 
     def _count(self):
-        """Counts calls of step(). PyTorch's own hooks of a step are lost once torch.compile has been used."""
+        """Counts calls of step(), because fused kernels leave no trace in a tensor. PyTorch's own hooks of a step are
+        lost once torch.compile has been used."""
         self._before, inner = vars(self._optimizer).get("step"), self._optimizer.step
 
         @functools.wraps(inner)
@@ -80,6 +82,13 @@ class Pace:
             return result
 
         self._optimizer.step = self._counting = types.MethodType(step, self._optimizer)  # schedules want a method
+
+    def _moving(self):
+        """Returns the tensors that a step changes, also if the program had taken step before it was counted: momenta,
+        which nobody else changes, if there are any."""
+        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
+        momenta = [self._optimizer.state[p].get("momentum_buffer") for p in parameters if p in self._optimizer.state]
+        return [m for m in momenta if m is not None] or parameters
 
     def end(self):
         if self._counting is not None and vars(self._optimizer).get("step") is self._counting:

@@ -109,10 +109,11 @@ def a_schedule_moves_the_momentum():
 
 def steps_without_the_optimizer():
     """Returns what backward says if only every second one has a step: as it is; under no_sync; when no step came after
-    a NaN; if two steps of eight are left out; and if one rank has joined."""
+    a NaN; if two steps of eight are left out; if one rank has joined; and if the program has its own name for step."""
     said = []
-    for kind in ("as it is", "no_sync", "nan", "left out", "joined"):
+    for kind in ("as it is", "no_sync", "nan", "left out", "joined", "own name"):
         ddp, optimizer, compression = attached_with("onebit:momentum=0.9")
+        make_step = optimizer.step
         with compression:
             with ddp.join(enable=kind == "joined"):
                 try:
@@ -124,7 +125,10 @@ def steps_without_the_optimizer():
                             if is_odd and kind == "nan":
                                 optimizer.zero_grad()
                             backward(ddp, step, factor=float("nan") if kind == "nan" and not is_odd else 1.0)
-                        if is_odd or kind == "joined" or (kind == "left out" and step not in (2, 4)):
+                        if kind == "own name":
+                            make_step()
+                            optimizer.zero_grad()
+                        elif is_odd or kind == "joined" or (kind == "left out" and step not in (2, 4)):
                             optimizer.step()
                             optimizer.zero_grad()
                     said.append("no error")
