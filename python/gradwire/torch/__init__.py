@@ -79,8 +79,10 @@ def attach(
     are_defaults = candidates is None
     if codec != "auto" and not are_defaults:
         raise ValueError('candidates are what codec="auto" chooses from; this codec is named')
+    everything = find_parameters(ddp)
+    reduced = [(p.names[0], p.tensor) for p in everything if p.is_reduced]
     if are_defaults:
-        candidates = candidates_for(optimizer)
+        candidates = candidates_for(optimizer, reduced)
     elif isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):
         raise TypeError(f"candidates is {candidates!r}, and must be a list of specifications")
     candidates = list(candidates)
@@ -90,10 +92,9 @@ def attach(
         what = 'nonfinite="raise"' if nonfinite == "raise" else "keys"
         raise ValueError(f'codec="auto" may leave steps to DDP\'s own all-reduce, which knows no {what}; name a codec')
     parsed = None if codec == "auto" else _api.Codec(codec)
-    check_optimizer([parsed] if parsed else [_api.Codec(spec) for spec in candidates], optimizer)
-    everything = find_parameters(ddp)
+    check_optimizer([parsed] if parsed else [_api.Codec(spec) for spec in candidates], optimizer, reduced)
     tensors = declare(everything, candidates if codec == "auto" else [codec])
-    parameters, timeout_ms = [p.tensor for p in everything if p.is_reduced], max(1, round(1000 * timeout))
+    parameters, timeout_ms = [tensor for _, tensor in reduced], max(1, round(1000 * timeout))
     # The longest message: an owner's frames of all ranks, if every machine has many ranks.
     size = dist.get_world_size(ddp.process_group)
     most_bytes = (1 << 20) + size * sum(8 * n + 4096 for _, n, _ in tensors)

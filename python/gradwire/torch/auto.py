@@ -29,7 +29,7 @@ _CANDIDATES = (
 _MOST_LOST = 0.3
 _WARM_UP, _TIMED = 5, 9  # steps; DDP rebuilds its buckets in the first steps
 _SETTLE = 3  # steps of a new codec that are not timed
-_GAIN = 0.97  # auto takes a codec if its predicted step is shorter than so much of the all-reduce's
+_GAIN = 0.97  # auto takes a codec if its predicted step is shorter than so much of the all-reduce's, and of "none"'s
 _LEAST_ELEMENTS = 1 << 20
 MOST_PROBE_BYTES = 16 << 20  # so much a probe's messages and groups may take on each rank, however small the model is
 _MOST_EXACT = 400  # for more tensors the exact plan may take minutes, while all ranks wait
@@ -40,13 +40,15 @@ _MOST_EXACT = 400  # for more tensors the exact plan may take minutes, while all
 _under_way = set()
 
 
-def candidates_for(optimizer):
+def candidates_for(optimizer, named=()):
     """The optimizer: None if it is not known. Then no codec with momentum= is a candidate. If it is not SGD, only bf16
-    is one: with Adam the others train more slowly (docs/accuracy.md)."""
+    is one: with Adam the others train more slowly (docs/accuracy.md). named: [(name, parameter)] that it must move if
+    a codec has momentum=."""
     if optimizer is not None and not isinstance(optimizer, torch.optim.SGD):
         return ["bf16"]
     codecs = {spec: _api.Codec(spec) for spec in _CANDIDATES}
-    return [spec for spec, codec in codecs.items() if lost(codec) <= _MOST_LOST and why_not(codec, optimizer) is None]
+    few = [(spec, codec) for spec, codec in codecs.items() if lost(codec) <= _MOST_LOST]
+    return [spec for spec, codec in few if why_not(codec, optimizer, named) is None]
 
 
 def start_all_reduce(group, buffer):
@@ -258,7 +260,8 @@ class Auto:
                 )
             )
             plans.append((ms.value, spec, list(groups), n_groups.value))
-        best_ms, spec, groups, n_groups = min(plans)
+        exact, best = plans[0], min(plans)  # the first is "none"
+        best_ms, spec, groups, n_groups = best if best[0] < _GAIN * exact[0] else exact
         takes = best_ms < _GAIN * all_reduce_ms
         predicted = ", ".join(f"{name} {ms:.1f}" for ms, name, _, _ in plans)
         what = f"{spec}, {n_groups} group{'s' * (n_groups != 1)}" if takes else "DDP's own all-reduce"

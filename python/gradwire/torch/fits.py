@@ -22,9 +22,9 @@ def has_momentum(codec):
     return _api.library().gw_codec_traits_of(codec.handle).momentum > 0
 
 
-def why_not(codec, optimizer):
+def why_not(codec, optimizer, named=()):
     """Returns why momentum= of the codec does not fit, or None. codec: an _api.Codec. optimizer: None if it is not
-    known; then no momentum= fits."""
+    known; then no momentum= fits. named: [(name, parameter)] that it must move."""
     traits = _api.library().gw_codec_traits_of(codec.handle)
     if not has_momentum(codec):
         return None
@@ -42,6 +42,12 @@ def why_not(codec, optimizer):
                 f"the codec has momentum={traits.momentum:g}{output}, so the optimizer must have momentum {wanted:g} "
                 f"and dampening 0, and has {group['momentum']:g} and {group['dampening']:g}"
             )
+    moved = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    if others := [name for name, p in named if id(p) not in moved]:
+        return (
+            "a codec with momentum= needs an optimizer that moves all parameters, and this one does not have "
+            f"{others[0]}; name a codec without momentum=, or freeze what nobody moves"
+        )
     return None
 
 
@@ -148,10 +154,11 @@ def say_if_slow(codec, parameters, optimizer):
         )
 
 
-def check_optimizer(codecs, optimizer):
-    """Raises TypeError if it is no optimizer, and ValueError if a codec does not fit. codecs: [_api.Codec]."""
+def check_optimizer(codecs, optimizer, named):
+    """Raises TypeError if it is no optimizer, and ValueError if a codec does not fit. codecs: [_api.Codec]. named: as
+    in why_not."""
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer is {optimizer!r}, and must be an optimizer of PyTorch")
     for codec in codecs:
-        if why := why_not(codec, optimizer):
+        if why := why_not(codec, optimizer, named):
             raise ValueError(f"gradwire: {why}")

@@ -74,6 +74,7 @@ def wrong_arguments():
         (ddp, "topk:momentum=0.9", {"optimizer": torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.8)}),
         (ddp, "topk:momentum=0.9", {"optimizer": torch.optim.SGD(ddp.parameters(), 0.1, 0.9, dampening=0.5)}),
         (ddp, "topk:momentum=0.9,output=velocity", {"optimizer": torch.optim.SGD(ddp.parameters(), 0.1, 0.9)}),
+        (ddp, "topk:momentum=0.9", {"optimizer": torch.optim.SGD([*ddp.parameters()][:2], 0.1, momentum=0.9)}),
         (ddp, "auto", {"candidates": ["onebit:momentum=0.9"], "optimizer": torch.optim.SGD(ddp.parameters(), 0.1)}),
         (ddp, "auto", {"candidates": [f"topk:ratio=0.{i}" for i in range(10, 80)]}),
         (ddp, "ternary:skip=0.*+2.wieght", {}),
