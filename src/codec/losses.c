@@ -17,7 +17,7 @@ const gw_codec_loss gw_losses_f16[] = {
 };
 
 const gw_codec_loss gw_losses_ternary[] = {
-    {"ternary:residual=on,momentum=0.9", "ResNet-20", 0.28, 0.91, 1.57, 1},
+    {"ternary:residual=on,momentum=0.9", "ResNet-20", 0.64, 0.90, 1.56, 3},
     {"ternary:residual=on,momentum=0.9", "LeNet", 0.06, 0.47, 1.10, 3},
     {"ternary:residual=on,momentum=0.9", "perceptron", 0.01, 0.35, 0.84, 3},
     {"ternary:residual=on", "ResNet-20", 0.29, 1.08, 1.81, 3},

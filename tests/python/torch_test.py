@@ -416,11 +416,10 @@ class Auto(Case):
         cases += ["optimizers_that_cannot_be_asked"]
         cases += ["nobody_reads_what_it_says", "adam_within_another", "others_free_their_own"]
         found = self.run_cases(*cases, "auto_knows_accuracy")
-        unknown, fitting, other, adam = self.same(found, "auto_knows_accuracy")
-        self.assertEqual([other, adam], [unknown, ["bf16"]])
+        unknown, sgd, adam = self.same(found, "auto_knows_accuracy")
+        self.assertEqual([sgd, adam], [unknown, ["bf16"]])
         self.assertFalse(any("momentum" in spec for spec in unknown))
-        self.assertEqual([spec for spec in fitting if "momentum=0.9" not in spec], unknown)
-        self.assertGreater(len(fitting), len(unknown))
+        self.assertGreater(len(unknown), 1)
         # The all-reduce makes 5 + 9 steps. 3 + 9 more, and one, tell how long the codec's steps take.
         expected = {
             "auto_takes_a_codec": [14, 26, 0, 3],

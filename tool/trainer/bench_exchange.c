@@ -39,8 +39,6 @@ enum { WARM_UP = 2, WARM_UP_MOST = 60 /* with --wire auto, until it has compared
 #define MOST_TENSORS GW_PLAN_MAX_LAYERS
 _Static_assert(MOST_TENSORS >= GW_MAX_TENSORS && MOST_TENSORS >= GW_MAX_NETWORK_TENSORS, "all have room");
 
-static const char *const default_specs[] = {"none", "bf16", "ternary", "ternary:residual=on,momentum=0.9", "topk"};
-
 /* What is measured and shown in one line: a codec, and with a profile one of the plans. */
 struct row {
     size_t spec;
@@ -575,9 +573,7 @@ static int prepare(struct bench *b)
         b->specs.items[i] = b->profile.codecs[i].spec;
     if (b->specs.n == 0 && b->profile.root)
         b->specs.n = b->profile.profile.n_codecs;
-    if (b->specs.n == 0)
-        for (size_t i = 0; i < sizeof default_specs / sizeof *default_specs; i++)
-            b->specs.items[b->specs.n++] = default_specs[i];
+    bench_default_codecs(&b->specs);
     if (b->plans.n == 0)
         b->plans.items[b->plans.n++] = "exact";
     for (size_t k = 0; k < b->specs.n; k++)

@@ -6,6 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+void bench_default_codecs(tool_texts *specs)
+{
+    static const char *const defaults[] = {"none", "bf16", "ternary", "ternary:residual=on", "topk"};
+    if (specs->n > 0)
+        return;
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+        specs->items[specs->n++] = defaults[i];
+}
+
 gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index)
 {
     return team->links[k * team->members.count + index];

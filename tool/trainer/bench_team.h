@@ -22,6 +22,9 @@ struct bench_member {
     struct gw_meeting meeting;
 };
 
+/* If the caller names no codec: those that are measured then, one of each kind. */
+void bench_default_codecs(tool_texts *specs);
+
 /* Link k of the member `index` of this process; k from 0 to n_links - 1. */
 gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index);
 

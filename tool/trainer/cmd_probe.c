@@ -13,8 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const default_specs[] = {"none", "bf16", "ternary", "ternary:residual=on,momentum=0.9", "topk"};
-
 /* What the command keeps beside the measurement. */
 struct probe {
     struct bench_team team; /* one link for messages and exchanges, and one for meetings */
@@ -193,9 +191,7 @@ static gw_status member_work(struct bench_member *m)
 /* Returns 0, or an exit status with the message printed. */
 static int parse_codecs(struct probe *p)
 {
-    if (p->specs.n == 0)
-        for (size_t i = 0; i < sizeof default_specs / sizeof *default_specs; i++)
-            p->specs.items[p->specs.n++] = default_specs[i];
+    bench_default_codecs(&p->specs);
     /* Floats come first, because the link is measured with them and advice compares with them. */
     size_t none = 0;
     while (none < p->specs.n && strcmp(p->specs.items[none], "none") != 0)

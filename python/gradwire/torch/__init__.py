@@ -57,11 +57,11 @@ def attach(
     docs/choosing.md has what each codec sends, up and down, and what it costs in accuracy.
 
     optimizer: what moves the parameters. A codec with momentum= needs it, and must fit it in every step. Each backward
-    that averages then needs an optimizer.step(). If you give it, auto may choose such a codec.
+    that averages then needs an optimizer.step().
 
     candidates: auto chooses from these, from none and from the all-reduce. None: from codecs that lost at most 0.3
-    points of accuracy in trainings with SGD (docs/choosing.md), and whose momentum= fits the optimizer. If that is no
-    SGD, from bf16. If you do not give the optimizer, it is looked for when auto chooses.
+    points of accuracy in trainings with SGD (docs/choosing.md). If the optimizer is no SGD, from bf16. If you do not
+    give the optimizer, it is looked for when auto chooses.
 
     transport: "tcp" (connections of Gradwire's own), "mpi" (the job runs under mpirun or srun), or "torch" (through a
     process group of PyTorch over Gloo). keys: tcp, a folder of `gradwire keys new`, which encrypts; None: nothing is
@@ -82,7 +82,7 @@ def attach(
     everything = find_parameters(ddp)
     reduced = [(p.names[0], p.tensor) for p in everything if p.is_reduced]
     if are_defaults:
-        candidates = candidates_for(optimizer, reduced)
+        candidates = candidates_for(optimizer)
     elif isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):
         raise TypeError(f"candidates is {candidates!r}, and must be a list of specifications")
     candidates = list(candidates)

@@ -19,13 +19,8 @@ from .links import tell
 from .notices import say
 
 # What auto chooses from, if the caller names nothing: none, and those of these that are known to lose at most so many
-# points of accuracy, and whose momentum= fits the optimizer.
-_CANDIDATES = (
-    "bf16",
-    "ternary:residual=on",
-    "ternary:residual=on,momentum=0.9",
-    "topk:ratio=0.01,scope=global,refresh=100,over=0.5",
-)
+# points of accuracy.
+_CANDIDATES = ("bf16", "ternary:residual=on", "topk:ratio=0.01,scope=global,refresh=100,over=0.5")
 _MOST_LOST = 0.3
 _WARM_UP, _TIMED = 5, 9  # steps; DDP rebuilds its buckets in the first steps
 _SETTLE = 3  # steps of a new codec that are not timed
@@ -40,15 +35,12 @@ _MOST_EXACT = 400  # for more tensors the exact plan may take minutes, while all
 _under_way = set()
 
 
-def candidates_for(optimizer, named=()):
-    """The optimizer: None if it is not known. Then no codec with momentum= is a candidate. If it is not SGD, only bf16
-    is one: with Adam the others train more slowly (docs/accuracy.md). named: [(name, parameter)] that it must move if
-    a codec has momentum=."""
+def candidates_for(optimizer):
+    """The optimizer: None if it is not known. If it is not SGD, only bf16 is a candidate: with Adam the others train
+    more slowly (docs/accuracy.md)."""
     if optimizer is not None and not isinstance(optimizer, torch.optim.SGD):
         return ["bf16"]
-    codecs = {spec: _api.Codec(spec) for spec in _CANDIDATES}
-    few = [(spec, codec) for spec, codec in codecs.items() if lost(codec) <= _MOST_LOST]
-    return [spec for spec, codec in few if why_not(codec, optimizer, named) is None]
+    return [spec for spec in _CANDIDATES if lost(_api.Codec(spec)) <= _MOST_LOST]
 
 
 def start_all_reduce(group, buffer):

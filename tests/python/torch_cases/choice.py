@@ -77,9 +77,9 @@ def auto_takes_none():
 
 
 def auto_knows_accuracy():
-    """Its own candidates lost little, and fit the optimizer."""
-    parameters, momentum = list(network().parameters()), 0.95 - 0.05
-    optimizers = [None, sgd(parameters, momentum, nesterov=True), sgd(parameters, 0.8), torch.optim.Adam(parameters)]
+    """Its own candidates lost little, and fit any SGD."""
+    parameters = list(network().parameters())
+    optimizers = [None, sgd(parameters, 0.8), torch.optim.Adam(parameters)]
     found = [gw_auto.candidates_for(optimizer) for optimizer in optimizers]
     codecs = [_api.Codec(spec) for specs in found for spec in specs]
     assert all(lost(codec) <= 0.3 for codec in codecs)
