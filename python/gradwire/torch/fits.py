@@ -24,7 +24,7 @@ def has_momentum(codec):
 
 def why_not(codec, optimizer, named=()):
     """Returns why momentum= of the codec does not fit, or None. codec: an _api.Codec. optimizer: None if it is not
-    known; then no momentum= fits. named: [(name, parameter)] that it must move."""
+    known; then no momentum= fits. named: [(name, parameter)] that it must move, if they are not frozen."""
     traits = _api.library().gw_codec_traits_of(codec.handle)
     if not has_momentum(codec):
         return None
@@ -43,7 +43,7 @@ def why_not(codec, optimizer, named=()):
                 f"and dampening 0, and has {group['momentum']:g} and {group['dampening']:g}"
             )
     moved = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    if others := [name for name, p in named if id(p) not in moved]:
+    if others := [name for name, p in named if p.requires_grad and id(p) not in moved]:
         return (
             "a codec with momentum= needs an optimizer that moves all parameters, and this one does not have "
             f"{others[0]}; name a codec without momentum=, or freeze what nobody moves"

@@ -103,7 +103,7 @@ def attach_sharded(
             'larger parts, or take transport="torch"'
         )
     parsed = _api.Codec(codec)
-    check_optimizer([parsed], optimizer, [(name, p) for name, p in model.named_parameters() if p.requires_grad])
+    check_optimizer([parsed], optimizer, [*model.named_parameters()])
     in_float = [_api.library().gw_codec_leaves_float(parsed.handle, _api.Tensor(b"", 0, 1, last)) for last in (0, 1)]
     if in_float == [False, True]:
         raise ValueError(f"{codec}: a unit of FSDP2 is no last layer; name the units that skip= leaves in float")

@@ -13,9 +13,11 @@ import torch.distributed as dist
 
 import gradwire
 import gradwire.torch as gw
+from gradwire import _api
+from gradwire.torch.fits import check_optimizer
 
 from common import RANK, TOPK, attached, attached_with, await_word, backward, digest, network
-from common import said_by, say, train, wait_until, wrapped
+from common import said_by, say, sgd, train, wait_until, wrapped
 
 
 def not_finite():
@@ -43,6 +45,9 @@ def not_finite_raises():
 
 
 def wrong_arguments():
+    frozen = network()
+    frozen[0].requires_grad_(False)  # so nobody need move it
+    check_optimizer([_api.Codec("topk:momentum=0.9")], sgd(frozen[2].parameters()), [*frozen.named_parameters()])
     ddp, hollow = wrapped(), network()
     hollow.register_parameter("hollow", torch.nn.Parameter(torch.zeros(0)))
     cases = [
