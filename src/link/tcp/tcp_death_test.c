@@ -147,6 +147,7 @@ static void *take_steps(void *argument)
     const struct gw_tcp_endpoint *me = link->self;
     const gw_tensor tensor = {.name = "a", .n_elems = 1000};
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    const int line = link->rank == 1 ? dup(me->peers[0].c.fd) : -1; /* once the exchange runs, `me` is its thread's */
     float gradient[1000] = {0};
     gw_codec *codec = NULL;
     gw_exchange *exchange = NULL;
@@ -161,7 +162,7 @@ static void *take_steps(void *argument)
         m->status = gw_exchange_create(NULL, &options, &exchange);
     for (uint32_t t = 0; m->status == GW_OK; t++) {
         if (link->rank == 1 && t == reset_in_step) /* as a machine between the two would: both sides see a reset */
-            connect(me->peers[0].c.fd, &nowhere, sizeof nowhere);
+            connect(line, &nowhere, sizeof nowhere);
         m->status = gw_exchange_begin(exchange, t);
         if (m->status == GW_OK)
             m->status = gw_exchange_submit(exchange, 0, gradient);
@@ -171,6 +172,8 @@ static void *take_steps(void *argument)
     snprintf(m->sentence, sizeof m->sentence, "%s", gw_last_error());
     gw_exchange_destroy(exchange);
     gw_codec_destroy(codec);
+    if (line >= 0)
+        close(line);
     return NULL;
 }
 
