@@ -15,6 +15,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -83,63 +84,37 @@ gw_status gw_net_keys_read(const char *folder, const char *name, X509 **certific
     return good ? GW_OK : gw_fail(GW_ERR_SYSTEM, "%s is not a certificate (PEM); gradwire keys new makes one", path);
 }
 
-static bool is_certificate_name(const char *name)
+static int is_certificate(const struct dirent *entry)
 {
+    const char *name = entry->d_name;
     const size_t n = strlen(name);
     return name[0] != '.' && n > strlen(GW_NET_SUFFIX) && strcmp(name + n - strlen(GW_NET_SUFFIX), GW_NET_SUFFIX) == 0;
-}
-
-static gw_status add(struct gw_net_keys *keys, const struct gw_net_identity *identity, uint32_t *room,
-                     struct gw_net_identity **list, uint32_t *n)
-{
-    if (*n == *room) {
-        *room = *room ? 2 * *room : 8;
-        struct gw_net_identity *more = gw_alloc(keys->context, *room, sizeof *more);
-        if (!more)
-            return GW_ERR_MEMORY;
-        if (*n)
-            memcpy(more, *list, *n * sizeof *more);
-        gw_free(keys->context, *list);
-        *list = more;
-    }
-    (*list)[(*n)++] = *identity;
-    return GW_OK;
 }
 
 /* Reads allowed/. A file that holds no certificate is left out; tells: the log says so. */
 static gw_status read_allowed(struct gw_net_keys *keys, bool tells, struct gw_net_identity **list, uint32_t *n)
 {
     char path[PATH_MAX];
-    uint32_t room = 0;
+    struct dirent **files;
     GW_TRY(gw_net_keys_path(path, keys->folder, GW_NET_ALLOWED));
-    DIR *folder = opendir(path);
-    if (!folder)
+    const int n_files = scandir(path, &files, is_certificate, alphasort);
+    if (n_files < 0)
         return gw_fail(GW_ERR_SYSTEM, "the folder %s of the keys that may connect cannot be read: %s", path,
                        strerror(errno));
-    *list = NULL;
+    *list = gw_alloc(keys->context, (size_t)n_files, sizeof **list);
     *n = 0;
-    gw_status status = GW_OK;
-    const struct dirent *entry;
-    while (status == GW_OK && (errno = 0, entry = readdir(folder))) {
+    for (int i = 0; i < n_files; i++) {
         struct gw_net_identity identity;
-        if (!is_certificate_name(entry->d_name))
-            continue;
-        if (gw_net_keys_read(path, entry->d_name, NULL, &identity) < 0) {
-            if (tells && keys->log)
-                gw_net_log(keys->log, "left-out reason=\"%s\"", gw_quote(gw_last_error()).text);
-            continue;
-        }
-        if (keys->role == GW_NET_SERVER && gw_net_same_identity(&identity, &keys->own))
-            continue; /* a client with the server's secret key could pass itself off as the server */
-        status = add(keys, &identity, &room, list, n);
+        const gw_status status = *list ? gw_net_keys_read(path, files[i]->d_name, NULL, &identity) : GW_ERR_MEMORY;
+        free(files[i]);
+        if (status == GW_ERR_SYSTEM && tells && keys->log)
+            gw_net_log(keys->log, "left-out reason=\"%s\"", gw_quote(gw_last_error()).text);
+        /* a client with the server's secret key could pass itself off as the server */
+        if (status == GW_OK && (keys->role != GW_NET_SERVER || !gw_net_same_identity(&identity, &keys->own)))
+            (*list)[(*n)++] = identity;
     }
-    if (status == GW_OK && errno)
-        status = gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be read: %s", path, strerror(errno));
-    closedir(folder);
-    if (status == GW_OK)
-        return GW_OK;
-    gw_free(keys->context, *list);
-    return status;
+    free(files);
+    return *list ? GW_OK : GW_ERR_MEMORY;
 }
 
 static struct timespec folder_time(const struct gw_net_keys *keys)

@@ -71,7 +71,6 @@ static long bio_control(BIO *bio, int command, long number, void *pointer)
 }
 
 static BIO_METHOD *bio_method;
-static int session_index = -1;
 static pthread_once_t begun_once = PTHREAD_ONCE_INIT;
 
 /* OpenSSL shows each message here. If it answered a question for new keys, a read would have to wait until it can
@@ -80,14 +79,13 @@ static void on_message(int written, int version, int kind, const void *bytes, si
 {
     (void)version, (void)unused;
     const uint8_t *at = bytes;
-    struct gw_net_tls *tls = SSL_get_ex_data(ssl, session_index);
+    struct gw_net_tls *tls = SSL_get_app_data(ssl);
     if (!written && kind == SSL3_RT_HANDSHAKE && n_bytes > SSL3_HM_HEADER_LENGTH && at[0] == SSL3_MT_KEY_UPDATE)
         tls->asked |= at[SSL3_HM_HEADER_LENGTH] == SSL_KEY_UPDATE_REQUESTED;
 }
 
 static void begin_once(void)
 {
-    session_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
     bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
     if (bio_method && (!BIO_meth_set_write(bio_method, bio_write) || !BIO_meth_set_read(bio_method, bio_read) ||
                        !BIO_meth_set_ctrl(bio_method, bio_control))) {
@@ -120,7 +118,7 @@ static int is_good(X509_STORE_CTX *store, void *unused)
 {
     (void)unused;
     SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
-    struct gw_net_tls *tls = SSL_get_ex_data(ssl, session_index);
+    struct gw_net_tls *tls = SSL_get_app_data(ssl);
     X509 *certificate = X509_STORE_CTX_get0_cert(store);
     unsigned n = sizeof tls->peer.bytes;
     if (!certificate || X509_digest(certificate, EVP_sha256(), tls->peer.bytes, &n) != 1)
@@ -189,7 +187,7 @@ gw_status gw_net_tls_new(struct gw_net_keys *keys, int fd, bool dialled, const c
     tls->ssl = keys->ssl ? SSL_new(keys->ssl) : NULL;
     pthread_mutex_unlock(&keys->lock);
     BIO *bio = bio_method ? BIO_new(bio_method) : NULL;
-    if (!tls->ssl || !bio || SSL_set_ex_data(tls->ssl, session_index, tls) != 1) {
+    if (!tls->ssl || !bio || SSL_set_app_data(tls->ssl, tls) != 1) {
         BIO_free(bio);
         gw_net_tls_free(tls);
         return gw_fail(GW_ERR_MEMORY, "no memory for TLS");
