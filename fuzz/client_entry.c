@@ -155,7 +155,7 @@ static gw_ps_client *make_client(uint8_t mode)
     for (uint32_t s = 0; s < client->n_servers; s++) {
         struct server *server = &client->servers[s];
         server->client = client;
-        snprintf(server->host.addresses[0].endpoint, sizeof server->host.addresses[0].endpoint, "tcp://liar-%u", s);
+        snprintf(server->host.addresses[0].place, sizeof server->host.addresses[0].place, "liar-%u", s);
         server->host.n_addresses = 1;
         connect_to_liar(server, s); /* later attempts fail, for no socket is of family 0 */
         server->welcome = server->was_welcome = client->has_met;

@@ -319,7 +319,7 @@ int gw_fuzz_join(const uint8_t *data, size_t size)
             }
             uint8_t *bytes = exact_copy(message.bytes, message.n_bytes);
             if (gw_tcp_join_read(bytes, message.n_bytes, &join))
-                promise(strlen(join.address.endpoint) < sizeof join.address.endpoint);
+                promise(strlen(join.address.place) < sizeof join.address.place);
             gw_tcp_table_read(bytes, message.n_bytes, 3, 1, &number, members);
             gw_tcp_hello_read(bytes, message.n_bytes, &hello);
             promise(!gw_tcp_text_read(bytes, message.n_bytes, text) || strlen(text) < sizeof text);

@@ -15,22 +15,20 @@
 
 #define OWN_NAME_MS 10000 /* the longest look-up of a name that this machine should know: its own */
 
-/* Fills `loopback` and `endpoint` from the socket's address. Port 0 stands for any port. */
+/* Fills `loopback` and `place` from the socket's address. Port 0 stands for any port. */
 static gw_status describe(struct gw_net_address *address)
 {
     char host[NI_MAXHOST], port[NI_MAXSERV];
-    int error = getnameinfo((struct sockaddr *)&address->socket, address->socket_bytes, host, sizeof host, port,
-                            sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+    int error = getnameinfo(&address->socket.any, address->socket_bytes, host, sizeof host, port, sizeof port,
+                            NI_NUMERICHOST | NI_NUMERICSERV);
     if (error)
         return gw_fail(GW_ERR_SYSTEM, "an address cannot be written as numbers: %s", gai_strerror(error));
-    bool v6 = address->socket.ss_family == AF_INET6;
-    const struct sockaddr_in *in = (const struct sockaddr_in *)&address->socket;
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&address->socket;
-    address->loopback = v6 ? IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) : ntohl(in->sin_addr.s_addr) >> 24 == 127;
-    bool any = strcmp(port, "0") == 0;
-    int n = snprintf(address->endpoint, sizeof address->endpoint, v6 ? "tcp://[%s]:%s" : "tcp://%s:%s", host,
-                     any ? "*" : port);
-    if (n >= (int)sizeof address->endpoint)
+    const bool v6 = address->socket.any.sa_family == AF_INET6;
+    address->loopback = v6 ? IN6_IS_ADDR_LOOPBACK(&address->socket.v6.sin6_addr)
+                           : ntohl(address->socket.v4.sin_addr.s_addr) >> 24 == 127;
+    int n = snprintf(address->place, sizeof address->place, v6 ? "[%s]:%s" : "%s:%s", host,
+                     strcmp(port, "0") == 0 ? "*" : port);
+    if (n >= (int)sizeof address->place)
         return gw_fail(GW_ERR_SYSTEM, "the address %s is too long", host);
     return GW_OK;
 }
@@ -58,9 +56,8 @@ struct look_up {
     struct addrinfo hints, *found;
     int error, number; /* number: errno */
     pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool over;
-    int n_holders;
+    pthread_cond_t over;
+    int n_holders; /* the caller, and the thread until it has an answer */
 };
 
 /* The lock is held, and given away. */
@@ -72,7 +69,7 @@ static void let_go(struct look_up *l)
         return;
     if (l->found)
         freeaddrinfo(l->found);
-    pthread_cond_destroy(&l->changed);
+    pthread_cond_destroy(&l->over);
     pthread_mutex_destroy(&l->lock);
     gw_free(NULL, l);
 }
@@ -80,39 +77,12 @@ static void let_go(struct look_up *l)
 static void *look_up_main(void *argument)
 {
     struct look_up *l = argument;
-    struct addrinfo *found = NULL;
-    const int error = getaddrinfo(l->name, l->port, &l->hints, &found), number = errno;
+    l->error = getaddrinfo(l->name, l->port, &l->hints, &l->found);
+    l->number = errno;
     pthread_mutex_lock(&l->lock);
-    l->over = true;
-    l->error = error;
-    l->number = number;
-    l->found = found;
-    pthread_cond_signal(&l->changed);
+    pthread_cond_signal(&l->over);
     let_go(l);
     return NULL;
-}
-
-/* Starts the thread. NULL: there is no memory, or no thread. */
-static struct look_up *look_up_begin(const char *name, const char *port, const struct addrinfo *hints)
-{
-    struct look_up *l = gw_calloc(NULL, 1, sizeof *l);
-    if (!l)
-        return NULL;
-    snprintf(l->name, sizeof l->name, "%s", name);
-    snprintf(l->port, sizeof l->port, "%s", port);
-    l->hints = *hints;
-    l->n_holders = 2;
-    pthread_t thread;
-    pthread_mutex_init(&l->lock, NULL); /* with default attributes neither can fail here */
-    gw_clock_condition_init(&l->changed);
-    if (gw_thread_start(&thread, look_up_main, l)) {
-        l->n_holders = 1;
-        pthread_mutex_lock(&l->lock);
-        let_go(l);
-        return NULL;
-    }
-    pthread_detach(thread);
-    return l;
 }
 
 /* getaddrinfo, which by itself may wait for minutes. False: no name server has answered within timeout_ms. */
@@ -120,22 +90,35 @@ static bool look_up(const char *name, const char *port, uint32_t timeout_ms, int
 {
     const struct timespec deadline = gw_clock_deadline(timeout_ms);
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+    pthread_t thread;
     *error = getaddrinfo(name, port, &hints, found);
     if (!*error)
         return true;
     hints.ai_flags = 0;
-    struct look_up *l = look_up_begin(name, port, &hints);
-    *error = EAI_MEMORY;
+    struct look_up *l = gw_alloc(NULL, 1, sizeof *l);
+    *error = EAI_MEMORY; /* also if there is no thread */
     if (!l)
         return true;
+    *l = (struct look_up){.hints = hints, .error = EAI_MEMORY};
+    snprintf(l->name, sizeof l->name, "%s", name);
+    snprintf(l->port, sizeof l->port, "%s", port);
+    pthread_mutex_init(&l->lock, NULL); /* with default attributes neither can fail here */
+    gw_clock_condition_init(&l->over);
     pthread_mutex_lock(&l->lock);
-    while (!l->over && pthread_cond_timedwait(&l->changed, &l->lock, &deadline) == 0)
+    const bool begun = gw_thread_start(&thread, look_up_main, l) == 0;
+    l->n_holders = begun ? 2 : 1;
+    if (begun)
+        pthread_detach(thread);
+    while (l->n_holders == 2 && pthread_cond_timedwait(&l->over, &l->lock, &deadline) == 0)
         ;
-    const bool over = l->over;
-    *error = l->error;
-    *found = l->found;
-    const int number = l->number; /* that of the other thread, which EAI_SYSTEM is about */
-    l->found = NULL;              /* the caller has it */
+    const bool over = l->n_holders == 1;
+    int number = 0;
+    if (over) {
+        *error = l->error;
+        number = l->number; /* which EAI_SYSTEM is about */
+        *found = l->found;
+        l->found = NULL; /* the caller has it */
+    }
     let_go(l);
     errno = number;
     return over;
@@ -201,10 +184,9 @@ gw_status gw_net_address_of_host(const char *host, struct gw_net_address *addres
 
 gw_status gw_net_address_of_socket(int fd, bool of_peer, struct gw_net_address *address)
 {
-    struct sockaddr *to = (struct sockaddr *)&address->socket;
-    memset(to, 0, sizeof address->socket);
+    memset(&address->socket, 0, sizeof address->socket);
     address->socket_bytes = sizeof address->socket;
-    if ((of_peer ? getpeername : getsockname)(fd, to, &address->socket_bytes) != 0)
+    if ((of_peer ? getpeername : getsockname)(fd, &address->socket.any, &address->socket_bytes) != 0)
         return gw_fail(GW_ERR_SYSTEM, "a socket has no address: %s", strerror(errno));
     return describe(address);
 }
@@ -212,49 +194,46 @@ gw_status gw_net_address_of_socket(int fd, bool of_peer, struct gw_net_address *
 gw_status gw_net_address_towards(const struct gw_net_address *there, struct gw_net_address *address)
 {
     /* To connect a datagram socket sends nothing. It only asks which way packets would go. */
-    int fd = socket(there->socket.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool ok = fd >= 0 && connect(fd, (const struct sockaddr *)&there->socket, there->socket_bytes) == 0 &&
+    int fd = socket(there->socket.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool ok = fd >= 0 && connect(fd, &there->socket.any, there->socket_bytes) == 0 &&
               gw_net_address_of_socket(fd, false, address) == GW_OK;
     int error = errno;
     if (fd >= 0)
         close(fd);
     if (!ok)
-        return gw_fail(GW_ERR_SYSTEM, "no way from this machine to %s: %s", there->endpoint + strlen("tcp://"),
-                       strerror(error));
-    if (address->socket.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&address->socket)->sin6_port = 0;
+        return gw_fail(GW_ERR_SYSTEM, "no way from this machine to %s: %s", there->place, strerror(error));
+    if (address->socket.any.sa_family == AF_INET6)
+        address->socket.v6.sin6_port = 0;
     else
-        ((struct sockaddr_in *)&address->socket)->sin_port = 0;
+        address->socket.v4.sin_port = 0;
     return describe(address);
 }
 
 void gw_net_address_write(const struct gw_net_address *address, uint8_t out[GW_NET_ADDRESS_BYTES])
 {
-    const struct sockaddr_in *in = (const struct sockaddr_in *)&address->socket;
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&address->socket;
-    const bool v6 = address->socket.ss_family == AF_INET6;
+    const union gw_net_socket *from = &address->socket;
+    const bool v6 = from->any.sa_family == AF_INET6;
     memset(out, 0, GW_NET_ADDRESS_BYTES);
     out[0] = v6 ? 6 : 4;
-    memcpy(out + 2, v6 ? &in6->sin6_port : &in->sin_port, 2);
-    memcpy(out + 4, v6 ? (const void *)&in6->sin6_addr : (const void *)&in->sin_addr, v6 ? 16 : 4);
+    memcpy(out + 2, v6 ? &from->v6.sin6_port : &from->v4.sin_port, 2);
+    memcpy(out + 4, v6 ? (const void *)&from->v6.sin6_addr : &from->v4.sin_addr, v6 ? 16 : 4);
 }
 
 bool gw_net_address_read(const uint8_t bytes[GW_NET_ADDRESS_BYTES], struct gw_net_address *address)
 {
-    struct sockaddr_in *in = (struct sockaddr_in *)&address->socket;
-    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&address->socket;
+    union gw_net_socket *to = &address->socket;
     memset(address, 0, sizeof *address);
     if ((bytes[0] != 4 && bytes[0] != 6) || bytes[1] != 0 || (bytes[2] == 0 && bytes[3] == 0))
         return false;
     if (bytes[0] == 4) {
-        in->sin_family = AF_INET;
-        memcpy(&in->sin_port, bytes + 2, 2);
-        memcpy(&in->sin_addr, bytes + 4, 4);
+        to->v4.sin_family = AF_INET;
+        memcpy(&to->v4.sin_port, bytes + 2, 2);
+        memcpy(&to->v4.sin_addr, bytes + 4, 4);
     } else {
-        in6->sin6_family = AF_INET6;
-        memcpy(&in6->sin6_port, bytes + 2, 2);
-        memcpy(&in6->sin6_addr, bytes + 4, 16);
+        to->v6.sin6_family = AF_INET6;
+        memcpy(&to->v6.sin6_port, bytes + 2, 2);
+        memcpy(&to->v6.sin6_addr, bytes + 4, 16);
     }
-    address->socket_bytes = bytes[0] == 4 ? sizeof *in : sizeof *in6;
+    address->socket_bytes = bytes[0] == 4 ? sizeof to->v4 : sizeof to->v6;
     return describe(address) == GW_OK;
 }

@@ -6,17 +6,24 @@
 
 #include <gradwire/status.h>
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define GW_NET_ENDPOINT_BYTES 72 /* room for "tcp://[address%interface]:port" and its end */
+#define GW_NET_PLACE_BYTES 66 /* room for "[address%interface]:port" and its end */
+
+union gw_net_socket {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
 
 struct gw_net_address {
-    struct sockaddr_storage socket;
+    union gw_net_socket socket;
     socklen_t socket_bytes;
     bool loopback;
-    char endpoint[GW_NET_ENDPOINT_BYTES]; /* "tcp://1.2.3.4:5" or "tcp://[::1]:5" */
+    char place[GW_NET_PLACE_BYTES]; /* "1.2.3.4:5" or "[::1]:5"; any port is "*" */
 };
 
 /* A host that an option names, with all its addresses that a process could dial. */
@@ -49,7 +56,7 @@ gw_status gw_net_address_of_host(const char *host, struct gw_net_address *addres
 /* Finds the address from which this machine reaches `there`. It stands for any port. */
 gw_status gw_net_address_towards(const struct gw_net_address *there, struct gw_net_address *address);
 
-/* The address of a socket, or of the other side's. Errors: GW_ERR_SYSTEM (it has none; errno says why); then `endpoint`
+/* The address of a socket, or of the other side's. Errors: GW_ERR_SYSTEM (it has none; errno says why); then `place`
  * stays. */
 gw_status gw_net_address_of_socket(int fd, bool of_peer, struct gw_net_address *address);
 
@@ -58,11 +65,5 @@ gw_status gw_net_address_of_socket(int fd, bool of_peer, struct gw_net_address *
 #define GW_NET_ADDRESS_BYTES 20
 void gw_net_address_write(const struct gw_net_address *address, uint8_t out[GW_NET_ADDRESS_BYTES]);
 bool gw_net_address_read(const uint8_t bytes[GW_NET_ADDRESS_BYTES], struct gw_net_address *address);
-
-/* The endpoint without "tcp://", for sentences. */
-static inline const char *gw_net_place(const char *endpoint)
-{
-    return endpoint + sizeof "tcp://" - 1;
-}
 
 #endif

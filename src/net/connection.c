@@ -83,7 +83,7 @@ gw_status gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_keys *
     gw_net_close(c);
     c->fd = fd;
     c->dialled = dialled;
-    c->peer = (struct gw_net_address){.endpoint = "tcp://unknown"};
+    c->peer = (struct gw_net_address){.place = "unknown"};
     c->error = 0;
     c->body = NULL;
     c->cannot_send = false;
@@ -101,9 +101,8 @@ gw_status gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_keys *
 gw_status gw_net_dial(struct gw_net_connection *c, const struct gw_net_address *address, struct gw_net_keys *keys,
                       const char *host, uint32_t ms)
 {
-    const int fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 ||
-        (connect(fd, (const struct sockaddr *)&address->socket, address->socket_bytes) != 0 && errno != EINPROGRESS)) {
+    const int fd = socket(address->socket.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || (connect(fd, &address->socket.any, address->socket_bytes) != 0 && errno != EINPROGRESS)) {
         c->error = errno;
         c->refusal = GW_NET_NO_REFUSAL;
         if (fd >= 0)
@@ -504,7 +503,7 @@ bool gw_net_is_silent(const struct gw_net_connection *c, uint32_t ms)
 struct gw_net_host_name gw_net_name_host(const struct gw_net_connection *c)
 {
     struct gw_net_host_name host;
-    const char *place = gw_net_place(c->peer.endpoint), *port = strrchr(place, ':');
+    const char *place = c->peer.place, *port = strrchr(place, ':');
     snprintf(host.text, sizeof host.text, "%.*s", port ? (int)(port - place) : (int)strlen(place), place);
     return host;
 }

@@ -76,18 +76,17 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
                         struct gw_net_address *own)
 {
     const int yes = 1;
-    const int fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = socket(address->socket.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (fd >= 0 && address->socket.ss_family == AF_INET6)
+    if (fd >= 0 && address->socket.any.sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
-    if (fd < 0 || bind(fd, (const struct sockaddr *)&address->socket, address->socket_bytes) != 0 ||
-        listen(fd, BACKLOG) != 0 || gw_net_address_of_socket(fd, false, own) < 0) {
+    if (fd < 0 || bind(fd, &address->socket.any, address->socket_bytes) != 0 || listen(fd, BACKLOG) != 0 ||
+        gw_net_address_of_socket(fd, false, own) < 0) {
         const int error = errno;
         if (fd >= 0)
             close(fd);
-        gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", gw_net_place(address->endpoint),
-                strerror(error));
+        gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", address->place, strerror(error));
         errno = error;
         return GW_ERR_SYSTEM;
     }
@@ -106,20 +105,18 @@ static void pause_accepting(struct gw_net_listener *listener, double until)
     listener->accept_at = until;
 }
 
-static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+static bool same_host(const union gw_net_socket *a, const union gw_net_socket *b)
 {
-    if (a->ss_family != b->ss_family)
+    if (a->any.sa_family != b->any.sa_family)
         return false;
-    if (a->ss_family == AF_INET)
-        return ((const struct sockaddr_in *)a)->sin_addr.s_addr == ((const struct sockaddr_in *)b)->sin_addr.s_addr;
-    return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr,
-                  sizeof(struct in6_addr)) == 0;
+    return a->any.sa_family == AF_INET ? a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr
+                                       : IN6_ARE_ADDR_EQUAL(&a->v6.sin6_addr, &b->v6.sin6_addr);
 }
 
 /* The newcomer that has waited longest, and long enough, of all or of one host. NULL: none has. *n: how many there are.
  */
-static struct gw_net_newcomer *longest(struct gw_net_listener *listener, const struct sockaddr_storage *host,
-                                       double now, uint32_t *n)
+static struct gw_net_newcomer *longest(struct gw_net_listener *listener, const union gw_net_socket *host, double now,
+                                       uint32_t *n)
 {
     struct gw_net_newcomer *oldest = NULL;
     *n = 0;
@@ -137,7 +134,7 @@ static struct gw_net_newcomer *longest(struct gw_net_listener *listener, const s
 
 /* Room for a connection from a host. If the host has half of it already, or more, its own connections must make room.
  * is_full: there is room for no more than are there. NULL: none has waited long enough. */
-static struct gw_net_newcomer *find_room(struct gw_net_listener *listener, const struct sockaddr_storage *host,
+static struct gw_net_newcomer *find_room(struct gw_net_listener *listener, const union gw_net_socket *host,
                                          bool is_full, double now)
 {
     uint32_t n_own, n_all;
@@ -170,14 +167,14 @@ static bool is_spare(const struct gw_net_listener *listener, int fd)
 /* Accepts one connection. false: there is none, or no room. */
 static bool accept_one(struct gw_net_listener *listener, int listening, double now)
 {
-    struct sockaddr_storage host;
+    union gw_net_socket host;
     socklen_t bytes = sizeof host;
     uint32_t n;
     if (!longest(listener, NULL, now, &n) && n == listener->o.most) {
         pause_accepting(listener, now + PAUSE_SECONDS);
         return false;
     }
-    int fd = accept4(listening, (struct sockaddr *)&host, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = accept4(listening, &host.any, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
             pause_accepting(listener, now + PAUSE_SECONDS);

@@ -51,7 +51,7 @@ struct gw_net_listener {
 };
 
 /* Makes a listener that does not listen yet. What the options point to must outlive it. Errors: GW_ERR_MEMORY,
- * GW_ERR_SYSTEM. gw_net_listener_close is legal after a failure, too. */
+ * GW_ERR_SYSTEM. gw_net_listener_close is legal after a failure, too, and of a listener that is all zeros. */
 gw_status gw_net_listener_open(struct gw_net_listener *listener, const struct gw_net_listener_options *options);
 void gw_net_listener_close(struct gw_net_listener *listener);
 

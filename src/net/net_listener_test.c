@@ -12,7 +12,7 @@
 enum { MOST = 4, HALF = 2, KIND = 7 };
 
 static struct gw_net_listener listener;
-static char place[GW_NET_ENDPOINT_BYTES];
+static char place[GW_NET_PLACE_BYTES];
 static char lines[8][700];
 static unsigned n_lines;
 
@@ -43,7 +43,7 @@ static void open_listener(uint32_t spare_files)
     ok(gw_net_listener_open(&listener, &options));
     ok(gw_net_address_parse("it", "127.0.0.1:0", true, &address));
     ok(gw_net_listen(&listener, &address, &own));
-    snprintf(place, sizeof place, "%s", gw_net_place(own.endpoint));
+    snprintf(place, sizeof place, "%s", own.place);
 }
 
 /* Connects from 127.0.0.host. */
@@ -207,8 +207,7 @@ TEST(the_oldest_makes_room)
     assert_null(work_until(all_are_there, &m));
     const double now = gw_clock_seconds();
     for (uint32_t i = 0; i < MOST; i++) { /* all are young, and one is a little older */
-        const uint8_t *address =
-            (const uint8_t *)&((struct sockaddr_in *)&listener.newcomers[i].c.peer.socket)->sin_addr;
+        const uint8_t *address = (const uint8_t *)&listener.newcomers[i].c.peer.socket.v4.sin_addr;
         listener.newcomers[i].since = now - (address[3] == 10 + OLDEST ? chance / 2 : 0);
     }
     fds[MOST] = come_from(20);
@@ -327,7 +326,7 @@ TEST(addresses)
         assert_true(peer_send(fd, KIND, NULL, 0, "", 0));
         gw_net_turn_out(work_until(NULL, &m));
         close(fd);
-        snprintf(place, sizeof place, "%s", gw_net_place(own.endpoint));
+        snprintf(place, sizeof place, "%s", own.place);
     }
     gw_net_listener_close(&listener);
 }

@@ -29,7 +29,7 @@ struct place {
 struct tool_status {
     gw_ps_server *server;
     struct MHD_Daemon *daemon;
-    char url[GW_NET_ENDPOINT_BYTES + 16];
+    char url[GW_NET_PLACE_BYTES + 16];
     struct place places[MOST_CONNECTIONS]; /* only the thread that serves touches these */
     uint64_t n_asked;
 };
@@ -179,7 +179,7 @@ static gw_status parse_address(const char *listen, bool insecure, struct gw_net_
             GW_ERR_ARGUMENT,
             "%s is not a loopback address, and the status page asks nobody for keys: anybody could read what the "
             "server is doing; give a loopback address, or --insecure if you trust the network",
-            gw_net_place(address->endpoint));
+            address->place);
     return status;
 }
 
@@ -187,7 +187,7 @@ static gw_status parse_address(const char *listen, bool insecure, struct gw_net_
  * leaves that of its own cleaning up. */
 static int listen_at(const struct gw_net_address *address, char port[NI_MAXSERV])
 {
-    const int family = address->socket.ss_family, on = 1, off = 0;
+    const int family = address->socket.any.sa_family, on = 1, off = 0;
     const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct sockaddr_storage bound;
     socklen_t bytes = sizeof bound;
@@ -197,7 +197,7 @@ static int listen_at(const struct gw_net_address *address, char port[NI_MAXSERV]
      * for the parameter server's own socket. */
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
         (family != AF_INET6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) &&
-        bind(fd, (const struct sockaddr *)&address->socket, address->socket_bytes) == 0 && listen(fd, SOMAXCONN) == 0 &&
+        bind(fd, &address->socket.any, address->socket_bytes) == 0 && listen(fd, SOMAXCONN) == 0 &&
         getsockname(fd, (struct sockaddr *)&bound, &bytes) == 0 &&
         getnameinfo((const struct sockaddr *)&bound, bytes, NULL, 0, port, NI_MAXSERV, NI_NUMERICSERV) == 0)
         return fd;
@@ -235,14 +235,14 @@ int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, st
     char port[NI_MAXSERV];
     const int fd = listen_at(&address, port);
     if (fd < 0 || !start(status, fd)) { /* the program ends then, and its socket with it */
-        tool_fail("the status page cannot listen at %s: %s", gw_net_place(address.endpoint),
+        tool_fail("the status page cannot listen at %s: %s", address.place,
                   fd >= 0               ? "no memory or threads"
                   : errno == EADDRINUSE ? "another program listens there; end it, or give --metrics another port"
                                         : strerror(errno));
         free(status);
         return TOOL_FAILED;
     }
-    const char *place = gw_net_place(address.endpoint);
+    const char *place = address.place;
     snprintf(status->url, sizeof status->url, "http://%.*s:%s/", (int)(strrchr(place, ':') - place), place, port);
     *out = status;
     return TOOL_DONE;

@@ -40,6 +40,7 @@ struct joiner {
 
 struct meeting {
     struct gw_tcp_group *group;
+    const struct gw_link_request *request;
     const struct gw_net_host *host; /* the rendezvous. Rank 0 listens at its first address */
     uint32_t n_dialled;
     double deadline;
@@ -59,10 +60,10 @@ struct meeting {
     char trouble[200];               /* why the last attempt to connect to a peer failed */
 };
 
-gw_status gw_tcp_go_on(bool (*stop)(void *user), void *user, uint32_t rank)
+gw_status gw_tcp_go_on(const struct gw_link_request *request)
 {
-    if (stop && stop(user))
-        return gw_fail(GW_ERR_CLOSED, "rank %u was stopped, as asked, before all members had met", rank);
+    if (request->stop && request->stop(request->stop_user))
+        return gw_fail(GW_ERR_CLOSED, "rank %u was stopped, as asked, before all members had met", request->rank);
     return GW_OK;
 }
 
@@ -172,10 +173,9 @@ static void say_who_is_missing(struct meeting *m)
 /* ---- connecting to peers --------------------------------------------------------------------------------- */
 
 /* Where a long message of a peer goes. */
-static void *place_of_message(void *peer, const struct gw_net_message *message)
+static void *place_of_message(void *group, const struct gw_net_message *message)
 {
-    const struct gw_tcp_peer *from = peer;
-    return gw_message_alloc(from->endpoint->group->context, message->n_bytes);
+    return gw_message_alloc(((const struct gw_tcp_group *)group)->context, message->n_bytes);
 }
 
 /* The connection to a peer stands. */
@@ -184,7 +184,7 @@ static void stand(struct meeting *m, uint64_t number)
     struct gw_tcp_peer *peer = peer_of(m, number);
     peer->c.most_bytes = GW_TCP_MOST_BYTES;
     peer->c.place = place_of_message;
-    peer->c.place_user = peer;
+    peer->c.place_user = m->group;
     m->n_missing -= !peer->stands;
     peer->stands = true; /* from here on its endpoint sees what comes */
     epoll_ctl(m->epoll, EPOLL_CTL_DEL, peer->c.fd, NULL);
@@ -232,7 +232,7 @@ static gw_status go_on_with_peer(struct meeting *m, uint64_t number)
     struct gw_tcp_group *group = m->group;
     struct gw_tcp_peer *peer = peer_of(m, number);
     const uint32_t rank = (uint32_t)(number % group->size);
-    const char *place = gw_net_place(group->members[rank].address.endpoint);
+    const char *place = group->members[rank].address.place;
     struct gw_net_message message;
     if (peer->c.fd < 0 || peer->stands)
         return GW_OK;
@@ -288,10 +288,10 @@ static gw_status check_join(const struct meeting *m, const struct gw_net_newcome
                             const struct gw_tcp_join *join)
 {
     const struct gw_tcp_group *group = m->group;
-    const char *place = gw_net_place(join->address.endpoint);
+    const char *place = join->address.place;
     if (join->version != GW_TCP_VERSION)
         return gw_fail(GW_ERR_PEER, "a member at %s speaks version %u of the tcp link, and rank 0 speaks version %u",
-                       gw_net_place(newcomer->c.peer.endpoint), join->version, GW_TCP_VERSION);
+                       newcomer->c.peer.place, join->version, GW_TCP_VERSION);
     if (join->size != group->size)
         return gw_fail(GW_ERR_PEER, "rank %u (%s) was told that there are %u ranks, and rank 0 that there are %u",
                        join->rank, place, join->size, group->size);
@@ -303,7 +303,7 @@ static gw_status check_join(const struct meeting *m, const struct gw_net_newcome
                        join->n_links, group->n_links);
     if (is_here(m, join->rank))
         return gw_fail(GW_ERR_PEER, "two members say that they are rank %u: %s and %s", join->rank,
-                       gw_net_place(group->members[join->rank].address.endpoint), place);
+                       group->members[join->rank].address.place, place);
     return GW_OK;
 }
 
@@ -325,7 +325,7 @@ static gw_status hand_out_table(struct meeting *m)
 static gw_status joiner_went(struct meeting *m, uint32_t rank)
 {
     struct joiner *joiner = &m->joiners[rank];
-    const char *place = gw_net_place(m->group->members[rank].address.endpoint);
+    const char *place = m->group->members[rank].address.place;
     const bool lied = joiner->c.error == EPROTO || joiner->c.error == EMSGSIZE;
     char reason[160];
     snprintf(reason, sizeof reason, "%s", gw_last_error());
@@ -528,11 +528,11 @@ static gw_status too_late(const struct meeting *m)
                        group->rank > 0 ? m->waiting_for[0] ? m->waiting_for : "some ranks" : awaited_ranks(m).text,
                        group->timeout_ms);
     if (group->rank == 0) {
-        char went[GW_NET_ENDPOINT_BYTES + 80] = "";
+        char went[GW_NET_PLACE_BYTES + 80] = "";
         for (uint32_t r = 1; r < group->size && !went[0]; r++)
             if (!is_here(m, r) && m->joiners[r].went)
                 snprintf(went, sizeof went, "; rank %u (%s) had come, and went again", r,
-                         gw_net_place(group->members[r].address.endpoint));
+                         group->members[r].address.place);
         return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms%s%s%s",
                        awaited_ranks(m).text, place, group->timeout_ms, went, m->refused[0] ? "; refused: " : "",
                        m->refused);
@@ -559,7 +559,7 @@ static gw_status too_late(const struct meeting *m)
 static gw_status look(const struct meeting *m, double now)
 {
     const struct gw_tcp_group *group = m->group;
-    GW_TRY(gw_tcp_go_on(group->stop, group->stop_user, group->rank));
+    GW_TRY(gw_tcp_go_on(m->request));
     const double heard_at = m->joiners[0].heard_at, silence = heard_at != 0 ? now - heard_at : 0;
     if (silence >= 4 * WAIT_SECONDS && (silence >= group->timeout_ms / 2000.0 || now >= m->deadline))
         return gw_fail(GW_ERR_PEER,
@@ -679,14 +679,14 @@ static void call_off(struct meeting *m, gw_status status)
  * and nobody else listens there. */
 static void listen_at_other_loopback(struct gw_tcp_group *group, const struct gw_net_address *rendezvous)
 {
-    static const char *const loopbacks[] = {"tcp://[::1]:", "tcp://127.0.0.1:"};
-    const bool v6 = rendezvous->socket.ss_family == AF_INET6;
-    const char *port = strrchr(rendezvous->endpoint, ':') + 1, *here = loopbacks[!v6], *there = loopbacks[v6];
-    char text[GW_NET_ENDPOINT_BYTES];
+    static const char *const loopbacks[] = {"[::1]:", "127.0.0.1:"};
+    const bool v6 = rendezvous->socket.any.sa_family == AF_INET6;
+    const char *port = strrchr(rendezvous->place, ':') + 1, *here = loopbacks[!v6], *there = loopbacks[v6];
+    char text[GW_NET_PLACE_BYTES];
     struct gw_net_address other, ignored;
-    if (strncmp(rendezvous->endpoint, here, strlen(here)) != 0)
+    if (strncmp(rendezvous->place, here, strlen(here)) != 0)
         return;
-    snprintf(text, sizeof text, "%s%s", gw_net_place(there), port);
+    snprintf(text, sizeof text, "%s%s", there, port);
     if (gw_net_address_parse("the rendezvous", text, false, &other) == GW_OK)
         gw_ignore(gw_net_listen(&group->listener, &other, &ignored));
 }
@@ -698,7 +698,7 @@ static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address
     const uint64_t wanted = (uint64_t)2 * group->size * group->n_links, files = (uint64_t)sysconf(_SC_OPEN_MAX) / 4;
     const uint32_t most = SPARE_NEWCOMERS + (uint32_t)(wanted < files ? wanted : files < 512 ? files : 512);
     const struct gw_net_address *rendezvous = m->host->addresses;
-    snprintf(group->place, sizeof group->place, "%s", gw_net_place(rendezvous->endpoint));
+    snprintf(group->place, sizeof group->place, "%s", rendezvous->place);
     GW_TRY(gw_net_listener_open(&group->listener, &(struct gw_net_listener_options){.context = group->context,
                                                                                     .keys = group->keys,
                                                                                     .log = &group->log,
@@ -751,10 +751,10 @@ static void clean_up(struct meeting *m)
     gw_free(group->context, m->joiners);
 }
 
-gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_host *rendezvous,
-                      const struct gw_net_address *own)
+gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_link_request *request,
+                      const struct gw_net_host *rendezvous, const struct gw_net_address *own)
 {
-    struct meeting m = {.group = group, .host = rendezvous, .epoll = -1};
+    struct meeting m = {.group = group, .request = request, .host = rendezvous, .epoll = -1};
     m.deadline = gw_clock_seconds() + group->timeout_ms / 1000.0;
     gw_status status = prepare(&m);
     if (status == GW_OK)

@@ -24,8 +24,7 @@ static void lose(struct gw_tcp_endpoint *me, uint32_t rank, const char how[HOW_B
     struct gw_tcp_peer *peer = &me->peers[rank];
     if (peer->gone)
         return;
-    snprintf(peer->why, sizeof peer->why, "rank %u (%s) %s", rank,
-             gw_net_place(me->group->members[rank].address.endpoint), how);
+    snprintf(peer->why, sizeof peer->why, "rank %u (%s) %s", rank, me->group->members[rank].address.place, how);
     peer->gone = true;
     me->n_untold++;
     gw_net_close(&peer->c);
@@ -105,8 +104,8 @@ gw_status gw_tcp_read_peer(struct gw_tcp_endpoint *me, uint32_t rank)
 void gw_tcp_turn_out(struct gw_tcp_group *group, struct gw_net_newcomer *newcomer, const struct gw_net_message *message,
                      const char *what)
 {
-    gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"%s\"", gw_net_place(newcomer->c.peer.endpoint),
-               message->n_bytes, what);
+    gw_net_log(&group->log, "dropped address=%s bytes=%zu reason=\"%s\"", newcomer->c.peer.place, message->n_bytes,
+               what);
     gw_net_turn_out(newcomer);
 }
 
@@ -140,7 +139,7 @@ static void answer_late(struct gw_tcp_group *group)
             "the job at %s is already running, with %u %s, since %s; rank %u (%s) came too late; wait until that job "
             "has ended, or give this one another port",
             group->place, group->size, group->size == 1 ? "worker" : "workers", group->since, join.rank,
-            gw_net_place(newcomer->c.peer.endpoint));
+            newcomer->c.peer.place);
         gw_tcp_refuse(group, &group->log_of_late, newcomer, refused);
     }
     pthread_mutex_unlock(&group->lock);

@@ -8,6 +8,7 @@
 
 #include "base/process.h"
 #include "link/message.h"
+#include "link/scheme.h"
 #include "link/tcp/wire.h"
 #include "net/listener.h"
 
@@ -24,12 +25,11 @@
 
 struct gw_tcp_peer {
     struct gw_net_connection c;
-    struct gw_tcp_endpoint *endpoint; /* whose peer it is */
-    bool gone, told;                  /* told: recv has reported that it is gone */
-    bool stalled;                     /* there is more of it, of which epoll does not know */
-    bool stands;                      /* it has said WELCOME, or was told so */
-    double dial_at;                   /* while members meet: when to dial next; 0: it is dialled, or dials itself */
-    char why[GW_TCP_TEXT_BYTES];      /* a sentence: how it went */
+    bool gone, told;             /* told: recv has reported that it is gone */
+    bool stalled;                /* there is more of it, of which epoll does not know */
+    bool stands;                 /* it has said WELCOME, or was told so */
+    double dial_at;              /* while members meet: when to dial next; 0: it is dialled, or dials itself */
+    char why[GW_TCP_TEXT_BYTES]; /* a sentence: how it went */
 };
 
 struct gw_tcp_endpoint {
@@ -50,8 +50,6 @@ struct gw_tcp_group {
     uint32_t rank, size, n_links, timeout_ms, spin_us;
     struct gw_net_keys *keys;           /* NULL: in the clear */
     struct gw_net_log log, log_of_late; /* log_of_late: of those that come when the job is running */
-    bool (*stop)(void *user);
-    void *stop_user;
     uint64_t session;
     struct gw_tcp_member *members;     /* `size` of them */
     struct gw_tcp_endpoint *endpoints; /* one for each link */
@@ -60,18 +58,18 @@ struct gw_tcp_group {
      * group exists: whoever comes late hears that from the endpoint that receives. */
     pthread_mutex_t lock; /* of the listener, once all have met */
     struct gw_net_listener listener;
-    char place[GW_NET_ENDPOINT_BYTES]; /* of the rendezvous */
-    char since[32];                    /* when all had met */
+    char place[GW_NET_PLACE_BYTES]; /* of the rendezvous */
+    char since[32];                 /* when all had met */
 };
 
 /* ---- meeting.c ---- */
 
 /* Connects all members of the group over all links. `own`: where this rank can be reached. Errors: as
  * gw_link_open. */
-gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_net_host *rendezvous,
-                      const struct gw_net_address *own);
+gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_link_request *request,
+                      const struct gw_net_host *rendezvous, const struct gw_net_address *own);
 /* GW_ERR_CLOSED: the program wants the meeting of this rank to end. */
-gw_status gw_tcp_go_on(bool (*stop)(void *user), void *user, uint32_t rank);
+gw_status gw_tcp_go_on(const struct gw_link_request *request);
 /* The times at which the program is asked whether to stop are not farther apart. */
 #define GW_TCP_ASK_SECONDS 0.25
 

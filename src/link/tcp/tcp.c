@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "link/scheme.h"
 #include "link/tcp/state.h"
 
 #include <gradwire/codec.h>
@@ -140,7 +139,7 @@ static gw_status find_rendezvous(const struct gw_link_request *options, uint32_t
             left = deadline - gw_clock_seconds();
             if (left <= 0)
                 return status;
-            GW_TRY(gw_tcp_go_on(options->stop, options->stop_user, options->rank));
+            GW_TRY(gw_tcp_go_on(options));
             nanosleep(&pause, NULL);
         }
     }
@@ -162,7 +161,7 @@ static gw_status find_addresses(const struct gw_link_request *options, uint32_t 
     return gw_fail(GW_ERR_ARGUMENT,
                    "%s is not a loopback address, and there are no keys: anybody could read and send messages; give "
                    "keys (--keys DIR), or say that you trust the network (--insecure)",
-                   gw_net_place(open->endpoint));
+                   open->place);
 }
 
 static gw_status open_endpoint(struct gw_tcp_group *group, struct gw_tcp_endpoint *me)
@@ -175,7 +174,6 @@ static gw_status open_endpoint(struct gw_tcp_group *group, struct gw_tcp_endpoin
     if (!me->peers)
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r < group->size; r++) {
-        me->peers[r].endpoint = me;
         me->peers[r].c.fd = -1;
         me->peers[r].dial_at = r < group->rank; /* at once, as soon as its address is known */
         if (r < group->rank)
@@ -247,14 +245,12 @@ gw_status gw_tcp_open(gw_context *context, const struct gw_link_request *options
         .spin_us = options->spin_us,
         .log = GW_NET_LOG_OF_NEWCOMERS(options->log, options->log_user),
         /* they come again and again, so one line in five seconds is enough */
-        .log_of_late = {.line = options->log, .user = options->log_user, .most = 1, .a_second = 0.2},
-        .stop = options->stop,
-        .stop_user = options->stop_user};
+        .log_of_late = {.line = options->log, .user = options->log_user, .most = 1, .a_second = 0.2}};
     atomic_init(&group->holders, n_links);
     pthread_mutex_init(&group->lock, NULL); /* with default attributes it cannot fail here */
     gw_status status = set_up(group, options);
     if (status == GW_OK)
-        status = gw_tcp_meet(group, &rendezvous, &own);
+        status = gw_tcp_meet(group, options, &rendezvous, &own);
     if (status < 0) {
         const struct gw_kept_error kept = gw_error_keep();
         free_group(group);

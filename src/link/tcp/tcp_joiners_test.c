@@ -309,7 +309,7 @@ TEST(impossible_members)
     int peers[4]; /* a member may come to another one twice */
     world_forget_lines();
     for (int r = 0; r < 2; r++) {
-        const char *there = gw_net_place(table[r].address.endpoint);
+        const char *there = table[r].address.place;
         for (const struct gw_tcp_hello *h = hellos; h < hellos + N_HELLOS; h++)
             hear_end(world_say_hello(there, (struct gw_tcp_hello){h->session ^ session, h->rank, h->link},
                                      GW_TCP_HELLO_BYTES - (h == hellos + 4)));

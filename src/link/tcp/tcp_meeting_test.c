@@ -267,7 +267,7 @@ TEST(nobody_listens_at_a_member)
     for (uint32_t r = 1; r < 3; r++) {
         const struct gw_net_address *address = &first->group->members[r].address;
         int fd = socket(AF_INET, SOCK_STREAM, 0);
-        assert_int_equal(connect(fd, (const struct sockaddr *)&address->socket, address->socket_bytes), -1);
+        assert_int_equal(connect(fd, &address->socket.any, address->socket_bytes), -1);
         close(fd);
     }
     world_end();

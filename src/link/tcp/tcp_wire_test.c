@@ -40,7 +40,7 @@ TEST(joins)
         assert_true(gw_tcp_join_read(bytes, sizeof bytes, &back));
         assert_true(back.version == join.version && back.keyed == join.keyed && back.rank == 7 &&
                     back.size == GW_MAX_WORKERS && back.n_links == 3);
-        assert_string_equal(gw_net_place(back.address.endpoint), places[i]);
+        assert_string_equal(back.address.place, places[i]);
         for (size_t n = 0; n < sizeof bytes; n++) {
             uint8_t *cut = exactly(bytes, n);
             assert_false(gw_tcp_join_read(cut, n, &back));
@@ -66,7 +66,7 @@ TEST(addresses)
             bytes[i] = (uint8_t)value;
             const bool read = gw_net_address_read(bytes, &back);
             assert_true(i > 1 || read == (value == good[i] || (i == 0 && value == 6)));
-            assert_true(!read || strlen(back.endpoint) < sizeof back.endpoint);
+            assert_true(!read || strlen(back.place) < sizeof back.place);
         }
     memset(good + 2, 0, 2); /* port 0 */
     assert_false(gw_net_address_read(good, &back));
@@ -85,7 +85,7 @@ TEST(tables)
     assert_true(gw_tcp_table_read(bytes, sizeof bytes, SIZE, 2, &session, back));
     assert_int_equal(session, 0x123456789ABCDEF0u);
     for (int r = 0; r < SIZE; r++) {
-        assert_string_equal(back[r].address.endpoint, members[r].address.endpoint);
+        assert_string_equal(back[r].address.place, members[r].address.place);
         assert_memory_equal(&back[r].identity, &members[r].identity, sizeof back[r].identity);
     }
     for (size_t n = 0; n < sizeof bytes; n++) {

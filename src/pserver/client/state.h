@@ -168,7 +168,7 @@ gw_status gw_ps_server_check(struct server *server);
 /* HOST:PORT of a server, with the first of its host's addresses, for sentences. */
 static inline const char *gw_ps_place(const struct server *server)
 {
-    return gw_net_place(server->host.addresses[0].endpoint);
+    return server->host.addresses[0].place;
 }
 
 /* ---- requests.c: Requests on their way. A request goes to one server or to several, and lives until its caller has

@@ -102,7 +102,7 @@ gw_status gw_ps_numbers_begin(gw_ps_server *server)
     }
     numbers->n_workers = server->options.n_workers;
     numbers->options = &server->options;
-    numbers->address = gw_net_place(server->own.endpoint);
+    numbers->address = server->own.place;
     numbers->started = (int64_t)time(NULL) - (int64_t)(gw_clock_seconds() - server->started);
     numbers->store = server->store->info; /* its rounds were made before the server began */
     server->numbers = numbers;

@@ -139,7 +139,6 @@ static gw_status watch(const struct gw_ps_server *server, int fd, const void *of
 static gw_status listen_at(struct gw_ps_server *server, const struct gw_net_address *address)
 {
     const uint32_t most = server->options.max_clients + SPARE_NEWCOMERS;
-    server->listens = true;
     GW_TRY(gw_net_listener_open(&server->listener,
                                 &(struct gw_net_listener_options){.context = server->context,
                                                                   .keys = server->keys,
@@ -191,7 +190,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
             GW_ERR_ARGUMENT,
             "%s is not a loopback address, and clients need no identity: anybody could read and change what is kept; "
             "give the server one (--keys DIR), or say that you trust the network (--insecure)",
-            gw_net_place(address.endpoint));
+            address.place);
     struct gw_ps_server *server = gw_calloc(context, 1, sizeof *server);
     if (!server)
         return GW_ERR_MEMORY;
@@ -213,7 +212,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
 
 const char *gw_ps_server_address(const gw_ps_server *server)
 {
-    return gw_net_place(server->own.endpoint);
+    return server->own.place;
 }
 
 void gw_ps_server_destroy(gw_ps_server *server)
@@ -226,8 +225,7 @@ void gw_ps_server_destroy(gw_ps_server *server)
     gw_ps_store_destroy(server->store);
     gw_ps_numbers_end(server);
     gw_free(server->context, server->agreed);
-    if (server->listens)
-        gw_net_listener_close(&server->listener);
+    gw_net_listener_close(&server->listener);
     gw_net_keys_free(server->keys);
     if (server->stop >= 0)
         close(server->stop);

@@ -81,7 +81,6 @@ struct gw_ps_server {
     struct gw_net_log log, log_of_newcomers;
     struct gw_net_keys *keys; /* NULL: in the clear */
     struct gw_net_listener listener;
-    bool listens;
     int epoll;
     int stop;                  /* eventfd */
     struct gw_net_address own; /* where it listens */
