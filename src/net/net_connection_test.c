@@ -2,16 +2,13 @@
  * TLS.
  */
 #define _GNU_SOURCE /* nftw */
-#include "folders.h"
+#include "net/test_keys.h"
 #include "net/test_peer.h"
 #include "net/tls.h"
-
-#include <gradwire/link.h>
 
 #include <openssl/ssl.h>
 #include <poll.h>
 
-static char folder[] = GW_BINARY_DIR "/net_test.XXXXXX";
 static struct gw_net_keys *keys;
 
 struct ends {
@@ -445,21 +442,15 @@ TEST(gone_while_sending)
     gw_net_free(&e.a);
 }
 
-static int begin(void **state)
+static int begin_with_keys(void **state)
 {
-    (void)state;
-    return mkdtemp(folder) && gw_keys_new(folder, NULL, NULL) == GW_OK &&
-                   gw_net_keys_load(NULL, folder, GW_NET_MEMBER, NULL, &keys) == GW_OK
-               ? 0
-               : 1;
+    return begin(state) || gw_net_keys_load(NULL, at("job"), GW_NET_MEMBER, NULL, &keys) < 0;
 }
 
-static int end(void **state)
+static int end_with_keys(void **state)
 {
-    (void)state;
     gw_net_keys_free(keys);
-    remove_folder(folder);
-    return 0;
+    return end(state);
 }
 
 int main(void)
@@ -478,5 +469,5 @@ int main(void)
         cmocka_unit_test(gone_while_sending),
         cmocka_unit_test(sizes_of_all_kinds),
     };
-    return cmocka_run_group_tests_name("net connection", tests, begin, end);
+    return cmocka_run_group_tests_name("net connection", tests, begin_with_keys, end_with_keys);
 }

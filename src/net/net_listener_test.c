@@ -49,28 +49,9 @@ static void open_listener(uint32_t spare_files)
 /* Connects from 127.0.0.host. */
 static int come_from(uint8_t host)
 {
-    const struct sockaddr_in to = peer_address(place);
-    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host)};
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    peer_patience(fd, PEER_SECONDS);
-    assert_int_equal(bind(fd, (const struct sockaddr *)&from, sizeof from), 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
+    const int fd = peer_try(place, host);
+    assert_true(fd >= 0);
     return fd;
-}
-
-/* Lets the listener work until somebody has sent a first message, or `is_so`. NULL: it is so. */
-static struct gw_net_newcomer *work_until(bool (*is_so)(void), struct gw_net_message *message)
-{
-    const double end = gw_clock_seconds() + PEER_SECONDS;
-    while (gw_clock_seconds() < end) {
-        struct gw_net_newcomer *newcomer = gw_net_listener_next(&listener, message);
-        if (newcomer || (is_so && is_so()))
-            return newcomer;
-        struct pollfd events = {listener.epoll, POLLIN, 0};
-        poll(&events, 1, 10);
-    }
-    fail_msg("what is waited for does not come");
-    return NULL;
 }
 
 static unsigned n_there(void)
@@ -81,24 +62,24 @@ static unsigned n_there(void)
     return n;
 }
 
-static bool all_are_there(void)
+/* Lets the listener work until somebody has sent a first message, or so many newcomers are there (then NULL). */
+static struct gw_net_newcomer *work_until(unsigned n_wanted, struct gw_net_message *message)
 {
-    return n_there() == MOST;
+    const double end = gw_clock_seconds() + PEER_SECONDS;
+    while (gw_clock_seconds() < end) {
+        struct gw_net_newcomer *newcomer = gw_net_listener_next(&listener, message);
+        if (newcomer || n_there() == n_wanted)
+            return newcomer;
+        struct pollfd events = {listener.epoll, POLLIN, 0};
+        poll(&events, 1, 10);
+    }
+    fail_msg("what is waited for does not come");
+    return NULL;
 }
 
-static bool half_is_there(void)
+static struct gw_net_newcomer *work_until_a_message(struct gw_net_message *message)
 {
-    return n_there() == HALF;
-}
-
-static bool nobody_is_there(void)
-{
-    return n_there() == 0;
-}
-
-static bool somebody_made_room(void)
-{
-    return listener.n_pushed_out > 0;
+    return work_until(MOST + 1, message);
 }
 
 /* True if the listener has closed it. */
@@ -131,7 +112,7 @@ TEST(let_in)
     open_listener(0);
     const int fd = come_from(1);
     assert_true(peer_send(fd, KIND, "head", 4, "first", 5) && peer_send(fd, KIND + 1, NULL, 0, "second", 6));
-    struct gw_net_newcomer *newcomer = work_until(NULL, &m);
+    struct gw_net_newcomer *newcomer = work_until_a_message(&m);
     assert_true(m.kind == KIND && m.n_header == 4 && m.n_bytes == 5 && memcmp(m.bytes, "first", 5) == 0);
     assert_string_equal(gw_net_name_host(&newcomer->c).text, "127.0.0.1");
     ok(gw_net_init(&to, NULL));
@@ -154,10 +135,10 @@ TEST(refused_with_a_message)
     open_listener(0);
     const int fd = come_from(1);
     assert_true(peer_send(fd, KIND, NULL, 0, "let me in", 9));
-    gw_net_refuse(&listener, work_until(NULL, &m), 9, "no", 2, "because", 7);
+    gw_net_refuse(&listener, work_until_a_message(&m), 9, "no", 2, "because", 7);
     for (int i = 0; i < 100; i++)
         send(fd, "and more, which nobody reads as a message", 41, MSG_NOSIGNAL);
-    assert_null(work_until(nobody_is_there, &m));
+    assert_null(work_until(0, &m));
     assert_true(peer_hear(fd, &heard) && heard.kind == 9 && heard.n_header == 2 && heard.n_bytes == 7);
     assert_memory_equal(heard.body, "because", 7);
     assert_true(peer_is_out(fd));
@@ -165,30 +146,42 @@ TEST(refused_with_a_message)
 
     const int other = come_from(1); /* it is turned out without a word */
     assert_true(peer_send(other, KIND, NULL, 0, "", 0));
-    gw_net_turn_out(work_until(NULL, &m));
+    gw_net_turn_out(work_until_a_message(&m));
     assert_true(n_there() == 0 && peer_is_out(other));
     close(other);
     assert_int_equal(n_lines, 0);
     gw_net_listener_close(&listener);
 }
 
-/* One host gets half of the room, rounded up. Another one comes in at once, in spite of all that it sends. */
+/* One host gets half of the room, rounded up, and pushes out its own. Another one comes in at once, in spite of all
+ * that it sends, and stays, though it is older. */
 TEST(half_of_the_room)
 {
     enum { N = 40 };
     struct gw_net_message m;
     int fds[N];
     open_listener(0);
+    const int old = come_from(4);
+    assert_null(work_until(1, &m));
     for (unsigned i = 0; i < N; i++)
         fds[i] = come_from(2);
-    assert_null(work_until(half_is_there, &m));
+    assert_null(work_until(HALF + 1, &m));
+    for (uint32_t i = 0; i < MOST; i++) /* all have had their chance */
+        listener.newcomers[i].since -= listener.newcomers[i].since > 0 ? 1 : 0;
+    const int late = come_from(2);
+    const uint64_t n_pushed_out = listener.n_pushed_out;
+    for (const double end = gw_clock_seconds() + PEER_SECONDS; listener.n_pushed_out == n_pushed_out;) {
+        assert_true(gw_clock_seconds() < end);
+        assert_null(gw_net_listener_next(&listener, &m));
+    }
+    assert_true(!is_closed(old) && !is_closed(late) && n_there() == HALF + 1);
     const int fd = come_from(3);
     assert_true(peer_send(fd, KIND, NULL, 0, "it is me", 8));
-    struct gw_net_newcomer *newcomer = work_until(NULL, &m);
+    struct gw_net_newcomer *newcomer = work_until_a_message(&m);
     assert_string_equal(gw_net_name_host(&newcomer->c).text, "127.0.0.3");
-    CHECK(n_there() <= HALF + 1, "%u newcomers", n_there());
+    CHECK(n_there() == HALF + 2, "%u newcomers", n_there());
     gw_net_turn_out(newcomer);
-    close(fd);
+    close(fd), close(late), close(old);
     close_all(fds, N);
     gw_net_listener_close(&listener);
 }
@@ -204,7 +197,7 @@ TEST(the_oldest_makes_room)
     open_listener(0);
     for (uint8_t i = 0; i < MOST; i++)
         fds[i] = come_from((uint8_t)(10 + i));
-    assert_null(work_until(all_are_there, &m));
+    assert_null(work_until(MOST, &m));
     const double now = gw_clock_seconds();
     for (uint32_t i = 0; i < MOST; i++) { /* all are young, and one is a little older */
         const uint8_t *address = (const uint8_t *)&listener.newcomers[i].c.peer.socket.v4.sin_addr;
@@ -212,7 +205,7 @@ TEST(the_oldest_makes_room)
     }
     fds[MOST] = come_from(20);
     assert_true(peer_send(fds[MOST], KIND, NULL, 0, "", 0));
-    struct gw_net_newcomer *newcomer = work_until(NULL, &m);
+    struct gw_net_newcomer *newcomer = work_until_a_message(&m);
     assert_string_equal(gw_net_name_host(&newcomer->c).text, "127.0.0.20");
     assert_true(gw_clock_seconds() >= now + chance / 2);
     assert_true(is_closed(fds[OLDEST]) && n_closed(fds, MOST + 1) == 1);
@@ -236,7 +229,7 @@ TEST(time_is_up)
         if (listener.newcomers[i].since != 0)
             listener.newcomers[i].since -= GW_NET_INTRODUCTION_SECONDS;
     assert_null(gw_net_listener_next(&listener, &m));
-    assert_true(nobody_is_there() && peer_is_out(fds[0]) && peer_is_out(fds[1]));
+    assert_true(n_there() == 0 && peer_is_out(fds[0]) && peer_is_out(fds[1]));
     assert_int_equal(n_lines, 1); /* one line for both */
     assert_non_null(strstr(lines[0], "refused n=2 reason=\"too many connections have not said who they are"));
     close_all(fds, 2);
@@ -267,7 +260,7 @@ TEST(other_languages)
         assert_true(peer_pour(fd, cases[i].bytes, cases[i].n_bytes));
         for (struct pollfd heard = {fd, POLLIN, 0}; poll(&heard, 1, 10) == 0;)
             assert_null(gw_net_listener_next(&listener, &m));
-        assert_true(nobody_is_there());
+        assert_int_equal(n_there(), 0);
         while ((got = recv(fd, answer + n, sizeof answer - (size_t)n, 0)) > 0)
             n += got;
         CHECK(n == (ssize_t)cases[i].n_answer && memcmp(answer, cases[i].answer, (size_t)n) == 0, "case %u: %zd bytes",
@@ -298,13 +291,13 @@ TEST(spare_files)
     close(lowest);
     low = (struct rlimit){(rlim_t)lowest + SPARE + 2, before.rlim_max}; /* two may come in */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
-    assert_null(work_until(somebody_made_room, &m));
-    const unsigned n = n_there();
+    assert_null(work_until(2, &m));
+    const uint64_t n_pushed_out = listener.n_pushed_out; /* all had come before */
     for (int i = 0; i < SPARE; i++)
         CHECK((files[i] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0, "file %d: %s", i, strerror(errno));
     close_all(files, SPARE);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-    assert_int_equal(n, 2);
+    assert_int_equal(n_pushed_out, N - 2);
     close_all(fds, N);
     gw_net_listener_close(&listener);
 }
@@ -324,7 +317,7 @@ TEST(addresses)
     for (int i = 0; i < 2; i++) {
         const int fd = come_from(1);
         assert_true(peer_send(fd, KIND, NULL, 0, "", 0));
-        gw_net_turn_out(work_until(NULL, &m));
+        gw_net_turn_out(work_until_a_message(&m));
         close(fd);
         snprintf(place, sizeof place, "%s", own.place);
     }

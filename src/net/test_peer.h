@@ -77,6 +77,20 @@ static inline int peer_listen(char place[32])
     return fd;
 }
 
+/* Connects to a place from 127.0.0.host. Below 0: nobody listens there, or there is no descriptor. */
+static inline int peer_try(const char *place, uint8_t host)
+{
+    const struct sockaddr_in to = peer_address(place);
+    const struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host)};
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    peer_patience(fd, PEER_SECONDS);
+    if (bind(fd, (const struct sockaddr *)&own, sizeof own) == 0 &&
+        connect(fd, (const struct sockaddr *)&to, sizeof to) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 /* Connects to a place. receive_bytes: the size of the kernel's buffer; 0: its own choice. */
 static inline int peer_connect_slow(const char *place, int receive_bytes)
 {

@@ -223,32 +223,6 @@ TEST(newcomers_at_the_rendezvous)
     world_meets_and_ends();
 }
 
-/* The rendezvous stays open as long as any link exists. Connections that only wait there take no more than newcomers
- * may. */
-TEST(newcomers_come_late)
-{
-    enum { MANY = 200 };
-    struct world_member late;
-    int fds[MANY];
-    world_meet(2, 2);
-    gw_link_destroy(&members[0].links[0]);
-    world_attend(&members[0].links[1]);
-    for (int i = 0; i < MANY; i++)
-        fds[i] = world_dial(place);
-    world_await_line("too many connections have not said who they are");
-    link_test_pause(400); /* now the first of them have had their time */
-    valid_frames();
-    world_await_line("this is no message of a member");
-    late = members[1];
-    world_come(&late);
-    world_expect_all(&late, 1, GW_ERR_PEER, "is already running");
-    world_attend_no_more();
-    for (int i = 0; i < MANY; i++)
-        close(fds[i]);
-    world_talk(1);
-    world_end();
-}
-
 /* Sends bytes to rank 0 on the connection of another member. */
 static void send_as(struct gw_tcp_endpoint *member, uint16_t kind, size_t n_bytes, const char *magic)
 {
@@ -372,7 +346,6 @@ int main(void)
         cmocka_unit_test(nobody_at_the_rendezvous),
         cmocka_unit_test(a_second_one_comes_late),
         cmocka_unit_test(newcomers_at_the_rendezvous),
-        cmocka_unit_test(newcomers_come_late),
         cmocka_unit_test(nobody_listens_at_a_member),
         cmocka_unit_test(garbage_of_a_member),
         cmocka_unit_test(links_are_independent),

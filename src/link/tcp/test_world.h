@@ -286,18 +286,12 @@ static inline void world_await_line(const char *words)
 /* Connects to "127.0.0.1:PORT" as anybody can; waits until somebody listens there. */
 static inline int world_dial(const char *there)
 {
-    const struct sockaddr_in address = peer_address(there);
-    for (int i = 0; i < 3000; i++) {
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_true(fd >= 0);
-        peer_patience(fd, PEER_SECONDS);
-        if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
-            return fd;
-        close(fd);
+    int fd = peer_try(there, 1);
+    for (int i = 0; i < 3000 && fd < 0; i++, fd = peer_try(there, 1))
         link_test_pause(10);
-    }
-    fail_msg("nobody listens at %s", there);
-    return -1;
+    if (fd < 0)
+        fail_msg("nobody listens at %s", there);
+    return fd;
 }
 
 /* Sends a message by hand. false: the other side has closed the connection. */

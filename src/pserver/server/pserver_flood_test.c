@@ -325,33 +325,6 @@ TEST(silent_connections)
     gw_net_keys_free(keys);
 }
 
-/* Many connections of one address do not push out the one of another, though it came before them. */
-TEST(one_address_pushes_out_its_own)
-{
-    enum { N = 300, BESIDE = 3 + 64 };
-    int fds[N], open = N;
-    begin((gw_ps_server_options){.max_clients = 3}, 0);
-    const uint16_t port = (uint16_t)atoi(strrchr(server.address, ':') + 1);
-    int good = flood_connect(port);
-    const double came = gw_clock_seconds();
-    for (int i = 0; i < N; i++) {
-        fds[i] = flood_connect_from("127.0.0.2", port);
-        CHECK(fds[i] >= 0, "no connection");
-        usleep(3000); /* so that it goes on for longer than a connection is sure to stay */
-    }
-    while ((open = flood_open(fds, N)) > BESIDE && gw_clock_seconds() < came + 60)
-        usleep(10000);
-    const bool stays = flood_open(&good, 1) == 1;
-    CHECK(open <= BESIDE, "%d of %d silent connections are open", open, N);
-    /* A connection that is silent for ten seconds is closed, wherever it comes from. */
-    CHECK(stays || gw_clock_seconds() > came + 9, "the connection of another address was closed");
-    close(good);
-    for (int i = 0; i < N; i++)
-        close(fds[i]);
-    serves(NULL);
-    end();
-}
-
 /* Clients that said HELLO and BYE are out, though they do not close their connections. */
 TEST(clients_that_left_stay_connected)
 {
@@ -381,11 +354,8 @@ int main(void)
     snprintf(client_path, sizeof client_path, "%s/client", root);
     ok(gw_keys_new(keys_path, NULL, NULL));
     ok(gw_keys_new(client_path, keys_path, "client"));
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_without_end),
-                                       cmocka_unit_test(endless_handshakes),
-                                       cmocka_unit_test(keys_without_end),
-                                       cmocka_unit_test(silent_connections),
-                                       cmocka_unit_test(one_address_pushes_out_its_own),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_without_end), cmocka_unit_test(endless_handshakes),
+                                       cmocka_unit_test(keys_without_end), cmocka_unit_test(silent_connections),
                                        cmocka_unit_test(clients_that_left_stay_connected)};
     int failed = cmocka_run_group_tests_name("pserver flood", tests, NULL, NULL);
     remove_folder(root);

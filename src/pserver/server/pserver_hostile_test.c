@@ -462,31 +462,6 @@ TEST(many_values_at_once)
 
 /* ---- who does not belong -------------------------------------------------------------------------------------- */
 
-/* Some say nothing, some the first half of a HELLO, some noise. */
-TEST(connections_that_are_no_clients)
-{
-    uint8_t noise[4096], first[GW_NET_HEAD + GW_PS_HEAD_BYTES];
-    int fds[40];
-    struct numbers numbers = numbers_from(2);
-    for (size_t i = 0; i < sizeof noise; i++)
-        noise[i] = (uint8_t)numbers_word(&numbers);
-    const size_t n_first = talk_head(first, &(struct gw_ps_request){.operation = GW_PS_HELLO, .incarnation = 5}, 0);
-    for (size_t i = 0; i < 40; i++) {
-        fds[i] = come();
-        if (i < 20) {
-            assert_true(peer_pour(fds[i], first, i * (n_first - 1) / 19));
-            continue;
-        }
-        if (i % 2)
-            peer_pour(fds[i], first, GW_NET_HEAD);
-        peer_pour(fds[i], noise + 100 * (i - 20), 1000);
-    }
-    serves();
-    for (int i = 0; i < 40; i++)
-        close(fds[i]);
-    serves();
-}
-
 /* They say HELLO and are gone before it is read; none of them is kept for a client that is here. */
 TEST(clients_that_do_not_wait)
 {
@@ -803,7 +778,6 @@ int main(void)
         FOR_TWO(bytes_that_drip),
         FOR_TWO(half_a_message),
         FOR_ONE(many_values_at_once),
-        FOR_ONE(connections_that_are_no_clients),
         FOR_TWO(a_storm_of_connections),
         FOR_ONE(one_client_too_many),
         FOR_TWO(pushes_that_wait_are_counted),
