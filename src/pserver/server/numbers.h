@@ -67,8 +67,8 @@ struct gw_ps_numbers {
     struct gw_ps_worker_numbers workers[];                    /* by rank */
 };
 
-/* From here on the server writes its numbers into the copy. Call it before gw_ps_server_run. Errors: GW_ERR_MEMORY,
- * GW_ERR_SYSTEM. */
+/* From here on the server writes its numbers into the copy. Call it before gw_ps_server_run. Errors: GW_ERR_MEMORY.
+ */
 gw_status gw_ps_numbers_begin(gw_ps_server *server);
 
 /* Takes the numbers that were written last. Any thread may call it, until the server is destroyed. NULL: there is no
