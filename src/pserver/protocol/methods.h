@@ -15,7 +15,7 @@
     METHOD(GW_PS_SUM, "sum", SAME, INT64, INT64, NONE, sum, as_it_is, "their sum; of integers int64")                  \
     METHOD(GW_PS_MEAN, "mean", SAME, FLOAT32, FLOAT32, NONE, sum, divided,                                             \
            "their sum divided by their number; of integers float32")                                                   \
-    METHOD(GW_PS_LATEST, "latest", SAME, SAME, SAME, SAME, newest, as_it_is, "the push that came last")                \
+    METHOD(GW_PS_LATEST, "latest", SAME, SAME, SAME, SAME, not_of_a_round, as_it_is, "the push that came last")        \
     METHOD(GW_PS_DECODE_SUM, "decode_sum", NONE, NONE, FLOAT32, FLOAT32, decoded, as_it_is,                            \
            "the sum of what 2-bit codes or frames hold")                                                               \
     METHOD(GW_PS_DECODE_AVERAGE, "decode_average", NONE, NONE, FLOAT32, SAME, decoded, divided,                        \

@@ -10,7 +10,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 /* How many elements are worked on at a time, so that the sums stay in the cache. */
 #define BLOCK 4096u
@@ -448,22 +447,11 @@ static gw_status decode(struct work *work, struct gw_ps_result *out)
     return work->divides ? frame_average(work, out) : frame_sum(work, out);
 }
 
-/* Copies one push, which the caller has chosen. */
-static gw_status copy(struct work *work, struct gw_ps_result *out)
-{
-    out->n_bytes = work->pushes[0].n_bytes;
-    out->bytes = gw_alloc(work->context, out->n_bytes, 1);
-    if (!out->bytes)
-        return GW_ERR_MEMORY;
-    memcpy(out->bytes, work->pushes[0].bytes, out->n_bytes);
-    return GW_OK;
-}
-
 static const struct join largest = {.float_to = max_float_to, .integer_to = max_integer_to},
                          smallest = {.float_to = min_float_to, .integer_to = min_integer_to},
                          sum = {.float_to = add_float_to, .integer_to = add_integer_to},
-                         middle = {.floats = middle_of_floats}, newest = {.at_once = copy},
-                         decoded = {.at_once = decode}, not_of_a_round = {.at_once = NULL};
+                         middle = {.floats = middle_of_floats}, decoded = {.at_once = decode},
+                         not_of_a_round = {.at_once = NULL};
 enum { as_it_is, divided };
 
 static const struct {
