@@ -153,7 +153,7 @@ static void one_change(void)
                    with_parameters = k % 2 ? 0 : PENDED;
     const struct kept *other = &world.sides[OTHER];
     const uint64_t next = find(other, k) ? gw_ps_store_pushed(other->store, find(other, k), rank) + 1 : 1,
-                   round = gw_ps_store_next_round(other->store, "exchange/");
+                   round = gw_ps_store_next_round(other->store, false);
     gw_status statuses[2];
     SIDES(side)
     {
@@ -167,14 +167,13 @@ static void one_change(void)
         else if (what < PUSH && find(side, k) && keys[k].type != GW_PS_FRAME)
             status = do_push(side, k, rank, next - late, false);
         else if (what >= PUSH && what < ENTER)
-            status = gw_ps_store_enter(side->store, rank, what < ENTER_EXCHANGE ? "exchange/" : "",
-                                       what < ENTER_EXCHANGE ? round : 0);
+            status = gw_ps_store_enter(side->store, rank, what < ENTER_EXCHANGE ? round : 0);
         else if (what >= ENTER && what < LEAVE)
             gw_ps_store_leave(side->store, rank);
         else if (what >= LEAVE && what < SKIP)
-            gw_ps_store_skip_to(side->store, "exchange/", round + 2);
+            gw_ps_store_skip_to(side->store, round + 2);
         else if (what >= SKIP && what < DROP)
-            gw_ps_store_drop(side->store, "exchange/");
+            gw_ps_store_drop(side->store);
         else if (what >= DROP && what < PUT_FIRST && find(side, with_parameters))
             status = do_put_first(side, with_parameters);
         else if (what >= PUT_FIRST && what < PUT && find(side, k) && keys[k].type != GW_PS_FRAME)
@@ -267,12 +266,12 @@ TEST(restarts_change_nothing)
         for (uint64_t s = 0; s < runs[i].n_seeds; s++) {
             begin(runs[i].mode, runs[i].min_workers, runs[i].backup, runs[i].first_seed + s);
             for (uint32_t r = 0; r < N_WORKERS && runs[i].min_workers; r++)
-                SIDES(side) ok(gw_ps_store_enter(side->store, r, "", 0));
+                SIDES(side) ok(gw_ps_store_enter(side->store, r, 0));
             for (int again = 0; again < 40; again++) {
                 for (uint32_t n = numbers_below(&world.random, 300); n > 0; n--)
                     one_change();
                 for (struct kept *side = world.sides; again % 8 == 7 && side < world.sides + 2; side++)
-                    gw_ps_store_begin_anew(side->store, "exchange/"); /* another run */
+                    gw_ps_store_begin_anew(side->store); /* another run */
                 restart();
                 compare();
             }

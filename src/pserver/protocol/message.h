@@ -19,6 +19,8 @@
 
 #include "pserver/protocol/value.h"
 
+#include <string.h>
+
 #define GW_PS_MESSAGE 16 /* the kind of all these messages (net/connection.h) */
 #define GW_PS_VERSION 6
 #define GW_PS_HEAD_BYTES 1024 /* no head is longer */
@@ -88,6 +90,10 @@ enum gw_ps_operation {
 
 /* Keys of exchanges begin so. A worker that JOINs takes part in the rounds of all of them from the same number on. */
 #define GW_PS_EXCHANGE "exchange/"
+static inline bool gw_ps_is_of_exchange(const char *key)
+{
+    return strncmp(key, GW_PS_EXCHANGE, sizeof GW_PS_EXCHANGE - 1) == 0;
+}
 
 struct gw_ps_request {
     enum gw_ps_operation operation;

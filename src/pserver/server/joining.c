@@ -21,8 +21,8 @@ static void answer_number(struct gw_ps_server *server, struct gw_ps_member *memb
 void gw_ps_run_end(struct gw_ps_server *server)
 {
     gw_fail(GW_ERR_PEER, "the run that this server served is over: another has begun");
-    gw_ps_waiting_refuse(server, GW_PS_EXCHANGE, GW_ERR_PEER);
-    gw_ps_store_drop(server->store, GW_PS_EXCHANGE);
+    gw_ps_waiting_refuse(server, GW_ERR_PEER);
+    gw_ps_store_drop(server->store);
     gw_free(server->context, server->agreed);
     server->agreed = NULL;
     server->first_round = 1;
@@ -35,7 +35,7 @@ void gw_ps_run_end(struct gw_ps_server *server)
 /* Lets a worker take part from `round` on. If its JOIN waits, it is answered. */
 static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member, uint64_t round)
 {
-    GW_TRY(gw_ps_store_enter(server->store, member->rank, GW_PS_EXCHANGE, round));
+    GW_TRY(gw_ps_store_enter(server->store, member->rank, round));
     struct gw_ps_worker *worker = &server->workers[member->rank];
     worker->joined_as = member->incarnation;
     worker->joined_from = round;
@@ -60,7 +60,7 @@ static struct gw_ps_member *joiner(const struct gw_ps_server *server, uint32_t r
 /* Workers begin with that round, and not with an earlier one. */
 static void begin_with(struct gw_ps_server *server, uint64_t round)
 {
-    gw_ps_store_skip_to(server->store, GW_PS_EXCHANGE, round);
+    gw_ps_store_skip_to(server->store, round);
     server->first_round = round;
     gw_ps_folder_note(server->folder);
 }
@@ -87,11 +87,11 @@ static void begin_again(struct gw_ps_server *server)
     const bool untouched = !server->store->info.has_begun && !server->agreed && server->first_round == 1;
     if (untouched || !nobody_takes_part(server))
         return;
-    if (!gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE)) {
+    if (!gw_ps_store_keeps_parameters(server->store)) {
         gw_ps_run_end(server);
         return;
     }
-    const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
+    const uint64_t next = gw_ps_store_next_round(server->store, false);
     if (server->store->info.has_begun || next > server->first_round)
         begin_with(server, next > server->first_round ? next : server->first_round);
 }
@@ -121,7 +121,7 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     member->join_by = gw_clock_seconds() + request->timeout_ms / 1000.0;
     const bool begun = server->store->info.has_begun || request->others_have_begun;
     if (server->options.mode != GW_PS_SYNC) {
-        const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
+        const uint64_t next = gw_ps_store_next_round(server->store, false);
         return let_in(server, member, next > request->round ? next : request->round);
     }
     if (begun && !nobody_takes_part(server)) {
@@ -140,7 +140,7 @@ static bool is_in_from(const struct gw_ps_server *server, struct gw_ps_member *m
 {
     const struct gw_ps_worker *worker = &server->workers[member->rank];
     return server->store->present[member->rank] && worker->joined_as == member->incarnation &&
-           worker->joined_from == round && gw_ps_store_next_round(server->store, GW_PS_EXCHANGE) <= round;
+           worker->joined_from == round && gw_ps_store_next_round(server->store, false) <= round;
 }
 
 gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
@@ -183,13 +183,13 @@ gw_status gw_ps_members_do(struct gw_ps_server *server, struct gw_ps_member *mem
     struct gw_ps_blob *body = gw_ps_blob_new(server->context, &server->bytes, bytes, n);
     if (!body)
         return GW_ERR_MEMORY;
-    const bool keeps = gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE);
+    const bool keeps = gw_ps_store_keeps_parameters(server->store);
     gw_ps_answer_send(server, member,
                       &(struct gw_ps_answer){.operation = GW_PS_MEMBERS,
                                              .run_flags = (server->store->info.has_begun ? GW_PS_HAS_BEGUN : 0) |
                                                           (keeps ? GW_PS_KEEPS_PARAMETERS : 0),
                                              .id = request->id,
-                                             .round = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE)},
+                                             .round = gw_ps_store_next_round(server->store, false)},
                       body);
     gw_ps_blob_give(body);
     return GW_OK;

@@ -91,7 +91,7 @@ static gw_status come(struct gw_ps_server *server, struct gw_ps_member *member)
         gw_ps_store_leave(server->store, member->rank);
     if (member->joins || server->store->present[member->rank])
         return GW_OK;
-    return gw_ps_store_enter(server->store, member->rank, "", 0);
+    return gw_ps_store_enter(server->store, member->rank, 0);
 }
 
 gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_newcomer *newcomer,
@@ -234,7 +234,7 @@ void gw_ps_members_look(struct gw_ps_server *server)
         worker->away_since = 0;
         gw_ps_store_leave(server->store, r);
         gw_ps_log(server, "left-out rank=%u away_ms=%u round=%llu workers=%u", r, server->options.away_ms,
-                  (unsigned long long)gw_ps_store_next_round(server->store, ""), server->store->info.n_present);
+                  (unsigned long long)gw_ps_store_next_round(server->store, true), server->store->info.n_present);
     }
 }
 

@@ -41,7 +41,7 @@ static gw_status enter_run(struct gw_ps_server *server, struct gw_ps_member *mem
         server->workers[r].came_as = 0;
     server->workers[member->rank].came_as = member->incarnation;
     if (run == GW_PS_RUN_IS_OVER)
-        gw_ps_store_begin_anew(server->store, GW_PS_EXCHANGE);
+        gw_ps_store_begin_anew(server->store);
     return GW_OK;
 }
 
@@ -50,7 +50,7 @@ static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, 
     struct gw_ps_key *key;
     if (request->skipped > GW_PS_MOST_ROUNDS)
         return gw_fail(GW_ERR_FRAME_FIELD, "an INIT skips %" PRIu64 " rounds, which is invalid", request->skipped);
-    if (!gw_ps_begins_with(request->key, GW_PS_EXCHANGE))
+    if (!gw_ps_is_of_exchange(request->key))
         GW_TRY(enter_run(server, member));
     const uint64_t before = server->store->names.n;
     GW_TRY(gw_ps_store_init(server->store, request->key, (gw_ps_type)request->type, &request->shape,
@@ -129,7 +129,7 @@ static gw_status push(struct gw_ps_server *server, struct gw_ps_member *member, 
     case GW_PS_PUSH_REFUSED:
         return gw_ps_store_refuse(server->store, key, member->rank, request->nth, request->refusal);
     case GW_PS_PUSH_PENDING: /* a VERDICT is only about keys of exchanges */
-        return !gw_ps_begins_with(request->key, GW_PS_EXCHANGE)
+        return !gw_ps_is_of_exchange(request->key)
                    ? gw_fail(GW_ERR_ARGUMENT,
                              "a push to \"%s\" is to wait for a verdict; its name must begin with \"%s\"", request->key,
                              GW_PS_EXCHANGE)
@@ -144,7 +144,7 @@ static const struct gw_ps_waiting *waiting_push(struct gw_ps_member *member, con
 {
     for (const struct gw_ps_waiting *p = member->waiting; p; p = p->member_next)
         if (p->request.operation == GW_PS_PUSH && p->request.nth <= verdict->nth &&
-            gw_ps_begins_with(p->request.key, GW_PS_EXCHANGE))
+            gw_ps_is_of_exchange(p->request.key))
             return p;
     return NULL;
 }
@@ -159,10 +159,10 @@ static gw_status judge(struct gw_ps_server *server, struct gw_ps_member *member,
         *waits_for = before->key;
         return GW_PS_WAIT;
     }
-    GW_TRY(gw_ps_store_may_judge(server->store, GW_PS_EXCHANGE, member->rank, request->nth));
+    GW_TRY(gw_ps_store_may_judge(server->store, member->rank, request->nth));
     struct gw_ps_key *key;
     for (uint64_t k = 0; (key = gw_ps_store_key(server->store, k)); k++)
-        if (key->parameters && gw_ps_begins_with(key->name, GW_PS_EXCHANGE))
+        if (key->parameters && gw_ps_is_of_exchange(key->name))
             GW_TRY(gw_ps_store_judge(server->store, key, member->rank, request->nth, request->refusal));
     return GW_OK;
 }

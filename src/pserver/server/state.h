@@ -211,9 +211,9 @@ gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struc
 /* Notes that requests that wait for a key may go on. The store calls this. */
 void gw_ps_waiting_wake(void *server, struct gw_ps_key *key);
 
-/* refuse answers all requests that wait for keys which begin with the prefix. refuse_for answers all that wait for the
+/* refuse answers all requests that are for keys of exchanges, or wait for one. refuse_for answers all that wait for the
  * worker `rank`. The answers are `status`, with the sentence of the last error. */
-void gw_ps_waiting_refuse(struct gw_ps_server *server, const char *prefix, gw_status status);
+void gw_ps_waiting_refuse(struct gw_ps_server *server, gw_status status);
 void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_status status);
 
 /* ---- answers.c: Answers to clients. An answer never frees a member. A function that handles a request has pointers

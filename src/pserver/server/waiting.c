@@ -153,13 +153,13 @@ static void refuse(struct gw_ps_server *server, struct gw_ps_waiting *waiting, g
     gw_ps_waiting_remove(server, waiting);
 }
 
-void gw_ps_waiting_refuse(struct gw_ps_server *server, const char *prefix, gw_status status)
+void gw_ps_waiting_refuse(struct gw_ps_server *server, gw_status status)
 {
     struct gw_ps_key *key;
     for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++)
         for (struct gw_ps_waiting *p = key->waiting, *next; p; p = next) {
             next = p->next;
-            if (gw_ps_begins_with(key->name, prefix) || gw_ps_begins_with(p->request.key, prefix))
+            if (gw_ps_is_of_exchange(key->name) || gw_ps_is_of_exchange(p->request.key))
                 refuse(server, p, status);
         }
     server->n_woken = GW_PS_MOST_WOKEN + 1; /* some of the woken keys may be dropped, so ask all again */

@@ -2,7 +2,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/nearest.h"
-#include "pserver/protocol/message.h"
 #include "pserver/store/parameters.h"
 
 #include <gradwire/codec.h>
@@ -21,7 +20,7 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
     *out = gw_ps_names_find(&store->names, name);
     if (*out)
         return GW_OK;
-    if (gw_ps_begins_with(name, GW_PS_EXCHANGE))
+    if (gw_ps_is_of_exchange(name))
         return gw_fail(GW_ERR_ARGUMENT,
                        "this server has no \"%s\": it was started anew while its workers trained, and kept nothing "
                        "(--snapshot DIR keeps a run)",

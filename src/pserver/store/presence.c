@@ -10,11 +10,10 @@ static uint64_t open_round(const struct gw_ps_store *store, const struct gw_ps_k
     return store->options.mode == GW_PS_SYNC ? key->open.number : key->foremost + 1;
 }
 
-static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, const char *prefix,
-                      uint64_t from)
+static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t from)
 {
     /* if it is not named, the worker goes on at the open round of the key, or after it */
-    const bool named = from > 0 && gw_ps_begins_with(key->name, prefix);
+    const bool named = from > 0 && gw_ps_is_of_exchange(key->name);
     const uint64_t first = named ? from : open_round(store, key);
     if (named && store->options.mode == GW_PS_SYNC && first <= key->open.number && key->pushed[rank] >= first) {
         gw_ps_key_take_out(store, key, rank); /* the worker pushed this before it left, and will push it again */
@@ -31,14 +30,14 @@ static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
     gw_ps_key_finish(store, key); /* this also counts again how many workers are due */
 }
 
-gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char *prefix, uint64_t from)
+gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, uint64_t from)
 {
     if (rank >= store->options.n_workers)
         return gw_fail(GW_ERR_ARGUMENT, "there is no worker of rank %u; ranks are 0 to %u", rank,
                        store->options.n_workers - 1);
     struct gw_ps_key *key;
     for (uint64_t k = 0; from > 0 && store->options.mode == GW_PS_SYNC && (key = gw_ps_store_key(store, k)); k++)
-        if (gw_ps_begins_with(key->name, prefix) && key->open.number > from)
+        if (gw_ps_is_of_exchange(key->name) && key->open.number > from)
             return gw_fail(GW_ERR_ORDER,
                            "rank %u is to take part from round %" PRIu64 " on, and \"%s\" is at round %" PRIu64
                            " already",
@@ -46,7 +45,7 @@ gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char
     store->info.n_present += !store->present[rank];
     store->present[rank] = true;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
-        enter_key(store, key, rank, prefix, from);
+        enter_key(store, key, rank, from);
     gw_ps_store_change(store);
     return GW_OK;
 }
@@ -68,31 +67,31 @@ void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank)
     gw_ps_store_change(store);
 }
 
-bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store, const char *prefix)
+bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store)
 {
     const struct gw_ps_key *key;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
-        if (gw_ps_begins_with(key->name, prefix) && key->parameters && key->parameters->values)
+        if (gw_ps_is_of_exchange(key->name) && key->parameters && key->parameters->values)
             return true;
     return false;
 }
 
-uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *prefix)
+uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, bool of_all)
 {
     const struct gw_ps_key *key;
     uint64_t most = 1;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
-        if (gw_ps_begins_with(key->name, prefix) && open_round(store, key) > most)
+        if ((of_all || gw_ps_is_of_exchange(key->name)) && open_round(store, key) > most)
             most = open_round(store, key);
     return most;
 }
 
-void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t number)
+void gw_ps_store_skip_to(struct gw_ps_store *store, uint64_t number)
 {
     struct gw_ps_key *key;
     store->info.has_begun = false;
     for (uint64_t k = 0; store->options.mode == GW_PS_SYNC && (key = gw_ps_store_key(store, k)); k++)
-        if (gw_ps_begins_with(key->name, prefix)) {
+        if (gw_ps_is_of_exchange(key->name)) {
             gw_ps_round_clear(store, key, &key->open);
             key->open.number = number;
         }
@@ -140,16 +139,16 @@ static bool begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key, uin
     return changed;
 }
 
-void gw_ps_store_begin_anew(struct gw_ps_store *store, const char *except)
+void gw_ps_store_begin_anew(struct gw_ps_store *store)
 {
     struct gw_ps_key *key;
     bool changed = false;
     uint64_t next = 1;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
-        if (!gw_ps_begins_with(key->name, except) && open_round(store, key) > next)
+        if (!gw_ps_is_of_exchange(key->name) && open_round(store, key) > next)
             next = open_round(store, key);
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
-        if (!gw_ps_begins_with(key->name, except))
+        if (!gw_ps_is_of_exchange(key->name))
             changed |= begin_key_anew(store, key, next);
     if (changed)
         gw_ps_store_change(store);
@@ -171,13 +170,13 @@ void gw_ps_store_skip(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
     store->woken(store->user, key); /* requests that wait may now wait for nobody */
 }
 
-void gw_ps_store_drop(struct gw_ps_store *store, const char *prefix)
+void gw_ps_store_drop(struct gw_ps_store *store)
 {
     struct gw_ps_key *key;
     uint64_t n = 0;
     store->first_changed = NULL; /* it may have keys that are no more in a moment */
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++) {
-        if (gw_ps_begins_with(key->name, prefix)) {
+        if (gw_ps_is_of_exchange(key->name)) {
             gw_ps_key_free(store, key);
             continue;
         }

@@ -16,7 +16,7 @@
 
 enum { N = 1000, WORKERS = 3, MOST_BYTES = 3 * 4 * N + 4096 };
 
-static struct gw_ps_key *key; /* "w", of the test's store */
+static struct gw_ps_key *key; /* of the test's store */
 
 static gw_status put(const float *values, uint64_t n_bytes)
 {
@@ -360,7 +360,7 @@ static void begin_one(gw_ps_server_options options)
 {
     options.n_workers = WORKERS;
     begin_store(options);
-    key = key_with("w", GW_PS_FLOAT32, 1, "", "sgd");
+    key = key_with(GW_PS_EXCHANGE "w", GW_PS_FLOAT32, 1, "", "sgd");
     ok(put(&(float){100}, sizeof(float)));
 }
 
@@ -466,7 +466,7 @@ TEST(who_goes_before_its_verdict_does_not_count)
         }
         expect_w(1, t == 2 ? 79 : 64, t);
         refused(agrees(0, t), GW_ERR_PEER, "rank 0 was away too long");
-        ok(gw_ps_store_enter(world.store, 0, "w", t + 1));
+        ok(gw_ps_store_enter(world.store, 0, t + 1));
         refused(agrees(0, t + 1), GW_ERR_ORDER, "its last one is number");
     }
     end();
@@ -474,7 +474,7 @@ TEST(who_goes_before_its_verdict_does_not_count)
     begin_one((gw_ps_server_options){0});
     ok(pends_x(0, 1, 3)), ok(pends_x(1, 1, 6)), ok(pends_x(2, 1, 9)), ok(agrees(1, 1));
     gw_ps_store_leave(world.store, 0);
-    ok(gw_ps_store_enter(world.store, 0, "w", 1));
+    ok(gw_ps_store_enter(world.store, 0, 1));
     refused(agrees(0, 1), GW_ERR_ORDER, "its last one is number 0");
     ok(agrees(2, 1));
     expect_w(GW_PS_READER, 100, 0);
@@ -496,6 +496,12 @@ TEST(a_late_verdict_changes_nothing)
 
 TEST(verdicts_out_of_place)
 {
+    begin_store((gw_ps_server_options){.n_workers = WORKERS});
+    key_with("of_no_exchange", GW_PS_FLOAT32, 1, "", "sgd");
+    key_with(GW_PS_EXCHANGE "without_optimizer", GW_PS_FLOAT32, 1, "", "");
+    refused(gw_ps_store_may_judge(world.store, 0, 1), GW_ERR_ORDER, "no key with an optimizer");
+    end();
+
     begin_one((gw_ps_server_options){0});
     struct gw_ps_key *const w = key, *const plain = key_with("plain", GW_PS_FLOAT32, 1, "", "");
     key = plain, refused(pends_x(0, 1, 1), GW_ERR_ARGUMENT, "has no optimizer"), key = w;
@@ -506,9 +512,8 @@ TEST(verdicts_out_of_place)
     refused(agrees(0, 0), GW_ERR_ORDER, "number 0");
     refused(agrees(WORKERS, 1), GW_ERR_ARGUMENT, "rank 3");
     refused(agrees(GW_PS_READER, 1), GW_ERR_ARGUMENT, "reader");
-    refused(gw_ps_store_may_judge(world.store, "x", 0, 1), GW_ERR_ORDER, "no key with an optimizer");
-    ok(gw_ps_store_may_judge(world.store, "w", 0, 1));
-    refused(gw_ps_store_may_judge(world.store, "w", 1, 1), GW_ERR_ORDER, "its last one is number 0");
+    ok(gw_ps_store_may_judge(world.store, 0, 1));
+    refused(gw_ps_store_may_judge(world.store, 1, 1), GW_ERR_ORDER, "its last one is number 0");
     waits(pends_x(0, 2, 1));                      /* its round is not whole */
     ok(agrees(0, 1)), ok(judge(0, 1, 3));         /* the first verdict stands */
     ok(pushes_x(1, 1, 1)), ok(pushes_x(2, 1, 1)); /* without a verdict */

@@ -312,7 +312,7 @@ TEST(a_second_time_is_no_excuse)
     refused(push(key, 0, 1, x, 1), GW_ERR_ARGUMENT, "has 1 bytes");
     struct gw_ps_blob *cut = blob_of(x, 1);
     const gw_status admitted = gw_ps_store_admit(world.store, key, 0, 1, cut);
-    ok(gw_ps_store_enter(world.store, 0, "exchange/", 1)); /* its push is taken out again */
+    ok(gw_ps_store_enter(world.store, 0, 1)); /* its push is taken out again */
     if (admitted == GW_OK)
         ok(gw_ps_store_push(world.store, key, 0, 1, cut, 0, false));
     gw_ps_blob_give(cut);

@@ -243,12 +243,12 @@ gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, ui
     return GW_OK;
 }
 
-gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, const char *prefix, uint32_t rank, uint64_t nth)
+gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, uint32_t rank, uint64_t nth)
 {
     bool pending, any = false;
     const struct gw_ps_key *key;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++) {
-        if (!key->parameters || !gw_ps_begins_with(key->name, prefix))
+        if (!key->parameters || !gw_ps_is_of_exchange(key->name))
             continue;
         GW_TRY(check_verdict(store, key, rank, nth, &pending));
         any = true;
@@ -256,7 +256,7 @@ gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, const char *pre
     return any ? GW_OK
                : gw_fail(GW_ERR_ORDER,
                          "rank %u gives a verdict, and there is no key with an optimizer whose name begins with \"%s\"",
-                         rank, prefix);
+                         rank, GW_PS_EXCHANGE);
 }
 
 uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)

@@ -3,15 +3,13 @@
 #ifndef GW_PSERVER_STORE_STORE_H
 #define GW_PSERVER_STORE_STORE_H
 
+#include "pserver/protocol/message.h"
 #include "pserver/protocol/names.h"
-#include "pserver/protocol/value.h"
 #include "pserver/store/blob.h"
 #include "pserver/store/reduce.h"
 #include "pserver/store/times.h"
 
 #include <gradwire/codec.h>
-
-#include <string.h>
 
 /* The request is not done yet: ask again when the store says that the key has changed. */
 #define GW_PS_WAIT ((gw_status)1)
@@ -120,11 +118,6 @@ struct gw_ps_store {
     uint32_t last_row;
 };
 
-static inline bool gw_ps_begins_with(const char *name, const char *prefix)
-{
-    return strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
 /* The nth key, in the order in which keys were made, from 0. NULL after the last. */
 static inline struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store, uint64_t nth)
 {
@@ -186,9 +179,9 @@ gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uin
 gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                             uint64_t refusal);
 
-/* Checks that the worker can give its verdict on its nth push to all keys that begin with the prefix and have an
- * optimizer. It returns what gw_ps_store_judge would return for them. GW_ERR_ORDER also if there is no such key. */
-gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, const char *prefix, uint32_t rank, uint64_t nth);
+/* Checks that the worker can give its verdict on its nth push to all keys of exchanges that have an optimizer. It
+ * returns what gw_ps_store_judge would return for them. GW_ERR_ORDER also if there is no such key. */
+gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, uint32_t rank, uint64_t nth);
 
 /* Takes the place of a push: the worker refuses. It has no value that can be used, and says why by a number. Pulls over
  * the round then fail with GW_ERR_NONFINITE, and gw_ps_pulled.round is the least such number of all workers. With
@@ -236,34 +229,34 @@ bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *k
 
 /* ---- who takes part (presence.c) -------------------------------------------------------------------------- */
 
-/* Rounds wait for worker `rank` from now on. In keys whose names begin with `prefix` ("": all keys) it takes part from
- * round `from` on (0: the open one). If it has a push in round `from` already, that is taken out. In other keys it
- * takes part from the open round on, or from the next one if it has pushed to the open one. Errors: GW_ERR_ARGUMENT (it
- * is no worker's rank), GW_ERR_ORDER (GW_PS_SYNC: a key has gone on beyond round `from`; nothing has changed). */
-gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char *prefix, uint64_t from);
+/* Rounds wait for worker `rank` from now on. In keys of exchanges it takes part from round `from` on (0: as in other
+ * keys). If it has a push in round `from` already, that is taken out. In other keys it takes part from the open round
+ * on, or from the next one if it has pushed to the open one. Errors: GW_ERR_ARGUMENT (it is no worker's rank),
+ * GW_ERR_ORDER (GW_PS_SYNC: a key has gone on beyond round `from`; nothing has changed). */
+gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, uint64_t from);
 
 /* Rounds do not wait for the worker any more. Its pushes in open rounds stay there. */
 void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank);
 
-/* True if a key that begins with the prefix has an optimizer and parameters. */
-bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store, const char *prefix);
+/* True if a key of an exchange has an optimizer and parameters. */
+bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store);
 
-/* The largest number of an open round of keys that begin with the prefix; 1 if there are none. In modes other than
+/* The largest number of an open round of keys of exchanges, or of all keys; 1 if there are none. In modes other than
  * GW_PS_SYNC: the largest number of a next push. */
-uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *prefix);
+uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, bool of_all);
 
-/* Empties the open round of all keys that begin with the prefix, and gives it the number `number`. Call it after all
- * workers have left: the next ones begin with that round. It waits for min_workers, as the first one did. */
-void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t number);
+/* Empties the open round of all keys of exchanges, and gives it the number `number`. Call it after all workers have
+ * left: the next ones begin with that round. It waits for min_workers, as the first one did. */
+void gw_ps_store_skip_to(struct gw_ps_store *store, uint64_t number);
 
-/* Ends the run of all keys that do not begin with the prefix. The next run begins with new workers. Pushes in open
- * rounds are dropped. Every worker's next push to a key then goes to the key's open round, which has the same number in
- * all keys. In modes without rounds, earlier pushes count in no result except "latest". Whole rounds, values that were
- * put, and parameters stay. */
-void gw_ps_store_begin_anew(struct gw_ps_store *store, const char *except);
+/* Ends the run of all keys that are of no exchange. The next run begins with new workers. Pushes in open rounds are
+ * dropped. Every worker's next push to a key then goes to the key's open round, which has the same number in all keys.
+ * In modes without rounds, earlier pushes count in no result except "latest". Whole rounds, values that were put, and
+ * parameters stay. */
+void gw_ps_store_begin_anew(struct gw_ps_store *store);
 
-/* Drops all keys that begin with the prefix. No request may wait for them. */
-void gw_ps_store_drop(struct gw_ps_store *store, const char *prefix);
+/* Drops all keys of exchanges. No request may wait for them. */
+void gw_ps_store_drop(struct gw_ps_store *store);
 
 /* ---- what its files share ------------------------------------------------------------------------------------ */
 
