@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_HOSTS = 1024 };
 
@@ -71,10 +72,16 @@ static int read_lines(FILE *file, const char *path, struct tool_hosts *hosts)
 
 int tool_read_hosts(const char *path, struct tool_hosts *hosts)
 {
+    uint64_t n_bytes;
     *hosts = (struct tool_hosts){.items = calloc(MAX_HOSTS, sizeof *hosts->items)};
-    FILE *file = hosts->items ? fopen(path, "r") : NULL;
-    if (!file)
+    const int fd = tool_open_file(path, &n_bytes);
+    if (fd < 0)
+        return TOOL_FAILED;
+    FILE *file = hosts->items ? fdopen(fd, "r") : NULL;
+    if (!file) {
+        close(fd);
         return tool_fail("%s cannot be read: %s", path, strerror(errno));
+    }
     const int status = read_lines(file, path, hosts);
     fclose(file);
     return status;

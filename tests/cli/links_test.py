@@ -174,6 +174,8 @@ class Links(harness.Case):
         for line in [*wrong, "a 0", "@b", "-oProxyCommand=x", "a" * 2000]:
             self.hosts(f"ok 1\n{line}\n")
             self.refused(1, "launch", "--hosts", self.path("hosts"), "--", "train", says="line 2")
+        os.mkfifo(self.path("pipe"))  # nobody writes there: to open it would wait
+        self.refused(1, "launch", "--hosts", self.path("pipe"), "--", "train", says="no regular file")
 
     def test_a_process_that_a_remote_shell_leaves(self):
         """It holds the pipe of its worker. The launcher does not wait for it."""
@@ -434,7 +436,7 @@ class Links(harness.Case):
             rows += [([*train, f"--link={link}"], says), ([*train, "--link", link], says)]
         self.each_refused(2, rows)
         for path in (self.folder, self.path("none")):
-            self.refused(1, "launch", "--hosts", path, "--", "train", says="cannot be read")
+            self.refused(1, "launch", "--hosts", path, "--", "train", says="cannot read")
         hosts = self.write_bytes("hosts", b"# nothing\n")
         self.refused(1, "launch", "--hosts", hosts, "--", "train", says="names no host")
         self.write_bytes("hosts", b"a 2\nb slots=1\n")
