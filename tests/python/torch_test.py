@@ -353,12 +353,13 @@ class Sharded(Case):
                 self.sharded(environment)
 
     def sharded(self, environment):
-        cases = ["sharded_averages", "sharded_training", "sharded_states", "sharded_errors"]
+        cases = ["sharded_averages", "sharded_training", "sharded_scaling", "sharded_states", "sharded_errors"]
         found = self.run_cases(*cases, environment=environment)
         steps, late = self.same(found, "sharded_states")
         self.assertEqual(steps, [2, 1])
         self.assertIn("load a state before the first backward", late)
         self.assertTrue(all(self.same(found, "sharded_averages").values()), found[0])
+        self.assertEqual(*self.same(found, "sharded_scaling"))
         kinds, (resumed, same, n_bytes) = self.same(found, "sharded_training")
         self.assertEqual({steps for _, steps in kinds.values()}, {12})
         self.assertEqual(len({d for d, _ in kinds.values()}), 3)

@@ -75,7 +75,7 @@ def attach(
     Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
     ddp = find_ddp(ddp)
     check_hooks(ddp)
-    seed, threads = check_options(transport, nonfinite, timeout, seed, threads)
+    seed, threads = check_options(transport, nonfinite, timeout, seed, threads, scaler)
     are_defaults = candidates is None
     if codec != "auto" and not are_defaults:
         raise ValueError('candidates are what codec="auto" chooses from; this codec is named')
@@ -86,8 +86,6 @@ def attach(
     elif isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):
         raise TypeError(f"candidates is {candidates!r}, and must be a list of specifications")
     candidates = list(candidates)
-    if scaler is not None and not callable(getattr(scaler, "get_scale", None)):
-        raise TypeError(f"scaler is {scaler!r}, and must be a GradScaler, with a method get_scale")
     if codec == "auto" and (nonfinite == "raise" or keys is not None):
         what = 'nonfinite="raise"' if nonfinite == "raise" else "keys"
         raise ValueError(f'codec="auto" may leave steps to DDP\'s own all-reduce, which knows no {what}; name a codec')

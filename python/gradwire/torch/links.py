@@ -22,12 +22,14 @@ TRANSPORTS = ("tcp", "mpi", "torch")
 _TAG = 1 << 20
 
 
-def check_options(transport, nonfinite, timeout, seed, threads):
+def check_options(transport, nonfinite, timeout, seed, threads, scaler):
     """Checks these options. Returns seed and threads as plain integers. Raises ValueError and TypeError."""
     if nonfinite not in ("nan", "raise"):
         raise ValueError(f'nonfinite is {nonfinite!r}, and must be "nan" or "raise"')
     if transport not in TRANSPORTS:
         raise ValueError(f"transport is {transport!r}, and must be one of {', '.join(TRANSPORTS)}")
+    if scaler is not None and not callable(getattr(scaler, "get_scale", None)):
+        raise TypeError(f"scaler is {scaler!r}, and must be a GradScaler, with a method get_scale")
     if not isinstance(timeout, numbers.Real):
         raise TypeError(f"timeout is {timeout!r}, and must be a number of seconds")
     if not 0 < timeout <= 86400:

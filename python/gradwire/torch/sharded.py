@@ -72,6 +72,7 @@ def attach_sharded(
     codec: str = "ternary:residual=on",
     *,
     optimizer: torch.optim.Optimizer = None,
+    scaler=None,
     transport: str = "tcp",
     nonfinite: str = "nan",
     keys: str = None,
@@ -108,7 +109,7 @@ def attach_sharded(
     if in_float == [False, True]:
         raise ValueError(f"{codec}: a unit of FSDP2 is no last layer; name the units that skip= leaves in float")
     parsed.check_skip([(name, 1, False) for name, _ in units])
-    seed, threads = check_options(transport, nonfinite, timeout, seed, threads)
+    seed, threads = check_options(transport, nonfinite, timeout, seed, threads, scaler)
     n_elements = sum(p.numel() for p in model.parameters())
     most_bytes = (1 << 20) + dist.get_world_size(replicas) * (8 * n_elements + 4096)
     timeout_ms = max(1, round(1000 * timeout))
@@ -123,6 +124,7 @@ def attach_sharded(
             machine_of,
             nonfinite=nonfinite,
             optimizer=optimizer,
+            scaler=scaler,
             seed=seed,
             timeout_ms=timeout_ms,
             threads=threads,
@@ -144,7 +146,7 @@ class ShardedCompression(OfOneProcess):
 
     _is_closed = True  # until everything is there
 
-    def __init__(self, units, codec, links, machine_of, *, nonfinite, optimizer, seed, timeout_ms, threads):
+    def __init__(self, units, codec, links, machine_of, *, nonfinite, optimizer, scaler, seed, timeout_ms, threads):
         """links: one for each unit. close() closes them."""
         super().__init__()
         self._names, self._modules = [name for name, _ in units], [module for _, module in units]
@@ -153,6 +155,7 @@ class ShardedCompression(OfOneProcess):
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
         self._nonfinite, self._seed, self._machine_of = nonfinite, seed, machine_of
         self._optimizer, self._is_first = optimizer, True
+        self._scaler, self._scale, self._loaded_scale = scaler, None, None
         self._pace, self._n_exchanges, self._drop = Pace(optimizer), 0, -math.inf
         self._options = {"timeout_ms": timeout_ms, "threads": threads}
         self._members, self._staging, self._steps = [None] * len(units), [None] * len(units), [0] * len(units)
@@ -214,6 +217,7 @@ class ShardedCompression(OfOneProcess):
                 f"gradwire: the gradient of {name} is {output.dtype}, and must be float32, float16 or bfloat16 in one "
                 "piece",
             )
+        self._follow_scaler()
         floats = output
         if output.dtype != torch.float32 or output.is_cuda:
             floats = self._staged(unit, output)
@@ -234,6 +238,14 @@ class ShardedCompression(OfOneProcess):
             output.fill_(float("nan"))
         elif floats is not output:
             output.copy_(floats, non_blocking=output.is_cuda)
+
+    def _follow_scaler(self):
+        """Brings the residuals of all units to the GradScaler's factor. No other unit is in an exchange now."""
+        scale = 1.0 if self._scaler is None else float(self._scaler.get_scale())
+        if scale != self._scale:
+            for member in filter(None, self._members):
+                member.scale(scale / self._scale)
+            self._scale = scale
 
     def _staged(self, unit, output):
         """Returns the gradient as float32 in the host's memory."""
@@ -265,6 +277,8 @@ class ShardedCompression(OfOneProcess):
             )
             if self._to_load[unit] is not None and any(self._to_load[unit]):  # else it had had no gradient
                 member.load(self._to_load[unit])
+                if self._scale != self._loaded_scale:
+                    member.scale(self._scale / self._loaded_scale)
                 self._to_load[unit] = None
         name, before, _ = member.tensors[0]
         if before != n_elements:
@@ -305,7 +319,7 @@ class ShardedCompression(OfOneProcess):
                 "size": self.size,
                 "seed": self._seed,
                 "step": list(self._steps),
-                "scale": None,
+                "scale": None if self._scaler is None else self._scale,
                 "residuals": [to_tensor(self._kept(unit)) for unit in range(len(self._names))],
             }
 
@@ -313,9 +327,9 @@ class ShardedCompression(OfOneProcess):
         loaded = self._to_load[unit]
         if loaded is None:
             return self._members[unit].save() if self._members[unit] else b""
-        if len(loaded) > 1:
+        if len(loaded) > 1 or (loaded[0] and self._scale != self._loaded_scale):
             name = self._names[unit]
-            raise Error(Status.ORDER, f"gradwire: {name} has had no gradient yet, and its mean residual comes with one")
+            raise Error(Status.ORDER, f"gradwire: {name} has had no gradient yet, and its residual comes with one")
         return loaded[0]
 
     def load_state_dict(self, state) -> None:
@@ -330,6 +344,7 @@ class ShardedCompression(OfOneProcess):
             checks = [("codec", self.codec, "codec"), ("seed", self._seed, "seed"), ("units", self._names, "names")]
             states = pick(state, self.rank, self.size, checks)
             self._steps = list(states[0]["step"])
+            self._scale = self._loaded_scale = states[0]["scale"] or 1.0  # None: there was no scaler
             self._to_load = [[to_bytes(s["residuals"][u]) for s in states] for u in range(len(self._names))]
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ import gradwire.torch as gw
 from gradwire.torch import sharded as gw_sharded
 
 from common import FOLDER, RANK, SIZE, TOPK, TRANSPORT, backward, digest, network, said_by, sgd
+from ddp import Scaler
 
 
 class Unit(torch.nn.Linear):
@@ -107,6 +108,31 @@ def sharded_states():
             unit.hook(torch.ones(10))
         steps = compression.state_dict()["step"]
         return steps, said_by(gradwire.Error, compression.load_state_dict, state)
+
+
+def sharded_scaling():
+    """A GradScaler's factor changes in the middle, and when a state is loaded. Gradients divided by it are bit for bit
+    those of a run without one."""
+    found = []
+    for scaler in (None, Scaler()):
+        model, compression = sharded(TOPK, scaler=scaler)
+        averages = []
+        for step, factor in enumerate((1024.0, 1024.0, 256.0, 512.0)):
+            if step == 3:
+                state = compression.state_dict()
+                compression.close()
+                model, compression = sharded(TOPK, scaler=scaler)
+                compression.load_state_dict(state)
+            if scaler:
+                scaler.scale = factor
+            model.zero_grad()
+            backward(model, 0, factor=factor if scaler else 1.0)
+            for unit in (model[2], model[0]):
+                unit.reduce()
+            averages.append([(p.grad / (factor if scaler else 1.0)).double().sum().item() for p in model.parameters()])
+        compression.close()
+        found.append(averages)
+    return found
 
 
 def sharded_errors():
