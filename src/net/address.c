@@ -13,7 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OWN_NAME_MS 10000 /* the longest look-up of a name that this machine should know: its own */
+#define ASK_SECONDS 0.25 /* between two questions whether a look-up shall go on */
+
+/* for a name that this machine should know: its own */
+static const struct gw_net_patience for_own_name = {.ms = 10000};
 
 /* Fills `loopback` and `place` from the socket's address. Port 0 stands for any port. */
 static gw_status describe(struct gw_net_address *address)
@@ -85,20 +88,22 @@ static void *look_up_main(void *argument)
     return NULL;
 }
 
-/* getaddrinfo, which by itself may wait for minutes. False: no name server has answered within timeout_ms. */
-static bool look_up(const char *name, const char *port, uint32_t timeout_ms, int *error, struct addrinfo **found)
+/* getaddrinfo, which by itself may wait for minutes. GW_ERR_TIMEOUT: no name server has answered in time. */
+static gw_status look_up(const char *name, const char *port, const struct gw_net_patience *patience, int *error,
+                         struct addrinfo **found)
 {
-    const struct timespec deadline = gw_clock_deadline(timeout_ms);
+    const double deadline = gw_clock_seconds() + patience->ms / 1000.0;
+    gw_status status = GW_OK;
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
     pthread_t thread;
     *error = getaddrinfo(name, port, &hints, found);
     if (!*error)
-        return true;
+        return GW_OK;
     hints.ai_flags = 0;
     struct look_up *l = gw_alloc(NULL, 1, sizeof *l);
     *error = EAI_MEMORY; /* also if there is no thread */
     if (!l)
-        return true;
+        return GW_OK;
     *l = (struct look_up){.hints = hints, .error = EAI_MEMORY};
     snprintf(l->name, sizeof l->name, "%s", name);
     snprintf(l->port, sizeof l->port, "%s", port);
@@ -109,11 +114,15 @@ static bool look_up(const char *name, const char *port, uint32_t timeout_ms, int
     l->n_holders = begun ? 2 : 1;
     if (begun)
         pthread_detach(thread);
-    while (l->n_holders == 2 && pthread_cond_timedwait(&l->over, &l->lock, &deadline) == 0)
-        ;
-    const bool over = l->n_holders == 1;
+    while (l->n_holders == 2 && status == GW_OK) {
+        const double left = deadline - gw_clock_seconds();
+        const struct timespec until = gw_clock_after(left > ASK_SECONDS ? ASK_SECONDS : left > 0 ? left : 0);
+        pthread_cond_timedwait(&l->over, &l->lock, &until);
+        if (l->n_holders == 2)
+            status = left <= 0 ? GW_ERR_TIMEOUT : patience->go_on ? patience->go_on(patience->user) : GW_OK;
+    }
     int number = 0;
-    if (over) {
+    if (l->n_holders == 1) {
         *error = l->error;
         number = l->number; /* which EAI_SYSTEM is about */
         *found = l->found;
@@ -121,24 +130,26 @@ static bool look_up(const char *name, const char *port, uint32_t timeout_ms, int
     }
     let_go(l);
     errno = number;
-    return over;
+    return status;
 }
 
 /* The first address is an IPv4 one if there is any. So every rank chooses the same family. */
-static gw_status resolve(const char *port, uint32_t timeout_ms, bool *unknown, struct gw_net_host *host)
+static gw_status resolve(const char *port, const struct gw_net_patience *patience, bool *unknown,
+                         struct gw_net_host *host)
 {
     struct addrinfo *found = NULL;
     int error;
-    const bool in_time = look_up(host->name, port, timeout_ms, &error, &found);
-    *unknown = !in_time || error == EAI_NONAME || error == EAI_AGAIN;
-    if (!in_time)
+    gw_status status = look_up(host->name, port, patience, &error, &found);
+    *unknown = status == GW_ERR_TIMEOUT || (status == GW_OK && (error == EAI_NONAME || error == EAI_AGAIN));
+    if (status == GW_ERR_TIMEOUT)
         return gw_fail(GW_ERR_SYSTEM, "the host %s is not found: no name server has answered within %u ms", host->name,
-                       timeout_ms);
+                       patience->ms);
+    GW_TRY(status);
     if (error)
         return gw_fail(error == EAI_MEMORY ? GW_ERR_MEMORY : GW_ERR_SYSTEM, "the host %s is not found: %s", host->name,
                        error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
     host->n_addresses = 0;
-    gw_status status = add(found, AF_INET, host);
+    status = add(found, AF_INET, host);
     if (status == GW_OK)
         status = add(found, AF_INET6, host);
     freeaddrinfo(found);
@@ -147,8 +158,8 @@ static gw_status resolve(const char *port, uint32_t timeout_ms, bool *unknown, s
     return status;
 }
 
-gw_status gw_net_host_parse(const char *what, const char *text, bool any_port, uint32_t timeout_ms, bool *unknown,
-                            struct gw_net_host *host)
+gw_status gw_net_host_parse(const char *what, const char *text, bool any_port, const struct gw_net_patience *patience,
+                            bool *unknown, struct gw_net_host *host)
 {
     bool ignored;
     unknown = unknown ? unknown : &ignored;
@@ -160,13 +171,13 @@ gw_status gw_net_host_parse(const char *what, const char *text, bool any_port, u
     if (port < (any_port ? 0 : 1) || port > 65535)
         return gw_fail(GW_ERR_ARGUMENT, "%s \"%s\" has port %u; ports are 1 to 65535", what, text, port);
     snprintf(service, sizeof service, "%u", port);
-    return resolve(service, timeout_ms, unknown, host);
+    return resolve(service, patience, unknown, host);
 }
 
 gw_status gw_net_address_parse(const char *what, const char *text, bool any_port, struct gw_net_address *address)
 {
     struct gw_net_host host;
-    GW_TRY(gw_net_host_parse(what, text, any_port, OWN_NAME_MS, NULL, &host));
+    GW_TRY(gw_net_host_parse(what, text, any_port, &for_own_name, NULL, &host));
     *address = host.addresses[0];
     return GW_OK;
 }
@@ -177,7 +188,7 @@ gw_status gw_net_address_of_host(const char *host, struct gw_net_address *addres
     bool unknown;
     if (!gw_host_copy(host, strlen(host), found.name))
         return gw_fail(GW_ERR_ARGUMENT, "the address to advertise is \"%s\", and must be a host or an address", host);
-    GW_TRY(resolve("0", OWN_NAME_MS, &unknown, &found));
+    GW_TRY(resolve("0", &for_own_name, &unknown, &found));
     *address = found.addresses[0];
     return GW_OK;
 }

@@ -40,12 +40,20 @@ static inline const struct gw_net_address *gw_net_host_nth(const struct gw_net_h
     return &host->addresses[nth % host->n_addresses];
 }
 
+/* How long a name is looked up. */
+struct gw_net_patience {
+    uint32_t ms; /* at most */
+    /* is asked several times a second; its error ends the look-up, and is the look-up's. NULL: nobody is asked */
+    gw_status (*go_on)(const void *user);
+    const void *user;
+};
+
 /* Reads "HOST:PORT"; an IPv6 address is in brackets. what: the address's name in sentences, for example "the
- * rendezvous". any_port: port 0 is legal. A name is looked up for timeout_ms at most; an address in numbers asks
- * nobody. *unknown: true if it failed because the name is not known, or not yet; unknown NULL: not wanted. Errors:
- * GW_ERR_ARGUMENT (not of this form), GW_ERR_SYSTEM (no such host), GW_ERR_MEMORY. */
-gw_status gw_net_host_parse(const char *what, const char *text, bool any_port, uint32_t timeout_ms, bool *unknown,
-                            struct gw_net_host *host);
+ * rendezvous". any_port: port 0 is legal. An address in numbers asks nobody. *unknown: true if it failed because the
+ * name is not known, or not yet; unknown NULL: not wanted. Errors: GW_ERR_ARGUMENT (not of this form), GW_ERR_SYSTEM
+ * (no such host), GW_ERR_MEMORY, and those of go_on. */
+gw_status gw_net_host_parse(const char *what, const char *text, bool any_port, const struct gw_net_patience *patience,
+                            bool *unknown, struct gw_net_host *host);
 
 /* The same for an address of this machine, of which only the first is wanted. */
 gw_status gw_net_address_parse(const char *what, const char *text, bool any_port, struct gw_net_address *address);

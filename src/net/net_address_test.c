@@ -40,7 +40,8 @@ TEST(good_ones_are_described)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct gw_net_host host;
         bool unknown = true;
-        ok(gw_net_host_parse("it", cases[i].text, cases[i].any_port, 60000, &unknown, &host));
+        ok(gw_net_host_parse("it", cases[i].text, cases[i].any_port, &(struct gw_net_patience){.ms = 60000}, &unknown,
+                             &host));
         const struct gw_net_address address = host.addresses[0];
         assert_string_equal(address.place, cases[i].place);
         CHECK(address.loopback == cases[i].loopback && !unknown && host.n_addresses == 1, "%s", cases[i].text);
@@ -51,7 +52,7 @@ TEST(good_ones_are_described)
 TEST(a_name_with_several)
 {
     struct gw_net_host host;
-    ok(gw_net_host_parse("it", "localhost:80", false, 60000, NULL, &host));
+    ok(gw_net_host_parse("it", "localhost:80", false, &(struct gw_net_patience){.ms = 60000}, NULL, &host));
     assert_true(host.n_addresses >= 1 && host.n_addresses <= GW_NET_MOST_ADDRESSES);
     for (uint32_t i = 0; i < host.n_addresses; i++) {
         CHECK(gw_net_host_nth(&host, i + host.n_addresses) == &host.addresses[i], "%u", i);
@@ -119,7 +120,12 @@ static bool only_a_silent_name_server(void)
     return done;
 }
 
-/* A name server that is silent holds nobody for longer than the caller waits. */
+static gw_status stop(const void *sentence)
+{
+    return gw_fail(GW_ERR_CLOSED, "%s", (const char *)sentence);
+}
+
+/* A name server that is silent holds nobody for longer than the caller waits, or until it is to stop. */
 TEST(a_look_up_has_an_end)
 {
     enum { ENDED, SKIPPED, WRONG };
@@ -130,12 +136,16 @@ TEST(a_look_up_has_an_end)
         if (!only_a_silent_name_server())
             _exit(SKIPPED);
         alarm(20); /* the system by itself waits for two minutes */
-        const bool failed =
-            gw_net_host_parse("it", "gradwire.example.org:80", false, 300, &unknown, &host) == GW_ERR_SYSTEM;
-        const bool told = strstr(gw_last_error(), "no name server has answered within 300 ms") != NULL;
-        if (!failed || !told || !unknown)
+        const char *const name = "gradwire.example.org:80";
+        gw_status status = gw_net_host_parse("it", name, false, &(struct gw_net_patience){.ms = 300}, &unknown, &host);
+        bool right =
+            status == GW_ERR_SYSTEM && unknown && strstr(gw_last_error(), "no name server has answered within 300 ms");
+        const struct gw_net_patience stopped = {600000, stop, "enough"};
+        status = right ? gw_net_host_parse("it", name, false, &stopped, &unknown, &host) : GW_OK;
+        right = status == GW_ERR_CLOSED && !unknown && strcmp(gw_last_error(), "enough") == 0;
+        if (!right)
             fprintf(stderr, "%s\n", gw_last_error());
-        _exit(failed && told && unknown ? ENDED : WRONG);
+        _exit(right ? ENDED : WRONG);
     }
     int how = 0;
     assert_true(child > 0 && waitpid(child, &how, 0) == child);

@@ -60,8 +60,9 @@ struct meeting {
     char trouble[200];               /* why the last attempt to connect to a peer failed */
 };
 
-gw_status gw_tcp_go_on(const struct gw_link_request *request)
+gw_status gw_tcp_go_on(const void *of_rank)
 {
+    const struct gw_link_request *request = of_rank;
     if (request->stop && request->stop(request->stop_user))
         return gw_fail(GW_ERR_CLOSED, "rank %u was stopped, as asked, before all members had met", request->rank);
     return GW_OK;
@@ -589,15 +590,6 @@ static void attend(struct meeting *m)
     }
 }
 
-static gw_status handle(struct meeting *m, uint64_t number)
-{
-    if (number == OF_LISTENER)
-        return GW_OK; /* it is looked at in every turn */
-    if (number & OF_JOINER)
-        return hear(m, (uint32_t)number);
-    return go_on_with_peer(m, number);
-}
-
 /* Does what is due without any event. */
 static gw_status advance(struct meeting *m, double now)
 {
@@ -649,8 +641,11 @@ static gw_status meet(struct meeting *m)
             break;
         const double left = next_time(m, now) - gw_clock_seconds();
         const int n = epoll_wait(m->epoll, events, AT_ONCE, left > 0 ? (int)(left * 1000) + 1 : 0);
-        for (int i = 0; i < n; i++)
-            GW_TRY(handle(m, events[i].data.u64));
+        for (int i = 0; i < n; i++) {
+            const uint64_t number = events[i].data.u64;
+            if (number != OF_LISTENER) /* that is looked at in every turn */
+                GW_TRY(number & OF_JOINER ? hear(m, (uint32_t)number) : go_on_with_peer(m, number));
+        }
     }
     return GW_OK;
 }

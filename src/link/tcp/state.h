@@ -68,8 +68,8 @@ struct gw_tcp_group {
  * gw_link_open. */
 gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_link_request *request,
                       const struct gw_net_host *rendezvous, const struct gw_net_address *own);
-/* GW_ERR_CLOSED: the program wants the meeting of this rank to end. */
-gw_status gw_tcp_go_on(const struct gw_link_request *request);
+/* GW_ERR_CLOSED: the program wants the meeting of this rank to end. request: the rank's struct gw_link_request. */
+gw_status gw_tcp_go_on(const void *request);
 /* The times at which the program is asked whether to stop are not farther apart. */
 #define GW_TCP_ASK_SECONDS 0.25
 

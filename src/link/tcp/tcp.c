@@ -124,8 +124,9 @@ static gw_status find_rendezvous(const struct gw_link_request *options, uint32_t
     double left = timeout_ms / 1000.0;
     bool unknown, told = false;
     for (;;) {
-        gw_status status = gw_net_host_parse("the rendezvous", options->rendezvous, false, (uint32_t)(left * 1000),
-                                             &unknown, rendezvous);
+        const struct gw_net_patience patience = {(uint32_t)(left * 1000), gw_tcp_go_on, options};
+        gw_status status =
+            gw_net_host_parse("the rendezvous", options->rendezvous, false, &patience, &unknown, rendezvous);
         if (!unknown || options->size == 1)
             return status;
         if (!told && options->log) {

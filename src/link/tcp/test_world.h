@@ -232,7 +232,9 @@ static inline void world_keep_line(const char *line, void *user)
 
 static inline void world_forget_lines(void)
 {
+    pthread_mutex_lock(&world_line_lock); /* a member may write one just now */
     world_lines[0] = 0;
+    pthread_mutex_unlock(&world_line_lock);
     world_n_lines = 0;
 }
 
