@@ -27,7 +27,7 @@ def may_listen(port):
 
 
 def own_ports():
-    """The 64 ports of this process, which keeps the first one's UDP port. test_world.h has the same rule."""
+    """The 64 ports of this process, which keeps the first one's UDP port."""
     global mine
     blocks = (FIRST + (os.getpid() + i) % BLOCKS * OF_ONE for i in range(BLOCKS))
     while mine is None:

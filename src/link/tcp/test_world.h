@@ -41,42 +41,23 @@ static inline void world_raise_file_limit(void)
     }
 }
 
-/* The socket if it could be bound to that port of 127.0.0.1, else -1. */
-static inline int world_bind(int type, unsigned port)
-{
-    const struct sockaddr_in address = {.sin_family = AF_INET,
-                                        .sin_port = htons((uint16_t)port),
-                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    if (bind(fd, (const struct sockaddr *)&address, sizeof address) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-/* Gives `place` a port that nobody uses now. It is below 32768. The kernel gives higher ports to connections, so any
- * process's connection could take one before a member listens there. A process has 64 ports of its own: it keeps the
- * first one's UDP port. tests/ports.py has the same rule. */
+/* Gives `place` a port that nobody uses now. A socket that does not listen keeps it, at all addresses, until the next
+ * one: so the kernel gives it to no connection and to no other program. Who says SO_REUSEADDR may listen there. */
 static inline void world_find_place(void)
 {
-    enum { FIRST = 21000, N_BLOCKS = 170, OF_ONE = 64 };
-    static int mine = -1;
-    static unsigned block, n_tried;
-    for (unsigned i = 0; i < N_BLOCKS && mine < 0; i++) {
-        block = ((unsigned)getpid() + i) % N_BLOCKS;
-        mine = world_bind(SOCK_DGRAM, FIRST + block * OF_ONE);
+    static int keeper = -1;
+    const int yes = 1;
+    union gw_net_socket own = {.v6 = {.sin6_family = AF_INET6}};
+    socklen_t n = sizeof own;
+    close(keeper);
+    keeper = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (keeper < 0) { /* no IPv6 here */
+        own = (union gw_net_socket){.v4 = {.sin_family = AF_INET}};
+        keeper = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     }
-    assert_true(mine >= 0);
-    int fd = -1;
-    unsigned port = 0;
-    for (int i = 0; i < OF_ONE && fd < 0; i++) {
-        port = FIRST + block * OF_ONE + n_tried++ % OF_ONE;
-        fd = world_bind(SOCK_STREAM, port);
-    }
-    assert_true(fd >= 0);
-    close(fd);
-    snprintf(place, sizeof place, "127.0.0.1:%u", port);
+    assert_true(setsockopt(keeper, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 && bind(keeper, &own.any, n) == 0 &&
+                getsockname(keeper, &own.any, &n) == 0);
+    snprintf(place, sizeof place, "127.0.0.1:%u", ntohs(own.v4.sin_port)); /* sin6_port is at the same place */
 }
 
 static inline void *world_come(void *argument)
