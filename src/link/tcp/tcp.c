@@ -22,15 +22,17 @@
 
 /* ---- the end --------------------------------------------------------------------------------------------- */
 
-/* Reads what a peer still sends, and drops it: a connection that is closed with bytes unread is reset. false: the peer
- * sends nothing more, because it ends as well, or has died. */
+/* Reads what a peer still sends, and drops it: a connection that is closed with bytes unread is reset. It returns now
+ * and then, because a peer may send without end. false: the peer sends nothing more, because it ends as well, or has
+ * died. */
 static bool discard(int fd)
 {
+    enum { AT_ONCE = 256 };
     static _Thread_local uint8_t scrap[16384];
-    ssize_t n;
-    while ((n = recv(fd, scrap, sizeof scrap, MSG_DONTWAIT)) > 0)
-        ;
-    return n < 0 && (errno == EAGAIN || errno == EINTR);
+    ssize_t n = 1;
+    for (int i = 0; i < AT_ONCE && n > 0; i++)
+        n = recv(fd, scrap, sizeof scrap, MSG_DONTWAIT);
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
 /* Waits until all that was sent has arrived. */

@@ -136,9 +136,9 @@ static void say_goodbye(struct gw_ps_client *client)
             struct pollfd fd = {server->c.fd, (short)(server->c.first ? POLLIN | POLLOUT : POLLIN), 0};
             poll(&fd, 1, POLL_MS);
             gw_ignore(gw_net_flush(&server->c));
-            gw_status status;
-            while ((status = gw_net_next(&server->c, &message)) == GW_OK)
-                gw_net_consume(&server->c);
+            gw_status status = GW_NOT_YET;
+            while (gw_clock_seconds() < deadline && (status = gw_net_next(&server->c, &message)) == GW_OK)
+                gw_net_consume(&server->c); /* a server may send without end */
             server->welcome = status == GW_NOT_YET;
         }
     }
