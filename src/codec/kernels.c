@@ -48,7 +48,8 @@ static uint64_t threshold(const struct gw_ternary_draw *draw, float g)
     return x >= 0x1p32f ? 1ull << 32 : (uint64_t)x;
 }
 
-bool gw_draw_tie(const struct gw_ternary_draw *draw, uint64_t element, float g, uint32_t drawn)
+/* The tie-break: the first 16 random bits equal the threshold's upper 16. */
+static bool draw_tie(const struct gw_ternary_draw *draw, uint64_t element, float g, uint32_t drawn)
 {
     /* docs/wire-format.md, "Random numbers": tie bits. */
     uint32_t counter[4], words[4];
@@ -56,6 +57,17 @@ bool gw_draw_tie(const struct gw_ternary_draw *draw, uint64_t element, float g, 
     gw_philox(counter, draw->seed, words);
     uint32_t more = words[element % 8 / 2] >> (16 * (element % 2)) & 0xFFFFu;
     return ((uint64_t)drawn << 16 | more) < threshold(draw, g);
+}
+
+uint32_t gw_draw_ties(const struct gw_ternary_draw *draw, uint64_t element, const float *g, const uint16_t *drawn,
+                      uint32_t ties)
+{
+    uint32_t won = 0;
+    for (; ties; ties &= ties - 1) {
+        const uint32_t e = (uint32_t)__builtin_ctz(ties);
+        won |= (uint32_t)draw_tie(draw, element + e, g[e], drawn[e]) << e;
+    }
+    return won;
 }
 
 bool gw_draw_element(const struct gw_ternary_draw *draw, uint64_t element, float g)
@@ -67,26 +79,21 @@ bool gw_draw_element(const struct gw_ternary_draw *draw, uint64_t element, float
     uint32_t drawn = words[element % 128 / 32] >> (16 * (element % 2)) & 0xFFFFu;
     uint64_t t = threshold(draw, g);
     uint32_t upper = t >> 16 > 0xFFFFu ? 0xFFFFu : (uint32_t)(t >> 16);
-    return drawn == upper ? gw_draw_tie(draw, element, g, drawn) : drawn < upper;
+    return drawn == upper ? draw_tie(draw, element, g, drawn) : drawn < upper;
 }
 
 const struct gw_kernels *gw_kernels_for(enum gw_cpu cpu)
 {
-    switch (cpu) {
-    case GW_CPU_SCALAR:
-        return &gw_kernels_ref;
+    static const struct gw_kernels *const sets[] = {
+        [GW_CPU_SCALAR] = &gw_kernels_ref,
 #if defined(__x86_64__)
-    case GW_CPU_AVX2:
-        return &gw_kernels_avx2;
-    case GW_CPU_AVX512:
-        return &gw_kernels_avx512;
+        [GW_CPU_AVX2] = &gw_kernels_avx2,
+        [GW_CPU_AVX512] = &gw_kernels_avx512,
 #elif defined(__aarch64__)
-    case GW_CPU_NEON:
-        return &gw_kernels_neon;
+        [GW_CPU_NEON] = &gw_kernels_neon,
 #endif
-    default:
-        return NULL;
-    }
+    };
+    return cpu < sizeof sets / sizeof *sets ? sets[cpu] : NULL;
 }
 
 const struct gw_kernels *gw_kernels_now(void)
@@ -199,24 +206,8 @@ static uint32_t decode_planes_ref(const uint8_t *src, uint32_t n_planes, uint64_
 }
 
 #define GW_SUFFIX(name) name##_ref
+#define GW_NAME "scalar"
 #define GW_TARGET
 #define GW_GATHER(nonzero, sign) gw_gather_bits(nonzero, sign)
 #define GW_SCATTER(bits, nonzero) gw_scatter_bits(bits, nonzero)
 #include "codec/kernels_bits.h"
-
-const struct gw_kernels gw_kernels_ref = {
-    .name = "scalar",
-    .stats_block = stats_block_ref,
-    .draw = draw_ref,
-    .round = round_ref,
-    .carry = carry_ref,
-    .gather_signs = gather_signs_ref,
-    .scatter_signs = scatter_signs_ref,
-    .count = count_ref,
-    .expand = expand_ref,
-    .add_digits = add_digits_ref,
-    .part_digits = part_digits_ref,
-    .above = above_ref,
-    .decode_planes = decode_planes_ref,
-    .split = split_ref,
-};

@@ -158,10 +158,14 @@ static inline uint64_t gw_scatter_bits(uint64_t bits, uint64_t nonzero)
     return out;
 }
 
-/* Draws one element, bit by bit. The other kernels call it for ties, and ref for every element. */
+/* Draws one element, bit by bit. */
 bool gw_draw_element(const struct gw_ternary_draw *draw, uint64_t element, float g);
 
-/* The tie-break: the first 16 random bits equal the threshold's upper 16. */
-bool gw_draw_tie(const struct gw_ternary_draw *draw, uint64_t element, float g, uint32_t drawn);
+/* Breaks ties among up to 32 elements from `element` on, whose gradients are at g. The first 16 random bits of those in
+ * `ties` equal the upper 16 of their thresholds. drawn: these bits, of all of them. Returns which of the ties are
+ * drawn.
+ */
+uint32_t gw_draw_ties(const struct gw_ternary_draw *draw, uint64_t element, const float *g, const uint16_t *drawn,
+                      uint32_t ties);
 
 #endif

@@ -221,14 +221,10 @@ TARGET static void draw_avx2(const struct gw_ternary_draw *draw, const float *g,
             bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(equal[0], equal[1]), 0xD8);
             uint32_t ties = (uint32_t)_mm256_movemask_epi8(bytes);
             if (__builtin_expect(ties != 0, 0)) {
-                uint32_t drawn[16];
+                uint16_t drawn[32];
                 _mm256_storeu_si256((__m256i *)drawn, words[0][w]);
-                _mm256_storeu_si256((__m256i *)(drawn + 8), words[1][w]);
-                for (; ties; ties &= ties - 1) {
-                    uint32_t e = (uint32_t)__builtin_ctz(ties), bits = drawn[e / 2] >> (16 * (e % 2)) & 0xFFFFu;
-                    if (gw_draw_tie(draw, GW_DRAW_GROUP * (group + i) + 32 * w + e, g[32 * w + e], bits))
-                        nz[w] |= 1u << e;
-                }
+                _mm256_storeu_si256((__m256i *)(drawn + 16), words[1][w]);
+                nz[w] |= gw_draw_ties(draw, GW_DRAW_GROUP * (group + i) + 32 * w, g + 32 * w, drawn, ties);
             }
         }
         nonzero[2 * i] = (uint64_t)nz[1] << 32 | nz[0];
@@ -333,25 +329,9 @@ TARGET static uint32_t decode_planes_avx2(const uint8_t *src, uint32_t n_planes,
 }
 
 #define GW_SUFFIX(name) name##_avx2
+#define GW_NAME "avx2"
 #define GW_TARGET TARGET
 #define GW_GATHER(nonzero, sign) _pext_u64(sign, nonzero)
 #define GW_SCATTER(bits, nonzero) _pdep_u64(bits, nonzero)
 #include "codec/kernels_bits.h"
-
-const struct gw_kernels gw_kernels_avx2 = {
-    .name = "avx2",
-    .stats_block = stats_block_avx2,
-    .draw = draw_avx2,
-    .round = round_avx2,
-    .carry = carry_avx2,
-    .gather_signs = gather_signs_avx2,
-    .scatter_signs = scatter_signs_avx2,
-    .count = count_avx2,
-    .expand = expand_avx2,
-    .add_digits = add_digits_avx2,
-    .part_digits = part_digits_avx2,
-    .above = above_avx2,
-    .decode_planes = decode_planes_avx2,
-    .split = split_avx2,
-};
 #endif

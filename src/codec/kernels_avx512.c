@@ -218,16 +218,10 @@ TARGET static void draw_avx512(const struct gw_ternary_draw *draw, const float *
             sg[w] = (uint32_t)_mm512_movepi32_mask(x0) | (uint32_t)_mm512_movepi32_mask(x1) << 16;
         }
         if (__builtin_expect((ties[0] | ties[1] | ties[2] | ties[3]) != 0, 0)) {
-            uint32_t drawn[64];
-            for (int w = 0; w < 4; w++)
-                _mm512_storeu_si512(drawn + 16 * w, words[w]);
+            uint16_t drawn[32];
             for (uint32_t w = 0; w < 4; w++) {
-                for (uint32_t rest = ties[w]; rest; rest &= rest - 1) {
-                    uint32_t e = (uint32_t)__builtin_ctz(rest),
-                             bits = drawn[16 * w + e / 2] >> (16 * (e % 2)) & 0xFFFFu;
-                    if (gw_draw_tie(draw, GW_DRAW_GROUP * (group + i) + 32 * w + e, g[32 * w + e], bits))
-                        nz[w] |= 1u << e;
-                }
+                _mm512_storeu_si512(drawn, words[w]);
+                nz[w] |= gw_draw_ties(draw, GW_DRAW_GROUP * (group + i) + 32 * w, g + 32 * w, drawn, ties[w]);
             }
         }
         nonzero[2 * i] = (uint64_t)nz[1] << 32 | nz[0];
@@ -299,27 +293,11 @@ TARGET static uint32_t decode_planes_avx512(const uint8_t *src, uint32_t n_plane
 }
 
 #define GW_SUFFIX(name) name##_avx512
+#define GW_NAME "avx512"
 #define GW_XOR3(a, b, c) ((words8_avx512)_mm512_ternarylogic_epi64((__m512i)(a), (__m512i)(b), (__m512i)(c), 0x96))
 #define GW_MAJORITY(a, b, c) ((words8_avx512)_mm512_ternarylogic_epi64((__m512i)(a), (__m512i)(b), (__m512i)(c), 0xE8))
 #define GW_TARGET TARGET
 #define GW_GATHER(nonzero, sign) _pext_u64(sign, nonzero)
 #define GW_SCATTER(bits, nonzero) _pdep_u64(bits, nonzero)
 #include "codec/kernels_bits.h"
-
-const struct gw_kernels gw_kernels_avx512 = {
-    .name = "avx512",
-    .stats_block = stats_block_avx512,
-    .draw = draw_avx512,
-    .round = round_avx512,
-    .carry = carry_avx512,
-    .gather_signs = gather_signs_avx512,
-    .scatter_signs = scatter_signs_avx512,
-    .count = count_avx512,
-    .expand = expand_avx512,
-    .add_digits = add_digits_avx512,
-    .part_digits = part_digits_avx512,
-    .above = above_avx512,
-    .decode_planes = decode_planes_avx512,
-    .split = split_avx512,
-};
 #endif

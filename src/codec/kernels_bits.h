@@ -1,6 +1,6 @@
 /* Kernels that need only logic on 64-bit words. They are compiled once per instruction set, and the compiler widens
- * them. Define before including: GW_SUFFIX(name), GW_TARGET (a function attribute), GW_GATHER(nonzero, sign) and
- * GW_SCATTER(bits, nonzero). */
+ * them. Last comes the record of the set. Define before including: GW_SUFFIX(name), GW_NAME, GW_TARGET (a function
+ * attribute), GW_GATHER(nonzero, sign) and GW_SCATTER(bits, nonzero), and the set's other kernels. */
 
 /* The processor cannot foresee whether a word is full. So each step writes the word, full or not. */
 GW_TARGET static uint64_t GW_SUFFIX(gather_signs)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words,
@@ -289,3 +289,20 @@ GW_TARGET static uint64_t GW_SUFFIX(above)(const uint64_t *magnitudes, uint32_t 
     GW_USUAL_PLANES(n_planes, GW_SUFFIX(above_all), magnitudes, n_planes_, n_words, level, marks);
     return GW_SUFFIX(count)(marks, n_words);
 }
+
+const struct gw_kernels GW_SUFFIX(gw_kernels) = {
+    .name = GW_NAME,
+    .stats_block = GW_SUFFIX(stats_block),
+    .draw = GW_SUFFIX(draw),
+    .round = GW_SUFFIX(round),
+    .carry = GW_SUFFIX(carry),
+    .gather_signs = GW_SUFFIX(gather_signs),
+    .scatter_signs = GW_SUFFIX(scatter_signs),
+    .count = GW_SUFFIX(count),
+    .expand = GW_SUFFIX(expand),
+    .add_digits = GW_SUFFIX(add_digits),
+    .part_digits = GW_SUFFIX(part_digits),
+    .above = GW_SUFFIX(above),
+    .decode_planes = GW_SUFFIX(decode_planes),
+    .split = GW_SUFFIX(split),
+};

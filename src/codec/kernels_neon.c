@@ -148,11 +148,7 @@ static void draw_neon(const struct gw_ternary_draw *draw, const float *g, uint64
                 if (__builtin_expect(ties != 0, 0)) {
                     uint16_t bits[8];
                     vst1q_u16(bits, drawn);
-                    for (; ties; ties &= ties - 1) {
-                        uint32_t k = (uint32_t)__builtin_ctzll(ties);
-                        if (gw_draw_tie(draw, GW_DRAW_GROUP * (group + i) + e + k, g[e + k], bits[k]))
-                            below |= 1u << k;
-                    }
+                    below |= gw_draw_ties(draw, GW_DRAW_GROUP * (group + i) + e, g + e, bits, (uint32_t)ties);
                 }
                 int16x8_t negative = vcombine_s16(vmovn_s32(vshrq_n_s32(vreinterpretq_s32_f32(x0), 31)),
                                                   vmovn_s32(vshrq_n_s32(vreinterpretq_s32_f32(x1), 31)));
@@ -244,25 +240,9 @@ static uint32_t decode_planes_neon(const uint8_t *src, uint32_t n_planes, uint64
 }
 
 #define GW_SUFFIX(name) name##_neon
+#define GW_NAME "neon"
 #define GW_TARGET
 #define GW_GATHER(nonzero, sign) gw_gather_bits(nonzero, sign)
 #define GW_SCATTER(bits, nonzero) gw_scatter_bits(bits, nonzero)
 #include "codec/kernels_bits.h"
-
-const struct gw_kernels gw_kernels_neon = {
-    .name = "neon",
-    .stats_block = stats_block_neon,
-    .draw = draw_neon,
-    .round = round_neon,
-    .carry = carry_neon,
-    .gather_signs = gather_signs_neon,
-    .scatter_signs = scatter_signs_neon,
-    .count = count_neon,
-    .expand = expand_neon,
-    .add_digits = add_digits_neon,
-    .part_digits = part_digits_neon,
-    .above = above_neon,
-    .decode_planes = decode_planes_neon,
-    .split = split_neon,
-};
 #endif

@@ -7,21 +7,16 @@
 
 const struct gw_select_kernels *gw_select_kernels_for(enum gw_cpu cpu)
 {
-    switch (cpu) {
-    case GW_CPU_SCALAR:
-        return &gw_select_kernels_ref;
+    static const struct gw_select_kernels *const sets[] = {
+        [GW_CPU_SCALAR] = &gw_select_kernels_ref,
 #if defined(__x86_64__)
-    case GW_CPU_AVX2:
-        return &gw_select_kernels_avx2;
-    case GW_CPU_AVX512:
-        return &gw_select_kernels_avx512;
+        [GW_CPU_AVX2] = &gw_select_kernels_avx2,
+        [GW_CPU_AVX512] = &gw_select_kernels_avx512,
 #elif defined(__aarch64__)
-    case GW_CPU_NEON:
-        return &gw_select_kernels_ref;
+        [GW_CPU_NEON] = &gw_select_kernels_ref,
 #endif
-    default:
-        return NULL;
-    }
+    };
+    return cpu < sizeof sets / sizeof *sets ? sets[cpu] : NULL;
 }
 
 const struct gw_select_kernels *gw_select_kernels_now(void)
@@ -31,14 +26,7 @@ const struct gw_select_kernels *gw_select_kernels_now(void)
 
 float gw_select_round(enum gw_value_type value, float x)
 {
-    switch (value) {
-    case GW_VALUE_BF16:
-        return gw_from_bf16(gw_to_bf16(x));
-    case GW_VALUE_F16:
-        return gw_from_f16(gw_to_f16(x));
-    default:
-        return x;
-    }
+    return value == GW_VALUE_F32 ? x : value == GW_VALUE_BF16 ? gw_from_bf16(gw_to_bf16(x)) : gw_from_f16(gw_to_f16(x));
 }
 
 static struct gw_select_counts select_ref(const struct gw_select_run *run, float *values)

@@ -25,6 +25,9 @@ struct gw_select_run {
     uint64_t *kept; /* which are above */
 };
 
+/* What is known of a run when a kernel is compiled: whether it has a residual, and whether any of it was sent. */
+enum residual { NO_RESIDUAL, RESIDUAL, SENT_RESIDUAL };
+
 struct gw_select_counts {
     uint64_t n_above, n_equal; /* elements with |a| above the threshold, and with |a| equal to it */
     uint32_t max_bits;

@@ -55,8 +55,6 @@ INLINE __m256 left_of(__m256 residual, uint32_t sent, enum gw_value_type value, 
     return _mm256_sub_ps(residual, _mm256_and_ps(arrives, lanes));
 }
 
-enum residual { NO_RESIDUAL, RESIDUAL, SENT_RESIDUAL };
-
 INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, enum residual with,
                                           bool writes, enum gw_value_type value)
 {
@@ -113,24 +111,6 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
         counts.n_equal += equals[lane];
     }
     return counts;
-}
-
-TARGET static struct gw_select_counts select_avx2(const struct gw_select_run *run, float *values)
-{
-    if (!run->residual)
-        return run->next ? select_run(run, values, NO_RESIDUAL, true, GW_VALUE_F32)
-                         : select_run(run, values, NO_RESIDUAL, false, GW_VALUE_F32);
-    if (!run->sent)
-        return run->next ? select_run(run, values, RESIDUAL, true, GW_VALUE_F32)
-                         : select_run(run, values, RESIDUAL, false, GW_VALUE_F32);
-    switch (run->value) {
-    case GW_VALUE_BF16:
-        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_BF16);
-    case GW_VALUE_F16:
-        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_F16);
-    default:
-        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_F32);
-    }
 }
 
 /* Puts the next values into the lanes of the bits in `mask`, and 0 into the others. Reads no values beyond `end`. */
@@ -230,14 +210,8 @@ TARGET void gw_select_rests_avx2(const float *values, uint64_t n, uint8_t *out)
     gw_select_rests_ref(values + i, n - i, out + 3 * i);
 }
 
-const struct gw_select_kernels gw_select_kernels_avx2 = {
-    .name = "avx2",
-    .select = select_avx2,
-    .expand = expand_avx2,
-    .add = gw_select_add_ref,
-    .below = below_avx2,
-    .lower = lower_avx2,
-    .join = gw_select_join_avx2,
-    .rests = gw_select_rests_avx2,
-};
+#define GW_SUFFIX(name) name##_avx2
+#define GW_NAME "avx2"
+#define GW_ADD gw_select_add_ref
+#include "codec/select_kernels_set.h"
 #endif

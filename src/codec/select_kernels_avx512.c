@@ -36,8 +36,6 @@ INLINE __m512 left_of(__m512 residual, __mmask16 sent, enum gw_value_type value,
     return _mm512_mask_sub_ps(residual, sent, residual, arrives);
 }
 
-enum residual { NO_RESIDUAL, RESIDUAL, SENT_RESIDUAL };
-
 INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, enum residual with,
                                           bool writes, enum gw_value_type value)
 {
@@ -93,24 +91,6 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
     counts.n_equal += (uint32_t)_mm512_reduce_add_epi32(equal);
     counts.max_bits = counts.max_bits > max_bits ? counts.max_bits : max_bits;
     return counts;
-}
-
-TARGET static struct gw_select_counts select_avx512(const struct gw_select_run *run, float *values)
-{
-    if (!run->residual)
-        return run->next ? select_run(run, values, NO_RESIDUAL, true, GW_VALUE_F32)
-                         : select_run(run, values, NO_RESIDUAL, false, GW_VALUE_F32);
-    if (!run->sent)
-        return run->next ? select_run(run, values, RESIDUAL, true, GW_VALUE_F32)
-                         : select_run(run, values, RESIDUAL, false, GW_VALUE_F32);
-    switch (run->value) {
-    case GW_VALUE_BF16:
-        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_BF16);
-    case GW_VALUE_F16:
-        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_F16);
-    default:
-        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_F32);
-    }
 }
 
 /* Puts the next values into the lanes of the bits in `mask`, and 0 into the others. Reads no values beyond `end`. */
@@ -177,14 +157,8 @@ TARGET static void lower_avx512(const uint64_t *bits, uint64_t n_words, uint8_t 
     }
 }
 
-const struct gw_select_kernels gw_select_kernels_avx512 = {
-    .name = "avx512",
-    .select = select_avx512,
-    .expand = expand_avx512,
-    .add = add_avx512,
-    .below = below_avx512,
-    .lower = lower_avx512,
-    .join = gw_select_join_avx2,
-    .rests = gw_select_rests_avx2,
-};
+#define GW_SUFFIX(name) name##_avx512
+#define GW_NAME "avx512"
+#define GW_ADD add_avx512
+#include "codec/select_kernels_set.h"
 #endif
