@@ -290,14 +290,14 @@ static bool compares(const struct gw_exchange *ex)
 }
 
 /* Chooses how the frames of the next step are written. The lock must be held. */
-static void choose_wire(struct gw_exchange *ex)
+static void choose_wire(const struct gw_exchange *ex, struct beginning *b)
 {
     gw_wire own = ex->wire;
     if (compares(ex))
         own = gw_chooser_next(&ex->chooser) ? GW_WIRE_FAST : GW_WIRE_SMALL;
     const bool follows = own == GW_WIRE_AUTO;
-    ex->begun_push = !ex->has_wire_choice ? GW_WIRE_SMALL : follows ? ex->told : own;
-    ex->begun_pull = !ex->has_wire_choice || follows ? GW_WIRE_SMALL : own;
+    b->push = !ex->has_wire_choice ? GW_WIRE_SMALL : follows ? ex->told : own;
+    b->pull = !ex->has_wire_choice || follows ? GW_WIRE_SMALL : own;
 }
 
 static gw_status set_rate(struct gw_exchange *ex, double rate)
@@ -346,6 +346,15 @@ gw_status gw_exchange_set(gw_exchange *ex, gw_exchange_setting setting, double v
 
 /* ---- a step --------------------------------------------------------------------------------------------- */
 
+/* Begins a step or another operation. The lock must be held. */
+static void begin(struct gw_exchange *ex, const struct beginning *beginning)
+{
+    ex->begun = true;
+    ex->beginning = *beginning;
+    ex->done = false;
+    ex->open = true;
+}
+
 gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
 {
     GW_TRY(check(ex, "gw_exchange_begin"));
@@ -359,14 +368,9 @@ gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
     if (status == GW_OK) {
         /* The pipeline need not wake for this. It cannot do anything before the first tensor comes, and early messages
          * can wait. */
-        ex->begun = true;
-        ex->begun_step = step;
-        ex->begun_account = ex->account_next;
-        ex->begun_operation = OPERATION_STEP;
-        ex->begun_rate = ex->rate_next;
-        choose_wire(ex);
-        ex->done = false;
-        ex->open = true;
+        struct beginning beginning = {.step = step, .account = ex->account_next, .rate = ex->rate_next};
+        choose_wire(ex, &beginning);
+        begin(ex, &beginning);
         ex->n_handed_over = 0;
         memset(ex->handed_over, 0, ex->n_tensors * sizeof *ex->handed_over);
     }
@@ -453,13 +457,13 @@ gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
     if (status == GW_OK) {
         const double now = gw_clock_seconds();
         ex->open = false;
-        if (compares(ex) && ex->begun_operation == OPERATION_STEP && ex->result.committed)
+        if (compares(ex) && ex->beginning.operation == OPERATION_STEP && ex->result.committed)
             gw_chooser_note(&ex->chooser, now - ex->first_submit);
         if (result) {
             *result = ex->result;
             result->wait_seconds = now - start;
         }
-        if (ex->begun_operation == OPERATION_STEP && !ex->result.committed)
+        if (ex->beginning.operation == OPERATION_STEP && !ex->result.committed)
             status = gw_fail(GW_ERR_NONFINITE,
                              "the gradient of '%s' on rank %u holds a NaN or an infinity, so this step has no averages",
                              ex->tensors[ex->result.bad_tensor].encoder->shown, ex->result.bad_rank);
@@ -490,7 +494,7 @@ static gw_group_moments moments_of(const struct gw_exchange *ex, const struct gr
 static gw_wire_report wire_of(const struct gw_exchange *ex)
 {
     gw_wire_report wire = {.asked = ex->wire, .has_choice = ex->has_wire_choice, .compares = compares(ex)};
-    wire.stands = ex->begun_push == GW_WIRE_FAST ? GW_WIRE_FAST : GW_WIRE_SMALL;
+    wire.stands = ex->beginning.push == GW_WIRE_FAST ? GW_WIRE_FAST : GW_WIRE_SMALL;
     if (!wire.compares)
         return wire;
     wire.stands = ex->chooser.fast ? GW_WIRE_FAST : GW_WIRE_SMALL;
@@ -538,12 +542,11 @@ static gw_status move_parameters(struct gw_exchange *ex, float *const *values, e
     if (status == GW_OK) {
         for (uint32_t t = 0; t < ex->n_tensors; t++)
             ex->tensors[t].gradient = values[t];
-        ex->begun = true;
-        ex->begun_step = 0;
-        ex->begun_account = false;
-        ex->begun_operation = operation;
-        ex->done = false;
-        ex->open = true;
+        struct beginning beginning = ex->beginning; /* what it says of the wire stays */
+        beginning.step = 0;
+        beginning.account = false;
+        beginning.operation = operation;
+        begin(ex, &beginning);
         ex->n_handed_over = ex->n_tensors;
         wake = take_wake(ex);
     }

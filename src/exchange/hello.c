@@ -25,35 +25,24 @@ static uint64_t hash_tensors(const gw_tensor *tensors, uint32_t n)
     return hash;
 }
 
-static uint64_t hash_groups(const struct gw_exchange *ex)
+static uint64_t hash_number(uint32_t number, uint64_t hash)
 {
-    uint64_t hash = 0;
-    for (uint32_t t = 0; t < ex->n_tensors; t++) {
-        uint8_t bytes[4];
-        gw_put32(bytes, ex->tensors[t].group);
-        hash = gw_hash_now()->whole(bytes, sizeof bytes, hash);
-    }
-    return hash;
-}
-
-static uint64_t hash_machines(const struct gw_exchange *ex)
-{
-    uint64_t hash = 0;
-    for (uint32_t r = 0; r < ex->size; r++) {
-        uint8_t bytes[4];
-        /* ranks on the same machine get the same number, however the options numbered machines */
-        gw_put32(bytes, ex->machine_of[r].first);
-        hash = gw_hash_now()->whole(bytes, sizeof bytes, hash);
-    }
-    return hash;
+    uint8_t bytes[4];
+    gw_put32(bytes, number);
+    return gw_hash_now()->whole(bytes, sizeof bytes, hash);
 }
 
 gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
 {
     char own[HELLO_MOST];
-    uint64_t n_elems = 0;
-    for (uint32_t t = 0; t < ex->n_tensors; t++)
+    uint64_t n_elems = 0, groups = 0, machines = 0;
+    for (uint32_t t = 0; t < ex->n_tensors; t++) {
         n_elems += ex->tensors[t].n_elems;
+        groups = hash_number(ex->tensors[t].group, groups);
+    }
+    for (uint32_t r = 0; r < ex->size;
+         r++) /* ranks on the same machine get the same number, whatever the options' is */
+        machines = hash_number(ex->machine_of[r].first, machines);
     const char *identity = o->identity ? o->identity : "";
     size_t length = strlen(identity);
     const char *end = length > 0 && identity[length - 1] != '\n' ? "\n" : "";
@@ -69,7 +58,7 @@ gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
                      "first owner = %u\n"
                      "%s%s%s%s%s",
                      gw_codec_traits_of(ex->codec).canonical, ex->seed, ex->n_tensors, n_elems,
-                     hash_tensors(o->tensors, o->n_tensors), ex->n_groups, hash_groups(ex), hash_machines(ex), ex->turn,
+                     hash_tensors(o->tensors, o->n_tensors), ex->n_groups, groups, machines, ex->turn,
                      ex->optimizer ? "server optimizer = " : "", ex->optimizer ? ex->optimizer : "",
                      ex->optimizer ? "\n" : "", identity, end);
     if (n < 0 || (size_t)n >= sizeof own)

@@ -7,25 +7,21 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Copies the parameters of a run out of the buffers of its tensors. */
-static void gather(const struct gw_exchange *ex, const struct group *group, const struct run *run, char *to)
+/* Copies the parameters of a run from the buffers of its tensors to `out`, or from `in` to these buffers. One of them
+ * is NULL. */
+static void copy(const struct gw_exchange *ex, const struct group *group, const struct run *run, char *out,
+                 const char *in)
 {
+    size_t at = 0;
     for (size_t s = run->first; s < run->first + run->n; s++) {
         const struct gw_slice *slice = &group->slices[s];
         const size_t n_bytes = (size_t)slice->count * sizeof(float);
-        memcpy(to, ex->tensors[slice->tensor].gradient + slice->begin, n_bytes);
-        to += n_bytes;
-    }
-}
-
-/* Copies the parameters of a run into the buffers of its tensors. */
-static void scatter(const struct gw_exchange *ex, const struct group *group, const struct run *run, const char *from)
-{
-    for (size_t s = run->first; s < run->first + run->n; s++) {
-        const struct gw_slice *slice = &group->slices[s];
-        const size_t n_bytes = (size_t)slice->count * sizeof(float);
-        memcpy(ex->tensors[slice->tensor].gradient + slice->begin, from, n_bytes);
-        from += n_bytes;
+        float *values = ex->tensors[slice->tensor].gradient + slice->begin;
+        if (out)
+            memcpy(out + at, values, n_bytes);
+        else
+            memcpy(values, in + at, n_bytes);
+        at += n_bytes;
     }
 }
 
@@ -73,7 +69,7 @@ gw_status gw_begin_parameters(struct gw_exchange *ex)
                 void *values = gw_buffers_take(&ex->buffers, (size_t)run->n_elems * sizeof(float));
                 if (!values)
                     return GW_ERR_MEMORY;
-                gather(ex, group, run, values);
+                copy(ex, group, run, values, NULL);
                 GW_TRY(ex->owners->put(ex, group, run, values));
             }
             GW_TRY(ex->owners->get(ex, group, run));
@@ -92,7 +88,7 @@ gw_status gw_take_parameters(struct gw_exchange *ex, struct group *group, struct
             return gw_fail(GW_ERR_FRAME_FIELD,
                            "parameters of run %u of group %u take %zu bytes, and must take %" PRIu64, run->index,
                            group->index, arrival->n_bytes, run->n_elems * sizeof(float));
-        scatter(ex, group, run, arrival->body);
+        copy(ex, group, run, NULL, arrival->body);
         for (size_t s = run->first; ex->account && s < run->first + run->n; s++) {
             gw_tensor_traffic *traffic = &ex->counting[group->slices[s].tensor];
             traffic->pull_frame_bytes += group->slices[s].count * sizeof(float);

@@ -36,23 +36,13 @@
 
 /* ---- the caller's word --------------------------------------------------------------------------------- */
 
-/* What the caller left for the pipeline when it began. */
-struct beginning {
-    uint32_t step;
-    bool account;
-    enum operation operation;
-    double rate;
-    gw_wire push, pull;
-};
-
 static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
 {
-    const bool account = b->account;
     ex->step = b->step;
     ex->operation = b->operation;
     ex->nth_step++;
     ex->running = true;
-    ex->account = account;
+    ex->account = b->account;
     ex->n_in_flight = ex->n_done = ex->n_through = ex->n_measured = 0;
     ex->together = false;
     if (b->operation == OPERATION_STEP)
@@ -63,7 +53,7 @@ static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
     ex->heard = GW_WIRE_AUTO;
     for (uint32_t t = 0; t < ex->n_tensors; t++)
         gw_encoder_choose_wire(ex->tensors[t].encoder, b->push, b->pull);
-    if (account) {
+    if (b->account) {
         memset(ex->counting, 0, ex->n_tensors * sizeof *ex->counting);
         for (uint32_t t = 0; t < ex->n_tensors; t++)
             ex->counting[t].elements = ex->tensors[t].n_elems;
@@ -99,12 +89,7 @@ gw_status gw_pipeline_look(struct gw_exchange *ex, void *wake, bool *stop)
     *stop = ex->stop;
     const bool leaves = ex->leaves;
     const bool begun = ex->begun;
-    const struct beginning beginning = {.step = ex->begun_step,
-                                        .account = ex->begun_account,
-                                        .operation = ex->begun_operation,
-                                        .rate = ex->begun_rate,
-                                        .push = ex->begun_push,
-                                        .pull = ex->begun_pull};
+    const struct beginning beginning = ex->beginning;
     const uint32_t n = ex->n_submitted;
     memcpy(ex->to_measure.numbers + (begun ? 0 : ex->to_measure.n), ex->submitted, n * sizeof *ex->submitted);
     ex->n_submitted = 0;

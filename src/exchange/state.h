@@ -17,6 +17,15 @@
 /* What the members do together between begin and wait: average gradients, or move parameters to and from servers. */
 enum operation { OPERATION_STEP, OPERATION_INIT, OPERATION_PULL };
 
+/* How the caller begins a step or another operation. */
+struct beginning {
+    uint32_t step;
+    bool account;
+    enum operation operation;
+    double rate;
+    gw_wire push, pull;
+};
+
 /* The numbers of tensors or groups that the pipeline has still to work on, first in, first out. A step puts each number
  * there once. */
 struct queue {
@@ -72,11 +81,7 @@ struct gw_exchange {
     bool stop;
     bool leaves; /* the caller begins no more steps, and the pipeline has not told the others yet */
     bool begun;  /* the caller has begun a step that the pipeline has not seen yet */
-    bool begun_account;
-    uint32_t begun_step;
-    enum operation begun_operation;
-    double begun_rate;
-    gw_wire begun_push, begun_pull;
+    struct beginning beginning;
     uint32_t *submitted; /* tensors that the caller submitted and the pipeline has not seen yet */
     uint32_t n_submitted;
     bool done; /* the step has ended, and its result is complete */

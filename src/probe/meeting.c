@@ -70,16 +70,6 @@ static gw_status take_bytes(const struct gw_meeting *m, uint32_t awaited, void *
 /* A report travels as it lies in memory: its fields have 8 bytes each, and members are of one byte order. */
 _Static_assert(sizeof(struct gw_report) == 72, "nine fields, and nothing between them");
 
-static gw_status send_report(const struct gw_meeting *m, uint32_t to, const struct gw_report *report)
-{
-    return send_bytes(m, to, report, sizeof *report);
-}
-
-static gw_status take_report(const struct gw_meeting *m, uint32_t awaited, struct gw_report *report, uint32_t *from)
-{
-    return take_bytes(m, awaited, report, sizeof *report, from);
-}
-
 static void add_report(struct gw_report *sum, const struct gw_report *other)
 {
     sum->seconds = fmax(sum->seconds, other->seconds);
@@ -104,7 +94,7 @@ static gw_status collect(const struct gw_meeting *m, struct gw_report *sum)
             r++;
             continue;
         }
-        status = take_report(m, r, &other, &from);
+        status = take_bytes(m, r, &other, sizeof(struct gw_report), &from);
         if (status == GW_OK && came[from])
             status = gw_fail(GW_ERR_PEER, "rank %u reported twice: it is another version", from);
         if (status == GW_OK) {
@@ -120,7 +110,7 @@ static gw_status collect(const struct gw_meeting *m, struct gw_report *sum)
 static gw_status let_go(const struct gw_meeting *m, const struct gw_report *sum)
 {
     for (uint32_t r = 1; r < m->link.size; r++)
-        GW_TRY(send_report(m, r, sum));
+        GW_TRY(send_bytes(m, r, sum, sizeof(struct gw_report)));
     const double begin = gw_clock_seconds(); /* the time is too short for a sleep */
     while (m->link.size > 1 && gw_clock_seconds() < begin + m->one_way_s)
         ;
@@ -133,8 +123,8 @@ gw_status gw_meet(struct gw_meeting *m, const struct gw_report *own, struct gw_r
     *sum = *own;
     sum->stop = m->stop && m->stop(m->stop_user);
     if (m->link.rank > 0) {
-        GW_TRY(send_report(m, 0, sum));
-        GW_TRY(take_report(m, 0, sum, &from));
+        GW_TRY(send_bytes(m, 0, sum, sizeof(struct gw_report)));
+        GW_TRY(take_bytes(m, 0, sum, sizeof(struct gw_report), &from));
     } else {
         GW_TRY(collect(m, sum));
         GW_TRY(let_go(m, sum));
@@ -163,18 +153,18 @@ gw_status gw_meeting_begin(struct gw_meeting *m)
     if (m->link.rank == 0)
         GW_TRY(collect(m, &report));
     else
-        GW_TRY(send_report(m, 0, &report));
+        GW_TRY(send_bytes(m, 0, &report, sizeof(struct gw_report)));
     for (int i = 0; i < PINGS && m->link.rank < 2 && m->link.size > 1; i++) {
         const double begin = gw_clock_seconds();
         if (m->link.rank == 0)
-            GW_TRY(send_report(m, 1, &report));
-        GW_TRY(take_report(m, 1 - m->link.rank, &report, &from));
+            GW_TRY(send_bytes(m, 1, &report, sizeof(struct gw_report)));
+        GW_TRY(take_bytes(m, 1 - m->link.rank, &report, sizeof(struct gw_report), &from));
         if (m->link.rank == 1)
-            GW_TRY(send_report(m, 0, &report));
+            GW_TRY(send_bytes(m, 0, &report, sizeof(struct gw_report)));
         times[i] = (gw_clock_seconds() - begin) / 2;
     }
     if (m->link.rank > 0)
-        return take_report(m, 0, &report, &from);
+        return take_bytes(m, 0, &report, sizeof(struct gw_report), &from);
     if (m->link.size > 1)
         m->one_way_s = gw_median(times, PINGS);
     return let_go(m, &report);
