@@ -51,8 +51,8 @@ struct gw_codec_record {
     const char *(*skip)(const void *options);  /* the names and patterns of skip=, joined by +. NULL: it has no skip= */
     bool (*is_global)(const void *options);    /* NULL: never */
     bool (*is_one_group)(const void *options); /* NULL: never */
-    bool (*keeps_state)(const void *options);  /* NULL: if there is state_bytes */
-    const struct gw_momentum_options *(*momentum)(const void *options); /* NULL: it has no momentum= */
+    bool (*keeps_state)(const void *options);  /* NULL: if there is settle */
+    size_t momentum_at; /* where a struct gw_momentum_options stands in the options; 0: it has no momentum= */
     /* True if pushes or averages have other bytes with GW_WIRE_FAST than with GW_WIRE_SMALL. NULL: never. encode
      * follows encoder->push_wire. reduce follows GW_FLAG_FAST of the average. */
     bool (*has_wire_choice)(const void *options);
@@ -63,6 +63,7 @@ struct gw_codec_record {
     uint64_t (*shared_count)(const gw_encoder *encoder);
     uint32_t (*bucket)(const gw_encoder *encoder);
     size_t (*payload_bound)(const gw_encoder *encoder, uint64_t n_elems);
+    /* NULL: the tensor is measured (measure.h), and nothing is done besides. */
     gw_status (*measure)(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
     /* Decides at the beginning of a step whether tensors wait for each other in it. NULL: they never do. */
     bool (*decide)(gw_encoder *const *encoders, uint32_t n);
@@ -78,18 +79,26 @@ struct gw_codec_record {
     gw_status (*measure_encode)(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
                                 struct gw_frame *frame, gw_measure *info);
 
-    /* The state that a codec keeps between steps. All are NULL if it never keeps one. They are called only if it keeps
-     * one with its options. save and load have state_bytes bytes. If load fails, it changes nothing. merge gets
-     * n_states states of one tensor with n_elems elements. Each has state_bytes bytes, which begin at offset `at`. */
-    void (*commit)(gw_encoder *encoder, bool committed);
+    /* The state that a codec keeps between steps is encoder->residual, and what stands before it in a saved state (its
+     * head). The functions are called only if the codec keeps a state with its options.
+     *
+     * What was sent need not be taken out of the residual at once. settle takes it out, and clears the notes beside the
+     * residual, of sent_bytes bytes. NULL: the codec never keeps a state. */
+    void (*settle)(const gw_encoder *encoder);
+    size_t (*sent_bytes)(const gw_encoder *encoder);
+    /* Ends a step. True: the buffer that was written becomes the residual. NULL: it does if `committed` is true. */
+    bool (*commit)(gw_encoder *encoder, bool committed);
     /* See gw_encoder_rest. commit then sees encoder->rests. False: the tensor cannot rest in this step, and nothing has
      * changed. */
     bool (*rest)(gw_encoder *encoder);
-    void (*scale)(gw_encoder *encoder, float factor); /* multiplies all numbers that have the unit of the gradient */
-    size_t (*state_bytes)(uint64_t n_elems);
+    /* These do what is to be done besides for the residual. NULL: nothing, and head_bytes is 0. scale multiplies all
+     * numbers that have the unit of the gradient. If load fails, it changes nothing. merge gets the head of one of the
+     * states. */
+    size_t head_bytes;
+    void (*scale)(gw_encoder *encoder, float factor);
     void (*save)(const gw_encoder *encoder, uint8_t *dst);
     gw_status (*load)(gw_encoder *encoder, const uint8_t *src);
-    void (*merge)(const void *const *states, uint32_t n_states, size_t at, uint64_t n_elems, uint8_t *dst);
+    void (*merge)(const uint8_t *one, uint8_t *dst);
     void (*describe)(const gw_encoder *encoder, gw_encoder_condition *condition);
     void (*run_in)(gw_encoder *encoder, const float *g, uint32_t rank); /* see gw_encoder_run_in. NULL: nothing */
 };
@@ -136,6 +145,7 @@ struct gw_encoder {
     gw_wire push_wire, pull_wire; /* AUTO or SMALL, unless has_wire_choice is true */
     gw_measure info;
     void *state;                  /* belongs to the record */
+    struct gw_residual residual;  /* if the codec keeps a state */
     struct gw_momentum *momentum; /* NULL: gradients are coded as they are */
     const float *coded;           /* what was measured: the gradient, or the velocity that momentum made of it */
 };
@@ -143,7 +153,14 @@ struct gw_encoder {
 /* True if the record keeps a state with these options. */
 static inline bool gw_record_keeps_state(const struct gw_codec_record *record, const void *options)
 {
-    return record->state_bytes && (!record->keeps_state || record->keeps_state(options));
+    return record->settle && (!record->keeps_state || record->keeps_state(options));
+}
+
+/* NULL: the codec has no momentum=. */
+static inline const struct gw_momentum_options *gw_record_momentum(const struct gw_codec_record *record,
+                                                                   const void *options)
+{
+    return record->momentum_at ? (const void *)((const char *)options + record->momentum_at) : NULL;
 }
 
 static inline bool gw_encoder_keeps_state(const gw_encoder *encoder)

@@ -4,6 +4,7 @@
 #include "base/float_env.h"
 #include "base/memory.h"
 #include "codec/codec.h"
+#include "codec/measure.h"
 #include "codec/state.h"
 
 #include <inttypes.h>
@@ -40,6 +41,28 @@ static gw_status open_momentum(gw_encoder *encoder, const gw_codec *codec)
                               &encoder->momentum);
 }
 
+/* Takes what the encoder owns. */
+static gw_status open_encoder(gw_encoder *encoder, const gw_codec *codec, const char *name)
+{
+    const struct gw_codec_record *record = encoder->record;
+    encoder->tensor.name = encoder->name = gw_strdup(encoder->context, name);
+    if (!encoder->name)
+        return GW_ERR_MEMORY;
+    show(encoder);
+    if (record == codec->record) {
+        encoder->options = encoder->own_options = gw_alloc(encoder->context, 1, record->options_bytes);
+        if (!encoder->own_options)
+            return GW_ERR_MEMORY;
+        memcpy(encoder->own_options, codec->options, record->options_bytes);
+    }
+    if (gw_encoder_keeps_state(encoder))
+        GW_TRY(gw_residual_init(encoder->context, encoder->tensor.n_elems, record->sent_bytes(encoder),
+                                &encoder->residual));
+    if (record->open)
+        GW_TRY(record->open(encoder));
+    return open_momentum(encoder, codec);
+}
+
 gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw_tensor *tensor, gw_encoder **out)
 {
     if (out)
@@ -58,29 +81,8 @@ gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw
         return GW_ERR_MEMORY;
     encoder->context = context;
     encoder->tensor = *tensor;
-    encoder->name = gw_strdup(context, name);
-    if (!encoder->name) {
-        gw_free(context, encoder);
-        return GW_ERR_MEMORY;
-    }
-    encoder->tensor.name = encoder->name;
-    show(encoder);
-    const struct gw_codec_record *record = codec->record;
-    bool left = gw_codec_leaves_float(codec, tensor);
-    encoder->record = left ? &gw_codec_none : record;
-    if (!left) {
-        encoder->own_options = gw_alloc(context, 1, record->options_bytes);
-        if (!encoder->own_options) {
-            gw_free(context, encoder->name);
-            gw_free(context, encoder);
-            return GW_ERR_MEMORY;
-        }
-        memcpy(encoder->own_options, codec->options, record->options_bytes);
-        encoder->options = encoder->own_options;
-    }
-    gw_status status = encoder->record->open ? encoder->record->open(encoder) : GW_OK;
-    if (status == GW_OK)
-        status = open_momentum(encoder, codec);
+    encoder->record = gw_codec_leaves_float(codec, tensor) ? &gw_codec_none : codec->record;
+    gw_status status = open_encoder(encoder, codec, name);
     if (status < 0) {
         gw_encoder_destroy(encoder);
         return status;
@@ -96,6 +98,7 @@ void gw_encoder_destroy(gw_encoder *encoder)
     if (encoder->record->close)
         encoder->record->close(encoder);
     gw_momentum_destroy(encoder->context, encoder->momentum);
+    gw_residual_fini(encoder->context, &encoder->residual);
     gw_free(encoder->context, encoder->own_options);
     gw_free(encoder->context, encoder->name);
     gw_free(encoder->context, encoder);
@@ -198,6 +201,21 @@ static const float *some_gradient(const float *g)
     return g ? g : &nothing;
 }
 
+static void begin_measure(gw_encoder *encoder, const float *g)
+{
+    encoder->measured = encoder->rests = false;
+    encoder->info = (gw_measure){.finite = true};
+    encoder->coded = encoder->momentum ? gw_momentum_add(encoder->context, encoder->momentum, g) : some_gradient(g);
+}
+
+static void end_measure(gw_encoder *encoder, gw_measure *info)
+{
+    encoder->measured = true;
+    encoder->finite = encoder->info.finite;
+    if (info)
+        *info = encoder->info;
+}
+
 gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, size_t n_shared, gw_measure *info)
 {
     if (!encoder || (!g && encoder->tensor.n_elems) || (!shared && shared_count(encoder)))
@@ -206,16 +224,15 @@ gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared,
         return gw_fail(GW_ERR_CAPACITY, "gw_encoder_measure: room for %zu shared numbers; tensor '%s' has %" PRIu64,
                        n_shared, encoder->shown, shared_count(encoder));
     gw_float_env env = gw_float_enter();
-    encoder->measured = encoder->rests = false;
-    encoder->info = (gw_measure){.finite = true};
-    encoder->coded = encoder->momentum ? gw_momentum_add(encoder->context, encoder->momentum, g) : some_gradient(g);
-    gw_status status = encoder->record->measure(encoder, encoder->coded, shared, &encoder->info);
+    begin_measure(encoder, g);
+    gw_status status = GW_OK;
+    if (encoder->record->measure)
+        status = encoder->record->measure(encoder, encoder->coded, shared, &encoder->info);
+    else
+        gw_measure_tensor(encoder->context, encoder->coded, encoder->tensor.n_elems, &encoder->info);
     gw_float_leave(env);
     GW_TRY(status);
-    encoder->measured = true;
-    encoder->finite = encoder->info.finite;
-    if (info)
-        *info = encoder->info;
+    end_measure(encoder, info);
     return GW_OK;
 }
 
@@ -233,6 +250,14 @@ static void begin_frame(const gw_encoder *encoder, const gw_draw *draw, uint64_t
                                .begin = begin,
                                .count = count};
     frame->n_scalers = gw_frame_n_scalers(frame->codec, frame->bucket, count);
+}
+
+static gw_status end_frame(void *dst, struct gw_frame *frame, size_t *frame_bytes)
+{
+    if (!frame->sealed)
+        gw_frame_seal(dst, frame);
+    *frame_bytes = frame->frame_bytes;
+    return GW_OK;
 }
 
 static gw_status check_encode(const gw_encoder *encoder, const float *g, const gw_draw *draw, uint64_t begin,
@@ -334,10 +359,7 @@ gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *sh
                                                draw, dst, &frame);
     gw_float_leave(env);
     GW_TRY(status);
-    if (!frame.sealed)
-        gw_frame_seal(dst, &frame);
-    *frame_bytes = frame.frame_bytes;
-    return GW_OK;
+    return end_frame(dst, &frame, frame_bytes);
 }
 
 gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
@@ -360,23 +382,13 @@ gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const f
     }
     struct gw_frame frame;
     begin_frame(encoder, draw, 0, n, &frame);
-    encoder->measured = false;
-    encoder->info = (gw_measure){.finite = true};
     gw_float_env env = gw_float_enter();
-    encoder->coded = encoder->momentum ? gw_momentum_add(encoder->context, encoder->momentum, g) : some_gradient(g);
+    begin_measure(encoder, g);
     gw_status status = encoder->record->measure_encode(encoder, encoder->coded, draw, dst, &frame, &encoder->info);
     gw_float_leave(env);
     GW_TRY(status);
-    encoder->measured = true;
-    encoder->finite = encoder->info.finite;
-    if (info)
-        *info = encoder->info;
-    if (!encoder->finite)
-        return not_finite(encoder);
-    if (!frame.sealed)
-        gw_frame_seal(dst, &frame);
-    *frame_bytes = frame.frame_bytes;
-    return GW_OK;
+    end_measure(encoder, info);
+    return encoder->finite ? end_frame(dst, &frame, frame_bytes) : not_finite(encoder);
 }
 
 gw_status gw_encoder_deliver(gw_encoder *encoder, float *average, uint64_t begin, uint64_t count)

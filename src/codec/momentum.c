@@ -20,8 +20,8 @@ gw_status gw_momentum_create(gw_context *context, float factor, bool has_average
         return GW_ERR_MEMORY;
     momentum->factor = factor;
     momentum->has_average = has_average;
-    GW_TRY(gw_residual_init(context, n, &momentum->velocity));
-    return momentum->has_average ? gw_residual_init(context, n, &momentum->average) : GW_OK;
+    GW_TRY(gw_residual_init(context, n, 0, &momentum->velocity));
+    return momentum->has_average ? gw_residual_init(context, n, 0, &momentum->average) : GW_OK;
 }
 
 void gw_momentum_destroy(gw_context *context, struct gw_momentum *momentum)
@@ -134,9 +134,8 @@ gw_status gw_momentum_check(const struct gw_momentum *momentum, const uint8_t *s
 
 void gw_momentum_load(struct gw_momentum *momentum, const uint8_t *src)
 {
-    const size_t bytes = gw_residual_bytes(momentum->velocity.n);
-    memcpy(gw_residual_now(&momentum->velocity), src, bytes);
+    gw_residual_load(&momentum->velocity, src);
     if (momentum->has_average)
-        memcpy(gw_residual_now(&momentum->average), src + bytes, bytes);
+        gw_residual_load(&momentum->average, src + gw_residual_bytes(momentum->velocity.n));
     momentum->n_delivered = 0;
 }

@@ -69,7 +69,7 @@ gw_status gw_options_parse(const struct gw_codec_record *record, const char *tex
     const struct gw_spec spec = {
         .what = info->name, .keys = keys, .n_keys = info->n_options, .take = read_value, .user = &to};
     GW_TRY(gw_spec_parse(&spec, text));
-    const struct gw_momentum_options *momentum = record->momentum ? record->momentum(options) : NULL;
+    const struct gw_momentum_options *momentum = gw_record_momentum(record, options);
     if (momentum && momentum->output != GW_OUTPUT_GRADIENT && !(momentum->factor > 0))
         return gw_fail(GW_ERR_SPEC, "%s: output= says what momentum= gives back; without momentum= leave it out",
                        info->name);
@@ -197,7 +197,7 @@ gw_codec_traits gw_codec_traits_of(const gw_codec *codec)
     if (!codec)
         return (gw_codec_traits){.name = NULL};
     const struct gw_codec_record *record = codec->record;
-    const struct gw_momentum_options *momentum = record->momentum ? record->momentum(codec->options) : NULL;
+    const struct gw_momentum_options *momentum = gw_record_momentum(record, codec->options);
     const bool may_keep = record->keeps_state && record->keeps_state(codec->options);
     return (gw_codec_traits){.name = record->info.name,
                              .canonical = codec->canonical,

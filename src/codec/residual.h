@@ -13,11 +13,13 @@
 struct gw_residual {
     uint64_t n;
     float *buffers[2]; /* n elements each */
+    void *sent[2];     /* beside each buffer: what the codec notes of what was sent of it */
     int current;       /* which of the two buffers is the residual */
 };
 
-/* Makes a residual of zeros. Call gw_residual_fini after it, also after an error. Errors: GW_ERR_MEMORY. */
-gw_status gw_residual_init(gw_context *context, uint64_t n, struct gw_residual *residual);
+/* Makes a residual of zeros, and notes of sent_bytes zeros. Call gw_residual_fini after it, also after an error.
+ * Errors: GW_ERR_MEMORY. */
+gw_status gw_residual_init(gw_context *context, uint64_t n, size_t sent_bytes, struct gw_residual *residual);
 void gw_residual_fini(gw_context *context, struct gw_residual *residual);
 
 static inline float *gw_residual_now(const struct gw_residual *residual)
@@ -30,6 +32,17 @@ static inline float *gw_residual_now(const struct gw_residual *residual)
 static inline float *gw_residual_next(const struct gw_residual *residual)
 {
     return residual->buffers[!residual->current];
+}
+
+/* The notes beside the residual, and beside the buffer that follows. */
+static inline void *gw_residual_sent(const struct gw_residual *residual)
+{
+    return residual->sent[residual->current];
+}
+
+static inline void *gw_residual_sent_next(const struct gw_residual *residual)
+{
+    return residual->sent[!residual->current];
 }
 
 static inline void gw_residual_commit(struct gw_residual *residual)
@@ -52,9 +65,8 @@ void gw_residual_save(const struct gw_residual *residual, uint8_t *dst);
 
 /* Refuses saved numbers that are not finite. `what` they are and the tensor's name are for the sentence. */
 gw_status gw_residual_check(const uint8_t *src, uint64_t n, const char *what, const char *name);
-
-/* Loads a residual, after that check. After an error nothing has changed. */
-gw_status gw_residual_load(struct gw_residual *residual, const uint8_t *src, const char *name);
+/* Loads what has passed this check. */
+void gw_residual_load(struct gw_residual *residual, const uint8_t *src);
 
 /* Merges the saved residuals of N workers, which begin at offset `at`. The result is their mean (1/N) sum e_i. Each of
  * any other number of workers begins with it, so what the residuals add to the average stays the same. */

@@ -19,8 +19,11 @@ gw_status gw_encoder_commit(gw_encoder *encoder, bool committed)
     if (!encoder)
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_commit: encoder is NULL");
     committed = committed && encoder->measured && encoder->finite;
-    if (gw_encoder_keeps_state(encoder))
-        encoder->record->commit(encoder, committed);
+    if (gw_encoder_keeps_state(encoder)) {
+        const bool taken = encoder->record->commit ? encoder->record->commit(encoder, committed) : committed;
+        if (taken && !encoder->rests)
+            gw_residual_commit(&encoder->residual);
+    }
     if (encoder->momentum)
         gw_momentum_commit(encoder->momentum, committed);
     encoder->measured = encoder->rests = false;
@@ -46,8 +49,12 @@ gw_status gw_encoder_scale(gw_encoder *encoder, float factor)
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_scale: %s",
                        encoder ? "the factor must be above 0 and finite" : "encoder is NULL");
     gw_float_env env = gw_float_enter();
-    if (gw_encoder_keeps_state(encoder))
-        encoder->record->scale(encoder, factor);
+    if (gw_encoder_keeps_state(encoder)) {
+        encoder->record->settle(encoder);
+        gw_residual_scale(&encoder->residual, factor);
+        if (encoder->record->scale)
+            encoder->record->scale(encoder, factor);
+    }
     if (encoder->momentum)
         gw_momentum_scale(encoder->momentum, factor);
     gw_float_leave(env);
@@ -58,7 +65,8 @@ gw_status gw_encoder_scale(gw_encoder *encoder, float factor)
 /* The bytes of the codec's own state. The velocity follows it. */
 static size_t record_bytes(const gw_encoder *encoder)
 {
-    return gw_encoder_keeps_state(encoder) ? encoder->record->state_bytes(encoder->tensor.n_elems) : 0;
+    return gw_encoder_keeps_state(encoder) ? encoder->record->head_bytes + gw_residual_bytes(encoder->tensor.n_elems)
+                                           : 0;
 }
 
 size_t gw_encoder_state_bytes(const gw_encoder *encoder)
@@ -107,8 +115,12 @@ gw_status gw_encoder_save(const gw_encoder *encoder, void *dst, size_t dst_capac
         return GW_OK;
     put_head(dst, encoder->record->info.name, encoder->tensor.n_elems);
     gw_float_env env = gw_float_enter();
-    if (gw_encoder_keeps_state(encoder))
-        encoder->record->save(encoder, (uint8_t *)dst + HEAD_BYTES);
+    if (gw_encoder_keeps_state(encoder)) {
+        if (encoder->record->save)
+            encoder->record->save(encoder, (uint8_t *)dst + HEAD_BYTES);
+        encoder->record->settle(encoder);
+        gw_residual_save(&encoder->residual, (uint8_t *)dst + HEAD_BYTES + encoder->record->head_bytes);
+    }
     if (encoder->momentum)
         gw_momentum_save(encoder->momentum, (uint8_t *)dst + HEAD_BYTES + record_bytes(encoder));
     gw_float_leave(env);
@@ -137,11 +149,17 @@ gw_status gw_encoder_load(gw_encoder *encoder, const void *src, size_t src_bytes
                        "the saved state of tensor '%s' has %zu bytes, and must have %zu; momentum= and output= must be "
                        "as they were at the save",
                        encoder->shown, src_bytes, n_bytes);
-    const uint8_t *velocity = (const uint8_t *)src + HEAD_BYTES + record_bytes(encoder);
+    const uint8_t *own = (const uint8_t *)src + HEAD_BYTES, *residual = own + encoder->record->head_bytes;
+    const uint8_t *velocity = own + record_bytes(encoder);
     if (encoder->momentum)
         GW_TRY(gw_momentum_check(encoder->momentum, velocity, encoder->shown));
-    if (gw_encoder_keeps_state(encoder))
-        GW_TRY(encoder->record->load(encoder, (const uint8_t *)src + HEAD_BYTES));
+    if (gw_encoder_keeps_state(encoder)) {
+        GW_TRY(gw_residual_check(residual, encoder->residual.n, "residual", encoder->shown));
+        if (encoder->record->load)
+            GW_TRY(encoder->record->load(encoder, own));
+        encoder->record->settle(encoder);
+        gw_residual_load(&encoder->residual, residual);
+    }
     if (encoder->momentum)
         gw_momentum_load(encoder->momentum, velocity);
     encoder->measured = encoder->rests = false;
@@ -169,17 +187,17 @@ gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t s
     uint64_t n_elems = gw_get64((const uint8_t *)states[0] + 8 + NAME_BYTES);
     const size_t bytes = state_bytes - HEAD_BYTES - TAIL_BYTES, velocity = gw_residual_bytes(n_elems);
     size_t own = 0;
-    if (n_elems <= GW_MAX_ELEMENTS && record->merge && bytes >= record->state_bytes(n_elems))
-        own = record->state_bytes(n_elems);
+    if (n_elems <= GW_MAX_ELEMENTS && record->settle && bytes >= record->head_bytes + velocity)
+        own = record->head_bytes + velocity;
     if (n_elems > GW_MAX_ELEMENTS || (bytes != own && bytes != own + velocity && bytes != own + 2 * velocity))
         return gw_fail(GW_ERR_ARGUMENT, "a saved state of codec %s has %zu bytes, which its elements do not take",
                        record->info.name, state_bytes);
     memcpy(dst, states[0], HEAD_BYTES);
     gw_float_env env = gw_float_enter();
-    if (own)
-        record->merge(states, n_states, HEAD_BYTES, n_elems, (uint8_t *)dst + HEAD_BYTES);
-    gw_residual_merge(states, n_states, HEAD_BYTES + own, (bytes - own) / sizeof(float),
-                      (uint8_t *)dst + HEAD_BYTES + own);
+    const size_t head = own ? record->head_bytes : 0, at = HEAD_BYTES + head;
+    if (head)
+        record->merge((const uint8_t *)states[0] + HEAD_BYTES, (uint8_t *)dst + HEAD_BYTES);
+    gw_residual_merge(states, n_states, at, (bytes - head) / sizeof(float), (uint8_t *)dst + at);
     gw_float_leave(env);
     seal(dst, state_bytes);
     return GW_OK;
@@ -191,6 +209,9 @@ void gw_encoder_describe(const gw_encoder *encoder, gw_encoder_condition *condit
     if (!encoder || !gw_encoder_keeps_state(encoder))
         return;
     gw_float_env env = gw_float_enter();
-    encoder->record->describe(encoder, condition);
+    encoder->record->settle(encoder);
+    condition->residual_norm = gw_residual_norm(&encoder->residual);
+    if (encoder->record->describe)
+        encoder->record->describe(encoder, condition);
     gw_float_leave(env);
 }

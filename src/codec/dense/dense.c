@@ -4,7 +4,6 @@
 #include "base/clones.h"
 #include "base/error.h"
 #include "codec/codec.h"
-#include "codec/measure.h"
 #include "base/memory.h"
 #include "wire/float16.h"
 #include "wire/hash.h"
@@ -40,59 +39,30 @@ static size_t width(uint8_t codec)
 
 /* ---- loops over one block ------------------------------------------------------------------------------ */
 
-GW_CLONES static void pack_f32(const float *src, uint64_t n, uint8_t *dst)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gw_put_float(dst + 4 * i, src[i]);
-}
-
-GW_CLONES static void pack_bf16(const float *src, uint64_t n, uint8_t *dst)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gw_put16(dst + 2 * i, gw_to_bf16(src[i]));
-}
-
-GW_CLONES static void pack_f16(const float *src, uint64_t n, uint8_t *dst)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gw_put16(dst + 2 * i, gw_to_f16(src[i]));
-}
-
-GW_CLONES static void unpack_f32(const uint8_t *src, uint64_t n, float *dst)
-{
-    for (uint64_t i = 0; i < n; i++)
-        dst[i] = gw_get_float(src + 4 * i);
-}
-
-GW_CLONES static void unpack_bf16(const uint8_t *src, uint64_t n, float *dst)
-{
-    for (uint64_t i = 0; i < n; i++)
-        dst[i] = gw_from_bf16(gw_get16(src + 2 * i));
-}
-
-GW_CLONES static void unpack_f16(const uint8_t *src, uint64_t n, float *dst)
-{
-    for (uint64_t i = 0; i < n; i++)
-        dst[i] = gw_from_f16(gw_get16(src + 2 * i));
-}
-
-GW_CLONES static void add_f32(const uint8_t *src, uint64_t n, float *sum)
-{
-    for (uint64_t i = 0; i < n; i++)
-        sum[i] += gw_get_float(src + 4 * i);
-}
-
-GW_CLONES static void add_bf16(const uint8_t *src, uint64_t n, float *sum)
-{
-    for (uint64_t i = 0; i < n; i++)
-        sum[i] += gw_from_bf16(gw_get16(src + 2 * i));
-}
-
-GW_CLONES static void add_f16(const uint8_t *src, uint64_t n, float *sum)
-{
-    for (uint64_t i = 0; i < n; i++)
-        sum[i] += gw_from_f16(gw_get16(src + 2 * i));
-}
+/* The loops of one form: values of `bytes` bytes, which `get` reads and `put` writes. */
+#define LOOPS(form, bytes, get, put)                                                                                   \
+    GW_CLONES static void pack_##form(const float *src, uint64_t n, uint8_t *dst)                                      \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < n; i++)                                                                               \
+            put(dst + (bytes)*i, src[i]);                                                                              \
+    }                                                                                                                  \
+    GW_CLONES static void unpack_##form(const uint8_t *src, uint64_t n, float *dst)                                    \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < n; i++)                                                                               \
+            dst[i] = get(src + (bytes)*i);                                                                             \
+    }                                                                                                                  \
+    GW_CLONES static void add_##form(const uint8_t *src, uint64_t n, float *sum)                                       \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < n; i++)                                                                               \
+            sum[i] += get(src + (bytes)*i);                                                                            \
+    }
+#define GET_BF16(at) gw_from_bf16(gw_get16(at))
+#define PUT_BF16(at, x) gw_put16(at, gw_to_bf16(x))
+#define GET_F16(at) gw_from_f16(gw_get16(at))
+#define PUT_F16(at, x) gw_put16(at, gw_to_f16(x))
+LOOPS(f32, 4, gw_get_float, gw_put_float)
+LOOPS(bf16, 2, GET_BF16, PUT_BF16)
+LOOPS(f16, 2, GET_F16, PUT_F16)
 
 /* Stores around the cache. dst stands at a multiple of 16 bytes. */
 static void stream(const float *src, uint64_t n, float *dst)
@@ -134,13 +104,6 @@ static const struct form {
 static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
 {
     return width(encoder->record->info.wire_id) * (size_t)n_elems;
-}
-
-static gw_status measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
-{
-    (void)shared;
-    gw_measure_tensor(encoder->context, g, encoder->tensor.n_elems, info);
-    return GW_OK;
 }
 
 static gw_status encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
@@ -293,7 +256,6 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
                                                                  .lossy = loses,                                       \
                                                                  .unbiased = !(loses)},                                \
                                                         .payload_bound = payload_bound,                                \
-                                                        .measure = measure,                                            \
                                                         .encode = encode};                                             \
     static const char *const variable##_codes[] = {code, NULL};                                                        \
     const struct gw_wire_codec gw_wire_##variable = {.name = text,                                                     \

@@ -60,12 +60,6 @@ static float mirror(float x)
     return x > 0 ? gw_bits_float(0x7F800000u - gw_float_bits(x)) : 0;
 }
 
-static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
-{
-    (void)encoder;
-    return gw_sparse_bound(GW_WIRE_GSPAR, n_elems);
-}
-
 static gw_status gspar_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
 {
     struct gspar_state *state = encoder->state;
@@ -173,7 +167,7 @@ const struct gw_codec_record gw_codec_gspar = {
     .open = gspar_open,
     .close = gspar_close,
     .shared_count = gspar_shared_count,
-    .payload_bound = payload_bound,
+    .payload_bound = gw_sparse_payload_bound,
     .measure = gspar_measure,
     .encode = gspar_encode,
 };

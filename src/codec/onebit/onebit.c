@@ -14,7 +14,6 @@
 #include "base/threads.h"
 #include "codec/codec.h"
 #include "codec/measure.h"
-#include "codec/residual.h"
 #include "wire/bytes.h"
 #include "wire/hash.h"
 
@@ -38,11 +37,10 @@ struct sums {
     uint64_t n_negative;
 };
 
+/* The residual still contains what was sent; settle takes that out. Its notes are a pair for each bucket. */
 struct onebit_state {
-    struct gw_residual residual; /* it still contains what was sent; settle takes that out */
-    struct pair *sent[2];        /* of each bucket; sent[i] belongs to the residual's buffer i */
-    struct sums *runs;           /* while measuring */
-    uint64_t n_buckets, n_runs;  /* n_runs: of one bucket */
+    struct sums *runs;          /* while measuring */
+    uint64_t n_buckets, n_runs; /* n_runs: of one bucket */
 };
 
 static uint32_t bucket_of(const gw_encoder *encoder)
@@ -66,9 +64,6 @@ static void onebit_close(gw_encoder *encoder)
     struct onebit_state *s = encoder->state;
     if (!s)
         return;
-    gw_residual_fini(encoder->context, &s->residual);
-    gw_free(encoder->context, s->sent[0]);
-    gw_free(encoder->context, s->sent[1]);
     gw_free(encoder->context, s->runs);
     gw_free(encoder->context, s);
     encoder->state = NULL;
@@ -82,11 +77,13 @@ static gw_status onebit_open(gw_encoder *encoder)
     encoder->state = s;
     s->n_buckets = n_buckets_of(bucket_of(encoder), encoder->tensor.n_elems);
     s->n_runs = gw_div_up(bucket_elems(encoder), GW_CHUNK);
-    GW_TRY(gw_residual_init(encoder->context, encoder->tensor.n_elems, &s->residual));
-    for (int i = 0; i < 2; i++)
-        s->sent[i] = gw_calloc(encoder->context, s->n_buckets, sizeof *s->sent[i]);
     s->runs = gw_alloc(encoder->context, s->n_buckets * s->n_runs, sizeof *s->runs);
-    return s->sent[0] && s->sent[1] && s->runs ? GW_OK : GW_ERR_MEMORY;
+    return s->runs ? GW_OK : GW_ERR_MEMORY;
+}
+
+static size_t onebit_sent_bytes(const gw_encoder *encoder)
+{
+    return n_buckets_of(bucket_of(encoder), encoder->tensor.n_elems) * sizeof(struct pair);
 }
 
 /* ---- measure --------------------------------------------------------------------------------- */
@@ -145,24 +142,25 @@ static void measure_runs(uint64_t i, uint32_t slot, void *user)
     (void)slot;
     const struct measuring *m = user;
     struct onebit_state *s = m->encoder->state;
+    const struct gw_residual *residual = &m->encoder->residual;
+    const struct pair *sent = gw_residual_sent(residual);
     uint64_t n = m->encoder->tensor.n_elems, elems = bucket_elems(m->encoder), n_all = s->n_buckets * s->n_runs,
              last = n_all - i * m->n_together < m->n_together ? n_all : (i + 1) * m->n_together;
     for (uint64_t run = i * m->n_together; run < last; run++) {
         uint64_t b = run / s->n_runs, begin = b * elems + run % s->n_runs * GW_CHUNK, end = (b + 1) * elems;
         end = end < n ? end : n;
         end = end < begin ? begin : end; /* a short last bucket may not have this run */
-        s->runs[run] =
-            measure_run(gw_residual_now(&s->residual) + begin, s->sent[s->residual.current][b], m->g + begin,
-                        end - begin < GW_CHUNK ? end - begin : GW_CHUNK, gw_residual_next(&s->residual) + begin);
+        s->runs[run] = measure_run(gw_residual_now(residual) + begin, sent[b], m->g + begin,
+                                   end - begin < GW_CHUNK ? end - begin : GW_CHUNK, gw_residual_next(residual) + begin);
     }
 }
 
 /* Subtracts from the residual what was sent. Only then it is what its name says. */
 static void settle(const gw_encoder *encoder)
 {
-    struct onebit_state *s = encoder->state;
-    float *now = gw_residual_now(&s->residual);
-    struct pair *sent = s->sent[s->residual.current];
+    const struct onebit_state *s = encoder->state;
+    float *now = gw_residual_now(&encoder->residual);
+    struct pair *sent = gw_residual_sent(&encoder->residual);
     uint64_t elems = bucket_elems(encoder), n = encoder->tensor.n_elems;
     for (uint64_t b = 0; b < s->n_buckets; b++) {
         for (uint64_t i = b * elems; i < n && i < (b + 1) * elems; i++)
@@ -187,7 +185,7 @@ static gw_status onebit_measure(gw_encoder *encoder, const float *g, float *shar
             total.n_negative += s->runs[r].n_negative;
         }
         uint64_t n_here = n - b * elems < elems ? n - b * elems : elems, n_positive = n_here - total.n_negative;
-        struct pair *sent = &s->sent[!s->residual.current][b];
+        struct pair *sent = (struct pair *)gw_residual_sent_next(&encoder->residual) + b;
         sent->positive = n_positive ? (float)(total.positive.sum / (double)n_positive) : 0;
         sent->negative = total.n_negative ? (float)(total.negative.sum / (double)total.n_negative) : -0.0f;
         max_bits = total.positive.max_bits > max_bits ? total.positive.max_bits : max_bits;
@@ -197,7 +195,7 @@ static gw_status onebit_measure(gw_encoder *encoder, const float *g, float *shar
         info->max_abs = (double)gw_bits_float(max_bits);
     } else {
         settle(encoder);
-        *info = (gw_measure){.finite = false, .bad_index = gw_residual_find_bad(&s->residual, g)};
+        *info = (gw_measure){.finite = false, .bad_index = gw_residual_find_bad(&encoder->residual, g)};
     }
     return GW_OK;
 }
@@ -254,16 +252,16 @@ static void encode_chunk(uint64_t c, uint32_t slot, void *user)
 static gw_status onebit_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
                                uint8_t *dst, struct gw_frame *frame)
 {
-    const struct onebit_state *s = encoder->state;
     (void)g;
     (void)shared;
     (void)draw;
-    const struct pair *sent = s->sent[!s->residual.current] + (frame->bucket ? frame->begin / frame->bucket : 0);
+    const struct pair *sent = gw_residual_sent_next(&encoder->residual);
+    sent += frame->bucket ? frame->begin / frame->bucket : 0;
     for (uint64_t b = 0; b < frame->n_scalers / 2; b++) {
         gw_put_float(dst + GW_HEADER_BYTES + 8 * b, sent[b].positive);
         gw_put_float(dst + GW_HEADER_BYTES + 8 * b + 4, -sent[b].negative);
     }
-    struct encoding e = {.a = gw_residual_next(&s->residual) + frame->begin,
+    struct encoding e = {.a = gw_residual_next(&encoder->residual) + frame->begin,
                          .n = frame->count,
                          .payload = dst + gw_frame_head_bytes(frame->n_scalers)};
     gw_parallel_for(encoder->context, gw_div_up(e.n, GW_CHUNK), encode_chunk, &e);
@@ -273,49 +271,14 @@ static gw_status onebit_encode(gw_encoder *encoder, const float *g, const float 
 
 /* ---- between steps --------------------------------------------------------------------------- */
 
-static void onebit_commit(gw_encoder *encoder, bool committed)
-{
-    struct onebit_state *s = encoder->state;
-    if (committed && !encoder->rests)
-        gw_residual_commit(&s->residual);
-}
-
 static bool onebit_rest(gw_encoder *encoder)
 {
-    struct onebit_state *s = encoder->state;
-    memset(gw_residual_next(&s->residual), 0, encoder->tensor.n_elems * sizeof(float));
+    const struct onebit_state *s = encoder->state;
+    struct pair *sent = gw_residual_sent_next(&encoder->residual);
+    memset(gw_residual_next(&encoder->residual), 0, encoder->tensor.n_elems * sizeof(float));
     for (uint64_t b = 0; b < s->n_buckets; b++)
-        s->sent[!s->residual.current][b] = (struct pair){0, -0.0f};
+        sent[b] = (struct pair){0, -0.0f};
     return true;
-}
-
-static void onebit_scale(gw_encoder *encoder, float factor)
-{
-    struct onebit_state *s = encoder->state;
-    settle(encoder);
-    gw_residual_scale(&s->residual, factor);
-}
-
-static void onebit_save(const gw_encoder *encoder, uint8_t *dst)
-{
-    const struct onebit_state *s = encoder->state;
-    settle(encoder);
-    gw_residual_save(&s->residual, dst);
-}
-
-static gw_status onebit_load(gw_encoder *encoder, const uint8_t *src)
-{
-    struct onebit_state *s = encoder->state;
-    GW_TRY(gw_residual_load(&s->residual, src, encoder->shown));
-    memset(s->sent[s->residual.current], 0, s->n_buckets * sizeof *s->sent[0]);
-    return GW_OK;
-}
-
-static void onebit_describe(const gw_encoder *encoder, gw_encoder_condition *condition)
-{
-    const struct onebit_state *s = encoder->state;
-    settle(encoder);
-    condition->residual_norm = gw_residual_norm(&s->residual);
 }
 
 /* ---- frames ---------------------------------------------------------------------------------- */
@@ -469,11 +432,6 @@ static const struct gw_option_rule rules[] = {
     GW_MOMENTUM_RULES(offsetof(struct onebit_options, momentum)),
 };
 
-static const struct gw_momentum_options *momentum(const void *raw)
-{
-    return &((const struct onebit_options *)raw)->momentum;
-}
-
 static const char *const examples[] = {"onebit", "onebit:bucket=0", "onebit:bucket=100,momentum=0.9,output=velocity",
                                        NULL};
 
@@ -489,21 +447,16 @@ const struct gw_codec_record gw_codec_onebit = {
              .lossy = true},
     .rules = rules,
     .options_bytes = sizeof(struct onebit_options),
-    .momentum = momentum,
+    .momentum_at = offsetof(struct onebit_options, momentum),
     .open = onebit_open,
     .close = onebit_close,
     .bucket = bucket_of,
     .payload_bound = payload_bound,
     .measure = onebit_measure,
     .encode = onebit_encode,
-    .commit = onebit_commit,
+    .settle = settle,
+    .sent_bytes = onebit_sent_bytes,
     .rest = onebit_rest,
-    .scale = onebit_scale,
-    .state_bytes = gw_residual_bytes,
-    .save = onebit_save,
-    .load = onebit_load,
-    .merge = gw_residual_merge,
-    .describe = onebit_describe,
 };
 
 static const char *const code_names[] = {"signs", NULL};

@@ -116,6 +116,11 @@ size_t gw_sparse_bound(uint8_t wire_id, uint64_t n)
            (rest ? chunk_bound(rest, n_strings) : 0);
 }
 
+size_t gw_sparse_payload_bound(const gw_encoder *encoder, uint64_t n)
+{
+    return gw_sparse_bound(encoder->record->info.wire_id, n);
+}
+
 static uint32_t count_ones(const uint64_t *words, uint32_t n_words)
 {
     return (uint32_t)gw_kernels_now()->count(words, n_words);

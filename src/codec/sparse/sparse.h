@@ -37,6 +37,7 @@ static inline enum gw_value_type gw_sparse_value_type(const struct gw_frame *fra
 
 /* The most bytes the payload of n elements takes. */
 size_t gw_sparse_bound(uint8_t wire_id, uint64_t n);
+size_t gw_sparse_payload_bound(const gw_encoder *encoder, uint64_t n); /* the same, in records of codecs */
 
 /* Memory for reading, and for writing too if `writes` is true. Only one thread may use it at a time. workers: the most
  * workers that a gspar average to read or write is made of; 0: there are no such averages. */

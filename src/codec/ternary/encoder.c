@@ -51,12 +51,7 @@ gw_status ternary_open(gw_encoder *encoder)
     state->clip = gw_alloc(encoder->context, state->n_scalers, sizeof *state->clip);
     state->own = gw_alloc(encoder->context, state->n_scalers, sizeof *state->own);
     state->stats = gw_alloc(encoder->context, state->n_scalers, sizeof *state->stats);
-    if (!state->clip || !state->own || !state->stats)
-        return GW_ERR_MEMORY;
-    if (options_of(encoder)->residual == RESIDUAL_OFF)
-        return GW_OK;
-    return ternary_feedback_create(encoder->context, encoder->tensor.n_elems, ternary_bucket(encoder), state->n_scalers,
-                                   &state->feedback);
+    return state->clip && state->own && state->stats ? GW_OK : GW_ERR_MEMORY;
 }
 
 void ternary_close(gw_encoder *encoder)
@@ -66,7 +61,6 @@ void ternary_close(gw_encoder *encoder)
         return;
     for (uint32_t i = 0; i < state->n_slots; i++)
         gw_strings_writer_fini(encoder->context, &state->slots[i].writer);
-    ternary_feedback_destroy(encoder->context, state->feedback);
     gw_free(encoder->context, state->slots);
     gw_free(encoder->context, state->wave);
     gw_free(encoder->context, state->stats);
@@ -113,18 +107,19 @@ static void measure_bucket_in(gw_context *context, gw_encoder *encoder, const fl
     struct ternary_state *state = encoder->state;
     const struct ternary_options *o = options_of(encoder);
     const uint64_t begin = bucket_begin(encoder, b), n = bucket_count(encoder, b);
-    if (state->feedback)
-        state->stats[b] = ternary_feedback_measure(context, state->feedback, g, b, begin, n);
+    const bool feedback = gw_encoder_keeps_state(encoder);
+    if (feedback)
+        state->stats[b] = ternary_feedback_measure(context, encoder, g, b, begin, n);
     else
         state->stats[b] = gw_stats_run(context, g + begin, n);
     if (state->stats[b].max_bits >= 0x7F800000u)
         return;
-    if (!state->feedback) {
+    if (!feedback) {
         set_scaler(state, o->clip, b, n);
         return;
     }
     state->own[b] = ternary_feedback_level(o->level, &state->stats[b], n);
-    ternary_feedback_set_levels(state->feedback, b, 1, &state->own[b]);
+    ternary_feedback_set_levels(encoder, b, 1, &state->own[b]);
 }
 
 /* The threads already share out the buckets. */
@@ -142,11 +137,13 @@ static void sum_up(gw_encoder *encoder, const float *g, gw_measure *info)
     for (uint64_t b = 0; b < state->n_scalers; b++)
         gw_stats_add(&total, &state->stats[b]);
     gw_measure_from_stats(&total, g, encoder->tensor.n_elems, info);
-    if (!state->feedback)
+    if (!gw_encoder_keeps_state(encoder))
         return;
     info->sum_abs_bound = 0; /* TernGrad's; here the largest magnitude is that of another sum */
-    if (!info->finite)
-        info->bad_index = ternary_find_bad(encoder, g);
+    if (info->finite)
+        return;
+    ternary_settle(encoder);
+    info->bad_index = gw_residual_find_bad(&encoder->residual, g);
 }
 
 gw_status ternary_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
@@ -204,8 +201,8 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
         }
         /* If it is not finite, the caller finds out after the whole pass. */
         const bool finite = state->stats[b].max_bits < 0x7F800000u;
-        if (finite && state->feedback) {
-            ternary_feedback_round(state->feedback, e->scalers[b], at, stop, begin, bits);
+        if (finite && gw_encoder_keeps_state(e->encoder)) {
+            ternary_feedback_round(e->encoder, e->scalers[b], at, stop, begin, bits);
         } else if (finite) {
             draw.clip = state->clip[b];
             gw_draw_range(&draw, e->g, e->scalers[b], at, stop, begin, bits->nonzero, bits->sign, CHUNK_WORDS);
@@ -299,8 +296,8 @@ gw_status ternary_encode(gw_encoder *encoder, const float *g, const float *share
                 "tensor '%s': the given scaler is %g; it must be the maximum over workers, finite and at least this "
                 "worker's own, %g",
                 encoder->shown, (double)scalers[b], (double)state->own[b]);
-    if (state->feedback && b0 < state->n_scalers)
-        ternary_feedback_set_levels(state->feedback, b0, frame->n_scalers, scalers + b0);
+    if (gw_encoder_keeps_state(encoder) && b0 < state->n_scalers)
+        ternary_feedback_set_levels(encoder, b0, frame->n_scalers, scalers + b0);
     return encode(encoder, g, scalers, draw, false, dst, frame);
 }
 

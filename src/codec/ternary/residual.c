@@ -7,46 +7,19 @@
  *
  * One pass over memory measures, and writes a. What follows of it is known only when all workers have shared L. So a
  * stays in memory with its L, and the next step's pass takes out what was sent as it reads. */
-#include "base/error.h"
-#include "base/memory.h"
 #include "codec/ternary/ternary.h"
 
 #include <float.h>
 #include <math.h>
 
-gw_status ternary_feedback_create(gw_context *context, uint64_t n_elems, uint64_t bucket, uint64_t n_levels,
-                                  struct ternary_feedback **out)
+static uint32_t bucket_of(const gw_encoder *encoder)
 {
-    struct ternary_feedback *feedback = gw_calloc(context, 1, sizeof *feedback);
-    *out = feedback;
-    if (!feedback)
-        return GW_ERR_MEMORY;
-    feedback->n_levels = n_levels;
-    feedback->bucket = bucket ? bucket : n_elems;
-    for (int i = 0; i < 2; i++)
-        feedback->levels[i] = gw_calloc(context, n_levels, sizeof(float));
-    GW_TRY(gw_residual_init(context, n_elems, &feedback->residual));
-    return feedback->levels[0] && feedback->levels[1] ? GW_OK : GW_ERR_MEMORY;
+    return (uint32_t)((const struct ternary_options *)encoder->options)->bucket;
 }
 
-void ternary_feedback_destroy(gw_context *context, struct ternary_feedback *feedback)
+size_t ternary_sent_bytes(const gw_encoder *encoder)
 {
-    if (!feedback)
-        return;
-    gw_residual_fini(context, &feedback->residual);
-    gw_free(context, feedback->levels[0]);
-    gw_free(context, feedback->levels[1]);
-    gw_free(context, feedback);
-}
-
-static float *levels_now(const struct ternary_feedback *feedback)
-{
-    return feedback->levels[feedback->residual.current];
-}
-
-static float *levels_next(const struct ternary_feedback *feedback)
-{
-    return feedback->levels[!feedback->residual.current];
+    return (size_t)ternary_n_scalers(bucket_of(encoder), encoder->tensor.n_elems) * sizeof(float);
 }
 
 /* From this length on, the kernel stores a around the cache. The tensor's encoding reads it once, and by then most of
@@ -77,13 +50,14 @@ static struct gw_stats add_chunk(uint64_t begin, uint64_t n, void *user)
     return total;
 }
 
-struct gw_stats ternary_feedback_measure(gw_context *context, struct ternary_feedback *feedback, const float *x,
-                                         uint64_t b, uint64_t begin, uint64_t n)
+struct gw_stats ternary_feedback_measure(gw_context *context, const gw_encoder *encoder, const float *x, uint64_t b,
+                                         uint64_t begin, uint64_t n)
 {
-    struct adding a = {.before = gw_residual_now(&feedback->residual) + begin,
+    const float *levels = gw_residual_sent(&encoder->residual);
+    struct adding a = {.before = gw_residual_now(&encoder->residual) + begin,
                        .x = x + begin,
-                       .next = gw_residual_next(&feedback->residual) + begin,
-                       .half = levels_now(feedback)[b] / 2,
+                       .next = gw_residual_next(&encoder->residual) + begin,
+                       .half = levels[b] / 2,
                        .stream = n >= STREAM_ELEMENTS};
     return gw_stats_run_with(context, n, add_chunk, &a);
 }
@@ -98,15 +72,15 @@ float ternary_feedback_level(double level, const struct gw_stats *stats, uint64_
     return l < 2 * FLT_MIN ? 0 : l < FLT_MAX ? (float)l : FLT_MAX;
 }
 
-void ternary_feedback_set_levels(struct ternary_feedback *feedback, uint64_t b, uint64_t n, const float *levels)
+void ternary_feedback_set_levels(const gw_encoder *encoder, uint64_t b, uint64_t n, const float *levels)
 {
-    memcpy(levels_next(feedback) + b, levels, n * sizeof *levels);
+    memcpy((float *)gw_residual_sent_next(&encoder->residual) + b, levels, n * sizeof *levels);
 }
 
-void ternary_feedback_round(const struct ternary_feedback *feedback, float level, uint64_t begin, uint64_t end,
-                            uint64_t base, struct ternary_bits *bits)
+void ternary_feedback_round(const gw_encoder *encoder, float level, uint64_t begin, uint64_t end, uint64_t base,
+                            struct ternary_bits *bits)
 {
-    const float *a = gw_residual_next(&feedback->residual);
+    const float *a = gw_residual_next(&encoder->residual);
     const struct gw_kernels *kernels = gw_kernels_now();
     if (level == 0)
         return;
@@ -130,68 +104,23 @@ void ternary_feedback_round(const struct ternary_feedback *feedback, float level
 
 /* ---- between steps --------------------------------------------------------------------------- */
 
-static struct ternary_feedback *feedback_of(const gw_encoder *encoder)
+void ternary_settle(const gw_encoder *encoder)
 {
-    return ((const struct ternary_state *)encoder->state)->feedback;
-}
-
-/* Takes what was sent out of the residual. Only then it is what its name says. */
-static void settle(const gw_encoder *encoder)
-{
-    const struct ternary_feedback *feedback = feedback_of(encoder);
-    float *now = gw_residual_now(&feedback->residual), *levels = levels_now(feedback);
-    for (uint64_t b = 0; b < feedback->n_levels; b++) {
-        const uint64_t left = feedback->residual.n - b * feedback->bucket;
-        for (uint64_t n = left < feedback->bucket ? left : feedback->bucket; n; n--, now++)
+    float *now = gw_residual_now(&encoder->residual), *levels = gw_residual_sent(&encoder->residual);
+    const uint64_t n_elems = encoder->tensor.n_elems, bucket = bucket_of(encoder), elems = bucket ? bucket : n_elems;
+    for (uint64_t b = 0; b < ((const struct ternary_state *)encoder->state)->n_scalers; b++) {
+        const uint64_t left = n_elems - b * elems;
+        for (uint64_t n = left < elems ? left : elems; n; n--, now++)
             *now = gw_left_of(*now, levels[b] / 2);
         levels[b] = 0;
     }
 }
 
-uint64_t ternary_find_bad(gw_encoder *encoder, const float *x)
-{
-    settle(encoder);
-    return gw_residual_find_bad(&feedback_of(encoder)->residual, x);
-}
-
-void ternary_commit(gw_encoder *encoder, bool committed)
-{
-    if (committed && !encoder->rests)
-        gw_residual_commit(&feedback_of(encoder)->residual);
-}
-
 bool ternary_rest(gw_encoder *encoder)
 {
     struct ternary_state *state = encoder->state;
-    struct ternary_feedback *feedback = state->feedback;
-    memset(gw_residual_next(&feedback->residual), 0, gw_residual_bytes(feedback->residual.n));
+    memset(gw_residual_next(&encoder->residual), 0, gw_residual_bytes(encoder->tensor.n_elems));
     memset(state->own, 0, state->n_scalers * sizeof *state->own);
     memset(state->stats, 0, state->n_scalers * sizeof *state->stats);
     return true;
-}
-
-void ternary_scale(gw_encoder *encoder, float factor)
-{
-    settle(encoder);
-    gw_residual_scale(&feedback_of(encoder)->residual, factor);
-}
-
-void ternary_save(const gw_encoder *encoder, uint8_t *dst)
-{
-    settle(encoder);
-    gw_residual_save(&feedback_of(encoder)->residual, dst);
-}
-
-gw_status ternary_load(gw_encoder *encoder, const uint8_t *src)
-{
-    struct ternary_feedback *feedback = feedback_of(encoder);
-    GW_TRY(gw_residual_load(&feedback->residual, src, encoder->shown));
-    memset(levels_now(feedback), 0, feedback->n_levels * sizeof(float));
-    return GW_OK;
-}
-
-void ternary_describe(const gw_encoder *encoder, gw_encoder_condition *condition)
-{
-    settle(encoder);
-    condition->residual_norm = gw_residual_norm(&feedback_of(encoder)->residual);
 }

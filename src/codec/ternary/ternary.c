@@ -84,11 +84,6 @@ static bool keeps_state(const void *raw)
     return ((const struct ternary_options *)raw)->residual == RESIDUAL_ON;
 }
 
-static const struct gw_momentum_options *momentum(const void *raw)
-{
-    return &((const struct ternary_options *)raw)->momentum;
-}
-
 static bool is_global(const void *raw)
 {
     return ((const struct ternary_options *)raw)->scope == SCOPE_GLOBAL;
@@ -125,7 +120,7 @@ const struct gw_codec_record gw_codec_ternary = {
     .is_global = is_global,
     .is_one_group = is_global,
     .keeps_state = keeps_state,
-    .momentum = momentum,
+    .momentum_at = AT(momentum),
     .has_wire_choice = ternary_has_wire_choice,
     .open = ternary_open,
     .close = ternary_close,
@@ -136,14 +131,9 @@ const struct gw_codec_record gw_codec_ternary = {
     .encode = ternary_encode,
     .can_fuse = ternary_can_fuse,
     .measure_encode = ternary_measure_encode,
-    .commit = ternary_commit,
+    .settle = ternary_settle,
+    .sent_bytes = ternary_sent_bytes,
     .rest = ternary_rest,
-    .scale = ternary_scale,
-    .state_bytes = gw_residual_bytes,
-    .save = ternary_save,
-    .load = ternary_load,
-    .merge = gw_residual_merge,
-    .describe = ternary_describe,
 };
 
 const struct gw_wire_codec gw_wire_ternary = {

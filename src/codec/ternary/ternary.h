@@ -222,7 +222,6 @@ struct ternary_state {
     struct ternary_options fast; /* the options that GW_WIRE_FAST uses */
     uint8_t *wave;               /* bytes of a wave's chunks, if there is more than one thread */
     size_t wave_stride;
-    struct ternary_feedback *feedback; /* NULL: residual=off */
 };
 
 gw_status ternary_open(gw_encoder *encoder);
@@ -239,41 +238,27 @@ gw_status ternary_measure_encode(gw_encoder *encoder, const float *g, const gw_d
 
 /* ---- residual.c -------------------------------------------------------------------------------- */
 
-/* What residual=on keeps of a tensor. */
-struct ternary_feedback {
-    struct gw_residual residual; /* it still contains what was sent; settle takes that out */
-    float *levels[2];            /* L of each bucket; levels[i] belongs to the residual's buffer i */
-    uint64_t n_levels, bucket;   /* bucket: elements of each; the last may have fewer */
-};
-
-gw_status ternary_feedback_create(gw_context *context, uint64_t n_elems, uint64_t bucket, uint64_t n_levels,
-                                  struct ternary_feedback **out);
-void ternary_feedback_destroy(gw_context *context, struct ternary_feedback *feedback);
+/* With residual=on, the encoder's residual still contains what was sent. Its notes are L of each bucket. */
 
 /* Adds the residual to bucket b of x, and measures it. context NULL: in this thread alone. The statistics are those of
  * x, except max_bits, which is that of the sum. */
-struct gw_stats ternary_feedback_measure(gw_context *context, struct ternary_feedback *feedback, const float *x,
-                                         uint64_t b, uint64_t begin, uint64_t n);
+struct gw_stats ternary_feedback_measure(gw_context *context, const gw_encoder *encoder, const float *x, uint64_t b,
+                                         uint64_t begin, uint64_t n);
 
 /* L = max(level * rms(x), max|a| / 4); level infinite: max|a|. */
 float ternary_feedback_level(double level, const struct gw_stats *stats, uint64_t n);
 
 /* Notes L of n buckets from b on, for the next step to know what was sent. */
-void ternary_feedback_set_levels(struct ternary_feedback *feedback, uint64_t b, uint64_t n, const float *levels);
+void ternary_feedback_set_levels(const gw_encoder *encoder, uint64_t b, uint64_t n, const float *levels);
 
 /* Rounds elements [begin, end), which have the level L. Bit 0 of the words is element `base`. */
-void ternary_feedback_round(const struct ternary_feedback *feedback, float level, uint64_t begin, uint64_t end,
-                            uint64_t base, struct ternary_bits *bits);
+void ternary_feedback_round(const gw_encoder *encoder, float level, uint64_t begin, uint64_t end, uint64_t base,
+                            struct ternary_bits *bits);
 
 /* The parts of the record. */
-void ternary_commit(gw_encoder *encoder, bool committed);
+void ternary_settle(const gw_encoder *encoder);
+size_t ternary_sent_bytes(const gw_encoder *encoder);
 bool ternary_rest(gw_encoder *encoder);
-void ternary_scale(gw_encoder *encoder, float factor);
-void ternary_save(const gw_encoder *encoder, uint8_t *dst);
-gw_status ternary_load(gw_encoder *encoder, const uint8_t *src);
-void ternary_describe(const gw_encoder *encoder, gw_encoder_condition *condition);
-/* The first element of x that is not finite with the residual added. */
-uint64_t ternary_find_bad(gw_encoder *encoder, const float *x);
 
 /* ---- reduce.c ---------------------------------------------------------------------------------- */
 

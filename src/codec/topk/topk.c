@@ -10,7 +10,6 @@
 #include "base/philox.h"
 #include "codec/kernels.h"
 #include "codec/measure.h"
-#include "codec/residual.h"
 #include "codec/sparse/sparse.h"
 #include "codec/topk/select.h"
 #include "wire/bytes.h"
@@ -40,10 +39,9 @@ struct memory {
 /* How a tensor is selected from in this step. With scope=global, `decide` says it for all tensors of the network. */
 enum how { UNDECIDED, ALONE, TOGETHER };
 
+/* The residual still contains what was sent; settle takes that out. Its notes are a bitmap of what was sent. */
 struct topk_state {
-    struct memory now, next;     /* next becomes now when the step is committed */
-    struct gw_residual residual; /* it still contains what was sent; settle takes that out */
-    uint64_t *kept[2];           /* for each buffer, which elements were sent */
+    struct memory now, next; /* next becomes now when the step is committed */
     float *values; /* of this tensor, or of all that are selected from together. It grows to what selection may give */
     uint64_t capacity;
     const float *selected; /* this tensor's values */
@@ -66,9 +64,6 @@ static void topk_close(gw_encoder *encoder)
     struct topk_state *s = encoder->state;
     if (!s)
         return;
-    gw_residual_fini(encoder->context, &s->residual);
-    gw_free(encoder->context, s->kept[0]);
-    gw_free(encoder->context, s->kept[1]);
     gw_free(encoder->context, s->values);
     gw_free(encoder->context, s);
     encoder->state = NULL;
@@ -76,39 +71,24 @@ static void topk_close(gw_encoder *encoder)
 
 static gw_status topk_open(gw_encoder *encoder)
 {
-    struct topk_state *s = gw_calloc(encoder->context, 1, sizeof *s);
-    uint64_t n = encoder->tensor.n_elems;
-    if (!s)
-        return GW_ERR_MEMORY;
-    encoder->state = s;
-    GW_TRY(gw_residual_init(encoder->context, n, &s->residual));
-    for (int i = 0; i < 2; i++)
-        s->kept[i] = gw_calloc(encoder->context, gw_div_up(n, 64), sizeof **s->kept);
-    if (!s->kept[0] || !s->kept[1])
-        return GW_ERR_MEMORY;
-    return GW_OK;
+    encoder->state = gw_calloc(encoder->context, 1, sizeof(struct topk_state));
+    return encoder->state ? GW_OK : GW_ERR_MEMORY;
 }
 
 /* ---- what was sent --------------------------------------------------------------------------- */
 
-static uint64_t *sent_now(const struct topk_state *s)
+static size_t topk_sent_bytes(const gw_encoder *encoder)
 {
-    return s->kept[s->residual.current];
-}
-
-static uint64_t *sent_next(const struct topk_state *s)
-{
-    return s->kept[!s->residual.current];
+    return (size_t)gw_div_up(encoder->tensor.n_elems, 64) * sizeof(uint64_t);
 }
 
 /* Takes what was sent out of the residual. */
 static void settle(const gw_encoder *encoder)
 {
-    const struct topk_state *s = encoder->state;
     const struct topk_options *o = options_of(encoder);
-    float *residual = gw_residual_now(&s->residual);
-    uint64_t *sent = sent_now(s);
-    for (uint64_t w = 0; w < gw_div_up(s->residual.n, 64); w++, residual += 64) {
+    float *residual = gw_residual_now(&encoder->residual);
+    uint64_t *sent = gw_residual_sent(&encoder->residual);
+    for (uint64_t w = 0; w < gw_div_up(encoder->tensor.n_elems, 64); w++, residual += 64) {
         for (uint64_t bits = sent[w]; bits; bits &= bits - 1) {
             float *left = residual + __builtin_ctzll(bits);
             *left = gw_select_left((enum gw_value_type)o->value, (float)o->over, *left);
@@ -148,13 +128,13 @@ static struct gw_select_part part_of(const gw_encoder *encoder)
     const struct topk_options *o = options_of(encoder);
     const struct topk_state *s = encoder->state;
     return (struct gw_select_part){.g = s->g,
-                                   .residual = gw_residual_now(&s->residual),
-                                   .sent = sent_now(s),
+                                   .residual = gw_residual_now(&encoder->residual),
+                                   .sent = gw_residual_sent(&encoder->residual),
                                    .n = encoder->rests ? 0 : encoder->tensor.n_elems,
                                    .value = (enum gw_value_type)o->value,
                                    .over = (float)o->over,
-                                   .next = gw_residual_next(&s->residual),
-                                   .kept = sent_next(s)};
+                                   .next = gw_residual_next(&encoder->residual),
+                                   .kept = gw_residual_sent_next(&encoder->residual)};
 }
 
 /* Makes room for n selected values. */
@@ -294,11 +274,10 @@ static bool decide(gw_encoder *const *encoders, uint32_t n_encoders)
  * would be sent. */
 static void find_bad(gw_encoder *encoder, const float *g, gw_measure *info)
 {
-    const struct topk_state *s = encoder->state;
     settle(encoder);
-    const float *residual = gw_residual_now(&s->residual);
-    uint64_t bad = gw_residual_find_bad(&s->residual, g);
-    while (bad + 1 < s->residual.n && isfinite(more_than(options_of(encoder), g[bad] + residual[bad])))
+    const float *residual = gw_residual_now(&encoder->residual);
+    uint64_t bad = gw_residual_find_bad(&encoder->residual, g);
+    while (bad + 1 < encoder->residual.n && isfinite(more_than(options_of(encoder), g[bad] + residual[bad])))
         bad++;
     *info = (gw_measure){.finite = false, .bad_index = bad};
 }
@@ -373,12 +352,6 @@ static bool is_one_group(const void *raw)
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
-static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
-{
-    (void)encoder;
-    return gw_sparse_bound(GW_WIRE_SPARSE, n_elems);
-}
-
 static gw_status topk_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
                              uint8_t *dst, struct gw_frame *frame)
 {
@@ -397,7 +370,7 @@ static gw_status topk_encode(gw_encoder *encoder, const float *g, const float *s
                        encoder->shown);
     if (frame->begin < s->cursor_begin)
         s->cursor_begin = s->cursor_values = 0;
-    const uint64_t *kept = sent_next(s);
+    const uint64_t *kept = gw_residual_sent_next(&encoder->residual);
     s->cursor_values += gw_kernels_now()->count(kept + s->cursor_begin / 64, (frame->begin - s->cursor_begin) / 64);
     s->cursor_begin = frame->begin;
     frame->code = (uint8_t)options_of(encoder)->value;
@@ -414,20 +387,17 @@ static gw_status topk_encode(gw_encoder *encoder, const float *g, const float *s
 
 /* ---- between steps --------------------------------------------------------------------------- */
 
-static void topk_commit(gw_encoder *encoder, bool committed)
+static bool topk_commit(gw_encoder *encoder, bool committed)
 {
     struct topk_state *s = encoder->state;
-    if (s->pending && committed) {
-        if (is_dense(encoder)) {
-            s->now.steps++;
-        } else {
-            s->now = s->next;
-            if (!encoder->rests)
-                gw_residual_commit(&s->residual);
-        }
-    }
+    const bool counts = s->pending && committed, dense = is_dense(encoder);
+    if (counts && dense)
+        s->now.steps++;
+    else if (counts)
+        s->now = s->next;
     s->how = UNDECIDED;
     s->pending = false;
+    return counts && !dense;
 }
 
 /* With scope=global, the threshold goes on with those of the other tensors. */
@@ -436,7 +406,7 @@ static bool topk_rest(gw_encoder *encoder)
     struct topk_state *s = encoder->state;
     if (is_dense(encoder)) /* all workers count the dense steps together */
         return false;
-    memset(sent_next(s), 0, gw_div_up(s->residual.n, 64) * sizeof **s->kept);
+    memset(gw_residual_sent_next(&encoder->residual), 0, topk_sent_bytes(encoder));
     s->n_selected = s->cursor_begin = s->cursor_values = 0;
     s->selected = NULL;
     if (s->how == UNDECIDED)
@@ -450,20 +420,13 @@ static bool topk_rest(gw_encoder *encoder)
 static void topk_scale(gw_encoder *encoder, float factor)
 {
     struct topk_state *s = encoder->state;
-    settle(encoder);
-    gw_residual_scale(&s->residual, factor);
     s->now.threshold = fminf(s->now.threshold * factor, FLT_MAX);
     s->how = UNDECIDED;
 }
 
-/* A saved state: the threshold, its age, how many dense steps were done, whether the tensor rested in the last step,
- * and how many elements that step sent. Then comes the residual. */
+/* The head of a saved state: the threshold, its age, how many dense steps were done, whether the tensor rested in the
+ * last step, and how many elements that step sent. */
 #define STATE_HEAD 24
-
-static size_t topk_state_bytes(uint64_t n_elems)
-{
-    return STATE_HEAD + gw_residual_bytes(n_elems);
-}
 
 static void topk_save(const gw_encoder *encoder, uint8_t *dst)
 {
@@ -473,8 +436,6 @@ static void topk_save(const gw_encoder *encoder, uint8_t *dst)
     gw_put32(dst + 8, s->now.steps);
     gw_put32(dst + 12, s->now.rested);
     gw_put64(dst + 16, s->now.n_sent);
-    settle(encoder);
-    gw_residual_save(&s->residual, dst + STATE_HEAD);
 }
 
 static gw_status topk_load(gw_encoder *encoder, const uint8_t *src)
@@ -485,16 +446,14 @@ static gw_status topk_load(gw_encoder *encoder, const uint8_t *src)
                          .steps = gw_get32(src + 8),
                          .rested = gw_get32(src + 12),
                          .n_sent = gw_get64(src + 16)};
-    if (gw_get32(src + 12) > 1 || now.n_sent > s->residual.n)
+    if (gw_get32(src + 12) > 1 || now.n_sent > encoder->residual.n)
         return gw_fail(GW_ERR_ARGUMENT,
                        "the saved state of tensor '%s' is not one of topk's: its last step sent %llu "
                        "of %llu elements",
-                       encoder->shown, (unsigned long long)now.n_sent, (unsigned long long)s->residual.n);
+                       encoder->shown, (unsigned long long)now.n_sent, (unsigned long long)encoder->residual.n);
     if (!(now.threshold >= 0) || !isfinite(now.threshold))
         return gw_fail(GW_ERR_ARGUMENT, "the saved state of tensor '%s' is not one of topk's: its threshold is %g",
                        encoder->shown, (double)now.threshold);
-    GW_TRY(gw_residual_load(&s->residual, src + STATE_HEAD, encoder->shown));
-    memset(sent_now(s), 0, gw_div_up(s->residual.n, 64) * sizeof **s->kept);
     s->now = now;
     s->how = UNDECIDED;
     s->pending = false;
@@ -502,18 +461,15 @@ static gw_status topk_load(gw_encoder *encoder, const uint8_t *src)
 }
 
 /* The merged state has no threshold. The next step takes a new one. */
-static void topk_merge(const void *const *states, uint32_t n_states, size_t at, uint64_t n_elems, uint8_t *dst)
+static void topk_merge(const uint8_t *one, uint8_t *dst)
 {
     memset(dst, 0, STATE_HEAD);
-    memcpy(dst + 8, (const uint8_t *)states[0] + at + 8, 4);
-    gw_residual_merge(states, n_states, at + STATE_HEAD, n_elems, dst + STATE_HEAD);
+    memcpy(dst + 8, one + 8, 4);
 }
 
 static void topk_describe(const gw_encoder *encoder, gw_encoder_condition *condition)
 {
     const struct topk_state *s = encoder->state;
-    settle(encoder);
-    condition->residual_norm = gw_residual_norm(&s->residual);
     condition->threshold = s->now.age ? (double)s->now.threshold : 0;
     condition->threshold_age = s->now.age;
 }
@@ -559,7 +515,7 @@ static void topk_run_in(gw_encoder *encoder, const float *g, uint32_t rank)
     const double share = (double)count_of(o->ratio, n) / (double)n;
     const double over = (double)(float)o->over;
     const double threshold = sigma_of(g, n) * (1 / sqrt(share * (1 - over * over)) - 0.583);
-    float *residual = gw_residual_now(&s->residual);
+    float *residual = gw_residual_now(&encoder->residual);
     s->now.steps = (uint32_t)o->dense;
     if (!(threshold > 0) || !isfinite((float)threshold)) /* most elements are 0, or most are sent */
         return;
@@ -603,11 +559,6 @@ static const struct gw_option_rule rules[] = {
     {GW_OPTION_COUNT, AT(dense), 0, 1e9, NULL},    GW_MOMENTUM_RULES(AT(momentum)),
 };
 
-static const struct gw_momentum_options *momentum(const void *raw)
-{
-    return &((const struct topk_options *)raw)->momentum;
-}
-
 static const char *const examples[] = {"topk",
                                        "topk:ratio=0.05,refresh=1,momentum=0.9,value=bf16",
                                        "topk:ratio=0.1,refresh=3,momentum=0.9,output=velocity,value=f16",
@@ -628,21 +579,23 @@ const struct gw_codec_record gw_codec_topk = {
              .lossy = true},
     .rules = rules,
     .options_bytes = sizeof(struct topk_options),
-    .momentum = momentum,
+    .momentum_at = AT(momentum),
     .is_global = is_global,
     .is_one_group = is_one_group,
     .has_wire_choice = gw_sparse_has_wire_choice,
     .open = topk_open,
     .close = topk_close,
-    .payload_bound = payload_bound,
+    .payload_bound = gw_sparse_payload_bound,
     .measure = topk_measure,
     .decide = decide,
     .combine = topk_combine,
     .encode = topk_encode,
+    .settle = settle,
+    .sent_bytes = topk_sent_bytes,
     .commit = topk_commit,
     .rest = topk_rest,
+    .head_bytes = STATE_HEAD,
     .scale = topk_scale,
-    .state_bytes = topk_state_bytes,
     .save = topk_save,
     .load = topk_load,
     .merge = topk_merge,

@@ -41,19 +41,6 @@ static void uniform_close(gw_encoder *encoder)
     encoder->state = NULL;
 }
 
-static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
-{
-    (void)encoder;
-    return gw_sparse_bound(GW_WIRE_SPARSE, n_elems);
-}
-
-static gw_status uniform_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
-{
-    (void)shared;
-    gw_measure_tensor(encoder->context, g, encoder->tensor.n_elems, info);
-    return GW_OK;
-}
-
 /* ---- encode ---------------------------------------------------------------------------------- */
 
 struct picking {
@@ -142,7 +129,6 @@ const struct gw_codec_record gw_codec_uniform = {
     .options_bytes = sizeof(struct uniform_options),
     .open = uniform_open,
     .close = uniform_close,
-    .payload_bound = payload_bound,
-    .measure = uniform_measure,
+    .payload_bound = gw_sparse_payload_bound,
     .encode = uniform_encode,
 };
