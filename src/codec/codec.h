@@ -58,7 +58,8 @@ struct gw_codec_record {
     bool (*has_wire_choice)(const void *options);
 
     /* Encoder: see the public functions of the same names. */
-    gw_status (*open)(gw_encoder *encoder);
+    size_t state_bytes; /* of encoder->state, which is zeros before open. The encoder takes it and frees it */
+    gw_status (*open)(gw_encoder *encoder); /* close is called after it, also after an error. NULL: nothing is done */
     void (*close)(gw_encoder *encoder);
     uint64_t (*shared_count)(const gw_encoder *encoder);
     uint32_t (*bucket)(const gw_encoder *encoder);

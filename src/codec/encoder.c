@@ -58,6 +58,9 @@ static gw_status open_encoder(gw_encoder *encoder, const gw_codec *codec, const 
     if (gw_encoder_keeps_state(encoder))
         GW_TRY(gw_residual_init(encoder->context, encoder->tensor.n_elems, record->sent_bytes(encoder),
                                 &encoder->residual));
+    encoder->state = gw_calloc(encoder->context, 1, record->state_bytes);
+    if (!encoder->state)
+        return GW_ERR_MEMORY;
     if (record->open)
         GW_TRY(record->open(encoder));
     return open_momentum(encoder, codec);
@@ -95,8 +98,9 @@ void gw_encoder_destroy(gw_encoder *encoder)
 {
     if (!encoder)
         return;
-    if (encoder->record->close)
+    if (encoder->state && encoder->record->close)
         encoder->record->close(encoder);
+    gw_free(encoder->context, encoder->state);
     gw_momentum_destroy(encoder->context, encoder->momentum);
     gw_residual_fini(encoder->context, &encoder->residual);
     gw_free(encoder->context, encoder->own_options);

@@ -24,21 +24,11 @@ struct gspar_state {
     struct gw_sparse_memory *memory;
 };
 
-static gw_status gspar_open(gw_encoder *encoder)
-{
-    encoder->state = gw_calloc(encoder->context, 1, sizeof(struct gspar_state));
-    return encoder->state ? GW_OK : GW_ERR_MEMORY;
-}
-
 static void gspar_close(gw_encoder *encoder)
 {
     struct gspar_state *state = encoder->state;
-    if (!state)
-        return;
     gspar_scratch_fini(encoder->context, &state->solving);
     gw_sparse_memory_destroy(encoder->context, state->memory);
-    gw_free(encoder->context, state);
-    encoder->state = NULL;
 }
 
 static bool shares(const gw_encoder *encoder)
@@ -164,7 +154,7 @@ const struct gw_codec_record gw_codec_gspar = {
     .rules = rules,
     .has_wire_choice = gw_sparse_has_wire_choice,
     .options_bytes = sizeof(struct gspar_options),
-    .open = gspar_open,
+    .state_bytes = sizeof(struct gspar_state),
     .close = gspar_close,
     .shared_count = gspar_shared_count,
     .payload_bound = gw_sparse_payload_bound,

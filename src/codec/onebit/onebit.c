@@ -62,19 +62,12 @@ static uint64_t bucket_elems(const gw_encoder *encoder)
 static void onebit_close(gw_encoder *encoder)
 {
     struct onebit_state *s = encoder->state;
-    if (!s)
-        return;
     gw_free(encoder->context, s->runs);
-    gw_free(encoder->context, s);
-    encoder->state = NULL;
 }
 
 static gw_status onebit_open(gw_encoder *encoder)
 {
-    struct onebit_state *s = gw_calloc(encoder->context, 1, sizeof *s);
-    if (!s)
-        return GW_ERR_MEMORY;
-    encoder->state = s;
+    struct onebit_state *s = encoder->state;
     s->n_buckets = n_buckets_of(bucket_of(encoder), encoder->tensor.n_elems);
     s->n_runs = gw_div_up(bucket_elems(encoder), GW_CHUNK);
     s->runs = gw_alloc(encoder->context, s->n_buckets * s->n_runs, sizeof *s->runs);
@@ -448,6 +441,7 @@ const struct gw_codec_record gw_codec_onebit = {
     .rules = rules,
     .options_bytes = sizeof(struct onebit_options),
     .momentum_at = offsetof(struct onebit_options, momentum),
+    .state_bytes = sizeof(struct onebit_state),
     .open = onebit_open,
     .close = onebit_close,
     .bucket = bucket_of,

@@ -10,9 +10,7 @@ void gw_sparse_levels_destroy(gw_context *context, struct gw_sparse_levels *leve
 {
     if (!levels)
         return;
-    for (int i = 0; i < 3; i++)
-        gw_scratch_give(context, levels->marks[i]);
-    gw_scratch_give(context, levels->farther);
+    gw_scratch_give(context, levels->bitmaps);
     gw_scratch_give(context, levels->magnitudes);
     gw_scratch_give(context, levels->planes);
     gw_free(context, levels->counts);
@@ -29,18 +27,17 @@ gw_status gw_sparse_levels_create(gw_context *context, uint32_t workers, uint32_
     levels->n_planes = 32 - (uint32_t)__builtin_clz(2 * workers);
     levels->planes = gw_scratch_take(context, (size_t)max_words * levels->n_planes, 8);
     levels->magnitudes = gw_scratch_take(context, (size_t)max_words * levels->n_planes, 8);
-    levels->farther = gw_scratch_take(context, max_words, sizeof *levels->farther);
+    levels->bitmaps = gw_scratch_take(context, 4 * (size_t)max_words, sizeof *levels->bitmaps);
     levels->counts = gw_alloc(context, 2 * (size_t)workers + 1, sizeof *levels->counts);
-    bool whole = levels->planes && levels->magnitudes && levels->farther && levels->counts;
-    for (int i = 0; i < 3; i++) {
-        levels->marks[i] = gw_scratch_take(context, max_words, sizeof *levels->marks[i]);
-        whole = whole && levels->marks[i];
-    }
-    if (whole)
-        *out = levels;
-    else
+    if (!levels->planes || !levels->magnitudes || !levels->bitmaps || !levels->counts) {
         gw_sparse_levels_destroy(context, levels);
-    return whole ? GW_OK : GW_ERR_MEMORY;
+        return GW_ERR_MEMORY;
+    }
+    levels->farther = levels->bitmaps;
+    for (int i = 0; i < 3; i++)
+        levels->marks[i] = levels->bitmaps + (i + 1) * (size_t)max_words;
+    *out = levels;
+    return GW_OK;
 }
 
 void gw_sparse_levels_add(struct gw_sparse_levels *levels, uint32_t i, const uint64_t *nonzero,

@@ -15,6 +15,7 @@ struct gw_sparse_levels {
     uint32_t offset;      /* the sums in `planes` are larger than the true ones by this */
     uint8_t *planes;      /* as struct gw_kernels has them */
     uint64_t *magnitudes; /* of the sums, since they were marked: planes of max_words words, one after the other */
+    uint64_t *bitmaps;    /* the memory of those that follow */
     uint64_t *farther;    /* sums beyond a level, on either side */
     uint64_t *marks[3];   /* sums beyond a level, above and below 0, and beyond the next one */
     uint64_t *counts;     /* 2 * workers + 1: how often each sum was read */

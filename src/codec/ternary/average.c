@@ -47,14 +47,9 @@ gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sum
     scratch->digits = gw_scratch_take(context, 64 * n_words, sizeof *scratch->digits);
     scratch->planes = gw_scratch_take(context, n_words, 8 * ((size_t)sums->n_planes + 1));
     scratch->magnitudes = gw_scratch_take(context, n_words, 8 * sums->n_planes);
-    scratch->above = gw_scratch_take(context, GW_ADD_FRAMES, sizeof *scratch->above);
-    scratch->nonzero = gw_scratch_take(context, 1, sizeof *scratch->nonzero);
-    scratch->negative = gw_scratch_take(context, 1, sizeof *scratch->negative);
-    scratch->parted = gw_scratch_take(context, 2, sizeof *scratch->parted);
-    scratch->string = gw_scratch_take(context, 1, sizeof *scratch->string);
+    scratch->bits = gw_scratch_take(context, 1, sizeof *scratch->bits);
     gw_status status = GW_ERR_MEMORY;
-    if (scratch->digits && scratch->planes && scratch->magnitudes && scratch->above && scratch->nonzero &&
-        scratch->negative && scratch->parted && scratch->string)
+    if (scratch->digits && scratch->planes && scratch->magnitudes && scratch->bits)
         status = init_writer(context, sums, n_words, &scratch->writer);
     if (status < 0)
         ternary_sum_scratch_fini(context, scratch);
@@ -66,11 +61,7 @@ void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *s
     gw_scratch_give(context, scratch->digits);
     gw_scratch_give(context, scratch->planes);
     gw_scratch_give(context, scratch->magnitudes);
-    gw_scratch_give(context, scratch->above);
-    gw_scratch_give(context, scratch->nonzero);
-    gw_scratch_give(context, scratch->negative);
-    gw_scratch_give(context, scratch->parted);
-    gw_scratch_give(context, scratch->string);
+    gw_scratch_give(context, scratch->bits);
     gw_strings_writer_fini(context, &scratch->writer);
     *scratch = (struct ternary_sum_scratch){0};
 }
@@ -175,7 +166,7 @@ gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code 
     list_digits(levels.n_planes, scratch->planes, n, digits);
     for (uint32_t i = 0; i < n; i++) {
         const int32_t magnitude = digits[i] - (int32_t)levels.n_levels,
-                      minus = -(int32_t)(scratch->negative->words[i / 64] >> (i % 64) & 1);
+                      minus = -(int32_t)(scratch->bits->negative.words[i / 64] >> (i % 64) & 1);
         digits[i] = (uint16_t)((int32_t)levels.center + (magnitude ^ minus) - minus);
     }
     return GW_OK;

@@ -42,10 +42,7 @@ size_t ternary_payload_bound(const gw_encoder *encoder, uint64_t n_elems)
 
 gw_status ternary_open(gw_encoder *encoder)
 {
-    struct ternary_state *state = gw_calloc(encoder->context, 1, sizeof *state);
-    if (!state)
-        return GW_ERR_MEMORY;
-    encoder->state = state;
+    struct ternary_state *state = encoder->state;
     state->fast = ternary_fast(encoder->options);
     state->n_scalers = ternary_n_scalers(ternary_bucket(encoder), encoder->tensor.n_elems);
     state->clip = gw_alloc(encoder->context, state->n_scalers, sizeof *state->clip);
@@ -57,8 +54,6 @@ gw_status ternary_open(gw_encoder *encoder)
 void ternary_close(gw_encoder *encoder)
 {
     struct ternary_state *state = encoder->state;
-    if (!state)
-        return;
     for (uint32_t i = 0; i < state->n_slots; i++)
         gw_strings_writer_fini(encoder->context, &state->slots[i].writer);
     gw_free(encoder->context, state->slots);
@@ -66,8 +61,6 @@ void ternary_close(gw_encoder *encoder)
     gw_free(encoder->context, state->stats);
     gw_free(encoder->context, state->own);
     gw_free(encoder->context, state->clip);
-    gw_free(encoder->context, state);
-    encoder->state = NULL;
 }
 
 /* ---- clip and scaler ------------------------------------------------------------------------- */

@@ -53,11 +53,11 @@ static uint64_t loss_together(uint32_t k, uint32_t n_negative, uint32_t n_farthe
 static uint32_t count_farther(const struct ternary_sum_scratch *scratch, uint32_t n, uint32_t n_planes, uint32_t level,
                               uint32_t *n_below)
 {
-    uint64_t *farther = scratch->nonzero->words;
+    uint64_t *farther = scratch->bits->nonzero.words;
     const uint32_t n_words = (n + 63) / 64,
                    count = (uint32_t)gw_kernels_now()->above(scratch->magnitudes, n_planes, n_words, level, farther);
     for (uint32_t w = 0; w < n_words; w++)
-        farther[w] &= scratch->negative->words[w];
+        farther[w] &= scratch->bits->negative.words[w];
     *n_below = ternary_count(farther, n);
     return count;
 }
@@ -92,8 +92,8 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
     struct gw_strings_writer *writer = &scratch->writer;
     const uint32_t n_words = (n + 63) / 64, n_planes = sums->n_planes, above = 2 * sums->workers,
                    center = center_of(sums, planes, n), most = center > above - center ? center : above - center;
-    uint64_t signs[CHUNK_WORDS + 1], *marks = scratch->above[0].words, *farther = scratch->nonzero->words,
-                                     *negative = scratch->negative->words;
+    uint64_t signs[CHUNK_WORDS + 1], *marks = scratch->bits->above[0].words, *farther = scratch->bits->nonzero.words,
+                                     *negative = scratch->bits->negative.words;
     kernels->part_digits(planes, n_planes, n_words, center, negative, scratch->magnitudes);
     if (n % 64) {
         const uint64_t tail = (1ull << (n % 64)) - 1;
@@ -106,14 +106,14 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
     const enum gw_signs how = choose(scratch, n, n_planes, count, n_negative);
     const bool apart = how == GW_SIGNS_CODED;
     uint32_t n_raw = 0;
-    struct side sides[2] = {{marks, scratch->above[1].words, count, most}};
+    struct side sides[2] = {{marks, scratch->bits->above[1].words, count, most}};
     gw_strings_begin(writer);
     gw_strings_field(writer, center, n_planes);
     gw_strings_put(writer, marks, n, count);
     if (apart) {
         gw_strings_field(writer, how, 2);
         gw_marked_put(writer, marks, count, negative, n_words, n_negative);
-        sides[1] = (struct side){scratch->above[2].words, scratch->above[3].words, n_negative, center};
+        sides[1] = (struct side){scratch->bits->above[2].words, scratch->bits->above[3].words, n_negative, center};
         memcpy(sides[1].marks, negative, 8 * (size_t)n_words);
         for (uint32_t w = 0; w < n_words; w++)
             marks[w] &= ~negative[w];
@@ -172,7 +172,8 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
 {
     const struct gw_kernels *kernels = gw_kernels_now();
     static const uint64_t none[CHUNK_WORDS];
-    uint64_t *string = scratch->string->words, *nonzero = scratch->nonzero->words, *negative = scratch->negative->words;
+    uint64_t *string = scratch->bits->string.words, *nonzero = scratch->bits->nonzero.words,
+             *negative = scratch->bits->negative.words;
     struct gw_strings_reader reader;
     /* What is above a level adds a 1, as a positive value of a push does. So it is added up as pushes are. The adders
      * add value + 1, so a digit is the sum plus the number of levels. That takes one plane more. */
@@ -195,23 +196,23 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
     if (apart) {
         kernels->scatter_signs(nonzero, n_words, (const uint8_t *)signs, sizeof signs, negative);
         const uint32_t n_negative = ternary_count(negative, n);
-        sides[0] =
-            (struct side){scratch->parted[0].words, scratch->parted[0].words, count - n_negative, above - center};
-        sides[1] = (struct side){scratch->parted[1].words, scratch->parted[1].words, n_negative, center};
+        sides[0] = (struct side){scratch->bits->parted[0].words, scratch->bits->parted[0].words, count - n_negative,
+                                 above - center};
+        sides[1] = (struct side){scratch->bits->parted[1].words, scratch->bits->parted[1].words, n_negative, center};
         if ((sides[0].count && !sides[0].most) || (sides[1].count && !sides[1].most))
             return gw_fail(GW_ERR_FRAME_PAYLOAD, "a coded sum is beyond what %u workers reach", sums->workers);
         for (uint32_t w = 0; w < n_words; w++)
             sides[0].marks[w] = nonzero[w] & ~negative[w];
         memcpy(sides[1].marks, negative, 8 * (size_t)n_words);
     } else {
-        memcpy(scratch->parted[0].words, nonzero, 8 * (size_t)n_words);
+        memcpy(scratch->bits->parted[0].words, nonzero, 8 * (size_t)n_words);
     }
     const uint64_t *marks = nonzero;
     while (sides[0].count + sides[1].count) {
         batch[level % GW_ADD_FRAMES] = (struct gw_bitmaps){marks, none};
         if (++level % GW_ADD_FRAMES == 0)
             kernels->add_digits(batch, GW_ADD_FRAMES, n_words, level == GW_ADD_FRAMES, scratch->planes, n_planes);
-        uint64_t *next = scratch->above[level % GW_ADD_FRAMES].words;
+        uint64_t *next = scratch->bits->above[level % GW_ADD_FRAMES].words;
         if (apart) {
             GW_TRY(ask(&reader, level, n_words, string, &sides[0]));
             GW_TRY(ask(&reader, level, n_words, string, &sides[1]));
@@ -222,7 +223,7 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
             GW_TRY(ask(&reader, level, n_words, string, &sides[0]));
             sides[0].marks = next;
             if (level <= least)
-                memcpy(scratch->parted[0].words, next, 8 * (size_t)n_words);
+                memcpy(scratch->bits->parted[0].words, next, 8 * (size_t)n_words);
         }
         marks = next;
     }
@@ -235,5 +236,6 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
     if (apart)
         return GW_OK;
     kernels->scatter_signs(nonzero, n_words, (const uint8_t *)signs, sizeof signs, negative);
-    return center == sums->workers ? GW_OK : check_ends(sums, center, scratch->parted[0].words, negative, n_words);
+    return center == sums->workers ? GW_OK
+                                   : check_ends(sums, center, scratch->bits->parted[0].words, negative, n_words);
 }

@@ -325,7 +325,7 @@ static gw_status decode_levels(const struct job *job, uint64_t c, struct slot *s
     const uint32_t n = chunk_elems(frame, c), whole = n / 64;
     const size_t at = job->offsets[0][c];
     const uint8_t *planes = slot->scratch.planes;
-    const uint64_t *negative = slot->scratch.negative->words;
+    const uint64_t *negative = slot->scratch.bits->negative.words;
     const float q = quantum(frame, 0);
     struct ternary_levels levels;
     float last[64];

@@ -122,6 +122,7 @@ const struct gw_codec_record gw_codec_ternary = {
     .keeps_state = keeps_state,
     .momentum_at = AT(momentum),
     .has_wire_choice = ternary_has_wire_choice,
+    .state_bytes = sizeof(struct ternary_state),
     .open = ternary_open,
     .close = ternary_close,
     .shared_count = ternary_shared_count,

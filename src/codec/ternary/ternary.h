@@ -153,16 +153,20 @@ struct ternary_bitmap {
     uint64_t words[CHUNK_WORDS + 8];
 };
 
+struct ternary_sum_bitmaps {
+    struct ternary_bitmap above[GW_ADD_FRAMES]; /* which sums are above a level */
+    struct ternary_bitmap nonzero, negative;
+    struct ternary_bitmap parted[2]; /* what is above a level on either side of the center */
+    struct ternary_bitmap string;    /* one bit for each place that a bitmap marks */
+};
+
 /* Memory one thread needs to pack or unpack sums of a chunk of n_elems elements, or of GW_CHUNK if those are fewer. */
 struct ternary_sum_scratch {
-    uint16_t *digits;             /* its length is a multiple of 64 digits */
-    uint8_t *planes;              /* of the digits, as kernels add them up and as they stand in packed codes;
-                                   * one more for levels */
-    uint64_t *magnitudes;         /* planes of the sums' magnitudes, one after the other */
-    struct ternary_bitmap *above; /* GW_ADD_FRAMES of them: which sums are above a level */
-    struct ternary_bitmap *nonzero, *negative;
-    struct ternary_bitmap *parted; /* two: what is above a level on either side of the center */
-    struct ternary_bitmap *string; /* one bit for each place that a bitmap marks */
+    uint16_t *digits;     /* its length is a multiple of 64 digits */
+    uint8_t *planes;      /* of the digits, as kernels add them up and as they stand in packed codes;
+                           * one more for levels */
+    uint64_t *magnitudes; /* planes of the sums' magnitudes, one after the other */
+    struct ternary_sum_bitmaps *bits;
     struct gw_strings_writer writer;
 };
 gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sums *sums, uint64_t n_elems,
@@ -200,7 +204,7 @@ struct ternary_levels {
     uint32_t n_levels, center, n_planes;
 };
 
-/* To planes in scratch->planes and signs in scratch->negative. */
+/* To planes in scratch->planes and signs in scratch->bits->negative. */
 gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *src, size_t src_bytes, uint32_t n,
                                 struct ternary_sum_scratch *scratch, struct ternary_levels *levels);
 

@@ -62,17 +62,7 @@ static const struct topk_options *options_of(const gw_encoder *encoder)
 static void topk_close(gw_encoder *encoder)
 {
     struct topk_state *s = encoder->state;
-    if (!s)
-        return;
     gw_free(encoder->context, s->values);
-    gw_free(encoder->context, s);
-    encoder->state = NULL;
-}
-
-static gw_status topk_open(gw_encoder *encoder)
-{
-    encoder->state = gw_calloc(encoder->context, 1, sizeof(struct topk_state));
-    return encoder->state ? GW_OK : GW_ERR_MEMORY;
 }
 
 /* ---- what was sent --------------------------------------------------------------------------- */
@@ -583,7 +573,7 @@ const struct gw_codec_record gw_codec_topk = {
     .is_global = is_global,
     .is_one_group = is_one_group,
     .has_wire_choice = gw_sparse_has_wire_choice,
-    .open = topk_open,
+    .state_bytes = sizeof(struct topk_state),
     .close = topk_close,
     .payload_bound = gw_sparse_payload_bound,
     .measure = topk_measure,

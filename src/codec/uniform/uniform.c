@@ -22,23 +22,16 @@ struct uniform_state {
 
 static gw_status uniform_open(gw_encoder *encoder)
 {
-    struct uniform_state *state = gw_calloc(encoder->context, 1, sizeof *state);
-    if (!state)
-        return GW_ERR_MEMORY;
+    struct uniform_state *state = encoder->state;
     for (int i = 0; i < PIECE; i++)
         state->ones[i] = 1;
-    encoder->state = state;
     return GW_OK;
 }
 
 static void uniform_close(gw_encoder *encoder)
 {
     struct uniform_state *state = encoder->state;
-    if (!state)
-        return;
     gw_sparse_memory_destroy(encoder->context, state->memory);
-    gw_free(encoder->context, state);
-    encoder->state = NULL;
 }
 
 /* ---- encode ---------------------------------------------------------------------------------- */
@@ -127,6 +120,7 @@ const struct gw_codec_record gw_codec_uniform = {
     .rules = rules,
     .has_wire_choice = gw_sparse_has_wire_choice,
     .options_bytes = sizeof(struct uniform_options),
+    .state_bytes = sizeof(struct uniform_state),
     .open = uniform_open,
     .close = uniform_close,
     .payload_bound = gw_sparse_payload_bound,
