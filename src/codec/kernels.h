@@ -8,6 +8,7 @@
 #include "codec/measure.h"
 
 #include <math.h>
+#include <string.h>
 
 /* A ternary draw. Element e is drawn nonzero if its random bits are below |f(g_e)| * to_threshold (TernGrad eq. 3).
  */
@@ -122,6 +123,15 @@ const struct gw_kernels *gw_kernels_now(void);
  * float64. */
 bool gw_stats_needs_wide(uint32_t max_bits);
 struct gw_stats gw_stats_wide(const float *g, uint32_t n);
+
+/* A row of lanes, of which `left` elements are there. If they are fewer than a row, it is copied, with zeros behind. */
+static inline const float *gw_stats_row(const float *row, uint32_t left, float copy[GW_STATS_LANES])
+{
+    if (left >= GW_STATS_LANES)
+        return row;
+    memset(copy, 0, GW_STATS_LANES * sizeof *copy);
+    return memcpy(copy, row, left * sizeof *copy);
+}
 
 /* Adds 32 lanes in the fixed order. */
 double gw_stats_fold(const float lanes[GW_STATS_LANES]);

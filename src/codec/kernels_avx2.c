@@ -23,6 +23,15 @@ TARGET static inline double fold(const __m256 lanes[4])
     return _mm_cvtsd_f64(_mm_add_sd(d, _mm_unpackhi_pd(d, d)));
 }
 
+TARGET static inline uint32_t largest_lane(__m256i x)
+{
+    uint32_t lanes[8], largest = 0;
+    _mm256_storeu_si256((__m256i *)lanes, x);
+    for (int i = 0; i < 8; i++)
+        largest = lanes[i] > largest ? lanes[i] : largest;
+    return largest;
+}
+
 TARGET static struct gw_stats stats_block_avx2(const float *g, uint32_t n)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
@@ -32,12 +41,7 @@ TARGET static struct gw_stats stats_block_avx2(const float *g, uint32_t n)
         sum[k] = sum_abs[k] = squares[k] = _mm256_setzero_ps();
     float last[GW_STATS_LANES];
     for (uint32_t i = 0; i < n; i += GW_STATS_LANES) {
-        const float *row = g + i;
-        if (n - i < GW_STATS_LANES) {
-            memset(last, 0, sizeof last);
-            memcpy(last, row, (n - i) * sizeof *last);
-            row = last;
-        }
+        const float *row = gw_stats_row(g + i, n - i, last);
         _mm_prefetch((const char *)(g + i) + 4096, _MM_HINT_T0);
         _mm_prefetch((const char *)(g + i) + 4160, _MM_HINT_T0);
 #pragma GCC unroll 4
@@ -50,11 +54,7 @@ TARGET static struct gw_stats stats_block_avx2(const float *g, uint32_t n)
             squares[k] = _mm256_add_ps(squares[k], _mm256_mul_ps(x, x));
         }
     }
-    uint32_t lanes[8], max_bits = 0;
-    _mm256_storeu_si256((__m256i *)lanes, most);
-    for (int i = 0; i < 8; i++)
-        max_bits = lanes[i] > max_bits ? lanes[i] : max_bits;
-    return (struct gw_stats){max_bits, fold(sum), fold(sum_abs), fold(squares)};
+    return (struct gw_stats){largest_lane(most), fold(sum), fold(sum_abs), fold(squares)};
 }
 
 TARGET static uint32_t split_avx2(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale,
@@ -70,13 +70,9 @@ TARGET static uint32_t split_avx2(const float *g, uint32_t n, uint32_t low, uint
     float last[GW_STATS_LANES], *to = kept;
     uint32_t n_below = 0;
     for (uint32_t i = 0; i < n; i += GW_STATS_LANES) {
-        const float *row = g + i;
-        if (n - i < GW_STATS_LANES) { /* the missing elements are 0; they are below `low`, and do not count */
-            memset(last, 0, sizeof last);
-            memcpy(last, row, (n - i) * sizeof *last);
-            row = last;
+        const float *row = gw_stats_row(g + i, n - i, last);
+        if (n - i < GW_STATS_LANES) /* the missing elements are 0; they are below `low`, and do not count */
             n_below -= GW_STATS_LANES - (n - i);
-        }
         _mm_prefetch((const char *)(g + i) + 4096, _MM_HINT_T0);
         _mm_prefetch((const char *)(g + i) + 4160, _MM_HINT_T0);
         uint32_t n_bits = 0, between = 0;
@@ -185,11 +181,9 @@ TARGET static uint32_t carry_avx2(const float *before, float half, const float *
     }
     if (around)
         _mm_sfence();
-    uint32_t lanes[8], largest = gw_kernels_ref.carry(before + i, half, x + i, n - i, false, next + i);
-    _mm256_storeu_si256((__m256i *)lanes, most);
-    for (int k = 0; k < 8; k++)
-        largest = lanes[k] > largest ? lanes[k] : largest;
-    return largest;
+    const uint32_t largest = gw_kernels_ref.carry(before + i, half, x + i, n - i, false, next + i),
+                   here = largest_lane(most);
+    return here > largest ? here : largest;
 }
 
 TARGET static void draw_avx2(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups,
@@ -321,11 +315,7 @@ TARGET static uint32_t decode_planes_avx2(const uint8_t *src, uint32_t n_planes,
         }
     if (stream)
         _mm_sfence();
-    uint32_t lanes[8], most = 0;
-    _mm256_storeu_si256((__m256i *)lanes, largest);
-    for (int i = 0; i < 8; i++)
-        most = lanes[i] > most ? lanes[i] : most;
-    return most;
+    return largest_lane(largest);
 }
 
 #define GW_SUFFIX(name) name##_avx2

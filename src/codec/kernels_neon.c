@@ -6,6 +6,14 @@
 
 #include <arm_neon.h>
 
+static inline double fold(const float32x4_t sums[8])
+{
+    float lanes[GW_STATS_LANES];
+    for (int k = 0; k < 8; k++)
+        vst1q_f32(lanes + 4 * k, sums[k]);
+    return gw_stats_fold(lanes);
+}
+
 static struct gw_stats stats_block_neon(const float *g, uint32_t n)
 {
     const uint32x4_t magnitude = vdupq_n_u32(0x7FFFFFFFu);
@@ -15,12 +23,7 @@ static struct gw_stats stats_block_neon(const float *g, uint32_t n)
         sum[k] = sum_abs[k] = squares[k] = vdupq_n_f32(0);
     float last[GW_STATS_LANES];
     for (uint32_t i = 0; i < n; i += GW_STATS_LANES) {
-        const float *row = g + i;
-        if (n - i < GW_STATS_LANES) {
-            memset(last, 0, sizeof last);
-            memcpy(last, row, (n - i) * sizeof *last);
-            row = last;
-        }
+        const float *row = gw_stats_row(g + i, n - i, last);
 #pragma GCC unroll 8
         for (int k = 0; k < 8; k++) {
             float32x4_t x = vld1q_f32(row + 4 * k);
@@ -31,14 +34,7 @@ static struct gw_stats stats_block_neon(const float *g, uint32_t n)
             squares[k] = vaddq_f32(squares[k], vmulq_f32(x, x));
         }
     }
-    float lanes[3][GW_STATS_LANES];
-    for (int k = 0; k < 8; k++) {
-        vst1q_f32(lanes[0] + 4 * k, sum[k]);
-        vst1q_f32(lanes[1] + 4 * k, sum_abs[k]);
-        vst1q_f32(lanes[2] + 4 * k, squares[k]);
-    }
-    return (struct gw_stats){vmaxvq_u32(most), gw_stats_fold(lanes[0]), gw_stats_fold(lanes[1]),
-                             gw_stats_fold(lanes[2])};
+    return (struct gw_stats){vmaxvq_u32(most), fold(sum), fold(sum_abs), fold(squares)};
 }
 
 static uint32_t split_neon(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below,
@@ -52,13 +48,9 @@ static uint32_t split_neon(const float *g, uint32_t n, uint32_t low, uint32_t hi
     uint32_t missing = 0;
     float last[GW_STATS_LANES], *to = kept;
     for (uint32_t i = 0; i < n; i += GW_STATS_LANES) {
-        const float *row = g + i;
-        if (n - i < GW_STATS_LANES) { /* the missing elements are 0; they are below `low`, and do not count */
-            memset(last, 0, sizeof last);
-            memcpy(last, row, (n - i) * sizeof *last);
-            row = last;
+        const float *row = gw_stats_row(g + i, n - i, last);
+        if (n - i < GW_STATS_LANES) /* the missing elements are 0; they are below `low`, and do not count */
             missing = GW_STATS_LANES - (n - i);
-        }
 #pragma GCC unroll 8
         for (int k = 0; k < 8; k++) {
             uint32x4_t m = vandq_u32(vreinterpretq_u32_f32(vld1q_f32(row + 4 * k)), magnitude);
@@ -77,12 +69,7 @@ static uint32_t split_neon(const float *g, uint32_t n, uint32_t low, uint32_t hi
             }
         }
     }
-    float lanes[2][GW_STATS_LANES];
-    for (int k = 0; k < 8; k++) {
-        vst1q_f32(lanes[0] + 4 * k, sum[k]);
-        vst1q_f32(lanes[1] + 4 * k, squares[k]);
-    }
-    *below = (struct gw_tail){vaddvq_u32(n_below) - missing, gw_stats_fold(lanes[0]), gw_stats_fold(lanes[1])};
+    *below = (struct gw_tail){vaddvq_u32(n_below) - missing, fold(sum), fold(squares)};
     return (uint32_t)(to - kept);
 }
 

@@ -10,46 +10,31 @@
 #error "the kernels store words as they stand in registers: a little-endian machine is needed"
 #endif
 
-#define GW_DEFINE_FIELD(bits)                                                                                          \
-    static inline uint##bits##_t gw_get##bits(const void *at)                                                          \
+#define GW_DEFINE_FIELD(name, type)                                                                                    \
+    static inline type gw_get##name(const void *at)                                                                    \
     {                                                                                                                  \
-        uint##bits##_t value;                                                                                          \
+        type value;                                                                                                    \
         memcpy(&value, at, sizeof value);                                                                              \
         return value;                                                                                                  \
     }                                                                                                                  \
-    static inline void gw_put##bits(void *at, uint##bits##_t value)                                                    \
+    static inline void gw_put##name(void *at, type value)                                                              \
     {                                                                                                                  \
         memcpy(at, &value, sizeof value);                                                                              \
     }
-GW_DEFINE_FIELD(16)
-GW_DEFINE_FIELD(32)
-GW_DEFINE_FIELD(64)
+GW_DEFINE_FIELD(16, uint16_t)
+GW_DEFINE_FIELD(32, uint32_t)
+GW_DEFINE_FIELD(64, uint64_t)
+GW_DEFINE_FIELD(_float, float)
 #undef GW_DEFINE_FIELD
-
-static inline float gw_get_float(const void *at)
-{
-    float value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
-
-static inline void gw_put_float(void *at, float value)
-{
-    memcpy(at, &value, sizeof value);
-}
 
 static inline uint32_t gw_float_bits(float value)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
+    return gw_get32(&value);
 }
 
 static inline float gw_bits_float(uint32_t bits)
 {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
+    return gw_get_float(&bits);
 }
 
 /* Up to 8 bytes as a 64-bit word, missing ones 0. */
