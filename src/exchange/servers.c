@@ -116,24 +116,13 @@ static void take_out(struct pendings *list, const struct pending *pending)
     *(pending->next ? &pending->next->link : &list->end) = pending->link;
 }
 
-static struct pending *pend(struct gw_exchange *ex, const char *what, uint32_t owner)
+/* Of a request about a run, about a group's statistics (run NULL), or about all groups (both NULL). */
+static struct pending *pend(struct gw_exchange *ex, const char *what, uint32_t owner, struct group *group,
+                            struct run *run)
 {
     struct pending *pending = gw_calloc(ex->context, 1, sizeof *pending);
-    if (!pending)
-        return NULL;
-    pending->what = what;
-    pending->owner = owner;
-    return pending;
-}
-
-/* As pend, for a request about a run, or about a group's statistics (run NULL). */
-static struct pending *pend_run(struct gw_exchange *ex, const char *what, struct group *group, struct run *run)
-{
-    struct pending *pending = pend(ex, what, owner_of(group, run));
-    if (pending) {
-        pending->group = group;
-        pending->run = run;
-    }
+    if (pending)
+        *pending = (struct pending){.what = what, .owner = owner, .group = group, .run = run};
     return pending;
 }
 
@@ -268,7 +257,8 @@ static uint64_t number_of(struct verdict verdict)
 
 static gw_status servers_push(struct gw_exchange *ex, struct group *group, struct run *run, void *bytes, size_t n_bytes)
 {
-    struct pending *pending = pend_run(ex, run ? "the push of gradients" : "the push of statistics", group, run);
+    struct pending *pending =
+        pend(ex, run ? "the push of gradients" : "the push of statistics", owner_of(group, run), group, run);
     struct gw_ps_request push = request_of(GW_PS_PUSH, group, run);
     if (!pending) {
         gw_message_free(bytes);
@@ -283,7 +273,7 @@ static gw_status servers_push(struct gw_exchange *ex, struct group *group, struc
 
 static gw_status servers_refuse(struct gw_exchange *ex, struct group *group, struct run *run, struct verdict verdict)
 {
-    struct pending *pending = pend_run(ex, "the refusal", group, run);
+    struct pending *pending = pend(ex, "the refusal", owner_of(group, run), group, run);
     struct gw_ps_request refusal = request_of(GW_PS_PUSH, group, run);
     if (!pending)
         return GW_ERR_MEMORY;
@@ -311,7 +301,7 @@ static gw_status servers_judge(struct gw_exchange *ex, struct verdict verdict)
     for (uint32_t s = 0; s < ex->n_owners; s++) {
         const struct group *group;
         const struct run *run = any_run_of(ex, ex->first_owner + s, &group);
-        struct pending *pending = run ? pend(ex, "the verdict on the step", run->owner) : NULL;
+        struct pending *pending = run ? pend(ex, "the verdict on the step", run->owner, NULL, NULL) : NULL;
         if (!run)
             continue;
         if (!pending)
@@ -343,7 +333,7 @@ static gw_status let_go(struct gw_exchange *ex, struct asked *asked)
 static gw_status pull(struct gw_exchange *ex, const char *what, struct group *group, struct run *run,
                       enum awaited awaited, bool now)
 {
-    struct pending *pending = pend_run(ex, what, group, run);
+    struct pending *pending = pend(ex, what, owner_of(group, run), group, run);
     if (!pending)
         return GW_ERR_MEMORY;
     pending->awaited = awaited;
@@ -362,7 +352,7 @@ static gw_status servers_pull(struct gw_exchange *ex, struct group *group, struc
 
 static gw_status servers_put(struct gw_exchange *ex, struct group *group, struct run *run, void *values)
 {
-    struct pending *pending = pend_run(ex, "the first parameters", group, run);
+    struct pending *pending = pend(ex, "the first parameters", run->owner, group, run);
     struct gw_ps_request first = request_of(GW_PS_PUT, group, run);
     if (!pending) {
         gw_message_free(values);
