@@ -2,6 +2,7 @@
 #include "net/connection.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "net/sockets.h"
 #include "wire/bytes.h"
 
 #include <errno.h>
@@ -62,7 +63,7 @@ void gw_net_close(struct gw_net_connection *c)
     gw_net_tls_free(c->tls);
     c->tls = NULL;
     if (c->fd >= 0)
-        close(c->fd);
+        gw_net_drop(c->fd);
     c->fd = -1;
     c->watched = 0;
     c->connected = c->has_next = false;
@@ -81,6 +82,7 @@ void gw_net_free(struct gw_net_connection *c)
 gw_status gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_keys *keys, const char *host, bool dialled)
 {
     gw_net_close(c);
+    gw_net_own(fd);
     c->fd = fd;
     c->dialled = dialled;
     c->peer = (struct gw_net_address){.place = "unknown"};

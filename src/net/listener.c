@@ -1,6 +1,7 @@
 /* Accepts connections, and bounds what newcomers can take. */
 #define _GNU_SOURCE /* accept4 */
 #include "net/listener.h"
+#include "net/sockets.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -52,7 +53,7 @@ void gw_net_listener_close(struct gw_net_listener *listener)
     for (uint32_t i = 0; listener->newcomers && i < listener->o.most; i++)
         gw_net_turn_out(&listener->newcomers[i]);
     for (uint32_t i = 0; i < listener->n_fds; i++)
-        close(listener->fds[i]);
+        gw_net_drop(listener->fds[i]);
     listener->n_fds = 0;
     if (listener->newcomers && listener->epoll >= 0)
         close(listener->epoll);
@@ -90,6 +91,7 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
         errno = error;
         return GW_ERR_SYSTEM;
     }
+    gw_net_own(fd);
     listener->fds[listener->n_fds++] = fd;
     watch(listener, EPOLL_CTL_ADD, fd, EPOLLIN, LISTENING);
     return GW_OK;

@@ -7,10 +7,13 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-/* UNHEARD: in good order, and nobody has asked for what it sent when they send to it. */
+/* KILLED_AFTER_SENDING: a child that it has forked lives on. UNHEARD: in good order, and nobody has asked for what it
+ * sent when they send to it. */
 enum death { KILLED, KILLED_AFTER_SENDING, IN_GOOD_ORDER, UNHEARD };
 
 #define N_SENT 8
+
+static int child_lives[2]; /* a pipe: until this process closes its end */
 
 /* The kernel keeps all that is UNHEARD. A message is longer than what the link reads at once. */
 static size_t sent_bytes(enum death death)
@@ -38,6 +41,11 @@ static void be_the_third(enum death death)
     link_test_recv(&link, LINK_LONG_MS, &message); /* the parent's word, at which it would be time to die */
     if (death == KILLED_AFTER_SENDING) {
         gw_ignore(link.ops->flush(link.self, LINK_LONG_MS)); /* all is in the kernel's hands */
+        if (fork() == 0) {
+            char byte;
+            close(child_lives[1]);
+            _exit(read(child_lives[0], &byte, 1) != 0);
+        }
         raise(SIGKILL);
     }
     link_test_recv(&link, LINK_LONG_MS, &message);
@@ -69,6 +77,7 @@ static void die(enum death death)
 {
     world_begin(3, 1);
     n_members = 2;
+    assert_int_equal(pipe(child_lives), 0);
     const pid_t child = world_fork();
     if (child == 0)
         be_the_third(death);
@@ -98,6 +107,8 @@ static void die(enum death death)
     /* The living go on. */
     link_test_send(context, &members[0].links[0], 1, 8, 4, 4);
     link_test_expect(&members[1].links[0], 0, 8, 4, 4);
+    close(child_lives[0]);
+    close(child_lives[1]);
     world_end();
 }
 
