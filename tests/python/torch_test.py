@@ -512,7 +512,9 @@ class Failures(Case):
         self.each_in(parts, self.same(found, "wrong_arguments"))
 
     def test_ranks_that_disagree(self):
-        for case, words in [("codecs_that_differ", "codec"), ("models_that_differ", "names and sizes")]:
+        cases = [("codecs_that_differ", "codec"), ("models_that_differ", "names and sizes")]
+        cases += [("nonfinite_that_differs", "nonfinite"), ("scalers_that_differ", "scaler")]
+        for case, words in cases:
             found = self.run_cases(case)
             said = [rank[case] for rank in found]
             self.assertNotIn("no error", said)

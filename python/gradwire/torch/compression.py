@@ -20,7 +20,7 @@ from .buckets import Bucket, Layout, Passed
 from .copies import Copy
 from .fits import Pace, has_momentum, say_if_slow, why_not
 from .links import close_links, interrupt
-from .member import Member
+from .member import Member, identity
 from .notices import say
 from .parameters import DTYPES
 from .states import FORMAT, pick, to_bytes, to_tensor
@@ -82,7 +82,8 @@ class Compression(OfOneProcess):
         self._pace, self._was_dropped = auto.pace if auto else Pace(optimizer), False
         self._seed = seed
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
-        self._options, self._seconds = {"seed": seed, "timeout_ms": timeout_ms, "threads": threads}, timeout_ms / 1000
+        said, self._seconds = identity(nonfinite, scaler), timeout_ms / 1000
+        self._options = {"identity": said, "seed": seed, "timeout_ms": timeout_ms, "threads": threads}
         self._machine_of = machine_of
         self._layouts = {}
         self._queue = queue.SimpleQueue()

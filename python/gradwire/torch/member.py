@@ -7,14 +7,21 @@ from ..errors import Error, Status
 _OUT = ctypes.byref
 
 
+def identity(nonfinite, scaler):
+    """Returns what must be the same on all ranks, beside what the exchange compares by itself."""
+    return f"binding = torch\nnonfinite = {nonfinite}\nscaler = {'no' if scaler is None else 'yes'}".encode()
+
+
 class Member:
     """This rank's member of an exchange.
 
     tensors: [(name, elements, last_layer)] in declared order. group_of: the group of each tensor. machine_of: the
     machine of each rank. None: the link knows it.
-    first_owner: the rank that owns the first slices. Raises gradwire.Error."""
+    identity: of gw_exchange_options. first_owner: the rank that owns the first slices. Raises gradwire.Error."""
 
-    def __init__(self, link, tensors, group_of, codec, machine_of, *, seed, timeout_ms, threads, first_owner=0):
+    def __init__(
+        self, link, tensors, group_of, codec, machine_of, *, identity, seed, timeout_ms, threads, first_owner=0
+    ):
         self.tensors = tensors
         self._lib, self._link, self._exchange, self._context = _api.library(), link, None, None
         try:
@@ -36,7 +43,7 @@ class Member:
                 seed=seed,
                 timeout_ms=timeout_ms,
                 machine_of=None if machine_of is None else (ctypes.c_uint32 * link.size)(*machine_of),
-                identity=b"binding = torch",
+                identity=identity,
                 skip_zero_gradients=True,
                 first_owner=first_owner,
             )

@@ -19,7 +19,7 @@ from .compression import still_open
 from .copies import Copy
 from .fits import Pace, check_optimizer, has_momentum, say_if_slow, why_not
 from .links import check_options, close_links, interrupt, open_links
-from .member import Member
+from .member import Member, identity
 from .parameters import DTYPES
 from .states import FORMAT, pick, to_bytes, to_tensor
 from .totals import Totals
@@ -157,7 +157,7 @@ class ShardedCompression(OfOneProcess):
         self._optimizer, self._is_first = optimizer, True
         self._scaler, self._scale, self._loaded_scale = scaler, None, None
         self._pace, self._n_exchanges, self._drop = Pace(optimizer), 0, -math.inf
-        self._options = {"timeout_ms": timeout_ms, "threads": threads}
+        self._options = {"identity": identity(nonfinite, scaler), "timeout_ms": timeout_ms, "threads": threads}
         self._members, self._staging, self._steps = [None] * len(units), [None] * len(units), [0] * len(units)
         self._to_load = [None] * len(units)
         self._totals, self._error = Totals(), None

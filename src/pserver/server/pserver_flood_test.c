@@ -297,7 +297,6 @@ TEST(silent_connections)
                                      .keys = good ? keys_path : NULL},
               few ? FEW : 0);
         const int before = n_files(server.id);
-        const double came = gw_clock_seconds();
         for (int i = 0; i < N; i++) {
             struct gw_net_tls *tls = NULL;
             fds[i] = peer_connect(server.address);
@@ -308,7 +307,7 @@ TEST(silent_connections)
             gw_net_tls_free(tls);
         }
         serves(good);
-        CHECK(gw_clock_seconds() < came + 9, "a client had to wait until silence ended the others"); /* after 10 s */
+        CHECK(flood_open(fds, N) > 0, "a client had to wait until silence ended all others"); /* after 10 s */
         const int most = few ? FEW - SPARE + OWN : before + BESIDE, files = n_files(server.id);
         CHECK(files <= most, "the server has %d descriptors, and may have %d", files, most);
         for (int i = 0; !few && i < 600 && (open = flood_open(fds, N)) > 0; i++)

@@ -18,6 +18,7 @@ from gradwire.torch.fits import check_optimizer
 
 from common import RANK, TOPK, attached, attached_with, await_word, backward, digest, network
 from common import said_by, say, sgd, train, wait_until, wrapped
+from ddp import Scaler
 
 
 def not_finite():
@@ -145,9 +146,9 @@ def steps_without_the_optimizer():
     return said
 
 
-def what_disagrees(model, codec):
+def what_disagrees(model, codec, **options):
     def one_step():
-        ddp, compression = attached(codec, model, timeout=20)
+        ddp, compression = attached(codec, model, timeout=20, **options)
         with compression:
             backward(ddp, 0)
 
@@ -156,6 +157,14 @@ def what_disagrees(model, codec):
 
 def codecs_that_differ():
     return what_disagrees(network(), "none" if RANK == 1 else "ternary")
+
+
+def nonfinite_that_differs():
+    return what_disagrees(network(), "ternary", nonfinite="raise" if RANK == 1 else "nan")
+
+
+def scalers_that_differ():
+    return what_disagrees(network(), "ternary", scaler=Scaler() if RANK == 1 else None)
 
 
 def models_that_differ():
