@@ -40,8 +40,8 @@ gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
         n_elems += ex->tensors[t].n_elems;
         groups = hash_number(ex->tensors[t].group, groups);
     }
-    for (uint32_t r = 0; r < ex->size;
-         r++) /* ranks on the same machine get the same number, whatever the options' is */
+    /* Ranks on the same machine get the same number, whatever the options' is. */
+    for (uint32_t r = 0; r < ex->size; r++)
         machines = hash_number(ex->machine_of[r].first, machines);
     const char *identity = o->identity ? o->identity : "";
     size_t length = strlen(identity);
