@@ -14,7 +14,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #define MAGIC 0x314E5747u /* "GWN1" */
 /* the most bytes that one call reads, so that no connection keeps the thread for itself */
@@ -103,12 +102,12 @@ gw_status gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_keys *
 gw_status gw_net_dial(struct gw_net_connection *c, const struct gw_net_address *address, struct gw_net_keys *keys,
                       const char *host, uint32_t ms)
 {
-    const int fd = socket(address->socket.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = gw_net_socket(address->socket.any.sa_family);
     if (fd < 0 || (connect(fd, &address->socket.any, address->socket_bytes) != 0 && errno != EINPROGRESS)) {
         c->error = errno;
         c->refusal = GW_NET_NO_REFUSAL;
         if (fd >= 0)
-            close(fd);
+            gw_net_drop(fd);
         return GW_ERR_PEER;
     }
     gw_net_tune(fd, ms);

@@ -1,5 +1,4 @@
 /* Accepts connections, and bounds what newcomers can take. */
-#define _GNU_SOURCE /* accept4 */
 #include "net/listener.h"
 #include "net/sockets.h"
 #include "base/clock.h"
@@ -8,7 +7,6 @@
 #include "base/quote.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,7 +75,7 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
                         struct gw_net_address *own)
 {
     const int yes = 1;
-    const int fd = socket(address->socket.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = gw_net_socket(address->socket.any.sa_family);
     if (fd >= 0)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (fd >= 0 && address->socket.any.sa_family == AF_INET6)
@@ -86,12 +84,11 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
         gw_net_address_of_socket(fd, false, own) < 0) {
         const int error = errno;
         if (fd >= 0)
-            close(fd);
+            gw_net_drop(fd);
         gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", address->place, strerror(error));
         errno = error;
         return GW_ERR_SYSTEM;
     }
-    gw_net_own(fd);
     listener->fds[listener->n_fds++] = fd;
     watch(listener, EPOLL_CTL_ADD, fd, EPOLLIN, LISTENING);
     return GW_OK;
@@ -170,13 +167,12 @@ static bool is_spare(const struct gw_net_listener *listener, int fd)
 static bool accept_one(struct gw_net_listener *listener, int listening, double now)
 {
     union gw_net_socket host;
-    socklen_t bytes = sizeof host;
     uint32_t n;
     if (!longest(listener, NULL, now, &n) && n == listener->o.most) {
         pause_accepting(listener, now + PAUSE_SECONDS);
         return false;
     }
-    int fd = accept4(listening, &host.any, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = gw_net_accept(listening, &host);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
             pause_accepting(listener, now + PAUSE_SECONDS);
@@ -184,19 +180,16 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
     }
     const bool spare = is_spare(listener, fd);
     struct gw_net_newcomer *newcomer = find_room(listener, &host, spare, now);
-    if (newcomer && spare) { /* it gets the descriptor of the one that made room */
-        const int lower = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-        close(fd);
-        fd = lower;
-    }
+    if (newcomer && spare) /* it gets the descriptor of the one that made room */
+        fd = gw_net_move(fd);
     if (!newcomer || fd < 0) { /* it may come again */
         listener->n_pushed_out++;
         if (fd >= 0)
-            close(fd);
+            gw_net_drop(fd);
         return true;
     }
     if (gw_net_init(&newcomer->c, listener->o.context) < 0) {
-        close(fd);
+        gw_net_drop(fd);
         return true;
     }
     gw_net_tune(fd, listener->o.timeout_ms);

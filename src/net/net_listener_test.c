@@ -7,7 +7,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
 enum { MOST = 4, HALF = 2, KIND = 7 };
 
@@ -324,14 +328,66 @@ TEST(addresses)
     gw_net_listener_close(&listener);
 }
 
+static atomic_bool nobody_comes;
+
+/* Connections come and go while the listener works. */
+static void *come_and_go(void *nothing)
+{
+    struct gw_net_connection c = {0};
+    struct gw_net_address address;
+    struct gw_net_message m;
+    ok(gw_net_address_parse("it", place, false, &address));
+    while (!atomic_load(&nobody_comes)) {
+        ok(gw_net_init(&c, NULL));
+        ok(gw_net_dial(&c, &address, NULL, NULL, 60000));
+        assert_null(work_until(1, &m));
+        gw_net_free(&c);
+        assert_null(work_until(0, &m));
+    }
+    return nothing;
+}
+
+/* At whatever moment a process forks, its child has none of the connections. */
+TEST(forks)
+{
+    enum { N_FORKS = 300, MOST_FILES = 64 };
+    pthread_t thread;
+    unsigned n_with = 0;
+    open_listener(0);
+    atomic_store(&nobody_comes, false);
+    assert_int_equal(pthread_create(&thread, NULL, come_and_go, NULL), 0);
+    for (int i = 0; i < N_FORKS; i++) {
+        const pid_t child = fork();
+        int status;
+        if (child == 0) {
+            struct stat about;
+            int n = 0;
+            for (int fd = STDERR_FILENO + 1; fd < MOST_FILES; fd++)
+                n += fstat(fd, &about) == 0 && S_ISSOCK(about.st_mode);
+            _exit(n > 0);
+        }
+        assert_true(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+        n_with += WEXITSTATUS(status) != 0;
+    }
+    atomic_store(&nobody_comes, true);
+    pthread_join(thread, NULL);
+    gw_net_listener_close(&listener);
+    CHECK(n_with == 0, "%u of %d children have a connection", n_with, N_FORKS);
+}
+
 int main(void)
 {
     closefrom(STDERR_FILENO + 1); /* so the tests know which descriptors are free */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(let_in),           cmocka_unit_test(refused_with_a_message),
-        cmocka_unit_test(half_of_the_room), cmocka_unit_test(the_oldest_makes_room),
-        cmocka_unit_test(time_is_up),       cmocka_unit_test(other_languages),
-        cmocka_unit_test(spare_files),      cmocka_unit_test(addresses),
+        cmocka_unit_test(let_in),
+        cmocka_unit_test(refused_with_a_message),
+        cmocka_unit_test(half_of_the_room),
+        cmocka_unit_test(the_oldest_makes_room),
+        cmocka_unit_test(time_is_up),
+        cmocka_unit_test(other_languages),
+        cmocka_unit_test(spare_files),
+        cmocka_unit_test(addresses),
+        cmocka_unit_test(forks),
     };
     return cmocka_run_group_tests_name("net listener", tests, NULL, NULL);
 }

@@ -1,14 +1,19 @@
 /* Keeps the numbers of this process's sockets, and closes them in a forked child. */
+#define _GNU_SOURCE /* accept4 */
 #include "net/sockets.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define N_WORDS 16384u /* numbers below 2^20. A child keeps a socket with a higher one */
 
-/* A fork waits until no thread is between its close() and its note of that: the number may be another file's soon. */
+/* A fork waits until no thread is between a call that makes or closes a socket and its note of that. Else the child
+ * would keep the one, and close what file has the other's number soon. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t owned[N_WORDS];
 static unsigned n_used; /* words from here on are 0 */
@@ -37,25 +42,71 @@ static void begin(void)
     pthread_atfork(before_fork, in_parent, in_child);
 }
 
-void gw_net_own(int fd)
+static void take_lock(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const unsigned w = (unsigned)fd / 64;
     pthread_once(&once, begin);
-    if (w >= N_WORDS)
-        return;
     pthread_mutex_lock(&lock);
+}
+
+static void note(int fd)
+{
+    const unsigned w = (unsigned)fd / 64;
+    if (fd < 0 || w >= N_WORDS)
+        return;
     owned[w] |= UINT64_C(1) << fd % 64;
     if (w >= n_used)
         n_used = w + 1;
+}
+
+static void drop(int fd)
+{
+    const int error = errno;
+    if ((unsigned)fd / 64 < N_WORDS)
+        owned[fd / 64] &= ~(UINT64_C(1) << fd % 64);
+    close(fd);
+    errno = error;
+}
+
+int gw_net_socket(int family)
+{
+    take_lock();
+    const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    note(fd);
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+int gw_net_accept(int listening, union gw_net_socket *from)
+{
+    socklen_t bytes = sizeof *from;
+    take_lock();
+    const int fd = accept4(listening, &from->any, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    note(fd);
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+int gw_net_move(int fd)
+{
+    take_lock();
+    const int lower = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    note(lower);
+    drop(fd);
+    pthread_mutex_unlock(&lock);
+    return lower;
+}
+
+void gw_net_own(int fd)
+{
+    take_lock();
+    note(fd);
     pthread_mutex_unlock(&lock);
 }
 
 void gw_net_drop(int fd)
 {
-    pthread_mutex_lock(&lock);
-    if ((unsigned)fd / 64 < N_WORDS)
-        owned[fd / 64] &= ~(UINT64_C(1) << fd % 64);
-    close(fd);
+    take_lock();
+    drop(fd);
     pthread_mutex_unlock(&lock);
 }
