@@ -1,8 +1,8 @@
 /* Moves messages over one TCP connection. What it reads is from outside: lengths are checked before memory is taken. */
 #include "net/connection.h"
+#include "base/descriptors.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "net/sockets.h"
 #include "wire/bytes.h"
 
 #include <errno.h>
@@ -62,7 +62,7 @@ void gw_net_close(struct gw_net_connection *c)
     gw_net_tls_free(c->tls);
     c->tls = NULL;
     if (c->fd >= 0)
-        gw_net_drop(c->fd);
+        gw_fd_drop(c->fd);
     c->fd = -1;
     c->watched = 0;
     c->connected = c->has_next = false;
@@ -81,7 +81,7 @@ void gw_net_free(struct gw_net_connection *c)
 gw_status gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_keys *keys, const char *host, bool dialled)
 {
     gw_net_close(c);
-    gw_net_own(fd);
+    gw_fd_own(fd);
     c->fd = fd;
     c->dialled = dialled;
     c->peer = (struct gw_net_address){.place = "unknown"};
@@ -102,12 +102,12 @@ gw_status gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_keys *
 gw_status gw_net_dial(struct gw_net_connection *c, const struct gw_net_address *address, struct gw_net_keys *keys,
                       const char *host, uint32_t ms)
 {
-    const int fd = gw_net_socket(address->socket.any.sa_family);
+    const int fd = gw_fd_socket(address->socket.any.sa_family);
     if (fd < 0 || (connect(fd, &address->socket.any, address->socket_bytes) != 0 && errno != EINPROGRESS)) {
         c->error = errno;
         c->refusal = GW_NET_NO_REFUSAL;
         if (fd >= 0)
-            gw_net_drop(fd);
+            gw_fd_drop(fd);
         return GW_ERR_PEER;
     }
     gw_net_tune(fd, ms);

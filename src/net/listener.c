@@ -1,7 +1,7 @@
 /* Accepts connections, and bounds what newcomers can take. */
 #include "net/listener.h"
-#include "net/sockets.h"
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/quote.h"
@@ -51,7 +51,7 @@ void gw_net_listener_close(struct gw_net_listener *listener)
     for (uint32_t i = 0; listener->newcomers && i < listener->o.most; i++)
         gw_net_turn_out(&listener->newcomers[i]);
     for (uint32_t i = 0; i < listener->n_fds; i++)
-        gw_net_drop(listener->fds[i]);
+        gw_fd_drop(listener->fds[i]);
     listener->n_fds = 0;
     if (listener->newcomers && listener->epoll >= 0)
         close(listener->epoll);
@@ -75,7 +75,7 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
                         struct gw_net_address *own)
 {
     const int yes = 1;
-    const int fd = gw_net_socket(address->socket.any.sa_family);
+    const int fd = gw_fd_socket(address->socket.any.sa_family);
     if (fd >= 0)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (fd >= 0 && address->socket.any.sa_family == AF_INET6)
@@ -84,7 +84,7 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
         gw_net_address_of_socket(fd, false, own) < 0) {
         const int error = errno;
         if (fd >= 0)
-            gw_net_drop(fd);
+            gw_fd_drop(fd);
         gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", address->place, strerror(error));
         errno = error;
         return GW_ERR_SYSTEM;
@@ -172,7 +172,7 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
         pause_accepting(listener, now + PAUSE_SECONDS);
         return false;
     }
-    int fd = gw_net_accept(listening, &host);
+    int fd = gw_fd_accept(listening, &host.any, sizeof host);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
             pause_accepting(listener, now + PAUSE_SECONDS);
@@ -181,15 +181,15 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
     const bool spare = is_spare(listener, fd);
     struct gw_net_newcomer *newcomer = find_room(listener, &host, spare, now);
     if (newcomer && spare) /* it gets the descriptor of the one that made room */
-        fd = gw_net_move(fd);
+        fd = gw_fd_move(fd);
     if (!newcomer || fd < 0) { /* it may come again */
         listener->n_pushed_out++;
         if (fd >= 0)
-            gw_net_drop(fd);
+            gw_fd_drop(fd);
         return true;
     }
     if (gw_net_init(&newcomer->c, listener->o.context) < 0) {
-        gw_net_drop(fd);
+        gw_fd_drop(fd);
         return true;
     }
     gw_net_tune(fd, listener->o.timeout_ms);

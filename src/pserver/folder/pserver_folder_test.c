@@ -4,8 +4,10 @@
 #include "pserver/folder/test_folder.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 enum { N_WORKERS = 2, N = 5000, N_KEYS = 3, N_FLIPS = 500, N_CUTS = 200 }; /* a value is longer than a page */
 
@@ -371,11 +373,45 @@ TEST(wrong_folders)
     end();
 }
 
+/* A process that has the folder was killed. The next may have it, although a child that the first had forked lives on.
+ */
+TEST(killed_beside_its_child)
+{
+    int child_lives[2], is_open[2], status;
+    char byte;
+    begin(1, false);
+    assert_true(pipe(child_lives) == 0 && pipe(is_open) == 0);
+    const pid_t server = fork();
+    if (server == 0) {
+        struct kept kept = {.store = NULL};
+        close(child_lives[1]);
+        close(is_open[0]);
+        if (try_open(&kept, world.path) < 0)
+            _exit(1);
+        if (fork() == 0) {
+            close(is_open[1]);
+            _exit(read(child_lives[0], &byte, 1) != 0);
+        }
+        if (write(is_open[1], "", 1) == 1)
+            raise(SIGKILL);
+        _exit(1);
+    }
+    close(is_open[1]);
+    assert_int_equal(read(is_open[0], &byte, 1), 1);
+    assert_true(server > 0 && waitpid(server, &status, 0) == server && WIFSIGNALED(status));
+    ok(try_open(&world.kept, world.path));
+    close_kept(&world.kept);
+    close(is_open[0]);
+    close(child_lives[0]);
+    close(child_lives[1]);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flipped_bits), cmocka_unit_test(cut_files),     cmocka_unit_test(lost_files),
-        cmocka_unit_test(power_cut),    cmocka_unit_test(wrong_folders),
+        cmocka_unit_test(power_cut),    cmocka_unit_test(wrong_folders), cmocka_unit_test(killed_beside_its_child),
     };
     return cmocka_run_group_tests_name("pserver_folder", tests, NULL, NULL);
 }

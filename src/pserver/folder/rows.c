@@ -1,5 +1,6 @@
 /* Opens, locks and checks the folder, and reads and writes rows with SQLite. */
 #include "pserver/folder/rows.h"
+#include "base/descriptors.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -237,6 +238,8 @@ static gw_status open_folder(struct gw_ps_rows *rows)
 static gw_status lock_folder(struct gw_ps_rows *rows)
 {
     rows->lock = above_2(gw_openat(rows->fd, "lock", O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600));
+    if (rows->lock >= 0)
+        gw_fd_own(rows->lock);
     if (rows->lock >= 0 && flock(rows->lock, LOCK_EX | LOCK_NB) == 0)
         return GW_OK;
     return rows->lock >= 0 && errno == EWOULDBLOCK
@@ -425,7 +428,7 @@ void gw_ps_rows_close(struct gw_ps_rows *rows)
         return;
     close_database(rows);
     if (rows->lock >= 0)
-        close(rows->lock);
+        gw_fd_drop(rows->lock);
     if (rows->fd >= 0)
         close(rows->fd);
     gw_free(rows->context, rows);

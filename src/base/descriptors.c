@@ -1,18 +1,17 @@
-/* Keeps the numbers of this process's sockets, and closes them in a forked child. */
+/* Keeps the numbers of this process's own descriptors, and closes them in a forked child. */
 #define _GNU_SOURCE /* accept4 */
-#include "net/sockets.h"
+#include "base/descriptors.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#define N_WORDS 16384u /* numbers below 2^20. A child keeps a socket with a higher one */
+#define N_WORDS 16384u /* numbers below 2^20. A child keeps a descriptor with a higher one */
 
-/* A fork waits until no thread is between a call that makes or closes a socket and its note of that. Else the child
+/* A fork waits until no thread is between a call that makes or closes a descriptor and its note of that. Else the child
  * would keep the one, and close what file has the other's number soon. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t owned[N_WORDS];
@@ -68,7 +67,7 @@ static void drop(int fd)
     errno = error;
 }
 
-int gw_net_socket(int family)
+int gw_fd_socket(int family)
 {
     take_lock();
     const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -77,17 +76,16 @@ int gw_net_socket(int family)
     return fd;
 }
 
-int gw_net_accept(int listening, union gw_net_socket *from)
+int gw_fd_accept(int listening, struct sockaddr *from, socklen_t from_bytes)
 {
-    socklen_t bytes = sizeof *from;
     take_lock();
-    const int fd = accept4(listening, &from->any, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int fd = accept4(listening, from, &from_bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
     note(fd);
     pthread_mutex_unlock(&lock);
     return fd;
 }
 
-int gw_net_move(int fd)
+int gw_fd_move(int fd)
 {
     take_lock();
     const int lower = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -97,14 +95,14 @@ int gw_net_move(int fd)
     return lower;
 }
 
-void gw_net_own(int fd)
+void gw_fd_own(int fd)
 {
     take_lock();
     note(fd);
     pthread_mutex_unlock(&lock);
 }
 
-void gw_net_drop(int fd)
+void gw_fd_drop(int fd)
 {
     take_lock();
     drop(fd);
