@@ -1,6 +1,7 @@
 /* gradwire encode: turns a worker's tensor into a frame. */
 #include "codec/state.h"
 #include "base/numbers.h"
+#include "json_file.h"
 #include "tool.h"
 #include <errno.h>
 #include <math.h>
@@ -56,10 +57,11 @@ static int load_scalers(const char *given, uint64_t count, float *shared)
             return tool_wrong_use("--scaler is %s, and must be a float32 number, 0 or more", given);
         return 0;
     }
-    json_error_t error;
-    json_t *object = json_load_file(given, 0, &error);
+    if (access(given, F_OK) != 0)
+        return tool_fail("--scaler %s is neither a number nor a file", given);
+    json_t *object = tool_read_json(given, "file of scalers (JSON)", 65536 + 64 * (size_t)count);
     if (!object)
-        return tool_fail("--scaler %s is neither a number nor a JSON file: %s", given, error.text);
+        return TOOL_FAILED;
     const json_t *one = json_object_get(object, "scaler"), *many = json_object_get(object, "scalers");
     int status = 0;
     if (json_is_array(many)) {

@@ -190,6 +190,8 @@ class Frames(harness.Case):
         self.refused(1, "scaler", "--codec", "ternary", a, b, says=["a.f32 has 2", "b.f32 has 1"])
         self.refused(2, *encode, "--codec", "none", "--scaler", "1", says="leave --scaler away")
         self.refused(1, *encode, "--codec", "ternary", "--scaler", "nothing", says="neither a number nor")
+        os.mkfifo(self.path("pipe"))  # nobody writes there: to open it would wait
+        self.refused(1, *encode, "--codec", "ternary", "--scaler", self.path("pipe"), says="no regular file")
         self.refused(1, *encode, "--codec", "ternary", "--scaler", bad, says="scaler is no number")
 
     def test_average_of_every_kind(self):

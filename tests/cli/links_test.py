@@ -176,6 +176,7 @@ class Links(harness.Case):
             self.refused(1, "launch", "--hosts", self.path("hosts"), "--", "train", says="line 2")
         os.mkfifo(self.path("pipe"))  # nobody writes there: to open it would wait
         self.refused(1, "launch", "--hosts", self.path("pipe"), "--", "train", says="no regular file")
+        self.refused(1, "train", "--net", "logreg", "--data", self.path("pipe"), says="a pipe, and must be a file")
 
     def test_a_process_that_a_remote_shell_leaves(self):
         """It holds the pipe of its worker. The launcher does not wait for it."""

@@ -18,7 +18,7 @@ static gw_status read_file(const char *folder, const char *name, uint32_t classe
 {
     char path[4096];
     size_t n_bytes;
-    GW_TRY(gw_data_file(folder, name, false, MAX_FILE_BYTES,
+    GW_TRY(gw_data_file(folder, name, MAX_FILE_BYTES,
                         "the folder must hold CIFAR-10's binary files under their original names", path, sizeof path,
                         bytes, &n_bytes));
     if (n_bytes == 0 || n_bytes % RECORD)

@@ -107,10 +107,10 @@ gw_status gw_data_uneven(const char *options, struct gw_samples *samples, uint32
 /* Reads a whole file of a folder; folder NULL: `name` is a path. It may be compressed: the first of NAME, NAME.gz,
  * NAME.xz and NAME.bz2 that exists is read. If NAME is one of MNIST's, train-images.idx3-ubyte serves, too. The first
  * bytes say how it is packed. Memory grows with the bytes that are really there, and not with the length that a header
- * claims. A file with more than max_bytes is refused. may_be_pipe false: a pipe is refused, because one may wait long
- * for its writer. A zero byte follows the last byte. `path` (path_capacity bytes) gets the file's path, for error
- * texts. `hint` ends the sentence if there is no such file. The caller frees *bytes with gw_free(NULL, ...). */
-gw_status gw_data_file(const char *folder, const char *name, bool may_be_pipe, size_t max_bytes, const char *hint,
-                       char *path, size_t path_capacity, uint8_t **bytes, size_t *n_bytes);
+ * claims. A file with more than max_bytes is refused, and so is what is no regular file. A zero byte follows the last
+ * byte. `path` (path_capacity bytes) gets the file's path, for error texts. `hint` ends the sentence if there is no
+ * such file. The caller frees *bytes with gw_free(NULL, ...). */
+gw_status gw_data_file(const char *folder, const char *name, size_t max_bytes, const char *hint, char *path,
+                       size_t path_capacity, uint8_t **bytes, size_t *n_bytes);
 
 #endif

@@ -192,19 +192,19 @@ TEST(long_files_are_read_as_far_as_they_may)
             n = n_bzip2;
         }
         put(names[how], packed, n);
-        gw_status status = gw_data_file(folder, "long", false, N, "", path, sizeof path, &bytes, &n);
+        gw_status status = gw_data_file(folder, "long", N, "", path, sizeof path, &bytes, &n);
         CHECK(status == GW_OK, "%s: %s", names[how], gw_last_error());
         CHECK(n == N && memcmp(bytes, plain, N) == 0 && bytes[N] == 0, "%s: %zu bytes", names[how], n);
         assert_string_equal(path, in(names[how]));
         gw_free(NULL, bytes);
-        status = gw_data_file(folder, "long", false, N - 1, "", path, sizeof path, &bytes, &n);
+        status = gw_data_file(folder, "long", N - 1, "", path, sizeof path, &bytes, &n);
         CHECK(status < 0 && strstr(gw_last_error(), "more than 1199999 bytes"), "%s: %s", names[how], gw_last_error());
         unlink(in(names[how]));
     }
     char path[10];
     uint8_t *bytes;
     size_t n;
-    assert_int_equal(gw_data_file(folder, "long", false, N, "", path, sizeof path, &bytes, &n), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_data_file(folder, "long", N, "", path, sizeof path, &bytes, &n), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "is longer than 9 bytes"));
 }
 

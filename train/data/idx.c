@@ -19,7 +19,7 @@ static gw_status read_idx(const char *folder, const char *name, unsigned rank, c
                           uint8_t **bytes, uint32_t dims[3])
 {
     size_t n_bytes, header = 4 + 4 * (size_t)rank;
-    GW_TRY(gw_data_file(folder, name, false, MAX_FILE_BYTES,
+    GW_TRY(gw_data_file(folder, name, MAX_FILE_BYTES,
                         "the folder must hold the data set's files under their original names, or use "
                         "--data digits, which needs no files",
                         path, path_capacity, bytes, &n_bytes));

@@ -175,7 +175,7 @@ gw_status gw_data_libsvm(const char *name, struct gw_label_values *labels, struc
     uint8_t *bytes;
     size_t n_bytes;
     *samples = (struct gw_samples){0};
-    GW_TRY(gw_data_file(NULL, name, true, MAX_FILE_BYTES,
+    GW_TRY(gw_data_file(NULL, name, MAX_FILE_BYTES,
                         "give a file of LIBSVM text, a folder with MNIST's or CIFAR-10's files, or the words digits or "
                         "uneven, which need no files",
                         path, sizeof path, &bytes, &n_bytes));

@@ -296,8 +296,8 @@ bool gw_data_is_there(const char *name)
     return false;
 }
 
-gw_status gw_data_file(const char *folder, const char *file, bool may_be_pipe, size_t max_bytes, const char *hint,
-                       char *path, size_t path_capacity, uint8_t **bytes, size_t *n_bytes)
+gw_status gw_data_file(const char *folder, const char *file, size_t max_bytes, const char *hint, char *path,
+                       size_t path_capacity, uint8_t **bytes, size_t *n_bytes)
 {
     bool fits, is_folder = false;
     char name[4096];
@@ -313,8 +313,9 @@ gw_status gw_data_file(const char *folder, const char *file, bool may_be_pipe, s
         is_folder |= S_ISDIR(st.st_mode);
         if (S_ISDIR(st.st_mode)) /* some archives unpack each file into a folder of its name */
             continue;
-        if (S_ISFIFO(st.st_mode) && !may_be_pipe)
-            return gw_fail(GW_ERR_SYSTEM, "%s is a pipe, and must be a file", path);
+        if (!S_ISREG(st.st_mode)) /* a pipe may wait for its writer without end */
+            return gw_fail(GW_ERR_SYSTEM, "%s is %s, and must be a file", path,
+                           S_ISFIFO(st.st_mode) ? "a pipe" : "no regular file");
         struct growing g = {.max = max_bytes, .path = path};
         struct input *in = gw_calloc(NULL, 1, sizeof *in);
         gw_status status = in ? GW_OK : GW_ERR_MEMORY;
