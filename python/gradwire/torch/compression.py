@@ -20,7 +20,7 @@ from .buckets import Bucket, Layout, Passed
 from .copies import Copy
 from .fits import Pace, has_momentum, say_if_slow, why_not
 from .links import close_links, interrupt
-from .member import Member, identity
+from .member import Member, factor_of, identity
 from .notices import say
 from .parameters import DTYPES
 from .states import FORMAT, pick, to_bytes, to_tensor
@@ -123,8 +123,7 @@ class Compression(OfOneProcess):
             if self._auto and self._auto.passing:
                 item = self._auto.all_reduce(bucket)
             else:
-                scale = 1.0 if self._scaler is None else float(self._scaler.get_scale())
-                item = Bucket(layout, buffer, bucket.is_last(), scale)
+                item = Bucket(layout, buffer, bucket.is_last(), factor_of(self._scaler))
                 item.bring()
         except Exception as error:
             self._end(error)

@@ -1,5 +1,6 @@
 """A member of an exchange over a link that somebody else holds. Everything here is called by one thread."""
 import ctypes
+import math
 
 from .. import _api, _library
 from ..errors import Error, Status
@@ -10,6 +11,14 @@ _OUT = ctypes.byref
 def identity(nonfinite, scaler):
     """Returns what must be the same on all ranks, beside what the exchange compares by itself."""
     return f"binding = torch\nnonfinite = {nonfinite}\nscaler = {'no' if scaler is None else 'yes'}".encode()
+
+
+def factor_of(scaler):
+    """Returns the factor of a GradScaler, or 1 if there is none."""
+    factor = 1.0 if scaler is None else float(scaler.get_scale())
+    if not 0 < factor < math.inf:
+        raise Error(Status.ARGUMENT, f"gradwire: the GradScaler's factor is {factor}, and must be a number above 0")
+    return factor
 
 
 class Member:

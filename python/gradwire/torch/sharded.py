@@ -19,7 +19,7 @@ from .compression import still_open
 from .copies import Copy
 from .fits import Pace, check_optimizer, has_momentum, say_if_slow, why_not
 from .links import check_options, close_links, interrupt, open_links
-from .member import Member, identity
+from .member import Member, factor_of, identity
 from .parameters import DTYPES
 from .states import FORMAT, pick, to_bytes, to_tensor
 from .totals import Totals
@@ -241,7 +241,7 @@ class ShardedCompression(OfOneProcess):
 
     def _follow_scaler(self):
         """Brings the residuals of all units to the GradScaler's factor. No other unit is in an exchange now."""
-        scale = 1.0 if self._scaler is None else float(self._scaler.get_scale())
+        scale = factor_of(self._scaler)
         if scale != self._scale:
             for member in filter(None, self._members):
                 member.scale(scale / self._scale)

@@ -158,6 +158,11 @@ def sharded_errors():
         for value in (float("nan"), *[1.0] * 8):  # no step comes. After the NaN that is right for a while
             dist.barrier()  # a failure ends a step that another rank still ends
             tries(model[0].hook, torch.full((10,), value))
+    scaler = Scaler()
+    scaler.scale = 0.0
+    model, compression = sharded("ternary", scaler=scaler)
+    tries(model[0].hook, torch.ones(10))
+    compression.close()
     model, compression = sharded("ternary", nonfinite="raise")
     tries(model[0].hook, torch.full((10,), float("nan") if RANK == 1 else 1.0))
     tries(model[0].hook, torch.ones(10))
