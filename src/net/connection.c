@@ -1,6 +1,6 @@
 /* Moves messages over one TCP connection. What it reads is from outside: lengths are checked before memory is taken. */
 #include "net/connection.h"
-#include "base/descriptors.h"
+#include "base/fd.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "wire/bytes.h"

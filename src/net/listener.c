@@ -1,7 +1,7 @@
 /* Accepts connections, and bounds what newcomers can take. */
 #include "net/listener.h"
 #include "base/clock.h"
-#include "base/descriptors.h"
+#include "base/fd.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/quote.h"

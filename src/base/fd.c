@@ -1,6 +1,6 @@
 /* Keeps the numbers of this process's own descriptors, and closes them in a forked child. */
 #define _GNU_SOURCE /* accept4 */
-#include "base/descriptors.h"
+#include "base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* Descriptors of this process that a forked child may not keep: sockets and locked files. The child closes its copies
  * at once. If it kept them and this process were killed, the other sides would hear of that only when the child ends,
  * and what is locked would stay locked. */
-#ifndef GW_BASE_DESCRIPTORS_H
-#define GW_BASE_DESCRIPTORS_H
+#ifndef GW_BASE_FD_H
+#define GW_BASE_FD_H
 
 #include <sys/socket.h>
 
