@@ -388,13 +388,9 @@ TEST(killed_beside_its_child)
         close(is_open[0]);
         if (try_open(&kept, world.path) < 0)
             _exit(1);
-        if (fork() == 0) {
-            close(is_open[1]);
-            _exit(read(child_lives[0], &byte, 1) != 0);
-        }
-        if (write(is_open[1], "", 1) == 1)
-            raise(SIGKILL);
-        _exit(1);
+        if (fork() == 0) /* it has closed its copies now */
+            _exit(write(is_open[1], "", 1) != 1 || read(child_lives[0], &byte, 1) != 0);
+        raise(SIGKILL);
     }
     close(is_open[1]);
     assert_int_equal(read(is_open[0], &byte, 1), 1);
