@@ -358,7 +358,7 @@ TEST(forks)
     assert_int_equal(pthread_create(&thread, NULL, come_and_go, NULL), 0);
     for (int i = 0; i < N_FORKS; i++) {
         const pid_t child = fork();
-        int status;
+        int status = 0;
         if (child == 0) {
             struct stat about;
             int n = 0;
