@@ -1,7 +1,7 @@
 /* Moves messages over one TCP connection. What it reads is from outside: lengths are checked before memory is taken. */
 #include "net/connection.h"
-#include "base/fd.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/memory.h"
 #include "wire/bytes.h"
 
@@ -81,7 +81,6 @@ void gw_net_free(struct gw_net_connection *c)
 gw_status gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_keys *keys, const char *host, bool dialled)
 {
     gw_net_close(c);
-    gw_fd_own(fd);
     c->fd = fd;
     c->dialled = dialled;
     c->peer = (struct gw_net_address){.place = "unknown"};

@@ -1,8 +1,8 @@
 /* Accepts connections, and bounds what newcomers can take. */
 #include "net/listener.h"
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/memory.h"
 #include "base/quote.h"
 

@@ -1,7 +1,7 @@
 /* Opens, locks and checks the folder, and reads and writes rows with SQLite. */
 #include "pserver/folder/rows.h"
-#include "base/fd.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "wire/bytes.h"
