@@ -149,8 +149,8 @@ static gw_ps_client *make_client(uint8_t mode)
     client->has_met = !(mode & MODE_UNMET);
     client->reach_by = client->meet_by = INFINITY;
     client->next_id = MOST_SERVERS;
-    client->open.end = &client->open.first;
-    client->answered.end = &client->answered.first;
+    TAILQ_INIT(&client->open);
+    TAILQ_INIT(&client->answered);
     client->most_bytes = MOST_BODY;
     for (uint32_t s = 0; s < client->n_servers; s++) {
         struct server *server = &client->servers[s];
@@ -171,8 +171,8 @@ static gw_ps_client *make_client(uint8_t mode)
 
 static void free_client(gw_ps_client *client)
 {
-    while (client->open.first || client->answered.first)
-        gw_ps_request_free(client, client->open.first ? client->open.first : client->answered.first);
+    for (struct request *request; (request = TAILQ_FIRST(&client->open)) || (request = TAILQ_FIRST(&client->answered));)
+        gw_ps_request_free(client, request);
     for (uint32_t s = 0; s < client->n_servers; s++)
         gw_net_free(&client->servers[s].c), close(theirs[s]);
     gw_ps_keys_free(client);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/queue.h>
 #include <unistd.h>
 
 /* At the deadline the server says for whom it waits. This is how long the client waits for that after the deadline, and
@@ -26,25 +27,20 @@
  * ones. So no two workers wait for each other. */
 #define MOST_PULLS 512
 
-/* What the answer to a request holds. */
-enum awaited { AWAITS_NOTHING, AWAITS_SHARED, AWAITS_AVERAGES, AWAITS_PARAMETERS };
-
 /* A request under way, or a pull that is held back. */
 struct pending {
-    struct pending *next, **link; /* in a list of its server */
+    TAILQ_ENTRY(pending) link; /* in a list of its server */
     uint64_t request;
-    enum awaited awaited;
+    gw_ps_method method; /* of a pull; 0: it is none */
     bool now;            /* a pull of parameters as they are now */
     const char *what;    /* what was sent to the server, in the words of an error's sentence */
     uint32_t owner;      /* the number of the server */
     struct group *group; /* NULL: the request is about all groups */
-    struct run *run;
-    void *bytes; /* the message that a push was sent from, kept until the server has it; else NULL */
+    struct run *run;     /* NULL: it is about a group's statistics */
+    void *bytes;         /* the message that a push was sent from, kept until the server has it; else NULL */
 };
 
-struct pendings {
-    struct pending *first, **end;
-};
+TAILQ_HEAD(pendings, pending);
 
 /* What is asked of one server. */
 struct asked {
@@ -68,26 +64,27 @@ static gw_status servers_init(struct gw_exchange *ex, const gw_exchange_options 
 {
     gw_ps_client *client = options->servers;
     GW_TRY(gw_ps_client_ready(client));
-    const uint32_t n_servers = gw_ps_client_servers(client), n_workers = gw_ps_client_info(client).n_workers;
-    if (gw_ps_client_rank(client) >= n_workers)
+    const struct gw_ps_client_facts facts = gw_ps_client_facts(client);
+    const uint32_t n_workers = gw_ps_client_info(client).n_workers;
+    if (facts.rank >= n_workers)
         return gw_fail(GW_ERR_ARGUMENT, "a reader has no gradients to exchange; the client must be a worker");
     struct servers *me = ex->servers = gw_calloc(ex->context, 1, sizeof *me);
     if (!me)
         return GW_ERR_MEMORY;
     me->client = client;
     me->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    me->asked = gw_calloc(ex->context, n_servers, sizeof *me->asked);
+    me->asked = gw_calloc(ex->context, facts.n_servers, sizeof *me->asked);
     if (!me->asked)
         return GW_ERR_MEMORY;
-    for (uint32_t s = 0; s < n_servers; s++) {
-        me->asked[s].sent.end = &me->asked[s].sent.first;
-        me->asked[s].held.end = &me->asked[s].held.first;
+    for (uint32_t s = 0; s < facts.n_servers; s++) {
+        TAILQ_INIT(&me->asked[s].sent);
+        TAILQ_INIT(&me->asked[s].held);
     }
     if (me->event < 0)
         return gw_fail(GW_ERR_SYSTEM, "no eventfd for an exchange through servers");
-    ex->rank = gw_ps_client_rank(client);
+    ex->rank = facts.rank;
     ex->size = ex->first_owner = n_workers;
-    ex->n_owners = n_servers;
+    ex->n_owners = facts.n_servers;
     return GW_OK;
 }
 
@@ -102,27 +99,12 @@ static struct asked *asked_of(const struct gw_exchange *ex, uint32_t owner)
     return &ex->servers->asked[owner - ex->first_owner];
 }
 
-static void put_into(struct pendings *list, struct pending *pending)
-{
-    pending->next = NULL;
-    pending->link = list->end;
-    *list->end = pending;
-    list->end = &pending->next;
-}
-
-static void take_out(struct pendings *list, const struct pending *pending)
-{
-    *pending->link = pending->next;
-    *(pending->next ? &pending->next->link : &list->end) = pending->link;
-}
-
-/* Of a request about a run, about a group's statistics (run NULL), or about all groups (both NULL). */
-static struct pending *pend(struct gw_exchange *ex, const char *what, uint32_t owner, struct group *group,
-                            struct run *run)
+/* Makes a request about a run, or about a group's statistics (run NULL). NULL: there is no memory. */
+static struct pending *pend(struct gw_exchange *ex, const char *what, struct group *group, struct run *run)
 {
     struct pending *pending = gw_calloc(ex->context, 1, sizeof *pending);
     if (pending)
-        *pending = (struct pending){.what = what, .owner = owner, .group = group, .run = run};
+        *pending = (struct pending){.what = what, .owner = owner_of(group, run), .group = group, .run = run};
     return pending;
 }
 
@@ -130,8 +112,8 @@ static struct pending *pend(struct gw_exchange *ex, const char *what, uint32_t o
 static void unpend(struct gw_exchange *ex, struct pending *pending)
 {
     struct asked *asked = asked_of(ex, pending->owner);
-    take_out(&asked->sent, pending);
-    asked->n_pulls -= pending->awaited != AWAITS_NOTHING;
+    TAILQ_REMOVE(&asked->sent, pending, link);
+    asked->n_pulls -= pending->method != 0;
     ex->servers->n_sent--;
     gw_buffers_give(&ex->buffers, pending->bytes);
     gw_free(ex->context, pending);
@@ -142,14 +124,27 @@ static gw_status ask(struct gw_exchange *ex, struct pending *pending, const stru
                      const void *body, size_t n_bytes)
 {
     struct asked *asked = asked_of(ex, pending->owner);
-    put_into(&asked->sent, pending);
-    asked->n_pulls += pending->awaited != AWAITS_NOTHING;
+    TAILQ_INSERT_TAIL(&asked->sent, pending, link);
+    asked->n_pulls += pending->method != 0;
     ex->servers->n_sent++;
     const gw_status status = gw_ps_client_begin(ex->servers->client, pending->owner - ex->first_owner, request, body,
                                                 n_bytes, pending, &pending->request);
     if (status < 0)
         unpend(ex, pending);
     return status;
+}
+
+/* Makes a request that is no pull, and sends it. bytes: the message in which the body lies; the call owns it. */
+static gw_status tell(struct gw_exchange *ex, const char *what, struct group *group, struct run *run,
+                      const struct gw_ps_request *request, void *bytes, const void *body, size_t n_bytes)
+{
+    struct pending *pending = pend(ex, what, group, run);
+    if (!pending) {
+        gw_message_free(bytes);
+        return GW_ERR_MEMORY;
+    }
+    pending->bytes = bytes;
+    return ask(ex, pending, request, body, n_bytes);
 }
 
 static void servers_fini(struct gw_exchange *ex)
@@ -159,13 +154,12 @@ static void servers_fini(struct gw_exchange *ex)
         return;
     for (uint32_t s = 0; me->asked && s < ex->n_owners; s++) {
         struct asked *asked = &me->asked[s];
-        while (asked->sent.first) {
-            gw_ps_client_drop(me->client, asked->sent.first->request);
-            unpend(ex, asked->sent.first);
+        for (struct pending *pending; (pending = TAILQ_FIRST(&asked->sent));) {
+            gw_ps_client_drop(me->client, pending->request);
+            unpend(ex, pending);
         }
-        while (asked->held.first) {
-            struct pending *pending = asked->held.first;
-            take_out(&asked->held, pending);
+        for (struct pending *pending; (pending = TAILQ_FIRST(&asked->held));) {
+            TAILQ_REMOVE(&asked->held, pending, link);
             gw_free(ex->context, pending);
         }
     }
@@ -215,7 +209,7 @@ static gw_status check_servers(const struct gw_exchange *ex)
             GW_ERR_ARGUMENT,
             "the parameter servers do not wait for all workers (their --mode is not sync), so that workers would get "
             "different averages; such servers must keep the parameters themselves");
-    if (shares && gw_ps_client_backup(client))
+    if (shares && gw_ps_client_facts(client).backup)
         return gw_fail(
             GW_ERR_ARGUMENT,
             "the parameter servers do not wait for all workers (--backup), and this codec needs a number that is "
@@ -257,35 +251,26 @@ static uint64_t number_of(struct verdict verdict)
 
 static gw_status servers_push(struct gw_exchange *ex, struct group *group, struct run *run, void *bytes, size_t n_bytes)
 {
-    struct pending *pending =
-        pend(ex, run ? "the push of gradients" : "the push of statistics", owner_of(group, run), group, run);
     struct gw_ps_request push = request_of(GW_PS_PUSH, group, run);
-    if (!pending) {
-        gw_message_free(bytes);
-        return GW_ERR_MEMORY;
-    }
-    pending->bytes = bytes;
     push.push_kind = run && ex->optimizer ? GW_PS_PUSH_PENDING : GW_PS_PUSH_PLAIN; /* until the step's verdict */
     push.rate = ex->servers->rate;
-    gw_count_up(ex, pending->owner, n_bytes);
-    return ask(ex, pending, &push, message_body(bytes), n_bytes - MESSAGE_HEADER);
+    gw_count_up(ex, owner_of(group, run), n_bytes);
+    return tell(ex, run ? "the push of gradients" : "the push of statistics", group, run, &push, bytes,
+                message_body(bytes), n_bytes - MESSAGE_HEADER);
 }
 
 static gw_status servers_refuse(struct gw_exchange *ex, struct group *group, struct run *run, struct verdict verdict)
 {
-    struct pending *pending = pend(ex, "the refusal", owner_of(group, run), group, run);
     struct gw_ps_request refusal = request_of(GW_PS_PUSH, group, run);
-    if (!pending)
-        return GW_ERR_MEMORY;
     refusal.push_kind = GW_PS_PUSH_REFUSED;
     refusal.refusal = number_of(verdict);
     refusal.rate = ex->servers->rate;
-    gw_count_up(ex, pending->owner, MESSAGE_BAD_BYTES);
-    return ask(ex, pending, &refusal, NULL, 0);
+    gw_count_up(ex, owner_of(group, run), MESSAGE_BAD_BYTES);
+    return tell(ex, "the refusal", group, run, &refusal, NULL, NULL, 0);
 }
 
 /* Any run that the server owns. NULL if there is none. */
-static const struct run *any_run_of(const struct gw_exchange *ex, uint32_t owner, const struct group **group)
+static struct run *any_run_of(const struct gw_exchange *ex, uint32_t owner, const struct group **group)
 {
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         *group = &ex->groups[g];
@@ -300,16 +285,13 @@ static gw_status servers_judge(struct gw_exchange *ex, struct verdict verdict)
 {
     for (uint32_t s = 0; s < ex->n_owners; s++) {
         const struct group *group;
-        const struct run *run = any_run_of(ex, ex->first_owner + s, &group);
-        struct pending *pending = run ? pend(ex, "the verdict on the step", run->owner, NULL, NULL) : NULL;
+        struct run *run = any_run_of(ex, ex->first_owner + s, &group);
         if (!run)
             continue;
-        if (!pending)
-            return GW_ERR_MEMORY;
         struct gw_ps_request judgement = request_of(GW_PS_VERDICT, group, run);
         judgement.refusal = number_of(verdict);
         gw_count_up(ex, run->owner, MESSAGE_BAD_BYTES);
-        GW_TRY(ask(ex, pending, &judgement, NULL, 0));
+        GW_TRY(tell(ex, "the verdict on the step", NULL, run, &judgement, NULL, NULL, 0));
     }
     return GW_OK;
 }
@@ -317,55 +299,46 @@ static gw_status servers_judge(struct gw_exchange *ex, struct verdict verdict)
 /* Sends the pulls that were held back, as far as there is room for them. */
 static gw_status let_go(struct gw_exchange *ex, struct asked *asked)
 {
-    while (asked->held.first && asked->n_pulls < MOST_PULLS) {
-        struct pending *pending = asked->held.first;
+    for (struct pending *pending; asked->n_pulls < MOST_PULLS && (pending = TAILQ_FIRST(&asked->held));) {
         struct gw_ps_request pull = request_of(GW_PS_PULL, pending->group, pending->run);
-        pull.method = pending->awaited == AWAITS_SHARED     ? GW_PS_MAX
-                      : pending->awaited == AWAITS_AVERAGES ? GW_PS_DECODE_AVERAGE
-                                                            : GW_PS_PARAMETERS;
+        pull.method = (uint8_t)pending->method;
         pull.as_it_is = pending->now;
-        take_out(&asked->held, pending);
+        TAILQ_REMOVE(&asked->held, pending, link);
         GW_TRY(ask(ex, pending, &pull, NULL, 0));
     }
     return GW_OK;
 }
 
 static gw_status pull(struct gw_exchange *ex, const char *what, struct group *group, struct run *run,
-                      enum awaited awaited, bool now)
+                      gw_ps_method method, bool now)
 {
-    struct pending *pending = pend(ex, what, owner_of(group, run), group, run);
+    struct pending *pending = pend(ex, what, group, run);
     if (!pending)
         return GW_ERR_MEMORY;
-    pending->awaited = awaited;
+    pending->method = method;
     pending->now = now;
-    put_into(&asked_of(ex, pending->owner)->held, pending);
+    TAILQ_INSERT_TAIL(&asked_of(ex, pending->owner)->held, pending, link);
     return let_go(ex, asked_of(ex, pending->owner));
 }
 
 static gw_status servers_pull(struct gw_exchange *ex, struct group *group, struct run *run)
 {
     if (!run)
-        return pull(ex, "the pull of shared numbers", group, NULL, AWAITS_SHARED, false);
-    return ex->optimizer ? pull(ex, PULL_PARAMETERS, group, run, AWAITS_PARAMETERS, false)
-                         : pull(ex, "the pull of averages", group, run, AWAITS_AVERAGES, false);
+        return pull(ex, "the pull of shared numbers", group, NULL, GW_PS_MAX, false);
+    return ex->optimizer ? pull(ex, PULL_PARAMETERS, group, run, GW_PS_PARAMETERS, false)
+                         : pull(ex, "the pull of averages", group, run, GW_PS_DECODE_AVERAGE, false);
 }
 
 static gw_status servers_put(struct gw_exchange *ex, struct group *group, struct run *run, void *values)
 {
-    struct pending *pending = pend(ex, "the first parameters", run->owner, group, run);
     struct gw_ps_request first = request_of(GW_PS_PUT, group, run);
-    if (!pending) {
-        gw_message_free(values);
-        return GW_ERR_MEMORY;
-    }
-    pending->bytes = values;
     first.put_kind = GW_PS_PUT_FIRST;
-    return ask(ex, pending, &first, values, (size_t)run->n_elems * sizeof(float));
+    return tell(ex, "the first parameters", group, run, &first, values, values, (size_t)run->n_elems * sizeof(float));
 }
 
 static gw_status servers_get(struct gw_exchange *ex, struct group *group, struct run *run)
 {
-    return pull(ex, PULL_PARAMETERS, group, run, AWAITS_PARAMETERS, true);
+    return pull(ex, PULL_PARAMETERS, group, run, GW_PS_PARAMETERS, true);
 }
 
 static gw_status servers_call(struct gw_exchange *ex, void *wake)
@@ -375,22 +348,7 @@ static gw_status servers_call(struct gw_exchange *ex, void *wake)
     return GW_OK;
 }
 
-/* ---- receiving -----------------------------------------------------------------------------------------------------
- */
-
-struct words {
-    char text[64];
-};
-
-/* What was sent, for a sentence. */
-static struct words words_of(const struct pending *request)
-{
-    struct words words = {""};
-    gw_append(words.text, sizeof words.text, "%s", request->what);
-    if (request->group)
-        gw_append(words.text, sizeof words.text, " of group %u", request->group->index);
-    return words;
-}
+/* ---- receiving --------------------------------------------------------------------------------------------------- */
 
 /* Handles the value that answers a pull, or the error in its place. */
 static gw_status take_value(struct gw_exchange *ex, const struct pending *pull, gw_status status,
@@ -405,9 +363,9 @@ static gw_status take_value(struct gw_exchange *ex, const struct pending *pull, 
     }
     ex->tally.messages++;
     gw_count_down(ex, arrival.from, arrival.verdict.bad ? MESSAGE_BAD_BYTES : MESSAGE_HEADER + value->n_bytes);
-    return pull->awaited == AWAITS_SHARED     ? gw_take_shared(ex, pull->group, &arrival)
-           : pull->awaited == AWAITS_AVERAGES ? gw_take_averages(ex, pull->group, pull->run, &arrival)
-                                              : gw_take_parameters(ex, pull->group, pull->run, &arrival);
+    return pull->method == GW_PS_MAX              ? gw_take_shared(ex, pull->group, &arrival)
+           : pull->method == GW_PS_DECODE_AVERAGE ? gw_take_averages(ex, pull->group, pull->run, &arrival)
+                                                  : gw_take_parameters(ex, pull->group, pull->run, &arrival);
 }
 
 /* A list of servers, and what each of them did not answer. */
@@ -415,11 +373,15 @@ struct silence {
     char text[448];
 };
 
-static void silence_add(struct silence *silence, const struct gw_exchange *ex, uint32_t server, const char *what)
+/* group NULL: the request was about all groups. */
+static void silence_add(struct silence *silence, const struct gw_exchange *ex, uint32_t server, const char *what,
+                        const struct group *group)
 {
     gw_append(silence->text, sizeof silence->text, "%s at %s did not answer %s",
               silence->text[0] ? "; the one" : "the parameter server", gw_ps_client_place(ex->servers->client, server),
               what);
+    if (group)
+        gw_append(silence->text, sizeof silence->text, " of group %u", group->index);
 }
 
 /* A request has waited too long. The last error says for which workers; a server said so, or it is the client's own
@@ -442,7 +404,7 @@ static gw_status workers_or_servers(struct gw_exchange *ex)
         if (gw_ps_wait(me->client, me->asked[s].probe, left > 0 ? (uint32_t)(left * 1000) + 1 : 0, NULL) != GW_NOT_YET)
             continue;
         gw_ps_client_drop(me->client, me->asked[s].probe);
-        silence_add(&silence, ex, s, "the question who takes part");
+        silence_add(&silence, ex, s, "the question who takes part", NULL);
     }
     if (status == GW_OK && silence.text[0]) /* a busy server may be late, so what was said before is said, too */
         return gw_fail(GW_ERR_TIMEOUT, "%s within %d ms; before that: %s", silence.text, GRACE_MS, kept.sentence);
@@ -463,23 +425,13 @@ static gw_status take(struct gw_exchange *ex, bool *got)
         unpend(ex, tag);
         if (status == GW_ERR_TIMEOUT)
             return workers_or_servers(ex);
-        *got = done.awaited != AWAITS_NOTHING;
+        *got = done.method != 0;
         if (*got)
             status = take_value(ex, &done, status, &value);
         gw_ps_value_free(&value);
         GW_TRY(status);
         GW_TRY(let_go(ex, asked_of(ex, done.owner)));
     }
-    return GW_OK;
-}
-
-/* Waits until something may have come. It also reads what a call of the program wrote to the eventfd. The call had left
- * its wake before it wrote. */
-static gw_status wait_for_news(const struct servers *me, double deadline)
-{
-    eventfd_t n;
-    GW_TRY(gw_ps_client_pump(me->client, me->event, deadline));
-    eventfd_read(me->event, &n);
     return GW_OK;
 }
 
@@ -497,7 +449,9 @@ static gw_status servers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bo
             return GW_OK;
         if (late)
             return GW_NOT_YET;
-        GW_TRY(wait_for_news(me, deadline));
+        eventfd_t n;
+        GW_TRY(gw_ps_client_pump(me->client, me->event, deadline));
+        eventfd_read(me->event, &n); /* the call that wrote it had left its wake before */
     }
 }
 
@@ -507,9 +461,9 @@ static bool servers_silent(const struct gw_exchange *ex, double since)
     struct silence silence = {""};
     (void)since;
     for (uint32_t s = 0; s < ex->n_owners; s++) {
-        const struct pending *request = ex->servers->asked[s].sent.first; /* the oldest */
-        if (request)
-            silence_add(&silence, ex, s, words_of(request).text);
+        const struct pending *oldest = TAILQ_FIRST(&ex->servers->asked[s].sent);
+        if (oldest)
+            silence_add(&silence, ex, s, oldest->what, oldest->group);
     }
     if (!silence.text[0])
         return false;

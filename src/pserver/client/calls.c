@@ -305,6 +305,11 @@ void gw_ps_cancel(gw_ps_client *client, uint64_t id)
 static gw_status begin_and_wait(gw_ps_client *client, gw_ps_call call, gw_ps_value *out)
 {
     uint64_t request;
+    const bool gives = call.kind == GW_PS_CALL_PULL || call.kind == GW_PS_CALL_GET;
+    if (gives && !out)
+        return gw_fail(GW_ERR_ARGUMENT, "there is no place for the value: out is NULL");
+    if (gives)
+        *out = (gw_ps_value){0};
     call.struct_bytes = sizeof call;
     GW_TRY(gw_ps_begin(client, &call, &request));
     return gw_ps_wait(client, request, GW_PS_NO_LIMIT, out);
@@ -321,19 +326,9 @@ gw_status gw_ps_push(gw_ps_client *client, const char *key, const void *bytes, s
                           NULL);
 }
 
-/* Fails a call that gives a value if it has no place for that, before it asks. */
-static gw_status empty(gw_ps_value *out)
-{
-    if (!out)
-        return gw_fail(GW_ERR_ARGUMENT, "there is no place for the value: out is NULL");
-    *out = (gw_ps_value){0};
-    return GW_OK;
-}
-
 gw_status gw_ps_pull(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
                      gw_ps_value *out)
 {
-    GW_TRY(empty(out));
     return begin_and_wait(client,
                           (gw_ps_call){.kind = GW_PS_CALL_PULL, .key = key, .method = method, .scale_key = scale_key},
                           out);
@@ -348,7 +343,6 @@ gw_status gw_ps_put(gw_ps_client *client, const char *key, uint64_t version, con
 
 gw_status gw_ps_get(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out)
 {
-    GW_TRY(empty(out));
     return begin_and_wait(client, (gw_ps_call){.kind = GW_PS_CALL_GET, .key = key, .version = least}, out);
 }
 
@@ -381,7 +375,7 @@ gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *line
 
 uint64_t gw_ps_client_answered(const gw_ps_client *client, void **tag)
 {
-    const struct request *request = client->answered.first, *oldest = client->open.first;
+    const struct request *request = TAILQ_FIRST(&client->answered), *oldest = TAILQ_FIRST(&client->open);
     if (!request && oldest && gw_clock_seconds() >= oldest->deadline)
         request = oldest; /* gw_ps_wait says that no answer has come */
     *tag = request ? request->tag : NULL;

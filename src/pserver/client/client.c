@@ -31,22 +31,12 @@ bool gw_ps_take_notice(gw_ps_client *client, gw_ps_notice notice)
     return client && atomic_exchange(notice == GW_PS_NOTICE_JOIN ? &client->join : &client->in_memory, false);
 }
 
-uint32_t gw_ps_client_rank(const gw_ps_client *client)
+struct gw_ps_client_facts gw_ps_client_facts(const gw_ps_client *client)
 {
-    return client->rank;
-}
-
-uint32_t gw_ps_client_backup(const gw_ps_client *client)
-{
-    uint32_t most = 0;
+    struct gw_ps_client_facts facts = {.rank = client->rank, .n_servers = client->n_servers};
     for (uint32_t s = 0; s < client->n_servers; s++)
-        most = client->servers[s].hello.backup > most ? client->servers[s].hello.backup : most;
-    return most;
-}
-
-uint32_t gw_ps_client_servers(const gw_ps_client *client)
-{
-    return client->n_servers;
+        facts.backup |= client->servers[s].hello.backup > 0;
+    return facts;
 }
 
 const char *gw_ps_client_place(const gw_ps_client *client, uint32_t server)
@@ -169,8 +159,8 @@ gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *o
         gw_clock_seconds() + (connect_ms < client->timeout_ms ? connect_ms : client->timeout_ms) / 1000.0;
     client->next_id = MOST_SERVERS;
     client->most_bytes = gw_machine_bytes() / 4 * 3;
-    client->open.end = &client->open.first;
-    client->answered.end = &client->answered.first;
+    TAILQ_INIT(&client->open);
+    TAILQ_INIT(&client->answered);
     client->keys.context = context;
     gw_status status = set_up(client, options);
     if (status < 0) {
@@ -189,10 +179,8 @@ void gw_ps_client_destroy(gw_ps_client *client)
     say_goodbye(client);
     for (uint32_t s = 0; s < client->n_servers; s++)
         gw_net_free(&client->servers[s].c);
-    while (client->open.first)
-        gw_ps_request_free(client, client->open.first);
-    while (client->answered.first)
-        gw_ps_request_free(client, client->answered.first);
+    for (struct request *request; (request = TAILQ_FIRST(&client->open)) || (request = TAILQ_FIRST(&client->answered));)
+        gw_ps_request_free(client, request);
     gw_net_keys_free(client->identity);
     gw_ps_keys_free(client);
     gw_free(client->context, client);

@@ -48,14 +48,14 @@ uint64_t gw_ps_client_answered(const gw_ps_client *client, void **tag);
 void gw_ps_client_drop(gw_ps_client *client, uint64_t request);
 
 gw_status gw_ps_client_ready(const gw_ps_client *client); /* GW_ERR_ORDER: of another process, or it has not met yet */
-uint32_t gw_ps_client_rank(const gw_ps_client *client);
-uint32_t gw_ps_client_servers(const gw_ps_client *client);
+
+struct gw_ps_client_facts {
+    uint32_t rank, n_servers;
+    bool backup; /* a server has backup workers: its rounds do not wait for all */
+};
+struct gw_ps_client_facts gw_ps_client_facts(const gw_ps_client *client);
 
 /* The address HOST:PORT of server number `server`, from 0. */
 const char *gw_ps_client_place(const gw_ps_client *client, uint32_t server);
-
-/* How many backup workers the servers have: a round does not wait for that many. If servers differ, the largest number.
- */
-uint32_t gw_ps_client_backup(const gw_ps_client *client);
 
 #endif

@@ -37,7 +37,7 @@ static gw_status send_part(struct gw_ps_client *client, uint32_t s, struct part 
 
 static gw_status send_again(struct gw_ps_client *client, uint32_t s)
 {
-    for (struct request *t = client->open.first; t; t = t->next)
+    for (struct request *t = TAILQ_FIRST(&client->open); t; t = TAILQ_NEXT(t, link))
         if (s >= t->place.first && s < t->place.first + t->place.n_parts && !t->parts[s - t->place.first].done)
             GW_TRY(send_part(client, s, &t->parts[s - t->place.first]));
     return GW_OK;
@@ -183,21 +183,6 @@ static gw_status take_value(struct gw_ps_client *client, struct request *request
     return GW_OK;
 }
 
-static void take_out(struct requests *list, struct request *request)
-{
-    *request->link = request->next;
-    *(request->next ? &request->next->link : &list->end) = request->link;
-}
-
-/* Puts a request at the end of a list. */
-static void put_into(struct requests *to, struct request *request)
-{
-    request->next = NULL;
-    request->link = to->end;
-    *to->end = request;
-    to->end = &request->next;
-}
-
 /* The parts of a key are pushed with one number. If one of its servers cannot take a number any more, the others must
  * not wait for it. So this sends the INIT to them again, with that number. Returns whether it has sent any. */
 static bool tell_skipped(struct gw_ps_client *client, struct request *request)
@@ -250,8 +235,8 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct request 
     part->again_at = 0;
     part->done = true;
     if (--request->n_left == 0 && !tell_skipped(client, request)) {
-        take_out(&client->open, request);
-        put_into(&client->answered, request);
+        TAILQ_REMOVE(&client->open, request, link);
+        TAILQ_INSERT_TAIL(&client->answered, request, link);
     }
 }
 
@@ -326,7 +311,7 @@ static gw_status turn(struct gw_ps_client *client, uint32_t s, uint32_t *n)
 static gw_status ask_again(struct gw_ps_client *client, double *next)
 {
     const double now = gw_clock_seconds();
-    for (struct request *t = client->n_again ? client->open.first : NULL; t; t = t->next)
+    for (struct request *t = client->n_again ? TAILQ_FIRST(&client->open) : NULL; t; t = TAILQ_NEXT(t, link))
         for (uint32_t p = 0; p < t->place.n_parts; p++) {
             struct part *part = &t->parts[p];
             if (part->done || part->again_at == 0)
@@ -382,29 +367,21 @@ gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline)
 
 /* ---- requests ----------------------------------------------------------------------------------------------- */
 
-static struct request **bucket_of(const struct gw_ps_client *client, uint64_t id)
-{
-    return (struct request **)&client->buckets[id / MOST_SERVERS % REQUEST_BUCKETS];
-}
-
 struct request *gw_ps_request_find(const struct gw_ps_client *client, uint64_t id)
 {
-    struct request *request = *bucket_of(client, id);
-    while (request && request->id != id)
-        request = request->hash_next;
-    return request;
+    const struct bucket *bucket = &client->buckets[id / MOST_SERVERS % REQUEST_BUCKETS];
+    for (struct request *request = LIST_FIRST(bucket); request; request = LIST_NEXT(request, same_bucket))
+        if (request->id == id)
+            return request;
+    return NULL;
 }
 
 void gw_ps_request_free(struct gw_ps_client *client, struct request *request)
 {
-    struct request **at = bucket_of(client, request->id), *second = gw_ps_request_find(client, request->second);
     struct key *key = request->key;
-    if (second)
-        gw_ps_request_free(client, second);
-    while (*at != request)
-        at = &(*at)->hash_next;
-    *at = request->hash_next;
-    take_out(request->n_left ? &client->open : &client->answered, request);
+    gw_ps_client_drop(client, request->second);
+    LIST_REMOVE(request, same_bucket);
+    TAILQ_REMOVE(request->n_left ? &client->open : &client->answered, request, link);
     for (uint32_t p = 0; p < request->place.n_parts; p++) {
         const struct part *part = &request->parts[p];
         struct server *server = &client->servers[request->place.first + p];
@@ -458,9 +435,8 @@ static struct request *new_request(struct gw_ps_client *client, const struct gw_
         part->body = has_value ? (const char *)body + begin : NULL;
         part->n_bytes = has_value ? end - begin : 0;
     }
-    request->hash_next = *bucket_of(client, request->id);
-    *bucket_of(client, request->id) = request;
-    put_into(&client->open, request);
+    LIST_INSERT_HEAD(&client->buckets[request->id / MOST_SERVERS % REQUEST_BUCKETS], request, same_bucket);
+    TAILQ_INSERT_TAIL(&client->open, request, link);
     if (key) {
         key->n_pushes += head->operation == GW_PS_PUSH;
         key->n_inits += head->operation == GW_PS_INIT;

@@ -10,6 +10,7 @@
 #include "net/connection.h"
 
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #define MOST_SERVERS 64
 #define REQUEST_BUCKETS 4096
@@ -45,8 +46,8 @@ struct key {
 };
 
 struct request {
-    struct request *next, **link;      /* in the client's list of open requests, or of answered ones */
-    struct request *hash_next;         /* in its bucket */
+    TAILQ_ENTRY(request) link; /* in the client's list of open requests, or of answered ones */
+    LIST_ENTRY(request) same_bucket;
     uint64_t id;                       /* the id of its first part; the ids of the others follow */
     const struct gw_ps_request *asked; /* the head of its first part */
     double deadline;
@@ -64,9 +65,7 @@ struct request {
     struct part parts[];
 };
 
-struct requests {
-    struct request *first, **end;
-};
+TAILQ_HEAD(requests, request);
 
 struct server {
     gw_ps_client *client;
@@ -103,9 +102,9 @@ struct gw_ps_client {
     atomic_bool in_memory, join; /* the notices that the program has not taken yet */
     uint64_t incarnation, next_id;
     struct server servers[MOST_SERVERS];
-    struct requests open, answered;           /* in the order in which they began, or were answered */
-    struct request *buckets[REQUEST_BUCKETS]; /* all of them, by their number */
-    uint32_t n_again;                         /* how many parts wait to be sent again */
+    struct requests open, answered;                      /* in the order in which they began, or were answered */
+    LIST_HEAD(bucket, request) buckets[REQUEST_BUCKETS]; /* all of them, by their number */
+    uint32_t n_again;                                    /* how many parts wait to be sent again */
     struct gw_ps_names keys;
     uint64_t refusal;
     uint64_t most_bytes; /* the most bytes of a value whose length is not known before */
