@@ -307,16 +307,14 @@ int tool_bench_codec(int argc, char **argv)
         .args = "bench codec takes no files",
     };
     tool_set_command("bench codec");
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     const char *const *defaults = json ? default_specs : table_specs;
     const size_t n_defaults =
         json ? sizeof default_specs / sizeof *default_specs : sizeof table_specs / sizeof *table_specs;
     for (size_t i = 0, given = specs.n; given == 0 && i < n_defaults; i++)
         specs.items[specs.n++] = defaults[i];
     b.n_specs = specs.n;
-    status = prepare(&b);
+    int status = prepare(&b);
     b.began = gw_clock_seconds();
     for (b.spec = 0; b.spec < specs.n && status == 0; b.spec++) {
         subject s = {.spec = specs.items[b.spec]};

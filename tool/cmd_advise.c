@@ -190,16 +190,14 @@ int gw_cmd_advise(int argc, char **argv)
         TOOL_OPTIONS(options),
         .args = "advise takes no files but --profile",
     };
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!path)
         return tool_wrong_use("--profile is missing; gradwire probe measures one");
     tool_profile profile;
     TOOL_TRY(parse_lost(lost_text, &most_lost));
     TOOL_TRY(tool_profile_read(path, compress, &profile));
     static gw_advice advice;
-    status = tool_exit_status(gw_advise(NULL, &profile.profile, profile.compress, &advice), path);
+    int status = tool_exit_status(gw_advise(NULL, &profile.profile, profile.compress, &advice), path);
     if (status == TOOL_DONE)
         status = (json ? print_json : print_text)(&profile, &advice, most_lost);
     tool_profile_free(&profile);

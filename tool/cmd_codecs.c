@@ -74,9 +74,7 @@ int gw_cmd_codecs(int argc, char **argv)
         .max_args = -1,
         .args = "names of codecs",
     };
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     char **specs = argv + 1;
     const int n_specs = argc - 1;
     for (int i = 0; i < n_specs; i++) {

@@ -38,9 +38,7 @@ int gw_cmd_decode(int argc, char **argv)
         .max_args = 1,
         .args = "decode takes one frame, IN.gw",
     };
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!out_path)
         return tool_wrong_use("-o is missing: where should the values go?");
     if (!legal_name(out_path))
@@ -53,7 +51,7 @@ int gw_cmd_decode(int argc, char **argv)
     TOOL_TRY(tool_read_frame(argv[1], &frame));
     const uint64_t n_elems = frame.info.n_elems;
     float *values = tool_alloc(n_elems, sizeof(float));
-    status = values ? tool_output_open(&output, out_path) : TOOL_FAILED;
+    int status = values ? tool_output_open(&output, out_path) : TOOL_FAILED;
     if (status == TOOL_DONE)
         status = tool_exit_status(gw_decode(NULL, frame.bytes, frame.n_bytes, values, n_elems), argv[1]);
     if (status == TOOL_DONE)

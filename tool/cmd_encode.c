@@ -264,9 +264,7 @@ int gw_cmd_encode(int argc, char **argv)
         .max_args = 1,
         .args = "encode takes one tensor, IN.f32 or IN.npy",
     };
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!job.spec)
         return tool_wrong_use("--codec is missing, e.g. --codec ternary");
     if (!job.out_path)
@@ -283,7 +281,7 @@ int gw_cmd_encode(int argc, char **argv)
     TOOL_TRY(tool_check_apart(files, sizeof files / sizeof *files));
 
     bool skipped = false;
-    status = prepare(&job);
+    int status = prepare(&job);
     if (status == 0)
         status = encode(&job, &skipped);
     if (status == 0 && skipped)

@@ -62,13 +62,11 @@ int gw_cmd_inspect(int argc, char **argv)
         .max_args = 1,
         .args = "inspect takes one frame, IN.gw",
     };
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     tool_frame frame;
     tool_frame_facts facts;
     TOOL_TRY(tool_read_frame(argv[1], &frame));
-    status = tool_frame_examine(argv[1], &frame, &facts);
+    int status = tool_frame_examine(argv[1], &frame, &facts);
     if (status == TOOL_DONE)
         status = json ? tool_print_json(tool_frame_json(&frame, &facts)) : print_frame(argv[1], &frame, &facts);
     free(frame.bytes);

@@ -37,9 +37,7 @@ int gw_cmd_keys(int argc, char **argv)
         .max_args = 2,
         .args = "the word new, and a folder",
     };
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (strcmp(argv[1], "new") != 0)
         return tool_wrong_use("'%s' is nothing to do with keys; 'gradwire keys new DIR' makes them", argv[1]);
     if (!client != !server)

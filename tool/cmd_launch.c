@@ -532,10 +532,8 @@ int gw_cmd_launch(int argc, char **argv)
         .max_args = -1,
         .args = "a command, after --",
     };
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
-    status = prepare(&launch, n, hosts, port);
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
+    int status = prepare(&launch, n, hosts, port);
     if (status == TOOL_DONE)
         status = command_of(&launch, argc - 1, argv + 1);
     if (status == TOOL_DONE)

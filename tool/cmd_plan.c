@@ -170,9 +170,7 @@ int gw_cmd_plan(int argc, char **argv)
         TOOL_OPTIONS(options),
         .args = "plan takes no files but --profile",
     };
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!path)
         return tool_wrong_use("--profile is missing; gradwire probe measures one");
     const tool_named_file files[] = {{"--profile", path, false}, {"-o", chart, true}};
@@ -181,9 +179,9 @@ int gw_cmd_plan(int argc, char **argv)
     TOOL_TRY(tool_profile_read(path, compress, &p.profile));
     p.group_of = tool_alloc(p.profile.profile.n_layers, sizeof *p.group_of);
     p.times = tool_alloc((uint64_t)(GW_MERGE_FIXED + 1) * p.profile.profile.n_layers, sizeof *p.times);
-    status = !p.group_of || !p.times ? TOOL_FAILED
-             : spec                  ? tool_profile_codec(&p.profile, spec, &p.codec)
-                                     : tool_exit_status(choose_codec(&p), path);
+    int status = !p.group_of || !p.times ? TOOL_FAILED
+                 : spec                  ? tool_profile_codec(&p.profile, spec, &p.codec)
+                                         : tool_exit_status(choose_codec(&p), path);
     if (status == TOOL_DONE)
         status = tool_exit_status(make_plans(&p), path);
     if (status == TOOL_DONE)

@@ -71,7 +71,7 @@ static int parse_owners(const char *text, gw_predict_options *options)
     if (strncmp(text, "servers:", 8) == 0) {
         const tool_option number = {"--owners servers", "S", "", TOOL_U32, &options->servers, 1, GW_MAX_GPUS};
         options->owners = GW_OWNERS_SERVERS;
-        return tool_set_option(&number, text + 8) == TOOL_PARSED ? TOOL_DONE : TOOL_WRONG_USE;
+        return tool_set_option(&number, text + 8);
     }
     const char *nearest = gw_nearest(text, names, 5, NULL);
     return tool_wrong_use("--owners is '%s', and must be paper, server, servers:S, ring or sharded%s%s%s", text,
@@ -408,9 +408,7 @@ int gw_cmd_predict(int argc, char **argv)
         .max_args = 0,
         .args = "predict takes no files but --cluster's",
     };
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!p.cluster_name)
         return tool_wrong_use("--cluster is missing; there are eth-1g-gtx1080 and ib-100g-p100, or name a file");
     if (tool_given(&usage, "--ratio") && p.ratio <= 0)

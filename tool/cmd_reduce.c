@@ -50,9 +50,7 @@ int gw_cmd_reduce(int argc, char **argv)
         .max_args = GW_MAX_WORKERS,
         .args = "reduce takes the frames of the workers, IN.gw...",
     };
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!out_path)
         return tool_wrong_use("-o is missing: where should the average go?");
     uint32_t n = (uint32_t)(argc - 1);
@@ -68,10 +66,9 @@ int gw_cmd_reduce(int argc, char **argv)
     tool_frame *frames = calloc(n, sizeof *frames);
     const void **bytes = calloc(n, sizeof *bytes);
     size_t *sizes = calloc(n, sizeof *sizes);
-    if (!frames || !bytes || !sizes)
-        status = tool_fail("out of memory");
-    else
-        status = spec ? tool_exit_status(gw_codec_parse(NULL, spec, &codec), NULL) : TOOL_DONE;
+    int status = !frames || !bytes || !sizes ? tool_fail("out of memory")
+                 : spec                      ? tool_exit_status(gw_codec_parse(NULL, spec, &codec), NULL)
+                                             : TOOL_DONE;
     if (status == TOOL_DONE)
         status = read_frames(argv + 1, n, frames, bytes, sizes);
     if (status == TOOL_DONE) {

@@ -102,15 +102,13 @@ int gw_cmd_scaler(int argc, char **argv)
         .max_args = -1,
         .args = "scaler takes the workers' tensors, IN.f32 or IN.npy",
     };
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!spec)
         return tool_wrong_use("--codec is missing, e.g. --codec ternary");
     gw_codec *codec = NULL;
     float *shared = NULL;
     uint64_t count = 0;
-    status = tool_exit_status(gw_codec_parse(NULL, spec, &codec), NULL);
+    int status = tool_exit_status(gw_codec_parse(NULL, spec, &codec), NULL);
     if (status == TOOL_DONE)
         status = combine(codec, argv + 1, argc - 1, &shared, &count);
     /* The option decides how scalers are printed, and not the size. So a tensor of one bucket prints like a tensor with

@@ -161,9 +161,7 @@ int gw_cmd_server(int argc, char **argv)
         .max_args = 0,
         .args = "no operands",
     };
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (o.n_workers == 0)
         return tool_wrong_use("how many workers push? --workers N says it");
     TOOL_TRY(parse_mode(mode, &o));
@@ -186,7 +184,7 @@ int gw_cmd_server(int argc, char **argv)
     made = gw_ps_server_create(shared, &o, &server);
     running = server;
     struct tool_status *page = NULL;
-    status = tool_exit_status_of_use(made); /* a service is not to try options that do not fit again and again */
+    int status = tool_exit_status_of_use(made); /* a service is not to try options that do not fit again and again */
     if (status == TOOL_DONE && metrics)
         status = tool_status_open(server, metrics, o.insecure, &page);
     if (status == TOOL_DONE)

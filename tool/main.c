@@ -152,9 +152,8 @@ int main(int argc, char **argv)
     keep_memory();
     allow_many_files();
     gw_exit_with_launcher();
-    if (argc < 2) {
+    if (argc < 2)
         return tool_wrong_use("a command is missing");
-    }
     const char *name = argv[1];
     if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0)
         return print_version();
@@ -170,11 +169,9 @@ int main(int argc, char **argv)
         if (strcmp(name, commands[i].name) != 0)
             continue;
         tool_set_command(commands[i].name);
-        if (help) {
-            char *words[] = {argv[2], (char[]){"--help"}, NULL};
-            return commands[i].run(2, words);
-        }
-        return commands[i].run(argc - 1, argv + 1);
+        char *for_help[] = {argv[2], (char[]){"--help"}, NULL};
+        const int status = help ? commands[i].run(2, for_help) : commands[i].run(argc - 1, argv + 1);
+        return status == TOOL_HELPED ? TOOL_DONE : status;
     }
     return unknown_command(name);
 }

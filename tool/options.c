@@ -143,7 +143,7 @@ int tool_set_option(const tool_option *option, const char *text)
             return tool_wrong_use("%s is '%s', and must be a number", option->name, text);
         break;
     }
-    return TOOL_PARSED;
+    return TOOL_DONE;
 }
 
 bool tool_given(const tool_usage *usage, const char *name)
@@ -178,8 +178,10 @@ int tool_parse(const tool_usage *usage, int *argc, char **argv)
             return unknown_option(usage, word, n_args > 0);
         if (value && (!option || option->kind == TOOL_FLAG))
             return tool_wrong_use("%s takes no value", word);
-        if (is_help)
-            return print_help(usage);
+        if (is_help) {
+            TOOL_TRY(print_help(usage));
+            return TOOL_HELPED;
+        }
         if (is_quiet) {
             tool_be_quiet();
             continue;
@@ -189,9 +191,7 @@ int tool_parse(const tool_usage *usage, int *argc, char **argv)
                 return tool_wrong_use("%s needs a value: %s %s", word, word, option->value);
             value = argv[++i];
         }
-        int status = tool_set_option(option, value ? value : "");
-        if (status != TOOL_PARSED)
-            return status;
+        TOOL_TRY(tool_set_option(option, value ? value : ""));
         if (usage->given)
             usage->given[option - usage->options] = true;
     }
@@ -200,5 +200,5 @@ int tool_parse(const tool_usage *usage, int *argc, char **argv)
     if (usage->max_args >= 0 && n_args > usage->max_args)
         return tool_wrong_use("'%s' is one word too many: %s", argv[usage->max_args + 1], usage->args);
     *argc = n_args + 1;
-    return TOOL_PARSED;
+    return TOOL_DONE;
 }

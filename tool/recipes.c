@@ -89,12 +89,11 @@ static int take_options(const tool_usage *usage, const char *at, double scale)
 {
     static char values[MOST_OPTIONS][64]; /* static, because options point into these texts later */
     char option[32];
-    int status = TOOL_PARSED;
-    for (int n = 0; n < MOST_OPTIONS && status == TOOL_PARSED && next_option(&at, scale, option, values[n]); n++)
-        for (size_t i = 0; status == TOOL_PARSED && i < usage->n_options; i++)
+    for (int n = 0; n < MOST_OPTIONS && next_option(&at, scale, option, values[n]); n++)
+        for (size_t i = 0; i < usage->n_options; i++)
             if (strcmp(usage->options[i].name, option) == 0 && !is_said(usage, option))
-                status = tool_set_option(&usage->options[i], values[n]);
-    return status == TOOL_PARSED ? TOOL_DONE : status;
+                TOOL_TRY(tool_set_option(&usage->options[i], values[n]));
+    return TOOL_DONE;
 }
 
 /* True if the rate of a shortened schedule drops only at the end of the run. That can happen in a very short run. */

@@ -18,8 +18,9 @@
 /* The page that says what each codec sends, and what it costs in accuracy. */
 #define TOOL_CHOOSING "docs/choosing.md"
 
-/* Exit statuses. */
-enum { TOOL_DONE = 0, TOOL_FAILED = 1, TOOL_WRONG_USE = 2 };
+/* Exit statuses. TOOL_HELPED: --help was answered, and the command has nothing left to do; main() makes it TOOL_DONE.
+ */
+enum { TOOL_HELPED = -1, TOOL_DONE = 0, TOOL_FAILED = 1, TOOL_WRONG_USE = 2 };
 
 int gw_cmd_train(int argc, char **argv);
 int gw_cmd_eval(int argc, char **argv);
@@ -164,15 +165,12 @@ typedef struct tool_usage {
 /* Names the table of options in a tool_usage. */
 #define TOOL_OPTIONS(table) .options = (table), .n_options = sizeof(table) / sizeof *(table)
 
-#define TOOL_PARSED (-1)
-
 /* Parses argv[1..argc-1]. --name VALUE and --name=VALUE are the same, "--" ends the options, --help prints help from
- * the table. Operands end up in argv[1..*argc-1] in their order. Returns TOOL_PARSED, or the exit status to leave with.
+ * the table. Operands end up in argv[1..*argc-1] in their order. Returns TOOL_DONE, or the exit status to leave with.
  */
 int tool_parse(const tool_usage *usage, int *argc, char **argv);
 
-/* Stores an option's value as the command line would. Returns TOOL_PARSED, or TOOL_WRONG_USE with the message printed.
- */
+/* Stores an option's value as the command line would. Returns TOOL_DONE, or TOOL_WRONG_USE with the message printed. */
 int tool_set_option(const tool_option *option, const char *text);
 
 /* True if the command line has this option of the table; needs usage->given. */

@@ -648,9 +648,7 @@ int tool_bench_exchange(int argc, char **argv)
         .args = "bench exchange takes no files",
     };
     tool_set_command("bench exchange");
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (gw_wire_parse(wire, &b.wire) < 0)
         return tool_wrong_use("--wire is \"%s\", and must be small, fast or auto", wire);
     if ((b.profile_path != NULL) + (b.net != NULL) + (b.saved != NULL) + (b.n_elems > 0) > 1)
@@ -664,7 +662,7 @@ int tool_bench_exchange(int argc, char **argv)
     TOOL_TRY(tool_check_apart(files, 2));
     TOOL_TRY(tool_choose_members(&who));
     who.timeout_ms = b.team.timeout_ms = timeout_s * 1000;
-    status = prepare(&b);
+    int status = prepare(&b);
     if (status != 0) {
         forget(&b);
         return status;

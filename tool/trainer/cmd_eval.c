@@ -71,16 +71,14 @@ int gw_cmd_eval(int argc, char **argv)
         .given = given,
         .args = "eval takes options only",
     };
-    int exit_status = tool_parse(&usage, &argc, argv);
-    if (exit_status != TOOL_PARSED)
-        return exit_status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!o.from)
         return tool_wrong_use("--from RUN is missing: the folder that train --out made");
     if (strcmp(set, "test") != 0 && strcmp(set, "train") != 0)
         return tool_wrong_use("--set is \"%s\", and must be test or train", set);
     o.training_set = strcmp(set, "train") == 0;
     tool_run of;
-    exit_status = tool_run_open(o.from, &of);
+    int exit_status = tool_run_open(o.from, &of);
     if (exit_status == TOOL_DONE)
         exit_status = take_data(&usage, &of, &o);
     if (exit_status == TOOL_DONE)

@@ -75,9 +75,7 @@ int gw_cmd_export(int argc, char **argv)
         TOOL_OPTIONS(options),
         .args = "export takes options only",
     };
-    int exit_status = tool_parse(&usage, &argc, argv);
-    if (exit_status != TOOL_PARSED)
-        return exit_status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!from || !folder)
         return tool_wrong_use("%s is missing", !from ? "--from RUN" : "-o DIR");
     static struct gw_checkpoint c;
@@ -89,7 +87,7 @@ int gw_cmd_export(int argc, char **argv)
         return tool_exit_status(status, NULL);
     }
     json_t *files = json_array();
-    exit_status = check_folder(&c, folder);
+    int exit_status = check_folder(&c, folder);
     for (int k = 0; k < GW_ARRAYS && exit_status == TOOL_DONE; k++)
         exit_status = export_array(&c, k, folder, files);
     if (exit_status == TOOL_DONE && json)

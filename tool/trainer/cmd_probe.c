@@ -318,9 +318,7 @@ int gw_cmd_probe(int argc, char **argv)
         .args = "probe takes no files but -o and --layers",
     };
     _Static_assert(sizeof given / sizeof *given >= sizeof options / sizeof *options, "one for each option");
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!out)
         return tool_wrong_use("-o is missing: where to write the profile");
     if (tool_given(&usage, "--images-per-second") && !(s.images_per_second > 0))
@@ -333,7 +331,7 @@ int gw_cmd_probe(int argc, char **argv)
     who.timeout_ms = p.team.timeout_ms = timeout_s * 1000;
     if (s.layers_path)
         s.net = NULL;
-    status = parse_codecs(&p);
+    int status = parse_codecs(&p);
     p.n_parts = p.specs.n + 1;
     if (status == 0)
         status = find_layers(&s, p.work.runs);

@@ -94,9 +94,7 @@ int gw_cmd_report(int argc, char **argv)
     size_t n_bytes, n;
     json_t *notes;
     const json_t *note;
-    int status = tool_parse(&usage, &argc, argv);
-    if (status != TOOL_PARSED)
-        return status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!out)
         return tool_wrong_use("-o FILE.html is missing: where to write the page");
     const size_t n_runs = (size_t)argc - 1;
@@ -104,7 +102,7 @@ int gw_cmd_report(int argc, char **argv)
         if (gw_folder_owns(argv[1 + i], out))
             return tool_wrong_use("-o is %s, a file of the run itself, which the page would replace; name another file",
                                   out);
-    status = tool_write_report(argv + 1, n_runs, out, &n_bytes, &notes);
+    int status = tool_write_report(argv + 1, n_runs, out, &n_bytes, &notes);
     if (status == TOOL_DONE && json)
         return tool_print_json(json_pack("{s:s, s:I, s:I, s:o}", "path", out, "runs", (json_int_t)n_runs, "bytes",
                                          (json_int_t)n_bytes, "notes", notes));

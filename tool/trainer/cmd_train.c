@@ -544,13 +544,11 @@ int gw_cmd_train(int argc, char **argv)
         .is_long = true,
         .args = "train takes options only",
     };
-    int exit_status = tool_parse(&usage, &argc, argv);
-    if (exit_status != TOOL_PARSED)
-        return exit_status;
+    TOOL_TRY(tool_parse(&usage, &argc, argv));
     TOOL_TRY(take_recipe(&usage, &w));
     tool_run of = {.from = w.o.resume};
     TOOL_TRY(tool_exit_status_of_use(gw_members_choose_link(&w.who)));
-    exit_status = w.o.resume ? take_run(&usage, &w, &of) : TOOL_DONE;
+    int exit_status = w.o.resume ? take_run(&usage, &w, &of) : TOOL_DONE;
     if (exit_status == TOOL_DONE)
         exit_status = settle(&w);
     if (exit_status == TOOL_DONE)

@@ -97,7 +97,7 @@ static int set_value(const tool_option *option, const json_t *value, const tool_
                          option->name, run->from);
     if (!is_text)
         text_of(value, text, sizeof text);
-    if (tool_set_option(option, is_text ? json_string_value(value) : text) == TOOL_PARSED)
+    if (tool_set_option(option, is_text ? json_string_value(value) : text) == TOOL_DONE)
         return TOOL_DONE;
     return tool_fail("so says the " GW_RUN_FILE " of %s", run->from);
 }
