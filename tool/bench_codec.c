@@ -79,41 +79,37 @@ static void progress(const bench *b, const char *spec, const char *operation)
 
 /* ---- the operations ---- */
 
-static gw_status op_encode(bench *b, subject *s)
-{
-    (void)b;
-    return tool_pushes_encode(&s->pushes, 0);
-}
+enum operation { ENCODE, DECODE, REDUCE, DECODE_AVERAGE, OPERATIONS };
+static const char *const operations[OPERATIONS] = {"encode", "decode", "reduce", "decode_average"};
 
-static gw_status op_decode_push(bench *b, subject *s)
+static gw_status operate(bench *b, subject *s, enum operation operation)
 {
-    return gw_decode(b->context, s->pushes.frames[0], s->pushes.frame_bytes[0], b->copy, b->n_elems);
-}
-
-static gw_status op_reduce(bench *b, subject *s)
-{
-    (void)b;
-    return tool_pushes_reduce(&s->pushes);
-}
-
-static gw_status op_decode_average(bench *b, subject *s)
-{
-    return gw_decode(b->context, s->pushes.average, s->pushes.average_bytes, b->copy, b->n_elems);
+    const struct tool_pushes *p = &s->pushes;
+    switch (operation) {
+    case ENCODE:
+        return tool_pushes_encode(&s->pushes, 0);
+    case DECODE:
+        return gw_decode(b->context, p->frames[0], p->frame_bytes[0], b->copy, b->n_elems);
+    case REDUCE:
+        return tool_pushes_reduce(&s->pushes);
+    default:
+        return gw_decode(b->context, p->average, p->average_bytes, b->copy, b->n_elems);
+    }
 }
 
 /* Times one operation, with a memcpy before and after it. Returns 0, or an exit status with the message printed. */
-static int time_operation(bench *b, subject *s, gw_status (*operation)(bench *, subject *), double *seconds)
+static int time_operation(bench *b, subject *s, enum operation operation, double *seconds)
 {
     double *samples = tool_alloc(b->runs, sizeof *samples);
     if (!samples)
         return TOOL_FAILED;
-    gw_status status = operation(b, s);
+    gw_status status = operate(b, s, operation);
     for (uint32_t run = 0; run < b->runs && status >= 0; run++) {
         double start = gw_clock_seconds();
         memcpy(b->copy, b->gradients, b->n_elems * sizeof(float));
         b->copy_seconds[b->n_copies++] = gw_clock_seconds() - start;
         start = gw_clock_seconds();
-        status = operation(b, s);
+        status = operate(b, s, operation);
         samples[run] = gw_clock_seconds() - start;
     }
     *seconds = gw_median(samples, b->runs);
@@ -122,9 +118,11 @@ static int time_operation(bench *b, subject *s, gw_status (*operation)(bench *, 
 }
 
 /* Adds a row. Its memcpy_ratio is added when all memcpys are done. */
-static int add_row(bench *b, const subject *s, const char *operation, const char *kind, double seconds,
-                   const void *frame, size_t frame_bytes)
+static int add_row(bench *b, const subject *s, enum operation operation, double seconds)
 {
+    const bool push = operation < REDUCE;
+    const void *frame = push ? s->pushes.frames[0] : s->pushes.average;
+    const size_t frame_bytes = push ? s->pushes.frame_bytes[0] : s->pushes.average_bytes;
     gw_frame_info info;
     uint64_t nonzeros;
     double entropy;
@@ -134,10 +132,10 @@ static int add_row(bench *b, const subject *s, const char *operation, const char
     if (status < 0)
         return tool_exit_status(status, s->spec);
     double n = (double)b->n_elems;
-    json_t *row =
-        json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "codec", s->spec, "operation", operation, "frame", kind,
-                  "code", info.code, "seconds", seconds, "elements_per_second", n / seconds, "bits_per_element",
-                  8.0 * (double)info.payload_bytes / n, "entropy_bits_per_element", entropy);
+    json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "codec", s->spec, "operation",
+                            operations[operation], "frame", push ? "push" : "average", "code", info.code, "seconds",
+                            seconds, "elements_per_second", n / seconds, "bits_per_element",
+                            8.0 * (double)info.payload_bytes / n, "entropy_bits_per_element", entropy);
     return json_array_append_new(b->results, row) == 0 ? 0 : tool_fail("out of memory for the results");
 }
 
@@ -191,21 +189,11 @@ static gw_status prepare_subject(bench *b, subject *s)
 
 static int measure_subject(bench *b, subject *s)
 {
-    const struct {
-        const char *operation, *kind;
-        gw_status (*run)(bench *, subject *);
-    } operations[] = {{"encode", "push", op_encode},
-                      {"decode", "push", op_decode_push},
-                      {"reduce", "average", op_reduce},
-                      {"decode_average", "average", op_decode_average}};
-    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+    for (enum operation o = ENCODE; o < OPERATIONS; o++) {
         double seconds;
-        bool push = strcmp(operations[i].kind, "push") == 0;
-        progress(b, s->spec, operations[i].operation);
-        TOOL_TRY(time_operation(b, s, operations[i].run, &seconds));
-        TOOL_TRY(add_row(b, s, operations[i].operation, operations[i].kind, seconds,
-                         push ? s->pushes.frames[0] : s->pushes.average,
-                         push ? s->pushes.frame_bytes[0] : s->pushes.average_bytes));
+        progress(b, s->spec, operations[o]);
+        TOOL_TRY(time_operation(b, s, o, &seconds));
+        TOOL_TRY(add_row(b, s, o, seconds));
     }
     return 0;
 }
@@ -220,7 +208,7 @@ static double field(const bench *b, size_t row, const char *name)
 /* One line a codec: each has OPERATIONS rows in the results, in the order of measure_subject. */
 static void print_table(const bench *b)
 {
-    enum { ENCODE, DECODE, REDUCE, DECODE_AVERAGE, OPERATIONS, NAME = 24 };
+    enum { NAME = 24 };
     printf("%-*s %31s %7s %15s %15s\n", NAME, "", "milliseconds", "memcpys", "bits of a push", "of the average");
     printf("%-*s %7s %7s %7s %7s %7s %7s %7s %7s %7s\n", NAME, "codec", "encode", "decode", "reduce", "average",
            "encode", "payload", "entropy", "payload", "entropy");
@@ -303,7 +291,6 @@ int tool_bench_codec(int argc, char **argv)
         .example = "gradwire bench codec --codec ternary:code=mask --elements 16Mi",
         TOOL_OPTIONS(options),
         .is_long = true,
-        .max_args = 0,
         .args = "bench codec takes no files",
     };
     tool_set_command("bench codec");

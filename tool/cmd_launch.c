@@ -91,72 +91,60 @@ static int hold_port(char *port, size_t capacity)
 
 /* ---- starting ------------------------------------------------------------------------------------------ */
 
-/* A command line for a shell. full: there was no room for all of it. */
-struct line {
-    char text[131072];
-    size_t n;
-    bool full;
-};
-
-static void put(struct line *line, const char *text)
+/* Adds a word to a command line for a shell, quoted. */
+static void put_word(FILE *line, const char *word)
 {
-    size_t n = strlen(text);
-    line->full |= n >= sizeof line->text - line->n;
-    if (line->full)
-        return;
-    memcpy(line->text + line->n, text, n + 1);
-    line->n += n;
-}
-
-/* Adds a word, quoted. */
-static void put_word(struct line *line, const char *word)
-{
-    put(line, line->n ? " '" : "'");
-    for (char letter[2] = ""; (letter[0] = *word); word++)
-        put(line, *word == '\'' ? "'\\''" : letter);
-    put(line, "'");
+    fputs(" '", line);
+    for (; *word; word++)
+        fputs(*word == '\'' ? "'\\''" : (char[]){*word, 0}, line);
+    fputc('\'', line);
 }
 
 /* Runs in the child. It becomes the worker, or the remote shell that starts the worker and reads `input`. Returns only
  * if that fails. */
 static void become(const struct launch *launch, uint32_t rank, int input)
 {
-    char rank_text[16], size_text[16];
+    char rank_text[16], size_text[16], *line = NULL;
+    size_t n_bytes;
     snprintf(rank_text, sizeof rank_text, "%u", rank);
     snprintf(size_text, sizeof size_text, "%u", launch->n);
+    const struct {
+        const char *name, *value;
+    } settings[] = {{"RANK", rank_text},
+                    {"WORLD_SIZE", size_text},
+                    {"MASTER_ADDR", launch->address},
+                    {"MASTER_PORT", launch->port},
+                    {GW_LAUNCHER_VARIABLE, "1"}}; /* the last is for workers on hosts */
+    enum { N_SETTINGS = sizeof settings / sizeof *settings };
     if (launch->hosts.n == 0) {
-        setenv("RANK", rank_text, 1);
-        setenv("WORLD_SIZE", size_text, 1);
-        setenv("MASTER_ADDR", launch->address, 1);
-        setenv("MASTER_PORT", launch->port, 1);
+        for (int i = 0; i < N_SETTINGS - 1; i++)
+            setenv(settings[i].name, settings[i].value, 1);
         execv(launch->program, launch->words);
         return;
     }
     /* ssh gives one line to a shell on the host. */
-    static struct line line;
-    const char *const names[] = {"RANK=", "WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", GW_LAUNCHER_VARIABLE "="};
-    const char *const values[] = {rank_text, size_text, launch->address, launch->port, "1"};
-    put_word(&line, "cd");
-    put_word(&line, launch->folder);
-    put(&line, " && exec env");
-    for (int i = 0; i < 5; i++) {
+    FILE *out = open_memstream(&line, &n_bytes);
+    if (!out)
+        return;
+    fputs("cd", out);
+    put_word(out, launch->folder);
+    fputs(" && exec env", out);
+    for (int i = 0; i < N_SETTINGS; i++) {
         char assignment[512];
-        snprintf(assignment, sizeof assignment, "%s%s", names[i], values[i]);
-        put_word(&line, assignment);
+        snprintf(assignment, sizeof assignment, "%s=%s", settings[i].name, settings[i].value);
+        put_word(out, assignment);
     }
     for (int i = 0; launch->words[i]; i++)
-        put_word(&line, launch->words[i]);
-    if (line.full) {
-        errno = E2BIG;
+        put_word(out, launch->words[i]);
+    if (fclose(out) != 0)
         return;
-    }
     char ssh[1024], *words[64];
     int n = 0;
     snprintf(ssh, sizeof ssh, "%s", launch->ssh);
     for (char *word = strtok(ssh, " "); word && n < 60; word = strtok(NULL, " "))
         words[n++] = word;
     words[n++] = (char *)(uintptr_t)tool_host_of(&launch->hosts, rank)->login;
-    words[n++] = line.text;
+    words[n++] = line;
     words[n] = NULL;
     dup2(input, STDIN_FILENO);
     /* A terminal sends these signals to the remote shell, too. The shell would end before its worker has said its last

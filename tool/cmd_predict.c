@@ -16,16 +16,12 @@
 
 #define MOST_GPUS_BY_DEFAULT 512u /* TernGrad's figure 5 ends there */
 
-static void assume(struct prediction *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void assume(struct prediction *p, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void assume(struct prediction *p, const char *format, ...)
 {
-    char text[1024];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    json_array_append_new(p->assumptions, json_vsprintf(format, arguments));
     va_end(arguments);
-    json_array_append_new(p->assumptions, json_string(text));
 }
 
 /* ---- what the command line says ------------------------------------------------------------------------ */
@@ -405,7 +401,6 @@ int gw_cmd_predict(int argc, char **argv)
         .example = "gradwire predict --net alexnet --cluster eth-1g-gtx1080 --gpus 8,512 --ratio 16",
         TOOL_OPTIONS(options),
         .given = given,
-        .max_args = 0,
         .args = "predict takes no files but --cluster's",
     };
     TOOL_TRY(tool_parse(&usage, &argc, argv));

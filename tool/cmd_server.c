@@ -158,7 +158,6 @@ int gw_cmd_server(int argc, char **argv)
         .example = "gradwire server --workers 2\n"
                    "  python3 -c 'import gradwire.pserver as ps; c = ps.Client(\"127.0.0.1:29700\", rank=0)'",
         TOOL_OPTIONS(options),
-        .max_args = 0,
         .args = "no operands",
     };
     TOOL_TRY(tool_parse(&usage, &argc, argv));

@@ -23,29 +23,17 @@ const char *tool_svg_colour(size_t i)
  * legal in XML. */
 static void put_escaped(tool_svg *svg, const char *text)
 {
+    static const char *const entities[128] = {['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;"};
     for (size_t n; *text; text += n) {
-        const size_t bytes = (unsigned char)*text < 0x80 ? 1 : gw_shown_bytes(text);
+        const unsigned char first = (unsigned char)*text;
+        const size_t bytes = first < 0x80 ? 1 : gw_shown_bytes(text);
         n = bytes ? bytes : 1;
-        if (bytes != 1) {
+        if (bytes != 1)
             fwrite(bytes ? text : "?", 1, n, svg->file);
-            continue;
-        }
-        switch (*text) {
-        case '&':
-            fputs("&amp;", svg->file);
-            break;
-        case '<':
-            fputs("&lt;", svg->file);
-            break;
-        case '>':
-            fputs("&gt;", svg->file);
-            break;
-        case '"':
-            fputs("&quot;", svg->file);
-            break;
-        default:
-            fputc((unsigned char)*text < ' ' ? ' ' : *text, svg->file);
-        }
+        else if (entities[first])
+            fputs(entities[first], svg->file);
+        else
+            fputc(first < ' ' ? ' ' : first, svg->file);
     }
 }
 

@@ -93,7 +93,7 @@ struct gw_train_summary {
     uint32_t workers, batch; /* workers 0: rank 0 of another process has the summary, or there is none */
     bool stopped;            /* the user has ended the run: all members have ended after the same step */
     uint64_t resumed_from;   /* steps that earlier runs had done; 0: none */
-    uint64_t steps, epochs_begun, skipped_steps, seed, parameters;
+    uint64_t steps, skipped_steps, seed, parameters;
     double test_accuracy, train_accuracy, train_loss; /* accuracies in [0, 1] */
     /* how many gradients of samples were computed, divided by the number of samples. svrg computes more than one for
      * each sample in an epoch */

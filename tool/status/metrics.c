@@ -1,5 +1,4 @@
 /* Writes the server's numbers in Prometheus' text format. */
-#include "status/process.h"
 #include "status/status.h"
 
 #include <gradwire/context.h>

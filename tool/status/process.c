@@ -1,5 +1,5 @@
 /* Writes what Prometheus' clients tell of every process: memory, processor time, descriptors, and when it began. */
-#include "status/process.h"
+#include "status/status.h"
 
 #include <dirent.h>
 #include <inttypes.h>

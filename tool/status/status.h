@@ -5,6 +5,8 @@
 
 #include "pserver/server/numbers.h"
 
+#include <stdio.h>
+
 struct tool_status;
 
 /* Listens at "HOST:PORT"; if only a port is given, at that port of 127.0.0.1. Port 0: any free port. Call it before
@@ -21,6 +23,10 @@ void tool_status_close(struct tool_status *status);
 
 /* Prometheus' text format, version 0.0.4. */
 char *tool_status_metrics(const struct gw_ps_numbers *numbers);
+
+/* The metrics process_... in this format, which Prometheus' clients tell of every process (process.c). What the system
+ * does not tell is left out. */
+void tool_status_process(FILE *out);
 
 /* The numbers as JSON for the page's script. It is safe in any place of the page, because it holds no markup. */
 char *tool_status_json(const struct gw_ps_numbers *numbers);

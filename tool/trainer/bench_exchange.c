@@ -644,7 +644,6 @@ int tool_bench_exchange(int argc, char **argv)
                    "  gradwire launch -n 4 -- bench exchange --net alexnet --codec none --codec ternary",
         TOOL_OPTIONS(options),
         .is_long = true,
-        .max_args = 0,
         .args = "bench exchange takes no files",
     };
     tool_set_command("bench exchange");

@@ -68,7 +68,7 @@ static void show_note(const char *text, void *user)
 
 struct display {
     bool terminal;
-    double last, first; /* times of the last line and of the first step */
+    double last; /* when the last line was shown */
     bool shown;
 };
 
