@@ -352,7 +352,7 @@ int gw_cmd_predict(int argc, char **argv)
     const char *counts = NULL, *chart = NULL;
     bool json = false;
     char nets[1024] = "the network, in millions of elements: ";
-    tool_describe_networks(nets, sizeof nets);
+    gw_network_describe_all(nets, sizeof nets);
     const tool_option options[] = {
         {"--net", "NET", nets, TOOL_TEXT, &p.net},
         {"--cluster", "NAME|FILE",

@@ -176,10 +176,6 @@ int tool_set_option(const tool_option *option, const char *text);
 /* True if the command line has this option of the table; needs usage->given. */
 bool tool_given(const tool_usage *usage, const char *name);
 
-/* Appends the built-in networks and their sizes, in millions of elements, for help: "alexnet (61), googlenet (7), ...".
- * gw_append cuts what does not fit. In networks.c. */
-void tool_describe_networks(char *out, size_t capacity);
-
 /* A cluster by its name, or from a file with the fields of gw_cluster as one JSON object. `info` is NULL for a file.
  * All of the file's fields must be there, and no others. Returns 0, or an exit status with the message printed. In
  * cluster.c. */

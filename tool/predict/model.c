@@ -10,17 +10,15 @@
 
 /* ---- clusters ------------------------------------------------------------------------------------------ */
 
-/* From TernGrad's figure 5: 128 machines with four GPUs each. The GTX 1080 are behind one PCI switch, and NVLink
- * connects the P100. PCIe 3.0 x16 carries 15.75 GB/s; large copies commonly get 12 GB/s of it. */
+/* From TernGrad's figures 5a and 5b: 128 machines with four GPUs each. The GTX 1080 are behind one PCI switch, and
+ * NVLink connects the P100. PCIe 3.0 x16 carries 15.75 GB/s; large copies commonly get 12 GB/s of it. */
 static const gw_cluster_info clusters[] = {
     {"eth-1g-gtx1080",
-     "four GTX 1080 a machine, 1 Gbit/s Ethernet (TernGrad, figure 5a)",
      "gtx1080",
      "four GPUs behind a PCI switch and 1 Gbit/s stand in TernGrad's figure 5; 12 GB/s over PCIe 3.0 x16 and 50 us a "
      "message are assumed",
      {4, 12e9, 12e9, 50e-6, 125e6}},
     {"ib-100g-p100",
-     "four P100 a machine with NVLink, 100 Gbit/s InfiniBand (TernGrad, figure 5b)",
      "p100",
      "four GPUs with NVLink and 100 Gbit/s stand in TernGrad's figure 5, and 20 GB/s of an NVLink in NVIDIA's paper on "
      "the P100; one link between two GPUs, 12 GB/s over PCIe 3.0 x16 and 2 us a message are assumed",

@@ -46,7 +46,6 @@ typedef struct gw_cluster {
 /* One built-in cluster, for listings. All strings are static. */
 typedef struct gw_cluster_info {
     const char *name;    /* "eth-1g-gtx1080" */
-    const char *summary; /* one line */
     const char *gpu;     /* as gw_gpu_speed_find takes it */
     const char *assumed; /* which of its figures are documented and which are assumed */
     gw_cluster cluster;

@@ -13,33 +13,23 @@
 #include <string.h>
 
 /* Where a walk through a network is: the picture that the next layer gets, and where the tensors are listed. */
-struct walk {
+struct gw_network_walk {
     uint32_t channels, side; /* of the next layer's input; pictures are square */
     gw_network_tensor *out;  /* NULL: tensors are only counted */
-    double *work;            /* multiply-adds of each tensor; NULL: nobody wants them */
     gw_network_totals totals;
     bool last_layer;
 };
 
-struct network {
-    gw_network_info info;
-    uint32_t side; /* side of the input, which has three channels */
-    void (*describe)(struct walk *);
-};
-
-enum { BIAS, BATCH_NORM }; /* what follows a convolution */
-
 /* ---- layers -------------------------------------------------------------------------------------------- */
 
-static void add(struct walk *w, const char *layer, const char *suffix, uint64_t n_elems, uint64_t multiply_adds)
+static void add(struct gw_network_walk *w, const char *layer, const char *suffix, uint64_t n_elems,
+                uint64_t multiply_adds)
 {
     if (w->out) {
         gw_network_tensor *tensor = &w->out[w->totals.n_tensors];
         *tensor = (gw_network_tensor){.n_elems = n_elems, .multiply_adds = multiply_adds, .last_layer = w->last_layer};
         snprintf(tensor->name, sizeof tensor->name, "%.32s.%.12s", layer, suffix);
     }
-    if (w->work)
-        w->work[w->totals.n_tensors] = (double)multiply_adds;
     w->totals.n_tensors++;
     w->totals.n_params += n_elems;
     w->totals.multiply_adds += multiply_adds;
@@ -50,9 +40,7 @@ struct name {
     char text[GW_MAX_NETWORK_NAME - sizeof ".weight"];
 };
 
-static struct name name_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static struct name name_of(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static struct name name_of(const char *format, ...)
 {
     struct name name;
     va_list arguments;
@@ -64,8 +52,8 @@ static struct name name_of(const char *format, ...)
 
 /* A convolution of `kernel` x `kernel`, with padding on all sides. A channel of a group sees only channels of the same
  * group. If there is batch norm, its tensors are called `norm`, and the convolution has no bias. */
-static void convolve(struct walk *w, const char *name, uint32_t out, uint32_t kernel, uint32_t stride, uint32_t padding,
-                     uint32_t groups, const char *norm)
+static void convolve(struct gw_network_walk *w, const char *name, uint32_t out, uint32_t kernel, uint32_t stride,
+                     uint32_t padding, uint32_t groups, const char *norm)
 {
     const uint64_t n_weights = (uint64_t)out * (w->channels / groups) * kernel * kernel;
     w->side = (w->side + 2 * padding - kernel) / stride + 1;
@@ -81,13 +69,13 @@ static void convolve(struct walk *w, const char *name, uint32_t out, uint32_t ke
 }
 
 /* A convolution with stride 1. The picture keeps its size. */
-static void convolve_same(struct walk *w, const char *name, uint32_t out, uint32_t kernel)
+static void convolve_same(struct gw_network_walk *w, const char *name, uint32_t out, uint32_t kernel)
 {
     convolve(w, name, out, kernel, 1, kernel / 2, 1, NULL);
 }
 
 /* A fully connected layer, which takes the picture as one vector. */
-static void connect(struct walk *w, const char *name, uint32_t out)
+static void connect(struct gw_network_walk *w, const char *name, uint32_t out)
 {
     const uint64_t n_weights = (uint64_t)w->channels * w->side * w->side * out;
     w->channels = out;
@@ -97,22 +85,23 @@ static void connect(struct walk *w, const char *name, uint32_t out)
 }
 
 /* The layer whose outputs are the classes. It ends a network. */
-static void classify(struct walk *w, const char *name, uint32_t classes)
+static void classify(struct gw_network_walk *w, const char *name, uint32_t classes)
 {
     w->last_layer = true;
     connect(w, name, classes);
 }
 
 /* Pooling, which has no parameters. It makes a picture of `side`. */
-static void pool(struct walk *w, uint32_t side)
+static void pool(struct gw_network_walk *w, uint32_t side)
 {
     w->side = side;
 }
 
 /* ---- networks ------------------------------------------------------------------------------------------ */
 
-/* Caffe's bvlc_alexnet: one tower, and two groups in the second, fourth and fifth convolution as in the paper. */
-static void alexnet(struct walk *w)
+/* Krizhevsky et al., ImageNet Classification with Deep Convolutional Neural Networks, NIPS 2012, as in Caffe's
+ * bvlc_alexnet: one tower, and two groups in the second, fourth and fifth convolution as in the paper. */
+static void alexnet(struct gw_network_walk *w)
 {
     convolve(w, "conv1", 96, 11, 4, 0, 1, NULL);
     pool(w, 27);
@@ -128,7 +117,7 @@ static void alexnet(struct walk *w)
 }
 
 /* channels: of the 1x1 branch, of the 3x3 branch (reduced, out), of the 5x5 branch (reduced, out), after the pool. */
-static void inception(struct walk *w, const char *name, const uint32_t channels[6])
+static void inception(struct gw_network_walk *w, const char *name, const uint32_t channels[6])
 {
     static const struct {
         const char *name;
@@ -145,8 +134,9 @@ static void inception(struct walk *w, const char *name, const uint32_t channels[
     w->channels = channels[0] + channels[2] + channels[4] + channels[5]; /* the branches' outputs stand side by side */
 }
 
-/* The paper's table 1. The two classifiers beside it are left out, because only training uses them. */
-static void googlenet(struct walk *w)
+/* Szegedy et al., Going Deeper with Convolutions, CVPR 2015, table 1. The two classifiers beside it are left out,
+ * because only training uses them. */
+static void googlenet(struct gw_network_walk *w)
 {
     convolve(w, "conv1", 64, 7, 2, 3, 1, NULL);
     pool(w, 56);
@@ -168,8 +158,9 @@ static void googlenet(struct walk *w)
     classify(w, "fc", 1000);
 }
 
-/* Five stages of 3x3 convolutions. After each stage a pool halves the picture. */
-static void vgg_stages(struct walk *w, const uint32_t n_layers[5])
+/* Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015, table 1: five stages of 3x3 convolutions. After
+ * each stage a pool halves the picture. */
+static void vgg_stages(struct gw_network_walk *w, const uint32_t n_layers[5])
 {
     static const uint32_t channels[5] = {64, 128, 256, 512, 512};
     for (uint32_t stage = 0; stage < 5; stage++) {
@@ -179,33 +170,37 @@ static void vgg_stages(struct walk *w, const uint32_t n_layers[5])
     }
 }
 
-static void vgg_classifier(struct walk *w)
+static void vgg_classifier(struct gw_network_walk *w)
 {
     connect(w, "fc6", 4096);
     connect(w, "fc7", 4096);
     classify(w, "fc8", 1000);
 }
 
-static void vgg_a(struct walk *w)
+/* Column A. */
+static void vgg_a(struct gw_network_walk *w)
 {
     vgg_stages(w, (const uint32_t[]){1, 1, 2, 2, 2});
     vgg_classifier(w);
 }
 
-static void vgg16_imagenet(struct walk *w)
+/* Column D. */
+static void vgg16_imagenet(struct gw_network_walk *w)
 {
     vgg_stages(w, (const uint32_t[]){2, 2, 3, 3, 3});
     vgg_classifier(w);
 }
 
-static void vgg16(struct walk *w)
+/* Column D's convolutions, for CIFAR-10. */
+static void vgg16(struct gw_network_walk *w)
 {
     vgg_stages(w, (const uint32_t[]){2, 2, 3, 3, 3});
     classify(w, "fc", 10);
 }
 
-/* Shortcuts are of kind A: they have no parameters. */
-static void resnet20(struct walk *w)
+/* He et al., Deep Residual Learning for Image Recognition, CVPR 2016, section 4.2: for CIFAR-10, with batch norm.
+ * Shortcuts are of kind A: they have no parameters. */
+static void resnet20(struct gw_network_walk *w)
 {
     convolve(w, "conv1", 16, 3, 1, 1, 1, "bn1");
     for (uint32_t stage = 1; stage <= 3; stage++)
@@ -220,10 +215,10 @@ static void resnet20(struct walk *w)
 
 /* Three convolutions: 1x1, 3x3, 1x1. The first block of a stage has a convolution in its shortcut, too. The 3x3
  * convolution has the stride, as in torchvision. The paper gives the stride to the first one. */
-static void bottleneck(struct walk *w, uint32_t stage, uint32_t block)
+static void bottleneck(struct gw_network_walk *w, uint32_t stage, uint32_t block)
 {
     const uint32_t inner = 32u << stage, stride = stage > 1 && block == 0 ? 2 : 1;
-    const struct walk before = *w;
+    const struct gw_network_walk before = *w;
     for (uint32_t i = 1; i <= 3; i++)
         convolve(w, name_of("layer%u.%u.conv%u", stage, block, i).text, i == 3 ? 4 * inner : inner, i == 2 ? 3 : 1,
                  i == 2 ? stride : 1, i == 2, 1, name_of("layer%u.%u.bn%u", stage, block, i).text);
@@ -235,7 +230,8 @@ static void bottleneck(struct walk *w, uint32_t stage, uint32_t block)
              name_of("layer%u.0.downsample.1", stage).text);
 }
 
-static void resnet50(struct walk *w)
+/* The same paper, table 1. */
+static void resnet50(struct gw_network_walk *w)
 {
     static const uint32_t n_blocks[] = {3, 4, 6, 3};
     convolve(w, "conv1", 64, 7, 2, 3, 1, "bn1");
@@ -247,27 +243,10 @@ static void resnet50(struct walk *w)
     classify(w, "fc", 1000);
 }
 
-#define SIMONYAN "Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015"
-#define HE "He et al., Deep Residual Learning for Image Recognition, CVPR 2016"
-
-static const struct network networks[] = {
-    {{"alexnet", "ImageNet, one tower with grouped convolutions, as in Caffe",
-      "Krizhevsky et al., ImageNet Classification with Deep Convolutional Neural Networks, NIPS 2012"},
-     227,
-     alexnet},
-    {{"googlenet", "ImageNet, Inception version 1 without the classifiers beside it",
-      "Szegedy et al., Going Deeper with Convolutions, CVPR 2015, table 1"},
-     224,
-     googlenet},
-    {{"vgg-a", "ImageNet, VGG with 11 layers", SIMONYAN ", table 1, column A"}, 224, vgg_a},
-    {{"vgg16", "CIFAR-10, 13 convolutions of VGG-D and one layer of 10 classes", SIMONYAN ", table 1, column D"},
-     32,
-     vgg16},
-    {{"vgg16-imagenet", "ImageNet, VGG with 16 layers", SIMONYAN ", table 1, column D"}, 224, vgg16_imagenet},
-    {{"resnet20", "CIFAR-10, 20 layers with batch norm, shortcuts without parameters", HE ", section 4.2"},
-     32,
-     resnet20},
-    {{"resnet50", "ImageNet, 50 layers with batch norm", HE ", table 1"}, 224, resnet50},
+static const gw_network_info networks[] = {
+    {"alexnet", 227, alexnet},   {"googlenet", 224, googlenet},           {"vgg-a", 224, vgg_a},
+    {"vgg16", 32, vgg16},        {"vgg16-imagenet", 224, vgg16_imagenet}, {"resnet20", 32, resnet20},
+    {"resnet50", 224, resnet50},
 };
 enum { N_NETWORKS = sizeof networks / sizeof *networks };
 
@@ -275,7 +254,7 @@ enum { N_NETWORKS = sizeof networks / sizeof *networks };
 
 const gw_network_info *gw_network_list(size_t i)
 {
-    return i < N_NETWORKS ? &networks[i].info : NULL;
+    return i < N_NETWORKS ? &networks[i] : NULL;
 }
 
 gw_status gw_find_name(const char *what, const char *name, const char *const *names, size_t n, size_t *nth)
@@ -298,38 +277,44 @@ gw_status gw_network_find(const char *name, const gw_network_info **out)
     const char *names[N_NETWORKS];
     size_t nth;
     for (size_t i = 0; i < N_NETWORKS; i++)
-        names[i] = networks[i].info.name;
+        names[i] = networks[i].name;
     const gw_status status = gw_find_name("network", name, names, N_NETWORKS, &nth);
     if (status == GW_OK)
-        *out = &networks[nth].info;
+        *out = &networks[nth];
     return status;
 }
 
-/* Walks through a network. */
-static gw_network_totals walk(const gw_network_info *info, gw_network_tensor *out, double *work)
+static gw_network_totals walk(const gw_network_info *network, gw_network_tensor *out)
 {
-    const struct network *network = (const struct network *)info; /* which begins with its info */
-    struct walk w = {.channels = 3, .side = network->side, .out = out, .work = work};
+    struct gw_network_walk w = {.channels = 3, .side = network->side, .out = out};
     network->describe(&w);
     return w.totals;
 }
 
 gw_network_totals gw_network_sum(const gw_network_info *network)
 {
-    return walk(network, NULL, NULL);
+    return walk(network, NULL);
+}
+
+void gw_network_describe_all(char *out, size_t capacity)
+{
+    for (size_t i = 0; i < N_NETWORKS; i++)
+        gw_append(out, capacity, "%s%s (%.3g)", i ? ", " : "", networks[i].name,
+                  1e-6 * (double)gw_network_sum(&networks[i]).n_params);
 }
 
 size_t gw_network_tensors(const gw_network_info *network, gw_network_tensor out[GW_MAX_NETWORK_TENSORS])
 {
-    return walk(network, out, NULL).n_tensors;
+    return walk(network, out).n_tensors;
 }
 
 void gw_network_backward_ms(const gw_network_info *network, double images_per_second, uint32_t batch,
                             double out_ms[GW_MAX_NETWORK_TENSORS], double *forward_ms)
 {
-    const gw_network_totals totals = walk(network, NULL, out_ms);
-    const double step_ms = 1e3 * batch / images_per_second;
+    gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
+    const gw_network_totals totals = walk(network, tensors);
+    const double step_ms = 1e3 * batch / images_per_second, each = step_ms * (2.0 / 3) / (double)totals.multiply_adds;
     for (uint32_t t = 0; t < totals.n_tensors; t++)
-        out_ms[t] *= step_ms * (2.0 / 3) / (double)totals.multiply_adds;
+        out_ms[t] = each * (double)tensors[t].multiply_adds;
     *forward_ms = step_ms / 3;
 }

@@ -5,9 +5,8 @@
  *
  *     const gw_network_info *network;
  *     gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
- *     size_t n;
  *     gw_network_find("resnet50", &network);
- *     gw_network_tensors(network, tensors, GW_MAX_NETWORK_TENSORS, &n);
+ *     size_t n = gw_network_tensors(network, tensors);
  *
  * All of it is constant: any thread may call any function at any time, and nothing takes memory. */
 #ifndef GRADWIRE_TOOL_PREDICT_NETWORKS_H
@@ -21,11 +20,13 @@
 #define GW_MAX_NETWORK_TENSORS 256u /* no built-in network has more tensors */
 #define GW_MAX_NETWORK_NAME 48u     /* bytes of a tensor's name, with the closing 0 */
 
-/* One built-in network, for listings. All strings are static. */
+struct gw_network_walk; /* networks.c */
+
+/* One built-in network. Its description walks through the layers. */
 typedef struct gw_network_info {
-    const char *name;    /* "resnet50" */
-    const char *summary; /* one line: the data set and the variant */
-    const char *source;  /* paper */
+    const char *name; /* "resnet50"; static */
+    uint32_t side;    /* of the pictures that it takes, which are square and have three channels */
+    void (*describe)(struct gw_network_walk *walk);
 } gw_network_info;
 
 /* One tensor of a network. Weights and biases of a layer are separate tensors. */
@@ -53,6 +54,10 @@ GW_MUST_CHECK gw_status gw_find_name(const char *what, const char *name, const c
 
 /* The i-th network, from 0; NULL past the last one. Static storage. */
 const gw_network_info *gw_network_list(size_t i);
+
+/* Appends all networks and their sizes, in millions of elements, for help: "alexnet (61), googlenet (7), ...".
+ * gw_append cuts what does not fit. */
+void gw_network_describe_all(char *out, size_t capacity);
 
 /* Finds a network by its name. Errors: GW_ERR_ARGUMENT (there is none of this name; the sentence lists the names). */
 GW_MUST_CHECK gw_status gw_network_find(const char *name, const gw_network_info **out);

@@ -57,10 +57,8 @@ TEST(totals_are_the_published_ones)
 TEST(the_listing_is_complete)
 {
     size_t n = 0;
-    for (const gw_network_info *network; (network = gw_network_list(n)); n++) {
+    for (const gw_network_info *network; (network = gw_network_list(n)); n++)
         CHECK(n < N && found(network->name) == network, "%s is not in the test", network->name);
-        CHECK(strlen(network->summary) > 5 && strlen(network->source) > 5, "%s", network->name);
-    }
     assert_int_equal(n, N);
     assert_null(gw_network_list(SIZE_MAX));
 }

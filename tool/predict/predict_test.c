@@ -417,7 +417,7 @@ TEST(what_is_built_in_works)
     size_t n_figure_5 = 0;
     for (size_t n = 0; n < sizeof clusters / sizeof *clusters; n++) {
         assert_int_equal(gw_cluster_find(clusters[n], &cluster), GW_OK);
-        assert_true(strlen(cluster->summary) > 5 && strstr(cluster->assumed, "assumed"));
+        assert_non_null(strstr(cluster->assumed, "assumed"));
         assert_int_equal(cluster->cluster.gpus_per_machine, 4);
         for (size_t i = 0; (speed = gw_gpu_speed_list(i)); i++) {
             if (strcmp(speed->gpu, cluster->gpu) != 0)

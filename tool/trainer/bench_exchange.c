@@ -600,7 +600,7 @@ int tool_bench_exchange(int argc, char **argv)
     const char *wire = "auto";
     bool json = false;
     char nets[1024] = "gradients of the sizes of a network, in millions of elements: ";
-    tool_describe_networks(nets, sizeof nets);
+    gw_network_describe_all(nets, sizeof nets);
     const tool_option options[] = {
         {"--codec", "SPEC", "measure this codec; may be given several times (default: one of each kind)", TOOL_TEXTS,
          &b.specs},

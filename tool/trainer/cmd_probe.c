@@ -280,7 +280,7 @@ int gw_cmd_probe(int argc, char **argv)
     const char *out = NULL;
     char networks[512] = "", net_help[1024];
     bool given[20] = {false};
-    tool_describe_networks(networks, sizeof networks);
+    gw_network_describe_all(networks, sizeof networks);
     snprintf(net_help, sizeof net_help,
              "whose gradients: a network of the trainer (lenet, mlp:784-300-10), which is run here (default lenet); or "
              "with --images-per-second one of, in millions of elements: %s",
