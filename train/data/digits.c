@@ -8,130 +8,40 @@
 #include <math.h>
 #include <string.h>
 
-enum { SIDE = 28, MAX_POINTS = 24, MAX_STROKES = 3 };
+enum { SIDE = 28, MAX_POINTS = 13, MAX_STROKES = 3 };
 
-/* A stroke is a polyline in a box of [-1, 1] x [-1, 1]. y points downwards. The lists have n entries. */
+/* A stroke is a polyline of n points (x, y, x, y, ...) in a box of [-1, 1] x [-1, 1]. y points downwards. */
 struct stroke {
     int n;
-    float xy[MAX_POINTS][2];
+    float xy[2 * MAX_POINTS];
 };
 struct glyph {
     int n;
     struct stroke strokes[MAX_STROKES];
 };
 
+/* The x and y of a point stay together. */
+/* clang-format off */
 static const struct glyph glyphs[10] = {
-    {1,
-     {{13,
-       {{0, -1},
-        {.32f, -.87f},
-        {.55f, -.5f},
-        {.6f, 0},
-        {.55f, .5f},
-        {.32f, .87f},
-        {0, 1},
-        {-.32f, .87f},
-        {-.55f, .5f},
-        {-.6f, 0},
-        {-.55f, -.5f},
-        {-.32f, -.87f},
-        {0, -1}}}}},
-    {1, {{3, {{-.35f, -.6f}, {.05f, -1}, {.05f, 1}}}}},
-    {1,
-     {{9,
-       {{-.55f, -.6f},
-        {-.35f, -.9f},
-        {0, -1},
-        {.4f, -.88f},
-        {.55f, -.55f},
-        {.4f, -.1f},
-        {0, .4f},
-        {-.6f, 1},
-        {.65f, 1}}}}},
-    {1,
-     {{13,
-       {{-.5f, -.8f},
-        {-.15f, -1},
-        {.25f, -.95f},
-        {.5f, -.65f},
-        {.4f, -.25f},
-        {0, -.05f},
-        {.4f, .1f},
-        {.6f, .45f},
-        {.45f, .85f},
-        {.1f, 1},
-        {-.25f, .98f},
-        {-.5f, .85f},
-        {-.58f, .7f}}}}},
-    {2, {{3, {{.2f, -1}, {-.6f, .35f}, {.65f, .35f}}}, {2, {{.3f, -.35f}, {.3f, 1}}}}},
-    {1,
-     {{11,
-       {{.5f, -1},
-        {-.4f, -1},
-        {-.5f, -.1f},
-        {-.1f, -.25f},
-        {.3f, -.15f},
-        {.58f, .2f},
-        {.55f, .6f},
-        {.3f, .92f},
-        {-.05f, 1},
-        {-.4f, .9f},
-        {-.6f, .7f}}}}},
-    {1,
-     {{13,
-       {{.4f, -1},
-        {0, -.75f},
-        {-.35f, -.3f},
-        {-.55f, .25f},
-        {-.45f, .75f},
-        {-.1f, 1},
-        {.3f, .93f},
-        {.55f, .6f},
-        {.5f, .2f},
-        {.2f, -.05f},
-        {-.15f, 0},
-        {-.42f, .25f},
-        {-.52f, .45f}}}}},
-    {1, {{4, {{-.6f, -1}, {.6f, -1}, {.1f, 0}, {-.2f, 1}}}}},
-    {2,
-     {{10,
-       {{0, -.05f},
-        {-.38f, -.25f},
-        {-.45f, -.6f},
-        {-.25f, -.92f},
-        {0, -1},
-        {.25f, -.92f},
-        {.45f, -.6f},
-        {.38f, -.25f},
-        {0, -.05f},
-        {0, -.05f}}},
-      {10,
-       {{0, -.05f},
-        {.45f, .2f},
-        {.58f, .55f},
-        {.35f, .92f},
-        {0, 1},
-        {-.35f, .92f},
-        {-.58f, .55f},
-        {-.45f, .2f},
-        {0, -.05f},
-        {0, -.05f}}}}},
-    {1,
-     {{13,
-       {{.52f, -.45f},
-        {.42f, -.25f},
-        {.15f, 0},
-        {-.2f, .05f},
-        {-.5f, -.2f},
-        {-.55f, -.6f},
-        {-.3f, -.93f},
-        {.1f, -1},
-        {.45f, -.75f},
-        {.55f, -.25f},
-        {.35f, .3f},
-        {0, .75f},
-        {-.4f, 1}}}}},
+    {1, {{13, {0,-1, .32f,-.87f, .55f,-.5f, .6f,0, .55f,.5f, .32f,.87f, 0,1, -.32f,.87f, -.55f,.5f, -.6f,0,
+               -.55f,-.5f, -.32f,-.87f, 0,-1}}}},
+    {1, {{3, {-.35f,-.6f, .05f,-1, .05f,1}}}},
+    {1, {{9, {-.55f,-.6f, -.35f,-.9f, 0,-1, .4f,-.88f, .55f,-.55f, .4f,-.1f, 0,.4f, -.6f,1, .65f,1}}}},
+    {1, {{13, {-.5f,-.8f, -.15f,-1, .25f,-.95f, .5f,-.65f, .4f,-.25f, 0,-.05f, .4f,.1f, .6f,.45f, .45f,.85f,
+               .1f,1, -.25f,.98f, -.5f,.85f, -.58f,.7f}}}},
+    {2, {{3, {.2f,-1, -.6f,.35f, .65f,.35f}}, {2, {.3f,-.35f, .3f,1}}}},
+    {1, {{11, {.5f,-1, -.4f,-1, -.5f,-.1f, -.1f,-.25f, .3f,-.15f, .58f,.2f, .55f,.6f, .3f,.92f, -.05f,1,
+               -.4f,.9f, -.6f,.7f}}}},
+    {1, {{13, {.4f,-1, 0,-.75f, -.35f,-.3f, -.55f,.25f, -.45f,.75f, -.1f,1, .3f,.93f, .55f,.6f, .5f,.2f,
+               .2f,-.05f, -.15f,0, -.42f,.25f, -.52f,.45f}}}},
+    {1, {{4, {-.6f,-1, .6f,-1, .1f,0, -.2f,1}}}},
+    {2, {{10, {0,-.05f, -.38f,-.25f, -.45f,-.6f, -.25f,-.92f, 0,-1, .25f,-.92f, .45f,-.6f, .38f,-.25f, 0,-.05f,
+               0,-.05f}}, {10, {0,-.05f, .45f,.2f, .58f,.55f, .35f,.92f, 0,1, -.35f,.92f, -.58f,.55f, -.45f,.2f,
+               0,-.05f, 0,-.05f}}}},
+    {1, {{13, {.52f,-.45f, .42f,-.25f, .15f,0, -.2f,.05f, -.5f,-.2f, -.55f,-.6f, -.3f,-.93f, .1f,-1, .45f,-.75f,
+               .55f,-.25f, .35f,.3f, 0,.75f, -.4f,1}}}},
 };
+/* clang-format on */
 
 /* Darkens `image` along the segment a-b. The ink is full within half the width, and fades over one pixel. */
 static void draw_segment(float image[SIDE][SIDE], const float a[2], const float b[2], float half_width, float ink)
@@ -167,8 +77,8 @@ static void draw_digit(struct gw_random *r, unsigned digit, uint8_t *out)
     for (int k = 0; k < glyph->n; k++) {
         float previous[2] = {0, 0};
         for (int i = 0; i < glyph->strokes[k].n; i++) {
-            float x = glyph->strokes[k].xy[i][0] + gw_random_between(r, -.09f, .09f);
-            float y = glyph->strokes[k].xy[i][1] + gw_random_between(r, -.09f, .09f);
+            float x = glyph->strokes[k].xy[2 * i] + gw_random_between(r, -.09f, .09f);
+            float y = glyph->strokes[k].xy[2 * i + 1] + gw_random_between(r, -.09f, .09f);
             x += bend * (1 - y * y) + shear * -y;
             x *= scale_x, y *= scale_y;
             float point[2] = {at_x + c * x - s * y, at_y + s * x + c * y};
