@@ -32,7 +32,7 @@ bool gw_ps_make_room(struct gw_ps_server *server, const struct gw_ps_member *ask
 {
     struct gw_ps_member *most = NULL;
     uint64_t n_most = server->options.max_bytes / 2 / server->n_members;
-    for (struct gw_ps_member *m = server->members; m; m = m->next) {
+    for (struct gw_ps_member *m = LIST_FIRST(&server->members); m; m = LIST_NEXT(m, link)) {
         const uint64_t n_bytes = m == asker || m->lost ? 0 : unread_bytes(m);
         if (n_bytes > n_most) {
             n_most = n_bytes;
@@ -66,7 +66,7 @@ static void send_answer(struct gw_ps_server *server, struct gw_ps_member *member
 void gw_ps_answer_send(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_answer *answer,
                        struct gw_ps_blob *value)
 {
-    if (!server->held && !gw_ps_folder_is_due(server->folder)) {
+    if (STAILQ_EMPTY(&server->held) && !gw_ps_folder_is_due(server->folder)) {
         send_answer(server, member, answer, value);
         return;
     }
@@ -75,24 +75,21 @@ void gw_ps_answer_send(struct gw_ps_server *server, struct gw_ps_member *member,
         lose(server, member);
         return;
     }
-    *held = (struct gw_ps_held){NULL, member, *answer, value ? gw_ps_blob_hold(value) : NULL};
-    *(server->held ? &server->last_held->next : &server->held) = held;
-    server->last_held = held;
+    *held = (struct gw_ps_held){{NULL}, member, *answer, value ? gw_ps_blob_hold(value) : NULL};
+    STAILQ_INSERT_TAIL(&server->held, held, link);
 }
 
 void gw_ps_answers_release(struct gw_ps_server *server)
 {
-    struct gw_ps_held *first = server->held, *next;
     const bool is_durable = !gw_ps_folder_is_due(server->folder);
-    server->held = NULL;
-    for (struct gw_ps_held *held = first; held; held = held->next) {
+    for (struct gw_ps_held *held = STAILQ_FIRST(&server->held); held; held = STAILQ_NEXT(held, link)) {
         if (is_durable)
             held->answer.flags &= (uint8_t)~GW_PS_IN_MEMORY;
         held->member->c.gathers = true;
         send_answer(server, held->member, &held->answer, held->value);
     }
-    for (struct gw_ps_held *held = first; held; held = next) {
-        next = held->next;
+    for (struct gw_ps_held *held; (held = STAILQ_FIRST(&server->held));) {
+        STAILQ_REMOVE_HEAD(&server->held, link);
         held->member->c.gathers = false;
         gw_ignore(gw_net_flush(&held->member->c));
         gw_net_watch(&held->member->c, server->epoll, (epoll_data_t){.ptr = held->member});

@@ -190,8 +190,8 @@ bool gw_ps_connections_turn(struct gw_ps_server *server, double seconds, bool *s
     const int ms = seconds > 0 && !server->n_more ? (int)(seconds * 1000) + 1 : 0;
     const int n = epoll_wait(server->epoll, events, AT_ONCE, ms);
     bool any = server->n_more > 0;
-    for (struct gw_ps_member *m = server->members, *next; m && server->n_more; m = next) {
-        next = m->next;
+    for (struct gw_ps_member *m = LIST_FIRST(&server->members), *next; m && server->n_more; m = next) {
+        next = LIST_NEXT(m, link);
         if (m->has_more)
             read_member(server, m);
     }
@@ -217,8 +217,8 @@ bool gw_ps_connections_turn(struct gw_ps_server *server, double seconds, bool *s
 void gw_ps_connections_look(struct gw_ps_server *server)
 {
     look_at_newcomers(server); /* it also sends away those who say nothing, and accepts again after a flood */
-    for (struct gw_ps_member *m = server->members, *next; m; m = next) {
-        next = m->next;
+    for (struct gw_ps_member *m = LIST_FIRST(&server->members), *next; m; m = next) {
+        next = LIST_NEXT(m, link);
         if (!gw_net_is_silent(&m->c, server->options.timeout_ms))
             continue;
         gw_ps_log(server, "lost %s reason=\"its machine does not answer\"", gw_ps_member_text(m).text);

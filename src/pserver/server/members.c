@@ -108,9 +108,7 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_new
     struct gw_ps_member *member = gw_calloc(server->context, 1, sizeof *member);
     if (!member)
         return GW_ERR_MEMORY;
-    *member = (struct gw_ps_member){.next = server->members,
-                                    .link = &server->members,
-                                    .server = server,
+    *member = (struct gw_ps_member){.server = server,
                                     .c.fd = -1,
                                     .rank = (uint32_t)hello->hello_rank,
                                     .incarnation = hello->incarnation,
@@ -118,9 +116,7 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_new
                                     .was_here = hello->hello_flags & GW_PS_HELLO_AGAIN,
                                     .since = time(NULL),
                                     .address = gw_net_name_host(&newcomer->c)};
-    if (member->next)
-        member->next->link = &member->next;
-    server->members = member;
+    LIST_INSERT_HEAD(&server->members, member, link);
     server->n_members++;
     *out = member;
     gw_status status = member->rank == GW_PS_READER ? GW_OK : come(server, member);
@@ -153,9 +149,8 @@ static void end_stopped_run(struct gw_ps_server *server)
 
 void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member)
 {
-    *member->link = member->next;
-    if (member->next)
-        member->next->link = member->link;
+    LIST_REMOVE(member, link);
+    LIST_INSERT_HEAD(&server->gone, member, link);
     server->n_members--;
     server->n_more -= member->has_more;
     member->has_more = false;
@@ -169,27 +164,24 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
         server->workers[member->rank].away_since = gw_clock_seconds();
         server->workers[member->rank].gone_at = time(NULL);
     }
-    while (member->waiting)
-        gw_ps_waiting_remove(server, member->waiting);
+    while (!LIST_EMPTY(&member->waiting))
+        gw_ps_waiting_remove(server, LIST_FIRST(&member->waiting));
     server->n_lost -= member->lost;
     member->lost = true; /* nothing is sent to it any more */
-    member->next = server->gone;
-    server->gone = member;
     end_stopped_run(server);
 }
 
 void gw_ps_members_sweep(struct gw_ps_server *server)
 {
-    for (struct gw_ps_member *next, *member = server->members; member && server->n_lost > 0; member = next) {
-        next = member->next;
+    for (struct gw_ps_member *member = LIST_FIRST(&server->members), *next; member && server->n_lost; member = next) {
+        next = LIST_NEXT(member, link);
         if (!member->lost)
             continue;
         gw_ps_log(server, "dropped %s reason=\"it does not take its answers\"", gw_ps_member_text(member).text);
         gw_ps_member_leave(server, member);
     }
-    while (server->gone) {
-        struct gw_ps_member *member = server->gone;
-        server->gone = member->next;
+    for (struct gw_ps_member *member; (member = LIST_FIRST(&server->gone));) {
+        LIST_REMOVE(member, link);
         gw_free(server->context, member);
     }
 }
@@ -246,9 +238,9 @@ void gw_ps_members_check_keys(struct gw_ps_server *server)
     if (server->keys->n_changes == server->keys_changes)
         return;
     server->keys_changes = server->keys->n_changes;
-    for (struct gw_ps_member *member = server->members, *next; member; member = next) {
+    for (struct gw_ps_member *member = LIST_FIRST(&server->members), *next; member; member = next) {
         const struct gw_net_identity *identity = &member->c.tls->peer;
-        next = member->next;
+        next = LIST_NEXT(member, link);
         if (gw_net_keys_allow(server->keys, identity))
             continue;
         gw_ps_log(server, "dropped %s reason=\"its certificate %s is not allowed any more\"",
@@ -259,8 +251,8 @@ void gw_ps_members_check_keys(struct gw_ps_server *server)
 
 void gw_ps_members_free(struct gw_ps_server *server)
 {
-    while (server->members)
-        gw_ps_member_leave(server, server->members);
+    while (!LIST_EMPTY(&server->members))
+        gw_ps_member_leave(server, LIST_FIRST(&server->members));
     gw_ps_members_sweep(server);
     gw_free(server->context, server->workers);
 }

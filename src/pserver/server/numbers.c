@@ -38,7 +38,8 @@ static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers
         numbers->workers[r].presence = gw_ps_presence_of(server, r);
         numbers->workers[r].pushes = gw_ps_store_pushes(server->store, r, &numbers->workers[r].behind);
     }
-    for (const struct gw_ps_member *m = server->members; m && numbers->n_members < GW_PS_SHOWN_MEMBERS; m = m->next)
+    const struct gw_ps_member *m = LIST_FIRST(&server->members);
+    for (; m && numbers->n_members < GW_PS_SHOWN_MEMBERS; m = LIST_NEXT(m, link))
         if (m->rank == GW_PS_READER)
             note_member(numbers, m);
 }

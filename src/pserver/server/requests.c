@@ -1,5 +1,4 @@
-/* Does what clients ask for, or lets a request wait until it can be done. Waiting requests are tried again in order.
- * When their deadline has passed, they are refused. */
+/* Does what clients ask for, or lets a request wait until it can be done. Waiting requests are tried again in order. */
 #include "pserver/server/state.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -142,7 +141,7 @@ static gw_status push(struct gw_ps_server *server, struct gw_ps_member *member, 
 /* A push of the member that waits and that its verdict is about. NULL: there is none. */
 static const struct gw_ps_waiting *waiting_push(struct gw_ps_member *member, const struct gw_ps_request *verdict)
 {
-    for (const struct gw_ps_waiting *p = member->waiting; p; p = p->member_next)
+    for (const struct gw_ps_waiting *p = LIST_FIRST(&member->waiting); p; p = LIST_NEXT(p, of_member))
         if (p->request.operation == GW_PS_PUSH && p->request.nth <= verdict->nth &&
             gw_ps_is_of_exchange(p->request.key))
             return p;
@@ -295,10 +294,10 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
  * overtakes an earlier one. */
 static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
 {
-    for (struct gw_ps_waiting *p = queue->waiting, *next; p; p = next) {
+    for (struct gw_ps_waiting *p = LIST_FIRST(&queue->waiting), *next; p; p = next) {
         struct gw_ps_key *waits_for = queue;
         gw_status status = GW_PS_WAIT;
-        next = p->next;
+        next = LIST_NEXT(p, link);
         if (!gw_ps_waiting_before(p->member, p->key, p->nth))
             status = try(server, p->member, &p->request, p->value, p->key, &waits_for);
         if (status == GW_OK)
@@ -329,24 +328,5 @@ void gw_ps_requests_go_on(struct gw_ps_server *server)
         memcpy(woken, server->woken, n * sizeof *woken);
         for (uint32_t i = 0; i < n; i++)
             ask_again(server, woken[i]);
-    }
-}
-
-void gw_ps_requests_expire(struct gw_ps_server *server)
-{
-    const double now = gw_clock_seconds();
-    struct gw_ps_key *key;
-    for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++) {
-        bool expired = false;
-        for (struct gw_ps_waiting *p = key->waiting, *next; p; p = next) {
-            next = p->next;
-            if (p->deadline > now)
-                continue;
-            gw_ps_answer_error(server, p->member, &p->request, gw_ps_waiting_timed_out(server, key, p), 0);
-            gw_ps_waiting_remove(server, p);
-            expired = true;
-        }
-        if (expired) /* requests that waited only behind this one may be done now */
-            ask_again(server, key);
     }
 }

@@ -38,8 +38,7 @@ void gw_ps_server_commit(struct gw_ps_server *server)
 {
     if (server->folder)
         gw_ps_folder_commit(server->folder);
-    if (server->held)
-        gw_ps_answers_release(server);
+    gw_ps_answers_release(server);
 }
 
 /* Workers that had come before count as away from now on. */

@@ -32,7 +32,7 @@
 
 static bool anything_waits(const struct gw_ps_server *server)
 {
-    for (const struct gw_ps_member *m = server->members; m; m = m->next)
+    for (const struct gw_ps_member *m = LIST_FIRST(&server->members); m; m = LIST_NEXT(m, link))
         if (m->c.first)
             return true;
     return false;
@@ -72,7 +72,7 @@ gw_status gw_ps_server_run(gw_ps_server *server)
             gw_ps_members_check_keys(server);
             gw_ps_members_look(server);
             gw_ps_joins_look(server);
-            gw_ps_requests_expire(server);
+            gw_ps_waiting_expire(server);
             gw_ps_requests_go_on(server);
             gw_ps_server_commit(server);
             gw_ps_members_sweep(server);
@@ -198,6 +198,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
     server->made_in = gw_process_now();
     server->options = *options;
     server->stop = server->epoll = -1;
+    STAILQ_INIT(&server->held);
     server->first_round = 1;
     server->started = gw_clock_seconds();
     fill_defaults(&server->options);

@@ -18,7 +18,7 @@ struct gw_ps_waiting;
 
 /* A member: a connection that has said HELLO. */
 struct gw_ps_member {
-    struct gw_ps_member *next, **link; /* in the list of all members */
+    LIST_ENTRY(gw_ps_member) link; /* in the list of all members, or of those that have left */
     struct gw_ps_server *server;
     struct gw_net_connection c;
     bool has_more;      /* bytes were read that are still to be looked at */
@@ -33,8 +33,8 @@ struct gw_ps_member {
     struct gw_ps_request join; /* a JOIN that waits */
     double join_by;            /* its deadline; 0: none waits */
     uint32_t n_waiting;
-    int64_t since;                 /* seconds of Unix time */
-    struct gw_ps_waiting *waiting; /* its requests that wait, in any order */
+    int64_t since;                      /* seconds of Unix time */
+    LIST_HEAD(, gw_ps_waiting) waiting; /* its requests that wait, the newest first */
     struct gw_net_host_name address;
 };
 
@@ -42,8 +42,8 @@ struct gw_ps_member {
  * queue of its key; if it waits for its scale key, it is in the queue of that one. Queues are in the order in which
  * requests came. */
 struct gw_ps_waiting {
-    struct gw_ps_waiting *next, **link;               /* in the queue of `queue` */
-    struct gw_ps_waiting *member_next, **member_link; /* in its member's list */
+    LIST_ENTRY(gw_ps_waiting) link;      /* in the queue of `queue` */
+    LIST_ENTRY(gw_ps_waiting) of_member; /* in its member's list */
     struct gw_ps_member *member;
     struct gw_ps_key *key, *queue; /* the key of the request, and the one for which it waits */
     uint64_t nth;                  /* it was the nth of all requests that ever waited */
@@ -54,7 +54,7 @@ struct gw_ps_waiting {
 
 /* An answer that waits for a commit. */
 struct gw_ps_held {
-    struct gw_ps_held *next;
+    STAILQ_ENTRY(gw_ps_held) link;
     struct gw_ps_member *member;
     struct gw_ps_answer answer;
     struct gw_ps_blob *value; /* NULL: none */
@@ -85,14 +85,13 @@ struct gw_ps_server {
     int stop;                  /* eventfd */
     struct gw_net_address own; /* where it listens */
     struct gw_ps_store *store;
-    struct gw_ps_member *members;
+    LIST_HEAD(, gw_ps_member) members, gone; /* gone: have left, until the server's loop frees them */
     uint32_t n_members;
     uint32_t n_lost;    /* how many of the members are lost */
     uint32_t n_more;    /* how many of them have_more */
     uint64_t receiving; /* bytes of values that are under way */
     /* this server's place in its clients' list, and the length of the list; n_servers 0: not known yet */
     uint32_t place, n_servers;
-    struct gw_ps_member *gone;    /* members that have left, until the server's loop frees them */
     struct gw_ps_worker *workers; /* by rank */
     bool stopped;                 /* GW_PS_MISSING_STOP: others have heard that a worker is gone */
     uint64_t first_round;         /* the round with which the exchange's workers began, or must begin */
@@ -107,7 +106,7 @@ struct gw_ps_server {
     double next_look;            /* for requests that have waited too long */
     double started;              /* when the server was made */
     struct gw_ps_counts counts;
-    struct gw_ps_held *held, *last_held; /* NULL: none */
+    STAILQ_HEAD(, gw_ps_held) held;
     /* NULL: nothing outlives the process. gw_ps_folder_note is to be called after a change of what the server knows
      * beside its store: first_round, the agreed lines, or what it knows of a worker without its connection */
     struct gw_ps_folder *folder;
@@ -176,9 +175,6 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
 /* Asks all requests of woken keys again. */
 void gw_ps_requests_go_on(struct gw_ps_server *server);
 
-/* Answers requests whose deadline has passed with an error. It names the workers that they waited for. */
-void gw_ps_requests_expire(struct gw_ps_server *server);
-
 /* ---- waiting.c: Requests that wait. They are in the queue of a key, in the order in which they came. ---- */
 
 /* Puts a request for `key` into the queue of `waits_for`; takes a hold of its own on `value`. Errors: GW_ERR_CAPACITY
@@ -204,12 +200,11 @@ typedef bool gw_ps_is_named(const struct gw_ps_server *server, uint32_t rank, co
 struct gw_ps_worker_names gw_ps_name_workers(const struct gw_ps_server *server, gw_ps_is_named *is_named,
                                              const void *user);
 
-/* Returns GW_ERR_TIMEOUT, with a sentence that says for whom the request has waited too long at that key. */
-gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struct gw_ps_key *key,
-                                  const struct gw_ps_waiting *waiting);
-
 /* Notes that requests that wait for a key may go on. The store calls this. */
 void gw_ps_waiting_wake(void *server, struct gw_ps_key *key);
+
+/* Answers requests whose deadline has passed with an error. It names the workers that they waited for. */
+void gw_ps_waiting_expire(struct gw_ps_server *server);
 
 /* refuse answers all requests that are for keys of exchanges, or wait for one. refuse_for answers all that wait for the
  * worker `rank`. The answers are `status`, with the sentence of the last error. */

@@ -10,22 +10,14 @@
 
 static void enqueue(struct gw_ps_key *queue, struct gw_ps_waiting *waiting)
 {
-    struct gw_ps_waiting **at = &queue->waiting;
-    while (*at && (*at)->nth < waiting->nth)
-        at = &(*at)->next;
+    struct gw_ps_waiting *before = NULL;
+    for (struct gw_ps_waiting *p = LIST_FIRST(&queue->waiting); p && p->nth < waiting->nth; p = LIST_NEXT(p, link))
+        before = p;
     waiting->queue = queue;
-    waiting->next = *at;
-    waiting->link = at;
-    if (waiting->next)
-        waiting->next->link = &waiting->next;
-    *at = waiting;
-}
-
-static void take_out(struct gw_ps_waiting *waiting)
-{
-    *waiting->link = waiting->next;
-    if (waiting->next)
-        waiting->next->link = waiting->link;
+    if (before)
+        LIST_INSERT_AFTER(before, waiting, link);
+    else
+        LIST_INSERT_HEAD(&queue->waiting, waiting, link);
 }
 
 gw_status gw_ps_waiting_add(struct gw_ps_server *server, struct gw_ps_member *member,
@@ -46,11 +38,7 @@ gw_status gw_ps_waiting_add(struct gw_ps_server *server, struct gw_ps_member *me
                                       .value = value ? gw_ps_blob_hold(value) : NULL,
                                       .deadline = gw_clock_seconds() + request->timeout_ms / 1000.0};
     enqueue(waits_for, waiting);
-    waiting->member_next = member->waiting;
-    waiting->member_link = &member->waiting;
-    if (member->waiting)
-        member->waiting->member_link = &waiting->member_next;
-    member->waiting = waiting;
+    LIST_INSERT_HEAD(&member->waiting, waiting, of_member);
     member->n_waiting++;
     server->n_waiting++;
     return GW_OK;
@@ -58,16 +46,14 @@ gw_status gw_ps_waiting_add(struct gw_ps_server *server, struct gw_ps_member *me
 
 void gw_ps_waiting_move(struct gw_ps_waiting *waiting, struct gw_ps_key *queue)
 {
-    take_out(waiting);
+    LIST_REMOVE(waiting, link);
     enqueue(queue, waiting);
 }
 
 void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting *waiting)
 {
-    take_out(waiting);
-    *waiting->member_link = waiting->member_next;
-    if (waiting->member_next)
-        waiting->member_next->member_link = waiting->member_link;
+    LIST_REMOVE(waiting, link);
+    LIST_REMOVE(waiting, of_member);
     waiting->member->n_waiting--;
     if (waiting->key != waiting->queue) /* later requests of this client may wait in the queue of `key` */
         gw_ps_waiting_wake(server, waiting->key);
@@ -78,7 +64,7 @@ void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting *wai
 
 bool gw_ps_waiting_before(const struct gw_ps_member *member, const struct gw_ps_key *key, uint64_t nth)
 {
-    for (const struct gw_ps_waiting *p = member->waiting; p; p = p->member_next)
+    for (const struct gw_ps_waiting *p = LIST_FIRST(&member->waiting); p; p = LIST_NEXT(p, of_member))
         if (p->key == key && p->nth < nth)
             return true;
     return false;
@@ -88,7 +74,7 @@ void gw_ps_waiting_wake(void *user, struct gw_ps_key *key)
 {
     struct gw_ps_server *server = user;
     const uint32_t most = GW_PS_MOST_WOKEN;
-    if (!key->waiting)
+    if (LIST_EMPTY(&key->waiting))
         return;
     if (server->n_woken < most)
         server->woken[server->n_woken] = key;
@@ -125,10 +111,11 @@ static bool is_awaited(const struct gw_ps_server *server, uint32_t rank, const v
     return gw_ps_key_misses(server->store, awaited->key, awaited->asker, rank);
 }
 
-gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struct gw_ps_key *key,
-                                  const struct gw_ps_waiting *waiting)
+/* Returns GW_ERR_TIMEOUT, with a sentence that says for whom the request has waited too long. */
+static gw_status timed_out(const struct gw_ps_server *server, const struct gw_ps_waiting *waiting)
 {
     const struct gw_ps_request *request = &waiting->request;
+    const struct gw_ps_key *key = waiting->queue;
     const char *what = request->operation == GW_PS_PUSH      ? "push"
                        : request->operation == GW_PS_VERDICT ? "verdict"
                                                              : "pull";
@@ -153,13 +140,26 @@ static void refuse(struct gw_ps_server *server, struct gw_ps_waiting *waiting, g
     gw_ps_waiting_remove(server, waiting);
 }
 
+void gw_ps_waiting_expire(struct gw_ps_server *server)
+{
+    const double now = gw_clock_seconds();
+    for (struct gw_ps_member *m = LIST_FIRST(&server->members); m; m = LIST_NEXT(m, link))
+        for (struct gw_ps_waiting *p = LIST_FIRST(&m->waiting), *next; p; p = next) {
+            struct gw_ps_key *queue = p->queue;
+            next = LIST_NEXT(p, of_member);
+            if (p->deadline > now)
+                continue;
+            refuse(server, p, timed_out(server, p));
+            gw_ps_waiting_wake(server, queue); /* requests that waited only behind this one may be done now */
+        }
+}
+
 void gw_ps_waiting_refuse(struct gw_ps_server *server, gw_status status)
 {
-    struct gw_ps_key *key;
-    for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++)
-        for (struct gw_ps_waiting *p = key->waiting, *next; p; p = next) {
-            next = p->next;
-            if (gw_ps_is_of_exchange(key->name) || gw_ps_is_of_exchange(p->request.key))
+    for (struct gw_ps_member *m = LIST_FIRST(&server->members); m; m = LIST_NEXT(m, link))
+        for (struct gw_ps_waiting *p = LIST_FIRST(&m->waiting), *next; p; p = next) {
+            next = LIST_NEXT(p, of_member);
+            if (gw_ps_is_of_exchange(p->queue->name) || gw_ps_is_of_exchange(p->request.key))
                 refuse(server, p, status);
         }
     server->n_woken = GW_PS_MOST_WOKEN + 1; /* some of the woken keys may be dropped, so ask all again */
@@ -167,11 +167,10 @@ void gw_ps_waiting_refuse(struct gw_ps_server *server, gw_status status)
 
 void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_status status)
 {
-    struct gw_ps_key *key;
-    for (uint64_t k = 0; server->n_waiting && (key = gw_ps_store_key(server->store, k)); k++)
-        for (struct gw_ps_waiting *p = key->waiting, *next; p; p = next) {
-            next = p->next;
-            if (gw_ps_key_misses(server->store, key, p->member->rank, rank))
+    for (struct gw_ps_member *m = LIST_FIRST(&server->members); m; m = LIST_NEXT(m, link))
+        for (struct gw_ps_waiting *p = LIST_FIRST(&m->waiting), *next; p; p = next) {
+            next = LIST_NEXT(p, of_member);
+            if (gw_ps_key_misses(server->store, p->queue, m->rank, rank))
                 refuse(server, p, status);
         }
 }

@@ -11,6 +11,8 @@
 
 #include <gradwire/codec.h>
 
+#include <sys/queue.h>
+
 /* The request is not done yet: ask again when the store says that the key has changed. */
 #define GW_PS_WAIT ((gw_status)1)
 
@@ -81,8 +83,8 @@ struct gw_ps_key {
     uint32_t latest;        /* rank of the newest push */
     struct gw_ps_blob *put; /* a value that belongs to no round (put.c); NULL: none */
     uint64_t put_version;
-    uint64_t bytes;                /* how many are kept for the key */
-    struct gw_ps_waiting *waiting; /* the server's: the queue of requests that wait for the key */
+    uint64_t bytes;                     /* how many are kept for the key */
+    LIST_HEAD(, gw_ps_waiting) waiting; /* the server's: the queue of requests that wait for the key */
     /* its number in the folder: higher than that of all keys before it. 0: the key is not in the table yet */
     uint32_t row;
     bool changed;                   /* since gw_ps_store_unchange */
