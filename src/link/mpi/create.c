@@ -1,4 +1,4 @@
-/* Makes a hub of the mpi link and its endpoints. */
+/* Makes and frees a hub of the mpi link and its endpoints. */
 #include "link/mpi/hub.h"
 
 #include "base/clock.h"
@@ -20,6 +20,14 @@ static void *take(gw_context *context, size_t n_bytes)
 
 /* ---- endpoints ------------------------------------------------------------------------------------------ */
 
+static void endpoint_free(struct gw_mpi_endpoint *endpoint)
+{
+    gw_message_queue_clear(&endpoint->inbox);
+    gw_mpi_outgoing_free(endpoint->farewell);
+    pthread_cond_destroy(&endpoint->arrived);
+    gw_message_free(endpoint);
+}
+
 static struct gw_mpi_endpoint *endpoint_new(struct gw_mpi_hub *hub, uint32_t rank)
 {
     struct gw_mpi_endpoint *endpoint =
@@ -31,13 +39,43 @@ static struct gw_mpi_endpoint *endpoint_new(struct gw_mpi_hub *hub, uint32_t ran
     gw_clock_condition_init(&endpoint->arrived); /* with these attributes it cannot fail here */
     endpoint->farewell = gw_mpi_outgoing_new(hub->context, hub->size - 1);
     if (!endpoint->farewell) {
-        gw_mpi_endpoint_free(endpoint);
+        endpoint_free(endpoint);
         return NULL;
     }
     return endpoint;
 }
 
 /* ---- the hub -------------------------------------------------------------------------------------------- */
+
+void gw_mpi_hub_free(struct gw_mpi_hub *hub)
+{
+    bool runs = gw_mpi_runs();
+    if (hub->comm != MPI_COMM_NULL && runs && gw_mpi_is_over(hub))
+        MPI_Comm_free(&hub->comm);
+    STAILQ_CONCAT(&hub->outgoing, &hub->posted);
+    for (struct gw_mpi_outgoing *out; !runs && (out = STAILQ_FIRST(&hub->outgoing));) {
+        STAILQ_REMOVE_HEAD(&hub->outgoing, link);
+        gw_mpi_outgoing_free(out);
+    }
+    for (struct gw_mpi_incoming *in; !runs && (in = TAILQ_FIRST(&hub->incoming));) {
+        TAILQ_REMOVE(&hub->incoming, in, link);
+        gw_message_free(in->bytes);
+        gw_message_free(in);
+    }
+    for (uint32_t i = 0; hub->local && i < hub->n_local; i++)
+        if (hub->local[i])
+            endpoint_free(hub->local[i]);
+    gw_message_free(hub->local);
+    gw_message_free(hub->process_of);
+    gw_message_free(hub->slot_of);
+    gw_message_free(hub->machine_of);
+    gw_message_free(hub->rank_at);
+    gw_message_free(hub->held_up);
+    pthread_mutex_destroy(&hub->moving);
+    pthread_mutex_destroy(&hub->sending);
+    pthread_mutex_destroy(&hub->lock);
+    gw_message_free(hub);
+}
 
 /* Works out in which process and slot every rank lives. process_of NULL: rank r lives in process r. */
 static gw_status place(struct gw_mpi_hub *hub, const uint32_t *process_of, uint32_t process)
@@ -100,8 +138,9 @@ static gw_status hub_new(gw_context *context, MPI_Comm comm, uint32_t size, cons
     hub->largest_count = largest_count;
     hub->size = size;
     hub->n_processes = (uint32_t)n_processes;
-    hub->outgoing_end = &hub->outgoing;
-    hub->incoming_end = &hub->incoming;
+    STAILQ_INIT(&hub->posted);
+    STAILQ_INIT(&hub->outgoing);
+    TAILQ_INIT(&hub->incoming);
     pthread_mutex_init(&hub->lock, NULL); /* with default attributes it cannot fail here */
     pthread_mutex_init(&hub->moving, NULL);
     pthread_mutex_init(&hub->sending, NULL);

@@ -32,21 +32,16 @@ static gw_status listens(const struct gw_mpi_endpoint *me, uint32_t to)
     return me->peers[to].left ? gw_fail(GW_ERR_PEER, "rank %u left the link", to) : GW_OK;
 }
 
-/* GW_OK if this endpoint may send to `to`, or to all (GW_MPI_NOBODY). */
+/* GW_OK if this endpoint may send to `to`, or to all (GW_MPI_NOBODY). The hub's lock must be held. */
 static gw_status may_send(const struct gw_mpi_endpoint *me, uint32_t to)
 {
-    struct gw_mpi_hub *hub = me->hub;
-    gw_status status = GW_OK;
-    pthread_mutex_lock(&hub->lock);
     if (me->closed)
-        status = gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank);
-    else if (to != GW_MPI_NOBODY)
-        status = listens(me, to);
-    else
-        for (uint32_t r = 0; r < hub->size && status == GW_OK; r++)
-            status = listens(me, r);
-    pthread_mutex_unlock(&hub->lock);
-    return status;
+        return gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank);
+    if (to != GW_MPI_NOBODY)
+        return listens(me, to);
+    for (uint32_t r = 0; r < me->hub->size; r++)
+        GW_TRY(listens(me, r));
+    return GW_OK;
 }
 
 /* Sends to other ranks through MPI. It owns `bytes`. */
@@ -65,7 +60,9 @@ static gw_status send_out(struct gw_mpi_endpoint *me, uint32_t to, void *bytes, 
     out->bytes = bytes;
     out->n_bytes = n_bytes;
     pthread_mutex_lock(&hub->sending);
+    pthread_mutex_lock(&hub->lock);
     status = may_send(me, to);
+    pthread_mutex_unlock(&hub->lock);
     if (status == GW_OK)
         status = gw_mpi_post(me, to, GW_MPI_DATA, out);
     else
@@ -79,23 +76,13 @@ static gw_status send_to_self(struct gw_mpi_endpoint *me, void *bytes, size_t n_
     struct gw_mpi_hub *hub = me->hub;
     gw_message message = {.from = me->rank, .bytes = bytes, .n_bytes = n_bytes};
     pthread_mutex_lock(&hub->lock);
-    bool closed = me->closed;
-    if (!closed) {
+    const gw_status status = may_send(me, me->rank);
+    if (status == GW_OK) {
         gw_message_queue_put(&me->inbox, &message);
-        if (me->sleeping) {
-            me->sleeping = false;
-            pthread_cond_signal(&me->arrived);
-        }
+        pthread_cond_signal(&me->arrived);
     }
     pthread_mutex_unlock(&hub->lock);
-    return closed
-               ? gw_message_refuse(bytes, gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank))
-               : GW_OK;
-}
-
-static bool is_mine(const struct gw_mpi_endpoint *me)
-{
-    return gw_process_is(me->hub->made_in);
+    return status < 0 ? gw_message_refuse(bytes, status) : GW_OK;
 }
 
 /* GW_OK, or an error: the link belongs to another process. */
@@ -108,19 +95,20 @@ static gw_status mpi_send(void *self, uint32_t to, void *bytes, size_t n_bytes, 
 {
     struct gw_mpi_endpoint *me = self;
     (void)timeout_ms; /* MPI takes a message without waiting */
-    if (!is_mine(me))
-        return gw_message_refuse(bytes, check_process(me));
-    if (to >= me->hub->size)
-        return gw_message_refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank,
-                                                to, me->hub->size - 1));
+    gw_status status = check_process(me);
+    if (status == GW_OK && to >= me->hub->size)
+        status =
+            gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank, to, me->hub->size - 1);
+    if (status < 0)
+        return gw_message_refuse(bytes, status);
     return to == me->rank ? send_to_self(me, bytes, n_bytes) : send_out(me, to, bytes, n_bytes);
 }
 
 static gw_status mpi_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms)
 {
     (void)timeout_ms;
-    return is_mine(self) ? send_out(self, GW_MPI_NOBODY, bytes, n_bytes)
-                         : gw_message_refuse(bytes, check_process(self));
+    const gw_status status = check_process(self);
+    return status < 0 ? gw_message_refuse(bytes, status) : send_out(self, GW_MPI_NOBODY, bytes, n_bytes);
 }
 
 /* ---- receiving ------------------------------------------------------------------------------------------ */
@@ -150,8 +138,8 @@ static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
     double begin = -1, waited = 0;
     GW_TRY(check_process(me));
     pthread_mutex_lock(&hub->lock);
-    gw_status status = look(me, message);
-    while (status == GW_ERR_TIMEOUT) {
+    gw_status status;
+    while ((status = look(me, message)) == GW_ERR_TIMEOUT) {
         pthread_mutex_unlock(&hub->lock);
         status = gw_mpi_move(hub, me);
         if (status < 0)
@@ -171,11 +159,8 @@ static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
         double nap = nap_after(waited);
         if (nap > 0) {
             struct timespec at = gw_clock_after(nap < left ? nap : left);
-            me->sleeping = true;
             pthread_cond_timedwait(&me->arrived, &hub->lock, &at);
-            me->sleeping = false;
         }
-        status = look(me, message);
     }
     pthread_mutex_unlock(&hub->lock);
     return status;
@@ -187,7 +172,7 @@ static void mpi_close(void *self)
 {
     struct gw_mpi_endpoint *me = self;
     struct gw_mpi_hub *hub = me->hub;
-    if (!is_mine(me))
+    if (!gw_process_is(hub->made_in))
         return;
     pthread_mutex_lock(&hub->sending);
     pthread_mutex_lock(&hub->lock);
@@ -225,7 +210,7 @@ static void mpi_destroy(void *self)
 {
     struct gw_mpi_endpoint *me = self;
     struct gw_mpi_hub *hub = me->hub;
-    if (!is_mine(me))
+    if (!gw_process_is(hub->made_in))
         return;
     const struct gw_kept_error kept = gw_error_keep();
     mpi_close(me);

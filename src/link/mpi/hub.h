@@ -17,7 +17,7 @@
 
 #include <mpi.h>
 #include <pthread.h>
-#include <stdatomic.h>
+#include <sys/queue.h>
 
 #define GW_MPI_NOBODY UINT32_MAX
 
@@ -28,7 +28,7 @@ enum gw_mpi_kind { GW_MPI_DATA, GW_MPI_BYE, GW_MPI_KINDS };
 
 /* A message on its way out, to one rank or to several from the same memory. */
 struct gw_mpi_outgoing {
-    struct gw_mpi_outgoing *next;
+    STAILQ_ENTRY(gw_mpi_outgoing) link;
     void *bytes; /* freed when all requests are done */
     size_t n_bytes;
     uint32_t n_requests, n_done; /* the first n_done of them are done */
@@ -37,7 +37,7 @@ struct gw_mpi_outgoing {
 
 /* A message on its way in. */
 struct gw_mpi_incoming {
-    struct gw_mpi_incoming *next;
+    TAILQ_ENTRY(gw_mpi_incoming) link;
     MPI_Request request;
     void *bytes;
     size_t n_bytes;
@@ -61,7 +61,6 @@ struct gw_mpi_endpoint {
     /* Used under the hub's lock. */
     pthread_cond_t arrived;
     struct gw_message_queue inbox;
-    bool sleeping; /* recv waits on `arrived` and nobody has woken it yet */
     bool closed;
     uint32_t n_untold; /* members that have left, and recv has not said so */
     struct gw_mpi_peer peers[];
@@ -86,13 +85,13 @@ struct gw_mpi_hub {
     pthread_mutex_t sending;
 
     pthread_mutex_t lock;
-    struct gw_mpi_outgoing *posted; /* messages that were handed to MPI, and not looked at since */
-    uint32_t holders;               /* endpoints not destroyed yet */
+    STAILQ_HEAD(gw_mpi_outgoings, gw_mpi_outgoing) posted; /* handed to MPI, and not looked at since */
+    uint32_t holders;                                      /* endpoints not destroyed yet */
 
     /* Used by the thread that moves messages, which holds `moving`. */
     pthread_mutex_t moving;
-    struct gw_mpi_outgoing *outgoing, **outgoing_end;
-    struct gw_mpi_incoming *incoming, **incoming_end; /* for each source, in the order in which they were sent */
+    struct gw_mpi_outgoings outgoing;
+    TAILQ_HEAD(, gw_mpi_incoming) incoming; /* for each source, in the order in which they were sent */
     /* a message that was matched when there was no memory for it; or MPI_MESSAGE_NULL */
     MPI_Message stashed;
     MPI_Status stashed_status;
@@ -112,11 +111,8 @@ gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const u
 /* gw_link_mpi_create with one_thread, as above. */
 gw_status gw_mpi_create(gw_context *context, MPI_Comm comm, bool one_thread, gw_link *link);
 
-/* ---- hub.c ---- */
-
 /* Frees the hub and its endpoints. If MPI still runs, memory that MPI may still use is not freed. */
 void gw_mpi_hub_free(struct gw_mpi_hub *hub);
-void gw_mpi_endpoint_free(struct gw_mpi_endpoint *endpoint);
 
 /* ---- endpoint.c ---- */
 

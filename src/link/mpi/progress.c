@@ -60,11 +60,7 @@ struct gw_mpi_outgoing *gw_mpi_outgoing_new(gw_context *context, uint32_t n)
     struct gw_mpi_outgoing *out = gw_message_alloc(context, sizeof *out + (size_t)n * sizeof out->requests[0]);
     if (!out)
         return NULL;
-    out->next = NULL;
-    out->bytes = NULL;
-    out->n_bytes = 0;
-    out->n_requests = n;
-    out->n_done = 0;
+    *out = (struct gw_mpi_outgoing){.n_requests = n};
     for (uint32_t i = 0; i < n; i++)
         out->requests[i] = MPI_REQUEST_NULL;
     return out;
@@ -95,14 +91,13 @@ gw_status gw_mpi_post(struct gw_mpi_endpoint *me, uint32_t to, enum gw_mpi_kind 
     described(&type);
     /* If one send failed, those before it must still end before the bytes can be freed. */
     pthread_mutex_lock(&hub->lock);
-    out->next = hub->posted;
-    hub->posted = out;
+    STAILQ_INSERT_TAIL(&hub->posted, out, link);
     pthread_mutex_unlock(&hub->lock);
     return error ? gw_mpi_refused(error, call) : GW_OK;
 }
 
-/* Finds out whether all requests of a message are done. */
-static gw_status test_requests(struct gw_mpi_outgoing *out, bool *done)
+/* Finds out how many requests of a message are done. */
+static gw_status test_requests(struct gw_mpi_outgoing *out)
 {
     int one = 1;
     while (out->n_done < out->n_requests && one) {
@@ -111,40 +106,26 @@ static gw_status test_requests(struct gw_mpi_outgoing *out, bool *done)
             return gw_mpi_refused(error, "MPI_Test of a send");
         out->n_done += one != 0;
     }
-    *done = out->n_done == out->n_requests;
     return GW_OK;
 }
 
 /* Frees what has been sent. Looks at the first of the list, and puts those that are not done at its end. */
 static gw_status finish_sends(struct gw_mpi_hub *hub)
 {
+    struct gw_mpi_outgoing *out, *seen = NULL; /* seen: the first that was put back */
     pthread_mutex_lock(&hub->lock);
-    struct gw_mpi_outgoing *posted = hub->posted;
-    hub->posted = NULL;
+    STAILQ_CONCAT(&hub->outgoing, &hub->posted);
     pthread_mutex_unlock(&hub->lock);
-    if (posted) {
-        *hub->outgoing_end = posted;
-        while (posted->next)
-            posted = posted->next;
-        hub->outgoing_end = &posted->next;
-    }
-    const struct gw_mpi_outgoing *seen = NULL; /* the first that was put back */
-    for (int looks = 0; looks < LOOKS && hub->outgoing && hub->outgoing != seen;) {
-        struct gw_mpi_outgoing *out = hub->outgoing;
-        bool done = false;
-        GW_TRY(test_requests(out, &done));
-        hub->outgoing = out->next;
-        if (!hub->outgoing)
-            hub->outgoing_end = &hub->outgoing;
-        if (done) {
+    for (int looks = 0; looks < LOOKS && (out = STAILQ_FIRST(&hub->outgoing)) && out != seen;) {
+        GW_TRY(test_requests(out));
+        STAILQ_REMOVE_HEAD(&hub->outgoing, link);
+        if (out->n_done == out->n_requests) {
             gw_mpi_outgoing_free(out);
             continue;
         }
         looks++;
         seen = seen ? seen : out;
-        out->next = NULL;
-        *hub->outgoing_end = out;
-        hub->outgoing_end = &out->next;
+        STAILQ_INSERT_TAIL(&hub->outgoing, out, link);
     }
     return GW_OK;
 }
@@ -194,8 +175,7 @@ static gw_status match(struct gw_mpi_hub *hub, bool *found)
         return gw_mpi_refused(error, "MPI_Imrecv");
     }
     hub->stashed = MPI_MESSAGE_NULL;
-    *hub->incoming_end = in;
-    hub->incoming_end = &in->next;
+    TAILQ_INSERT_TAIL(&hub->incoming, in, link);
     return GW_OK;
 }
 
@@ -216,10 +196,7 @@ static const struct gw_mpi_endpoint *deliver(struct gw_mpi_hub *hub, const struc
         gw_message_queue_put(&to->inbox, &message);
         kept = true;
     }
-    if (to->sleeping) {
-        to->sleeping = false;
-        pthread_cond_signal(&to->arrived);
-    }
+    pthread_cond_signal(&to->arrived);
     pthread_mutex_unlock(&hub->lock);
     if (!kept)
         gw_message_free(in->bytes);
@@ -231,9 +208,9 @@ static const struct gw_mpi_endpoint *deliver(struct gw_mpi_hub *hub, const struc
 static gw_status finish_receives(struct gw_mpi_hub *hub, const struct gw_mpi_endpoint *until, bool *reached)
 {
     hub->round++;
-    for (struct gw_mpi_incoming **at = &hub->incoming; *at;) {
-        struct gw_mpi_incoming *in = *at;
+    for (struct gw_mpi_incoming *in = TAILQ_FIRST(&hub->incoming), *next; in; in = next) {
         int done = 0;
+        next = TAILQ_NEXT(in, link);
         if (hub->held_up[in->source] != hub->round) {
             int error = MPI_Test(&in->request, &done, MPI_STATUS_IGNORE);
             if (error)
@@ -241,12 +218,9 @@ static gw_status finish_receives(struct gw_mpi_hub *hub, const struct gw_mpi_end
         }
         if (!done) {
             hub->held_up[in->source] = hub->round;
-            at = &in->next;
             continue;
         }
-        *at = in->next;
-        if (!in->next)
-            hub->incoming_end = at;
+        TAILQ_REMOVE(&hub->incoming, in, link);
         if (deliver(hub, in) == until)
             *reached = true;
         gw_message_free(in);
@@ -281,8 +255,8 @@ bool gw_mpi_is_over(struct gw_mpi_hub *hub)
 {
     pthread_mutex_lock(&hub->moving);
     pthread_mutex_lock(&hub->lock);
-    bool over =
-        !hub->posted && !hub->outgoing && !hub->incoming && hub->farewells == (uint64_t)hub->n_local * (hub->size - 1);
+    bool over = STAILQ_EMPTY(&hub->posted) && STAILQ_EMPTY(&hub->outgoing) && TAILQ_EMPTY(&hub->incoming) &&
+                hub->farewells == (uint64_t)hub->n_local * (hub->size - 1);
     pthread_mutex_unlock(&hub->lock);
     pthread_mutex_unlock(&hub->moving);
     return over;
