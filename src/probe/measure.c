@@ -128,23 +128,14 @@ gw_status gw_probe_all(struct gw_probe_member *m)
     return GW_OK;
 }
 
-static gw_status measure(struct gw_probe_member *m)
-{
-    GW_TRY(gw_meeting_begin(&m->meeting));
-    GW_TRY(gw_probe_all(m));
-    return tell(m);
-}
-
 /* All members meet when they have measured, or were stopped together. So the links are free. */
 static gw_status leave(struct gw_probe_member *m, gw_status status)
 {
-    const struct gw_report nothing = {0};
-    struct gw_report unused;
     const bool stopped = m->meeting.stopped;
     m->meeting.stop = NULL, m->meeting.stopped = false;
     if (status == GW_OK || stopped) {
         const struct gw_kept_error kept = gw_error_keep();
-        GW_TRY(gw_meet(&m->meeting, &nothing, &unused));
+        GW_TRY(gw_meet(&m->meeting, NULL, NULL));
         gw_error_put_back(&kept);
     }
     m->meeting.stopped = stopped;
@@ -192,8 +183,12 @@ gw_status gw_probe_measure(gw_context *context, const gw_probe_options *o, gw_pr
                                                  .stop = o->stop,
                                                  .stop_user = o->stop_user}};
     gw_status status = check_profile(o, p->costs);
-    if (status == GW_OK)
-        status = leave(&member, measure(&member));
+    if (status == GW_OK) {
+        status = gw_meeting_begin(&member.meeting);
+        if (status == GW_OK)
+            status = gw_probe_all(&member);
+        status = leave(&member, status == GW_OK ? tell(&member) : status);
+    }
     if (status == GW_OK) {
         *link = p->link;
         memcpy(costs, p->costs, o->n_codecs * sizeof *costs);

@@ -33,8 +33,9 @@ static void give_sign_of_life(const struct gw_meeting *m)
 }
 
 /* Waits for a message of n_bytes. The others wait for rank 0 alone. One that is gone may have heard from rank 0 before;
- * else rank 0 notices. awaited: whom the sentence names if nothing comes. Rank 0 waits half as long again as the others
- * wait in a measurement, because the one that it waits for may itself wait for a silent member, and then says so. */
+ * else rank 0 notices. awaited: whom the sentence names if nothing comes. from: who sent it; NULL: not wanted. Rank 0
+ * waits half as long again as the others wait in a measurement, because the one that it waits for may itself wait for a
+ * silent member, and then says so. */
 static gw_status take_bytes(const struct gw_meeting *m, uint32_t awaited, void *to, size_t n_bytes, uint32_t *from)
 {
     enum { PARTS = 4 };
@@ -62,7 +63,8 @@ static gw_status take_bytes(const struct gw_meeting *m, uint32_t awaited, void *
     else
         status = gw_fail(GW_ERR_PEER, "rank %u sent a report of %zu bytes, and must send %zu: it is another version",
                          message.from, message.n_bytes, n_bytes);
-    *from = message.from;
+    if (from)
+        *from = message.from;
     gw_message_free(message.bytes);
     return status;
 }
@@ -119,25 +121,25 @@ static gw_status let_go(const struct gw_meeting *m, const struct gw_report *sum)
 
 gw_status gw_meet(struct gw_meeting *m, const struct gw_report *own, struct gw_report *sum)
 {
-    uint32_t from;
-    *sum = *own;
-    sum->stop = m->stop && m->stop(m->stop_user);
+    struct gw_report all = own ? *own : (struct gw_report){0};
+    all.stop = m->stop && m->stop(m->stop_user);
     if (m->link.rank > 0) {
-        GW_TRY(send_bytes(m, 0, sum, sizeof(struct gw_report)));
-        GW_TRY(take_bytes(m, 0, sum, sizeof(struct gw_report), &from));
+        GW_TRY(send_bytes(m, 0, &all, sizeof all));
+        GW_TRY(take_bytes(m, 0, &all, sizeof all, NULL));
     } else {
-        GW_TRY(collect(m, sum));
-        GW_TRY(let_go(m, sum));
+        GW_TRY(collect(m, &all));
+        GW_TRY(let_go(m, &all));
     }
-    m->stopped = sum->stop;
+    m->stopped = all.stop;
+    if (sum)
+        *sum = all;
     return m->stopped ? gw_fail(GW_ERR_CLOSED, "the measurement was stopped, as asked") : GW_OK;
 }
 
 gw_status gw_meeting_tell(const struct gw_meeting *m, void *bytes, size_t n_bytes)
 {
-    uint32_t from;
     if (m->link.rank > 0)
-        return take_bytes(m, 0, bytes, n_bytes, &from);
+        return take_bytes(m, 0, bytes, n_bytes, NULL);
     for (uint32_t r = 1; r < m->link.size; r++)
         GW_TRY(send_bytes(m, r, bytes, n_bytes));
     return GW_OK;
@@ -149,7 +151,6 @@ gw_status gw_meeting_begin(struct gw_meeting *m)
     enum { PINGS = 15 };
     double times[PINGS];
     struct gw_report report = {0};
-    uint32_t from;
     if (m->link.rank == 0)
         GW_TRY(collect(m, &report));
     else
@@ -158,13 +159,13 @@ gw_status gw_meeting_begin(struct gw_meeting *m)
         const double begin = gw_clock_seconds();
         if (m->link.rank == 0)
             GW_TRY(send_bytes(m, 1, &report, sizeof(struct gw_report)));
-        GW_TRY(take_bytes(m, 1 - m->link.rank, &report, sizeof(struct gw_report), &from));
+        GW_TRY(take_bytes(m, 1 - m->link.rank, &report, sizeof(struct gw_report), NULL));
         if (m->link.rank == 1)
             GW_TRY(send_bytes(m, 0, &report, sizeof(struct gw_report)));
         times[i] = (gw_clock_seconds() - begin) / 2;
     }
     if (m->link.rank > 0)
-        return take_bytes(m, 0, &report, sizeof(struct gw_report), &from);
+        return take_bytes(m, 0, &report, sizeof(struct gw_report), NULL);
     if (m->link.size > 1)
         m->one_way_s = gw_median(times, PINGS);
     return let_go(m, &report);

@@ -32,7 +32,8 @@ gw_status gw_meeting_begin(struct gw_meeting *meeting);
  *   - seconds, encode_seconds, busy: the largest of all members;
  *   - bytes_up, bytes_down, messages: the sums over all members;
  *   - settled: rank 0's;
- *   - hash: rank 0's; 0 if another member's hash differs. */
+ *   - hash: rank 0's; 0 if another member's hash differs.
+ * own NULL: this member has nothing to tell. sum NULL: it is not wanted. */
 gw_status gw_meet(struct gw_meeting *meeting, const struct gw_report *own, struct gw_report *sum);
 
 /* Sends n bytes of rank 0 to all others. On the others, `bytes` gets them. */

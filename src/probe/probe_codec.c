@@ -72,12 +72,12 @@ static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, dou
         gw_encoder_run_in(encoder, gradient, m->link.rank);
     }
     for (uint32_t i = 0; i < WARM_UP + p->runs && status >= 0; i++) {
-        struct gw_report report = {0}, sum;
+        struct gw_report report, sum;
         gw_measure info;
         const gw_draw draw = {.seed = 1, .rank = m->link.rank, .step = i};
         size_t bytes;
         gw_turn_gradient(turned, gradient, n, i);
-        status = gw_meet(&m->meeting, &report, &sum);
+        status = gw_meet(&m->meeting, NULL, NULL);
         const double begin = gw_clock_seconds();
         bool together;
         if (status >= 0)
@@ -93,8 +93,7 @@ static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, dou
         if (status < 0)
             break;
         gw_ignore(gw_encoder_commit(encoder, true)); /* fails for NULL only */
-        report.seconds = measured - begin;
-        report.encode_seconds = encoded - measured;
+        report = (struct gw_report){.seconds = measured - begin, .encode_seconds = encoded - measured};
         status = gw_meet(&m->meeting, &report, &sum);
         if (i >= WARM_UP)
             times[i - WARM_UP] = sum.seconds, times[p->runs + i - WARM_UP] = sum.encode_seconds;
@@ -190,11 +189,11 @@ static gw_status run_point(struct gw_probe_member *m, struct exchange_run *r, st
     struct gw_probe_busy busy = {0, 0};
     struct gw_report sum;
     for (uint32_t i = 0, counted = 0; counted < p->runs; i++) {
-        struct gw_report report = {0};
+        struct gw_report report;
         for (uint32_t t = 0; t < r->n_tensors; t++)
             gw_turn_gradient(r->work + r->offsets[t], r->gradient + r->offsets[t], r->tensors[t].n_elems, i);
         memset(r->other, (int)i, OTHER_BYTES);
-        GW_TRY(gw_meet(&m->meeting, &report, &sum));
+        GW_TRY(gw_meet(&m->meeting, NULL, NULL));
         gw_clock_sleep_until(gw_clock_seconds() + IDLE_S);
         GW_TRY(one_step(r, i, &report, &busy));
         GW_TRY(gw_meet(&m->meeting, &report, &sum));
@@ -257,8 +256,7 @@ static gw_status time_exchange(struct gw_probe_member *m, size_t k, const struct
     gw_free(m->meeting.context, r->gradient);
     gw_free(m->meeting.context, r);
     GW_TRY(status);
-    struct gw_report report = {0}, sum; /* all members are done with this exchange before the link gets another one */
-    return gw_meet(&m->meeting, &report, &sum);
+    return gw_meet(&m->meeting, NULL, NULL); /* before the link gets another exchange, all are done with this one */
 }
 
 /* ---- all of it ----------------------------------------------------------------------------------------- */

@@ -67,8 +67,8 @@ static gw_status take_all(const struct gw_probe_member *m, size_t bytes)
 static gw_status one_round(struct gw_probe_member *m, size_t bytes, double *seconds)
 {
     gw_link link = m->link;
-    struct gw_report none = {0}, sum;
-    GW_TRY(gw_meet(&m->meeting, &none, &sum));
+    struct gw_report own = {0}, sum;
+    GW_TRY(gw_meet(&m->meeting, NULL, NULL));
     const double begin = gw_clock_seconds();
     for (uint32_t i = 1; i < link.size; i++) {
         void *message = gw_message_alloc(m->meeting.context, bytes);
@@ -81,8 +81,8 @@ static gw_status one_round(struct gw_probe_member *m, size_t bytes, double *seco
     GW_TRY(take_all(m, bytes));
     /* The meeting that follows has a link of its own, so nobody receives here meanwhile. */
     GW_TRY(gw_link_flush(&link, m->meeting.timeout_ms));
-    none.seconds = gw_clock_seconds() - begin;
-    GW_TRY(gw_meet(&m->meeting, &none, &sum));
+    own.seconds = gw_clock_seconds() - begin;
+    GW_TRY(gw_meet(&m->meeting, &own, &sum));
     *seconds = sum.seconds;
     return GW_OK;
 }
@@ -90,14 +90,12 @@ static gw_status one_round(struct gw_probe_member *m, size_t bytes, double *seco
 static gw_status measure_size(struct gw_probe_member *m, size_t bytes, double *seconds)
 {
     const struct gw_probe *p = m->probe;
-    double *times = gw_calloc(m->meeting.context, p->runs, sizeof *times), unused;
+    double *times = gw_calloc(m->meeting.context, WARM_UP + p->runs, sizeof *times);
     gw_status status = times ? GW_OK : GW_ERR_MEMORY;
-    for (uint32_t i = 0; i < WARM_UP && status >= 0; i++)
-        status = one_round(m, bytes, &unused);
-    for (uint32_t i = 0; i < p->runs && status >= 0; i++)
+    for (uint32_t i = 0; i < WARM_UP + p->runs && status >= 0; i++)
         status = one_round(m, bytes, &times[i]);
     if (status >= 0)
-        *seconds = gw_median(times, p->runs);
+        *seconds = gw_median(times + WARM_UP, p->runs);
     gw_free(m->meeting.context, times);
     return status;
 }
