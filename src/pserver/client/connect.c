@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,9 +79,7 @@ static void say_hello(struct server *server)
 
 void gw_ps_server_lost(struct server *server)
 {
-    double pause = PAUSE_SECONDS;
-    for (uint32_t i = 0; i < server->n_failed && pause < LONGEST_PAUSE_SECONDS; i++)
-        pause *= 2;
+    const double pause = fmin(ldexp(PAUSE_SECONDS, (int)server->n_failed), LONGEST_PAUSE_SECONDS);
     server->error = server->c.error;
     if (!server->welcome) {
         server->n_failed++;

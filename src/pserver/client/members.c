@@ -83,12 +83,13 @@ static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t
     return status;
 }
 
-/* Takes part on the other servers too. GW_ERR_ORDER: one of them has gone on meanwhile. */
-static gw_status join_others(struct gw_ps_client *client, uint64_t round)
+/* Lets worker `rank` take part from `round` on, on all servers from number `first` on. The first server comes last,
+ * because it tells the worker. GW_ERR_ORDER: a server has gone on meanwhile. */
+static gw_status admit(struct gw_ps_client *client, uint32_t first, uint32_t rank, uint64_t round)
 {
-    for (uint32_t s = 1; s < client->n_servers; s++)
-        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_ADMIT, .round = round, .rank = client->rank},
-                   NULL, NULL));
+    const struct gw_ps_request question = {.operation = GW_PS_ADMIT, .round = round, .rank = rank};
+    for (uint32_t s = client->n_servers; s-- > first;)
+        GW_TRY(ask(client, s, &question, NULL, NULL));
     return GW_OK;
 }
 
@@ -109,7 +110,7 @@ gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
                                                             other servers the earlier run ends in a moment */
             least = others > *round ? others : *round + 1;
         GW_TRY(join_first(client, least, run_flags, round));
-        status = join_others(client, *round);
+        status = admit(client, 1, client->rank, *round);
         if (status == GW_ERR_ORDER)
             GW_TRY(gw_ps_client_pump(client, -1, gw_clock_seconds() + RETRY_SECONDS));
     }
@@ -132,8 +133,5 @@ gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t
 gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round)
 {
     GW_TRY(gw_ps_client_check(client, "gw_ps_admit"));
-    for (uint32_t s = client->n_servers; s-- > 0;) /* the first server comes last, because it tells the worker */
-        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_ADMIT, .round = round, .rank = rank}, NULL,
-                   NULL));
-    return GW_OK;
+    return admit(client, 0, rank, round);
 }

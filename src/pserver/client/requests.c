@@ -112,11 +112,9 @@ static struct part *part_of(struct gw_ps_client *client, uint32_t s, uint64_t id
 
 gw_status gw_ps_too_late(const struct gw_ps_client *client, gw_status status, const char *what)
 {
-    char why[GW_PS_SENTENCE];
-    if (status != GW_ERR_ORDER)
-        return status;
-    snprintf(why, sizeof why, "%s", gw_last_error());
-    return gw_fail(GW_ERR_TIMEOUT, "%s was not possible within %u ms: %s", what, client->timeout_ms, why);
+    return status == GW_ERR_ORDER ? gw_fail(GW_ERR_TIMEOUT, "%s was not possible within %u ms: %s", what,
+                                            client->timeout_ms, gw_last_error())
+                                  : status;
 }
 
 struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, const struct request *request, uint32_t p)

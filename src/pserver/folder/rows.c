@@ -25,12 +25,9 @@
 #define KIND 0x47575053   /* "GWPS" */
 #define VERSION 2
 
-enum statement { BEGIN, END, UNDO, PUT, DROP, FIND, N_STATEMENTS };
+enum statement { PUT, DROP, FIND, N_STATEMENTS };
 
 static const char *const texts[N_STATEMENTS] = {
-    [BEGIN] = "BEGIN IMMEDIATE",
-    [END] = "COMMIT",
-    [UNDO] = "ROLLBACK",
     [PUT] = "INSERT OR REPLACE INTO row VALUES(?1, ?2)",
     [DROP] = "DELETE FROM row WHERE id >= ?1 AND id < ?2",
     [FIND] = "SELECT id, length(body) FROM row WHERE id >= ?1 ORDER BY id LIMIT 1",
@@ -39,7 +36,7 @@ static const char *const texts[N_STATEMENTS] = {
 struct gw_ps_rows {
     gw_context *context;
     int fd, lock;
-    int failed;   /* what a statement came to that failed; 0: none has since the last undo */
+    int failed;   /* SQLite's last error; 0: there was none since the last undo */
     bool had_log; /* when the last transaction began */
     sqlite3 *db;
     sqlite3_stmt *statements[N_STATEMENTS];
@@ -49,9 +46,10 @@ struct gw_ps_rows {
 
 /* ---- errors ---------------------------------------------------------------------------------------------------- */
 
-static gw_status fail(const struct gw_ps_rows *rows, int result)
+static gw_status fail(struct gw_ps_rows *rows, int result)
 {
     const char *help = "";
+    rows->failed = result;
     switch (result & 0xFF) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
@@ -99,28 +97,18 @@ static bool fills_the_disk(const struct gw_ps_rows *rows)
 
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
 
-/* Runs a statement with up to two numbers. *result: SQLITE_ROW or SQLITE_DONE. The caller resets the statement. */
-static gw_status step(struct gw_ps_rows *rows, enum statement which, uint64_t a, uint64_t b, int *result)
+/* Runs a statement that gives no rows, and whose values are bound. */
+static gw_status run(struct gw_ps_rows *rows, sqlite3_stmt *statement)
 {
-    sqlite3_stmt *statement = rows->statements[which];
-    if (which == DROP || which == FIND)
-        sqlite3_bind_int64(statement, 1, (sqlite3_int64)a);
-    if (which == DROP)
-        sqlite3_bind_int64(statement, 2, (sqlite3_int64)b);
-    *result = sqlite3_step(statement);
-    if (*result == SQLITE_ROW || *result == SQLITE_DONE)
-        return GW_OK;
+    const int result = sqlite3_step(statement);
     sqlite3_reset(statement);
-    rows->failed = *result;
-    return fail(rows, *result);
+    return result == SQLITE_DONE ? GW_OK : fail(rows, result);
 }
 
-static gw_status run(struct gw_ps_rows *rows, enum statement which, uint64_t a, uint64_t b)
+static gw_status execute(struct gw_ps_rows *rows, const char *text)
 {
-    int result;
-    gw_status status = step(rows, which, a, b, &result);
-    sqlite3_reset(rows->statements[which]);
-    return status;
+    const int result = sqlite3_exec(rows->db, text, NULL, NULL, NULL);
+    return result == SQLITE_OK ? GW_OK : fail(rows, result);
 }
 
 gw_status gw_ps_rows_begin(struct gw_ps_rows *rows)
@@ -130,18 +118,21 @@ gw_status gw_ps_rows_begin(struct gw_ps_rows *rows)
     /* What is written to files that nobody finds again is not kept. */
     if (sqlite3_file_control(rows->db, NULL, SQLITE_FCNTL_HAS_MOVED, &is_away) == SQLITE_OK && is_away)
         return gw_fail(GW_ERR_SYSTEM, "%s was removed or renamed; bring it back", rows->path);
-    return run(rows, BEGIN, 0, 0);
+    return execute(rows, "BEGIN IMMEDIATE");
 }
 
 gw_status gw_ps_rows_drop(struct gw_ps_rows *rows, uint64_t from, uint64_t to)
 {
-    return run(rows, DROP, from, to);
+    sqlite3_stmt *drop = rows->statements[DROP];
+    sqlite3_bind_int64(drop, 1, (sqlite3_int64)from);
+    sqlite3_bind_int64(drop, 2, (sqlite3_int64)to);
+    return run(rows, drop);
 }
 
 gw_status gw_ps_rows_end(struct gw_ps_rows *rows, uint64_t number)
 {
     uint8_t bytes[8];
-    GW_TRY(run(rows, END, 0, 0));
+    GW_TRY(execute(rows, "COMMIT"));
     gw_put64(bytes, number);
     /* It is not brought to disk. After a power cut it may be an earlier number, and then it says less. */
     const ssize_t n = pwrite(rows->lock, bytes, sizeof bytes, 0);
@@ -154,7 +145,7 @@ gw_status gw_ps_rows_end(struct gw_ps_rows *rows, uint64_t number)
 bool gw_ps_rows_undo(struct gw_ps_rows *rows)
 {
     if (!sqlite3_get_autocommit(rows->db))
-        gw_ignore(run(rows, UNDO, 0, 0));
+        gw_ignore(execute(rows, "ROLLBACK"));
     const bool no_room = (rows->failed & 0xFF) == SQLITE_FULL || rows->failed == SQLITE_IOERR_WRITE;
     rows->failed = SQLITE_OK;
     return no_room && rows->had_log && empty_log(rows);
@@ -167,21 +158,22 @@ gw_status gw_ps_rows_put(struct gw_ps_rows *rows, uint64_t id, const void *bytes
         n = n_bytes - at < PIECE ? n_bytes - at : PIECE;
         sqlite3_bind_int64(put, 1, (sqlite3_int64)id);
         sqlite3_bind_blob64(put, 2, (const char *)bytes + at, n, SQLITE_STATIC);
-        GW_TRY(run(rows, PUT, 0, 0));
+        GW_TRY(run(rows, put));
     }
     return GW_OK;
 }
 
 gw_status gw_ps_rows_find(struct gw_ps_rows *rows, uint64_t *id, size_t *n_bytes)
 {
-    int result;
-    GW_TRY(step(rows, FIND, *id, 0, &result));
+    sqlite3_stmt *find = rows->statements[FIND];
+    sqlite3_bind_int64(find, 1, (sqlite3_int64)*id);
+    const int result = sqlite3_step(find);
     if (result == SQLITE_ROW) {
-        *id = (uint64_t)sqlite3_column_int64(rows->statements[FIND], 0);
-        *n_bytes = (size_t)sqlite3_column_int64(rows->statements[FIND], 1);
+        *id = (uint64_t)sqlite3_column_int64(find, 0);
+        *n_bytes = (size_t)sqlite3_column_int64(find, 1);
     }
-    sqlite3_reset(rows->statements[FIND]);
-    return result == SQLITE_ROW ? GW_OK : GW_NOT_YET;
+    sqlite3_reset(find);
+    return result == SQLITE_ROW ? GW_OK : result == SQLITE_DONE ? GW_NOT_YET : fail(rows, result);
 }
 
 gw_status gw_ps_rows_get(struct gw_ps_rows *rows, uint64_t id, void *bytes, size_t n_bytes)
@@ -280,12 +272,6 @@ static gw_status check_names(struct gw_ps_rows *rows)
 }
 
 /* ---- the database ---------------------------------------------------------------------------------------------- */
-
-static gw_status execute(struct gw_ps_rows *rows, const char *text)
-{
-    const int result = sqlite3_exec(rows->db, text, NULL, NULL, NULL);
-    return result == SQLITE_OK ? GW_OK : fail(rows, result);
-}
 
 static gw_status open_database(struct gw_ps_rows *rows, const char *name, int flags)
 {

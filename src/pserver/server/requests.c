@@ -124,18 +124,13 @@ static gw_status put(struct gw_ps_server *server, struct gw_ps_member *member, c
 static gw_status push(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
                       struct gw_ps_blob *value, struct gw_ps_key *key)
 {
-    switch (request->push_kind) {
-    case GW_PS_PUSH_REFUSED:
+    const bool pending = request->push_kind == GW_PS_PUSH_PENDING;
+    if (request->push_kind == GW_PS_PUSH_REFUSED)
         return gw_ps_store_refuse(server->store, key, member->rank, request->nth, request->refusal);
-    case GW_PS_PUSH_PENDING: /* a VERDICT is only about keys of exchanges */
-        return !gw_ps_is_of_exchange(request->key)
-                   ? gw_fail(GW_ERR_ARGUMENT,
-                             "a push to \"%s\" is to wait for a verdict; its name must begin with \"%s\"", request->key,
-                             GW_PS_EXCHANGE)
-                   : gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate, true);
-    default:
-        return gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate, false);
-    }
+    if (pending && !gw_ps_is_of_exchange(request->key)) /* a VERDICT is only about keys of exchanges */
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" is to wait for a verdict; its name must begin with \"%s\"",
+                       request->key, GW_PS_EXCHANGE);
+    return gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate, pending);
 }
 
 /* A push of the member that waits and that its verdict is about. NULL: there is none. */

@@ -14,12 +14,8 @@
 static gw_status parse(const char *name, const char *optimizer, struct gw_optimizer *out)
 {
     gw_status status = gw_optimizer_parse(optimizer, out);
-    if (status < 0) {
-        char why[256];
-        strncpy(why, gw_last_error(), sizeof why - 1);
-        why[sizeof why - 1] = 0;
-        return gw_fail(status, "the key \"%s\": %s", name, why);
-    }
+    if (status < 0)
+        return gw_fail(status, "the key \"%s\": %s", name, gw_last_error());
     if (out->rule == GW_RULE_SVRG)
         return gw_fail(GW_ERR_SPEC,
                        "the key \"%s\": the optimizer svrg needs a snapshot, which only workers have; right are sgd, "

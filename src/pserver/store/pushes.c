@@ -113,8 +113,7 @@ static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_ke
 static void keep_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value,
                       uint64_t refusal)
 {
-    if (key->open.pushes[rank]) /* in modes other than GW_PS_SYNC: the worker's push before */
-        gw_ps_key_take_out(store, key, rank);
+    gw_ps_key_take_out(store, key, rank); /* in modes other than GW_PS_SYNC: the worker's push before */
     if (key->open.n_in++ == 0)
         key->open.began = gw_clock_seconds();
     key->open.pushes[rank] = gw_ps_blob_hold(value);

@@ -65,7 +65,7 @@ static uint16_t to_f16(double x)
     return fabsf(f) >= 65520.0f ? sign | 0x7C00 : gw_to_f16(f);
 }
 
-/* One conversion for each type: n elements from `begin` on, to or from a number that holds every type of its kind. */
+/* One conversion for each type: n elements, to or from a number that holds every type of its kind. */
 #define CONVERSION(name, from, to, each)                                                                               \
     static void name(const from *src, to *out, uint64_t n)                                                             \
     {                                                                                                                  \
@@ -88,32 +88,24 @@ CONVERSION(store_int64, int64_t, uint8_t, gw_put64(out + 8 * i, (uint64_t)src[i]
 CONVERSION(store_uint8, int64_t, uint8_t, out[i] = (uint8_t)src[i])
 #undef CONVERSION
 
-static void load_floats(gw_ps_type type, const uint8_t *src, uint64_t begin, uint64_t n, double *out)
-{
-    static void (*const loads[])(const uint8_t *, double *, uint64_t) = {
-        [GW_PS_FLOAT32] = load_float32, [GW_PS_FLOAT16] = load_float16, [GW_PS_BFLOAT16] = load_bfloat16};
-    loads[type](src + begin * gw_ps_type_bytes(type), out, n);
-}
+static const struct {
+    void (*load)(const uint8_t *src, double *out, uint64_t n);
+    void (*store)(const double *src, uint8_t *out, uint64_t n);
+} floats[] = {[GW_PS_FLOAT32] = {load_float32, store_float32},
+              [GW_PS_FLOAT16] = {load_float16, store_float16},
+              [GW_PS_BFLOAT16] = {load_bfloat16, store_bfloat16}};
 
-static void store_floats(gw_ps_type type, const double *src, uint64_t begin, uint64_t n, uint8_t *out)
-{
-    static void (*const stores[])(const double *, uint8_t *, uint64_t) = {
-        [GW_PS_FLOAT32] = store_float32, [GW_PS_FLOAT16] = store_float16, [GW_PS_BFLOAT16] = store_bfloat16};
-    stores[type](src, out + begin * gw_ps_type_bytes(type), n);
-}
+static const struct {
+    void (*load)(const uint8_t *src, int64_t *out, uint64_t n);
+    void (*store)(const int64_t *src, uint8_t *out, uint64_t n);
+} integers[] = {[GW_PS_INT32] = {load_int32, store_int32},
+                [GW_PS_INT64] = {load_int64, store_int64},
+                [GW_PS_UINT8] = {load_uint8, store_uint8}};
 
-static void load_integers(gw_ps_type type, const uint8_t *src, uint64_t begin, uint64_t n, int64_t *out)
+/* The bytes of a push from its element `begin` on. */
+static const uint8_t *pushed(const struct work *work, uint32_t push, uint64_t begin)
 {
-    static void (*const loads[])(const uint8_t *, int64_t *, uint64_t) = {
-        [GW_PS_INT32] = load_int32, [GW_PS_INT64] = load_int64, [GW_PS_UINT8] = load_uint8};
-    loads[type](src + begin * gw_ps_type_bytes(type), out, n);
-}
-
-static void store_integers(gw_ps_type type, const int64_t *src, uint64_t begin, uint64_t n, uint8_t *out)
-{
-    static void (*const stores[])(const int64_t *, uint8_t *, uint64_t) = {
-        [GW_PS_INT32] = store_int32, [GW_PS_INT64] = store_int64, [GW_PS_UINT8] = store_uint8};
-    stores[type](src, out + begin * gw_ps_type_bytes(type), n);
+    return (const uint8_t *)work->pushes[push].bytes + begin * gw_ps_type_bytes(work->type);
 }
 
 /* ---- a block of elements ------------------------------------------------------------------------------ */
@@ -226,7 +218,7 @@ static void middle_of_floats(const struct work *work, uint64_t begin, uint32_t n
             middle[i] = (double)NAN; /* and so it stays if no push is finite */
         }
         for (uint32_t p = 0; p < work->n; p++) {
-            load_floats(work->type, work->pushes[p].bytes, begin + done, now, one);
+            floats[work->type].load(pushed(work, p, begin + done), one, now);
             for (uint32_t i = 0; i < now; i++) {
                 places[(size_t)p * now + i] = place_of((float)one[i]);
                 n_numbers[i] += one[i] == one[i];
@@ -249,14 +241,14 @@ static gw_status float_block(const struct work *work, uint64_t begin, uint32_t n
     if (work->join->floats)
         work->join->floats(work, begin, n, all);
     else
-        load_floats(work->type, work->pushes[0].bytes, begin, n, all);
+        floats[work->type].load(pushed(work, 0, begin), all, n);
     for (uint32_t p = 1; work->join->float_to && p < work->n; p++) {
-        load_floats(work->type, work->pushes[p].bytes, begin, n, one);
+        floats[work->type].load(pushed(work, p, begin), one, n);
         work->join->float_to(all, one, n);
     }
     for (uint32_t i = 0; work->divides && i < n; i++)
         all[i] /= work->n;
-    store_floats(work->result_type, all, begin, n, work->out);
+    floats[work->result_type].store(all, work->out + begin * gw_ps_type_bytes(work->result_type), n);
     return GW_OK;
 }
 
@@ -265,11 +257,11 @@ static gw_status integer_block(const struct work *work, uint64_t begin, uint32_t
 {
     wide all[BLOCK];
     int64_t one[BLOCK];
-    load_integers(work->type, work->pushes[0].bytes, begin, n, one);
+    integers[work->type].load(pushed(work, 0, begin), one, n);
     for (uint32_t i = 0; i < n; i++)
         all[i] = one[i];
     for (uint32_t p = 1; p < work->n; p++) {
-        load_integers(work->type, work->pushes[p].bytes, begin, n, one);
+        integers[work->type].load(pushed(work, p, begin), one, n);
         work->join->integer_to(all, one, n);
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -283,7 +275,7 @@ static gw_status integer_block(const struct work *work, uint64_t begin, uint32_t
         one[i] = (int64_t)all[i];
     }
     if (!work->divides)
-        store_integers(work->result_type, one, begin, n, work->out);
+        integers[work->result_type].store(one, work->out + begin * gw_ps_type_bytes(work->result_type), n);
     return GW_OK;
 }
 
@@ -434,7 +426,7 @@ static gw_status frame_sum(const struct work *work, struct gw_ps_result *out)
             sum[i] += (double)one[i];
     }
     if (status == GW_OK)
-        store_floats(GW_PS_FLOAT32, sum, 0, n, out->bytes);
+        store_float32(sum, out->bytes, n);
     gw_free(work->context, sum);
     gw_free(work->context, one);
     return status;
