@@ -97,7 +97,7 @@ static gw_status operate(bench *b, subject *s, enum operation operation)
     }
 }
 
-/* Times one operation, with a memcpy before and after it. Returns 0, or an exit status with the message printed. */
+/* Times one operation, with a memcpy before and after it. */
 static int time_operation(bench *b, subject *s, enum operation operation, double *seconds)
 {
     double *samples = tool_alloc(b->runs, sizeof *samples);
@@ -251,7 +251,7 @@ static int report(bench *b, bool json)
     return tool_finish_output();
 }
 
-/* Takes the memory and draws the gradient. Returns 0, or an exit status with the message printed. */
+/* Takes the memory and draws the gradient. */
 static int prepare(bench *b)
 {
     const gw_context_options options = {.struct_bytes = sizeof options, .n_threads = b->threads};

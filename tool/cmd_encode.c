@@ -42,8 +42,7 @@ static int scaler_from_json(const char *path, const json_t *value, float *out)
     return 0;
 }
 
-/* Fills shared[0..count) from --scaler: a number, or a file with {"scaler": s} or {"scalers": [...]}.
- * Returns 0, or an exit status with the message printed. */
+/* Fills shared[0..count) from --scaler: a number, or a file with {"scaler": s} or {"scalers": [...]}. */
 static int load_scalers(const char *given, uint64_t count, float *shared)
 {
     double number;
@@ -114,7 +113,7 @@ static int write_state(encode_job *job)
     return status;
 }
 
-/* Opens everything that encoding needs. Returns 0, or an exit status with the message printed. */
+/* Opens everything that encoding needs. */
 static int prepare(encode_job *job)
 {
     TOOL_TRY(tool_exit_status(gw_codec_parse(NULL, job->spec, &job->codec), NULL));
@@ -144,8 +143,7 @@ static void describe_bad(const encode_job *job, uint64_t index, char *text, size
              isfinite(value) ? ", which with what waits of it in the state is beyond float32" : "");
 }
 
-/* Fills job->frame. Returns 0, or an exit status with the message printed. If the tensor is not finite and may be
- * skipped, returns TOOL_DONE and sets *skipped. */
+/* Fills job->frame. If the tensor is not finite and may be skipped, returns TOOL_DONE and sets *skipped. */
 static int encode(encode_job *job, bool *skipped)
 {
     uint64_t n = job->tensor.n_elems;
@@ -204,7 +202,7 @@ static int add_analysis(encode_job *job, json_t *object)
     return failed ? tool_fail("out of memory for the JSON output") : TOOL_DONE;
 }
 
-/* Writes the frame and tells about it. Returns an exit status. */
+/* Writes the frame and tells about it. */
 static int deliver(encode_job *job)
 {
     const gw_frame_info *info = &job->frame.info;

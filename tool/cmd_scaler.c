@@ -12,7 +12,7 @@ static bool has_buckets(const gw_codec *codec)
 }
 
 /* Measures one worker's tensor. *own gets the worker's numbers, and the caller frees it. *count becomes how many there
- * are. Returns 0, or an exit status with the message printed. */
+ * are. */
 static int measure(const gw_codec *codec, const char *path, uint64_t *n_elems, float **own, uint64_t *count)
 {
     tool_tensor tensor;
@@ -38,7 +38,7 @@ static int measure(const gw_codec *codec, const char *path, uint64_t *n_elems, f
     return status;
 }
 
-/* Takes the element-wise maximum over the workers' files. Returns 0, or an exit status with the message printed. */
+/* Takes the element-wise maximum over the workers' files. */
 static int combine(const gw_codec *codec, char **paths, int n_paths, float **shared, uint64_t *count)
 {
     uint64_t first_elems = 0;

@@ -18,7 +18,7 @@ struct tool_hosts {
 };
 
 /* Reads a file with a line "HOST", "HOST 4" or "HOST slots=4" for each machine. HOST may be USER@HOST, and an IPv6
- * address may be in brackets; # begins a comment. Returns 0, or an exit status with the message printed. */
+ * address may be in brackets; # begins a comment. */
 int tool_read_hosts(const char *path, struct tool_hosts *hosts);
 
 /* Ranks fill the hosts' slots in order. NULL: there are not so many slots. */

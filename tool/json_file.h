@@ -17,7 +17,7 @@ typedef struct tool_field {
 } tool_field;
 
 /* Reads all fields of an object. It refuses other fields, because a misspelt one would look as if it were missing.
- * `where` is for sentences: "PATH: layer 3". Returns TOOL_DONE, or an exit status with the message printed. */
+ * `where` is for sentences: "PATH: layer 3". */
 int tool_read_fields(const char *where, const json_t *object, const tool_field *fields, size_t n);
 
 /* Takes a number as a whole one that is at most `most`; 0 is left to the caller. Returns the same. */

@@ -29,13 +29,13 @@ void tool_describe_links(bool alone, struct tool_links_help *help);
     }
 
 /* Chooses a link if none is given (gw_members_choose_link), and on a link of threads four members if their number is
- * not given. Returns TOOL_DONE, or an exit status with the message printed. */
+ * not given. */
 int tool_choose_members(struct gw_members_options *who);
 
 /* For gw_members_options.log: notes a line. */
 void tool_show_log(const char *line, void *user);
 
-/* Lets the members of this process meet all others. Returns TOOL_DONE, or the exit status with the message printed. */
+/* Lets the members of this process meet all others. */
 int tool_meet(const struct gw_members_options *who, struct gw_members *members);
 
 #endif

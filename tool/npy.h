@@ -6,8 +6,7 @@
 
 #define TOOL_NPY_MAX_RANK 32
 
-/* Writes float32 values of the given shape in C order, whole or not at all. Rank 0 is one number.
- * Returns TOOL_DONE, or an exit status with the message printed. */
+/* Writes float32 values of the given shape in C order, whole or not at all. Rank 0 is one number. */
 int gw_npy_write(const char *path, const float *data, const uint64_t *shape, int rank);
 
 /* What the header of a file says. */
@@ -20,15 +19,14 @@ typedef struct tool_npy {
     uint64_t n_elems, data_offset;
 } tool_npy;
 
-/* Reads the header of a file. It refuses values that are not float32, and headers that contradict the file's length.
- * Returns TOOL_DONE, or an exit status with the message printed. */
+/* Reads the header of a file. It refuses values that are not float32, and headers that contradict the file's length. */
 int tool_npy_read_header(int fd, const char *path, uint64_t file_bytes, tool_npy *out);
 
 /* Puts values as they lie in the file into this machine's byte order and C's order of indices. *values, which the
- * caller frees, may become other memory. Returns TOOL_DONE, or an exit status with the message printed. */
+ * caller frees, may become other memory. */
 int tool_npy_arrange(const tool_npy *npy, float **values);
 
-/* Writes the header for a shape to an open output. Returns TOOL_DONE, or an exit status with the message printed. */
+/* Writes the header for a shape to an open output. */
 int tool_npy_write_header(tool_output *output, const uint64_t *shape, int rank);
 
 #endif

@@ -15,7 +15,7 @@ typedef struct tool_timeline {
 } tool_timeline;
 
 /* Draws the steps one under the other, on one scale: backward, encoding, sending and arrival, a colour for each group
- * in turn. Writes the chart to `path`. Returns an exit status, with the message printed if it failed. */
+ * in turn. Writes the chart to `path`. */
 int tool_plan_chart(const gw_profile *profile, gw_compress compress, const char *title, const tool_timeline *steps,
                     size_t n_steps, const char *path);
 

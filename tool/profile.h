@@ -26,11 +26,10 @@ void tool_profile_free(tool_profile *profile);
 /* True if the profile has the codec that `spec` means, also if it is spelled in another way. *codec: its number. */
 bool tool_profile_has_codec(const tool_profile *profile, const char *spec, uint32_t *codec);
 
-/* The same, but the codec must be there. Returns 0, or an exit status with the message printed. */
+/* The same, but the codec must be there. */
 int tool_profile_codec(const tool_profile *profile, const char *spec, uint32_t *codec);
 
-/* Reads METHOD, or fixed:BYTES, as --plan and --method take it. Returns 0, or an exit status with the message printed.
- */
+/* Reads METHOD, or fixed:BYTES, as --plan and --method take it. */
 int tool_parse_merge(const char *option, const char *text, gw_merge *method, uint64_t *fixed_bytes);
 
 /* The help of --compress. */

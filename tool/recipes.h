@@ -8,8 +8,7 @@
 bool tool_recipe_list(size_t n, const char **name, const char **about);
 
 /* Sets options that the command line did not give to the values of the recipe. Its length and its rate drops are
- * multiplied by `scale`, which is above 0 and at most 1. Tells the user which settings of the paper are left out.
- * Returns TOOL_DONE, or TOOL_WRONG_USE with the message printed. */
+ * multiplied by `scale`, which is above 0 and at most 1. Tells the user which settings of the paper are left out. */
 int tool_recipe_take(const tool_usage *usage, const char *name, double scale);
 
 #endif

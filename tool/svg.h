@@ -18,7 +18,7 @@ typedef struct tool_svg {
 const char *tool_svg_colour(size_t i);
 
 /* Begins a drawing on a white sheet, so that it can be read on light and dark pages. `about` describes it for people
- * who cannot see it. Returns TOOL_DONE, or an exit status with the message printed. */
+ * who cannot see it. */
 int tool_svg_begin(tool_svg *svg, double width, double height, const char *about);
 
 void tool_svg_rectangle(tool_svg *svg, double x, double y, double width, double height, const char *colour);
@@ -30,8 +30,7 @@ typedef enum tool_svg_anchor { TOOL_SVG_START, TOOL_SVG_MIDDLE, TOOL_SVG_END, TO
 void tool_svg_text(tool_svg *svg, double x, double y, double size, const char *colour, tool_svg_anchor anchor,
                    const char *text);
 
-/* Ends the drawing and writes it to `path`. Returns an exit status, with the message printed if it failed. Releases the
- * drawing in any case. */
+/* Ends the drawing and writes it to `path`. Releases the drawing in any case. */
 int tool_svg_write(tool_svg *svg, const char *path);
 
 /* ---- plots ---- */
@@ -50,7 +49,6 @@ typedef struct tool_svg_plot {
     size_t n_series;
 } tool_svg_plot;
 
-/* Draws and writes a plot. Returns an exit status, with the message printed if it failed. */
 int tool_svg_plot_logarithmic(const tool_svg_plot *plot, const char *path);
 
 #endif

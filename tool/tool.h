@@ -18,8 +18,9 @@
 /* The page that says what each codec sends, and what it costs in accuracy. */
 #define TOOL_CHOOSING "docs/choosing.md"
 
-/* Exit statuses. TOOL_HELPED: --help was answered, and the command has nothing left to do; main() makes it TOOL_DONE.
- */
+/* Exit statuses. A function of the tool that returns int returns one of these, unless its comment says otherwise; if it
+ * is not TOOL_DONE, the message is printed. TOOL_HELPED: --help was answered, and the command has nothing left to do;
+ * main() makes it TOOL_DONE. */
 enum { TOOL_HELPED = -1, TOOL_DONE = 0, TOOL_FAILED = 1, TOOL_WRONG_USE = 2 };
 
 int gw_cmd_train(int argc, char **argv);
@@ -75,7 +76,7 @@ int tool_exit_status_of_use(gw_status status);
 void tool_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Writes one JSON object and a line end to standard output and releases it. Floats are written with 17 digits, so they
- * read back as the same number. Returns an exit status. NULL (jansson had no memory) fails. */
+ * read back as the same number. NULL (jansson had no memory) fails. */
 int tool_print_json(json_t *object);
 
 /* A number, or null if it is not finite: JSON has no NAN and no infinity. */
@@ -85,7 +86,7 @@ json_t *tool_json_real(double value);
  * only. So it holds no markup, and is safe in any place of a page. flags: of jansson. NULL: no memory. */
 char *tool_json_without_markup(const json_t *json, size_t flags);
 
-/* Flushes standard output: the last act of a command that printed text there. Returns an exit status. */
+/* Flushes standard output: the last act of a command that printed text there. */
 int tool_finish_output(void);
 
 /* ---- progress: progress.c ---- */
@@ -170,15 +171,14 @@ typedef struct tool_usage {
  */
 int tool_parse(const tool_usage *usage, int *argc, char **argv);
 
-/* Stores an option's value as the command line would. Returns TOOL_DONE, or TOOL_WRONG_USE with the message printed. */
+/* Stores an option's value as the command line would. */
 int tool_set_option(const tool_option *option, const char *text);
 
 /* True if the command line has this option of the table; needs usage->given. */
 bool tool_given(const tool_usage *usage, const char *name);
 
 /* A cluster by its name, or from a file with the fields of gw_cluster as one JSON object. `info` is NULL for a file.
- * All of the file's fields must be there, and no others. Returns 0, or an exit status with the message printed. In
- * cluster.c. */
+ * All of the file's fields must be there, and no others. In cluster.c. */
 int tool_read_cluster(const char *name, gw_cluster *out, const gw_cluster_info **info);
 
 /* ---- output files: output.c ---- */
@@ -212,7 +212,7 @@ typedef struct tool_named_file {
 } tool_named_file;
 
 /* Refuses a file that would be written and has another role too, because writing would destroy it. The file system
- * tells which files are the same, whatever their spelling. Returns 0, or TOOL_WRONG_USE with the message printed. */
+ * tells which files are the same, whatever their spelling. */
 int tool_check_apart(const tool_named_file *files, size_t n);
 
 /* ---- input files: input.c, tensor_file.c, npy.c, frame_file.c ---- */
@@ -223,7 +223,7 @@ void *tool_alloc(uint64_t count, size_t size);
 /* Opens a regular file and tells its length. Returns the descriptor, or -1 with the message printed. */
 int tool_open_file(const char *path, uint64_t *bytes);
 
-/* Reads exactly n_bytes. Returns TOOL_DONE, or an exit status with the message printed. */
+/* Reads exactly n_bytes. */
 int tool_read_exact(int fd, const char *path, void *dst, uint64_t n_bytes);
 
 /* A whole file in memory that the caller frees. NULL with the message printed. */
@@ -235,8 +235,7 @@ typedef struct tool_tensor {
     uint64_t n_elems;
 } tool_tensor;
 
-/* Sizes are checked against the file's length before memory is taken. Returns TOOL_DONE, or an exit status with the
- * message printed. */
+/* Sizes are checked against the file's length before memory is taken. */
 int tool_read_tensor(const char *path, tool_tensor *out);
 
 /* True if `path` ends in `suffix`. */
@@ -252,7 +251,7 @@ typedef struct tool_frame {
 /* Returns TOOL_DONE, or an exit status with the message printed and nothing to free. */
 int tool_read_frame(const char *path, tool_frame *out);
 
-/* What `inspect --json` says of a checked frame. Returns TOOL_DONE, or an exit status with the message printed. */
+/* What `inspect --json` says of a checked frame. */
 typedef struct tool_frame_facts {
     uint64_t nonzeros;
     double entropy_bits, bits_per_element, times_smaller; /* times_smaller: than float32, in the frame's direction */

@@ -48,11 +48,10 @@ struct prediction {
     json_t *assumptions; /* sentences */
 };
 
-/* Prints the rows and what is assumed, as a table or as JSON. Returns an exit status. */
+/* Prints the rows and what is assumed, as a table or as JSON. */
 int tool_predict_report(const struct prediction *p, bool json);
 
-/* Draws throughput over the number of GPUs, a line for each codec, as in TernGrad's figure 5. Returns an exit status,
- * with the message printed if it failed. */
+/* Draws throughput over the number of GPUs, a line for each codec, as in TernGrad's figure 5. */
 int tool_predict_draw(const struct prediction *p, const char *path);
 
 #endif

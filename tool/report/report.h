@@ -96,7 +96,7 @@ json_t *report_run(const char *path, const report_limits *limits);
 char *report_page(const json_t *data, size_t *n_bytes);
 
 /* Writes a page about these runs. *n_bytes: how large it became. *notes: "RUN: note" for each file that is missing or
- * not whole; the caller drops it. Returns an exit status, with the message printed. */
+ * not whole; the caller drops it. */
 int tool_write_report(char *const *runs, size_t n_runs, const char *path, size_t *n_bytes, json_t **notes);
 
 #endif

@@ -10,7 +10,7 @@
 struct tool_status;
 
 /* Listens at "HOST:PORT"; if only a port is given, at that port of 127.0.0.1. Port 0: any free port. Call it before
- * gw_ps_server_run. Returns TOOL_DONE, or another exit status with the message printed. */
+ * gw_ps_server_run. */
 int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, struct tool_status **out);
 
 /* "http://HOST:PORT/". */

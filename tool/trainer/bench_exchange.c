@@ -519,8 +519,7 @@ static int print_report(const struct bench *b, bool json)
                                      (json_int_t)b->total, "runs", (json_int_t)b->runs, "results", b->results));
 }
 
-/* Makes a row for each codec, or with a profile for each codec and plan. Returns 0, or an exit status with the message
- * printed. */
+/* Makes a row for each codec, or with a profile for each codec and plan. */
 static int make_rows(struct bench *b)
 {
     const size_t n_plans = b->profile.root ? b->plans.n : 1;
@@ -560,7 +559,7 @@ static int run(struct bench *b, uint32_t threads, bool json)
     return exit_status;
 }
 
-/* Reads the profile, parses codecs and makes plans. Returns 0, or an exit status with the message printed. */
+/* Reads the profile, parses codecs and makes plans. */
 static int prepare(struct bench *b)
 {
     if (b->profile_path)

@@ -19,8 +19,8 @@ struct bench_plan {
     double last_share;         /* the last group's share of all elements */
 };
 
-/* Makes the plan that `name` (METHOD or fixed:BYTES) means for a codec. Returns 0, or an exit status with the message
- * printed. exact and paper need the codec's costs: the profile must have them. */
+/* Makes the plan that `name` (METHOD or fixed:BYTES) means for a codec. exact and paper need the codec's costs: the
+ * profile must have them. */
 int bench_plan_make(const tool_profile *profile, const char *spec, const char *name, struct bench_plan *out);
 
 void bench_plan_free(struct bench_plan *plan);

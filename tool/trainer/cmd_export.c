@@ -42,7 +42,7 @@ static int check_folder(const struct gw_checkpoint *c, const char *folder)
     return status;
 }
 
-/* Writes DIR/PREFIXNAME.npy for every tensor of the array, and lists them in `files`. Returns an exit status. */
+/* Writes DIR/PREFIXNAME.npy for every tensor of the array, and lists them in `files`. */
 static int export_array(const struct gw_checkpoint *c, int array, const char *folder, json_t *files)
 {
     const float *values = c->arrays[array];

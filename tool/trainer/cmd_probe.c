@@ -89,7 +89,6 @@ static int layers_of_trainer(struct subject *s, uint32_t runs)
     return 0;
 }
 
-/* Finds the layers. Returns 0, or an exit status with the message printed. */
 static int find_layers(struct subject *s, uint32_t runs)
 {
     const gw_network_info *network;
@@ -188,7 +187,6 @@ static gw_status member_work(struct bench_member *m)
     return gw_probe_all(&member);
 }
 
-/* Returns 0, or an exit status with the message printed. */
 static int parse_codecs(struct probe *p)
 {
     bench_default_codecs(&p->specs);
@@ -218,8 +216,7 @@ static int parse_codecs(struct probe *p)
     return 0;
 }
 
-/* Returns 0, or an exit status with the message printed. Nothing is coded here that skip= names, so the last tensor may
- * stand for the last layer. */
+/* Nothing is coded here that skip= names, so the last tensor may stand for the last layer. */
 static int check_skips(const struct probe *p, const struct subject *s)
 {
     static gw_tensor tensors[GW_PLAN_MAX_LAYERS];
@@ -246,7 +243,6 @@ static int write_profile(const struct probe *p, const struct subject *s, tool_ou
     return status;
 }
 
-/* What the members do. Returns an exit status. */
 static int measure(struct probe *p, const struct subject *s, const char *path)
 {
     tool_output output = TOOL_OUTPUT_CLOSED; /* it is opened first, so that the user does not measure for minutes and

@@ -344,8 +344,7 @@ static int read_save_at(const char *text, struct gw_train_options *o)
     }
 }
 
-/* Checks what belongs together, and puts it in its place. Returns TOOL_DONE, or TOOL_WRONG_USE with the message
- * printed. */
+/* Checks what belongs together, and puts it in its place. */
 static int settle(struct words *w)
 {
     struct gw_train_options *o = &w->o;

@@ -17,14 +17,11 @@ typedef struct tool_run {
 int tool_run_open(const char *from, tool_run *run);
 void tool_run_close(tool_run *run);
 
-/* Refuses a run that keeps an option which `usage` lacks. Returns TOOL_DONE, or an exit status with the message
- * printed.
- */
+/* Refuses a run that keeps an option which `usage` lacks. */
 int tool_run_knows(const tool_usage *usage, const tool_run *run);
 
 /* Sets each option of `usage` that was not given on the command line to the run's value. For options that were given
- * and differ from the run's it makes notes. Needs usage->given. Returns TOOL_DONE, or an exit status with the message
- * printed. */
+ * and differ from the run's it makes notes. Needs usage->given. */
 int tool_run_take(const tool_usage *usage, tool_run *run);
 
 /* Refuses to go on if data files of the run are not where they were. Returns the same as tool_run_take. */
