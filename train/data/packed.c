@@ -61,16 +61,6 @@ static gw_status refill(struct input *in)
     return ferror(in->file) ? gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", in->path, strerror(errno)) : GW_OK;
 }
 
-static gw_status cut_short(const struct input *in)
-{
-    return gw_fail(GW_ERR_SYSTEM, "%s is cut short: the compressed data end too early; fetch the file again", in->path);
-}
-
-static gw_status damaged(const struct input *in, const char *how, int number)
-{
-    return gw_fail(GW_ERR_SYSTEM, "%s is damaged (%s error %d); fetch the file again", in->path, how, number);
-}
-
 static gw_status read_plain(struct input *in, struct growing *g)
 {
     while (in->n > 0) {
@@ -82,95 +72,94 @@ static gw_status read_plain(struct input *in, struct growing *g)
     return grow(g);
 }
 
-/* A decoder: how it begins, and how it goes on with what `in` and the room in `g` hold. */
-struct decoder {
-    union {
-        z_stream gzip;
-        lzma_stream xz;
-        bz_stream bzip2;
-    } of;
+union decoder {
+    z_stream gzip;
+    lzma_stream xz;
+    bz_stream bzip2;
+};
+
+/* What a decoder may read, and where it may write. A step moves both on. */
+struct span {
+    uint8_t *from;
+    size_t n_from;
+    uint8_t *to;
+    size_t room;
 };
 
 /* What a decoder says after it was called. */
 enum outcome { MORE, ENDED, FAILED };
 
-static enum outcome gzip_step(struct decoder *d, uint8_t **from, size_t *n_from, uint8_t **to, size_t *n_to, int *why)
+static enum outcome gzip_step(union decoder *d, struct span *s, int *why)
 {
-    z_stream *z = &d->of.gzip;
-    z->next_in = *from, z->avail_in = (uInt)*n_from;
-    z->next_out = *to, z->avail_out = (uInt)*n_to;
+    z_stream *z = &d->gzip;
+    z->next_in = s->from, z->avail_in = (uInt)s->n_from;
+    z->next_out = s->to, z->avail_out = (uInt)s->room;
     *why = inflate(z, Z_NO_FLUSH);
-    *from = z->next_in, *n_from = z->avail_in;
-    *to = z->next_out, *n_to = z->avail_out;
+    *s = (struct span){z->next_in, z->avail_in, z->next_out, z->avail_out};
     return *why == Z_STREAM_END ? ENDED : *why == Z_OK || *why == Z_BUF_ERROR ? MORE : FAILED;
 }
 
-static bool gzip_begin(struct decoder *d)
+static bool gzip_begin(union decoder *d)
 {
-    d->of.gzip = (z_stream){0};
-    return inflateInit2(&d->of.gzip, 16 + MAX_WBITS) == Z_OK; /* 16: gzip's header */
+    d->gzip = (z_stream){0};
+    return inflateInit2(&d->gzip, 16 + MAX_WBITS) == Z_OK; /* 16: gzip's header */
 }
 
-static void gzip_end(struct decoder *d)
+static void gzip_end(union decoder *d)
 {
-    inflateEnd(&d->of.gzip);
+    inflateEnd(&d->gzip);
 }
 
-static enum outcome xz_step(struct decoder *d, uint8_t **from, size_t *n_from, uint8_t **to, size_t *n_to, int *why)
+static enum outcome xz_step(union decoder *d, struct span *s, int *why)
 {
-    lzma_stream *xz = &d->of.xz;
-    xz->next_in = *from, xz->avail_in = *n_from;
-    xz->next_out = *to, xz->avail_out = *n_to;
+    lzma_stream *xz = &d->xz;
+    xz->next_in = s->from, xz->avail_in = s->n_from;
+    xz->next_out = s->to, xz->avail_out = s->room;
     *why = (int)lzma_code(xz, LZMA_RUN);
-    *from += *n_from - xz->avail_in, *n_from = xz->avail_in;
-    *to = xz->next_out, *n_to = xz->avail_out;
+    *s = (struct span){s->from + (s->n_from - xz->avail_in), xz->avail_in, xz->next_out, xz->avail_out};
     return *why == LZMA_STREAM_END ? ENDED : *why == LZMA_OK || *why == LZMA_BUF_ERROR ? MORE : FAILED;
 }
 
-static bool xz_begin(struct decoder *d)
+static bool xz_begin(union decoder *d)
 {
-    d->of.xz = (lzma_stream)LZMA_STREAM_INIT;
-    return lzma_stream_decoder(&d->of.xz, UINT64_MAX, 0) == LZMA_OK;
+    d->xz = (lzma_stream)LZMA_STREAM_INIT;
+    return lzma_stream_decoder(&d->xz, UINT64_MAX, 0) == LZMA_OK;
 }
 
-static void xz_end(struct decoder *d)
+static void xz_end(union decoder *d)
 {
-    lzma_end(&d->of.xz);
+    lzma_end(&d->xz);
 }
 
-static enum outcome bzip2_step(struct decoder *d, uint8_t **from, size_t *n_from, uint8_t **to, size_t *n_to, int *why)
+static enum outcome bzip2_step(union decoder *d, struct span *s, int *why)
 {
-    bz_stream *bz = &d->of.bzip2;
-    bz->next_in = (char *)*from, bz->avail_in = (unsigned)*n_from;
-    bz->next_out = (char *)*to, bz->avail_out = (unsigned)*n_to;
+    bz_stream *bz = &d->bzip2;
+    bz->next_in = (char *)s->from, bz->avail_in = (unsigned)s->n_from;
+    bz->next_out = (char *)s->to, bz->avail_out = (unsigned)s->room;
     *why = BZ2_bzDecompress(bz);
-    *from = (uint8_t *)bz->next_in, *n_from = bz->avail_in;
-    *to = (uint8_t *)bz->next_out, *n_to = bz->avail_out;
+    *s = (struct span){(uint8_t *)bz->next_in, bz->avail_in, (uint8_t *)bz->next_out, bz->avail_out};
     return *why == BZ_STREAM_END ? ENDED : *why == BZ_OK ? MORE : FAILED;
 }
 
-static bool bzip2_begin(struct decoder *d)
+static bool bzip2_begin(union decoder *d)
 {
-    d->of.bzip2 = (bz_stream){0};
-    return BZ2_bzDecompressInit(&d->of.bzip2, 0, 0) == BZ_OK;
+    d->bzip2 = (bz_stream){0};
+    return BZ2_bzDecompressInit(&d->bzip2, 0, 0) == BZ_OK;
 }
 
-static void bzip2_end(struct decoder *d)
+static void bzip2_end(union decoder *d)
 {
-    BZ2_bzDecompressEnd(&d->of.bzip2);
+    BZ2_bzDecompressEnd(&d->bzip2);
 }
 
 static const struct packing {
     const char *name, *ending, *magic;
-    bool (*begin)(struct decoder *);
-    enum outcome (*step)(struct decoder *, uint8_t **from, size_t *n_from, uint8_t **to, size_t *n_to, int *why);
-    void (*end)(struct decoder *);
+    bool (*begin)(union decoder *);
+    enum outcome (*step)(union decoder *, struct span *, int *why);
+    void (*end)(union decoder *);
 } packings[] = {
     {"gzip", ".gz", "\x1f\x8b", gzip_begin, gzip_step, gzip_end},
-    {"xz", ".xz",
-     "\xfd"
-     "7zXZ",
-     xz_begin, xz_step, xz_end},
+    {"xz", ".xz", "\3757zXZ", xz_begin, xz_step, xz_end},
     {"bzip2", ".bz2", "BZh", bzip2_begin, bzip2_step, bzip2_end},
 };
 enum { N_PACKINGS = sizeof packings / sizeof *packings };
@@ -180,50 +169,49 @@ static bool begins_with(const struct input *in, const char *magic)
     return in->n >= strlen(magic) && memcmp(in->bytes, magic, strlen(magic)) == 0;
 }
 
-/* Unpacks one stream. *from and *n_from are what it left of the input. */
-static gw_status read_stream(const struct packing *p, struct decoder *d, struct input *in, uint8_t **from,
-                             size_t *n_from, struct growing *g)
+/* Unpacks one stream. s->from and n_from are what it leaves of the input. */
+static gw_status read_stream(const struct packing *p, union decoder *d, struct input *in, struct span *s,
+                             struct growing *g)
 {
     for (;;) {
-        if (*n_from == 0) {
+        if (s->n_from == 0) {
             GW_TRY(refill(in));
-            *from = in->bytes, *n_from = in->n;
+            s->from = in->bytes, s->n_from = in->n;
         }
         GW_TRY(grow(g));
-        const bool was_last = *n_from == 0;
-        uint8_t *to = g->bytes + g->n;
-        size_t room = CHUNK;
+        const bool was_last = s->n_from == 0;
         int why;
-        const enum outcome outcome = p->step(d, from, n_from, &to, &room, &why);
-        GW_TRY(add(g, CHUNK - room));
+        s->to = g->bytes + g->n, s->room = CHUNK;
+        const enum outcome outcome = p->step(d, s, &why);
+        GW_TRY(add(g, CHUNK - s->room));
         if (outcome == FAILED)
-            return damaged(in, p->name, why);
+            return gw_fail(GW_ERR_SYSTEM, "%s is damaged (%s error %d); fetch the file again", in->path, p->name, why);
         if (outcome == ENDED)
             return GW_OK;
-        if (was_last && room == CHUNK) /* neither came anything in, nor out */
-            return cut_short(in);
+        if (was_last && s->room == CHUNK) /* neither came anything in, nor out */
+            return gw_fail(GW_ERR_SYSTEM, "%s is cut short: the compressed data end too early; fetch the file again",
+                           in->path);
     }
 }
 
 /* Unpacks all streams of the file: some programs write several, one behind the other. */
 static gw_status read_packed(const struct packing *p, struct input *in, struct growing *g)
 {
-    uint8_t *from = in->bytes;
-    size_t n_from = in->n;
+    struct span s = {.from = in->bytes, .n_from = in->n};
     gw_status status = GW_OK;
     do {
-        struct decoder decoder;
+        union decoder decoder;
         if (!p->begin(&decoder))
             return gw_fail(GW_ERR_MEMORY, "%s: the %s decoder got no memory", in->path, p->name);
-        status = read_stream(p, &decoder, in, &from, &n_from, g);
+        status = read_stream(p, &decoder, in, &s, g);
         p->end(&decoder);
-        while (status == GW_OK && n_from > 0 && *from == 0) /* zeros may fill up the file */
-            from++, n_from--;
-        if (status == GW_OK && n_from == 0) {
+        while (status == GW_OK && s.n_from > 0 && *s.from == 0) /* zeros may fill up the file */
+            s.from++, s.n_from--;
+        if (status == GW_OK && s.n_from == 0) {
             status = refill(in);
-            from = in->bytes, n_from = in->n;
+            s.from = in->bytes, s.n_from = in->n;
         }
-    } while (status == GW_OK && n_from > 0);
+    } while (status == GW_OK && s.n_from > 0);
     return status;
 }
 
@@ -248,23 +236,18 @@ static gw_status check_form(const struct input *in)
     return GW_OK;
 }
 
-static gw_status check_unpacked(const struct growing *g)
-{
-    enum { TAR_MAGIC = 257 };
-    if (g->n > TAR_MAGIC + 5 && memcmp(g->bytes + TAR_MAGIC, "ustar", 5) == 0)
-        return gw_fail(GW_ERR_SYSTEM, "%s is a tar archive; unpack it (tar xf), and give the folder", g->path);
-    return GW_OK;
-}
-
 static gw_status read_all(struct input *in, struct growing *g)
 {
+    enum { TAR_MAGIC = 257 };
     const struct packing *packing = NULL;
     GW_TRY(refill(in));
     GW_TRY(check_form(in));
     for (size_t i = 0; i < N_PACKINGS && !packing; i++)
         packing = begins_with(in, packings[i].magic) ? &packings[i] : NULL;
     GW_TRY(packing ? read_packed(packing, in, g) : read_plain(in, g));
-    return check_unpacked(g);
+    if (g->n > TAR_MAGIC + 5 && memcmp(g->bytes + TAR_MAGIC, "ustar", 5) == 0)
+        return gw_fail(GW_ERR_SYSTEM, "%s is a tar archive; unpack it (tar xf), and give the folder", g->path);
+    return GW_OK;
 }
 
 /* Writes the n-th name under which a file may be found: NAME, NAME.gz and so on. For MNIST's files the same follows

@@ -55,38 +55,20 @@ static gw_status take(void *user, size_t word, const char *value)
 {
     struct target *to = user;
     struct gw_transform *t = to->t;
-    const bool has_value = word == PAD || word == CROP || word == BRIGHTNESS || word == CONTRAST;
-    bool good = has_value == (value != NULL);
+    bool *const flags[N_WORDS] = {
+        [MIRROR] = &t->mirror, [WHITEN] = &t->whiten, [NORMALIZE] = &t->normalize, [SCALE] = &to->scales};
+    bool good = (flags[word] == NULL) == (value != NULL);
     double x;
-    switch (good ? (enum word)word : N_WORDS) {
-    case PAD:
+    if (good && flags[word])
+        *flags[word] = true;
+    else if (good && word == PAD)
         good = get_whole(value, 1, 64, &t->pad);
-        break;
-    case CROP:
+    else if (good && word == CROP)
         good = get_whole(value, 1, 4096, &t->crop);
-        break;
-    case BRIGHTNESS:
-        if ((good = gw_spec_number(value, 0, 255, &x)))
-            t->brightness = (float)x;
-        break;
-    case CONTRAST:
+    else if (good && word == CONTRAST)
         good = get_contrast(value, t->contrast);
-        break;
-    case MIRROR:
-        t->mirror = true;
-        break;
-    case WHITEN:
-        t->whiten = true;
-        break;
-    case NORMALIZE:
-        t->normalize = true;
-        break;
-    case SCALE:
-        to->scales = true;
-        break;
-    case N_WORDS:
-        break;
-    }
+    else if (good && (good = gw_spec_number(value, 0, 255, &x)))
+        t->brightness = (float)x;
     return good ? GW_OK
                 : gw_fail(GW_ERR_SPEC, "the transform: %s%s%s is not legal; " EXAMPLE, words[word], value ? "=" : "",
                           value ? value : "");
