@@ -1,11 +1,11 @@
 /* Keeps the options of a run in its folder, and takes them from there again. */
 #include "run_options.h"
+#include "base/append.h"
 #include "base/numbers.h"
 #include "disk/folder.h"
 #include "disk/run_file.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,16 +20,6 @@ static const char *key_of(const tool_option *option)
 static json_t *value_in_run(const tool_run *run, const tool_option *option)
 {
     return option->run == TOOL_RUN_NOT ? NULL : json_object_get(json_object_get(run->json, "options"), key_of(option));
-}
-
-static void note(tool_run *run, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    int n = vsnprintf(run->notes + run->n_notes, sizeof run->notes - run->n_notes, format, arguments);
-    va_end(arguments);
-    run->n_notes += (size_t)n < sizeof run->notes - run->n_notes ? (size_t)n : 0;
-    run->notes[run->n_notes] = 0; /* a note that does not fit is left out whole */
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------ */
@@ -145,11 +135,11 @@ static void compare(const tool_option *option, tool_run *run)
         text_of(mine, has, sizeof has);
         text_of(theirs, had, sizeof had);
         if (option->kind == TOOL_FLAG)
-            note(run, "%s, which the run did not have\n", option->name);
+            gw_append(run->notes, sizeof run->notes, "%s, which the run did not have\n", option->name);
         else if (theirs)
-            note(run, "%s %s in place of the run's %s\n", option->name, has, had);
+            gw_append(run->notes, sizeof run->notes, "%s %s in place of the run's %s\n", option->name, has, had);
         else
-            note(run, "%s %s, and the run had none\n", option->name, has);
+            gw_append(run->notes, sizeof run->notes, "%s %s, and the run had none\n", option->name, has);
     }
     json_decref(mine);
 }
@@ -167,7 +157,8 @@ int tool_run_take(const tool_usage *usage, tool_run *run)
             char had[256];
             text_of(theirs, had, sizeof had);
             if (option->run != TOOL_RUN_DECIDES)
-                note(run, "%s in place of the run's %s %s\n", option->rival, option->name, had);
+                gw_append(run->notes, sizeof run->notes, "%s in place of the run's %s %s\n", option->rival,
+                          option->name, had);
         } else if (theirs) {
             TOOL_TRY(set_value(option, theirs, run));
         }
@@ -191,8 +182,8 @@ int tool_run_find_data(const tool_usage *usage, const tool_run *run)
 
 void tool_run_tell(const tool_run *run)
 {
-    if (run->n_notes)
-        tool_note("%.*s", (int)run->n_notes - 1, run->notes);
+    if (*run->notes)
+        tool_note("%.*s", (int)strlen(run->notes) - 1, run->notes);
 }
 
 json_t *tool_run_record(const tool_usage *usage)

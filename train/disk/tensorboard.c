@@ -28,10 +28,10 @@ struct message {
     size_t n;
 };
 
-static void put_little(struct message *m, uint64_t value, int n_bytes)
+static void put(struct message *m, const void *bytes, size_t n_bytes)
 {
-    for (int i = 0; i < n_bytes; i++)
-        m->bytes[m->n++] = (uint8_t)(value >> 8 * i);
+    memcpy(m->bytes + m->n, bytes, n_bytes);
+    m->n += n_bytes;
 }
 
 static void put_varint(struct message *m, uint64_t value)
@@ -52,35 +52,25 @@ static void put_bytes(struct message *m, unsigned field, const void *bytes, size
 {
     put_key(m, field, BYTES);
     put_varint(m, n_bytes);
-    memcpy(m->bytes + m->n, bytes, n_bytes);
-    m->n += n_bytes;
+    put(m, bytes, n_bytes);
 }
 
-static void put_double(struct message *m, unsigned field, double value)
+/* A double or a float, as it lies in memory. */
+static void put_fixed(struct message *m, unsigned field, const void *value, size_t n_bytes)
 {
-    uint64_t bits;
-    memcpy(&bits, &value, 8);
-    put_key(m, field, FIXED64);
-    put_little(m, bits, 8);
-}
-
-static void put_float(struct message *m, unsigned field, float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    put_key(m, field, FIXED32);
-    put_little(m, bits, 4);
+    put_key(m, field, n_bytes == 8 ? FIXED64 : FIXED32);
+    put(m, value, n_bytes);
 }
 
 static void write_record(FILE *file, const struct message *m)
 {
-    struct message head = {.n = 0}, tail = {.n = 0};
-    put_little(&head, m->n, 8);
-    put_little(&head, masked(head.bytes, 8), 4);
-    put_little(&tail, masked(m->bytes, m->n), 4);
-    fwrite(head.bytes, 1, head.n, file);
+    uint8_t head[12], tail[4];
+    gw_put64(head, m->n);
+    gw_put32(head + 8, masked(head, 8));
+    gw_put32(tail, masked(m->bytes, m->n));
+    fwrite(head, 1, sizeof head, file);
     fwrite(m->bytes, 1, m->n, file);
-    fwrite(tail.bytes, 1, tail.n, file);
+    fwrite(tail, 1, sizeof tail, file);
 }
 
 /* The fields of the messages, by number. Event: 1 wall_time (double), 2 step (int64), 3 file_version (string), 5
@@ -90,7 +80,7 @@ void gw_tensorboard_begin(FILE *file, double wall_time)
 {
     static const char version[] = "brain.Event:2";
     struct message event = {.n = 0};
-    put_double(&event, 1, wall_time);
+    put_fixed(&event, 1, &wall_time, sizeof wall_time);
     put_bytes(&event, 3, version, strlen(version));
     write_record(file, &event);
 }
@@ -100,7 +90,7 @@ static void write_value(FILE *file, double wall_time, uint64_t step, const struc
 {
     struct message summary = {.n = 0}, event = {.n = 0};
     put_bytes(&summary, 1, entry->bytes, entry->n);
-    put_double(&event, 1, wall_time);
+    put_fixed(&event, 1, &wall_time, sizeof wall_time);
     put_key(&event, 2, VARINT);
     put_varint(&event, step);
     put_bytes(&event, 5, summary.bytes, summary.n);
@@ -111,7 +101,7 @@ void gw_tensorboard_scalar(FILE *file, double wall_time, uint64_t step, const ch
 {
     struct message entry = {.n = 0};
     put_bytes(&entry, 1, tag, strnlen(tag, 64));
-    put_float(&entry, 2, value);
+    put_fixed(&entry, 2, &value, sizeof value);
     write_value(file, wall_time, step, &entry);
 }
 
@@ -129,7 +119,7 @@ void gw_tensorboard_histogram(FILE *file, double wall_time, uint64_t step, const
     }
     const double fields[] = {h->least, h->largest, (double)h->n, h->sum, h->squares};
     for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
-        put_double(&proto, i + 1, fields[i]);
+        put_fixed(&proto, i + 1, &fields[i], sizeof *fields);
     put_bytes(&proto, 6, limits, sizeof limits);
     put_bytes(&proto, 7, counts, sizeof counts);
     snprintf(tag, sizeof tag, "gradient/%s/%s", tensor, kind);

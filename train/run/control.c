@@ -80,6 +80,15 @@ static void *message_new(struct gw_control *c, enum message_type type, uint64_t 
     return bytes;
 }
 
+/* A message with one number. */
+static void *number_new(struct gw_control *c, enum message_type type, uint64_t number)
+{
+    uint8_t *bytes = message_new(c, type, 0, HEAD + 8);
+    if (bytes)
+        gw_put64(bytes + HEAD, number);
+    return bytes;
+}
+
 /* What was received before, and ended this worker's part. It comes once, so it is kept. */
 static gw_status kept_failure(const struct gw_control *c)
 {
@@ -100,6 +109,11 @@ static gw_status send(struct gw_control *c, uint32_t to, void *bytes, size_t n_b
     if (status == GW_ERR_TIMEOUT)
         return gw_fail(status, "rank %u has not taken %zu bytes within %u ms", to, n_bytes, c->timeout_ms);
     return status;
+}
+
+static gw_status send_number(struct gw_control *c, uint32_t to, enum message_type type, uint64_t number)
+{
+    return send(c, to, number_new(c, type, number), HEAD + 8);
 }
 
 static gw_status refuse(const gw_message *message)
@@ -173,25 +187,12 @@ static gw_status receive(struct gw_control *c, uint32_t timeout_ms)
     return status;
 }
 
-static void *met_new(struct gw_control *c, bool all)
-{
-    uint8_t *bytes = message_new(c, MEET, 0, HEAD + 8);
-    if (bytes)
-        gw_put64(bytes + HEAD, all);
-    return bytes;
-}
-
-static gw_status send_met(struct gw_control *c, uint32_t to, bool all)
-{
-    return send(c, to, met_new(c, all), HEAD + 8);
-}
-
 /* Rank 0 waits long. The others may wait for it: at the beginning, or because they are as far ahead as they may be. If
  * one is gone, receive says so, and says first what that one has sent. */
 static void give_sign_of_life(struct gw_control *c)
 {
     for (uint32_t r = 1; c->link.rank == 0 && r < c->link.size; r++) {
-        void *bytes = c->ended[r] ? NULL : met_new(c, false);
+        void *bytes = c->ended[r] ? NULL : number_new(c, MEET, false);
         if (bytes)
             gw_ignore(c->link.ops->send(c->link.self, r, bytes, HEAD + 8, c->timeout_ms));
     }
@@ -421,10 +422,7 @@ static gw_status check_start(struct gw_control *c, const struct gw_start *start,
 gw_status gw_control_await_start(struct gw_control *c, struct gw_resume *resume, struct gw_start *start)
 {
     struct start s;
-    uint8_t *join = message_new(c, JOIN, 0, HEAD + 8);
-    if (join)
-        gw_put64(join + HEAD, start->machine);
-    GW_TRY(send(c, 0, join, HEAD + 8));
+    GW_TRY(send_number(c, 0, JOIN, start->machine));
     while (!c->start.bytes)
         GW_TRY(take(c, "beginning", 0, 0));
     GW_TRY(check_start(c, start, &s));
@@ -575,7 +573,7 @@ void gw_control_free_state(struct gw_control *c, uint64_t step, uint32_t rank)
 gw_status gw_control_meet(struct gw_control *c)
 {
     if (c->link.rank > 0) {
-        GW_TRY(send_met(c, 0, true));
+        GW_TRY(send_number(c, 0, MEET, true));
         while (!c->all_met)
             GW_TRY(take(c, "word that all are there", 0, 0));
         c->all_met = false; /* for the next meeting */
@@ -586,11 +584,11 @@ gw_status gw_control_meet(struct gw_control *c)
         /* a sign of life, because the last worker may be far behind */
         for (uint32_t other = 1; other < c->link.size; other++)
             if (c->met[other])
-                GW_TRY(send_met(c, other, false));
+                GW_TRY(send_number(c, other, MEET, false));
     }
     memset(c->met, 0, c->link.size * sizeof *c->met);
     for (uint32_t r = 1; r < c->link.size; r++)
-        GW_TRY(send_met(c, r, true));
+        GW_TRY(send_number(c, r, MEET, true));
     return GW_OK;
 }
 
@@ -599,12 +597,8 @@ gw_status gw_control_meet(struct gw_control *c)
 gw_status gw_control_end(struct gw_control *c, uint64_t hash, bool *identical)
 {
     *identical = true;
-    if (c->link.rank > 0) {
-        uint8_t *bytes = message_new(c, END, 0, HEAD + 8);
-        if (bytes)
-            gw_put64(bytes + HEAD, hash);
-        return send(c, 0, bytes, HEAD + 8);
-    }
+    if (c->link.rank > 0)
+        return send_number(c, 0, END, hash);
     for (uint32_t r = 1; (r = missing(c, c->ended, r)) < c->link.size;)
         GW_TRY(take(c, "word of its end", 0, r));
     for (uint32_t r = 1; r < c->link.size; r++)

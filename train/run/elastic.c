@@ -170,20 +170,9 @@ bool gw_elastic_goes_on(struct gw_worker *w, gw_status status)
 
 /* ---- letting others in --------------------------------------------------------------------------------------- */
 
-static gw_status side_client(struct gw_worker *w, gw_ps_client **side)
+static gw_status admit_all(struct gw_worker *w, const gw_ps_presence *presence, uint64_t t)
 {
-    struct gw_elastic *e = &w->elastic;
-    gw_ps_client_options options = e->options;
-    options.rank = GW_PS_READER;
-    options.joins = false;
-    if (!e->side)
-        GW_TRY(gw_ps_client_create(NULL, &options, &e->side));
-    *side = e->side;
-    return GW_OK;
-}
-
-static gw_status admit_all(struct gw_worker *w, gw_ps_client *side, const gw_ps_presence *presence, uint64_t t)
-{
+    gw_ps_client *side = w->elastic.side;
     bool ready = false;
     for (uint32_t r = 0; r < w->team->options->workers; r++) {
         if (presence[r] != GW_PS_JOINING)
@@ -216,18 +205,21 @@ static void note_unkept(struct gw_worker *w)
 
 gw_status gw_elastic_admit(struct gw_worker *w, uint64_t t)
 {
-    gw_ps_client *side;
+    struct gw_elastic *e = &w->elastic;
     note_progress(w, t);
     note_unkept(w);
-    if (!gw_ps_take_notice(w->elastic.client, GW_PS_NOTICE_JOIN))
+    if (!gw_ps_take_notice(e->client, GW_PS_NOTICE_JOIN))
         return GW_OK;
-    GW_TRY(side_client(w, &side));
+    gw_ps_client_options options = e->options;
+    options.rank = GW_PS_READER, options.joins = false;
+    if (!e->side)
+        GW_TRY(gw_ps_client_create(NULL, &options, &e->side));
     gw_ps_presence *presence = gw_calloc(NULL, w->team->options->workers, sizeof *presence);
     if (!presence)
         return GW_ERR_MEMORY;
-    gw_status status = gw_ps_members(side, presence, w->team->options->workers, NULL);
+    gw_status status = gw_ps_members(e->side, presence, w->team->options->workers, NULL);
     if (status == GW_OK)
-        status = admit_all(w, side, presence, t);
+        status = admit_all(w, presence, t);
     gw_free(NULL, presence);
     return status;
 }

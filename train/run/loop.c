@@ -615,11 +615,10 @@ gw_status gw_train_run(const struct gw_train_options *options, const struct gw_t
     if (status == GW_OK) {
         status = run_workers(team);
     } else {
-        char why[1024];
-        snprintf(why, sizeof why, "%s", gw_last_error());
+        const struct gw_kept_error why = gw_error_keep();
         for (uint32_t i = 0; i < team->members->count; i++)
-            gw_team_fail(team, i, status, why); /* if the members are joined already */
-        gw_fail(status, "%s", why);
+            gw_team_fail(team, i, status, why.sentence); /* if the members are joined already */
+        gw_error_put_back(&why);
     }
     summary->workers = 0;
     summary->stopped = status == GW_OK && team->stopped;
@@ -657,11 +656,8 @@ static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_d
     float *params = c->arrays[GW_EMA] ? c->arrays[GW_EMA] : c->arrays[GW_PARAMS];
     uint32_t correct = 0;
     double loss = 0;
-    if (gw_network_fits(&c->network, sample_of(data), data->classes) != GW_OK) {
-        char why[512];
-        snprintf(why, sizeof why, "%s", gw_last_error());
-        return gw_fail(GW_ERR_ARGUMENT, "%s; give the data of the run by --data", why);
-    }
+    if (gw_network_fits(&c->network, sample_of(data), data->classes) != GW_OK)
+        return gw_fail(GW_ERR_ARGUMENT, "%s; give the data of the run by --data", gw_last_error());
     if (c->network.convex)
         gw_convex_pass(c->network.convex, &data->test, NULL, 0, data->test.n, params, &loss, &correct, 0, NULL);
     else
