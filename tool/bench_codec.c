@@ -55,7 +55,6 @@ typedef struct bench {
     size_t spec, n_specs;
 } bench;
 
-/* What belongs to one codec. */
 typedef struct subject {
     const char *spec;
     gw_codec *codec;
@@ -97,7 +96,6 @@ static gw_status operate(bench *b, subject *s, enum operation operation)
     }
 }
 
-/* Times one operation, with a memcpy before and after it. */
 static int time_operation(bench *b, subject *s, enum operation operation, double *seconds)
 {
     double *samples = tool_alloc(b->runs, sizeof *samples);
@@ -251,7 +249,6 @@ static int report(bench *b, bool json)
     return tool_finish_output();
 }
 
-/* Takes the memory and draws the gradient. */
 static int prepare(bench *b)
 {
     const gw_context_options options = {.struct_bytes = sizeof options, .n_threads = b->threads};

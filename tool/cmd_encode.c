@@ -113,7 +113,6 @@ static int write_state(encode_job *job)
     return status;
 }
 
-/* Opens everything that encoding needs. */
 static int prepare(encode_job *job)
 {
     TOOL_TRY(tool_exit_status(gw_codec_parse(NULL, job->spec, &job->codec), NULL));
@@ -202,7 +201,6 @@ static int add_analysis(encode_job *job, json_t *object)
     return failed ? tool_fail("out of memory for the JSON output") : TOOL_DONE;
 }
 
-/* Writes the frame and tells about it. */
 static int deliver(encode_job *job)
 {
     const gw_frame_info *info = &job->frame.info;

@@ -274,7 +274,6 @@ static int measure_codec(struct prediction *p, struct subject *s)
 
 /* ---- predictions --------------------------------------------------------------------------------------- */
 
-/* Predicts one subject: a codec with its costs, or float32. */
 static int predict_all(struct prediction *p, struct subject *s)
 {
     for (size_t i = 0; i < p->n_counts; i++) {

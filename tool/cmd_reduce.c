@@ -13,7 +13,6 @@ static int read_frames(char **paths, uint32_t n, tool_frame *out, const void **b
     return TOOL_DONE;
 }
 
-/* Writes the average and tells about it. */
 static int deliver(tool_output *output, const char *path, void *bytes, size_t n_bytes, bool json)
 {
     tool_frame average = {.bytes = bytes, .n_bytes = n_bytes};

@@ -38,7 +38,6 @@ static int measure(const gw_codec *codec, const char *path, uint64_t *n_elems, f
     return status;
 }
 
-/* Takes the element-wise maximum over the workers' files. */
 static int combine(const gw_codec *codec, char **paths, int n_paths, float **shared, uint64_t *count)
 {
     uint64_t first_elems = 0;

@@ -83,7 +83,6 @@ static int parse_missing(const char *text, gw_ps_missing *missing)
     return tool_wrong_use("--missing is \"%s\"; right are wait, continue and stop", text);
 }
 
-/* Serves until a signal tells it to end. */
 static int serve(gw_ps_server *server, const gw_ps_server_options *o, const char *mode, const struct tool_status *page)
 {
     char line[256];

@@ -26,7 +26,6 @@ int tool_npy_read_header(int fd, const char *path, uint64_t file_bytes, tool_npy
  * caller frees, may become other memory. */
 int tool_npy_arrange(const tool_npy *npy, float **values);
 
-/* Writes the header for a shape to an open output. */
 int tool_npy_write_header(tool_output *output, const uint64_t *shape, int rank);
 
 #endif

@@ -223,7 +223,6 @@ void *tool_alloc(uint64_t count, size_t size);
 /* Opens a regular file and tells its length. Returns the descriptor, or -1 with the message printed. */
 int tool_open_file(const char *path, uint64_t *bytes);
 
-/* Reads exactly n_bytes. */
 int tool_read_exact(int fd, const char *path, void *dst, uint64_t n_bytes);
 
 /* A whole file in memory that the caller frees. NULL with the message printed. */
@@ -251,7 +250,6 @@ typedef struct tool_frame {
 /* Returns TOOL_DONE, or an exit status with the message printed and nothing to free. */
 int tool_read_frame(const char *path, tool_frame *out);
 
-/* What `inspect --json` says of a checked frame. */
 typedef struct tool_frame_facts {
     uint64_t nonzeros;
     double entropy_bits, bits_per_element, times_smaller; /* times_smaller: than float32, in the frame's direction */

@@ -215,7 +215,6 @@ static void note_missing(report_folder *folder, const json_t *summary, const str
                     (long long)steps);
 }
 
-/* Reads what a folder has of a run. */
 static json_t *read_run(report_folder *folder, const report_limits *limits)
 {
     bool partial = true;

@@ -191,7 +191,6 @@ static void show_progress(const struct member *m, const struct row *row, uint32_
                   row->plan ? ", plan " : "", row->plan ? row->plan->name : "", run + 1, b->runs);
 }
 
-/* Does the nth timed run of a row. */
 static gw_status timed_run(struct member *m, gw_exchange *exchange, const struct row *row, uint32_t nth,
                            struct times *times)
 {
@@ -214,7 +213,6 @@ static gw_status timed_run(struct member *m, gw_exchange *exchange, const struct
     return GW_OK;
 }
 
-/* Measures rows in turn. */
 static gw_status measure(struct member *m, const struct row *rows, size_t n)
 {
     struct bench *b = m->bench;
@@ -259,21 +257,12 @@ static gw_status measure(struct member *m, const struct row *rows, size_t n)
     return status;
 }
 
-/* Reads the gradient that a training run saved of a rank. gw_checkpoint_free and free end it. */
-static gw_status read_saved(const struct bench *b, uint32_t rank, struct gw_checkpoint **out)
+/* Reads the gradient that a training run saved of a rank. */
+static gw_status read_saved(const struct bench *b, uint32_t rank, struct gw_checkpoint *out)
 {
     char path[4200];
-    if (!(*out = calloc(1, sizeof **out)))
-        return GW_ERR_MEMORY;
     snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, rank);
-    return gw_checkpoint_read(path, *out);
-}
-
-static void drop_saved(struct gw_checkpoint *c)
-{
-    if (c)
-        gw_checkpoint_free(c);
-    free(c);
+    return gw_checkpoint_read(path, out);
 }
 
 static gw_status get_gradient(struct member *m)
@@ -288,19 +277,18 @@ static gw_status get_gradient(struct member *m)
         gw_draw_gradient(m->gradient + b->offsets[t], drawn, b->tensors[t].n_elems);
     if (!b->saved)
         return GW_OK;
-    struct gw_checkpoint *c;
+    struct gw_checkpoint c;
     gw_status status = read_saved(b, m->self->rank, &c);
-    if (status >= 0 && (c->network.n_tensors != b->n_tensors || c->network.n_params != b->total))
+    if (status >= 0 && (c.network.n_tensors != b->n_tensors || c.network.n_params != b->total))
         status = gw_fail(GW_ERR_SYSTEM, "%s.rank-%u.gwp holds the gradient of another network than rank 0's", b->saved,
                          m->self->rank);
     for (uint32_t t = 0; status >= 0 && t < b->n_tensors; t++)
-        memcpy(m->gradient + b->offsets[t], c->arrays[GW_PARAMS] + c->network.tensors[t].offset,
+        memcpy(m->gradient + b->offsets[t], c.arrays[GW_PARAMS] + c.network.tensors[t].offset,
                b->tensors[t].n_elems * sizeof(float));
-    drop_saved(c);
+    gw_checkpoint_free(&c);
     return status;
 }
 
-/* Adds a text to the settings. */
 __attribute__((format(printf, 2, 3))) static void add_setting(uint64_t *settings, const char *format, ...)
 {
     char text[1024];
@@ -357,12 +345,12 @@ static gw_status member_work(struct bench_member *self)
 
 static gw_status saved_shape(struct bench *b)
 {
-    struct gw_checkpoint *c;
-    gw_status status = read_saved(b, b->team.members.first, &c);
-    for (uint32_t t = 0; status >= 0 && t < c->network.n_tensors; t++)
-        b->tensors[b->n_tensors++].n_elems = c->network.tensors[t].n_elems;
-    drop_saved(c);
-    return status;
+    struct gw_checkpoint c;
+    GW_TRY(read_saved(b, b->team.members.first, &c));
+    for (uint32_t t = 0; t < c.network.n_tensors; t++)
+        b->tensors[b->n_tensors++].n_elems = c.network.tensors[t].n_elems;
+    gw_checkpoint_free(&c);
+    return GW_OK;
 }
 
 static void network_shape(struct bench *b, const gw_network_info *network)
@@ -559,7 +547,6 @@ static int run(struct bench *b, uint32_t threads, bool json)
     return exit_status;
 }
 
-/* Reads the profile, parses codecs and makes plans. */
 static int prepare(struct bench *b)
 {
     if (b->profile_path)

@@ -78,7 +78,7 @@ int gw_cmd_export(int argc, char **argv)
     TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!from || !folder)
         return tool_wrong_use("%s is missing", !from ? "--from RUN" : "-o DIR");
-    static struct gw_checkpoint c;
+    struct gw_checkpoint c;
     gw_status status = gw_checkpoint_read(from, &c);
     if (status == GW_OK)
         status = gw_folder_create(folder);

@@ -344,7 +344,6 @@ static int read_save_at(const char *text, struct gw_train_options *o)
     }
 }
 
-/* Checks what belongs together, and puts it in its place. */
 static int settle(struct words *w)
 {
     struct gw_train_options *o = &w->o;
@@ -387,7 +386,6 @@ static json_t *record_of(const tool_usage *usage, struct words *w, uint32_t work
     return tool_run_record(usage);
 }
 
-/* Meets the other members and runs. */
 static int train(const tool_usage *usage, struct words *w, const tool_run *of)
 {
     struct gw_members members;

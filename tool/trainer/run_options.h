@@ -26,7 +26,6 @@ int tool_run_take(const tool_usage *usage, tool_run *run);
 /* Refuses to go on if data files of the run are not where they were. Returns the same as tool_run_take. */
 int tool_run_find_data(const tool_usage *usage, const tool_run *run);
 
-/* Shows the notes. */
 void tool_run_tell(const tool_run *run);
 
 /* The options of `usage` that a run keeps, with the values that they have, as an object that the caller releases. Paths

@@ -38,7 +38,6 @@ static gw_status grow(struct growing *g)
     return GW_OK;
 }
 
-/* Counts n bytes that were put behind the others. */
 static gw_status add(struct growing *g, size_t n)
 {
     g->n += n;

@@ -189,7 +189,6 @@ static gw_status read_list(struct reader *r, const struct gw_network *net, bool 
     return GW_OK;
 }
 
-/* Reads what only checkpoints have. */
 static gw_status read_run(struct reader *r, struct gw_checkpoint *c)
 {
     uint64_t workers = 0, n_state_files = 0, threads = 0;

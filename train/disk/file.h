@@ -25,7 +25,6 @@ gw_status gw_file_reopen(const char *folder, const char *name, struct gw_file *f
 /* Drops all bytes from offset `at` on. The next write goes there. */
 gw_status gw_file_cut(struct gw_file *file, long at);
 
-/* Brings all that was written so far to disk. */
 gw_status gw_file_sync(struct gw_file *file);
 
 /* Returns an error if a write has failed so far. So a full disk is noticed early. */

@@ -28,7 +28,6 @@ gw_status gw_folder_lock(const char *folder, DIR **lock);
 /* Finds the checkpoint with the most steps below `below`. It looks only at names. False: there is none. */
 bool gw_folder_newest_checkpoint(DIR *folder, uint64_t below, uint64_t *steps_done);
 
-/* True if the folder holds a complete run. */
 bool gw_folder_is_complete(DIR *folder);
 
 /* True if `path` names this folder. */

@@ -197,7 +197,6 @@ static void write_histograms(struct gw_metrics *m, uint64_t step)
     }
 }
 
-/* Adds a step to the sums. */
 static void count(struct gw_metrics *m, uint64_t step, const struct totals *s)
 {
     m->next = step + 1;

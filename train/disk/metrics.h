@@ -76,7 +76,6 @@ gw_status gw_metrics_begin(struct gw_metrics *metrics, const char *out);
  * is below `next` afterwards. */
 gw_status gw_metrics_resume(struct gw_metrics *metrics, const char *out, uint64_t first);
 
-/* Brings all lines so far to disk. */
 gw_status gw_metrics_sync(struct gw_metrics *metrics);
 
 /* Adds up one step's records, worker by worker, and writes its line. */
@@ -96,7 +95,6 @@ void gw_metrics_abandon(struct gw_metrics *metrics);
 /* The summary in the form of the run's summary.json. NULL: there is no memory. */
 json_t *gw_train_summary_json(const struct gw_train_summary *summary);
 
-/* Writes OUT/summary.json. */
 gw_status gw_metrics_write_summary(const char *out, const struct gw_train_summary *summary);
 
 #endif

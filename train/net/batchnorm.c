@@ -94,8 +94,7 @@ static gw_status batchnorm_setup_backward(struct gw_layer *layer, const struct g
     gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);
     gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_SCALE, &n->diff_scale);
     gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_SHIFT, &n->diff_shift);
-    if (layer->workspace.memory)
-        gw_primitive_arg(&layer->backward, DNNL_ARG_WORKSPACE, &layer->workspace);
+    gw_primitive_arg(&layer->backward, DNNL_ARG_WORKSPACE, &layer->workspace);
     return GW_OK;
 }
 

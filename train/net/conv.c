@@ -84,22 +84,20 @@ static gw_status conv_setup_forward(struct gw_layer *layer, const struct gw_laye
     struct conv *c = (struct conv *)layer;
     const struct gw_param *tensors = &b->network->tensors[layer->spec->first_tensor];
     struct conv_dims d = dims_of(layer->spec, b->batch);
-    const bool has_bias = !layer->spec->no_bias;
     GW_TRY(create(c, b, b->training ? dnnl_forward_training : dnnl_forward_inference, "a convolution", &layer->run));
     const gw_layout src_desc = gw_primitive_layout(&layer->run, dnnl_query_src_md),
                     weights_desc = gw_primitive_layout(&layer->run, dnnl_query_weights_md),
                     dst_desc = gw_primitive_layout(&layer->run, dnnl_query_dst_md);
 
     GW_TRY(gw_blob_plain(b->engine, 4, d.weights, b->params + tensors[0].offset, &c->params));
-    if (has_bias)
+    if (!layer->spec->no_bias)
         GW_TRY(gw_blob_plain(b->engine, 1, d.bias, b->params + tensors[1].offset, &c->bias));
     GW_TRY(gw_reorder_into(b->engine, src[0], src_desc, &layer->src, &layer->reorder_src));
     GW_TRY(gw_reorder_into(b->engine, &c->params, weights_desc, &c->weights, &c->reorder_weights));
     GW_TRY(gw_blob_create(b->engine, dst_desc, NULL, &layer->dst));
     gw_primitive_arg(&layer->run, DNNL_ARG_SRC, &layer->src);
     gw_primitive_arg(&layer->run, DNNL_ARG_WEIGHTS, &c->weights);
-    if (has_bias)
-        gw_primitive_arg(&layer->run, DNNL_ARG_BIAS, &c->bias);
+    gw_primitive_arg(&layer->run, DNNL_ARG_BIAS, &c->bias);
     gw_primitive_arg(&layer->run, DNNL_ARG_DST, &layer->dst);
     return GW_OK;
 }
@@ -109,14 +107,13 @@ static gw_status setup_backward_weights(struct conv *c, const struct gw_layer_bu
     const struct gw_layer_spec *spec = c->head.spec;
     const struct gw_param *tensors = &b->network->tensors[spec->first_tensor];
     struct conv_dims d = dims_of(spec, b->batch);
-    const bool has_bias = !spec->no_bias;
     GW_TRY(create(c, b, dnnl_backward_weights, "a convolution's backward by weights", &c->bw_run));
     const gw_layout src_desc = gw_primitive_layout(&c->bw_run, dnnl_query_src_md),
                     diff_dst_desc = gw_primitive_layout(&c->bw_run, dnnl_query_diff_dst_md),
                     weights_desc = gw_primitive_layout(&c->bw_run, dnnl_query_diff_weights_md);
 
     GW_TRY(gw_blob_create(b->engine, c->params.desc, b->grads + tensors[0].offset, &c->grads));
-    if (has_bias)
+    if (!spec->no_bias)
         GW_TRY(gw_blob_plain(b->engine, 1, d.bias, b->grads + tensors[1].offset, &c->diff_bias));
     GW_TRY(gw_reorder_into(b->engine, &c->head.src, src_desc, &c->bw_src, &c->bw_reorder_src));
     GW_TRY(gw_reorder_into(b->engine, diff_dst, diff_dst_desc, &c->head.diff_dst, &c->head.reorder_diff_dst));
@@ -124,8 +121,7 @@ static gw_status setup_backward_weights(struct conv *c, const struct gw_layer_bu
     gw_primitive_arg(&c->bw_run, DNNL_ARG_SRC, &c->bw_src);
     gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_DST, &c->head.diff_dst);
     gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_WEIGHTS, &c->diff_weights);
-    if (has_bias)
-        gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_BIAS, &c->diff_bias);
+    gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_BIAS, &c->diff_bias);
     return GW_OK;
 }
 

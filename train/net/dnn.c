@@ -113,7 +113,8 @@ gw_status gw_primitive_create(dnnl_primitive_desc_t desc, const char *what, stru
 
 void gw_primitive_arg(struct gw_primitive *primitive, int which, const struct gw_blob *blob)
 {
-    primitive->args[primitive->n_args++] = (dnnl_exec_arg_t){which, blob->memory};
+    if (blob->memory)
+        primitive->args[primitive->n_args++] = (dnnl_exec_arg_t){which, blob->memory};
 }
 
 gw_status gw_primitive_run(const struct gw_primitive *primitive, dnnl_stream_t stream)

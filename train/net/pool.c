@@ -76,8 +76,7 @@ static gw_status pool_setup_backward(struct gw_layer *layer, const struct gw_lay
     GW_TRY(gw_layer_setup_backward(layer, b, diff_dst));
     gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_DST, &layer->diff_dst);
     gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);
-    if (layer->workspace.memory)
-        gw_primitive_arg(&layer->backward, DNNL_ARG_WORKSPACE, &layer->workspace);
+    gw_primitive_arg(&layer->backward, DNNL_ARG_WORKSPACE, &layer->workspace);
     return GW_OK;
 }
 

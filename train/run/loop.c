@@ -296,7 +296,6 @@ static gw_status take_up(struct gw_team *team)
     return GW_OK;
 }
 
-/* Goes on with the files of the run in the folder. */
 static gw_status reopen_files(struct gw_team *team)
 {
     const char *folder = team->options->resume;
@@ -668,27 +667,22 @@ static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_d
     return GW_OK;
 }
 
-/* Loads parameters. `options`: the options of the run, if the file is a checkpoint; else "". */
+/* Loads the data. `options`: the options of the run, if the file is a checkpoint; else "". The caller frees *data, also
+ * after an error. */
 static gw_status load_for_eval(const struct gw_eval_options *o, const struct gw_network *network, const char *options,
                                struct gw_data *data)
 {
     char about[GW_DATA_TEXT];
     GW_TRY(gw_data_load(o->data, o->test, data));
     gw_data_describe(data, about, sizeof about);
-    if (o->data_are && strcmp(about, o->data_are) != 0) {
-        gw_data_free(data);
+    if (o->data_are && strcmp(about, o->data_are) != 0)
         return gw_fail(GW_ERR_SYSTEM,
                        "%s holds other data than the run of %s had: %s, and the run had %s; name the run's data, or "
                        "any other data, with --data",
                        o->data, o->from, about, o->data_are);
-    }
     char of_run[GW_DATA_TEXT];
     const char *given = o->transform ? o->transform : gw_resume_transform(options, of_run, sizeof of_run);
-    gw_status status = gw_data_transform(data, transform_of(given, network, data));
-    if (status != GW_OK) {
-        gw_data_free(data);
-        return status;
-    }
+    GW_TRY(gw_data_transform(data, transform_of(given, network, data)));
     if (o->training_set) {
         struct gw_samples train = data->train;
         data->train = data->test;
@@ -699,25 +693,19 @@ static gw_status load_for_eval(const struct gw_eval_options *o, const struct gw_
 
 gw_status gw_train_eval(const struct gw_eval_options *o, struct gw_eval_result *result)
 {
-    struct gw_checkpoint *c = gw_calloc(NULL, 1, sizeof *c);
-    struct gw_data data;
-    if (!c)
-        return GW_ERR_MEMORY;
+    struct gw_checkpoint c;
+    struct gw_data data = {0};
     omp_set_num_threads((int)o->threads);
-    gw_status status = gw_checkpoint_read(o->from, c);
-    if (status == GW_OK && o->net && !gw_network_is(&c->network, o->net))
-        status = gw_fail(GW_ERR_ARGUMENT, "--net is %s, and %s holds the parameters of %s", o->net, o->from,
-                         c->network.name);
-    if (status == GW_OK) {
-        snprintf(result->net, sizeof result->net, "%s", c->network.name);
-        result->step = c->step;
-        status = load_for_eval(o, &c->network, c->options, &data);
-    }
-    if (status == GW_OK) {
-        status = evaluate_saved(c, &data, result);
-        gw_data_free(&data);
-    }
-    gw_checkpoint_free(c);
-    gw_free(NULL, c);
+    GW_TRY(gw_checkpoint_read(o->from, &c));
+    snprintf(result->net, sizeof result->net, "%s", c.network.name);
+    result->step = c.step;
+    gw_status status = o->net && !gw_network_is(&c.network, o->net)
+                           ? gw_fail(GW_ERR_ARGUMENT, "--net is %s, and %s holds the parameters of %s", o->net, o->from,
+                                     c.network.name)
+                           : load_for_eval(o, &c.network, c.options, &data);
+    if (status == GW_OK)
+        status = evaluate_saved(&c, &data, result);
+    gw_data_free(&data);
+    gw_checkpoint_free(&c);
     return status;
 }

@@ -136,7 +136,6 @@ static inline uint32_t gw_worker_place(const struct gw_worker *w)
     return w->control.link.rank;
 }
 
-/* A worker's link of one kind. */
 static inline gw_link gw_team_link(const struct gw_team *team, uint32_t kind, uint32_t index)
 {
     return team->links[kind * team->members->count + index];
@@ -154,7 +153,6 @@ static inline gw_wire gw_team_wire(const struct gw_team *team)
     return team->options->wire == GW_WIRE_AUTO && !gw_team_has_network(team) ? GW_WIRE_SMALL : team->options->wire;
 }
 
-/* True if the user wants the run to end. */
 static inline bool gw_team_may_stop(const struct gw_team *team)
 {
     return team->callbacks && team->callbacks->stop && team->callbacks->stop(team->callbacks->user);

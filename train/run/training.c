@@ -549,7 +549,6 @@ static gw_status train(struct gw_worker *w, uint64_t from)
     return status == GW_OK ? finish(w) : status;
 }
 
-/* Trains. If the worker was left out, it joins again. */
 static gw_status join_and_train(struct gw_worker *w)
 {
     gw_status status;
