@@ -81,6 +81,8 @@ TEST(methods_and_their_results)
         assert_string_equal(gw_last_error(), "int32 values cannot be pulled with a method of that number; with max, "
                                              "min, sum, mean, latest they can");
     }
+    assert_int_equal(gw_ps_method_check(GW_PS_MAX, GW_PS_FRAME), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "with latest, decode_sum, decode_average they can"));
 }
 
 TEST(shapes_and_their_elements)
