@@ -381,10 +381,3 @@ uint64_t gw_ps_client_answered(const gw_ps_client *client, void **tag)
     *tag = request ? request->tag : NULL;
     return request ? request->id : 0;
 }
-
-void gw_ps_client_drop(gw_ps_client *client, uint64_t id)
-{
-    struct request *request = gw_ps_request_find(client, id);
-    if (request)
-        gw_ps_request_free(client, request);
-}

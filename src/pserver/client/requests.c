@@ -401,6 +401,13 @@ void gw_ps_request_free(struct gw_ps_client *client, struct request *request)
     gw_free(client->context, request);
 }
 
+void gw_ps_client_drop(gw_ps_client *client, uint64_t id)
+{
+    struct request *request = gw_ps_request_find(client, id);
+    if (request)
+        gw_ps_request_free(client, request);
+}
+
 /* Makes a request to the servers of `place`. NULL: there is no memory. */
 static struct request *new_request(struct gw_ps_client *client, const struct gw_ps_request *head, struct key *key,
                                    const struct place *place, const void *body, size_t n_bytes)
