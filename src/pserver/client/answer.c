@@ -70,21 +70,13 @@ gw_ps_shape gw_ps_answer_shape(const struct gw_ps_asked *asked)
                : asked->shape;
 }
 
-static gw_status check_shape(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer)
-{
-    const gw_ps_shape shape = gw_ps_answer_shape(asked);
-    return gw_ps_shapes_equal(&shape, &answer->shape)
-               ? GW_OK
-               : wrong(asked, "with the shape %s; it must be %s", gw_ps_shape_text(&answer->shape).text,
-                       gw_ps_shape_text(&shape).text);
-}
-
 static gw_status check_value(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer, uint64_t n_bytes)
 {
     const struct gw_ps_request *request = asked->request;
     const gw_ps_type type = (gw_ps_type)answer->type;
     const size_t width = gw_ps_type_bytes(type);
     const bool parameters = request->operation == GW_PS_PULL && request->method == GW_PS_PARAMETERS;
+    const gw_ps_shape shape = gw_ps_answer_shape(asked);
     uint64_t n_elems;
     if (!gw_ps_type_name(type))
         return wrong(asked, "with a value of type number %u; there is no such type", answer->type);
@@ -92,8 +84,9 @@ static gw_status check_value(const struct gw_ps_asked *asked, const struct gw_ps
         return must_be(asked, "a value of type number", type, type_for(asked));
     if (!gw_ps_shape_elems(&answer->shape, &n_elems))
         return wrong(asked, "with the invalid shape %s", gw_ps_shape_text(&answer->shape).text);
-    if (asked->type)
-        GW_TRY(check_shape(asked, answer));
+    if (asked->type && !gw_ps_shapes_equal(&shape, &answer->shape))
+        return wrong(asked, "with the shape %s; it must be %s", gw_ps_shape_text(&answer->shape).text,
+                     gw_ps_shape_text(&shape).text);
     if (width ? n_bytes != n_elems * width : n_bytes == 0 || n_bytes > asked->most)
         return wrong(asked, "with %" PRIu64 " bytes as the value; %s of shape %s takes %s%" PRIu64, n_bytes,
                      gw_ps_type_name(type), gw_ps_shape_text(&answer->shape).text, width ? "" : "1 to ",

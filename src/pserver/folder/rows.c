@@ -253,13 +253,9 @@ static gw_status check_names(struct gw_ps_rows *rows)
                            "%s/%s is no file, or a link to nothing; remove it, or bring the file back where it leads",
                            rows->folder, names[i]);
     }
-    const int fd = gw_openat(rows->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-    if (!folder) {
-        if (fd >= 0)
-            close(fd);
+    DIR *folder = gw_opendir(rows->folder);
+    if (!folder)
         return fail_folder(rows, "read");
-    }
     bool old = false;
     for (const struct dirent *entry; !old && (entry = readdir(folder));)
         old = strstr(entry->d_name, ".gws") || strstr(entry->d_name, ".gwj");
@@ -311,22 +307,18 @@ static gw_status make_database(struct gw_ps_rows *rows)
     return gw_files_publish(rows->fd, PARTIAL, STATE, false) == 0 ? GW_OK : fail_folder(rows, "written");
 }
 
-static gw_status pragma(struct gw_ps_rows *rows, const char *text, int *value)
+static gw_status check_version(struct gw_ps_rows *rows)
 {
+    static const char text[] = "SELECT * FROM pragma_application_id, pragma_user_version";
     sqlite3_stmt *statement = NULL;
     int result = sqlite3_prepare_v2(rows->db, text, -1, &statement, NULL);
     if (result == SQLITE_OK)
         result = sqlite3_step(statement);
-    *value = result == SQLITE_ROW ? sqlite3_column_int(statement, 0) : 0;
+    const int kind = result == SQLITE_ROW ? sqlite3_column_int(statement, 0) : 0,
+              version = result == SQLITE_ROW ? sqlite3_column_int(statement, 1) : 0;
     sqlite3_finalize(statement);
-    return result == SQLITE_ROW ? GW_OK : fail(rows, result);
-}
-
-static gw_status check_version(struct gw_ps_rows *rows)
-{
-    int kind, version;
-    GW_TRY(pragma(rows, "PRAGMA application_id", &kind));
-    GW_TRY(pragma(rows, "PRAGMA user_version", &version));
+    if (result != SQLITE_ROW)
+        return fail(rows, result);
     if (kind != KIND)
         return gw_fail(GW_ERR_SYSTEM, "%s is not a database of a parameter server; start with another folder",
                        rows->path);
@@ -337,24 +329,21 @@ static gw_status check_version(struct gw_ps_rows *rows)
                                         rows->path, version, VERSION);
 }
 
-/* True if the lock has the number of a commit. */
-static bool last_commit(const struct gw_ps_rows *rows, uint64_t *number)
+/* The number that the lock has; 0: there was no commit. */
+static uint64_t last_commit(const struct gw_ps_rows *rows)
 {
     uint8_t bytes[8];
-    const bool there = pread(rows->lock, bytes, sizeof bytes, 0) == sizeof bytes;
-    *number = there ? gw_get64(bytes) : 0;
-    return there;
+    return pread(rows->lock, bytes, sizeof bytes, 0) == sizeof bytes ? gw_get64(bytes) : 0;
 }
 
 static gw_status open_all(struct gw_ps_rows *rows)
 {
     struct stat st;
-    uint64_t number;
     GW_TRY(open_folder(rows));
     GW_TRY(lock_folder(rows));
     GW_TRY(check_names(rows));
     if (fstatat(rows->fd, STATE, &st, 0) != 0) {
-        if (last_commit(rows, &number))
+        if (last_commit(rows))
             return gw_fail(GW_ERR_SYSTEM,
                            "%s/" STATE " is missing. Bring it back; or start with another folder, and all is lost",
                            rows->folder);
@@ -397,8 +386,8 @@ gw_status gw_ps_rows_open(gw_context *context, const char *folder, struct gw_ps_
 
 gw_status gw_ps_rows_accept(struct gw_ps_rows *rows, uint64_t newest)
 {
-    uint64_t number;
-    if (last_commit(rows, &number) && number > newest)
+    const uint64_t number = last_commit(rows);
+    if (number > newest)
         return gw_fail(GW_ERR_SYSTEM,
                        "%s ends with commit %" PRIu64 ", and there were %" PRIu64 ": %s-wal is missing or damaged, or "
                        "older files were put there. Bring back the newest files; or remove %s/lock, and what came "

@@ -44,25 +44,16 @@ static inline void gw_field_bytes(struct gw_fields *f, void *x, size_t n)
 }
 
 /* Numbers: a machine is little-endian, as wire/bytes.h demands. */
-static inline void gw_field_u8(struct gw_fields *f, uint8_t *x)
-{
-    gw_field_bytes(f, x, sizeof *x);
-}
-
-static inline void gw_field_u32(struct gw_fields *f, uint32_t *x)
-{
-    gw_field_bytes(f, x, sizeof *x);
-}
-
-static inline void gw_field_u64(struct gw_fields *f, uint64_t *x)
-{
-    gw_field_bytes(f, x, sizeof *x);
-}
-
-static inline void gw_field_double(struct gw_fields *f, double *x)
-{
-    gw_field_bytes(f, x, sizeof *x);
-}
+#define NUMBER(name, type)                                                                                             \
+    static inline void name(struct gw_fields *f, type *x)                                                              \
+    {                                                                                                                  \
+        gw_field_bytes(f, x, sizeof *x);                                                                               \
+    }
+NUMBER(gw_field_u8, uint8_t)
+NUMBER(gw_field_u32, uint32_t)
+NUMBER(gw_field_u64, uint64_t)
+NUMBER(gw_field_double, double)
+#undef NUMBER
 
 /* A byte that is 0 or not. */
 static inline void gw_field_flag(struct gw_fields *f, bool *x)

@@ -56,28 +56,26 @@ static gw_status why_unfit(const struct gw_ps_server *server, const struct gw_ps
                    (unsigned long long)server->options.max_bytes);
 }
 
-static void count(struct gw_ps_server *server, const struct gw_net_message *message, gw_status status,
-                  const struct gw_ps_request *request)
-{
-    server->counts.bytes_in += message->n_header + message->n_bytes;
-    server->counts.requests[status < 0 ? 0 : request->operation]++;
-}
-
-static gw_status read_head(const struct gw_net_message *message, struct gw_ps_request *request)
+/* Reads the head of a message, and counts the message. */
+static gw_status read_head(struct gw_ps_server *server, const struct gw_net_message *message,
+                           struct gw_ps_request *request)
 {
     *request = (struct gw_ps_request){.operation = GW_PS_WHO};
-    return message->kind == GW_PS_MESSAGE
-               ? gw_ps_request_read(message->header, message->n_header, request)
-               : gw_fail(GW_ERR_FRAME_MAGIC, "a message of kind %u is unknown to the parameter server", message->kind);
+    const gw_status status =
+        message->kind == GW_PS_MESSAGE
+            ? gw_ps_request_read(message->header, message->n_header, request)
+            : gw_fail(GW_ERR_FRAME_MAGIC, "a message of kind %u is unknown to the parameter server", message->kind);
+    server->counts.bytes_in += message->n_header + message->n_bytes;
+    server->counts.requests[status < 0 ? 0 : request->operation]++;
+    return status;
 }
 
 /* Handles one request of a member. */
 static void serve(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_net_message *message)
 {
     struct gw_ps_request request;
-    gw_status status = read_head(message, &request);
+    gw_status status = read_head(server, message, &request);
     const bool dropped = message->bytes == gw_net_nowhere;
-    count(server, message, status, &request);
     if (status < 0)
         gw_ps_log(server, "refused address=%s reason=\"%s\"", member->address.text, gw_quote(gw_last_error()).text);
     else if (request.operation == GW_PS_HELLO)
@@ -139,8 +137,7 @@ static void greet(struct gw_ps_server *server, struct gw_net_newcomer *newcomer,
 {
     struct gw_ps_request request;
     struct gw_ps_member *member;
-    gw_status status = read_head(message, &request);
-    count(server, message, status, &request);
+    gw_status status = read_head(server, message, &request);
     if (status == GW_OK && request.operation != GW_PS_HELLO)
         status = gw_fail(GW_ERR_ORDER, "the first request of a connection must say who the client is (HELLO)");
     if (status == GW_OK)

@@ -57,14 +57,6 @@ static gw_status may_join(struct gw_ps_server *server, const struct gw_ps_reques
     return GW_OK;
 }
 
-/* True if the worker may come back: it is not connected, but has not been away long enough to be gone, and no other
- * client has its rank. */
-static bool may_be_back(const struct gw_ps_server *server, const struct gw_ps_worker *worker)
-{
-    return !worker->member && worker->away_since > 0 &&
-           gw_clock_seconds() - worker->away_since < server->options.away_ms / 1000.0;
-}
-
 enum gw_ps_run gw_ps_run_now(const struct gw_ps_server *server, bool of_exchange)
 {
     enum gw_ps_run run = GW_PS_RUN_IS_OVER;
@@ -73,7 +65,9 @@ enum gw_ps_run gw_ps_run_now(const struct gw_ps_server *server, bool of_exchange
         const uint64_t client = of_exchange ? worker->agreed_as : worker->came_as;
         if (client && worker->member && worker->member->incarnation == client)
             return GW_PS_RUN_GOES_ON;
-        if (client && may_be_back(server, worker))
+        /* no other client has its rank, and it has not been away long enough to be gone */
+        if (client && !worker->member && worker->away_since > 0 &&
+            gw_clock_seconds() - worker->away_since < server->options.away_ms / 1000.0)
             run = GW_PS_RUN_MAY_GO_ON;
     }
     return run;

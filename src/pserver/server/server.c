@@ -139,15 +139,15 @@ static gw_status watch(const struct gw_ps_server *server, int fd, const void *of
 static gw_status listen_at(struct gw_ps_server *server, const struct gw_net_address *address)
 {
     const uint32_t most = server->options.max_clients + SPARE_NEWCOMERS;
-    GW_TRY(gw_net_listener_open(&server->listener,
-                                &(struct gw_net_listener_options){.context = server->context,
-                                                                  .keys = server->keys,
-                                                                  .log = &server->log_of_newcomers,
-                                                                  .of = "server",
-                                                                  .most = most < MOST_NEWCOMERS ? most : MOST_NEWCOMERS,
-                                                                  .spare_files = SPARE_FILES,
-                                                                  .timeout_ms = server->options.timeout_ms,
-                                                                  .most_header = GW_PS_HEAD_BYTES}));
+    const struct gw_net_listener_options options = {.context = server->context,
+                                                    .keys = server->keys,
+                                                    .log = &server->log_of_newcomers,
+                                                    .of = "server",
+                                                    .most = most < MOST_NEWCOMERS ? most : MOST_NEWCOMERS,
+                                                    .spare_files = SPARE_FILES,
+                                                    .timeout_ms = server->options.timeout_ms,
+                                                    .most_header = GW_PS_HEAD_BYTES};
+    GW_TRY(gw_net_listener_open(&server->listener, &options));
     GW_TRY(gw_net_listen(&server->listener, address, &server->own));
     return watch(server, server->listener.epoll, &server->listener);
 }

@@ -5,12 +5,19 @@
 
 #include <inttypes.h>
 
+/* Checks that values can be put at the key. If not, the sentence says what follows. */
+static gw_status check_plain(const struct gw_ps_key *key, const char *so)
+{
+    return key->parameters || key->type == GW_PS_FRAME
+               ? gw_fail(GW_ERR_ARGUMENT, "\"%s\" %s; %s", key->name,
+                         key->parameters ? "has an optimizer" : "is of frames", so)
+               : GW_OK;
+}
+
 gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t version, struct gw_ps_blob *value)
 {
     const uint64_t n_bytes = key->n_elems * gw_ps_type_bytes(key->type), held = atomic_load(store->total);
-    if (key->parameters || key->type == GW_PS_FRAME)
-        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" %s; only what is pushed there can be pulled", key->name,
-                       key->parameters ? "has an optimizer" : "is of frames");
+    GW_TRY(check_plain(key, "only what is pushed there can be pulled"));
     if (value->n_bytes != n_bytes)
         return gw_fail(GW_ERR_ARGUMENT, "what is put at \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, key->name,
                        value->n_bytes, gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, n_bytes);
@@ -33,9 +40,7 @@ gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, uint
 
 gw_status gw_ps_store_get(const struct gw_ps_key *key, uint64_t least, struct gw_ps_pulled *out)
 {
-    if (key->parameters || key->type == GW_PS_FRAME)
-        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" %s; nothing can be put there", key->name,
-                       key->parameters ? "has an optimizer" : "is of frames");
+    GW_TRY(check_plain(key, "nothing can be put there"));
     if (!key->put || key->put_version < least)
         return GW_PS_WAIT;
     *out = (struct gw_ps_pulled){.type = key->type,

@@ -326,77 +326,56 @@ static gw_status by_blocks(struct work *work, struct gw_ps_result *out)
     return out->bytes ? gw_parallel_try(work->context, gw_div_up(work->n_results, BLOCK), block, work) : GW_ERR_MEMORY;
 }
 
-/* Pushes of frames. They are read together: one frame of each push at a time. */
-struct rows {
-    const void **frames; /* for each push: its next frame */
-    size_t *n_bytes;     /* for each push: how many bytes that frame has */
-    size_t *left;        /* for each push: how many bytes are left, from that frame on */
-};
-
-/* All three are in one block, which begins with `frames`. */
-static gw_status rows_init(const struct work *work, struct rows *rows)
+/* Goes on to the next frame of every push. frames[p] is push p's frame, and has n_bytes[p] bytes; 0 before the first.
+ * *more false: there is none. */
+static gw_status next_frames(const struct work *work, const void **frames, size_t *n_bytes, bool *more)
 {
-    rows->frames = gw_calloc(work->context, work->n, sizeof(void *) + 2 * sizeof(size_t));
-    if (!rows->frames)
-        return GW_ERR_MEMORY;
-    rows->n_bytes = (size_t *)(rows->frames + work->n);
-    rows->left = rows->n_bytes + work->n;
     for (uint32_t p = 0; p < work->n; p++) {
-        rows->frames[p] = work->pushes[p].bytes;
-        rows->left[p] = work->pushes[p].n_bytes;
-    }
-    return GW_OK;
-}
-
-/* Goes on to the next frame of every push. *more false: there is none. */
-static gw_status rows_next(const struct work *work, struct rows *rows, bool *more)
-{
-    *more = true;
-    for (uint32_t p = 0; p < work->n; p++) {
+        const struct gw_ps_push *push = &work->pushes[p];
         gw_frame_info info;
-        rows->frames[p] = (const char *)rows->frames[p] + rows->n_bytes[p];
-        rows->left[p] -= rows->n_bytes[p];
-        if ((rows->left[p] == 0) != (rows->left[0] == 0))
+        frames[p] = (const char *)frames[p] + n_bytes[p];
+        const size_t left = push->n_bytes - (size_t)((const char *)frames[p] - (const char *)push->bytes);
+        *more = p > 0 ? *more : left > 0;
+        if (*more != (left > 0))
             return gw_fail(GW_ERR_FRAME_MISMATCH, "the pushes of ranks %u and %u have not the same number of frames",
-                           work->pushes[0].rank, work->pushes[p].rank);
-        if (rows->left[p] == 0) {
-            *more = false;
+                           work->pushes[0].rank, push->rank);
+        if (!*more)
             continue;
-        }
-        GW_TRY(gw_frame_parse_unverified(rows->frames[p], rows->left[p], &info));
-        rows->n_bytes[p] = info.frame_bytes;
+        GW_TRY(gw_frame_parse_unverified(frames[p], left, &info));
+        n_bytes[p] = info.frame_bytes;
     }
     return GW_OK;
 }
 
 /* Writes the averages back to back. dst NULL: only counts the most bytes that they can take. */
-static gw_status average_rows(const struct work *work, uint8_t *dst, size_t capacity, size_t *n_bytes)
+static gw_status average_frames(const struct work *work, uint8_t *dst, size_t capacity, size_t *n_bytes)
 {
     const gw_reduce_options options = {.struct_bytes = sizeof options, .codec = work->codec};
-    struct rows rows;
-    bool more = false;
+    const void **frames = gw_calloc(work->context, work->n, sizeof *frames);
+    size_t *sizes = gw_calloc(work->context, work->n, sizeof *sizes);
+    gw_status status = frames && sizes ? GW_OK : GW_ERR_MEMORY;
+    bool more = true;
     *n_bytes = 0;
-    GW_TRY(rows_init(work, &rows));
-    gw_status status = rows_next(work, &rows, &more);
-    while (status == GW_OK && more) {
-        size_t one = gw_reduce_bound(rows.frames, rows.n_bytes, work->n);
+    for (uint32_t p = 0; p < work->n && status == GW_OK; p++)
+        frames[p] = work->pushes[p].bytes;
+    while (status == GW_OK && (status = next_frames(work, frames, sizes, &more)) == GW_OK && more) {
+        size_t one = gw_reduce_bound(frames, sizes, work->n);
         if (dst)
-            status = gw_reduce(work->context, rows.frames, rows.n_bytes, work->n, &options, dst + *n_bytes,
-                               capacity - *n_bytes, &one);
+            status =
+                gw_reduce(work->context, frames, sizes, work->n, &options, dst + *n_bytes, capacity - *n_bytes, &one);
         *n_bytes += one;
-        if (status == GW_OK)
-            status = rows_next(work, &rows, &more);
     }
-    gw_free(work->context, rows.frames);
+    gw_free(work->context, frames);
+    gw_free(work->context, sizes);
     return status;
 }
 
 static gw_status frame_average(const struct work *work, struct gw_ps_result *out)
 {
     size_t capacity;
-    GW_TRY(average_rows(work, NULL, 0, &capacity));
+    GW_TRY(average_frames(work, NULL, 0, &capacity));
     out->bytes = gw_alloc(work->context, capacity, 1);
-    return out->bytes ? average_rows(work, out->bytes, capacity, &out->n_bytes) : GW_ERR_MEMORY;
+    return out->bytes ? average_frames(work, out->bytes, capacity, &out->n_bytes) : GW_ERR_MEMORY;
 }
 
 gw_status gw_ps_decode_frames(gw_context *context, const void *bytes, size_t n_bytes, float *out)
