@@ -202,14 +202,16 @@ def full(folder):
 
 
 def away(folder):
-    """A server that ends while its folder is away says what is lost. If the folder is back, it keeps the changes."""
-    for is_back in (False, True):
-        kept, elsewhere = folder / f"kept-{is_back}", folder / f"elsewhere-{is_back}"
+    """A server whose folder is away says so, also if nothing changes. If it ends then, it says what is lost. If the
+    folder is back, it keeps the changes."""
+    for is_back, pushes in ((False, False), (False, True), (True, True)):
+        kept, elsewhere = folder / f"kept-{is_back}-{pushes}", folder / f"elsewhere-{is_back}-{pushes}"
         server = keeping(kept, "--workers", "1")
         with ps.Client(server.address, rank=0) as client:
             client.init_parameter(key="x", shape=[1], type="float32")
             kept.rename(elsewhere)
-            client.push_parameter(key="x", value=[3])
+            if pushes:
+                client.push_parameter(key="x", value=[3])
             server.wait_for("not-durable reason=.*removed or renamed")
         if is_back:
             elsewhere.rename(kept)

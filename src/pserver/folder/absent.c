@@ -20,6 +20,7 @@ gw_status gw_ps_folder_open(gw_context *context, struct gw_ps_store *store, cons
     }
 ABSENT(void, gw_ps_folder_close, return, struct gw_ps_folder *folder)
 ABSENT(void, gw_ps_folder_note, return, struct gw_ps_folder *folder)
+ABSENT(void, gw_ps_folder_look, return, struct gw_ps_folder *folder)
 ABSENT(bool, gw_ps_folder_is_due, return false, const struct gw_ps_folder *folder)
 ABSENT(void, gw_ps_folder_commit, return, struct gw_ps_folder *folder)
 ABSENT(struct gw_ps_folder_info, gw_ps_folder_info, return (struct gw_ps_folder_info){.exists = false},

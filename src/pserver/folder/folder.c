@@ -481,6 +481,12 @@ void gw_ps_folder_note(struct gw_ps_folder *folder)
         folder->own_changed = true;
 }
 
+void gw_ps_folder_look(struct gw_ps_folder *folder)
+{
+    if (folder && gw_ps_rows_look(folder->rows) < 0)
+        folder->own_changed = true;
+}
+
 bool gw_ps_folder_is_due(const struct gw_ps_folder *folder)
 {
     return folder && (folder->own_changed || folder->store->changed);

@@ -32,6 +32,9 @@ void gw_ps_folder_close(struct gw_ps_folder *folder);
 void gw_ps_folder_note(struct gw_ps_folder *folder);
 /* True if anything has changed since the last good commit. NULL is allowed. */
 bool gw_ps_folder_is_due(const struct gw_ps_folder *folder);
+/* Looks whether the files are still there. If not, all that was committed is due again, so that the next commit says so
+ * and goes on trying. NULL is allowed. */
+void gw_ps_folder_look(struct gw_ps_folder *folder);
 /* Brings all changes to disk. If that fails, the log says so, and all stays due; it is tried again a second later at
  * the earliest. */
 void gw_ps_folder_commit(struct gw_ps_folder *folder);

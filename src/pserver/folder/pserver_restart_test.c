@@ -340,34 +340,42 @@ TEST(a_full_disk)
     end();
 }
 
-/* What is pushed while the folder is away is not called durable. */
-TEST(a_folder_that_is_renamed)
+/* Files that are away are noticed by the next change; without one, if somebody looks. What is pushed meanwhile is not
+ * called durable, and is kept once they are back. */
+TEST(files_that_are_renamed)
 {
+    static const char *const files[] = {"", "/state.db", "/state.db-wal"}; /* "": the folder itself */
     struct kept *kept = &world.sides[RESTARTED];
-    char away[80];
-    begin(GW_PS_ASYNC, 0, 0, 1);
-    snprintf(away, sizeof away, "%s.away", world.folder);
-    SIDES(side) ok(do_init(side, SCALE));
-    gw_ps_folder_commit(kept->folder);
-    assert_true(gw_ps_folder_info(kept->folder).durable && rename(world.folder, away) == 0);
-    SIDES(side) ok(do_push(side, SCALE, 0, 1, false));
-    gw_ps_folder_commit(kept->folder);
-    CHECK(!gw_ps_folder_info(kept->folder).durable && strstr(kept->log, "removed or renamed"), "%s", kept->log);
-    assert_int_equal(rename(away, world.folder), 0);
-    commit_until_durable();
-    restart();
-    compare();
-    end();
+    for (size_t i = 0; i < 2 * sizeof files / sizeof *files; i++) {
+        char here[80], away[80];
+        begin(GW_PS_ASYNC, 0, 0, 1);
+        snprintf(here, sizeof here, "%s%s", world.folder, files[i / 2]);
+        snprintf(away, sizeof away, "%s.away", world.folder);
+        SIDES(side) ok(do_init(side, SCALE));
+        gw_ps_folder_commit(kept->folder);
+        assert_true(gw_ps_folder_info(kept->folder).durable && rename(here, away) == 0);
+        for (struct kept *side = world.sides; i % 2 == 0 && side < world.sides + 2; side++)
+            ok(do_push(side, SCALE, 0, 1, false));
+        if (i % 2)
+            gw_ps_folder_look(kept->folder);
+        gw_ps_folder_commit(kept->folder);
+        CHECK(!gw_ps_folder_info(kept->folder).durable && strstr(kept->log, "removed or renamed") &&
+                  gw_ps_folder_is_due(kept->folder),
+              "case %zu: %s", i, kept->log);
+        assert_int_equal(rename(away, here), 0);
+        commit_until_durable();
+        restart();
+        compare();
+        end();
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(restarts_change_nothing),
-        cmocka_unit_test(another_server),
-        cmocka_unit_test(a_lower_limit),
-        cmocka_unit_test(a_full_disk),
-        cmocka_unit_test(a_folder_that_is_renamed),
+        cmocka_unit_test(restarts_change_nothing), cmocka_unit_test(another_server),
+        cmocka_unit_test(a_lower_limit),           cmocka_unit_test(a_full_disk),
+        cmocka_unit_test(files_that_are_renamed),
     };
     return cmocka_run_group_tests_name("pserver_restart", tests, NULL, NULL);
 }

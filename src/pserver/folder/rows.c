@@ -38,6 +38,7 @@ struct gw_ps_rows {
     int fd, lock;
     int failed;   /* SQLite's last error; 0: there was none since the last undo */
     bool had_log; /* when the last transaction began */
+    ino_t log;    /* the file that SQLite writes the log to; 0: not known yet */
     sqlite3 *db;
     sqlite3_stmt *statements[N_STATEMENTS];
     char folder[PATH_MAX];
@@ -111,13 +112,28 @@ static gw_status execute(struct gw_ps_rows *rows, const char *text)
     return result == SQLITE_OK ? GW_OK : fail(rows, result);
 }
 
-gw_status gw_ps_rows_begin(struct gw_ps_rows *rows)
+/* The number of the log's file; 0: there is none. */
+static ino_t log_now(const struct gw_ps_rows *rows)
+{
+    struct stat st;
+    return fstatat(rows->fd, STATE "-wal", &st, 0) == 0 ? st.st_ino : 0;
+}
+
+gw_status gw_ps_rows_look(struct gw_ps_rows *rows)
 {
     int is_away = 0;
+    /* SQLite says this of the database, but not of its log. */
+    const bool known = sqlite3_file_control(rows->db, NULL, SQLITE_FCNTL_HAS_MOVED, &is_away) == SQLITE_OK;
+    const char *log = (known && is_away) || !rows->log || log_now(rows) == rows->log ? "" : "-wal";
+    if ((known && is_away) || log[0])
+        return gw_fail(GW_ERR_SYSTEM, "%s%s was removed or renamed; bring it back", rows->path, log);
+    return GW_OK;
+}
+
+gw_status gw_ps_rows_begin(struct gw_ps_rows *rows)
+{
     rows->had_log = bytes_of(rows, STATE "-wal") > 0;
-    /* What is written to files that nobody finds again is not kept. */
-    if (sqlite3_file_control(rows->db, NULL, SQLITE_FCNTL_HAS_MOVED, &is_away) == SQLITE_OK && is_away)
-        return gw_fail(GW_ERR_SYSTEM, "%s was removed or renamed; bring it back", rows->path);
+    GW_TRY(gw_ps_rows_look(rows)); /* what is written to files that nobody finds again is not kept */
     return execute(rows, "BEGIN IMMEDIATE");
 }
 
@@ -220,6 +236,7 @@ static gw_status open_folder(struct gw_ps_rows *rows)
     rows->fd = above_2(gw_openat(AT_FDCWD, rows->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
     if (rows->fd < 0)
         return fail_folder(rows, "opened");
+    gw_fd_own(rows->fd);
     const int up = is_new ? gw_openat(rows->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0) : -1;
     const bool synced = up < 0 || fsync(up) == 0;
     if (up >= 0)
@@ -227,12 +244,15 @@ static gw_status open_folder(struct gw_ps_rows *rows)
     return synced ? GW_OK : fail_folder(rows, "brought to disk");
 }
 
+/* Locks the file and the folder itself: somebody may remove the file while a server runs. Some file systems lock no
+ * folders. */
 static gw_status lock_folder(struct gw_ps_rows *rows)
 {
     rows->lock = above_2(gw_openat(rows->fd, "lock", O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600));
     if (rows->lock >= 0)
         gw_fd_own(rows->lock);
-    if (rows->lock >= 0 && flock(rows->lock, LOCK_EX | LOCK_NB) == 0)
+    if (rows->lock >= 0 && flock(rows->lock, LOCK_EX | LOCK_NB) == 0 &&
+        (flock(rows->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK))
         return GW_OK;
     return rows->lock >= 0 && errno == EWOULDBLOCK
                ? gw_fail(GW_ERR_SYSTEM, "another server keeps its snapshots in %s; each must have a folder of its own",
@@ -394,6 +414,7 @@ gw_status gw_ps_rows_accept(struct gw_ps_rows *rows, uint64_t newest)
                        "later is lost",
                        rows->path, newest, number, rows->path, rows->folder);
     sqlite3_db_config(rows->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    rows->log = log_now(rows); /* SQLite opened it to read the rows, and keeps it open */
     return GW_OK;
 }
 
@@ -405,6 +426,6 @@ void gw_ps_rows_close(struct gw_ps_rows *rows)
     if (rows->lock >= 0)
         gw_fd_drop(rows->lock);
     if (rows->fd >= 0)
-        close(rows->fd);
+        gw_fd_drop(rows->fd);
     gw_free(rows->context, rows);
 }

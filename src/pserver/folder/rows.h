@@ -3,8 +3,9 @@
  *
  *     DIR/state.db      the database: one table, row(id, body). While a server runs, the newest commits are in
  *                       state.db-wal
- *     DIR/lock          locked while a server runs. It holds the number of the last commit (u64), so that a lost or
- *                       altered state.db-wal is noticed: SQLite itself would go on without the commits */
+ *     DIR/lock          locked while a server runs, as DIR itself is. It holds the number of the last commit (u64),
+ *                       so that a lost or altered state.db-wal is noticed: SQLite itself would go on without the
+ *                       commits */
 #ifndef GW_PSERVER_FOLDER_ROWS_H
 #define GW_PSERVER_FOLDER_ROWS_H
 
@@ -33,6 +34,9 @@ void gw_ps_rows_close(struct gw_ps_rows *rows);
 gw_status gw_ps_rows_find(struct gw_ps_rows *rows, uint64_t *id, size_t *n_bytes);
 /* Reads n_bytes bytes that were put there. Errors: GW_ERR_SYSTEM (they are not there, or are not as long). */
 gw_status gw_ps_rows_get(struct gw_ps_rows *rows, uint64_t id, void *bytes, size_t n_bytes);
+
+/* Errors: GW_ERR_SYSTEM (a file to which commits go was removed or renamed; the sentence names it). */
+gw_status gw_ps_rows_look(struct gw_ps_rows *rows);
 
 /* A commit is begin, then any puts and drops, then end. `number` counts commits. After an error, call undo: nothing has
  * changed. If there was no room, it also empties the log, as far as the database has room; true: try once more. Errors:

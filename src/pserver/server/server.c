@@ -46,6 +46,7 @@ static gw_status end(struct gw_ps_server *server)
     while (gw_clock_seconds() < deadline &&
            (gw_ps_connections_turn(server, waits ? NAP_SECONDS : 0, &stop) || (waits = anything_waits(server))))
         ;
+    gw_ps_folder_look(server->folder);
     gw_ps_server_commit(server);
     while (gw_ps_folder_is_due(server->folder) && gw_clock_seconds() < deadline + END_SECONDS) { /* it tries again */
         nanosleep(&(struct timespec){.tv_nsec = (long)(NAP_SECONDS * 1e9)}, NULL);
@@ -74,6 +75,7 @@ gw_status gw_ps_server_run(gw_ps_server *server)
             gw_ps_joins_look(server);
             gw_ps_waiting_expire(server);
             gw_ps_requests_go_on(server);
+            gw_ps_folder_look(server->folder);
             gw_ps_server_commit(server);
             gw_ps_members_sweep(server);
             gw_ps_numbers_note(server);
