@@ -203,7 +203,9 @@ class Resume(harness.Case):
         path = os.path.join(out, "metrics.jsonl.partial")
         self.write_bytes(path, b"".join(self.read_bytes(path).splitlines(True)[:15])[:-4])
         summary, said = self.resume(out)
-        self.assertIn("lacks 6 of those steps", said)
+        for part in ["lacks 6 of those steps", "do not count 6 of the 30 steps"]:
+            self.assertIn(part, said)
+        self.assertEqual((summary["missing_steps"], self.summary(self.whole)["missing_steps"]), (6, 0))
         self.assertEqual([line["step"] for line in self.metrics(out)], [*range(14), *range(20, 30)])
         self.assertEqual(summary["parameter_hash"], self.summary(self.whole)["parameter_hash"])
 

@@ -366,6 +366,7 @@ void gw_metrics_summary(const struct gw_metrics *m, struct gw_train_summary *s)
 {
     double n = (double)m->n_steps, window = (double)m->window_steps;
     s->steps = m->next;
+    s->missing_steps = m->next - m->n_steps;
     s->skipped_steps = m->n_skipped;
     s->train_loss = m->window_loss / window; /* NaN if every step of the window was dropped */
     s->train_accuracy = m->window_accuracy / window;
@@ -416,20 +417,19 @@ static json_t *real_or_null(double value)
 
 json_t *gw_train_summary_json(const struct gw_train_summary *s)
 {
-    json_t *o =
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, "
-                  "s:o, s:o, s:o, s:b, s:s, s:o}",
-                  "net", s->net, "codec", s->codec, "data", s->data, "workers", (json_int_t)s->workers, "batch",
-                  (json_int_t)s->batch, "steps", (json_int_t)s->steps, "resumed_from", (json_int_t)s->resumed_from,
-                  "skipped_steps", (json_int_t)s->skipped_steps, "seed", (json_int_t)s->seed, "parameters",
-                  (json_int_t)s->parameters, "test_accuracy", real_or_null(s->test_accuracy), "train_accuracy",
-                  real_or_null(s->train_accuracy), "train_loss", real_or_null(s->train_loss), "bytes_up",
-                  (json_int_t)s->bytes_up, "bytes_down", (json_int_t)s->bytes_down, "dense_bytes",
-                  (json_int_t)s->dense_bytes, "images_per_second", real_or_null(s->images_per_second), "seconds",
-                  real_or_null(s->seconds), "step_ms", real_or_null(s->step_ms), "compute_ms",
-                  real_or_null(s->compute_ms), "encode_ms", real_or_null(s->encode_ms), "wait_ms",
-                  real_or_null(s->wait_ms), "replicas_identical", s->replicas_identical, "parameter_hash",
-                  s->parameter_hash, "passes", real_or_null(s->passes));
+    json_t *o = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, "
+        "s:o, s:o, s:o, s:b, s:s, s:o}",
+        "net", s->net, "codec", s->codec, "data", s->data, "workers", (json_int_t)s->workers, "batch",
+        (json_int_t)s->batch, "steps", (json_int_t)s->steps, "resumed_from", (json_int_t)s->resumed_from,
+        "missing_steps", (json_int_t)s->missing_steps, "skipped_steps", (json_int_t)s->skipped_steps, "seed",
+        (json_int_t)s->seed, "parameters", (json_int_t)s->parameters, "test_accuracy", real_or_null(s->test_accuracy),
+        "train_accuracy", real_or_null(s->train_accuracy), "train_loss", real_or_null(s->train_loss), "bytes_up",
+        (json_int_t)s->bytes_up, "bytes_down", (json_int_t)s->bytes_down, "dense_bytes", (json_int_t)s->dense_bytes,
+        "images_per_second", real_or_null(s->images_per_second), "seconds", real_or_null(s->seconds), "step_ms",
+        real_or_null(s->step_ms), "compute_ms", real_or_null(s->compute_ms), "encode_ms", real_or_null(s->encode_ms),
+        "wait_ms", real_or_null(s->wait_ms), "replicas_identical", s->replicas_identical, "parameter_hash",
+        s->parameter_hash, "passes", real_or_null(s->passes));
     int failed = 0;
     if (s->convex)
         failed =

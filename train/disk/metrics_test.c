@@ -165,7 +165,8 @@ static void check_sums(const struct gw_metrics *m, uint64_t first)
     static struct gw_train_summary s;
     struct gw_train_progress p;
     gw_metrics_summary(m, &s);
-    CHECK(s.steps == 4 && s.skipped_steps == 1 && s.fast_steps == 1 && s.passes == 2, "from step %d on", (int)first);
+    CHECK(s.steps == 4 && s.missing_steps == 0 && s.skipped_steps == 1 && s.fast_steps == 1 && s.passes == 2,
+          "from step %d on", (int)first);
     CHECK(s.bytes_up == 804 && s.bytes_down == 1604 && s.dense_bytes == 3200, "from step %d on", (int)first);
     CHECK(s.seconds == 8 && s.step_ms == 2000 && s.compute_ms == 1500 && s.encode_ms == 1000 && s.wait_ms == 500 &&
               s.images_per_second == 4,
