@@ -231,7 +231,7 @@ void gw_exchange_destroy(gw_exchange *ex)
     void *wake = ended ? NULL : take_wake(ex);
     pthread_mutex_unlock(&ex->lock);
 
-    if (abandoned)
+    if (abandoned && ex->owners->fail)
         ex->owners->fail(ex, GW_ERR_CLOSED, "it gave up in the middle of a step");
     if (call(ex, wake) < 0)
         ex->owners->close(ex); /* `call` failed, so this ends the pipeline */

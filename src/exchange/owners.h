@@ -85,7 +85,7 @@ struct gw_owners {
     /* Tells the others that this member begins no more steps. NULL: these owners need not be told. */
     void (*leave)(struct gw_exchange *exchange);
 
-    /* Tells the others that this member failed, and why. */
+    /* Tells the others that this member failed, and why. NULL: servers find out that it is gone, and tell who waits. */
     void (*fail)(struct gw_exchange *exchange, gw_status status, const char *why);
 
     /* Makes `receive` end if `call` has failed. NULL: `call` never fails. */

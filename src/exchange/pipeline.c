@@ -186,7 +186,7 @@ static void end_with(struct gw_exchange *ex, gw_status status)
 {
     char sentence[sizeof ex->sentence];
     snprintf(sentence, sizeof sentence, "%s", gw_last_error());
-    if (!ex->others_know)
+    if (!ex->others_know && ex->owners->fail)
         ex->owners->fail(ex, status, sentence);
     pthread_mutex_lock(&ex->lock);
     ex->status = status;

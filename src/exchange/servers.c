@@ -20,8 +20,6 @@
  * for an answer to the question whether a server is still there. */
 #define GRACE_MS 1500
 
-#define PULL_PARAMETERS "the pull of parameters"
-
 /* The most pulls that are under way at a server, because it lets at most 1,024 requests of a client wait for other
  * workers. Further pulls are held back, first in, first out. Pushes are not, and a pull is held back only behind older
  * ones. So no two workers wait for each other. */
@@ -309,13 +307,16 @@ static gw_status let_go(struct gw_exchange *ex, struct asked *asked)
     return GW_OK;
 }
 
-static gw_status pull(struct gw_exchange *ex, const char *what, struct group *group, struct run *run,
-                      gw_ps_method method, bool now)
+/* now: parameters as they are now, whatever this worker has pushed. */
+static gw_status pull(struct gw_exchange *ex, struct group *group, struct run *run, bool now)
 {
+    const char *what = !run            ? "the pull of shared numbers"
+                       : ex->optimizer ? "the pull of parameters"
+                                       : "the pull of averages";
     struct pending *pending = pend(ex, what, group, run);
     if (!pending)
         return GW_ERR_MEMORY;
-    pending->method = method;
+    pending->method = !run ? GW_PS_MAX : ex->optimizer ? GW_PS_PARAMETERS : GW_PS_DECODE_AVERAGE;
     pending->now = now;
     TAILQ_INSERT_TAIL(&asked_of(ex, pending->owner)->held, pending, link);
     return let_go(ex, asked_of(ex, pending->owner));
@@ -323,10 +324,12 @@ static gw_status pull(struct gw_exchange *ex, const char *what, struct group *gr
 
 static gw_status servers_pull(struct gw_exchange *ex, struct group *group, struct run *run)
 {
-    if (!run)
-        return pull(ex, "the pull of shared numbers", group, NULL, GW_PS_MAX, false);
-    return ex->optimizer ? pull(ex, PULL_PARAMETERS, group, run, GW_PS_PARAMETERS, false)
-                         : pull(ex, "the pull of averages", group, run, GW_PS_DECODE_AVERAGE, false);
+    return pull(ex, group, run, false);
+}
+
+static gw_status servers_get(struct gw_exchange *ex, struct group *group, struct run *run)
+{
+    return pull(ex, group, run, true);
 }
 
 static gw_status servers_put(struct gw_exchange *ex, struct group *group, struct run *run, void *values)
@@ -334,11 +337,6 @@ static gw_status servers_put(struct gw_exchange *ex, struct group *group, struct
     struct gw_ps_request first = request_of(GW_PS_PUT, group, run);
     first.put_kind = GW_PS_PUT_FIRST;
     return tell(ex, "the first parameters", group, run, &first, values, values, (size_t)run->n_elems * sizeof(float));
-}
-
-static gw_status servers_get(struct gw_exchange *ex, struct group *group, struct run *run)
-{
-    return pull(ex, PULL_PARAMETERS, group, run, GW_PS_PARAMETERS, true);
 }
 
 static gw_status servers_call(struct gw_exchange *ex, void *wake)
@@ -471,12 +469,6 @@ static bool servers_silent(const struct gw_exchange *ex, double since)
     return true;
 }
 
-/* Does nothing: the servers find out that this member is gone, and tell the workers that wait for it. */
-static void servers_fail(struct gw_exchange *ex, gw_status status, const char *why)
-{
-    (void)ex, (void)status, (void)why;
-}
-
 const struct gw_owners gw_owners_servers = {
     .leave_out = true,
     .init = servers_init,
@@ -492,5 +484,4 @@ const struct gw_owners gw_owners_servers = {
     .receive = servers_receive,
     .call = servers_call,
     .silent = servers_silent,
-    .fail = servers_fail,
 };

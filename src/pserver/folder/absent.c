@@ -3,10 +3,10 @@
 #include "pserver/folder/folder.h"
 
 #ifndef GW_HAVE_SQLITE
-gw_status gw_ps_folder_open(gw_context *context, struct gw_ps_store *store, const struct gw_ps_folder_options *options,
+gw_status gw_ps_folder_open(struct gw_ps_store *store, const struct gw_ps_folder_options *options,
                             struct gw_ps_folder **out)
 {
-    (void)context, (void)store, (void)out;
+    (void)store, (void)out;
     return gw_fail(GW_ERR_UNSUPPORTED, "this build has no SQLite, and keeps nothing in %s (--snapshot)",
                    options->folder);
 }

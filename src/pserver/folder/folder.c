@@ -32,7 +32,6 @@ enum {
 };
 
 struct gw_ps_folder {
-    gw_context *context;
     struct gw_ps_store *store;
     struct gw_ps_folder_options options;
     struct gw_ps_rows *rows;
@@ -80,9 +79,9 @@ static gw_status put_value(struct gw_ps_folder *folder, uint64_t id, struct gw_p
 static gw_status get_value(struct gw_ps_folder *folder, const char *key, uint64_t id, uint64_t n_bytes, uint64_t sum,
                            struct gw_ps_blob **out)
 {
-    void *bytes = n_bytes ? gw_alloc(folder->context, (size_t)n_bytes, 1) : NULL;
+    void *bytes = n_bytes ? gw_alloc(folder->store->context, (size_t)n_bytes, 1) : NULL;
     struct gw_ps_blob *blob =
-        bytes || !n_bytes ? gw_ps_blob_new(folder->context, folder->store->total, bytes, (size_t)n_bytes) : NULL;
+        bytes || !n_bytes ? gw_ps_blob_new(folder->store->context, folder->store->total, bytes, (size_t)n_bytes) : NULL;
     if (!blob)
         return GW_ERR_MEMORY;
     gw_status status = gw_ps_rows_get(folder->rows, id, bytes, (size_t)n_bytes);
@@ -260,7 +259,7 @@ static gw_status put_all(struct gw_ps_folder *folder)
     }
     if (store->dropped)
         GW_TRY(drop_gaps(folder));
-    for (struct gw_ps_key *key = store->first_changed; key; key = key->next_changed)
+    for (struct gw_ps_key *key = LIST_FIRST(&store->changed_keys); key; key = LIST_NEXT(key, changed))
         GW_TRY(put_key(folder, key));
     return gw_ps_rows_end(folder->rows, folder->commit);
 }
@@ -423,7 +422,7 @@ static gw_status open_rows(struct gw_ps_folder *folder)
     char line[512];
     uint64_t id = 0;
     size_t n_bytes;
-    GW_TRY(gw_ps_rows_open(folder->context, folder->options.folder, &folder->rows));
+    GW_TRY(gw_ps_rows_open(folder->store->context, folder->options.folder, &folder->rows));
     gw_status status = gw_ps_rows_find(folder->rows, &id, &n_bytes);
     if (status < 0)
         return status;
@@ -447,17 +446,16 @@ static gw_status open_rows(struct gw_ps_folder *folder)
     return GW_OK;
 }
 
-gw_status gw_ps_folder_open(gw_context *context, struct gw_ps_store *store, const struct gw_ps_folder_options *options,
+gw_status gw_ps_folder_open(struct gw_ps_store *store, const struct gw_ps_folder_options *options,
                             struct gw_ps_folder **out)
 {
-    struct gw_ps_folder *folder = gw_calloc(context, 1, sizeof *folder);
+    struct gw_ps_folder *folder = gw_calloc(store->context, 1, sizeof *folder);
     if (!folder)
         return GW_ERR_MEMORY;
-    folder->context = context;
     folder->store = store;
     folder->options = *options;
     folder->most_head = HEAD_BYTES + HEAD_RANK_BYTES * (size_t)store->options.n_workers + options->most_own;
-    folder->head = gw_alloc(context, folder->most_head, 1);
+    folder->head = gw_alloc(store->context, folder->most_head, 1);
     gw_status status = folder->head ? open_rows(folder) : GW_ERR_MEMORY;
     if (status < 0)
         gw_ps_folder_close(folder);
@@ -471,8 +469,8 @@ void gw_ps_folder_close(struct gw_ps_folder *folder)
     if (!folder)
         return;
     gw_ps_rows_close(folder->rows);
-    gw_free(folder->context, folder->head);
-    gw_free(folder->context, folder);
+    gw_free(folder->store->context, folder->head);
+    gw_free(folder->store->context, folder);
 }
 
 void gw_ps_folder_note(struct gw_ps_folder *folder)

@@ -23,7 +23,7 @@ struct gw_ps_folder_options {
 /* Fills a new, empty store with what the folder holds. The store must outlive *out. Errors: those of gw_ps_rows_open;
  * GW_ERR_ARGUMENT (the folder belongs to another server), GW_ERR_CAPACITY (it holds more keys, or larger ones, than the
  * server's limits allow), GW_ERR_FRAME_* (something in it was altered; the sentence names the key). */
-gw_status gw_ps_folder_open(gw_context *context, struct gw_ps_store *store, const struct gw_ps_folder_options *options,
+gw_status gw_ps_folder_open(struct gw_ps_store *store, const struct gw_ps_folder_options *options,
                             struct gw_ps_folder **out);
 /* What was not committed is lost. NULL is allowed. */
 void gw_ps_folder_close(struct gw_ps_folder *folder);

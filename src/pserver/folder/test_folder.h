@@ -57,7 +57,7 @@ static inline gw_status open_kept(struct kept *kept, gw_context *context, gw_ps_
     make_store(kept, context, options);
     kept->own = 0;
     kept->log[0] = 0;
-    return gw_ps_folder_open(context, kept->store,
+    return gw_ps_folder_open(kept->store,
                              &(struct gw_ps_folder_options){.folder = folder,
                                                             .about = about,
                                                             .most_own = 8,

@@ -110,7 +110,7 @@ static void read_member(struct gw_ps_server *server, struct gw_ps_member *member
     while (has_more && n++ < MOST_IN_A_ROW && (status = gw_net_next(&member->c, &message)) == GW_OK) {
         serve(server, member, &message);
         gw_net_consume(&member->c);
-        if (server->n_woken) /* these may take long */
+        if (!LIST_EMPTY(&server->woken)) /* these may take long */
             gw_ignore(gw_net_flush(&member->c));
         gw_ps_requests_go_on(server);
         has_more = member->c.fd >= 0 && !member->lost && gw_net_has_more(&member->c); /* else epoll knows */

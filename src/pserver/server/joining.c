@@ -134,15 +134,6 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     return GW_OK;
 }
 
-/* True if the worker was let in from that round on already, and the round still waits. Then the answer was lost, or two
- * workers were asked. The pushes of the worker stay. */
-static bool is_in_from(const struct gw_ps_server *server, struct gw_ps_member *member, uint64_t round)
-{
-    const struct gw_ps_worker *worker = &server->workers[member->rank];
-    return server->store->present[member->rank] && worker->joined_as == member->incarnation &&
-           worker->joined_from == round && gw_ps_store_next_round(server->store, false) <= round;
-}
-
 gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
 {
     struct gw_ps_member *other =
@@ -156,8 +147,13 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *membe
     begin_again(server);
     if (!server->store->info.has_begun && request->round > server->first_round)
         begin_with(server, request->round);
-    /* a worker that joins has pushed nothing since then */
-    if (other == member || !is_in_from(server, other, request->round))
+    /* If it was let in from that round on already, and the round still waits, the answer was lost, or two workers were
+     * asked: its pushes stay. A worker that joins has pushed nothing since then. */
+    const struct gw_ps_worker *worker = &server->workers[other->rank];
+    const bool is_in = server->store->present[other->rank] && worker->joined_as == other->incarnation &&
+                       worker->joined_from == request->round &&
+                       gw_ps_store_next_round(server->store, false) <= request->round;
+    if (other == member || !is_in)
         GW_TRY(let_in(server, other, request->round));
     answer_number(server, member, GW_PS_ADMIT, request->id, request->round);
     return GW_OK;

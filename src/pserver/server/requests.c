@@ -309,19 +309,9 @@ static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
 
 void gw_ps_requests_go_on(struct gw_ps_server *server)
 {
-    /* Requests that go on may wake further keys. */
-    while (server->n_woken) {
-        uint32_t n = server->n_woken;
-        struct gw_ps_key *woken[sizeof server->woken / sizeof *server->woken];
-        server->n_woken = 0;
-        if (n > sizeof woken / sizeof *woken) {
-            struct gw_ps_key *key;
-            for (uint64_t k = 0; (key = gw_ps_store_key(server->store, k)); k++)
-                ask_again(server, key);
-            continue;
-        }
-        memcpy(woken, server->woken, n * sizeof *woken);
-        for (uint32_t i = 0; i < n; i++)
-            ask_again(server, woken[i]);
+    for (struct gw_ps_key *key; (key = LIST_FIRST(&server->woken));) {
+        LIST_REMOVE(key, woken);
+        key->is_woken = false;
+        ask_again(server, key); /* this may wake further keys */
     }
 }

@@ -75,7 +75,7 @@ gw_status gw_ps_server_restore(struct gw_ps_server *server)
                                                  .own = run_fields,
                                                  .log = log_line,
                                                  .user = server};
-    GW_TRY(gw_ps_folder_open(server->context, server->store, &options, &server->folder));
+    GW_TRY(gw_ps_folder_open(server->store, &options, &server->folder));
     if (gw_ps_folder_info(server->folder).was_there)
         count_as_away(server);
     return GW_OK;

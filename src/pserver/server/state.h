@@ -11,7 +11,6 @@
 #include "net/listener.h"
 
 #define GW_PS_MOST_AGREED 16384 /* bytes of what workers agree on */
-#define GW_PS_MOST_WOKEN 64     /* keys */
 #define GW_PS_SOMEBODY UINT64_MAX
 
 struct gw_ps_waiting;
@@ -95,10 +94,8 @@ struct gw_ps_server {
     struct gw_ps_worker *workers; /* by rank */
     bool stopped;                 /* GW_PS_MISSING_STOP: others have heard that a worker is gone */
     uint64_t first_round;         /* the round with which the exchange's workers began, or must begin */
-    /* The keys whose queues must be tried again. n_woken > GW_PS_MOST_WOKEN: the queues of all keys must. */
-    struct gw_ps_key *woken[GW_PS_MOST_WOKEN];
-    uint32_t n_woken;
-    char *agreed; /* the lines on which workers have agreed; NULL: none yet */
+    LIST_HEAD(, gw_ps_key) woken; /* the keys whose queues must be tried again */
+    char *agreed;                 /* the lines on which workers have agreed; NULL: none yet */
     uint32_t agreed_by;
     uint64_t n_waiting, n_ever_waited;
     atomic_uint_least64_t bytes; /* bytes of all values: kept, waiting, or on their way to clients */

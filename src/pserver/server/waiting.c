@@ -73,13 +73,10 @@ bool gw_ps_waiting_before(const struct gw_ps_member *member, const struct gw_ps_
 void gw_ps_waiting_wake(void *user, struct gw_ps_key *key)
 {
     struct gw_ps_server *server = user;
-    const uint32_t most = GW_PS_MOST_WOKEN;
-    if (LIST_EMPTY(&key->waiting))
+    if (LIST_EMPTY(&key->waiting) || key->is_woken)
         return;
-    if (server->n_woken < most)
-        server->woken[server->n_woken] = key;
-    if (server->n_woken <= most)
-        server->n_woken++;
+    LIST_INSERT_HEAD(&server->woken, key, woken);
+    key->is_woken = true;
 }
 
 struct gw_ps_worker_names gw_ps_name_workers(const struct gw_ps_server *server, gw_ps_is_named *is_named,
@@ -133,11 +130,13 @@ static gw_status timed_out(const struct gw_ps_server *server, const struct gw_ps
                    request->timeout_ms, missing.text[0] ? missing.text : "other workers", key->name);
 }
 
-/* Answers a waiting request with the last error. */
+/* Answers a waiting request with the last error. Requests that waited only behind it may be done now. */
 static void refuse(struct gw_ps_server *server, struct gw_ps_waiting *waiting, gw_status status)
 {
+    struct gw_ps_key *queue = waiting->queue;
     gw_ps_answer_error(server, waiting->member, &waiting->request, status, 0);
     gw_ps_waiting_remove(server, waiting);
+    gw_ps_waiting_wake(server, queue);
 }
 
 void gw_ps_waiting_expire(struct gw_ps_server *server)
@@ -145,12 +144,9 @@ void gw_ps_waiting_expire(struct gw_ps_server *server)
     const double now = gw_clock_seconds();
     for (struct gw_ps_member *m = LIST_FIRST(&server->members); m; m = LIST_NEXT(m, link))
         for (struct gw_ps_waiting *p = LIST_FIRST(&m->waiting), *next; p; p = next) {
-            struct gw_ps_key *queue = p->queue;
             next = LIST_NEXT(p, of_member);
-            if (p->deadline > now)
-                continue;
-            refuse(server, p, timed_out(server, p));
-            gw_ps_waiting_wake(server, queue); /* requests that waited only behind this one may be done now */
+            if (p->deadline <= now)
+                refuse(server, p, timed_out(server, p));
         }
 }
 
@@ -162,7 +158,6 @@ void gw_ps_waiting_refuse(struct gw_ps_server *server, gw_status status)
             if (gw_ps_is_of_exchange(p->queue->name) || gw_ps_is_of_exchange(p->request.key))
                 refuse(server, p, status);
         }
-    server->n_woken = GW_PS_MOST_WOKEN + 1; /* some of the woken keys may be dropped, so ask all again */
 }
 
 void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_status status)

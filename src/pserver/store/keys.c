@@ -77,6 +77,10 @@ void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
         gw_free(store->context, rounds[i]->pushes);
         gw_free(store->context, rounds[i]->refusals);
     }
+    if (key->is_changed)
+        LIST_REMOVE(key, changed);
+    if (key->is_woken)
+        LIST_REMOVE(key, woken);
     gw_codec_destroy(key->codec);
     gw_ps_parameters_free(store, key);
     gw_ps_value_drop(store, key, &key->put);
@@ -237,9 +241,9 @@ void gw_ps_store_destroy(struct gw_ps_store *store)
 
 void gw_ps_store_unchange(struct gw_ps_store *store)
 {
-    for (struct gw_ps_key *key = store->first_changed; key; key = key->next_changed)
-        key->changed = false;
-    store->first_changed = NULL;
+    for (struct gw_ps_key *key = LIST_FIRST(&store->changed_keys); key; key = LIST_NEXT(key, changed))
+        key->is_changed = false;
+    LIST_INIT(&store->changed_keys);
     store->changed = store->dropped = false;
 }
 

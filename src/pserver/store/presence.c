@@ -174,7 +174,6 @@ void gw_ps_store_drop(struct gw_ps_store *store)
 {
     struct gw_ps_key *key;
     uint64_t n = 0;
-    store->first_changed = NULL; /* it may have keys that are no more in a moment */
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++) {
         if (gw_ps_is_of_exchange(key->name)) {
             gw_ps_key_free(store, key);
@@ -185,10 +184,6 @@ void gw_ps_store_drop(struct gw_ps_store *store)
         gw_ps_key_forget_results(store, key, &key->whole);
         gw_ps_key_forget_results(store, key, &key->open);
         store->names.all[n++] = key;
-        if (key->changed) {
-            key->next_changed = store->first_changed;
-            store->first_changed = key;
-        }
     }
     store->names.n = n;
     gw_ps_names_refresh(&store->names);

@@ -85,10 +85,12 @@ struct gw_ps_key {
     uint64_t put_version;
     uint64_t bytes;                     /* how many are kept for the key */
     LIST_HEAD(, gw_ps_waiting) waiting; /* the server's: the queue of requests that wait for the key */
+    bool is_woken;                      /* the server's: these requests are to be tried again */
+    LIST_ENTRY(gw_ps_key) woken;        /* if so */
     /* its number in the folder: higher than that of all keys before it. 0: the key is not in the table yet */
     uint32_t row;
-    bool changed;                   /* since gw_ps_store_unchange */
-    struct gw_ps_key *next_changed; /* in the store's list of these */
+    bool is_changed;               /* since gw_ps_store_unchange */
+    LIST_ENTRY(gw_ps_key) changed; /* if so */
 };
 
 /* What others are shown of a store. */
@@ -116,7 +118,7 @@ struct gw_ps_store {
     uint64_t foremost;     /* the sum of `foremost` of all keys */
     bool *present;         /* for each rank: true if rounds wait for it */
     bool changed, dropped; /* since gw_ps_store_unchange: anything has changed; keys were dropped */
-    struct gw_ps_key *first_changed;
+    LIST_HEAD(, gw_ps_key) changed_keys;
     uint32_t last_row;
 };
 
@@ -266,11 +268,9 @@ void gw_ps_store_drop(struct gw_ps_store *store);
 static inline void gw_ps_key_change(struct gw_ps_store *store, struct gw_ps_key *key)
 {
     store->changed = true;
-    if (key->changed)
-        return;
-    key->changed = true;
-    key->next_changed = store->first_changed;
-    store->first_changed = key;
+    if (!key->is_changed)
+        LIST_INSERT_HEAD(&store->changed_keys, key, changed);
+    key->is_changed = true;
 }
 
 /* The same for all keys. */
