@@ -366,20 +366,16 @@ static gw_status take_value(struct gw_exchange *ex, const struct pending *pull, 
                                                   : gw_take_parameters(ex, pull->group, pull->run, &arrival);
 }
 
-/* A list of servers, and what each of them did not answer. */
-struct silence {
-    char text[448];
-};
+#define SILENCE_BYTES 448 /* of a list of servers, and what each of them did not answer */
 
-/* group NULL: the request was about all groups. */
-static void silence_add(struct silence *silence, const struct gw_exchange *ex, uint32_t server, const char *what,
+/* Adds to the list. group NULL: the request was about all groups. */
+static void silence_add(char *list, const struct gw_exchange *ex, uint32_t server, const char *what,
                         const struct group *group)
 {
-    gw_append(silence->text, sizeof silence->text, "%s at %s did not answer %s",
-              silence->text[0] ? "; the one" : "the parameter server", gw_ps_client_place(ex->servers->client, server),
-              what);
+    gw_append(list, SILENCE_BYTES, "%s at %s did not answer %s", list[0] ? "; the one" : "the parameter server",
+              gw_ps_client_place(ex->servers->client, server), what);
     if (group)
-        gw_append(silence->text, sizeof silence->text, " of group %u", group->index);
+        gw_append(list, SILENCE_BYTES, " of group %u", group->index);
 }
 
 /* A request has waited too long. The last error says for which workers; a server said so, or it is the client's own
@@ -390,7 +386,7 @@ static gw_status workers_or_servers(struct gw_exchange *ex)
     struct servers *me = ex->servers;
     const struct gw_kept_error kept = gw_error_keep();
     const double deadline = gw_clock_seconds() + GRACE_MS / 1000.0;
-    struct silence silence = {""};
+    char silence[SILENCE_BYTES] = "";
     gw_status status = GW_OK;
     uint32_t n = 0;
     while (n < ex->n_owners &&
@@ -402,10 +398,10 @@ static gw_status workers_or_servers(struct gw_exchange *ex)
         if (gw_ps_wait(me->client, me->asked[s].probe, left > 0 ? (uint32_t)(left * 1000) + 1 : 0, NULL) != GW_NOT_YET)
             continue;
         gw_ps_client_drop(me->client, me->asked[s].probe);
-        silence_add(&silence, ex, s, "the question who takes part", NULL);
+        silence_add(silence, ex, s, "the question who takes part", NULL);
     }
-    if (status == GW_OK && silence.text[0]) /* a busy server may be late, so what was said before is said, too */
-        return gw_fail(GW_ERR_TIMEOUT, "%s within %d ms; before that: %s", silence.text, GRACE_MS, kept.sentence);
+    if (status == GW_OK && silence[0]) /* a busy server may be late, so what was said before is said, too */
+        return gw_fail(GW_ERR_TIMEOUT, "%s within %d ms; before that: %s", silence, GRACE_MS, kept.sentence);
     gw_error_put_back(&kept);
     return GW_ERR_TIMEOUT;
 }
@@ -456,16 +452,16 @@ static gw_status servers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bo
 /* If workers are missing, the servers' answers name them. So the silent ones here are servers that owe an answer. */
 static bool servers_silent(const struct gw_exchange *ex, double since)
 {
-    struct silence silence = {""};
+    char silence[SILENCE_BYTES] = "";
     (void)since;
     for (uint32_t s = 0; s < ex->n_owners; s++) {
         const struct pending *oldest = TAILQ_FIRST(&ex->servers->asked[s].sent);
         if (oldest)
-            silence_add(&silence, ex, s, oldest->what, oldest->group);
+            silence_add(silence, ex, s, oldest->what, oldest->group);
     }
-    if (!silence.text[0])
+    if (!silence[0])
         return false;
-    gw_fail(GW_ERR_TIMEOUT, "%s within %u ms", silence.text, ex->timeout_ms);
+    gw_fail(GW_ERR_TIMEOUT, "%s within %u ms", silence, ex->timeout_ms);
     return true;
 }
 

@@ -12,19 +12,15 @@ static gw_status absent(void)
     return gw_fail(GW_ERR_UNSUPPORTED, "this build has no parameter server: OpenSSL was not found when it was made");
 }
 
-gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out)
-{
-    if (out)
-        *out = NULL;
-    return absent();
-}
-
-gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out)
-{
-    if (out)
-        *out = NULL;
-    return absent();
-}
+#define CREATE(function, type)                                                                                         \
+    gw_status function(gw_context *context, const type##_options *options, type **out)                                 \
+    {                                                                                                                  \
+        if (out)                                                                                                       \
+            *out = NULL;                                                                                               \
+        return absent();                                                                                               \
+    }
+CREATE(gw_ps_server_create, gw_ps_server)
+CREATE(gw_ps_client_create, gw_ps_client)
 
 /* A call of a server or a client, of which there is none. */
 #define CALL(type, function, answer, ...)                                                                              \

@@ -135,7 +135,7 @@ static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
 {
     struct gw_mpi_endpoint *me = self;
     struct gw_mpi_hub *hub = me->hub;
-    double begin = -1, waited = 0;
+    const double begin = gw_clock_seconds();
     GW_TRY(check_process(me));
     pthread_mutex_lock(&hub->lock);
     gw_status status;
@@ -148,15 +148,11 @@ static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
         status = look(me, message);
         if (status != GW_ERR_TIMEOUT)
             break;
-        double now = gw_clock_seconds(), left = timeout_ms * 1e-3;
-        begin = begin < 0 ? now : begin;
-        waited = now - begin;
-        left -= waited;
+        const double waited = gw_clock_seconds() - begin, left = timeout_ms * 1e-3 - waited, nap = nap_after(waited);
         if (left <= 0) {
             gw_fail(status, "rank %u got no message within %u ms", me->rank, timeout_ms);
             break;
         }
-        double nap = nap_after(waited);
         if (nap > 0) {
             struct timespec at = gw_clock_after(nap < left ? nap : left);
             pthread_cond_timedwait(&me->arrived, &hub->lock, &at);

@@ -36,13 +36,12 @@ static uint8_t byte_of(int number)
 
 static gw_status prepare_init(const gw_ps_key_options *key, struct gw_ps_request *head, const void **body)
 {
-    const char *optimizer;
     if (!key)
         return gw_fail(GW_ERR_ARGUMENT, "the options of the key \"%s\" are NULL", head->key);
     gw_ps_key_options own;
     GW_TRY(GW_TAKE_OPTIONS(gw_ps_key_options, key, &own));
     key = &own;
-    optimizer = key->optimizer;
+    const char *optimizer = key->optimizer;
     if (optimizer && (!optimizer[0] || strlen(optimizer) > GW_PS_MOST_NAME))
         return gw_fail(GW_ERR_ARGUMENT, "the optimizer of \"%s\" must be a specification of 1 to %d bytes", head->key,
                        GW_PS_MOST_NAME);

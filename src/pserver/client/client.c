@@ -7,6 +7,7 @@
 #include "pserver/client/for_exchange.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/random.h>
@@ -155,8 +156,7 @@ gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *o
     client->timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
     const uint32_t connect_ms = options->connect_ms ? options->connect_ms : DEFAULT_CONNECT_MS;
     client->meet_by = gw_clock_seconds() + client->timeout_ms / 1000.0;
-    client->reach_by =
-        gw_clock_seconds() + (connect_ms < client->timeout_ms ? connect_ms : client->timeout_ms) / 1000.0;
+    client->reach_by = fmin(gw_clock_seconds() + connect_ms / 1000.0, client->meet_by);
     client->next_id = MOST_SERVERS;
     client->most_bytes = gw_machine_bytes() / 4 * 3;
     TAILQ_INIT(&client->open);

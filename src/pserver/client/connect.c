@@ -61,20 +61,6 @@ gw_status gw_ps_server_send(struct server *server, const struct gw_ps_request *r
     return status == GW_ERR_PEER ? GW_OK : status;
 }
 
-static void say_hello(struct server *server)
-{
-    const struct gw_ps_client *client = server->client;
-    const struct gw_ps_request hello = {.operation = GW_PS_HELLO,
-                                        .hello_flags = (client->joins ? GW_PS_HELLO_JOINS : 0) |
-                                                       (server->was_welcome ? GW_PS_HELLO_AGAIN : 0),
-                                        .hello_rank = client->rank,
-                                        .incarnation = client->incarnation,
-                                        .place = (uint32_t)(server - client->servers),
-                                        .n_servers = client->n_servers};
-    /* the first message of a connection always finds room */
-    gw_ignore(gw_ps_server_send(server, &hello, NULL));
-}
-
 /* ---- connecting ------------------------------------------------------------------------------------------- */
 
 void gw_ps_server_lost(struct server *server)
@@ -103,15 +89,24 @@ void gw_ps_server_redial(struct server *server)
     server->dial_at = 0;
 }
 
+/* Begins to connect, and says HELLO. */
 static void dial(struct server *server)
 {
+    const struct gw_ps_client *client = server->client;
     const struct gw_net_address *address = gw_net_host_nth(&server->host, server->n_dialled++);
-    if (gw_net_dial(&server->c, address, server->client->identity, server->host.name, server->client->timeout_ms) < 0) {
+    const struct gw_ps_request hello = {.operation = GW_PS_HELLO,
+                                        .hello_flags = (client->joins ? GW_PS_HELLO_JOINS : 0) |
+                                                       (server->was_welcome ? GW_PS_HELLO_AGAIN : 0),
+                                        .hello_rank = client->rank,
+                                        .incarnation = client->incarnation,
+                                        .place = (uint32_t)(server - client->servers),
+                                        .n_servers = client->n_servers};
+    if (gw_net_dial(&server->c, address, client->identity, server->host.name, client->timeout_ms) < 0) {
         gw_ps_server_lost(server);
         return;
     }
-    server->dial_at = gw_clock_seconds(); /* that was now */
-    say_hello(server);
+    server->dial_at = gw_clock_seconds();               /* that was now */
+    gw_ignore(gw_ps_server_send(server, &hello, NULL)); /* the first message of a connection always finds room */
 }
 
 bool gw_ps_server_connect(struct server *server)

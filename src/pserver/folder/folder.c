@@ -492,10 +492,9 @@ bool gw_ps_folder_is_due(const struct gw_ps_folder *folder)
 
 struct gw_ps_folder_info gw_ps_folder_info(const struct gw_ps_folder *folder)
 {
-    struct gw_ps_folder_info info = {.exists = false};
     if (!folder)
-        return info;
-    info = folder->info;
+        return (struct gw_ps_folder_info){.exists = false};
+    struct gw_ps_folder_info info = folder->info;
     info.exists = true;
     info.durable = !info.reason[0];
     info.bytes = gw_ps_rows_bytes(folder->rows);

@@ -19,22 +19,15 @@ static void lose(struct gw_ps_server *server, struct gw_ps_member *member)
     member->lost = true;
 }
 
-/* How many bytes of values wait until a client takes them. */
-static uint64_t unread_bytes(const struct gw_ps_member *member)
-{
-    uint64_t n_bytes = 0;
-    for (const struct gw_net_parcel *parcel = member->c.first; parcel; parcel = parcel->next)
-        n_bytes += parcel->n_bytes;
-    return n_bytes;
-}
-
 bool gw_ps_make_room(struct gw_ps_server *server, const struct gw_ps_member *asker)
 {
     struct gw_ps_member *most = NULL;
     uint64_t n_most = server->options.max_bytes / 2 / server->n_members;
     for (struct gw_ps_member *m = LIST_FIRST(&server->members); m; m = LIST_NEXT(m, link)) {
-        const uint64_t n_bytes = m == asker || m->lost ? 0 : unread_bytes(m);
-        if (n_bytes > n_most) {
+        uint64_t n_bytes = 0; /* of values that wait until the client takes them */
+        for (const struct gw_net_parcel *parcel = m->c.first; parcel; parcel = parcel->next)
+            n_bytes += parcel->n_bytes;
+        if (m != asker && !m->lost && n_bytes > n_most) {
             n_most = n_bytes;
             most = m;
         }

@@ -57,29 +57,35 @@ static gw_status may_join(struct gw_ps_server *server, const struct gw_ps_reques
     return GW_OK;
 }
 
-enum gw_ps_run gw_ps_run_now(const struct gw_ps_server *server, bool of_exchange)
+gw_status gw_ps_run_look(const struct gw_ps_server *server, bool of_exchange, bool *is_over)
 {
-    enum gw_ps_run run = GW_PS_RUN_IS_OVER;
+    bool may_go_on = false;
+    *is_over = false;
     for (uint32_t r = 0; r < server->options.n_workers; r++) {
         const struct gw_ps_worker *worker = &server->workers[r];
         const uint64_t client = of_exchange ? worker->agreed_as : worker->came_as;
         if (client && worker->member && worker->member->incarnation == client)
-            return GW_PS_RUN_GOES_ON;
+            return GW_OK;
         /* no other client has its rank, and it has not been away long enough to be gone */
         if (client && !worker->member && worker->away_since > 0 &&
             gw_clock_seconds() - worker->away_since < server->options.away_ms / 1000.0)
-            run = GW_PS_RUN_MAY_GO_ON;
+            may_go_on = true;
     }
-    return run;
+    *is_over = true;
+    return may_go_on
+               ? gw_fail(GW_ERR_ORDER, "workers of this server's run are not connected, and may be back in a moment")
+               : GW_OK;
 }
 
 /* Notes that a worker is here, perhaps again. */
 static gw_status come(struct gw_ps_server *server, struct gw_ps_member *member)
 {
     struct gw_ps_worker *worker = &server->workers[member->rank];
+    bool is_over;
     worker->member = member;
     worker->away_since = 0;
-    if (!member->joins && (member->was_here || gw_ps_run_now(server, false) == GW_PS_RUN_GOES_ON))
+    gw_ignore(gw_ps_run_look(server, false, &is_over));
+    if (!member->joins && (member->was_here || !is_over))
         worker->came_as = member->incarnation;
     if (member->joins && worker->joined_as != member->incarnation) /* another client took part under this rank */
         gw_ps_store_leave(server->store, member->rank);

@@ -33,13 +33,12 @@ static gw_status enter_run(struct gw_ps_server *server, struct gw_ps_member *mem
 {
     if (member->rank == GW_PS_READER || member->joins)
         return GW_OK;
-    const enum gw_ps_run run = gw_ps_run_now(server, false);
-    if (run == GW_PS_RUN_MAY_GO_ON)
-        return gw_fail(GW_ERR_ORDER, "workers of this server's run are not connected, and may be back in a moment");
-    for (uint32_t r = 0; run == GW_PS_RUN_IS_OVER && r < server->options.n_workers; r++)
+    bool is_over;
+    GW_TRY(gw_ps_run_look(server, false, &is_over));
+    for (uint32_t r = 0; is_over && r < server->options.n_workers; r++)
         server->workers[r].came_as = 0;
     server->workers[member->rank].came_as = member->incarnation;
-    if (run == GW_PS_RUN_IS_OVER)
+    if (is_over)
         gw_ps_store_begin_anew(server->store);
     return GW_OK;
 }
@@ -79,11 +78,9 @@ static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member,
         return gw_fail(GW_ERR_FRAME_FIELD, "what workers are to agree on must be lines of text, %d bytes at most",
                        GW_PS_MOST_AGREED);
     if (server->agreed && !member->joins && server->workers[member->rank].agreed_as != member->incarnation) {
-        const enum gw_ps_run run = gw_ps_run_now(server, true);
-        if (run == GW_PS_RUN_MAY_GO_ON)
-            return gw_fail(GW_ERR_ORDER,
-                           "workers that began this server's run are not connected, and may be back in a moment");
-        if (run == GW_PS_RUN_IS_OVER)
+        bool is_over;
+        GW_TRY(gw_ps_run_look(server, true, &is_over));
+        if (is_over)
             gw_ps_run_end(server);
     }
     if (!server->agreed) {
@@ -93,7 +90,6 @@ static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member,
         memcpy(server->agreed, value->bytes, value->n_bytes);
         server->agreed[value->n_bytes] = 0;
         server->agreed_by = member->rank;
-        gw_ps_folder_note(server->folder);
     }
     struct gw_lines_difference difference;
     if (gw_lines_differ(server->agreed, strlen(server->agreed), value->bytes, value->n_bytes, &difference))
@@ -299,11 +295,10 @@ static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
             note_time(server, &p->request, p->deadline - p->request.timeout_ms / 1000.0);
         if (status < 0)
             gw_ps_answer_error(server, p->member, &p->request, status, 0);
-        if (status != GW_PS_WAIT) {
+        if (status != GW_PS_WAIT)
             gw_ps_waiting_remove(server, p);
-        } else if (waits_for != queue) {
+        else if (waits_for != queue)
             gw_ps_waiting_move(p, waits_for);
-        }
     }
 }
 

@@ -151,10 +151,9 @@ void gw_ps_members_check_keys(struct gw_ps_server *server);
 
 void gw_ps_members_free(struct gw_ps_server *server);
 
-/* Whether the run of plain keys goes on, or that of the exchange (of_exchange): a client that takes part in it is here;
- * or may be back in a moment, as after a restart of this server; or neither. */
-enum gw_ps_run { GW_PS_RUN_GOES_ON, GW_PS_RUN_MAY_GO_ON, GW_PS_RUN_IS_OVER };
-enum gw_ps_run gw_ps_run_now(const struct gw_ps_server *server, bool of_exchange);
+/* Whether the run of plain keys is over, or that of the exchange (of_exchange): no client that takes part in it is
+ * here. GW_ERR_ORDER: one may be back in a moment, as after a restart of this server; *is_over is true. */
+gw_status gw_ps_run_look(const struct gw_ps_server *server, bool of_exchange, bool *is_over);
 
 /* Forgets a member that has said that it leaves. Rounds may go on without it. */
 void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *member);

@@ -189,15 +189,24 @@ static gw_status update(struct gw_ps_store *store, struct gw_ps_key *key, const 
     return GW_OK;
 }
 
+/* Makes one update with a push; or, if it is NULL, with the average of the open round. */
+static gw_status move(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *push, double rate,
+                      uint32_t divisor)
+{
+    float *gradient = gw_alloc(store->context, (size_t)key->n_elems, sizeof *gradient);
+    gw_status status = !gradient ? GW_ERR_MEMORY
+                       : push    ? decode(store, key, push->bytes, push->n_bytes, gradient)
+                                 : average(store, key, gradient);
+    if (status == GW_OK)
+        status = update(store, key, gradient, rate, divisor);
+    gw_free(store->context, gradient);
+    return status;
+}
+
 gw_status gw_ps_parameters_push(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value,
                                 double rate)
 {
-    float *gradient = gw_alloc(store->context, (size_t)key->n_elems, sizeof *gradient);
-    gw_status status = gradient ? decode(store, key, value->bytes, value->n_bytes, gradient) : GW_ERR_MEMORY;
-    if (status == GW_OK)
-        status = update(store, key, gradient, rate, store->info.n_present);
-    gw_free(store->context, gradient);
-    return status;
+    return move(store, key, value, rate, store->info.n_present);
 }
 
 gw_status gw_ps_parameters_finish(struct gw_ps_store *store, struct gw_ps_key *key)
@@ -208,11 +217,7 @@ gw_status gw_ps_parameters_finish(struct gw_ps_store *store, struct gw_ps_key *k
             return GW_OK;
         least = key->open.pushes[r] ? r : least;
     }
-    float *gradient = gw_alloc(store->context, (size_t)key->n_elems, sizeof *gradient);
-    gw_status status = gradient ? average(store, key, gradient) : GW_ERR_MEMORY;
-    if (status == GW_OK)
-        status = update(store, key, gradient, key->parameters->rates[least], 1);
-    gw_free(store->context, gradient);
+    const gw_status status = move(store, key, NULL, key->parameters->rates[least], 1);
     if (status == GW_OK || status == GW_ERR_MEMORY)
         return status;
     key->parameters->unusable = key->open.number;

@@ -115,16 +115,12 @@ static void level(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t nex
     key->foremost = next - 1;
 }
 
-static bool begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t next)
+static void begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t next)
 {
     const bool sync = store->options.mode == GW_PS_SYNC;
     const uint64_t own = open_round(store, key);
-    bool changed = own != next || key->began_after != next - 1;
-    for (uint32_t r = 0; r < store->options.n_workers; r++) {
-        changed = changed || (sync ? key->open.pushes[r] != NULL : key->taken[r] != 0) || key->pushed[r] != next - 1;
-        if (sync && key->open.pushes[r])
-            gw_ps_key_take_out(store, key, r);
-    }
+    for (uint32_t r = 0; sync && r < store->options.n_workers; r++)
+        gw_ps_key_take_out(store, key, r);
     level(store, key, own); /* drops pushes to the open round */
     level(store, key, next);
     key->began_after = next - 1;
@@ -136,22 +132,19 @@ static bool begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key, uin
     else
         gw_ps_key_forget_results(store, key, &key->open);
     gw_ps_key_finish(store, key); /* this also counts again how many workers are due */
-    return changed;
+    gw_ps_key_change(store, key);
 }
 
 void gw_ps_store_begin_anew(struct gw_ps_store *store)
 {
     struct gw_ps_key *key;
-    bool changed = false;
     uint64_t next = 1;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
         if (!gw_ps_is_of_exchange(key->name) && open_round(store, key) > next)
             next = open_round(store, key);
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
         if (!gw_ps_is_of_exchange(key->name))
-            changed |= begin_key_anew(store, key, next);
-    if (changed)
-        gw_ps_store_change(store);
+            begin_key_anew(store, key, next);
 }
 
 bool gw_ps_store_is_past(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)

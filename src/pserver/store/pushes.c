@@ -109,20 +109,6 @@ static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_ke
     return gw_ps_is_unset(key) || (store->options.mode == GW_PS_SYNC && nth > key->open.number) ? GW_PS_WAIT : GW_OK;
 }
 
-/* Puts the value into the open round as the worker's push. */
-static void keep_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value,
-                      uint64_t refusal)
-{
-    gw_ps_key_take_out(store, key, rank); /* in modes other than GW_PS_SYNC: the worker's push before */
-    if (key->open.n_in++ == 0)
-        key->open.began = gw_clock_seconds();
-    key->open.pushes[rank] = gw_ps_blob_hold(value);
-    key->open.refusals[rank] = refusal;
-    gw_ps_key_count(store, key, value->n_bytes, 0);
-    if (refusal != GW_PS_PENDING)
-        key->latest = rank;
-}
-
 /* Notes that a push that counts has come, in modes other than GW_PS_SYNC. */
 static void note_change(struct gw_ps_store *store, struct gw_ps_key *key)
 {
@@ -140,7 +126,14 @@ static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint
         GW_TRY(gw_ps_parameters_push(store, key, value, rate));
     gw_ps_key_change(store, key);
     if (!late) { /* if a backup worker is late, its round has gone on without it, and its push is not kept */
-        keep_push(store, key, rank, value, refusal);
+        gw_ps_key_take_out(store, key, rank); /* in modes other than GW_PS_SYNC: the worker's push before */
+        if (key->open.n_in++ == 0)
+            key->open.began = gw_clock_seconds();
+        key->open.pushes[rank] = gw_ps_blob_hold(value);
+        key->open.refusals[rank] = refusal;
+        gw_ps_key_count(store, key, value->n_bytes, 0);
+        if (refusal != GW_PS_PENDING)
+            key->latest = rank;
         if (key->parameters)
             key->parameters->rates[rank] = rate;
     }
