@@ -116,7 +116,7 @@ static int print_text(const tool_profile *p, const gw_advice *advice, double mos
     print_choice(p, advice, most_lost);
     printf(
         "\n\"lost\": points of test accuracy, the most of the trainings that gradwire codecs lists; ?: not measured. "
-        "Yours may differ: " TOOL_CHOOSING ".\n");
+        "They had SGD. Other optimizers can lose more with all but bf16 and f16: docs/accuracy.md.\n");
     printf("Assumed: %u members; compression runs %s, all else equal.\n"
            "A group takes %.4g ms on the link, and %.4g ms for a million bytes, up plus down (as if at %.4g Mbit/s).\n"
            "The bandwidth in \"pays below\" is meant likewise. Bytes are of a step, up plus down.\n"

@@ -43,7 +43,7 @@ static void print_codec(const gw_codec_info *codec)
     for (size_t i = 1; codec->n_options && codec->examples[i]; i++)
         printf("    %s\n", codec->examples[i]);
     if (codec->losses && codec->losses->spec)
-        printf("    Test accuracy beside floats, in points; bits of an element up and down:\n");
+        printf("    Test accuracy beside floats, with SGD, in points; bits of an element up and down:\n");
     for (const gw_codec_loss *loss = codec->losses; loss && loss->spec; loss++)
         printf("    %+6.2f %6.2f %6.2f  %s, %" PRIu32 " seed%s: %s\n", 0 - loss->points, loss->bits_up, loss->bits_down,
                loss->network, loss->n_seeds, loss->n_seeds == 1 ? "" : "s", loss->spec);

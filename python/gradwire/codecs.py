@@ -92,7 +92,7 @@ def listing(specs=()):
         if codec["options"]:
             lines += ["    Examples:", *(f"    {spec}" for spec in codec["examples"][1:])]
         if codec["losses"]:
-            lines.append("    Test accuracy beside floats, in points; bits of an element up and down:")
+            lines.append("    Test accuracy beside floats, with SGD, in points; bits of an element up and down:")
         for loss in codec["losses"]:
             figures = f"{0 - loss['points_lost']:+6.2f} {loss['bits_up']:6.2f} {loss['bits_down']:6.2f}"
             seeds = f"{loss['seeds']} seed{'s' * (loss['seeds'] != 1)}"

@@ -4,7 +4,8 @@
     model = DistributedDataParallel(model)
     compression = gw.attach(model)
 
-Everything else stays as it was: optimizer, schedule, saving of the model, gradient accumulation (no_sync), clipping."""
+Everything else stays as it was: optimizer, schedule, saving of the model, gradient accumulation (no_sync). If the
+program clips gradients to a norm, that norm must be larger (docs/accuracy.md, "Other optimizers, and clipping")."""
 import collections.abc
 
 import torch
@@ -48,9 +49,10 @@ def attach(
 
     ddp: the model, also if torch.compile has wrapped it. DDP may have no communication hook yet.
     codec: a specification (`python3 -m gradwire.codecs` lists them). The default rounds, and what a step does not send
-    waits for later steps: that takes 8 bytes of memory for a parameter. With Adam it can train more slowly than floats
-    at the same rate, and rank 0 says so in the first step (docs/accuracy.md). skip= takes names of parameters, as the
-    model's named_parameters() gives them; each must fit one. A shared parameter has several names, and any will do.
+    waits for later steps: that takes 8 bytes of memory for a parameter. With another optimizer than SGD it can train
+    more slowly than floats, or not at all, and rank 0 says so in the first step (docs/accuracy.md). skip= takes names
+    of parameters, as the model's named_parameters() gives them; each must fit one. A shared parameter has several
+    names, and any will do.
     Or "auto": DDP's own all-reduce makes some steps, which are timed. Link and codecs are measured for some seconds.
     Then auto takes the codec with the shortest predicted step, if that step is shorter than the all-reduce's.
     compression.choice says what it took, and why.

@@ -14,7 +14,7 @@ from .. import _api, _library
 from ..codecs import lost
 from ..errors import Error, Status
 from .buckets import Passed
-from .fits import Pace, has_momentum, trains_slowly, why_not
+from .fits import Pace, has_momentum, not_linear, trains_badly, why_not
 from .links import tell
 from .notices import say
 
@@ -36,9 +36,9 @@ _under_way = set()
 
 
 def candidates_for(optimizer):
-    """The optimizer: None if it is not known. If it is not SGD, only bf16 is a candidate: with Adam the others train
-    more slowly (docs/accuracy.md)."""
-    if optimizer is not None and not isinstance(optimizer, torch.optim.SGD):
+    """The optimizer: None if it is not known. If it is not linear as SGD is, only bf16 is a candidate: the others train
+    more slowly, or not at all (docs/accuracy.md)."""
+    if optimizer is not None and not_linear((), optimizer):
         return ["bf16"]
     return [spec for spec in _CANDIDATES if lost(_api.Codec(spec)) <= _MOST_LOST]
 
@@ -51,7 +51,7 @@ class Auto:
     """The part of one rank. `passing`: buckets go to DDP's own all-reduce."""
 
     def __init__(self, parameters, tensors, candidates, optimizer, group, links, timeout_ms, are_defaults=True):
-        """are_defaults: the caller named no candidates. Those that train slowly with the optimizer are left out."""
+        """are_defaults: the caller named no candidates. Those that train badly with the optimizer are left out."""
         if len(tensors) > _api.PLAN_MAX_LAYERS:
             most = _api.PLAN_MAX_LAYERS
             raise Error(
@@ -235,7 +235,7 @@ class Auto:
                 continue  # since attach, a schedule has changed the momentum
             if self._lacks_steps and has_momentum(codec):
                 continue
-            if self._are_defaults and trains_slowly(codec, self._parameters, self._optimizer):
+            if self._are_defaults and trains_badly(codec, self._parameters, self._optimizer):
                 continue  # attach did not know the optimizer
             groups, n_groups, ms = (ctypes.c_uint32 * n)(), ctypes.c_uint32(), ctypes.c_double()
             _library.check(

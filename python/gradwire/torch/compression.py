@@ -18,7 +18,7 @@ from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .buckets import Bucket, Layout, Passed
 from .copies import Copy
-from .fits import Pace, has_momentum, say_if_slow, why_not
+from .fits import Pace, has_momentum, say_if_bad, why_not
 from .links import close_links, interrupt
 from .member import Member, factor_of, identity
 from .notices import say
@@ -169,7 +169,7 @@ class Compression(OfOneProcess):
                     self._make_member(self._auto.codec(), self._auto.chosen["groups"])
                 self._auto.begin_step()
             if self._is_first and self.rank == 0:
-                say_if_slow(self._codec, self._parameters, self._optimizer)
+                say_if_bad(self._codec, self._parameters, self._optimizer)
             self._is_first = False
             if why := why_not(self._codec, self._optimizer):
                 raise Error(Status.ARGUMENT, why)  # a schedule has changed the optimizer's momentum

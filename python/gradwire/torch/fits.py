@@ -1,7 +1,8 @@
-"""Says whether a codec fits the optimizer: its momentum=, and how fast it trains with Adam and its like."""
+"""Says whether a codec fits the optimizer: its momentum=, and whether it trains as floats do."""
 import collections
 import functools
 import gc
+import inspect
 import re
 import types
 
@@ -10,8 +11,11 @@ import torch
 from .. import _api
 from .notices import say
 
-# Optimizers that divide by the root of the mean square of what they get. What a codec sends has a larger one than the
-# gradient, so their steps become shorter. By name, because others than PyTorch make them, too.
+# What waits in a residual moves the parameters of SGD later, and no less: SGD is linear in the gradients. Others divide
+# by a norm or the root of a mean square, take signs, or compare gradients. What a codec sends has a larger norm, more
+# zeros, and the residuals of steps before. By name, because others than PyTorch make optimizers, too.
+_LINEAR = re.compile("^(?!.*sign).*sgd", re.IGNORECASE)
+# Of these it was tried what helps.
 _DIVIDES = re.compile("adam|adagrad|adadelta|adafactor|rmsprop|lamb", re.IGNORECASE)
 _ONLY_ROUNDS = ("none", "bf16", "f16")
 # A program may leave out a step now and then. What goes wrong by that fades.
@@ -31,7 +35,7 @@ def why_not(codec, optimizer, named=()):
     if optimizer is None:
         return f"{codec.canonical}: a codec with momentum= must fit the optimizer; pass it as optimizer="
     kind = type(optimizer).__name__
-    if not isinstance(optimizer, torch.optim.SGD):
+    if not isinstance(optimizer, torch.optim.SGD) or not_linear((), optimizer):
         return f"{codec.canonical.partition(':')[0]} with momentum= fits torch.optim.SGD only, and this is {kind}"
     wanted = 0.0 if traits.velocity else traits.momentum
     for group in optimizer.param_groups:
@@ -104,28 +108,31 @@ class Pace:
                 self._optimizer.step = self._before
 
 
-def _name_if_divides(optimizer, moved):
-    """Returns the optimizer's name if it divides as Adam does, and moves one of these parameters, known by their
-    identities (None: any), else None. An optimizer that nobody gave us may be half made, or of any class. If it cannot
-    be asked, it does not count."""
+def _name_if_not_linear(optimizer, moved):
+    """Returns the optimizer's name if it is not linear in the gradients, and moves one of these parameters, known by
+    their identities (None: any), else None. An optimizer that nobody gave us may be half made, or of any class. If it
+    cannot be asked, it does not count."""
     try:
-        name = type(optimizer).__name__
-        if not _DIVIDES.search(name):
+        inner = getattr(optimizer, "optim", None)  # of ZeroRedundancyOptimizer and PostLocalSGDOptimizer
+        if isinstance(inner, torch.optim.Optimizer):
+            optimizer = inner
+        kind = type(optimizer)
+        steps = [inspect.unwrap(c.step) for c in (kind, torch.optim.SGD, torch.optim.ASGD)]  # PyTorch wraps them anew
+        if steps[0] in steps[1:] or _LINEAR.search(kind.__name__):
             return None
         moves = moved is None or any(id(p) in moved for group in optimizer.param_groups for p in group["params"])
-        return name if moves else None
+        return kind.__name__ if moves else None
     except Exception:
         return None
 
 
-def divider(parameters, optimizer):
-    """Returns the name of an optimizer that moves these parameters and divides as Adam does, or None. optimizer: None:
-    it is not known, and all optimizers of the process are looked at."""
+def not_linear(parameters, optimizer):
+    """Returns the name of an optimizer that moves these parameters and is not linear in the gradients, or None.
+    optimizer: None: it is not known, and all optimizers of the process are looked at."""
     if optimizer is not None:
-        inner = getattr(optimizer, "optim", None)  # ZeroRedundancyOptimizer has another one within
-        return _name_if_divides(optimizer, None) or _name_if_divides(inner, None)
+        return _name_if_not_linear(optimizer, None)
     moved = set(map(id, parameters))
-    return next(filter(None, (_name_if_divides(o, moved) for o in _optimizers())), None)
+    return next(filter(None, (_name_if_not_linear(o, moved) for o in _optimizers())), None)
 
 
 def _optimizers():
@@ -138,19 +145,27 @@ def _optimizers():
     return [o for o in gc.get_referrers(*classes) if any(type(o) is kind for kind in classes)]
 
 
-def trains_slowly(codec, parameters, optimizer):
-    """Returns the name of the optimizer with which the codec can train more slowly than floats, or None."""
-    return None if codec.canonical in _ONLY_ROUNDS else divider(parameters, optimizer)
+def trains_badly(codec, parameters, optimizer):
+    """Returns the name of the optimizer with which the codec can train more slowly than floats, or worse, or None."""
+    return None if codec.canonical in _ONLY_ROUNDS else not_linear(parameters, optimizer)
 
 
-def say_if_slow(codec, parameters, optimizer):
+def say_if_bad(codec, parameters, optimizer):
     """Is called before the first step, when the optimizer is there."""
-    if name := trains_slowly(codec, parameters, optimizer):
-        kind = codec.canonical.partition(":")[0]
+    name = trains_badly(codec, parameters, optimizer)
+    if name is None:
+        return
+    kind = codec.canonical.partition(":")[0]
+    if _DIVIDES.search(name):
         say(
             f"gradwire: with {name}, {kind} can train more slowly than floats at the same rate. 1.6 times the rate "
             "made up for that with ternary:residual=on; topk:ratio=0.1,refresh=1,over=0,value=bf16 lost less "
-            '(docs/accuracy.md, "Adam")',
+            '(docs/accuracy.md, "Adam")'
+        )
+    else:
+        say(
+            f"gradwire: {name} is not linear in the gradients, as SGD is. With {kind} it can train more slowly than "
+            'floats, or not at all, as LBFGS does; bf16 trains as floats do (docs/accuracy.md, "Other optimizers")'
         )
 
 

@@ -17,7 +17,7 @@ from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .compression import still_open
 from .copies import Copy
-from .fits import Pace, check_optimizer, has_momentum, say_if_slow, why_not
+from .fits import Pace, check_optimizer, has_momentum, say_if_bad, why_not
 from .links import check_options, close_links, interrupt, open_links
 from .member import Member, factor_of, identity
 from .parameters import DTYPES
@@ -209,7 +209,7 @@ class ShardedCompression(OfOneProcess):
         if has_momentum(self._codec) and (why := self._pace.why_not(was_dropped, unit)):
             raise Error(Status.ARGUMENT, why)
         if self._is_first and self.rank == 0:
-            say_if_slow(self._codec, [p for module in self._modules for p in module.parameters()], self._optimizer)
+            say_if_bad(self._codec, [p for module in self._modules for p in module.parameters()], self._optimizer)
         self._is_first = False
         if output.dtype not in DTYPES or not output.is_contiguous():
             raise Error(

@@ -6,12 +6,12 @@ import sys
 import threading
 
 import torch
-from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 
 from gradwire import _api
 from gradwire.codecs import lost
 from gradwire.torch import auto as gw_auto
-from gradwire.torch.fits import divider
+from gradwire.torch.fits import not_linear, why_not
 
 from common import FOLDER, RANK, attached, attached_with, await_word, backward, digest, network, said_by, say
 from common import sgd, train
@@ -151,7 +151,7 @@ def others_free_their_own():
     thread = threading.Thread(target=let_go, name="other")
     thread.start()
     try:
-        found = {divider(parameters, None) for _ in range(20)}
+        found = {not_linear(parameters, None) for _ in range(20)}
     finally:
         done.set()
         thread.join(60)
@@ -167,6 +167,48 @@ def adam_within_another():
     with compression, contextlib.redirect_stderr(io.StringIO()) as text:
         train(ddp, 1, optimizer)
     return text.getvalue().count("with Adam, ternary")
+
+
+def others_than_sgd():
+    """Returns which optimizers are not linear in the gradients, what auto compares for each, whether momentum= fits one
+    that only inherits from SGD, and what rank 0 says of one that attach was not told."""
+
+    class Own(torch.optim.SGD):
+        pass
+
+    class LARS(torch.optim.SGD):
+        def step(self, closure=None):
+            pass
+
+    class FusedSGD(torch.optim.Optimizer):
+        def step(self, closure=None):
+            pass
+
+    class SignSGD(FusedSGD):
+        pass
+
+    parameters = list(network().parameters())
+    optimizers = [
+        Own(parameters, 0.1),
+        sgd(parameters),
+        torch.optim.ASGD(parameters),
+        FusedSGD(parameters, {}),
+        ZeroRedundancyOptimizer(parameters, torch.optim.SGD, lr=0.1),
+        PostLocalSGDOptimizer(torch.optim.Adam(parameters), None),
+        torch.optim.Rprop(parameters),
+        torch.optim.LBFGS(parameters),
+        LARS(parameters, 0.1, 0.9),
+        SignSGD(parameters, {}),
+    ]
+    names = [not_linear((), optimizer) for optimizer in optimizers]
+    only_bf16 = [gw_auto.candidates_for(optimizer) == ["bf16"] for optimizer in optimizers]
+    refused = why_not(_api.Codec("topk:momentum=0.9"), LARS(parameters, 0.1, 0.9))
+    del optimizers, parameters
+    ddp, compression = attached("ternary")
+    optimizer = torch.optim.LBFGS(ddp.parameters(), max_iter=1)
+    with compression, contextlib.redirect_stderr(io.StringIO()) as text:
+        optimizer.step(lambda: backward(ddp, 0))
+    return names, only_bf16, refused, text.getvalue().count("LBFGS is not linear in the gradients")
 
 
 @little_is_measured()

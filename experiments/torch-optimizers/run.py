@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Optimizers other than plain SGD, and clipped gradients: what they make of compressed gradients, at equal steps.
+
+    /usr/bin/python3 experiments/torch-optimizers/run.py --mnist DIR [--only GLOB] [--table]
+
+Two processes of PyTorch train a perceptron (784-256-10) on MNIST, 500 steps of 64 pictures each. LBFGS makes 40 steps
+of 1,024 pictures each, with up to four backwards a step. Call it with a Python that has PyTorch.
+
+results.tsv has a line for every finished run. A run whose line is there is not repeated."""
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent / "tests")]
+
+import grid
+import ports
+
+COLUMNS = ["run", "optimizer", "codec", "seed", "steps", "test_accuracy", "loss"]
+# the optimizer, its words, and the largest norm of a gradient (None: nothing is clipped)
+TRAININGS = {
+    "SGD": ("SGD", {"lr": 0.05, "momentum": 0.9}, None),
+    "SGD, clip 0.5": ("SGD", {"lr": 0.05, "momentum": 0.9}, 0.5),
+    "SGD, clip 0.7": ("SGD", {"lr": 0.05, "momentum": 0.9}, 0.7),
+    "SGD, clip 0.95": ("SGD", {"lr": 0.05, "momentum": 0.9}, 0.95),
+    "ASGD": ("ASGD", {"lr": 0.1}, None),
+    "Adam": ("Adam", {"lr": 1e-4}, None),
+    "Lion": ("Lion", {"lr": 5e-5}, None),
+    "LARS": ("LARS", {"lr": 0.002}, None),
+    "Muon": ("Muon", {"lr": 0.003}, None),
+    "Rprop": ("Rprop", {"lr": 1e-3}, None),
+    "LBFGS": ("LBFGS", {"lr": 0.3, "max_iter": 4, "history_size": 10}, None),
+}
+CODECS = {
+    "ddp": "ddp",
+    "bf16": "bf16",
+    "ternary": "ternary:residual=on",
+    "topk": "topk",
+    "topk-10": "topk:ratio=0.1,refresh=1,over=0,value=bf16",
+}
+SEEDS = (1, 2, 3)
+PORTS = ports.free_ports()
+
+
+def all_runs():
+    return [
+        (f"{name.lower().replace(', ', '-').replace(' ', '-')}-{short}-s{seed}", name, codec, seed)
+        for seed in SEEDS
+        for name in TRAININGS
+        for short, codec in CODECS.items()
+    ]
+
+
+def run_one(args, run):
+    _, name, codec, seed = run
+    environment = {**os.environ, "PYTHONPATH": str(grid.ROOT / "python"), "OMP_NUM_THREADS": "1"}
+    environment.update(WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(next(PORTS)), PYTHONWARNINGS="ignore")
+    command = [sys.executable, str(HERE / "rank.py"), args.mnist, codec, str(seed), *map(json.dumps, TRAININGS[name])]
+    ranks = [
+        subprocess.Popen(
+            command, env={**environment, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    try:
+        outputs = [rank.communicate(timeout=args.timeout) for rank in ranks]
+    except subprocess.TimeoutExpired:
+        raise grid.Failed(f"not done after {args.timeout} s") from None
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    for rank, (_, err) in zip(ranks, outputs):
+        if rank.returncode:
+            raise grid.Failed("failed: " + (err.strip().splitlines() or [str(rank.returncode)])[-1])
+    mine, other = (json.loads(out) for out, _ in outputs)
+    if mine.pop("hash") != other["hash"]:
+        raise grid.Failed("replicas differ")
+    return {"optimizer": name, "codec": codec, "seed": seed, **mine}
+
+
+def table(rows):
+    lines = [
+        "A perceptron (784-256-10) on MNIST, two processes of PyTorch, 500 steps of 64 pictures each (LBFGS: 40 steps",
+        "of 1,024): test accuracy in percent and training loss over the last 100 steps, means over the seeds. Columns",
+        "are codecs; ddp is DistributedDataParallel's own all-reduce. clip: the largest norm of a gradient.",
+        f"{grid.machine(rows)}; experiments/torch-optimizers/run.py",
+        "",
+        " ".join([f"{'accuracy (loss)':15} {'seeds':>5}", *(f"{short:>16}" for short in CODECS)]),
+    ]
+    for name in TRAININGS:
+        cells, n = [], 0
+        for codec in CODECS.values():
+            found = [row for row in rows if (row["optimizer"], row["codec"]) == (name, codec)]
+            n = max(n, len(found))
+            loss = statistics.mean(float(row["loss"]) for row in found) if found else 0
+            cells.append(f"{grid.accuracy_of(found)[0]:.2f} ({loss:.4g})" if found else "")
+        lines.append(" ".join([f"{name:15} {n:>5}", *(f"{cell:>16}" for cell in cells)]))
+    return lines
+
+
+def main():
+    options = [
+        ("--mnist", {"required": True, "help": "folder with MNIST's files"}),
+        ("--timeout", {"type": int, "default": 600, "help": "seconds for a run (default 600)"}),
+    ]
+    return grid.Grid(HERE, COLUMNS, table).main(__doc__, all_runs(), run_one, options=options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
