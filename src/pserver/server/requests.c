@@ -129,26 +129,17 @@ static gw_status push(struct gw_ps_server *server, struct gw_ps_member *member, 
     return gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate, pending);
 }
 
-/* A push of the member that waits and that its verdict is about. NULL: there is none. */
-static const struct gw_ps_waiting *waiting_push(struct gw_ps_member *member, const struct gw_ps_request *verdict)
-{
-    for (const struct gw_ps_waiting *p = LIST_FIRST(&member->waiting); p; p = LIST_NEXT(p, of_member))
-        if (p->request.operation == GW_PS_PUSH && p->request.nth <= verdict->nth &&
-            gw_ps_is_of_exchange(p->request.key))
-            return p;
-    return NULL;
-}
-
 /* Gives the verdict of a step to all of its keys on this server. After an error no key has it. (There is one exception:
  * memory may run out in between. Then the client sends the verdict again, and the other keys get it.) */
 static gw_status judge(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
                        struct gw_ps_key **waits_for)
 {
-    const struct gw_ps_waiting *before = waiting_push(member, request);
-    if (before) {
-        *waits_for = before->key;
-        return GW_PS_WAIT;
-    }
+    for (const struct gw_ps_waiting *p = LIST_FIRST(&member->waiting); p; p = LIST_NEXT(p, of_member))
+        if (p->request.operation == GW_PS_PUSH && p->request.nth <= request->nth &&
+            gw_ps_is_of_exchange(p->request.key)) { /* a push that it is about */
+            *waits_for = p->key;
+            return GW_PS_WAIT;
+        }
     GW_TRY(gw_ps_store_may_judge(server->store, member->rank, request->nth));
     struct gw_ps_key *key;
     for (uint64_t k = 0; (key = gw_ps_store_key(server->store, k)); k++)
@@ -164,10 +155,11 @@ static gw_status try(struct gw_ps_server *server, struct gw_ps_member *member, c
 {
     struct gw_ps_key *scale_key = NULL;
     struct gw_ps_pulled pulled = {.round = 0};
+    gw_status status;
     *waits_for = key;
     if (request->operation == GW_PS_PUSH || request->operation == GW_PS_VERDICT) {
-        gw_status status = request->operation == GW_PS_VERDICT ? judge(server, member, request, waits_for)
-                                                               : push(server, member, request, value, key);
+        status = request->operation == GW_PS_VERDICT ? judge(server, member, request, waits_for)
+                                                     : push(server, member, request, value, key);
         if (status == GW_OK)
             answer_done(server, member, request, request->nth, 0);
         return status;
@@ -175,7 +167,6 @@ static gw_status try(struct gw_ps_server *server, struct gw_ps_member *member, c
     if (request->scale_key[0])
         GW_TRY(gw_ps_store_find(server->store, request->scale_key, &scale_key));
     const bool now = request->method == GW_PS_PARAMETERS && request->as_it_is == 1;
-    gw_status status;
     do
         status = request->operation == GW_PS_GET
                      ? gw_ps_store_get(key, request->version, &pulled)

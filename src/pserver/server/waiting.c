@@ -82,17 +82,15 @@ void gw_ps_waiting_wake(void *user, struct gw_ps_key *key)
 struct gw_ps_worker_names gw_ps_name_workers(const struct gw_ps_server *server, gw_ps_is_named *is_named,
                                              const void *user)
 {
+    enum { MOST = 8 };
     struct gw_ps_worker_names names = {""};
-    uint32_t named = 0, n = 0;
-    for (uint32_t r = 0; r < server->options.n_workers; r++) {
-        if (!is_named(server, r, user))
-            continue;
-        if (n++ < 8)
-            gw_append(names.text, sizeof names.text, "%srank %u%s", named++ ? ", " : "", r,
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        if (is_named(server, r, user) && n++ < MOST)
+            gw_append(names.text, sizeof names.text, "%srank %u%s", n > 1 ? ", " : "", r,
                       server->workers[r].member ? "" : " (not connected)");
-    }
-    if (n > named)
-        gw_append(names.text, sizeof names.text, " and %u more", n - named);
+    if (n > MOST)
+        gw_append(names.text, sizeof names.text, " and %u more", n - MOST);
     return names;
 }
 
