@@ -32,6 +32,20 @@ function s(tag, attributes, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+/* A text in a chart. anchor: which end of it stands at the point. */
+const word = (x, y, anchor, text) => s("text", { x, y, "text-anchor": anchor }, text);
+
+/* A curve in the colour and dashes of a line. */
+const curve = (d, line, style = "") =>
+  s("path", {
+    class: "curve",
+    d,
+    style: `stroke: ${line.colour}${style}`,
+    "stroke-dasharray": line.dash || null,
+  });
+
+const figureOf = (title, ...parts) => h("figure", {}, h("h3", {}, title), ...parts);
+
 /* A paragraph beside the matter. */
 const soft = (...words) => h("p", { class: "soft" }, ...words);
 
@@ -346,21 +360,21 @@ function pointsOf(run, series, field, x, change = value => value) {
     .filter(point => there(point.x));
 }
 
+/* A logarithmic axis has no place for 0. */
+const isDrawn = (point, x) => there(point.y) && (!x.log || point.x > 0);
+
 function pathOf(points, x, y) {
   let path = "",
     down = false;
   for (const point of points) {
-    if (there(point.y) && (!x.log || point.x > 0))
-      path += `${down ? "L" : "M"}${x.at(point.x).toFixed(1)} ${y.at(point.y).toFixed(1)}`;
+    if (isDrawn(point, x)) path += `${down ? "L" : "M"}${x.at(point.x).toFixed(1)} ${y.at(point.y).toFixed(1)}`;
     down = there(point.y);
   }
   return path;
 }
 
 function bandOf(points, x, y) {
-  const good = points.filter(
-    point => there(point.y) && there(point.low) && there(point.high) && (!x.log || point.x > 0),
-  );
+  const good = points.filter(point => isDrawn(point, x) && there(point.low) && there(point.high));
   if (good.length < 2 || good.every(point => point.low === point.high)) return null;
   const corner = (point, value) => `${x.at(point.x).toFixed(1)} ${y.at(value).toFixed(1)}`;
   return `M${good.map(p => corner(p, p.high)).join("L")}L${good
@@ -374,7 +388,7 @@ function axes(svg, x, y, box, chart) {
     const at = y.at(tick).toFixed(1);
     svg.append(
       s("line", { class: "grid", x1: box.left, x2: box.right, y1: at, y2: at }),
-      s("text", { x: box.left - 6, y: +at + 4, "text-anchor": "end" }, chart.yText(tick)),
+      word(box.left - 6, +at + 4, "end", chart.yText(tick)),
     );
   }
   for (const tick of x.ticks) {
@@ -382,10 +396,10 @@ function axes(svg, x, y, box, chart) {
       edge = at > box.right - 20 ? "end" : at < box.left + 8 ? "start" : "middle";
     svg.append(
       s("line", { class: "grid", x1: at, x2: at, y1: box.bottom, y2: box.bottom + 4 }),
-      s("text", { x: at, y: box.bottom + 17, "text-anchor": edge }, chart.xText(tick)),
+      word(at, box.bottom + 17, edge, chart.xText(tick)),
     );
   }
-  svg.append(s("text", { x: box.right, y: box.bottom + 34, "text-anchor": "end" }, chart.xLabel));
+  svg.append(word(box.right, box.bottom + 34, "end", chart.xLabel));
 }
 
 /* Follows the pointer and the arrow keys to the nearest of `spots` (x, y, line, text), marks it and says what it is. */
@@ -411,7 +425,7 @@ function follow(svg, readout, spots, hint) {
     });
     return best;
   };
-  const beside = (i, by) => (spots[i + by] && spots[i + by].line === spots[i].line ? i + by : i);
+  const beside = (i, by) => (spots[i] && spots[i + by] && spots[i + by].line === spots[i].line ? i + by : i);
   svg.onpointermove = event => {
     const box = svg.getBoundingClientRect(),
       zoom = svg.viewBox.baseVal.width / box.width;
@@ -454,15 +468,7 @@ function lineChart(chart) {
   const svg = s("svg", { tabindex: 0, role: "img", "aria-label": chart.title });
   const readout = readoutOf("");
   const behind = numbers(() => pointsTable(chart));
-  const figure = h(
-    "figure",
-    {},
-    h("h3", {}, chart.title),
-    chart.about ? soft(chart.about) : null,
-    svg,
-    readout,
-    behind.details,
-  );
+  const figure = figureOf(chart.title, chart.about ? soft(chart.about) : null, svg, readout, behind.details);
   drawers.push(() => {
     const width = Math.max(260, widthOf(figure) - 26),
       height = Math.round(Math.min(340, Math.max(210, width * 0.55)));
@@ -470,11 +476,12 @@ function lineChart(chart) {
     const lines = chart.lines(),
       points = lines.flatMap(line => line.points);
     const bands = lines.length <= 4;
+    const across = { log: chart.log(), zero: true, most: width < 420 ? 4 : 7 };
     const x = scale(
       points.map(p => p.x),
       box.left,
       box.right,
-      { log: chart.log(), zero: true, most: width < 420 ? 4 : 7 },
+      across,
     );
     const heights = points.flatMap(p => (bands && there(p.y) ? [p.low, p.high] : [p.y]));
     const y = scale(heights, box.bottom, box.top, { zero: chart.zero });
@@ -487,45 +494,22 @@ function lineChart(chart) {
       if (band) svg.append(s("path", { class: "band", d: band, style: `fill: ${line.colour}` }));
     }
     for (const line of lines) {
-      svg.append(
-        s("path", {
-          class: "curve",
-          d: pathOf(line.points, x, y),
-          style: `stroke: ${line.colour}`,
-          "stroke-dasharray": line.dash || null,
-        }),
-      );
+      svg.append(curve(pathOf(line.points, x, y), line));
       if (line.points.length <= 30)
         for (const p of line.points)
-          if (there(p.y) && (!x.log || p.x > 0))
+          if (isDrawn(p, x))
             svg.append(s("circle", { cx: x.at(p.x), cy: y.at(p.y), r: 3, style: `fill: ${line.colour}` }));
     }
     if (!points.length)
-      svg.append(
-        s(
-          "text",
-          { x: (box.left + box.right) / 2, y: (box.top + box.bottom) / 2, "text-anchor": "middle" },
-          "nothing to show",
-        ),
-      );
-    follow(
-      svg,
-      readout,
-      lines.flatMap((line, i) =>
-        line.points
-          .filter(p => there(p.y) && (!x.log || p.x > 0))
-          .map(p => ({
-            x: x.at(p.x),
-            y: y.at(p.y),
-            line: i,
-            text:
-              `${line.name}: ${chart.yText(p.y)}` +
-              (p.low < p.high ? ` (${chart.yText(p.low)} to ${chart.yText(p.high)})` : "") +
-              ` at ${chart.xText(p.x)} ${chart.xLabel}, step ${plain(p.step)}`,
-          })),
-      ),
-      "Point at a curve, or focus it and use the arrow keys.",
+      svg.append(word((box.left + box.right) / 2, (box.top + box.bottom) / 2, "middle", "nothing to show"));
+    const textOf = (line, p) =>
+      `${line.name}: ${chart.yText(p.y)}` +
+      (p.low < p.high ? ` (${chart.yText(p.low)} to ${chart.yText(p.high)})` : "") +
+      ` at ${chart.xText(p.x)} ${chart.xLabel}, step ${plain(p.step)}`;
+    const spots = lines.flatMap((line, i) =>
+      line.points.filter(p => isDrawn(p, x)).map(p => ({ x: x.at(p.x), y: y.at(p.y), line: i, text: textOf(line, p) })),
     );
+    follow(svg, readout, spots, "Point at a curve, or focus it and use the arrow keys.");
     behind.refresh();
   });
   return figure;
@@ -547,12 +531,7 @@ function runsChart(title, about, part, field, options) {
       shown()
         .map(run => {
           const points = pointsOf(run, run[part], field, state.x, options.change);
-          return {
-            name: run.name,
-            colour: run.colour,
-            dash: run.dash,
-            points: options.smooth ? smooth(points) : points,
-          };
+          return { ...run, points: options.smooth ? smooth(points) : points };
         })
         .filter(line => line.points.length),
   });
@@ -576,48 +555,26 @@ const choosing = note => event => {
   redraw();
 };
 
+/* A box or a button to choose, and what stands beside it. */
+const choice = (type, attributes, note, ...words) =>
+  h("label", {}, h("input", { type, ...attributes, onchange: choosing(note) }), ...words);
+
 function legend() {
   const sample = run =>
-    s(
-      "svg",
-      { viewBox: "0 0 34 12", "aria-hidden": true },
-      s("path", {
-        class: "curve",
-        d: "M1 6H33",
-        style: `stroke: ${run.colour}; stroke-width: 3`,
-        "stroke-dasharray": run.dash || null,
-      }),
-    );
-  const toggle = run =>
-    choosing(box => (box.checked ? state.hidden.delete(run.index) : state.hidden.add(run.index)));
-  return h(
-    "ul",
-    { class: "legend" },
-    ...runs.map(run =>
-      h(
-        "li",
-        {},
-        h("label", {}, h("input", { type: "checkbox", checked: true, onchange: toggle(run) }), sample(run), run.name),
-      ),
-    ),
-  );
+    s("svg", { viewBox: "0 0 34 12", "aria-hidden": true }, curve("M1 6H33", run, "; stroke-width: 3"));
+  const toggle = run => box => (box.checked ? state.hidden.delete(run.index) : state.hidden.add(run.index));
+  const item = run => h("li", {}, choice("checkbox", { checked: true }, toggle(run), sample(run), run.name));
+  return h("ul", { class: "legend" }, ...runs.map(item));
 }
 
 function axisSwitch() {
-  const choose = name => {
-    const radio = { type: "radio", name: "x", value: name, checked: name === state.x };
-    return h("label", {}, h("input", { ...radio, onchange: choosing(() => (state.x = name)) }), name);
-  };
+  const choose = name =>
+    choice("radio", { name: "x", value: name, checked: name === state.x }, () => (state.x = name), name);
   return h(
     "div",
     { class: "controls" },
     h("fieldset", {}, h("legend", {}, "Against"), ...["epochs", "seconds", "bytes", "steps"].map(choose)),
-    h(
-      "label",
-      {},
-      h("input", { type: "checkbox", onchange: choosing(box => (state.log = box.checked)) }),
-      "logarithmic",
-    ),
+    choice("checkbox", {}, box => (state.log = box.checked), "logarithmic"),
   );
 }
 
@@ -659,30 +616,17 @@ function barChart(title, about, rows, text, unit, head, cells) {
     ) || 1;
   const readout = readoutOf("Point at a bar, or focus the chart and use the arrow keys.");
   const spots = [];
-  const width = value => `width: ${((100 * value) / most).toFixed(3)}%`;
+  const share = value => `${((100 * value) / most).toFixed(3)}%`;
   const part = (row, p) => {
-    const element = h("span", { style: `${width(p.value)}; background: ${p.colour}` });
+    const element = h("span", { style: `width: ${share(p.value)}; background: ${p.colour}` });
     const i = spots.push({ element, text: `${row.name}: ${p.label} ${text(p.value)}` }) - 1;
     element.addEventListener("pointerenter", () => go(i));
     return element;
   };
-  const draw = row =>
-    h(
-      "div",
-      { class: "row" },
-      h("strong", {}, row.name),
-      row.about,
-      ...row.bars.map((bar, i) =>
-        h(
-          "div",
-          { class: "bar" },
-          ...bar.map(p => part(row, p)),
-          i === 0 && row.tick
-            ? h("span", { class: "tick", style: `left: ${((100 * row.tick) / most).toFixed(3)}%` })
-            : null,
-        ),
-      ),
-    );
+  const tick = row => (row.tick ? h("span", { class: "tick", style: `left: ${share(row.tick)}` }) : null);
+  const bars = row =>
+    row.bars.map((bar, i) => h("div", { class: "bar" }, ...bar.map(p => part(row, p)), i === 0 ? tick(row) : null));
+  const draw = row => h("div", { class: "row" }, h("strong", {}, row.name), row.about, ...bars(row));
   let at = -1;
   const go = i => {
     if (!spots[i]) return;
@@ -710,15 +654,7 @@ function barChart(title, about, rows, text, unit, head, cells) {
     ...rows.map(draw),
     axis,
   );
-  const figure = h(
-    "figure",
-    {},
-    h("h3", {}, title),
-    soft(...about),
-    chart,
-    readout,
-    numbers(() => table(head, cells)).details,
-  );
+  const figure = figureOf(title, soft(...about), chart, readout, numbers(() => table(head, cells)).details);
   drawers.push(() => {
     const wide = Math.max(200, widthOf(chart));
     axis.setAttribute("viewBox", `0 0 ${wide} 34`);
@@ -726,12 +662,9 @@ function barChart(title, about, rows, text, unit, head, cells) {
     for (const tick of niceTicks(0, most, wide < 420 ? 3 : 6)) {
       const x = (tick / most) * wide,
         edge = x > wide - 30 ? "end" : x < 20 ? "start" : "middle";
-      axis.append(
-        s("line", { class: "grid", x1: x, x2: x, y1: 0, y2: 5 }),
-        s("text", { x, y: 18, "text-anchor": edge }, text(tick)),
-      );
+      axis.append(s("line", { class: "grid", x1: x, x2: x, y1: 0, y2: 5 }), word(x, 18, edge, text(tick)));
     }
-    axis.append(s("text", { x: wide, y: 32, "text-anchor": "end" }, unit));
+    axis.append(word(wide, 32, "end", unit));
   });
   return figure;
 }
@@ -827,8 +760,7 @@ function layersTable() {
         "pinned",
       ),
     );
-    if (run.tensors > run.layers.length)
-      box.append(soft(`${run.tensors - run.layers.length} more are left out.`));
+    if (run.tensors > run.layers.length) box.append(soft(`${run.tensors - run.layers.length} more are left out.`));
   });
   return box;
 }
@@ -840,16 +772,9 @@ function wireStrip(run, svg, x, box) {
   run.wires.forEach(([from, wire], i) => {
     const to = i + 1 < run.wires.length ? run.wires[i + 1][0] : run.totals.steps;
     const left = x.at(from),
-      right = Math.max(x.at(to), left + 1);
-    svg.append(
-      s("rect", {
-        x: left,
-        y: box.top - 10,
-        width: right - left,
-        height: 6,
-        style: `fill: ${WIRES[wire] || "var(--none)"}`,
-      }),
-    );
+      width = Math.max(x.at(to), left + 1) - left,
+      style = `fill: ${WIRES[wire] || "var(--none)"}`;
+    svg.append(s("rect", { x: left, y: box.top - 10, width, height: 6, style }));
   });
 }
 
@@ -907,7 +832,8 @@ const KINDS = [
 ];
 
 /* One kind: a hill for each step, the first at the top; heights are square roots, so that rare values are seen. */
-function ridges(kind, title, colour, rows) {
+function ridges(kind, title, colour, all) {
+  const rows = all.filter(row => row[kind]);
   const width = 260,
     line = rows.length > 12 ? 18 : 26,
     top = 34,
@@ -930,7 +856,7 @@ function ridges(kind, title, colour, rows) {
         style: `fill: ${colour}; stroke: ${colour}`,
         d: `M${x.at(-max).toFixed(1)} ${base}L${corners.join("L")}L${x.at(max).toFixed(1)} ${base}`,
       }),
-      s("text", { x: left - 6, y: base, "text-anchor": "end" }, row.step.toLocaleString("en")),
+      word(left - 6, base, "end", row.step.toLocaleString("en")),
     );
     const all = counts.reduce((sum, count) => sum + count, 0),
       middle = counts[31] + counts[32];
@@ -944,20 +870,11 @@ function ridges(kind, title, colour, rows) {
     };
   });
   for (const tick of [-reach, 0, reach])
-    svg.append(
-      s(
-        "text",
-        { x: x.at(tick), y: height - 18, "text-anchor": tick < 0 ? "start" : tick > 0 ? "end" : "middle" },
-        plain(tick),
-      ),
-    );
-  svg.append(
-    s("text", { x: width - 8, y: height - 3, "text-anchor": "end" }, "value of an element"),
-    s("text", { x: 2, y: 12 }, "step"),
-  );
+    svg.append(word(x.at(tick), height - 18, tick < 0 ? "start" : tick > 0 ? "end" : "middle", plain(tick)));
+  svg.append(word(width - 8, height - 3, "end", "value of an element"), s("text", { x: 2, y: 12 }, "step"));
   const readout = readoutOf("");
   follow(svg, readout, spots, "");
-  return h("figure", {}, h("h3", {}, title), svg, readout);
+  return figureOf(title, svg, readout);
 }
 
 function histograms() {
@@ -1007,16 +924,7 @@ function histograms() {
         (left > 0 ? ` ${left} more tensors are in the folder.` : "")
       : "The run has recorded no histograms.";
     const rows = rowsNow();
-    panels.replaceChildren(
-      ...KINDS.filter(([kind]) => rows.some(row => row[kind])).map(([kind, title, colour]) =>
-        ridges(
-          kind,
-          title,
-          colour,
-          rows.filter(row => row[kind]),
-        ),
-      ),
-    );
+    panels.replaceChildren(...KINDS.filter(([kind]) => rows.some(row => row[kind])).map(kind => ridges(...kind, rows)));
     behind.refresh();
   });
   return box;
@@ -1058,11 +966,9 @@ window.addEventListener("resize", () => {
   if (window.innerWidth !== wide) redraw();
   wide = window.innerWidth;
 });
-for (const [event, paper] of [
-  ["beforeprint", true],
-  ["afterprint", false],
-])
-  window.addEventListener(event, () => {
-    state.paper = paper;
-    redraw();
-  });
+const onPaper = paper => () => {
+  state.paper = paper;
+  redraw();
+};
+window.addEventListener("beforeprint", onPaper(true));
+window.addEventListener("afterprint", onPaper(false));
