@@ -10,41 +10,32 @@
 #include <string.h>
 
 struct dropout {
-    struct gw_layer head;   /* src is plain */
-    uint32_t batch, values; /* samples, and values of each */
+    struct gw_layer head; /* src is plain */
+    uint32_t values;      /* of each sample */
     bool training;
     uint32_t tensor; /* each layer of the network draws from another stream, by this number */
-    uint8_t *kept;   /* [batch * values] */
-    const float *diff_dst;
+    uint8_t *kept;   /* [head.batch * values] */
 };
 
 static gw_status dropout_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
                                        const struct gw_blob *const *src)
 {
     struct dropout *d = (struct dropout *)layer;
-    d->batch = b->batch;
     d->values = (uint32_t)gw_shape_count(layer->spec->in);
     d->training = b->training;
     d->tensor = (uint32_t)(layer->spec - b->network->layers);
-    if (d->training && !(d->kept = gw_alloc(NULL, (size_t)d->batch * d->values, 1)))
+    if (d->training && !(d->kept = gw_alloc(NULL, (size_t)d->head.batch * d->values, 1)))
         return GW_ERR_MEMORY;
     GW_TRY(gw_reorder_plain(b->engine, src[0], &layer->src, &layer->reorder_src));
     const bool own = layer->src.owns_data || b->may_overwrite; /* if `own`, no other layer reads the memory */
     return gw_blob_create(b->engine, layer->src.desc, own ? layer->src.data : NULL, &layer->dst);
 }
 
-static gw_status dropout_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
-                                        const struct gw_blob *diff_dst)
-{
-    struct dropout *d = (struct dropout *)layer;
-    return gw_layer_diff_beside(layer, b, diff_dst, &d->diff_dst);
-}
-
 /* Draws which values are kept. A word of 32 bits is for two values. */
 static void draw(struct dropout *d, const struct gw_pass *pass)
 {
     const uint32_t threshold = (uint32_t)lrintf(d->head.spec->drop * 65536);
-    for (uint32_t i = 0; i < d->batch; i++) {
+    for (uint32_t i = 0; i < d->head.batch; i++) {
         uint8_t *kept = d->kept + (size_t)i * d->values;
         const uint64_t sample = pass->first + i;
         for (uint32_t v = 0; v < d->values; v += 8) {
@@ -61,7 +52,7 @@ static void draw(struct dropout *d, const struct gw_pass *pass)
 static gw_status dropout_forward(struct gw_layer *layer, const struct gw_pass *pass)
 {
     struct dropout *d = (struct dropout *)layer;
-    const size_t n = (size_t)d->batch * d->values;
+    const size_t n = (size_t)d->head.batch * d->values;
     const float grow = 1 / (1 - layer->spec->drop), *from = layer->src.data;
     float *to = layer->dst.data;
     if (!d->training) {
@@ -81,8 +72,8 @@ static gw_status dropout_backward(struct gw_layer *layer, const struct gw_pass *
     const float grow = 1 / (1 - layer->spec->drop);
     (void)pass;
     float *to = layer->diff_src[0].data;
-    for (size_t i = 0, n = (size_t)d->batch * d->values; i < n; i++)
-        to[i] = d->kept[i] ? grow * d->diff_dst[i] : 0;
+    for (size_t i = 0, n = (size_t)d->head.batch * d->values; i < n; i++)
+        to[i] = d->kept[i] ? grow * layer->diff_from[i] : 0;
     return GW_OK;
 }
 
@@ -95,7 +86,7 @@ const struct gw_layer_kind gw_layer_dropout = {.name = "dropout",
                                                .instance_bytes = sizeof(struct dropout),
                                                .declare = gw_layer_declare_same,
                                                .setup_forward = dropout_setup_forward,
-                                               .setup_backward = dropout_setup_backward,
+                                               .setup_backward = gw_layer_diff_beside,
                                                .forward = dropout_forward,
                                                .backward = dropout_backward,
                                                .destroy = dropout_destroy};

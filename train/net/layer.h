@@ -52,7 +52,6 @@ struct gw_layer_spec {
 /* What a layer's instance is built from. */
 struct gw_layer_build {
     dnnl_engine_t engine;
-    dnnl_stream_t stream;
     const struct gw_network *network;
     uint32_t batch;
     bool training;
@@ -100,11 +99,13 @@ struct gw_layer_kind {
 struct gw_layer {
     const struct gw_layer_spec *spec;
     dnnl_stream_t stream;
+    uint32_t batch;
     struct gw_blob dst, diff_src[GW_MAX_INPUTS];
     /* For kinds that need values, or gradients, in a layout of their own. The model runs reorder_src before forward,
      * and reorder_diff_dst before backward: they fill src and diff_dst, if these have memory of their own. */
     struct gw_blob src, diff_dst;
     struct gw_primitive reorder_src, reorder_diff_dst;
+    const float *diff_from;            /* where backward reads, if gw_layer_diff_beside has set it up */
     struct gw_primitive run, backward; /* oneDNN's own, if it has the layer */
     struct gw_blob workspace;          /* what run leaves for backward */
 };
@@ -120,10 +121,11 @@ gw_status gw_layer_setup_workspace(struct gw_layer *layer, const struct gw_layer
 gw_status gw_layer_setup_backward(struct gw_layer *layer, const struct gw_layer_build *build,
                                   const struct gw_blob *diff_dst);
 
-/* For layers that work value by value. Makes layer->diff_src[0] in the layout of layer->dst. Backward reads at *from.
- * That is diff_src itself if no other layer reads diff_dst, or if layer->reorder_diff_dst fills it. */
+/* For layers that work value by value. Makes layer->diff_src[0] in the layout of layer->dst. Backward reads
+ * at layer->diff_from. That is diff_src itself if no other layer reads diff_dst, or if layer->reorder_diff_dst fills
+ * it. */
 gw_status gw_layer_diff_beside(struct gw_layer *layer, const struct gw_layer_build *build,
-                               const struct gw_blob *diff_dst, const float **from);
+                               const struct gw_blob *diff_dst);
 
 extern const struct gw_layer_kind gw_layer_conv, gw_layer_pool, gw_layer_fc, gw_layer_relu, gw_layer_batchnorm,
     gw_layer_lrn, gw_layer_dropout, gw_layer_add, gw_layer_shortcut;

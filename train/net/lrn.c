@@ -17,7 +17,6 @@
 
 struct lrn {
     struct gw_layer head;
-    uint32_t batch;
     struct gw_maps src_maps; /* where the values lie; dst and the other blobs have the same layout */
     struct gw_blob base;     /* 1 + ALPHA * squares, for backward */
 };
@@ -35,7 +34,6 @@ static gw_status lrn_setup_forward(struct gw_layer *layer, const struct gw_layer
                                    const struct gw_blob *const *src)
 {
     struct lrn *n = (struct lrn *)layer;
-    n->batch = b->batch;
     if (gw_maps_of(src[0]->desc, &n->src_maps))
         GW_TRY(gw_reorder_into(b->engine, src[0], src[0]->desc, &layer->src, &layer->reorder_src));
     else {
@@ -129,7 +127,7 @@ static gw_status lrn_forward(struct gw_layer *layer, const struct gw_pass *pass)
     const struct gw_maps *m = &n->src_maps;
     (void)pass;
 #pragma omp parallel for
-    for (uint32_t i = 0; i < n->batch; i++) {
+    for (uint32_t i = 0; i < layer->batch; i++) {
         struct pixel squares = {{0}};
         for (uint64_t p = 0; p < m->pixels; p++) {
             const uint64_t at = i * m->sample_stride + p * m->pixel_stride;
@@ -148,7 +146,7 @@ static gw_status lrn_backward(struct gw_layer *layer, const struct gw_pass *pass
     if (!layer->diff_src[0].data)
         return GW_OK;
 #pragma omp parallel for
-    for (uint32_t i = 0; i < n->batch; i++) {
+    for (uint32_t i = 0; i < layer->batch; i++) {
         struct pixel products = {{0}};
         for (uint64_t p = 0; p < m->pixels; p++) {
             const uint64_t at = i * m->sample_stride + p * m->pixel_stride;

@@ -38,6 +38,7 @@ static gw_status build_forward(struct gw_model *m, struct gw_layer_build *b)
             return GW_ERR_MEMORY;
         layer->spec = spec;
         layer->stream = m->stream;
+        layer->batch = m->batch;
         for (uint32_t k = 0; k < spec->n_inputs; k++)
             src[k] = value_of(m, spec->inputs[k]);
         const struct gw_layer_spec *from = spec->inputs[0] == GW_SAMPLES ? NULL : &net->layers[spec->inputs[0]];
@@ -60,12 +61,11 @@ static gw_status gather(struct gw_model *m, const struct gw_layer_build *b, uint
     if (n == 0 || n >= GW_MAX_ARGS)
         return gw_fail(GW_ERR_ARGUMENT, "%s is read by %u layers; 1 to %d are possible", net->layers[i].name, n,
                        GW_MAX_ARGS - 1);
-    const struct gw_blob **parts = gw_calloc(NULL, n, sizeof *parts);
-    gw_layout *descs = gw_calloc(NULL, n, sizeof *descs);
-    float *ones = gw_calloc(NULL, n, sizeof *ones);
-    gw_status status = parts && descs && ones ? GW_OK : GW_ERR_MEMORY;
+    const struct gw_blob *parts[GW_MAX_ARGS];
+    gw_layout descs[GW_MAX_ARGS];
+    float ones[GW_MAX_ARGS];
     uint32_t found = 0;
-    for (uint32_t l = net->n_layers; status == GW_OK && l-- > i + 1;)
+    for (uint32_t l = net->n_layers; l-- > i + 1;)
         for (uint32_t k = 0; k < net->layers[l].n_inputs; k++)
             if (net->layers[l].inputs[k] == i) {
                 parts[found] = &m->layers[l]->diff_src[k];
@@ -73,26 +73,20 @@ static gw_status gather(struct gw_model *m, const struct gw_layer_build *b, uint
                 ones[found++] = 1;
                 r->shared = net->layers[l].kind->shares_diff;
             }
-    if (status == GW_OK && n == 1) {
-        r->diff = parts[0];
-    } else if (status == GW_OK) {
-        dnnl_primitive_desc_t pd = NULL;
-        status = gw_dnn_check(gw_describe_sum(b->engine, m->layers[i]->dst.desc, (int)n, descs, ones, &pd), "a sum");
-        if (status == GW_OK)
-            status = gw_primitive_create(pd, "a sum", &r->add);
-        if (status == GW_OK)
-            status = gw_blob_create(b->engine, m->layers[i]->dst.desc, NULL, &r->sum);
-        for (uint32_t k = 0; status == GW_OK && k < n; k++)
-            gw_primitive_arg(&r->add, DNNL_ARG_MULTIPLE_SRC + (int)k, parts[k]);
-        if (status == GW_OK)
-            gw_primitive_arg(&r->add, DNNL_ARG_DST, &r->sum);
-        r->diff = &r->sum;
-        r->shared = false;
-    }
-    gw_free(NULL, ones);
-    gw_free(NULL, descs);
-    gw_free(NULL, parts);
-    return status;
+    r->diff = parts[0];
+    if (n == 1)
+        return GW_OK;
+    dnnl_primitive_desc_t pd = NULL;
+    const gw_layout sum = m->layers[i]->dst.desc;
+    GW_TRY(gw_dnn_check(gw_describe_sum(b->engine, sum, (int)n, descs, ones, &pd), "a sum"));
+    GW_TRY(gw_primitive_create(pd, "a sum", &r->add));
+    GW_TRY(gw_blob_create(b->engine, sum, NULL, &r->sum));
+    for (uint32_t k = 0; k < n; k++)
+        gw_primitive_arg(&r->add, DNNL_ARG_MULTIPLE_SRC + (int)k, parts[k]);
+    gw_primitive_arg(&r->add, DNNL_ARG_DST, &r->sum);
+    r->diff = &r->sum;
+    r->shared = false;
+    return GW_OK;
 }
 
 static gw_status build(struct gw_model *m, struct gw_layer_build *b)

@@ -6,7 +6,7 @@
 struct relu {
     struct gw_layer head;
     size_t n; /* floats of the layout, with its padding */
-    const float *src, *diff_dst;
+    const float *src;
 };
 
 static gw_status relu_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
@@ -16,13 +16,6 @@ static gw_status relu_setup_forward(struct gw_layer *layer, const struct gw_laye
     r->n = dnnl_memory_desc_get_size(src[0]->desc) / sizeof(float);
     r->src = src[0]->data;
     return gw_blob_create(b->engine, src[0]->desc, b->may_overwrite ? src[0]->data : NULL, &layer->dst);
-}
-
-static gw_status relu_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
-                                     const struct gw_blob *diff_dst)
-{
-    struct relu *r = (struct relu *)layer;
-    return gw_layer_diff_beside(layer, b, diff_dst, &r->diff_dst);
 }
 
 static gw_status relu_forward(struct gw_layer *layer, const struct gw_pass *pass)
@@ -46,7 +39,7 @@ static gw_status relu_backward(struct gw_layer *layer, const struct gw_pass *pas
     const float *v = layer->dst.data;
 #pragma omp parallel for
     for (size_t i = 0; i < r->n; i++)
-        d[i] = v[i] == 0 ? 0 : r->diff_dst[i]; /* forward left v above 0, 0 or NaN */
+        d[i] = v[i] == 0 ? 0 : layer->diff_from[i]; /* forward left v above 0, 0 or NaN */
     return GW_OK;
 }
 
@@ -55,6 +48,6 @@ const struct gw_layer_kind gw_layer_relu = {.name = "relu",
                                             .needs_dst = true,
                                             .declare = gw_layer_declare_same,
                                             .setup_forward = relu_setup_forward,
-                                            .setup_backward = relu_setup_backward,
+                                            .setup_backward = gw_layer_diff_beside,
                                             .forward = relu_forward,
                                             .backward = relu_backward};

@@ -8,7 +8,7 @@
 /* Values stand in blocks of maps: [batch][maps / block][height][width][block]. A plain layout has blocks of one map. */
 struct shortcut {
     struct gw_layer head;
-    uint32_t batch, block;
+    uint32_t block;
 };
 
 static gw_status shortcut_declare(struct gw_network *network, struct gw_layer_spec *spec)
@@ -36,14 +36,13 @@ static gw_status shortcut_setup_forward(struct gw_layer *layer, const struct gw_
                                         const struct gw_blob *const *src)
 {
     struct shortcut *c = (struct shortcut *)layer;
-    c->batch = b->batch;
     c->block = block_of(src[0], layer->spec);
     if (c->block > 1)
         GW_TRY(gw_reorder_into(b->engine, src[0], src[0]->desc, &layer->src, &layer->reorder_src));
     else
         GW_TRY(gw_reorder_plain(b->engine, src[0], &layer->src, &layer->reorder_src));
     const struct gw_shape out = layer->spec->out;
-    const dnnl_dims_t dims = {c->batch, out.channels, out.height, out.width};
+    const dnnl_dims_t dims = {c->head.batch, out.channels, out.height, out.width};
     const dnnl_format_tag_t tag = c->block == 16 ? dnnl_nChw16c : c->block == 8 ? dnnl_nChw8c : dnnl_nchw;
     return gw_blob_tagged(b->engine, 4, dims, tag, NULL, &layer->dst);
 }
@@ -54,7 +53,7 @@ static void move(const struct shortcut *c, float *wide, float *narrow, bool forw
     const struct gw_layer_spec *s = c->head.spec;
     const size_t row = (size_t)s->in.width * c->block, blocks = s->in.channels / c->block,
                  all_blocks = s->out.channels / c->block;
-    for (size_t i = 0; i < c->batch; i++)
+    for (size_t i = 0; i < c->head.batch; i++)
         for (size_t m = 0; m < blocks; m++)
             for (size_t y = 0; y < s->out.height; y++) {
                 float *from = wide + ((i * blocks + m) * s->in.height + y * s->stride) * row;
