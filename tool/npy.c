@@ -53,6 +53,7 @@ static bool accept_string(cursor *c, char *out, size_t capacity)
 /* Reads a tuple of dimensions. Python 2 wrote some of them as 3L. */
 static bool accept_shape(cursor *c, tool_npy *out)
 {
+    bool more = true;
     out->n_elems = 1;
     out->rank = 0;
     if (!accept(c, "("))
@@ -60,16 +61,12 @@ static bool accept_shape(cursor *c, tool_npy *out)
     while (!accept(c, ")")) {
         uint64_t dimension;
         skip_spaces(c);
-        if (out->rank == TOOL_NPY_MAX_RANK || !gw_read_whole(&c->at, UINT64_MAX, &dimension) ||
+        if (!more || out->rank == TOOL_NPY_MAX_RANK || !gw_read_whole(&c->at, UINT64_MAX, &dimension) ||
             __builtin_mul_overflow(out->n_elems, dimension, &out->n_elems))
             return false;
         out->shape[out->rank++] = dimension;
         c->at += *c->at == 'L';
-        if (!accept(c, ",")) {
-            if (!accept(c, ")"))
-                return false;
-            break;
-        }
+        more = accept(c, ",");
     }
     return true;
 }
@@ -91,41 +88,39 @@ static bool accept_list(cursor *c, char *out, size_t capacity)
     return accept(c, "]");
 }
 
+static bool accept_bool(cursor *c, bool *out)
+{
+    *out = accept(c, "True");
+    return *out || accept(c, "False");
+}
+
 static bool parse_header(const char *text, tool_npy *out)
 {
+    static const char *const keys[] = {"descr", "fortran_order", "shape"};
+    enum { DESCR, ORDER, SHAPE, N_KEYS };
     cursor c = {text};
-    bool have_descr = false, have_order = false, have_shape = false;
+    bool have[N_KEYS] = {false}, more = true;
     if (!accept(&c, "{"))
         return false;
     while (!accept(&c, "}")) {
         char key[16];
-        if (!accept_string(&c, key, sizeof key) || !accept(&c, ":"))
+        int k = 0;
+        if (!more || !accept_string(&c, key, sizeof key) || !accept(&c, ":"))
             return false;
-        if (strcmp(key, "descr") == 0 && !have_descr) {
-            have_descr =
-                accept_string(&c, out->descr, sizeof out->descr) || accept_list(&c, out->descr, sizeof out->descr);
-            if (!have_descr)
-                return false;
-        } else if (strcmp(key, "fortran_order") == 0 && !have_order) {
-            have_order = true;
-            out->fortran_order = accept(&c, "True");
-            if (!out->fortran_order && !accept(&c, "False"))
-                return false;
-        } else if (strcmp(key, "shape") == 0 && !have_shape) {
-            have_shape = accept_shape(&c, out);
-            if (!have_shape)
-                return false;
-        } else {
+        while (k < N_KEYS && strcmp(key, keys[k]) != 0)
+            k++;
+        if (k == N_KEYS || have[k])
             return false;
-        }
-        if (!accept(&c, ",")) {
-            if (!accept(&c, "}"))
-                return false;
-            break;
-        }
+        have[k] = k == ORDER   ? accept_bool(&c, &out->fortran_order)
+                  : k == SHAPE ? accept_shape(&c, out)
+                               : accept_string(&c, out->descr, sizeof out->descr) ||
+                                     accept_list(&c, out->descr, sizeof out->descr);
+        if (!have[k])
+            return false;
+        more = accept(&c, ",");
     }
     skip_spaces(&c);
-    return have_descr && have_order && have_shape && *c.at == 0;
+    return have[DESCR] && have[ORDER] && have[SHAPE] && *c.at == 0;
 }
 
 /* Reads the text of the header. *data_offset: where the values begin. */

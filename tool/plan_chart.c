@@ -38,6 +38,12 @@ static double x_of(const struct chart *c, double ms)
     return LEFT + ms / c->ms * (WIDTH - LEFT - RIGHT);
 }
 
+/* Neighbours get different colours. Black is kept for text. */
+static const char *colour_of(uint32_t group)
+{
+    return tool_svg_colour(1 + group % 6);
+}
+
 static void bar(struct chart *c, double y, int lane, double begin, double end, const char *colour)
 {
     if (end > begin)
@@ -45,16 +51,11 @@ static void bar(struct chart *c, double y, int lane, double begin, double end, c
                            LANE, colour);
 }
 
-/* Neighbours get different colours. Black is kept for text. */
-static const char *colour_of(uint32_t group)
-{
-    return tool_svg_colour(1 + group % 6);
-}
-
-/* Writes the number into the middle of a bar, if there is room for it. */
-static void number(struct chart *c, double y, int lane, double begin, double end, uint32_t group)
+/* The bar of a group, with its number in the middle if there is room for it. */
+static void group_bar(struct chart *c, double y, int lane, double begin, double end, uint32_t group)
 {
     char text[16];
+    bar(c, y, lane, begin, end, colour_of(group));
     if (x_of(c, end) - x_of(c, begin) < 16)
         return;
     snprintf(text, sizeof text, "%u", group);
@@ -79,12 +80,9 @@ static void draw_step(struct chart *c, const gw_profile *p, const tool_timeline 
         /* With inline compression, backward waits for the encoder. The bar of backward's work ends when the group is
          * ready. */
         begin = fmax(begin, t->ready - backward);
-        bar(c, y, 0, begin, t->ready, colour_of(g));
-        number(c, y, 0, begin, t->ready, g);
-        bar(c, y, 1, t->encode_begin, t->encode_end, colour_of(g));
-        number(c, y, 1, t->encode_begin, t->encode_end, g);
-        bar(c, y, 2, t->send_begin, t->send_end, colour_of(g));
-        number(c, y, 2, t->send_begin, t->send_end, g);
+        group_bar(c, y, 0, begin, t->ready, g);
+        group_bar(c, y, 1, t->encode_begin, t->encode_end, g);
+        group_bar(c, y, 2, t->send_begin, t->send_end, g);
         const double x = x_of(c, t->arrived), bottom = y + N_LANES * (LANE + GAP);
         tool_svg_line(&c->svg, x, bottom - LANE - GAP, x, bottom - GAP + 5, colour_of(g), 2);
         begin = t->ready;

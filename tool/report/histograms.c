@@ -110,32 +110,25 @@ static void choose(struct contents *c, size_t most)
         c->shown_tensors = c->n_tensors;
 }
 
-static json_t *read_twice(report_folder *folder, FILE *file, bool partial, size_t most)
-{
-    struct contents *c = calloc(1, sizeof *c);
-    if (!c || !(c->rows = json_array())) {
-        free(c);
-        return NULL;
-    }
-    /* The second pass notes what is wrong with the lines, so the first one does not. */
-    report_folder quiet = {.path = folder->path};
-    report_read_lines(&quiet, GW_HISTOGRAMS_FILE, file, partial, note_contents, c);
-    choose(c, most);
-    rewind(file);
-    report_read_lines(folder, GW_HISTOGRAMS_FILE, file, partial, take_shown, c);
-    json_t *out = json_pack("{s:I, s:I, s:o}", "steps", (json_int_t)c->n_steps, "tensors", (json_int_t)c->n_tensors,
-                            "rows", c->rows);
-    free(c);
-    return out;
-}
-
 json_t *report_histograms(report_folder *folder, size_t most)
 {
     bool partial;
+    json_t *out = NULL;
     FILE *file = report_open(folder, GW_HISTOGRAMS_FILE, &partial);
     if (!file)
         return json_null();
-    json_t *out = read_twice(folder, file, partial, most);
+    struct contents *c = calloc(1, sizeof *c);
+    if (c && (c->rows = json_array())) {
+        /* The second pass notes what is wrong with the lines, so the first one does not. */
+        report_folder quiet = {.path = folder->path};
+        report_read_lines(&quiet, GW_HISTOGRAMS_FILE, file, partial, note_contents, c);
+        choose(c, most);
+        rewind(file);
+        report_read_lines(folder, GW_HISTOGRAMS_FILE, file, partial, take_shown, c);
+        out = json_pack("{s:I, s:I, s:o}", "steps", (json_int_t)c->n_steps, "tensors", (json_int_t)c->n_tensors, "rows",
+                        c->rows);
+    }
+    free(c);
     fclose(file);
     return out;
 }

@@ -648,16 +648,11 @@ int tool_bench_exchange(int argc, char **argv)
     TOOL_TRY(tool_choose_members(&who));
     who.timeout_ms = b.team.timeout_ms = timeout_s * 1000;
     int status = prepare(&b);
-    if (status != 0) {
-        forget(&b);
-        return status;
-    }
-    if (who.servers && b.n_rows > 1) {
-        forget(&b);
-        return tool_wrong_use("parameter servers serve one exchange: give one --codec and one --plan, and start the "
-                              "servers anew for the next");
-    }
-    status = tool_meet(&who, &b.team.members);
+    if (status == TOOL_DONE && who.servers && b.n_rows > 1)
+        status = tool_wrong_use("parameter servers serve one exchange: give one --codec and one --plan, and start the "
+                                "servers anew for the next");
+    if (status == TOOL_DONE)
+        status = tool_meet(&who, &b.team.members);
     if (status == TOOL_DONE)
         status = run(&b, threads, json);
     gw_members_end(&b.team.members, status != TOOL_DONE);

@@ -39,17 +39,6 @@ static gw_status take(void *user, size_t key, const char *value)
     return GW_OK;
 }
 
-static gw_status read_options(const char *text, struct uneven *u)
-{
-    const struct gw_spec spec = {
-        .what = "--data uneven", .keys = keys, .n_keys = sizeof keys / sizeof *keys, .take = take, .user = u};
-    GW_TRY(gw_spec_parse(&spec, text));
-    if (u->n * u->d > MAX_VALUES)
-        return gw_fail(GW_ERR_SPEC, "--data uneven: %.0f samples of %.0f features are %.0f values, and %u are the most",
-                       u->n, u->d, u->n * u->d, MAX_VALUES);
-    return GW_OK;
-}
-
 /* Box and Muller's method, with the cosine alone. */
 static double normal(struct gw_random *r)
 {
@@ -89,7 +78,12 @@ static void draw(const struct uneven *u, float *magnitude, float *weight, struct
 gw_status gw_data_uneven(const char *options, struct gw_samples *samples, uint32_t *n_features)
 {
     struct uneven u = {.n = 1024, .d = 2048, .c1 = 0.6, .c2 = 0.25};
-    GW_TRY(read_options(options, &u));
+    const struct gw_spec spec = {
+        .what = "--data uneven", .keys = keys, .n_keys = sizeof keys / sizeof *keys, .take = take, .user = &u};
+    GW_TRY(gw_spec_parse(&spec, options));
+    if (u.n * u.d > MAX_VALUES)
+        return gw_fail(GW_ERR_SPEC, "--data uneven: %.0f samples of %.0f features are %.0f values, and %u are the most",
+                       u.n, u.d, u.n * u.d, MAX_VALUES);
     uint32_t d = *n_features = (uint32_t)u.d;
     GW_TRY(gw_samples_alloc_rows((uint32_t)u.n, (uint64_t)u.n * d, samples));
     float *magnitude = gw_alloc(NULL, d, sizeof *magnitude), *weight = gw_alloc(NULL, d, sizeof *weight);

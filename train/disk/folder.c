@@ -42,28 +42,24 @@ gw_status gw_folder_lock(const char *folder, DIR **lock)
 
 /* ---- an earlier run ------------------------------------------------------------------------- */
 
-/* True if the first n characters of `name` are GW_CHECKPOINT_FILE with some number. */
-static bool is_checkpoint(const char *name, size_t n, uint64_t *steps_done)
-{
-    char same[64];
-    unsigned long long step;
-    if (sscanf(name, "checkpoint-%20llu", &step) != 1)
-        return false;
-    *steps_done = step;
-    snprintf(same, sizeof same, GW_CHECKPOINT_FILE, step); /* any other spelling of the number differs */
-    return n == strlen(same) && strncmp(name, same, n) == 0;
-}
+enum numbered { NOT_NUMBERED, CHECKPOINT, STATE };
 
-/* The same, for GW_STATE_FILE. */
-static bool is_state(const char *name, size_t n)
+/* Tells whether the first n characters of `name` are GW_CHECKPOINT_FILE or GW_STATE_FILE with some numbers. */
+static enum numbered numbered_file(const char *name, size_t n, uint64_t *steps_done)
 {
-    char same[96];
-    unsigned long long step;
+    char same[96] = "";
+    unsigned long long step = 0;
     unsigned rank, workers;
-    if (sscanf(name, "checkpoint-%20llu.rank-%9u-of-%9u", &step, &rank, &workers) != 3)
-        return false;
-    snprintf(same, sizeof same, GW_STATE_FILE, step, rank, workers);
-    return n == strlen(same) && strncmp(name, same, n) == 0;
+    const int found = sscanf(name, "checkpoint-%20llu.rank-%9u-of-%9u", &step, &rank, &workers);
+    *steps_done = step;
+    if (found == 3)
+        snprintf(same, sizeof same, GW_STATE_FILE, step, rank, workers);
+    else if (found > 0)
+        snprintf(same, sizeof same, GW_CHECKPOINT_FILE, step);
+    /* any other spelling of the numbers differs */
+    return found <= 0 || n != strlen(same) || strncmp(name, same, n) != 0 ? NOT_NUMBERED
+           : found == 3                                                   ? STATE
+                                                                          : CHECKPOINT;
 }
 
 /* True if a run writes a file of this name. *partial: the file is not whole yet. */
@@ -79,7 +75,7 @@ static bool is_of_a_run(const char *name, bool *partial)
         if (n == strlen(names[i]) && strncmp(name, names[i], n) == 0)
             return true;
     uint64_t steps_done;
-    return is_checkpoint(name, n, &steps_done) || is_state(name, n);
+    return numbered_file(name, n, &steps_done) != NOT_NUMBERED;
 }
 
 /* True if the file of this name says how the run ended. */
@@ -94,7 +90,7 @@ bool gw_folder_newest_checkpoint(DIR *folder, uint64_t below, uint64_t *steps_do
     uint64_t step;
     rewinddir(folder);
     for (const struct dirent *entry; (entry = readdir(folder));)
-        if (is_checkpoint(entry->d_name, strlen(entry->d_name), &step) && step < below &&
+        if (numbered_file(entry->d_name, strlen(entry->d_name), &step) == CHECKPOINT && step < below &&
             (!found || step > *steps_done)) {
             found = true;
             *steps_done = step;

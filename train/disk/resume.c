@@ -46,18 +46,12 @@ gw_status gw_resume_options(const struct gw_train_options *o, const gw_codec *co
                                 : gw_fail(GW_ERR_ARGUMENT, "the run's options take more than %zu bytes", capacity - 1);
 }
 
-/* The value of the last line, if that is the transform's. Else the transform of runs without this line. */
-static const char *transform_in(const char *options)
-{
-    const char *at = strstr(options, "\n" TRANSFORM);
-    return at ? at + strlen("\n" TRANSFORM) : "scale\n";
-}
-
 const char *gw_resume_transform(const char *options, char *text, size_t capacity)
 {
     if (!*options)
         return NULL;
-    const char *value = transform_in(options);
+    const char *line = strstr(options, "\n" TRANSFORM);
+    const char *value = line ? line + strlen("\n" TRANSFORM) : "scale"; /* runs without this line only scaled */
     snprintf(text, capacity, "%.*s", (int)strcspn(value, "\n"), value);
     return text;
 }
