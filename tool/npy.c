@@ -217,18 +217,15 @@ int tool_npy_write_header(tool_output *output, const uint64_t *shape, int rank)
     for (int i = 0; i < rank && i < TOOL_NPY_MAX_RANK; i++)
         gw_append(dict, sizeof dict, "%s%llu%s", i ? ", " : "", (unsigned long long)shape[i], rank == 1 ? "," : "");
     gw_append(dict, sizeof dict, "), }");
-    const size_t n = strlen(dict);
     /* Version 1 has 10 bytes, the dict, and then spaces and a line end up to a multiple of 64. */
-    size_t total = ((size_t)n + 11 + 63) / 64 * 64;
+    size_t total = (strlen(dict) + 11 + 63) / 64 * 64;
     unsigned char block[1024];
-    memset(block, ' ', sizeof block);
     memcpy(block, magic, sizeof magic);
     block[6] = 1;
     block[7] = 0;
     block[8] = (unsigned char)((total - 10) & 255);
     block[9] = (unsigned char)((total - 10) >> 8);
-    memcpy(block + 10, dict, (size_t)n);
-    block[total - 1] = '\n';
+    snprintf((char *)block + 10, sizeof block - 10, "%-*s\n", (int)total - 11, dict);
     return tool_output_write(output, block, total);
 }
 

@@ -6,18 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
-enum {
-    WIDTH = 960,
-    LEFT = 90,
-    RIGHT = 30,
-    TOP = 60,
-    LANE = 26,
-    GAP = 8,
-    BETWEEN = 46,
-    AXIS = 40,
-    N_LANES = 3,
-    TEXT = 12
-};
+enum { WIDTH = 960, LEFT = 90, RIGHT = 30, TOP = 60, AXIS = 40, TEXT = 12 };
+enum { N_LANES = 3, LANE = 26, GAP = 8, BETWEEN = 46 };
 
 /* The range of the axis. Below it, the ticks could not be printed as numbers. */
 #define LEAST_MS 1e-9

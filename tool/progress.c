@@ -34,18 +34,14 @@ size_t tool_columns(int fd, size_t without)
 {
     const char *said = getenv("COLUMNS");
     struct winsize window;
-    uint64_t columns = MOST, given;
+    uint64_t columns = 0, given; /* 0: not known yet */
     if (!isatty(fd))
         return without;
-    const bool has_window = ioctl(fd, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
-    const bool has_given = said && gw_parse_whole(said, UINT32_MAX, &given) && given > 0;
-    if (has_window)
+    if (ioctl(fd, TIOCGWINSZ, &window) == 0)
         columns = window.ws_col;
-    if (has_given && given < columns)
+    if (said && gw_parse_whole(said, UINT32_MAX, &given) && given > 0 && (columns == 0 || given < columns))
         columns = given;
-    if (!has_window && !has_given)
-        columns = COLUMNS;
-    return columns < LEAST ? LEAST : (size_t)columns;
+    return columns == 0 ? COLUMNS : columns < LEAST ? LEAST : (size_t)columns;
 }
 
 void tool_progress(const char *format, ...)

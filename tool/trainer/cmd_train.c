@@ -68,8 +68,7 @@ static void show_note(const char *text, void *user)
 
 struct display {
     bool terminal;
-    double last; /* when the last line was shown */
-    bool shown;
+    double last; /* when the last line was shown; -INFINITY: there was none yet */
 };
 
 static void time_text(double seconds, char *text, size_t capacity)
@@ -106,9 +105,8 @@ static void show_progress(const struct gw_train_progress *p, void *user)
     bool last = p->step == p->steps;
     if (tool_is_quiet())
         return;
-    if (d->shown && now - d->last < pause && !last)
+    if (now - d->last < pause && !last)
         return;
-    d->shown = true;
     d->last = now;
     char left[40], step[48], loss[32], accuracy[32], rate[32], saved[48] = "", dropped[48] = "", line[300];
     time_text(p->seconds_left, left, sizeof left - 6);
@@ -246,7 +244,7 @@ static int write_report(const char *out)
 /* Runs, shows progress, and then the results. *stopped: the user has ended the run, and no member has failed. */
 static int run(const struct gw_train_options *o, bool verbose, bool report, bool json, bool *stopped)
 {
-    struct display display = {.terminal = tool_has_terminal()};
+    struct display display = {.terminal = tool_has_terminal(), .last = -INFINITY};
     const struct gw_train_callbacks callbacks = {.progress = show_progress,
                                                  .note = show_note,
                                                  .stop = stop_wanted,

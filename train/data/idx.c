@@ -38,13 +38,11 @@ static gw_status read_idx(const char *folder, const char *name, unsigned rank, c
                            path, dims[i], MAX_SIDE);
         elements *= dims[i]; /* at most 2^32 * 2^24 */
     }
-    if (n_bytes - header < elements)
-        return gw_fail(GW_ERR_SYSTEM, "%s is cut short: its header claims %llu bytes of data, and %zu follow", path,
-                       (unsigned long long)elements, n_bytes - header);
-    if (n_bytes - header > elements)
-        return gw_fail(GW_ERR_SYSTEM, "%s is too long: its header claims %llu bytes of data, and %zu follow", path,
-                       (unsigned long long)elements, n_bytes - header);
-    return GW_OK;
+    if (n_bytes - header == elements)
+        return GW_OK;
+    return gw_fail(GW_ERR_SYSTEM, "%s is %s: its header claims %llu bytes of data, and %zu follow", path,
+                   n_bytes - header < elements ? "cut short" : "too long", (unsigned long long)elements,
+                   n_bytes - header);
 }
 
 gw_status gw_data_idx(const char *folder, const char *images, const char *labels, uint32_t classes,

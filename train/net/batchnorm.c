@@ -48,10 +48,10 @@ static gw_status batchnorm_setup_forward(struct gw_layer *layer, const struct gw
     n->running_mean = b->statistics + (kept[0].offset - begin);
     n->running_variance = b->statistics + (kept[1].offset - begin);
     dnnl_primitive_desc_t pd;
-    GW_TRY(gw_dnn_check(gw_describe_batchnorm(b->engine, b->training ? dnnl_forward_training : dnnl_forward_inference,
-                                              src[0]->desc, src[0]->desc, EPSILON, flags_of(s, b->training), NULL, &pd),
-                        "batch norm"));
-    GW_TRY(gw_primitive_create(pd, "batch norm", &layer->run));
+    const dnnl_prop_kind_t pass = b->training ? dnnl_forward_training : dnnl_forward_inference;
+    GW_TRY(gw_primitive_create(gw_describe_batchnorm(b->engine, pass, src[0]->desc, src[0]->desc, EPSILON,
+                                                     flags_of(s, b->training), NULL, &pd),
+                               &pd, "batch norm", &layer->run));
     const gw_layout dst_desc = gw_primitive_layout(&layer->run, dnnl_query_dst_md);
     const dnnl_dim_t per_map[1] = {n->maps};
     GW_TRY(gw_blob_create(b->engine, src[0]->desc, src[0]->data, &layer->src));
@@ -76,10 +76,9 @@ static gw_status batchnorm_setup_backward(struct gw_layer *layer, const struct g
     const struct gw_layer_spec *s = layer->spec;
     const struct gw_param *tensors = &b->network->tensors[s->first_tensor];
     dnnl_primitive_desc_t pd;
-    GW_TRY(gw_dnn_check(gw_describe_batchnorm(b->engine, dnnl_backward, layer->src.desc, layer->dst.desc, EPSILON,
-                                              flags_of(s, true), gw_primitive_desc(&layer->run), &pd),
-                        "batch norm's backward"));
-    GW_TRY(gw_primitive_create(pd, "batch norm's backward", &layer->backward));
+    GW_TRY(gw_primitive_create(gw_describe_batchnorm(b->engine, dnnl_backward, layer->src.desc, layer->dst.desc,
+                                                     EPSILON, flags_of(s, true), gw_primitive_desc(&layer->run), &pd),
+                               &pd, "batch norm's backward", &layer->backward));
     GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &layer->diff_dst, &layer->reorder_diff_dst));
     GW_TRY(gw_blob_create(b->engine, n->scale.desc, b->grads + tensors[0].offset, &n->diff_scale));
     GW_TRY(gw_blob_create(b->engine, n->shift.desc, b->grads + tensors[1].offset, &n->diff_shift));

@@ -74,8 +74,7 @@ static gw_status create(struct conv *c, const struct gw_layer_build *b, dnnl_pro
                                             c->head.run.handle ? gw_primitive_desc(&c->head.run) : NULL, &pd);
     for (int i = 0; i < N_LAYOUTS; i++)
         gw_layout_drop(&made[i]);
-    GW_TRY(gw_dnn_check(described, what));
-    return gw_primitive_create(pd, what, primitive);
+    return gw_primitive_create(described, &pd, what, primitive);
 }
 
 static gw_status conv_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,

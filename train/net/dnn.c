@@ -103,11 +103,13 @@ gw_layout gw_primitive_layout(const struct gw_primitive *primitive, dnnl_query_t
     return dnnl_primitive_desc_query_md(gw_primitive_desc(primitive), which, 0);
 }
 
-gw_status gw_primitive_create(dnnl_primitive_desc_t desc, const char *what, struct gw_primitive *primitive)
+gw_status gw_primitive_create(dnnl_status_t described, dnnl_primitive_desc_t *desc, const char *what,
+                              struct gw_primitive *primitive)
 {
     *primitive = (struct gw_primitive){0};
-    gw_status status = gw_dnn_check(dnnl_primitive_create(&primitive->handle, desc), what);
-    dnnl_primitive_desc_destroy(desc);
+    GW_TRY(gw_dnn_check(described, what));
+    gw_status status = gw_dnn_check(dnnl_primitive_create(&primitive->handle, *desc), what);
+    dnnl_primitive_desc_destroy(*desc);
     return status;
 }
 
@@ -136,8 +138,7 @@ static gw_status create_reorder(dnnl_engine_t engine, const struct gw_blob *from
                                 struct gw_primitive *reorder)
 {
     dnnl_primitive_desc_t desc;
-    GW_TRY(gw_dnn_check(gw_describe_reorder(engine, from->desc, to->desc, &desc), "a reorder"));
-    GW_TRY(gw_primitive_create(desc, "a reorder", reorder));
+    GW_TRY(gw_primitive_create(gw_describe_reorder(engine, from->desc, to->desc, &desc), &desc, "a reorder", reorder));
     gw_primitive_arg(reorder, DNNL_ARG_FROM, from);
     gw_primitive_arg(reorder, DNNL_ARG_TO, to);
     return GW_OK;

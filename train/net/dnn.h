@@ -55,8 +55,9 @@ gw_status gw_blob_tagged(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims,
 gw_status gw_blob_plain(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, float *data, struct gw_blob *blob);
 void gw_blob_destroy(struct gw_blob *blob);
 
-/* Makes a primitive. It frees the description, even after an error. */
-gw_status gw_primitive_create(dnnl_primitive_desc_t desc, const char *what, struct gw_primitive *primitive);
+/* Makes a primitive of what gw_describe_... returned and described. It frees the description, even after an error. */
+gw_status gw_primitive_create(dnnl_status_t described, dnnl_primitive_desc_t *desc, const char *what,
+                              struct gw_primitive *primitive);
 /* A blob without memory is no argument: a layer may have no bias, or leave no workspace. */
 void gw_primitive_arg(struct gw_primitive *primitive, int which, const struct gw_blob *blob);
 gw_status gw_primitive_run(const struct gw_primitive *primitive, dnnl_stream_t stream);

@@ -78,8 +78,7 @@ static gw_status gather(struct gw_model *m, const struct gw_layer_build *b, uint
         return GW_OK;
     dnnl_primitive_desc_t pd = NULL;
     const gw_layout sum = m->layers[i]->dst.desc;
-    GW_TRY(gw_dnn_check(gw_describe_sum(b->engine, sum, (int)n, descs, ones, &pd), "a sum"));
-    GW_TRY(gw_primitive_create(pd, "a sum", &r->add));
+    GW_TRY(gw_primitive_create(gw_describe_sum(b->engine, sum, (int)n, descs, ones, &pd), &pd, "a sum", &r->add));
     GW_TRY(gw_blob_create(b->engine, sum, NULL, &r->sum));
     for (uint32_t k = 0; k < n; k++)
         gw_primitive_arg(&r->add, DNNL_ARG_MULTIPLE_SRC + (int)k, parts[k]);

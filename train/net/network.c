@@ -148,18 +148,11 @@ static float normal(struct gw_random *r)
 
 static void begin_with(const struct gw_param *p, struct gw_random r, float *values)
 {
+    const float value = p->first_value;
     for (uint64_t i = 0; i < p->n_elems; i++)
-        switch (p->first) {
-        case GW_FIRST_SAME:
-            values[i] = p->first_value;
-            break;
-        case GW_FIRST_UNIFORM:
-            values[i] = gw_random_between(&r, -p->first_value, p->first_value);
-            break;
-        case GW_FIRST_NORMAL:
-            values[i] = p->first_value * normal(&r);
-            break;
-        }
+        values[i] = p->first == GW_FIRST_NORMAL    ? value * normal(&r)
+                    : p->first == GW_FIRST_UNIFORM ? gw_random_between(&r, -value, value)
+                                                   : value;
 }
 
 void gw_network_init(const struct gw_network *network, uint64_t seed, float *params)

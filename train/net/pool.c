@@ -51,8 +51,7 @@ static gw_status pool_setup_forward(struct gw_layer *layer, const struct gw_laye
         gw_describe_pooling(b->engine, b->training ? dnnl_forward_training : dnnl_forward_inference, kind_of(s),
                             src[0]->desc, any.layout, &window, NULL, &pd);
     gw_layout_drop(&any);
-    GW_TRY(gw_dnn_check(described, "pooling"));
-    GW_TRY(gw_primitive_create(pd, "pooling", &layer->run));
+    GW_TRY(gw_primitive_create(described, &pd, "pooling", &layer->run));
     const gw_layout dst_desc = gw_primitive_layout(&layer->run, dnnl_query_dst_md);
     GW_TRY(gw_blob_create(b->engine, src[0]->desc, src[0]->data, &layer->src));
     GW_TRY(gw_blob_create(b->engine, dst_desc, NULL, &layer->dst));
@@ -69,10 +68,9 @@ static gw_status pool_setup_backward(struct gw_layer *layer, const struct gw_lay
         return GW_OK;
     const struct gw_window window = window_of(s);
     dnnl_primitive_desc_t pd;
-    GW_TRY(gw_dnn_check(gw_describe_pooling(b->engine, dnnl_backward_data, kind_of(s), layer->src.desc, layer->dst.desc,
-                                            &window, gw_primitive_desc(&layer->run), &pd),
-                        "pooling's backward"));
-    GW_TRY(gw_primitive_create(pd, "pooling's backward", &layer->backward));
+    GW_TRY(gw_primitive_create(gw_describe_pooling(b->engine, dnnl_backward_data, kind_of(s), layer->src.desc,
+                                                   layer->dst.desc, &window, gw_primitive_desc(&layer->run), &pd),
+                               &pd, "pooling's backward", &layer->backward));
     GW_TRY(gw_layer_setup_backward(layer, b, diff_dst));
     gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_DST, &layer->diff_dst);
     gw_primitive_arg(&layer->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);

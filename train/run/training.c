@@ -481,11 +481,10 @@ static uint64_t hash_parameters(const struct gw_worker *w)
 {
     const struct gw_network *net = &w->team->network;
     uint64_t hash = 0;
-    for (uint32_t t = 0; t < net->n_tensors; t++)
-        hash = XXH3_64bits_withSeed(w->params + net->tensors[t].offset, net->tensors[t].n_elems * sizeof(float), hash);
-    for (uint32_t i = 0; i < net->n_statistics; i++)
-        hash = XXH3_64bits_withSeed(w->params + net->statistics[i].offset, net->statistics[i].n_elems * sizeof(float),
-                                    hash);
+    for (uint32_t t = 0; t < gw_array_tensors(net, GW_PARAMS); t++) {
+        const struct gw_param *p = gw_array_tensor(net, t);
+        hash = XXH3_64bits_withSeed(w->params + p->offset, p->n_elems * sizeof(float), hash);
+    }
     return hash;
 }
 
