@@ -151,9 +151,8 @@ int gw_cmd_plan(int argc, char **argv)
          &spec},
         {"--method", "METHOD",
          "exact: the shortest step there is; paper: DLGS, algorithm 2; none: a group for each layer; single: one "
-         "group; "
-         "fixed:BYTES: groups of so many bytes of float32, as buckets of PyTorch (25MiB) and Horovod (64MiB). Default: "
-         "exact",
+         "group; fixed:BYTES: groups of so many bytes of float32, as buckets of PyTorch (25MiB) and Horovod (64MiB). "
+         "Default: exact",
          TOOL_TEXT, &p.name},
         {"--compress", "HOW", TOOL_COMPRESS_HELP, TOOL_TEXT, &compress},
         {"-o", "CHART.svg",

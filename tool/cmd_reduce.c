@@ -2,17 +2,6 @@
 #include "tool.h"
 #include <stdlib.h>
 
-/* Reads all frames. `out` has room for n of them, and is cleared before. */
-static int read_frames(char **paths, uint32_t n, tool_frame *out, const void **bytes, size_t *sizes)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        TOOL_TRY(tool_read_frame(paths[i], &out[i]));
-        bytes[i] = out[i].bytes;
-        sizes[i] = out[i].n_bytes;
-    }
-    return TOOL_DONE;
-}
-
 static int deliver(tool_output *output, const char *path, void *bytes, size_t n_bytes, bool json)
 {
     tool_frame average = {.bytes = bytes, .n_bytes = n_bytes};
@@ -68,8 +57,11 @@ int gw_cmd_reduce(int argc, char **argv)
     int status = !frames || !bytes || !sizes ? tool_fail("out of memory")
                  : spec                      ? tool_exit_status(gw_codec_parse(NULL, spec, &codec), NULL)
                                              : TOOL_DONE;
-    if (status == TOOL_DONE)
-        status = read_frames(argv + 1, n, frames, bytes, sizes);
+    for (uint32_t i = 0; status == TOOL_DONE && i < n; i++) {
+        status = tool_read_frame(argv[1 + i], &frames[i]);
+        bytes[i] = frames[i].bytes;
+        sizes[i] = frames[i].n_bytes;
+    }
     if (status == TOOL_DONE) {
         capacity = gw_reduce_bound(bytes, sizes, n);
         average = tool_alloc(capacity, 1);

@@ -47,11 +47,6 @@ void tool_show_log(const char *line, void *user)
     tool_note("%s", line);
 }
 
-int tool_meet(const struct gw_members_options *who, struct gw_members *members)
-{
-    return tool_exit_status_of_use(gw_members_begin(who, members));
-}
-
 int tool_choose_members(struct gw_members_options *who)
 {
     enum { THREADS = 4 };

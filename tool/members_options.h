@@ -35,7 +35,4 @@ int tool_choose_members(struct gw_members_options *who);
 /* For gw_members_options.log: notes a line. */
 void tool_show_log(const char *line, void *user);
 
-/* Lets the members of this process meet all others. */
-int tool_meet(const struct gw_members_options *who, struct gw_members *members);
-
 #endif

@@ -18,8 +18,6 @@ static const struct gw_synonym synonyms[] = {{"--learning-rate", "--lr"},    {"-
                                              {"--output", "--out"},          {"--output", "-o"},
                                              {"--port", "--listen"},         {NULL, NULL}};
 
-static const char quiet_help[] = "show no progress and no notes, only results, warnings and errors";
-
 /* Prints words and breaks the line before column `most`. The text begins at `column`; lines after the first begin at
  * `indent`. */
 static void print_words(const char *text, size_t column, size_t indent, size_t most)
@@ -44,30 +42,31 @@ static void print_words(const char *text, size_t column, size_t indent, size_t m
     printf("\n");
 }
 
-static int print_help(const tool_usage *usage)
+static void print_option(const char *name, const char *value, const char *help, size_t most)
 {
     enum { TEXTS = 25 }; /* the column at which the texts of options begin */
+    char left[64];
+    snprintf(left, sizeof left, "%s%s%s", name, value ? " " : "", value ? value : "");
+    if (printf("  %-22s", left) < TEXTS)
+        printf(" ");
+    else
+        printf("\n%*s", TEXTS, "");
+    print_words(help, TEXTS, TEXTS, most);
+}
+
+static int print_help(const tool_usage *usage)
+{
     enum { WIDEST = 110 };
     const size_t columns = tool_columns(STDOUT_FILENO, WIDEST), most = columns < WIDEST ? columns : WIDEST;
     printf("Usage: gradwire %s\n\n", usage->synopsis);
     print_words(usage->about, 0, 0, most);
     printf("\nOptions:\n");
-    for (size_t i = 0; i < usage->n_options; i++) {
-        const tool_option *option = &usage->options[i];
-        char left[64];
-        snprintf(left, sizeof left, "%s%s%s", option->name, option->value ? " " : "",
-                 option->value ? option->value : "");
-        if (printf("  %-22s", left) < TEXTS)
-            printf(" ");
-        else
-            printf("\n%*s", TEXTS, "");
-        print_words(option->help, TEXTS, TEXTS, most);
-    }
-    if (usage->is_long) {
-        printf("  %-22s ", "--quiet");
-        print_words(quiet_help, TEXTS, TEXTS, most);
-    }
-    printf("  %-22s %s\n\nExample:\n  %s\n", "--help", "this help", usage->example);
+    for (const tool_option *o = usage->options; o < usage->options + usage->n_options; o++)
+        print_option(o->name, o->value, o->help, most);
+    if (usage->is_long)
+        print_option("--quiet", NULL, "show no progress and no notes, only results, warnings and errors", most);
+    print_option("--help", NULL, "this help", most);
+    printf("\nExample:\n  %s\n", usage->example);
     return tool_finish_output();
 }
 

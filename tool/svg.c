@@ -64,11 +64,6 @@ void tool_svg_line(tool_svg *svg, double x1, double y1, double x2, double y2, co
             x1, y1, x2, y2, colour, width);
 }
 
-void tool_svg_dot(tool_svg *svg, double x, double y, double radius, const char *colour)
-{
-    fprintf(svg->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%g\" fill=\"%s\"/>\n", x, y, radius, colour);
-}
-
 void tool_svg_text(tool_svg *svg, double x, double y, double size, const char *colour, tool_svg_anchor anchor,
                    const char *text)
 {
@@ -157,7 +152,7 @@ static void draw_series(tool_svg *svg, const tool_svg_series *series, const stru
         const double at[2] = {pixel(x, series->x[i]), pixel(y, series->y[i])};
         if (i > 0)
             tool_svg_line(svg, previous[0], previous[1], at[0], at[1], colour, 2.5);
-        tool_svg_dot(svg, at[0], at[1], 4, colour);
+        fprintf(svg->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", at[0], at[1], colour);
         previous[0] = at[0], previous[1] = at[1];
     }
 }

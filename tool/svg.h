@@ -23,7 +23,6 @@ int tool_svg_begin(tool_svg *svg, double width, double height, const char *about
 
 void tool_svg_rectangle(tool_svg *svg, double x, double y, double width, double height, const char *colour);
 void tool_svg_line(tool_svg *svg, double x1, double y1, double x2, double y2, const char *colour, double width);
-void tool_svg_dot(tool_svg *svg, double x, double y, double radius, const char *colour);
 
 /* Where a text stands by its point. UPWARDS: its middle, and it is turned to be read upwards. */
 typedef enum tool_svg_anchor { TOOL_SVG_START, TOOL_SVG_MIDDLE, TOOL_SVG_END, TOOL_SVG_UPWARDS } tool_svg_anchor;

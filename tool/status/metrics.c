@@ -56,15 +56,6 @@ static bool worth_a_line(const struct gw_ps_worker_numbers *worker)
     return worker->connected || worker->pushes || worker->behind;
 }
 
-/* What an operator compares other numbers with. */
-static void limits(FILE *out, const gw_ps_server_options *o)
-{
-    number(out, "max_clients", "gauge", o->max_clients, "The most clients that may be connected (--max-clients).");
-    number(out, "max_keys", "gauge", o->max_keys, "The most keys that may be kept (--max-keys).");
-    number(out, "max_key_bytes", "gauge", o->max_key_bytes, "The most bytes of one value (--max-key-bytes).");
-    number(out, "max_bytes", "gauge", o->max_bytes, "The most bytes of all that is kept (--max-bytes).");
-}
-
 /* An IPv6 address may have a zone, and a zone any bytes. In a label three of them need a backslash. */
 static void put_label(FILE *out, const char *text)
 {
@@ -157,7 +148,12 @@ char *tool_status_metrics(const struct gw_ps_numbers *numbers)
         if (tool_status_operation(i))
             fprintf(out, "gradwire_pserver_requests_total{operation=\"%s\"} %" PRIu64 "\n", tool_status_operation(i),
                     numbers->counts.requests[i]);
-    limits(out, numbers->options);
+    /* What an operator compares other numbers with. */
+    const gw_ps_server_options *o = numbers->options;
+    number(out, "max_clients", "gauge", o->max_clients, "The most clients that may be connected (--max-clients).");
+    number(out, "max_keys", "gauge", o->max_keys, "The most keys that may be kept (--max-keys).");
+    number(out, "max_key_bytes", "gauge", o->max_key_bytes, "The most bytes of one value (--max-key-bytes).");
+    number(out, "max_bytes", "gauge", o->max_bytes, "The most bytes of all that is kept (--max-bytes).");
     workers(out, numbers);
     tool_status_process(out);
     bool good = !ferror(out);

@@ -600,8 +600,7 @@ int tool_bench_exchange(int argc, char **argv)
          TOOL_TEXT, &b.profile_path},
         {"--plan", "METHOD",
          "with --profile, which layers travel together: exact, paper, none, single or fixed:BYTES, as for gradwire "
-         "plan; "
-         "may be given several times: they are measured by turns (default exact)",
+         "plan; may be given several times: they are measured by turns (default exact)",
          TOOL_TEXTS, &b.plans},
         {"-o", "CHART.svg", "with --profile, draws the step of each row: as predicted, and under it as measured",
          TOOL_OUTPUT, &b.chart},
@@ -652,7 +651,7 @@ int tool_bench_exchange(int argc, char **argv)
         status = tool_wrong_use("parameter servers serve one exchange: give one --codec and one --plan, and start the "
                                 "servers anew for the next");
     if (status == TOOL_DONE)
-        status = tool_meet(&who, &b.team.members);
+        status = tool_exit_status_of_use(gw_members_begin(&who, &b.team.members));
     if (status == TOOL_DONE)
         status = run(&b, threads, json);
     gw_members_end(&b.team.members, status != TOOL_DONE);

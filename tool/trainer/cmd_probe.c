@@ -233,12 +233,11 @@ static int write_profile(const struct probe *p, const struct subject *s, tool_ou
 {
     json_t *profile = profile_json(p, s);
     char *text = profile ? json_dumps(profile, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    int status = TOOL_FAILED;
-    if (!text)
-        tool_fail("out of memory");
-    else if (tool_output_write(output, text, strlen(text)) == 0 && tool_output_write(output, "\n", 1) == 0 &&
-             tool_output_commit(output) == 0)
-        status = TOOL_DONE;
+    int status = text ? tool_output_write(output, text, strlen(text)) : tool_fail("out of memory");
+    if (status == TOOL_DONE)
+        status = tool_output_write(output, "\n", 1);
+    if (status == TOOL_DONE)
+        status = tool_output_commit(output);
     free(text);
     json_decref(profile);
     return status;
@@ -303,11 +302,9 @@ int gw_cmd_probe(int argc, char **argv)
     };
     const tool_usage usage = {
         .synopsis = "probe [options] -o PROFILE.json",
-        .about =
-            "Measures how long backward takes for each tensor, what each codec costs, and how long messages take "
-            "between "
-            "the members. gradwire plan, advise and bench exchange --profile read the file. Every member runs the same "
-            "command; rank 0 writes.",
+        .about = "Measures how long backward takes for each tensor, what each codec costs, and how long messages take "
+                 "between the members. gradwire plan, advise and bench exchange --profile read the file. Every member "
+                 "runs the same command; rank 0 writes.",
         .example = "gradwire probe --net lenet -o profile.json\n"
                    "  gradwire launch --hosts hosts -- probe --net resnet50 --images-per-second 300 -o profile.json",
         TOOL_OPTIONS(options),
@@ -335,7 +332,7 @@ int gw_cmd_probe(int argc, char **argv)
     if (status == 0)
         status = check_skips(&p, &s);
     if (status == 0) {
-        status = tool_meet(&who, &p.team.members);
+        status = tool_exit_status_of_use(gw_members_begin(&who, &p.team.members));
         p.work.next = p.team.members.first == 0 ? show_progress : NULL;
         p.work.user = &p;
         p.work.layers = s.layers;

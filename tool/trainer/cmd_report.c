@@ -8,23 +8,17 @@
 
 enum { MOST_RUNS = 256 };
 
-/* A page of 20 runs stays below 2 MB. A page of more runs does not become much larger. */
-static report_limits limits_of(size_t n_runs)
+static size_t within(size_t n, size_t least, size_t most)
 {
-    const size_t n = n_runs > 0 ? n_runs : 1;
-    report_limits limits = {.points = 8000 / n, .histograms = 480 / n, .layers = 3000 / n};
-    if (limits.points > 400)
-        limits.points = 400;
-    if (limits.points < 40)
-        limits.points = 40;
-    limits.histograms = limits.histograms < 6 ? 6 : limits.histograms;
-    limits.layers = limits.layers < 16 ? 16 : limits.layers;
-    return limits;
+    return n < least ? least : n > most ? most : n;
 }
 
 static json_t *collect(char *const *runs, size_t n_runs)
 {
-    const report_limits limits = limits_of(n_runs);
+    /* A page of 20 runs stays below 2 MB. A page of more runs does not become much larger. */
+    const report_limits limits = {.points = within(8000 / n_runs, 40, 400),
+                                  .histograms = within(480 / n_runs, 6, 480),
+                                  .layers = within(3000 / n_runs, 16, 3000)};
     json_t *all = json_array();
     for (size_t i = 0; i < n_runs; i++) {
         json_t *run = report_run(runs[i], &limits);

@@ -391,7 +391,7 @@ static int train(const tool_usage *usage, struct words *w, const tool_run *of)
 {
     struct gw_members members;
     catch_interrupts();
-    int exit_status = tool_meet(&w->who, &members);
+    int exit_status = tool_exit_status_of_use(gw_members_begin(&w->who, &members));
     bool stopped = false;
     if (exit_status == TOOL_DONE && w->batch_each)
         w->o.batch = w->batch_each * members.size;
@@ -474,10 +474,9 @@ int gw_cmd_train(int argc, char **argv)
         {"--seed", "S", "decides the first parameters, the order of samples and the draws", TOOL_U64, &w.o.seed, 0,
          INT64_MAX, .run = TOOL_RUN_DECIDES},
         {"--plan", "PLAN",
-         "which tensors travel together, which changes no result. none: those of a layer; single: all; fixed:BYTES: so "
-         "many bytes of float32 (fixed:25MiB); exact: the shortest step, by what is measured in the first steps; "
-         "paper: "
-         "the same by DLGS's algorithm 2; or a file that gradwire plan --json wrote",
+         "which tensors travel together, which changes no result. none: those of a layer; single: all; fixed:BYTES: "
+         "so many bytes of float32 (fixed:25MiB); exact: the shortest step, by what is measured in the first steps; "
+         "paper: the same by DLGS's algorithm 2; or a file that gradwire plan --json wrote",
          TOOL_TEXT, &w.o.plan, .run = TOOL_RUN_KEEPS},
         {"--replan", "K", "with --plan exact and paper: measure and plan again every K steps", TOOL_U64, &w.o.replan, 1,
          UINT32_MAX, .run = TOOL_RUN_KEEPS},

@@ -42,8 +42,7 @@ static void put(struct writer *w, const void *bytes, size_t n_bytes)
 static void put_number(struct writer *w, uint64_t value, size_t n_bytes)
 {
     uint8_t bytes[8];
-    for (size_t i = 0; i < n_bytes; i++)
-        bytes[i] = (uint8_t)(value >> 8 * i);
+    gw_put64(bytes, value);
     put(w, bytes, n_bytes);
 }
 

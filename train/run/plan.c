@@ -25,14 +25,6 @@ static gw_status by_bytes(const struct gw_network *network, uint64_t bytes, uint
     return gw_plan_merge(NULL, &profile, 0, GW_COMPRESS_BESIDE, GW_MERGE_FIXED, bytes, group_of, NULL, NULL);
 }
 
-static uint32_t tensor_named(const struct gw_network *network, const char *name)
-{
-    uint32_t t = 0;
-    while (t < network->n_tensors && strcmp(network->tensors[t].name, name) != 0)
-        t++;
-    return t;
-}
-
 static gw_status take_groups(const struct gw_network *network, const char *path, const json_t *root, uint32_t *group_of)
 {
     const json_t *groups = json_object_get(root, "groups");
@@ -47,7 +39,9 @@ static gw_status take_groups(const struct gw_network *network, const char *path,
             return gw_fail(GW_ERR_ARGUMENT, "%s: group %zu is no list of names, or is empty", path, g);
         json_array_foreach (group, i, name) {
             const char *text = json_string_value(name);
-            const uint32_t t = text ? tensor_named(network, text) : network->n_tensors;
+            uint32_t t = text ? 0 : network->n_tensors;
+            while (t < network->n_tensors && strcmp(network->tensors[t].name, text) != 0)
+                t++;
             if (t == network->n_tensors)
                 return gw_fail(GW_ERR_ARGUMENT,
                                "%s: group %zu has \"%s\", which is no tensor of %s; a plan is of one network", path, g,
