@@ -104,8 +104,7 @@ static void put_word(FILE *line, const char *word)
  * if that fails. */
 static void become(const struct launch *launch, uint32_t rank, int input)
 {
-    char rank_text[16], size_text[16], *line = NULL;
-    size_t n_bytes;
+    char rank_text[16], size_text[16];
     snprintf(rank_text, sizeof rank_text, "%u", rank);
     snprintf(size_text, sizeof size_text, "%u", launch->n);
     const struct {
@@ -123,7 +122,8 @@ static void become(const struct launch *launch, uint32_t rank, int input)
         return;
     }
     /* ssh gives one line to a shell on the host. */
-    FILE *out = open_memstream(&line, &n_bytes);
+    tool_text text;
+    FILE *out = tool_text_open(&text);
     if (!out)
         return;
     fputs("cd", out);
@@ -136,7 +136,8 @@ static void become(const struct launch *launch, uint32_t rank, int input)
     }
     for (int i = 0; launch->words[i]; i++)
         put_word(out, launch->words[i]);
-    if (fclose(out) != 0)
+    char *line = tool_text_close(out, &text, NULL);
+    if (!line) /* ssh without a line would wait for one */
         return;
     char ssh[1024], *words[64];
     int n = 0;

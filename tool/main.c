@@ -152,6 +152,7 @@ int main(int argc, char **argv)
     keep_memory();
     allow_many_files();
     gw_exit_with_launcher();
+    tool_json_begin();
     if (argc < 2)
         return tool_wrong_use("a command is missing");
     const char *name = argv[1];

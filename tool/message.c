@@ -76,6 +76,28 @@ int tool_finish_output(void)
     return TOOL_DONE;
 }
 
+/* True if jansson got no memory in this thread since it last made text. */
+static _Thread_local bool json_lacks;
+
+static void *json_memory(size_t n_bytes)
+{
+    void *memory = malloc(n_bytes);
+    json_lacks = json_lacks || !memory;
+    return memory;
+}
+
+void tool_json_begin(void)
+{
+    json_set_alloc_funcs(json_memory, free);
+}
+
+bool tool_json_is_whole(void)
+{
+    const bool whole = !json_lacks;
+    json_lacks = false;
+    return whole;
+}
+
 json_t *tool_json_real(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -84,6 +106,10 @@ json_t *tool_json_real(double value)
 char *tool_json_without_markup(const json_t *json, size_t flags)
 {
     char *plain = json ? json_dumps(json, flags) : NULL;
+    if (!tool_json_is_whole()) {
+        free(plain);
+        return NULL;
+    }
     size_t n = 0, n_marked = 0;
     for (; plain && plain[n]; n++)
         n_marked += strchr("<>&", plain[n]) != NULL;
@@ -99,8 +125,10 @@ char *tool_json_without_markup(const json_t *json, size_t flags)
 
 int tool_print_json(json_t *object)
 {
-    if (!object)
+    if (!tool_json_is_whole() || !object) {
+        json_decref(object);
         return tool_fail("out of memory for the JSON output");
+    }
     int failed = json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(object);
     if (failed == 0)

@@ -40,7 +40,7 @@ static void put_escaped(tool_svg *svg, const char *text)
 int tool_svg_begin(tool_svg *svg, double width, double height, const char *about)
 {
     *svg = (tool_svg){0};
-    svg->file = open_memstream(&svg->bytes, &svg->n_bytes);
+    svg->file = tool_text_open(&svg->text);
     if (!svg->file)
         return tool_fail("out of memory for a chart");
     fprintf(svg->file,
@@ -80,11 +80,10 @@ void tool_svg_text(tool_svg *svg, double x, double y, double size, const char *c
 int tool_svg_write(tool_svg *svg, const char *path)
 {
     fputs("</svg>\n", svg->file);
-    const bool whole = !ferror(svg->file);
-    int status = fclose(svg->file) == 0 && whole ? TOOL_DONE : tool_fail("out of memory for a chart");
-    if (status == TOOL_DONE)
-        status = tool_write_file(path, svg->bytes, svg->n_bytes);
-    free(svg->bytes);
+    size_t n_bytes;
+    char *bytes = tool_text_close(svg->file, &svg->text, &n_bytes);
+    const int status = bytes ? tool_write_file(path, bytes, n_bytes) : tool_fail("out of memory for a chart");
+    free(bytes);
     *svg = (tool_svg){0};
     return status;
 }

@@ -2,6 +2,8 @@
 #ifndef GRADWIRE_SVG_H
 #define GRADWIRE_SVG_H
 
+#include "tool.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -9,8 +11,7 @@
 /* A drawing in memory. Lengths are in pixels, and y grows downwards. Text is escaped. */
 typedef struct tool_svg {
     FILE *file;
-    char *bytes;
-    size_t n_bytes;
+    tool_text text; /* what the file writes to */
 } tool_svg;
 
 /* Colours that colour-blind people can tell apart too: Okabe and Ito, Color Universal Design, 2008. The first is black.

@@ -75,6 +75,12 @@ int tool_exit_status_of_use(gw_status status);
 /* A sentence for people on standard error, without a prefix. */
 void tool_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* From here on the JSON that a thread builds is whole, or the two calls that make text of it fail: jansson itself
+ * leaves out what it has no memory for. main() calls this before anything else makes JSON. tool_json_is_whole is for
+ * JSON that goes elsewhere: false if anything had no memory since this thread last asked, or made text. */
+void tool_json_begin(void);
+bool tool_json_is_whole(void);
+
 /* Writes one JSON object and a line end to standard output and releases it. Floats are written with 17 digits, so they
  * read back as the same number. NULL (jansson had no memory) fails. */
 int tool_print_json(json_t *object);
@@ -83,8 +89,21 @@ int tool_print_json(json_t *object);
 json_t *tool_json_real(double value);
 
 /* JSON as a text that the caller frees, with \u003c and so on for every <, > and &. In JSON these stand in strings
- * only. So it holds no markup, and is safe in any place of a page. flags: of jansson. NULL: no memory. */
+ * only. So it holds no markup, and is safe in any place of a page. flags: of jansson. NULL: no memory, or
+ * there was none when this thread built the JSON. */
 char *tool_json_without_markup(const json_t *json, size_t flags);
+
+/* A stream whose bytes stay in memory, as open_memstream's. But if there is no memory, that is an error of the stream:
+ * open_memstream leaves out what did not fit, and says nothing. */
+typedef struct {
+    char *bytes;
+    size_t n, capacity;
+} tool_text;
+
+/* NULL: no memory. tool_text_close closes the stream, and returns its bytes, with a 0 behind them, which the caller
+ * frees. NULL: there was no memory for all of them. n_bytes: how many; it may be NULL. */
+FILE *tool_text_open(tool_text *text);
+char *tool_text_close(FILE *stream, tool_text *text, size_t *n_bytes);
 
 /* Flushes standard output: the last act of a command that printed text there. */
 int tool_finish_output(void);

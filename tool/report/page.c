@@ -19,8 +19,8 @@ struct part {
 char *report_page(const json_t *data, size_t *n_bytes)
 {
     char *json = tool_json_without_markup(data, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
-    char *page = NULL;
-    FILE *out = json ? open_memstream(&page, n_bytes) : NULL;
+    tool_text text;
+    FILE *out = json ? tool_text_open(&text) : NULL;
     if (!out) {
         free(json);
         return NULL;
@@ -36,10 +36,6 @@ char *report_page(const json_t *data, size_t *n_bytes)
         from = mark + strlen(parts[i].mark);
     }
     fwrite(from, 1, (size_t)(end - from), out);
-    const bool whole = !ferror(out);
     free(json);
-    if (fclose(out) == 0 && whole)
-        return page;
-    free(page);
-    return NULL;
+    return tool_text_close(out, &text, n_bytes);
 }

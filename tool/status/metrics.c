@@ -1,10 +1,10 @@
 /* Writes the server's numbers in Prometheus' text format. */
 #include "status/status.h"
+#include "tool.h"
 
 #include <gradwire/context.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 const char *tool_status_operation(int number)
 {
@@ -107,9 +107,8 @@ static void kept(FILE *out, const struct gw_ps_folder_info *kept)
 
 char *tool_status_metrics(const struct gw_ps_numbers *numbers)
 {
-    char *text = NULL;
-    size_t n_bytes;
-    FILE *out = open_memstream(&text, &n_bytes);
+    tool_text text;
+    FILE *out = tool_text_open(&text);
     if (!out)
         return NULL;
     fprintf(out,
@@ -156,9 +155,5 @@ char *tool_status_metrics(const struct gw_ps_numbers *numbers)
     number(out, "max_bytes", "gauge", o->max_bytes, "The most bytes of all that is kept (--max-bytes).");
     workers(out, numbers);
     tool_status_process(out);
-    bool good = !ferror(out);
-    if (fclose(out) == 0 && good)
-        return text;
-    free(text);
-    return NULL;
+    return tool_text_close(out, &text, NULL);
 }

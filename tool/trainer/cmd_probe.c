@@ -232,7 +232,7 @@ static int check_skips(const struct probe *p, const struct subject *s)
 static int write_profile(const struct probe *p, const struct subject *s, tool_output *output)
 {
     json_t *profile = profile_json(p, s);
-    char *text = profile ? json_dumps(profile, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    char *text = profile ? tool_json_without_markup(profile, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     int status = text ? tool_output_write(output, text, strlen(text)) : tool_fail("out of memory");
     if (status == TOOL_DONE)
         status = tool_output_write(output, "\n", 1);

@@ -194,8 +194,11 @@ json_t *tool_run_record(const tool_usage *usage)
         json_t *value = option->run != TOOL_RUN_NOT ? value_of(option) : NULL;
         if (value && json_object_set_new(record, key_of(option), value) != 0) {
             json_decref(record);
-            record = NULL;
+            return NULL;
         }
     }
-    return record;
+    if (tool_json_is_whole())
+        return record;
+    json_decref(record); /* an option that had no memory would be missing when the run goes on */
+    return NULL;
 }

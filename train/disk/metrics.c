@@ -456,14 +456,13 @@ json_t *gw_train_summary_json(const struct gw_train_summary *s)
     json_t *layers = json_array();
     for (uint32_t t = 0; t < s->n_tensors; t++) {
         const struct gw_train_tensor *x = &s->tensors[t];
-        json_array_append_new(layers,
-                              json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", x->name, "elements",
-                                        (json_int_t)x->elements, "nonzero_share", real_or_null(x->nonzero_share),
-                                        "push_bits", real_or_null(x->push_bits), "push_payload_bits",
-                                        real_or_null(x->push_payload_bits), "push_entropy_bits",
-                                        real_or_null(x->push_entropy), "pull_bits", real_or_null(x->pull_bits),
-                                        "pull_payload_bits", real_or_null(x->pull_payload_bits), "pull_entropy_bits",
-                                        real_or_null(x->pull_entropy)));
+        failed |= json_array_append_new(
+            layers, json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", x->name, "elements",
+                              (json_int_t)x->elements, "nonzero_share", real_or_null(x->nonzero_share), "push_bits",
+                              real_or_null(x->push_bits), "push_payload_bits", real_or_null(x->push_payload_bits),
+                              "push_entropy_bits", real_or_null(x->push_entropy), "pull_bits",
+                              real_or_null(x->pull_bits), "pull_payload_bits", real_or_null(x->pull_payload_bits),
+                              "pull_entropy_bits", real_or_null(x->pull_entropy)));
     }
     failed |= json_object_set_new(o, "layers", layers);
     if (failed) {
