@@ -1,4 +1,5 @@
 /* Writes output files that are whole or absent. */
+#include "base/clock.h"
 #include "base/files.h"
 #include "tool.h"
 #include <errno.h>
@@ -15,6 +16,8 @@
 /* The files that the signal handler removes; "": none. The program writes this only while the signals are blocked. */
 enum { MAX_OPEN = 2 };
 static char doomed[MAX_OPEN][PATH_MAX];
+
+enum { PIPE_SECONDS = 5 };
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_ENDING = sizeof ending_signals / sizeof *ending_signals };
@@ -83,6 +86,19 @@ static char *temporary_name(const char *path)
     return n < (int)sizeof name ? strdup(name) : NULL;
 }
 
+/* Opens what is no file. A pipe has no reader yet if both were started at once, so its reader gets some seconds. */
+static int open_special(const char *path, bool pipe)
+{
+    const double deadline = gw_clock_seconds() + (pipe ? PIPE_SECONDS : 0);
+    int fd;
+    while ((fd = gw_openat(AT_FDCWD, path, O_WRONLY | O_NONBLOCK | O_CLOEXEC, 0)) < 0 && errno == ENXIO &&
+           gw_clock_seconds() < deadline)
+        gw_clock_sleep_until(gw_clock_seconds() + 0.02);
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, O_WRONLY);
+    return fd;
+}
+
 int tool_output_open(tool_output *output, const char *path)
 {
     *output = TOOL_OUTPUT_CLOSED;
@@ -91,11 +107,12 @@ int tool_output_open(tool_output *output, const char *path)
     if (exists && S_ISDIR(about.st_mode))
         return tool_fail("cannot write %s: it is a folder; name a file in it", path);
     if (exists && !S_ISREG(about.st_mode)) {
-        output->fd = gw_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
+        output->fd = open_special(path, S_ISFIFO(about.st_mode));
         output->path = strdup(path);
         if (output->fd >= 0 && output->path)
             return TOOL_DONE;
-        tool_fail("cannot write %s: %s", path, strerror(errno));
+        tool_fail("cannot write %s: %s", path,
+                  errno == ENXIO && S_ISFIFO(about.st_mode) ? "nobody reads this pipe" : strerror(errno));
         tool_output_discard(output);
         return TOOL_FAILED;
     }

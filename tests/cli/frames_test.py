@@ -194,6 +194,17 @@ class Frames(harness.Case):
         self.refused(1, *encode, "--codec", "ternary", "--scaler", self.path("pipe"), says="no regular file")
         self.refused(1, *encode, "--codec", "ternary", "--scaler", bad, says="scaler is no number")
 
+    def test_output_to_a_pipe(self):
+        """A reader that comes later gets the whole frame. Nobody waits without end for one that never comes."""
+        a, pipe, out = self.write_f32("a.f32", [1.0] * 50000), self.path("pipe"), self.path("a.gw")
+        os.mkfifo(pipe)
+        self.refused(1, "encode", a, "--codec", "none", "-o", pipe, says="nobody reads this pipe")
+        self.ok("encode", a, "--codec", "none", "-o", out)
+        writer = self.start("encode", a, "--codec", "none", "-o", pipe)
+        with open(pipe, "rb") as reader, open(out, "rb") as whole:
+            self.assertEqual(reader.read(), whole.read())
+        self.assertEqual(writer.wait(60), 0)
+
     def test_average_of_every_kind(self):
         gradients = [harness.gaussians(2000, 30 + rank) for rank in range(3)]
         files = [self.write_f32(f"w{rank}.f32", values) for rank, values in enumerate(gradients)]

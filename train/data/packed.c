@@ -38,12 +38,15 @@ static gw_status grow(struct growing *g)
     return GW_OK;
 }
 
+static gw_status too_large(const struct growing *g)
+{
+    return gw_fail(GW_ERR_SYSTEM, "%s holds more than %zu bytes; that is the most that is read", g->path, g->max);
+}
+
 static gw_status add(struct growing *g, size_t n)
 {
     g->n += n;
-    if (g->n > g->max)
-        return gw_fail(GW_ERR_SYSTEM, "%s holds more than %zu bytes; that is the most that is read", g->path, g->max);
-    return GW_OK;
+    return g->n > g->max ? too_large(g) : GW_OK;
 }
 
 /* What was read of the file, and is not unpacked yet. */
@@ -62,6 +65,9 @@ static gw_status refill(struct input *in)
 
 static gw_status read_plain(struct input *in, struct growing *g)
 {
+    struct stat about;
+    if (fstat(fileno(in->file), &about) == 0 && (uint64_t)about.st_size > g->max)
+        return too_large(g); /* before it is read */
     while (in->n > 0) {
         GW_TRY(grow(g));
         memcpy(g->bytes + g->n, in->bytes, in->n);

@@ -42,6 +42,11 @@ gw_status gw_file_reopen(const char *folder, const char *name, struct gw_file *f
     return open_partial(folder, name, true, file);
 }
 
+bool gw_file_line(FILE *stream, char text[GW_FILE_LINE])
+{
+    return fgets(text, GW_FILE_LINE, stream) && strchr(text, '\n');
+}
+
 /* If an earlier write failed and nobody looked, errno may tell of another call by now. So this function asks again
  * whether the disk is full. */
 static gw_status write_error(const struct gw_file *file)

@@ -22,6 +22,10 @@ gw_status gw_file_open(const char *folder, const char *name, struct gw_file *fil
  * becomes NAME.partial again. If neither is there, it makes an empty file. */
 gw_status gw_file_reopen(const char *folder, const char *name, struct gw_file *file);
 
+enum { GW_FILE_LINE = 16384 }; /* no run writes a longer line */
+/* Reads a line, with its end. false: there is none, or it is longer, or has a byte of 0. */
+bool gw_file_line(FILE *stream, char text[GW_FILE_LINE]);
+
 /* Drops all bytes from offset `at` on. The next write goes there. */
 gw_status gw_file_cut(struct gw_file *file, long at);
 

@@ -1,5 +1,6 @@
 /* Counts, writes and finds histograms of gradients. */
 #include "disk/histograms.h"
+#include "disk/file.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -75,12 +76,9 @@ static bool is_before(const char *text, uint64_t step)
 
 long gw_histograms_end_before(FILE *file, uint64_t step)
 {
-    char *text = NULL;
-    size_t capacity = 0;
-    ssize_t n;
+    char text[GW_FILE_LINE];
     long end = 0;
-    while ((n = getline(&text, &capacity, file)) > 0 && text[n - 1] == '\n' && is_before(text, step))
-        end += n;
-    free(text);
+    while (gw_file_line(file, text) && is_before(text, step))
+        end += (long)strlen(text);
     return end;
 }

@@ -306,18 +306,14 @@ static bool read_line(const struct gw_metrics *m, const char *text, uint64_t *st
 /* Adds up the lines of steps before `first`; *end: where they end. */
 static gw_status read_lines(struct gw_metrics *m, uint64_t first, long *end)
 {
-    char *text = NULL;
-    size_t capacity = 0;
-    ssize_t n;
+    char text[GW_FILE_LINE];
     uint64_t step;
     struct totals s;
     *end = 0;
-    while ((n = getline(&text, &capacity, m->lines.stream)) > 0 && text[n - 1] == '\n' &&
-           read_line(m, text, &step, &s) && step >= m->next && step < first) {
+    while (gw_file_line(m->lines.stream, text) && read_line(m, text, &step, &s) && step >= m->next && step < first) {
         count(m, step, &s);
-        *end += n;
+        *end += (long)strlen(text);
     }
-    free(text);
     return ferror(m->lines.stream) ? gw_fail(GW_ERR_SYSTEM, "%s cannot be read", m->lines.partial) : GW_OK;
 }
 

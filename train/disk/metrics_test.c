@@ -364,6 +364,22 @@ TEST(a_damaged_line_ends_what_is_read)
     }
 }
 
+/* Who goes on with a run reads no more of a file than a run can have written: here a hole of 1 TB. */
+TEST(a_line_without_an_end_is_not_read)
+{
+    struct gw_metrics m = a_run(false);
+    write_run(false);
+    assert_int_equal(truncate(in(GW_METRICS_FILE), 0), 0);
+    assert_int_equal(truncate(in(GW_METRICS_FILE), (off_t)1 << 40), 0);
+    assert_int_equal(truncate(in(GW_HISTOGRAMS_FILE), 0), 0);
+    assert_int_equal(truncate(in(GW_HISTOGRAMS_FILE), (off_t)1 << 40), 0);
+    assert_int_equal(gw_metrics_resume(&m, folder, STEPS), GW_OK);
+    assert_int_equal(m.n_steps, 0);
+    assert_int_equal(ftell(m.lines.stream), 0);
+    assert_int_equal(gw_metrics_commit(&m), GW_OK);
+    gw_metrics_abandon(&m);
+}
+
 /* Events that no run wrote are dropped. The first event names the format, and it stands there once: after whole events,
  * and after damaged ones. */
 TEST(damaged_events_begin_anew)
@@ -394,6 +410,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_that_ends_early, make_folder, remove_empty_folder),
         cmocka_unit_test(a_summary_says_what_there_is),
         cmocka_unit_test_setup_teardown(a_damaged_line_ends_what_is_read, make_folder, remove_run),
+        cmocka_unit_test_setup_teardown(a_line_without_an_end_is_not_read, make_folder, remove_run),
         cmocka_unit_test_setup_teardown(damaged_events_begin_anew, make_folder, remove_run),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
