@@ -94,7 +94,8 @@ struct gw_train_summary {
     bool stopped;            /* the user has ended the run: all members have ended after the same step */
     uint64_t resumed_from;   /* steps that earlier runs had done; 0: none */
     uint64_t steps, skipped_steps, seed, parameters;
-    uint64_t missing_steps; /* steps that are in no sum, because their lines were lost before the run was resumed */
+    /* steps that are in no sum: the worker took no part in them, or their lines were lost before the run was resumed */
+    uint64_t missing_steps;
     double test_accuracy, train_accuracy, train_loss; /* accuracies in [0, 1] */
     /* how many gradients of samples were computed, divided by the number of samples. svrg computes more than one for
      * each sample in an epoch */

@@ -196,7 +196,8 @@ static void print_summary(const struct gw_train_summary *s, const char *out)
         tool_note("%llu steps were dropped: a gradient held a NaN or an infinity; a smaller --lr may help",
                   (unsigned long long)s->skipped_steps);
     if (s->missing_steps)
-        tool_note("these figures do not count %llu of the %llu steps, whose lines were lost before the run was resumed",
+        tool_note("these figures do not count %llu of the %llu steps: this worker took no part in them, or their lines "
+                  "were lost before the run was resumed",
                   (unsigned long long)s->missing_steps, (unsigned long long)s->steps);
     if (s->bytes_up)
         tool_note("up %s (%s float32's %s), down %s (%s that)", up, up_times, dense, down, down_times);

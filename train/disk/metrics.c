@@ -199,6 +199,7 @@ static void write_histograms(struct gw_metrics *m, uint64_t step)
 
 static void count(struct gw_metrics *m, uint64_t step, const struct totals *s)
 {
+    m->n_missing += step > m->next ? step - m->next : 0; /* a worker that joins again may make a step twice */
     m->next = step + 1;
     m->n_steps++;
     m->bytes_up += s->bytes_up, m->bytes_down += s->bytes_down, m->dense_bytes += s->dense_bytes;
@@ -333,6 +334,7 @@ gw_status gw_metrics_resume(struct gw_metrics *m, const char *out, uint64_t firs
     GW_TRY(gw_file_cut(&m->events, end));
     if (end == 0)
         gw_tensorboard_begin(m->events.stream, wall_time());
+    m->n_missing += first - m->next;
     m->next = first;
     return GW_OK;
 }
@@ -362,7 +364,7 @@ void gw_metrics_summary(const struct gw_metrics *m, struct gw_train_summary *s)
 {
     double n = (double)m->n_steps, window = (double)m->window_steps;
     s->steps = m->next;
-    s->missing_steps = m->next - m->n_steps;
+    s->missing_steps = m->n_missing;
     s->skipped_steps = m->n_skipped;
     s->train_loss = m->window_loss / window; /* NaN if every step of the window was dropped */
     s->train_accuracy = m->window_accuracy / window;

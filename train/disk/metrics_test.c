@@ -380,6 +380,22 @@ TEST(a_line_without_an_end_is_not_read)
     gw_metrics_abandon(&m);
 }
 
+/* A worker at parameter servers may come late, be left out for a while, or make steps again. */
+TEST(steps_without_records_are_missing)
+{
+    static const struct {
+        uint64_t n, steps[6], missing;
+    } cases[] = {{2, {2, 3}, 2}, {2, {1, 3}, 2}, {6, {0, 1, 2, 3, 2, 3}, 0}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct gw_metrics m = a_run(false);
+        static struct gw_train_summary s;
+        for (uint64_t i = 0; i < cases[c].n; i++)
+            assert_int_equal(gw_metrics_step(&m, cases[c].steps[i], records_of(cases[c].steps[i])), GW_OK);
+        gw_metrics_summary(&m, &s);
+        CHECK(s.steps == 4 && s.missing_steps == cases[c].missing, "case %zu: %d", c, (int)s.missing_steps);
+    }
+}
+
 /* Events that no run wrote are dropped. The first event names the format, and it stands there once: after whole events,
  * and after damaged ones. */
 TEST(damaged_events_begin_anew)
@@ -411,6 +427,7 @@ int main(void)
         cmocka_unit_test(a_summary_says_what_there_is),
         cmocka_unit_test_setup_teardown(a_damaged_line_ends_what_is_read, make_folder, remove_run),
         cmocka_unit_test_setup_teardown(a_line_without_an_end_is_not_read, make_folder, remove_run),
+        cmocka_unit_test(steps_without_records_are_missing),
         cmocka_unit_test_setup_teardown(damaged_events_begin_anew, make_folder, remove_run),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);

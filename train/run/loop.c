@@ -301,9 +301,9 @@ static gw_status reopen_files(struct gw_team *team)
     const char *folder = team->options->resume;
     GW_TRY(gw_folder_clear(folder, team->metrics.lock, true));
     GW_TRY(gw_metrics_resume(&team->metrics, folder, team->begin));
-    if (team->metrics.n_steps < team->begin)
+    if (team->metrics.n_missing)
         gw_train_note(team->callbacks, "%s lacks %llu of those steps; sums do not count them", team->metrics.lines.path,
-                      (unsigned long long)(team->begin - team->metrics.n_steps));
+                      (unsigned long long)team->metrics.n_missing);
     return GW_OK;
 }
 
