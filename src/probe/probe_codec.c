@@ -95,7 +95,7 @@ static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, dou
         gw_ignore(gw_encoder_commit(encoder, true)); /* fails for NULL only */
         report = (struct gw_report){.seconds = measured - begin, .encode_seconds = encoded - measured};
         status = gw_meet(&m->meeting, &report, &sum);
-        if (i >= WARM_UP)
+        if (status >= 0 && i >= WARM_UP)
             times[i - WARM_UP] = sum.seconds, times[p->runs + i - WARM_UP] = sum.encode_seconds;
     }
     if (status >= 0) {
