@@ -342,6 +342,8 @@ TEST(wrong_folders)
         {"heads of keys are missing", SQL, "state.db", "DELETE FROM row WHERE id >= 4294967296"},
         {"no file", FIFO, "state.db", ""},
         {"no file", LINK, "state.db", "/nowhere/at/all"},
+        {"no file", FIFO, "lock", ""},
+        {"no file", LINK, "lock", "/dev/zero"},
     };
     begin(2, false);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -264,7 +264,7 @@ static gw_status lock_folder(struct gw_ps_rows *rows)
 /* Refuses the files of programs before this one, and what is no file. */
 static gw_status check_names(struct gw_ps_rows *rows)
 {
-    static const char *const names[] = {STATE, STATE "-wal", STATE "-shm"};
+    static const char *const names[] = {STATE, STATE "-wal", STATE "-shm", "lock"};
     struct stat st;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const bool there = fstatat(rows->fd, names[i], &st, AT_SYMLINK_NOFOLLOW) == 0;
