@@ -415,7 +415,7 @@ class Auto(Case):
     def test_auto(self):
         cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is", "auto_and_join"]
         cases += ["auto_sees_a_schedule", "auto_sees_backwards_without_steps", "adam_is_noticed"]
-        cases += ["optimizers_that_cannot_be_asked", "others_than_sgd"]
+        cases += ["optimizers_that_cannot_be_asked", "others_than_sgd", "one_of_two_is_given"]
         cases += ["nobody_reads_what_it_says", "adam_within_another", "others_free_their_own"]
         found = self.run_cases(*cases, "auto_knows_accuracy")
         unknown, sgd, adam = self.same(found, "auto_knows_accuracy")
@@ -455,6 +455,7 @@ class Auto(Case):
             self.assertEqual(only_bf16, [name is not None for name in names])
             self.assertIn("fits torch.optim.SGD only, and this is LARS", refused)
             self.assertEqual(n_said, int(rank == 0))
+            self.assertEqual(of_rank["one_of_two_is_given"], [int(rank == 0), ["bf16", "none"], None])
         self.assertEqual(self.same(found, "others_free_their_own"), [["other"], ["Adam"]])
         self.assertEqual(self.same(found, "nobody_reads_what_it_says"), [True] * 4)
         self.same(found, "auto_and_join")

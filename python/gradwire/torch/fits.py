@@ -127,12 +127,15 @@ def _name_if_not_linear(optimizer, moved):
 
 
 def not_linear(parameters, optimizer):
-    """Returns the name of an optimizer that moves these parameters and is not linear in the gradients, or None.
-    optimizer: None: it is not known, and all optimizers of the process are looked at."""
-    if optimizer is not None:
-        return _name_if_not_linear(optimizer, None)
+    """Returns the name of an optimizer that moves these parameters and is not linear in the gradients, or None. For
+    what the optimizer does not move, or everything if it is None, all optimizers of the process are looked at."""
     moved = set(map(id, parameters))
-    return next(filter(None, (_name_if_not_linear(o, moved) for o in _optimizers())), None)
+    if optimizer is not None:
+        if name := _name_if_not_linear(optimizer, None):
+            return name
+        # check_optimizer says later that it is no optimizer.
+        moved.difference_update(id(p) for group in getattr(optimizer, "param_groups", ()) for p in group["params"])
+    return next(filter(None, (_name_if_not_linear(o, moved) for o in _optimizers())), None) if moved else None
 
 
 def _optimizers():

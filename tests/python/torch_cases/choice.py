@@ -8,13 +8,14 @@ import threading
 import torch
 from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 
+import gradwire.torch as gw
 from gradwire import _api
 from gradwire.codecs import lost
 from gradwire.torch import auto as gw_auto
 from gradwire.torch.fits import not_linear, why_not
 
-from common import FOLDER, RANK, attached, attached_with, await_word, backward, digest, network, said_by, say
-from common import sgd, train
+from common import FOLDER, RANK, TRANSPORT, attached, attached_with, await_word, backward, digest, network, said_by, say
+from common import sgd, train, wrapped
 
 
 @contextlib.contextmanager
@@ -209,6 +210,31 @@ def others_than_sgd():
     with compression, contextlib.redirect_stderr(io.StringIO()) as text:
         optimizer.step(lambda: backward(ddp, 0))
     return names, only_bf16, refused, text.getvalue().count("LBFGS is not linear in the gradients")
+
+
+@little_is_measured()
+def one_of_two_is_given():
+    """SGD moves one layer, and attach is given it. Adam moves the other. Returns what is said, what auto compares, and
+    whether an Adam counts that moves nothing but what the SGD does."""
+
+    def train_both(codec, steps):
+        ddp = wrapped()
+        first, _, last = ddp.module
+        optimizer, other = sgd(first.parameters()), torch.optim.Adam(last.parameters(), 0.001)
+        compression = gw.attach(ddp, codec, transport=TRANSPORT, optimizer=optimizer)
+        with compression, contextlib.redirect_stderr(io.StringIO()) as text:
+            for step in range(steps):
+                ddp.zero_grad()
+                backward(ddp, step)
+                optimizer.step()
+                other.step()
+        return text.getvalue().count("with Adam, ternary"), compression.choice
+
+    n_said, _ = train_both("ternary", 1)
+    _, choice = train_both("auto", 16)
+    parameters = list(network().parameters())
+    former = torch.optim.Adam(parameters)
+    return n_said, sorted(choice["predicted_ms"]), not_linear(parameters, sgd(former.param_groups[0]["params"]))
 
 
 @little_is_measured()
