@@ -31,7 +31,7 @@ BEGIN, END = "<!-- experiments/choosing/run.py makes this table -->", "<!-- the 
 CODECS = {
     "none": "the network is fast enough",
     "bf16": "half the bytes are enough",
-    "f16": "no gradient is above 65,504",
+    "f16": "gradients lie between 0.00006 and 65,504",
     "ternary:residual=on": "you use SGD: try this first",
     "ternary:residual=on,momentum=0.9": "you compare: loses more",
     "topk:ratio=0.01,scope=global,refresh=100,over=0.5": "the network is slower still",

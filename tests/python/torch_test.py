@@ -159,6 +159,7 @@ class Averages(Case):
         found = self.run_cases(
             "buckets_of_all_sizes",
             "accumulation",
+            "thrown_away",
             "unused_parameters",
             "uneven_inputs",
             "clipping",
@@ -168,6 +169,9 @@ class Averages(Case):
         )
         self.assertEqual(len(set(self.same(found, "buckets_of_all_sizes"))), 1)
         self.assertEqual(self.same(found, "accumulation"), [0, 1, True])
+        as_they_are, thrown_away, under_no_sync = self.same(found, "thrown_away")
+        self.assertEqual(under_no_sync, as_they_are)
+        self.assertNotEqual(thrown_away, as_they_are)
         unused = [rank["unused_parameters"] for rank in found]
         for rank in unused:
             self.assertEqual(rank["grads"], [[False, True], [False, True], [True, False], [False, True]])

@@ -5,7 +5,8 @@
     compression = gw.attach(model)
 
 Everything else stays as it was: optimizer, schedule, saving of the model, gradient accumulation (no_sync). If the
-program clips gradients to a norm, that norm must be larger (docs/accuracy.md, "Other optimizers, and clipping")."""
+program clips gradients to a norm, that norm must be larger (docs/accuracy.md, "Other optimizers, and clipping"). If it
+throws gradients away, as a GAN does, it must make them under no_sync (docs/pytorch.md, "What holds")."""
 import collections.abc
 
 import torch
@@ -58,8 +59,8 @@ def attach(
     compression.choice says what it took, and why.
     docs/choosing.md has what each codec sends, up and down, and what it costs in accuracy.
 
-    optimizer: what moves the parameters. A codec with momentum= needs it, and must fit it in every step. Each backward
-    that averages then needs an optimizer.step().
+    optimizer: what moves the parameters, or some of them. A codec with momentum= needs it, and must fit it in every
+    step. Each backward that averages then needs an optimizer.step().
 
     candidates: auto chooses from these, from none and from the all-reduce. None: from codecs that lost at most 0.3
     points of accuracy in trainings with SGD (docs/choosing.md). If the optimizer is no SGD, from bf16. If you do not

@@ -1,4 +1,5 @@
 """Tests what DistributedDataParallel does: buckets, accumulation, unused parameters, join, scaling, several models."""
+import contextlib
 import threading
 import time
 
@@ -35,6 +36,25 @@ def accumulation():
     steps = compression.stats()["steps"]
     compression.close()
     return [steps_before, steps, same]
+
+
+def thrown_away():
+    """Returns what six steps end with: as they are; if each comes after a backward whose gradients are thrown away; and
+    if that one is under no_sync."""
+    found = []
+    for kind in ("as they are", "thrown away", "no_sync"):
+        ddp, compression = attached("ternary:residual=on")
+        optimizer = sgd(ddp.parameters())
+        with compression:
+            for step in range(6):
+                if kind != "as they are":
+                    with ddp.no_sync() if kind == "no_sync" else contextlib.nullcontext():
+                        backward(ddp, step, factor=-1.0)
+                optimizer.zero_grad()
+                backward(ddp, step)
+                optimizer.step()
+        found.append(digest(ddp))
+    return found
 
 
 class Branches(torch.nn.Module):
