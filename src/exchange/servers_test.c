@@ -108,10 +108,12 @@ static void run_and_keep(struct world *w, float **kept, gw_step_result *results)
 static const struct poison *lowest_poison(const struct world *w, uint32_t step)
 {
     const struct poison *lowest = NULL;
-    for (const struct poison *p = w->poisons; p < w->poisons + w->n_poisons; p++)
+    for (size_t i = 0; i < w->n_poisons; i++) {
+        const struct poison *p = &w->poisons[i];
         if (p->step == step &&
             (!lowest || p->tensor < lowest->tensor || (p->tensor == lowest->tensor && p->rank < lowest->rank)))
             lowest = p;
+    }
     return lowest;
 }
 
