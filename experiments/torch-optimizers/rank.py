@@ -1,4 +1,5 @@
 """One process of run.py's: trains a perceptron on MNIST, and prints its last figures as JSON."""
+import contextlib
 import json
 import pathlib
 import sys
@@ -67,7 +68,7 @@ class Muon(Short):
 
 
 def main():
-    folder, codec, seed, kind, words, clip = sys.argv[1], sys.argv[2], int(sys.argv[3]), *map(json.loads, sys.argv[4:])
+    folder, codec, seed, kind, words, also = sys.argv[1], sys.argv[2], int(sys.argv[3]), *map(json.loads, sys.argv[4:])
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(seed)
@@ -89,10 +90,15 @@ def main():
             optimizer.zero_grad()
             loss = F.cross_entropy(ddp(pictures[mine]), labels[mine])
             loss.backward()
-            if clip:
-                nn.utils.clip_grad_norm_(ddp.parameters(), clip)
+            if "norm" in also:
+                nn.utils.clip_grad_norm_(ddp.parameters(), also["norm"])
+            if "value" in also:
+                nn.utils.clip_grad_value_(ddp.parameters(), also["value"])
             return loss
 
+        if "drops" in also:  # the next zero_grad does it
+            with ddp.no_sync() if also["drops"] == "under no_sync" else contextlib.nullcontext():
+                (-F.cross_entropy(ddp(pictures[mine]), labels[mine])).backward()
         if searches:
             loss = optimizer.step(closure)
         else:

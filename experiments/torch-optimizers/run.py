@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Optimizers other than plain SGD, and clipped gradients: what they make of compressed gradients, at equal steps.
+"""Optimizers other than SGD, clipped and dropped gradients: what they make of compressed gradients, at equal steps.
 
     /usr/bin/python3 experiments/torch-optimizers/run.py --mnist DIR [--only GLOB] [--table]
 
@@ -21,19 +21,23 @@ import grid
 import ports
 
 COLUMNS = ["run", "optimizer", "codec", "seed", "steps", "test_accuracy", "loss"]
-# the optimizer, its words, and the largest norm of a gradient (None: nothing is clipped)
+SGD = ("SGD", {"lr": 0.05, "momentum": 0.9})
+# the optimizer, its words, and what else the program does to gradients
 TRAININGS = {
-    "SGD": ("SGD", {"lr": 0.05, "momentum": 0.9}, None),
-    "SGD, clip 0.5": ("SGD", {"lr": 0.05, "momentum": 0.9}, 0.5),
-    "SGD, clip 0.7": ("SGD", {"lr": 0.05, "momentum": 0.9}, 0.7),
-    "SGD, clip 0.95": ("SGD", {"lr": 0.05, "momentum": 0.9}, 0.95),
-    "ASGD": ("ASGD", {"lr": 0.1}, None),
-    "Adam": ("Adam", {"lr": 1e-4}, None),
-    "Lion": ("Lion", {"lr": 5e-5}, None),
-    "LARS": ("LARS", {"lr": 0.002}, None),
-    "Muon": ("Muon", {"lr": 0.003}, None),
-    "Rprop": ("Rprop", {"lr": 1e-3}, None),
-    "LBFGS": ("LBFGS", {"lr": 0.3, "max_iter": 4, "history_size": 10}, None),
+    "SGD": (*SGD, {}),
+    "SGD, clip 0.5": (*SGD, {"norm": 0.5}),
+    "SGD, clip 0.7": (*SGD, {"norm": 0.7}),
+    "SGD, clip 0.95": (*SGD, {"norm": 0.95}),
+    "SGD, values 0.01": (*SGD, {"value": 0.01}),
+    "SGD, dropped": (*SGD, {"drops": "averaged"}),
+    "SGD, no_sync": (*SGD, {"drops": "under no_sync"}),
+    "ASGD": ("ASGD", {"lr": 0.1}, {}),
+    "Adam": ("Adam", {"lr": 1e-4}, {}),
+    "Lion": ("Lion", {"lr": 5e-5}, {}),
+    "LARS": ("LARS", {"lr": 0.002}, {}),
+    "Muon": ("Muon", {"lr": 0.003}, {}),
+    "Rprop": ("Rprop", {"lr": 1e-3}, {}),
+    "LBFGS": ("LBFGS", {"lr": 0.3, "max_iter": 4, "history_size": 10}, {}),
 }
 CODECS = {
     "ddp": "ddp",
@@ -87,10 +91,12 @@ def table(rows):
     lines = [
         "A perceptron (784-256-10) on MNIST, two processes of PyTorch, 500 steps of 64 pictures each (LBFGS: 40 steps",
         "of 1,024): test accuracy in percent and training loss over the last 100 steps, means over the seeds. Columns",
-        "are codecs; ddp is DistributedDataParallel's own all-reduce. clip: the largest norm of a gradient.",
+        "are codecs; ddp is DistributedDataParallel's own all-reduce. clip, values: the largest norm, or element, of a",
+        "gradient. dropped: before each step a backward of the loss times -1 was averaged, and thrown away; no_sync:",
+        "the same under no_sync.",
         f"{grid.machine(rows)}; experiments/torch-optimizers/run.py",
         "",
-        " ".join([f"{'accuracy (loss)':15} {'seeds':>5}", *(f"{short:>16}" for short in CODECS)]),
+        " ".join([f"{'accuracy (loss)':16} {'seeds':>5}", *(f"{short:>16}" for short in CODECS)]),
     ]
     for name in TRAININGS:
         cells, n = [], 0
@@ -99,7 +105,7 @@ def table(rows):
             n = max(n, len(found))
             loss = statistics.mean(float(row["loss"]) for row in found) if found else 0
             cells.append(f"{grid.accuracy_of(found)[0]:.2f} ({loss:.4g})" if found else "")
-        lines.append(" ".join([f"{name:15} {n:>5}", *(f"{cell:>16}" for cell in cells)]))
+        lines.append(" ".join([f"{name:16} {n:>5}", *(f"{cell:>16}" for cell in cells)]))
     return lines
 
 
