@@ -29,6 +29,7 @@ ENVIRONMENT = {
     **os.environ,
     **harness.MPI,
     "OMP_NUM_THREADS": "1",
+    "PYTHONFAULTHANDLER": "1",
     "PYTHONPATH": str(ROOT / "python"),
     "GRADWIRE_LIBRARY": LIBRARY,
 }
@@ -59,6 +60,10 @@ class Slurm(harness.Case):
         """Returns what a command printed. Its exit status must be `status`, or any failure if that is None."""
         try:
             said, heard = run.communicate(timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            subprocess.run(["scancel", "--signal=ABRT", "--user=root"], timeout=DEADLINE)  # Python says where it was
+            said, heard = run.communicate(timeout=DEADLINE)
+            self.fail(f"{run.args} did not end within {DEADLINE} s: {said}{heard}")
         finally:
             run.kill()
         if status is None:
@@ -241,7 +246,7 @@ fi
         if subprocess.run([sys.executable, "-c", load, LIBRARY], stderr=subprocess.DEVNULL).returncode:
             self.skipTest("a sanitized library cannot be loaded into a plain Python")
         example = [sys.executable, ROOT / "examples/pytorch/train.py", "--model", "lenet", "--data", "drawn", "--json"]
-        run = start("srun", "-N2", "-n3", *example, "--steps", 2, "--batch", 12)
+        run = start("srun", "-K", "-N2", "-n3", *example, "--steps", 2, "--batch", 12)
         line = harness.json.loads(self.end(run, 0)[0].splitlines()[-1])
         self.assertTrue(line["identical"])
         self.assertEqual(line["ranks"], 3)
