@@ -35,7 +35,7 @@ def why_not(codec, optimizer, named=()):
     if optimizer is None:
         return f"{codec.canonical}: a codec with momentum= must fit the optimizer; pass it as optimizer="
     kind = type(optimizer).__name__
-    if not isinstance(optimizer, torch.optim.SGD) or not_linear((), optimizer):
+    if not isinstance(optimizer, torch.optim.SGD) or _name_if_not_linear(optimizer, None):
         return f"{codec.canonical.partition(':')[0]} with momentum= fits torch.optim.SGD only, and this is {kind}"
     wanted = 0.0 if traits.velocity else traits.momentum
     for group in optimizer.param_groups:
