@@ -165,6 +165,27 @@ class Failed(Exception):
     pass
 
 
+def train_torch(command, n, port, timeout):
+    """Runs n processes of PyTorch that find each other at a port. Returns what each printed. timeout: seconds."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    environment.update(WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    ranks = [subprocess.Popen(command, env={**environment, "RANK": str(rank)}, **pipes) for rank in range(n)]
+    deadline = time.monotonic() + timeout
+    try:
+        said = [rank.communicate(timeout=max(1, deadline - time.monotonic())) for rank in ranks]
+    except subprocess.TimeoutExpired:
+        raise Failed(f"not done after {timeout} s") from None
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait(60)
+    for number, (rank, (_, heard)) in enumerate(zip(ranks, said)):
+        if rank.returncode:
+            raise Failed(f"failed: rank {number}: " + (heard.strip().splitlines() or [str(rank.returncode)])[-1])
+    return [out for out, _ in said]
+
+
 def train(args, *words):
     """Runs `gradwire train`. Returns the summary. Replicas must be identical."""
     done = subprocess.run(

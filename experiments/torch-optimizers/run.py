@@ -8,10 +8,8 @@ of 1,024 pictures each, with up to four backwards a step. Call it with a Python 
 
 results.tsv has a line for every finished run. A run whose line is there is not repeated."""
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -61,27 +59,8 @@ def all_runs():
 
 def run_one(args, run):
     _, name, codec, seed = run
-    environment = {**os.environ, "PYTHONPATH": str(grid.ROOT / "python"), "OMP_NUM_THREADS": "1"}
-    environment.update(WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(next(PORTS)), PYTHONWARNINGS="ignore")
     command = [sys.executable, str(HERE / "rank.py"), args.mnist, codec, str(seed), *map(json.dumps, TRAININGS[name])]
-    ranks = [
-        subprocess.Popen(
-            command, env={**environment, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
-    try:
-        outputs = [rank.communicate(timeout=args.timeout) for rank in ranks]
-    except subprocess.TimeoutExpired:
-        raise grid.Failed(f"not done after {args.timeout} s") from None
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-    for rank, (_, err) in zip(ranks, outputs):
-        if rank.returncode:
-            raise grid.Failed("failed: " + (err.strip().splitlines() or [str(rank.returncode)])[-1])
-    mine, other = (json.loads(out) for out, _ in outputs)
+    mine, other = map(json.loads, grid.train_torch(command, 2, next(PORTS), args.timeout))
     if mine.pop("hash") != other["hash"]:
         raise grid.Failed("replicas differ")
     return {"optimizer": name, "codec": codec, "seed": seed, **mine}

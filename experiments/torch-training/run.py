@@ -9,10 +9,8 @@ transformer on a text that a grammar makes with four. Call it with a Python that
 results.tsv has a line for every finished run. A run whose line is there is not repeated. So the grid can be interrupted
 at any time, and goes on where it was. table.txt is made anew from results.tsv after every run."""
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -90,29 +88,7 @@ def run_one(args, run):
     command = [sys.executable, *script, "--json", "--model", model]
     command += ["--codec", "ddp" if hook else codec, "--seed", str(seed), *map(str, words)]
     command += ["--data", folder] if folder else []
-    environment = {**os.environ, "PYTHONPATH": str(grid.ROOT / "python"), "OMP_NUM_THREADS": "1"}
-    environment.update(WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(next(PORTS)))
-    ranks = [
-        subprocess.Popen(
-            command,
-            env={**environment, "RANK": str(rank), "PYTHONWARNINGS": "ignore"},
-            stdout=subprocess.DEVNULL if rank else subprocess.PIPE,
-            stderr=subprocess.DEVNULL if rank else subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(n)
-    ]
-    try:
-        out, err = ranks[0].communicate(timeout=args.timeout)
-        if ranks[0].returncode or any(rank.wait(60) for rank in ranks):
-            raise grid.Failed("failed: " + (err.strip().splitlines() or ["a rank other than 0 did"])[-1])
-    except subprocess.TimeoutExpired:
-        raise grid.Failed(f"not done after {args.timeout} s") from None
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-    lines = [json.loads(line) for line in out.splitlines()]
+    lines = [json.loads(line) for line in grid.train_torch(command, n, next(PORTS), args.timeout)[0].splitlines()]
     if not lines or not all(line["identical"] for line in lines):
         raise grid.Failed("replicas differ")
     last = lines[-1]
