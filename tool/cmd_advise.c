@@ -42,33 +42,37 @@ static double off_by(const tool_profile *p, uint32_t codec)
     return codec < p->profile.n_codecs ? p->off_by[codec] : NAN;
 }
 
-/* What the codec cost in trainings, in points of accuracy. Floats cost none. NAN: nobody knows. */
-static double lost_by(const tool_profile *p, const gw_advice *advice, uint32_t codec)
+/* Finds what each codec cost in trainings, by its number: points of accuracy. Floats cost none. NAN: nobody knows. */
+static gw_status find_lost(const tool_profile *p, const gw_advice *advice, double *lost)
 {
-    gw_codec *parsed;
-    if (codec == advice->floats.codec)
-        return 0;
-    if (gw_codec_parse(NULL, spec_of(p, codec), &parsed) < 0)
-        return NAN;
-    const double lost = gw_codec_lost(parsed);
-    gw_codec_destroy(parsed);
-    return lost;
+    for (uint32_t c = 0; c < p->profile.n_codecs; c++) {
+        gw_codec *codec;
+        lost[c] = NAN;
+        gw_status status = gw_codec_parse(NULL, p->codecs[c].spec, &codec);
+        if (status == GW_OK)
+            status = gw_codec_lost(codec, &lost[c]);
+        if (status == GW_ERR_MEMORY)
+            return status;
+        gw_codec_destroy(codec);
+    }
+    lost[advice->floats.codec] = 0;
+    return GW_OK;
 }
 
 /* The shortest step of a codec that pays and that is known to lose at most so much; else that of floats. */
-static const gw_codec_advice *take(const tool_profile *p, const gw_advice *advice, double most_lost)
+static const gw_codec_advice *take(const gw_advice *advice, const double *lost, double most_lost)
 {
     for (uint32_t i = 0; i < advice->n_codecs; i++)
-        if (advice->codecs[i].pays && (isinf(most_lost) || lost_by(p, advice, advice->codecs[i].codec) <= most_lost))
+        if (advice->codecs[i].pays && (isinf(most_lost) || lost[advice->codecs[i].codec] <= most_lost))
             return &advice->codecs[i];
     return &advice->floats;
 }
 
 /* Says what to take, and what would be faster. */
-static void print_choice(const tool_profile *p, const gw_advice *advice, double most_lost)
+static void print_choice(const tool_profile *p, const gw_advice *advice, const double *lost, double most_lost)
 {
-    const gw_codec_advice *taken = take(p, advice, most_lost), *fastest = &advice->codecs[0];
-    const double lost = lost_by(p, advice, fastest->codec);
+    const gw_codec_advice *taken = take(advice, lost, most_lost), *fastest = &advice->codecs[0];
+    const double points = lost[fastest->codec];
     if (taken->pays)
         printf("\nTake %s with --plan exact: a step takes %.3f ms in place of %.3f.\n",
                gw_quote(spec_of(p, taken->codec)).text, taken->step_ms, advice->floats.step_ms);
@@ -86,25 +90,24 @@ static void print_choice(const tool_profile *p, const gw_advice *advice, double 
     if (!fastest->pays || taken == fastest)
         return;
     printf("%s would take %.3f ms, ", gw_quote(spec_of(p, fastest->codec)).text, fastest->step_ms);
-    if (isnan(lost))
+    if (isnan(points))
         printf("but nobody has measured what it costs in accuracy. --lost any takes it too.\n");
     else
-        printf("but lost %.2f points of accuracy in a training. --lost %.2f takes it too.\n", lost, lost);
+        printf("but lost %.2f points of accuracy in a training. --lost %.2f takes it too.\n", points, points);
 }
 
-static int print_text(const tool_profile *p, const gw_advice *advice, double most_lost)
+static int print_text(const tool_profile *p, const gw_advice *advice, const double *lost, double most_lost)
 {
     const gw_profile_link *link = &p->profile.link;
     printf("%-36s %9s %7s %7s %12s %9s %16s %6s\n", "codec, with its exact plan", "step, ms", "off by", "groups",
            "bytes", "speed-up", "pays below", "lost");
     for (uint32_t i = 0; i < advice->n_codecs; i++) {
         const gw_codec_advice *one = &advice->codecs[i];
-        const double lost = lost_by(p, advice, one->codec);
         char off[16] = "-", points[16] = "?";
         if (!isnan(off_by(p, one->codec)))
             snprintf(off, sizeof off, "%.1f%%", 100 * off_by(p, one->codec));
-        if (!isnan(lost))
-            snprintf(points, sizeof points, "%.2f", lost);
+        if (!isnan(lost[one->codec]))
+            snprintf(points, sizeof points, "%.2f", lost[one->codec]);
         printf("%-36s %9.3f %7s %7u %12.0f %8.2fx ", gw_quote(spec_of(p, one->codec)).text, one->step_ms, off,
                one->n_groups, one->bytes, one->speedup);
         if (one->codec == advice->floats.codec)
@@ -113,7 +116,7 @@ static int print_text(const tool_profile *p, const gw_advice *advice, double mos
             print_break_even(one);
         printf(" %6s\n", points);
     }
-    print_choice(p, advice, most_lost);
+    print_choice(p, advice, lost, most_lost);
     printf(
         "\n\"lost\": points of test accuracy, the most of the trainings that gradwire codecs lists; ?: not measured. "
         "They had SGD. Other optimizers can lose more with all but bf16 and f16: docs/accuracy.md.\n");
@@ -128,7 +131,7 @@ static int print_text(const tool_profile *p, const gw_advice *advice, double mos
     return tool_finish_output();
 }
 
-static int print_json(const tool_profile *p, const gw_advice *advice, double most_lost)
+static int print_json(const tool_profile *p, const gw_advice *advice, const double *lost, double most_lost)
 {
     json_t *rows = json_array();
     for (uint32_t i = 0; i < advice->n_codecs; i++) {
@@ -137,7 +140,7 @@ static int print_json(const tool_profile *p, const gw_advice *advice, double mos
         json_t *row = json_pack("{s:s, s:f, s:i, s:f, s:f}", "codec", spec_of(p, one->codec), "step_ms", one->step_ms,
                                 "groups", (int)one->n_groups, "bytes", one->bytes, "speedup", one->speedup);
         json_object_set_new(row, "pays", json_boolean(one->pays));
-        json_object_set_new(row, "points_lost", tool_json_real(lost_by(p, advice, one->codec)));
+        json_object_set_new(row, "points_lost", tool_json_real(lost[one->codec]));
         const double from = floats ? INFINITY : one->pays_from_ms_per_byte;
         json_object_set_new(row, "pays_from_ms_per_byte", tool_json_real(from));
         json_object_set_new(row, "pays_below_bits_per_second",
@@ -145,7 +148,7 @@ static int print_json(const tool_profile *p, const gw_advice *advice, double mos
         json_object_set_new(row, "off_by", tool_json_real(off_by(p, one->codec)));
         json_array_append_new(rows, row);
     }
-    const gw_codec_advice *taken = take(p, advice, most_lost);
+    const gw_codec_advice *taken = take(advice, lost, most_lost);
     return tool_print_json(json_pack("{s:s, s:s, s:f, s:f, s:f, s:b, s:o, s:{s:s, s:i, s:f, s:f, s:b, s:o}}", "codec",
                                      spec_of(p, taken->codec), "plan", "exact", "step_ms", taken->step_ms,
                                      "step_ms_floats", advice->floats.step_ms, "speedup", taken->speedup, "pays",
@@ -197,9 +200,12 @@ int gw_cmd_advise(int argc, char **argv)
     TOOL_TRY(parse_lost(lost_text, &most_lost));
     TOOL_TRY(tool_profile_read(path, compress, &profile));
     static gw_advice advice;
+    double lost[GW_PLAN_MAX_CODECS + 1]; /* floats may not be in the profile */
     int status = tool_exit_status(gw_advise(NULL, &profile.profile, profile.compress, &advice), path);
     if (status == TOOL_DONE)
-        status = (json ? print_json : print_text)(&profile, &advice, most_lost);
+        status = tool_exit_status(find_lost(&profile, &advice, lost), path);
+    if (status == TOOL_DONE)
+        status = (json ? print_json : print_text)(&profile, &advice, lost, most_lost);
     tool_profile_free(&profile);
     return status;
 }

@@ -209,18 +209,17 @@ gw_codec_traits gw_codec_traits_of(const gw_codec *codec)
                              .velocity = momentum && momentum->output == GW_OUTPUT_VELOCITY};
 }
 
-double gw_codec_lost(const gw_codec *codec)
+gw_status gw_codec_lost(const gw_codec *codec, double *points)
 {
-    double most = NAN;
+    *points = NAN;
     for (const gw_codec_loss *loss = codec->record->info.losses; loss && loss->spec; loss++) {
         gw_codec *trained;
-        if (gw_codec_parse(codec->context, loss->spec, &trained) < 0)
-            return NAN;
+        GW_TRY(gw_codec_parse(codec->context, loss->spec, &trained));
         if (strcmp(trained->canonical, codec->canonical) == 0)
-            most = fmax(most, loss->points);
+            *points = fmax(*points, loss->points);
         gw_codec_destroy(trained);
     }
-    return most;
+    return GW_OK;
 }
 
 /* Compares the n characters of `pattern` with the whole name. If they differ somewhere, only the last star can take

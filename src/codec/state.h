@@ -25,9 +25,9 @@ void gw_encoder_describe(const gw_encoder *encoder, gw_encoder_condition *condit
  * encoders of several codecs). */
 GW_MUST_CHECK gw_status gw_encoders_begin(gw_encoder *const *encoders, uint32_t n, bool *together);
 
-/* The most that the codec lost, with just these options, in a training that gw_codec_info.losses knows: points of test
- * accuracy in percent. Below 0: it lost nothing. NAN: none is known, or memory is short. NULL is not allowed. Any
- * thread may call it. */
-double gw_codec_lost(const gw_codec *codec);
+/* Sets *points to the most that the codec lost, with just these options, in a training that gw_codec_info.losses knows:
+ * points of test accuracy in percent. Below 0: it lost nothing. NAN: none is known. NULL is not allowed. Any thread may
+ * call it. Errors: GW_ERR_MEMORY. */
+GW_MUST_CHECK gw_status gw_codec_lost(const gw_codec *codec, double *points);
 
 #endif

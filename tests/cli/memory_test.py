@@ -35,7 +35,8 @@ class Memory(harness.Case):
         with open(plan, "w") as file:
             json.dump(profile(), file)
         planned = ["plan", "--profile", plan, "--json", "-o", self.path("chart.svg")]
-        for words in (planned, ["codecs", "topk", "--json"]):
+        advised = ["advise", "--profile", plan]
+        for words in (planned, advised, [*advised, "--json"], ["codecs", "topk", "--json"]):
             status, said, drawn, n = self.once(0, *words)
             self.assertEqual((status, bool(drawn)), (0, "plan" in words))
             n_told = 0
