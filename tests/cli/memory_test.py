@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 
 import harness
 
+MADE = re.compile(b'"made": *"[^"]*"')  # the time in a page
 LAST = 150  # so many allocations before the end fail, each once: answers are made there
 
 
@@ -21,32 +23,45 @@ def profile():
 
 class Memory(harness.Case):
     def once(self, fail_at, *words):
-        """Returns status, standard output, the chart and how many allocations there were."""
-        chart = self.path("chart.svg")
-        if os.path.exists(chart):
-            os.remove(chart)
+        """Returns status, what the answer is (standard output and the file of -o), standard error, and how many
+        allocations there were."""
+        out = self.path("out")
+        if os.path.exists(out):
+            os.remove(out)
         env = {"LD_PRELOAD": os.environ["GRADWIRE_SHORT_OF_MEMORY"], "FAIL_AT": str(fail_at)}
         done = self.run_tool(*words, env=env)
-        drawn = self.read_bytes(chart) if os.path.exists(chart) else None
-        return done.returncode, done.stdout, drawn, int(done.stderr.rpartition("allocations: ")[2] or 0)
+        said, _, n = done.stderr.rpartition("allocations: ")
+        drawn = MADE.sub(b"", self.read_bytes(out)) if os.path.exists(out) else None
+        return done.returncode, (done.stdout, drawn), said, int(n or 0)
+
+    def sweep(self, *words):
+        status, whole, _, n = self.once(0, *words)
+        self.assertEqual(status, 0)
+        n_told = 0
+        for fail_at in {1, *range(max(1, n - LAST), n + 1)}:
+            status, answer, said, _ = self.once(fail_at, *words)
+            where = f"{words[0]}, allocation {fail_at} of {n}"
+            self.assertIn(status, (0, 1), where)
+            if status == 0:
+                self.assertEqual(answer, whole, where)
+            else:
+                self.assertIn("gradwire", said, where)
+            n_told += status
+        self.assertGreater(n_told, 20, words[0])
 
     def test_answers(self):
-        plan = self.path("profile.json")
-        with open(plan, "w") as file:
-            json.dump(profile(), file)
-        planned = ["plan", "--profile", plan, "--json", "-o", self.path("chart.svg")]
-        advised = ["advise", "--profile", plan]
-        for words in (planned, advised, [*advised, "--json"], ["codecs", "topk", "--json"]):
-            status, said, drawn, n = self.once(0, *words)
-            self.assertEqual((status, bool(drawn)), (0, "plan" in words))
-            n_told = 0
-            for fail_at in range(max(1, n - LAST), n + 1):
-                found = self.once(fail_at, *words)
-                self.assertIn(found[0], (0, 1), f"{words[0]}, allocation {fail_at} of {n}")
-                if found[0] == 0:
-                    self.assertEqual(found[1:3], (said, drawn), f"{words[0]}, allocation {fail_at} of {n}")
-                n_told += found[0]
-            self.assertGreater(n_told, 20, words[0])
+        file = self.path("profile.json")
+        with open(file, "w") as stream:
+            json.dump(profile(), stream)
+        self.sweep("plan", "--profile", file, "--json", "-o", self.path("out"))
+        self.sweep("advise", "--profile", file)
+        self.sweep("advise", "--profile", file, "--json")
+        self.sweep("codecs", "topk", "--json")
+
+    @harness.needs_trainer
+    def test_report(self):
+        self.run_tool("train", *harness.SMALL, "--steps", 3, "--out", self.path("run"))
+        self.sweep("report", self.path("run"), "--json", "-o", self.path("out"))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,9 @@ static json_t *collect(char *const *runs, size_t n_runs)
                                   .histograms = within(480 / n_runs, 6, 480),
                                   .layers = within(3000 / n_runs, 16, 3000)};
     json_t *all = json_array();
-    for (size_t i = 0; i < n_runs; i++) {
+    if (!all)
+        tool_fail("out of memory");
+    for (size_t i = 0; all && i < n_runs; i++) {
         json_t *run = report_run(runs[i], &limits);
         if (!run) {
             json_decref(all);
