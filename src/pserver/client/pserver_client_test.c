@@ -37,10 +37,11 @@ TEST(state_is_handed_over)
                    {"other", GW_ERR_ARGUMENT, ""},
                    {"state", GW_ERR_TIMEOUT, "for somebody to put a value of version 0 or higher"}};
     static float x[ODD];
-    gw_ps_client *a = come(GW_PS_READER), *b = come_for(GW_PS_READER, 300);
+    gw_ps_client *a = come(GW_PS_READER), *b = come(GW_PS_READER);
     gw_ps_value value;
     ok(test_init(a, "state", GW_PS_FLOAT32, ODD, NULL, NULL));
     ok(test_init(b, "state", GW_PS_FLOAT32, ODD, NULL, NULL));
+    limit(b, 300);
     for (int i = 0; i < 3; i++) { /* what is not there is nothing, whatever was in its place */
         memset(&value, 9, sizeof value);
         refused(gw_ps_get(b, nothing[i].key, 0, &value), nothing[i].status, nothing[i].words);
@@ -51,7 +52,9 @@ TEST(state_is_handed_over)
         for (size_t i = 0; i < ODD; i++)
             x[i] = (float)(version * i);
         ok(gw_ps_put(a, "state", version, x, ODD_BYTES));
+        limit(b, 300);
         refused(gw_ps_get(b, "state", version + 1, &value), GW_ERR_TIMEOUT, "");
+        limit(b, LONG_MS);
         ok(gw_ps_get(b, "state", 2, &value));
         assert_true(value.round == version && value.n_bytes == ODD_BYTES && value.shape.dims[0] == ODD);
         assert_memory_equal(value.bytes, x, value.n_bytes);

@@ -4,8 +4,6 @@
 
 #include "pserver/server/test_server.h"
 
-#define LONG_MS 20000
-
 /* ---- servers: those of the test -------------------------------------------------------------------------------- */
 
 static struct {
@@ -67,9 +65,10 @@ static inline gw_ps_client *come(uint32_t rank)
     return test_client(served.places, rank, false, LONG_MS);
 }
 
-static inline gw_ps_client *come_for(uint32_t rank, uint32_t timeout_ms)
+/* Its calls wait at most so long from now on. A call that must succeed needs LONG_MS. */
+static inline void limit(gw_ps_client *client, uint32_t timeout_ms)
 {
-    return test_client(served.places, rank, false, timeout_ms);
+    client->timeout_ms = timeout_ms;
 }
 
 /* It takes part once it joins. */

@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-enum { LONG_MS = 60000, MAX_KEY_BYTES = 1 << 16, MAX_BYTES = 1 << 20, MAX_CLIENTS = 40 };
+enum { MAX_KEY_BYTES = 1 << 16, MAX_BYTES = 1 << 20, MAX_CLIENTS = 40 };
 enum { MOST_UNREAD = 4096 + 100 }; /* answers that may wait for a client, and those that may come at once */
 
 /* ---- memory ------------------------------------------------------------------------------------------------ */

@@ -9,12 +9,12 @@
 static gw_ps_client *w[3]; /* the workers of the test */
 
 /* Serves, and meets n of the workers, who make this key. */
-static void begin(const gw_ps_server_options *options, uint32_t n, uint32_t timeout_ms, const char *key)
+static void begin(const gw_ps_server_options *options, uint32_t n, const char *key)
 {
     serve(1, options);
     memset(w, 0, sizeof w);
     for (uint32_t r = 0; r < n; r++)
-        w[r] = come_for(r, timeout_ms), init(w[r], key);
+        w[r] = come(r), init(w[r], key);
 }
 
 static void end(void)
@@ -30,7 +30,7 @@ TEST(snippet_of_the_issue)
     /* 00 = -1, 01 = 0, 10 = +1, lowest element in the lowest bits: rank 0 has + 0 - +, 0 0 0 -; rank 1 + + 0 -, 0 - 0 0
      */
     const uint8_t grads[2][2] = {{0x86 ^ 0x00, 0x15}, {0x1A, 0x51}};
-    begin(&(gw_ps_server_options){.n_workers = 2}, 2, LONG_MS, "max_abs_grad");
+    begin(&(gw_ps_server_options){.n_workers = 2}, 2, "max_abs_grad");
     for (uint32_t r = 0; r < 2; r++)
         ok(test_init(w[r], "quantized_grad", GW_PS_UINT8, 2, NULL, NULL));
     for (uint64_t step = 1; step <= 3; step++) {
@@ -62,7 +62,7 @@ TEST(pulls_wait_for_all_pushes)
 {
     uint64_t requests[3];
     gw_ps_value value;
-    begin(&(gw_ps_server_options){.n_workers = 3}, 3, LONG_MS, "x");
+    begin(&(gw_ps_server_options){.n_workers = 3}, 3, "x");
     for (uint32_t r = 0; r < 3; r++)
         push(w[r], "x", (float)(1 << r)), requests[r] = begin_sum(w[r], "x");
     for (uint32_t r = 0; r < 3; r++)
@@ -75,12 +75,14 @@ TEST(one_that_is_missing_is_named)
 {
     const float x = 1;
     gw_ps_value value;
-    begin(&(gw_ps_server_options){.n_workers = 3}, 2, 400, "x");
+    begin(&(gw_ps_server_options){.n_workers = 3}, 2, "x");
     push(w[0], "x", x);
+    limit(w[0], 400);
     refused(gw_ps_pull(w[0], "x", GW_PS_MAX, NULL, &value), GW_ERR_TIMEOUT, "rank 1, rank 2 (not connected)");
     /* The next push of the same worker waits for the round, and the same push is tried again. */
     refused(gw_ps_push(w[0], "x", &x, 4), GW_ERR_TIMEOUT, "");
-    w[2] = come_for(2, 400), init(w[2], "x");
+    limit(w[0], LONG_MS);
+    w[2] = come(2), init(w[2], "x");
     push(w[1], "x", x), push(w[2], "x", x), push(w[0], "x", x);
     ok(gw_ps_pull(w[1], "x", GW_PS_SUM, NULL, &value));
     assert_int_equal(value.round, 1);
@@ -95,7 +97,7 @@ TEST(what_cannot_be_is_refused)
     char longest[GW_PS_MOST_NAME + 2] = "";
     gw_ps_value value;
     memset(longest, 'x', GW_PS_MOST_NAME + 1);
-    begin(&(gw_ps_server_options){.n_workers = 1}, 1, LONG_MS, key);
+    begin(&(gw_ps_server_options){.n_workers = 1}, 1, key);
     refused(test_init(w[0], longest, GW_PS_FLOAT32, 1, NULL, NULL), GW_ERR_ARGUMENT, "");
     init(w[0], longest + 1);
     refused(test_init(w[0], "", GW_PS_FLOAT32, 1, NULL, NULL), GW_ERR_ARGUMENT, "");
@@ -141,7 +143,7 @@ TEST(numbers_that_cannot_be_are_refused)
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     static const double bad_rates[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, -1, 1e39};
     const float x = 3;
-    begin(&(gw_ps_server_options){.n_workers = 1}, 1, LONG_MS, "x");
+    begin(&(gw_ps_server_options){.n_workers = 1}, 1, "x");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refused(test_init(w[0], "w", GW_PS_FLOAT32, 1, "sgd", &bad[i]), GW_ERR_NONFINITE, "");
     refused(test_init(w[0], "v", GW_PS_FLOAT32, 1, "sgdd", &x), GW_ERR_SPEC, "");
@@ -157,7 +159,7 @@ TEST(numbers_that_cannot_be_are_refused)
 
 TEST(a_worker_comes_back)
 {
-    begin(&(gw_ps_server_options){.n_workers = 2}, 2, LONG_MS, "x");
+    begin(&(gw_ps_server_options){.n_workers = 2}, 2, "x");
     for (uint32_t step = 1; step <= 3; step++) {
         push(w[0], "x", (float)step), push(w[1], "x", (float)step);
         gw_ps_client_destroy(w[1]);
@@ -171,9 +173,11 @@ TEST(a_worker_comes_back)
 TEST(staleness_bounds_who_is_ahead)
 {
     gw_ps_value value;
-    begin(&(gw_ps_server_options){.n_workers = 2, .mode = GW_PS_STALE, .staleness = 1}, 2, 600, "x");
+    begin(&(gw_ps_server_options){.n_workers = 2, .mode = GW_PS_STALE, .staleness = 1}, 2, "x");
     push(w[0], "x", 1), expect_sum(w[0], "x", 1, 1);
-    push(w[0], "x", 10), refused(gw_ps_pull(w[0], "x", GW_PS_SUM, NULL, &value), GW_ERR_TIMEOUT, "");
+    push(w[0], "x", 10), limit(w[0], 600);
+    refused(gw_ps_pull(w[0], "x", GW_PS_SUM, NULL, &value), GW_ERR_TIMEOUT, "");
+    limit(w[0], LONG_MS);
     push(w[1], "x", 100), expect_sum(w[0], "x", 110, 2);
     end();
 }
@@ -189,7 +193,7 @@ TEST(rates_come_with_pushes)
     const float first = 8, x = 1;
     for (int c = 0; c < 3; c++) {
         gw_ps_value value;
-        begin(&(gw_ps_server_options){.n_workers = 2, .mode = cases[c].mode, .staleness = 3}, 2, LONG_MS, "x");
+        begin(&(gw_ps_server_options){.n_workers = 2, .mode = cases[c].mode, .staleness = 3}, 2, "x");
         const gw_ps_info info = gw_ps_client_info(w[1]);
         assert_true(info.n_workers == 2 && info.mode == cases[c].mode && info.staleness == cases[c].staleness);
         ok(test_init(w[0], "w", GW_PS_FLOAT32, 1, "sgd", &first));
@@ -210,7 +214,7 @@ TEST(values_of_many_pieces)
     static uint8_t bytes[3 * PIECE + 3];
     for (uint64_t b = 0; b < sizeof bytes; b++)
         bytes[b] = (uint8_t)(b * 131 + b / PIECE);
-    begin(&(gw_ps_server_options){.n_workers = 1}, 1, LONG_MS, "x");
+    begin(&(gw_ps_server_options){.n_workers = 1}, 1, "x");
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         const char key[] = {(char)('0' + i), 0};
         gw_ps_value value;

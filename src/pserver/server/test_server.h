@@ -4,12 +4,15 @@
 
 #include "log_shape.h"
 #include "outcome.h"
+#include "pserver/client/state.h"
 
 #include <gradwire/pserver.h>
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define LONG_MS 60000 /* for what must succeed, also on a busy machine */
 
 struct test_server {
     gw_ps_server *server;
@@ -61,12 +64,14 @@ static inline gw_status test_client_create(gw_ps_client_options options, gw_ps_c
     return gw_ps_client_create(NULL, &options, client);
 }
 
-/* Makes a client, which the servers must accept. servers: the address of one or several, with commas between. */
+/* Makes a client, which the servers must accept. Its calls wait for timeout_ms. servers: the
+ * address of one or several, with commas between. */
 static inline gw_ps_client *test_client(const char *servers, uint32_t rank, bool joins, uint32_t timeout_ms)
 {
     gw_ps_client *client;
     ok(test_client_create(
-        (gw_ps_client_options){.servers = servers, .rank = rank, .joins = joins, .timeout_ms = timeout_ms}, &client));
+        (gw_ps_client_options){.servers = servers, .rank = rank, .joins = joins, .timeout_ms = LONG_MS}, &client));
+    client->timeout_ms = timeout_ms;
     return client;
 }
 
