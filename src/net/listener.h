@@ -13,8 +13,6 @@
 #define GW_NET_MOST_LISTENING 2
 /* who has not said by then who it is, is sent away */
 #define GW_NET_INTRODUCTION_SECONDS 10.0
-/* the listener's work must be done at least this often */
-#define GW_NET_WORK_SECONDS 0.25
 /* Newcomers may come as fast as they are handled. So after this many of them its holder does something else first. */
 #define GW_NET_MOST_AT_ONCE 64
 
@@ -60,9 +58,10 @@ void gw_net_listener_close(struct gw_net_listener *listener);
 gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_address *address,
                         struct gw_net_address *own);
 
-/* Goes on with all that can go on: accepts, shakes hands, reads, sends away. The next newcomer that has sent its first
- * message is handed over with it; NULL: none has now. The caller must then let it in or turn it out. The log gets a
- * line for handshakes that failed, and for connections that were pushed out, but not for each of many. */
+/* Goes on with all that can go on: accepts, shakes hands, reads, sends away. Call it several times a second, also if
+ * the kernel has no news: newcomers whose time is up go. The next newcomer that has sent its first message is handed
+ * over with it; NULL: none has now. The caller must then let it in or turn it out. The log gets a line for handshakes
+ * that failed, and for connections that were pushed out, but not for each of many. */
 struct gw_net_newcomer *gw_net_listener_next(struct gw_net_listener *listener, struct gw_net_message *message);
 
 /* Moves a newcomer's connection to `to`, which must be made and not open. */

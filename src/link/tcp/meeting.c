@@ -13,12 +13,14 @@
 #include "link/tcp/state.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#define TURN_MS 20       /* the longest that a member waits for an event before it looks what else is due */
 #define WAIT_SECONDS 0.5 /* between two WAITs of rank 0 */
 /* After an attempt to connect that failed. To rank 0, which may not be there for long, the pause doubles. */
 #define REDIAL_SECONDS 0.02
@@ -46,18 +48,17 @@ struct meeting {
     double deadline;
     int epoll;
     struct joiner *joiners;
-    uint32_t n_here, n_ready; /* at rank 0 */
-    double tell_at;           /* at rank 0: when to say WAIT next */
-    uint8_t *table;           /* its bytes */
+    uint8_t *table; /* its bytes */
     size_t table_bytes;
     bool has_table, told_ready, over;
-    uint32_t n_missing; /* connections to peers that do not stand yet */
-    /* elsewhere than at rank 0 */
+    char trouble[200]; /* why the last attempt to connect to a peer failed */
+    /* at rank 0 */
+    double tell_at;                  /* when to say WAIT next */
+    char refused[GW_TCP_TEXT_BYTES]; /* the last refusal; "": none */
+    /* elsewhere */
     double dial_host_at, pause;
-    char waiting_for[GW_TCP_TEXT_BYTES];
+    struct gw_tcp_missing waiting_for; /* what the last WAIT said */
     int n_mismatches;
-    char refused[GW_TCP_TEXT_BYTES]; /* at rank 0: the last refusal; "": none */
-    char trouble[200];               /* why the last attempt to connect to a peer failed */
 };
 
 gw_status gw_tcp_go_on(const void *of_rank)
@@ -87,6 +88,24 @@ struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const
     return list;
 }
 
+static bool all_ranks(const struct meeting *m, bool (*are_so)(const void *meeting, uint32_t rank))
+{
+    uint32_t r = 0;
+    while (r < m->group->size && are_so(m, r))
+        r++;
+    return r == m->group->size;
+}
+
+/* This rank has all its connections to that one. */
+static bool all_links_stand(const void *meeting, uint32_t rank)
+{
+    const struct meeting *m = meeting;
+    bool all = true;
+    for (uint32_t l = 0; l < m->group->n_links && rank != m->group->rank; l++)
+        all = all && m->group->endpoints[l].peers[rank].stands;
+    return all;
+}
+
 /* At rank 0. */
 static bool is_here(const struct meeting *m, uint32_t rank)
 {
@@ -97,7 +116,7 @@ static bool is_here(const struct meeting *m, uint32_t rank)
 static bool has_done_so(const void *meeting, uint32_t rank)
 {
     const struct meeting *m = meeting;
-    return !m->has_table ? is_here(m, rank) : rank == 0 ? m->n_missing == 0 : m->joiners[rank].ready;
+    return !m->has_table ? is_here(m, rank) : rank == 0 ? all_ranks(m, all_links_stand) : m->joiners[rank].ready;
 }
 
 /* The same, or it waits for another one, as far as rank 0 knows. Who came may have gone because its own deadline passed
@@ -111,22 +130,12 @@ static bool is_excused(const void *meeting, uint32_t rank)
            (m->has_table ? gw_clock_seconds() - joiner->heard_at < 2 * WAIT_SECONDS : joiner->went);
 }
 
-/* At rank 0: lists the members for which all wait; only those without excuse, if there are some. */
+/* The members for which all wait, as rank 0 sees it; only those without excuse, if there are some. */
 static struct gw_tcp_missing awaited_ranks(const struct meeting *m)
 {
-    bool all_excused = true;
-    for (uint32_t r = 0; r < m->group->size; r++)
-        all_excused = all_excused && is_excused(m, r);
-    return gw_tcp_missing_ranks(m->group->size, all_excused ? has_done_so : is_excused, m);
-}
-
-static bool all_links_stand(const void *meeting, uint32_t rank)
-{
-    const struct meeting *m = meeting;
-    bool all = true;
-    for (uint32_t l = 0; l < m->group->n_links && rank != m->group->rank; l++)
-        all = all && m->group->endpoints[l].peers[rank].stands;
-    return all;
+    if (m->group->rank > 0)
+        return m->waiting_for;
+    return gw_tcp_missing_ranks(m->group->size, all_ranks(m, is_excused) ? has_done_so : is_excused, m);
 }
 
 static struct gw_tcp_peer *peer_of(const struct meeting *m, uint64_t number)
@@ -186,7 +195,6 @@ static void stand(struct meeting *m, uint64_t number)
     peer->c.most_bytes = GW_TCP_MOST_BYTES;
     peer->c.place = place_of_message;
     peer->c.place_user = m->group;
-    m->n_missing -= !peer->stands;
     peer->stands = true; /* from here on its endpoint sees what comes */
     epoll_ctl(m->epoll, EPOLL_CTL_DEL, peer->c.fd, NULL);
 }
@@ -202,22 +210,22 @@ static void redial(struct meeting *m, uint64_t number, const char *trouble)
 static gw_status dial_peers(struct meeting *m, double now)
 {
     const struct gw_tcp_group *group = m->group;
-    for (uint32_t l = 0; m->has_table && l < group->n_links; l++)
-        for (uint32_t r = 0; r < group->rank; r++) {
-            const uint64_t number = (uint64_t)l * group->size + r;
-            struct gw_tcp_peer *peer = peer_of(m, number);
-            if (peer->dial_at == 0 || now < peer->dial_at)
-                continue;
-            uint8_t hello[GW_TCP_HELLO_BYTES];
-            gw_tcp_hello_write(hello, &(struct gw_tcp_hello){group->session, group->rank, l});
-            peer->dial_at = 0;
-            const gw_status status =
-                dial(m, &group->members[r].address, NULL, &peer->c, number, GW_TCP_HELLO, hello, sizeof hello);
-            if (status == GW_ERR_PEER)
-                redial(m, number, strerror(peer->c.error));
-            else
-                GW_TRY(status);
-        }
+    const uint64_t n = m->has_table ? (uint64_t)group->n_links * group->size : 0;
+    for (uint64_t number = 0; number < n; number++) {
+        struct gw_tcp_peer *peer = peer_of(m, number);
+        if (peer->dial_at == 0 || now < peer->dial_at)
+            continue;
+        uint8_t hello[GW_TCP_HELLO_BYTES];
+        gw_tcp_hello_write(hello,
+                           &(struct gw_tcp_hello){group->session, group->rank, (uint32_t)(number / group->size)});
+        peer->dial_at = 0;
+        const gw_status status = dial(m, &group->members[number % group->size].address, NULL, &peer->c, number,
+                                      GW_TCP_HELLO, hello, sizeof hello);
+        if (status == GW_ERR_PEER)
+            redial(m, number, strerror(peer->c.error));
+        else
+            GW_TRY(status);
+    }
     return GW_OK;
 }
 
@@ -316,8 +324,10 @@ static gw_status hand_out_table(struct meeting *m)
             return gw_fail(GW_ERR_SYSTEM, "no random number for the session");
     gw_tcp_table_write(m->table, group->session, group->size, group->n_links, group->members);
     tell_joiners(m, GW_TCP_TABLE, m->table, m->table_bytes);
+    const double now = gw_clock_seconds();
     for (uint32_t r = 1; r < group->size; r++)
-        m->joiners[r].heard_at = gw_clock_seconds();
+        m->joiners[r].heard_at = now;
+    m->tell_at = now + WAIT_SECONDS;
     m->has_table = true;
     return GW_OK;
 }
@@ -332,7 +342,6 @@ static gw_status joiner_went(struct meeting *m, uint32_t rank)
     snprintf(reason, sizeof reason, "%s", gw_last_error());
     gw_net_close(&joiner->c);
     joiner->went = true;
-    m->n_here--;
     if (m->has_table && lied)
         return gw_fail(GW_ERR_PEER, "rank %u (%s) sent what no member sends: %s", rank, place, reason);
     if (m->has_table)
@@ -354,7 +363,6 @@ static gw_status take_joiner(struct meeting *m, uint32_t rank, const struct gw_n
         return GW_OK; /* it is there, and waits as well */
     if (message->kind == GW_TCP_READY && connects) {
         joiner->ready = true;
-        m->n_ready++;
         return GW_OK;
     }
     if (message->kind == GW_TCP_REFUSE && m->has_table &&
@@ -372,10 +380,8 @@ static gw_status dial_host(struct meeting *m)
     const struct gw_tcp_group *group = m->group;
     struct joiner *host = &m->joiners[0];
     uint8_t join[GW_TCP_JOIN_BYTES];
-    m->pause = m->pause == 0 ? REDIAL_SECONDS : 2 * m->pause;
-    if (m->pause > LONGEST_REDIAL_SECONDS)
-        m->pause = LONGEST_REDIAL_SECONDS;
     m->dial_host_at = gw_clock_seconds() + m->pause;
+    m->pause = fmin(2 * m->pause, LONGEST_REDIAL_SECONDS);
     host->c.most_bytes = m->table_bytes > GW_NET_SMALL ? m->table_bytes : GW_NET_SMALL;
     gw_tcp_join_write(join, &(struct gw_tcp_join){.version = GW_TCP_VERSION,
                                                   .keyed = group->keys != NULL,
@@ -400,8 +406,8 @@ static gw_status take_host(struct meeting *m, const struct gw_net_message *messa
     struct gw_tcp_group *group = m->group;
     char text[GW_TCP_TEXT_BYTES];
     gw_status status;
-    if (message->kind == GW_TCP_WAIT && message->is_small && gw_tcp_text_read(message->bytes, message->n_bytes, text)) {
-        snprintf(m->waiting_for, sizeof m->waiting_for, "%s", text);
+    if (message->kind == GW_TCP_WAIT && message->is_small &&
+        gw_tcp_text_read(message->bytes, message->n_bytes, m->waiting_for.text)) {
         if (m->has_table && !m->told_ready)
             tell(m, 0, GW_TCP_WAIT, NULL, 0);
         return GW_OK;
@@ -413,7 +419,7 @@ static gw_status take_host(struct meeting *m, const struct gw_net_message *messa
         gw_tcp_table_read(message->bytes, message->n_bytes, group->size, group->n_links, &group->session,
                           group->members)) {
         m->has_table = true;
-        m->waiting_for[0] = m->trouble[0] = 0; /* from now on WAIT names those that are not ready */
+        m->waiting_for.text[0] = m->trouble[0] = 0; /* from now on WAIT names those that are not ready */
         return GW_OK;
     }
     if (message->kind == GW_TCP_GO && m->told_ready) {
@@ -504,14 +510,12 @@ static void receive_joiner(struct meeting *m, struct gw_net_newcomer *newcomer, 
     struct joiner *joiner = &m->joiners[join.rank];
     gw_net_close(&joiner->c);
     gw_net_let_in(&group->listener, newcomer, &joiner->c);
-    m->n_here++;
     group->members[join.rank].address = join.address;
     if (joiner->c.tls)
         group->members[join.rank].identity = joiner->c.tls->peer;
     watch(m, &joiner->c, OF_JOINER | join.rank);
     gw_ignore(hear(m, join.rank)); /* it may have gone already, so that its place is free again */
-    if (m->n_here < group->size)
-        say_who_is_missing(m);
+    m->tell_at = 0;
 }
 
 /* ---- how it ends ----------------------------------------------------------------------------------------- */
@@ -520,27 +524,23 @@ static gw_status too_late(const struct meeting *m)
 {
     const struct gw_tcp_group *group = m->group;
     const char *place = group->place;
-    if (m->has_table && m->n_missing > 0)
+    const struct gw_tcp_missing awaited = awaited_ranks(m);
+    if (m->has_table && !all_ranks(m, all_links_stand))
         return gw_fail(GW_ERR_TIMEOUT, "rank %u did not get its connections to %s within %u ms%s%s", group->rank,
                        gw_tcp_missing_ranks(group->size, all_links_stand, m).text, group->timeout_ms,
                        m->trouble[0] ? ": " : "", m->trouble);
     if (m->has_table)
         return gw_fail(GW_ERR_TIMEOUT, "%s did not get connections to all other members within %u ms",
-                       group->rank > 0 ? m->waiting_for[0] ? m->waiting_for : "some ranks" : awaited_ranks(m).text,
-                       group->timeout_ms);
-    if (group->rank == 0) {
+                       awaited.text[0] ? awaited.text : "some ranks", group->timeout_ms);
+    if (awaited.text[0]) {
         char went[GW_NET_PLACE_BYTES + 80] = "";
         for (uint32_t r = 1; r < group->size && !went[0]; r++)
             if (!is_here(m, r) && m->joiners[r].went)
                 snprintf(went, sizeof went, "; rank %u (%s) had come, and went again", r,
                          group->members[r].address.place);
-        return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms%s%s%s",
-                       awaited_ranks(m).text, place, group->timeout_ms, went, m->refused[0] ? "; refused: " : "",
-                       m->refused);
+        return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms%s%s%s", awaited.text,
+                       place, group->timeout_ms, went, m->refused[0] ? "; refused: " : "", m->refused);
     }
-    if (m->waiting_for[0])
-        return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms", m->waiting_for, place,
-                       group->timeout_ms);
     if (m->n_mismatches)
         return keys_differ(m);
     /* A try that has lasted longer than the pause that follows it: what an earlier one met is no news. */
@@ -595,16 +595,16 @@ static gw_status advance(struct meeting *m, double now)
 {
     struct gw_tcp_group *group = m->group;
     attend(m);
-    if (group->rank == 0 && !m->has_table && m->n_here == group->size)
+    if (group->rank == 0 && !m->has_table && all_ranks(m, has_done_so))
         GW_TRY(hand_out_table(m));
     if (group->rank == 0 && now >= m->tell_at)
         say_who_is_missing(m);
     if (group->rank > 0 && m->joiners[0].c.fd < 0 && now >= m->dial_host_at)
         GW_TRY(dial_host(m));
     GW_TRY(dial_peers(m, now));
-    if (!m->has_table || m->n_missing > 0)
+    if (!m->has_table || !all_ranks(m, all_links_stand))
         return GW_OK;
-    if (group->rank == 0 && m->n_ready == group->size - 1) {
+    if (group->rank == 0 && all_ranks(m, has_done_so)) {
         tell_joiners(m, GW_TCP_GO, NULL, 0);
         m->over = true;
     } else if (group->rank > 0 && !m->told_ready) {
@@ -612,21 +612,6 @@ static gw_status advance(struct meeting *m, double now)
         tell(m, 0, GW_TCP_READY, NULL, 0);
     }
     return GW_OK;
-}
-
-/* When something is due next. */
-static double next_time(const struct meeting *m, double now)
-{
-    const struct gw_tcp_group *group = m->group;
-    double next = now + GW_NET_WORK_SECONDS;
-    if (group->rank > 0 && m->joiners[0].c.fd < 0 && m->dial_host_at < next)
-        next = m->dial_host_at;
-    for (uint64_t i = 0; m->has_table && i < (uint64_t)group->n_links * group->size; i++)
-        if (peer_of(m, i)->dial_at != 0 && peer_of(m, i)->dial_at < next)
-            next = peer_of(m, i)->dial_at;
-    if (group->listener.accept_at != 0 && group->listener.accept_at < next)
-        next = group->listener.accept_at;
-    return next < m->deadline ? next : m->deadline;
 }
 
 static gw_status meet(struct meeting *m)
@@ -637,10 +622,7 @@ static gw_status meet(struct meeting *m)
         const double now = gw_clock_seconds();
         GW_TRY(look(m, now));
         GW_TRY(advance(m, now));
-        if (m->over)
-            break;
-        const double left = next_time(m, now) - gw_clock_seconds();
-        const int n = epoll_wait(m->epoll, events, AT_ONCE, left > 0 ? (int)(left * 1000) + 1 : 0);
+        const int n = m->over ? 0 : epoll_wait(m->epoll, events, AT_ONCE, TURN_MS);
         for (int i = 0; i < n; i++) {
             const uint64_t number = events[i].data.u64;
             if (number != OF_LISTENER) /* that is looked at in every turn */
@@ -719,8 +701,6 @@ static gw_status prepare(struct meeting *m)
 {
     struct gw_tcp_group *group = m->group;
     m->table_bytes = GW_TCP_TABLE_HEAD + (size_t)group->size * GW_TCP_CONTACT_BYTES;
-    m->n_missing = group->n_links * (group->size - 1);
-    m->n_here = 1;
     m->joiners = gw_calloc(group->context, group->size, sizeof *m->joiners);
     m->table = m->joiners ? gw_alloc(group->context, m->table_bytes, 1) : NULL;
     if (!m->table)
@@ -749,7 +729,7 @@ static void clean_up(struct meeting *m)
 gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_link_request *request,
                       const struct gw_net_host *rendezvous, const struct gw_net_address *own)
 {
-    struct meeting m = {.group = group, .request = request, .host = rendezvous, .epoll = -1};
+    struct meeting m = {.group = group, .request = request, .host = rendezvous, .epoll = -1, .pause = REDIAL_SECONDS};
     m.deadline = gw_clock_seconds() + group->timeout_ms / 1000.0;
     gw_status status = prepare(&m);
     if (status == GW_OK)

@@ -75,7 +75,7 @@ gw_status gw_tcp_go_on(const void *request);
 
 /* A list like "rank 3" or "ranks 1, 2, 5 and 37 more" of the ranks r for which is_there(all, r) is false. */
 struct gw_tcp_missing {
-    char text[160];
+    char text[GW_TCP_TEXT_BYTES];
 };
 struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const void *all, uint32_t rank),
                                            const void *all);
