@@ -1,6 +1,7 @@
 /* Names the status codes, and keeps the sentence about the last error of each thread. */
 #include "base/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -32,6 +33,7 @@ gw_status gw_fail(gw_status status, const char *format, ...)
 {
     /* The arguments may point into last_error itself, if a sentence is built on that of a callee. */
     char sentence[sizeof last_error];
+    const int error = errno; /* it stays: the caller's caller may look at it */
     va_list args;
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
@@ -41,5 +43,6 @@ gw_status gw_fail(gw_status status, const char *format, ...)
         if (!sentence[i])
             break;
     }
+    errno = error;
     return status;
 }

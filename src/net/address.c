@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -18,10 +19,10 @@
 /* for a name that this machine should know: its own */
 static const struct gw_net_patience for_own_name = {.ms = 10000};
 
-/* Fills `loopback` and `place` from the socket's address. Port 0 stands for any port. */
+/* Fills `loopback`, `host` and `place` from the socket's address. Port 0 stands for any port. */
 static gw_status describe(struct gw_net_address *address)
 {
-    char host[NI_MAXHOST], port[NI_MAXSERV];
+    char host[GW_NET_HOST_BYTES - 2], port[6]; /* without the brackets */
     int error = getnameinfo(&address->socket.any, address->socket_bytes, host, sizeof host, port, sizeof port,
                             NI_NUMERICHOST | NI_NUMERICSERV);
     if (error)
@@ -29,10 +30,8 @@ static gw_status describe(struct gw_net_address *address)
     const bool v6 = address->socket.any.sa_family == AF_INET6;
     address->loopback = v6 ? IN6_IS_ADDR_LOOPBACK(&address->socket.v6.sin6_addr)
                            : ntohl(address->socket.v4.sin_addr.s_addr) >> 24 == 127;
-    int n = snprintf(address->place, sizeof address->place, v6 ? "[%s]:%s" : "%s:%s", host,
-                     strcmp(port, "0") == 0 ? "*" : port);
-    if (n >= (int)sizeof address->place)
-        return gw_fail(GW_ERR_SYSTEM, "the address %s is too long", host);
+    snprintf(address->host, sizeof address->host, v6 ? "[%s]" : "%s", host);
+    snprintf(address->place, sizeof address->place, "%s:%s", address->host, strcmp(port, "0") == 0 ? "*" : port);
     return GW_OK;
 }
 
@@ -55,8 +54,8 @@ static gw_status add(const struct addrinfo *found, int family, struct gw_net_hos
 
 /* A look-up in a thread of its own. The caller may give up first. Who lets go of it last frees it. */
 struct look_up {
-    char name[GW_HOST_BYTES], port[12];
-    struct addrinfo hints, *found;
+    char name[GW_HOST_BYTES], port[6];
+    struct addrinfo *found;
     int error, number; /* number: errno */
     pthread_mutex_t lock;
     pthread_cond_t over;
@@ -80,7 +79,8 @@ static void let_go(struct look_up *l)
 static void *look_up_main(void *argument)
 {
     struct look_up *l = argument;
-    l->error = getaddrinfo(l->name, l->port, &l->hints, &l->found);
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    l->error = getaddrinfo(l->name, l->port, &hints, &l->found);
     l->number = errno;
     pthread_mutex_lock(&l->lock);
     pthread_cond_signal(&l->over);
@@ -88,68 +88,60 @@ static void *look_up_main(void *argument)
     return NULL;
 }
 
-/* getaddrinfo, which by itself may wait for minutes. GW_ERR_TIMEOUT: no name server has answered in time. */
-static gw_status look_up(const char *name, const char *port, const struct gw_net_patience *patience, int *error,
+/* getaddrinfo, which by itself may wait for minutes. */
+static gw_status look_up(const char *port, const struct gw_net_patience *patience, struct gw_net_host *host,
                          struct addrinfo **found)
 {
     const double deadline = gw_clock_seconds() + patience->ms / 1000.0;
+    const struct addrinfo numeric = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
     gw_status status = GW_OK;
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
     pthread_t thread;
-    *error = getaddrinfo(name, port, &hints, found);
-    if (!*error)
+    if (getaddrinfo(host->name, port, &numeric, found) == 0)
         return GW_OK;
-    hints.ai_flags = 0;
     struct look_up *l = gw_alloc(NULL, 1, sizeof *l);
-    *error = EAI_MEMORY; /* also if there is no thread */
     if (!l)
-        return GW_OK;
-    *l = (struct look_up){.hints = hints, .error = EAI_MEMORY};
-    snprintf(l->name, sizeof l->name, "%s", name);
+        return GW_ERR_MEMORY;
+    *l = (struct look_up){.error = EAI_MEMORY}; /* so it stays if there is no thread */
+    snprintf(l->name, sizeof l->name, "%s", host->name);
     snprintf(l->port, sizeof l->port, "%s", port);
     pthread_mutex_init(&l->lock, NULL); /* with default attributes neither can fail here */
     gw_clock_condition_init(&l->over);
     pthread_mutex_lock(&l->lock);
-    const bool begun = gw_thread_start(&thread, look_up_main, l) == 0;
-    l->n_holders = begun ? 2 : 1;
-    if (begun)
+    l->n_holders = gw_thread_start(&thread, look_up_main, l) == 0 ? 2 : 1;
+    if (l->n_holders == 2)
         pthread_detach(thread);
     while (l->n_holders == 2 && status == GW_OK) {
         const double left = deadline - gw_clock_seconds();
-        const struct timespec until = gw_clock_after(left > ASK_SECONDS ? ASK_SECONDS : left > 0 ? left : 0);
+        const struct timespec until = gw_clock_after(fmin(fmax(left, 0), ASK_SECONDS));
         pthread_cond_timedwait(&l->over, &l->lock, &until);
-        if (l->n_holders == 2)
-            status = left <= 0 ? GW_ERR_TIMEOUT : patience->go_on ? patience->go_on(patience->user) : GW_OK;
+        host->unknown = l->n_holders == 2 && left <= 0;
+        if (host->unknown)
+            status = gw_fail(GW_ERR_SYSTEM, "the host %s is not found: no name server has answered within %u ms",
+                             host->name, patience->ms);
+        else if (l->n_holders == 2 && patience->go_on)
+            status = patience->go_on(patience->user);
     }
-    int number = 0;
-    if (l->n_holders == 1) {
-        *error = l->error;
-        number = l->number; /* which EAI_SYSTEM is about */
+    if (status == GW_OK && l->error) {
+        host->unknown = l->error == EAI_NONAME || l->error == EAI_AGAIN;
+        status = gw_fail(l->error == EAI_MEMORY ? GW_ERR_MEMORY : GW_ERR_SYSTEM, "the host %s is not found: %s",
+                         host->name, l->error == EAI_SYSTEM ? strerror(l->number) : gai_strerror(l->error));
+    }
+    if (status == GW_OK) {
         *found = l->found;
         l->found = NULL; /* the caller has it */
     }
     let_go(l);
-    errno = number;
     return status;
 }
 
 /* The first address is an IPv4 one if there is any. So every rank chooses the same family. */
-static gw_status resolve(const char *port, const struct gw_net_patience *patience, bool *unknown,
-                         struct gw_net_host *host)
+static gw_status resolve(const char *port, const struct gw_net_patience *patience, struct gw_net_host *host)
 {
-    struct addrinfo *found = NULL;
-    int error;
-    gw_status status = look_up(host->name, port, patience, &error, &found);
-    *unknown = status == GW_ERR_TIMEOUT || (status == GW_OK && (error == EAI_NONAME || error == EAI_AGAIN));
-    if (status == GW_ERR_TIMEOUT)
-        return gw_fail(GW_ERR_SYSTEM, "the host %s is not found: no name server has answered within %u ms", host->name,
-                       patience->ms);
-    GW_TRY(status);
-    if (error)
-        return gw_fail(error == EAI_MEMORY ? GW_ERR_MEMORY : GW_ERR_SYSTEM, "the host %s is not found: %s", host->name,
-                       error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+    struct addrinfo *found;
+    host->unknown = false;
+    GW_TRY(look_up(port, patience, host, &found));
     host->n_addresses = 0;
-    status = add(found, AF_INET, host);
+    gw_status status = add(found, AF_INET, host);
     if (status == GW_OK)
         status = add(found, AF_INET6, host);
     freeaddrinfo(found);
@@ -159,25 +151,23 @@ static gw_status resolve(const char *port, const struct gw_net_patience *patienc
 }
 
 gw_status gw_net_host_parse(const char *what, const char *text, bool any_port, const struct gw_net_patience *patience,
-                            bool *unknown, struct gw_net_host *host)
+                            struct gw_net_host *host)
 {
-    bool ignored;
-    unknown = unknown ? unknown : &ignored;
-    *unknown = false;
-    char service[12];
+    char service[6];
     uint32_t port;
+    host->unknown = false;
     if (!gw_host_split(text, host->name, &port))
         return gw_fail(GW_ERR_ARGUMENT, "%s is \"%s\", and must be HOST:PORT, an IPv6 address in brackets", what, text);
     if (port < (any_port ? 0 : 1) || port > 65535)
         return gw_fail(GW_ERR_ARGUMENT, "%s \"%s\" has port %u; ports are 1 to 65535", what, text, port);
-    snprintf(service, sizeof service, "%u", port);
-    return resolve(service, patience, unknown, host);
+    snprintf(service, sizeof service, "%u", (uint16_t)port);
+    return resolve(service, patience, host);
 }
 
 gw_status gw_net_address_parse(const char *what, const char *text, bool any_port, struct gw_net_address *address)
 {
     struct gw_net_host host;
-    GW_TRY(gw_net_host_parse(what, text, any_port, &for_own_name, NULL, &host));
+    GW_TRY(gw_net_host_parse(what, text, any_port, &for_own_name, &host));
     *address = host.addresses[0];
     return GW_OK;
 }
@@ -185,10 +175,9 @@ gw_status gw_net_address_parse(const char *what, const char *text, bool any_port
 gw_status gw_net_address_of_host(const char *host, struct gw_net_address *address)
 {
     struct gw_net_host found;
-    bool unknown;
     if (!gw_host_copy(host, strlen(host), found.name))
         return gw_fail(GW_ERR_ARGUMENT, "the address to advertise is \"%s\", and must be a host or an address", host);
-    GW_TRY(resolve("0", &for_own_name, &unknown, &found));
+    GW_TRY(resolve("0", &for_own_name, &found));
     *address = found.addresses[0];
     return GW_OK;
 }

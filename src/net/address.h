@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define GW_NET_PLACE_BYTES 66 /* room for "[address%interface]:port" and its end */
+#define GW_NET_HOST_BYTES 64  /* room for "[address%interface]" and its end */
+#define GW_NET_PLACE_BYTES 70 /* the same with ":port" */
 
 union gw_net_socket {
     struct sockaddr any;
@@ -23,6 +24,7 @@ struct gw_net_address {
     union gw_net_socket socket;
     socklen_t socket_bytes;
     bool loopback;
+    char host[GW_NET_HOST_BYTES];   /* "1.2.3.4" or "[::1]" */
     char place[GW_NET_PLACE_BYTES]; /* "1.2.3.4:5" or "[::1]:5"; any port is "*" */
 };
 
@@ -30,6 +32,7 @@ struct gw_net_address {
 #define GW_NET_MOST_ADDRESSES 8
 struct gw_net_host {
     char name[GW_HOST_BYTES];
+    bool unknown; /* the look-up failed because the name is not known, or not yet */
     uint32_t n_addresses;
     struct gw_net_address addresses[GW_NET_MOST_ADDRESSES]; /* IPv4 first; else in the resolver's order */
 };
@@ -49,11 +52,10 @@ struct gw_net_patience {
 };
 
 /* Reads "HOST:PORT"; an IPv6 address is in brackets. what: the address's name in sentences, for example "the
- * rendezvous". any_port: port 0 is legal. An address in numbers asks nobody. *unknown: true if it failed because the
- * name is not known, or not yet; unknown NULL: not wanted. Errors: GW_ERR_ARGUMENT (not of this form), GW_ERR_SYSTEM
- * (no such host), GW_ERR_MEMORY, and those of go_on. */
+ * rendezvous". any_port: port 0 is legal. An address in numbers asks nobody. Errors: GW_ERR_ARGUMENT (not of this
+ * form), GW_ERR_SYSTEM (no such host; `unknown` says whether to ask again), GW_ERR_MEMORY, and those of go_on. */
 gw_status gw_net_host_parse(const char *what, const char *text, bool any_port, const struct gw_net_patience *patience,
-                            bool *unknown, struct gw_net_host *host);
+                            struct gw_net_host *host);
 
 /* The same for an address of this machine, of which only the first is wanted. */
 gw_status gw_net_address_parse(const char *what, const char *text, bool any_port, struct gw_net_address *address);

@@ -83,7 +83,7 @@ gw_status gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_keys *
     gw_net_close(c);
     c->fd = fd;
     c->dialled = dialled;
-    c->peer = (struct gw_net_address){.place = "unknown"};
+    c->peer = (struct gw_net_address){.host = "unknown", .place = "unknown"};
     c->error = 0;
     c->body = NULL;
     c->cannot_send = false;
@@ -130,6 +130,13 @@ static gw_status ended(struct gw_net_connection *c, int error)
     return GW_ERR_PEER;
 }
 
+/* The same, with the sentence of an errno; 0: the other side has ended it in order. */
+static gw_status broken(struct gw_net_connection *c, int error)
+{
+    gw_fail(GW_ERR_PEER, "%s", error ? strerror(error) : "the connection has ended");
+    return ended(c, error);
+}
+
 uint32_t gw_net_events(const struct gw_net_connection *c)
 {
     const bool writes = c->connected ? c->first != NULL : c->tls ? c->tls->wants_write : c->dialled;
@@ -163,10 +170,8 @@ gw_status gw_net_establish(struct gw_net_connection *c)
     socklen_t bytes = sizeof error;
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
         error = errno;
-    if (error) {
-        gw_fail(GW_ERR_PEER, "%s", strerror(error));
-        return ended(c, error);
-    }
+    if (error)
+        return broken(c, error);
     struct sockaddr_storage peer;
     bytes = sizeof peer;
     if (getpeername(c->fd, (struct sockaddr *)&peer, &bytes) != 0) /* still connecting */
@@ -202,19 +207,9 @@ static gw_status read_some(struct gw_net_connection *c, void *to, size_t n_bytes
         if (status < 0)
             return ended(c, c->tls->error);
     } else if (from_socket) {
-        ssize_t n;
-        do
-            n = recv(c->fd, to, n_bytes, 0);
-        while (n < 0 && errno == EINTR);
-        if (n == 0) {
-            gw_fail(GW_ERR_PEER, "the connection has ended");
-            return ended(c, 0);
-        }
-        if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-            const int error = errno;
-            gw_fail(GW_ERR_PEER, "%s", strerror(error));
-            return ended(c, error);
-        }
+        const ssize_t n = recv(c->fd, to, n_bytes, 0);
+        if (n == 0 || (n < 0 && errno != EAGAIN))
+            return broken(c, n == 0 ? 0 : errno);
         *n_read = n > 0 ? (size_t)n : 0;
     }
     return GW_OK;
@@ -354,40 +349,30 @@ void gw_net_consume(struct gw_net_connection *c)
 
 /* ---- writing --------------------------------------------------------------------------------------------- */
 
+/* Writes some of what is left of a parcel, in the clear. *n_written 0: the kernel takes nothing now. */
+static gw_status write_clear(int fd, struct gw_net_parcel *parcel, size_t *n_written)
+{
+    const size_t of_head = parcel->n_sent < parcel->n_head ? parcel->n_sent : parcel->n_head;
+    const size_t of_bytes = parcel->n_sent - of_head; /* so much was sent before of each */
+    struct iovec parts[] = {{parcel->head + of_head, parcel->n_head - of_head},
+                            {(void *)((uintptr_t)parcel->bytes + of_bytes), parcel->n_bytes - of_bytes}};
+    const struct msghdr both = {.msg_iov = parts, .msg_iovlen = 2};
+    const ssize_t n = sendmsg(fd, &both, MSG_NOSIGNAL);
+    *n_written = n > 0 ? (size_t)n : 0;
+    return n < 0 && errno != EAGAIN ? GW_ERR_PEER : GW_OK;
+}
+
 /* Writes what is left of a parcel, as far as the kernel takes it. */
 static gw_status write_some(struct gw_net_connection *c, struct gw_net_parcel *parcel)
 {
-    const size_t n_head = parcel->n_head;
-    while (parcel->n_sent < n_head + parcel->n_bytes) {
-        size_t n_written = 0;
-        if (c->tls) {
-            gw_status status = gw_net_tls_write(c->tls, parcel->head, n_head, parcel->bytes, parcel->n_bytes,
-                                                parcel->n_sent, &n_written);
-            if (status < 0) {
-                c->cannot_send = true;
-                return status;
-            }
-        } else {
-            struct iovec parts[2];
-            int n_parts = 0;
-            if (parcel->n_sent < n_head)
-                parts[n_parts++] = (struct iovec){parcel->head + parcel->n_sent, n_head - parcel->n_sent};
-            const size_t done = parcel->n_sent > n_head ? parcel->n_sent - n_head : 0;
-            if (parcel->n_bytes > done)
-                parts[n_parts++] = (struct iovec){(uint8_t *)(uintptr_t)parcel->bytes + done, parcel->n_bytes - done};
-            const struct msghdr all = {.msg_iov = parts, .msg_iovlen = (size_t)n_parts};
-            ssize_t n;
-            do
-                n = sendmsg(c->fd, &all, MSG_NOSIGNAL);
-            while (n < 0 && errno == EINTR);
-            if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-                c->cannot_send = true;
-                return GW_ERR_PEER;
-            }
-            n_written = n > 0 ? (size_t)n : 0;
-        }
-        if (n_written == 0)
-            return GW_NOT_YET;
+    while (parcel->n_sent < parcel->n_head + parcel->n_bytes) {
+        size_t n_written;
+        const gw_status status = c->tls ? gw_net_tls_write(c->tls, parcel->head, parcel->n_head, parcel->bytes,
+                                                           parcel->n_bytes, parcel->n_sent, &n_written)
+                                        : write_clear(c->fd, parcel, &n_written);
+        c->cannot_send = status < 0;
+        if (status < 0 || n_written == 0)
+            return status < 0 ? status : GW_NOT_YET;
         parcel->n_sent += n_written;
     }
     return GW_OK;
@@ -426,6 +411,7 @@ static struct gw_net_parcel *new_parcel(struct gw_net_connection *c, size_t n_he
         return NULL;
     c->spare_is_used = true;
     parcel->next = NULL;
+    parcel->bytes = NULL;
     parcel->n_bytes = parcel->n_head = parcel->n_sent = 0;
     parcel->release = NULL;
     *(c->last ? &c->last->next : &c->first) = parcel;
@@ -498,14 +484,6 @@ bool gw_net_is_silent(const struct gw_net_connection *c, uint32_t ms)
     if (c->fd < 0 || getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
         return false;
     return info.tcpi_unacked > 0 && info.tcpi_last_ack_recv > ms && info.tcpi_last_data_recv > ms;
-}
-
-struct gw_net_host_name gw_net_name_host(const struct gw_net_connection *c)
-{
-    struct gw_net_host_name host;
-    const char *place = c->peer.place, *port = strrchr(place, ':');
-    snprintf(host.text, sizeof host.text, "%.*s", port ? (int)(port - place) : (int)strlen(place), place);
-    return host;
 }
 
 static void set(int fd, int level, int name, int value)

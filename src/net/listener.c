@@ -82,12 +82,9 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
     if (fd < 0 || bind(fd, &address->socket.any, address->socket_bytes) != 0 || listen(fd, BACKLOG) != 0 ||
         gw_net_address_of_socket(fd, false, own) < 0) {
-        const int error = errno;
         if (fd >= 0)
             gw_fd_drop(fd);
-        gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", address->place, strerror(error));
-        errno = error;
-        return GW_ERR_SYSTEM;
+        return gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", address->place, strerror(errno));
     }
     listener->fds[listener->n_fds++] = fd;
     watch(listener, EPOLL_CTL_ADD, fd, EPOLLIN, LISTENING);
@@ -208,7 +205,7 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
 /* Says that a handshake failed. Whoever it is comes again and again, so the same line is not written twice in a row. */
 static void tell_refusal(struct gw_net_listener *listener, const struct gw_net_connection *c)
 {
-    const struct gw_net_host_name host = gw_net_name_host(c);
+    const char *host = c->peer.host;
     const double now = gw_clock_seconds();
     const char *of = listener->o.of;
     char why[512], refused[sizeof listener->refused];
@@ -219,12 +216,12 @@ static void tell_refusal(struct gw_net_listener *listener, const struct gw_net_c
                  "it does not speak as this %s does; this %s has %skeys, and one that has %s would look like this", of,
                  of, listener->o.keys ? "" : "no ",
                  listener->o.keys ? "none, or takes this process for another," : "some");
-    snprintf(refused, sizeof refused, "%s %s", host.text, why);
+    snprintf(refused, sizeof refused, "%s %s", host, why);
     if (strcmp(refused, listener->refused) == 0 && now < listener->refused_at + REFUSED_SECONDS)
         return;
     memcpy(listener->refused, refused, sizeof refused);
     listener->refused_at = now;
-    gw_net_log(listener->o.log, "refused address=%s reason=\"%s\"", host.text, gw_quote(why).text);
+    gw_net_log(listener->o.log, "refused address=%s reason=\"%s\"", host, gw_quote(why).text);
 }
 
 /* One side speaks TLS and the other does not. So that it hears why, it gets an alert of TLS: fatal, handshake_failure.

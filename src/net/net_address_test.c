@@ -39,12 +39,10 @@ TEST(good_ones_are_described)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct gw_net_host host;
-        bool unknown = true;
-        ok(gw_net_host_parse("it", cases[i].text, cases[i].any_port, &(struct gw_net_patience){.ms = 60000}, &unknown,
-                             &host));
+        ok(gw_net_host_parse("it", cases[i].text, cases[i].any_port, &(struct gw_net_patience){.ms = 60000}, &host));
         const struct gw_net_address address = host.addresses[0];
         assert_string_equal(address.place, cases[i].place);
-        CHECK(address.loopback == cases[i].loopback && !unknown && host.n_addresses == 1, "%s", cases[i].text);
+        CHECK(address.loopback == cases[i].loopback && !host.unknown && host.n_addresses == 1, "%s", cases[i].text);
     }
 }
 
@@ -52,7 +50,7 @@ TEST(good_ones_are_described)
 TEST(a_name_with_several)
 {
     struct gw_net_host host;
-    ok(gw_net_host_parse("it", "localhost:80", false, &(struct gw_net_patience){.ms = 60000}, NULL, &host));
+    ok(gw_net_host_parse("it", "localhost:80", false, &(struct gw_net_patience){.ms = 60000}, &host));
     assert_true(host.n_addresses >= 1 && host.n_addresses <= GW_NET_MOST_ADDRESSES);
     for (uint32_t i = 0; i < host.n_addresses; i++) {
         CHECK(gw_net_host_nth(&host, i + host.n_addresses) == &host.addresses[i], "%u", i);
@@ -132,17 +130,16 @@ TEST(a_look_up_has_an_end)
     const pid_t child = fork();
     if (child == 0) {
         struct gw_net_host host;
-        bool unknown = false;
         if (!only_a_silent_name_server())
             _exit(SKIPPED);
         alarm(20); /* the system by itself waits for two minutes */
         const char *const name = "gradwire.example.org:80";
-        gw_status status = gw_net_host_parse("it", name, false, &(struct gw_net_patience){.ms = 300}, &unknown, &host);
-        bool right =
-            status == GW_ERR_SYSTEM && unknown && strstr(gw_last_error(), "no name server has answered within 300 ms");
+        gw_status status = gw_net_host_parse("it", name, false, &(struct gw_net_patience){.ms = 300}, &host);
+        bool right = status == GW_ERR_SYSTEM && host.unknown &&
+                     strstr(gw_last_error(), "no name server has answered within 300 ms");
         const struct gw_net_patience stopped = {600000, stop, "enough"};
-        status = right ? gw_net_host_parse("it", name, false, &stopped, &unknown, &host) : GW_OK;
-        right = status == GW_ERR_CLOSED && !unknown && strcmp(gw_last_error(), "enough") == 0;
+        status = right ? gw_net_host_parse("it", name, false, &stopped, &host) : GW_OK;
+        right = status == GW_ERR_CLOSED && !host.unknown && strcmp(gw_last_error(), "enough") == 0;
         if (!right)
             fprintf(stderr, "%s\n", gw_last_error());
         _exit(right ? ENDED : WRONG);

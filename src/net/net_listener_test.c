@@ -118,7 +118,7 @@ TEST(let_in)
     assert_true(peer_send(fd, KIND, "head", 4, "first", 5) && peer_send(fd, KIND + 1, NULL, 0, "second", 6));
     struct gw_net_newcomer *newcomer = work_until_a_message(&m);
     assert_true(m.kind == KIND && m.n_header == 4 && m.n_bytes == 5 && memcmp(m.bytes, "first", 5) == 0);
-    assert_string_equal(gw_net_name_host(&newcomer->c).text, "127.0.0.1");
+    assert_string_equal(newcomer->c.peer.host, "127.0.0.1");
     ok(gw_net_init(&to, NULL));
     gw_net_let_in(&listener, newcomer, &to);
     assert_true(n_there() == 0 && to.fd >= 0 && to.watched == 0);
@@ -182,7 +182,7 @@ TEST(half_of_the_room)
     const int fd = come_from(3);
     assert_true(peer_send(fd, KIND, NULL, 0, "it is me", 8));
     struct gw_net_newcomer *newcomer = work_until_a_message(&m);
-    assert_string_equal(gw_net_name_host(&newcomer->c).text, "127.0.0.3");
+    assert_string_equal(newcomer->c.peer.host, "127.0.0.3");
     CHECK(n_there() == HALF + 2, "%u newcomers", n_there());
     gw_net_turn_out(newcomer);
     close(fd), close(late), close(old);
@@ -210,7 +210,7 @@ TEST(the_oldest_makes_room)
     fds[MOST] = come_from(20);
     assert_true(peer_send(fds[MOST], KIND, NULL, 0, "", 0));
     struct gw_net_newcomer *newcomer = work_until_a_message(&m);
-    assert_string_equal(gw_net_name_host(&newcomer->c).text, "127.0.0.20");
+    assert_string_equal(newcomer->c.peer.host, "127.0.0.20");
     assert_true(gw_clock_seconds() >= now + chance / 2);
     assert_true(is_closed(fds[OLDEST]) && n_closed(fds, MOST + 1) == 1);
     assert_true(listener.n_pushed_out == 1 && n_lines <= 1);

@@ -38,7 +38,7 @@ static int bio_write(BIO *bio, const char *bytes, int n_bytes)
         n = -1, errno = EAGAIN;
     else
         memcpy(tls->out + tls->out_end, bytes, (size_t)n_bytes), tls->out_end += (size_t)n_bytes;
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n < 0 && errno == EAGAIN)
         BIO_set_retry_write(bio);
     return n;
 }
@@ -54,7 +54,7 @@ static int bio_read(BIO *bio, char *to, int n_bytes)
         n = recv(tls->fd, to, (size_t)n_bytes, 0);
     else if (n == 0 && (n = recv(tls->fd, tls->in, AT_ONCE, 0)) > 0)
         tls->in_at = 0, tls->in_end = (size_t)n;
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n < 0 && errno == EAGAIN)
         BIO_set_retry_read(bio);
     if (n <= 0 || !tls->in)
         return (int)n;
@@ -213,10 +213,10 @@ void gw_net_tls_free(struct gw_net_tls *tls)
     gw_free(tls->keys->context, tls);
 }
 
-/* What the last call of OpenSSL came to. `error` is errno right after it. */
-static gw_status outcome(struct gw_net_tls *tls, int result, int error)
+/* What the last call of OpenSSL came to. It must be called right after that, because errno belongs to it. */
+static gw_status outcome(struct gw_net_tls *tls, int result)
 {
-    const int kind = SSL_get_error(tls->ssl, result);
+    const int error = errno, kind = SSL_get_error(tls->ssl, result);
     tls->wants_write = kind == SSL_ERROR_WANT_WRITE;
     if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE)
         return GW_NOT_YET;
@@ -267,9 +267,8 @@ gw_status gw_net_tls_handshake(struct gw_net_tls *tls)
     ERR_clear_error();
     errno = 0;
     const int result = SSL_do_handshake(tls->ssl);
-    const int error = errno;
     if (result != 1)
-        return outcome(tls, result, error);
+        return outcome(tls, result);
     tls->wants_write = false;
     tls->in = gw_alloc(tls->keys->context, AT_ONCE, 1);
     tls->out = gw_alloc(tls->keys->context, AT_ONCE, 1);
@@ -293,8 +292,7 @@ gw_status gw_net_tls_read(struct gw_net_tls *tls, void *to, size_t n_bytes, bool
         ERR_clear_error();
         errno = 0;
         const int result = SSL_read_ex(tls->ssl, to, n_bytes, n_read);
-        const int error = errno;
-        status = result == 1 ? GW_OK : outcome(tls, result, error);
+        status = result == 1 ? GW_OK : outcome(tls, result);
         tls->stays = true;
         if (tls->asked) {
             tls->error = EPROTO;
@@ -314,8 +312,6 @@ static gw_status send_out(struct gw_net_tls *tls)
 {
     while (tls->out_at < tls->out_end) {
         const ssize_t n = send(tls->fd, tls->out + tls->out_at, tls->out_end - tls->out_at, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            continue;
         if (n < 0)
             return errno == EAGAIN ? GW_NOT_YET : GW_ERR_PEER;
         tls->out_at += (size_t)n;

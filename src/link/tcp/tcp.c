@@ -32,7 +32,7 @@ static bool discard(int fd)
     ssize_t n = 1;
     for (int i = 0; i < AT_ONCE && n > 0; i++)
         n = recv(fd, scrap, sizeof scrap, MSG_DONTWAIT);
-    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+    return n > 0 || (n < 0 && errno == EAGAIN);
 }
 
 /* Waits until all that was sent has arrived. */
@@ -124,12 +124,11 @@ static gw_status find_rendezvous(const struct gw_link_request *options, uint32_t
     const struct timespec pause = {.tv_nsec = (long)(GW_TCP_ASK_SECONDS * 1e9)};
     const double deadline = gw_clock_seconds() + timeout_ms / 1000.0;
     double left = timeout_ms / 1000.0;
-    bool unknown, told = false;
+    bool told = false;
     for (;;) {
         const struct gw_net_patience patience = {(uint32_t)(left * 1000), gw_tcp_go_on, options};
-        gw_status status =
-            gw_net_host_parse("the rendezvous", options->rendezvous, false, &patience, &unknown, rendezvous);
-        if (!unknown || options->size == 1)
+        const gw_status status = gw_net_host_parse("the rendezvous", options->rendezvous, false, &patience, rendezvous);
+        if (!rendezvous->unknown || options->size == 1)
             return status;
         if (!told && options->log) {
             char line[GW_TCP_TEXT_BYTES];

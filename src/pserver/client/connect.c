@@ -32,7 +32,7 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
         struct server *server = &client->servers[client->n_servers];
         const double left = 1000 * (client->meet_by - gw_clock_seconds()); /* for all names together */
         const struct gw_net_patience patience = {.ms = left > 0 ? (uint32_t)left : 0};
-        GW_TRY(gw_net_host_parse("a server", place, false, &patience, NULL, &server->host));
+        GW_TRY(gw_net_host_parse("a server", place, false, &patience, &server->host));
         for (uint32_t s = 0; s < client->n_servers; s++)
             if (strcmp(gw_ps_place(&client->servers[s]), gw_ps_place(server)) == 0)
                 return gw_fail(GW_ERR_ARGUMENT, "the server %s is named twice; each one is named once", place);

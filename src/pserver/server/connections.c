@@ -77,7 +77,7 @@ static void serve(struct gw_ps_server *server, struct gw_ps_member *member, cons
     gw_status status = read_head(server, message, &request);
     const bool dropped = message->bytes == gw_net_nowhere;
     if (status < 0)
-        gw_ps_log(server, "refused address=%s reason=\"%s\"", member->address.text, gw_quote(gw_last_error()).text);
+        gw_ps_log(server, "refused address=%s reason=\"%s\"", member->c.peer.host, gw_quote(gw_last_error()).text);
     else if (request.operation == GW_PS_HELLO)
         status = gw_fail(GW_ERR_ORDER, "this connection has said HELLO before");
     else if (dropped)
@@ -143,8 +143,7 @@ static void greet(struct gw_ps_server *server, struct gw_net_newcomer *newcomer,
     if (status == GW_OK)
         status = gw_ps_member_join(server, newcomer, &request, &member);
     if (status < 0) {
-        gw_ps_log(server, "refused address=%s reason=\"%s\"", gw_net_name_host(&newcomer->c).text,
-                  gw_quote(gw_last_error()).text);
+        gw_ps_log(server, "refused address=%s reason=\"%s\"", newcomer->c.peer.host, gw_quote(gw_last_error()).text);
         gw_ps_refuse(server, newcomer, &request, status);
         return;
     }

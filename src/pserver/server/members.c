@@ -14,7 +14,7 @@ struct gw_ps_member_text gw_ps_member_text(const struct gw_ps_member *member)
     char rank[16] = "reader";
     if (member->rank != GW_PS_READER)
         snprintf(rank, sizeof rank, "%u", member->rank);
-    snprintf(out.text, sizeof out.text, "rank=%s address=%s", rank, member->address.text);
+    snprintf(out.text, sizeof out.text, "rank=%s address=%s", rank, member->c.peer.host);
     return out;
 }
 
@@ -52,7 +52,7 @@ static gw_status may_join(struct gw_ps_server *server, const struct gw_ps_reques
     if (there->incarnation != hello->incarnation)
         return gw_fail(GW_ERR_PEER,
                        "rank %llu is here already, from %s; only when that one has left or is gone another can come",
-                       (unsigned long long)rank, there->address.text);
+                       (unsigned long long)rank, there->c.peer.host);
     gw_ps_member_leave(server, there); /* it is the same client on a new connection */
     return GW_OK;
 }
@@ -109,13 +109,12 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, const struct gw_net_new
     if (!member)
         return GW_ERR_MEMORY;
     *member = (struct gw_ps_member){.server = server,
-                                    .c.fd = -1,
+                                    .c = {.fd = -1, .peer = newcomer->c.peer},
                                     .rank = (uint32_t)hello->hello_rank,
                                     .incarnation = hello->incarnation,
                                     .joins = hello->hello_flags & GW_PS_HELLO_JOINS,
                                     .was_here = hello->hello_flags & GW_PS_HELLO_AGAIN,
-                                    .since = time(NULL),
-                                    .address = gw_net_name_host(&newcomer->c)};
+                                    .since = time(NULL)};
     LIST_INSERT_HEAD(&server->members, member, link);
     server->n_members++;
     *out = member;

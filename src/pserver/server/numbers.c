@@ -22,7 +22,7 @@ static void note_member(struct gw_ps_numbers *numbers, const struct gw_ps_member
     struct gw_ps_member_numbers *to = &numbers->members[numbers->n_members++];
     to->rank = member->rank;
     to->since = member->since;
-    snprintf(to->address, sizeof to->address, "%s", member->address.text);
+    snprintf(to->address, sizeof to->address, "%s", member->c.peer.host);
 }
 
 static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers *numbers)

@@ -58,7 +58,7 @@ static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, 
     if (server->store->names.n > before && before < 1000)
         gw_ps_log(server, "init key=\"%s\" type=%s shape=\"%s\" by=%s", gw_quote(request->key).text,
                   gw_ps_type_name((gw_ps_type)request->type), gw_ps_shape_text(&request->shape).text,
-                  member->address.text);
+                  member->c.peer.host);
     if (key->n_parts > 1)
         gw_ps_store_skip(server->store, key, member->rank, request->skipped);
     answer_done(server, member, request, gw_ps_store_pushed(server->store, key, member->rank),

@@ -34,7 +34,6 @@ struct gw_ps_member {
     uint32_t n_waiting;
     int64_t since;                      /* seconds of Unix time */
     LIST_HEAD(, gw_ps_waiting) waiting; /* its requests that wait, the newest first */
-    struct gw_net_host_name address;
 };
 
 /* A request that waits for pushes of other workers, or for an earlier request of the same client. It is in the
@@ -118,7 +117,7 @@ struct gw_ps_server {
 
 /* "rank=3 address=10.0.0.7" or "rank=reader address=...", for the log. */
 struct gw_ps_member_text {
-    char text[sizeof(struct gw_net_host_name) + 32];
+    char text[GW_NET_HOST_BYTES + 32];
 };
 struct gw_ps_member_text gw_ps_member_text(const struct gw_ps_member *member);
 
