@@ -2,9 +2,7 @@
 #ifndef TESTS_FLOOD_H
 #define TESTS_FLOOD_H
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,27 +31,6 @@ static inline double flood_memory(pid_t process, const char *line)
     if (file)
         fclose(file);
     return kib / 1024;
-}
-
-/* Makes a plain connection from the loopback address `from` to a port of this machine. Below 0: it failed. */
-static inline int flood_connect_from(const char *from, uint16_t port)
-{
-    const struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(from)};
-    const struct sockaddr_in address = {.sin_family = AF_INET,
-                                        .sin_port = htons(port),
-                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && (bind(fd, (const struct sockaddr *)&own, sizeof own) != 0 ||
-                    connect(fd, (const struct sockaddr *)&address, sizeof address) != 0)) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-static inline int flood_connect(uint16_t port)
-{
-    return flood_connect_from("127.0.0.1", port);
 }
 
 /* Counts the connections that the other side has not ended. */

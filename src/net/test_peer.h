@@ -77,12 +77,16 @@ static inline int peer_listen(char place[32])
     return fd;
 }
 
-/* Connects to a place from 127.0.0.host. Below 0: nobody listens there, or there is no descriptor. */
-static inline int peer_try(const char *place, uint8_t host)
+/* Connects to a place from 127.0.0.host. receive_bytes: the size of the kernel's buffer; 0: its own choice. Below 0:
+ * nobody listens there, or there is no descriptor. */
+static inline int peer_try(const char *place, uint8_t host, int receive_bytes)
 {
     const struct sockaddr_in to = peer_address(place);
     const struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host)};
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
+    if (receive_bytes)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     peer_patience(fd, PEER_SECONDS);
     if (bind(fd, (const struct sockaddr *)&own, sizeof own) == 0 &&
         connect(fd, (const struct sockaddr *)&to, sizeof to) == 0)
@@ -91,23 +95,11 @@ static inline int peer_try(const char *place, uint8_t host)
     return -1;
 }
 
-/* Connects to a place. receive_bytes: the size of the kernel's buffer; 0: its own choice. */
-static inline int peer_connect_slow(const char *place, int receive_bytes)
-{
-    const struct sockaddr_in to = peer_address(place);
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
-    assert_true(fd >= 0);
-    if (receive_bytes)
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    peer_patience(fd, PEER_SECONDS);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
-    return fd;
-}
-
 static inline int peer_connect(const char *place)
 {
-    return peer_connect_slow(place, 0);
+    const int fd = peer_try(place, 1, 0);
+    assert_true(fd >= 0);
+    return fd;
 }
 
 /* Sends bytes. false: the other side has ended the connection. */

@@ -25,19 +25,17 @@ static void *hog(void *argument)
     return NULL;
 }
 
-/* Is asked in the meeting whether it is to stop, and tells at which port this process listens. */
-static bool tell_port(void *go)
+/* Is asked in the meeting whether it is to stop, and tells where this process listens. */
+static bool tell_place(void *go)
 {
     static bool told;
-    struct sockaddr_in own;
+    struct gw_net_address own;
     for (int fd = 3; fd < FEW_FILES && !told; fd++) {
         int listens = 0;
-        socklen_t n_bytes = sizeof listens, own_bytes = sizeof own;
-        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n_bytes) != 0 || !listens ||
-            getsockname(fd, (struct sockaddr *)&own, &own_bytes) != 0 || own.sin_family != AF_INET)
-            continue;
-        const uint16_t port = ntohs(own.sin_port);
-        told = send(*(int *)go, &port, sizeof port, MSG_NOSIGNAL) == sizeof port;
+        socklen_t n_bytes = sizeof listens;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n_bytes) == 0 && listens &&
+            gw_net_address_of_socket(fd, false, &own) == GW_OK && own.socket.any.sa_family == AF_INET)
+            told = send(*(int *)go, own.place, sizeof own.place, MSG_NOSIGNAL) == sizeof own.place;
     }
     return false;
 }
@@ -53,7 +51,7 @@ static void be_a_member(struct world_member *member, unsigned most_files, bool h
         _exit(3);
     if (hogs && pthread_create(&thread, NULL, hog, NULL) != 0)
         _exit(6);
-    member->options.stop = tell_port;
+    member->options.stop = tell_place;
     member->options.stop_user = &go;
     world_come(member);
     if (member->status < 0) {
@@ -117,11 +115,9 @@ static void end(const struct process *processes)
         world_expect_end(processes[r].id, 0);
 }
 
-static uint16_t port_of(const struct process *process)
+static void read_place(const struct process *process, char at[GW_NET_PLACE_BYTES])
 {
-    uint16_t port;
-    assert_int_equal(read(process->go, &port, sizeof port), sizeof port);
-    return port;
+    assert_int_equal(read(process->go, at, GW_NET_PLACE_BYTES), GW_NET_PLACE_BYTES);
 }
 
 /* What a newcomer says without end. */
@@ -137,17 +133,15 @@ static size_t write_words(enum words words, uint8_t out[GW_NET_HEAD + GW_TCP_JOI
 }
 
 /* Returns true if the other side ends the connection, and false if it reads no more, or reads on for a minute. */
-static bool pour(uint16_t port, enum words words)
+static bool pour(const char *there, enum words words)
 {
     uint8_t bytes[64 << 10];
-    const struct timeval patience = {.tv_sec = 60};
-    const time_t end = time(NULL) + patience.tv_sec;
+    const time_t end = time(NULL) + PEER_SECONDS;
     const size_t n_words = write_words(words, bytes);
     ssize_t n = 1;
     for (size_t i = n_words; i < sizeof bytes; i++)
         bytes[i] = bytes[i - n_words];
-    const int fd = flood_connect(port);
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    const int fd = peer_try(there, 1, 0);
     while (fd >= 0 && n > 0 && time(NULL) < end)
         n = send(fd, bytes, sizeof bytes - sizeof bytes % n_words, MSG_NOSIGNAL);
     const bool ended = fd < 0 || (n < 0 && errno != EAGAIN);
@@ -157,10 +151,10 @@ static bool pour(uint16_t port, enum words words)
 
 static atomic_bool pouring;
 
-static void *pour_on(void *port)
+static void *pour_on(void *there)
 {
     for (int i = 0; atomic_load(&pouring); i++)
-        pour(*(const uint16_t *)port, (enum words)(i % N_WORDS));
+        pour(there, (enum words)(i % N_WORDS));
     return NULL;
 }
 
@@ -171,17 +165,17 @@ TEST(bytes_without_end)
     struct process processes[MEMBERS];
     begin(processes, 0, MEMBERS);
     pthread_t threads[POURERS];
-    uint16_t ports[2];
+    char places[2][GW_NET_PLACE_BYTES];
     int slow[2];
     for (int i = 0; i < 2; i++) {
-        ports[i] = port_of(&processes[i]);
-        slow[i] = flood_connect(ports[i]);
+        read_place(&processes[i], places[i]);
+        slow[i] = peer_connect(places[i]);
         uint8_t head[GW_NET_HEAD + GW_TCP_JOIN_BYTES];
         write_words(LONG_MESSAGE, head);
         assert_int_equal(send(slow[i], head, GW_NET_HEAD, MSG_NOSIGNAL), GW_NET_HEAD);
         const double before = flood_memory(processes[i].id, "VmHWM:");
         for (int words = 0; words < N_WORDS; words++) {
-            const bool ended = pour(ports[i], (enum words)words);
+            const bool ended = pour(places[i], (enum words)words);
             const double grew = flood_memory(processes[i].id, "VmHWM:") - before;
             if (!ended || (FLOOD_MEMORY_IS_TOLD && grew > MOST_MIB))
                 fail_msg("rank %d, words %d: %s, and grew by %.0f MiB", i, words, ended ? "ended" : "went on", grew);
@@ -195,7 +189,7 @@ TEST(bytes_without_end)
     }
     atomic_store(&pouring, true);
     for (int i = 0; i < POURERS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, pour_on, &ports[i % 2]), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, pour_on, places[i % 2]), 0);
     go(&processes[2]);
     end(processes);
     atomic_store(&pouring, false);
@@ -214,13 +208,11 @@ TEST(silent_connections)
     int fds[2 * N];
     world_raise_file_limit();
     begin(processes, FEW_FILES, MEMBERS);
-    const uint16_t ports[2] = {port_of(&processes[0]), port_of(&processes[1])};
-    for (int i = 0; i < 2 * N; i++) {
-        for (int t = 0; t < 3000 && (fds[i] = flood_connect(ports[i % 2])) < 0; t++)
-            link_test_pause(10);
-        if (fds[i] < 0)
-            fail_msg("connection %d, to the port of rank %d: %s", i, i % 2, strerror(errno));
-    }
+    char places[2][GW_NET_PLACE_BYTES];
+    for (int i = 0; i < 2; i++)
+        read_place(&processes[i], places[i]);
+    for (int i = 0; i < 2 * N; i++)
+        fds[i] = world_dial(places[i % 2]);
     go(&processes[2]);
     end(processes);
     for (int i = 0; i < 2 * N; i++)

@@ -1,6 +1,5 @@
 /* Tests members of the tcp link that come to the rendezvous and do not stay, or do not belong there: they die while
  * others meet, are started again, or are of another job. Also: the names under which rank 0 is found. */
-#include "flood.h"
 #include "link/tcp/test_world.h"
 
 #define SHORT_MS 2500u /* a deadline that is meant to pass */
@@ -101,7 +100,7 @@ TEST(a_member_is_lost_and_comes_again)
         world_begin(3, 1);
         members[0].options.timeout_ms = comes_again ? LINK_LONG_MS : SHORT_MS;
         world_start_one(&members[0]);
-        const int fd = moment == AFTER_JOIN ? world_say_join(GW_TCP_VERSION, 1, 3) : world_dial(place);
+        const int fd = moment == AFTER_JOIN ? world_say_join(1) : world_dial(place);
         if (moment == IN_JOIN)
             assert_int_equal(send(fd, "\x24\0\0\0\0\0\0\0\1\0\0\0GWN1\6", 17, 0), 17);
         if (moment == AFTER_JOIN)
@@ -131,11 +130,11 @@ TEST(a_member_is_lost_after_the_table)
         struct gw_tcp_member table[3];
         world_begin(3, 1);
         world_start_one(&members[0]);
-        int fd = world_say_join(GW_TCP_VERSION, 1, 3);
+        int fd = world_say_join(1);
         assert_true(world_say(fd, GW_TCP_READY, NULL, 0)); /* too early */
         hear_end(fd);
-        fd = world_say_join(GW_TCP_VERSION, 1, 3);
-        const int witness = world_say_join(GW_TCP_VERSION, 2, 3);
+        fd = world_say_join(1);
+        const int witness = world_say_join(2);
         world_hear_table(witness, table);
         const struct gw_tcp_hello hello = {world_hear_table(fd, table), 1, 0};
         const int peer = world_say_hello(place, hello, GW_TCP_HELLO_BYTES);
@@ -178,7 +177,7 @@ TEST(a_member_is_lost_as_it_comes)
         atomic_store(&is_held, false);
         atomic_store(&held_up, !is_known);
         world_start_one(&members[0]);
-        const int fd = world_say_join(GW_TCP_VERSION, 1, n);
+        const int fd = world_say_join(1);
         if (is_known)
             hear_words(fd, GW_TCP_WAIT, "rank 2");
         atomic_store(&held_up, true);
@@ -203,7 +202,6 @@ static void *receive_one(void *link)
 TEST(a_member_asks_again)
 {
     enum { TIMES = 20, SILENT = 80, SECONDS_OF_A_LINE = 5 };
-    static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.3"};
     int fds[SILENT];
     world_meet(2, 2);
     gw_link_destroy(&members[0].links[0]);
@@ -212,9 +210,9 @@ TEST(a_member_asks_again)
     assert_int_equal(pthread_create(&thread, NULL, receive_one, &members[0].links[1]), 0);
     const time_t begin = time(NULL);
     for (int i = 0; i < SILENT; i++) /* no address may have all the room */
-        fds[i] = flood_connect_from(hosts[i % 3], (uint16_t)atoi(strchr(place, ':') + 1));
+        fds[i] = peer_try(place, (uint8_t)(1 + i % 3), 0);
     for (int i = 0; i < TIMES; i++) {
-        const int fd = world_say_join(GW_TCP_VERSION, 1, 2);
+        const int fd = world_say_join(1);
         hear_words(fd, GW_TCP_REFUSE, "is already running, with 2 workers, since ");
         close(fd);
     }
@@ -236,41 +234,7 @@ TEST(a_member_asks_again)
 
 /* ---- who does not belong --------------------------------------------------------------------------------- */
 
-/* A stray is refused, hears why, and ends. Rank 0 logs it, and waits for its own members. */
-TEST(strays_are_refused)
-{
-    static const struct {
-        uint32_t rank, size, n_links;
-        const char *words;
-    } cases[] = {{1, 3, 1, "two members say that they are rank 1: 127.0.0.1:"},
-                 {2, 5, 1, "was told that there are 5 ranks, and rank 0 that there are 3"},
-                 {2, 3, 2, "wants 2 links, and rank 0 wants 1"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        world_begin(3, 1);
-        struct world_member stray = members[2];
-        stray.options.rank = cases[i].rank;
-        stray.options.size = cases[i].size;
-        stray.n_links = cases[i].n_links;
-        world_start(0, 2);
-        world_start_one(&stray);
-        world_await_line(cases[i].words);
-        world_start_one(&members[2]);
-        /* Of two that say they are rank 1 the later one is refused, whichever that is. */
-        world_join(&stray, 1);
-        world_join(members, 3);
-        if (members[1].status < 0) {
-            struct world_member other = members[1];
-            members[1] = stray;
-            stray = other;
-        }
-        world_expect_all(&stray, 1, GW_ERR_PEER, cases[i].words);
-        world_expect_all(members, 3, GW_OK, NULL);
-        world_talk(0);
-        world_end();
-    }
-}
-
-/* The same, but nobody else comes: the process that was refused may be the one that is missing. */
+/* Nobody else comes: the process that was refused may be the one that is missing. */
 TEST(refusals_are_told_at_the_deadline)
 {
     world_begin(2, 1);
@@ -284,16 +248,21 @@ TEST(refusals_are_told_at_the_deadline)
     world_end();
 }
 
-/* Members that no create of this version would make. */
-TEST(impossible_members)
+/* Who is no member is refused, and hears why. Rank 0 logs it, and waits for its own members. */
+TEST(strays_are_refused)
 {
     static const struct {
-        uint32_t rank;
-        uint16_t version;
+        struct gw_tcp_join join;
         const char *words;
-    } cases[] = {{2, 77, "speaks version 77 of the tcp link, and rank 0 speaks version "},
-                 {3, GW_TCP_VERSION, "says that it is rank 3; ranks are 0 to 2"},
-                 {0, GW_TCP_VERSION, "two members say that they are rank 0"}};
+    } cases[] = {{{77, .rank = 2, .size = 3, .n_links = 1},
+                  "speaks version 77 of the tcp link, and rank 0 speaks version "},
+                 {{GW_TCP_VERSION, .rank = 2, .size = 5, .n_links = 1},
+                  "was told that there are 5 ranks, and rank 0 that there are 3"},
+                 {{GW_TCP_VERSION, .rank = 3, .size = 3, .n_links = 1}, "says that it is rank 3; ranks are 0 to 2"},
+                 {{GW_TCP_VERSION, .rank = 2, .size = 3, .n_links = 2}, "wants 2 links, and rank 0 wants 1"},
+                 {{GW_TCP_VERSION, .rank = 0, .size = 3, .n_links = 1}, "two members say that they are rank 0"},
+                 {{GW_TCP_VERSION, .rank = 2, .size = 3, .n_links = 1},
+                  "two members say that they are rank 2: 127.0.0.1:1 and 127.0.0.1:1"}};
     /* The session is XORed with the true one. The last HELLO is too short. */
     static const struct gw_tcp_hello hellos[] = {{1, 2, 0}, {0, 0, 0}, {0, 3, 0}, {0, 2, 1}, {0, 2, 0}};
     enum { N_HELLOS = sizeof hellos / sizeof hellos[0] };
@@ -301,14 +270,16 @@ TEST(impossible_members)
     world_begin(3, 1);
     members[0].options.log = members[1].options.log = world_keep_line;
     world_start_one(&members[0]);
+    const int fd = world_say_join(2);
+    hear_words(fd, GW_TCP_WAIT, "rank 1");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const int fd = world_say_join(cases[i].version, cases[i].rank, 3);
-        hear_words(fd, GW_TCP_REFUSE, cases[i].words);
-        close(fd);
+        const int stray = world_join_as(cases[i].join);
+        hear_words(stray, GW_TCP_REFUSE, cases[i].words);
+        world_await_line(cases[i].words);
+        close(stray);
     }
     hear_end(world_say_hello(place, (struct gw_tcp_hello){0, 2, 0}, GW_TCP_HELLO_BYTES)); /* there is no table yet */
     world_start_one(&members[1]);
-    const int fd = world_say_join(GW_TCP_VERSION, 2, 3);
     const uint64_t session = world_hear_table(fd, table);
     int peers[4]; /* a member may come to another one twice */
     world_forget_lines();
@@ -377,9 +348,8 @@ int main(void)
         cmocka_unit_test(a_member_is_lost_after_the_table),
         cmocka_unit_test(a_member_is_lost_as_it_comes),
         cmocka_unit_test(a_member_asks_again),
-        cmocka_unit_test(strays_are_refused),
         cmocka_unit_test(refusals_are_told_at_the_deadline),
-        cmocka_unit_test(impossible_members),
+        cmocka_unit_test(strays_are_refused),
         cmocka_unit_test(by_name_and_by_ipv6),
     };
     return cmocka_run_group_tests_name("tcp joiners", tests, NULL, NULL);

@@ -99,7 +99,7 @@ TEST(who_falls_silent_is_named)
         world_begin(3, 1);
         members[0].options.timeout_ms = 3000; /* rank 1 can say twice that it is there */
         world_start(0, 2);
-        const int fd = world_say_join(GW_TCP_VERSION, 2, 3);
+        const int fd = world_say_join(2);
         const struct gw_tcp_hello hello = {world_hear_table(fd, table), 2, 0};
         const int second = says_hello ? world_say_hello(place, hello, GW_TCP_HELLO_BYTES) : -1;
         world_join_all(2, GW_ERR_TIMEOUT,
@@ -294,46 +294,6 @@ TEST(links_are_independent)
     world_end();
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------- */
-
-/* Every allocation of a member's create fails once; then it has memory and comes, and rank 0 has noticed nothing. */
-TEST(memory_runs_out)
-{
-    for (uint32_t rank = 0; rank < 2; rank++) {
-        bool failed = true;
-        for (int k = 1; failed; k++) {
-            assert_true(k < 100);
-            struct shortage shortage = {0};
-            world_begin(2, 1);
-            gw_context *scarce = context_short_of(&shortage, 1);
-            members[rank].context = scarce;
-            world_start_one(&members[!rank]);
-            fail_nth(&shortage, k);
-            world_come(&members[rank]);
-            failed = members[rank].status != GW_OK;
-            if (failed) {
-                world_expect_all(&members[rank], 1, GW_ERR_MEMORY, "no memory");
-                fail_nth(&shortage, 0);
-                world_come(&members[rank]);
-            }
-            pthread_join(members[!rank].thread, NULL);
-            world_expect_all(members, 2, GW_OK, NULL);
-            /* A message for which there is no memory is not lost. */
-            link_test_send(context, &members[!rank].links[0], rank, 40, 1, 2);
-            gw_link *link = &members[rank].links[0];
-            gw_message message;
-            fail_nth(&shortage, 1);
-            refused(link_test_recv(link, LINK_LONG_MS, &message), GW_ERR_MEMORY, "");
-            fail_nth(&shortage, 0);
-            link_test_expect(link, !rank, 40, 1, 2);
-            world_end_links();
-            gw_context_destroy(scarce);
-            assert_int_equal(shortage.live, 0);
-            world_end();
-        }
-    }
-}
-
 int main(void)
 {
     world_raise_file_limit();
@@ -349,7 +309,6 @@ int main(void)
         cmocka_unit_test(nobody_listens_at_a_member),
         cmocka_unit_test(garbage_of_a_member),
         cmocka_unit_test(links_are_independent),
-        cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests_name("tcp meeting", tests, NULL, NULL);
 }

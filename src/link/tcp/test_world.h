@@ -269,8 +269,8 @@ static inline void world_await_line(const char *words)
 /* Connects to "127.0.0.1:PORT" as anybody can; waits until somebody listens there. */
 static inline int world_dial(const char *there)
 {
-    int fd = peer_try(there, 1);
-    for (int i = 0; i < 3000 && fd < 0; i++, fd = peer_try(there, 1))
+    int fd = peer_try(there, 1, 0);
+    for (int i = 0; i < 3000 && fd < 0; i++, fd = peer_try(there, 1, 0))
         link_test_pause(10);
     if (fd < 0)
         fail_msg("nobody listens at %s", there);
@@ -290,14 +290,19 @@ static inline void world_write_join(uint8_t body[GW_TCP_JOIN_BYTES], struct gw_t
     gw_tcp_join_write(body, &join);
 }
 
-/* Comes to the rendezvous by hand, and wants one link. */
-static inline int world_say_join(uint16_t version, uint32_t rank, uint32_t size)
+/* Comes to the rendezvous by hand. */
+static inline int world_join_as(struct gw_tcp_join join)
 {
     uint8_t body[GW_TCP_JOIN_BYTES];
     const int fd = world_dial(place);
-    world_write_join(body, (struct gw_tcp_join){.version = version, .rank = rank, .size = size, .n_links = 1});
+    world_write_join(body, join);
     assert_true(world_say(fd, GW_TCP_JOIN, body, sizeof body));
     return fd;
+}
+
+static inline int world_say_join(uint32_t rank)
+{
+    return world_join_as((struct gw_tcp_join){GW_TCP_VERSION, .rank = rank, .size = n_members, .n_links = 1});
 }
 
 /* Comes to a member by hand. */

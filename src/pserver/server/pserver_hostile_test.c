@@ -570,7 +570,7 @@ TEST(pushes_that_wait_are_counted)
 /* A client whose kernel keeps little of what it does not read. */
 static int come_slow(uint64_t rank, uint8_t hello_flags)
 {
-    const int fd = peer_connect_slow(gw_ps_server_address(scene.server.server), 65536);
+    const int fd = peer_try(gw_ps_server_address(scene.server.server), 1, 65536);
     ask(fd,
         (struct gw_ps_request){
             .operation = GW_PS_HELLO, .hello_flags = hello_flags, .hello_rank = rank, .incarnation = 99},
