@@ -598,6 +598,33 @@ gw_status gw_exchange_save(const gw_exchange *ex, void *dst, size_t dst_capacity
     return GW_OK;
 }
 
+/* Loads what gw_exchange_save writes. */
+static gw_status load_all(struct gw_exchange *ex, const char *state)
+{
+    for (uint32_t t = 0; t < ex->n_tensors; t++) {
+        const size_t bytes = gw_encoder_traits_of(ex->tensors[t].encoder).state_bytes;
+        GW_TRY(gw_encoder_load(ex->tensors[t].encoder, state, bytes));
+        state += bytes;
+    }
+    return GW_OK;
+}
+
+/* parts: room for n_states pointers. */
+static gw_status merge_all(const struct gw_exchange *ex, const void *const *states, uint32_t n_states,
+                           const void **parts, char *merged)
+{
+    size_t at = 0;
+    for (uint32_t t = 0; t < ex->n_tensors; t++) {
+        const size_t bytes = gw_encoder_traits_of(ex->tensors[t].encoder).state_bytes;
+        for (uint32_t i = 0; i < n_states; i++)
+            parts[i] = (const char *)states[i] + at;
+        if (bytes)
+            GW_TRY(gw_states_merge(parts, n_states, bytes, merged + at));
+        at += bytes;
+    }
+    return GW_OK;
+}
+
 gw_status gw_exchange_load(gw_exchange *ex, const void *const *states, uint32_t n_states, size_t state_bytes)
 {
     GW_TRY(check_between_steps(ex, "gw_exchange_load"));
@@ -608,20 +635,21 @@ gw_status gw_exchange_load(gw_exchange *ex, const void *const *states, uint32_t 
         return gw_fail(GW_ERR_ARGUMENT, "the saved state has %zu bytes; that of codec %s for these tensors takes %zu",
                        state_bytes, gw_codec_traits_of(ex->codec).name, state_bytes_of(ex));
     const void **parts = gw_alloc(ex->context, n_states, sizeof *parts);
-    gw_status status = parts ? GW_OK : GW_ERR_MEMORY;
-    size_t at = 0;
-    for (uint32_t t = 0; t < ex->n_tensors && status == GW_OK; t++) {
-        size_t bytes = gw_encoder_traits_of(ex->tensors[t].encoder).state_bytes;
-        for (uint32_t i = 0; i < n_states; i++)
-            parts[i] = (const char *)states[i] + at;
-        at += bytes;
-        void *merged = n_states > 1 && bytes ? gw_alloc(ex->context, bytes, 1) : NULL;
-        if (n_states > 1 && bytes)
-            status = merged ? gw_states_merge(parts, n_states, bytes, merged) : GW_ERR_MEMORY;
-        if (status == GW_OK)
-            status = gw_encoder_load(ex->tensors[t].encoder, merged ? merged : parts[0], bytes);
-        gw_free(ex->context, merged);
+    char *merged = n_states > 1 ? gw_alloc(ex->context, state_bytes, 1) : NULL;
+    char *before = gw_alloc(ex->context, state_bytes, 1);
+    size_t n_bytes;
+    gw_status status = GW_ERR_MEMORY;
+    if (parts && (merged || n_states == 1) && before)
+        status = gw_exchange_save(ex, before, state_bytes, &n_bytes);
+    if (status == GW_OK && merged)
+        status = merge_all(ex, states, n_states, parts, merged);
+    if (status == GW_OK) {
+        status = load_all(ex, merged ? merged : states[0]);
+        if (status < 0)
+            load_all(ex, before);
     }
+    gw_free(ex->context, before);
+    gw_free(ex->context, merged);
     gw_free(ex->context, parts);
     return status;
 }

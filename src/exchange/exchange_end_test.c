@@ -261,6 +261,74 @@ TEST(every_allocation_may_fail)
     }
 }
 
+static void *state_now(const gw_exchange *ex, size_t *n_bytes)
+{
+    assert_int_equal(gw_exchange_save(ex, NULL, 0, n_bytes), GW_OK);
+    void *state = malloc(*n_bytes);
+    assert_int_equal(gw_exchange_save(ex, state, *n_bytes, n_bytes), GW_OK);
+    return state;
+}
+
+static void is_still(const gw_exchange *ex, const void *state)
+{
+    size_t n_bytes;
+    void *now = state_now(ex, &n_bytes);
+    assert_memory_equal(now, state, n_bytes);
+    free(now);
+}
+
+/* The first tensor's part is as it was saved, so it must not stay loaded when the last tensor's is refused. */
+TEST(a_refused_state_changes_nothing)
+{
+    struct failing failing = {0};
+    gw_context *context = world_context_of(&failing);
+    gw_link link;
+    gw_codec *codec;
+    gw_exchange *ex;
+    const gw_tensor tensors[2] = {{.name = "a", .id = 0, .n_elems = 5}, {.name = "b", .id = 1, .n_elems = 3}};
+    void *states[3];
+    size_t n_bytes;
+    assert_int_equal(gw_link_open(context, "local:", NULL, 1, &link), GW_OK);
+    assert_int_equal(gw_codec_parse(context, "topk:ratio=0.3", &codec), GW_OK);
+    const gw_exchange_options options = {
+        .struct_bytes = sizeof options, .codec = codec, .tensors = tensors, .n_tensors = 2, .link = link};
+    assert_int_equal(gw_exchange_create(context, &options, &ex), GW_OK);
+    for (uint32_t step = 0; step < 2; step++) {
+        float a[5] = {1, 2, 3, 4, 5}, b[3] = {1, 2, 3}, *gradients[2] = {a, b};
+        assert_int_equal(gw_exchange_begin(ex, step), GW_OK);
+        assert_int_equal(gw_exchange_submit_many(ex, 2, (uint32_t[]){0, 1}, gradients), GW_OK);
+        assert_int_equal(gw_exchange_wait(ex, NULL), GW_OK);
+        states[step] = state_now(ex, &n_bytes);
+    }
+    assert_memory_not_equal(states[0], states[1], n_bytes);
+    states[2] = memcpy(malloc(n_bytes), states[0], n_bytes);
+    ((char *)states[2])[n_bytes - 1] ^= 1;
+    const void *const altered[2] = {states[2], states[2]}, *const first[2] = {states[0], states[2]};
+    const void *const good[2] = {states[0], states[0]};
+    assert_int_equal(gw_exchange_load(ex, altered, 1, n_bytes), GW_ERR_ARGUMENT);
+    is_still(ex, states[1]);
+    assert_int_equal(gw_exchange_load(ex, first, 2, n_bytes), GW_ERR_ARGUMENT);
+    is_still(ex, states[1]);
+    for (uint32_t n_states = 1; n_states <= 2; n_states++) {
+        gw_status status = GW_ERR_MEMORY;
+        for (long k = 1; status == GW_ERR_MEMORY; k++) {
+            is_still(ex, states[n_states == 1]);
+            atomic_store(&failing.left, k);
+            status = gw_exchange_load(ex, good, n_states, n_bytes);
+            if (atomic_exchange(&failing.left, 0) <= 0)
+                assert_int_equal(status, GW_ERR_MEMORY);
+        }
+        assert_int_equal(status, GW_OK);
+    }
+    for (int i = 0; i < 3; i++)
+        free(states[i]);
+    gw_exchange_destroy(ex);
+    gw_codec_destroy(codec);
+    gw_link_destroy(&link);
+    gw_context_destroy(context);
+    assert_int_equal(atomic_load(&world_live), 0);
+}
+
 static bool exchange_forked(void *argument)
 {
     gw_exchange *ex = argument;
@@ -331,6 +399,7 @@ int main(void)
         cmocka_unit_test(different_steps_are_an_error),
         cmocka_unit_test(an_altered_message_does_no_harm),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_refused_state_changes_nothing),
         cmocka_unit_test(an_exchange_belongs_to_its_process),
     };
     return cmocka_run_group_tests_name("exchange's end", tests, NULL, NULL);

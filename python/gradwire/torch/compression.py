@@ -372,7 +372,7 @@ class Compression(OfOneProcess):
                 self._member.check_states(residuals)
             try:
                 self._member.load(residuals)
-            except Error as error:  # some tensors may have their residuals already
+            except Error as error:  # the other ranks may have loaded theirs
                 self._end(error)
                 raise
         self._step, self._scale = first["step"], first["scale"] or 1.0  # None: there was no scaler

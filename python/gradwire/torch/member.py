@@ -108,7 +108,7 @@ class Member:
 
     def load(self, states):
         """Loads this rank's own state, or the states of all ranks of a job of another size, each as bytes. If it raises
-        gradwire.Error, the exchange has ended."""
+        gradwire.Error, nothing has changed."""
         self.check_states(states)
         if not states[0]:
             return
