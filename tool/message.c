@@ -1,5 +1,7 @@
 /* Prints sentences for people, and JSON for programs. */
+#include "base/quote.h"
 #include "tool.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -14,12 +16,20 @@ void tool_set_command(const char *name)
     command = name;
 }
 
-/* Prints in one piece, because other processes write to the same terminal. */
+/* Names in a text may come from files of others, and a terminal must not obey them. */
+static void print(const char *before, const char *kept, const char *format, va_list arguments)
+{
+    char text[8192], shown[sizeof text];
+    vsnprintf(text, sizeof text, format, arguments);
+    gw_show(text, kept, "", shown, sizeof shown);
+    fprintf(stderr, "%s%s\n", before, shown); /* in one piece, because other processes write to the same terminal */
+}
+
 static void print_sentence(const char *format, va_list arguments)
 {
-    char text[8192];
-    vsnprintf(text, sizeof text, format, arguments);
-    fprintf(stderr, "gradwire%s%s: %s\n", command ? " " : "", command ? command : "", text);
+    char before[64];
+    snprintf(before, sizeof before, "gradwire%s%s: ", command ? " " : "", command ? command : "");
+    print(before, "", format, arguments);
 }
 
 int tool_fail(const char *format, ...)
@@ -64,9 +74,8 @@ void tool_note(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    print("", "\n", format, arguments);
     va_end(arguments);
-    fputc('\n', stderr);
 }
 
 int tool_finish_output(void)
@@ -129,7 +138,7 @@ int tool_print_json(json_t *object)
         json_decref(object);
         return tool_fail("out of memory for the JSON output");
     }
-    int failed = json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    int failed = json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII);
     json_decref(object);
     if (failed == 0)
         fputc('\n', stdout);

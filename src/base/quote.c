@@ -31,25 +31,30 @@ size_t gw_shown_bytes(const char *text)
     return acts || wrong ? 0 : n;
 }
 
-struct gw_quoted gw_quote(const char *text)
+void gw_show(const char *text, const char *kept, const char *marked, char *out, size_t capacity)
 {
-    struct gw_quoted out;
     size_t used = 0;
     for (const char *at = text; *at;) {
         char piece[8];
-        size_t n = gw_shown_bytes(at), taken = n ? n : 1, length = n;
+        size_t n = strchr(kept, *at) ? 1 : gw_shown_bytes(at), taken = n ? n : 1, length = n;
         if (n == 0)
             length = (size_t)snprintf(piece, sizeof piece, "\\x%02x", (unsigned)(uint8_t)*at);
-        else if (*at == '"' || *at == '\\')
+        else if (strchr(marked, *at))
             length = (size_t)snprintf(piece, sizeof piece, "\\%c", *at);
         else
             memcpy(piece, at, n);
-        if (used + length >= sizeof out.text)
+        if (used + length >= capacity)
             break;
-        memcpy(out.text + used, piece, length);
+        memcpy(out + used, piece, length);
         used += length;
         at += taken;
     }
-    out.text[used] = 0;
+    out[used] = 0;
+}
+
+struct gw_quoted gw_quote(const char *text)
+{
+    struct gw_quoted out;
+    gw_show(text, "", "\"\\", out.text, sizeof out.text);
     return out;
 }

@@ -10,9 +10,12 @@ struct gw_quoted {
     char text[GW_QUOTE_BYTES];
 };
 
-/* Makes a text safe. UTF-8 stays as it is. A quote and a backslash get a backslash before them. Bytes that are not
- * UTF-8, and control characters, become \xNN. A text that is too long is cut, but never inside a character. Any thread
- * may call it. */
+/* Writes a text to `out`, of `capacity` bytes, as a terminal may show it. Bytes that are not UTF-8, and control
+ * characters but those in `kept`, become \xNN. Bytes in `marked` get a backslash before them. A text that is too long
+ * is cut, but never inside a character. Any thread may call it. */
+void gw_show(const char *text, const char *kept, const char *marked, char *out, size_t capacity);
+
+/* The same for a text between quotes: a quote and a backslash get a backslash before them. */
 struct gw_quoted gw_quote(const char *text);
 
 /* How many bytes the UTF-8 character at `text` has (RFC 3629: the shortest form, no surrogates, up to U+10FFFF). 0: no

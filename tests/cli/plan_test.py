@@ -87,6 +87,16 @@ class Plan(harness.Case):
         self.refused(1, "plan", "--profile", self.write("{}"), "-o", chart, says="gradwire probe")
         self.assertFalse(os.path.exists(chart))
 
+    def test_words_that_a_terminal_would_obey(self):
+        """A profile may come from somebody else. Its words are shown, and cannot forge a line or move the cursor."""
+        evil, shown = "\x1b[31m\nred\u009b1m\u202e\u4e2d", r"\x1b[31m\x0ared\xc2\x9b1m\xe2\x80\xae" + "\u4e2d"
+        path = self.write({**profile(), "compress": evil})
+        self.assertIn(f"is '{shown}', and", self.refused(1, "plan", "--profile", path).splitlines()[0])
+        path = self.write(changed(lambda p: p["codecs"][0].update(spec=evil)))
+        advice = self.ok("advise", "--profile", path, "--json")
+        self.assertTrue(advice.isascii())
+        self.assertIn(evil, [row["codec"] for row in json.loads(advice)["codecs"]])
+
     # ---- advice ----
 
     def test_advice(self):
