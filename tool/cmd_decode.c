@@ -61,8 +61,9 @@ int gw_cmd_decode(int argc, char **argv)
                   (unsigned long long)frame.info.begin, frame.info.average ? "the average" : "the push",
                   frame.info.workers, frame.info.workers == 1 ? "" : "s");
     if (status == TOOL_DONE && json)
-        status = tool_print_json(json_pack("{s:s, s:s, s:I, s:I}", "output", out_path, "codec", frame.info.codec,
-                                           "begin", (json_int_t)frame.info.begin, "elements", (json_int_t)n_elems));
+        status = tool_print_json(json_pack("{s:o, s:s, s:I, s:I}", "output", tool_json_text(out_path), "codec",
+                                           frame.info.codec, "begin", (json_int_t)frame.info.begin, "elements",
+                                           (json_int_t)n_elems));
     tool_output_discard(&output);
     free(values);
     free(frame.bytes);

@@ -112,6 +112,16 @@ json_t *tool_json_real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+json_t *tool_json_text(const char *text)
+{
+    json_t *json = json_string(text);
+    if (json || !text)
+        return json ? json : json_null();
+    char shown[8192];
+    gw_show(text, "", "", shown, sizeof shown);
+    return json_string(shown);
+}
+
 char *tool_json_without_markup(const json_t *json, size_t flags)
 {
     char *plain = json ? json_dumps(json, flags) : NULL;

@@ -88,6 +88,10 @@ int tool_print_json(json_t *object);
 /* A number, or null if it is not finite: JSON has no NAN and no infinity. */
 json_t *tool_json_real(double value);
 
+/* A text from outside, such as a path, which need not be UTF-8. Bytes that are not become \xNN, because JSON has none.
+ * NULL: null. */
+json_t *tool_json_text(const char *text);
+
 /* JSON as a text that the caller frees, with \u003c and so on for every <, > and &. In JSON these stand in strings
  * only. So it holds no markup, and is safe in any place of a page. flags: of jansson. NULL: no memory, or
  * there was none when this thread built the JSON. */

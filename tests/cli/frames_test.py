@@ -57,6 +57,9 @@ class Frames(harness.Case):
         few = [0.0, -0.0, 1e-45, -3.5, 3.4e38]
         self.decode(self.encode("none", few))
         self.assertEqual(self.read_bytes("decoded.f32"), self.read_bytes("g.f32"))
+        # A path need not be UTF-8, but JSON must be.
+        told = self.ok_json("decode", self.encode("none", few), "-o", self.path("\udcff.f32"))
+        self.assertEqual(told["output"], self.path(r"\xff.f32"))
 
     def test_draws(self):
         values = harness.gaussians(N, 7)

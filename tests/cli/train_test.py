@@ -74,6 +74,8 @@ class Train(harness.Case):
         result = self.ok_json("eval", "--data", "digits", "--from", out)
         self.assertEqual((result["test_accuracy"], result["samples"]), (printed["test_accuracy"], 4000))
         self.assertEqual(self.ok_json("eval", "--set", "train", "--from", out)["samples"], 20000)
+        files = self.ok_json("export", "--from", out, "-o", self.path("\udcff"))["files"]
+        self.assertIn(self.path(r"\xff/fc1.bias.npy"), files)
         self.ok("export", "--from", out, "-o", self.path("parameters"))
         shutil.copy(self.path("parameters/fc1.bias.npy"), self.path("parameters/momentum.fc1.bias.npy"))
         says = "momentum.fc1.bias.npy is of an earlier export"

@@ -51,7 +51,7 @@ static int export_array(const struct gw_checkpoint *c, int array, const char *fo
         char path[4096];
         if (write_path(path, folder, array, p) != TOOL_DONE || gw_npy_write(path, values + p->offset, p->dims, p->rank))
             return TOOL_FAILED;
-        json_array_append_new(files, json_string(path));
+        json_array_append_new(files, tool_json_text(path));
     }
     return TOOL_DONE;
 }
