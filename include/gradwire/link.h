@@ -65,7 +65,7 @@ typedef struct gw_link_ops {
 } gw_link_ops;
 
 /* A link's endpoint for one rank. It is a plain value and may be copied. Its holder calls gw_link_destroy once. If a
- * function that makes links fails, they have ops NULL. */
+ * function that makes links fails, they have ops NULL, unless it refused their number. */
 typedef struct gw_link {
     const gw_link_ops *ops;
     void *self;
@@ -152,8 +152,8 @@ typedef struct gw_link_options {
  * or that the system finds. If MPI is not initialised, the call starts it, and MPI ends when the process exits. A
  * program that calls MPI itself should take gw_link_mpi_create (link_mpi.h), which says more.
  *
- * options: NULL: neither log nor stop. After a failure all links have ops NULL. Errors: GW_ERR_SPEC (the address: an
- * unknown or doubled key, a number out of range, no rank or size; the sentence says what is right); GW_ERR_ARGUMENT;
+ * options: NULL: neither log nor stop. Errors: GW_ERR_SPEC (the address: an unknown or doubled key, a number out of
+ * range, no rank or size; the sentence says what is right); GW_ERR_ARGUMENT;
  * GW_ERR_TIMEOUT (the sentence names the missing ranks, and the members that were refused); GW_ERR_PEER (rank 0 refused
  * this member or died; it refuses a rank that is taken, another size, version or kind of keys, and everybody once the
  * job is running); GW_ERR_SYSTEM (HOST:PORT cannot be used, for example because a job is running there; or a key cannot
