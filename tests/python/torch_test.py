@@ -294,6 +294,11 @@ class Deadlines(Case):
         for rank in found:
             self.each_in(parts, rank["attach_is_stuck"])
 
+    def test_rank_0_does_not_attach(self):
+        for rank, found in enumerate(self.run_cases("rank_0_does_not_attach")):
+            if rank > 0:
+                self.assertIn("rank 0 has not answered within 1000 ms", found["rank_0_does_not_attach"])
+
 
 class Transports(Case):
     def test_the_same_bits(self):

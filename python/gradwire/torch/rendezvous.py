@@ -63,10 +63,15 @@ def find_places(group, wants, timeout_ms):
     they want, which must be the same on all ranks."""
     # The group's own deadline may be half an hour. Other backends have no such barrier.
     if dist.get_backend(group) == "gloo":
+        deadline = datetime.timedelta(milliseconds=timeout_ms)
+        barrier = lambda: dist.monitored_barrier(group, deadline, wait_all_ranks=True)
         try:
-            dist.monitored_barrier(group, datetime.timedelta(milliseconds=timeout_ms), wait_all_ranks=True)
+            if dist.get_rank(group) == 0:
+                barrier()
+            else:  # only on rank 0 it keeps to its deadline
+                within(timeout_ms, "rank 0 has not answered", barrier)
         except RuntimeError as error:
-            said = str(error).strip().splitlines()[0]
+            said = str(error).strip().splitlines()[0].removeprefix("gradwire: ")
             why = hint(f"not all ranks have attached within {timeout_ms} ms, or one has ended: {said}", timeout_ms)
             raise Timeout(Status.TIMEOUT, f"gradwire: {why}") from None
     told = [None] * dist.get_world_size(group)

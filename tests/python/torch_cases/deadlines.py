@@ -45,6 +45,16 @@ def attach_is_stuck():
     return said
 
 
+def rank_0_does_not_attach():
+    group = dist.new_group()
+    ddp, said = wrapped(process_group=group), None
+    if RANK > 0:
+        said = said_by(gradwire.Timeout, gw.attach, ddp, "none", timeout=1)
+        say("given-up")
+    await_word("given-up", of=range(1, SIZE))
+    return said
+
+
 def close_is_stuck():
     """The thread of a compression does not come back."""
     ddp, compression = attached("none")
