@@ -424,7 +424,7 @@ class Auto(Case):
     def test_auto(self):
         cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is", "auto_and_join"]
         cases += ["auto_sees_a_schedule", "auto_sees_backwards_without_steps", "adam_is_noticed"]
-        cases += ["optimizers_that_cannot_be_asked", "others_than_sgd", "one_of_two_is_given"]
+        cases += ["optimizers_that_cannot_be_asked", "others_than_sgd", "one_of_two_is_given", "another_optimizer"]
         cases += ["nobody_reads_what_it_says", "adam_within_another", "others_free_their_own"]
         found = self.run_cases(*cases, "auto_knows_accuracy")
         unknown, sgd, adam = self.same(found, "auto_knows_accuracy")
@@ -458,7 +458,7 @@ class Auto(Case):
             self.assertEqual(sorted(compared), ["bf16", "none"])
         for rank, of_rank in enumerate(found):
             self.assertEqual(of_rank["optimizers_that_cannot_be_asked"], [5, int(rank == 0)])
-            self.assertEqual(of_rank["adam_within_another"], int(rank == 0))
+            self.assertEqual([of_rank["adam_within_another"], of_rank["another_optimizer"]], [int(rank == 0)] * 2)
             names, only_bf16, refused, n_said = of_rank["others_than_sgd"]
             self.assertEqual(names, [None] * 5 + ["Adam", "Rprop", "LBFGS", "LARS", "SignSGD"])
             self.assertEqual(only_bf16, [name is not None for name in names])

@@ -18,7 +18,7 @@ from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .buckets import Bucket, Layout, Passed
 from .copies import Copy
-from .fits import Pace, has_momentum, say_if_bad, why_not
+from .fits import Fit, Pace, has_momentum, why_not
 from .links import close_links, interrupt
 from .member import Member, factor_of, identity
 from .notices import say
@@ -78,7 +78,7 @@ class Compression(OfOneProcess):
         self._number_of = {id(p): i for i, p in enumerate(parameters)}
         self._tensors = tensors
         self._nonfinite, self._scaler, self._scale = nonfinite, scaler, None
-        self._optimizer, self._is_first = optimizer, True
+        self._optimizer, self._fit = optimizer, Fit()
         self._pace, self._was_dropped = auto.pace if auto else Pace(optimizer), False
         self._seed = seed
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
@@ -168,9 +168,8 @@ class Compression(OfOneProcess):
                 if self._member is None:
                     self._make_member(self._auto.codec(), self._auto.chosen["groups"])
                 self._auto.begin_step()
-            if self._is_first and self.rank == 0:
-                say_if_bad(self._codec, self._parameters, self._optimizer)
-            self._is_first = False
+            if self.rank == 0:
+                self._fit.look(self._codec, self._parameters, self._optimizer)
             if why := why_not(self._codec, self._optimizer):
                 raise Error(Status.ARGUMENT, why)  # a schedule has changed the optimizer's momentum
             # A GradScaler leaves out a step and lowers its factor. A rank that has joined hands over zeros.

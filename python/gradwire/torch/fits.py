@@ -153,12 +153,22 @@ def trains_badly(codec, parameters, optimizer):
     return None if codec.canonical in _ONLY_ROUNDS else not_linear(parameters, optimizer)
 
 
-def say_if_bad(codec, parameters, optimizer):
-    """Is called before the first step, when the optimizer is there."""
-    name = trains_badly(codec, parameters, optimizer)
-    if name is None:
-        return
-    kind = codec.canonical.partition(":")[0]
+class Fit:
+    """Says once that a codec can train badly. In the first step the optimizer is there, and later the program may take
+    another one. To look for it takes time. So this is done before steps 0, 1, 2, 4, 8 and so on."""
+
+    def __init__(self):
+        self._n_steps, self._has_said = 0, False
+
+    def look(self, codec, parameters, optimizer):
+        is_due = not self._has_said and self._n_steps & (self._n_steps - 1) == 0
+        self._n_steps += 1
+        if is_due and (name := trains_badly(codec, parameters, optimizer)):
+            _say_that_bad(codec.canonical.partition(":")[0], name)
+            self._has_said = True
+
+
+def _say_that_bad(kind, name):
     if _DIVIDES.search(name):
         say(
             f"gradwire: with {name}, {kind} can train more slowly than floats at the same rate. 1.6 times the rate "

@@ -17,7 +17,7 @@ from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .compression import still_open
 from .copies import Copy
-from .fits import Pace, check_optimizer, has_momentum, say_if_bad, why_not
+from .fits import Fit, Pace, check_optimizer, has_momentum, why_not
 from .links import check_options, close_links, interrupt, open_links
 from .member import Member, factor_of, identity
 from .parameters import DTYPES
@@ -154,7 +154,7 @@ class ShardedCompression(OfOneProcess):
         self._codec, self.codec = codec, codec.canonical
         self._links, self.rank, self.size = links, links[0].rank, links[0].size
         self._nonfinite, self._seed, self._machine_of = nonfinite, seed, machine_of
-        self._optimizer, self._is_first = optimizer, True
+        self._optimizer, self._fit = optimizer, Fit()
         self._scaler, self._scale, self._loaded_scale = scaler, None, None
         self._pace, self._n_exchanges, self._drop = Pace(optimizer), 0, -math.inf
         self._options = {"identity": identity(nonfinite, scaler), "timeout_ms": timeout_ms, "threads": threads}
@@ -208,9 +208,8 @@ class ShardedCompression(OfOneProcess):
         was_dropped = lambda: self._n_exchanges - self._drop <= 2 * len(self._names)
         if has_momentum(self._codec) and (why := self._pace.why_not(was_dropped, unit)):
             raise Error(Status.ARGUMENT, why)
-        if self._is_first and self.rank == 0:
-            say_if_bad(self._codec, [p for module in self._modules for p in module.parameters()], self._optimizer)
-        self._is_first = False
+        if self.rank == 0:
+            self._fit.look(self._codec, (p for m in self._modules for p in m.parameters()), self._optimizer)
         if output.dtype not in DTYPES or not output.is_contiguous():
             raise Error(
                 Status.UNSUPPORTED,

@@ -107,6 +107,15 @@ def adam_is_noticed():
         return said, list(compression.choice["predicted_ms"])
 
 
+def another_optimizer():
+    """The program exchanges its optimizer after three steps. Returns how often rank 0 says that."""
+    ddp, compression = attached("ternary")
+    with compression, contextlib.redirect_stderr(io.StringIO()) as text:
+        train(ddp, 3)
+        train(ddp, 7, torch.optim.AdamW(ddp.parameters(), 0.001), first=3)
+    return text.getvalue().count("with AdamW, ternary")
+
+
 def optimizers_that_cannot_be_asked():
     """Others in the process need not be whole, or as PyTorch makes them. The one that is there is found."""
 
