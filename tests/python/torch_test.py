@@ -530,6 +530,7 @@ class Failures(Case):
     def test_ranks_that_disagree(self):
         cases = [("codecs_that_differ", "codec"), ("models_that_differ", "names and sizes")]
         cases += [("nonfinite_that_differs", "nonfinite"), ("scalers_that_differ", "scaler")]
+        cases += [("factors_that_differ", "scale 512.0")]
         for case, words in cases:
             found = self.run_cases(case)
             said = [rank[case] for rank in found]

@@ -9,8 +9,13 @@ _OUT = ctypes.byref
 
 
 def identity(nonfinite, scaler):
-    """Returns what must be the same on all ranks, beside what the exchange compares by itself."""
-    return f"binding = torch\nnonfinite = {nonfinite}\nscaler = {'no' if scaler is None else 'yes'}".encode()
+    """Returns what must be the same on all ranks, beside what the exchange compares by itself. Of a GradScaler these
+    are the factor, and what moves it later."""
+    numbers = "no"
+    if scaler is not None:
+        state = {**getattr(scaler, "state_dict", dict)(), "scale": float(scaler.get_scale())}
+        numbers = ", ".join(f"{key} {state[key]}" for key in sorted(state) if isinstance(state[key], (int, float)))
+    return f"binding = torch\nnonfinite = {nonfinite}\nscaler = {numbers}".encode()
 
 
 def factor_of(scaler):

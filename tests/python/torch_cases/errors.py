@@ -167,6 +167,12 @@ def scalers_that_differ():
     return what_disagrees(network(), "ternary", scaler=Scaler() if RANK == 1 else None)
 
 
+def factors_that_differ():
+    scaler = Scaler()
+    scaler.scale = 512.0 if RANK == 1 else 1024.0
+    return what_disagrees(network(), "ternary", scaler=scaler)
+
+
 def models_that_differ():
     return what_disagrees(OtherNames() if RANK == 1 else network(), "ternary")
 
