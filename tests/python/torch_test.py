@@ -162,6 +162,7 @@ class Averages(Case):
             "thrown_away",
             "unused_parameters",
             "uneven_inputs",
+            "uneven_inputs_of_those_left",
             "clipping",
             "several_models",
             "frozen_parameters",
@@ -179,6 +180,8 @@ class Averages(Case):
             self.assertEqual(rank["kept"]["left.weight"], [False, True, False])
             self.assertEqual(rank["kept"]["right.weight"], [True, False, True])
         self.assertEqual(self.same(found, "uneven_inputs")[1], 4)
+        for rank in found:
+            self.assertIn("join(divide_by_initial_world_size=False)", rank["uneven_inputs_of_those_left"])
         self.assertAlmostEqual(self.same(found, "clipping"), 0.01, places=5)
         alone, together = self.same(found, "several_models")
         self.assertEqual(alone, together)

@@ -8,6 +8,7 @@ Everything else stays as it was: optimizer, schedule, saving of the model, gradi
 program clips gradients to a norm, that norm must be larger (docs/accuracy.md, "Other optimizers, and clipping"). If it
 throws gradients away, as a GAN does, it must make them under no_sync (docs/pytorch.md, "What holds")."""
 import collections.abc
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -124,6 +125,7 @@ def attach(
             seed=seed,
             timeout_ms=timeout_ms,
             threads=threads,
+            ddp=weakref.ref(ddp),
         )
     except BaseException:
         if auto:

@@ -70,13 +70,14 @@ class Compression(OfOneProcess):
         seed,
         timeout_ms,
         threads,
+        ddp,
     ):
         """tensors: what parameters.declare() returned for the parameters. links: close() closes them. codec: an
-        _api.Codec; or it is None, and auto is an auto.Auto."""
+        _api.Codec; or it is None, and auto is an auto.Auto. ddp: a weak reference, because DDP keeps this object."""
         super().__init__()
         self._parameters = parameters  # kept, so that no other object gets their identities
         self._number_of = {id(p): i for i, p in enumerate(parameters)}
-        self._tensors = tensors
+        self._tensors, self._ddp = tensors, ddp
         self._nonfinite, self._scaler, self._scale = nonfinite, scaler, None
         self._optimizer, self._fit = optimizer, Fit()
         self._pace, self._was_dropped = auto.pace if auto else Pace(optimizer), False
@@ -118,6 +119,12 @@ class Compression(OfOneProcess):
         except Error as error:
             return _failed(error)
         try:
+            if not getattr(self._ddp(), "_divide_by_initial_world_size", True):
+                raise Error(
+                    Status.UNSUPPORTED,
+                    "join(divide_by_initial_world_size=False) asks for averages over the ranks that still train, and "
+                    "Gradwire's are over all ranks; leave it out",
+                )
             buffer = bucket.buffer()
             layout = self._layout(bucket, buffer)
             if self._auto and self._auto.passing:

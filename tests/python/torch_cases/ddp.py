@@ -10,7 +10,7 @@ import gradwire
 import gradwire.torch as gw
 
 from common import RANK, SIZE, TOPK, attached, backward, batch, digest, local_gradients, network, residuals_in, sgd
-from common import train
+from common import said_by, train
 
 
 def buckets_of_all_sizes():
@@ -96,6 +96,14 @@ def uneven_inputs():
     found = [digest(ddp), compression.stats()["steps"]]
     compression.close()
     return found
+
+
+def uneven_inputs_of_those_left():
+    """join() is asked to divide by the ranks that still train."""
+    ddp, compression = attached("none")
+    dist.barrier()  # no rank fails while another one still attaches
+    with compression, ddp.join(divide_by_initial_world_size=False):
+        return said_by(RuntimeError, backward, ddp, 0)
 
 
 def clipping():
