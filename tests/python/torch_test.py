@@ -480,6 +480,10 @@ class Auto(Case):
                 self.assertIn("DDP's own all-reduce failed, or took more than 1000 ms", said)
                 self.assertIn("give attach a longer timeout=", said)
 
+    def test_one_rank_ends(self):
+        for found in self.run_cases("auto_and_one_rank_ends"):
+            self.assertIn("its program ended with ValueError: rank 1 has had enough", found["auto_and_one_rank_ends"])
+
     def test_times(self):
         """Seconds 1 and 3 of each step have the gradients, and second 10 its end."""
         self.assertEqual(self.run_cases("auto_times")[0]["auto_times"], [[1000.0, [2000.0, 0.0]], 10000.0])

@@ -15,7 +15,7 @@ from ..codecs import lost
 from ..errors import Error, Status
 from .buckets import Passed
 from .fits import Pace, has_momentum, not_linear, trains_badly, why_not
-from .links import tell
+from .links import reason, tell
 from .notices import say
 
 # What auto chooses from, if the caller names nothing: none, and those of these that are known to lose at most so many
@@ -116,8 +116,8 @@ class Auto:
         try:
             passed.work.wait(datetime.timedelta(milliseconds=self._timeout_ms))
         except RuntimeError as error:
-            why = f"DDP's own all-reduce failed, or took more than {self._timeout_ms} ms: {error}"
-            raise Error(Status.PEER, why) from None
+            why = f"DDP's own all-reduce failed, or took more than {self._timeout_ms} ms: "
+            raise Error(Status.PEER, why + (reason(self._links[1]) or str(error))) from None
         _under_way.discard(passed)
         if self._ends and self.chosen is None:
             self._ends[-1] = time.perf_counter()  # the latest of the step's buckets ends it

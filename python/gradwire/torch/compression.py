@@ -5,6 +5,7 @@ DDP calls the hook for every bucket, on a thread of its own. The hook only puts 
 queue. The thread takes them out, hands them to the exchange, waits for it without Python's lock, and completes the
 futures: then the buckets hold the averages. A step ends when every parameter has been handed over."""
 import atexit
+import copy
 import ctypes
 import queue
 import sys
@@ -318,7 +319,7 @@ class Compression(OfOneProcess):
 
     @property
     def choice(self):
-        return dict(self._auto.chosen) if self._auto and self._auto.chosen else None
+        return copy.deepcopy(self._auto.chosen) if self._auto and self._auto.chosen else None
 
     def stats(self) -> dict:
         """Returns sums over this rank's steps: steps, dropped_steps, bytes_up, bytes_down, dense_bytes (float32 by the

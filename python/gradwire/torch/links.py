@@ -88,6 +88,13 @@ def interrupt(link, why, status=Status.CLOSED):
     operations(link).close(link.self)
 
 
+def reason(link):
+    """Returns what is said of a member that failed or is gone, or "". Nothing else may travel over this link."""
+    message = _api.Message()
+    status = _api.library().gw_link_recv(ctypes.byref(link), 1000, ctypes.byref(message))
+    return _library.last_error() if status == Status.PEER else ""
+
+
 def tell(link, mine, timeout_ms):
     """Sends rank 0's bytes to all other ranks, and returns them on every rank. Nothing else may travel over this link
     meanwhile."""

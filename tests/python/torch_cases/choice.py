@@ -6,6 +6,7 @@ import sys
 import threading
 
 import torch
+import torch.distributed as dist
 from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 
 import gradwire.torch as gw
@@ -41,6 +42,7 @@ def auto_runs(gain, later_ms):
         stats = compression.stats()
         choice = compression.choice
         found = [before, compression.codec, choice["codec"], stats["all_reduce_steps"], stats["steps"], digest(ddp)]
+        compression.choice["groups"].append(99)  # that changes nobody else's
         state = compression.state_dict()
         assert len(compression._auto._ends) < 20  # the list must not grow with every step
         compression.close()
@@ -356,6 +358,23 @@ def auto_runs_no_python_on_other_threads():
     say("heard")
     compression.close()
     return [sorted(names), said]
+
+
+def auto_and_one_rank_ends():
+    """Rank 1 ends while DDP's own all-reduce runs, and its program goes on."""
+    ddp, compression = attached("auto")
+    train(ddp, 3)
+    dist.barrier()
+    compression._auto._timeout_ms = compression._options["timeout_ms"] = 3000
+    if RANK == 1:
+        compression.end(ValueError("rank 1 has had enough"))
+        say("ended")
+        await_word("heard", of=[0, 2])
+        return said_by(RuntimeError, train, ddp, 1)
+    await_word("ended", of=[1])
+    said = said_by(RuntimeError, train, ddp, 1)
+    say("heard")
+    return said
 
 
 def auto_times():
