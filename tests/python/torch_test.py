@@ -366,7 +366,12 @@ class Sharded(Case):
 
     def sharded(self, environment):
         cases = ["sharded_averages", "sharded_training", "sharded_scaling", "sharded_states", "sharded_errors"]
-        found = self.run_cases(*cases, environment=environment)
+        found = self.run_cases(*cases, "sharded_on_one_rank", environment=environment)
+        parts = ["no scale", "no scale", "no scale", "ValueError: no scale", "", "KeyboardInterrupt"]
+        self.each_in(parts, found[1]["sharded_on_one_rank"])
+        for rank in (0, 2):
+            parts = [f"rank 1 failed: {why}" for why in ("no scale", "ValueError: no scale", "KeyboardInterrupt")]
+            self.each_in(parts, found[rank]["sharded_on_one_rank"])
         steps, late = self.same(found, "sharded_states")
         self.assertEqual(steps, [2, 1])
         self.assertIn("load a state before the first backward", late)
@@ -586,6 +591,12 @@ class Failures(Case):
     def test_transports_that_differ(self):
         for rank in self.run_cases("transports_that_differ"):
             self.assertIn('and rank 1 with transport="torch" and 1 link', rank["transports_that_differ"])
+
+    def test_one_rank_is_interrupted(self):
+        for environment in ({}, OVER_THE_GROUP):
+            for rank, found in enumerate(self.run_cases("one_rank_is_interrupted", environment=environment)):
+                said = "gradwire: KeyboardInterrupt" if rank == 1 else "rank 1 failed: KeyboardInterrupt"
+                self.assertIn(said, found["one_rank_is_interrupted"])
 
     def test_one_rank_is_silent(self):
         """Rank 0 does something else for longer than the timeout. The error names what the program can do."""

@@ -26,7 +26,7 @@ from .notices import say
 from .parameters import DTYPES
 from .states import FORMAT, pick, to_bytes, to_tensor
 from .totals import Totals
-from .waits import END_S, hint, join_at_end
+from .waits import END_S, as_error, join_at_end
 
 _GROUP_BYTES = 4 << 20  # parameters that travel together, as float32
 
@@ -133,7 +133,7 @@ class Compression(OfOneProcess):
             else:
                 item = Bucket(layout, buffer, bucket.is_last(), factor_of(self._scaler))
                 item.bring()
-        except Exception as error:
+        except BaseException as error:  # also Ctrl-C
             self._end(error)
             return _failed(self._error)
         with self._idle:
@@ -272,15 +272,10 @@ class Compression(OfOneProcess):
         """Ends the exchange: no step follows. All that wait hear why, also on the other ranks, unless they were told.
         Any thread may call this."""
         if self._error is None:
-            status, why = getattr(error, "status", Status.SYSTEM), str(error)
-            if not isinstance(error, Error):
-                why = f"{type(error).__name__}: {why}"
-            why = hint(why, self._options["timeout_ms"])
-            kind = Timeout if status == Status.TIMEOUT else Error
-            self._error = kind(status, why if why.startswith("gradwire: ") else f"gradwire: {why}")
+            self._error = as_error(error, self._options["timeout_ms"])
             self._queue.put(_ENDED)  # the thread may wait for the rest of a step
             for link in () if told else self._links:
-                interrupt(link, why, status)
+                interrupt(link, str(self._error), self._error.status)
         for item in items:
             item.future.set_exception(self._error)
 
@@ -433,7 +428,7 @@ class Compression(OfOneProcess):
         """If error is an exception that ended this rank's program, this tells the other ranks. Else they would
         wait."""
         is_open = not self._is_closed and self.is_of_this_process()
-        if isinstance(error, Exception) and self._error is None and is_open:
+        if isinstance(error, (Exception, KeyboardInterrupt)) and self._error is None and is_open:
             self._end(Error(Status.SYSTEM, f"its program ended with {type(error).__name__}: {error}"))
 
 

@@ -84,7 +84,7 @@ def close_links(links):
 def interrupt(link, why, status=Status.CLOSED):
     """Tells the other members, and ends a call that waits with an error. Any thread may call this while another
     waits."""
-    _api.library().gw_link_fail(ctypes.byref(link), status, why.encode())
+    _api.library().gw_link_fail(ctypes.byref(link), status, why.removeprefix("gradwire: ").encode())
     operations(link).close(link.self)
 
 

@@ -23,7 +23,7 @@ from .member import Member, factor_of, identity
 from .parameters import DTYPES
 from .states import FORMAT, pick, to_bytes, to_tensor
 from .totals import Totals
-from .waits import END_S, hint
+from .waits import END_S, as_error
 
 _MOST_UNITS = 64  # tcp makes at most so many links between the same members
 _SEEDS_APART = 0x9E3779B97F4A7C15  # units draw from seeds of their own
@@ -184,24 +184,29 @@ class ShardedCompression(OfOneProcess):
         """What the hook does. output: the unit's flat gradient on this rank. It becomes the average over the
         replicas."""
         with self._busy():
-            if not _all_reduces(self._modules[unit]):  # set_requires_all_reduce(False): this backward adds up only
-                before = self._kept_back[unit]
-                self._kept_back[unit] = output.clone() if before is None else before.add_(output)
-                output.zero_()
-                return
-            if self._kept_back[unit] is not None:
-                output.add_(self._kept_back[unit])
-                self._kept_back[unit] = None
             try:
                 self._exchange(unit, output)
-            except Error as error:
-                if error.status == Status.NONFINITE:
+            except BaseException as error:  # also Ctrl-C
+                if getattr(error, "status", None) == Status.NONFINITE:
                     raise
-                self._error = type(error)(error.status, hint(str(error), self._options["timeout_ms"]))
-                raise self._error from None
+                self._error = as_error(error, self._options["timeout_ms"])
+                # If another rank is the cause, the exchange has told all who must know.
+                for link in () if self._error.status == Status.PEER else self._links:
+                    interrupt(link, str(self._error), self._error.status)
+                if isinstance(error, Error):
+                    raise self._error from None
+                raise
 
     def _exchange(self, unit, output):
         name = self._names[unit]
+        if not _all_reduces(self._modules[unit]):  # set_requires_all_reduce(False): this backward adds up only
+            before = self._kept_back[unit]
+            self._kept_back[unit] = output.clone() if before is None else before.add_(output)
+            output.zero_()
+            return
+        if self._kept_back[unit] is not None:
+            output.add_(self._kept_back[unit])
+            self._kept_back[unit] = None
         if why := why_not(self._codec, self._optimizer):
             raise Error(Status.ARGUMENT, why)  # a schedule has changed the optimizer's momentum
         # If a unit has a NaN, a program leaves out the step of all.
@@ -374,7 +379,7 @@ class ShardedCompression(OfOneProcess):
     def end(self, error):
         """Like Compression.end(): tells the other replicas."""
         is_open = not self._is_closed and self.is_of_this_process()
-        if isinstance(error, Exception) and self._error is None and is_open:
+        if isinstance(error, (Exception, KeyboardInterrupt)) and self._error is None and is_open:
             for link in self._links:
                 interrupt(link, f"its program ended with {type(error).__name__}: {error}")
 

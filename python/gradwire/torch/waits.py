@@ -6,7 +6,7 @@ import weakref
 
 import torch
 
-from ..errors import Error, Status, Timeout
+from ..errors import Error, Status, Timeout, of_status
 
 END_S = 30.0  # how long the end of Python waits for threads
 _stuck = weakref.WeakSet()  # threads whose call had not come back at its deadline
@@ -45,6 +45,15 @@ def hint(sentence, timeout_ms):
     if f" {timeout_ms} ms" in sentence and "timeout=" not in sentence:
         sentence += "; if a rank may be silent for longer (it evaluates, or saves), give attach a longer timeout="
     return sentence
+
+
+def as_error(error, timeout_ms):
+    """Returns what has ended an exchange as an error of Gradwire, which every later call raises."""
+    status, why = getattr(error, "status", Status.SYSTEM), str(error)
+    if not isinstance(error, Error):
+        why = ": ".join(filter(None, (type(error).__name__, why)))  # Ctrl-C says no more
+    why = hint(why, timeout_ms)
+    return of_status(status)(status, why if why.startswith("gradwire: ") else f"gradwire: {why}")
 
 
 def join_at_end(threads=()):

@@ -14,6 +14,7 @@ import torch.distributed as dist
 import gradwire
 import gradwire.torch as gw
 from gradwire import _api
+from gradwire.torch import buckets as gw_buckets
 from gradwire.torch.fits import check_optimizer
 
 from common import RANK, TOPK, attached, attached_with, await_word, backward, digest, network
@@ -328,6 +329,27 @@ def one_rank_is_stopped():
         wait_until(lambda: ") T " in pathlib.Path(f"/proc/{pids[0]}/stat").read_text(encoding="utf-8"))
         compression.close()
         say("closed")
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def one_rank_is_interrupted():
+    """Ctrl-C comes within the hook, and the program goes on to do something else."""
+    ddp, compression = attached("ternary", timeout=600)
+    train(ddp, 3)
+    dist.barrier()  # a failure ends a step that another rank still ends
+    if RANK == 1:
+        bring, gw_buckets.Bucket.bring = gw_buckets.Bucket.bring, interrupt
+        said = said_by(RuntimeError, train, ddp, 1)
+        gw_buckets.Bucket.bring = bring
+        await_word("heard", of=[0, 2])
+    else:
+        said = said_by(RuntimeError, train, ddp, 1)
+        say("heard")
+    compression.close()
+    return said
 
 
 def one_rank_is_silent():

@@ -6,7 +6,7 @@ import gradwire
 import gradwire.torch as gw
 from gradwire.torch import sharded as gw_sharded
 
-from common import FOLDER, RANK, SIZE, TOPK, TRANSPORT, backward, digest, network, said_by, sgd
+from common import FOLDER, RANK, SIZE, TOPK, TRANSPORT, await_word, backward, digest, network, said_by, say, sgd
 from ddp import Scaler
 
 
@@ -135,6 +135,35 @@ def sharded_scaling():
     return found
 
 
+class Lost:
+    """A GradScaler that cannot be asked."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def get_scale(self):
+        raise self.error
+
+
+def sharded_on_one_rank():
+    """Something goes wrong on rank 1 alone, and its program goes on to do something else."""
+    said = []
+    for error in (gw.Error(-1, "no scale"), ValueError("no scale"), KeyboardInterrupt()):
+        model, compression = sharded("none", timeout=600)
+        model[0].hook(torch.ones(10))
+        dist.barrier()  # a failure ends a step that another rank still ends
+        if RANK == 1:
+            compression._scaler = Lost(error)
+        said.append(said_by((gw.Error, ValueError, KeyboardInterrupt), model[0].hook, torch.ones(10)))
+        word = f"heard-{type(error).__name__}"
+        say(word)
+        await_word(word, of=range(SIZE))
+        if RANK == 1:
+            said.append(said_by(gw.Error, compression.check))
+        compression.close()
+    return said
+
+
 def sharded_errors():
     said = []
 
@@ -151,6 +180,7 @@ def sharded_errors():
     optimizer = sgd(model.parameters())
     with gw.attach_sharded(model, dist.group.WORLD, "onebit:momentum=0.9", transport=TRANSPORT, optimizer=optimizer):
         model[0].hook(torch.ones(10))
+        dist.barrier()  # a failure ends a step that another rank still ends
         optimizer.param_groups[0]["momentum"] = 0.8
         tries(model[0].hook, torch.ones(10))
     optimizer.param_groups[0]["momentum"] = 0.9
@@ -166,6 +196,7 @@ def sharded_errors():
     model, compression = sharded("ternary", nonfinite="raise")
     tries(model[0].hook, torch.full((10,), float("nan") if RANK == 1 else 1.0))
     tries(model[0].hook, torch.ones(10))
+    dist.barrier()
     tries(model[0].hook, torch.ones(11))
     tries(model[0].hook, torch.ones(10))
     compression.close()
