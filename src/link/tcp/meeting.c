@@ -622,7 +622,9 @@ static gw_status meet(struct meeting *m)
         const double now = gw_clock_seconds();
         GW_TRY(look(m, now));
         GW_TRY(advance(m, now));
-        const int n = m->over ? 0 : epoll_wait(m->epoll, events, AT_ONCE, TURN_MS);
+        /* Not past the deadline: members whose own passes a little later would go, and be named as gone. */
+        const int wait_ms = (int)fmin(TURN_MS, 1 + 1000 * (m->deadline - now));
+        const int n = m->over ? 0 : epoll_wait(m->epoll, events, AT_ONCE, wait_ms);
         for (int i = 0; i < n; i++) {
             const uint64_t number = events[i].data.u64;
             if (number != OF_LISTENER) /* that is looked at in every turn */
