@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 
+#include <string.h>
+
 /* So many unfinished sends are looked at in one go. Each look lets MPI work on all of them. */
 enum { LOOKS = 8 };
 
@@ -11,6 +13,8 @@ gw_status gw_mpi_refused(int error, const char *call)
     char text[MPI_MAX_ERROR_STRING] = "";
     int length;
     MPI_Error_string(error, text, &length);
+    for (char *at = text; (at = strchr(at, '\n'));) /* MPICH writes several lines, and a sentence is one */
+        *at = ' ';
     return gw_fail(GW_ERR_SYSTEM, "%s: %s", call, text);
 }
 
