@@ -1,5 +1,6 @@
 /* Reads the files of a run's folder. They may come from anybody, so sizes are limited, and errors become notes. */
 #include "base/files.h"
+#include "base/quote.h"
 #include "disk/file.h"
 #include "report.h"
 
@@ -14,17 +15,11 @@ enum { MOST_LINE = 1 << 16, MOST_TEXT = 300 };
 
 json_t *report_text(const char *text)
 {
-    char plain[MOST_TEXT + 1];
-    size_t n = strnlen(text, MOST_TEXT);
-    const bool cut = text[n] != 0;
-    json_t *whole = cut ? NULL : json_stringn(text, n);
-    if (whole)
-        return whole;
-    for (size_t i = 0; i < n; i++) /* jansson takes UTF-8 only, and a cut may go through a character */
-        plain[i] = (signed char)text[i] < 0 ? '?' : text[i];
-    if (cut)
-        memcpy(plain + n - 3, "...", 3);
-    return json_stringn(plain, n);
+    char shown[MOST_TEXT + 1];
+    if (strnlen(text, sizeof shown) < sizeof shown)
+        return tool_json_text(text);
+    gw_show(text, "", "", shown, sizeof shown - 3);
+    return json_sprintf("%s...", shown);
 }
 
 void report_note(report_folder *folder, const char *format, ...)

@@ -73,7 +73,7 @@ json_t *report_read_object(report_folder *folder, const char *name, size_t most_
 typedef bool (*report_take)(void *user, const json_t *line);
 void report_read_lines(report_folder *folder, const char *name, FILE *file, bool partial, report_take take, void *user);
 
-/* Turns any bytes into a JSON text. Bytes that are no UTF-8 become question marks. A long text is cut. */
+/* The same as tool_json_text, but a long text is cut. */
 json_t *report_text(const char *text);
 
 /* The number of that name, NAN if there is none. */
