@@ -51,9 +51,9 @@ static gw_status find_lost(const tool_profile *p, const gw_advice *advice, doubl
         gw_status status = gw_codec_parse(NULL, p->codecs[c].spec, &codec);
         if (status == GW_OK)
             status = gw_codec_lost(codec, &lost[c]);
+        gw_codec_destroy(codec);
         if (status == GW_ERR_MEMORY)
             return status;
-        gw_codec_destroy(codec);
     }
     lost[advice->floats.codec] = 0;
     return GW_OK;
@@ -163,7 +163,7 @@ static int parse_lost(const char *text, double *out)
     *out = INFINITY;
     if (strcmp(text, "any") == 0 || gw_spec_number(text, 0, 100, out))
         return 0;
-    return tool_wrong_use("--lost %s: it takes points of accuracy from 0 to 100, or any", gw_quote(text).text);
+    return tool_wrong_use("--lost %s: it takes points of accuracy from 0 to 100, or any", text);
 }
 
 int gw_cmd_advise(int argc, char **argv)
