@@ -65,7 +65,7 @@ typedef struct gw_link_ops {
 } gw_link_ops;
 
 /* A link's endpoint for one rank. It is a plain value and may be copied. Its holder calls gw_link_destroy once. If a
- * function that makes links fails, they have ops NULL, unless it refused their number. */
+ * function that makes links fails, they have ops NULL; if it refuses their number, they stay as they were. */
 typedef struct gw_link {
     const gw_link_ops *ops;
     void *self;
@@ -153,13 +153,13 @@ typedef struct gw_link_options {
  * program that calls MPI itself should take gw_link_mpi_create (link_mpi.h), which says more.
  *
  * options: NULL: neither log nor stop. Errors: GW_ERR_SPEC (the address: an unknown or doubled key, a number out of
- * range, no rank or size; the sentence says what is right); GW_ERR_ARGUMENT;
- * GW_ERR_TIMEOUT (the sentence names the missing ranks, and the members that were refused); GW_ERR_PEER (rank 0 refused
- * this member or died; it refuses a rank that is taken, another size, version or kind of keys, and everybody once the
- * job is running); GW_ERR_SYSTEM (HOST:PORT cannot be used, for example because a job is running there; or a key cannot
- * be read); GW_ERR_MEMORY; GW_ERR_CLOSED (options.stop); GW_ERR_UNSUPPORTED (a build without OpenSSL;
- * libgradwire_mpi.so.0 does not load); and for mpi those of gw_link_mpi_create. There GW_ERR_TIMEOUT means that the
- * call has started MPI, and a rank did not come within 60 s. The process should then exit. */
+ * range, no rank or size; the sentence says what is right); GW_ERR_ARGUMENT; GW_ERR_TIMEOUT (the sentence names the
+ * missing ranks, and the members that were refused); GW_ERR_PEER (rank 0 refused this member or died; it refuses a rank
+ * that is taken, another size, version or kind of keys, and everybody once the job is running); GW_ERR_SYSTEM
+ * (HOST:PORT cannot be used, for example because a job is running there; or a key cannot be read); GW_ERR_MEMORY;
+ * GW_ERR_CLOSED (options.stop); GW_ERR_UNSUPPORTED (a build without OpenSSL; libgradwire_mpi.so.0 does not load); and
+ * for mpi those of gw_link_mpi_create. There GW_ERR_TIMEOUT means that the call has started MPI, and a rank did not
+ * come within 60 s. The process should then exit. */
 GW_API GW_MUST_CHECK gw_status gw_link_open(gw_context *context, const char *address, const gw_link_options *options,
                                             uint32_t n_links, gw_link *links);
 

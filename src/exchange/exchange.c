@@ -646,7 +646,7 @@ gw_status gw_exchange_load(gw_exchange *ex, const void *const *states, uint32_t 
     if (status == GW_OK) {
         status = load_all(ex, merged ? merged : states[0]);
         if (status < 0)
-            load_all(ex, before);
+            gw_ignore(load_all(ex, before)); /* this exchange made it, so it is not refused */
     }
     gw_free(ex->context, before);
     gw_free(ex->context, merged);

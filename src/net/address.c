@@ -138,7 +138,6 @@ static gw_status look_up(const char *port, const struct gw_net_patience *patienc
 static gw_status resolve(const char *port, const struct gw_net_patience *patience, struct gw_net_host *host)
 {
     struct addrinfo *found;
-    host->unknown = false;
     GW_TRY(look_up(port, patience, host, &found));
     host->n_addresses = 0;
     gw_status status = add(found, AF_INET, host);

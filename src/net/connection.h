@@ -114,9 +114,9 @@ void gw_net_watch(struct gw_net_connection *c, int epoll, epoll_data_t data);
 gw_status gw_net_establish(struct gw_net_connection *c);
 
 /* The next whole message, if it has come. GW_NOT_YET: it has not, or so much of it has come that others get a turn;
- * epoll knows. Errors: GW_ERR_PEER (the connection has ended, or the other side sent what it may
- * not; c->error and the sentence say which), GW_ERR_MEMORY (from `place`; nothing is lost). The same message is handed
- * over again until gw_net_consume. */
+ * epoll knows. Errors: GW_ERR_PEER (the connection has ended, or the other side sent what it may not; c->error and the
+ * sentence say which), GW_ERR_MEMORY (from `place`; nothing is lost). The same message is handed over again until
+ * gw_net_consume. */
 gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *message);
 void gw_net_consume(struct gw_net_connection *c);
 /* True if bytes were read that gw_net_next has not looked at. epoll does not know of them. */

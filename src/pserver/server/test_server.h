@@ -64,8 +64,8 @@ static inline gw_status test_client_create(gw_ps_client_options options, gw_ps_c
     return gw_ps_client_create(NULL, &options, client);
 }
 
-/* Makes a client, which the servers must accept. Its calls wait for timeout_ms. servers: the
- * address of one or several, with commas between. */
+/* Makes a client, which the servers must accept. Its calls wait for timeout_ms. servers: the address of one or several,
+ * with commas between. */
 static inline gw_ps_client *test_client(const char *servers, uint32_t rank, bool joins, uint32_t timeout_ms)
 {
     gw_ps_client *client;
