@@ -5,6 +5,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -182,6 +183,16 @@ class Case(unittest.TestCase):
     def contents(self, *names):
         """What each file of a folder holds."""
         return {name: self.read_bytes(*names, name) for name in os.listdir(self.path(*names))}
+
+
+def stop(pid):
+    """Stops a process, and waits until all its threads stand still. On a busy machine they go on for a while."""
+    os.kill(pid, signal.SIGSTOP)
+    end = time.monotonic() + 60
+    while any(") T " not in open(f"/proc/{pid}/task/{t}/stat").read() for t in os.listdir(f"/proc/{pid}/task")):
+        if time.monotonic() > end:
+            raise AssertionError(f"process {pid} does not stop")
+        time.sleep(0.01)
 
 
 def gaussians(n, seed):

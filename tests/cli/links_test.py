@@ -223,7 +223,7 @@ class Links(harness.Case):
 
         self.wait_until(run, lambda: "MASTER_PORT" in environment(), "the worker")
         place = ("127.0.0.1", int(environment()["MASTER_PORT"]))
-        run.send_signal(signal.SIGSTOP)
+        harness.stop(run.pid)
         try:
             with open(children) as pids:
                 os.kill(int(pids.read()), signal.SIGKILL)
@@ -348,7 +348,7 @@ class Links(harness.Case):
         self.wait_for_steps(run, out)
         children = self.run_program("pgrep", "-P", run.pid).stdout.split()
         self.assertEqual(len(children), 3)
-        os.kill(int(children[2]), signal.SIGSTOP)
+        harness.stop(int(children[2]))
         os.kill(int(children[1]), signal.SIGKILL)
         says = run.communicate(timeout=100)[1]
         self.assertNotEqual(run.returncode, 0)
@@ -365,7 +365,7 @@ class Links(harness.Case):
             run = self.start("launch", "-n", 3, "--", "train", *words)
             self.wait_for_steps(run, out)
             children = self.run_program("pgrep", "-P", run.pid).stdout.split()
-            os.kill(int(children[1]), signal.SIGSTOP)
+            harness.stop(int(children[1]))
             run.send_signal(number)
             self.ended(run, 1, "as asked")
             saved = [name for name in os.listdir(out) if re.match("checkpoint-.*gwp$", name)]

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 
+import harness
 from pserver_common import PATIENCE, Server, check, numpy, refused, serving, tool
 
 LONG = 300.0  # seconds; if a call waits so long, this test fails
@@ -97,7 +98,7 @@ def ctrl_c(ps):
         b.push_parameter("large", large)
         check((a.pull_parameter("large", "sum") == 9).all(), "the large push after some that were interrupted")
         # The server does not answer at all.
-        server.process.send_signal(signal.SIGSTOP)
+        harness.stop(server.process.pid)
         for what, call in (
             ("a push", lambda: a.push_parameter("x", [3])),
             ("an initialisation", lambda: a.init_parameter("y", [1], "float32")),

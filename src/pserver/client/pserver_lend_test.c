@@ -57,7 +57,7 @@ TEST(a_push_that_times_out)
     begin();
     push(1);
     uint8_t *bytes = bytes_new(2);
-    kill(server.id, SIGSTOP);
+    process_stop(&server);
     client->timeout_ms = 2000;
     refused(gw_ps_push(client, "large", bytes, N_BYTES), GW_ERR_TIMEOUT, "");
     munmap(bytes, N_BYTES);
@@ -76,7 +76,7 @@ TEST(a_push_that_is_dropped)
     const uint8_t one = 7;
     ok(test_init(client, "small", GW_PS_UINT8, 0, NULL, NULL));
     uint8_t *bytes = bytes_new(2);
-    kill(server.id, SIGSTOP);
+    process_stop(&server);
     ok(test_begin(client, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "large", .bytes = bytes, .n_bytes = N_BYTES},
                   &large));
     ok(test_begin(client, (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "small", .bytes = &one, .n_bytes = 1}, &small));

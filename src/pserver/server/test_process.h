@@ -2,9 +2,11 @@
 #ifndef GW_PSERVER_SERVER_TEST_PROCESS_H
 #define GW_PSERVER_SERVER_TEST_PROCESS_H
 
+#include "base/child.h"
 #include "pserver/server/test_server.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,9 +47,11 @@ static inline void process_begin(struct process *process, const gw_ps_server_opt
     int end[2], address[2];
     CHECK(pipe2(end, O_CLOEXEC) == 0 && pipe2(address, O_CLOEXEC) == 0, "no pipes");
     fflush(NULL);
+    const pid_t parent = getpid();
     process->id = fork();
     CHECK(process->id >= 0, "no process");
     if (process->id == 0) {
+        gw_child_end_with(parent, SIGKILL); /* a process that is stopped does not see the end of `end` */
         close(end[1]);
         process_run(options, most_files, end[0], address[1]);
     }
@@ -56,6 +60,14 @@ static inline void process_begin(struct process *process, const gw_ps_server_opt
     CHECK(read(address[0], process->address, sizeof process->address) > 0, "no server");
     close(address[0]);
     process->end = end[1];
+}
+
+/* Stops it. Its threads stand still when the call returns: without waitpid they go on for a while on a busy machine. */
+static inline void process_stop(const struct process *process)
+{
+    int how;
+    kill(process->id, SIGSTOP);
+    CHECK(waitpid(process->id, &how, WUNTRACED) == process->id && WIFSTOPPED(how), "the server does not stop");
 }
 
 static inline void process_end(const struct process *process)
