@@ -64,13 +64,14 @@ static inline struct sockaddr_in peer_address(const char *place)
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-/* Listens at a place. If its port is 0, that becomes a free one. */
+/* Listens at a place. If its port is 0, that becomes a free one. What it accepts is as patient. */
 static inline int peer_listen(char place[32])
 {
     struct sockaddr_in own = peer_address(place);
     socklen_t n = sizeof own;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    peer_patience(fd, PEER_SECONDS);
     assert_true(bind(fd, (const struct sockaddr *)&own, n) == 0 && listen(fd, 8) == 0 &&
                 getsockname(fd, (struct sockaddr *)&own, &n) == 0);
     snprintf(place, 32, "127.0.0.1:%u", ntohs(own.sin_port));

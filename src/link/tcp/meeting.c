@@ -338,12 +338,10 @@ static gw_status joiner_went(struct meeting *m, uint32_t rank)
     struct joiner *joiner = &m->joiners[rank];
     const char *place = m->group->members[rank].address.place;
     const bool lied = joiner->c.error == EPROTO || joiner->c.error == EMSGSIZE;
-    char reason[160];
-    snprintf(reason, sizeof reason, "%s", gw_last_error());
     gw_net_close(&joiner->c);
     joiner->went = true;
     if (m->has_table && lied)
-        return gw_fail(GW_ERR_PEER, "rank %u (%s) sent what no member sends: %s", rank, place, reason);
+        return gw_fail(GW_ERR_PEER, "rank %u (%s) sent what no member sends: %s", rank, place, gw_last_error());
     if (m->has_table)
         return gw_fail(GW_ERR_PEER, "rank %u (%s) died or lost its connection before all members had met", rank, place);
     gw_net_log(&m->group->log,
@@ -406,14 +404,12 @@ static gw_status take_host(struct meeting *m, const struct gw_net_message *messa
     struct gw_tcp_group *group = m->group;
     char text[GW_TCP_TEXT_BYTES];
     gw_status status;
-    if (message->kind == GW_TCP_WAIT && message->is_small &&
-        gw_tcp_text_read(message->bytes, message->n_bytes, m->waiting_for.text)) {
+    if (message->kind == GW_TCP_WAIT && gw_tcp_text_read(message->bytes, message->n_bytes, m->waiting_for.text)) {
         if (m->has_table && !m->told_ready)
             tell(m, 0, GW_TCP_WAIT, NULL, 0);
         return GW_OK;
     }
-    if (message->kind == GW_TCP_REFUSE && message->is_small &&
-        gw_tcp_refuse_read(message->bytes, message->n_bytes, &status, text))
+    if (message->kind == GW_TCP_REFUSE && gw_tcp_refuse_read(message->bytes, message->n_bytes, &status, text))
         return gw_fail(status, "%s", text);
     if (message->kind == GW_TCP_TABLE && !m->has_table &&
         gw_tcp_table_read(message->bytes, message->n_bytes, group->size, group->n_links, &group->session,
@@ -658,14 +654,13 @@ static void call_off(struct meeting *m, gw_status status)
  * and nobody else listens there. */
 static void listen_at_other_loopback(struct gw_tcp_group *group, const struct gw_net_address *rendezvous)
 {
-    static const char *const loopbacks[] = {"[::1]:", "127.0.0.1:"};
+    static const char *const loopbacks[] = {"127.0.0.1", "[::1]"};
     const bool v6 = rendezvous->socket.any.sa_family == AF_INET6;
-    const char *port = strrchr(rendezvous->place, ':') + 1, *here = loopbacks[!v6], *there = loopbacks[v6];
     char text[GW_NET_PLACE_BYTES];
     struct gw_net_address other, ignored;
-    if (strncmp(rendezvous->place, here, strlen(here)) != 0)
+    if (strcmp(rendezvous->host, loopbacks[v6]) != 0)
         return;
-    snprintf(text, sizeof text, "%s%s", there, port);
+    snprintf(text, sizeof text, "%s%s", loopbacks[!v6], strrchr(rendezvous->place, ':'));
     if (gw_net_address_parse("the rendezvous", text, false, &other) == GW_OK)
         gw_ignore(gw_net_listen(&group->listener, &other, &ignored));
 }

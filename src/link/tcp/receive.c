@@ -17,14 +17,14 @@
 
 /* ---- who is gone ----------------------------------------------------------------------------------------- */
 
-#define HOW_BYTES (GW_TCP_TEXT_BYTES - 100) /* the rank and its address stand before it */
-
-static void lose(struct gw_tcp_endpoint *me, uint32_t rank, const char how[HOW_BYTES])
+/* gw_last_error() says how. */
+static void lose(struct gw_tcp_endpoint *me, uint32_t rank)
 {
     struct gw_tcp_peer *peer = &me->peers[rank];
     if (peer->gone)
         return;
-    snprintf(peer->why, sizeof peer->why, "rank %u (%s) %s", rank, me->group->members[rank].address.place, how);
+    snprintf(peer->why, sizeof peer->why, "rank %u (%s) %s", rank, me->group->members[rank].address.place,
+             gw_last_error());
     peer->gone = true;
     me->n_untold++;
     gw_net_close(&peer->c);
@@ -33,15 +33,14 @@ static void lose(struct gw_tcp_endpoint *me, uint32_t rank, const char how[HOW_B
 void gw_tcp_lose(struct gw_tcp_endpoint *me, uint32_t rank)
 {
     const int error = me->peers[rank].c.error;
-    char how[HOW_BYTES];
     if (error == ETIMEDOUT)
-        snprintf(how, sizeof how, "is silent: its machine has not answered rank %u for %u ms", me->group->rank,
-                 me->group->timeout_ms);
+        gw_fail(GW_ERR_PEER, "is silent: its machine has not answered rank %u for %u ms", me->group->rank,
+                me->group->timeout_ms);
     else if (error == EPROTO || error == EMSGSIZE)
-        snprintf(how, sizeof how, "sent what no member sends: %s", gw_last_error());
+        gw_fail(GW_ERR_PEER, "sent what no member sends: %s", gw_last_error());
     else
-        snprintf(how, sizeof how, "died or lost its connection to rank %u", me->group->rank);
-    lose(me, rank, how);
+        gw_fail(GW_ERR_PEER, "died or lost its connection to rank %u", me->group->rank);
+    lose(me, rank);
 }
 
 /* ---- what came ------------------------------------------------------------------------------------------- */
@@ -49,7 +48,6 @@ void gw_tcp_lose(struct gw_tcp_endpoint *me, uint32_t rank)
 /* Takes one message of a peer. GW_ERR_MEMORY: it must be taken again. */
 static gw_status take(struct gw_tcp_endpoint *me, uint32_t rank, const struct gw_net_message *m)
 {
-    char how[HOW_BYTES];
     void *bytes = m->bytes;
     if (m->kind == GW_TCP_DATA) {
         if (m->is_small && !(bytes = gw_message_alloc(me->group->context, m->n_bytes)))
@@ -63,8 +61,8 @@ static gw_status take(struct gw_tcp_endpoint *me, uint32_t rank, const struct gw
         gw_net_consume(&me->peers[rank].c);
         gw_message_free(bytes);
     }
-    snprintf(how, sizeof how, "sent a message of kind %u and %zu bytes, which no member sends", m->kind, m->n_bytes);
-    lose(me, rank, how);
+    gw_fail(GW_ERR_PEER, "sent a message of kind %u and %zu bytes, which no member sends", m->kind, m->n_bytes);
+    lose(me, rank);
     return GW_ERR_PEER;
 }
 

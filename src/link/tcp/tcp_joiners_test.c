@@ -6,13 +6,6 @@
 
 /* ---- by hand: one side of the meeting without the link --------------------------------------------------- */
 
-static int patient(int fd)
-{
-    assert_true(fd >= 0);
-    peer_patience(fd, PEER_SECONDS);
-    return fd;
-}
-
 /* Ends a connection in order, or resets it. */
 static void end(int fd, bool resets)
 {
@@ -55,14 +48,14 @@ TEST(rank_0_is_lost)
         uint8_t bytes[GW_TCP_TABLE_HEAD + 2 * GW_TCP_CONTACT_BYTES];
         world_begin(2, 1);
         members[1].options.timeout_ms = stops ? 3000 : LINK_LONG_MS;
-        const int listening = patient(peer_listen(place));
+        const int listening = peer_listen(place);
         world_start_one(&members[1]);
         int fd = accept(listening, NULL, NULL), peer = -1;
         if (moment == BEFORE_JOIN) {
             end(fd, resets);
             fd = accept(listening, NULL, NULL);
         }
-        world_hear(patient(fd), GW_TCP_JOIN);
+        world_hear(fd, GW_TCP_JOIN);
         if (moment < AFTER_TABLE) {
             assert_true(world_say(fd, GW_TCP_WAIT, "rank 2", 6));
         } else {
@@ -70,7 +63,7 @@ TEST(rank_0_is_lost)
                 ok(gw_net_address_parse("it", place, false, &table[r].address));
             gw_tcp_table_write(bytes, 7, 2, 1, table);
             assert_true(world_say(fd, GW_TCP_TABLE, bytes, sizeof bytes));
-            peer = patient(accept(listening, NULL, NULL));
+            peer = accept(listening, NULL, NULL);
             world_hear(peer, GW_TCP_HELLO);
         }
         if (moment == AFTER_READY) {

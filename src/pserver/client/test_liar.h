@@ -78,8 +78,7 @@ static inline void *liar_run(void *user)
     while (!liar->ends) {
         poll(fds, n, 20);
         if (fds[0].revents && n <= LIAR_MOST) {
-            fds[n] = (struct pollfd){.fd = accept(liar->listening, NULL, NULL), .events = POLLIN};
-            peer_patience(fds[n++].fd, PEER_SECONDS);
+            fds[n++] = (struct pollfd){.fd = accept(liar->listening, NULL, NULL), .events = POLLIN};
             continue;
         }
         for (nfds_t i = 1; i < n; i++) {
