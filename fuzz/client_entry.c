@@ -77,7 +77,7 @@ static void connect_to_liar(struct server *server, uint32_t s)
     promise(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
     setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
     theirs[s] = ends[1];
-    promise(gw_net_init(&server->c, NULL) == GW_OK);
+    gw_net_init(&server->c, NULL);
     promise(gw_net_adopt(&server->c, ends[0], NULL, NULL, true) == GW_OK);
     promise(gw_net_establish(&server->c) == GW_OK);
 }
@@ -174,7 +174,7 @@ static void free_client(gw_ps_client *client)
     for (struct request *request; (request = TAILQ_FIRST(&client->open)) || (request = TAILQ_FIRST(&client->answered));)
         gw_ps_request_free(client, request);
     for (uint32_t s = 0; s < client->n_servers; s++)
-        gw_net_free(&client->servers[s].c), close(theirs[s]);
+        gw_net_close(&client->servers[s].c), close(theirs[s]);
     gw_ps_keys_free(client);
     gw_free(NULL, client);
 }

@@ -28,11 +28,9 @@ void *const gw_net_nowhere = &nowhere;
 
 /* ---- from beginning to end ------------------------------------------------------------------------------ */
 
-gw_status gw_net_init(struct gw_net_connection *c, gw_context *context)
+void gw_net_init(struct gw_net_connection *c, gw_context *context)
 {
     *c = (struct gw_net_connection){.context = context, .fd = -1, .most_bytes = GW_NET_SMALL};
-    c->ahead = gw_alloc(context, GW_NET_AHEAD, 1);
-    return c->ahead ? GW_OK : GW_ERR_MEMORY;
 }
 
 static void drop_first(struct gw_net_connection *c)
@@ -67,15 +65,6 @@ void gw_net_close(struct gw_net_connection *c)
     c->watched = 0;
     c->connected = c->has_next = false;
     c->ahead_at = c->ahead_end = 0;
-}
-
-void gw_net_free(struct gw_net_connection *c)
-{
-    if (!c->ahead)
-        return;
-    gw_net_close(c);
-    gw_free(c->context, c->ahead);
-    c->ahead = NULL;
 }
 
 gw_status gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_keys *keys, const char *host, bool dialled)
@@ -215,7 +204,7 @@ static gw_status read_some(struct gw_net_connection *c, void *to, size_t n_bytes
     return GW_OK;
 }
 
-static struct gw_net_message message_at(const struct gw_net_connection *c)
+static struct gw_net_message message_at(struct gw_net_connection *c)
 {
     uint8_t *at = c->ahead + c->ahead_at;
     const uint16_t n_header = gw_get16(at + 10);

@@ -70,9 +70,8 @@ struct gw_net_connection {
      * gw_net_next hears that, and may call again. */
     void *(*place)(void *user, const struct gw_net_message *message);
     void *place_user;
-    uint8_t *ahead; /* bytes that were read and not used yet */
-    uint32_t ahead_at, ahead_end;
-    uint8_t *body; /* where the long body goes that is under way; NULL: none is */
+    uint32_t ahead_at, ahead_end; /* bytes in `ahead` that were read and not used yet */
+    uint8_t *body;                /* where the long body goes that is under way; NULL: none is */
     uint64_t body_bytes, body_at;
     bool has_next; /* gw_net_next has handed over a message that is not consumed yet */
 
@@ -83,13 +82,11 @@ struct gw_net_connection {
     /* The holder sets it while it has several short messages to send. They wait for each other, until gw_net_flush, or
      * until there is room for no more. */
     bool gathers;
+    uint8_t ahead[GW_NET_AHEAD];
 };
 
-/* Makes a connection that is not open yet. It takes the memory that it will need, so that what follows takes none for
- * small messages. Errors: GW_ERR_MEMORY. */
-gw_status gw_net_init(struct gw_net_connection *c, gw_context *context);
-/* Closes it, and gives back its memory. What was not sent is dropped. A connection that is all zeros is legal. */
-void gw_net_free(struct gw_net_connection *c);
+/* Makes a connection that is not open yet. It has the memory that small messages need. */
+void gw_net_init(struct gw_net_connection *c, gw_context *context);
 
 /* Begins to connect to an address, over TLS if there are keys. host: as in gw_net_tls_new. ms: as in gw_net_tune.
  * Errors: GW_ERR_PEER (it cannot now), GW_ERR_MEMORY; c->error is the errno of both. */
@@ -98,7 +95,7 @@ gw_status gw_net_dial(struct gw_net_connection *c, const struct gw_net_address *
 /* Takes over a socket that does not block, and is connected or connecting. keys: NULL for none. host: as in
  * gw_net_tls_new. Errors: GW_ERR_MEMORY; then the socket is closed. */
 gw_status gw_net_adopt(struct gw_net_connection *c, int fd, struct gw_net_keys *keys, const char *host, bool dialled);
-/* Ends it at once, so that it can be opened again. Its `error` stays. */
+/* Ends it at once, and drops what was not sent. It can be opened again. Its `error` stays. */
 void gw_net_close(struct gw_net_connection *c);
 /* Says that nothing more will be sent. The other side reads what is under way, and then the end. */
 void gw_net_end_sending(struct gw_net_connection *c);

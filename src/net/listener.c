@@ -41,7 +41,7 @@ gw_status gw_net_listener_open(struct gw_net_listener *listener, const struct gw
 
 void gw_net_turn_out(struct gw_net_newcomer *newcomer)
 {
-    gw_net_free(&newcomer->c);
+    gw_net_close(&newcomer->c);
     newcomer->since = 0;
     newcomer->leaves = false;
 }
@@ -49,7 +49,8 @@ void gw_net_turn_out(struct gw_net_newcomer *newcomer)
 void gw_net_listener_close(struct gw_net_listener *listener)
 {
     for (uint32_t i = 0; listener->newcomers && i < listener->o.most; i++)
-        gw_net_turn_out(&listener->newcomers[i]);
+        if (listener->newcomers[i].since != 0)
+            gw_net_turn_out(&listener->newcomers[i]);
     for (uint32_t i = 0; i < listener->n_fds; i++)
         gw_fd_drop(listener->fds[i]);
     listener->n_fds = 0;
@@ -185,15 +186,10 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
             gw_fd_drop(fd);
         return true;
     }
-    if (gw_net_init(&newcomer->c, listener->o.context) < 0) {
-        gw_fd_drop(fd);
-        return true;
-    }
+    gw_net_init(&newcomer->c, listener->o.context);
     gw_net_tune(fd, listener->o.timeout_ms);
-    if (gw_net_adopt(&newcomer->c, fd, listener->o.keys, NULL, false) < 0) {
-        gw_net_free(&newcomer->c);
+    if (gw_net_adopt(&newcomer->c, fd, listener->o.keys, NULL, false) < 0)
         return true;
-    }
     newcomer->c.most_header = listener->o.most_header;
     newcomer->since = now;
     watch_newcomer(listener, newcomer);
@@ -316,10 +312,8 @@ void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_newcomer *new
 {
     watch(listener, EPOLL_CTL_DEL, newcomer->c.fd, 0, 0);
     gw_net_consume(&newcomer->c);
-    gw_net_free(to);
     *to = newcomer->c; /* nothing waits to be sent to it, so nothing points into it */
     to->watched = 0;
-    newcomer->c = (struct gw_net_connection){.fd = -1};
     newcomer->since = 0;
 }
 

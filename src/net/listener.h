@@ -64,7 +64,7 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
  * that failed, and for connections that were pushed out, but not for each of many. */
 struct gw_net_newcomer *gw_net_listener_next(struct gw_net_listener *listener, struct gw_net_message *message);
 
-/* Moves a newcomer's connection to `to`, which must be made and not open. */
+/* Moves a newcomer's connection to `to`, which must not be open. */
 void gw_net_let_in(struct gw_net_listener *listener, struct gw_net_newcomer *newcomer, struct gw_net_connection *to);
 /* Closes a newcomer's connection: at once, or when it has received a short message. */
 void gw_net_turn_out(struct gw_net_newcomer *newcomer);

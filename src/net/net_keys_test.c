@@ -254,8 +254,8 @@ static bool shake_hands(struct gw_net_keys *client, const char *host, struct gw_
     const gw_status status = peer_pair((struct gw_net_connection *const[]){&c[0], &c[1]},
                                        (struct gw_net_keys *const[]){client, server}, host);
     snprintf(why, 500, "%s", status < 0 ? gw_last_error() : "");
-    gw_net_free(&c[0]);
-    gw_net_free(&c[1]);
+    gw_net_close(&c[0]);
+    gw_net_close(&c[1]);
     return status == GW_OK;
 }
 

@@ -698,14 +698,12 @@ static gw_status prepare(struct meeting *m)
 {
     struct gw_tcp_group *group = m->group;
     m->table_bytes = GW_TCP_TABLE_HEAD + (size_t)group->size * GW_TCP_CONTACT_BYTES;
-    m->joiners = gw_calloc(group->context, group->size, sizeof *m->joiners);
-    m->table = m->joiners ? gw_alloc(group->context, m->table_bytes, 1) : NULL;
-    if (!m->table)
+    m->table = gw_alloc(group->context, m->table_bytes, 1);
+    m->joiners = m->table ? gw_calloc(group->context, group->size, sizeof *m->joiners) : NULL;
+    if (!m->joiners)
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r < group->size; r++)
-        m->joiners[r].c.fd = -1;
-    if (group->rank > 0)
-        GW_TRY(gw_net_init(&m->joiners[0].c, group->context));
+        gw_net_init(&m->joiners[r].c, group->context);
     m->joiners[0].c.place = place_of_table;
     m->joiners[0].c.place_user = m;
     m->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -716,7 +714,7 @@ static void clean_up(struct meeting *m)
 {
     struct gw_tcp_group *group = m->group;
     for (uint32_t r = 0; m->joiners && r < group->size; r++)
-        gw_net_free(&m->joiners[r].c);
+        gw_net_close(&m->joiners[r].c);
     if (m->epoll >= 0)
         close(m->epoll);
     gw_free(group->context, m->table);

@@ -63,7 +63,7 @@ static void free_endpoint(struct gw_tcp_endpoint *me)
     for (uint32_t r = 0; me->peers && r < me->group->size; r++) {
         if (me->peers[r].c.body && !me->peers[r].c.has_next)
             gw_message_free(me->peers[r].c.body); /* a message that has not come whole */
-        gw_net_free(&me->peers[r].c);
+        gw_net_close(&me->peers[r].c);
     }
     gw_message_queue_clear(&me->arrived);
     if (me->epoll >= 0)
@@ -176,10 +176,8 @@ static gw_status open_endpoint(struct gw_tcp_group *group, struct gw_tcp_endpoin
     if (!me->peers)
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r < group->size; r++) {
-        me->peers[r].c.fd = -1;
+        gw_net_init(&me->peers[r].c, group->context);
         me->peers[r].dial_at = r < group->rank; /* at once, as soon as its address is known */
-        if (r < group->rank)
-            GW_TRY(gw_net_init(&me->peers[r].c, group->context));
     }
     return GW_OK;
 }

@@ -139,7 +139,7 @@ static void dial_with(struct gw_net_keys *keys, struct gw_net_connection *c, uin
     struct gw_net_address address;
     gw_status status = GW_ERR_PEER;
     ok(gw_net_address_parse("it", place, false, &address));
-    ok(gw_net_init(c, NULL));
+    gw_net_init(c, NULL);
     for (int i = 0; i < 3000 && status != GW_OK; i++, link_test_pause(10)) { /* nobody may listen there yet */
         if (status == GW_ERR_PEER)
             ok(gw_net_dial(c, &address, keys, NULL, LINK_LONG_MS));
@@ -190,8 +190,8 @@ TEST(another_machines_rank)
     gw_tcp_hello_write(bytes, &hello);
     dial_with(keys, &second, GW_TCP_HELLO, bytes, sizeof bytes);
     assert_int_equal(next_of(&second, &message), GW_ERR_PEER);
-    gw_net_free(&second);
-    gw_net_free(&c);
+    gw_net_close(&second);
+    gw_net_close(&c);
     gw_net_keys_free(keys);
     world_join(members, 2);
     assert_true(members[0].status < 0 && members[1].status < 0);

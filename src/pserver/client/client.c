@@ -105,10 +105,8 @@ static gw_status set_up(struct gw_ps_client *client, const gw_ps_client_options 
         return gw_fail(GW_ERR_SYSTEM, "no random number from the system: %s", strerror(errno));
     if (options->keys)
         GW_TRY(gw_net_keys_load(client->context, options->keys, GW_NET_CLIENT, NULL, &client->identity));
-    for (uint32_t n = 0; n < client->n_servers; n++) {
-        GW_TRY(gw_net_init(&client->servers[n].c, client->context));
+    for (uint32_t n = 0; n < client->n_servers; n++)
         gw_ps_server_connect(&client->servers[n]);
-    }
     return options->no_wait ? GW_OK : gw_ps_client_meet(client, UINT32_MAX);
 }
 
@@ -178,7 +176,7 @@ void gw_ps_client_destroy(gw_ps_client *client)
     const struct gw_kept_error kept = gw_error_keep();
     say_goodbye(client);
     for (uint32_t s = 0; s < client->n_servers; s++)
-        gw_net_free(&client->servers[s].c);
+        gw_net_close(&client->servers[s].c);
     for (struct request *request; (request = TAILQ_FIRST(&client->open)) || (request = TAILQ_FIRST(&client->answered));)
         gw_ps_request_free(client, request);
     gw_net_keys_free(client->identity);

@@ -37,6 +37,7 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
             if (strcmp(gw_ps_place(&client->servers[s]), gw_ps_place(server)) == 0)
                 return gw_fail(GW_ERR_ARGUMENT, "the server %s is named twice; each one is named once", place);
         server->client = client;
+        gw_net_init(&server->c, client->context);
         client->n_servers++;
         text += length + (text[length] == ',');
     }

@@ -157,7 +157,7 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
     if (member->receiving)
         gw_free(server->context, member->c.body); /* what has come of a value */
     member->receiving = 0;
-    gw_net_free(&member->c);
+    gw_net_close(&member->c);
     if (member->rank != GW_PS_READER && server->workers[member->rank].member == member) {
         server->workers[member->rank].member = NULL;
         server->workers[member->rank].away_since = gw_clock_seconds();
