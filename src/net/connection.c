@@ -169,17 +169,11 @@ gw_status gw_net_establish(struct gw_net_connection *c)
         gw_fail(GW_ERR_PEER, "nobody listens there");
         return ended(c, ECONNREFUSED);
     }
-    if (c->tls) {
-        gw_status status = gw_net_tls_handshake(c->tls);
-        if (status < 0) {
-            ended(c, c->tls->error);
-            return status;
-        }
-        if (status == GW_NOT_YET)
-            return status;
-    }
-    c->connected = true;
-    return GW_OK;
+    const gw_status status = c->tls ? gw_net_tls_handshake(c->tls) : GW_OK;
+    if (status < 0)
+        return ended(c, c->tls->error);
+    c->connected = status == GW_OK;
+    return status;
 }
 
 /* ---- reading --------------------------------------------------------------------------------------------- */

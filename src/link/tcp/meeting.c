@@ -570,9 +570,7 @@ static void attend(struct meeting *m)
 {
     struct gw_net_newcomer *newcomer;
     struct gw_net_message message;
-    for (int i = 0; i < GW_NET_MOST_AT_ONCE; i++) {
-        if (!(newcomer = gw_net_listener_next(&m->group->listener, &message)))
-            break;
+    for (int i = 0; i < GW_NET_MOST_AT_ONCE && (newcomer = gw_net_listener_next(&m->group->listener, &message)); i++) {
         if (message.kind == GW_TCP_HELLO) {
             welcome_peer(m, newcomer, &message);
         } else if (m->group->rank == 0 && message.kind == GW_TCP_JOIN) {

@@ -125,9 +125,7 @@ static void answer_late(struct gw_tcp_group *group)
     char refused[GW_TCP_TEXT_BYTES];
     if (pthread_mutex_trylock(&group->lock) != 0)
         return; /* another endpoint answers */
-    for (int i = 0; i < GW_NET_MOST_AT_ONCE; i++) {
-        if (!(newcomer = gw_net_listener_next(&group->listener, &message)))
-            break;
+    for (int i = 0; i < GW_NET_MOST_AT_ONCE && (newcomer = gw_net_listener_next(&group->listener, &message)); i++) {
         if (message.kind != GW_TCP_JOIN || !gw_tcp_join_read(message.bytes, message.n_bytes, &join)) {
             gw_tcp_turn_out(group, newcomer, &message, GW_TCP_NO_MESSAGE);
             continue;

@@ -205,8 +205,7 @@ static void begin(struct gw_tcp_group *group)
 {
     const time_t now = time(NULL);
     struct tm utc;
-    if (!gmtime_r(&now, &utc) || !strftime(group->since, sizeof group->since, "%Y-%m-%d %H:%M:%S UTC", &utc))
-        snprintf(group->since, sizeof group->since, "an unknown time");
+    strftime(group->since, sizeof group->since, "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&now, &utc));
     if (group->rank > 0)
         gw_net_listener_close(&group->listener);
     for (uint32_t l = 0; l < group->n_links; l++) {
