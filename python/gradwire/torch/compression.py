@@ -26,7 +26,7 @@ from .notices import say
 from .parameters import DTYPES
 from .states import FORMAT, pick, to_bytes, to_tensor
 from .totals import Totals
-from .waits import END_S, as_error, join_at_end
+from .waits import END_S, as_error, join_at_end, with_name
 
 _GROUP_BYTES = 4 << 20  # parameters that travel together, as float32
 
@@ -429,7 +429,7 @@ class Compression(OfOneProcess):
         wait."""
         is_open = not self._is_closed and self.is_of_this_process()
         if isinstance(error, (Exception, KeyboardInterrupt)) and self._error is None and is_open:
-            self._end(Error(Status.SYSTEM, f"its program ended with {type(error).__name__}: {error}"))
+            self._end(Error(Status.SYSTEM, f"its program ended with {with_name(error)}"))
 
 
 still_open = weakref.WeakSet()  # these are closed when Python ends

@@ -23,7 +23,7 @@ from .member import Member, factor_of, identity
 from .parameters import DTYPES
 from .states import FORMAT, pick, to_bytes, to_tensor
 from .totals import Totals
-from .waits import END_S, as_error
+from .waits import END_S, as_error, with_name
 
 _MOST_UNITS = 64  # tcp makes at most so many links between the same members
 _SEEDS_APART = 0x9E3779B97F4A7C15  # units draw from seeds of their own
@@ -381,7 +381,7 @@ class ShardedCompression(OfOneProcess):
         is_open = not self._is_closed and self.is_of_this_process()
         if isinstance(error, (Exception, KeyboardInterrupt)) and self._error is None and is_open:
             for link in self._links:
-                interrupt(link, f"its program ended with {type(error).__name__}: {error}")
+                interrupt(link, f"its program ended with {with_name(error)}")
 
     def __enter__(self):
         return self

@@ -47,12 +47,15 @@ def hint(sentence, timeout_ms):
     return sentence
 
 
+def with_name(error):
+    """Returns the name of an exception, and what it says. Ctrl-C says nothing."""
+    return ": ".join(filter(None, (type(error).__name__, str(error))))
+
+
 def as_error(error, timeout_ms):
     """Returns what has ended an exchange as an error of Gradwire, which every later call raises."""
-    status, why = getattr(error, "status", Status.SYSTEM), str(error)
-    if not isinstance(error, Error):
-        why = ": ".join(filter(None, (type(error).__name__, why)))  # Ctrl-C says no more
-    why = hint(why, timeout_ms)
+    status = getattr(error, "status", Status.SYSTEM)
+    why = hint(str(error) if isinstance(error, Error) else with_name(error), timeout_ms)
     return of_status(status)(status, why if why.startswith("gradwire: ") else f"gradwire: {why}")
 
 
