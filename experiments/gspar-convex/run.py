@@ -20,21 +20,8 @@ sys.path.insert(0, str(HERE.parent))
 
 import grid
 
-COLUMNS = [
-    "run",
-    "net",
-    "data",
-    "lambda",
-    "optimizer",
-    "codec",
-    "lr",
-    "density",
-    "bits_a_step",
-    "steps_an_epoch",
-    "elements",
-    "frame_bits",
-    "objectives",
-]
+COLUMNS = "run net data lambda optimizer codec lr density bits_a_step steps_an_epoch elements frame_bits".split()
+COLUMNS += "objectives".split()
 
 WORKERS, BATCH = 4, 32  # as in the paper: M = 4, mini-batches of 8
 RATES = [4.0**k for k in range(-6, 4)]

@@ -17,21 +17,8 @@ sys.path.insert(0, str(HERE.parent))
 
 import grid
 
-COLUMNS = [
-    "run",
-    "method",
-    "setting",
-    "seed",
-    "steps",
-    "test_accuracy",
-    "train_loss",
-    "bytes_up",
-    "bytes_down",
-    "dense_bytes",
-    "nonzero_share",
-    "skipped_steps",
-    "parameter_hash",
-]
+COLUMNS = "run method setting seed steps test_accuracy train_loss bytes_up bytes_down dense_bytes nonzero_share".split()
+COLUMNS += "skipped_steps parameter_hash".split()
 
 WORKERS, BATCH, STEPS, SEEDS = 4, 64, 5000, (1, 2)
 EPS, DENSITIES = (0.25, 1, 4, 16), (0.003, 0.01, 0.03, 0.1)

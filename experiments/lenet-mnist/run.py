@@ -14,22 +14,8 @@ sys.path.insert(0, str(HERE.parent))
 
 import grid
 
-COLUMNS = [
-    "run",
-    "workers",
-    "optimizer",
-    "codec",
-    "seed",
-    "steps",
-    "test_accuracy",
-    "train_loss",
-    "bytes_up",
-    "bytes_down",
-    "dense_bytes",
-    "images_per_second",
-    "replicas_identical",
-    "parameter_hash",
-]
+COLUMNS = "run workers optimizer codec seed steps test_accuracy train_loss bytes_up bytes_down dense_bytes".split()
+COLUMNS += "images_per_second replicas_identical parameter_hash".split()
 
 BATCH, STEPS = 64, 10000
 OPTIMIZERS = {

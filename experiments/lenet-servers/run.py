@@ -18,24 +18,8 @@ sys.path.insert(0, str(HERE.parent))
 
 import grid
 
-COLUMNS = [
-    "run",
-    "optimizer",
-    "mode",
-    "codec",
-    "lr",
-    "seed",
-    "steps",
-    "test_accuracy",
-    "train_loss",
-    "bytes_up",
-    "bytes_down",
-    "dense_bytes",
-    "images_per_second",
-    "skipped_steps",
-    "replicas_identical",
-    "parameter_hash",
-]
+COLUMNS = "run optimizer mode codec lr seed steps test_accuracy train_loss bytes_up bytes_down dense_bytes".split()
+COLUMNS += "images_per_second skipped_steps replicas_identical parameter_hash".split()
 
 WORKERS, BATCH, STEPS = 3, 64, 1000
 OPTIMIZERS = {"momentum": 0.01, "sgd": 0.1}

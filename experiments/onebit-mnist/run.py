@@ -17,16 +17,8 @@ import grid
 COLUMNS = ["run", "net", "lr", "codec", "seed", "steps", "test_accuracy", "train_loss", "bytes_up", "bytes_down"]
 COLUMNS += ["dense_bytes", "parameter_hash"]
 
-ALL = [
-    "none",
-    "bf16",
-    "ternary",
-    "gspar",
-    "gspar:density=0.1",
-    "topk:ratio=0.01,scope=layer,refresh=100,over=0",
-    "topk:ratio=0.1,scope=layer,refresh=100,over=0",
-    "topk:ratio=0.01,scope=global,refresh=1,over=0",
-]
+ALL = "none bf16 ternary gspar gspar:density=0.1 topk:ratio=0.01,scope=layer,refresh=100,over=0".split()
+ALL += "topk:ratio=0.1,scope=layer,refresh=100,over=0 topk:ratio=0.01,scope=global,refresh=1,over=0".split()
 ALL += [f"onebit:bucket={bucket}" for bucket in (0, 4096, 1024, 784, 512, 256, 128, 64)]
 SETTINGS = {  # network, rate: codecs, seeds
     ("784-256-10", 0.05): (ALL, (1, 2, 3)),

@@ -16,22 +16,8 @@ sys.path.insert(0, str(HERE.parent))
 
 import grid
 
-COLUMNS = [
-    "run",
-    "method",
-    "ratio",
-    "refresh",
-    "seed",
-    "steps",
-    "test_accuracy",
-    "bytes_up",
-    "bytes_down",
-    "dense_bytes",
-    "encode_ms",
-    "sent_to_k_mean",
-    "sent_to_k_most",
-    "parameter_hash",
-]
+COLUMNS = "run method ratio refresh seed steps test_accuracy bytes_up bytes_down dense_bytes encode_ms".split()
+COLUMNS += "sent_to_k_mean sent_to_k_most parameter_hash".split()
 
 WORKERS, BATCH, STEPS, SEEDS = 4, 64, 5000, (1, 2)
 RATIOS = (0.1, 0.01, 0.001)
