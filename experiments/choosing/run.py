@@ -46,11 +46,7 @@ CODECS = {
 DEFAULTS = ("ratio=0.01", "scope=global", "refresh=100", "over=0.5")
 # What C has (gw_codec_loss): a name, and the tasks of experiments/accuracy. All have SGD. With Adam (CifarNet) all
 # codecs that change gradients train more slowly, so it says nothing of which to take (docs/accuracy.md).
-NETWORKS = {
-    "ResNet-20": ("ResNet-20, 10 epochs",),
-    "LeNet": ("LeNet",),
-    "perceptron": ("784-256-10", "784-128-64-10"),
-}
+NETWORKS = {"ResNet-20": ("ResNet-20, 10 epochs",), "LeNet": ("LeNet",), "perceptron": ("784-256-10", "784-128-64-10")}
 TRANSFORMER = "transformer"  # of experiments/torch-training
 # The columns of the page's table: the worst of these networks.
 COLUMNS = {"ResNet-20": ("ResNet-20",), "MNIST": ("LeNet", "perceptron"), TRANSFORMER: (TRANSFORMER,)}

@@ -25,11 +25,7 @@ import train_net
 OPTIONS = train_net.NETS["mlp"][0]
 RATES = {"100mbit": "100 Mbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s"}
 STEPS = {"100mbit": 4, "1gbit": 10, "10gbit": 16}
-CODECS = {
-    "none": "float32",
-    "ternary": "ternary",
-    "gspar:density=0.01": "gspar, 1 %",
-}
+CODECS = {"none": "float32", "ternary": "ternary", "gspar:density=0.01": "gspar, 1 %"}
 COLUMNS = ["rate", "codec", "run", "step_ms", "compute_ms", "replicas_identical"]
 COLOURS = {"none": "#8c959f", "ternary": "#0969da", "gspar:density=0.01": "#1a7f64"}
 

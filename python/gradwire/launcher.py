@@ -14,28 +14,13 @@ import zlib
 # (name, number of ranks, rank, ranks on this machine). The inner ones come first: within a Slurm job, mpirun starts its
 # daemons by srun. So mpirun's ranks have the SLURM_PROCID of a daemon, too.
 _LAUNCHERS = (
-    (
-        "mpirun",
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-    ),
-    (
-        "mpirun",
-        "MV2_COMM_WORLD_SIZE",
-        "MV2_COMM_WORLD_RANK",
-        "MV2_COMM_WORLD_LOCAL_SIZE",
-    ),
+    ("mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
     ("mpiexec", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
     ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", None),
     ("Kubernetes", "WORLD_SIZE", "JOB_COMPLETION_INDEX", None),
 )
-_LOCAL_RANKS = (
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "MV2_COMM_WORLD_LOCAL_RANK",
-    "MPI_LOCALRANKID",
-    "SLURM_LOCALID",
-)
+_LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 _FIRST_PORT, _N_PORTS, _STRIDE = 20000, 10000, 1009
 
 
@@ -128,10 +113,7 @@ def environment(said: typing.Optional[typing.Mapping[str, str]] = None) -> typin
     if found and rank not in (None, found[1]) and size in (None, found[0]) and "TORCHELASTIC_RUN_ID" not in said:
         raise ValueError(f"RANK is {rank}, and {by[0]} says that this is rank {found[1]} ({found[2]}); unset RANK")
     if found:
-        size, rank = (
-            found[0] if size is None else size,
-            found[1] if rank is None else rank,
-        )
+        size, rank = (found[0] if size is None else size, found[1] if rank is None else rank)
     if (size is None or rank is None) and "SLURM_JOB_ID" in said and "SLURM_STEP_NUM_TASKS" not in said:
         raise ValueError("this process is no rank of the Slurm job, because srun did not start it; put srun before it")
     if size is None or rank is None:
@@ -149,12 +131,7 @@ def environment(said: typing.Optional[typing.Mapping[str, str]] = None) -> typin
         raise ValueError("MASTER_PORT is not set: a free port of rank 0's machine, the same for all ranks")
     if not 0 < port < 65536:
         raise ValueError(f"MASTER_PORT is {port}; ports are 1 to 65535")
-    told = {
-        "RANK": rank,
-        "WORLD_SIZE": size,
-        "MASTER_ADDR": address,
-        "MASTER_PORT": port,
-    }
+    told = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": address, "MASTER_PORT": port}
     local = [_number(said, name) for name in ("LOCAL_RANK", *_LOCAL_RANKS) if said.get(name)]
     if local:
         told["LOCAL_RANK"] = local[0]

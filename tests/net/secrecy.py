@@ -31,19 +31,7 @@ def seen_in_clear(tool, folder, extra):
     folder.mkdir()
     dump = folder / "packets"
     tcpdump = subprocess.Popen(
-        [
-            *net.inside(0),
-            "tcpdump",
-            "-i",
-            "e0",
-            "-s",
-            "0",
-            "-B",
-            "65536",
-            "-w",
-            str(dump),
-            "tcp",
-        ],
+        [*net.inside(0), "tcpdump", "-i", "e0", "-s", "0", "-B", "65536", "-w", str(dump), "tcp"],
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -36,8 +36,7 @@ def run(example, *words, processes=3):
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors, open(os.devnull, "w") as nowhere:
         ranks = [
             FORKS.Process(
-                target=be_a_rank,
-                args=(command, {**environment, "RANK": str(rank)}, (nowhere if rank else out, errors)),
+                target=be_a_rank, args=(command, {**environment, "RANK": str(rank)}, (nowhere if rank else out, errors))
             )
             for rank in range(processes)
         ]

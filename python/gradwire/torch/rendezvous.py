@@ -35,8 +35,7 @@ def _hold_port(host):
         except OSError:
             held.close()
     raise Error(
-        Status.SYSTEM,
-        f"no port from {_PORTS[0]} to {_PORTS[-1]} can be used at {host}; name one with rendezvous=",
+        Status.SYSTEM, f"no port from {_PORTS[0]} to {_PORTS[-1]} can be used at {host}; name one with rendezvous="
     )
 
 
@@ -121,10 +120,7 @@ def _tell_place(group, rendezvous, one_machine):
 
 def _global_rank(group, rank):
     """Returns the rank's number in the whole world, which broadcast_object_list takes."""
-    for name in (
-        "get_global_rank",
-        "_get_global_rank",
-    ):  # PyTorch 1.13 has only the second, in distributed_c10d
+    for name in ("get_global_rank", "_get_global_rank"):  # PyTorch 1.13 has only the second, in distributed_c10d
         find = getattr(dist, name, None) or getattr(dist.distributed_c10d, name, None)
         if find:
             return find(group, rank) if group is not None and group is not dist.group.WORLD else rank
