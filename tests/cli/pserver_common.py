@@ -22,6 +22,11 @@ except ImportError:
 TOOL = pathlib.Path(sys.argv[1]).resolve()
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 os.environ.setdefault("GRADWIRE_LIBRARY", str(TOOL.parent / "libgradwire.so"))
+sys.path.append(str(SOURCE / "tests"))
+import ports  # noqa: E402
+
+# A port that the kernel chooses may go to any connection before the next server listens there.
+PORTS = ports.free_ports()
 os.environ["PYTHONPATH"] = str(SOURCE / "python")
 sys.path.insert(0, str(SOURCE / "python"))
 PATIENCE = 60  # seconds within which all that must happen has happened
@@ -81,7 +86,8 @@ LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [a-z-]+( [a-z_]+=([^\
 class Server:
     """A server. If a check fails, it ends, too."""
 
-    def __init__(self, *options, listen="127.0.0.1:0"):
+    def __init__(self, *options, listen=None):
+        listen = listen or f"127.0.0.1:{next(PORTS)}"
         words = [str(word) for word in (TOOL, "server", "--listen", listen, *options)]
         self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, errors="replace")
         atexit.register(self.process.kill)

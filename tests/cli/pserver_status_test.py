@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 
-from pserver_common import PATIENCE, SOURCE, ask, check, fails, numpy, refused, serving, tool, until
+from pserver_common import PATIENCE, PORTS, SOURCE, ask, check, fails, numpy, refused, serving, tool, until
 
 HOSTILE = '<img src=x onerror="document.title=\'taken\'">&<script>document.title="taken"</script>'
 SOON = 8  # seconds for an answer that takes milliseconds; the page gives silent clients more time
@@ -360,7 +360,7 @@ def addresses():
     if has_ipv6():
         pairs += [("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::1]", "[::]"), ("[::]", "127.0.0.1"), ("0.0.0.0", "[::]")]
     for first, second in pairs:
-        with serving(*base, f"{first}:0") as (_, (server,)):
+        with serving(*base, f"{first}:{next(PORTS)}") as (_, (server,)):
             host, port = server.page
             fails([*words, f"{second}:{port}"], f"cannot listen at {second}:{port}", "another program listens there")
             held = http.client.HTTPConnection(host, port, timeout=PATIENCE)
