@@ -153,7 +153,9 @@ class Run:
         """Waits for the workers, and returns the summary of each."""
         summaries = []
         for rank, worker in sorted(self.workers.items()):
-            wait_for(f"rank {rank} ends", lambda: worker.poll() is not None)
+            while worker.poll() is None:  # however slow the machine is, it makes steps
+                n = self.step(rank)
+                wait_for(f"rank {rank} ends", lambda: worker.poll() is not None or self.step(rank) > n)
             if worker.returncode:
                 last = self.log(f"worker-{rank}").strip().splitlines()[-1:]
                 raise Wrong(f"rank {rank} ended with status {worker.returncode}: {last}")
