@@ -1,4 +1,5 @@
 /* gradwire inspect: tells what a frame says of itself. */
+#include "base/quote.h"
 #include "codec/parts.h"
 #include "tool.h"
 #include <stdio.h>
@@ -8,7 +9,9 @@ static int print_frame(const char *path, const tool_frame *frame, const tool_fra
 {
     const gw_frame_info *info = &frame->info;
     unsigned long long first = info->begin, n = info->n_elems;
-    printf("%s\n", path);
+    char shown[8192];
+    gw_show(path, "", "", shown, sizeof shown);
+    printf("%s\n", shown);
     printf("  codec      %s, code %s\n", info->codec, info->code);
     if (info->average)
         printf("  holds      the average of %u workers, which travels down\n", info->workers);

@@ -60,6 +60,8 @@ class Frames(harness.Case):
         # A path need not be UTF-8, but JSON must be.
         told = self.ok_json("decode", self.encode("none", few), "-o", self.path("\udcff.f32"))
         self.assertEqual(told["output"], self.path(r"\xff.f32"))
+        said = self.ok("inspect", self.encode("none", few, "\x1b[31m\udcff"))
+        self.assertEqual(said.splitlines()[0], self.path(r"\x1b[31m\xff.gw"))
 
     def test_draws(self):
         values = harness.gaussians(N, 7)
