@@ -48,8 +48,10 @@ def hint(sentence, timeout_ms):
 
 
 def with_name(error):
-    """Returns the name of an exception, and what it says. Ctrl-C says nothing."""
-    return ": ".join(filter(None, (type(error).__name__, str(error))))
+    """Returns the name of an exception, and what it says. Ctrl-C says nothing. A file's name need not be UTF-8, but
+    what PyTorch and other ranks are told must be."""
+    said = ": ".join(filter(None, (type(error).__name__, str(error))))
+    return said.encode(errors="backslashreplace").decode()
 
 
 def as_error(error, timeout_ms):

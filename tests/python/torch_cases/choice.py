@@ -367,7 +367,7 @@ def auto_and_one_rank_ends():
     dist.barrier()
     compression._auto._timeout_ms = compression._options["timeout_ms"] = 3000
     if RANK == 1:
-        compression.end(ValueError("rank 1 has had enough"))
+        compression.end(ValueError("rank 1 has had enough of \udcff"))
         say("ended")
         await_word("heard", of=[0, 2])
         return said_by(RuntimeError, train, ddp, 1)
