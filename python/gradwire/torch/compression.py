@@ -120,7 +120,9 @@ class Compression(OfOneProcess):
         except Error as error:
             return _failed(error)
         try:
-            if not getattr(self._ddp(), "_divide_by_initial_world_size", True):
+            ddp = self._ddp()
+            joins = getattr(getattr(ddp, "_join_config", None), "enable", False)
+            if joins and not getattr(ddp, "_divide_by_initial_world_size", True):
                 raise Error(
                     Status.UNSUPPORTED,
                     "join(divide_by_initial_world_size=False) asks for averages over the ranks that still train, and "

@@ -99,8 +99,10 @@ def uneven_inputs():
 
 
 def uneven_inputs_of_those_left():
-    """join() is asked to divide by the ranks that still train."""
+    """join() is asked to divide by the ranks that still train. If it is not enabled, it does nothing."""
     ddp, compression = attached("none")
+    with ddp.join(divide_by_initial_world_size=False, enable=False):
+        backward(ddp, 0)
     dist.barrier()  # no rank fails while another one still attaches
     with compression, ddp.join(divide_by_initial_world_size=False):
         return said_by(RuntimeError, backward, ddp, 0)
