@@ -300,7 +300,7 @@ class Deadlines(Case):
     def test_rank_0_does_not_attach(self):
         for rank, found in enumerate(self.run_cases("rank_0_does_not_attach")):
             if rank > 0:
-                self.assertIn("rank 0 has not answered within 1000 ms", found["rank_0_does_not_attach"])
+                self.assertIn("rank 0 has not said that all are there within 1000 ms", found["rank_0_does_not_attach"])
 
 
 class Transports(Case):

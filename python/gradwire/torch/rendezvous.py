@@ -68,7 +68,7 @@ def find_places(group, wants, timeout_ms):
             if dist.get_rank(group) == 0:
                 barrier()
             else:  # only on rank 0 it keeps to its deadline
-                within(timeout_ms, "rank 0 has not answered", barrier)
+                within(timeout_ms, "rank 0 has not said that all are there", barrier)
         except RuntimeError as error:
             said = str(error).strip().splitlines()[0].removeprefix("gradwire: ")
             why = hint(f"not all ranks have attached within {timeout_ms} ms, or one has ended: {said}", timeout_ms)
