@@ -288,7 +288,8 @@ class Copies(Case):
 
 class Deadlines(Case):
     def test_deadlines(self):
-        found = self.run_cases("close_is_stuck", "sharded_is_busy", "attach_is_stuck")
+        found = self.run_cases("close_is_stuck", "sharded_is_busy", "attach_is_stuck", "the_end_waits_once")
+        self.assertEqual(self.same(found, "the_end_waits_once"), 1)
         self.assertIn("has not ended in 0.1 s", self.same(found, "close_is_stuck"))
         said = self.same(found, "sharded_is_busy")
         self.assertIn("another thread has been in this compression for 0.1 s", said[0])

@@ -62,7 +62,9 @@ def as_error(error, timeout_ms):
 
 
 def join_at_end(threads=()):
-    """Waits for threads when Python ends. If one comes back from PyTorch while Python ends, the process aborts."""
+    """Waits for threads when Python ends. If one comes back from PyTorch while Python ends, the process aborts. Several
+    modules call this, and calls that are stuck are waited for once."""
     deadline = time.monotonic() + END_S
     for thread in [*threads, *_stuck]:
         thread.join(max(0, deadline - time.monotonic()))
+    _stuck.clear()

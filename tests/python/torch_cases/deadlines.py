@@ -7,6 +7,7 @@ import gradwire
 import gradwire.torch as gw
 from gradwire.torch import compression as gw_compression
 from gradwire.torch import sharded as gw_sharded
+from gradwire.torch import waits as gw_waits
 
 from common import RANK, SIZE, attached, await_word, said_by, say, wrapped
 from sharded import sharded
@@ -53,6 +54,23 @@ def rank_0_does_not_attach():
         say("given-up")
     await_word("given-up", of=range(1, SIZE))
     return said
+
+
+def the_end_waits_once():
+    """Several modules wait when Python ends, and a call of PyTorch has not come back. Returns how often it is waited
+    for."""
+
+    class Call:
+        n_waits = 0
+
+        def join(self, _):
+            self.n_waits += 1
+
+    call = Call()
+    gw_waits._stuck.add(call)
+    for _ in range(2):
+        gw_waits.join_at_end()
+    return call.n_waits
 
 
 def close_is_stuck():
