@@ -6,15 +6,16 @@ from .. import _api, _library
 from ..errors import Error, Status
 
 _OUT = ctypes.byref
+_OF_SCALER = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
 
 
 def identity(nonfinite, scaler):
     """Returns what must be the same on all ranks, beside what the exchange compares by itself. Of a GradScaler these
-    are the factor, and what moves it later."""
+    are the factor, and what moves it later. What a subclass has of its own may differ."""
     numbers = "no"
     if scaler is not None:
-        state = {**getattr(scaler, "state_dict", dict)(), "scale": float(scaler.get_scale())}
-        numbers = ", ".join(f"{key} {state[key]}" for key in sorted(state) if isinstance(state[key], (int, float)))
+        state = {**(getattr(scaler, "state_dict", dict)() or {}), "scale": float(scaler.get_scale())}
+        numbers = ", ".join(f"{key} {state[key]}" for key in _OF_SCALER if key in state)
     return f"binding = torch\nnonfinite = {nonfinite}\nscaler = {numbers}".encode()
 
 

@@ -212,6 +212,9 @@ class Scaler:
     def get_scale(self):
         return self.scale
 
+    def state_dict(self):
+        return {"a number of its own": RANK, 3: 4}
+
 
 def gradient_scaling():
     """The factor changes in the middle. Gradients divided by it are bit for bit those of a run without scaling."""
