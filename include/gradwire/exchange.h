@@ -213,7 +213,8 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_save(const gw_exchange *exchange, voi
  * them. Then every member begins with their merged state: the mean of the residuals, and thresholds that are taken
  * afresh. Each state has state_bytes bytes. Call it between steps, on the thread that calls gw_exchange_wait. Errors:
  * GW_ERR_ARGUMENT (the states are not of this codec and these tensors, or were altered), GW_ERR_MEMORY, GW_ERR_ORDER (a
- * step is open). After an error nothing has changed. */
+ * step is open). After an error nothing has changed. So the call takes memory for one state, and for two if it merges.
+ */
 GW_API GW_MUST_CHECK gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states,
                                                 size_t state_bytes);
 
