@@ -53,7 +53,7 @@ static void open_listener(uint32_t spare_files)
 /* Connects from 127.0.0.host. */
 static int come_from(uint8_t host)
 {
-    const int fd = peer_try(place, host, 0);
+    const int fd = peer_try(place, host);
     assert_true(fd >= 0);
     return fd;
 }

@@ -141,7 +141,7 @@ static bool pour(const char *there, enum words words)
     ssize_t n = 1;
     for (size_t i = n_words; i < sizeof bytes; i++)
         bytes[i] = bytes[i - n_words];
-    const int fd = peer_try(there, 1, 0);
+    const int fd = peer_try(there, 1);
     while (fd >= 0 && n > 0 && time(NULL) < end)
         n = send(fd, bytes, sizeof bytes - sizeof bytes % n_words, MSG_NOSIGNAL);
     const bool ended = fd < 0 || (n < 0 && errno != EAGAIN);

@@ -203,7 +203,7 @@ TEST(a_member_asks_again)
     assert_int_equal(pthread_create(&thread, NULL, receive_one, &members[0].links[1]), 0);
     const time_t begin = time(NULL);
     for (int i = 0; i < SILENT; i++) /* no address may have all the room */
-        fds[i] = peer_try(place, (uint8_t)(1 + i % 3), 0);
+        fds[i] = peer_try(place, (uint8_t)(1 + i % 3));
     for (int i = 0; i < TIMES; i++) {
         const int fd = world_say_join(1);
         hear_words(fd, GW_TCP_REFUSE, "is already running, with 2 workers, since ");

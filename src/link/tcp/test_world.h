@@ -269,8 +269,8 @@ static inline void world_await_line(const char *words)
 /* Connects to "127.0.0.1:PORT" as anybody can; waits until somebody listens there. */
 static inline int world_dial(const char *there)
 {
-    int fd = peer_try(there, 1, 0);
-    for (int i = 0; i < 3000 && fd < 0; i++, fd = peer_try(there, 1, 0))
+    int fd = peer_try(there, 1);
+    for (int i = 0; i < 3000 && fd < 0; i++, fd = peer_try(there, 1))
         link_test_pause(10);
     if (fd < 0)
         fail_msg("nobody listens at %s", there);

@@ -568,10 +568,10 @@ TEST(pushes_that_wait_are_counted)
     CHECK(most_bytes < 2 * MAX_BYTES + 1100 * 2048, "%ld bytes were taken", atomic_load(&most_bytes));
 }
 
-/* A client whose kernel keeps little of what it does not read. */
-static int come_slow(uint64_t rank, uint8_t hello_flags)
+/* A client that will read none of its later answers. */
+static int come_deaf(uint64_t rank, uint8_t hello_flags)
 {
-    const int fd = peer_try(gw_ps_server_address(scene.server.server), 1, 65536);
+    const int fd = come();
     ask(fd,
         (struct gw_ps_request){
             .operation = GW_PS_HELLO, .hello_flags = hello_flags, .hello_rank = rank, .incarnation = 99},
@@ -605,7 +605,7 @@ TEST(answers_that_nobody_reads)
 {
     static const uint8_t bytes[MAX_KEY_BYTES / 8];
     const struct gw_ps_request pull = pull_of("x", GW_PS_SUM);
-    const int fd = come_slow(0, 0);
+    const int fd = come_deaf(0, 0);
     ask(fd, init_of("x", GW_PS_UINT8, sizeof bytes), NULL, 0, GW_OK, "");
     for (uint64_t nth = 1; nth <= 6000; nth++) {
         const struct gw_ps_request push = push_of("x", nth);
@@ -626,7 +626,7 @@ TEST(unread_values_refuse_no_push)
     enum { N = MAX_KEY_BYTES / 8, PUSHES = 6000 };
     static uint8_t bytes[N];
     const struct gw_ps_request pull = pull_of("x", GW_PS_LATEST);
-    const int good = joined(0), slow = come_slow(GW_PS_READER, 0);
+    const int good = joined(0), slow = come_deaf(GW_PS_READER, 0);
     ask(good, init_of("x", GW_PS_UINT8, N), NULL, 0, GW_OK, "");
     for (uint64_t nth = 1; nth <= PUSHES; nth++) {
         ask(good, push_of("x", nth), bytes, N, GW_OK, "");
@@ -646,7 +646,7 @@ TEST(joins_whose_answers_nobody_reads)
     static const uint8_t bytes[MAX_KEY_BYTES / 8];
     const struct gw_ps_request join = {.operation = GW_PS_JOIN, .id = 1, .round = 1, .timeout_ms = LONG_MS},
                                pull = pull_of("x", GW_PS_LATEST);
-    const int fd = come_slow(0, GW_PS_HELLO_JOINS);
+    const int fd = come_deaf(0, GW_PS_HELLO_JOINS);
     ask(fd, init_of("x", GW_PS_UINT8, sizeof bytes), NULL, 0, GW_OK, "");
     ask(fd, join, NULL, 0, GW_OK, "");
     ask(fd, push_of("x", 1), bytes, sizeof bytes, GW_OK, "");
@@ -674,7 +674,7 @@ TEST(too_many_answers_in_the_midst)
         ask(before, init_of("large", GW_PS_UINT8, sizeof bytes), NULL, 0, GW_OK, "");
         ask(before, push_of("large", 1), bytes, sizeof bytes, GW_OK, "");
         leave(before);
-        const int fd = come_slow(0, !agrees);
+        const int fd = come_deaf(0, !agrees);
         struct gw_ps_request get = gw_ps_request_of(GW_PS_GET, "exchange/x");
         get.version = 1, get.timeout_ms = 10 * LONG_MS;
         for (int k = 0; k < 1000; k++)
