@@ -24,6 +24,7 @@ import sys
 import tempfile
 
 import as_json
+import commands
 import net
 import openmpi
 
@@ -39,19 +40,13 @@ def note(text):
 
 
 def gradwire(args, folder, shape, codec, runs, wire="auto"):
-    words = ["bench", "exchange", *shape, "--runs", runs, "--json", "--timeout", 600, "--codec", codec, "--wire", wire]
+    words = ["bench", "exchange", *shape, "--runs", runs, "--timeout", 600, "--codec", codec, "--wire", wire]
     keys = pathlib.Path(folder) / "keys" if args.keys else None
     if keys and not keys.exists():
-        subprocess.run([args.tool, "keys", "new", str(keys)], check=True, stdout=subprocess.DEVNULL)
+        commands.run([args.tool, "keys", "new", keys])
     before = net.sent_bytes(HOSTS)
-    done = subprocess.run(
-        net.launch(args.tool, HOSTS, folder, words, keys), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    if done.returncode:
-        note(done.stderr)
-        raise SystemExit(f"gradwire bench exchange failed with {codec}")
+    row = commands.tell(net.launch(args.tool, HOSTS, folder, words, keys))["results"][0]
     sent = net.sent_bytes(HOSTS) - before
-    row = json.loads(done.stdout)["results"][0]
     row["wire_ratio"] = sent / ((row["bytes_up"] + row["bytes_down"]) * (runs + 2)) if row["warm_up"] == 2 else None
     return row
 
@@ -85,29 +80,10 @@ def gloo(elements, runs):
     """The median seconds of Gloo's all-reduce. None: PyTorch is not installed."""
     if not has_torch():
         return None
-    members = [
-        subprocess.Popen(
-            [
-                *net.inside(host),
-                "env",
-                "GLOO_SOCKET_IFNAME=e0",
-                PYTHON,
-                str(HERE / "allreduce_gloo.py"),
-                str(host),
-                str(HOSTS),
-                f"{net.address(0)}:29600",
-                str(elements),
-                str(runs),
-            ],
-            stdout=subprocess.PIPE if host == 0 else subprocess.DEVNULL,
-            text=True,
-        )
-        for host in range(HOSTS)
-    ]
-    out = members[0].communicate(timeout=1800)[0]
-    for member in members:
-        member.wait(60)
-    return statistics.median(json.loads(out))
+    words = ["env", "GLOO_SOCKET_IFNAME=e0", PYTHON, HERE / "allreduce_gloo.py"]
+    more = [HOSTS, f"{net.address(0)}:29600", elements, runs]
+    said = commands.run_all([[*net.inside(host), *words, host, *more] for host in range(HOSTS)])
+    return statistics.median(json.loads(said[0]))
 
 
 def openmpi_ring(folder, elements, runs):

@@ -14,12 +14,11 @@ import argparse
 import json
 import os
 import pathlib
-import shutil
-import subprocess
 import sys
 import tempfile
 
 import as_json
+import commands
 import net
 import openmpi
 from exchange_net import PYTHON, has_torch, machine
@@ -56,25 +55,15 @@ def gloo_member(rank, size, place, tensors, elements, steps):
 
 def in_host(args, rank, words):
     """The command line, which runs in the rank's namespace if there are namespaces."""
-    return (net.inside(rank) if args.in_namespaces else []) + [str(w) for w in words]
+    return [*(net.inside(rank) if args.in_namespaces else []), *words]
 
 
 def members(args, size, words_of):
     """Runs a process for each rank, and returns what rank 0 printed."""
     interface = "e0" if args.in_namespaces else "lo"
-    processes = [
-        subprocess.Popen(
-            in_host(args, rank, words_of(rank)),
-            stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-            env={**os.environ, "GLOO_SOCKET_IFNAME": interface, "OMP_NUM_THREADS": "1"},
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    out = processes[0].communicate(timeout=1800)[0]
-    if any([process.wait(60) for process in processes]):
-        raise SystemExit(f"a member failed: {' '.join(processes[0].args)}")
-    return json.loads(out)
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": interface, "OMP_NUM_THREADS": "1"}
+    said = commands.run_all([in_host(args, rank, words_of(rank)) for rank in range(size)], env=environment)
+    return json.loads(said[0])
 
 
 def place(args, port):

@@ -11,9 +11,10 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import time
+
+import commands
 
 
 def torch_images_per_second(torch, steps, batch, threads):
@@ -46,30 +47,10 @@ def torch_images_per_second(torch, steps, batch, threads):
 
 
 def gradwire_images_per_second(tool, data, steps, batch, threads):
-    command = [
-        tool,
-        "train",
-        "--net",
-        "lenet",
-        "--data",
-        data,
-        "--workers",
-        "1",
-        "--codec",
-        "none",
-        "--batch",
-        str(batch),
-        "--steps",
-        str(steps),
-        "--threads",
-        str(threads),
-        "--json",
-    ]
+    command = [tool, "train", "--net", "lenet", "--data", data, "--workers", 1, "--codec", "none", "--batch", batch]
+    command += ["--steps", steps, "--threads", threads]
     environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
-    run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-    if run.returncode != 0:
-        sys.exit("%s failed:\n%s" % (" ".join(command), run.stderr.decode()))
-    return json.loads(run.stdout)["images_per_second"]
+    return commands.tell(command, env=environment)["images_per_second"]
 
 
 def main():

@@ -13,10 +13,10 @@ import array
 import json
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 
+import commands
 from units import count
 
 OUTLIER_BLOCK, OUTLIER, SIGMA = 1000, 50, 1e-3
@@ -37,16 +37,8 @@ def draw(n, seed, path):
             file.write(block[: n - begin].tobytes())
 
 
-def encode(tool, spec, gradient, frame):
-    command = [tool, "encode", "--codec", spec, "--seed", "1", str(gradient), "-o", str(frame), "--json"]
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-    if run.returncode != 0:
-        sys.exit("%s failed:\n%s" % (" ".join(command), run.stderr.decode()))
-    return json.loads(run.stdout)
-
-
 def measure(tool, spec, n, density, gradient, frame):
-    said = encode(tool, spec, gradient, frame)
+    said = commands.tell([tool, "encode", "--codec", spec, "--seed", 1, gradient, "-o", frame])
     if not said.get("position_entropy_bits"):
         sys.exit(
             "%s sends all, none, or no positions of %d elements; other densities, lengths or codecs tell something"

@@ -21,7 +21,7 @@ import platform
 import statistics
 import sys
 import time
-from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_float, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 
 from units import count
 

@@ -14,13 +14,13 @@ import argparse
 import contextlib
 import json
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 
 import as_json
+import commands
 import exchange_net
 import net
 
@@ -38,13 +38,8 @@ STEPS = {"lenet": {"10gbit": 200, "1gbit": 200, "100mbit": 100}, "mlp": {"10gbit
 def train_over(tool, folder, options, data, codec, steps, plan="none"):
     """Trains on the hosts of a network that is there, with a worker on each. Returns the summary."""
     words = ["train", *options, "--data", data, "--codec", codec, "--steps", steps, "--schedule", "const"]
-    words += ["--plan", plan, "--json", "--timeout", 600]
-    command = net.launch(tool, HOSTS, folder, words)
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        exchange_net.note(done.stderr)
-        raise SystemExit("gradwire train failed")
-    return json.loads(done.stdout)
+    words += ["--plan", plan, "--timeout", 600]
+    return commands.tell(net.launch(tool, HOSTS, folder, words))
 
 
 def goal_in(metrics):
@@ -61,41 +56,16 @@ def steps_to_goal(args, options, epochs, codec):
     """How many steps it takes until the test accuracy is 97 % at the end of an epoch. The run is stopped then. None: it
     never comes so far."""
     with tempfile.TemporaryDirectory() as out:
-        words = [
-            args.tool,
-            "train",
-            *options,
-            "--data",
-            args.data,
-            "--workers",
-            HOSTS,
-            "--codec",
-            codec,
-            "--epochs",
-            epochs,
-            "--schedule",
-            "const",
-            "--plan",
-            args.plan,
-            "--out",
-            out,
-            "--overwrite",
-            "--timeout",
-            600,
-        ]
-        run = subprocess.Popen(
-            [str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        metrics = pathlib.Path(out) / "metrics.jsonl"
-        while run.poll() is None and not goal_in(metrics):
-            time.sleep(1)
-        goal = goal_in(metrics)
-        if goal and run.poll() is None:
-            run.send_signal(signal.SIGINT)
-        said = run.communicate()[1]
-        if run.returncode and not goal:
-            exchange_net.note(said)
-            raise SystemExit("gradwire train failed")
+        words = [args.tool, "train", *options, "--data", args.data, "--workers", HOSTS, "--codec", codec]
+        words += ["--epochs", epochs, "--schedule", "const", "--plan", args.plan, "--timeout", 600]
+        words += ["--out", out, "--overwrite"]
+        metrics, end = pathlib.Path(out) / "metrics.jsonl", time.monotonic() + commands.MOST_SECONDS
+        with commands.running(words, stdout=subprocess.DEVNULL) as run:
+            while run.poll() is None and not goal_in(metrics) and time.monotonic() < end:
+                time.sleep(1)
+            goal = goal_in(metrics)
+            if not goal and run.poll() != 0:
+                raise commands.Failed("gradwire train failed, or took too long")
     return goal
 
 

@@ -8,17 +8,19 @@ import csv
 import datetime
 import decimal
 import fnmatch
-import json
 import os
 import pathlib
 import platform
 import statistics
-import subprocess
 import sys
 import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+from commands import Failed, run_all, running, tell
+
 lock = threading.Lock()
 
 
@@ -161,39 +163,16 @@ def accuracy_of(rows):
     return statistics.mean(accuracies), spread
 
 
-class Failed(Exception):
-    pass
-
-
 def train_torch(command, n, port, timeout):
     """Runs n processes of PyTorch that find each other at a port. Returns what each printed. timeout: seconds."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     environment.update(WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    ranks = [subprocess.Popen(command, env={**environment, "RANK": str(rank)}, **pipes) for rank in range(n)]
-    deadline = time.monotonic() + timeout
-    try:
-        said = [rank.communicate(timeout=max(1, deadline - time.monotonic())) for rank in ranks]
-    except subprocess.TimeoutExpired:
-        raise Failed(f"not done after {timeout} s") from None
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait(60)
-    for number, (rank, (_, heard)) in enumerate(zip(ranks, said)):
-        if rank.returncode:
-            raise Failed(f"failed: rank {number}: " + (heard.strip().splitlines() or [str(rank.returncode)])[-1])
-    return [out for out, _ in said]
+    return run_all([["env", f"RANK={rank}", *command] for rank in range(n)], timeout, env=environment)
 
 
 def train(args, *words):
     """Runs `gradwire train`. Returns the summary. Replicas must be identical."""
-    done = subprocess.run(
-        [args.tool, "train", *map(str, words), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    if done.returncode:
-        raise Failed("failed: " + (done.stderr.strip().splitlines() or [str(done.returncode)])[-1])
-    summary = json.loads(done.stdout)
+    summary = tell([args.tool, "train", *words])
     if not summary["replicas_identical"]:
         raise Failed("replicas differ")
     return summary

@@ -10,11 +10,9 @@ sends, up and down, as the results do."""
 import argparse
 import csv
 import datetime
-import json
 import math
 import pathlib
 import statistics
-import subprocess
 import sys
 import typing
 
@@ -153,10 +151,10 @@ def times():
 
 
 def measure(tool):
-    words = [tool, "bench", "codec", "--json", "--elements", "16Mi", "--runs", "15"]
+    words = [tool, "bench", "codec", "--elements", "16Mi", "--runs", "15"]
     for codec in CODECS:
         words += ["--codec", codec]
-    told = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+    told = grid.tell(words)
     with TIMES.open("w") as out:
         out.write("codec\tencode_memcpys\tdecode_memcpys\tdate\tmachine\n")
         for codec in CODECS:

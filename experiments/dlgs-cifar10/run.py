@@ -55,12 +55,8 @@ def over_a_server(args, words):
     """Trains in DLGS's own architecture: the server has the parameters, and workers push while backward runs."""
     tool = str(pathlib.Path(args.tool).resolve())
     place = f"127.0.0.1:{PORT}"
-    server = subprocess.Popen([tool, "server", "--workers", "3", "--listen", place], stderr=subprocess.DEVNULL)
-    try:
+    with grid.running([tool, "server", "--workers", 3, "--listen", place], stderr=subprocess.DEVNULL):
         return grid.train(args, *words, "--servers", place, "--parameters", "servers")
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def run_one(args, run):

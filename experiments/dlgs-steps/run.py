@@ -22,6 +22,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
+import commands
 import exchange_net
 import net
 
@@ -39,30 +40,17 @@ PLANNED = "resnet50"
 PORT = 29700
 
 
-def run(words):
-    done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, words))}: {done.stderr}")
-    return done.stdout
-
-
 @contextlib.contextmanager
 def servers(args, n):
     """Starts servers anew, on the hosts after those of the workers. Yields their list."""
-    started, places = [], []
-    for host in range(WORKERS, WORKERS + n):
-        places.append(f"{net.address(host)}:{PORT}")
-        command = ["ip", "netns", "exec", net.namespace(host), args.tool, "server", "--workers", WORKERS, "--insecure"]
-        command += ["--listen", places[-1]]
-        started.append(subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL))
-    try:
+    places = []
+    with contextlib.ExitStack() as started:
+        for host in range(WORKERS, WORKERS + n):
+            places.append(f"{net.address(host)}:{PORT}")
+            words = [args.tool, "server", "--workers", WORKERS, "--insecure", "--listen", places[-1]]
+            started.enter_context(commands.running([*net.inside(host), *words], stderr=subprocess.DEVNULL))
         time.sleep(0.3)
         yield ",".join(places)
-    finally:
-        for server in started:
-            server.terminate()
-        for server in started:
-            server.wait()
 
 
 def probe(args, folder, name):
@@ -74,7 +62,7 @@ def probe(args, folder, name):
     images, batch = SPEEDS[name]
     codecs = [word for codec in ["none", "ternary", METHODS["DLGS"][0]] for word in ("--codec", codec)]
     words = ["probe", "--net", name, "--images-per-second", images, "--batch", batch, *codecs, "--runs", 5]
-    run(net.launch(args.tool, WORKERS, folder, [*words, "--timeout", 300, "-o", path]))
+    commands.run(net.launch(args.tool, WORKERS, folder, [*words, "--timeout", 300, "-o", path]))
     profile = json.loads(path.read_text())
     # Among workers, (N - 1) / N of a gradient leaves each worker, and as much comes in. Here N whole gradients come in
     # at the server.
@@ -87,8 +75,8 @@ def replay(args, folder, name, codec, plan, n_servers):
     exchange_net.note(f"{name}: {codec}, plan {plan}, servers {n_servers}")
     with servers(args, n_servers) as places:
         words = ["bench", "exchange", "--profile", probe(args, folder, name), "--codec", codec, "--plan", plan]
-        words += ["--servers", places, "--runs", args.runs, "--timeout", 300, "--json"]
-        return json.loads(run(net.launch(args.tool, WORKERS, folder, words)))["results"][0]
+        words += ["--servers", places, "--runs", args.runs, "--timeout", 300]
+        return commands.tell(net.launch(args.tool, WORKERS, folder, words))["results"][0]
 
 
 def write(name, lines):

@@ -41,16 +41,9 @@ def all_runs():
 
 @contextlib.contextmanager
 def server(args, mode):
-    process = subprocess.Popen(
-        [args.tool, "server", "--workers", str(WORKERS), "--mode", mode, "--listen", "127.0.0.1:0"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    words = [args.tool, "server", "--workers", WORKERS, "--mode", mode, "--listen", "127.0.0.1:0"]
+    with grid.running(words, stderr=subprocess.PIPE) as process:
         yield re.search(r"listening address=(\S+)", process.stderr.readline()).group(1)
-    finally:
-        process.terminate()
-        process.communicate()
 
 
 def run_one(args, run):

@@ -8,12 +8,14 @@ milliseconds a byte set to each bandwidth. table.txt has the result. Standard li
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+import commands
+
 PROFILES = HERE.parent / "when-it-pays" / "profiles"
 NETWORKS = ["resnet20", "vgg16", "resnet50", "googlenet"]
 BANDWIDTHS = {"100 Mbit/s": 1e8, "1 Gbit/s": 1e9, "10 Gbit/s": 1e10}
@@ -23,8 +25,7 @@ MEASURED_AT = 1e9  # bits a second, at which the profiles were measured
 
 
 def plan(tool, path, codec, method):
-    words = [tool, "plan", "--profile", path, "--codec", codec, "--method", method, "--json"]
-    return json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return commands.tell([tool, "plan", "--profile", path, "--codec", codec, "--method", method])
 
 
 def main():

@@ -8,16 +8,15 @@ Four workers have a network namespace each. For every network and rate, `gradwir
 link. `gradwire bench exchange --profile` then measures all plans of the codecs by turns. "advice" is what `gradwire
 advise` takes from the profile: a codec with its exact plan. table.txt has the result. Standard library only."""
 import argparse
-import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
+import commands
 import exchange_net
 import net
 
@@ -29,20 +28,12 @@ PLANS = ["none", "single", "paper", "exact", "fixed:25MB"]
 FLOAT_PLANS, FLOAT_RUNS = ["exact"], 3  # floats take long, and only the advice needs them
 
 
-def run(args, folder, words):
-    command = net.launch(args.tool, HOSTS, folder, words)
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, words))}: {done.stderr}")
-    return done.stdout
-
-
 def replay(args, folder, profile, codecs, plans, runs):
     """Measures these codecs with these plans, by turns. Returns the rows."""
-    words = ["bench", "exchange", "--profile", profile, "--runs", runs, "--timeout", 300, "--json"]
+    words = ["bench", "exchange", "--profile", profile, "--runs", runs, "--timeout", 300]
     words += [word for codec in codecs for word in ("--codec", codec)]
     words += [word for plan in plans for word in ("--plan", plan)]
-    return json.loads(run(args, folder, words))["results"]
+    return commands.tell(net.launch(args.tool, HOSTS, folder, words))["results"]
 
 
 def measure(args, folder, name, rate):
@@ -53,14 +44,11 @@ def measure(args, folder, name, rate):
     if not profile.exists():
         exchange_net.note(f"{name} at {rate}: probe")
         words = ["probe", "--net", name, "--images-per-second", images, "--batch", batch, *codecs, "--timeout", 300]
-        run(args, folder, [*words, "-o", profile])
+        commands.run(net.launch(args.tool, HOSTS, folder, [*words, "-o", profile]))
     exchange_net.note(f"{name} at {rate}: replay")
     rows = replay(args, folder, profile, CODECS[:1], FLOAT_PLANS, min(FLOAT_RUNS, args.runs))
     rows += replay(args, folder, profile, CODECS[1:], PLANS, args.runs)
-    advice = subprocess.run(
-        [args.tool, "advise", "--profile", profile, "--json"], check=True, stdout=subprocess.PIPE, text=True
-    )
-    return rows, json.loads(advice.stdout)
+    return rows, commands.tell([args.tool, "advise", "--profile", profile])
 
 
 def summary(cells):

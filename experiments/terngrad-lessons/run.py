@@ -13,10 +13,8 @@ results.tsv has a line for every finished run. A run whose line is there is not 
 at any time, and goes on where it was. table.txt is made anew from results.tsv after every run."""
 import argparse
 import itertools
-import json
 import math
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -104,8 +102,7 @@ def table(rows):
 def tensors(args, path, folder):
     import numpy
 
-    command = [args.tool, "export", "--from", str(path), "-o", str(folder), "--json"]
-    files = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)["files"]
+    files = grid.tell([args.tool, "export", "--from", path, "-o", folder])["files"]
     return {pathlib.Path(f).stem: numpy.load(f).ravel().astype(numpy.float64) for f in files}
 
 

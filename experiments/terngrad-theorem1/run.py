@@ -9,9 +9,7 @@ is about (clipping moves the mean). table.txt has |w - w*|^2 / |w*|^2 after ever
 --data, for a9a. The NPY files are read with the standard library alone."""
 import argparse
 import array
-import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -28,8 +26,7 @@ L2 = 0.01
 
 def weights(args, parameters, folder):
     """The network's one tensor."""
-    command = [args.tool, "export", "--from", str(parameters), "-o", str(folder), "--json"]
-    files = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)["files"]
+    files = grid.tell([args.tool, "export", "--from", parameters, "-o", folder])["files"]
     data = pathlib.Path(files[0]).read_bytes()
     values = array.array("f")
     values.frombytes(data[10 + int.from_bytes(data[8:10], "little") :])

@@ -18,13 +18,13 @@ import argparse
 import csv
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(HERE.parent)]
+import commands
 import exchange_net
 import grid
 import net
@@ -57,34 +57,11 @@ CHECKED = {
 COLUMNS = ["network", "bandwidth", "codec", "step_ms", "speedup"]
 
 
-def run(words):
-    done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, words))}: {done.stderr}")
-    return done.stdout
-
-
 def layers_alone(args, name, batch, folder):
     """Makes a file of a network's times. They are measured while nothing else runs here."""
     path = pathlib.Path(folder) / "alone.json"
-    run(
-        [
-            args.tool,
-            "probe",
-            "--net",
-            name,
-            "--batch",
-            batch,
-            "--workers",
-            2,
-            "--runs",
-            9,
-            "--codec",
-            "none",
-            "-o",
-            path,
-        ]
-    )
+    words = ["probe", "--net", name, "--batch", batch, "--workers", 2, "--runs", 9, "--codec", "none", "-o", path]
+    commands.run([args.tool, *words])
     profile = json.loads(path.read_text())
     table = pathlib.Path(folder) / "layers.json"
     table.write_text(json.dumps({key: profile[key] for key in ("forward_ms", "layers")}))
@@ -104,7 +81,7 @@ def probe(args, name, folder):
         images, batch = SPEEDS[name]
         whose = ["--net", name, "--images-per-second", images, "--batch", batch]
     words = ["probe", *whose, *codecs, "--runs", 5, "--timeout", 300, "-o", path]
-    run(net.launch(args.tool, HOSTS, folder, words))
+    commands.run(net.launch(args.tool, HOSTS, folder, words))
     return path
 
 
@@ -119,7 +96,7 @@ def measure(args):
                 profile["link"]["ms_per_byte"] = here * 1e9 / bits  # it was measured at 1 Gbit/s, less headers
                 path = pathlib.Path(folder) / "there.json"
                 path.write_text(json.dumps(profile))
-                for row in json.loads(run([args.tool, "advise", "--profile", path, "--json"]))["codecs"]:
+                for row in commands.tell([args.tool, "advise", "--profile", path])["codecs"]:
                     figures = [grid.figure(row[key]) for key in ("step_ms", "speedup")]
                     rows.append([name, bandwidth, row["codec"], *figures])
     with (HERE / "results.tsv").open("w", newline="") as file:
@@ -152,8 +129,8 @@ def check(args, cells):
                 codecs = [codec for codec in cells[name, bandwidth] if codec != "none"]
                 codec = min(codecs, key=lambda one: cells[name, bandwidth][one][0])
                 words = ["bench", "exchange", "--profile", profile_path(name), "--codec", "none", "--codec", codec]
-                words += ["--runs", 5, "--timeout", 300, "--json"]
-                rows = json.loads(run(net.launch(args.tool, HOSTS, folder, words)))["results"]
+                words += ["--runs", 5, "--timeout", 300]
+                rows = commands.tell(net.launch(args.tool, HOSTS, folder, words))["results"]
                 step_ms, predicted = cells[name, bandwidth][codec]
                 measured = rows[0]["seconds"] / rows[1]["seconds"]
                 same += (predicted > 1) == (measured > 1)

@@ -1,9 +1,11 @@
-"""Holds the format of the sources: 120 columns, a first sentence in every file, clang-format and black.
+"""Holds the format of the sources: 120 columns, a first sentence in every file, which files are executable,
+clang-format and black.
 
     tests/house/format.py [FOLDER]
 
 Looks at the files that git tracks, so it is skipped outside a checkout. If clang-format 14 or black is missing, it says
 so and checks the rest: other versions lay out the same code in another way."""
+import os
 import pathlib
 import re
 import shutil
@@ -80,6 +82,8 @@ def main():
         if path.suffix in TEXTS or path.name in NAMES:
             text = path.read_text()
             faults += long_lines(path.relative_to(folder), text)
+            if text.startswith("#!") != os.access(path, os.X_OK):
+                faults.append(f"{path.relative_to(folder)}: a file may be executed if it begins with #!, else not")
             if path.suffix in (*SOURCES, ".html", ".css", ".js", ".py", ".sh", ".supp"):
                 faults += first_sentence(path.relative_to(folder), text)
     sources = [str(path) for path in paths if path.suffix in SOURCES]
