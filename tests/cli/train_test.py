@@ -59,6 +59,11 @@ class Train(harness.Case):
         self.assertEqual(sorted(os.listdir(out)), sorted(RUN_FILES + foreign + new))
         self.refused(2, "train", *SMALL, "--overwrite", says="--overwrite needs --out")
 
+    def test_a_run_that_diverged(self):
+        out = self.path("run")
+        self.ok("train", *SMALL, *"--optimizer sgd --lr 1e37 --steps 5 --out".split(), out)
+        self.assertIsNone(self.ok_json("eval", "--from", out)["test_loss"])
+
     def test_run_folder(self):
         out = self.path("run")
         words = "--data digits --workers 3 --codec ternary --seed 5 --out".split()

@@ -30,11 +30,11 @@ static int evaluate(const struct gw_eval_options *o, const char *set, bool json)
     struct gw_eval_result r;
     TOOL_TRY(tool_exit_status_of_use(gw_train_eval(o, &r)));
     if (json)
-        return tool_print_json(json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:f, s:f}", "net", r.net, "data",
-                                         tool_json_text(o->data), "test", tool_json_text(o->test), "from",
-                                         tool_json_text(o->from), "step", (json_int_t)r.step, "samples",
-                                         (json_int_t)r.samples, o->training_set ? "train_accuracy" : "test_accuracy",
-                                         r.accuracy, o->training_set ? "train_loss" : "test_loss", r.loss));
+        return tool_print_json(
+            json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:f, s:o}", "net", r.net, "data", tool_json_text(o->data), "test",
+                      tool_json_text(o->test), "from", tool_json_text(o->from), "step", (json_int_t)r.step, "samples",
+                      (json_int_t)r.samples, o->training_set ? "train_accuracy" : "test_accuracy", r.accuracy,
+                      o->training_set ? "train_loss" : "test_loss", tool_json_real(r.loss)));
     tool_note("%s after %llu steps: %s accuracy %.2f %% of %u samples, loss %.4f", r.net, (unsigned long long)r.step,
               set, 100 * r.accuracy, r.samples, r.loss);
     return TOOL_DONE;
