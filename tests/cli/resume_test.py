@@ -7,10 +7,12 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 
 import harness
 import pictures
+from wire import library
 
 RUN = [*harness.SMALL, "--codec", "topk:ratio=0.05,refresh=3", "--ema", 0.99]
 FOUR = [*RUN, "--workers", 4, "--checkpoint-every", 10]
@@ -197,6 +199,17 @@ class Resume(harness.Case):
             for part in ["the checkpoint after 20 steps is not whole", name, says, "resumed after 10 of 30 steps"]:
                 self.assertIn(part, said, f"{name} {says}")
             self.check_same_run(out, self.whole)
+
+    def test_state_of_another_version(self):
+        """The states' own checksums are right, and so is the file's: what is wrong comes to light in the codec."""
+        library.check()
+        out = self.begun(until=20)
+        path = os.path.join(out, "checkpoint-00000020.rank-1-of-4.gws")
+        state = bytearray(self.read_bytes(path))
+        state[44] += 1  # the version of the first tensor's state
+        self.write_bytes(path, state[:-8] + struct.pack("<Q", library.xxh3(bytes(state[:-8]), 0)))
+        says = [os.path.join(out, "checkpoint-00000020.gwp"), "this library reads version"]
+        self.refused(1, "train", *FOUR, "--steps", 30, "--resume", out, says=says)
 
     def test_lost_metrics(self):
         out = self.begun(until=20)

@@ -55,6 +55,8 @@ static gw_status load_state(struct gw_worker *w)
         states[i] = r->states[i].state;
     gw_status status = gw_exchange_load(w->exchange, same ? states + w->rank : states, same ? 1 : n, codec_bytes);
     gw_free(NULL, states);
+    if (status == GW_ERR_ARGUMENT) /* the file is to blame, and not what the user asked for */
+        return gw_fail(GW_ERR_SYSTEM, "the state files of %s: %s", r->path, gw_last_error());
     return status;
 }
 
