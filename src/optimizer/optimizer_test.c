@@ -181,6 +181,7 @@ TEST(refuses_other_words)
         {"", "right are sgd, momentum, adam and svrg"},
         {"adamant", "right are sgd, momentum, adam and svrg"},
         {"sg", "unknown"},
+        {"a name that goes on for longer than a sentence has room for it", "...\" is unknown; right are sgd"},
         {"sgd:,", "an option is empty"},
         {"sgd:momentum=0.9", "has no option 'momentum'; it has lr, weight-decay"},
         {"momentum:momentum=1", "below 1"},

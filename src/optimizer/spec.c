@@ -75,7 +75,8 @@ gw_status gw_optimizer_parse(const char *text, struct gw_optimizer *out)
         if (strlen(rules[r].name) == name && strncmp(rules[r].name, text, name) == 0)
             rule = &rules[r];
     if (!rule)
-        return gw_fail(GW_ERR_SPEC, "the optimizer \"%.60s\" is unknown; right are sgd, momentum, adam and svrg", text);
+        return gw_fail(GW_ERR_SPEC, "the optimizer \"%.60s%s\" is unknown; right are sgd, momentum, adam and svrg",
+                       text, strlen(text) > 60 ? "..." : "");
     *out = rule->defaults;
     const char *keys[MOST_OPTIONS];
     const uint32_t n = options_of(out, options);
