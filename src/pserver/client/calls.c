@@ -28,10 +28,13 @@ static gw_status check_name(const char *name)
     return GW_OK;
 }
 
-/* Types, methods and numbers of a call travel as bytes. A larger one must not become another one there. */
-static uint8_t byte_of(int number)
+/* Types and methods travel as bytes. A larger number must not become another one there. */
+static gw_status byte_of(int number, const char *what, const char *key, uint8_t *byte)
 {
-    return number >= 0 && number <= UINT8_MAX ? (uint8_t)number : 0; /* 0 is none, and the server says so */
+    *byte = (uint8_t)number;
+    return *byte == number ? GW_OK
+                           : gw_fail(GW_ERR_ARGUMENT, "a call for the key \"%s\" has %s number %d; there is no such %s",
+                                     key, what, number, what);
 }
 
 static gw_status prepare_init(const gw_ps_key_options *key, struct gw_ps_request *head, const void **body)
@@ -48,7 +51,7 @@ static gw_status prepare_init(const gw_ps_key_options *key, struct gw_ps_request
     if (key->values && !optimizer)
         return gw_fail(GW_ERR_ARGUMENT, "\"%s\" has first parameters, and no optimizer that moves them", head->key);
     *body = key->values;
-    head->type = byte_of((int)key->type);
+    GW_TRY(byte_of((int)key->type, "type", head->key, &head->type));
     head->shape = key->shape;
     snprintf(head->optimizer, sizeof head->optimizer, "%s", optimizer ? optimizer : "");
     return GW_OK;
@@ -74,7 +77,7 @@ static gw_status request_of(const gw_ps_call *call, struct gw_ps_request *head, 
     case GW_PS_CALL_PULL:
         if (call->scale_key)
             GW_TRY(check_name(call->scale_key));
-        head->method = byte_of((int)call->method);
+        GW_TRY(byte_of((int)call->method, "method", head->key, &head->method));
         snprintf(head->scale_key, sizeof head->scale_key, "%s", call->scale_key ? call->scale_key : "");
         return GW_OK;
     case GW_PS_CALL_PUT:

@@ -305,7 +305,8 @@ TEST(no_call_becomes_another_one)
     size_t *short_one = malloc(sizeof *short_one); /* with nothing behind it */
     assert_non_null(short_one);
     *short_one = sizeof *short_one;
-    refused(test_init(a, "large", (gw_ps_type)(256 + GW_PS_FLOAT32), 1, NULL, NULL), GW_ERR_ARGUMENT, "no such type");
+    refused(test_init(a, "large", (gw_ps_type)(256 + GW_PS_FLOAT32), 1, NULL, NULL), GW_ERR_ARGUMENT,
+            "type number 257");
     refused(gw_ps_init(a, "short", (const gw_ps_key_options *)short_one), GW_ERR_ARGUMENT, "struct_bytes is 8");
     free(short_one);
     init(a, "x");
@@ -313,7 +314,7 @@ TEST(no_call_becomes_another_one)
         a,
         begin_call(a,
                    (gw_ps_call){.kind = GW_PS_CALL_PUSH, .key = "x", .bytes = &x, .n_bytes = sizeof x, .rate = -0.0})));
-    refused(gw_ps_pull(a, "x", (gw_ps_method)(256 + GW_PS_SUM), NULL, &value), GW_ERR_ARGUMENT, "");
+    refused(gw_ps_pull(a, "x", (gw_ps_method)(256 + GW_PS_SUM), NULL, &value), GW_ERR_ARGUMENT, "method number 259");
     expect_sum(a, "x", 3, 1);
     gw_ps_client_destroy(a);
 }
