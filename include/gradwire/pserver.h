@@ -149,7 +149,7 @@ typedef struct gw_ps_server_options {
 GW_API GW_MUST_CHECK gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options,
                                                    gw_ps_server **out);
 
-/* The address "HOST:PORT" at which the server listens. The text lives as long as the server. */
+/* The address "HOST:PORT" at which the server listens. The text lives as long as the server. NULL for NULL. */
 GW_API const char *gw_ps_server_address(const gw_ps_server *server);
 
 /* Serves until gw_ps_server_stop. Then it answers the requests that have come. One thread

@@ -271,6 +271,7 @@ TEST(what_may_end_early)
     gw_ps_server_destroy(NULL);
     gw_ps_client_destroy(NULL);
     gw_ps_value_free(NULL), gw_ps_value_free(&empty);
+    assert_null(gw_ps_server_address(NULL));
     for (int runs = 0; runs < 3; runs++) {
         gw_ps_server *server = NULL, *other = NULL;
         ok(gw_ps_server_create(NULL, &o, &server));

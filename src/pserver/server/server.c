@@ -215,7 +215,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
 
 const char *gw_ps_server_address(const gw_ps_server *server)
 {
-    return server->own.place;
+    return server ? server->own.place : NULL;
 }
 
 void gw_ps_server_destroy(gw_ps_server *server)
