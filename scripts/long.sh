@@ -1,10 +1,10 @@
 #!/bin/bash
 # Runs what takes hours: all tests with AddressSanitizer and UndefinedBehaviorSanitizer, all with ThreadSanitizer, every
 # fuzzer, trainings in which workers die or networks and disks fail, and changes in every folder that its tests must
-# notice. Writes the table of docs/tests.md.
+# notice. Writes the table of docs/tests.md; how many changes were noticed, it only says.
 #
 #   long.sh [JOBS [SECONDS]]       SECONDS: of each fuzzer
-#   ONLY='changes in src/*'        which parts to run; the names are those of the table
+#   ONLY='changes in src/*'        which parts to run
 #   GRADWIRE_STRIKES=20            how often each fault strikes; cut networks and full disks need root
 #   GRADWIRE_CHANGES=40            changes a folder
 #   GRADWIRE_SEED=1                another seed makes other changes
@@ -24,8 +24,7 @@ for number in "$jobs" "$seconds" "$strikes" "${GRADWIRE_CHANGES:-1}" "${GRADWIRE
 done
 folders=(src/base src/wire src/codec src/net src/link src/owner src/optimizer src/exchange src/pserver src/plan
          src/probe train/net train/data train/members train/disk train/run)
-names=("make asan" "make tsan" "make fuzz" "other builds" debian12 debian13 unstable "workers that die" "faults"
-       "${folders[@]/#/changes in }")
+names=("make asan" "make tsan" "make fuzz" "other builds" debian12 debian13 unstable "workers that die" "faults")
 logs=build/long page=docs/tests.md
 machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores"
 mkdir -p "$logs"
@@ -77,7 +76,7 @@ for folder in "${folders[@]}"; do
 done
 if [ "$n_run" = 0 ]; then
     printf 'No part fits ONLY=%s. The parts are:\n' "$only" >&2
-    printf '  %s\n' "${names[@]}" >&2
+    printf '  %s\n' "${names[@]}" "${folders[@]/#/changes in }" >&2
     exit 2
 fi
 exit $failed
