@@ -614,8 +614,9 @@ static gw_status meet(struct meeting *m)
     struct epoll_event events[AT_ONCE];
     while (!m->over) {
         const double now = gw_clock_seconds();
-        GW_TRY(look(m, now));
         GW_TRY(advance(m, now));
+        if (!m->over)
+            GW_TRY(look(m, now));
         /* Not past the deadline: members whose own passes a little later would go, and be named as gone. */
         const int wait_ms = (int)fmin(TURN_MS, 1 + 1000 * (m->deadline - now));
         const int n = m->over ? 0 : epoll_wait(m->epoll, events, AT_ONCE, wait_ms);

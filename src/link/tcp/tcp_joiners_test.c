@@ -184,6 +184,33 @@ TEST(a_member_is_lost_as_it_comes)
     }
 }
 
+/* Rank 0 learns in the turn of the deadline that all are ready. Then they have met. */
+TEST(the_last_one_is_ready_at_the_deadline)
+{
+    enum { TIMEOUT_MS = 5000 };
+    struct gw_tcp_member table[2];
+    world_begin(2, 1);
+    members[0].options.timeout_ms = TIMEOUT_MS;
+    members[0].options.stop = hold_up;
+    world_start_one(&members[0]);
+    const int fd = world_say_join(1);
+    const struct gw_tcp_hello hello = {world_hear_table(fd, table), 1, 0};
+    const int peer = world_say_hello(place, hello, GW_TCP_HELLO_BYTES);
+    world_hear(peer, GW_TCP_WELCOME);
+    atomic_store(&is_held, false);
+    atomic_store(&held_up, true);
+    while (!atomic_load(&is_held))
+        link_test_pause(1);
+    assert_true(world_say(fd, GW_TCP_READY, NULL, 0));
+    link_test_pause(TIMEOUT_MS);
+    atomic_store(&held_up, false);
+    world_hear(fd, GW_TCP_GO);
+    world_join_all(1, GW_OK, NULL);
+    close(peer);
+    close(fd);
+    world_end();
+}
+
 static void *receive_one(void *link)
 {
     link_test_expect(link, 1, 100, 1, 0);
@@ -340,6 +367,7 @@ int main(void)
         cmocka_unit_test(a_member_is_lost_and_comes_again),
         cmocka_unit_test(a_member_is_lost_after_the_table),
         cmocka_unit_test(a_member_is_lost_as_it_comes),
+        cmocka_unit_test(the_last_one_is_ready_at_the_deadline),
         cmocka_unit_test(a_member_asks_again),
         cmocka_unit_test(refusals_are_told_at_the_deadline),
         cmocka_unit_test(strays_are_refused),
