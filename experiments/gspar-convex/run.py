@@ -5,8 +5,9 @@ sparsification.
     experiments/gspar-convex/run.py --data DIR [--tool build/release/gradwire] [--jobs 2] [--only GLOB] [--table]
 
 DIR holds a9a, w8a and mushrooms (LIBSVM, plain or compressed). Drawn data of uneven magnitude (section 5.1 of the
-paper) need no files. results.tsv has a line for every finished run. A run whose line is there is not repeated. At the
-end of a call table.txt is made anew and, if gnuplot is installed, the charts of four problems."""
+paper) need no files. A run trains at each rate of a grid, and keeps the best. results.tsv has a line for every finished
+run. A run whose line is there is not repeated. At the end of a call table.txt is made anew and, if gnuplot is
+installed, the charts of four problems."""
 import json
 import math
 import pathlib
@@ -20,8 +21,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import grid
 
-COLUMNS = "run net data lambda optimizer codec lr density bits_a_step steps_an_epoch elements frame_bits".split()
-COLUMNS += "objectives".split()
+COLUMNS = "run net data lambda optimizer codec lr density bits_a_step steps_an_epoch elements objectives".split()
 
 WORKERS, BATCH = 4, 32  # as in the paper: M = 4, mini-batches of 8
 RATES = [4.0**k for k in range(-6, 4)]
@@ -57,75 +57,48 @@ BOUNDED = [f"gspar:eps={eps}" for eps in EPS]  # these bound the variance, and t
 def all_runs():
     runs = []
     for name, net, data, l2 in PROBLEMS:
-        for lr in RATES:
-            runs.append((f"{name}-svrg-long-{lr:g}", net, data, l2, "svrg", "none", lr, True))
-            for optimizer in ("sgd", "svrg"):
-                for codec in METHODS + BOUNDED:
-                    runs.append((f"{name}-{optimizer}-{codec}-{lr:g}", net, data, l2, optimizer, codec, lr, False))
+        runs.append((f"{name}-svrg-long", net, data, l2, "svrg", "none", True))
+        for optimizer in ("sgd", "svrg"):
+            for codec in METHODS + BOUNDED:
+                runs.append((f"{name}-{optimizer}-{codec}", net, data, l2, optimizer, codec, False))
     return runs
 
 
 def run_one(args, run):
-    name, net, data, l2, optimizer, codec, lr, long = run
+    _, net, data, l2, optimizer, codec, long = run
+    row = {"net": net, "data": data, "lambda": l2, "optimizer": "long" if long else optimizer, "codec": codec}
+    curves = [curve for rate in RATES if (curve := train_at(args, run, rate))]
+    if not curves:
+        raise grid.Failed("it diverged at each rate")
+    # The best rate is that of the last objectives. Of a run that looks for the minimum, only the minimum is kept.
+    best = min(curves, key=lambda curve: min(curve["objectives"][0 if long else -2 :]))
+    kept = [min(best["objectives"])] if long else best["objectives"]
+    return {**row, **best, "objectives": ",".join(f"{x:.10g}" for x in kept)}
+
+
+def train_at(args, run, rate):
+    """Trains at one rate. Returns the columns that follow from it, or None if it diverged."""
+    _, net, data, l2, optimizer, codec, long = run
     per_epoch = SAMPLES.get(data, 1024) // BATCH
-    schedule = "const" if optimizer == "svrg" else f"inverse:{2 * per_epoch}"
-    source = data if ":" in data else str(pathlib.Path(args.data) / data)
-    row = {
-        "net": net,
-        "data": data,
-        "lambda": l2,
-        "optimizer": "long" if long else optimizer,
-        "codec": codec,
-        "lr": lr,
-        "density": "",
-        "bits_a_step": "",
-        "steps_an_epoch": per_epoch,
-        "elements": "",
-        "frame_bits": "",
-        "objectives": "",
-    }
+    words = ["--net", net, "--data", data if ":" in data else pathlib.Path(args.data) / data, "--workers", WORKERS]
+    words += ["--codec", codec, "--batch", BATCH, "--epochs", epochs_of(data, long), "--optimizer", optimizer]
+    words += ["--lr", rate, "--schedule", "const" if optimizer == "svrg" else f"inverse:{2 * per_epoch}", "--l2", l2]
     with tempfile.TemporaryDirectory() as out:
         try:
-            s = grid.train(
-                args,
-                "--net",
-                net,
-                "--data",
-                source,
-                "--workers",
-                WORKERS,
-                "--codec",
-                codec,
-                "--batch",
-                BATCH,
-                "--epochs",
-                epochs_of(data, long),
-                "--optimizer",
-                optimizer,
-                "--lr",
-                lr,
-                "--schedule",
-                schedule,
-                "--l2",
-                l2,
-                "--out",
-                out,
-            )
+            s = grid.train(args, *words, "--out", out)
         except grid.Failed as why:
             if "NaN" in str(why) or "infinit" in str(why):
-                return row  # it diverged, because the rate is too large
+                return None  # the rate is too large
             raise
         steps = [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
     weight = s["layers"][0]
-    objectives = [step["objective"] for step in steps if step.get("objective") is not None]
     return {
-        **row,
+        "lr": rate,
         "density": weight["nonzero_share"],
         "bits_a_step": weight["push_payload_bits"] * weight["elements"],
-        "frame_bits": weight["push_bits"] * weight["elements"],
+        "steps_an_epoch": per_epoch,
         "elements": weight["elements"],
-        # Of a run that looks for the minimum, only the minimum is kept.
-        "objectives": ",".join(f"{x:.10g}" for x in ([min(objectives)] if long else objectives)),
+        "objectives": [step["objective"] for step in steps if step.get("objective") is not None],
     }
 
 
@@ -139,13 +112,13 @@ class Curve:
 
     def __init__(self, row):
         self.objectives = [start_of(row["net"])] + [float(x) for x in row["objectives"].split(",") if x]
-        per_epoch = float(row["bits_a_step"] or 0) * int(row["steps_an_epoch"])
+        per_epoch = float(row["bits_a_step"]) * int(row["steps_an_epoch"])
         if row["optimizer"] != "sgd":
-            per_epoch += 32 * float(row["elements"] or 0)  # the full gradient, as float32
+            per_epoch += 32 * float(row["elements"])  # the full gradient, as float32
         self.bits = [e * per_epoch for e in range(len(self.objectives))]
         self.passes = [e * (1 if row["optimizer"] == "sgd" else 3) for e in range(len(self.objectives))]
-        self.lr, self.row = float(row["lr"]), row
-        self.last = min(self.objectives[-2:]) if len(self.objectives) > epochs_of(row["data"]) else math.inf
+        self.row = row
+        self.last = min(self.objectives[-2:])
 
     def bits_to(self, level, least):
         """Returns the bits that are sent until the gap to `least` is `level`. Within an epoch the gap falls
@@ -164,16 +137,10 @@ def best_curves(rows):
     found = {}
     for name, net, data, l2 in PROBLEMS:
         mine = [r for r in rows if (r["net"], r["data"], float(r["lambda"])) == (net, data, l2)]
-        if len([r for r in mine if r["codec"] in METHODS]) < len(RATES) * (1 + 2 * len(METHODS)):
+        if len(mine) < 1 + 2 * len(METHODS + BOUNDED):
             continue  # not all of its runs are done
-        mine = [r for r in mine if r["objectives"]]
         least = min(min(float(x) for x in r["objectives"].split(",")) for r in mine)
-        best = {}
-        for row in mine:
-            curve, key = Curve(row), (row["optimizer"], row["codec"])
-            if row["optimizer"] != "long" and (key not in best or curve.last < best[key].last):
-                best[key] = curve
-        found[name] = (least, best)
+        found[name] = (least, {(r["optimizer"], r["codec"]): Curve(r) for r in mine if r["optimizer"] != "long"})
     return found
 
 
@@ -193,7 +160,7 @@ def table(rows):
             for density in DENSITIES:
                 pair = [best.get((optimizer, f"{codec}:density={density}")) for codec in ("gspar", "uniform")]
                 dense = best.get((optimizer, "none"))
-                if None in pair or not dense or math.inf in (pair[0].last, pair[1].last):
+                if None in pair or not dense:
                     continue
                 gaps = [max(curve.last - least, 1e-15) for curve in pair]
                 level = max(gaps)
@@ -232,7 +199,7 @@ def table_of_bounded(rows):
             for eps in EPS:
                 keys = ("none", f"gspar:eps={eps}", "gspar:density=0.2")
                 trio = [best.get((optimizer, codec)) for codec in keys]
-                if None in trio or math.inf in [curve.last for curve in trio]:
+                if None in trio:
                     continue
                 gaps = [max(curve.last - least, 1e-15) for curve in trio]
                 none, bounded, fixed = (curve.bits_to(max(gaps) * (1 + 1e-9), least) for curve in trio)
