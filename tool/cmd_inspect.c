@@ -10,7 +10,7 @@ static int print_frame(const char *path, const tool_frame *frame, const tool_fra
     const gw_frame_info *info = &frame->info;
     unsigned long long first = info->begin, n = info->n_elems;
     char shown[8192];
-    gw_show(path, "", "", shown, sizeof shown);
+    gw_show(path, "", shown, sizeof shown);
     printf("%s\n", shown);
     printf("  codec      %s, code %s\n", info->codec, info->code);
     if (info->average)

@@ -17,11 +17,11 @@ void tool_set_command(const char *name)
 }
 
 /* Names in a text may come from files of others, and a terminal must not obey them. */
-static void print(const char *before, const char *kept, const char *format, va_list arguments)
+static void print(const char *before, const char *format, va_list arguments)
 {
     char text[8192], shown[sizeof text];
     vsnprintf(text, sizeof text, format, arguments);
-    gw_show(text, kept, "", shown, sizeof shown);
+    gw_show(text, "", shown, sizeof shown);
     fprintf(stderr, "%s%s\n", before, shown); /* in one piece, because other processes write to the same terminal */
 }
 
@@ -29,7 +29,7 @@ static void print_sentence(const char *format, va_list arguments)
 {
     char before[64];
     snprintf(before, sizeof before, "gradwire%s%s: ", command ? " " : "", command ? command : "");
-    print(before, "", format, arguments);
+    print(before, format, arguments);
 }
 
 int tool_fail(const char *format, ...)
@@ -74,7 +74,7 @@ void tool_note(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    print("", "\n", format, arguments);
+    print("", format, arguments);
     va_end(arguments);
 }
 
@@ -118,7 +118,7 @@ json_t *tool_json_text(const char *text)
     if (json || !text)
         return json ? json : json_null();
     char shown[8192];
-    gw_show(text, "", "", shown, sizeof shown);
+    gw_show(text, "", shown, sizeof shown);
     return json_string(shown);
 }
 

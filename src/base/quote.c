@@ -31,12 +31,12 @@ size_t gw_shown_bytes(const char *text)
     return acts || wrong ? 0 : n;
 }
 
-void gw_show(const char *text, const char *kept, const char *marked, char *out, size_t capacity)
+void gw_show(const char *text, const char *marked, char *out, size_t capacity)
 {
     size_t used = 0;
     for (const char *at = text; *at;) {
         char piece[8];
-        size_t n = strchr(kept, *at) ? 1 : gw_shown_bytes(at), taken = n ? n : 1, length = n;
+        size_t n = gw_shown_bytes(at), taken = n ? n : 1, length = n;
         if (n == 0)
             length = (size_t)snprintf(piece, sizeof piece, "\\x%02x", (unsigned)(uint8_t)*at);
         else if (strchr(marked, *at))
@@ -55,6 +55,6 @@ void gw_show(const char *text, const char *kept, const char *marked, char *out, 
 struct gw_quoted gw_quote(const char *text)
 {
     struct gw_quoted out;
-    gw_show(text, "", "\"\\", out.text, sizeof out.text);
+    gw_show(text, "\"\\", out.text, sizeof out.text);
     return out;
 }

@@ -10,10 +10,10 @@ struct gw_quoted {
     char text[GW_QUOTE_BYTES];
 };
 
-/* Writes a text to `out`, of `capacity` bytes, as a terminal may show it. Bytes that are not UTF-8, and control
- * characters but those in `kept`, become \xNN. Bytes in `marked` get a backslash before them. A text that is too long
- * is cut, but never inside a character. Any thread may call it. */
-void gw_show(const char *text, const char *kept, const char *marked, char *out, size_t capacity);
+/* Writes a text to `out`, of `capacity` bytes, as a terminal may show it, in one line. Bytes that are not UTF-8, and
+ * control characters, become \xNN. Bytes in `marked` get a backslash before them. A text that is too long is cut, but
+ * never inside a character. Any thread may call it. */
+void gw_show(const char *text, const char *marked, char *out, size_t capacity);
 
 /* The same for a text between quotes: a quote and a backslash get a backslash before them. */
 struct gw_quoted gw_quote(const char *text);

@@ -349,7 +349,7 @@ class Resume(harness.Case):
         self.assertEqual((want["data"], want["samples"]), (data, 100))
         last = self.ok_json("eval", "--from", os.path.join(run, "checkpoint-00000004.gwp"))
         self.assertEqual(last["test_accuracy"], want["test_accuracy"])
-        moved = shutil.move(data, self.path("moved"))
+        moved = shutil.move(data, self.path("moved\nthere"))
         for words in [["eval", "--from"], ["train", "--steps", 6, "--resume"]]:
             self.refused(1, *words, run, says=[f"were in {data}", "nothing is there now", "--data SOURCE"])
         got = self.ok_json("eval", "--from", run, "--data", moved)
@@ -357,7 +357,7 @@ class Resume(harness.Case):
         pictures.write_mnist(data, 2)
         self.refused(1, "eval", "--from", run, says=[f"{data} holds other data than the run of"])
         self.refused(2, "train", "--steps", 6, "--resume", run, says=["--data is", "and the run of"])
-        says = f"--data {moved} in place of the run's {data}"
+        says = "--data " + self.path(r"moved\x0athere") + f" in place of the run's {data}"
         self.said("train", "--steps", 6, "--resume", run, "--data", moved, says=says)
         self.assertEqual(self.ok_json("eval", "--from", run)["data"], moved)
 

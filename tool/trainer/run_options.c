@@ -2,6 +2,7 @@
 #include "run_options.h"
 #include "base/append.h"
 #include "base/numbers.h"
+#include "base/quote.h"
 #include "disk/folder.h"
 #include "disk/run_file.h"
 
@@ -61,10 +62,11 @@ static json_t *value_of(const tool_option *option)
     }
 }
 
+/* A value in one line, for notes; texts as a terminal may show them. */
 static void text_of(const json_t *value, char *text, size_t capacity)
 {
     if (json_is_string(value))
-        snprintf(text, capacity, "%s", json_string_value(value));
+        gw_show(json_string_value(value), "", text, capacity);
     else if (json_is_integer(value))
         snprintf(text, capacity, "%lld", (long long)json_integer_value(value));
     else
@@ -182,8 +184,11 @@ int tool_run_find_data(const tool_usage *usage, const tool_run *run)
 
 void tool_run_tell(const tool_run *run)
 {
-    if (*run->notes)
-        tool_note("%.*s", (int)strlen(run->notes) - 1, run->notes);
+    for (const char *line = run->notes; *line;) {
+        const size_t length = strcspn(line, "\n");
+        tool_note("%.*s", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
 }
 
 json_t *tool_run_record(const tool_usage *usage)
