@@ -205,6 +205,8 @@ def main():
     for option in ("epochs", "batch", "steps"):
         if (value := getattr(args, option)) is not None and value < 1:
             parser.error(f"--{option} is {value}, and must be 1 or more")
+    if not 0 < args.lr < float("inf"):
+        parser.error(f"--lr is {args.lr}, and must be a finite number above 0")
     try:
         os.environ.update(gradwire.launcher.environment())
     except ValueError as error:

@@ -118,6 +118,7 @@ class Examples(unittest.TestCase):
             (["--data", "drawn", "--steps", -1], "--steps is -1, and must be 1 or more"),
             (["--data", "drawn", "--steps", 0], "--steps is 0, and must be 1 or more"),
             (["--data", "drawn", "--batch", -4], "--batch is -4, and must be 1 or more"),
+            (["--data", "drawn", "--lr", "nan"], "--lr is nan, and must be a finite number above 0"),
             (["--data", "drawn", "--batch", 2001], "larger than the training set, of 2000, so no step is made"),
         ]:
             code, _, said = train(*words, processes=1)
