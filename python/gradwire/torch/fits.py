@@ -95,10 +95,12 @@ class Pace:
 
     def _moving(self):
         """Returns the tensors that a step changes, also if the program had taken step before it was counted: momenta,
-        which nobody else changes, if there are any."""
+        which nobody else changes, if the optimizer has momentum. Its first step makes them."""
         parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
+        if not any(group["momentum"] for group in self._optimizer.param_groups):
+            return parameters
         momenta = [self._optimizer.state[p].get("momentum_buffer") for p in parameters if p in self._optimizer.state]
-        return [m for m in momenta if m is not None] or parameters
+        return [m for m in momenta if m is not None]
 
     def end(self):
         if self._counting is not None and vars(self._optimizer).get("step") is self._counting:

@@ -117,23 +117,24 @@ def a_schedule_moves_the_momentum():
 
 def steps_without_the_optimizer():
     """Returns what backward says if only every second one has a step: as it is; under no_sync; when no step came after
-    a NaN; if two steps of eight are left out; if one rank has joined; and if the program has its own name for step."""
+    a NaN; if two steps of eight are left out; if one rank has joined; if the program has its own name for step; and if
+    another optimizer without momentum makes all steps."""
     said = []
-    for kind in ("as it is", "no_sync", "nan", "left out", "joined", "own name"):
+    for kind in ("as it is", "no_sync", "nan", "left out", "joined", "own name", "another"):
         ddp, optimizer, compression = attached_with("onebit:momentum=0.9")
-        make_step = optimizer.step
+        make_step = sgd(ddp.parameters(), 0.0).step if kind == "another" else optimizer.step
         with compression:
             with ddp.join(enable=kind == "joined"):
                 try:
                     for step in range(1 if kind == "joined" and RANK == 1 else 10):
                         is_odd = step % 2 == 1
-                        if kind == "as it is":
+                        if kind in ("as it is", "another"):
                             dist.barrier()  # a failure ends a step that another rank still ends
                         with ddp.no_sync() if kind == "no_sync" and not is_odd else contextlib.nullcontext():
                             if is_odd and kind == "nan":
                                 optimizer.zero_grad()
                             backward(ddp, step, factor=float("nan") if kind == "nan" and not is_odd else 1.0)
-                        if kind == "own name":
+                        if kind in ("own name", "another"):
                             make_step()
                             optimizer.zero_grad()
                         elif is_odd or kind == "joined" or (kind == "left out" and step not in (2, 4)):
