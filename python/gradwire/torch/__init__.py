@@ -99,11 +99,12 @@ def attach(
     parameters, timeout_ms = [tensor for _, tensor in reduced], max(1, round(1000 * timeout))
     # The longest message: an owner's frames of all ranks, if every machine has many ranks.
     size = dist.get_world_size(ddp.process_group)
-    most_bytes = (1 << 20) + size * sum(8 * n + 4096 for _, n, _ in tensors)
+    most_bytes, n_links, uses = (1 << 20) + size * sum(8 * n + 4096 for _, n, _ in tensors), 1, ""
     if not parsed:
         most_bytes += size * MOST_PROBE_BYTES
+        n_links, uses = 2, f" to choose from {', '.join(candidates)}"
     links, machine_of = open_links(
-        transport, ddp.process_group, 1 if parsed else 2, most_bytes, timeout_ms, rendezvous=rendezvous, keys=keys
+        transport, ddp.process_group, n_links, most_bytes, timeout_ms, rendezvous=rendezvous, keys=keys, uses=uses
     )
     auto = None
     try:

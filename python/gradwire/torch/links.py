@@ -37,9 +37,9 @@ def check_options(transport, nonfinite, timeout, seed, threads, scaler):
     return int(_api.in_range("seed", seed, 0, 2**64 - 1)), int(_api.in_range("threads", threads, 1, 256))
 
 
-def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=None, keys=None):
+def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=None, keys=None, uses=""):
     """Returns ([n_links links between the same ranks], the machine's number of each rank, or None if the link knows
-    it). close_links destroys them. most_bytes: no message is longer."""
+    it). close_links destroys them. most_bytes: no message is longer. uses: what else must be the same on all ranks."""
     if transport != "tcp" and (rendezvous is not None or keys is not None):
         raise ValueError(f'rendezvous and keys are for transport="tcp", and the transport is "{transport}"')
     if rendezvous is not None:
@@ -49,7 +49,8 @@ def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=
         _api.text("keys", keys, "surrogateescape")
         if not keys:
             raise ValueError('keys is "", and must name a folder; None: nothing is encrypted')
-    machine_of = find_places(group, f'transport="{transport}" and {n_links} link{"s" * (n_links > 1)}', timeout_ms)
+    wants = f'transport="{transport}" and {n_links} link{"s" * (n_links > 1)}{uses}'
+    machine_of = find_places(group, wants, timeout_ms)
     if transport == "tcp":
         return _tcp(group, n_links, timeout_ms, rendezvous, keys, machine_of), machine_of
     if transport == "mpi":

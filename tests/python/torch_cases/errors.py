@@ -256,6 +256,11 @@ def transports_that_differ():
     return said_by(gradwire.Error, attached, "ternary", transport=transport, timeout=20)
 
 
+def candidates_that_differ():
+    candidates = ["bf16"] if RANK == 1 else ["bf16", "f16"]
+    return said_by(gradwire.Error, attached, "auto", candidates=candidates, timeout=20)
+
+
 def groups_go():
     """Counts threads and open files after one attach and close, and after five."""
     found = []
