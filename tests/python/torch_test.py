@@ -591,8 +591,9 @@ class Failures(Case):
                 self.assertIn("rank 1", said[rank][0])
 
     def test_transports_that_differ(self):
-        for rank in self.run_cases("transports_that_differ", "candidates_that_differ"):
+        for rank in self.run_cases("transports_that_differ", "candidates_that_differ", "keys_that_differ"):
             self.assertIn('and rank 1 with transport="torch" and 1 link', rank["transports_that_differ"])
+            self.assertIn("and rank 1 with transport=\"tcp\" and 1 link, with keys", rank["keys_that_differ"])
             self.assertIn("links to choose from bf16, f16, and rank 1 with", rank["candidates_that_differ"])
 
     def test_one_rank_is_interrupted(self):

@@ -49,7 +49,7 @@ def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=
         _api.text("keys", keys, "surrogateescape")
         if not keys:
             raise ValueError('keys is "", and must name a folder; None: nothing is encrypted')
-    wants = f'transport="{transport}" and {n_links} link{"s" * (n_links > 1)}{uses}'
+    wants = f'transport="{transport}" and {n_links} link{"s" * (n_links > 1)}{", with keys" * (keys is not None)}{uses}'
     machine_of = find_places(group, wants, timeout_ms)
     if transport == "tcp":
         return _tcp(group, n_links, timeout_ms, rendezvous, keys, machine_of), machine_of

@@ -17,7 +17,7 @@ from gradwire import _api
 from gradwire.torch import buckets as gw_buckets
 from gradwire.torch.fits import check_optimizer
 
-from common import RANK, TOPK, attached, attached_with, await_word, backward, digest, network
+from common import FOLDER, RANK, TOPK, attached, attached_with, await_word, backward, digest, network
 from common import said_by, say, sgd, train, wait_until, wrapped
 from ddp import Scaler
 
@@ -254,6 +254,10 @@ def attach_is_late():
 def transports_that_differ():
     transport = "torch" if RANK == 1 else "tcp"
     return said_by(gradwire.Error, attached, "ternary", transport=transport, timeout=20)
+
+
+def keys_that_differ():
+    return said_by(gradwire.Error, attached, "ternary", keys=FOLDER if RANK == 1 else None, timeout=20)
 
 
 def candidates_that_differ():
