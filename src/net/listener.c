@@ -172,10 +172,13 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
     }
     int fd = gw_fd_accept(listening, &host.any, sizeof host);
     if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            listener->no_room = errno;
             pause_accepting(listener, now + PAUSE_SECONDS);
+        }
         return errno == ECONNABORTED || errno == EINTR;
     }
+    listener->no_room = 0;
     const bool spare = is_spare(listener, fd);
     struct gw_net_newcomer *newcomer = find_room(listener, &host, spare, now);
     if (newcomer && spare) /* it gets the descriptor of the one that made room */

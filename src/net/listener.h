@@ -41,6 +41,7 @@ struct gw_net_listener {
     uint32_t n_fds;
     double accept_at; /* when to accept again; 0: it accepts */
     struct gw_net_newcomer *newcomers;
+    int no_room; /* the errno of the last accept, if this process or the system had no room for a connection; else 0 */
     uint64_t n_pushed_out; /* connections that had to make room, or found none, or said nothing in time */
     uint64_t n_told;       /* how many of them the log knows */
     double told_at;

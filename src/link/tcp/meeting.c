@@ -534,8 +534,10 @@ static gw_status too_late(const struct meeting *m)
             if (!is_here(m, r) && m->joiners[r].went)
                 snprintf(went, sizeof went, "; rank %u (%s) had come, and went again", r,
                          group->members[r].address.place);
-        return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms%s%s%s", awaited.text,
-                       place, group->timeout_ms, went, m->refused[0] ? "; refused: " : "", m->refused);
+        const int no_room = group->listener.no_room;
+        return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms%s%s%s%s%s", awaited.text,
+                       place, group->timeout_ms, no_room ? "; rank 0 can take no connection: " : "",
+                       no_room ? strerror(no_room) : "", went, m->refused[0] ? "; refused: " : "", m->refused);
     }
     if (m->n_mismatches)
         return keys_differ(m);

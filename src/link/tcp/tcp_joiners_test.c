@@ -2,6 +2,8 @@
  * others meet, are started again, or are of another job. Also: the names under which rank 0 is found. */
 #include "link/tcp/test_world.h"
 
+#include <fcntl.h>
+
 #define SHORT_MS 2500u /* a deadline that is meant to pass */
 
 /* ---- by hand: one side of the meeting without the link --------------------------------------------------- */
@@ -268,6 +270,30 @@ TEST(refusals_are_told_at_the_deadline)
     world_end();
 }
 
+/* Somebody came, and rank 0 had no descriptor for the connection. */
+TEST(rank_0_has_no_descriptor)
+{
+    struct rlimit before;
+    world_begin(2, 1);
+    members[0].options.timeout_ms = SHORT_MS;
+    members[0].options.stop = hold_up;
+    atomic_store(&is_held, false);
+    atomic_store(&held_up, true);
+    world_start_one(&members[0]);
+    while (!atomic_load(&is_held))
+        link_test_pause(1);
+    const int fd = world_dial(place), lowest = fcntl(0, F_DUPFD_CLOEXEC, 0);
+    close(lowest);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)lowest, before.rlim_max}), 0);
+    atomic_store(&held_up, false);
+    world_join(members, 1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    world_expect_all(members, 1, GW_ERR_TIMEOUT, "rank 0 can take no connection: Too many open files");
+    close(fd);
+    world_end();
+}
+
 /* Who is no member is refused, and hears why. Rank 0 logs it, and waits for its own members. */
 TEST(strays_are_refused)
 {
@@ -370,6 +396,7 @@ int main(void)
         cmocka_unit_test(the_last_one_is_ready_at_the_deadline),
         cmocka_unit_test(a_member_asks_again),
         cmocka_unit_test(refusals_are_told_at_the_deadline),
+        cmocka_unit_test(rank_0_has_no_descriptor),
         cmocka_unit_test(strays_are_refused),
         cmocka_unit_test(by_name_and_by_ipv6),
     };
