@@ -2,10 +2,13 @@
 import contextlib
 import json
 import subprocess
+import tempfile
 import time
 
 MOST_SECONDS = 24 * 3600  # that a command may take
+RANKS_SECONDS = 1800  # that ranks may take who only exchange
 END_SECONDS = 60  # that one has to end, once it is told to
+LOOK_SECONDS = 0.02  # between two looks whether they are done
 
 
 class Failed(SystemExit):
@@ -17,24 +20,30 @@ def started(words, **more):
 
 
 def run_all(commands, seconds=MOST_SECONDS, **more):
-    """Runs commands at once, and returns what each printed. If one fails or is not done in time, all are killed."""
-    end, processes, said = time.monotonic() + seconds, [], []
-    try:
-        for words in commands:
-            processes.append(started(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more))
-        for process in processes:
-            said.append(process.communicate(timeout=max(1, end - time.monotonic())))
-    except subprocess.TimeoutExpired:
-        raise Failed(f"not done after {seconds} s: {' '.join(process.args)}") from None
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait(END_SECONDS)
-    for process, (_, errors) in zip(processes, said):
-        if process.returncode:
-            why = (errors.strip().splitlines() or [str(process.returncode)])[-1]
+    """Runs commands at once, and returns what each printed. If one fails or is not done in time, all are killed. Files
+    take what they print, because one that writes to a pipe waits for who reads it."""
+    end, processes = time.monotonic() + seconds, []
+    with contextlib.ExitStack() as files:
+        try:
+            for words in commands:
+                out, errors = (files.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2))
+                processes.append((started(words, stdout=out, stderr=errors, **more), out, errors))
+            while None in (states := [process.poll() for process, _, _ in processes]) and not any(states):
+                if time.monotonic() > end:
+                    raise Failed(f"not done after {seconds} s: {' '.join(processes[0][0].args)}")
+                time.sleep(LOOK_SECONDS)
+            failed = [each for each in processes if each[0].poll()]
+        finally:
+            for process, _, _ in processes:
+                process.kill()
+                process.wait(END_SECONDS)
+        for process, _, errors in failed:
+            errors.seek(0)
+            why = (errors.read().strip().splitlines() or [str(process.returncode)])[-1]
             raise Failed(f"failed: {' '.join(process.args)}: {why}")
-    return [out for out, _ in said]
+        for _, out, _ in processes:
+            out.seek(0)
+        return [out.read() for _, out, _ in processes]
 
 
 def run(words, seconds=MOST_SECONDS, **more):

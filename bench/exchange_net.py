@@ -82,7 +82,8 @@ def gloo(elements, runs):
         return None
     words = ["env", "GLOO_SOCKET_IFNAME=e0", PYTHON, HERE / "allreduce_gloo.py"]
     more = [HOSTS, f"{net.address(0)}:29600", elements, runs]
-    said = commands.run_all([[*net.inside(host), *words, host, *more] for host in range(HOSTS)])
+    ranks = [[*net.inside(host), *words, host, *more] for host in range(HOSTS)]
+    said = commands.run_all(ranks, commands.RANKS_SECONDS)
     return statistics.median(json.loads(said[0]))
 
 

@@ -62,7 +62,8 @@ def members(args, size, words_of):
     """Runs a process for each rank, and returns what rank 0 printed."""
     interface = "e0" if args.in_namespaces else "lo"
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": interface, "OMP_NUM_THREADS": "1"}
-    said = commands.run_all([in_host(args, rank, words_of(rank)) for rank in range(size)], env=environment)
+    ranks = [in_host(args, rank, words_of(rank)) for rank in range(size)]
+    said = commands.run_all(ranks, commands.RANKS_SECONDS, env=environment)
     return json.loads(said[0])
 
 
