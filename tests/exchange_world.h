@@ -139,6 +139,8 @@ struct world {
     uint32_t n_servers;           /* parameter servers that own the slices; 0: the members do */
     const char *server_optimizer; /* if not NULL, the servers keep parameters, and these take the place of averages */
     gw_ps_mode mode;              /* of the servers */
+    /* makes the links of the members, which the exchanges get as they are; NULL: local links, and a link around each */
+    void (*meet)(gw_context *context, uint32_t n, gw_link *links);
     const struct poison *poisons;
     uint32_t n_poisons;
     enum quits quits; /* `quitter` does this in step quits_step, after it has submitted quits_after tensors */
@@ -502,7 +504,10 @@ static void world_run(struct world *w)
     w->members = calloc(w->n, sizeof *w->members);
     w->tensors = calloc(w->n_tensors, sizeof *w->tensors);
     assert_int_equal(gw_codec_parse(w->context, w->spec, &w->codec), GW_OK);
-    assert_int_equal(gw_link_local_create(w->context, w->n, links), GW_OK);
+    if (w->meet)
+        w->meet(w->context, w->n, links);
+    else
+        assert_int_equal(gw_link_local_create(w->context, w->n, links), GW_OK);
     pthread_barrier_init(&w->round_over, NULL, w->n);
     char addresses[64 * WORLD_MAX_SERVERS];
     world_start_servers(w, addresses, sizeof addresses);
@@ -514,9 +519,11 @@ static void world_run(struct world *w)
         atomic_init(&m->failing.left, LONG_MAX);
         m->context = world_context_of(&m->failing);
         m->link = (gw_link){.ops = w->send_all ? &world_ops_all : &world_ops, .self = m, .rank = r, .size = w->n};
+        if (w->meet)
+            m->link = links[r];
         if (w->n_servers)
             world_join_servers(m, addresses);
-        m->arrived = calloc(w->n, sizeof *m->arrived);
+        m->arrived = w->meet ? NULL : calloc(w->n, sizeof *m->arrived);
         m->traffic = calloc(w->n_tensors, sizeof *m->traffic);
         m->conditions = calloc(w->n_tensors, sizeof *m->conditions);
         for (uint32_t step = 0; step < w->n_steps && r == 0; step++) {

@@ -120,6 +120,12 @@ void gw_encoder_run_in(gw_encoder *encoder, const float *g, uint32_t rank);
  * this step, and the codec's state does not change, whatever commit says. False: the codec keeps no state, or sends all
  * elements; then call gw_encoder_measure. */
 bool gw_encoder_rest(gw_encoder *encoder);
+/* True if the encoder's frames hold the gradient's own bytes, so that they may be sent from where it stands. */
+bool gw_encoder_is_plain(const gw_encoder *encoder);
+/* Writes the header of such a frame: gw_encoder_encode without a copy of the gradient. `head` has room for
+ * GW_HEADER_BYTES. */
+gw_status gw_encoder_encode_head(gw_encoder *encoder, const float *g, const gw_draw *draw, uint64_t begin,
+                                 uint64_t count, void *head);
 /* gw_encoder_traits.state_bytes; 0 for NULL. */
 size_t gw_encoder_state_bytes(const gw_encoder *encoder);
 

@@ -6,6 +6,7 @@
 #include "codec/codec.h"
 #include "codec/measure.h"
 #include "codec/state.h"
+#include "wire/hash.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -348,22 +349,45 @@ gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t 
     return GW_OK;
 }
 
-gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
-                            uint64_t begin, uint64_t count, void *dst, size_t dst_capacity, size_t *frame_bytes)
+static gw_status begin_encode(const gw_encoder *encoder, const float *g, const gw_draw *draw, uint64_t begin,
+                              uint64_t count, const void *dst, size_t dst_capacity, const size_t *frame_bytes,
+                              struct gw_frame *frame)
 {
     GW_TRY(check_encode(encoder, g, draw, begin, count, dst, dst_capacity, frame_bytes));
     if (!encoder->measured)
         return gw_fail(GW_ERR_ORDER, "tensor '%s' was not measured; call gw_encoder_measure first", encoder->shown);
     if (!encoder->finite)
         return not_finite(encoder);
+    begin_frame(encoder, draw, begin, count, frame);
+    return GW_OK;
+}
+
+gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
+                            uint64_t begin, uint64_t count, void *dst, size_t dst_capacity, size_t *frame_bytes)
+{
     struct gw_frame frame;
-    begin_frame(encoder, draw, begin, count, &frame);
+    GW_TRY(begin_encode(encoder, g, draw, begin, count, dst, dst_capacity, frame_bytes, &frame));
     gw_float_env env = gw_float_enter();
     gw_status status = encoder->record->encode(encoder, encoder->momentum ? encoder->coded : some_gradient(g), shared,
                                                draw, dst, &frame);
     gw_float_leave(env);
     GW_TRY(status);
     return end_frame(dst, &frame, frame_bytes);
+}
+
+bool gw_encoder_is_plain(const gw_encoder *encoder)
+{
+    return encoder->record == &gw_codec_none && !encoder->momentum;
+}
+
+gw_status gw_encoder_encode_head(gw_encoder *encoder, const float *g, const gw_draw *draw, uint64_t begin,
+                                 uint64_t count, void *head)
+{
+    struct gw_frame frame;
+    GW_TRY(begin_encode(encoder, g, draw, begin, count, head, SIZE_MAX, &frame.frame_bytes, &frame));
+    frame.payload_bytes = count * sizeof *g;
+    gw_frame_seal_with(head, &frame, gw_hash_now()->whole(g + begin, frame.payload_bytes, GW_BODY_SEED));
+    return GW_OK;
 }
 
 gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,

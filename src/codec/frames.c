@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "codec/codec.h"
 #include "wire/bytes.h"
+#include "wire/hash.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -67,27 +68,51 @@ static gw_status read_frame(const void *src, size_t src_bytes, struct gw_frame *
     return check_frame(frame, *wire, false);
 }
 
+static gw_frame_info describe(const struct gw_frame *frame, const struct gw_wire_codec *wire)
+{
+    return (gw_frame_info){.codec = wire->name,
+                           .code = wire->code_names[frame->code],
+                           .always_finite = wire->always_finite,
+                           .average = frame->flags & GW_FLAG_AVERAGE,
+                           .fast = frame->flags & GW_FLAG_FAST,
+                           .workers = frame->workers,
+                           .rank = frame->rank,
+                           .tensor_id = frame->tensor_id,
+                           .step = frame->step,
+                           .begin = frame->begin,
+                           .n_elems = frame->count,
+                           .bucket = frame->bucket,
+                           .n_scalers = frame->n_scalers,
+                           .frame_bytes = frame->frame_bytes,
+                           .payload_bytes = frame->payload_bytes};
+}
+
 static gw_status parse(const void *src, size_t src_bytes, bool later, gw_frame_info *info)
 {
     struct gw_frame frame;
     const struct gw_wire_codec *wire;
     GW_TRY(read_header(src, src_bytes, &frame, &wire));
     GW_TRY(check_frame(&frame, wire, later));
-    *info = (gw_frame_info){.codec = wire->name,
-                            .code = wire->code_names[frame.code],
-                            .always_finite = wire->always_finite,
-                            .average = frame.flags & GW_FLAG_AVERAGE,
-                            .fast = frame.flags & GW_FLAG_FAST,
-                            .workers = frame.workers,
-                            .rank = frame.rank,
-                            .tensor_id = frame.tensor_id,
-                            .step = frame.step,
-                            .begin = frame.begin,
-                            .n_elems = frame.count,
-                            .bucket = frame.bucket,
-                            .n_scalers = frame.n_scalers,
-                            .frame_bytes = frame.frame_bytes,
-                            .payload_bytes = frame.payload_bytes};
+    *info = describe(&frame, wire);
+    return GW_OK;
+}
+
+gw_status gw_frame_parse_floats(const void *head, const float *values, uint64_t n_elems, gw_frame_info *info)
+{
+    const size_t n_bytes = (size_t)n_elems * sizeof *values;
+    const struct gw_wire_codec *wire = gw_wire_codec_by_id(GW_WIRE_NONE);
+    struct gw_frame frame;
+    GW_TRY(gw_frame_read_fields(head, GW_HEADER_BYTES + n_bytes, &frame));
+    if (frame.codec != wire->id)
+        return gw_fail(GW_ERR_FRAME_FIELD, "the frame is of codec number %u, and must be of floats (%u)", frame.codec,
+                       wire->id);
+    GW_TRY(gw_frame_place(head, GW_HEADER_BYTES + n_bytes, wire->n_scalers, &frame));
+    frame.payload = (const uint8_t *)values;
+    GW_TRY(gw_frame_compare(&frame, gw_hash_now()->whole(values, n_bytes, GW_BODY_SEED)));
+    GW_TRY(check_fields(&frame, wire));
+    if (frame.payload_bytes != n_bytes)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "the frame has %zu payload bytes, not %zu", frame.payload_bytes, n_bytes);
+    *info = describe(&frame, wire);
     return GW_OK;
 }
 

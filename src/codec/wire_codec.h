@@ -79,4 +79,7 @@ gw_status gw_reduce_with(gw_context *context, const void *const *frames, const s
  * once is enough. */
 gw_status gw_frame_parse_unverified(const void *src, size_t src_bytes, gw_frame_info *info);
 
+/* gw_frame_parse of a frame of floats whose payload stands apart from its header. Then these are its values. */
+gw_status gw_frame_parse_floats(const void *head, const float *values, uint64_t n_elems, gw_frame_info *info);
+
 #endif

@@ -63,10 +63,18 @@ static gw_status fill_groups(struct gw_exchange *ex)
     return GW_OK;
 }
 
-/* The group of a slice, or its owner as a number from 0. */
+/* True if the slice is a run by itself, so that its floats can be sent from where they stand. */
+static bool stands_alone(const struct gw_exchange *ex, const struct gw_slice *slice)
+{
+    return ex->owners->lend && slice->count >= GW_LOAN_LEAST / sizeof(float) &&
+           gw_encoder_is_plain(ex->tensors[slice->tensor].encoder);
+}
+
+/* The group of a slice. Or its owner as a number from 0, with those last that stand alone: so the others are not cut
+ * into more runs. */
 static uint32_t key_of(const struct gw_exchange *ex, const struct gw_slice *slice, bool by_group)
 {
-    return by_group ? ex->tensors[slice->tensor].group : slice->owner;
+    return by_group ? ex->tensors[slice->tensor].group : 2 * slice->owner + stands_alone(ex, slice);
 }
 
 /* Sorts slices by group or by owner. Those of one key stay in their order. Then place[key] says where those of the key
@@ -74,7 +82,7 @@ static uint32_t key_of(const struct gw_exchange *ex, const struct gw_slice *slic
 static void sort_by(const struct gw_exchange *ex, bool by_group, const struct gw_slice *from, size_t n_slices,
                     size_t *place, struct gw_slice *to)
 {
-    const uint32_t n_keys = by_group ? ex->n_groups : ex->n_owners;
+    const uint32_t n_keys = by_group ? ex->n_groups : 2 * ex->n_owners;
     memset(place, 0, (size_t)n_keys * sizeof *place);
     for (size_t s = 0; s < n_slices; s++)
         place[key_of(ex, &from[s], by_group)]++;
@@ -88,7 +96,7 @@ static void sort_by(const struct gw_exchange *ex, bool by_group, const struct gw
 }
 
 /* Moves the slices of each group together, and sorts them by owner within the group. `planned` is in the order of
- * tensors. `place` has room for a number for each owner, and for each group. */
+ * tensors. `place` has room for two numbers for each owner, and for one for each group. */
 static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, struct gw_slice *by_owner,
                         size_t n_slices, size_t *place)
 {
@@ -103,9 +111,23 @@ static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, 
 }
 
 /* True if the run takes one more slice. run NULL: there is no run yet. */
-static bool run_takes(const struct gw_exchange *ex, const struct run *run, const struct gw_slice *slice)
+static bool run_takes(const struct gw_exchange *ex, const struct group *group, const struct run *run,
+                      const struct gw_slice *slice)
 {
-    return run && run->owner == slice->owner && run->n_elems + slice->count <= ex->slice_max;
+    return run && run->owner == slice->owner && run->n_elems + slice->count <= ex->slice_max &&
+           !stands_alone(ex, slice) && !stands_alone(ex, &group->slices[run->first]);
+}
+
+/* Takes the loans of a run that is sent from where it stands, and received there. If this member hands the averages on,
+ * they come as a whole. */
+static gw_status fill_loans(struct gw_exchange *ex, const struct group *group, struct run *run)
+{
+    const bool hands_on = ex->machine_of[ex->rank].n > 1 && gw_relay_of(ex, run, ex->rank) == ex->rank &&
+                          !gw_same_machine(ex, run->owner, ex->rank);
+    if (!ex->loans || !stands_alone(ex, &group->slices[run->first]) || run->owner == ex->rank || hands_on)
+        return GW_OK;
+    run->loans = gw_calloc(ex->context, 2, sizeof *run->loans);
+    return run->loans ? GW_OK : GW_ERR_MEMORY;
 }
 
 /* Gives a run the owner's own part without frames, if two things hold: the codec can add up the gradient itself, and
@@ -139,7 +161,7 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
     struct run *run = NULL;
     for (size_t s = 0; s < n_slices; s++) {
         const struct gw_slice *slice = &group->slices[s];
-        if (!run_takes(ex, run, slice)) {
+        if (!run_takes(ex, group, run, slice)) {
             run = &group->runs[group->n_runs];
             *run =
                 (struct run){.index = group->n_runs++, .owner = slice->owner, .first = s, .push_bound = MESSAGE_HEADER};
@@ -154,6 +176,7 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
             run->push_bound = MESSAGE_BAD_BYTES;
         if (run->owner != ex->rank)
             ex->dense_bytes += 4 * run->n_elems;
+        GW_TRY(fill_loans(ex, group, run));
         run->n_expected = ex->size;
         if (run->owner != ex->rank) {
             run->n_expected = ex->machine_of[ex->rank].n;
@@ -243,7 +266,7 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const
     struct gw_slice *planned = NULL, *by_owner = NULL;
     uint64_t *n_elems = gw_alloc(ex->context, ex->n_tensors, sizeof *n_elems);
     uint64_t *align = gw_alloc(ex->context, ex->n_tensors, sizeof *align);
-    size_t *place = gw_alloc(ex->context, ex->n_owners > ex->n_groups ? ex->n_owners : ex->n_groups, sizeof *place);
+    size_t *place = gw_alloc(ex->context, (size_t)2 * ex->n_owners + ex->n_groups, sizeof *place);
     gw_status status = n_elems && align && place ? GW_OK : GW_ERR_MEMORY;
     if (status == GW_OK) {
         for (uint32_t t = 0; t < ex->n_tensors; t++) {
@@ -291,6 +314,7 @@ void gw_layout_fini(struct gw_exchange *ex)
                 gw_message_free(run->pushes[r].bytes);
             gw_free(ex->context, run->pushes);
             gw_free(ex->context, run->own);
+            gw_free(ex->context, run->loans);
             gw_round_destroy(run->round);
         }
         gw_free(ex->context, group->have_stats);

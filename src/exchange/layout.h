@@ -4,6 +4,7 @@
 #define GW_EXCHANGE_LAYOUT_H
 
 #include "exchange/verdict.h"
+#include "link/loan.h"
 #include "owner/round.h"
 
 #include <gradwire/exchange.h>
@@ -41,7 +42,10 @@ struct run {
     /* for each slice: the owner's own gradient, which it adds without a frame. NULL: the owner sends frames to itself,
      * as to others */
     struct gw_own *own;
-    bool own_in;         /* the owner's own part of this step is in */
+    bool own_in; /* the owner's own part of this step is in */
+    /* two loans, with which the gradient is sent from where it stands, and the averages are received there; NULL: they
+     * are copied */
+    struct gw_loan *loans;
     gw_message *pushes;  /* the PUSH of each rank that sends here; bytes NULL: it has not come yet */
     uint32_t n_expected; /* how many workers' parts must come: those of all, or those of this machine */
     uint32_t n_in;       /* how many of these have come */
@@ -55,7 +59,7 @@ struct group {
     uint32_t index;
     uint32_t n_tensors;
     uint32_t *tensors;       /* ascending */
-    struct gw_slice *slices; /* by owner, tensor, begin */
+    struct gw_slice *slices; /* by owner, tensor, begin; those of an owner that stand alone come last */
     struct run *runs;        /* by owner, and then in the order of their slices. An owner without a slice has no run */
     uint32_t n_runs;
     uint32_t *order;   /* the order in which this member encodes the runs */

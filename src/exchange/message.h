@@ -42,7 +42,7 @@ enum message_type {
     MESSAGE_WAITING
 };
 
-#define MESSAGE_VERSION 7
+#define MESSAGE_VERSION 8
 #define MESSAGE_HEADER 16
 #define HELLO_MOST 20480 /* bytes of all its lines, with a closing 0 */
 #define MESSAGE_BAD_BYTES (MESSAGE_HEADER + 8)

@@ -35,7 +35,7 @@ TEST(a_first_message_is_checked)
         int cut, more; /* bytes at the end */
         const char *words;
     } cases[] = {
-        {2, 9, 0, 0, "messages of version 9, and this rank of version 7"},
+        {2, 9, 0, 0, "messages of version 9, and this rank of version 8"},
         {1, 1, 0, 0, "is not lines of text"},
         {4, 1, 0, 0, "is not lines of text"},
         {8, 1, 0, 0, "is not lines of text"},

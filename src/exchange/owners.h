@@ -19,6 +19,7 @@ struct run;
 /* Something that has come for a group or a run. */
 struct arrival {
     uint32_t from; /* a rank, or a server's number */
+    bool in_place; /* the body is the head of a frame of floats, and these are in the gradient already */
     struct verdict verdict;
     /* NULL if the verdict is bad. Else the bytes that came, which may begin at any address. They are valid until the
      * call returns */
@@ -48,6 +49,10 @@ struct gw_owners {
     /* Sends this worker's frames of a run to the owner of the run. run NULL: sends its statistics of the group, to the
      * coordinator or to a server. */
     gw_status (*push)(struct gw_exchange *exchange, struct group *group, struct run *run, void *bytes, size_t n_bytes);
+
+    /* Sends a run of one slice from where its gradient stands, and asks for the averages to come there. The loans of
+     * the run are ready. NULL: these owners get copies. */
+    gw_status (*lend)(struct gw_exchange *exchange, struct group *group, struct run *run);
 
     /* Gives this worker's verdict on a step, after its last push. The step's pushes count only from then on. Owners
      * that keep no parameters have NULL here. */

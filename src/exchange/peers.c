@@ -28,6 +28,7 @@ static gw_status peers_init(struct gw_exchange *ex, const gw_exchange_options *o
     const gw_link *link = &options->link;
     GW_TRY(gw_peers_check_link(link));
     ex->link = *link;
+    ex->loans = gw_link_loans_of(link);
     ex->rank = link->rank;
     ex->size = ex->n_owners = link->size;
     ex->leaver = ex->size;
@@ -86,6 +87,23 @@ static gw_status peers_push(struct gw_exchange *ex, struct group *group, struct 
     return gw_send_to(ex, to, bytes, n_bytes);
 }
 
+static gw_status peers_lend(struct gw_exchange *ex, struct group *group, struct run *run)
+{
+    struct gw_loan *push = &run->loans[0], *pull = &run->loans[1];
+    struct message_header header = {
+        .type = MESSAGE_PULL, .nth_step = ex->nth_step, .group = group->index, .run = run->index, .step = ex->step};
+    push->peer = receiver_of(ex, group, run);
+    pull->peer = gw_averages_from(ex, run);
+    message_header_write(pull->head, &header);
+    header.type = MESSAGE_PUSH;
+    message_header_write(push->head, &header);
+    pull->body = push->body;
+    pull->n_bytes = push->n_bytes;
+    ex->loans->expect(ex->link.self, pull);
+    gw_count_up(ex, push->peer, sizeof push->head + push->n_bytes);
+    return gw_sent(ex, ex->loans->send(ex->link.self, push));
+}
+
 static gw_status peers_refuse(struct gw_exchange *ex, struct group *group, struct run *run, struct verdict verdict)
 {
     void *bytes = gw_message_bad(ex, run ? MESSAGE_PUSH : MESSAGE_STATS, group, run ? run->index : 0, verdict);
@@ -110,6 +128,7 @@ static gw_status read_arrival(const struct gw_exchange *ex, const gw_message *me
 {
     *arrival = (struct arrival){.from = message->from};
     const char *body = message_body(message->bytes);
+    arrival->in_place = gw_message_loan(message) != NULL;
     if (!(message_header_read(message->bytes).flags & MESSAGE_FLAG_BAD)) {
         arrival->body = body;
         arrival->n_bytes = message->n_bytes - MESSAGE_HEADER;
@@ -148,10 +167,14 @@ static gw_status handle_shared(struct gw_exchange *ex, struct group *group, cons
 static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct run *run, const gw_message *message,
                              const struct arrival *arrival)
 {
-    if (message->from != gw_averages_from(ex, run) || !run->pushed || run->pulled)
+    const struct gw_loan *loan = gw_message_loan(message);
+    const bool comes_first = run->loans && atomic_load(&run->loans[0].lent); /* before the push has left */
+    if (message->from != gw_averages_from(ex, run) || !run->pushed || run->pulled || comes_first)
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent averages of run %u of group %u out of turn", message->from,
                        run->index, group->index);
-    gw_count_down(ex, message->from, message->n_bytes);
+    gw_count_down(ex, message->from, message->n_bytes + (loan ? loan->n_bytes : 0));
+    if (run->loans)
+        ex->loans->forget(ex->link.self, &run->loans[1]); /* if something else came in place of averages */
     GW_TRY(gw_hand_on(ex, run, message));
     return gw_take_averages(ex, group, run, arrival);
 }
@@ -327,6 +350,7 @@ const struct gw_owners gw_owners_peers = {
     .declare = peers_declare,
     .begin = peers_begin,
     .push = peers_push,
+    .lend = peers_lend,
     .refuse = peers_refuse,
     .pull = peers_pull,
     .receive = peers_receive,

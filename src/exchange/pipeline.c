@@ -181,6 +181,13 @@ static gw_status turn(struct gw_exchange *ex, bool *stop)
     }
 }
 
+/* From here on the gradients are the caller's. */
+static void take_back(struct gw_exchange *ex)
+{
+    if (ex->loans)
+        ex->loans->take_back(ex->link.self);
+}
+
 /* Leaves the error for the caller and tells the other members. */
 static void end_with(struct gw_exchange *ex, gw_status status)
 {
@@ -188,6 +195,7 @@ static void end_with(struct gw_exchange *ex, gw_status status)
     snprintf(sentence, sizeof sentence, "%s", gw_last_error());
     if (!ex->others_know && ex->owners->fail)
         ex->owners->fail(ex, status, sentence);
+    take_back(ex);
     pthread_mutex_lock(&ex->lock);
     ex->status = status;
     memcpy(ex->sentence, sentence, sizeof sentence);
@@ -207,6 +215,8 @@ void *gw_pipeline_main(void *exchange)
         gw_ignore(ex->owners->flush(ex)); /* a member that misses something says so itself */
     if (status < 0)
         end_with(ex, status);
+    else if (ex->running)
+        take_back(ex);
     return NULL;
 }
 

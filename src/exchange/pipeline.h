@@ -38,6 +38,9 @@ gw_status gw_send_copy(struct gw_exchange *exchange, uint32_t to, const void *by
 gw_status gw_send_to_others(struct gw_exchange *exchange, void *bytes, size_t n_bytes);
 gw_status gw_send_to_all(struct gw_exchange *exchange, void *bytes, size_t n_bytes);
 
+/* Takes the status of a send. If a member is gone, finds out why. */
+gw_status gw_sent(struct gw_exchange *exchange, gw_status status);
+
 /* Counts what this member, as a worker, sends to another member or a server, and what it gets from there. */
 void gw_count_up(struct gw_exchange *exchange, uint32_t to, size_t n_bytes);
 void gw_count_down(struct gw_exchange *exchange, uint32_t from, size_t n_bytes);

@@ -46,14 +46,14 @@ static gw_status look_for_leave(void *exchange, const gw_message *message)
     return gw_check_departed(ex);
 }
 
-static gw_status sent(struct gw_exchange *ex, gw_status status)
+gw_status gw_sent(struct gw_exchange *ex, gw_status status)
 {
     return status == GW_ERR_PEER ? gw_link_why(&ex->link, look_for_leave, ex) : status;
 }
 
 gw_status gw_send_to(struct gw_exchange *ex, uint32_t to, void *bytes, size_t n_bytes)
 {
-    return bytes ? sent(ex, gw_link_send(&ex->link, to, bytes, n_bytes, ex->timeout_ms)) : GW_ERR_MEMORY;
+    return bytes ? gw_sent(ex, gw_link_send(&ex->link, to, bytes, n_bytes, ex->timeout_ms)) : GW_ERR_MEMORY;
 }
 
 gw_status gw_send_copy(struct gw_exchange *ex, uint32_t to, const void *bytes, size_t n_bytes)
@@ -72,7 +72,7 @@ gw_status gw_send_to_others(struct gw_exchange *ex, void *bytes, size_t n_bytes)
         return GW_ERR_MEMORY;
     gw_status status = GW_OK;
     if (ex->link.ops->send_all && ex->size > 1)
-        return sent(ex, gw_link_send_all(&ex->link, bytes, n_bytes, ex->timeout_ms));
+        return gw_sent(ex, gw_link_send_all(&ex->link, bytes, n_bytes, ex->timeout_ms));
     for (uint32_t i = 1; i + 1 < ex->size && status == GW_OK; i++)
         status = gw_send_copy(ex, (ex->rank + i) % ex->size, bytes, n_bytes);
     if (status == GW_OK && ex->size > 1)

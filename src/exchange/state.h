@@ -8,7 +8,7 @@
 #include "exchange/layout.h"
 #include "exchange/message.h"
 #include "exchange/owners.h"
-#include "link/message.h"
+#include "link/loan.h"
 
 #include <gradwire/exchange.h>
 
@@ -39,10 +39,11 @@ struct gw_exchange {
     gw_process made_in;
     const gw_codec *codec;
     const struct gw_owners *owners;
-    uint32_t rank, size;            /* this worker's, and how many workers there are */
-    uint32_t n_owners, first_owner; /* owners have the numbers first_owner, first_owner + 1, ... */
-    uint32_t turn;                  /* gw_exchange_options.first_owner: the owners are dealt from this one on */
-    gw_link link;                   /* if the workers own the slices; not used with servers */
+    uint32_t rank, size;               /* this worker's, and how many workers there are */
+    uint32_t n_owners, first_owner;    /* owners have the numbers first_owner, first_owner + 1, ... */
+    uint32_t turn;                     /* gw_exchange_options.first_owner: the owners are dealt from this one on */
+    gw_link link;                      /* if the workers own the slices; not used with servers */
+    const struct gw_link_loans *loans; /* what the link has; NULL: nothing, or there is no link */
     /* if servers own the slices: the requests to them that are under way (exchange/servers.c); else NULL */
     struct servers *servers;
     uint64_t seed;

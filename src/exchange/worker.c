@@ -28,6 +28,22 @@ static gw_status encode_run(struct gw_exchange *ex, const struct group *group, c
     return GW_OK;
 }
 
+/* Sends a run from where its gradient stands. */
+static gw_status lend_run(struct gw_exchange *ex, struct group *group, struct run *run)
+{
+    const struct gw_slice *slice = &group->slices[run->first];
+    const struct tensor *tensor = &ex->tensors[slice->tensor];
+    struct gw_loan *push = &run->loans[0];
+    const double start = gw_clock_seconds();
+    push->body = tensor->gradient + slice->begin;
+    push->n_bytes = (size_t)slice->count * sizeof(float);
+    GW_TRY(gw_encoder_encode_head(tensor->encoder, tensor->gradient,
+                                  &(gw_draw){.seed = ex->seed, .rank = ex->rank, .step = ex->step}, slice->begin,
+                                  slice->count, push->head + MESSAGE_HEADER));
+    ex->tally.encode_seconds += gw_clock_seconds() - start;
+    return ex->owners->lend(ex, group, run);
+}
+
 /* Sends this worker's frames of a run, or its verdict if that is bad. */
 gw_status gw_push_run(struct gw_exchange *ex, struct group *group, struct run *run)
 {
@@ -38,6 +54,8 @@ gw_status gw_push_run(struct gw_exchange *ex, struct group *group, struct run *r
     }
     if (run->own && !ex->account) /* only frames can be counted */
         return gw_take_own(ex, group, run);
+    if (run->loans && !ex->account)
+        return lend_run(ex, group, run);
     size_t n_bytes;
     void *bytes = gw_message_new(ex, MESSAGE_PUSH, group, run->index, run->push_bound);
     if (!bytes)
@@ -210,9 +228,26 @@ static uint32_t averaged(const struct gw_exchange *ex, const void *frame, size_t
     return fewer ? info.workers : ex->size;
 }
 
+/* Checks averages that were received into the gradient. */
+static gw_status check_run(struct gw_exchange *ex, const struct group *group, const struct run *run,
+                           const struct arrival *arrival)
+{
+    const struct gw_slice *slice = &group->slices[run->first];
+    gw_frame_info info;
+    gw_status status =
+        gw_frame_parse_floats(arrival->body, ex->tensors[slice->tensor].gradient + slice->begin, slice->count, &info);
+    if (status == GW_OK)
+        status = gw_slice_check_info(slice, ex->step, 0, ex->size, &info);
+    if (status < 0)
+        return gw_fail(status, "rank %u's average of tensor %u: %s", arrival->from, slice->tensor, gw_last_error());
+    return GW_OK;
+}
+
 static gw_status decode_run(struct gw_exchange *ex, const struct group *group, const struct run *run,
                             const struct arrival *arrival)
 {
+    if (arrival->in_place)
+        return check_run(ex, group, run, arrival);
     const char *at = arrival->body;
     size_t left = arrival->n_bytes;
     for (size_t s = run->first; s < run->first + run->n; s++) {

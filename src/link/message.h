@@ -10,6 +10,7 @@ struct gw_message_node {
     size_t n_bytes;
     size_t capacity;        /* bytes that were taken */
     gw_allocator allocator; /* where the memory came from */
+    struct gw_loan *loan;   /* the body is there (loan.h); NULL: it is not */
     uint32_t from;
     atomic_uint n_shared; /* how many more hold the same bytes. The last one's gw_message_free gives them back */
 };

@@ -116,6 +116,8 @@ gw_status gw_net_establish(struct gw_net_connection *c);
  * gw_net_consume. */
 gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *message);
 void gw_net_consume(struct gw_net_connection *c);
+/* What comes of the long body that is under way is dropped from here on. */
+void gw_net_drop_body(struct gw_net_connection *c);
 /* True if bytes were read that gw_net_next has not looked at. epoll does not know of them. */
 bool gw_net_has_more(const struct gw_net_connection *c);
 

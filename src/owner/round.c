@@ -60,9 +60,8 @@ void gw_round_destroy(struct gw_round *round)
     gw_free(round->context, round);
 }
 
-/* Checks that a frame is of this slice, step and worker. Its checksum was not checked. */
-static gw_status check_slice(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,
-                             const gw_frame_info *info)
+gw_status gw_slice_check_info(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,
+                              const gw_frame_info *info)
 {
     bool average = n_workers > 0;
     if (info->tensor_id != slice->tensor || info->begin != slice->begin || info->n_elems != slice->count)
@@ -87,12 +86,12 @@ gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t r
 {
     gw_status status = gw_frame_parse_unverified(bytes, n_bytes, info);
     if (status == GW_OK)
-        status = check_slice(slice, step, rank, n_workers, info);
+        status = gw_slice_check_info(slice, step, rank, n_workers, info);
     if (status == GW_OK)
         return GW_OK;
     gw_frame_info unused;
     GW_TRY(gw_frame_parse(bytes, n_bytes, &unused)); /* if the checksum is wrong, too, that is the better error */
-    return check_slice(slice, step, rank, n_workers, info);
+    return gw_slice_check_info(slice, step, rank, n_workers, info);
 }
 
 static gw_status push_refused(gw_status status, uint32_t from, const struct gw_slice *slice)

@@ -51,5 +51,8 @@ void gw_round_reset(struct gw_round *round);
  * gw_decode and gw_reduce do when they read the frame. Errors: the GW_ERR_FRAME_* family. */
 gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,
                          const void *bytes, size_t n_bytes, gw_frame_info *info);
+/* The same of a frame that was parsed. */
+gw_status gw_slice_check_info(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,
+                              const gw_frame_info *info);
 
 #endif

@@ -182,19 +182,14 @@ static void say_who_is_missing(struct meeting *m)
 
 /* ---- connecting to peers --------------------------------------------------------------------------------- */
 
-/* Where a long message of a peer goes. */
-static void *place_of_message(void *group, const struct gw_net_message *message)
-{
-    return gw_message_alloc(((const struct gw_tcp_group *)group)->context, message->n_bytes);
-}
-
 /* The connection to a peer stands. */
 static void stand(struct meeting *m, uint64_t number)
 {
     struct gw_tcp_peer *peer = peer_of(m, number);
     peer->c.most_bytes = GW_TCP_MOST_BYTES;
-    peer->c.place = place_of_message;
-    peer->c.place_user = m->group;
+    peer->c.most_header = GW_LOAN_HEAD;
+    peer->c.place = gw_tcp_place;
+    peer->c.place_user = peer;
     peer->stands = true; /* from here on its endpoint sees what comes */
     epoll_ctl(m->epoll, EPOLL_CTL_DEL, peer->c.fd, NULL);
 }

@@ -43,24 +43,74 @@ void gw_tcp_lose(struct gw_tcp_endpoint *me, uint32_t rank)
     lose(me, rank);
 }
 
+/* ---- where long messages go ------------------------------------------------------------------------------- */
+
+bool gw_tcp_unlink_loan(struct gw_tcp_peer *peer, const struct gw_loan *loan)
+{
+    for (struct gw_loan **at = &peer->expected; *at; at = &(*at)->next)
+        if (*at == loan) {
+            *at = loan->next;
+            return true;
+        }
+    return false;
+}
+
+static struct gw_loan *loan_of(struct gw_tcp_peer *peer, const struct gw_net_message *m)
+{
+    struct gw_loan *loan = m->kind == GW_TCP_DATA && m->n_header == GW_LOAN_HEAD ? peer->expected : NULL;
+    while (loan && (m->n_bytes != loan->n_bytes || memcmp(m->header, loan->head, GW_LOAN_KEY) != 0))
+        loan = loan->next;
+    return loan;
+}
+
+void *gw_tcp_place(void *user, const struct gw_net_message *m)
+{
+    struct gw_tcp_peer *peer = user;
+    struct gw_loan *loan = loan_of(peer, m);
+    char *bytes = gw_message_alloc(peer->c.context, m->n_header + (loan ? 0 : m->n_bytes));
+    if (!bytes)
+        return NULL;
+    memcpy(bytes, m->header, m->n_header);
+    gw_message_node_of(bytes)->loan = loan;
+    peer->coming = bytes;
+    if (!loan)
+        return bytes + m->n_header;
+    gw_tcp_unlink_loan(peer, loan);
+    return loan->body;
+}
+
+void *gw_tcp_placed(struct gw_tcp_peer *peer, size_t *n_bytes)
+{
+    void *bytes = peer->coming;
+    struct gw_loan *loan = bytes ? gw_message_node_of(bytes)->loan : NULL;
+    peer->coming = NULL;
+    if (loan) {
+        *n_bytes = 0;
+        atomic_store(&loan->lent, false);
+    }
+    return bytes;
+}
+
 /* ---- what came ------------------------------------------------------------------------------------------- */
 
 /* Takes one message of a peer. GW_ERR_MEMORY: it must be taken again. */
 static gw_status take(struct gw_tcp_endpoint *me, uint32_t rank, const struct gw_net_message *m)
 {
-    void *bytes = m->bytes;
+    size_t n_bytes = m->n_bytes;
+    void *bytes = NULL;
+    if (!m->is_small)
+        bytes = gw_tcp_placed(&me->peers[rank], &n_bytes);
     if (m->kind == GW_TCP_DATA) {
-        if (m->is_small && !(bytes = gw_message_alloc(me->group->context, m->n_bytes)))
+        n_bytes += m->n_header;
+        if (m->is_small && !(bytes = gw_message_alloc(me->group->context, n_bytes)))
             return GW_ERR_MEMORY;
-        if (m->is_small && m->n_bytes)
-            memcpy(bytes, m->bytes, m->n_bytes);
-        gw_message_queue_put(&me->arrived, &(gw_message){.from = rank, .bytes = bytes, .n_bytes = m->n_bytes});
+        if (m->is_small && n_bytes)
+            memcpy(bytes, m->header, n_bytes); /* the body stands behind it */
+        if (bytes)
+            gw_message_queue_put(&me->arrived, &(gw_message){.from = rank, .bytes = bytes, .n_bytes = n_bytes});
         return GW_OK;
     }
-    if (!m->is_small) {
-        gw_net_consume(&me->peers[rank].c);
-        gw_message_free(bytes);
-    }
+    gw_message_free(bytes);
     gw_fail(GW_ERR_PEER, "sent a message of kind %u and %zu bytes, which no member sends", m->kind, m->n_bytes);
     lose(me, rank);
     return GW_ERR_PEER;

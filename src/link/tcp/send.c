@@ -13,15 +13,17 @@ static void wake(struct gw_tcp_endpoint *me)
         eventfd_write(me->wake, 1);
 }
 
-/* Sends one message to one peer. It owns the bytes, also if it fails. The lock is held. */
-static gw_status send_one(struct gw_tcp_endpoint *me, uint32_t to, void *bytes, size_t n_bytes)
+/* Sends one message to one peer. `release` is called with `owner` when the body has left, also if this fails. The lock
+ * is held. */
+static gw_status send_parts(struct gw_tcp_endpoint *me, uint32_t to, const void *head, size_t n_head, const void *body,
+                            size_t n_body, void (*release)(void *owner), void *owner)
 {
     struct gw_tcp_peer *peer = &me->peers[to];
     gw_status status = GW_ERR_PEER;
     if (!peer->gone)
-        status = gw_net_send(&peer->c, GW_TCP_DATA, bytes, n_bytes, gw_message_free);
+        status = gw_net_send_with(&peer->c, GW_TCP_DATA, head, n_head, body, n_body, release, owner);
     else
-        gw_message_free(bytes);
+        release(owner);
     if (status == GW_ERR_PEER) {
         shutdown(peer->c.fd, SHUT_RDWR); /* so that what it has sent has an end */
         do                               /* recv returns it first: it may say why this failed */
@@ -36,19 +38,40 @@ static gw_status send_one(struct gw_tcp_endpoint *me, uint32_t to, void *bytes, 
     return GW_OK;
 }
 
-/* Takes the lock for a send. If there can be none, the bytes are freed. */
-static gw_status begin(struct gw_tcp_endpoint *me, void *bytes, size_t n_bytes)
+/* The same for bytes of gw_message_alloc, which it owns, also if it fails. The first bytes of a long message are its
+ * header, so that the receiver knows where the rest belongs. */
+static gw_status send_one(struct gw_tcp_endpoint *me, uint32_t to, void *bytes, size_t n_bytes)
 {
-    if (!gw_process_is(me->group->made_in))
-        return gw_message_refuse(bytes, gw_process_check(me->group->made_in, GW_TCP_THIS));
+    const size_t n_head = n_bytes > GW_NET_SMALL ? GW_LOAN_HEAD : 0;
+    return send_parts(me, to, bytes, n_head, (char *)bytes + n_head, n_bytes - n_head, gw_message_free, bytes);
+}
+
+/* Takes the lock for a send. If there can be none, `release` is called with `owner`. */
+static gw_status begin(struct gw_tcp_endpoint *me, size_t n_bytes, void (*release)(void *owner), void *owner)
+{
+    gw_status status = gw_process_check(me->group->made_in, GW_TCP_THIS);
+    if (status < 0) {
+        release(owner);
+        return status;
+    }
     pthread_mutex_lock(&me->lock);
     if (!me->closed && n_bytes <= GW_TCP_MOST_BYTES)
         return GW_OK;
-    const gw_status status =
-        me->closed ? gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->group->rank)
-                   : gw_fail(GW_ERR_ARGUMENT, "a message of %zu bytes; the tcp link takes 8 GiB at most", n_bytes);
+    status = me->closed ? gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->group->rank)
+                        : gw_fail(GW_ERR_ARGUMENT, "a message of %zu bytes; the tcp link takes 8 GiB at most", n_bytes);
     pthread_mutex_unlock(&me->lock);
-    return gw_message_refuse(bytes, status);
+    release(owner);
+    return status;
+}
+
+gw_status gw_tcp_send_parts(void *self, uint32_t to, const void *head, size_t n_head, const void *body, size_t n_body,
+                            void (*release)(void *owner), void *owner)
+{
+    struct gw_tcp_endpoint *me = self;
+    GW_TRY(begin(me, n_head + n_body, release, owner));
+    const gw_status status = send_parts(me, to, head, n_head, body, n_body, release, owner);
+    pthread_mutex_unlock(&me->lock);
+    return status;
 }
 
 /* The kernel takes the bytes, or they wait here. So this waits at most for another thread's call. */
@@ -61,7 +84,7 @@ gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint
     if (to >= group->size)
         return gw_message_refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "rank %u was sent to; ranks are 0 to %u", to,
                                                 group->size - 1));
-    GW_TRY(begin(me, bytes, n_bytes));
+    GW_TRY(begin(me, n_bytes, gw_message_free, bytes));
     if (to == group->rank) {
         gw_message_queue_put(&me->arrived, &(gw_message){.from = to, .bytes = bytes, .n_bytes = n_bytes});
         wake(me);
@@ -80,7 +103,7 @@ gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t time
     char sentence[GW_TCP_TEXT_BYTES];
     gw_status status = GW_OK;
     (void)timeout_ms;
-    GW_TRY(begin(me, bytes, n_bytes));
+    GW_TRY(begin(me, n_bytes, gw_message_free, bytes));
     /* Begin after the own rank, so that not all members send to rank 0 first. */
     for (uint32_t i = 1; i < group->size && (status == GW_OK || status == GW_ERR_PEER); i++) {
         gw_message_share(bytes);

@@ -7,7 +7,7 @@
 #define GW_LINK_TCP_STATE_H
 
 #include "base/process.h"
-#include "link/message.h"
+#include "link/loan.h"
 #include "link/scheme.h"
 #include "link/tcp/wire.h"
 #include "net/listener.h"
@@ -30,6 +30,8 @@ struct gw_tcp_peer {
     bool stands;                 /* it has said WELCOME, or was told so */
     double dial_at;              /* while members meet: when to dial next; 0: it is dialled, or dials itself */
     char why[GW_TCP_TEXT_BYTES]; /* a sentence: how it went */
+    struct gw_loan *expected;    /* loans for messages that have not begun to come */
+    void *coming;                /* the long message that has begun to come; of one that fills a loan, the head */
 };
 
 struct gw_tcp_endpoint {
@@ -82,10 +84,18 @@ struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const
 
 /* ---- send.c; the functions of the link, without recv ---- */
 
+/* Sends head and body to another member. `release` is called with `owner` when the body has left, also if this fails.
+ */
+gw_status gw_tcp_send_parts(void *self, uint32_t to, const void *head, size_t n_head, const void *body, size_t n_body,
+                            void (*release)(void *owner), void *owner);
 gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms);
 gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms);
 gw_status gw_tcp_flush(void *self, uint32_t timeout_ms);
 void gw_tcp_close(void *self);
+
+/* ---- loan.c ---- */
+
+extern const struct gw_link_loans gw_tcp_loans;
 
 /* ---- receive.c; recv of the link ---- */
 
@@ -96,6 +106,14 @@ void gw_tcp_turn_out(struct gw_tcp_group *group, struct gw_net_newcomer *newcome
 /* Turns a process out, tells it why, and logs that. */
 void gw_tcp_refuse(struct gw_tcp_group *group, struct gw_net_log *log, struct gw_net_newcomer *newcomer,
                    const char *why);
+
+/* Takes a loan that was expected out of the peer's list. false: it is not there. */
+bool gw_tcp_unlink_loan(struct gw_tcp_peer *peer, const struct gw_loan *loan);
+/* gw_net_connection.place of a member: says where a long message of this peer goes. */
+void *gw_tcp_place(void *peer, const struct gw_net_message *message);
+/* What it took, when the message is whole; NULL: the message is to be dropped. *n_bytes: how many bytes of it there are
+ * behind the header; 0 if they have filled a loan. */
+void *gw_tcp_placed(struct gw_tcp_peer *peer, size_t *n_bytes);
 
 gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message);
 /* Reads what has come from a peer. The lock is held. Errors: GW_ERR_MEMORY; a peer that is gone is none. */

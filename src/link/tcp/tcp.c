@@ -61,8 +61,7 @@ static void free_endpoint(struct gw_tcp_endpoint *me)
 {
     gw_context *context = me->group->context;
     for (uint32_t r = 0; me->peers && r < me->group->size; r++) {
-        if (me->peers[r].c.body && !me->peers[r].c.has_next)
-            gw_message_free(me->peers[r].c.body); /* a message that has not come whole */
+        gw_message_free(me->peers[r].coming); /* it has not come whole */
         gw_net_close(&me->peers[r].c);
     }
     gw_message_queue_clear(&me->arrived);
@@ -111,6 +110,11 @@ static const gw_link_ops ops = {
     .close = gw_tcp_close,
     .destroy = destroy,
 };
+
+const struct gw_link_loans *gw_tcp_loans_of(const gw_link *link)
+{
+    return link->ops == &ops ? &gw_tcp_loans : NULL;
+}
 
 /* ---- the beginning --------------------------------------------------------------------------------------- */
 

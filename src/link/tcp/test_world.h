@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "link/scheme.h"
 #include "link/tcp/state.h"
+#include "link/tcp/test_place.h"
 #include "link_conformance.h"
 #include "log_shape.h"
 #include "net/test_peer.h"
@@ -28,7 +29,7 @@ struct world_member {
 
 static struct world_member members[LINK_MAX_RANKS];
 static uint32_t n_members;
-static char place[32]; /* the rendezvous: "127.0.0.1:PORT" */
+static char place[PLACE_BYTES]; /* the rendezvous */
 static gw_context *context;
 
 /* Every connection takes two descriptors, because both ends are in this process. */
@@ -39,25 +40,6 @@ static inline void world_raise_file_limit(void)
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
-}
-
-/* Gives `place` a port that nobody uses now. A socket that does not listen keeps it, at all addresses, until the next
- * one: so the kernel gives it to no connection and to no other program. Who says SO_REUSEADDR may listen there. */
-static inline void world_find_place(void)
-{
-    static int keeper = -1;
-    const int yes = 1;
-    union gw_net_socket own = {.v6 = {.sin6_family = AF_INET6}};
-    socklen_t n = sizeof own;
-    close(keeper);
-    keeper = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (keeper < 0) { /* no IPv6 here */
-        own = (union gw_net_socket){.v4 = {.sin_family = AF_INET}};
-        keeper = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    }
-    assert_true(setsockopt(keeper, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 && bind(keeper, &own.any, n) == 0 &&
-                getsockname(keeper, &own.any, &n) == 0);
-    snprintf(place, sizeof place, "127.0.0.1:%u", ntohs(own.v4.sin_port)); /* sin6_port is at the same place */
 }
 
 static inline void *world_come(void *argument)
@@ -234,7 +216,7 @@ static inline void world_prepare(gw_context *of_all, uint32_t n, uint32_t n_link
     context = of_all;
     n_members = n;
     world_forget_lines();
-    world_find_place();
+    find_place(place);
     for (uint32_t r = 0; r < n; r++)
         members[r] =
             (struct world_member){.context = context,

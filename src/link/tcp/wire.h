@@ -18,7 +18,7 @@
  *
  *     HELLO    session u64, rank u32, link u32
  *     WELCOME  the answer
- *     DATA     a message of the user
+ *     DATA     a message of the user; of a long one, the first GW_LOAN_HEAD bytes are the header (link/loan.h)
  *
  * An address has 20 bytes (net/address.h). A contact is an address, and 32 bytes: if the job has keys, the SHA-256 of
  * the member's certificate, else zeros. Numbers are little-endian. */
@@ -30,7 +30,7 @@
 
 #include <stddef.h>
 
-#define GW_TCP_VERSION 8
+#define GW_TCP_VERSION 9
 #define GW_TCP_TEXT_BYTES 320 /* room for a sentence and its end */
 #define GW_TCP_JOIN_BYTES (16 + GW_NET_ADDRESS_BYTES)
 #define GW_TCP_CONTACT_BYTES (GW_NET_ADDRESS_BYTES + 32)

@@ -1,0 +1,105 @@
+/* Loans of the tcp link: messages that are sent from where they stand, and received where they belong. */
+#include "base/error.h"
+#include "link/tcp/state.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- sending --------------------------------------------------------------------------------------------- */
+
+static void give_back(void *loan)
+{
+    atomic_store(&((struct gw_loan *)loan)->lent, false);
+}
+
+static gw_status loan_send(void *self, struct gw_loan *loan)
+{
+    atomic_store(&loan->lent, true);
+    return gw_tcp_send_parts(self, loan->peer, loan->head, GW_LOAN_HEAD, loan->body, loan->n_bytes, give_back, loan);
+}
+
+/* Copies what is still to be sent of loans. false: there is no memory. */
+static bool keep_copies(struct gw_net_connection *c)
+{
+    for (struct gw_net_parcel *parcel = c->first; parcel; parcel = parcel->next) {
+        if (parcel->release != give_back)
+            continue;
+        void *copy = gw_message_alloc(c->context, parcel->n_bytes);
+        if (!copy)
+            return false;
+        memcpy(copy, parcel->bytes, parcel->n_bytes);
+        give_back(parcel->owner);
+        parcel->bytes = parcel->owner = copy;
+        parcel->release = gw_message_free;
+    }
+    return true;
+}
+
+/* ---- receiving (receive.c fills them) --------------------------------------------------------------------- */
+
+static void loan_expect(void *self, struct gw_loan *loan)
+{
+    struct gw_tcp_endpoint *me = self;
+    struct gw_tcp_peer *peer = &me->peers[loan->peer];
+    pthread_mutex_lock(&me->lock);
+    atomic_store(&loan->lent, true);
+    loan->next = peer->expected;
+    peer->expected = loan;
+    pthread_mutex_unlock(&me->lock);
+}
+
+static void loan_forget(void *self, struct gw_loan *loan)
+{
+    struct gw_tcp_endpoint *me = self;
+    pthread_mutex_lock(&me->lock);
+    if (gw_tcp_unlink_loan(&me->peers[loan->peer], loan))
+        give_back(loan);
+    pthread_mutex_unlock(&me->lock);
+}
+
+/* ---- the end --------------------------------------------------------------------------------------------- */
+
+/* Drops messages that filled loans, and were not received yet. */
+static void drop_filled(struct gw_message_queue *arrived)
+{
+    struct gw_message_queue all = *arrived;
+    gw_message message;
+    *arrived = (struct gw_message_queue){NULL, NULL};
+    while (gw_message_queue_take(&all, &message)) {
+        if (gw_message_loan(&message))
+            gw_message_free(message.bytes);
+        else
+            gw_message_queue_put(arrived, &message);
+    }
+}
+
+static void loan_take_back(void *self)
+{
+    struct gw_tcp_endpoint *me = self;
+    pthread_mutex_lock(&me->lock);
+    for (uint32_t r = 0; r < me->group->size; r++) {
+        struct gw_tcp_peer *peer = &me->peers[r];
+        for (struct gw_loan *loan; (loan = peer->expected);) {
+            peer->expected = loan->next;
+            give_back(loan);
+        }
+        if (peer->coming && gw_message_node_of(peer->coming)->loan) {
+            size_t unused;
+            gw_message_free(gw_tcp_placed(peer, &unused));
+            gw_net_drop_body(&peer->c);
+        }
+        if (!keep_copies(&peer->c)) {
+            peer->c.error = ENOMEM;
+            gw_tcp_lose(me, r);
+        }
+    }
+    drop_filled(&me->arrived);
+    pthread_mutex_unlock(&me->lock);
+}
+
+const struct gw_link_loans gw_tcp_loans = {
+    .send = loan_send,
+    .expect = loan_expect,
+    .forget = loan_forget,
+    .take_back = loan_take_back,
+};
