@@ -173,8 +173,8 @@ static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent averages of run %u of group %u out of turn", message->from,
                        run->index, group->index);
     gw_count_down(ex, message->from, message->n_bytes + (loan ? loan->n_bytes : 0));
-    if (run->loans)
-        ex->loans->forget(ex->link.self, &run->loans[1]); /* if something else came in place of averages */
+    if (run->loans && !loan)
+        ex->loans->forget(ex->link.self, &run->loans[1]); /* something else came in its place */
     GW_TRY(gw_hand_on(ex, run, message));
     return gw_take_averages(ex, group, run, arrival);
 }

@@ -33,7 +33,8 @@ struct gw_link_loans {
      * the loan, which is not lent any more. */
     void (*expect)(void *self, struct gw_loan *loan);
 
-    /* Takes one loan back that was expected and whose message has not begun to come. Does nothing if it is not lent. */
+    /* Takes one loan back that was expected. What still comes for it, or has filled it and was not received, is
+     * dropped. */
     void (*forget)(void *self, struct gw_loan *loan);
 
     /* Takes all loans back. What is still to be sent of them is copied, or if there is no memory the connection ends.

@@ -48,29 +48,43 @@ static void loan_expect(void *self, struct gw_loan *loan)
     pthread_mutex_unlock(&me->lock);
 }
 
-static void loan_forget(void *self, struct gw_loan *loan)
-{
-    struct gw_tcp_endpoint *me = self;
-    pthread_mutex_lock(&me->lock);
-    if (gw_tcp_unlink_loan(&me->peers[loan->peer], loan))
-        give_back(loan);
-    pthread_mutex_unlock(&me->lock);
-}
-
 /* ---- the end --------------------------------------------------------------------------------------------- */
 
-/* Drops messages that filled loans, and were not received yet. */
-static void drop_filled(struct gw_message_queue *arrived)
+/* Drops the rest of the message that fills a loan now. */
+static void drop_coming(struct gw_tcp_peer *peer)
+{
+    size_t unused;
+    gw_message_free(gw_tcp_placed(peer, &unused));
+    gw_net_drop_body(&peer->c);
+}
+
+/* Drops messages that filled this loan, or any if it is NULL, and were not received yet. */
+static void drop_filled(struct gw_message_queue *arrived, const struct gw_loan *loan)
 {
     struct gw_message_queue all = *arrived;
     gw_message message;
     *arrived = (struct gw_message_queue){NULL, NULL};
     while (gw_message_queue_take(&all, &message)) {
-        if (gw_message_loan(&message))
+        const struct gw_loan *filled = gw_message_loan(&message);
+        if (filled && (!loan || filled == loan))
             gw_message_free(message.bytes);
         else
             gw_message_queue_put(arrived, &message);
     }
+}
+
+static void loan_forget(void *self, struct gw_loan *loan)
+{
+    struct gw_tcp_endpoint *me = self;
+    pthread_mutex_lock(&me->lock);
+    struct gw_tcp_peer *peer = &me->peers[loan->peer];
+    if (gw_tcp_unlink_loan(peer, loan))
+        give_back(loan);
+    else if (peer->coming && gw_message_node_of(peer->coming)->loan == loan)
+        drop_coming(peer);
+    else
+        drop_filled(&me->arrived, loan);
+    pthread_mutex_unlock(&me->lock);
 }
 
 static void loan_take_back(void *self)
@@ -83,17 +97,14 @@ static void loan_take_back(void *self)
             peer->expected = loan->next;
             give_back(loan);
         }
-        if (peer->coming && gw_message_node_of(peer->coming)->loan) {
-            size_t unused;
-            gw_message_free(gw_tcp_placed(peer, &unused));
-            gw_net_drop_body(&peer->c);
-        }
+        if (peer->coming && gw_message_node_of(peer->coming)->loan)
+            drop_coming(peer);
         if (!keep_copies(&peer->c)) {
             peer->c.error = ENOMEM;
             gw_tcp_lose(me, r);
         }
     }
-    drop_filled(&me->arrived);
+    drop_filled(&me->arrived, NULL);
     pthread_mutex_unlock(&me->lock);
 }
 

@@ -1,10 +1,12 @@
 /* Tests exchanges of floats over the tcp link: the gradients are sent from where they stand, and the averages are
  * received there. */
 #include "exchange_world.h"
-#include "link/loan.h"
+#include "link/tcp/state.h"
 #include "link/tcp/test_place.h"
 #include "outcome.h"
 #include "wire/hash.h"
+
+#include <sys/socket.h>
 
 /* Slices of this many elements are lent. Some tensors have none, and some have several for each owner. */
 #define CUT (uint64_t)(GW_LOAN_LEAST / sizeof(float))
@@ -342,6 +344,53 @@ TEST(averages_that_are_none_are_refused)
     }
 }
 
+/* Appends what the tcp link makes of a message of rank 1. Returns the end. */
+static uint8_t *put_message(uint8_t *at, const void *message, size_t n_bytes)
+{
+    gw_put64(at, n_bytes);
+    gw_put16(at + 8, GW_TCP_DATA);
+    gw_put16(at + 10, n_bytes > GW_NET_SMALL ? GW_LOAN_HEAD : 0);
+    memcpy(at + 12, "GWN1", 4);
+    memcpy(at + GW_NET_HEAD, message, n_bytes);
+    return at + GW_NET_HEAD + n_bytes;
+}
+
+static void send_raw(const struct lie *l, const void *bytes, size_t n_bytes)
+{
+    const struct gw_tcp_endpoint *me = l->links[1].self;
+    assert_int_equal(send(me->peers[0].c.fd, bytes, n_bytes, MSG_NOSIGNAL), n_bytes);
+}
+
+/* Rank 1 drops the step, and sends averages all the same. Half of them are there when the step ends. From then on the
+ * gradient is the caller's. */
+TEST(averages_behind_a_verdict_stay_out)
+{
+    struct lie *l = lie_begin(2 * CUT, 1);
+    gw_message message;
+    size_t n_bytes;
+    uint8_t push[MESSAGE_BAD_BYTES] = {0}, pull[MESSAGE_BAD_BYTES] = {0};
+    ok(gw_link_recv(&l->links[1], 60000, &message));
+    gw_message_free(message.bytes);
+    message_header_write(push, &(struct message_header){.type = MESSAGE_PUSH, .flags = 1, .nth_step = 1});
+    message_header_write(pull, &(struct message_header){.type = MESSAGE_PULL, .flags = 1, .nth_step = 1, .run = 1});
+    uint8_t *answer = lie_answer(l, 0, &n_bytes), *all = malloc(n_bytes + 1000), *end;
+    memset(answer + GW_LOAN_HEAD, 0x55, n_bytes - GW_LOAN_HEAD);
+    end = put_message(put_message(put_message(all, push, sizeof push), pull, sizeof pull), answer, n_bytes);
+    const size_t n_first = (size_t)(end - all) - n_bytes / 2;
+    send_raw(l, all, n_first);
+    refused(gw_exchange_wait(l->ex, NULL), GW_ERR_NONFINITE, "on rank 0 holds a NaN");
+    memset(l->gradient, 0xEE, l->n_elems * sizeof(float));
+    send_raw(l, all + n_first, n_bytes / 2);
+    world_pause(100000);
+    for (size_t i = 0; i < l->n_elems * sizeof(float); i++)
+        assert_int_equal(((const uint8_t *)l->gradient)[i], 0xEE);
+    gw_exchange_destroy(l->ex);
+    lie_free_gradient(l);
+    free(answer);
+    free(all);
+    lie_free(l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,6 +402,7 @@ int main(void)
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(averages_before_the_push_has_left_are_refused),
         cmocka_unit_test(averages_that_are_none_are_refused),
+        cmocka_unit_test(averages_behind_a_verdict_stay_out),
         cmocka_unit_test(who_gives_up_leaves_whole_messages),
     };
     return cmocka_run_group_tests_name("exchanges of floats over tcp", tests, NULL, NULL);

@@ -218,7 +218,7 @@ TEST(without_memory_the_connection_ends)
 
 /* What was lent for receiving is taken back in the midst of it, or when it is filled and nobody has received that. The
  * next message comes as ever. */
-TEST(what_is_received_is_taken_back)
+static void take_back_received(bool all)
 {
     for (int filled = 0; filled < 2; filled++) {
         meet();
@@ -236,7 +236,10 @@ TEST(what_is_received_is_taken_back)
         }
         assert_int_equal(into.lent, !filled);
         assert_int_equal(received[2], byte_at(2));
-        loans->take_back(of(1)->self);
+        if (all)
+            loans->take_back(of(1)->self);
+        else
+            loans->forget(of(1)->self, &into);
         assert_false(into.lent);
         overwrite(&received);
         struct gw_loan next = loan_of(1, 2, sent, SHORT);
@@ -245,6 +248,16 @@ TEST(what_is_received_is_taken_back)
         expect_whole(message, &next);
         part();
     }
+}
+
+TEST(what_is_received_is_taken_back)
+{
+    take_back_received(true);
+}
+
+TEST(what_is_received_is_forgotten)
+{
+    take_back_received(false);
 }
 
 /* A member is gone while loans are under way in both directions. */
@@ -274,6 +287,7 @@ int main(void)
         cmocka_unit_test(what_is_sent_is_taken_back),
         cmocka_unit_test(without_memory_the_connection_ends),
         cmocka_unit_test(what_is_received_is_taken_back),
+        cmocka_unit_test(what_is_received_is_forgotten),
         cmocka_unit_test(who_is_gone_needs_no_loans),
     };
     world_raise_file_limit();
