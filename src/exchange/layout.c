@@ -70,8 +70,8 @@ static bool stands_alone(const struct gw_exchange *ex, const struct gw_slice *sl
            gw_encoder_is_plain(ex->tensors[slice->tensor].encoder);
 }
 
-/* The group of a slice. Or its owner as a number from 0, with those last that stand alone: so the others are not cut
- * into more runs. */
+/* The group of a slice. Or a number for its owner, and the next number if it stands alone: those come last, so that the
+ * others are not cut into more runs. */
 static uint32_t key_of(const struct gw_exchange *ex, const struct gw_slice *slice, bool by_group)
 {
     return by_group ? ex->tensors[slice->tensor].group : 2 * slice->owner + stands_alone(ex, slice);

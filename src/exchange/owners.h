@@ -51,7 +51,7 @@ struct gw_owners {
     gw_status (*push)(struct gw_exchange *exchange, struct group *group, struct run *run, void *bytes, size_t n_bytes);
 
     /* Sends a run of one slice from where its gradient stands, and asks for the averages to come there. The loans of
-     * the run are ready. NULL: these owners get copies. */
+     * the run are ready. NULL: these owners get copies, and no slice stands alone (layout.c). */
     gw_status (*lend)(struct gw_exchange *exchange, struct group *group, struct run *run);
 
     /* Gives this worker's verdict on a step, after its last push. The step's pushes count only from then on. Owners

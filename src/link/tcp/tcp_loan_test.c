@@ -183,6 +183,33 @@ TEST(only_the_right_message_is_placed)
     part();
 }
 
+/* Rank 0 sends a message whose first bytes are the header. What comes is the same, wherever the header ends. */
+TEST(the_header_may_end_anywhere)
+{
+    meet();
+    static const size_t heads[] = {0, 1, GW_LOAN_HEAD - 1, GW_LOAN_HEAD};
+    static const size_t lengths[] = {GW_LOAN_HEAD, GW_NET_SMALL - 1, GW_NET_SMALL, GW_NET_SMALL + 1,
+                                     SHORT + GW_LOAN_HEAD - 1};
+    struct gw_tcp_endpoint *me = of(0)->self;
+    struct gw_loan into = loan_of(0, 0, received, SHORT);
+    memcpy(into.head, sent, GW_LOAN_KEY);
+    loans->expect(of(1)->self, &into);
+    for (size_t i = 0; i < 20; i++) {
+        const size_t n_head = heads[i % 4], n_bytes = lengths[i / 4];
+        ok(gw_net_send_with(&me->peers[1].c, GW_TCP_DATA, sent, n_head, sent + n_head, n_bytes - n_head, NULL, NULL));
+        gw_message message = hear();
+        assert_int_equal(message.n_bytes, n_bytes);
+        assert_memory_equal(message.bytes, sent, n_bytes);
+        gw_message_free(message.bytes);
+    }
+    assert_true(into.lent);
+    gw_message message;
+    ok(gw_net_send_with(&me->peers[1].c, GW_TCP_DATA, sent, GW_LOAN_HEAD + 1, sent, SHORT, NULL, NULL));
+    refused(link_test_recv(of(1), LINK_LONG_MS, &message), GW_ERR_PEER, "sent what no member sends");
+    loans->take_back(of(1)->self);
+    part();
+}
+
 /* What was lent for sending is taken back in the midst of it. The receiver gets what stood there. */
 TEST(what_is_sent_is_taken_back)
 {
@@ -284,6 +311,7 @@ int main(void)
         cmocka_unit_test(a_message_is_sent_from_where_it_stands),
         cmocka_unit_test(a_message_is_received_where_it_belongs),
         cmocka_unit_test(only_the_right_message_is_placed),
+        cmocka_unit_test(the_header_may_end_anywhere),
         cmocka_unit_test(what_is_sent_is_taken_back),
         cmocka_unit_test(without_memory_the_connection_ends),
         cmocka_unit_test(what_is_received_is_taken_back),
