@@ -28,6 +28,9 @@ static gw_status encode_run(struct gw_exchange *ex, const struct group *group, c
     return GW_OK;
 }
 
+_Static_assert(GW_LOAN_KEY == MESSAGE_HEADER && GW_LOAN_HEAD == MESSAGE_HEADER + GW_HEADER_BYTES,
+               "the head of a loan is the message's header and that of a frame without scalers");
+
 /* Sends a run from where its gradient stands. */
 static gw_status lend_run(struct gw_exchange *ex, struct group *group, struct run *run)
 {
