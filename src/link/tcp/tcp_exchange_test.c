@@ -114,6 +114,89 @@ TEST(counts_are_the_same)
     }
 }
 
+/* ---- members that do not the same ----------------------------------------------------------------------------- */
+
+enum { N_DOERS = 3, N_VALUES = 9 * (int)CUT + 5, N_ROUNDS = 5, BAD_ROUND = 2 };
+
+struct doer {
+    pthread_t thread;
+    gw_link link;
+    gw_exchange *ex; /* NULL: each round is one call */
+    uint32_t n_wrong;
+};
+
+/* The members' averages of one round are 1, 2, 3 and so on. Of BAD_ROUND there is none. */
+static void make_round(struct doer *d, uint32_t round)
+{
+    float *values = malloc(N_VALUES * sizeof *values);
+    gw_status status;
+    for (uint32_t i = 0; i < N_VALUES; i++)
+        values[i] = (float)(d->link.rank + round + i % 8);
+    if (round == BAD_ROUND && d->link.rank == 1)
+        values[N_VALUES - 1] = NAN;
+    if (d->ex) {
+        status = gw_exchange_set(d->ex, GW_EXCHANGE_ACCOUNT, (round + d->link.rank) % 2);
+        if (status == GW_OK)
+            status = gw_exchange_begin(d->ex, round);
+        if (status == GW_OK)
+            status = gw_exchange_submit(d->ex, 0, values);
+        if (status == GW_OK)
+            status = gw_exchange_wait(d->ex, NULL);
+    } else {
+        status = gw_average_once(NULL, "none", &d->link, 1, values, N_VALUES, NULL);
+    }
+    d->n_wrong += status != (round == BAD_ROUND ? GW_ERR_NONFINITE : GW_OK);
+    for (uint32_t i = 0; i < N_VALUES && round != BAD_ROUND; i++)
+        d->n_wrong += values[i] != (float)(1 + round + i % 8);
+    free(values);
+}
+
+static void *make_rounds(void *doer)
+{
+    for (uint32_t round = 0; round < N_ROUNDS; round++)
+        make_round(doer, round);
+    return NULL;
+}
+
+/* All members make their rounds: calls one after the other on the same links, or steps of an exchange. In these every
+ * member counts in every second step, and not all in the same one. Who counts gets and sends copies. */
+static void do_rounds(bool of_exchange)
+{
+    struct doer doers[N_DOERS] = {0};
+    gw_link links[N_DOERS];
+    gw_tensor tensor = {.n_elems = N_VALUES};
+    gw_codec *codec;
+    ok(gw_codec_parse(NULL, "none", &codec));
+    meet(NULL, N_DOERS, links);
+    for (uint32_t r = 0; r < N_DOERS; r++) {
+        doers[r].link = links[r];
+        gw_exchange_options options = {
+            .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[r]};
+        if (of_exchange)
+            ok(gw_exchange_create_cut(NULL, &options, CUT, &doers[r].ex));
+        assert_int_equal(pthread_create(&doers[r].thread, NULL, make_rounds, &doers[r]), 0);
+    }
+    for (uint32_t r = 0; r < N_DOERS; r++) {
+        pthread_join(doers[r].thread, NULL);
+        assert_int_equal(doers[r].n_wrong, 0);
+    }
+    for (uint32_t r = 0; r < N_DOERS; r++) {
+        gw_exchange_destroy(doers[r].ex);
+        gw_link_destroy(&doers[r].link);
+    }
+    gw_codec_destroy(codec);
+}
+
+TEST(calls_one_after_the_other)
+{
+    do_rounds(false);
+}
+
+TEST(some_count_and_others_lend)
+{
+    do_rounds(true);
+}
+
 /* ---- steps without averages --------------------------------------------------------------------------------- */
 
 TEST(a_gradient_that_is_not_finite_drops_the_step)
@@ -397,6 +480,8 @@ int main(void)
         cmocka_unit_test(averages_are_the_codecs_own),
         cmocka_unit_test(averages_of_machines),
         cmocka_unit_test(counts_are_the_same),
+        cmocka_unit_test(calls_one_after_the_other),
+        cmocka_unit_test(some_count_and_others_lend),
         cmocka_unit_test(a_gradient_that_is_not_finite_drops_the_step),
         cmocka_unit_test(who_goes_leaves_no_loans),
         cmocka_unit_test(every_allocation_may_fail),
