@@ -26,7 +26,10 @@ import ports  # noqa: E402
 TIMEOUT = 3  # seconds for which a worker may be silent
 # Meeting and links may each take the deadline, one after the other. The rest is for the start on a busy machine.
 MOST_SECONDS = 2 * TIMEOUT + 8
-RUN = ["--net", "mlp:784-64-10", "--steps", "1000000", "--codec", "ternary"]
+RUNS = [  # they take turns. Floats of a layer of this size are sent from where they stand
+    ["--net", "mlp:784-64-10", "--steps", "1000000", "--codec", "ternary"],
+    ["--net", "mlp:784-512-10", "--steps", "1000000", "--codec", "none"],
+]
 
 
 def wait_for_members(port, n, rank_0):
@@ -60,7 +63,7 @@ def attempt(args, chance, folder, nth):
                 "train",
                 "--link",
                 "tcp",
-                *RUN,
+                *RUNS[nth % 2],
                 "--data",
                 args.data,
                 "--timeout",
