@@ -122,6 +122,7 @@ struct doer {
     pthread_t thread;
     gw_link link;
     gw_exchange *ex; /* NULL: each round is one call */
+    pthread_barrier_t *all;
     uint32_t n_wrong;
 };
 
@@ -153,8 +154,12 @@ static void make_round(struct doer *d, uint32_t round)
 
 static void *make_rounds(void *doer)
 {
-    for (uint32_t round = 0; round < N_ROUNDS; round++)
-        make_round(doer, round);
+    struct doer *d = doer;
+    for (uint32_t round = 0; round < N_ROUNDS; round++) {
+        make_round(d, round);
+        if (!d->ex)
+            pthread_barrier_wait(d->all); /* a call may begin when all have ended the one before */
+    }
     return NULL;
 }
 
@@ -166,24 +171,28 @@ static void do_rounds(bool of_exchange)
     gw_link links[N_DOERS];
     gw_tensor tensor = {.n_elems = N_VALUES};
     gw_codec *codec;
+    pthread_barrier_t all;
     ok(gw_codec_parse(NULL, "none", &codec));
     meet(NULL, N_DOERS, links);
+    pthread_barrier_init(&all, NULL, N_DOERS);
     for (uint32_t r = 0; r < N_DOERS; r++) {
         doers[r].link = links[r];
+        doers[r].all = &all;
         gw_exchange_options options = {
             .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[r]};
         if (of_exchange)
             ok(gw_exchange_create_cut(NULL, &options, CUT, &doers[r].ex));
         assert_int_equal(pthread_create(&doers[r].thread, NULL, make_rounds, &doers[r]), 0);
     }
-    for (uint32_t r = 0; r < N_DOERS; r++) {
+    for (uint32_t r = 0; r < N_DOERS; r++)
         pthread_join(doers[r].thread, NULL);
-        assert_int_equal(doers[r].n_wrong, 0);
-    }
     for (uint32_t r = 0; r < N_DOERS; r++) {
         gw_exchange_destroy(doers[r].ex);
         gw_link_destroy(&doers[r].link);
     }
+    for (uint32_t r = 0; r < N_DOERS; r++)
+        assert_int_equal(doers[r].n_wrong, 0);
+    pthread_barrier_destroy(&all);
     gw_codec_destroy(codec);
 }
 
