@@ -6,6 +6,7 @@
 #include "link/message.h"
 
 #include <stdbool.h>
+#include <sys/queue.h>
 
 #define GW_LOAN_HEAD 72 /* the first bytes of each long message, which stand apart from the rest */
 #define GW_LOAN_KEY 16  /* those of them that say which message it is */
@@ -13,9 +14,9 @@
 /* A message of GW_LOAN_HEAD bytes at `head`, and of n_bytes at `body`. The user keeps it, and its body, as long as it
  * is lent. */
 struct gw_loan {
-    struct gw_loan *next; /* the link's */
-    uint32_t peer;        /* the other member */
-    atomic_bool lent;     /* the link still needs it. The link sets and clears it */
+    TAILQ_ENTRY(gw_loan) link; /* the link's */
+    uint32_t peer;             /* the other member */
+    atomic_bool lent;          /* the link still needs it. The link sets and clears it */
     uint8_t head[GW_LOAN_HEAD];
     void *body;
     size_t n_bytes; /* at least GW_LOAN_LEAST */

@@ -43,8 +43,7 @@ static void loan_expect(void *self, struct gw_loan *loan)
     struct gw_tcp_peer *peer = &me->peers[loan->peer];
     pthread_mutex_lock(&me->lock);
     atomic_store(&loan->lent, true);
-    loan->next = peer->expected;
-    peer->expected = loan;
+    TAILQ_INSERT_TAIL(&peer->expected, loan, link);
     pthread_mutex_unlock(&me->lock);
 }
 
@@ -73,17 +72,28 @@ static void drop_filled(struct gw_message_queue *arrived, const struct gw_loan *
     }
 }
 
+static bool is_expected(const struct gw_tcp_peer *peer, const struct gw_loan *loan)
+{
+    const struct gw_loan *one;
+    TAILQ_FOREACH(one, &peer->expected, link)
+    if (one == loan)
+        return true;
+    return false;
+}
+
 static void loan_forget(void *self, struct gw_loan *loan)
 {
     struct gw_tcp_endpoint *me = self;
     pthread_mutex_lock(&me->lock);
     struct gw_tcp_peer *peer = &me->peers[loan->peer];
-    if (gw_tcp_unlink_loan(peer, loan))
+    if (is_expected(peer, loan)) {
+        TAILQ_REMOVE(&peer->expected, loan, link);
         give_back(loan);
-    else if (peer->coming && gw_message_node_of(peer->coming)->loan == loan)
+    } else if (peer->coming && gw_message_node_of(peer->coming)->loan == loan) {
         drop_coming(peer);
-    else
+    } else {
         drop_filled(&me->arrived, loan);
+    }
     pthread_mutex_unlock(&me->lock);
 }
 
@@ -93,8 +103,8 @@ static void loan_take_back(void *self)
     pthread_mutex_lock(&me->lock);
     for (uint32_t r = 0; r < me->group->size; r++) {
         struct gw_tcp_peer *peer = &me->peers[r];
-        for (struct gw_loan *loan; (loan = peer->expected);) {
-            peer->expected = loan->next;
+        for (struct gw_loan *loan; (loan = TAILQ_FIRST(&peer->expected));) {
+            TAILQ_REMOVE(&peer->expected, loan, link);
             give_back(loan);
         }
         if (peer->coming && gw_message_node_of(peer->coming)->loan)

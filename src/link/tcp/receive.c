@@ -45,21 +45,13 @@ void gw_tcp_lose(struct gw_tcp_endpoint *me, uint32_t rank)
 
 /* ---- where long messages go ------------------------------------------------------------------------------- */
 
-bool gw_tcp_unlink_loan(struct gw_tcp_peer *peer, const struct gw_loan *loan)
+static struct gw_loan *loan_of(const struct gw_tcp_peer *peer, const struct gw_net_message *m)
 {
-    for (struct gw_loan **at = &peer->expected; *at; at = &(*at)->next)
-        if (*at == loan) {
-            *at = loan->next;
-            return true;
-        }
-    return false;
-}
-
-static struct gw_loan *loan_of(struct gw_tcp_peer *peer, const struct gw_net_message *m)
-{
-    struct gw_loan *loan = m->kind == GW_TCP_DATA && m->n_header == GW_LOAN_HEAD ? peer->expected : NULL;
-    while (loan && (m->n_bytes != loan->n_bytes || memcmp(m->header, loan->head, GW_LOAN_KEY) != 0))
-        loan = loan->next;
+    struct gw_loan *loan = NULL;
+    if (m->kind == GW_TCP_DATA && m->n_header == GW_LOAN_HEAD)
+        TAILQ_FOREACH(loan, &peer->expected, link) /* mostly it is the first */
+    if (m->n_bytes == loan->n_bytes && memcmp(m->header, loan->head, GW_LOAN_KEY) == 0)
+        break;
     return loan;
 }
 
@@ -75,7 +67,7 @@ void *gw_tcp_place(void *user, const struct gw_net_message *m)
     peer->coming = bytes;
     if (!loan)
         return bytes + m->n_header;
-    gw_tcp_unlink_loan(peer, loan);
+    TAILQ_REMOVE(&peer->expected, loan, link);
     return loan->body;
 }
 

@@ -25,13 +25,13 @@
 
 struct gw_tcp_peer {
     struct gw_net_connection c;
-    bool gone, told;             /* told: recv has reported that it is gone */
-    bool stalled;                /* there is more of it, of which epoll does not know */
-    bool stands;                 /* it has said WELCOME, or was told so */
-    double dial_at;              /* while members meet: when to dial next; 0: it is dialled, or dials itself */
-    char why[GW_TCP_TEXT_BYTES]; /* a sentence: how it went */
-    struct gw_loan *expected;    /* loans for messages that have not begun to come */
-    void *coming;                /* the long message that has begun to come; of one that fills a loan, the head */
+    bool gone, told;                /* told: recv has reported that it is gone */
+    bool stalled;                   /* there is more of it, of which epoll does not know */
+    bool stands;                    /* it has said WELCOME, or was told so */
+    double dial_at;                 /* while members meet: when to dial next; 0: it is dialled, or dials itself */
+    char why[GW_TCP_TEXT_BYTES];    /* a sentence: how it went */
+    TAILQ_HEAD(, gw_loan) expected; /* loans for messages that have not begun to come */
+    void *coming;                   /* the long message that has begun to come; of one that fills a loan, the head */
 };
 
 struct gw_tcp_endpoint {
@@ -107,8 +107,6 @@ void gw_tcp_turn_out(struct gw_tcp_group *group, struct gw_net_newcomer *newcome
 void gw_tcp_refuse(struct gw_tcp_group *group, struct gw_net_log *log, struct gw_net_newcomer *newcomer,
                    const char *why);
 
-/* Takes a loan that was expected out of the peer's list. false: it is not there. */
-bool gw_tcp_unlink_loan(struct gw_tcp_peer *peer, const struct gw_loan *loan);
 /* gw_net_connection.place of a member: says where a long message of this peer goes. */
 void *gw_tcp_place(void *peer, const struct gw_net_message *message);
 /* What it took, when the message is whole; NULL: the message is to be dropped. *n_bytes: how many bytes of it there are

@@ -181,6 +181,7 @@ static gw_status open_endpoint(struct gw_tcp_group *group, struct gw_tcp_endpoin
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r < group->size; r++) {
         gw_net_init(&me->peers[r].c, group->context);
+        TAILQ_INIT(&me->peers[r].expected);
         me->peers[r].dial_at = r < group->rank; /* at once, as soon as its address is known */
     }
     return GW_OK;
