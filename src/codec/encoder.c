@@ -383,7 +383,7 @@ bool gw_encoder_is_plain(const gw_encoder *encoder)
 gw_status gw_encoder_encode_head(gw_encoder *encoder, const float *g, const gw_draw *draw, uint64_t begin,
                                  uint64_t count, void *head)
 {
-    struct gw_frame frame;
+    struct gw_frame frame = {.codec = 0};
     GW_TRY(begin_encode(encoder, g, draw, begin, count, head, SIZE_MAX, &frame.frame_bytes, &frame));
     frame.payload_bytes = count * sizeof *g;
     gw_frame_seal_with(head, &frame, gw_hash_now()->whole(g + begin, frame.payload_bytes, GW_BODY_SEED));

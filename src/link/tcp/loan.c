@@ -75,9 +75,9 @@ static void drop_filled(struct gw_message_queue *arrived, const struct gw_loan *
 static bool is_expected(const struct gw_tcp_peer *peer, const struct gw_loan *loan)
 {
     const struct gw_loan *one;
-    TAILQ_FOREACH(one, &peer->expected, link)
-    if (one == loan)
-        return true;
+    TAILQ_FOREACH (one, &peer->expected, link)
+        if (one == loan)
+            return true;
     return false;
 }
 

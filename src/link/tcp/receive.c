@@ -49,9 +49,9 @@ static struct gw_loan *loan_of(const struct gw_tcp_peer *peer, const struct gw_n
 {
     struct gw_loan *loan = NULL;
     if (m->kind == GW_TCP_DATA && m->n_header == GW_LOAN_HEAD)
-        TAILQ_FOREACH(loan, &peer->expected, link) /* mostly it is the first */
-    if (m->n_bytes == loan->n_bytes && memcmp(m->header, loan->head, GW_LOAN_KEY) == 0)
-        break;
+        TAILQ_FOREACH (loan, &peer->expected, link) /* mostly it is the first */
+            if (m->n_bytes == loan->n_bytes && memcmp(m->header, loan->head, GW_LOAN_KEY) == 0)
+                break;
     return loan;
 }
 
