@@ -50,7 +50,7 @@ const gw_codec_loss gw_losses_topk[] = {
     {"topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9", "ResNet-20", 0.46, 0.45, 1.03, 3},
     {"topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9", "LeNet", -0.03, 0.34, 1.18, 3},
     {"topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9", "perceptron", 0.11, 0.37, 1.21, 3},
-    {"topk:ratio=0.01,scope=global,refresh=100,over=0.5,momentum=0.9", "ResNet-20", 0.27, 0.48, 1.07, 1},
+    {"topk:ratio=0.01,scope=global,refresh=100,over=0.5,momentum=0.9", "ResNet-20", 0.45, 0.48, 1.07, 2},
     {"topk:ratio=0.01,scope=global,refresh=100,over=0.5,momentum=0.9", "LeNet", 0.05, 0.35, 1.21, 3},
     {"topk:ratio=0.01,scope=global,refresh=100,over=0.5,momentum=0.9", "perceptron", 0.05, 0.35, 1.20, 3},
     {"topk:ratio=0.1,scope=global,refresh=1,over=0.5,momentum=0.9,value=bf16", "ResNet-20", 0.05, 1.42, 7.53, 3},
