@@ -126,7 +126,7 @@ static gw_status fill_loans(struct gw_exchange *ex, const struct group *group, s
                           !gw_same_machine(ex, run->owner, ex->rank);
     if (!ex->loans || !stands_alone(ex, &group->slices[run->first]) || run->owner == ex->rank || hands_on)
         return GW_OK;
-    run->loans = gw_calloc(ex->context, 2, sizeof *run->loans);
+    run->loans = gw_calloc(ex->context, 1, sizeof *run->loans);
     return run->loans ? GW_OK : GW_ERR_MEMORY;
 }
 

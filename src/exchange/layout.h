@@ -25,6 +25,11 @@ struct tensor {
     double handed_over; /* the time at which the caller submitted it */
 };
 
+/* With these the gradient is sent from where it stands, and the averages are received there. */
+struct run_loans {
+    struct gw_loan push, pull;
+};
+
 /* Slices of one owner and one group that travel together. Each worker sends a run in one PUSH, and gets its averages in
  * one PULL. A run has at most about GW_SLICE_MAX elements. */
 struct run {
@@ -42,13 +47,11 @@ struct run {
     /* for each slice: the owner's own gradient, which it adds without a frame. NULL: the owner sends frames to itself,
      * as to others */
     struct gw_own *own;
-    bool own_in; /* the owner's own part of this step is in */
-    /* two loans, with which the gradient is sent from where it stands, and the averages are received there; NULL: they
-     * are copied */
-    struct gw_loan *loans;
-    gw_message *pushes;  /* the PUSH of each rank that sends here; bytes NULL: it has not come yet */
-    uint32_t n_expected; /* how many workers' parts must come: those of all, or those of this machine */
-    uint32_t n_in;       /* how many of these have come */
+    bool own_in;             /* the owner's own part of this step is in */
+    struct run_loans *loans; /* NULL: its floats are copied */
+    gw_message *pushes;      /* the PUSH of each rank that sends here; bytes NULL: it has not come yet */
+    uint32_t n_expected;     /* how many workers' parts must come: those of all, or those of this machine */
+    uint32_t n_in;           /* how many of these have come */
     struct verdict push_verdict;
 };
 

@@ -89,7 +89,7 @@ static gw_status peers_push(struct gw_exchange *ex, struct group *group, struct 
 
 static gw_status peers_lend(struct gw_exchange *ex, struct group *group, struct run *run)
 {
-    struct gw_loan *push = &run->loans[0], *pull = &run->loans[1];
+    struct gw_loan *push = &run->loans->push, *pull = &run->loans->pull;
     struct message_header header = {
         .type = MESSAGE_PULL, .nth_step = ex->nth_step, .group = group->index, .run = run->index, .step = ex->step};
     push->peer = receiver_of(ex, group, run);
@@ -168,13 +168,13 @@ static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct
                              const struct arrival *arrival)
 {
     const struct gw_loan *loan = gw_message_loan(message);
-    const bool comes_first = run->loans && atomic_load(&run->loans[0].lent); /* before the push has left */
+    const bool comes_first = run->loans && atomic_load(&run->loans->push.lent); /* before the push has left */
     if (message->from != gw_averages_from(ex, run) || !run->pushed || run->pulled || comes_first)
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent averages of run %u of group %u out of turn", message->from,
                        run->index, group->index);
     gw_count_down(ex, message->from, message->n_bytes + (loan ? loan->n_bytes : 0));
-    if (run->loans && !loan)
-        ex->loans->forget(ex->link.self, &run->loans[1]); /* something else came in its place */
+    if (run->loans && !loan && !ex->account)
+        ex->loans->forget(ex->link.self, &run->loans->pull); /* something else came in its place */
     GW_TRY(gw_hand_on(ex, run, message));
     return gw_take_averages(ex, group, run, arrival);
 }

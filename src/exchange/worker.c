@@ -36,7 +36,7 @@ static gw_status lend_run(struct gw_exchange *ex, struct group *group, struct ru
 {
     const struct gw_slice *slice = &group->slices[run->first];
     const struct tensor *tensor = &ex->tensors[slice->tensor];
-    struct gw_loan *push = &run->loans[0];
+    struct gw_loan *push = &run->loans->push;
     const double start = gw_clock_seconds();
     push->body = tensor->gradient + slice->begin;
     push->n_bytes = (size_t)slice->count * sizeof(float);

@@ -45,8 +45,7 @@ struct gw_link_scheme {
     /* Fills links[0..n_links), for local links[0..n_links * size). If it fails, links that it has made may stay there.
      */
     gw_status (*open)(gw_context *context, const struct gw_link_request *request, uint32_t n_links, gw_link *links);
-    /* What the links have besides gw_link_ops; NULL if the link is of another scheme. The entry NULL: they have
-     * nothing.
+    /* What a link has besides gw_link_ops; NULL for one of another scheme. The entry NULL: no link of this one has it
      */
     const struct gw_link_loans *(*loans_of)(const gw_link *link);
     void (*end)(bool failed); /* ends what all its links share, when they are destroyed; NULL: nothing */

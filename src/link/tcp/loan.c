@@ -1,5 +1,4 @@
 /* Loans of the tcp link: messages that are sent from where they stand, and received where they belong. */
-#include "base/error.h"
 #include "link/tcp/state.h"
 
 #include <errno.h>
