@@ -1,6 +1,7 @@
 """Runs the commands of benches and experiments. Every wait has a deadline. Standard library only."""
 import contextlib
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -19,20 +20,30 @@ def started(words, **more):
     return subprocess.Popen([str(word) for word in words], text=True, **more)
 
 
-def run_all(commands, seconds=MOST_SECONDS, **more):
-    """Runs commands at once, and returns what each printed. If one fails or is not done in time, all are killed. Files
-    take what they print, because one that writes to a pipe waits for who reads it."""
+def status_of(process):
+    """The exit status; None: it still runs. At its end process.megabytes is the most memory that it had."""
+    if process.returncode is None:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode, process.megabytes = os.waitstatus_to_exitcode(status), usage.ru_maxrss / 1024
+    return process.returncode
+
+
+def run_measured(commands, seconds=MOST_SECONDS, **more):
+    """Runs commands at once. Returns what each printed, and the most memory that it had in MB. If one fails or is not
+    done in time, all are killed. Files take what they print, because one that writes to a pipe waits for who reads
+    it."""
     end, processes = time.monotonic() + seconds, []
     with contextlib.ExitStack() as files:
         try:
             for words in commands:
                 out, errors = (files.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2))
                 processes.append((started(words, stdout=out, stderr=errors, **more), out, errors))
-            while None in (states := [process.poll() for process, _, _ in processes]) and not any(states):
+            while None in (states := [status_of(process) for process, _, _ in processes]) and not any(states):
                 if time.monotonic() > end:
                     raise Failed(f"not done after {seconds} s: {' '.join(processes[0][0].args)}")
                 time.sleep(LOOK_SECONDS)
-            failed = [each for each in processes if each[0].poll()]
+            failed = [each for each in processes if each[0].returncode]
         finally:
             for process, _, _ in processes:
                 process.kill()
@@ -43,7 +54,12 @@ def run_all(commands, seconds=MOST_SECONDS, **more):
             raise Failed(f"failed: {' '.join(process.args)}: {why}")
         for _, out, _ in processes:
             out.seek(0)
-        return [out.read() for _, out, _ in processes]
+        return [(out.read(), process.megabytes) for process, out, _ in processes]
+
+
+def run_all(commands, seconds=MOST_SECONDS, **more):
+    """As run_measured, but returns only what each printed."""
+    return [printed for printed, _ in run_measured(commands, seconds, **more)]
 
 
 def run(words, seconds=MOST_SECONDS, **more):

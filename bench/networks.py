@@ -8,10 +8,8 @@ backward and momentum, and the median counts. Pictures are drawn. Memory is the 
 and NumPy must be installed."""
 import argparse
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,21 +17,18 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "cli"))
 sys.path.insert(0, str(ROOT / "bench"))
+import commands
 import pictures
 
 NETS = ["cifarnet", "resnet20", "vgg16:0.25", "vgg16"]
 STEPS = 12
+SECONDS = 1800  # that one process may take
 RATE = 0.01
 
 
 def measured(words):
     """Runs a process. Returns what it prints, and its largest memory in MB."""
-    process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    text = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{' '.join(map(str, words))} failed")
-    return text, usage.ru_maxrss / 1024
+    return commands.run_measured([words], SECONDS)[0]
 
 
 def ours(args, net, batch, threads, folder):

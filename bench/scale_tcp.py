@@ -11,11 +11,11 @@ import argparse
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import time
 
+import commands
 import exchange_net
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -26,24 +26,14 @@ def run(args, size, plan, port):
     """Returns the most memory of a member in MB (the largest, the mean), messages a step, ms a step, seconds in all."""
     with tempfile.TemporaryDirectory() as out:
         begin = time.monotonic()
-        environment = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        place = ["env", f"WORLD_SIZE={size}", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={port}"]
         words = [args.tool, *RUN, "--steps", str(args.steps), "--plan", plan]
         link = ["--link", "tcp"] if size > 1 else []
         members = [
-            subprocess.Popen(
-                [*words, *link, *(["--out", out, "--json"] if rank == 0 else [])],
-                env={**environment, "RANK": str(rank)},
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            [*place, f"RANK={rank}", *words, *link, *(["--out", out, "--json"] if rank == 0 else [])]
             for rank in range(size)
         ]
-        most = []
-        for member in members:
-            _, status, usage = os.wait4(member.pid, 0)
-            if status:
-                raise SystemExit(f"a member of {size} failed")
-            most.append(usage.ru_maxrss / 1024)
+        most = [megabytes for _, megabytes in commands.run_measured(members, commands.RANKS_SECONDS)]
         seconds = time.monotonic() - begin
         steps = [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
     return (
