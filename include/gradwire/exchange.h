@@ -166,8 +166,8 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_submit_many(gw_exchange *exchange, ui
  * the step. The result is written, and the next step may begin. (With server_optimizer, and a mode of the servers that
  * is not GW_PS_SYNC, that is about this member's gradients alone.) Errors: GW_ERR_ORDER (a tensor was not submitted:
  * submit it, and wait again; or members began different steps), GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the
- * silent members), GW_ERR_MEMORY, and those of codec and link. Each ends the exchange, but those of a missing tensor
- * and of no open step: only gw_exchange_destroy may be called then. */
+ * silent members), GW_ERR_MEMORY, and those of codec and link. Each ends the exchange, but those of a missing tensor,
+ * of no open step, and of another thread that waits already: only gw_exchange_destroy may be called then. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);
 
 /* With server_optimizer: between gw_exchange_create and the first step every member hands over its first parameters,

@@ -436,10 +436,16 @@ gw_status gw_exchange_submit(gw_exchange *ex, uint32_t t, float *gradient)
 gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
 {
     GW_TRY(check(ex, "gw_exchange_wait"));
-    if (!ex->open)
-        return gw_fail(GW_ERR_ORDER, "gw_exchange_wait before gw_exchange_begin");
     double start = gw_clock_seconds();
     pthread_mutex_lock(&ex->lock);
+    const char *const order = !ex->open     ? "before gw_exchange_begin"
+                              : ex->waiting ? "while another thread waits for this step"
+                                            : NULL;
+    if (order) {
+        pthread_mutex_unlock(&ex->lock);
+        return gw_fail(GW_ERR_ORDER, "gw_exchange_wait %s", order);
+    }
+    ex->waiting = true;
     gw_status status = pipeline_status(ex);
     if (status == GW_OK && ex->n_handed_over < ex->n_tensors)
         status = gw_fail(GW_ERR_ORDER, "gw_exchange_wait after %u of %u tensors were submitted", ex->n_handed_over,
@@ -468,6 +474,7 @@ gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
                              "the gradient of '%s' on rank %u holds a NaN or an infinity, so this step has no averages",
                              ex->tensors[ex->result.bad_tensor].encoder->shown, ex->result.bad_rank);
     }
+    ex->waiting = false;
     pthread_mutex_unlock(&ex->lock);
     return status;
 }

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "exchange_world.h"
 
+#include <sched.h>
+
 /* ---- results ----------------------------------------------------------------------------------------- */
 
 TEST(averages_equal_the_codecs_own)
@@ -771,6 +773,59 @@ TEST(who_has_left_begins_no_step)
     alone_close(&a);
 }
 
+struct waiter {
+    gw_exchange *ex;
+    atomic_uint *n_refused;
+    gw_status status;
+};
+
+static void *waiter_run(void *user)
+{
+    struct waiter *w = user;
+    w->status = gw_exchange_wait(w->ex, NULL);
+    if (w->status == GW_ERR_ORDER && strstr(gw_last_error(), "another thread"))
+        atomic_fetch_add(w->n_refused, 1);
+    return NULL;
+}
+
+/* The second of two threads does not wait for ever. It learns at once that the first is there. */
+TEST(one_thread_waits)
+{
+    gw_link links[2];
+    gw_codec *codec;
+    gw_exchange *ex[2];
+    float gradients[2][5] = {{1, 2, 3, 4, 5}, {3, 4, 5, 6, 7}};
+    const gw_tensor tensor = {.n_elems = 5};
+    assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
+    assert_int_equal(gw_link_local_create(NULL, 2, links), GW_OK);
+    for (int r = 0; r < 2; r++) {
+        const gw_exchange_options options = {
+            .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[r]};
+        assert_int_equal(gw_exchange_create(NULL, &options, &ex[r]), GW_OK);
+        assert_int_equal(gw_exchange_begin(ex[r], 0), GW_OK);
+    }
+    assert_int_equal(gw_exchange_submit(ex[0], 0, gradients[0]), GW_OK);
+    atomic_uint n_refused = 0;
+    struct waiter waiters[2] = {{ex[0], &n_refused, GW_OK}, {ex[0], &n_refused, GW_OK}};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, waiter_run, &waiters[i]), 0);
+    for (const double end = gw_clock_seconds() + 60; atomic_load(&n_refused) == 0 && gw_clock_seconds() < end;)
+        sched_yield();
+    assert_int_equal(gw_exchange_submit(ex[1], 0, gradients[1]), GW_OK);
+    assert_int_equal(gw_exchange_wait(ex[1], NULL), GW_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(atomic_load(&n_refused), 1);
+    const gw_status other = waiters[0].status == GW_OK ? waiters[1].status : waiters[0].status;
+    assert_true(other == GW_ERR_ORDER && gradients[0][0] == 2);
+    for (int r = 0; r < 2; r++)
+        gw_exchange_destroy(ex[r]);
+    for (int r = 0; r < 2; r++)
+        gw_link_destroy(&links[r]);
+    gw_codec_destroy(codec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -796,6 +851,7 @@ int main(void)
         cmocka_unit_test(links_serve_again),
         cmocka_unit_test(a_call_left_behind_does_no_harm),
         cmocka_unit_test(who_has_left_begins_no_step),
+        cmocka_unit_test(one_thread_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

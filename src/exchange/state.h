@@ -85,7 +85,8 @@ struct gw_exchange {
     struct beginning beginning;
     uint32_t *submitted; /* tensors that the caller submitted and the pipeline has not seen yet */
     uint32_t n_submitted;
-    bool done; /* the step has ended, and its result is complete */
+    bool done;    /* the step has ended, and its result is complete */
+    bool waiting; /* a thread is in gw_exchange_wait */
     struct verdict step_verdict;
     gw_wire told; /* how rank 0 wanted the last step's averages, as these tell: that is what it has chosen */
     gw_step_result result;
