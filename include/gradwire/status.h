@@ -67,7 +67,8 @@ typedef enum gw_status {
 GW_API const char *gw_status_text(gw_status status);
 
 /* The sentence about the last error of this thread. It says what is wrong, where, and what would be right. "" if no
- * call has failed yet. Read it right after the call that failed: another call may change it, also one that
+ * call has failed yet. It is one line of UTF-8; other bytes and control characters are written as \xNN, also those of
+ * names that others gave. Read it right after the call that failed: another call may change it, also one that
  * succeeds. Functions that destroy something leave it as it is. */
 GW_API const char *gw_last_error(void);
 

@@ -146,6 +146,13 @@ TEST(a_sentence_may_be_built_on_the_last_and_is_never_cut_open)
     assert_memory_equal(gw_last_error(), longest, 511);
 }
 
+/* A name in it may come from a file or another machine, and the program prints it. */
+TEST(a_sentence_is_one_line_that_a_terminal_may_show)
+{
+    gw_fail(GW_ERR_ORDER, "no tensor '%s'", "a\x1b[31m\n\xff \xc3\xa4\\");
+    assert_string_equal(gw_last_error(), "no tensor 'a\\x1b[31m\\x0a\\xff \xc3\xa4\\'");
+}
+
 static gw_status forwards(gw_status status, int *went_on)
 {
     GW_TRY(status);
@@ -670,6 +677,7 @@ int main(void)
         cmocka_unit_test(status_numbers_and_texts_are_fixed),
         cmocka_unit_test(a_sentence_belongs_to_its_thread),
         cmocka_unit_test(a_sentence_may_be_built_on_the_last_and_is_never_cut_open),
+        cmocka_unit_test(a_sentence_is_one_line_that_a_terminal_may_show),
         cmocka_unit_test(errors_are_forwarded_and_success_is_not),
         cmocka_unit_test(memory_is_aligned_whatever_the_allocator_gives),
         cmocka_unit_test(sizes_that_overflow_are_refused_unasked),

@@ -1,5 +1,6 @@
 /* Names the status codes, and keeps the sentence about the last error of each thread. */
 #include "base/error.h"
+#include "base/quote.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -31,18 +32,15 @@ void gw_error_clear(void)
 
 gw_status gw_fail(gw_status status, const char *format, ...)
 {
-    /* The arguments may point into last_error itself, if a sentence is built on that of a callee. */
+    /* The arguments may point into last_error itself, if a sentence is built on that of a callee. They may hold what
+     * others have written, and a terminal must not obey that. */
     char sentence[sizeof last_error];
     const int error = errno; /* it stays: the caller's caller may look at it */
     va_list args;
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    for (size_t i = 0;; i++) {
-        last_error[i] = sentence[i];
-        if (!sentence[i])
-            break;
-    }
+    gw_show(sentence, "", last_error, sizeof last_error);
     errno = error;
     return status;
 }

@@ -2,7 +2,6 @@
 #include "base/host.h"
 #include "base/error.h"
 #include "base/numbers.h"
-#include "base/quote.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +38,7 @@ gw_status gw_host_join(const char *what, const char *host, uint32_t port, char *
     char name[GW_HOST_BYTES];
     if (!gw_host_copy(host, strlen(host), name))
         return gw_fail(GW_ERR_ARGUMENT, "%s is \"%.80s\", and must be the name or the address of a machine", what,
-                       gw_quote(host).text);
+                       host);
     const int n = snprintf(text, capacity, strchr(name, ':') ? "[%s]:%u" : "%s:%u", name, port);
     return n >= 0 && (size_t)n < capacity ? GW_OK : gw_fail(GW_ERR_ARGUMENT, "%s is too long", what);
 }

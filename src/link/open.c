@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/options.h"
-#include "base/quote.h"
 #include "base/spec.h"
 #include "link/loan.h"
 #include "link/scheme.h"
@@ -100,11 +99,11 @@ static gw_status take_text(struct reading *r, const char *key, const char *value
                 return gw_fail(GW_ERR_SPEC,
                                "%s: %s goes on with \"%.20s\", and a %% stands before the two hexadecimal digits of a "
                                "sign; a %% itself is written %%25",
-                               r->what, key, gw_quote(value).text);
+                               r->what, key, value);
             value += 2;
         } else if (sign <= ' ' || sign == 0x7f || strchr("?#", sign)) {
             return gw_fail(GW_ERR_SPEC, "%s: %s goes on with \"%.20s\"; write its first sign as %%%02X", r->what, key,
-                           gw_quote(value).text, (unsigned)sign);
+                           value, (unsigned)sign);
         }
         value++;
         *r->text++ = (char)sign;
@@ -125,7 +124,7 @@ static gw_status take_key(void *user, size_t nth, const char *value)
         return take_text(r, name, value, key == KEYS ? &r->into->keys : &r->into->advertise);
     if (!gw_spec_count(value, least, most, &number))
         return gw_fail(GW_ERR_SPEC, "%s: %s is \"%.40s\", and must be a whole number from %u to %u", r->what, name,
-                       gw_quote(value).text, least, most);
+                       value, least, most);
     r->numbers[key] = (uint32_t)number;
     return GW_OK;
 }
@@ -143,8 +142,7 @@ static gw_status find_scheme(const char *address, const struct gw_link_scheme **
         }
         gw_append(forms, sizeof forms, "%s%s:", i == 0 ? "" : i + 1 < gw_link_n_schemes ? ", " : " or ", name);
     }
-    return gw_fail(GW_ERR_SPEC, "the address \"%.80s\" names no link; it must begin with %s", gw_quote(address).text,
-                   forms);
+    return gw_fail(GW_ERR_SPEC, "the address \"%.80s\" names no link; it must begin with %s", address, forms);
 }
 
 /* Reads "//HOST:PORT" at `at`, up to the end or a question mark, if the link has such a part. */

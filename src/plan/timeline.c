@@ -3,7 +3,6 @@
 #include "plan/timeline.h"
 
 #include "base/error.h"
-#include "base/quote.h"
 
 #include <gradwire/codec.h>
 #include <inttypes.h>
@@ -31,8 +30,7 @@ static gw_status check_names(const char **names, uint32_t n, const char *what)
     qsort(names, n, sizeof *names, compare_names);
     for (uint32_t i = 1; i < n; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
-            return gw_fail(GW_ERR_ARGUMENT, "two %s have the name \"%s\"; each name stands for one", what,
-                           gw_quote(names[i]).text);
+            return gw_fail(GW_ERR_ARGUMENT, "two %s have the name \"%s\"; each name stands for one", what, names[i]);
     return GW_OK;
 }
 
@@ -48,8 +46,8 @@ static gw_status check_layers(const gw_profile *p)
             return gw_fail(GW_ERR_ARGUMENT, "layer %u of the profile has no name", l);
         if (layer->n_elems == 0 || layer->n_elems > GW_MAX_ELEMENTS)
             return gw_fail(GW_ERR_ARGUMENT, "layer \"%s\" has %" PRIu64 " elements, and must have 1 to %" PRIu64,
-                           gw_quote(layer->name).text, layer->n_elems, (uint64_t)GW_MAX_ELEMENTS);
-        GW_TRY(check_cost(gw_quote(layer->name).text, "backward_ms", layer->backward_ms));
+                           layer->name, layer->n_elems, (uint64_t)GW_MAX_ELEMENTS);
+        GW_TRY(check_cost(layer->name, "backward_ms", layer->backward_ms));
         names[l] = layer->name;
     }
     return check_names(names, p->n_layers, "layers");
@@ -65,14 +63,13 @@ static gw_status check_codecs(const gw_profile *p)
         const gw_profile_codec *codec = &p->codecs[c];
         if (!codec->spec || !*codec->spec)
             return gw_fail(GW_ERR_ARGUMENT, "codec %u of the profile has no specification", c);
-        const struct gw_quoted spec = gw_quote(codec->spec);
-        GW_TRY(check_cost(spec.text, "compress_ms_fixed", codec->compress_ms_fixed));
-        GW_TRY(check_cost(spec.text, "compress_ms_per_element", codec->compress_ms_per_element));
-        GW_TRY(check_cost(spec.text, "decompress_ms_per_element", codec->decompress_ms_per_element));
-        GW_TRY(check_cost(spec.text, "bytes_per_element", codec->bytes_per_element));
-        GW_TRY(check_cost(spec.text, "measure_ms_fixed", codec->measure_ms_fixed));
-        GW_TRY(check_cost(spec.text, "measure_ms_per_element", codec->measure_ms_per_element));
-        GW_TRY(check_cost(spec.text, "busy_ms_per_element", codec->busy_ms_per_element));
+        GW_TRY(check_cost(codec->spec, "compress_ms_fixed", codec->compress_ms_fixed));
+        GW_TRY(check_cost(codec->spec, "compress_ms_per_element", codec->compress_ms_per_element));
+        GW_TRY(check_cost(codec->spec, "decompress_ms_per_element", codec->decompress_ms_per_element));
+        GW_TRY(check_cost(codec->spec, "bytes_per_element", codec->bytes_per_element));
+        GW_TRY(check_cost(codec->spec, "measure_ms_fixed", codec->measure_ms_fixed));
+        GW_TRY(check_cost(codec->spec, "measure_ms_per_element", codec->measure_ms_per_element));
+        GW_TRY(check_cost(codec->spec, "busy_ms_per_element", codec->busy_ms_per_element));
         names[c] = codec->spec;
     }
     return check_names(names, p->n_codecs, "codecs");
@@ -121,7 +118,7 @@ static gw_status check_length(const struct gw_model *model)
         return GW_OK;
     return gw_fail(GW_ERR_ARGUMENT,
                    "with codec %s the times of the profile add up to more milliseconds than a number can hold",
-                   gw_quote(c->spec).text);
+                   c->spec);
 }
 
 gw_status gw_model_init(const gw_profile *profile, uint32_t codec, gw_compress compress, struct gw_model *out)
@@ -185,8 +182,7 @@ static gw_status check_groups(const gw_profile *p, const uint32_t *group_of, uin
             return gw_fail(GW_ERR_ARGUMENT,
                            "layer \"%s\" is in group %u, and must be in group %u%s; the last layer is in group 0, and "
                            "groups are neighbours",
-                           gw_quote(p->layers[l].name).text, group_of[l], last,
-                           l + 1 == p->n_layers ? "" : " or the next");
+                           p->layers[l].name, group_of[l], last, l + 1 == p->n_layers ? "" : " or the next");
         last = group_of[l];
     }
     *n_groups = last + 1;

@@ -59,7 +59,7 @@ static gw_status altered(const struct gw_ps_folder *folder, const char *what)
 static gw_status altered_key(const struct gw_ps_folder *folder, const char *key, const char *what)
 {
     char text[4 * GW_PS_MOST_NAME];
-    snprintf(text, sizeof text, "%s of the key \"%.800s\"", what, gw_quote(key).text);
+    snprintf(text, sizeof text, "%s of the key \"%.800s\"", what, key);
     return altered(folder, text);
 }
 
@@ -88,7 +88,7 @@ static gw_status get_value(struct gw_ps_folder *folder, const char *key, uint64_
     if (status == GW_OK && gw_hash_now()->whole(bytes, (size_t)n_bytes, id) != sum)
         status = altered_key(folder, key, "a value");
     else if (status < 0)
-        status = gw_fail(status, "a value of the key \"%s\": %s", gw_quote(key).text, gw_last_error());
+        status = gw_fail(status, "a value of the key \"%s\": %s", key, gw_last_error());
     if (status < 0) {
         gw_ps_blob_give(blob);
         return status;
