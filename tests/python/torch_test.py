@@ -387,7 +387,8 @@ class Sharded(Case):
             self.assertIn("rank 1", found[rank]["sharded_errors"].pop())
         said = self.same(found, "sharded_errors")
         parts = ["call fully_shard on it first", "name a codec", "no last layer", "skip=9 fits no name here (0, 2)"]
-        parts += ["65 units", "pass it as optimizer=", "and has 0.8 and 0", *["no error"] * 8]
+        parts += ["65 units", "1.weight is in no unit of fully_shard", "pass it as optimizer=", "and has 0.8 and 0"]
+        parts += ["no error"] * 8
         parts += ["after each backward that averages, and 3 of the last 8 had none", "the GradScaler's factor is 0.0"]
         parts += ["on rank 1 holds a NaN"]
         parts += ["no error", "had 10 elements, and now has 11", "had 10 elements", "had 10 elements"]

@@ -59,6 +59,17 @@ def _check_meshes(model, replicas):
             )
 
 
+def _check_units(model, units):
+    """Raises ValueError if a parameter that trains is in no unit: nobody would average its gradient."""
+    moved = {id(p) for _, module in units for p in module.parameters()}
+    outside = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in moved]
+    if outside:
+        raise ValueError(
+            f"gradwire: {outside[0]} is in no unit of fully_shard, so nobody would average its gradient, and replicas "
+            "would differ; call fully_shard on the model itself as well, or freeze the parameter"
+        )
+
+
 def _all_reduces(module):
     """Returns what set_requires_all_reduce said last. Only FSDP2's own state has it."""
     state = getattr(module, "_get_fsdp_state", lambda: None)()
@@ -83,7 +94,8 @@ def attach_sharded(
 ) -> "ShardedCompression":
     """Makes replicas of a model of FSDP2 average their gradients through Gradwire. All ranks call it.
 
-    model: fully_shard was called on it, or on its parts, with a mesh of one dimension: the ranks of one replica.
+    model: fully_shard was called on it, or on parts that have all parameters which train, with a mesh of one
+    dimension: the ranks of one replica.
     replicas: the ranks that hold the same shard as this rank, one in each replica. codec: a specification. skip= takes
     names of units ("root" for the model itself), and not "last". The rest is as in gradwire.torch.attach. With "tcp",
     rank 0 of `replicas` needs an address of its own. So every such group calls with another rendezvous, or with none.
@@ -95,6 +107,7 @@ def attach_sharded(
             "no part of this model takes an all-reduce hook: call fully_shard on it first, in a PyTorch that has it "
             "(2.7); for DistributedDataParallel use gradwire.torch.attach"
         )
+    _check_units(model, units)
     _check_meshes(model, replicas)
     if codec == "auto":
         raise ValueError('codec="auto" times DistributedDataParallel\'s all-reduce; name a codec for sharded models')
