@@ -1,6 +1,7 @@
-"""Checks documents against the tree. A link of a document leads to something, and so does a path from the top that it
-names as code (NAME stands for any name). The notebook and the change log are history, and add-a-codec.md makes files.
-Some document links every table and picture of docs/ and experiments/. Usage: links.py SOURCE_DIR"""
+"""Checks documents against the tree. A link of a document leads to something: to a file, and behind a # to a heading
+of it, as GitHub names headings. So does a path from the top that it names as code (NAME stands for any name). The
+notebook and the change log are history, and add-a-codec.md makes files. Some document links every table and picture of
+docs/ and experiments/. Usage: links.py SOURCE_DIR"""
 
 import fnmatch
 import re
@@ -8,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)]*))?\)")
 OTHER_TREES = ("docs/notebook/", "CHANGELOG.md", "docs/add-a-codec.md")
 
 
@@ -21,6 +22,13 @@ def missing_paths(text, paths):
     # `src/base/memory` stands for memory.c and memory.h
     there = lambda pattern: fnmatch.filter(paths, pattern) or fnmatch.filter(paths, pattern + ".[ch]")
     return sorted(word for word, pattern in patterns.items() if not there(pattern))
+
+
+def headings(page):
+    """Returns what links to the headings of a page have behind the #."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    plain = (re.sub(r"[^\w -]", "", heading.strip().lower()) for heading in re.findall(r"^#+ (.*)", prose, re.M))
+    return {heading.replace(" ", "-") for heading in plain}
 
 
 def main():
@@ -39,12 +47,14 @@ def main():
         if not name.startswith(OTHER_TREES):
             missing = missing_paths(page.read_text(), paths)
             complaints += [f"{name} names {path}, which is not there" for path in missing]
-        for link in LINK.findall(page.read_text()):
+        for link, heading in LINK.findall(page.read_text()):
             if "://" in link:
                 continue
-            target = (page.parent / link).resolve()
+            target = (page.parent / link).resolve() if link else page
             if not target.exists():
                 complaints.append(f"{name} links {link}, which is not there")
+            elif heading and (target.suffix != ".md" or heading not in headings(target)):
+                complaints.append(f"{name} links {link}#{heading}, and there is no such heading")
             linked.add(str(target.relative_to(source)) if target.is_relative_to(source) else link)
     for name in names:
         shown = name.endswith((".svg", ".png")) or (name.startswith("experiments/") and name.endswith(".txt"))
