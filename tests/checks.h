@@ -12,6 +12,8 @@
 #include <cmocka.h>
 #include <stdint.h>
 
+#undef stop /* cmocka 2 has a macro of this name, and here many a field has it */
+
 /* The head of a test that needs nothing of what cmocka set up for it. */
 #define TEST(name) static void name(void **state __attribute__((unused)))
 
