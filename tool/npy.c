@@ -229,16 +229,16 @@ int tool_npy_write_header(tool_output *output, const uint64_t *shape, int rank)
     return tool_output_write(output, block, total);
 }
 
-int gw_npy_write(const char *path, const float *data, const uint64_t *shape, int rank)
+int tool_npy_write(tool_output *output, const char *path, const float *data, const uint64_t *shape, int rank)
 {
+    *output = TOOL_OUTPUT_CLOSED;
     if (rank < 0 || rank > TOOL_NPY_MAX_RANK)
         return tool_fail("cannot write %s: a tensor of rank %d; .npy files go up to %d", path, rank, TOOL_NPY_MAX_RANK);
     uint64_t n_elems = 1;
     for (int i = 0; i < rank; i++)
         n_elems *= shape[i];
-    tool_output output;
-    TOOL_TRY(tool_output_open(&output, path));
-    TOOL_TRY(tool_npy_write_header(&output, shape, rank));
-    TOOL_TRY(tool_output_write(&output, data, n_elems * sizeof(float)));
-    return tool_output_commit(&output);
+    TOOL_TRY(tool_output_open(output, path));
+    TOOL_TRY(tool_npy_write_header(output, shape, rank));
+    TOOL_TRY(tool_output_write(output, data, n_elems * sizeof(float)));
+    return tool_output_finish(output);
 }

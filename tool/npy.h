@@ -6,8 +6,9 @@
 
 #define TOOL_NPY_MAX_RANK 32
 
-/* Writes float32 values of the given shape in C order, whole or not at all. Rank 0 is one number. */
-int gw_npy_write(const char *path, const float *data, const uint64_t *shape, int rank);
+/* Writes float32 values of the given shape in C order. Rank 0 is one number. The file is whole then, and
+ * tool_output_commit gives it its name. After an error nothing is left of it. */
+int tool_npy_write(tool_output *output, const char *path, const float *data, const uint64_t *shape, int rank);
 
 /* What the header of a file says. */
 typedef struct tool_npy {

@@ -13,9 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The files that the signal handler removes; "": none. The program writes this only while the signals are blocked. */
-enum { MAX_OPEN = 2 };
-static char doomed[MAX_OPEN][PATH_MAX];
+/* The temporary files that the signal handler removes; NULL: none. The program writes this only while the signals are
+ * blocked. */
+enum { MAX_OPEN = 8192 }; /* export has several for each tensor of a network */
+static const char *doomed[MAX_OPEN];
+static int n_doomed;
 
 enum { PIPE_SECONDS = 5 };
 
@@ -28,7 +30,7 @@ static struct sigaction saved_actions[N_ENDING];
 static void remove_and_end(int number)
 {
     for (int i = 0; i < MAX_OPEN; i++)
-        if (doomed[i][0])
+        if (doomed[i])
             unlink(doomed[i]);
     raise(number);
 }
@@ -42,11 +44,14 @@ static void block_signals(sigset_t *before)
     pthread_sigmask(SIG_BLOCK, &set, before);
 }
 
+/* `temporary` must stay where it is until unwatch_signals. */
 static void watch_signals(const char *temporary)
 {
-    bool watching = doomed[0][0] || doomed[1][0];
-    snprintf(doomed[doomed[0][0] ? 1 : 0], sizeof doomed[0], "%s", temporary);
-    if (watching)
+    int free_place = 0;
+    while (doomed[free_place])
+        free_place++;
+    doomed[free_place] = temporary;
+    if (n_doomed++ > 0)
         return;
     for (int i = 0; i < N_ENDING; i++) {
         sigaction(ending_signals[i], NULL, &saved_actions[i]);
@@ -61,9 +66,11 @@ static void watch_signals(const char *temporary)
 static void unwatch_signals(const char *temporary)
 {
     for (int i = 0; i < MAX_OPEN; i++)
-        if (strcmp(doomed[i], temporary) == 0)
-            doomed[i][0] = 0;
-    if (doomed[0][0] || doomed[1][0])
+        if (doomed[i] == temporary) {
+            doomed[i] = NULL;
+            n_doomed--;
+        }
+    if (n_doomed > 0)
         return;
     for (int i = 0; i < N_ENDING; i++)
         sigaction(ending_signals[i], &saved_actions[i], NULL);
@@ -125,7 +132,10 @@ int tool_output_open(tool_output *output, const char *path)
     }
     sigset_t before;
     block_signals(&before);
-    output->fd = gw_openat(AT_FDCWD, output->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    errno = EMFILE;
+    if (n_doomed < MAX_OPEN)
+        output->fd =
+            gw_openat(AT_FDCWD, output->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
     int error = errno;
     if (output->fd >= 0)
         watch_signals(output->temporary);
@@ -155,16 +165,27 @@ int tool_output_write(tool_output *output, const void *bytes, size_t n_bytes)
     return 0;
 }
 
-int tool_output_commit(tool_output *output)
+int tool_output_finish(tool_output *output)
 {
-    bool direct = !output->temporary;
     /* /dev/null and pipes cannot be synced. write() has already told their errors. */
-    bool failed = !direct && fsync(output->fd) != 0;
+    bool failed = output->temporary && fsync(output->fd) != 0;
     if (!failed) {
         failed = close(output->fd) != 0;
         output->fd = -1;
     }
-    if (!failed && !direct) {
+    if (!failed)
+        return TOOL_DONE;
+    tool_fail("cannot write %s: %s", output->path, strerror(errno));
+    tool_output_discard(output);
+    return TOOL_FAILED;
+}
+
+int tool_output_commit(tool_output *output)
+{
+    bool failed = false;
+    if (output->fd >= 0)
+        TOOL_TRY(tool_output_finish(output));
+    if (output->temporary) {
         sigset_t before;
         block_signals(&before);
         failed = gw_files_publish(AT_FDCWD, output->temporary, output->path, true) != 0;

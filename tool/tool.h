@@ -208,7 +208,7 @@ int tool_read_cluster(const char *name, gw_cluster *out, const gw_cluster_info *
 
 /* A file that appears under its name only when it is complete: written beside it under a temporary name, synced,
  * renamed, the folder synced. SIGINT, SIGTERM and SIGHUP remove the temporary file on their way. An existing file that
- * is not regular (/dev/null, a pipe) is written directly. Two outputs can be open at a time. */
+ * is not regular (/dev/null, a pipe) is written directly. Any number of outputs can be open at a time. */
 typedef struct tool_output {
     int fd;
     char *path;      /* the final name, links followed */
@@ -220,6 +220,12 @@ typedef struct tool_output {
 /* These return TOOL_DONE, or an exit status with the message printed and nothing left behind. */
 int tool_output_open(tool_output *output, const char *path);
 int tool_output_write(tool_output *output, const void *bytes, size_t n_bytes);
+
+/* All is written and on disk, and waits for its name. The descriptor is closed. So many files can get their names
+ * together, when all of them are there. */
+int tool_output_finish(tool_output *output);
+
+/* Gives the file its name. */
 int tool_output_commit(tool_output *output);
 
 /* All of it: a file of these bytes. */

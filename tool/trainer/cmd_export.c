@@ -1,4 +1,5 @@
-/* gradwire export: writes a run's parameters as .npy files, one for each tensor. */
+/* gradwire export: writes a run's parameters as .npy files, one for each tensor. No file gets its name before all of
+ * them are whole, so that a part of an export does not look like all of it. */
 #include "disk/checkpoint.h"
 #include "disk/folder.h"
 #include "npy.h"
@@ -6,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int write_path(char path[4096], const char *folder, int array, const struct gw_param *p)
@@ -42,18 +44,46 @@ static int check_folder(const struct gw_checkpoint *c, const char *folder)
     return status;
 }
 
-/* Writes DIR/PREFIXNAME.npy for every tensor of the array, and lists them in `files`. */
-static int export_array(const struct gw_checkpoint *c, int array, const char *folder, json_t *files)
+/* The files of an export. */
+struct files {
+    tool_output *outputs; /* written, without their names */
+    size_t n;
+    json_t *paths;
+};
+
+/* Writes DIR/PREFIXNAME.npy for every tensor of the array. */
+static int export_array(const struct gw_checkpoint *c, int array, const char *folder, struct files *files)
 {
     const float *values = c->arrays[array];
     for (uint32_t t = 0; values && t < gw_array_tensors(&c->network, array); t++) {
         const struct gw_param *p = gw_array_tensor(&c->network, t);
         char path[4096];
-        if (write_path(path, folder, array, p) != TOOL_DONE || gw_npy_write(path, values + p->offset, p->dims, p->rank))
-            return TOOL_FAILED;
-        json_array_append_new(files, tool_json_text(path));
+        TOOL_TRY(write_path(path, folder, array, p));
+        TOOL_TRY(tool_npy_write(&files->outputs[files->n], path, values + p->offset, p->dims, p->rank));
+        files->n++;
+        json_array_append_new(files->paths, tool_json_text(path));
     }
     return TOOL_DONE;
+}
+
+static int export_all(const struct gw_checkpoint *c, const char *folder, struct files *files)
+{
+    size_t most = 0, n_named = 0;
+    for (int k = 0; k < GW_ARRAYS; k++)
+        most += c->arrays[k] ? gw_array_tensors(&c->network, k) : 0;
+    *files = (struct files){.outputs = calloc(most, sizeof *files->outputs), .paths = json_array()};
+    int status = files->outputs ? check_folder(c, folder) : tool_fail("out of memory");
+    for (int k = 0; k < GW_ARRAYS && status == TOOL_DONE; k++)
+        status = export_array(c, k, folder, files);
+    while (n_named < files->n && status == TOOL_DONE)
+        status = tool_output_commit(&files->outputs[n_named++]);
+    if (status != TOOL_DONE && n_named > 1)
+        tool_fail("only %zu of the %zu files got their names, so %s does not hold a whole export", n_named - 1,
+                  files->n, folder);
+    for (size_t i = n_named; i < files->n; i++)
+        tool_output_discard(&files->outputs[i]);
+    free(files->outputs);
+    return status;
 }
 
 int gw_cmd_export(int argc, char **argv)
@@ -70,7 +100,8 @@ int gw_cmd_export(int argc, char **argv)
         .about =
             "Writes every tensor of a run's parameters as DIR/NAME.npy (conv1.weight.npy, ...). The optimizer "
             "state of a checkpoint becomes momentum.NAME.npy and variance.NAME.npy, the moving average ema.NAME.npy. A "
-            "folder with such files of an earlier export is refused, if this one would not replace them.",
+            "folder with such files of an earlier export is refused, if this one would not replace them. If a file "
+            "cannot be written, none gets its name.",
         .example = "gradwire export --from runs/ternary -o parameters",
         TOOL_OPTIONS(options),
         .args = "export takes options only",
@@ -86,16 +117,14 @@ int gw_cmd_export(int argc, char **argv)
         gw_checkpoint_free(&c);
         return tool_exit_status(status, NULL);
     }
-    json_t *files = json_array();
-    int exit_status = check_folder(&c, folder);
-    for (int k = 0; k < GW_ARRAYS && exit_status == TOOL_DONE; k++)
-        exit_status = export_array(&c, k, folder, files);
+    struct files files;
+    int exit_status = export_all(&c, folder, &files);
     if (exit_status == TOOL_DONE && json)
         exit_status = tool_print_json(
-            json_pack("{s:s, s:I, s:O}", "net", c.network.name, "step", (json_int_t)c.step, "files", files));
+            json_pack("{s:s, s:I, s:O}", "net", c.network.name, "step", (json_int_t)c.step, "files", files.paths));
     else if (exit_status == TOOL_DONE)
-        tool_note("%zu tensors of %s written to %s", json_array_size(files), c.network.name, folder);
-    json_decref(files);
+        tool_note("%zu tensors of %s written to %s", files.n, c.network.name, folder);
+    json_decref(files.paths);
     gw_checkpoint_free(&c);
     return exit_status;
 }
