@@ -4,6 +4,8 @@
 #include "tool.h"
 #include "run/train.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Takes the run's data if the user names none. */
@@ -35,8 +37,11 @@ static int evaluate(const struct gw_eval_options *o, const char *set, bool json)
                       tool_json_text(o->test), "from", tool_json_text(o->from), "step", (json_int_t)r.step, "samples",
                       (json_int_t)r.samples, o->training_set ? "train_accuracy" : "test_accuracy", r.accuracy,
                       o->training_set ? "train_loss" : "test_loss", tool_json_real(r.loss)));
-    tool_note("%s after %llu steps: %s accuracy %.2f %% of %u samples, loss %.4f", r.net, (unsigned long long)r.step,
-              set, 100 * r.accuracy, r.samples, r.loss);
+    char loss[80] = "but the loss is no finite number: parameters are too large, or NaN";
+    if (isfinite(r.loss))
+        snprintf(loss, sizeof loss, r.loss < 1e9 ? "loss %.4f" : "loss %.4g", r.loss);
+    tool_note("%s after %llu steps: %s accuracy %.2f %% of %u samples, %s", r.net, (unsigned long long)r.step, set,
+              100 * r.accuracy, r.samples, loss);
     return TOOL_DONE;
 }
 
@@ -57,7 +62,8 @@ int gw_cmd_eval(int argc, char **argv)
         {"--set", "test|train", "evaluate on the test set, or on the training set", TOOL_TEXT, &set},
         {"--from", "RUN", "a run's folder, or a parameter file", TOOL_TEXT, &o.from},
         {"--threads", "K", "computing threads", TOOL_U32, &o.threads, 1, 256},
-        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json},
+        {"--json", NULL, "one JSON object on standard output; test_loss null: it is no finite number", TOOL_FLAG,
+         &json},
     };
     bool given[sizeof options / sizeof *options] = {false};
     const tool_usage usage = {

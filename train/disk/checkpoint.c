@@ -197,8 +197,8 @@ static gw_status read_run(struct reader *r, struct gw_checkpoint *c)
     GW_TRY(get_number(r, 4, &n_state_files));
     GW_TRY(get_number(r, 4, &threads));
     c->workers = (uint32_t)workers, c->n_state_files = (uint32_t)n_state_files, c->threads = (uint32_t)threads;
-    if (r->at != r->end || workers == 0 || workers > GW_MAX_WORKERS || threads == 0 ||
-        (n_state_files != 0 && n_state_files != workers))
+    if (r->at != r->end || c->steps < c->step || c->steps > GW_MAX_STEPS || workers == 0 || workers > GW_MAX_WORKERS ||
+        threads == 0 || (n_state_files != 0 && n_state_files != workers))
         return gw_fail(GW_ERR_SYSTEM, "%s: what it says of its run is invalid", r->path);
     return GW_OK;
 }
@@ -218,6 +218,9 @@ static gw_status read_head(struct reader *r, struct gw_checkpoint *c, bool prese
     char net[64];
     *n_floats = 0;
     GW_TRY(get_number(r, 8, &c->step));
+    if (c->step > GW_MAX_STEPS)
+        return gw_fail(GW_ERR_SYSTEM, "%s says that it was written after %llu steps; a run has at most %u", r->path,
+                       (unsigned long long)c->step, GW_MAX_STEPS);
     GW_TRY(get_number(r, 4, &n_tensors));
     GW_TRY(get_text(r, net, sizeof net));
     if (gw_network_create(net, &c->network) != GW_OK)

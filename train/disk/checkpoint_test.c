@@ -37,9 +37,9 @@ static float *numbers(const struct gw_network *net, float first)
 static void check_round_trip(unsigned present, bool of_a_run)
 {
     static struct gw_checkpoint c, back;
-    c = (struct gw_checkpoint){.step = 12345678901};
+    c = (struct gw_checkpoint){.step = 3456789012};
     if (of_a_run) {
-        c.steps = 23456789012, c.workers = 5, c.n_state_files = 5, c.threads = 3;
+        c.steps = 4056789012, c.workers = 5, c.n_state_files = 5, c.threads = 3;
         strcpy(c.options, "net mlp:5-3-2\nseed 1\n");
     }
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
@@ -152,21 +152,28 @@ TEST(files_of_holes_are_refused)
     check_refused();
 }
 
-/* Of how many workers a run can be, and how many state files it can have. */
+/* Of how many workers and steps a run can be, and how many state files it can have. */
 TEST(runs_that_cannot_be_are_refused)
 {
     static const struct {
         uint32_t workers, n_state_files, threads;
         bool good;
-    } cases[] = {{1, 0, 1, true},
-                 {GW_MAX_WORKERS, GW_MAX_WORKERS, 1, true},
-                 {GW_MAX_WORKERS + 1, 0, 1, false},
-                 {0, 0, 1, false},
-                 {3, 2, 1, false},
-                 {1, 0, 0, false}};
+        uint64_t step, steps;
+    } cases[] = {{1, 0, 1, true, 3, 3},
+                 {GW_MAX_WORKERS, GW_MAX_WORKERS, 1, true, 0, 3},
+                 {1, 0, 1, true, GW_MAX_STEPS, GW_MAX_STEPS},
+                 {GW_MAX_WORKERS + 1, 0, 1, false, 3, 3},
+                 {0, 0, 1, false, 3, 3},
+                 {3, 2, 1, false, 3, 3},
+                 {1, 0, 0, false, 3, 3},
+                 {1, 0, 1, false, 3, 2},
+                 {1, 0, 1, false, 3, UINT64_MAX},
+                 {1, 0, 1, false, UINT64_MAX, UINT64_MAX},
+                 {1, 0, 1, false, (uint64_t)GW_MAX_STEPS + 1, (uint64_t)GW_MAX_STEPS + 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         static struct gw_checkpoint c, back;
-        c = (struct gw_checkpoint){.step = 3,
+        c = (struct gw_checkpoint){.step = cases[i].step,
+                                   .steps = cases[i].steps,
                                    .workers = cases[i].workers,
                                    .n_state_files = cases[i].n_state_files,
                                    .threads = cases[i].threads};
@@ -176,7 +183,8 @@ TEST(runs_that_cannot_be_are_refused)
         assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
         gw_checkpoint_free(&c);
         CHECK(gw_checkpoint_read(in(GW_PARAMETER_FILE), &back) == (cases[i].good ? GW_OK : GW_ERR_SYSTEM),
-              "%u workers, %u files", cases[i].workers, cases[i].n_state_files);
+              "case %zu: %u workers, %u files, %llu steps", i, cases[i].workers, cases[i].n_state_files,
+              (unsigned long long)cases[i].step);
         if (cases[i].good)
             gw_checkpoint_free(&back);
     }
@@ -237,11 +245,16 @@ TEST(identities_differ)
     gw_checkpoint_free(&c);
 }
 
-TEST(a_network_of_the_future_is_named)
+TEST(a_network_of_the_future_and_too_many_steps_are_named)
 {
     static struct gw_checkpoint c;
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
     c.arrays[GW_PARAMS] = numbers(&c.network, 1);
+    c.step = (uint64_t)-1; /* without a run's options, too */
+    assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
+    check_refused();
+    assert_non_null(strstr(gw_last_error(), "a run has at most 4294967295"));
+    c.step = 0;
     strcpy(c.network.name, "vit:5-3-2");
     assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
     gw_checkpoint_free(&c);
@@ -391,7 +404,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(runs_that_cannot_be_are_refused, make_folder, remove_checkpoint),
         cmocka_unit_test_setup_teardown(statistics_come_back, make_folder, remove_checkpoint),
         cmocka_unit_test(identities_differ),
-        cmocka_unit_test_setup_teardown(a_network_of_the_future_is_named, make_folder, remove_checkpoint),
+        cmocka_unit_test_setup_teardown(a_network_of_the_future_and_too_many_steps_are_named, make_folder, remove_checkpoint),
         cmocka_unit_test_setup_teardown(folders_that_cannot_be_written_are_named, make_folder, remove_checkpoint),
         cmocka_unit_test_setup_teardown(files_wait_for_a_descriptor, make_folder, remove_checkpoint),
         cmocka_unit_test(crc32c_has_its_known_answers),
