@@ -56,6 +56,13 @@ static inline size_t gw_data_sample_values(const struct gw_data *data)
  * names the file. Call gw_data_transform before pictures are used. */
 gw_status gw_data_load(const char *source, const char *test, struct gw_data *data);
 
+/* From here on whatever loads data in this thread asks `stop` many times a second. If it says true, loading ends with
+ * GW_ERR_CLOSED. NULL: nobody is asked. */
+void gw_data_stop_if(bool (*stop)(void *user), void *user);
+
+/* GW_ERR_CLOSED if loading is to end. */
+gw_status gw_data_go_on(void);
+
 /* From here on samples are changed as `transform` says (transform.h; NULL: bytes are scaled). Errors: it is not valid,
  * does not fit the pictures, or the data are no pictures and it is not NULL. */
 gw_status gw_data_transform(struct gw_data *data, const char *transform);

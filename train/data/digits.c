@@ -120,10 +120,13 @@ gw_status gw_data_digits(uint64_t seed, uint32_t split, uint32_t n, struct gw_sa
         gw_samples_free(samples);
         return GW_ERR_MEMORY;
     }
-    for (uint32_t i = 0; i < n; i++) {
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < n && (status = gw_data_go_on()) == GW_OK; i++) {
         struct gw_random r = gw_random_open(seed, GW_PURPOSE_DIGITS, i, split);
         samples->labels[i] = (uint8_t)gw_random_below(&r, 10);
         draw_digit(&r, samples->labels[i], samples->pixels + (size_t)i * SIDE * SIDE);
     }
-    return GW_OK;
+    if (status != GW_OK)
+        gw_samples_free(samples);
+    return status;
 }

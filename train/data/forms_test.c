@@ -208,6 +208,43 @@ TEST(long_files_are_read_as_far_as_they_may)
     assert_non_null(strstr(gw_last_error(), "is longer than 9 bytes"));
 }
 
+static bool asked_often(void *user)
+{
+    int *left = user;
+    return (*left)-- == 0;
+}
+
+/* Whatever is loaded, somebody may ask for its end at any time. */
+TEST(loading_may_be_stopped)
+{
+    static const char *const sources[] = {"digits", "uneven:n=20,d=10", "rows", "packed", "pictures"};
+    static const int most[] = {1000, 10, 4, 5, 4}; /* when to stop: they ask at least so often */
+    uint8_t packed[4096];
+    size_t n = 0;
+    const char *rows = "1 1:1\n-1 2:1\n1 3:1\n-1 4:1\n";
+    put_text("rows", rows);
+    assert_int_equal(lzma_easy_buffer_encode(0, LZMA_CHECK_CRC64, NULL, (const uint8_t *)rows, strlen(rows), packed, &n,
+                                             sizeof packed),
+                     LZMA_OK);
+    put("packed", packed, n);
+    assert_int_equal(mkdir(in("pictures"), 0777), 0);
+    put_mnist("pictures/", '-', 7);
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        for (int at = 0; at <= most[i]; at += i == 0 ? 500 : 1) {
+            struct gw_data data;
+            int left = at;
+            gw_data_stop_if(asked_often, &left);
+            const gw_status status = gw_data_load(i < 2 ? sources[i] : in(sources[i]), NULL, &data);
+            gw_data_stop_if(NULL, NULL);
+            CHECK(status == GW_ERR_CLOSED, "%s, %d: %d, %s", sources[i], at, status, gw_last_error());
+            assert_non_null(strstr(gw_last_error(), "as asked"));
+            assert_null(data.train.labels);
+        }
+    struct gw_data data;
+    assert_int_equal(gw_data_load(in("rows"), NULL, &data), GW_OK);
+    gw_data_free(&data);
+}
+
 TEST(text_of_windows_is_read)
 {
     put_text("w", "\xef\xbb\xbf"
@@ -255,6 +292,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(folders_of_several_or_of_none_are_refused, make_folder, clean_up),
         cmocka_unit_test_setup_teardown(packed_files_are_read_whatever_their_name, make_folder, clean_up),
         cmocka_unit_test_setup_teardown(long_files_are_read_as_far_as_they_may, make_folder, clean_up),
+        cmocka_unit_test_setup_teardown(loading_may_be_stopped, make_folder, clean_up),
         cmocka_unit_test_setup_teardown(text_of_windows_is_read, make_folder, clean_up),
         cmocka_unit_test_setup_teardown(other_forms_are_named, make_folder, clean_up),
     };

@@ -126,6 +126,7 @@ static gw_status read_line(struct reader *r)
 static gw_status read_lines(struct reader *r)
 {
     for (r->line = 1; r->at < r->end; r->line++) {
+        GW_TRY(gw_data_go_on());
         GW_TRY(read_line(r));
         const char *line_end = memchr(r->at, '\n', (size_t)(r->end - r->at));
         r->at = line_end ? line_end + 1 : r->end;

@@ -59,6 +59,7 @@ struct input {
 
 static gw_status refill(struct input *in)
 {
+    GW_TRY(gw_data_go_on());
     in->n = fread(in->bytes, 1, sizeof in->bytes, in->file);
     return ferror(in->file) ? gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", in->path, strerror(errno)) : GW_OK;
 }
@@ -183,6 +184,7 @@ static gw_status read_stream(const struct packing *p, union decoder *d, struct i
             GW_TRY(refill(in));
             s->from = in->bytes, s->n_from = in->n;
         }
+        GW_TRY(gw_data_go_on()); /* a few bytes may unpack to gigabytes */
         GW_TRY(grow(g));
         const bool was_last = s->n_from == 0;
         int why;

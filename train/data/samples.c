@@ -1,6 +1,25 @@
-/* Takes and frees the memory of samples. */
+/* Takes and frees the memory of samples. Asks whether loading is to end. */
 #include "data/data.h"
+#include "base/error.h"
 #include "base/memory.h"
+
+static _Thread_local struct {
+    bool (*stop)(void *user);
+    void *user;
+} asked;
+
+void gw_data_stop_if(bool (*stop)(void *user), void *user)
+{
+    asked.stop = stop;
+    asked.user = user;
+}
+
+gw_status gw_data_go_on(void)
+{
+    return asked.stop && asked.stop(asked.user)
+               ? gw_fail(GW_ERR_CLOSED, "stopped while the data were loaded, as asked; no step was made")
+               : GW_OK;
+}
 
 gw_status gw_samples_alloc_rows(uint32_t n, uint64_t n_values, struct gw_samples *samples)
 {

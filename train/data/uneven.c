@@ -46,7 +46,7 @@ static double normal(struct gw_random *r)
     return radius * cos(2 * M_PI * (double)gw_random_unit(r));
 }
 
-static void draw(const struct uneven *u, float *magnitude, float *weight, struct gw_samples *samples)
+static gw_status draw(const struct uneven *u, float *magnitude, float *weight, struct gw_samples *samples)
 {
     uint32_t n = samples->n, d = (uint32_t)u->d;
     struct gw_random r = gw_random_open(SEED, GW_PURPOSE_UNEVEN, 0, MAGNITUDES);
@@ -62,6 +62,7 @@ static void draw(const struct uneven *u, float *magnitude, float *weight, struct
     struct gw_rows *rows = &samples->rows;
     for (uint32_t i = 0; i < n; i++) {
         double product = 0;
+        GW_TRY(gw_data_go_on());
         r = gw_random_open(SEED, GW_PURPOSE_UNEVEN, i, ROWS);
         for (uint32_t k = 0; k < d; k++) {
             size_t at = (size_t)i * d + k;
@@ -73,6 +74,7 @@ static void draw(const struct uneven *u, float *magnitude, float *weight, struct
         rows->begin[i + 1] = (uint64_t)(i + 1) * d;
         samples->labels[i] = product > 0;
     }
+    return GW_OK;
 }
 
 gw_status gw_data_uneven(const char *options, struct gw_samples *samples, uint32_t *n_features)
@@ -87,12 +89,10 @@ gw_status gw_data_uneven(const char *options, struct gw_samples *samples, uint32
     uint32_t d = *n_features = (uint32_t)u.d;
     GW_TRY(gw_samples_alloc_rows((uint32_t)u.n, (uint64_t)u.n * d, samples));
     float *magnitude = gw_alloc(NULL, d, sizeof *magnitude), *weight = gw_alloc(NULL, d, sizeof *weight);
-    bool enough = magnitude && weight;
-    if (enough)
-        draw(&u, magnitude, weight, samples);
-    else
+    const gw_status status = magnitude && weight ? draw(&u, magnitude, weight, samples) : GW_ERR_MEMORY;
+    if (status != GW_OK)
         gw_samples_free(samples);
     gw_free(NULL, magnitude);
     gw_free(NULL, weight);
-    return enough ? GW_OK : GW_ERR_MEMORY;
+    return status;
 }

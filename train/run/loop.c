@@ -375,6 +375,15 @@ static gw_status check_gradients(const struct gw_team *team)
     return GW_OK;
 }
 
+static gw_status load_data(struct gw_team *team)
+{
+    const struct gw_train_callbacks *callbacks = team->callbacks;
+    gw_data_stop_if(callbacks ? callbacks->stop : NULL, callbacks ? callbacks->user : NULL);
+    const gw_status status = gw_data_load(team->options->data, team->options->test, &team->data);
+    gw_data_stop_if(NULL, NULL);
+    return status;
+}
+
 /* Finds all errors in the options before data are read. It also checks that the folder can be written before any time
  * is spent. */
 static gw_status prepare(struct gw_team *team)
@@ -399,7 +408,7 @@ static gw_status prepare(struct gw_team *team)
     uint32_t of_before = team->resume.checkpoint.threads;
     team->threads = o->threads ? o->threads : of_before ? of_before : 1;
 
-    GW_TRY(gw_data_load(o->data, o->test, &team->data));
+    GW_TRY(load_data(team));
     GW_TRY(gw_data_transform(&team->data, transform_of(o->transform, &team->network, &team->data)));
     const struct gw_shape sample = sample_of(&team->data);
     GW_TRY(gw_network_adapt(&team->network, sample));
@@ -411,8 +420,8 @@ static gw_status prepare(struct gw_team *team)
                        team->data.train.n);
     team->steps_per_epoch = team->data.train.n / o->batch;
     team->steps = o->steps ? o->steps : o->epochs * team->steps_per_epoch;
-    if (team->steps > UINT32_MAX)
-        return gw_fail(GW_ERR_ARGUMENT, "a run has at most %u steps", UINT32_MAX);
+    if (team->steps > GW_MAX_STEPS)
+        return gw_fail(GW_ERR_ARGUMENT, "a run has at most %u steps", GW_MAX_STEPS);
 
     if (o->gradients)
         GW_TRY(check_gradients(team));
