@@ -17,23 +17,29 @@ static const char *spec_of(const tool_profile *p, uint32_t codec)
     return codec < p->profile.n_codecs ? p->codecs[codec].spec : "none";
 }
 
+/* Infinite: no time at all, or less than can be told. */
 static double bits_per_second(double ms_per_byte)
 {
     return ms_per_byte > 0 ? 8000 / ms_per_byte : INFINITY;
 }
 
+/* A bandwidth in the unit that suits it. */
+static const char *bandwidth_text(double bits, int digits, char text[32])
+{
+    if (isinf(bits))
+        snprintf(text, 32, "any bandwidth");
+    else
+        snprintf(text, 32, "%.*g %cbit/s", digits, bits / (bits >= 1e9 ? 1e9 : 1e6), bits >= 1e9 ? 'G' : 'M');
+    return text;
+}
+
 /* "pays below": the fastest link on which the codec still pays. */
 static void print_break_even(const gw_codec_advice *one)
 {
-    const double bits = bits_per_second(one->pays_from_ms_per_byte);
-    if (isinf(one->pays_from_ms_per_byte))
-        printf("%16s", "never");
-    else if (isinf(bits))
-        printf("%16s", "any bandwidth");
-    else if (bits >= 1e9)
-        printf("%9.3g Gbit/s", bits / 1e9);
-    else
-        printf("%9.3g Mbit/s", bits / 1e6);
+    char text[32];
+    printf("%16s", isinf(one->pays_from_ms_per_byte)
+                       ? "never"
+                       : bandwidth_text(bits_per_second(one->pays_from_ms_per_byte), 3, text));
 }
 
 /* By how much the profile's model was off what the probe measured, as a share. NAN: the profile does not say. */
@@ -117,15 +123,16 @@ static int print_text(const tool_profile *p, const gw_advice *advice, const doub
         printf(" %6s\n", points);
     }
     print_choice(p, advice, lost, most_lost);
+    char bandwidth[32];
     printf(
         "\n\"lost\": points of test accuracy, the most of the trainings that gradwire codecs lists; ?: not measured. "
         "They had SGD. Other optimizers can lose more with all but bf16 and f16: docs/accuracy.md.\n");
     printf("Assumed: %u members; compression runs %s, all else equal.\n"
-           "A group takes %.4g ms on the link, and %.4g ms for a million bytes, up plus down (as if at %.4g Mbit/s).\n"
+           "A group takes %.4g ms on the link, and %.4g ms for a million bytes, up plus down (as if at %s).\n"
            "The bandwidth in \"pays below\" is meant likewise. Bytes are of a step, up plus down.\n"
            "\"off by\": the median by which the model was off the exchanges that the probe measured.\n",
            link->members, p->compress == GW_COMPRESS_INLINE ? "inline" : "beside backward", link->alpha_ms,
-           1e6 * link->ms_per_byte, bits_per_second(link->ms_per_byte) / 1e6);
+           1e6 * link->ms_per_byte, bandwidth_text(bits_per_second(link->ms_per_byte), 4, bandwidth));
     if (advice->assumed_floats)
         printf("The profile has no codec none: floats are taken to cost the link's time alone.\n");
     return tool_finish_output();

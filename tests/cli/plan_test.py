@@ -121,6 +121,13 @@ class Plan(harness.Case):
         advice = self.ok_json("advise", "--profile", self.write(slow))
         self.assertEqual((advice["codec"], advice["assumed"]["floats"]), ("none", True))
 
+    def test_links_beyond_all_measure(self):
+        for ms_per_byte, says in [(5e-324, "any bandwidth"), (1e-6, "8 Gbit/s"), (0.001, "8 Mbit/s")]:
+            path = self.write(changed(lambda p: p["link"].update(ms_per_byte=ms_per_byte)))
+            said = self.ok("advise", "--profile", path)
+            self.assertIn(f"(as if at {says})", said)
+            self.assertNotIn("inf ", said)
+
     def test_advice_says_what_it_does_not_know(self):
         """It says by how much its model was off, and if the gain is smaller than that."""
         words = ["advise", "--profile", self.write(profile()), "--lost", "any"]
