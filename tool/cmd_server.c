@@ -1,4 +1,4 @@
-/* gradwire server: runs the parameter server until SIGTERM or Ctrl-C. */
+/* gradwire server: runs the parameter server until SIGTERM, SIGHUP or Ctrl-C. */
 #include "base/numbers.h"
 #include "pserver/protocol/methods.h"
 #include "base/append.h"
@@ -14,17 +14,35 @@
 #include <time.h>
 #include <unistd.h>
 
-static gw_ps_server *_Atomic running; /* NULL: its folder is still being read */
+static gw_ps_server *_Atomic running;     /* NULL: its folder is still being read */
+static volatile sig_atomic_t stop_signal; /* the signal that ends the server; 0: none has come */
+
+static const struct {
+    int number;
+    const char *name;
+} stops[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}};
+enum { N_STOPS = sizeof stops / sizeof *stops };
 
 /* Ends the server in good order. If it still reads its folder, that may take minutes, nobody has been served, and the
  * folder stays as it is whenever the process ends. So it ends at once. */
 static void on_stop(int signal_number)
 {
-    (void)signal_number;
     gw_ps_server *server = running;
+    stop_signal = signal_number;
     if (!server)
         _exit(TOOL_DONE);
     gw_ps_server_stop(server);
+}
+
+/* Ends the server at a signal that is not ignored: under nohup SIGHUP stays so. */
+static void catch_stops(void)
+{
+    const struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    for (int i = 0; i < N_STOPS; i++) {
+        struct sigaction before;
+        if (stops[i].number != SIGHUP || (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN))
+            sigaction(stops[i].number, &action, NULL);
+    }
 }
 
 /* What the command does. The list of methods comes from the library's table. */
@@ -38,7 +56,7 @@ static void describe(char *text, size_t n_bytes)
         gw_append(text, n_bytes, "%s %s (%s)", m > 1 ? "," : "", name, gw_ps_method_help((gw_ps_method)m));
     gw_append(text, n_bytes,
               ". C programs use gradwire/pserver.h, Python programs gradwire.pserver. The server logs what happens on "
-              "standard error, a line each. It ends at SIGTERM or Ctrl-C.");
+              "standard error, a line each. It ends at SIGTERM, SIGHUP or Ctrl-C, and says so.");
 }
 
 static void log_line(const char *line, void *user)
@@ -94,7 +112,11 @@ static int serve(gw_ps_server *server, const gw_ps_server_options *o, const char
         log_line(line, NULL);
     }
     gw_status status = gw_ps_server_run(server);
-    log_line("ended", NULL);
+    const char *why = NULL;
+    for (int i = 0; i < N_STOPS; i++)
+        why = stops[i].number == stop_signal ? stops[i].name : why;
+    snprintf(line, sizeof line, "ended%s%s", why ? " signal=" : "", why ? why : "");
+    log_line(line, NULL);
     return tool_exit_status(status, NULL);
 }
 
@@ -174,9 +196,7 @@ int gw_cmd_server(int argc, char **argv)
     gw_status made = gw_context_create(&context, &shared);
     if (made < 0)
         return tool_exit_status(made, NULL);
-    const struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    catch_stops();
     signal(SIGPIPE, SIG_IGN); /* whoever reads the log may end before the server */
     gw_ps_server *server = NULL;
     made = gw_ps_server_create(shared, &o, &server);
@@ -188,8 +208,8 @@ int gw_cmd_server(int argc, char **argv)
     if (status == TOOL_DONE)
         status = serve(server, &o, mode, page);
     tool_status_close(page);
-    signal(SIGINT, SIG_IGN); /* it ends already */
-    signal(SIGTERM, SIG_IGN);
+    for (int i = 0; i < N_STOPS; i++)
+        signal(stops[i].number, SIG_IGN); /* it ends already */
     gw_ps_server_destroy(server);
     gw_context_destroy(shared);
     return status;

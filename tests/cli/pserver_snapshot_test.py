@@ -125,7 +125,7 @@ def copied(folder):
 
 
 def stopped_while_it_reads(folder):
-    """SIGTERM and SIGINT end a server that still reads its folder, at once and as in good order. The folder stays."""
+    """SIGTERM, SIGINT and SIGHUP end a server that still reads its folder, at once and as in good order. The folder stays."""
     options = ["--snapshot", folder / "kept", "--workers", "1", "--mode", "async"]
     server = Server(*options)
     with ps.Client(server.address, rank=0, timeout=PATIENCE) as client:
@@ -133,7 +133,7 @@ def stopped_while_it_reads(folder):
         for i in range(2):  # 128 MiB to read
             client.push_parameter(key="x", value=numpy.full(16 << 20, i, "float32"))
         server.kill()
-    for how in (signal.SIGTERM, signal.SIGINT):
+    for how in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         words = map(str, [TOOL, "server", "--listen", "127.0.0.1:0", *options])
         process = subprocess.Popen([*words], stderr=subprocess.PIPE, text=True)
         first = process.stderr.readline()

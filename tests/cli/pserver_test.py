@@ -423,9 +423,22 @@ def wrong_use():
             fails(words.split(), said, status=2)
 
 
+def how_a_server_ends():
+    """Each signal that asks a server to end is named by its log. Under nohup, SIGHUP does not ask."""
+    for how in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        log = Server("--workers", "1").end(how)
+        check(f" ended signal={how.name}\n" in log, f"{how.name}: {log}")
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    server = Server("--workers", "1")
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    server.process.send_signal(signal.SIGHUP)
+    check(" ended signal=SIGTERM\n" in server.end(), "a server under nohup outlives SIGHUP")
+
+
 def main():
     import gradwire.pserver as ps
 
+    how_a_server_ends()
     two_processes()
     wrong_use()
     for test in (refusals, values_of_no_round, keys, nobody_reads_the_log):
