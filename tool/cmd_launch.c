@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* pipe2 */
 #include "base/clock.h"
 #include "base/child.h"
+#include "base/quote.h"
 #include "hosts.h"
 #include "launcher.h"
 #include "members/members.h"
@@ -224,9 +225,18 @@ static int start(struct launch *launch, uint32_t rank)
 
 /* ---- seeing them to their end -------------------------------------------------------------------------- */
 
+/* Another machine may say anything, and the terminal must not obey it. Nothing that the tool prints to a pipe is meant
+ * for a terminal to obey. */
 static void say_line(struct worker *worker, uint32_t rank)
 {
-    fprintf(stderr, "[rank %u] %.*s\n", rank, (int)worker->n_line, worker->line);
+    char line[MAX_LINE + 1], shown[4 * MAX_LINE + 1];
+    size_t n = 0;
+    for (size_t i = 0; i < worker->n_line; i++) /* gw_show would end at a zero byte, and marks tabs */
+        line[n++] = worker->line[i] == '\t' || !worker->line[i] ? ' ' : worker->line[i];
+    n -= n > 0 && line[n - 1] == '\r'; /* ssh ends its lines so */
+    line[n] = 0;
+    gw_show(line, "", shown, sizeof shown);
+    fprintf(stderr, "[rank %u] %s\n", rank, shown);
     worker->n_line = 0;
 }
 

@@ -198,6 +198,16 @@ class Links(harness.Case):
         self.write_bytes("shell", b"#!/bin/sh\nexit 137\n")
         self.said(*words[1:], *RUN, status=1, says="rank 0 ended with status 137")
 
+    def test_what_a_terminal_would_obey(self):
+        """Another machine may say anything. What the launcher prints of it moves no cursor, and forges no line."""
+        words = self.hosts("node 2\n")
+        says = rb"printf 'a\033[31mb\tc\r\nd\a\000\302\233e\342\202\254' >&2"
+        self.write_bytes("shell", b'#!/bin/sh\ncase "$2" in *RANK=1*) ' + says + b";; esac\nexit 1\n")
+        done = self.said(
+            *words[1:], *RUN, status=1, says=["[rank 1] a\\x1b[31mb c\n", "[rank 1] d\\x07 \\xc2\\x9be\u20ac\n"]
+        )
+        self.assertNotIn("\x1b", done)
+
     def test_no_worker_outlives_its_launcher(self):
         """Whenever the launcher is killed, its workers end. They hold a pipe, and so its end tells of theirs."""
         self.need_tcp()
