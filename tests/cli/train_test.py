@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -63,6 +64,8 @@ class Train(harness.Case):
         out = self.path("run")
         self.ok("train", *SMALL, *"--optimizer sgd --lr 1e37 --steps 5 --out".split(), out)
         self.assertIsNone(self.ok_json("eval", "--from", out)["test_loss"])
+        said = self.said("eval", "--from", out, says="but the loss is no finite number")
+        self.assertNotIn("nan", said.replace(out, "").lower().replace("or nan", ""))
 
     def test_run_folder(self):
         out = self.path("run")
@@ -87,6 +90,27 @@ class Train(harness.Case):
         self.refused(1, "export", "--from", out, "-o", self.path("parameters"), says=says)
         self.ok("encode", "--codec", "none", self.path("parameters/fc1.weight.npy"), "-o", self.path("w.gw"))
         self.assertEqual(self.ok_json("inspect", self.path("w.gw"))["elements"], 784 * 16)
+
+    def test_an_export_is_whole_or_nothing(self):
+        """The third weight is too long for the files that may be written. The first two are not."""
+        out, folder = self.path("run"), self.path("export")
+        self.ok("train", "--net", "mlp:784-2-1000-10", "--data", harness.PICTURES, *"--steps 1 --checkpoint-every 1 --out".split(), out)
+        few = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+        export = ["export", "--from", out, "-o", folder]
+        self.said(*export, status=1, says=["fc3.weight.npy", "File too large"], preexec_fn=few)
+        self.assertEqual(os.listdir(folder), [])
+        self.ok(*export)
+        earlier = self.contents("export")
+        self.assertEqual(len(earlier), 6)
+        self.ok("train", "--resume", out, "--steps", 2)
+        self.said(*export, status=1, says="fc3.weight.npy", preexec_fn=few)
+        self.assertEqual(self.contents("export"), earlier, "files of two exports are mixed")
+        os.remove(os.path.join(folder, "fc3.bias.npy"))
+        os.mkdir(os.path.join(folder, "fc3.bias.npy"))
+        self.refused(1, *export, says="fc3.bias.npy: it is a folder")
+        os.rmdir(os.path.join(folder, "fc3.bias.npy"))
+        del earlier["fc3.bias.npy"]
+        self.assertEqual(self.contents("export"), earlier)
 
     def test_interrupted(self):
         out = self.path("run")
