@@ -89,7 +89,7 @@ struct gw_train_tensor {
 };
 
 struct gw_train_summary {
-    char net[64], codec[512], data[256], parameter_hash[17];
+    char net[64], codec[512], data[4096], parameter_hash[17];
     uint32_t workers, batch; /* workers 0: rank 0 of another process has the summary, or there is none */
     bool stopped;            /* the user has ended the run: all members have ended after the same step */
     uint64_t resumed_from;   /* steps that earlier runs had done; 0: none */
@@ -117,7 +117,7 @@ struct gw_train_summary {
     char wire_why[128];
     /* n_groups: groups at the end. n_plans: plans that were made while training. planned_ms: how long a step takes by
      * the last plan. planning_seconds: the time that all planning took */
-    char plan[256];
+    char plan[4096];
     uint32_t n_groups, n_plans;
     double planned_ms, planning_seconds;
     uint64_t fast_steps;

@@ -2,6 +2,7 @@
 predict_test in tool/predict has the model itself."""
 
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -257,6 +258,9 @@ class Predict(harness.Case):
         self.refused(1, *words, self.path("none.json"), says="cannot read")
         self.refused(1, *words, self.folder, says="a folder")
         self.ok(*words, self.cluster(network_latency_s=0), "--ratio", "16")
+        odd = self.path("odd\udcff.json")  # no UTF-8
+        os.rename(self.cluster(), odd)
+        self.assertEqual(self.ok_json(*words, odd, "--ratio", "16")["cluster_name"], self.path(r"odd\xff.json"))
 
 
 if __name__ == "__main__":

@@ -91,10 +91,37 @@ class Train(harness.Case):
         self.ok("encode", "--codec", "none", self.path("parameters/fc1.weight.npy"), "-o", self.path("w.gw"))
         self.assertEqual(self.ok_json("inspect", self.path("w.gw"))["elements"], 784 * 16)
 
+    def test_names_that_are_not_utf8(self):
+        """A run does not end without its summary, and no option is missing when it goes on."""
+        odd, out = self.path("odd\udcff"), self.path("run")
+        shutil.copytree(harness.PICTURES, odd)
+        words = ["train", "--net", "mlp:784-16-10", "--steps", 2, "--data", odd]
+        self.assertEqual(self.ok_json(*words)["data"], self.path(r"odd\xff"))
+        self.refused(2, *words, "--out", out, says=["--data", r"odd\xff is not UTF-8", "run.json"])
+        os.symlink(odd, self.path("link"))
+        words[-1] = self.path("link")
+        self.ok(*words, "--out", out)
+        self.assertEqual(self.json_of(out, "summary.json")["data"], self.path("link"))
+        # A name may be long, and is not cut within a character.
+        folder = self.path(*("\u00e9" * 60 + "x" * k for k in range(4)))
+        os.makedirs(folder)
+        plan = self.write_bytes(
+            os.path.join(folder, "plan.json"), b'{"groups": [["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]]}'
+        )
+        self.assertEqual(self.ok_json(*words, "--plan", plan)["plan"]["asked"], plan)
+
     def test_an_export_is_whole_or_nothing(self):
         """The third weight is too long for the files that may be written. The first two are not."""
         out, folder = self.path("run"), self.path("export")
-        self.ok("train", "--net", "mlp:784-2-1000-10", "--data", harness.PICTURES, *"--steps 1 --checkpoint-every 1 --out".split(), out)
+        self.ok(
+            "train",
+            "--net",
+            "mlp:784-2-1000-10",
+            "--data",
+            harness.PICTURES,
+            *"--steps 1 --checkpoint-every 1 --out".split(),
+            out,
+        )
         few = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
         export = ["export", "--from", out, "-o", folder]
         self.said(*export, status=1, says=["fc3.weight.npy", "File too large"], preexec_fn=few)

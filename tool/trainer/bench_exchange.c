@@ -136,7 +136,7 @@ static void note_replay(const struct bench *b, const struct bench_plan *plan, co
     const double compute = 1e-3 * bench_compute_ms(&b->profile.profile);
     const double after = gw_median(times->after, b->runs), seconds = gw_median(times->seconds, b->runs);
     const double hidden = bench_hidden_share(plan, compute, after, seconds);
-    json_object_update_new(row, json_pack("{s:s, s:i, s:f, s:f, s:f}", "plan", plan->name, "groups",
+    json_object_update_new(row, json_pack("{s:o, s:i, s:f, s:f, s:f}", "plan", tool_json_text(plan->name), "groups",
                                           (int)plan->n_groups, "compute_seconds", compute, "after_seconds", after,
                                           "hidden_seconds", after - seconds));
     json_object_set_new(row, "hidden_share", tool_json_real(hidden));

@@ -379,13 +379,15 @@ static int settle(struct words *w)
 }
 
 /* The options that the run's folder keeps. Defaults are among them, because a later version may have other defaults. */
-static json_t *record_of(const tool_usage *usage, struct words *w, uint32_t workers)
+static int make_record(const tool_usage *usage, struct words *w, uint32_t workers)
 {
+    if (!w->o.out && !w->o.resume)
+        return TOOL_DONE;
     w->who.workers = workers;
     w->epochs = w->o.steps ? 0 : w->o.epochs;
     w->momentum = strcmp(w->o.optimizer, "momentum") == 0 ? w->o.momentum : NAN;
     w->weight_decay = isnan(w->o.l2) ? w->o.weight_decay : NAN;
-    return tool_run_record(usage);
+    return tool_run_record(usage, &w->o.record);
 }
 
 static int train(const tool_usage *usage, struct words *w, const tool_run *of)
@@ -396,8 +398,8 @@ static int train(const tool_usage *usage, struct words *w, const tool_run *of)
     bool stopped = false;
     if (exit_status == TOOL_DONE && w->batch_each)
         w->o.batch = w->batch_each * members.size;
-    if (exit_status == TOOL_DONE && !(w->o.record = record_of(usage, w, members.size)))
-        exit_status = tool_fail("out of memory");
+    if (exit_status == TOOL_DONE)
+        exit_status = make_record(usage, w, members.size);
     if (exit_status == TOOL_DONE) {
         if (members.first == 0)
             tool_run_tell(of);

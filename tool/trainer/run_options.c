@@ -191,19 +191,33 @@ void tool_run_tell(const tool_run *run)
     }
 }
 
-json_t *tool_run_record(const tool_usage *usage)
+/* A text is there, and no JSON could be made of it. */
+static int cannot_keep(const tool_option *option)
 {
-    json_t *record = json_object();
-    for (size_t i = 0; record && i < usage->n_options; i++) {
+    if (!tool_json_is_whole())
+        return tool_fail("out of memory");
+    return tool_wrong_use("%s: the path %s is not UTF-8, and so the run's " GW_RUN_FILE
+                          " cannot keep it; a link to it with another name can be given, or a run without --out",
+                          option->name, *(const char *const *)option->target);
+}
+
+int tool_run_record(const tool_usage *usage, json_t **record)
+{
+    int status = TOOL_DONE;
+    *record = json_object();
+    for (size_t i = 0; *record && status == TOOL_DONE && i < usage->n_options; i++) {
         const tool_option *option = &usage->options[i];
         json_t *value = option->run != TOOL_RUN_NOT ? value_of(option) : NULL;
-        if (value && json_object_set_new(record, key_of(option), value) != 0) {
-            json_decref(record);
-            return NULL;
-        }
+        if (value)
+            json_object_set_new(*record, key_of(option), value);
+        else if (option->run != TOOL_RUN_NOT && option->kind == TOOL_TEXT && *(const char *const *)option->target)
+            status = cannot_keep(option);
     }
-    if (tool_json_is_whole())
-        return record;
-    json_decref(record); /* an option that had no memory would be missing when the run goes on */
-    return NULL;
+    if (status == TOOL_DONE && !tool_json_is_whole()) /* an option that had no memory would be missing later */
+        status = tool_fail("out of memory");
+    if (status == TOOL_DONE)
+        return TOOL_DONE;
+    json_decref(*record);
+    *record = NULL;
+    return status;
 }

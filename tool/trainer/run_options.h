@@ -29,7 +29,8 @@ int tool_run_find_data(const tool_usage *usage, const tool_run *run);
 void tool_run_tell(const tool_run *run);
 
 /* The options of `usage` that a run keeps, with the values that they have, as an object that the caller releases. Paths
- * are absolute. NULL: no memory. */
-json_t *tool_run_record(const tool_usage *usage);
+ * are absolute. A path that is not UTF-8 is refused, because the run could not go on without it. After an error *record
+ * is NULL. */
+int tool_run_record(const tool_usage *usage, json_t **record);
 
 #endif

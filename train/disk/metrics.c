@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/quote.h"
 #include "disk/folder.h"
 #include "disk/tensorboard.h"
 
@@ -413,13 +414,24 @@ static json_t *real_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* A text from outside, such as a path, which need not be UTF-8. Bytes that are not become \\xNN. */
+static json_t *text_json(const char *text)
+{
+    char shown[4 * 4096];
+    json_t *json = json_string(text);
+    if (json)
+        return json;
+    gw_show(text, "", shown, sizeof shown);
+    return json_string(shown);
+}
+
 json_t *gw_train_summary_json(const struct gw_train_summary *s)
 {
     json_t *o = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, "
+        "{s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, "
         "s:o, s:o, s:o, s:b, s:s, s:o}",
-        "net", s->net, "codec", s->codec, "data", s->data, "workers", (json_int_t)s->workers, "batch",
-        (json_int_t)s->batch, "steps", (json_int_t)s->steps, "resumed_from", (json_int_t)s->resumed_from,
+        "net", s->net, "codec", text_json(s->codec), "data", text_json(s->data), "workers", (json_int_t)s->workers,
+        "batch", (json_int_t)s->batch, "steps", (json_int_t)s->steps, "resumed_from", (json_int_t)s->resumed_from,
         "missing_steps", (json_int_t)s->missing_steps, "skipped_steps", (json_int_t)s->skipped_steps, "seed",
         (json_int_t)s->seed, "parameters", (json_int_t)s->parameters, "test_accuracy", real_or_null(s->test_accuracy),
         "train_accuracy", real_or_null(s->train_accuracy), "train_loss", real_or_null(s->train_loss), "bytes_up",
@@ -448,8 +460,8 @@ json_t *gw_train_summary_json(const struct gw_train_summary *s)
                                             (json_int_t)w->n_changes, "fast_steps", (json_int_t)s->fast_steps));
     failed |=
         json_object_set_new(o, "plan",
-                            json_pack("{s:s, s:I, s:I, s:o, s:f}", "asked", s->plan, "groups", (json_int_t)s->n_groups,
-                                      "plans", (json_int_t)s->n_plans, "predicted_ms",
+                            json_pack("{s:o, s:I, s:I, s:o, s:f}", "asked", text_json(s->plan), "groups",
+                                      (json_int_t)s->n_groups, "plans", (json_int_t)s->n_plans, "predicted_ms",
                                       real_or_null(s->n_plans ? s->planned_ms : NAN), "seconds", s->planning_seconds));
     json_t *layers = json_array();
     for (uint32_t t = 0; t < s->n_tensors; t++) {
