@@ -207,7 +207,8 @@ gw_status gw_predict(const gw_predict_options *o, const gw_predict_codec *codec,
                        "shorter",
                        o->batch_seconds, out->cpu_seconds);
     out->compute_seconds = compute / spread_over(o, gpus);
-    out->waiting_seconds = out->compute_seconds * (slowest_by_mean(o->straggler_cv, gpus) - 1);
+    /* the integral's rounding may bring it below 1 */
+    out->waiting_seconds = out->compute_seconds * fmax(0, slowest_by_mean(o->straggler_cv, gpus) - 1);
     out->hidden_seconds =
         fmin(o->overlap * (2.0 / 3) * out->compute_seconds, out->network_seconds + out->codec_seconds);
     out->seconds = out->compute_seconds + (out->gpu_seconds + out->cpu_seconds + out->network_seconds) +

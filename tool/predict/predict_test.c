@@ -364,6 +364,9 @@ TEST(the_slowest_of_many)
         CHECK(fabs(slowest / cases[i].slowest_by_mean - 1) < 1e-9, "cv %g, %u GPUs: %.17g", cases[i].cv, cases[i].gpus,
               slowest);
     }
+    for (options.straggler_cv = 1e-320; options.straggler_cv < 1e-3; options.straggler_cv *= 1e4) /* it rounds */
+        for (uint32_t gpus = 4; gpus < 600; gpus += 96)
+            CHECK(predicted(&options, NULL, gpus).waiting_seconds >= 0, "cv %g", options.straggler_cv);
 }
 
 /* ---- what a gain implies ------------------------------------------------------------------------------- */
