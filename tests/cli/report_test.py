@@ -327,12 +327,13 @@ class Report(harness.Case):
             self.assertFalse(run["finished"])
             os.remove(os.path.join(folder, name))
         bad = [{**SHAPE, "max": -1}, {**SHAPE, "counts": [1] * 63}, {**SHAPE, "counts": ["1"] * 64}, 7]
+        bad.append({**SHAPE, "counts": [1] * 63 + [-1]})
         rows = [{"step": t, "tensor": "w", "raw": raw} for t, raw in enumerate([SHAPE, *bad])]
         rows.append({"step": 2**63 - 1, "tensor": "w", "raw": SHAPE})
         self.write(folder, "histograms.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         (run,) = self.report(folder)
         self.assertEqual([row["step"] for row in run["histograms"]["rows"]], [1])
-        self.assertIn("histograms.jsonl: 5 lines cannot be used, the first is line 2", run["notes"])
+        self.assertIn("histograms.jsonl: 6 lines cannot be used, the first is line 2", run["notes"])
 
     def test_refusals(self):
         run, page = self.synthetic("run", 2), self.write_bytes("page.html", b"before")

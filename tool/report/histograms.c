@@ -43,7 +43,8 @@ static json_t *counts_of(const json_t *histogram)
         return NULL;
     json_t *out = json_pack("[f]", max);
     json_array_foreach (counts, i, count)
-        if (!json_is_integer(count) || json_array_append_new(out, json_integer(json_integer_value(count))) != 0) {
+        if (!json_is_integer(count) || json_integer_value(count) < 0 ||
+            json_array_append_new(out, json_integer(json_integer_value(count))) != 0) {
             json_decref(out);
             return NULL;
         }
