@@ -222,6 +222,30 @@ class Resume(harness.Case):
         self.assertEqual([line["step"] for line in self.metrics(out)], [*range(14), *range(20, 30)])
         self.assertEqual(summary["parameter_hash"], self.summary(self.whole)["parameter_hash"])
 
+    def test_other_files_that_lost_something(self):
+        """The run goes on, and says what is gone."""
+        events, histograms = "events.out.tfevents.0.gradwire", "histograms.jsonl"
+
+        def altered(data):
+            return data[:400] + bytes([data[400] ^ 1]) + data[401:]
+
+        for i, (name, damage, says) in enumerate(
+            [
+                (events, altered, f"{events} lacks the last "),
+                (events, lambda data: data[:2000], f"{events} lacks the last "),
+                (histograms, lambda data: data.replace(b'\n{"step"', b'\n{"stop"', 1), f"{histograms} was damaged"),
+                (histograms, lambda data: data[:-3], None),
+            ]
+        ):
+            out = self.begun(f"run{i}", until=20)
+            path = os.path.join(out, name + ".partial")
+            self.write_bytes(path, damage(self.read_bytes(path)))
+            said = self.resume(out)[1]
+            if says:
+                self.assertIn(says, said)
+            for word in ("lacks the", "jsonl was damaged"):
+                self.assertEqual(word in said, word in (says or ""), said)
+
     def test_nothing_to_resume(self):
         out, resume = self.path("run"), ["train", *FOUR, "--steps", 30, "--resume"]
         self.refused(1, *resume, self.path("absent"), says=self.path("absent"))

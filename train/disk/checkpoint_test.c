@@ -382,15 +382,22 @@ TEST(event_files_are_gone_on_with)
             long want = ends[0];
             for (int i = 0; i < N && steps[i] < before && ends[i + 1] <= (long)cut; i++)
                 want = ends[i + 1];
-            assert_int_equal(gw_tensorboard_end_before(f, before), want);
+            uint64_t next, last = 0;
+            for (int i = 0; i < N && steps[i] < before && ends[i + 1] <= (long)cut; i++)
+                last = steps[i] + 1;
+            assert_int_equal(gw_tensorboard_end_before(f, before, &next), want);
+            assert_int_equal(next, last);
             fclose(f);
         }
     bytes[ends[2] + 13] ^= 1;
     f = tmpfile();
-    assert_int_equal(gw_tensorboard_end_before(f, 9), 0);
+    uint64_t next;
+    assert_int_equal(gw_tensorboard_end_before(f, 9, &next), 0);
+    assert_int_equal(next, 0);
     fwrite(bytes, 1, n, f);
     rewind(f);
-    assert_int_equal(gw_tensorboard_end_before(f, 9), ends[2]);
+    assert_int_equal(gw_tensorboard_end_before(f, 9, &next), ends[2]);
+    assert_int_equal(next, 1);
     fclose(f);
 }
 
@@ -404,7 +411,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(runs_that_cannot_be_are_refused, make_folder, remove_checkpoint),
         cmocka_unit_test_setup_teardown(statistics_come_back, make_folder, remove_checkpoint),
         cmocka_unit_test(identities_differ),
-        cmocka_unit_test_setup_teardown(a_network_of_the_future_and_too_many_steps_are_named, make_folder, remove_checkpoint),
+        cmocka_unit_test_setup_teardown(a_network_of_the_future_and_too_many_steps_are_named, make_folder,
+                                        remove_checkpoint),
         cmocka_unit_test_setup_teardown(folders_that_cannot_be_written_are_named, make_folder, remove_checkpoint),
         cmocka_unit_test_setup_teardown(files_wait_for_a_descriptor, make_folder, remove_checkpoint),
         cmocka_unit_test(crc32c_has_its_known_answers),

@@ -65,20 +65,25 @@ void gw_histograms_write(FILE *file, const struct gw_histograms *histograms)
     }
 }
 
-static bool is_before(const char *text, uint64_t step)
+/* The step of a line. False: it has none. */
+static bool read_step(const char *text, uint64_t *step)
 {
     json_t *line = json_loads(text, 0, NULL);
     const json_t *of = json_object_get(line, "step");
-    const bool before = json_is_integer(of) && json_integer_value(of) >= 0 && (uint64_t)json_integer_value(of) < step;
+    const bool good = json_is_integer(of) && json_integer_value(of) >= 0;
+    *step = good ? (uint64_t)json_integer_value(of) : 0;
     json_decref(line);
-    return before;
+    return good;
 }
 
-long gw_histograms_end_before(FILE *file, uint64_t step)
+long gw_histograms_end_before(FILE *file, uint64_t step, bool *damaged)
 {
     char text[GW_FILE_LINE];
-    long end = 0;
-    while (gw_file_line(file, text) && is_before(text, step))
-        end += (long)strlen(text);
-    return end;
+    uint64_t of;
+    for (long end = 0;; end += (long)strlen(text)) {
+        const bool whole = gw_file_line(file, text), good = whole && read_step(text, &of);
+        *damaged = whole ? !good : !feof(file);
+        if (!good || of >= step)
+            return end;
+    }
 }

@@ -55,7 +55,8 @@ double gw_histogram_limit(const struct gw_histogram *h, uint32_t bin);
 /* Writes the lines of one step. Write errors stay in the stream's error mark. */
 void gw_histograms_write(FILE *file, const struct gw_histograms *histograms);
 
-/* Reads such a file from its start, and returns where its whole lines of steps before `step` end. */
-long gw_histograms_end_before(FILE *file, uint64_t step);
+/* Reads such a file from its start, and returns where its whole lines of steps before `step` end. *damaged: a line
+ * there is none that was written so. A last line that is cut is no damage: the run was writing it. */
+long gw_histograms_end_before(FILE *file, uint64_t step, bool *damaged);
 
 #endif

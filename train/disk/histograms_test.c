@@ -74,7 +74,9 @@ static void check_cut(const char *bytes, long cut, uint64_t before, const long *
     rewind(f);
     for (int i = 0; i < n && steps[i] < before && ends[i + 1] <= cut; i++)
         want = ends[i + 1];
-    assert_int_equal(gw_histograms_end_before(f, before), want);
+    bool damaged;
+    assert_int_equal(gw_histograms_end_before(f, before, &damaged), want);
+    assert_false(damaged);
     fclose(f);
 }
 
@@ -147,9 +149,11 @@ TEST(events_hold_histograms)
         at++;
     assert_true(at + (long)sizeof limits <= end);
     rewind(f);
-    assert_int_equal(gw_tensorboard_end_before(f, h->step + 1), end);
+    uint64_t next;
+    assert_int_equal(gw_tensorboard_end_before(f, h->step + 1, &next), end);
+    assert_int_equal(next, h->step + 1);
     rewind(f);
-    assert_int_equal(gw_tensorboard_end_before(f, h->step), scalars);
+    assert_int_equal(gw_tensorboard_end_before(f, h->step, &next), scalars);
     fclose(f);
     free(h);
 }

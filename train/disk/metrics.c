@@ -322,6 +322,7 @@ static gw_status read_lines(struct gw_metrics *m, uint64_t first, long *end)
 gw_status gw_metrics_resume(struct gw_metrics *m, const char *out, uint64_t first)
 {
     long end;
+    uint64_t next;
     m->resumed = true;
     m->test_accuracy = -1;
     m->residual_norm = -1;
@@ -330,8 +331,10 @@ gw_status gw_metrics_resume(struct gw_metrics *m, const char *out, uint64_t firs
     GW_TRY(gw_file_reopen(out, GW_EVENTS_FILE, &m->events));
     GW_TRY(read_lines(m, first, &end));
     GW_TRY(gw_file_cut(&m->lines, end));
-    GW_TRY(gw_file_cut(&m->histograms, gw_histograms_end_before(m->histograms.stream, first)));
-    end = gw_tensorboard_end_before(m->events.stream, first);
+    end = gw_histograms_end_before(m->histograms.stream, first, &m->histograms_damaged);
+    GW_TRY(gw_file_cut(&m->histograms, end));
+    end = gw_tensorboard_end_before(m->events.stream, first, &next);
+    m->events_missing = next < first ? first - next : 0;
     GW_TRY(gw_file_cut(&m->events, end));
     if (end == 0)
         gw_tensorboard_begin(m->events.stream, wall_time());

@@ -52,6 +52,9 @@ struct gw_metrics {
     /* sums so far; in a resumed run they include the steps before it */
     uint64_t n_steps, n_skipped;
     uint64_t n_missing; /* steps before `next` of which no records came */
+    /* a resumed run: what other files had lost */
+    bool histograms_damaged;
+    uint64_t events_missing;
     uint64_t bytes_up, bytes_down, dense_bytes, gradients;
     double step_seconds, compute_seconds, encode_seconds, wait_seconds;
     uint64_t fast_steps; /* how many steps' frames rank 0 wrote as GW_WIRE_FAST */
@@ -73,8 +76,8 @@ gw_status gw_metrics_open(struct gw_metrics *metrics, const char *out, bool over
 gw_status gw_metrics_begin(struct gw_metrics *metrics, const char *out);
 
 /* Goes on with the files of an interrupted run from step `first` on, in a folder that is locked. Lines of later steps,
- * and a line that is cut, are dropped. Lines of earlier steps are added up again. n_missing tells how many are missing.
- */
+ * and a line that is cut, are dropped. Lines of earlier steps are added up again. n_missing tells how many are missing,
+ * histograms_damaged and events_missing whether the other files lack some. */
 gw_status gw_metrics_resume(struct gw_metrics *metrics, const char *out, uint64_t first);
 
 gw_status gw_metrics_sync(struct gw_metrics *metrics);

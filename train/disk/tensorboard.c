@@ -143,9 +143,10 @@ static uint64_t event_step(const uint8_t *event, uint64_t n_bytes)
     return step;
 }
 
-long gw_tensorboard_end_before(FILE *file, uint64_t step)
+long gw_tensorboard_end_before(FILE *file, uint64_t step, uint64_t *next)
 {
     uint8_t head[12], event[sizeof((struct message *)0)->bytes + 4];
+    *next = 0;
     for (long end = 0;; end = ftell(file)) {
         if (fread(head, 1, sizeof head, file) != sizeof head || gw_get32(head + 8) != masked(head, 8))
             return end;
@@ -153,5 +154,7 @@ long gw_tensorboard_end_before(FILE *file, uint64_t step)
         if (n_bytes > sizeof event - 4 || fread(event, 1, n_bytes + 4, file) != n_bytes + 4 ||
             gw_get32(event + n_bytes) != masked(event, n_bytes) || event_step(event, n_bytes) >= step)
             return end;
+        if (end > 0) /* the first record is of no step */
+            *next = event_step(event, n_bytes) + 1;
     }
 }

@@ -15,8 +15,8 @@ uint32_t gw_crc32c(const void *bytes, size_t n_bytes);
 void gw_tensorboard_begin(FILE *file, double wall_time);
 
 /* Reads an event file from its start, and returns where its whole records of steps before `step` end; 0 if there are
- * none. */
-long gw_tensorboard_end_before(FILE *file, uint64_t step);
+ * none. *next: the step after the last of them. */
+long gw_tensorboard_end_before(FILE *file, uint64_t step, uint64_t *next);
 
 void gw_tensorboard_scalar(FILE *file, double wall_time, uint64_t step, const char *tag, float value);
 

@@ -304,6 +304,12 @@ static gw_status reopen_files(struct gw_team *team)
     if (team->metrics.n_missing)
         gw_train_note(team->callbacks, "%s lacks %llu of those steps; sums do not count them", team->metrics.lines.path,
                       (unsigned long long)team->metrics.n_missing);
+    if (team->metrics.events_missing)
+        gw_train_note(team->callbacks, "%s lacks the last %llu of those steps, because it was damaged or cut",
+                      team->metrics.events.path, (unsigned long long)team->metrics.events_missing);
+    if (team->metrics.histograms_damaged)
+        gw_train_note(team->callbacks, "%s was damaged; what followed the damage is dropped",
+                      team->metrics.histograms.path);
     return GW_OK;
 }
 
