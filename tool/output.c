@@ -180,26 +180,48 @@ int tool_output_finish(tool_output *output)
     return TOOL_FAILED;
 }
 
+/* Gives a finished file its name. Signals are blocked. */
+static bool give_name(tool_output *output)
+{
+    if (!output->temporary)
+        return true;
+    if (rename(output->temporary, output->path) != 0)
+        return false;
+    unwatch_signals(output->temporary);
+    free(output->temporary);
+    output->temporary = NULL;
+    output->named = true;
+    return true;
+}
+
+int tool_output_commit_all(tool_output *outputs, size_t n)
+{
+    int status = TOOL_DONE, error = 0;
+    size_t n_named = 0;
+    sigset_t before;
+    for (size_t i = 0; i < n && status == TOOL_DONE; i++)
+        if (outputs[i].fd >= 0)
+            status = tool_output_finish(&outputs[i]);
+    block_signals(&before); /* between two names nobody should end the program */
+    while (status == TOOL_DONE && n_named < n && give_name(&outputs[n_named]))
+        n_named++;
+    error = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (status == TOOL_DONE && n_named < n)
+        status = tool_fail("cannot write %s: %s", outputs[n_named].path, strerror(error));
+    if (status != TOOL_DONE && n_named > 0)
+        tool_fail("only %zu of the %zu files are there under their names", n_named, n);
+    for (size_t i = 0; i < n; i++) {
+        if (status == TOOL_DONE && outputs[i].named && gw_files_sync_folder(AT_FDCWD, outputs[i].path) != 0)
+            status = tool_fail("cannot write %s: %s", outputs[i].path, strerror(errno));
+        tool_output_discard(&outputs[i]);
+    }
+    return status;
+}
+
 int tool_output_commit(tool_output *output)
 {
-    bool failed = false;
-    if (output->fd >= 0)
-        TOOL_TRY(tool_output_finish(output));
-    if (output->temporary) {
-        sigset_t before;
-        block_signals(&before);
-        failed = gw_files_publish(AT_FDCWD, output->temporary, output->path, true) != 0;
-        const int error = errno;
-        unwatch_signals(output->temporary); /* by now the file has its name, or is removed */
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        free(output->temporary);
-        output->temporary = NULL;
-        errno = error;
-    }
-    if (failed)
-        tool_fail("cannot write %s: %s", output->path, strerror(errno));
-    tool_output_discard(output);
-    return failed ? TOOL_FAILED : TOOL_DONE;
+    return tool_output_commit_all(output, 1);
 }
 
 int tool_write_file(const char *path, const void *bytes, size_t n_bytes)

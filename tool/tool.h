@@ -212,7 +212,8 @@ int tool_read_cluster(const char *name, gw_cluster *out, const gw_cluster_info *
 typedef struct tool_output {
     int fd;
     char *path;      /* the final name, links followed */
-    char *temporary; /* NULL if written directly */
+    char *temporary; /* NULL if written directly, or if it has its name */
+    bool named;      /* it has got its name, which may not be on disk yet */
 } tool_output;
 
 #define TOOL_OUTPUT_CLOSED ((tool_output){.fd = -1})
@@ -227,6 +228,9 @@ int tool_output_finish(tool_output *output);
 
 /* Gives the file its name. */
 int tool_output_commit(tool_output *output);
+
+/* Gives several files their names, one right after the other. If one cannot get it, those behind it are removed. */
+int tool_output_commit_all(tool_output *outputs, size_t n);
 
 /* All of it: a file of these bytes. */
 int tool_write_file(const char *path, const void *bytes, size_t n_bytes);

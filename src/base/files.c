@@ -59,7 +59,7 @@ DIR *gw_opendir(const char *path)
 
 /* Some file systems cannot sync folders (EINVAL). Some folders may be written but not read (EACCES). Neither is an
  * error. */
-static int sync_folder_of(int folder, const char *name)
+int gw_files_sync_folder(int folder, const char *name)
 {
     char path[PATH_MAX];
     const char *slash = strrchr(name, '/');
@@ -89,7 +89,7 @@ int gw_files_publish(int folder, const char *partial, const char *name, bool rep
         errno = EEXIST;
         failed = failed || renameat(folder, partial, folder, name) != 0;
     }
-    if (!failed && sync_folder_of(folder, name) == 0)
+    if (!failed && gw_files_sync_folder(folder, name) == 0)
         return 0;
     const int error = errno;
     if (failed)

@@ -68,19 +68,16 @@ static int export_array(const struct gw_checkpoint *c, int array, const char *fo
 
 static int export_all(const struct gw_checkpoint *c, const char *folder, struct files *files)
 {
-    size_t most = 0, n_named = 0;
+    size_t most = 0;
     for (int k = 0; k < GW_ARRAYS; k++)
         most += c->arrays[k] ? gw_array_tensors(&c->network, k) : 0;
     *files = (struct files){.outputs = calloc(most, sizeof *files->outputs), .paths = json_array()};
     int status = files->outputs ? check_folder(c, folder) : tool_fail("out of memory");
     for (int k = 0; k < GW_ARRAYS && status == TOOL_DONE; k++)
         status = export_array(c, k, folder, files);
-    while (n_named < files->n && status == TOOL_DONE)
-        status = tool_output_commit(&files->outputs[n_named++]);
-    if (status != TOOL_DONE && n_named > 1)
-        tool_fail("only %zu of the %zu files got their names, so %s does not hold a whole export", n_named - 1,
-                  files->n, folder);
-    for (size_t i = n_named; i < files->n; i++)
+    if (status == TOOL_DONE)
+        status = tool_output_commit_all(files->outputs, files->n);
+    for (size_t i = 0; i < files->n; i++)
         tool_output_discard(&files->outputs[i]);
     free(files->outputs);
     return status;
