@@ -7,6 +7,7 @@
 #include "base/float_env.h"
 #include "base/memory.h"
 #include "base/philox.h"
+#include "base/quote.h"
 #include "base/threads.h"
 #include "checks.h"
 #include "forks.h"
@@ -143,7 +144,21 @@ TEST(a_sentence_may_be_built_on_the_last_and_is_never_cut_open)
     longest[sizeof longest - 1] = 0;
     gw_fail(GW_ERR_ORDER, "%s", longest);
     assert_int_equal(strlen(gw_last_error()), 511);
-    assert_memory_equal(gw_last_error(), longest, 511);
+    assert_memory_equal(gw_last_error(), longest, 127);
+    assert_non_null(strstr(gw_last_error(), "[...]"));
+    longest[1998] = 0;
+    for (size_t i = 0; i < 1998; i++)
+        longest[i] = "\xe4\xb8\xad"[i % 3];
+    for (int shift = 0; shift < 4; shift++) { /* the reason stays, and so does every character */
+        gw_fail(GW_ERR_ORDER, "%.*s%s cannot be opened: %s", shift, "xxx", longest, "no such file");
+        const char *said = gw_last_error();
+        const size_t n = strlen(said);
+        assert_true(n > 500 && n < GW_ERROR_BYTES);
+        assert_string_equal(said + n - 30, "cannot be opened: no such file");
+        while (gw_shown_bytes(said))
+            said += gw_shown_bytes(said);
+        assert_int_equal(*said, 0);
+    }
 }
 
 /* A name in it may come from a file or another machine, and the program prints it. */

@@ -20,7 +20,7 @@ static inline void gw_ignore(gw_status status)
     (void)status;
 }
 
-/* the longest sentence of gw_last_error(), with a closing 0; more is cut */
+/* the longest sentence of gw_last_error(), with a closing 0; a longer one loses its middle */
 #define GW_ERROR_BYTES 512
 
 /* Makes gw_last_error() "", for a call of a function that may fail without a sentence. */
