@@ -110,6 +110,20 @@ class Train(harness.Case):
         )
         self.assertEqual(self.ok_json(*words, "--plan", plan)["plan"]["asked"], plan)
 
+    def test_saved_gradients(self):
+        """bench exchange knows their tensors' names. Two networks with as many tensors and parameters are two."""
+        saved, one = self.path("g"), "mlp:784-7-51-10"
+        words = ["train", "--data", harness.PICTURES, "--steps", 1, "--save-gradients", saved, "--save-at", 0, "--net"]
+        bench = ["bench", "exchange", "--gradients", saved, "--runs", 1, "--workers", 2, "--codec"]
+        self.ok(*words, one, "--workers", 2)
+        rows = self.ok_json(*bench, "ternary:skip=fc3.weight")["results"]
+        self.assertTrue(rows[0]["averages_identical"])
+        self.refused(2, *bench, "ternary:skip=fc4.weight", says="fits no name here (fc1.weight, fc1.bias, ")
+        self.ok(*words, "mlp:784-8-7-10", "--workers", 2)
+        os.rename(saved + ".rank-0.gwp", saved + ".rank-1.gwp")
+        self.ok(*words, one)
+        self.refused(1, *bench, "ternary", says="rank-1.gwp holds the gradient of another network than rank 0's")
+
     def test_an_export_is_whole_or_nothing(self):
         """The third weight is too long for the files that may be written. The first two are not."""
         out, folder = self.path("run"), self.path("export")

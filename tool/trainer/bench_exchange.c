@@ -55,8 +55,9 @@ struct bench {
     struct row rows[TOOL_MAX_TEXTS];
     size_t n_rows;
     gw_wire wire;
-    uint64_t n_elems; /* elements of the one tensor, if no net is named */
-    gw_tensor tensors[MOST_TENSORS];
+    uint64_t n_elems;                /* elements of the one tensor, if no net is named */
+    gw_tensor tensors[MOST_TENSORS]; /* their names are those of the network, of the profile or of saved_names */
+    char saved_names[MOST_TENSORS][sizeof((struct gw_param *)0)->name];
     uint64_t offsets[MOST_TENSORS]; /* each tensor begins at a multiple of 64 bytes, as in the trainer and in PyTorch */
     uint32_t n_tensors;
     uint64_t total, stored; /* total: elements; stored: elements with the gaps between tensors */
@@ -279,7 +280,10 @@ static gw_status get_gradient(struct member *m)
         return GW_OK;
     struct gw_checkpoint c;
     gw_status status = read_saved(b, m->self->rank, &c);
-    if (status >= 0 && (c.network.n_tensors != b->n_tensors || c.network.n_params != b->total))
+    bool same = status >= 0 && c.network.n_tensors == b->n_tensors;
+    for (uint32_t t = 0; same && t < b->n_tensors; t++)
+        same = c.network.tensors[t].n_elems == b->tensors[t].n_elems;
+    if (status >= 0 && !same)
         status = gw_fail(GW_ERR_SYSTEM, "%s.rank-%u.gwp holds the gradient of another network than rank 0's", b->saved,
                          m->self->rank);
     for (uint32_t t = 0; status >= 0 && t < b->n_tensors; t++)
@@ -347,8 +351,10 @@ static gw_status saved_shape(struct bench *b)
 {
     struct gw_checkpoint c;
     GW_TRY(read_saved(b, b->team.members.first, &c));
-    for (uint32_t t = 0; t < c.network.n_tensors; t++)
-        b->tensors[b->n_tensors++].n_elems = c.network.tensors[t].n_elems;
+    for (uint32_t t = 0; t < c.network.n_tensors; t++) {
+        memcpy(b->saved_names[t], c.network.tensors[t].name, sizeof b->saved_names[t]);
+        b->tensors[b->n_tensors++] = (gw_tensor){.name = b->saved_names[t], .n_elems = c.network.tensors[t].n_elems};
+    }
     gw_checkpoint_free(&c);
     return GW_OK;
 }
@@ -368,8 +374,8 @@ static gw_status choose_shape(struct bench *b)
         GW_TRY(gw_network_find(b->net, &network));
     if (b->profile.root)
         while (b->n_tensors < b->profile.profile.n_layers) {
-            b->tensors[b->n_tensors].n_elems = b->profile.layers[b->n_tensors].n_elems;
-            b->n_tensors++;
+            const gw_profile_layer *layer = &b->profile.layers[b->n_tensors];
+            b->tensors[b->n_tensors++] = (gw_tensor){.name = layer->name, .n_elems = layer->n_elems};
         }
     else if (b->saved)
         GW_TRY(saved_shape(b));
@@ -553,7 +559,7 @@ static int prepare(struct bench *b)
         TOOL_TRY(tool_profile_read(b->profile_path, NULL, &b->profile));
     /* A member that sleeps is silent. */
     if (b->profile.root && bench_compute_ms(&b->profile.profile) > b->team.timeout_ms)
-        return tool_wrong_use("a step of %s computes for %.0f s, and --timeout lets a member be silent for %.0f",
+        return tool_wrong_use("a step of %s computes for %g s, and --timeout lets a member be silent for %g",
                               b->profile_path, 1e-3 * bench_compute_ms(&b->profile.profile), 1e-3 * b->team.timeout_ms);
     for (uint32_t i = 0; b->specs.n == 0 && b->profile.root && i < b->profile.profile.n_codecs; i++)
         b->specs.items[i] = b->profile.codecs[i].spec;
