@@ -326,6 +326,14 @@ class Report(harness.Case):
             self.assertIn(says, run["notes"][0])
             self.assertFalse(run["finished"])
             os.remove(os.path.join(folder, name))
+        os.mkdir(os.path.join(folder, "histograms.jsonl"))
+        (run,) = self.report(folder)
+        self.assertIn("histograms.jsonl cannot be read; it is left out", run["notes"])
+        os.rmdir(os.path.join(folder, "histograms.jsonl"))
+        os.truncate(os.path.join(folder, "metrics.jsonl"), 1 << 42)
+        (run,) = self.report(folder)
+        self.assertEqual(run["notes"][0], "metrics.jsonl: line 3 has no end, and what follows is left out")
+        self.write(folder, "metrics.jsonl", good)
         bad = [{**SHAPE, "max": -1}, {**SHAPE, "counts": [1] * 63}, {**SHAPE, "counts": ["1"] * 64}, 7]
         bad.append({**SHAPE, "counts": [1] * 63 + [-1]})
         rows = [{"step": t, "tensor": "w", "raw": raw} for t, raw in enumerate([SHAPE, *bad])]

@@ -47,9 +47,11 @@ static FILE *open_regular(const char *path)
     return stat(path, &about) == 0 && S_ISREG(about.st_mode) ? gw_fopen(path, "rbe") : NULL;
 }
 
-FILE *report_open(const report_folder *folder, const char *name, bool *partial)
+FILE *report_open(report_folder *folder, const char *name, bool *partial)
 {
     char path[4096];
+    struct stat about;
+    bool there = false;
     for (int i = 0; i < 2; i++) {
         const char *ending = i == 0 ? "" : GW_PARTIAL;
         if (snprintf(path, sizeof path, "%s/%s%s", folder->path, name, ending) >= (int)sizeof path)
@@ -58,7 +60,10 @@ FILE *report_open(const report_folder *folder, const char *name, bool *partial)
         *partial = i > 0;
         if (file)
             return file;
+        there |= lstat(path, &about) == 0;
     }
+    if (there)
+        report_note(folder, "%s cannot be read; it is left out", name);
     return NULL;
 }
 
@@ -90,21 +95,25 @@ json_t *report_read_object(report_folder *folder, const char *name, size_t most_
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
-enum line { LINE, LINE_TOO_LONG, LINE_CUT, NO_LINE };
+enum line { LINE, LINE_TOO_LONG, LINE_CUT, LINE_WITHOUT_END, NO_LINE };
+
+/* A file of holes may have terabytes without the end of a line. */
+enum { MOST_SKIPPED = 1 << 26 };
 
 /* Reads the next line, without its end. Of a line that is too long it keeps nothing. */
 static enum line next_line(FILE *file, char text[MOST_LINE], size_t *n)
 {
-    bool fits = true;
+    size_t n_read = 0;
     int c;
-    for (*n = 0; (c = getc_unlocked(file)) != EOF && c != '\n';) {
-        fits = fits && *n < MOST_LINE;
-        if (fits)
+    for (*n = 0; (c = getc_unlocked(file)) != EOF && c != '\n'; n_read++) {
+        if (n_read < MOST_LINE)
             text[(*n)++] = (char)c;
+        if (n_read == MOST_SKIPPED)
+            return LINE_WITHOUT_END;
     }
     if (c == EOF)
-        return *n > 0 ? LINE_CUT : NO_LINE;
-    return fits ? LINE : LINE_TOO_LONG;
+        return n_read > 0 ? LINE_CUT : NO_LINE;
+    return n_read <= MOST_LINE ? LINE : LINE_TOO_LONG;
 }
 
 void report_read_lines(report_folder *folder, const char *name, FILE *file, bool partial, report_take take, void *user)
@@ -113,7 +122,7 @@ void report_read_lines(report_folder *folder, const char *name, FILE *file, bool
     unsigned long long n_bad = 0, number = 0, first_bad = 0;
     size_t n;
     enum line kind = NO_LINE;
-    while (text && (kind = next_line(file, text, &n)) != NO_LINE && kind != LINE_CUT) {
+    while (text && (kind = next_line(file, text, &n)) <= LINE_TOO_LONG) {
         json_t *line = kind == LINE ? json_loadb(text, n, 0, NULL) : NULL;
         number++;
         if ((!line || !take(user, line)) && n_bad++ == 0)
@@ -123,6 +132,8 @@ void report_read_lines(report_folder *folder, const char *name, FILE *file, bool
     if (n_bad)
         report_note(folder, "%s: %llu line%s cannot be used, the first is line %llu", name, n_bad,
                     n_bad == 1 ? "" : "s", first_bad);
+    if (kind == LINE_WITHOUT_END)
+        report_note(folder, "%s: line %llu has no end, and what follows is left out", name, number + 1);
     if (kind == LINE_CUT && !partial)
         report_note(folder, "%s: the last line is cut", name);
     if (!text || ferror(file))

@@ -61,8 +61,8 @@ typedef struct report_folder {
 void report_note(report_folder *folder, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Opens FOLDER/NAME, or FOLDER/NAME.partial if that is not there. *partial says which. NULL: neither is
- * there, or it is no regular file. */
-FILE *report_open(const report_folder *folder, const char *name, bool *partial);
+ * there, or what is there cannot be read, which is noted. */
+FILE *report_open(report_folder *folder, const char *name, bool *partial);
 
 /* One JSON object from FOLDER/NAME, of most_bytes at most. NULL: it is not there, or a note says what is wrong. */
 json_t *report_read_object(report_folder *folder, const char *name, size_t most_bytes);
