@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/numbers.h"
 #include "data/data.h"
+#include "disk/checkpoint.h"
 #include "disk/folder.h"
 #include "run/live_plan.h"
 #include "members_options.h"
@@ -490,7 +491,7 @@ int gw_cmd_train(int argc, char **argv)
         {"--nonfinite", "skip|stop", "if a gradient holds a NaN or an infinity: skip the step, or stop the run",
          TOOL_TEXT, &w.nonfinite, .run = TOOL_RUN_KEEPS},
         {"--threads", "K", "computing threads of each worker (default 1; with --resume as many as that run had)",
-         TOOL_U32, &w.o.threads, 1, 256, .run = TOOL_RUN_KEEPS},
+         TOOL_U32, &w.o.threads, 1, GW_MAX_TRAIN_THREADS, .run = TOOL_RUN_KEEPS},
         {"--codec-threads", "K", "codec threads", TOOL_U32, &w.o.codec_threads, 1, 256, .run = TOOL_RUN_KEEPS},
         {"--timeout", "S", "seconds that a worker may be silent", TOOL_U32, &w.o.timeout_s, 1, 86400,
          .run = TOOL_RUN_KEEPS},

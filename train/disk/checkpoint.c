@@ -198,7 +198,7 @@ static gw_status read_run(struct reader *r, struct gw_checkpoint *c)
     GW_TRY(get_number(r, 4, &threads));
     c->workers = (uint32_t)workers, c->n_state_files = (uint32_t)n_state_files, c->threads = (uint32_t)threads;
     if (r->at != r->end || c->steps < c->step || c->steps > GW_MAX_STEPS || workers == 0 || workers > GW_MAX_WORKERS ||
-        threads == 0 || (n_state_files != 0 && n_state_files != workers))
+        threads == 0 || threads > GW_MAX_TRAIN_THREADS || (n_state_files != 0 && n_state_files != workers))
         return gw_fail(GW_ERR_SYSTEM, "%s: what it says of its run is invalid", r->path);
     return GW_OK;
 }

@@ -33,7 +33,8 @@ uint32_t gw_array_tensors(const struct gw_network *network, enum gw_array array)
 /* The ith of them. */
 const struct gw_param *gw_array_tensor(const struct gw_network *network, uint32_t i);
 
-#define GW_MAX_STEPS UINT32_MAX /* of a run: messages have 32 bits for a step */
+#define GW_MAX_STEPS UINT32_MAX  /* of a run: messages have 32 bits for a step */
+#define GW_MAX_TRAIN_THREADS 256 /* computing threads of a worker */
 
 struct gw_checkpoint {
     struct gw_network network;

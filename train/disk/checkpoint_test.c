@@ -166,6 +166,8 @@ TEST(runs_that_cannot_be_are_refused)
                  {0, 0, 1, false, 3, 3},
                  {3, 2, 1, false, 3, 3},
                  {1, 0, 0, false, 3, 3},
+                 {1, 0, GW_MAX_TRAIN_THREADS, true, 3, 3},
+                 {1, 0, GW_MAX_TRAIN_THREADS + 1, false, 3, 3},
                  {1, 0, 1, false, 3, 2},
                  {1, 0, 1, false, 3, UINT64_MAX},
                  {1, 0, 1, false, UINT64_MAX, UINT64_MAX},

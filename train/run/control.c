@@ -408,7 +408,7 @@ static gw_status check_start(struct gw_control *c, const struct gw_start *start,
         return refuse(&c->start);
     start_words(&w, s);
     if (s->n_options > most - START_BYTES || s->n_states > GW_MAX_WORKERS || s->state_bytes > most ||
-        s->arrays >> GW_ARRAYS || s->threads > 256)
+        s->arrays >> GW_ARRAYS || s->threads > GW_MAX_TRAIN_THREADS)
         return refuse(&c->start);
     GW_TRY(compare_options(start->options, (const char *)w.at, s->n_options));
     if (s->steps != start->steps)
