@@ -334,7 +334,6 @@ TEST(wrong_folders)
         enum how how;      /* the file was made */
         const char *file, *text;
     } cases[] = {
-        {"development version", TEXT, "journal-00000000.gwj", "GWPJRNAL"},
         {"bring back a good copy", TEXT, "state.db", "this is no database, but text that somebody has put here"},
         {"is not a database of", TEXT, "state.db", ""},
         {"is of version 9", SQL, "state.db", "PRAGMA user_version=9"},

@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "wire/bytes.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -121,12 +120,11 @@ static ino_t log_now(const struct gw_ps_rows *rows)
 
 gw_status gw_ps_rows_look(struct gw_ps_rows *rows)
 {
-    int is_away = 0;
-    /* SQLite says this of the database, but not of its log. */
-    const bool known = sqlite3_file_control(rows->db, NULL, SQLITE_FCNTL_HAS_MOVED, &is_away) == SQLITE_OK;
-    const char *log = (known && is_away) || !rows->log || log_now(rows) == rows->log ? "" : "-wal";
-    if ((known && is_away) || log[0])
-        return gw_fail(GW_ERR_SYSTEM, "%s%s was removed or renamed; bring it back", rows->path, log);
+    int is_away = 0; /* SQLite says this of the database, but not of its log */
+    if (sqlite3_file_control(rows->db, NULL, SQLITE_FCNTL_HAS_MOVED, &is_away) == SQLITE_OK && is_away)
+        return gw_fail(GW_ERR_SYSTEM, "%s was removed or renamed; bring it back", rows->path);
+    if (rows->log && log_now(rows) != rows->log)
+        return gw_fail(GW_ERR_SYSTEM, "%s-wal was removed or renamed; bring it back", rows->path);
     return GW_OK;
 }
 
@@ -261,8 +259,8 @@ static gw_status lock_folder(struct gw_ps_rows *rows)
                          strerror(errno));
 }
 
-/* Refuses the files of programs before this one, and what is no file. */
-static gw_status check_names(struct gw_ps_rows *rows)
+/* Refuses what is no file. */
+static gw_status check_names(const struct gw_ps_rows *rows)
 {
     static const char *const names[] = {STATE, STATE "-wal", STATE "-shm", "lock"};
     struct stat st;
@@ -273,18 +271,7 @@ static gw_status check_names(struct gw_ps_rows *rows)
                            "%s/%s is no file, or a link to nothing; remove it, or bring the file back where it leads",
                            rows->folder, names[i]);
     }
-    DIR *folder = gw_opendir(rows->folder);
-    if (!folder)
-        return fail_folder(rows, "read");
-    bool old = false;
-    for (const struct dirent *entry; !old && (entry = readdir(folder));)
-        old = strstr(entry->d_name, ".gws") || strstr(entry->d_name, ".gwj");
-    closedir(folder);
-    return old ? gw_fail(GW_ERR_SYSTEM,
-                         "the folder %s was written by a development version before 0.1, whose snapshots and journals "
-                         "this program does not read; start with another folder",
-                         rows->folder)
-               : GW_OK;
+    return GW_OK;
 }
 
 /* ---- the database ---------------------------------------------------------------------------------------------- */
