@@ -391,6 +391,7 @@ static void one_call(struct input *in, gw_ps_client *client)
 {
     const enum call call = (enum call)(take8(in) % CALLS);
     const uint32_t n_servers = client->n_servers;
+    const struct gw_ps_request agree = {.operation = GW_PS_AGREE};
     uint64_t id;
     switch (call) {
     case MEET:
@@ -400,8 +401,8 @@ static void one_call(struct input *in, gw_ps_client *client)
             promise(client->servers[0].hello.n_workers >= 1 && client->servers[0].hello.n_workers <= GW_MAX_WORKERS);
         break;
     case AGREE:
-        if (answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_AGREE}))
-            gw_ignore(gw_ps_agree_on(client, 0, "name = value\n"));
+        if (answer_before(in, client, agree))
+            gw_ignore(gw_ps_client_do(client, 0, &agree, "name = value\n", 13));
         break;
     case MEMBERS:
         members(in, client);

@@ -188,7 +188,7 @@ static gw_status declare_key(struct gw_exchange *ex, const struct group *group, 
     init.shape = (gw_ps_shape){.n_dims = 1, .dims = {run ? run->n_elems : group->n_sent}};
     snprintf(init.codec, sizeof init.codec, "%s", run ? gw_codec_traits_of(ex->codec).canonical : "");
     snprintf(init.optimizer, sizeof init.optimizer, "%s", run && ex->optimizer ? ex->optimizer : "");
-    return gw_ps_client_init(ex->servers->client, owner_of(group, run) - ex->first_owner, &init);
+    return gw_ps_client_do(ex->servers->client, owner_of(group, run) - ex->first_owner, &init, NULL, 0);
 }
 
 /* Checks that these servers can own the slices. */
@@ -220,8 +220,9 @@ static gw_status check_servers(const struct gw_exchange *ex)
  */
 static gw_status servers_declare(struct gw_exchange *ex)
 {
+    const struct gw_ps_request agree = {.operation = GW_PS_AGREE};
     for (uint32_t s = 0; s < ex->n_owners; s++)
-        GW_TRY(gw_ps_agree_on(ex->servers->client, s, ex->hello));
+        GW_TRY(gw_ps_client_do(ex->servers->client, s, &agree, ex->hello, strlen(ex->hello)));
     GW_TRY(check_servers(ex));
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         const struct group *group = &ex->groups[g];
@@ -244,7 +245,7 @@ static gw_status servers_begin(struct gw_exchange *ex, double rate)
 
 static uint64_t number_of(struct verdict verdict)
 {
-    return verdict.bad ? (uint64_t)verdict.tensor << 32 | verdict.rank : GW_PS_NO_REFUSAL;
+    return verdict.bad ? (uint64_t)verdict.tensor << 32 | verdict.rank : GW_PS_NOT_REFUSED;
 }
 
 static gw_status servers_push(struct gw_exchange *ex, struct group *group, struct run *run, void *bytes, size_t n_bytes)

@@ -105,28 +105,20 @@ static gw_status check_value(const struct gw_ps_asked *asked, const struct gw_ps
 /* Rounds count from 1. */
 static gw_status check_number(const struct gw_ps_asked *asked, uint64_t number)
 {
-    switch (asked->request->operation) {
-    case GW_PS_PUSH:
-    case GW_PS_ADMIT:
-    case GW_PS_VERDICT:
+    const enum gw_ps_operation operation = asked->request->operation;
+    if (operation == GW_PS_PUSH || operation == GW_PS_ADMIT || operation == GW_PS_VERDICT)
         return number == asked->request->number ? GW_OK : must_be(asked, "the number", number, asked->request->number);
-    case GW_PS_JOIN:
-    case GW_PS_MEMBERS:
-        if (number == 0)
-            return must_be(asked, "the round", number, 1);
-        break;
-    default:
-        break;
-    }
-    return number <= GW_PS_MOST_ROUNDS || asked->request->operation == GW_PS_GET
+    if (number == 0 && (operation == GW_PS_JOIN || operation == GW_PS_MEMBERS))
+        return must_be(asked, "the round", number, 1);
+    return number <= GW_PS_MOST_ROUNDS || operation == GW_PS_GET
                ? GW_OK
                : wrong(asked, "with the number %" PRIu64 "; it is at most 2^62", number);
 }
 
-gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer, bool has_body,
-                             uint64_t n_bytes)
+gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer, uint64_t n_bytes)
 {
     const struct gw_ps_request *request = asked->request;
+    const bool has_body = n_bytes > 0;
     if (answer->operation != request->operation)
         return wrong(asked, "with a %s", words[answer->operation]);
     if (answer->status < 0)

@@ -22,8 +22,7 @@ uint64_t gw_ps_answer_most(const struct gw_ps_asked *asked);
 
 /* Checks that an answer can be the answer to what was asked. gw_ps_answer_read must have accepted its head. n_bytes:
  * the length of its body. Errors: GW_ERR_PEER (it cannot; the sentence says why). */
-gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer, bool has_body,
-                             uint64_t n_bytes);
+gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer, uint64_t n_bytes);
 
 /* Makes the error that no answer has come in time. place: the server's HOST:PORT. */
 gw_status gw_ps_answer_missing(const struct gw_ps_request *request, const char *place);

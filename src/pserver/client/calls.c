@@ -360,18 +360,11 @@ gw_status gw_ps_client_begin(gw_ps_client *client, uint32_t server, const struct
     return GW_OK;
 }
 
-gw_status gw_ps_client_init(gw_ps_client *client, uint32_t server, const struct gw_ps_request *head)
+gw_status gw_ps_client_do(gw_ps_client *client, uint32_t server, const struct gw_ps_request *head, const void *body,
+                          size_t n_bytes)
 {
     uint64_t request;
-    GW_TRY(gw_ps_client_begin(client, server, head, NULL, 0, NULL, &request));
-    return gw_ps_wait(client, request, GW_PS_NO_LIMIT, NULL);
-}
-
-gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines)
-{
-    const struct gw_ps_request agree = {.operation = GW_PS_AGREE};
-    uint64_t request;
-    GW_TRY(gw_ps_client_begin(client, server, &agree, lines, strlen(lines), NULL, &request));
+    GW_TRY(gw_ps_client_begin(client, server, head, body, n_bytes, NULL, &request));
     return gw_ps_wait(client, request, GW_PS_NO_LIMIT, NULL);
 }
 

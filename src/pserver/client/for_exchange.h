@@ -19,22 +19,19 @@ static inline struct gw_ps_request gw_ps_request_of(enum gw_ps_operation operati
  *
  * A PUSH of GW_PS_PUSH_PENDING counts once a VERDICT says so. A verdict is about all keys of the exchange on that
  * server, and about the pushes with the same number as the last push to its key. The worker must have pushed or refused
- * as often to each of these keys. If its refusal is GW_PS_NO_REFUSAL, the pushes count. Else they are refused with that
- * number. A PUSH of GW_PS_PUSH_REFUSED takes the place of a push: this worker has no value that can be used. A pull
- * over a round with a refusal fails with GW_ERR_NONFINITE. Then gw_ps_refusal is the least number of all workers. */
-#define GW_PS_NO_REFUSAL UINT64_MAX
+ * as often to each of these keys. If its refusal is GW_PS_NOT_REFUSED, the pushes count. Else they are refused with
+ * that number. A PUSH of GW_PS_PUSH_REFUSED takes the place of a push: this worker has no value that can be used. A
+ * pull over a round with a refusal fails with GW_ERR_NONFINITE. Then gw_ps_refusal is the least number of all workers.
+ */
 gw_status gw_ps_client_begin(gw_ps_client *client, uint32_t server, const struct gw_ps_request *head, const void *body,
                              size_t n_bytes, void *tag, uint64_t *request);
 uint64_t gw_ps_refusal(const gw_ps_client *client);
 
-/* Makes a key on one server, whatever its name and size: type, shape, codec (averages of frames follow its options) and
- * optimizer. Errors: as gw_ps_init. */
-gw_status gw_ps_client_init(gw_ps_client *client, uint32_t server, const struct gw_ps_request *head);
-
-/* Tells a server what must be the same on all workers, as lines "name = value". Errors: GW_ERR_ARGUMENT (another worker
- * said otherwise: both values are in the sentence), GW_ERR_TIMEOUT (the server does not know in time whether the run
- * before is over), and as gw_ps_init. */
-gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines);
+/* The same, and waits for the answer. An INIT makes a key on this server, whatever its name and size. The body of an
+ * AGREE are lines "name = value". GW_ERR_ARGUMENT: another worker said otherwise, and both values are in the sentence.
+ * GW_ERR_TIMEOUT: the server does not know in time whether the run before is over. */
+gw_status gw_ps_client_do(gw_ps_client *client, uint32_t server, const struct gw_ps_request *head, const void *body,
+                          size_t n_bytes);
 
 /* Takes in the answers that have come. If there are none, it waits for one until `deadline` (gw_clock_seconds), or
  * until `fd` can be read. */

@@ -90,7 +90,7 @@ TEST(no_halves_of_two_rounds)
         make.type = GW_PS_FLOAT32, make.shape = (gw_ps_shape){.n_dims = 1, .dims = {N / 2}};
         for (size_t i = 0; i < N / 2; i++)
             x[i] = 1;
-        ok(gw_ps_client_init(half, s, &make));
+        ok(gw_ps_client_do(half, s, &make, NULL, 0));
         ok(gw_ps_push(half, "x", x, N_BYTES / 2));
         gw_ps_client_destroy(half);
         refused(gw_ps_pull(reader, "x", GW_PS_SUM, NULL, &value), s == 0 ? GW_ERR_ORDER : GW_OK, "");

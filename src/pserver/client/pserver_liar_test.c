@@ -235,10 +235,11 @@ TEST(not_yet_until_it_is_too_late)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t round;
         meet(2, cases[i].who, &cases[i].lie, true, 400);
-        const gw_status status = cases[i].lie.to == GW_PS_ADMIT ? gw_ps_join(scene.client, &round)
-                                 : cases[i].lie.to == GW_PS_AGREE
-                                     ? gw_ps_agree_on(scene.client, 0, "a = 1\n")
-                                     : test_init(scene.client, "x", GW_PS_FLOAT32, cases[i].n_elems, NULL, NULL);
+        const gw_status status =
+            cases[i].lie.to == GW_PS_ADMIT ? gw_ps_join(scene.client, &round)
+            : cases[i].lie.to == GW_PS_AGREE
+                ? gw_ps_client_do(scene.client, 0, &(struct gw_ps_request){.operation = GW_PS_AGREE}, "a = 1\n", 6)
+                : test_init(scene.client, "x", GW_PS_FLOAT32, cases[i].n_elems, NULL, NULL);
         refused(status, GW_ERR_TIMEOUT, "not possible within 400 ms");
         assert_non_null(strstr(gw_last_error(), cases[i].lie.answer.sentence));
         part();

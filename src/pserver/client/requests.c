@@ -162,7 +162,7 @@ static void *place(void *user, const struct gw_net_message *message)
     if (!part)
         return gw_net_nowhere;
     const struct gw_ps_asked asked = gw_ps_asked_of(client, request, s - request->place.first);
-    void *room = gw_ps_answer_check(&asked, &answer, true, message->n_bytes) == GW_OK && answer.status == GW_OK
+    void *room = gw_ps_answer_check(&asked, &answer, message->n_bytes) == GW_OK && answer.status == GW_OK
                      ? make_room(client, request, part, message->n_bytes)
                      : NULL;
     return room ? room : gw_net_nowhere;
@@ -179,6 +179,13 @@ static gw_status take_value(struct gw_ps_client *client, struct request *request
     if (is_copied)
         memcpy(room, message->bytes, message->n_bytes);
     return GW_OK;
+}
+
+/* Sends a part again at that time. */
+static void send_later(struct gw_ps_client *client, struct part *part, double at)
+{
+    part->again_at = at;
+    client->again_at = fmin(client->again_at, at);
 }
 
 /* The parts of a key are pushed with one number. If one of its servers cannot take a number any more, the others must
@@ -199,8 +206,7 @@ static bool tell_skipped(struct gw_ps_client *client, struct request *request)
             continue;
         part->head.skipped = past;
         part->done = false;
-        part->again_at = gw_clock_seconds();
-        client->n_again++;
+        send_later(client, part, gw_clock_seconds());
         request->n_left++;
     }
     return request->n_left > 0;
@@ -212,14 +218,13 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct request 
                         const struct gw_ps_answer *answer, const struct gw_net_message *message)
 {
     const struct gw_ps_asked asked = gw_ps_asked_of(client, request, s - request->place.first);
-    gw_status status = gw_ps_answer_check(&asked, answer, message->n_bytes > 0, message->n_bytes);
+    gw_status status = gw_ps_answer_check(&asked, answer, message->n_bytes);
     if (status == GW_OK)
         status = take_value(client, request, part, message);
     part->answer = *answer;
     if (status == GW_OK && (answer->operation == GW_PS_INIT || answer->operation == GW_PS_AGREE) &&
         answer->status == GW_ERR_ORDER) {
-        client->n_again += part->again_at == 0;
-        part->again_at = gw_clock_seconds() + RETRY_SECONDS; /* in a moment the server will know whose run it is */
+        send_later(client, part, gw_clock_seconds() + RETRY_SECONDS); /* then the server knows whose run it is */
         return;
     }
     if (status < 0) {
@@ -229,8 +234,7 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct request 
     } else if (answer->flags & GW_PS_IN_MEMORY) {
         atomic_store(&client->in_memory, true);
     }
-    client->n_again -= part->again_at > 0; /* an answer to an earlier sending of it */
-    part->again_at = 0;
+    part->again_at = 0; /* if this answers an earlier sending of it */
     part->done = true;
     if (--request->n_left == 0 && !tell_skipped(client, request)) {
         TAILQ_REMOVE(&client->open, request, link);
@@ -304,24 +308,24 @@ static gw_status turn(struct gw_ps_client *client, uint32_t s, uint32_t *n)
     return gw_ps_server_check(server);
 }
 
-/* Sends requests again that a server could not do yet. *next: set to the time when the next one must be sent again, if
- * that is earlier. */
-static gw_status ask_again(struct gw_ps_client *client, double *next)
+/* Sends requests again that a server could not do yet, if it is time. */
+static gw_status ask_again(struct gw_ps_client *client)
 {
     const double now = gw_clock_seconds();
-    for (struct request *t = client->n_again ? TAILQ_FIRST(&client->open) : NULL; t; t = TAILQ_NEXT(t, link))
+    if (now < client->again_at)
+        return GW_OK;
+    double next = INFINITY;
+    for (struct request *t = TAILQ_FIRST(&client->open); t; t = TAILQ_NEXT(t, link))
         for (uint32_t p = 0; p < t->place.n_parts; p++) {
             struct part *part = &t->parts[p];
-            if (part->done || part->again_at == 0)
-                continue;
-            if (part->again_at <= now) {
-                part->again_at = 0;
-                client->n_again--;
+            if (part->again_at > now) {
+                next = fmin(next, part->again_at);
+            } else if (part->again_at > 0) {
                 GW_TRY(send_part(client, t->place.first + p, part));
-            } else if (part->again_at < *next) {
-                *next = part->again_at;
+                part->again_at = 0;
             }
         }
+    client->again_at = next;
     return GW_OK;
 }
 
@@ -337,7 +341,7 @@ static gw_status wait_for_servers(struct gw_ps_client *client, int fd, double de
         const int of_poll = (events & EPOLLIN ? POLLIN : 0) | (events & EPOLLOUT ? POLLOUT : 0);
         fds[s] = (struct pollfd){server->c.fd, (short)of_poll, 0};
         const double at = server->c.fd < 0 ? server->dial_at : gw_clock_seconds() + LOOK_SECONDS;
-        deadline = at < deadline ? at : deadline;
+        deadline = fmin(at, deadline);
         if (server->c.fd >= 0 && server->has_more)
             deadline = 0;
     }
@@ -351,13 +355,13 @@ static gw_status wait_for_servers(struct gw_ps_client *client, int fd, double de
 gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline)
 {
     uint32_t n = 0;
-    GW_TRY(ask_again(client, &deadline));
+    GW_TRY(ask_again(client));
     for (uint32_t s = 0; s < client->n_servers; s++)
         if (!client->servers[s].c.connected || !client->servers[s].welcome || client->servers[s].refused)
             GW_TRY(turn(client, s, &n)); /* with others, poll knows of all that there is to do */
     if (n > 0)
         return GW_OK;
-    GW_TRY(wait_for_servers(client, fd, deadline));
+    GW_TRY(wait_for_servers(client, fd, fmin(deadline, client->again_at)));
     for (uint32_t s = 0; s < client->n_servers; s++)
         GW_TRY(turn(client, s, &n));
     return GW_OK;
@@ -383,7 +387,6 @@ void gw_ps_request_free(struct gw_ps_client *client, struct request *request)
     for (uint32_t p = 0; p < request->place.n_parts; p++) {
         const struct part *part = &request->parts[p];
         struct server *server = &client->servers[request->place.first + p];
-        client->n_again -= part->again_at > 0 && !part->done;
         if (key && request->asked->operation == GW_PS_PUSH && (!part->done || part->answer.status < 0))
             key->uncertain = true;
         /* No connection may read the caller's bytes any more, nor write into the value. An answer says that all was
@@ -517,7 +520,7 @@ gw_status gw_ps_request_begin(struct gw_ps_client *client, uint32_t server, cons
     *out = NULL;
     head.rate += 0.0; /* makes 0 of -0, which is legal for callers and not on the wire */
     GW_TRY(gw_ps_client_ready(client));
-    if (server == GW_PS_BY_KEY || head.key[0]) {
+    if (head.key[0]) {
         key = gw_ps_names_find(&client->keys, head.key);
         place = gw_ps_key_find(client, head.key);
     }
@@ -527,8 +530,6 @@ gw_status gw_ps_request_begin(struct gw_ps_client *client, uint32_t server, cons
     }
     if (server != GW_PS_BY_KEY)
         place.first = server, place.n_parts = 1;
-    if (head.operation == GW_PS_VERDICT)
-        place.n_parts = 1;
     GW_TRY(prepare(client, &head, key, &place, n_bytes));
     const bool counts = head.operation == GW_PS_INIT || (head.operation == GW_PS_PUSH && place.type);
     struct request *request = new_request(client, &head, counts ? key : NULL, &place, body, n_bytes);

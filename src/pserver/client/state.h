@@ -23,8 +23,7 @@ struct part {
     size_t n_bytes;
     bool waits; /* the connection has not sent all of the body yet */
     bool done;
-    double again_at; /* an INIT or AGREE that the server cannot do yet: the time when it is sent again; 0: it is under
-                        way */
+    double again_at; /* when it is sent again: an INIT or AGREE that the server could not do yet; 0: it is under way */
     struct gw_ps_answer answer;
 };
 
@@ -104,7 +103,7 @@ struct gw_ps_client {
     struct server servers[MOST_SERVERS];
     struct requests open, answered;                      /* in the order in which they began, or were answered */
     LIST_HEAD(bucket, request) buckets[REQUEST_BUCKETS]; /* all of them, by their number */
-    uint32_t n_again;                                    /* how many parts wait to be sent again */
+    double again_at;                                     /* no part must be sent again before */
     struct gw_ps_names keys;
     uint64_t refusal;
     uint64_t most_bytes; /* the most bytes of a value whose length is not known before */

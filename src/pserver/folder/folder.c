@@ -79,9 +79,8 @@ static gw_status put_value(struct gw_ps_folder *folder, uint64_t id, struct gw_p
 static gw_status get_value(struct gw_ps_folder *folder, const char *key, uint64_t id, uint64_t n_bytes, uint64_t sum,
                            struct gw_ps_blob **out)
 {
-    void *bytes = n_bytes ? gw_alloc(folder->store->context, (size_t)n_bytes, 1) : NULL;
-    struct gw_ps_blob *blob =
-        bytes || !n_bytes ? gw_ps_blob_new(folder->store->context, folder->store->total, bytes, (size_t)n_bytes) : NULL;
+    void *bytes = gw_alloc(folder->store->context, (size_t)n_bytes, 1);
+    struct gw_ps_blob *blob = gw_ps_blob_new(folder->store->context, folder->store->total, bytes, (size_t)n_bytes);
     if (!blob)
         return GW_ERR_MEMORY;
     gw_status status = gw_ps_rows_get(folder->rows, id, bytes, (size_t)n_bytes);

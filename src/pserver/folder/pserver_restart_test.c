@@ -139,7 +139,7 @@ static gw_status do_judge(struct kept *side, uint32_t rank)
     gw_status status = GW_OK;
     for (; rank < N_WORKERS; rank++) {
         const uint64_t nth = gw_ps_store_pushed(side->store, key, rank);
-        status = gw_ps_store_judge(side->store, key, rank, nth, nth % 4 == 3 ? 900 + nth : UINT64_MAX);
+        status = gw_ps_store_judge(side->store, rank, nth, nth % 4 == 3 ? 900 + nth : UINT64_MAX);
     }
     return status;
 }

@@ -76,6 +76,9 @@ enum gw_ps_operation {
 #define GW_PS_PUSH_REFUSED 1 /* the worker has no value that can be used: `refusal` says why */
 #define GW_PS_PUSH_PENDING 2 /* counts once a VERDICT says so */
 
+/* refusal of a VERDICT: none, the pushes count */
+#define GW_PS_NOT_REFUSED UINT64_MAX
+
 /* put_kind */
 #define GW_PS_PUT_FIRST 0   /* float32, first parameters of a key with an optimizer. The first to come stay */
 #define GW_PS_PUT_VERSION 1 /* a value that belongs to no round. The one with the highest version stays */
@@ -122,10 +125,8 @@ struct gw_ps_request {
     char codec[GW_PS_MOST_NAME + 1], optimizer[GW_PS_MOST_NAME + 1]; /* INIT; "": none */
     double rate; /* PUSH: learning rate of an optimizer; 0: the key's own */
     gw_ps_shape shape;
-    /* PUSH of GW_PS_PUSH_REFUSED: why there is no value. VERDICT: why the pushes do not count; UINT64_MAX: they count
-     */
-    uint64_t refusal;
-    uint64_t incarnation;      /* HELLO: a random number, different for every client */
+    uint64_t refusal;     /* PUSH of GW_PS_PUSH_REFUSED: why there is no value. VERDICT: why the pushes do not count */
+    uint64_t incarnation; /* HELLO: a random number, different for every client */
     uint32_t place, n_servers; /* HELLO: this server is number `place`, from 0, of the servers in the client's list */
     uint32_t n_parts;          /* INIT, PULL, GET: on how many servers the key lies, as far as the client knows */
     uint32_t rank;             /* ADMIT */

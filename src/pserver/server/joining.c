@@ -172,9 +172,7 @@ gw_status gw_ps_members_do(struct gw_ps_server *server, struct gw_ps_member *mem
 {
     const uint32_t n = server->options.n_workers;
     uint8_t *bytes = gw_alloc(server->context, n, 1);
-    if (!bytes)
-        return GW_ERR_MEMORY;
-    for (uint32_t r = 0; r < n; r++)
+    for (uint32_t r = 0; bytes && r < n; r++)
         bytes[r] = (uint8_t)gw_ps_presence_of(server, r);
     struct gw_ps_blob *body = gw_ps_blob_new(server->context, &server->bytes, bytes, n);
     if (!body)

@@ -131,7 +131,7 @@ TEST(one_dies_before_its_verdict)
         pending.push_kind = GW_PS_PUSH_PENDING;
         ask(b, pending, &h, sizeof h, GW_OK, "");
         push_pending(a, key, &g, 0);
-        push_pending(a, key, NULL, GW_PS_NO_REFUSAL);
+        push_pending(a, key, NULL, GW_PS_NOT_REFUSED);
         if (t == 1)
             ask(b, (struct gw_ps_request){.operation = GW_PS_VERDICT, .nth = t, .refusal = UINT64_MAX}, NULL, 0, GW_OK,
                 "");
@@ -520,7 +520,7 @@ TEST(what_had_begun_elsewhere_is_over)
 {
     gw_ps_client *first = come(GW_PS_READER);
     const struct gw_ps_request make = init_of(KEY, GW_PS_FLOAT32, 1);
-    ok(gw_ps_client_init(first, 1, &make));
+    ok(gw_ps_client_do(first, 1, &make, NULL, 0));
     const int before[] = {ghost_that_joins(1, 0), ghost_that_joins(1, 1)};
     ghost_pushes(before[0], KEY, 1, 1, GW_OK), ghost_pushes(before[1], KEY, 1, 1, GW_OK);
     close(before[0]), close(before[1]);

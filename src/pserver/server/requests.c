@@ -120,32 +120,23 @@ static gw_status put(struct gw_ps_server *server, struct gw_ps_member *member, c
 static gw_status push(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
                       struct gw_ps_blob *value, struct gw_ps_key *key)
 {
-    const bool pending = request->push_kind == GW_PS_PUSH_PENDING;
-    if (request->push_kind == GW_PS_PUSH_REFUSED)
-        return gw_ps_store_refuse(server->store, key, member->rank, request->nth, request->refusal);
-    if (pending && !gw_ps_is_of_exchange(request->key)) /* a VERDICT is only about keys of exchanges */
-        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" is to wait for a verdict; its name must begin with \"%s\"",
-                       request->key, GW_PS_EXCHANGE);
-    return gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate, pending);
+    return request->push_kind == GW_PS_PUSH_REFUSED
+               ? gw_ps_store_refuse(server->store, key, member->rank, request->nth, request->refusal)
+               : gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate,
+                                  request->push_kind == GW_PS_PUSH_PENDING);
 }
 
-/* Gives the verdict of a step to all of its keys on this server. After an error no key has it. (There is one exception:
- * memory may run out in between. Then the client sends the verdict again, and the other keys get it.) */
+/* Gives a verdict, unless a push that it is about still waits. */
 static gw_status judge(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
                        struct gw_ps_key **waits_for)
 {
     for (const struct gw_ps_waiting *p = LIST_FIRST(&member->waiting); p; p = LIST_NEXT(p, of_member))
         if (p->request.operation == GW_PS_PUSH && p->request.nth <= request->nth &&
-            gw_ps_is_of_exchange(p->request.key)) { /* a push that it is about */
+            gw_ps_is_of_exchange(p->key->name)) {
             *waits_for = p->key;
             return GW_PS_WAIT;
         }
-    GW_TRY(gw_ps_store_may_judge(server->store, member->rank, request->nth));
-    struct gw_ps_key *key;
-    for (uint64_t k = 0; (key = gw_ps_store_key(server->store, k)); k++)
-        if (key->parameters && gw_ps_is_of_exchange(key->name))
-            GW_TRY(gw_ps_store_judge(server->store, key, member->rank, request->nth, request->refusal));
-    return GW_OK;
+    return gw_ps_store_judge(server->store, member->rank, request->nth, request->refusal);
 }
 
 /* Tries a push, a pull or a verdict, and answers it if it can be done now. GW_PS_WAIT: *waits_for is the key to wait
@@ -230,12 +221,8 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
 static gw_status verdict(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
 {
     struct gw_ps_key *waits_for = NULL;
-    gw_status status = try(server, member, request, NULL, NULL, &waits_for);
-    if (status != GW_PS_WAIT)
-        return status;
-    struct gw_ps_request named = *request; /* so that the sentence at the deadline can name a key */
-    snprintf(named.key, sizeof named.key, "%s", waits_for->name);
-    return gw_ps_waiting_add(server, member, &named, NULL, waits_for, waits_for);
+    const gw_status status = try(server, member, request, NULL, NULL, &waits_for);
+    return status == GW_PS_WAIT ? gw_ps_waiting_add(server, member, request, NULL, waits_for, waits_for) : status;
 }
 
 void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,

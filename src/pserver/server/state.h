@@ -97,10 +97,10 @@ struct gw_ps_server {
     char *agreed;                 /* the lines on which workers have agreed; NULL: none yet */
     uint32_t agreed_by;
     uint64_t n_waiting, n_ever_waited;
-    atomic_uint_least64_t bytes; /* bytes of all values: kept, waiting, or on their way to clients */
-    uint64_t keys_changes;       /* of the list of allowed keys, when clients were last compared with it */
-    double next_look;            /* for requests that have waited too long */
-    double started;              /* when the server was made */
+    uint64_t bytes;        /* bytes of all values: kept, waiting, or on their way to clients */
+    uint64_t keys_changes; /* of the list of allowed keys, when clients were last compared with it */
+    double next_look;      /* for requests that have waited too long */
+    double started;        /* when the server was made */
     struct gw_ps_counts counts;
     STAILQ_HEAD(, gw_ps_held) held;
     /* NULL: nothing outlives the process. gw_ps_folder_note is to be called after a change of what the server knows

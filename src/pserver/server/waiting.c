@@ -111,20 +111,21 @@ static gw_status timed_out(const struct gw_ps_server *server, const struct gw_ps
 {
     const struct gw_ps_request *request = &waiting->request;
     const struct gw_ps_key *key = waiting->queue;
+    const char *name = waiting->key->name;
     const char *what = request->operation == GW_PS_PUSH      ? "push"
                        : request->operation == GW_PS_VERDICT ? "verdict"
                                                              : "pull";
     if (request->operation == GW_PS_GET)
         return gw_fail(GW_ERR_TIMEOUT,
-                       "the get of \"%s\" has waited %u ms for somebody to put a value of version %llu or higher",
-                       request->key, request->timeout_ms, (unsigned long long)request->version);
+                       "the get of \"%s\" has waited %u ms for somebody to put a value of version %llu or higher", name,
+                       request->timeout_ms, (unsigned long long)request->version);
     if (gw_ps_is_unset(key))
         return gw_fail(GW_ERR_TIMEOUT,
                        "the %s of \"%s\" has waited %u ms for anybody to put the first parameters of \"%s\"", what,
-                       request->key, request->timeout_ms, key->name);
+                       name, request->timeout_ms, key->name);
     const struct gw_ps_worker_names missing =
         gw_ps_name_workers(server, is_awaited, &(struct awaited){key, waiting->member->rank});
-    return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"", what, request->key,
+    return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"", what, name,
                    request->timeout_ms, missing.text[0] ? missing.text : "other workers", key->name);
 }
 
@@ -153,7 +154,7 @@ void gw_ps_waiting_refuse(struct gw_ps_server *server, gw_status status)
     for (struct gw_ps_member *m = LIST_FIRST(&server->members); m; m = LIST_NEXT(m, link))
         for (struct gw_ps_waiting *p = LIST_FIRST(&m->waiting), *next; p; p = next) {
             next = LIST_NEXT(p, of_member);
-            if (gw_ps_is_of_exchange(p->queue->name) || gw_ps_is_of_exchange(p->request.key))
+            if (gw_ps_is_of_exchange(p->queue->name) || gw_ps_is_of_exchange(p->key->name))
                 refuse(server, p, status);
         }
 }

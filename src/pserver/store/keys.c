@@ -69,7 +69,7 @@ void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
     struct gw_ps_round *rounds[] = {&key->open, &key->whole, &key->before};
     const uint64_t own = gw_ps_parameters_own_bytes(store, key);
     if (key->row) {
-        atomic_fetch_sub(store->total, empty_bytes(store, key->name) + own);
+        *store->total -= empty_bytes(store, key->name) + own;
         gw_ps_key_count(store, key, 0, own);
     }
     for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
@@ -176,7 +176,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
         return gw_fail(GW_ERR_CAPACITY,
                        "the key \"%s\" would take %" PRIu64 " bytes by itself, and the server holds %" PRIu64
                        " of at most %" PRIu64 " already (--max-bytes)",
-                       name, empty_bytes(store, name), gw_ps_store_held(store), store->options.max_bytes);
+                       name, empty_bytes(store, name), *store->total, store->options.max_bytes);
     key = gw_calloc(store->context, 1, sizeof *key);
     if (!key)
         return GW_ERR_MEMORY;
@@ -191,7 +191,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
     }
     key->row = ++store->last_row;
     const uint64_t own = gw_ps_parameters_own_bytes(store, key);
-    atomic_fetch_add(store->total, empty_bytes(store, name) + own);
+    *store->total += empty_bytes(store, name) + own;
     gw_ps_key_count(store, key, own, 0);
     gw_ps_key_change(store, key);
     return GW_OK;
@@ -199,7 +199,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
 
 /* ---- the store ------------------------------------------------------------------------------------------ */
 
-gw_status gw_ps_store_create(gw_context *context, const gw_ps_server_options *options, atomic_uint_least64_t *total,
+gw_status gw_ps_store_create(gw_context *context, const gw_ps_server_options *options, uint64_t *total,
                              void (*woken)(void *user, struct gw_ps_key *key), void *user, struct gw_ps_store **out)
 {
     struct gw_ps_store *store = gw_calloc(context, 1, sizeof *store);

@@ -39,7 +39,7 @@ gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key
         return gw_fail(GW_ERR_CAPACITY,
                        "the parameters of \"%s\" and what its optimizer keeps take %" PRIu64
                        " bytes, and the server holds %" PRIu64 " of at most %" PRIu64 " already (--max-bytes)",
-                       key->name, needed, gw_ps_store_held(store), store->options.max_bytes);
+                       key->name, needed, *store->total, store->options.max_bytes);
     struct gw_ps_parameters *p = key->parameters = gw_calloc(store->context, 1, sizeof *p);
     if (!p)
         return GW_ERR_MEMORY;
@@ -49,8 +49,7 @@ gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key
     bool all = p->rates != NULL;
     for (uint32_t m = 0; m < n_moments && all; m++) {
         float *zeros = gw_calloc(store->context, (size_t)key->n_elems, sizeof *zeros);
-        p->moments[m] =
-            zeros ? gw_ps_blob_new(store->context, store->total, zeros, key->n_elems * sizeof *zeros) : NULL;
+        p->moments[m] = gw_ps_blob_new(store->context, store->total, zeros, key->n_elems * sizeof *zeros);
         all = p->moments[m] != NULL;
         gw_ps_key_count(store, key, all ? p->moments[m]->n_bytes : 0, 0);
     }
@@ -78,20 +77,12 @@ uint64_t gw_ps_parameters_own_bytes(const struct gw_ps_store *store, const struc
 gw_status gw_ps_parameters_compare(const struct gw_ps_key *key, const char *optimizer)
 {
     struct gw_optimizer parsed;
-    char text[GW_OPTIMIZER_TEXT] = "";
+    char text[GW_OPTIMIZER_TEXT] = "none";
     if (optimizer[0]) {
         GW_TRY(parse(key->name, optimizer, &parsed));
         gw_optimizer_text(&parsed, text);
     }
-    const char *own = key->parameters ? key->parameters->text : "";
-    if (own[0] && !text[0])
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "the key \"%s\" is there with the optimizer \"%s\"; it cannot be initialised without one",
-                       key->name, own);
-    if (!own[0] && text[0])
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "the key \"%s\" is there without an optimizer; it cannot be initialised with \"%s\"", key->name,
-                       text);
+    const char *own = key->parameters ? key->parameters->text : "none";
     return strcmp(own, text) == 0
                ? GW_OK
                : gw_fail(GW_ERR_ARGUMENT,
@@ -158,7 +149,7 @@ static gw_status average(struct gw_ps_store *store, const struct gw_ps_key *key,
  * it makes a copy, so that those stay as they are. */
 static gw_status own(struct gw_ps_store *store, struct gw_ps_blob **blob)
 {
-    if (atomic_load_explicit(&(*blob)->holds, memory_order_acquire) == 1)
+    if ((*blob)->holds == 1)
         return GW_OK;
     struct gw_ps_blob *copy = gw_ps_blob_copy(store->context, store->total, (*blob)->bytes, (*blob)->n_bytes);
     if (!copy)
@@ -244,7 +235,7 @@ gw_status gw_ps_store_put_first(struct gw_ps_store *store, struct gw_ps_key *key
         return gw_fail(GW_ERR_CAPACITY,
                        "the parameters of \"%s\" have %zu bytes, and with them the server holds %" PRIu64
                        " of at most %" PRIu64 " (--max-bytes)",
-                       key->name, value->n_bytes, gw_ps_store_held(store), store->options.max_bytes);
+                       key->name, value->n_bytes, *store->total, store->options.max_bytes);
     /* a copy is aligned, and nobody else holds it */
     p->values = gw_ps_blob_copy(store->context, store->total, value->bytes, value->n_bytes);
     if (!p->values)

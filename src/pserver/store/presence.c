@@ -32,9 +32,6 @@ static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
 
 gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, uint64_t from)
 {
-    if (rank >= store->options.n_workers)
-        return gw_fail(GW_ERR_ARGUMENT, "there is no worker of rank %u; ranks are 0 to %u", rank,
-                       store->options.n_workers - 1);
     struct gw_ps_key *key;
     for (uint64_t k = 0; from > 0 && store->options.mode == GW_PS_SYNC && (key = gw_ps_store_key(store, k)); k++)
         if (gw_ps_is_of_exchange(key->name) && key->open.number > from)
@@ -52,7 +49,7 @@ gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, uint64_t f
 
 void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank)
 {
-    if (rank >= store->options.n_workers || !store->present[rank])
+    if (!store->present[rank])
         return;
     store->present[rank] = false;
     store->info.n_present--;

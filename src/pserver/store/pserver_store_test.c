@@ -439,7 +439,6 @@ TEST(lengths_and_limits)
     refused(gw_ps_store_init(world.store, "large", GW_PS_FRAME, &large, 1, "", ""), GW_ERR_CAPACITY, "--max-key-bytes");
     struct gw_ps_key *key = key_of("x", GW_PS_UINT8, MIB), *frame = key_of("frame", GW_PS_FRAME, 5);
     refused(push(key, 0, 1, bytes, 7), GW_ERR_ARGUMENT, "has 7 bytes; uint8 of shape [1048576] takes 1048576");
-    refused(push(key, 2, 1, bytes, MIB), GW_ERR_ARGUMENT, "ranks 0 to 1");
     refused(push(key, GW_PS_READER, 1, bytes, MIB), GW_ERR_ARGUMENT, "comes from a reader");
     refused(push(frame, 0, 1, bytes, 100), GW_ERR_FRAME_MAGIC, "rank 0's push to \"frame\"");
     refused(push(frame, 0, 1, bytes, 0), GW_ERR_FRAME_MISMATCH, "rank 0's push to \"frame\" holds frames of fewer");

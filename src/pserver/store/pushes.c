@@ -38,13 +38,10 @@ static gw_status check_frames(const struct gw_ps_key *key, uint32_t rank, const 
 
 static gw_status check_rank(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
 {
-    if (rank == GW_PS_READER)
-        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from a reader, which is no worker: it may pull only",
-                       key->name);
-    if (rank >= store->options.n_workers)
-        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from rank %u; workers have the ranks 0 to %u",
-                       key->name, rank, store->options.n_workers - 1);
-    return GW_OK;
+    return rank < store->options.n_workers
+               ? GW_OK
+               : gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from a reader, which is no worker: it may pull only",
+                         key->name);
 }
 
 gw_status gw_ps_key_check_value(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
@@ -71,15 +68,15 @@ gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, ui
     /* this push will be dropped when the new one is stored */
     const struct gw_ps_blob *before = store->options.mode == GW_PS_SYNC ? NULL : key->open.pushes[rank];
     const uint64_t gone = before ? before->n_bytes : 0;
-    if (gw_ps_store_held(store) - gone > store->options.max_bytes) { /* this value is counted already */
-        gw_ps_key_forget_results(store, key, &key->whole);           /* they can be made again */
+    if (*store->total - gone > store->options.max_bytes) { /* this value is counted already */
+        gw_ps_key_forget_results(store, key, &key->whole); /* they can be made again */
         gw_ps_key_forget_results(store, key, &key->open);
     }
-    if (gw_ps_store_held(store) - gone > store->options.max_bytes)
+    if (*store->total - gone > store->options.max_bytes)
         return gw_fail(GW_ERR_CAPACITY,
                        "rank %u's push to \"%s\" has %zu bytes, and with them the server holds %" PRIu64
                        " of at most %" PRIu64 " (--max-bytes)",
-                       rank, key->name, value->n_bytes, gw_ps_store_held(store), store->options.max_bytes);
+                       rank, key->name, value->n_bytes, *store->total, store->options.max_bytes);
     return GW_OK;
 }
 
@@ -156,13 +153,21 @@ static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint
     return GW_OK;
 }
 
+/* A verdict is about all of these keys. */
+static bool has_verdicts(const struct gw_ps_key *key)
+{
+    return key->parameters && gw_ps_is_of_exchange(key->name);
+}
+
 gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                            struct gw_ps_blob *value, double rate, bool pending)
 {
     bool taken;
-    if (pending && !key->parameters)
-        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" is to wait for a verdict, and the key has no optimizer",
-                       key->name);
+    if (pending && !has_verdicts(key))
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "a push to \"%s\" is to wait for a verdict; the key must have an optimizer, and a name that "
+                       "begins with \"%s\"",
+                       key->name, GW_PS_EXCHANGE);
     gw_status status = may_push(store, key, rank, nth, &taken);
     return status != GW_OK || taken
                ? status
@@ -190,16 +195,14 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
     return status;
 }
 
-/* Checks that the key can take the verdict. *pending: the push is pending, so the verdict changes something. */
 static gw_status check_verdict(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank,
-                               uint64_t nth, bool *pending)
+                               uint64_t nth)
 {
     GW_TRY(check_rank(store, key, rank));
-    *pending = gw_ps_is_pending(key, rank);
     if (!store->present[rank])
         return gw_fail(GW_ERR_PEER, "rank %u was away too long: round %" PRIu64 " of \"%s\" goes on without it", rank,
                        nth, key->name);
-    if (nth == 0 || key->pushed[rank] < nth || (*pending && key->pushed[rank] != nth))
+    if (nth == 0 || key->pushed[rank] < nth || (gw_ps_is_pending(key, rank) && key->pushed[rank] != nth))
         return gw_fail(GW_ERR_ORDER,
                        "rank %u gives the verdict on its push number %" PRIu64
                        " to \"%s\"; its last one is number %" PRIu64,
@@ -208,13 +211,8 @@ static gw_status check_verdict(const struct gw_ps_store *store, const struct gw_
 }
 
 /* If a pending push counts, it moves the parameters now. If not, it moves nothing. */
-gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                            uint64_t refusal)
+static gw_status judge(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t refusal)
 {
-    bool pending;
-    GW_TRY(check_verdict(store, key, rank, nth, &pending));
-    if (!pending)
-        return GW_OK;
     struct gw_ps_blob **push = &key->open.pushes[rank];
     if (refusal != GW_PS_NOT_REFUSED) {
         struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->total, NULL, 0);
@@ -235,20 +233,23 @@ gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, ui
     return GW_OK;
 }
 
-gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, uint32_t rank, uint64_t nth)
+gw_status gw_ps_store_judge(struct gw_ps_store *store, uint32_t rank, uint64_t nth, uint64_t refusal)
 {
-    bool pending, any = false;
-    const struct gw_ps_key *key;
-    for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++) {
-        if (!key->parameters || !gw_ps_is_of_exchange(key->name))
-            continue;
-        GW_TRY(check_verdict(store, key, rank, nth, &pending));
-        any = true;
-    }
-    return any ? GW_OK
-               : gw_fail(GW_ERR_ORDER,
-                         "rank %u gives a verdict, and there is no key with an optimizer whose name begins with \"%s\"",
-                         rank, GW_PS_EXCHANGE);
+    bool any = false;
+    struct gw_ps_key *key;
+    for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
+        if (has_verdicts(key)) {
+            GW_TRY(check_verdict(store, key, rank, nth));
+            any = true;
+        }
+    if (!any)
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u gives a verdict, and there is no key with an optimizer whose name begins with \"%s\"",
+                       rank, GW_PS_EXCHANGE);
+    for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
+        if (has_verdicts(key) && gw_ps_is_pending(key, rank))
+            GW_TRY(judge(store, key, rank, refusal));
+    return GW_OK;
 }
 
 uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)

@@ -16,7 +16,7 @@ static gw_status check_plain(const struct gw_ps_key *key, const char *so)
 
 gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t version, struct gw_ps_blob *value)
 {
-    const uint64_t n_bytes = key->n_elems * gw_ps_type_bytes(key->type), held = atomic_load(store->total);
+    const uint64_t n_bytes = key->n_elems * gw_ps_type_bytes(key->type), held = *store->total;
     GW_TRY(check_plain(key, "only what is pushed there can be pulled"));
     if (value->n_bytes != n_bytes)
         return gw_fail(GW_ERR_ARGUMENT, "what is put at \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, key->name,

@@ -22,7 +22,6 @@ struct gw_ps_waiting;
 
 /* ---- what it holds ------------------------------------------------------------------------------------------ */
 
-#define GW_PS_NOT_REFUSED UINT64_MAX
 /* Takes the place of a refusal: the push counts only when its verdict has come. */
 #define GW_PS_PENDING (UINT64_MAX - 1)
 #define GW_PS_CACHED_RESULTS 4 /* how many results are kept of a round: workers mostly pull with one or two methods */
@@ -108,7 +107,7 @@ struct gw_ps_store {
     gw_ps_server_options options;
     /* counts the bytes of all values: those that are kept, that wait, and that are on their way to a client. At most
      * max_bytes */
-    atomic_uint_least64_t *total;
+    uint64_t *total;
     void (*woken)(void *user, struct gw_ps_key *key); /* requests that waited for the key may go on */
     void *user;
     struct gw_ps_names names; /* of its keys */
@@ -132,7 +131,7 @@ static inline struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store,
 
 /* Makes a store. options: those of its server, with their defaults filled in. If min_workers is 0, all workers count as
  * present from the beginning. */
-gw_status gw_ps_store_create(gw_context *context, const gw_ps_server_options *options, atomic_uint_least64_t *total,
+gw_status gw_ps_store_create(gw_context *context, const gw_ps_server_options *options, uint64_t *total,
                              void (*woken)(void *user, struct gw_ps_key *key), void *user, struct gw_ps_store **out);
 void gw_ps_store_destroy(struct gw_ps_store *store);
 
@@ -151,7 +150,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
 gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct gw_ps_key **out);
 
 /* Checks the nth push of worker `rank`: may it be stored, now or later? The server asks once, when the push comes.
- * Errors: GW_ERR_ARGUMENT (it is no worker's rank; the length is not that of the key), GW_ERR_FRAME_* (it is no frame,
+ * Errors: GW_ERR_ARGUMENT (a reader's; the length is not that of the key), GW_ERR_FRAME_* (it is no frame,
  * or not of this key or rank), GW_ERR_CAPACITY. */
 gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                             const struct gw_ps_blob *value);
@@ -165,27 +164,23 @@ gw_status gw_ps_store_put_first(struct gw_ps_store *store, struct gw_ps_key *key
  * store takes a hold of its own on `value`. If the push is there already (its acknowledgement was lost), nothing
  * changes. rate: the learning rate of an optimizer; 0: the key's own. GW_PS_WAIT: the worker's last push still waits
  * for its round, or the optimizer waits for parameters. Errors: GW_ERR_ORDER (pushes before the nth are missing),
- * GW_ERR_ARGUMENT (it is no worker's rank), GW_ERR_PEER (the worker was left out meanwhile: its round went on without
+ * GW_ERR_ARGUMENT (a reader's), GW_ERR_PEER (the worker was left out meanwhile: its round went on without
  * it). In modes without rounds also GW_ERR_MEMORY and GW_ERR_FRAME_*, if the push cannot move the parameters.
  *
  * pending: the push counts only when its verdict has come (gw_ps_store_judge), and the round waits for that. If the
  * worker is left out before, or the round goes on without it, the push is dropped. Further errors: GW_ERR_ARGUMENT (the
- * key has no optimizer), GW_ERR_ORDER (without rounds: the verdict of the push before is missing). */
+ * key gets no verdicts), GW_ERR_ORDER (without rounds: the verdict of the push before is missing). */
 gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                            struct gw_ps_blob *value, double rate, bool pending);
 
-/* Takes the verdict of worker `rank` on its nth push to the key. refusal UINT64_MAX: the push counts now. Another
- * number: the worker refuses with that number, and the push does not count. If the push is there and is not pending,
- * nothing changes: the verdict came before, or the round has gone on. Errors: GW_ERR_ARGUMENT (it is no worker's rank),
- * GW_ERR_PEER (the worker was left out), GW_ERR_ORDER (the worker has not pushed so often, or a push with another
- * number is pending), GW_ERR_MEMORY. In modes without rounds also GW_ERR_FRAME_*, if the push cannot move the
- * parameters. After an error nothing has changed. */
-gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                            uint64_t refusal);
-
-/* Checks that the worker can give its verdict on its nth push to all keys of exchanges that have an optimizer. It
- * returns what gw_ps_store_judge would return for them. GW_ERR_ORDER also if there is no such key. */
-gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, uint32_t rank, uint64_t nth);
+/* Takes the verdict of worker `rank` on its nth push to each key of exchanges that has an optimizer. refusal
+ * GW_PS_NOT_REFUSED: the pushes count now. Another number: the worker refuses with that number, and they do not count.
+ * Where the push is there and is not pending, nothing changes: the verdict came before, or the round has gone on.
+ * Errors: GW_ERR_ARGUMENT (a reader's), GW_ERR_PEER (the worker was left out), GW_ERR_ORDER (there is no such key, the
+ * worker has not pushed so often, or a push with another number is pending): no key has the verdict. GW_ERR_MEMORY, and
+ * in modes without rounds GW_ERR_FRAME_*, if a push cannot move the parameters: some keys may have it. If it comes
+ * again, the others get it. */
+gw_status gw_ps_store_judge(struct gw_ps_store *store, uint32_t rank, uint64_t nth, uint64_t refusal);
 
 /* Takes the place of a push: the worker refuses. It has no value that can be used, and says why by a number. Pulls over
  * the round then fail with GW_ERR_NONFINITE, and gw_ps_pulled.round is the least such number of all workers. With
@@ -235,8 +230,8 @@ bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *k
 
 /* Rounds wait for worker `rank` from now on. In keys of exchanges it takes part from round `from` on (0: as in other
  * keys). If it has a push in round `from` already, that is taken out. In other keys it takes part from the open round
- * on, or from the next one if it has pushed to the open one. Errors: GW_ERR_ARGUMENT (it is no worker's rank),
- * GW_ERR_ORDER (GW_PS_SYNC: a key has gone on beyond round `from`; nothing has changed). */
+ * on, or from the next one if it has pushed to the open one. Errors: GW_ERR_ORDER (GW_PS_SYNC: a key has gone on beyond
+ * round `from`; nothing has changed). */
 gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, uint64_t from);
 
 /* Rounds do not wait for the worker any more. Its pushes in open rounds stay there. */
@@ -345,15 +340,9 @@ void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32
  * as the key. Errors: GW_ERR_ARGUMENT, GW_ERR_FRAME_*. */
 gw_status gw_ps_key_check_value(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value);
 
-/* Bytes that count against max_bytes. */
-static inline uint64_t gw_ps_store_held(const struct gw_ps_store *store)
-{
-    return atomic_load_explicit(store->total, memory_order_relaxed);
-}
-
 static inline bool gw_ps_store_has_room(const struct gw_ps_store *store, uint64_t more)
 {
-    return more <= store->options.max_bytes && gw_ps_store_held(store) <= store->options.max_bytes - more;
+    return more <= store->options.max_bytes && *store->total <= store->options.max_bytes - more;
 }
 
 /* Counts `more` bytes more, and `less` bytes less, for the key. */

@@ -11,7 +11,7 @@ static struct {
     struct shortage shortage;
     gw_context *context;
     struct gw_ps_store *store;
-    atomic_uint_least64_t total;
+    uint64_t total;
     struct gw_ps_key *woken; /* the last one */
     int n_woken;
     bool failed; /* the allocation that was to fail has failed */
@@ -37,7 +37,7 @@ static inline void begin_store(gw_ps_server_options options)
 
 static inline uint64_t total_bytes(void)
 {
-    return atomic_load(&world.total);
+    return world.total;
 }
 
 /* Nothing is left over, of blocks or of bytes. */
