@@ -1,6 +1,4 @@
 /* Takes the place of the parameter server in a build without OpenSSL, and says so. */
-#include "base/error.h"
-
 #include <gradwire/pserver.h>
 
 /* none of these looks at what it is asked */

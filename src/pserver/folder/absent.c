@@ -1,5 +1,4 @@
 /* Builds without SQLite keep nothing: a server with a folder is refused. */
-#include "base/error.h"
 #include "pserver/folder/folder.h"
 
 #ifndef GW_HAVE_SQLITE

@@ -1,19 +1,6 @@
 /* The messages of clients and server: docs/pserver-protocol.md. A message is a head, which is the header of a message
- * of net/connection.h. Messages that carry a value have it as their body. All numbers are little-endian.
- *
- *     offset  head of a request                   head of an answer
- *     0       magic "GWPQ"                        magic "GWPA"
- *     4       version u8                          version u8
- *     5       operation u8                        operation u8
- *     6       code u8                             code u8
- *     7       0 u8                                flags u8
- *     8       id u64                              id u64 of the request
- *     16      number u64                          number u64
- *     24      timeout u32, ms                     status i32
- *     28      then what the operation needs       then fields, or the sentence of an error
- *
- * Code and number have another meaning in each operation. So the structures below have unions, with a name for each
- * meaning. */
+ * of net/connection.h. Messages that carry a value have it as their body. Code and number, which every head has, mean
+ * something else in each operation. So the structures below have unions, with a name for each meaning. */
 #ifndef GW_PSERVER_PROTOCOL_MESSAGE_H
 #define GW_PSERVER_PROTOCOL_MESSAGE_H
 
@@ -34,40 +21,21 @@
  * it, or belongs to an earlier run */
 #define GW_PS_IS_PAST 2
 
-/* What a request asks for. The comment of each names the fields of the request and, after `answer:`, those of the
- * answer. */
 enum gw_ps_operation {
-    /* Says who the client is, with hello_rank, hello_flags, incarnation, place and n_servers. The first request of
-     * every connection. The answer describes the server */
-    GW_PS_HELLO = 1,
-    /* Makes a key: type, skipped, key, shape, codec, optimizer, n_parts. answer: n_pushed */
-    GW_PS_INIT = 2,
-    /* Pushes a value: nth, push_kind, key, rate. Its body is the value; a refusal has none. answer: nth */
-    GW_PS_PUSH = 3,
-    /* Pulls a value: method, as_it_is, key, scale_key, n_parts. answer: type, round, shape, n_pushes; its body is the
-     * value. An answer with GW_ERR_NONFINITE has refusal */
-    GW_PS_PULL = 4,
-    GW_PS_BYE = 5, /* leaves in good order. The server answers by ending the connection */
-    GW_PS_WHO = 6, /* only an answer, and an error: the request could not be read */
-    /* Its body has lines "name = value", which must be the same from all workers */
-    GW_PS_AGREE = 7,
-    /* Puts a value that is no push: put_kind, version, key. Its body is the value */
-    GW_PS_PUT = 8,
-    /* Waits until this worker may take part in the exchange: round (the first that it can begin with),
-     * others_have_begun. answer: round, from which on it takes part */
-    GW_PS_JOIN = 9,
-    /* Lets worker `rank` take part in the exchange from `round` on. answer: round */
-    GW_PS_ADMIT = 10,
-    /* Asks who takes part. answer: round (the foremost open round of the exchange), run_flags; its body is a
-     * gw_ps_presence for each worker, in a byte */
-    GW_PS_MEMBERS = 11,
-    /* Only an answer, to no request: workers wait to be admitted, and this worker is to admit them */
-    GW_PS_ASK = 12,
-    /* Waits for a value that was put with this version or a higher one: version, key, n_parts. answer: type, version,
-     * shape; its body is the value */
-    GW_PS_GET = 13,
-    /* Judges this worker's pending pushes, its nth push to each key of the exchange: nth, refusal. answer: nth */
-    GW_PS_VERDICT = 14,
+    GW_PS_HELLO = 1,    /* says who the client is. The answer says what the server is */
+    GW_PS_INIT = 2,     /* makes a key */
+    GW_PS_PUSH = 3,     /* pushes a value, or a refusal, which has no body */
+    GW_PS_PULL = 4,     /* pulls a value */
+    GW_PS_BYE = 5,      /* leaves in good order. The server answers by ending the connection */
+    GW_PS_WHO = 6,      /* only an answer, and an error: the request could not be read */
+    GW_PS_AGREE = 7,    /* its body has lines "name = value", which must be the same from all workers */
+    GW_PS_PUT = 8,      /* puts a value that is no push */
+    GW_PS_JOIN = 9,     /* waits until this worker may take part in the exchange */
+    GW_PS_ADMIT = 10,   /* lets a worker take part in the exchange */
+    GW_PS_MEMBERS = 11, /* asks who takes part. The answer's body is a gw_ps_presence for each worker, in a byte */
+    GW_PS_ASK = 12,     /* only an answer, to no request: this worker is to admit those that wait */
+    GW_PS_GET = 13,     /* waits for a value that was put with this version or a higher one */
+    GW_PS_VERDICT = 14, /* judges this worker's pending pushes, its nth push to each key of the exchange */
 };
 #define GW_PS_OPERATIONS 15 /* more than any of their numbers */
 
@@ -118,7 +86,7 @@ struct gw_ps_request {
         uint64_t nth;        /* PUSH, VERDICT: the number of this worker's push to the key, from 1 */
         uint64_t as_it_is;   /* PULL of parameters: 1: as they are now, whatever this worker has pushed */
         uint64_t version;    /* PUT, GET */
-        uint64_t round;      /* JOIN, ADMIT */
+        uint64_t round;      /* JOIN: the first that it can begin with. ADMIT */
     };
     uint32_t timeout_ms;                                             /* how long it may wait for other workers */
     char key[GW_PS_MOST_NAME + 1], scale_key[GW_PS_MOST_NAME + 1];   /* "" if there is none */
@@ -158,7 +126,7 @@ struct gw_ps_answer {
         uint64_t number;   /* as the head has it */
         uint64_t n_pushed; /* INIT: this worker's pushes to the key so far */
         uint64_t nth;      /* PUSH, VERDICT: as in the request */
-        uint64_t round;    /* PULL, JOIN, ADMIT, MEMBERS */
+        uint64_t round;    /* PULL, JOIN, ADMIT; MEMBERS: the foremost open round of the exchange */
         uint64_t version;  /* GET */
         uint64_t refusal;  /* PULL with GW_ERR_NONFINITE: the least refusal of the round */
     };

@@ -1,7 +1,6 @@
 /* Knows the reduce methods by name, and the types of their results. */
 #include "pserver/protocol/methods.h"
 #include "base/append.h"
-#include "base/error.h"
 
 enum { NONE = 0, SAME = -1, FLOAT32 = GW_PS_FLOAT32, INT64 = GW_PS_INT64 };
 

@@ -39,17 +39,13 @@ void gw_ps_names_refresh(struct gw_ps_names *names)
 static gw_status grow(struct gw_ps_names *names)
 {
     const uint64_t capacity = names->capacity ? 2 * names->capacity : FIRST;
-    void **all = gw_alloc(names->context, capacity, sizeof *all);
-    void **slots = gw_alloc(names->context, SLOTS_EACH * capacity, sizeof *slots);
-    if (!all || !slots) {
-        gw_free(names->context, all);
-        gw_free(names->context, slots);
+    void **all = gw_alloc(names->context, (1 + SLOTS_EACH) * capacity, sizeof *all);
+    if (!all)
         return GW_ERR_MEMORY;
-    }
     if (names->n)
         memcpy(all, names->all, names->n * sizeof *all);
     gw_ps_names_fini(names);
-    *names = (struct gw_ps_names){names->context, all, names->n, capacity, slots};
+    *names = (struct gw_ps_names){names->context, all, names->n, capacity, all + capacity};
     gw_ps_names_refresh(names);
     return GW_OK;
 }
@@ -65,5 +61,4 @@ gw_status gw_ps_names_add(struct gw_ps_names *names, void *thing)
 void gw_ps_names_fini(struct gw_ps_names *names)
 {
     gw_free(names->context, names->all);
-    gw_free(names->context, names->slots);
 }

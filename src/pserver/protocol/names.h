@@ -12,7 +12,7 @@ struct gw_ps_names {
     gw_context *context;
     void **all; /* by number */
     uint64_t n, capacity;
-    void **slots; /* a hash table with open addressing, of 4 * capacity slots; NULL: the slot is free */
+    void **slots; /* behind `all`: a hash table with open addressing, of 4 * capacity slots; NULL: the slot is free */
 };
 
 /* Frees the table. A table is empty if all but `context` is zero. */
