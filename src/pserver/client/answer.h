@@ -17,9 +17,6 @@ struct gw_ps_asked {
 /* The shape of the value that answers a pull or a get of a key whose shape is known. */
 gw_ps_shape gw_ps_answer_shape(const struct gw_ps_asked *asked);
 
-/* The most bytes that the body of a good answer can have. */
-uint64_t gw_ps_answer_most(const struct gw_ps_asked *asked);
-
 /* Checks that an answer can be the answer to what was asked. gw_ps_answer_read must have accepted its head. n_bytes:
  * the length of its body. Errors: GW_ERR_PEER (it cannot; the sentence says why). */
 gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_answer *answer, uint64_t n_bytes);

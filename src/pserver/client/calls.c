@@ -18,16 +18,6 @@
 
 /* ---- beginning --------------------------------------------------------------------------------------------- */
 
-static gw_status check_name(const char *name)
-{
-    if (!name || !name[0])
-        return gw_fail(GW_ERR_ARGUMENT, "a key has no name; it must have 1 to %d bytes", GW_PS_MOST_NAME);
-    if (strlen(name) > GW_PS_MOST_NAME)
-        return gw_fail(GW_ERR_ARGUMENT, "the key \"%.40s...\" has a name of %zu bytes; 1 to %d are possible", name,
-                       strlen(name), GW_PS_MOST_NAME);
-    return GW_OK;
-}
-
 /* Types and methods travel as bytes. A larger number must not become another one there. */
 static gw_status byte_of(int number, const char *what, const char *key, uint8_t *byte)
 {
@@ -60,7 +50,7 @@ static gw_status prepare_init(const gw_ps_key_options *key, struct gw_ps_request
 /* Checks a call, and makes the request of it. *body: what it sends. */
 static gw_status request_of(const gw_ps_call *call, struct gw_ps_request *head, const void **body)
 {
-    GW_TRY(check_name(call->key));
+    GW_TRY(gw_ps_check_name(call->key ? call->key : ""));
     *head = gw_ps_request_of(GW_PS_PULL, call->key);
     *body = call->bytes;
     switch (call->kind) {
@@ -76,7 +66,7 @@ static gw_status request_of(const gw_ps_call *call, struct gw_ps_request *head, 
         break;
     case GW_PS_CALL_PULL:
         if (call->scale_key)
-            GW_TRY(check_name(call->scale_key));
+            GW_TRY(gw_ps_check_name(call->scale_key));
         GW_TRY(byte_of((int)call->method, "method", head->key, &head->method));
         snprintf(head->scale_key, sizeof head->scale_key, "%s", call->scale_key ? call->scale_key : "");
         return GW_OK;

@@ -68,12 +68,10 @@ static gw_status are_alike(const struct gw_ps_client *client)
     const struct server *first = &client->servers[0];
     for (uint32_t s = 1; s < client->n_servers; s++) {
         const struct server *other = &client->servers[s];
-        if (other->hello.mode != first->hello.mode || other->hello.staleness != first->hello.staleness)
-            return gw_fail(GW_ERR_PEER, "the servers at %s and at %s have not the same --mode", gw_ps_place(first),
-                           gw_ps_place(other));
-        if (other->hello.n_workers != first->hello.n_workers)
-            return gw_fail(GW_ERR_PEER, "the server at %s is for %u workers, and that at %s for %u", gw_ps_place(first),
-                           first->hello.n_workers, gw_ps_place(other), other->hello.n_workers);
+        if (other->hello.mode != first->hello.mode || other->hello.staleness != first->hello.staleness ||
+            other->hello.n_workers != first->hello.n_workers)
+            return gw_fail(GW_ERR_PEER, "the servers at %s and at %s have not the same --mode and --workers",
+                           gw_ps_place(first), gw_ps_place(other));
     }
     return GW_OK;
 }
@@ -100,7 +98,7 @@ gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms)
 
 static gw_status set_up(struct gw_ps_client *client, const gw_ps_client_options *options)
 {
-    GW_TRY(gw_ps_client_name_servers(client, options->servers));
+    GW_TRY(gw_ps_client_name_servers(client, options->servers ? options->servers : ""));
     if (getrandom(&client->incarnation, sizeof client->incarnation, 0) != sizeof client->incarnation)
         return gw_fail(GW_ERR_SYSTEM, "no random number from the system: %s", strerror(errno));
     if (options->keys)
@@ -142,8 +140,6 @@ gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *o
     gw_ps_client_options own;
     GW_TRY(GW_TAKE_OPTIONS(gw_ps_client_options, options, &own));
     options = &own;
-    if (!options->servers)
-        return gw_fail(GW_ERR_ARGUMENT, "no server is named; it must be HOST:PORT");
     struct gw_ps_client *client = gw_calloc(context, 1, sizeof *client);
     if (!client)
         return GW_ERR_MEMORY;

@@ -184,7 +184,7 @@ gw_status gw_ps_server_check(struct server *server)
         return mismatch(server);
     }
     if (server->refused)
-        return gw_fail(server->refused, "the server at %s %s", gw_ps_place(server), server->why);
+        return gw_fail(GW_ERR_PEER, "the server at %s %s", gw_ps_place(server), server->why);
     return client->has_met || (server->is_reached && server->n_ended == 0) || gw_clock_seconds() < client->reach_by
                ? GW_OK
                : not_there(server);

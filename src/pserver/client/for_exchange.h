@@ -15,14 +15,10 @@ static inline struct gw_ps_request gw_ps_request_of(enum gw_ps_operation operati
 }
 
 /* Begins a request of the exchange, to server number `server`, on which the key lives. tag: gw_ps_client_answered gives
- * it back. gw_ps_wait and gw_ps_cancel take the request, and what gw_ps_begin says of requests is true here.
- *
- * A PUSH of GW_PS_PUSH_PENDING counts once a VERDICT says so. A verdict is about all keys of the exchange on that
- * server, and about the pushes with the same number as the last push to its key. The worker must have pushed or refused
- * as often to each of these keys. If its refusal is GW_PS_NOT_REFUSED, the pushes count. Else they are refused with
- * that number. A PUSH of GW_PS_PUSH_REFUSED takes the place of a push: this worker has no value that can be used. A
- * pull over a round with a refusal fails with GW_ERR_NONFINITE. Then gw_ps_refusal is the least number of all workers.
- */
+ * it back. gw_ps_wait and gw_ps_cancel take the request, and what gw_ps_begin says of requests is true here. A VERDICT
+ * is about the pushes with the same number as the last push to its key. The worker must have pushed or refused as often
+ * to each key of the exchange on that server. If a pull fails with GW_ERR_NONFINITE, gw_ps_refusal is the least refusal
+ * of all workers in that round. */
 gw_status gw_ps_client_begin(gw_ps_client *client, uint32_t server, const struct gw_ps_request *head, const void *body,
                              size_t n_bytes, void *tag, uint64_t *request);
 uint64_t gw_ps_refusal(const gw_ps_client *client);

@@ -71,13 +71,13 @@ TEST(pulls_that_lie)
         {VALUE(GW_PS_PULL, 7, 1, 1, 2 * LARGE, ROW(LARGE / 2)), LARGE, 2, "type number 7"},
         {VALUE(GW_PS_PULL, 99, 1, 1, 2 * LARGE, ROW(LARGE / 2)), LARGE, 2, "type number 99"},
         {VALUE(GW_PS_PULL, 99, 1, 1, 4, ROW(1)), 0, 1, "type number 99"},
-        {VALUE(GW_PS_PULL, GW_PS_INT64, 1, 1, 8, ROW(1)), 1, 1, "than the 4 bytes"},
+        {VALUE(GW_PS_PULL, GW_PS_INT64, 1, 1, 8, ROW(1)), 1, 1, "type number 5"},
         /* lengths */
         {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 16, ROW(1 << 20)), 0, 1, "16 bytes as the value"},
         {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 16, ROW(1ull << 63)), 0, 1, "the invalid shape"},
         {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 16, {.n_dims = 2, .dims = {1ull << 32, 1ull << 32}}), 0, 1,
          "the invalid shape"},
-        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 16, ROW(4)), 1, 1, "than the 4 bytes"},
+        {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 16, ROW(4)), 1, 1, "the shape [4]"},
         {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 3, ROW(1)), 1, 1, "3 bytes as the value"},
         {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 16, ROW(LARGE / 2)), LARGE, 2, "16 bytes as the value"},
         {VALUE(GW_PS_PULL, GW_PS_FLOAT32, 1, 1, 4, ROW(2)), 1, 1, "the shape [2]"},
@@ -133,12 +133,12 @@ TEST(other_lies)
         const char *words;
     } cases[] = {
         {{GW_PS_INIT, NULL, {.number = UINT64_MAX}, 0, 0}, INIT, "at most 2^62"},
-        {{GW_PS_INIT, NULL, {.number = 0}, 50, 0}, INIT, "more than the 0 bytes"},
+        {{GW_PS_INIT, NULL, {.number = 0}, 50, 0}, INIT, "with a value"},
         {{GW_PS_INIT, NULL, {.status = GW_ERR_PEER}, 0, 0}, INIT, "the server gives no reason"},
         {{GW_PS_PUSH, NULL, {.number = 7}, 0, 0}, PUSH, "it must be 2"},
         {{GW_PS_GET, NULL, {.code = GW_PS_FLOAT32, .number = 4, .shape = ROW(1)}, 4, 0}, GET, "with version 4"},
         {VALUE(GW_PS_GET, GW_PS_FLOAT32, 5, 1, 4, ROW(1)), GET, "1 pushes"},
-        {{GW_PS_MEMBERS, NULL, {.number = 1}, 1000, 0}, MEMBERS, "more than the 2 bytes"},
+        {{GW_PS_MEMBERS, NULL, {.number = 1}, 1000, 0}, MEMBERS, "told of 1000 workers"},
         {{GW_PS_MEMBERS, NULL, {.number = 1}, 1, 0}, MEMBERS, "told of 1 workers"},
         {{GW_PS_MEMBERS, NULL, {.number = 0}, 2, 0}, MEMBERS, "the round 0"},
     };

@@ -46,9 +46,9 @@ static gw_status send_again(struct gw_ps_client *client, uint32_t s)
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
 /* Gives a server up. The last error says what is wrong with it. The client trusts nothing more that it says. */
-static void give_up(struct server *server, gw_status status)
+static void give_up(struct server *server)
 {
-    server->refused = status;
+    server->refused = true;
     snprintf(server->why, sizeof server->why, "sent an invalid answer: %.*s", GW_PS_SENTENCE - 64, gw_last_error());
 }
 
@@ -80,7 +80,7 @@ static gw_status hello_answered(struct gw_ps_client *client, uint32_t s, const s
     if (answer->status == GW_OK && server->welcome)
         return GW_OK; /* it has answered already */
     if (answer->status == GW_OK && check_hello(server, answer) < 0) {
-        give_up(server, GW_ERR_PEER);
+        give_up(server);
     } else if (answer->status == GW_OK) {
         server->hello = *answer;
         server->welcome = server->was_welcome = true;
@@ -94,7 +94,7 @@ static gw_status hello_answered(struct gw_ps_client *client, uint32_t s, const s
         gw_ps_server_redial(server);
         server->dial_at = now + RETRY_SECONDS;
     } else {
-        server->refused = GW_ERR_PEER;
+        server->refused = true;
         snprintf(server->why, sizeof server->why, "refused this client: %.*s", GW_PS_SENTENCE - 64, answer->sentence);
     }
     return GW_OK;
@@ -126,18 +126,21 @@ struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, const struc
                                 .most = client->most_bytes};
 }
 
+/* Where part p of a value of n_bytes begins. Each element takes as many bytes; the length of one part alone may be
+ * anything. */
+static size_t offset_of(const struct place *place, uint32_t p, size_t n_bytes)
+{
+    return place->n_parts > 1 ? n_bytes / (size_t)place->n_elems * (size_t)gw_ps_part_begin(place, p) : p * n_bytes;
+}
+
 /* Makes room for the value of an answer, which was checked. The lengths of the parts are known if there are several.
  * NULL: there is no memory. */
 static void *make_room(struct gw_ps_client *client, struct request *request, const struct part *part, size_t n_bytes)
 {
-    size_t total = n_bytes, at = 0;
-    if (request->place.n_parts > 1) { /* each element takes as many bytes */
-        struct gw_ps_asked asked = gw_ps_asked_of(client, request, 0);
-        const uint64_t begin = gw_ps_part_begin(&request->place, (uint32_t)(part - request->parts));
-        asked.shape = request->place.shape;
-        total = (size_t)gw_ps_answer_most(&asked);
-        at = total / (size_t)request->place.n_elems * (size_t)begin;
-    }
+    const struct place *place = &request->place;
+    const uint32_t p = (uint32_t)(part - request->parts);
+    const uint64_t n_elems = gw_ps_part_begin(place, p + 1) - gw_ps_part_begin(place, p);
+    const size_t total = place->n_parts > 1 ? n_bytes / (size_t)n_elems * (size_t)place->n_elems : n_bytes;
     if (request->value && request->n_bytes != total) { /* from an earlier connection */
         gw_free(client->context, request->value);
         request->value = NULL;
@@ -145,7 +148,7 @@ static void *make_room(struct gw_ps_client *client, struct request *request, con
     if (!request->value)
         request->value = gw_alloc(client->context, total, 1);
     request->n_bytes = total;
-    return request->value ? request->value + at : NULL;
+    return request->value ? request->value + offset_of(place, p, total) : NULL;
 }
 
 /* Where a long value is received. What cannot be right is dropped as it comes. */
@@ -253,7 +256,7 @@ static gw_status take(struct gw_ps_client *client, uint32_t s, const struct gw_n
             ? gw_ps_answer_read(message->header, message->n_header, &answer)
             : gw_fail(GW_ERR_FRAME_MAGIC, "it sent a message of kind %u, which no server sends", message->kind);
     if (status < 0) {
-        give_up(server, GW_ERR_PEER);
+        give_up(server);
         return GW_OK;
     }
     if (answer.status < 0 && !answer.sentence[0]) /* every error must have a sentence */
@@ -261,11 +264,12 @@ static gw_status take(struct gw_ps_client *client, uint32_t s, const struct gw_n
                  gw_status_text(answer.status));
     if (answer.operation == GW_PS_HELLO)
         return hello_answered(client, s, &answer);
-    if (answer.operation == GW_PS_ASK)
+    if (answer.operation == GW_PS_ASK) {
         atomic_store(&client->join, true);
-    else if (answer.operation == GW_PS_WHO) /* the server cannot read the client's messages */
-        give_up(server, gw_fail(GW_ERR_PEER, "%s", answer.sentence));
-    else {
+    } else if (answer.operation == GW_PS_WHO) { /* the server cannot read the client's messages */
+        gw_fail(GW_ERR_PEER, "%s", answer.sentence);
+        give_up(server);
+    } else {
         struct part *part = part_of(client, s, answer.id, &request);
         if (part)
             take_answer(client, s, request, part, &answer, message);
@@ -420,9 +424,6 @@ static struct request *new_request(struct gw_ps_client *client, const struct gw_
     if (!request)
         return NULL;
     const bool has_value = gw_ps_request_has_value(head);
-    const size_t width = head->operation == GW_PS_PUT && head->put_kind == GW_PS_PUT_FIRST
-                             ? sizeof(float)
-                             : gw_ps_type_bytes(place->type);
     request->id = client->next_id;
     request->asked = &request->parts[0].head;
     request->deadline = gw_clock_seconds() + client->timeout_ms / 1000.0 + GRACE_SECONDS;
@@ -433,8 +434,7 @@ static struct request *new_request(struct gw_ps_client *client, const struct gw_
     client->next_id += MOST_SERVERS;
     for (uint32_t p = 0; p < request->place.n_parts; p++) {
         struct part *part = &request->parts[p];
-        const size_t begin = p ? (size_t)gw_ps_part_begin(place, p) * width : 0,
-                     end = p + 1 < place->n_parts ? (size_t)gw_ps_part_begin(place, p + 1) * width : n_bytes;
+        const size_t begin = offset_of(place, p, n_bytes), end = offset_of(place, p + 1, n_bytes);
         part->head = *head;
         part->head.id = request->id + p;
         part->head.timeout_ms = client->timeout_ms;
@@ -480,26 +480,23 @@ static gw_status settle(struct gw_ps_client *client, const struct key *key)
 static gw_status prepare(struct gw_ps_client *client, struct gw_ps_request *head, const struct key *key,
                          const struct place *place, size_t n_bytes)
 {
-    const bool puts = head->operation == GW_PS_PUT, first = puts && head->put_kind == GW_PS_PUT_FIRST;
-    const size_t width = first ? sizeof(float) : gw_ps_type_bytes(place->type);
+    const bool pushes = head->operation == GW_PS_PUSH, puts = head->operation == GW_PS_PUT;
+    const size_t width = puts && head->put_kind == GW_PS_PUT_FIRST ? sizeof(float) : gw_ps_type_bytes(place->type);
     if (puts && place->type == 0)
         return gw_fail(GW_ERR_ORDER,
                        "a put to \"%s\", which this client has not initialised; init_parameter comes first", head->key);
-    if (head->operation == GW_PS_VERDICT)
-        head->nth = place->type ? key->pushed : 0; /* 0: the server says what is wrong */
-    if (!puts && head->operation != GW_PS_PUSH)
-        return GW_OK;
-    if (!puts && key && key->n_inits)
+    if (head->operation == GW_PS_VERDICT && place->type) /* else it is 0, and the server says what is wrong */
+        head->nth = key->pushed;
+    if (pushes && key && key->n_inits)
         return gw_fail(GW_ERR_ORDER, "\"%s\" is being initialised; that must be waited for before a push", head->key);
     if (gw_ps_request_has_value(head) && width && n_bytes != place->n_elems * width)
         return gw_fail(GW_ERR_ARGUMENT, "a %s to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64,
                        puts ? "put" : "push", head->key, n_bytes, gw_ps_type_name(place->type),
                        gw_ps_shape_text(&place->shape).text, place->n_elems * width);
-    if (puts)
-        return GW_OK;
-    if (place->type)
+    if (pushes && place->type) {
         GW_TRY(settle(client, key));
-    head->nth = place->type ? key->pushed + 1 : 0;
+        head->nth = key->pushed + 1;
+    }
     return GW_OK;
 }
 

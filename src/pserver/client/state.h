@@ -85,7 +85,7 @@ struct server {
     enum gw_net_refusal mismatch;
     int error; /* the errno of the last one */
     double first_refused;
-    gw_status refused; /* the server has refused for good. why: the rest of a sentence that begins with the server */
+    bool refused; /* for good. why: the rest of a sentence that begins with the server */
     char why[GW_PS_SENTENCE];
 };
 
@@ -117,8 +117,7 @@ static inline gw_status gw_ps_client_check(const gw_ps_client *client, const cha
     return gw_process_check(client->made_in, "this client of the parameter server");
 }
 
-/* ---- keys.c: The keys that a client has initialised: what they are, on which servers they live, and how often it has
- * pushed. ---- */
+/* ---- keys.c ---- */
 
 /* Where a key lives, and what is known of it; a key that this client has not initialised has the type 0. */
 struct place gw_ps_key_find(const struct gw_ps_client *client, const char *name);
@@ -141,7 +140,7 @@ gw_ps_shape gw_ps_part_shape(const struct place *place, uint32_t p);
 
 void gw_ps_keys_free(struct gw_ps_client *client);
 
-/* ---- connect.c: Connections to servers: their addresses, how they are made again, and why one cannot be made. ---- */
+/* ---- connect.c ---- */
 
 /* Reads a list "HOST:PORT,...". */
 gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *text);
@@ -156,8 +155,7 @@ bool gw_ps_server_connect(struct server *server);
 /* The connection has ended; c.error says how. Another one will be made. */
 void gw_ps_server_lost(struct server *server);
 
-/* Ends the connection, and makes another one at once. Requests that were sent and have no answer are sent again there.
- */
+/* Ends the connection, and makes another one at once. There requests without an answer are sent again. */
 void gw_ps_server_redial(struct server *server);
 
 /* GW_OK, or an error: no connection can be made, or the keys do not fit. The next call tries again. */
@@ -169,13 +167,12 @@ static inline const char *gw_ps_place(const struct server *server)
     return server->host.addresses[0].place;
 }
 
-/* ---- requests.c: Requests on their way. A request goes to one server or to several, and lives until its caller has
- * waited for its answer. Every call of the client begins one, and then waits for it, now or later. ---- */
+/* ---- requests.c ---- */
 
-/* Begins a request, and sends its parts. head: all but what belongs to a part (id, timeout,
- * n_parts, the number of a push). server: the one that is asked, or GW_PS_BY_KEY: those on which the key lives. body:
- * the value of a push or a put, the lines of an AGREE; of an INIT the first parameters, which follow once the key is
- * made; NULL: none. It stays the caller's, and must stay until the request is freed. Errors: as gw_ps_begin. */
+/* Begins a request, and sends its parts. head: all but what belongs to a part (id, timeout, n_parts, the number of a
+ * push). server: the one that is asked, or GW_PS_BY_KEY: those on which the key lives. body: of an INIT the first
+ * parameters, which follow once the key is made; NULL: none. It stays the caller's, and must stay until the request is
+ * freed. Errors: as gw_ps_begin. */
 #define GW_PS_BY_KEY UINT32_MAX
 gw_status gw_ps_request_begin(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *head,
                               const void *body, size_t n_bytes, struct request **out);
@@ -190,9 +187,8 @@ gw_status gw_ps_request_wait(struct gw_ps_client *client, const struct request *
 /* Finds a request. NULL: there is none, or the caller has waited for it already. */
 struct request *gw_ps_request_find(const struct gw_ps_client *client, uint64_t id);
 
-/* A server may answer GW_ERR_ORDER, which says "not yet". If it still does so at the deadline, this turns it into
- * GW_ERR_TIMEOUT. The sentence says what the client waited for, and why the server could not do it. Another status is
- * returned as it is. */
+/* A server may answer GW_ERR_ORDER, which says "not yet". This turns it into GW_ERR_TIMEOUT. The sentence says what the
+ * client waited for, and why the server could not do it. Another status is returned as it is. */
 gw_status gw_ps_too_late(const struct gw_ps_client *client, gw_status status, const char *what);
 
 /* What the client knows about the answer to part p. */

@@ -266,9 +266,10 @@ static gw_status put_all(struct gw_ps_folder *folder)
 void gw_ps_folder_commit(struct gw_ps_folder *folder)
 {
     char line[1024];
+    if (!gw_ps_folder_is_due(folder))
+        return;
     const bool was_durable = !folder->info.reason[0];
-    const double now = was_durable ? 0 : gw_clock_seconds();
-    if (!gw_ps_folder_is_due(folder) || (!was_durable && now < folder->next_try))
+    if (!was_durable && gw_clock_seconds() < folder->next_try)
         return;
     gw_status status = put_all(folder);
     for (int again = 0; status < 0 && again < 2; again++) {

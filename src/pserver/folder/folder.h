@@ -36,7 +36,7 @@ bool gw_ps_folder_is_due(const struct gw_ps_folder *folder);
  * and goes on trying. NULL is allowed. */
 void gw_ps_folder_look(struct gw_ps_folder *folder);
 /* Brings all changes to disk. If that fails, the log says so, and all stays due; it is tried again a second later at
- * the earliest. */
+ * the earliest. NULL is allowed. */
 void gw_ps_folder_commit(struct gw_ps_folder *folder);
 
 struct gw_ps_folder_info {

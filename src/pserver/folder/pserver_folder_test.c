@@ -92,7 +92,7 @@ static void a_round(struct kept *kept, uint64_t number)
         if (k == 1)
             ok(gw_ps_store_put(kept->store, key, number, value));
         for (uint32_t r = 0; r < N_WORKERS; r++)
-            ok(gw_ps_store_push(kept->store, key, r, number, value, 0, false));
+            ok(gw_ps_store_push(kept->store, key, r, number, value, 0, GW_PS_NOT_REFUSED));
     }
     gw_ps_blob_give(value);
     gw_ps_folder_commit(kept->folder);

@@ -110,7 +110,8 @@ static gw_status do_push(struct kept *side, uint32_t k, uint32_t rank, uint64_t 
 {
     struct gw_ps_blob *value = value_of(side, k, rank, nth);
     const gw_status status =
-        gw_ps_store_push(side->store, find(side, k), rank, nth, value, nth % 3 ? 0.001 * (double)nth : 0, pending);
+        gw_ps_store_push(side->store, find(side, k), rank, nth, value, nth % 3 ? 0.001 * (double)nth : 0,
+                         pending ? GW_PS_PENDING : GW_PS_NOT_REFUSED);
     gw_ps_blob_give(value);
     return status;
 }
@@ -161,7 +162,7 @@ static void one_change(void)
         if (what < INIT)
             status = do_init(side, k);
         else if (what < REFUSE && find(side, k) && keys[k].type != GW_PS_FRAME)
-            status = gw_ps_store_refuse(side->store, find(side, k), rank, next - late, 100 + next - late);
+            status = gw_ps_store_push(side->store, find(side, k), rank, next - late, NULL, 0, 100 + next - late);
         else if (what >= 600 && what < PUSH && k == PENDED && find(side, k))
             status = do_push(side, k, rank, next, true);
         else if (what < PUSH && find(side, k) && keys[k].type != GW_PS_FRAME)
@@ -231,8 +232,7 @@ static void compare(void)
               of_a.has_begun == of_b.has_begun,
           "%" PRIu64 " and %" PRIu64 " keys", a->names.n, b->names.n);
     for (uint32_t r = 0; r < N_WORKERS; r++) {
-        uint64_t behind_a, behind_b;
-        CHECK(gw_ps_store_pushes(a, r, &behind_a) == gw_ps_store_pushes(b, r, &behind_b) && behind_a == behind_b &&
+        CHECK(a->pushes[r] == b->pushes[r] && gw_ps_store_behind(a, r) == gw_ps_store_behind(b, r) &&
                   a->present[r] == b->present[r],
               "rank %u", r);
     }

@@ -1,4 +1,4 @@
-/* Knows the types, shapes and sizes of values, and their names in text. */
+/* Knows the types, shapes and sizes of values, their names in text, and which names keys may have. */
 #include "pserver/protocol/value.h"
 #include "base/append.h"
 
@@ -48,6 +48,17 @@ bool gw_ps_shape_elems(const gw_ps_shape *shape, uint64_t *n_elems)
 bool gw_ps_shapes_equal(const gw_ps_shape *a, const gw_ps_shape *b)
 {
     return a->n_dims == b->n_dims && memcmp(a->dims, b->dims, a->n_dims * sizeof *a->dims) == 0;
+}
+
+gw_status gw_ps_check_name(const char *name)
+{
+    const size_t length = strlen(name);
+    if (length == 0 || length > GW_PS_MOST_NAME)
+        return gw_fail(GW_ERR_ARGUMENT, "a key's name has %zu bytes; 1 to %d are possible", length, GW_PS_MOST_NAME);
+    for (size_t i = 0; i < length; i++)
+        if ((uint8_t)name[i] < ' ' || name[i] == 0x7F)
+            return gw_fail(GW_ERR_ARGUMENT, "a key's name holds the control character 0x%02x", (uint8_t)name[i]);
+    return GW_OK;
 }
 
 struct gw_ps_text gw_ps_shape_text(const gw_ps_shape *shape)

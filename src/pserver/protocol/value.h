@@ -16,6 +16,9 @@ bool gw_ps_shape_elems(const gw_ps_shape *shape, uint64_t *n_elems);
 
 bool gw_ps_shapes_equal(const gw_ps_shape *a, const gw_ps_shape *b);
 
+/* Checks a key's name. Names appear in sentences, logs and pages, so control characters are not allowed. */
+gw_status gw_ps_check_name(const char *name);
+
 /* A shape as people write it, "[3, 4]". */
 struct gw_ps_text {
     char text[GW_PS_MOST_DIMS * 22 + 3];

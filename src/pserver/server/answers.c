@@ -1,4 +1,4 @@
-/* Sends answers. */
+/* Sends answers: at once, or after the commit of what they tell. */
 #include "pserver/server/state.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -72,8 +72,9 @@ void gw_ps_answer_send(struct gw_ps_server *server, struct gw_ps_member *member,
     STAILQ_INSERT_TAIL(&server->held, held, link);
 }
 
-void gw_ps_answers_release(struct gw_ps_server *server)
+void gw_ps_server_commit(struct gw_ps_server *server)
 {
+    gw_ps_folder_commit(server->folder);
     const bool is_durable = !gw_ps_folder_is_due(server->folder);
     for (struct gw_ps_held *held = STAILQ_FIRST(&server->held); held; held = STAILQ_NEXT(held, link)) {
         if (is_durable)

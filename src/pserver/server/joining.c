@@ -1,12 +1,7 @@
-/* Decides who takes part in the exchange. The exchange's keys share their rounds: a worker takes part in all of them
- * from one round on.
- *
- * Before the first round is whole, and after all have left, workers that JOIN are let in at once. While others train, a
- * JOIN waits. The server asks the connected worker of the least rank. That worker sends ADMIT with the round that it is
- * about to begin, and the new worker takes part from that round on. No server can be beyond that round, because it
- * needs the push of the worker that was asked. In modes without rounds nobody has to be asked.
- *
- * When all have left, the run is over, unless its parameters are on this server. Then it goes on where it was. */
+/* Decides who takes part in the exchange (docs/pserver-protocol.md). Before the first round is whole, and after all
+ * have left, workers that JOIN are let in at once. While others train, one of them must ADMIT the new worker, from the
+ * round on that it is about to begin. No server can be beyond that round, because it needs the push of the worker that
+ * was asked. In modes without rounds nobody has to be asked. */
 #include "pserver/server/state.h"
 #include "base/clock.h"
 #include "base/error.h"

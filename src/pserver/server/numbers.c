@@ -2,7 +2,6 @@
  * never waits for the server. */
 #include "pserver/server/numbers.h"
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/memory.h"
 #include "pserver/server/state.h"
 
@@ -36,7 +35,8 @@ static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers
         numbers->workers[r].gone_at = server->workers[r].gone_at;
         numbers->connected += numbers->workers[r].connected;
         numbers->workers[r].presence = gw_ps_presence_of(server, r);
-        numbers->workers[r].pushes = gw_ps_store_pushes(server->store, r, &numbers->workers[r].behind);
+        numbers->workers[r].pushes = server->store->pushes[r];
+        numbers->workers[r].behind = gw_ps_store_behind(server->store, r);
     }
     const struct gw_ps_member *m = LIST_FIRST(&server->members);
     for (; m && numbers->n_members < GW_PS_SHOWN_MEMBERS; m = LIST_NEXT(m, link))

@@ -7,7 +7,6 @@
 #include "base/quote.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #define QUICK_ELEMS 1024 /* what larger keys need takes longer, so earlier answers do not wait for it */
@@ -117,15 +116,6 @@ static gw_status put(struct gw_ps_server *server, struct gw_ps_member *member, c
     return GW_OK;
 }
 
-static gw_status push(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
-                      struct gw_ps_blob *value, struct gw_ps_key *key)
-{
-    return request->push_kind == GW_PS_PUSH_REFUSED
-               ? gw_ps_store_refuse(server->store, key, member->rank, request->nth, request->refusal)
-               : gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate,
-                                  request->push_kind == GW_PS_PUSH_PENDING);
-}
-
 /* Gives a verdict, unless a push that it is about still waits. */
 static gw_status judge(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
                        struct gw_ps_key **waits_for)
@@ -149,8 +139,12 @@ static gw_status try(struct gw_ps_server *server, struct gw_ps_member *member, c
     gw_status status;
     *waits_for = key;
     if (request->operation == GW_PS_PUSH || request->operation == GW_PS_VERDICT) {
-        status = request->operation == GW_PS_VERDICT ? judge(server, member, request, waits_for)
-                                                     : push(server, member, request, value, key);
+        const uint64_t refusal = request->push_kind == GW_PS_PUSH_REFUSED   ? request->refusal
+                                 : request->push_kind == GW_PS_PUSH_PENDING ? GW_PS_PENDING
+                                                                            : GW_PS_NOT_REFUSED;
+        status = request->operation == GW_PS_VERDICT
+                     ? judge(server, member, request, waits_for)
+                     : gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate, refusal);
         if (status == GW_OK)
             answer_done(server, member, request, request->nth, 0);
         return status;
@@ -190,6 +184,15 @@ static void note_time(struct gw_ps_server *server, const struct gw_ps_request *r
                          gw_clock_seconds() - came);
 }
 
+/* True if an older request of the member for that key still waits. Older means that it came before the nth. */
+static bool waits_before(const struct gw_ps_member *member, const struct gw_ps_key *key, uint64_t nth)
+{
+    for (const struct gw_ps_waiting *p = LIST_FIRST(&member->waiting); p; p = LIST_NEXT(p, of_member))
+        if (p->key == key && p->nth < nth)
+            return true;
+    return false;
+}
+
 static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *member,
                               const struct gw_ps_request *request, struct gw_ps_blob *value)
 {
@@ -210,7 +213,7 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
     GW_TRY(status);
     waits_for = key;
     status = GW_PS_WAIT;
-    if (!gw_ps_waiting_before(member, key, UINT64_MAX))
+    if (!waits_before(member, key, UINT64_MAX))
         status = try(server, member, request, value, key, &waits_for);
     if (status == GW_OK)
         note_time(server, request, came);
@@ -267,7 +270,7 @@ static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
         struct gw_ps_key *waits_for = queue;
         gw_status status = GW_PS_WAIT;
         next = LIST_NEXT(p, link);
-        if (!gw_ps_waiting_before(p->member, p->key, p->nth))
+        if (!waits_before(p->member, p->key, p->nth))
             status = try(server, p->member, &p->request, p->value, p->key, &waits_for);
         if (status == GW_OK)
             note_time(server, &p->request, p->deadline - p->request.timeout_ms / 1000.0);

@@ -34,20 +34,12 @@ static gw_status run_fields(void *user, struct gw_fields *f)
     return GW_OK;
 }
 
-void gw_ps_server_commit(struct gw_ps_server *server)
-{
-    if (server->folder)
-        gw_ps_folder_commit(server->folder);
-    gw_ps_answers_release(server);
-}
-
 /* Workers that had come before count as away from now on. */
 static void count_as_away(struct gw_ps_server *server)
 {
-    uint64_t behind;
     for (uint32_t r = 0; r < server->options.n_workers; r++) {
         struct gw_ps_worker *worker = &server->workers[r];
-        const bool pushed = gw_ps_store_pushes(server->store, r, &behind);
+        const bool pushed = server->store->pushes[r] > 0;
         const bool came = server->options.min_workers || worker->joined_as || worker->agreed_as || pushed;
         worker->came_as = pushed ? GW_PS_SOMEBODY : 0;
         if (came && server->store->present[r])

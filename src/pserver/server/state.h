@@ -22,8 +22,7 @@ struct gw_ps_member {
     struct gw_net_connection c;
     bool has_more;      /* bytes were read that are still to be looked at */
     uint64_t receiving; /* bytes of the value that is under way */
-    /* why that value is dropped as it comes; GW_OK: it is not */
-    gw_status unfit;
+    gw_status unfit;    /* why that value is dropped as it comes; GW_OK: it is not */
     uint32_t rank;
     uint64_t incarnation;
     bool joins;    /* the client says itself when it takes part (JOIN) */
@@ -110,9 +109,7 @@ struct gw_ps_server {
     pthread_mutex_t numbers_lock;
 };
 
-/* ---- The log of the server: lines that go to the function `log` of its options. ---- */
-
-/* Writes one line to the log of what the server does: "event key=value ...". */
+/* Writes one line, "event key=value ...", to the log. */
 #define gw_ps_log(server, ...) gw_net_log(&(server)->log, __VA_ARGS__)
 
 /* "rank=3 address=10.0.0.7" or "rank=reader address=...", for the log. */
@@ -121,7 +118,7 @@ struct gw_ps_member_text {
 };
 struct gw_ps_member_text gw_ps_member_text(const struct gw_ps_member *member);
 
-/* ---- connections.c: The server's connections: what comes over them, and who is let in. ---- */
+/* ---- connections.c ---- */
 
 /* Waits for `seconds` at most, and handles what has come. Returns false if nothing had. *stop: gw_ps_server_stop was
  * called. */
@@ -130,7 +127,7 @@ bool gw_ps_connections_turn(struct gw_ps_server *server, double seconds, bool *s
 /* Looks for members whose machine or network is gone. */
 void gw_ps_connections_look(struct gw_ps_server *server);
 
-/* ---- members.c: Clients that come and leave, and workers that have been away too long. ---- */
+/* ---- members.c ---- */
 
 /* Makes a member of a connection that has said who it is. The caller moves the connection to it. Errors: GW_ERR_PEER
  * (that rank is here already), GW_ERR_CAPACITY (there are too many clients), GW_ERR_ARGUMENT (there is no such rank, or
@@ -160,7 +157,7 @@ void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *memb
 /* Looks for workers that have been away too long. */
 void gw_ps_members_look(struct gw_ps_server *server);
 
-/* ---- requests.c: The requests of clients. ---- */
+/* ---- requests.c ---- */
 
 /* Does what a request asks for, and answers it, now or later. value: the body of a push, else NULL. The function takes
  * over the caller's hold. */
@@ -170,7 +167,7 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
 /* Asks all requests of woken keys again. */
 void gw_ps_requests_go_on(struct gw_ps_server *server);
 
-/* ---- waiting.c: Requests that wait. They are in the queue of a key, in the order in which they came. ---- */
+/* ---- waiting.c ---- */
 
 /* Puts a request for `key` into the queue of `waits_for`; takes a hold of its own on `value`. Errors: GW_ERR_CAPACITY
  * (too many of this client wait), GW_ERR_MEMORY. */
@@ -183,9 +180,6 @@ void gw_ps_waiting_move(struct gw_ps_waiting *waiting, struct gw_ps_key *queue);
 
 /* Frees a request that waits. */
 void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting *waiting);
-
-/* True if an older request of the member for that key still waits. Older means that it came before the nth. */
-bool gw_ps_waiting_before(const struct gw_ps_member *member, const struct gw_ps_key *key, uint64_t nth);
 
 /* A few of the workers that is_named picks, for a sentence: "rank 2 (not connected), rank 5". "": it picks none. */
 struct gw_ps_worker_names {
@@ -206,17 +200,17 @@ void gw_ps_waiting_expire(struct gw_ps_server *server);
 void gw_ps_waiting_refuse(struct gw_ps_server *server, gw_status status);
 void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_status status);
 
-/* ---- answers.c: Answers to clients. An answer never frees a member. A function that handles a request has pointers
- * to members and to waiting requests, and uses them after it has answered. So if a member does not take its answer, it
- * is only marked. The server's loop frees it between two messages (gw_ps_members_sweep). ---- */
+/* ---- answers.c ---- */
 
 /* Sends an answer, unless the member is lost. If changes wait for their commit, the answer waits, too, until
- * gw_ps_answers_release: it may tell of them. GW_PS_IN_MEMORY is taken off if the commit was good. If too many of its
- * answers wait to be sent, it is lost from then on. value: the body; the caller keeps its hold. */
+ * gw_ps_server_commit: it may tell of them. GW_PS_IN_MEMORY is taken off if the commit was good. If too many of its
+ * answers wait to be sent, it is lost from then on, and the next sweep frees it. value: the body; the caller keeps its
+ * hold. */
 void gw_ps_answer_send(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_answer *answer,
                        struct gw_ps_blob *value);
 
-void gw_ps_answers_release(struct gw_ps_server *server);
+/* Commits changes, and then sends the answers that tell of them. */
+void gw_ps_server_commit(struct gw_ps_server *server);
 
 /* Answers a request that failed with `status`. The sentence is that of gw_last_error(). number: 0, or the number that
  * the operation's answer has. */
@@ -232,7 +226,7 @@ void gw_ps_refuse(struct gw_ps_server *server, struct gw_net_newcomer *newcomer,
  * share is half of max_bytes, divided by the number of clients. */
 bool gw_ps_make_room(struct gw_ps_server *server, const struct gw_ps_member *asker);
 
-/* ---- joining.c: Workers that join an exchange, and those that admit them. ---- */
+/* ---- joining.c ---- */
 
 /* These functions answer the request, now or later. If one returns an error, the caller answers. */
 gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request);
@@ -251,12 +245,9 @@ gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t ran
 /* Ends the run and drops its keys. The next run begins with round 1. */
 void gw_ps_run_end(struct gw_ps_server *server);
 
-/* ---- restore.c: What the server keeps beside its store, so that it can go on after a restart. ---- */
+/* ---- restore.c ---- */
 
 /* Fills a new server with what its folder holds, if it has a folder. Errors: those of gw_ps_folder_open. */
 gw_status gw_ps_server_restore(struct gw_ps_server *server);
-
-/* Commits changes, and then sends the answers that tell of them. */
-void gw_ps_server_commit(struct gw_ps_server *server);
 
 #endif

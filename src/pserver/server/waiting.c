@@ -2,7 +2,6 @@
 #include "pserver/server/state.h"
 #include "base/append.h"
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/memory.h"
 #include "pserver/store/parameters.h"
 
@@ -62,14 +61,6 @@ void gw_ps_waiting_remove(struct gw_ps_server *server, struct gw_ps_waiting *wai
     gw_free(server->context, waiting);
 }
 
-bool gw_ps_waiting_before(const struct gw_ps_member *member, const struct gw_ps_key *key, uint64_t nth)
-{
-    for (const struct gw_ps_waiting *p = LIST_FIRST(&member->waiting); p; p = LIST_NEXT(p, of_member))
-        if (p->key == key && p->nth < nth)
-            return true;
-    return false;
-}
-
 void gw_ps_waiting_wake(void *user, struct gw_ps_key *key)
 {
     struct gw_ps_server *server = user;
@@ -94,16 +85,11 @@ struct gw_ps_worker_names gw_ps_name_workers(const struct gw_ps_server *server, 
     return names;
 }
 
-/* What a worker's request waits for. */
-struct awaited {
-    const struct gw_ps_key *key;
-    uint32_t asker;
-};
-
+/* True if that waiting request waits for the worker. */
 static bool is_awaited(const struct gw_ps_server *server, uint32_t rank, const void *user)
 {
-    const struct awaited *awaited = user;
-    return gw_ps_key_misses(server->store, awaited->key, awaited->asker, rank);
+    const struct gw_ps_waiting *waiting = user;
+    return gw_ps_key_misses(server->store, waiting->queue, waiting->member->rank, rank);
 }
 
 /* Returns GW_ERR_TIMEOUT, with a sentence that says for whom the request has waited too long. */
@@ -123,8 +109,7 @@ static gw_status timed_out(const struct gw_ps_server *server, const struct gw_ps
         return gw_fail(GW_ERR_TIMEOUT,
                        "the %s of \"%s\" has waited %u ms for anybody to put the first parameters of \"%s\"", what,
                        name, request->timeout_ms, key->name);
-    const struct gw_ps_worker_names missing =
-        gw_ps_name_workers(server, is_awaited, &(struct awaited){key, waiting->member->rank});
+    const struct gw_ps_worker_names missing = gw_ps_name_workers(server, is_awaited, waiting);
     return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"", what, name,
                    request->timeout_ms, missing.text[0] ? missing.text : "other workers", key->name);
 }
@@ -164,7 +149,7 @@ void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_sta
     for (struct gw_ps_member *m = LIST_FIRST(&server->members); m; m = LIST_NEXT(m, link))
         for (struct gw_ps_waiting *p = LIST_FIRST(&m->waiting), *next; p; p = next) {
             next = LIST_NEXT(p, of_member);
-            if (gw_ps_key_misses(server->store, p->queue, m->rank, rank))
+            if (is_awaited(server, rank, p))
                 refuse(server, p, status);
         }
 }

@@ -4,16 +4,12 @@
 #include "base/nearest.h"
 #include "pserver/store/parameters.h"
 
-#include <gradwire/codec.h>
-
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
 /* the most steps of a search for the nearest name, so that a wrong name cannot keep the server busy */
 #define NEAREST_WORK (1u << 20)
-
-/* ---- names ---------------------------------------------------------------------------------------------- */
 
 gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct gw_ps_key **out)
 {
@@ -43,19 +39,15 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
                    name, nearest);
 }
 
-/* Checks a name. Names appear in sentences, logs and pages, so control characters are not allowed. */
-static gw_status check_name(const char *name)
-{
-    size_t length = strlen(name);
-    if (length == 0 || length > GW_PS_MOST_NAME)
-        return gw_fail(GW_ERR_ARGUMENT, "a key's name has %zu bytes; 1 to %d are possible", length, GW_PS_MOST_NAME);
-    for (size_t i = 0; i < length; i++)
-        if ((uint8_t)name[i] < ' ' || name[i] == 0x7F)
-            return gw_fail(GW_ERR_ARGUMENT, "a key's name holds the control character 0x%02x", (uint8_t)name[i]);
-    return GW_OK;
-}
-
 /* ---- keys ----------------------------------------------------------------------------------------------- */
+
+gw_status gw_ps_no_room(const struct gw_ps_store *store, const char *what, const char *key, uint64_t n_bytes)
+{
+    return gw_fail(GW_ERR_CAPACITY,
+                   "there is no room for %s \"%s\" of %" PRIu64 " bytes: the server holds %" PRIu64
+                   " of at most %" PRIu64 " (--max-bytes)",
+                   what, key, n_bytes, *store->total, store->options.max_bytes);
+}
 
 /* How many bytes a key takes before the first push. */
 static uint64_t empty_bytes(const struct gw_ps_store *store, const char *name)
@@ -72,11 +64,8 @@ void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
         *store->total -= empty_bytes(store, key->name) + own;
         gw_ps_key_count(store, key, 0, own);
     }
-    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++)
         gw_ps_round_clear(store, key, rounds[i]);
-        gw_free(store->context, rounds[i]->pushes);
-        gw_free(store->context, rounds[i]->refusals);
-    }
     if (key->is_changed)
         LIST_REMOVE(key, changed);
     if (key->is_woken)
@@ -86,19 +75,25 @@ void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
     gw_ps_value_drop(store, key, &key->put);
     gw_free(store->context, key->name);
     gw_free(store->context, key->pushed);
-    gw_free(store->context, key->taken);
     gw_free(store->context, key);
 }
 
-static gw_status new_round(struct gw_ps_store *store, struct gw_ps_round *round)
+/* Takes one block, at key->pushed, for all that a key has of each rank. */
+static gw_status take_ranks(const struct gw_ps_store *store, struct gw_ps_key *key)
 {
-    uint32_t n = store->options.n_workers;
-    round->pushes = gw_calloc(store->context, n, sizeof *round->pushes);
-    round->refusals = gw_alloc(store->context, n, sizeof *round->refusals);
-    if (!round->pushes || !round->refusals)
+    struct gw_ps_round *rounds[] = {&key->open, &key->whole, &key->before};
+    const size_t n = store->options.n_workers, n_rounds = store->options.backup ? 3 : 2;
+    uint64_t *numbers = gw_calloc(store->context, (2 + 2 * n_rounds) * n, sizeof *numbers);
+    if (!numbers)
         return GW_ERR_MEMORY;
-    for (uint32_t r = 0; r < n; r++)
-        round->refusals[r] = GW_PS_NOT_REFUSED;
+    key->pushed = numbers;
+    key->taken = numbers + n;
+    for (size_t i = 0; i < n_rounds; i++) {
+        rounds[i]->refusals = numbers + (2 + 2 * i) * n;
+        rounds[i]->pushes = (struct gw_ps_blob **)(rounds[i]->refusals + n); /* a pointer is no longer than a number */
+        for (size_t r = 0; r < n; r++)
+            rounds[i]->refusals[r] = GW_PS_NOT_REFUSED;
+    }
     return GW_OK;
 }
 
@@ -109,17 +104,10 @@ static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, cons
     key->name = gw_strdup(store->context, name);
     if (!key->name)
         return GW_ERR_MEMORY;
-    GW_TRY(new_round(store, &key->open));
-    GW_TRY(new_round(store, &key->whole));
-    if (store->options.backup)
-        GW_TRY(new_round(store, &key->before));
+    GW_TRY(take_ranks(store, key));
     key->open.number = 1;
     key->whole.place = 1;
     key->before.place = 2;
-    key->pushed = gw_calloc(store->context, store->options.n_workers, sizeof *key->pushed);
-    key->taken = gw_calloc(store->context, store->options.n_workers, sizeof *key->taken);
-    if (!key->pushed || !key->taken)
-        return GW_ERR_MEMORY;
     gw_ps_key_count_due(store, key);
     if (codec[0])
         GW_TRY(gw_codec_parse(store->context, codec, &key->codec));
@@ -149,7 +137,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
                            uint32_t n_parts, const char *codec, const char *optimizer)
 {
     uint64_t n_elems;
-    GW_TRY(check_name(name));
+    GW_TRY(gw_ps_check_name(name));
     if (!gw_ps_type_name(type))
         return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have type number %u; there is no such type", name,
                        (unsigned)type);
@@ -173,10 +161,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
                        "the key \"%s\" would be one too many: this server keeps %" PRIu64 " (--max-keys)", name,
                        store->options.max_keys);
     if (!gw_ps_store_has_room(store, empty_bytes(store, name)))
-        return gw_fail(GW_ERR_CAPACITY,
-                       "the key \"%s\" would take %" PRIu64 " bytes by itself, and the server holds %" PRIu64
-                       " of at most %" PRIu64 " already (--max-bytes)",
-                       name, empty_bytes(store, name), *store->total, store->options.max_bytes);
+        return gw_ps_no_room(store, "the key", name, empty_bytes(store, name));
     key = gw_calloc(store->context, 1, sizeof *key);
     if (!key)
         return GW_ERR_MEMORY;
@@ -211,13 +196,13 @@ gw_status gw_ps_store_create(gw_context *context, const gw_ps_server_options *op
     store->woken = woken;
     store->user = user;
     store->names.context = context;
-    store->pushes = gw_calloc(context, options->n_workers, sizeof *store->pushes);
-    store->skipped = gw_calloc(context, options->n_workers, sizeof *store->skipped);
-    store->present = gw_calloc(context, options->n_workers, sizeof *store->present);
-    if (!store->pushes || !store->skipped || !store->present) {
-        gw_ps_store_destroy(store);
+    store->pushes = gw_calloc(context, options->n_workers, 2 * sizeof(uint64_t) + sizeof(bool));
+    if (!store->pushes) {
+        gw_free(context, store);
         return GW_ERR_MEMORY;
     }
+    store->skipped = store->pushes + options->n_workers;
+    store->present = (bool *)(store->skipped + options->n_workers);
     if (options->min_workers == 0) {
         memset(store->present, true, options->n_workers);
         store->info.n_present = options->n_workers;
@@ -233,8 +218,6 @@ void gw_ps_store_destroy(struct gw_ps_store *store)
     for (uint64_t k = 0; k < store->names.n; k++)
         gw_ps_key_free(store, gw_ps_store_key(store, k));
     gw_free(store->context, store->pushes);
-    gw_free(store->context, store->skipped);
-    gw_free(store->context, store->present);
     gw_ps_names_fini(&store->names);
     gw_free(store->context, store);
 }

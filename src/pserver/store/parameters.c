@@ -28,18 +28,14 @@ gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key
 {
     struct gw_optimizer parsed;
     GW_TRY(parse(key->name, optimizer, &parsed));
-    if (key->type != GW_PS_FLOAT32 && key->type != GW_PS_FLOAT16 && key->type != GW_PS_BFLOAT16 &&
-        key->type != GW_PS_FRAME)
+    if (!gw_ps_is_float(key->type) && key->type != GW_PS_FRAME)
         return gw_fail(GW_ERR_ARGUMENT,
                        "the key \"%s\" is %s; an optimizer is for float32, float16, bfloat16 and frame", key->name,
                        gw_ps_type_name(key->type));
     uint32_t n_moments = gw_optimizer_moments(&parsed);
     const uint64_t needed = (1 + n_moments) * key->n_elems * sizeof(float);
     if (!gw_ps_store_has_room(store, needed))
-        return gw_fail(GW_ERR_CAPACITY,
-                       "the parameters of \"%s\" and what its optimizer keeps take %" PRIu64
-                       " bytes, and the server holds %" PRIu64 " of at most %" PRIu64 " already (--max-bytes)",
-                       key->name, needed, *store->total, store->options.max_bytes);
+        return gw_ps_no_room(store, "the parameters and moments of", key->name, needed);
     struct gw_ps_parameters *p = key->parameters = gw_calloc(store->context, 1, sizeof *p);
     if (!p)
         return GW_ERR_MEMORY;
@@ -232,10 +228,7 @@ gw_status gw_ps_store_put_first(struct gw_ps_store *store, struct gw_ps_key *key
                        "; no gradient could move it",
                        key->name, i);
     if (!gw_ps_store_has_room(store, 0)) /* the value's bytes count already; a copy takes their place */
-        return gw_fail(GW_ERR_CAPACITY,
-                       "the parameters of \"%s\" have %zu bytes, and with them the server holds %" PRIu64
-                       " of at most %" PRIu64 " (--max-bytes)",
-                       key->name, value->n_bytes, *store->total, store->options.max_bytes);
+        return gw_ps_no_room(store, "the parameters of", key->name, value->n_bytes);
     /* a copy is aligned, and nobody else holds it */
     p->values = gw_ps_blob_copy(store->context, store->total, value->bytes, value->n_bytes);
     if (!p->values)

@@ -1,8 +1,5 @@
-/* Parameters on the server: the pushes to a key are gradients, and an optimizer moves the parameters by them.
- *
- * With GW_PS_SYNC a round's average moves the parameters once, when the round becomes whole. With GW_PS_STALE and
- * GW_PS_ASYNC each push moves them by itself. Then the rate is divided by the number of workers that take part. If a
- * worker refused, its push changes nothing, and with GW_PS_SYNC the whole round changes nothing. */
+/* Parameters on the server: the pushes to a key are gradients, and an optimizer moves the parameters by them, as
+ * gw_ps_key_options says. */
 #ifndef GW_PSERVER_STORE_PARAMETERS_H
 #define GW_PSERVER_STORE_PARAMETERS_H
 

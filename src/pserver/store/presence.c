@@ -1,5 +1,4 @@
 /* Knows which workers take part: rounds wait for those that are present. */
-#include "base/error.h"
 #include "pserver/store/parameters.h"
 
 #include <inttypes.h>

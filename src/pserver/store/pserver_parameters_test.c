@@ -34,7 +34,7 @@ static gw_status judge(uint32_t rank, uint64_t nth, uint64_t refusal)
 
 static gw_status refuse(uint32_t rank, uint64_t nth, uint64_t number)
 {
-    return gw_ps_store_refuse(world.store, key, rank, nth, number);
+    return gw_ps_store_push(world.store, key, rank, nth, NULL, 0, number);
 }
 
 static gw_status pull_as(uint32_t rank, gw_ps_method method, struct gw_ps_pulled *pulled)
@@ -601,8 +601,7 @@ TEST(parameters_count)
     const float w[N] = {0};
     begin_store((gw_ps_server_options){.n_workers = WORKERS, .max_bytes = 11000});
     /* parameters and one moment take 8,000 */
-    refused(gw_ps_store_init(world.store, "w", GW_PS_FLOAT32, &row, 1, "", "adam"), GW_ERR_CAPACITY,
-            "take 12000 bytes");
+    refused(gw_ps_store_init(world.store, "w", GW_PS_FLOAT32, &row, 1, "", "adam"), GW_ERR_CAPACITY, "of 12000 bytes");
     uint64_t before = total_bytes();
     key = key_with("w", GW_PS_FLOAT32, N, "", "momentum");
     assert_true(total_bytes() >= before + 4 * N && key->bytes >= 4 * N);
@@ -617,7 +616,7 @@ TEST(parameters_count)
     begin_store((gw_ps_server_options){.n_workers = WORKERS, .max_bytes = before + 4 * N + 500});
     key = key_with("w", GW_PS_FLOAT32, N, "", "momentum");
     struct gw_ps_blob *large = blob_of(w, sizeof w);
-    refused(put(w, sizeof w), GW_ERR_CAPACITY, "the parameters of \"w\" have 4000 bytes");
+    refused(put(w, sizeof w), GW_ERR_CAPACITY, "the parameters of \"w\" of 4000 bytes");
     gw_ps_blob_give(large);
     ok(put(w, sizeof w));
     end();

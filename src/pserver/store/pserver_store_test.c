@@ -314,7 +314,7 @@ TEST(a_second_time_is_no_excuse)
     const gw_status admitted = gw_ps_store_admit(world.store, key, 0, 1, cut);
     ok(gw_ps_store_enter(world.store, 0, 1)); /* its push is taken out again */
     if (admitted == GW_OK)
-        ok(gw_ps_store_push(world.store, key, 0, 1, cut, 0, false));
+        ok(gw_ps_store_push(world.store, key, 0, 1, cut, 0, GW_PS_NOT_REFUSED));
     gw_ps_blob_give(cut);
     ok(push(key, 0, 1, x, sizeof x)), ok(push(key, 1, 1, x, sizeof x));
     expect_x(key, 0, GW_PS_SUM, NULL, 2);
@@ -446,8 +446,7 @@ TEST(lengths_and_limits)
     ok(push(key, 0, 1, bytes, MIB)), ok(push(key, 1, 1, bytes, MIB));
     /* 16 MiB are the limit, 2 are taken: a result of 16 does not fit, one of 1 does, and one of 8 may push others out.
      */
-    refused(pull(key, 0, GW_PS_DECODE_SUM, NULL, NULL), GW_ERR_CAPACITY,
-            "the decode_sum of \"x\" takes 16777216 bytes");
+    refused(pull(key, 0, GW_PS_DECODE_SUM, NULL, NULL), GW_ERR_CAPACITY, "a result of \"x\" of 16777216 bytes");
     struct gw_ps_pulled held;
     for (int again = 0; again < 4; again++) {
         ok(pull(key, 0, GW_PS_SUM, NULL, &held));

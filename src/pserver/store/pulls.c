@@ -91,10 +91,7 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
     if (!gw_ps_store_has_room(store, needed))
         gw_ps_key_forget_results(store, key, round); /* results can be made again, so they make room */
     if (!gw_ps_store_has_room(store, needed))
-        return gw_fail(GW_ERR_CAPACITY,
-                       "the %s of \"%s\" takes %" PRIu64 " bytes, and the server holds %" PRIu64 " of at most %" PRIu64
-                       " already (--max-bytes)",
-                       gw_ps_method_name(method), key->name, needed, *store->total, store->options.max_bytes);
+        return gw_ps_no_room(store, "a result of", key->name, needed);
     struct gw_ps_result result;
     uint32_t n_pushes;
     GW_TRY(gw_ps_round_reduce(store, key, round, method, scale, &result, &n_pushes));

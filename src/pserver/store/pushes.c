@@ -3,8 +3,6 @@
 #include "base/error.h"
 #include "pserver/store/parameters.h"
 
-#include <gradwire/codec.h>
-
 #include <inttypes.h>
 
 /* Checks that a value is frames of this worker, back to back, with as many elements as the key. */
@@ -73,21 +71,13 @@ gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, ui
         gw_ps_key_forget_results(store, key, &key->open);
     }
     if (*store->total - gone > store->options.max_bytes)
-        return gw_fail(GW_ERR_CAPACITY,
-                       "rank %u's push to \"%s\" has %zu bytes, and with them the server holds %" PRIu64
-                       " of at most %" PRIu64 " (--max-bytes)",
-                       rank, key->name, value->n_bytes, *store->total, store->options.max_bytes);
+        return gw_ps_no_room(store, "a push to", key->name, value->n_bytes);
     return GW_OK;
 }
 
-/* Checks whether the worker's nth push can be taken now: GW_OK, or GW_PS_WAIT. *taken: it was taken before. */
-static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                          bool *taken)
+/* Checks whether the worker's nth push, which was not taken before, can be taken now: GW_OK, or GW_PS_WAIT. */
+static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, uint64_t nth)
 {
-    GW_TRY(check_rank(store, key, rank));
-    *taken = nth <= key->taken[rank] && nth > key->began_after;
-    if (*taken)
-        return GW_OK;
     if (!store->present[rank] || (nth <= key->pushed[rank] && nth > 0))
         return gw_fail(GW_ERR_PEER, "rank %u was away too long: round %" PRIu64 " of \"%s\" %s without it", rank, nth,
                        key->name, nth < key->open.number ? "went on" : "goes on");
@@ -159,38 +149,30 @@ static bool has_verdicts(const struct gw_ps_key *key)
     return key->parameters && gw_ps_is_of_exchange(key->name);
 }
 
-gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                           struct gw_ps_blob *value, double rate, bool pending)
-{
-    bool taken;
-    if (pending && !has_verdicts(key))
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "a push to \"%s\" is to wait for a verdict; the key must have an optimizer, and a name that "
-                       "begins with \"%s\"",
-                       key->name, GW_PS_EXCHANGE);
-    gw_status status = may_push(store, key, rank, nth, &taken);
-    return status != GW_OK || taken
-               ? status
-               : put_push(store, key, rank, value, rate, pending ? GW_PS_PENDING : GW_PS_NOT_REFUSED);
-}
-
 /* The largest numbers have meanings of their own. */
 static uint64_t refusal_of(uint64_t number)
 {
     return number < GW_PS_PENDING ? number : GW_PS_PENDING - 1;
 }
 
-gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                             uint64_t number)
+gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                           struct gw_ps_blob *value, double rate, uint64_t refusal)
 {
-    bool taken;
-    gw_status status = may_push(store, key, rank, nth, &taken);
-    if (status != GW_OK || taken)
+    GW_TRY(check_rank(store, key, rank));
+    if (value && refusal == GW_PS_PENDING && !has_verdicts(key))
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "a push to \"%s\" is to wait for a verdict; the key must have an optimizer, and a name that "
+                       "begins with \"%s\"",
+                       key->name, GW_PS_EXCHANGE);
+    if (nth <= key->taken[rank] && nth > key->began_after) /* it was taken before */
+        return GW_OK;
+    gw_status status = may_push(store, key, rank, nth);
+    if (status != GW_OK)
         return status;
+    if (value)
+        return put_push(store, key, rank, value, rate, refusal);
     struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->total, NULL, 0);
-    if (!nothing)
-        return GW_ERR_MEMORY;
-    status = put_push(store, key, rank, nothing, 0, refusal_of(number));
+    status = nothing ? put_push(store, key, rank, nothing, rate, refusal_of(refusal)) : GW_ERR_MEMORY;
     gw_ps_blob_give(nothing);
     return status;
 }
@@ -257,9 +239,8 @@ uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_
     return rank < store->options.n_workers ? key->pushed[rank] : 0;
 }
 
-uint64_t gw_ps_store_pushes(const struct gw_ps_store *store, uint32_t rank, uint64_t *behind)
+uint64_t gw_ps_store_behind(const struct gw_ps_store *store, uint32_t rank)
 {
     const uint64_t done = store->pushes[rank] + store->skipped[rank];
-    *behind = store->present[rank] && store->foremost > done ? store->foremost - done : 0;
-    return store->pushes[rank];
+    return store->present[rank] && store->foremost > done ? store->foremost - done : 0;
 }

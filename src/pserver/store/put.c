@@ -16,19 +16,16 @@ static gw_status check_plain(const struct gw_ps_key *key, const char *so)
 
 gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t version, struct gw_ps_blob *value)
 {
-    const uint64_t n_bytes = key->n_elems * gw_ps_type_bytes(key->type), held = *store->total;
+    const uint64_t n_bytes = key->n_elems * gw_ps_type_bytes(key->type);
     GW_TRY(check_plain(key, "only what is pushed there can be pulled"));
     if (value->n_bytes != n_bytes)
         return gw_fail(GW_ERR_ARGUMENT, "what is put at \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, key->name,
                        value->n_bytes, gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, n_bytes);
     if (key->put && key->put_version >= version)
         return GW_OK;
-    if (held - (key->put ? n_bytes : 0) >
-        store->options.max_bytes) /* this value is counted already; the one before will be dropped */
-        return gw_fail(GW_ERR_CAPACITY,
-                       "what is put at \"%s\" has %zu bytes, and with them the server holds %" PRIu64
-                       " of at most %" PRIu64 " (--max-bytes)",
-                       key->name, value->n_bytes, held, store->options.max_bytes);
+    /* this value is counted already; the one before will be dropped */
+    if (*store->total - (key->put ? n_bytes : 0) > store->options.max_bytes)
+        return gw_ps_no_room(store, "what is put at", key->name, n_bytes);
     gw_ps_value_drop(store, key, &key->put);
     key->put = gw_ps_blob_hold(value);
     key->put_version = version;

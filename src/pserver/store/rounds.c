@@ -11,7 +11,7 @@ void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, 
 
 void gw_ps_round_clear(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round)
 {
-    for (uint32_t r = 0; round->pushes && round->refusals && r < store->options.n_workers; r++) {
+    for (uint32_t r = 0; round->pushes && r < store->options.n_workers; r++) {
         gw_ps_value_drop(store, key, &round->pushes[r]);
         round->refusals[r] = GW_PS_NOT_REFUSED;
     }

@@ -112,10 +112,11 @@ struct gw_ps_store {
     void *user;
     struct gw_ps_names names; /* of its keys */
     struct gw_ps_store_info info;
-    uint64_t *pushes;      /* for each rank: how often it has pushed to all keys */
-    uint64_t *skipped;     /* for each rank: how many pushes it missed while it was away */
+    /* for each rank, in one block: how often it has pushed to all keys; how many pushes it missed while it was away;
+     * true if rounds wait for it */
+    uint64_t *pushes, *skipped;
+    bool *present;
     uint64_t foremost;     /* the sum of `foremost` of all keys */
-    bool *present;         /* for each rank: true if rounds wait for it */
     bool changed, dropped; /* since gw_ps_store_unchange: anything has changed; keys were dropped */
     LIST_HEAD(, gw_ps_key) changed_keys;
     uint32_t last_row;
@@ -167,11 +168,15 @@ gw_status gw_ps_store_put_first(struct gw_ps_store *store, struct gw_ps_key *key
  * GW_ERR_ARGUMENT (a reader's), GW_ERR_PEER (the worker was left out meanwhile: its round went on without
  * it). In modes without rounds also GW_ERR_MEMORY and GW_ERR_FRAME_*, if the push cannot move the parameters.
  *
- * pending: the push counts only when its verdict has come (gw_ps_store_judge), and the round waits for that. If the
- * worker is left out before, or the round goes on without it, the push is dropped. Further errors: GW_ERR_ARGUMENT (the
- * key gets no verdicts), GW_ERR_ORDER (without rounds: the verdict of the push before is missing). */
+ * refusal GW_PS_PENDING: the push counts only when its verdict has come (gw_ps_store_judge), and the round waits for
+ * that. If the worker is left out before, or the round goes on without it, the push is dropped. Further errors:
+ * GW_ERR_ARGUMENT (the key gets no verdicts), GW_ERR_ORDER (without rounds: the verdict of the push before is missing).
+ *
+ * value NULL: the worker has no value that can be used, and says why by the number `refusal`. Pulls over the round then
+ * fail with GW_ERR_NONFINITE, and gw_ps_pulled.round is the least such number of all workers. Without rounds only pulls
+ * of the worker itself fail, until it pushes again. Pulls of other workers leave it out. */
 gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                           struct gw_ps_blob *value, double rate, bool pending);
+                           struct gw_ps_blob *value, double rate, uint64_t refusal);
 
 /* Takes the verdict of worker `rank` on its nth push to each key of exchanges that has an optimizer. refusal
  * GW_PS_NOT_REFUSED: the pushes count now. Another number: the worker refuses with that number, and they do not count.
@@ -181,13 +186,6 @@ gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uin
  * in modes without rounds GW_ERR_FRAME_*, if a push cannot move the parameters: some keys may have it. If it comes
  * again, the others get it. */
 gw_status gw_ps_store_judge(struct gw_ps_store *store, uint32_t rank, uint64_t nth, uint64_t refusal);
-
-/* Takes the place of a push: the worker refuses. It has no value that can be used, and says why by a number. Pulls over
- * the round then fail with GW_ERR_NONFINITE, and gw_ps_pulled.round is the least such number of all workers. With
- * GW_PS_STALE and GW_PS_ASYNC only pulls of the worker itself fail, until it pushes again. Pulls of other workers leave
- * it out. */
-gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
-                             uint64_t number);
 
 /* How often the worker has pushed to the key; 0 if it is no worker. */
 uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank);
@@ -200,9 +198,8 @@ bool gw_ps_store_is_past(const struct gw_ps_store *store, const struct gw_ps_key
  * lower one. So rounds up to that number go on without it. */
 void gw_ps_store_skip(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t number);
 
-/* How often the worker has pushed to all keys. *behind: how many pushes it is behind the foremost worker of each key,
- * summed over all keys. */
-uint64_t gw_ps_store_pushes(const struct gw_ps_store *store, uint32_t rank, uint64_t *behind);
+/* How many pushes the worker is behind the foremost worker of each key, summed over all keys. */
+uint64_t gw_ps_store_behind(const struct gw_ps_store *store, uint32_t rank);
 
 /* Answers a pull of `rank`. With GW_PS_PARAMETERS the answer is the parameters. A worker gets them as its last push's
  * round has made them. A worker that has not pushed, and a reader, get them as they are now. With other methods it
@@ -344,6 +341,9 @@ static inline bool gw_ps_store_has_room(const struct gw_ps_store *store, uint64_
 {
     return more <= store->options.max_bytes && *store->total <= store->options.max_bytes - more;
 }
+
+/* Makes the error that there is none for so many bytes; they may be counted already. what: as in "a push to". */
+gw_status gw_ps_no_room(const struct gw_ps_store *store, const char *what, const char *key, uint64_t n_bytes);
 
 /* Counts `more` bytes more, and `less` bytes less, for the key. */
 static inline void gw_ps_key_count(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t more, uint64_t less)

@@ -73,7 +73,7 @@ static inline gw_status push_bytes(struct gw_ps_key *key, uint32_t rank, uint64_
         return GW_ERR_MEMORY;
     gw_status status = gw_ps_store_admit(world.store, key, rank, nth, blob);
     if (status == GW_OK)
-        status = gw_ps_store_push(world.store, key, rank, nth, blob, rate, pending);
+        status = gw_ps_store_push(world.store, key, rank, nth, blob, rate, pending ? GW_PS_PENDING : GW_PS_NOT_REFUSED);
     gw_ps_blob_give(blob);
     return status;
 }
