@@ -22,17 +22,16 @@ static gw_status take_presence(const struct gw_ps_client *client, const struct r
     return GW_OK;
 }
 
-/* Asks one server a question about workers. presence: NULL, or room for all of its workers. */
-static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *question,
-                     struct gw_ps_answer *answer, gw_ps_presence *presence)
+/* Asks one server who takes part. presence: NULL, or room for all of its workers. */
+static gw_status look(struct gw_ps_client *client, uint32_t server, struct gw_ps_answer *answer,
+                      gw_ps_presence *presence)
 {
     struct request *request;
-    GW_TRY(gw_ps_request_begin(client, server, question, NULL, 0, &request));
+    GW_TRY(gw_ps_request_begin(client, server, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, NULL, 0, &request));
     gw_status status = gw_ps_request_wait(client, request, INFINITY);
     if (status == GW_OK && presence)
         status = take_presence(client, request, presence);
-    if (status == GW_OK && answer)
-        *answer = request->parts[0].answer;
+    *answer = request->parts[0].answer;
     gw_ps_request_free(client, request);
     return status;
 }
@@ -41,11 +40,11 @@ static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct 
  */
 static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, uint8_t *run_flags)
 {
-    struct gw_ps_answer answer = {0};
+    struct gw_ps_answer answer;
     *round = 1;
     *run_flags = 0;
     for (uint32_t s = 1; s < client->n_servers; s++) {
-        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &answer, NULL));
+        GW_TRY(look(client, s, &answer, NULL));
         *round = answer.round > *round ? answer.round : *round;
         *run_flags |= answer.run_flags;
     }
@@ -63,21 +62,17 @@ static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t
     struct request *request;
     GW_TRY(gw_ps_request_begin(client, 0, &join, NULL, 0, &request));
     struct part *part = &request->parts[0];
-    gw_status status = GW_OK;
-    while (status == GW_OK && part->head.others_have_begun && !part->done && gw_clock_seconds() < request->deadline) {
-        const double next_look = gw_clock_seconds() + RETRY_SECONDS;
-        while (status == GW_OK && !part->done && gw_clock_seconds() < next_look)
-            status = gw_ps_client_pump(client, -1, next_look);
+    gw_status status;
+    for (;;) {
         uint64_t others;
-        if (status == GW_OK && !part->done)
-            status = look_at_others(client, &others, &run_flags);
-        if (status < 0 || part->done || run_flags & GW_PS_HAS_BEGUN)
-            continue;
-        part->head.others_have_begun = false;
-        status = gw_ps_request_send(client, request);
+        const double next_look = part->head.others_have_begun ? gw_clock_seconds() + RETRY_SECONDS : INFINITY;
+        status = gw_ps_request_wait(client, request, next_look);
+        if (status != GW_NOT_YET || (status = look_at_others(client, &others, &run_flags)) < 0)
+            break;
+        part->head.others_have_begun = run_flags & GW_PS_HAS_BEGUN;
+        if (!part->head.others_have_begun && !part->done && (status = gw_ps_request_send(client, request)) < 0)
+            break;
     }
-    if (status == GW_OK)
-        status = gw_ps_request_wait(client, request, INFINITY);
     *round = part->answer.round;
     gw_ps_request_free(client, request);
     return status;
@@ -89,7 +84,7 @@ static gw_status admit(struct gw_ps_client *client, uint32_t first, uint32_t ran
 {
     const struct gw_ps_request question = {.operation = GW_PS_ADMIT, .round = round, .rank = rank};
     for (uint32_t s = client->n_servers; s-- > first;)
-        GW_TRY(ask(client, s, &question, NULL, NULL));
+        GW_TRY(gw_ps_client_do(client, s, &question, NULL, 0));
     return GW_OK;
 }
 
@@ -123,8 +118,8 @@ gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t
     if (presence && capacity < client->servers[0].hello.n_workers)
         return gw_fail(GW_ERR_CAPACITY, "gw_ps_members: room for %u workers; the servers are for %u", capacity,
                        client->servers[0].hello.n_workers);
-    struct gw_ps_answer answer = {0};
-    GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &answer, presence));
+    struct gw_ps_answer answer;
+    GW_TRY(look(client, 0, &answer, presence));
     if (next_round)
         *next_round = answer.round;
     return GW_OK;
