@@ -43,6 +43,7 @@ static void request_fields(struct gw_fields *f, unsigned operation, struct gw_ps
     case GW_PS_INIT:
         gw_field_name(f, r->key), gw_field_shape(f, &r->shape);
         gw_field_name(f, r->codec), gw_field_name(f, r->optimizer), gw_field_u32(f, &r->n_parts);
+        must(f, r->skipped <= GW_PS_MOST_ROUNDS);
         break;
     case GW_PS_PULL:
         gw_field_name(f, r->key), gw_field_name(f, r->scale_key), gw_field_u32(f, &r->n_parts);

@@ -82,7 +82,7 @@ static int make_examples(void **state)
         struct gw_ps_answer *answer = &examples[N + i].answer;
         *request = requests[i].request, *answer = answers[i];
         examples[N + i].is_answer = true;
-        request->id = answer->id = 0x0123456789ABCDEF, request->number = answer->number = 0xFEDCBA9876543210;
+        request->id = answer->id = 0x0123456789ABCDEF, request->number = answer->number = 0x3EDCBA9876543210;
         request->timeout_ms = 0xDEADBEEF;
         memset(request->key, 'k', requests[i].key), memset(request->scale_key, 'k', requests[i].scale_key);
         memset(request->codec, 'k', requests[i].codec), memset(request->optimizer, 'k', requests[i].optimizer);

@@ -7,10 +7,12 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-static void answer_number(struct gw_ps_server *server, struct gw_ps_member *member, enum gw_ps_operation operation,
-                          uint64_t id, uint64_t number)
+/* Returns GW_OK. */
+static gw_status answer_number(struct gw_ps_server *server, struct gw_ps_member *member, enum gw_ps_operation operation,
+                               uint64_t id, uint64_t number)
 {
     gw_ps_answer_send(server, member, &(struct gw_ps_answer){.operation = operation, .id = id, .number = number}, NULL);
+    return GW_OK;
 }
 
 void gw_ps_run_end(struct gw_ps_server *server)
@@ -40,9 +42,7 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round,
               server->store->info.n_present);
     member->join_by = 0;
-    if (waits)
-        answer_number(server, member, GW_PS_JOIN, member->join.id, round);
-    return GW_OK;
+    return waits ? answer_number(server, member, GW_PS_JOIN, member->join.id, round) : GW_OK;
 }
 
 /* The member of that rank whose JOIN waits. NULL: there is none. */
@@ -105,11 +105,9 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
         return gw_fail(GW_ERR_ORDER, "only a worker that has said so at its first word joins the exchange");
     struct gw_ps_worker *worker = &server->workers[member->rank];
     bool present = server->store->present[member->rank];
-    if (present && worker->joined_as == member->incarnation && worker->joined_by == request->id) {
-        /* it has joined already, and the answer was lost */
-        answer_number(server, member, GW_PS_JOIN, request->id, worker->joined_from);
-        return GW_OK;
-    }
+    /* if it has joined already, the answer was lost */
+    if (present && worker->joined_as == member->incarnation && worker->joined_by == request->id)
+        return answer_number(server, member, GW_PS_JOIN, request->id, worker->joined_from);
     gw_ps_store_leave(server->store, member->rank); /* it asks again */
     begin_again(server);
     member->join = *request;
@@ -150,8 +148,7 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *membe
                        gw_ps_store_next_round(server->store, false) <= request->round;
     if (other == member || !is_in)
         GW_TRY(let_in(server, other, request->round));
-    answer_number(server, member, GW_PS_ADMIT, request->id, request->round);
-    return GW_OK;
+    return answer_number(server, member, GW_PS_ADMIT, request->id, request->round);
 }
 
 gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t rank)

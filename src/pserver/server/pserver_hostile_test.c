@@ -301,7 +301,7 @@ TEST(requests_out_of_place)
         ask(fd, rows[i].request, bytes, rows[i].n_bytes, rows[i].status, rows[i].words);
     struct gw_ps_request skips = init_of("skips", GW_PS_FLOAT32, 2);
     skips.skipped = GW_PS_MOST_ROUNDS + 1;
-    ask(fd, skips, NULL, 0, GW_ERR_FRAME_FIELD, "which is invalid");
+    ask(fd, skips, NULL, 0, GW_ERR_FRAME_FIELD, "one is invalid");
     for (uint32_t code = 0; code < 256; code += code < 9 ? 1 : 50) {
         struct gw_ps_request init = init_of("claims", (gw_ps_type)code, 0);
         init.shape.n_dims = 8;

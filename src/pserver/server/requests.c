@@ -6,23 +6,23 @@
 #include "base/memory.h"
 #include "base/quote.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #define QUICK_ELEMS 1024 /* what larger keys need takes longer, so earlier answers do not wait for it */
 
 /* ---- doing ------------------------------------------------------------------------------------------------- */
 
-static void answer_done(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
-                        uint64_t number, uint8_t flags)
+/* Answers that it is done. Returns GW_OK. */
+static gw_status answer_done(struct gw_ps_server *server, struct gw_ps_member *member,
+                             const struct gw_ps_request *request, uint64_t number, uint8_t flags)
 {
-    gw_ps_answer_send(server, member,
-                      &(struct gw_ps_answer){.operation = request->operation,
-                                             .flags =
-                                                 flags | (gw_ps_folder_is_due(server->folder) ? GW_PS_IN_MEMORY : 0),
-                                             .id = request->id,
-                                             .number = number},
-                      NULL);
+    if (gw_ps_folder_is_due(server->folder))
+        flags |= GW_PS_IN_MEMORY;
+    gw_ps_answer_send(
+        server, member,
+        &(struct gw_ps_answer){.operation = request->operation, .flags = flags, .id = request->id, .number = number},
+        NULL);
+    return GW_OK;
 }
 
 /* Plain keys have runs, too. If none of the workers that took part before is here, a worker's first INIT begins another
@@ -45,8 +45,6 @@ static gw_status enter_run(struct gw_ps_server *server, struct gw_ps_member *mem
 static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
 {
     struct gw_ps_key *key;
-    if (request->skipped > GW_PS_MOST_ROUNDS)
-        return gw_fail(GW_ERR_FRAME_FIELD, "an INIT skips %" PRIu64 " rounds, which is invalid", request->skipped);
     if (!gw_ps_is_of_exchange(request->key))
         GW_TRY(enter_run(server, member));
     const uint64_t before = server->store->names.n;
@@ -60,9 +58,8 @@ static gw_status init(struct gw_ps_server *server, struct gw_ps_member *member, 
                   member->c.peer.host);
     if (key->n_parts > 1)
         gw_ps_store_skip(server->store, key, member->rank, request->skipped);
-    answer_done(server, member, request, gw_ps_store_pushed(server->store, key, member->rank),
-                gw_ps_store_is_past(server->store, key, member->rank) ? GW_PS_IS_PAST : 0);
-    return GW_OK;
+    return answer_done(server, member, request, gw_ps_store_pushed(server->store, key, member->rank),
+                       gw_ps_store_is_past(server->store, key, member->rank) ? GW_PS_IS_PAST : 0);
 }
 
 /* Takes the lines of the first worker. Those of every other worker must be the same. If none of the clients that had
@@ -97,8 +94,7 @@ static gw_status agree(struct gw_ps_server *server, struct gw_ps_member *member,
                        member->rank, difference.second, server->agreed_by, difference.first);
     server->workers[member->rank].agreed_as = member->incarnation;
     gw_ps_folder_note(server->folder);
-    answer_done(server, member, request, 0, 0);
-    return GW_OK;
+    return answer_done(server, member, request, 0, 0);
 }
 
 static gw_status put(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
@@ -111,9 +107,7 @@ static gw_status put(struct gw_ps_server *server, struct gw_ps_member *member, c
         status = request->put_kind == GW_PS_PUT_VERSION ? gw_ps_store_put(server->store, key, request->version, value)
                                                         : gw_ps_store_put_first(server->store, key, value);
     while (status == GW_ERR_CAPACITY && gw_ps_make_room(server, member));
-    GW_TRY(status);
-    answer_done(server, member, request, 0, 0);
-    return GW_OK;
+    return status < 0 ? status : answer_done(server, member, request, 0, 0);
 }
 
 /* Gives a verdict, unless a push that it is about still waits. */
@@ -145,9 +139,7 @@ static gw_status try(struct gw_ps_server *server, struct gw_ps_member *member, c
         status = request->operation == GW_PS_VERDICT
                      ? judge(server, member, request, waits_for)
                      : gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate, refusal);
-        if (status == GW_OK)
-            answer_done(server, member, request, request->nth, 0);
-        return status;
+        return status == GW_OK ? answer_done(server, member, request, request->nth, 0) : status;
     }
     if (request->scale_key[0])
         GW_TRY(gw_ps_store_find(server->store, request->scale_key, &scale_key));
