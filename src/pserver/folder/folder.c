@@ -76,26 +76,13 @@ static gw_status put_value(struct gw_ps_folder *folder, uint64_t id, struct gw_p
     return GW_OK;
 }
 
-static gw_status get_value(struct gw_ps_folder *folder, const char *key, uint64_t id, uint64_t n_bytes, uint64_t sum,
-                           struct gw_ps_blob **out)
+static gw_status get_value(struct gw_ps_folder *folder, const char *key, uint64_t id, struct gw_ps_blob *blob)
 {
-    void *bytes = gw_alloc(folder->store->context, (size_t)n_bytes, 1);
-    struct gw_ps_blob *blob = gw_ps_blob_new(folder->store->context, folder->store->total, bytes, (size_t)n_bytes);
-    if (!blob)
-        return GW_ERR_MEMORY;
-    gw_status status = gw_ps_rows_get(folder->rows, id, bytes, (size_t)n_bytes);
-    if (status == GW_OK && gw_hash_now()->whole(bytes, (size_t)n_bytes, id) != sum)
-        status = altered_key(folder, key, "a value");
-    else if (status < 0)
-        status = gw_fail(status, "a value of the key \"%s\": %s", key, gw_last_error());
-    if (status < 0) {
-        gw_ps_blob_give(blob);
-        return status;
-    }
-    blob->sum = sum;
-    blob->committed_by = folder->commit - 1;
-    *out = blob;
-    return GW_OK;
+    const gw_status status = gw_ps_rows_get(folder->rows, id, blob->bytes, blob->n_bytes);
+    if (status < 0)
+        return gw_fail(status, "a value of the key \"%s\": %s", key, gw_last_error());
+    return gw_hash_now()->whole(blob->bytes, blob->n_bytes, id) == blob->sum ? GW_OK
+                                                                             : altered_key(folder, key, "a value");
 }
 
 /* A value of a key, of which the head tells. What is read must have n_bytes bytes, or any number (UINT64_MAX), and
@@ -115,10 +102,15 @@ static gw_status value_fields(struct gw_ps_folder *folder, struct gw_ps_key *key
         return GW_OK;
     if (!f->good || (n_bytes != UINT64_MAX && length != n_bytes) || length > SIZE_MAX / 2)
         return altered_key(folder, key->name, "the head");
-    gw_ps_value_drop(folder->store, key, blob);
-    GW_TRY(get_value(folder, key->name, id, length, sum, blob));
-    gw_ps_key_count(folder->store, key, length, 0);
-    return GW_OK;
+    struct gw_ps_store *store = folder->store;
+    gw_ps_value_drop(store, key, blob);
+    *blob = gw_ps_blob_new(store->context, store->total, gw_alloc(store->context, (size_t)length, 1), (size_t)length);
+    if (!*blob)
+        return GW_ERR_MEMORY;
+    gw_ps_key_count(store, key, length, 0);
+    (*blob)->sum = sum;
+    (*blob)->committed_by = folder->commit - 1;
+    return get_value(folder, key->name, id, *blob);
 }
 
 static gw_status round_fields(struct gw_ps_folder *folder, struct gw_ps_key *key, struct gw_ps_round *round,
@@ -313,9 +305,8 @@ static gw_status get_own(struct gw_ps_folder *folder, uint32_t place, struct gw_
 {
     uint64_t id = row_of(0, place);
     size_t n_bytes;
-    gw_status status = gw_ps_rows_find(folder->rows, &id, &n_bytes);
-    if (status < 0)
-        return status;
+    const gw_status status = gw_ps_rows_find(folder->rows, &id, &n_bytes);
+    GW_TRY(status);
     if (status == GW_NOT_YET || id != row_of(0, place))
         return altered(folder, "a row of the server is missing");
     return get_head(folder, id, n_bytes, f);
@@ -355,8 +346,7 @@ static gw_status get_keys(struct gw_ps_folder *folder, uint64_t n_keys)
         GW_TRY(get_key(folder, row, &f));
         id = row_of(row + 1, HEAD);
     }
-    if (status < 0)
-        return status;
+    GW_TRY(status);
     return store->names.n == n_keys ? GW_OK : altered(folder, "the heads of keys are missing");
 }
 
@@ -424,8 +414,7 @@ static gw_status open_rows(struct gw_ps_folder *folder)
     size_t n_bytes;
     GW_TRY(gw_ps_rows_open(folder->store->context, folder->options.folder, &folder->rows));
     gw_status status = gw_ps_rows_find(folder->rows, &id, &n_bytes);
-    if (status < 0)
-        return status;
+    GW_TRY(status);
     folder->info.was_there = status == GW_OK;
     snprintf(line, sizeof line, "%s folder=\"%.300s\"", folder->info.was_there ? "restoring" : "keeping",
              gw_quote(folder->options.folder).text);

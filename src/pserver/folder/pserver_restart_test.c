@@ -154,7 +154,7 @@ static void one_change(void)
                    with_parameters = k % 2 ? 0 : PENDED;
     const struct kept *other = &world.sides[OTHER];
     const uint64_t next = find(other, k) ? gw_ps_store_pushed(other->store, find(other, k), rank) + 1 : 1,
-                   round = gw_ps_store_next_round(other->store, false);
+                   round = gw_ps_store_next_round(other->store, true);
     gw_status statuses[2];
     SIDES(side)
     {

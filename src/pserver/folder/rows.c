@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define STATE "state.db"
+#define LOG STATE "-wal"
 #define PARTIAL "state.partial"
 #define PIECE (64u << 20) /* SQLite copies a row, so long values go there in pieces */
 #define KIND 0x47575053   /* "GWPS" */
@@ -74,10 +75,11 @@ static gw_status fail_folder(const struct gw_ps_rows *rows, const char *what)
 
 /* ---- the log ----------------------------------------------------------------------------------------------------- */
 
-static uint64_t bytes_of(const struct gw_ps_rows *rows, const char *name)
+/* A file that is not there has the size and the number 0. */
+static struct stat stat_of(const struct gw_ps_rows *rows, const char *name)
 {
     struct stat st;
-    return fstatat(rows->fd, name, &st, 0) == 0 ? (uint64_t)st.st_size : 0;
+    return fstatat(rows->fd, name, &st, 0) == 0 ? st : (struct stat){.st_size = 0};
 }
 
 /* True if it was emptied into the database. That may need as much room as the log takes. */
@@ -92,7 +94,7 @@ static bool fills_the_disk(const struct gw_ps_rows *rows)
     if (fstatvfs(rows->fd, &disk) != 0 || disk.f_blocks == 0)
         return false;
     const uint64_t blocks = geteuid() == 0 ? disk.f_bfree : disk.f_bavail;
-    return blocks * disk.f_frsize < bytes_of(rows, STATE "-wal");
+    return blocks * disk.f_frsize < (uint64_t)stat_of(rows, LOG).st_size;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
@@ -111,26 +113,19 @@ static gw_status execute(struct gw_ps_rows *rows, const char *text)
     return result == SQLITE_OK ? GW_OK : fail(rows, result);
 }
 
-/* The number of the log's file; 0: there is none. */
-static ino_t log_now(const struct gw_ps_rows *rows)
-{
-    struct stat st;
-    return fstatat(rows->fd, STATE "-wal", &st, 0) == 0 ? st.st_ino : 0;
-}
-
 gw_status gw_ps_rows_look(struct gw_ps_rows *rows)
 {
     int is_away = 0; /* SQLite says this of the database, but not of its log */
     if (sqlite3_file_control(rows->db, NULL, SQLITE_FCNTL_HAS_MOVED, &is_away) == SQLITE_OK && is_away)
         return gw_fail(GW_ERR_SYSTEM, "%s was removed or renamed; bring it back", rows->path);
-    if (rows->log && log_now(rows) != rows->log)
+    if (rows->log && stat_of(rows, LOG).st_ino != rows->log)
         return gw_fail(GW_ERR_SYSTEM, "%s-wal was removed or renamed; bring it back", rows->path);
     return GW_OK;
 }
 
 gw_status gw_ps_rows_begin(struct gw_ps_rows *rows)
 {
-    rows->had_log = bytes_of(rows, STATE "-wal") > 0;
+    rows->had_log = stat_of(rows, LOG).st_size > 0;
     GW_TRY(gw_ps_rows_look(rows)); /* what is written to files that nobody finds again is not kept */
     return execute(rows, "BEGIN IMMEDIATE");
 }
@@ -209,19 +204,23 @@ gw_status gw_ps_rows_get(struct gw_ps_rows *rows, uint64_t id, void *bytes, size
 
 uint64_t gw_ps_rows_bytes(const struct gw_ps_rows *rows)
 {
-    return bytes_of(rows, STATE) + bytes_of(rows, STATE "-wal");
+    return (uint64_t)stat_of(rows, STATE).st_size + (uint64_t)stat_of(rows, LOG).st_size;
 }
 
 /* ---- the folder ------------------------------------------------------------------------------------------------ */
 
-/* The lock may not be one of the descriptors 0 to 2, where the program's text goes. */
-static int above_2(int fd)
+/* Opens what stays open. The lock may not be one of the descriptors 0 to 2, where the program's text goes. */
+static int open_own(int folder, const char *path, int flags)
 {
-    if (fd < 0 || fd > 2)
-        return fd;
-    const int above = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    close(fd);
-    return above;
+    int fd = gw_openat(folder, path, flags | O_CLOEXEC, 0600);
+    if (fd >= 0 && fd <= 2) {
+        const int low = fd;
+        fd = fcntl(low, F_DUPFD_CLOEXEC, 3);
+        close(low);
+    }
+    if (fd >= 0)
+        gw_fd_own(fd);
+    return fd;
 }
 
 /* Makes the folder if it is missing, and brings its name to disk. If the folder above may not be read, that is left to
@@ -231,10 +230,9 @@ static gw_status open_folder(struct gw_ps_rows *rows)
     const bool is_new = mkdir(rows->folder, 0700) == 0;
     if (!is_new && errno != EEXIST)
         return fail_folder(rows, "made");
-    rows->fd = above_2(gw_openat(AT_FDCWD, rows->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+    rows->fd = open_own(AT_FDCWD, rows->folder, O_RDONLY | O_DIRECTORY);
     if (rows->fd < 0)
         return fail_folder(rows, "opened");
-    gw_fd_own(rows->fd);
     const int up = is_new ? gw_openat(rows->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0) : -1;
     const bool synced = up < 0 || fsync(up) == 0;
     if (up >= 0)
@@ -246,9 +244,7 @@ static gw_status open_folder(struct gw_ps_rows *rows)
  * folders. */
 static gw_status lock_folder(struct gw_ps_rows *rows)
 {
-    rows->lock = above_2(gw_openat(rows->fd, "lock", O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600));
-    if (rows->lock >= 0)
-        gw_fd_own(rows->lock);
+    rows->lock = open_own(rows->fd, "lock", O_RDWR | O_CREAT | O_NONBLOCK);
     if (rows->lock >= 0 && flock(rows->lock, LOCK_EX | LOCK_NB) == 0 &&
         (flock(rows->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK))
         return GW_OK;
@@ -262,7 +258,7 @@ static gw_status lock_folder(struct gw_ps_rows *rows)
 /* Refuses what is no file. */
 static gw_status check_names(const struct gw_ps_rows *rows)
 {
-    static const char *const names[] = {STATE, STATE "-wal", STATE "-shm", "lock"};
+    static const char *const names[] = {STATE, LOG, STATE "-shm", "lock"};
     struct stat st;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const bool there = fstatat(rows->fd, names[i], &st, AT_SYMLINK_NOFOLLOW) == 0;
@@ -401,7 +397,7 @@ gw_status gw_ps_rows_accept(struct gw_ps_rows *rows, uint64_t newest)
                        "later is lost",
                        rows->path, newest, number, rows->path, rows->folder);
     sqlite3_db_config(rows->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
-    rows->log = log_now(rows); /* SQLite opened it to read the rows, and keeps it open */
+    rows->log = stat_of(rows, LOG).st_ino; /* SQLite opened it to read the rows, and keeps it open */
     return GW_OK;
 }
 
