@@ -104,9 +104,18 @@ static json_t *history_json(const struct gw_ps_numbers *numbers)
     return json_pack("{s:i, s:o}", "step_seconds", GW_PS_HISTORY_SECONDS, "rounds", rounds);
 }
 
+/* The rank of the worker that is most behind, the first if several are; null: none is behind. */
+static json_t *slowest_json(const struct gw_ps_numbers *numbers)
+{
+    uint32_t slowest = 0;
+    for (uint32_t r = 1; r < numbers->n_workers; r++)
+        if (numbers->workers[r].behind > numbers->workers[slowest].behind)
+            slowest = r;
+    return numbers->workers[slowest].behind > 0 ? json_integer(slowest) : json_null();
+}
+
 char *tool_status_json(const struct gw_ps_numbers *numbers)
 {
-    uint32_t slowest = gw_ps_numbers_slowest(numbers);
     json_t *json =
         json_pack("{s:o, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
                   "server", server_json(numbers), "history", history_json(numbers), "seconds", numbers->seconds,
@@ -115,9 +124,8 @@ char *tool_status_json(const struct gw_ps_numbers *numbers)
                   (json_int_t)numbers->store.bytes, "rounds", (json_int_t)numbers->store.rounds, "waiting",
                   (json_int_t)numbers->waiting, "refused", (json_int_t)numbers->counts.refused, "bytes_in",
                   (json_int_t)numbers->counts.bytes_in, "bytes_out", (json_int_t)numbers->counts.bytes_out, "slowest",
-                  slowest < numbers->n_workers ? json_integer(slowest) : json_null(), "requests",
-                  requests_json(numbers), "members", members_json(numbers), "away", away_json(numbers), "first_keys",
-                  keys_json(numbers), "kept", kept_json(&numbers->folder));
+                  slowest_json(numbers), "requests", requests_json(numbers), "members", members_json(numbers), "away",
+                  away_json(numbers), "first_keys", keys_json(numbers), "kept", kept_json(&numbers->folder));
     char *text = tool_json_without_markup(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(json);
     return text;

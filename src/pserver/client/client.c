@@ -80,7 +80,9 @@ gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms)
 {
     GW_TRY(gw_ps_client_check(client, "gw_ps_client_meet"));
     const double until = gw_clock_seconds() + ms / 1000.0;
-    for (uint32_t s = 0; s < client->n_servers && !client->has_met; s++)
+    if (client->has_met)
+        return GW_OK;
+    for (uint32_t s = 0; s < client->n_servers; s++)
         while (!client->servers[s].welcome) {
             if (gw_clock_seconds() >= client->meet_by)
                 return not_met(client, &client->servers[s]);
@@ -88,8 +90,7 @@ gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms)
                 return GW_NOT_YET;
             GW_TRY(gw_ps_client_pump(client, -1, until < client->meet_by ? until : client->meet_by));
         }
-    if (!client->has_met)
-        GW_TRY(are_alike(client));
+    GW_TRY(are_alike(client));
     client->has_met = true;
     return GW_OK;
 }

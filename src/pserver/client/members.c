@@ -36,8 +36,7 @@ static gw_status look(struct gw_ps_client *client, uint32_t server, struct gw_ps
     return status;
 }
 
-/* Asks all servers except the first. *round: the foremost round of all. *run_flags: the flags that any of them has set.
- */
+/* Asks all servers except the first. *round: the foremost round of all. *run_flags: the flags that any of them has. */
 static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, uint8_t *run_flags)
 {
     struct gw_ps_answer answer;

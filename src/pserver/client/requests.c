@@ -1,7 +1,6 @@
-/* Sends requests to servers and takes in their answers. All are sent as they come. While a caller waits for one, it
- * takes in the answers to others as well. If a connection was lost and is there again, the client has said HELLO once
- * more. Then it sends all requests again that have no answer yet. A push has a number, so the server takes it only
- * once. */
+/* Sends requests to servers and takes in their answers. While a caller waits for one, it takes in the answers to others
+ * as well. If a connection was lost and is there again, the client sends all requests again that have no answer yet. A
+ * push has a number, so the server takes it only once. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -295,8 +294,7 @@ static gw_status turn(struct gw_ps_client *client, uint32_t s, uint32_t *n)
              i++, ++*n) {
             status = take(client, s, &message);
             gw_net_consume(&server->c);
-            if (status < 0)
-                return status;
+            GW_TRY(status);
             server->has_more = gw_net_has_more(&server->c);
         }
         server->has_more = server->has_more && status == GW_OK; /* not if it is half a message */

@@ -4,8 +4,7 @@
 
 #include <gradwire/pserver.h>
 
-/* How many bytes one element has; 0 for GW_PS_FRAME, whose values differ in length, and for a number that is no type.
- */
+/* How many bytes one element has; 0 for GW_PS_FRAME, whose values differ in length, and for what is no type. */
 size_t gw_ps_type_bytes(gw_ps_type type);
 
 bool gw_ps_is_float(gw_ps_type type);

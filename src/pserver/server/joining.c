@@ -86,7 +86,7 @@ static void begin_again(struct gw_ps_server *server)
         gw_ps_run_end(server);
         return;
     }
-    const uint64_t next = gw_ps_store_next_round(server->store, false);
+    const uint64_t next = gw_ps_store_next_round(server->store, true);
     if (server->store->info.has_begun || next > server->first_round)
         begin_with(server, next > server->first_round ? next : server->first_round);
 }
@@ -114,7 +114,7 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     member->join_by = gw_clock_seconds() + request->timeout_ms / 1000.0;
     const bool begun = server->store->info.has_begun || request->others_have_begun;
     if (server->options.mode != GW_PS_SYNC) {
-        const uint64_t next = gw_ps_store_next_round(server->store, false);
+        const uint64_t next = gw_ps_store_next_round(server->store, true);
         return let_in(server, member, next > request->round ? next : request->round);
     }
     if (begun && !nobody_takes_part(server)) {
@@ -145,7 +145,7 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, struct gw_ps_member *membe
     const struct gw_ps_worker *worker = &server->workers[other->rank];
     const bool is_in = server->store->present[other->rank] && worker->joined_as == other->incarnation &&
                        worker->joined_from == request->round &&
-                       gw_ps_store_next_round(server->store, false) <= request->round;
+                       gw_ps_store_next_round(server->store, true) <= request->round;
     if (other == member || !is_in)
         GW_TRY(let_in(server, other, request->round));
     return answer_number(server, member, GW_PS_ADMIT, request->id, request->round);
@@ -169,14 +169,14 @@ gw_status gw_ps_members_do(struct gw_ps_server *server, struct gw_ps_member *mem
     struct gw_ps_blob *body = gw_ps_blob_new(server->context, &server->bytes, bytes, n);
     if (!body)
         return GW_ERR_MEMORY;
-    const bool keeps = gw_ps_store_keeps_parameters(server->store);
-    gw_ps_answer_send(server, member,
-                      &(struct gw_ps_answer){.operation = GW_PS_MEMBERS,
-                                             .run_flags = (server->store->info.has_begun ? GW_PS_HAS_BEGUN : 0) |
-                                                          (keeps ? GW_PS_KEEPS_PARAMETERS : 0),
-                                             .id = request->id,
-                                             .round = gw_ps_store_next_round(server->store, false)},
-                      body);
+    struct gw_ps_answer answer = {.operation = GW_PS_MEMBERS,
+                                  .id = request->id,
+                                  .round = gw_ps_store_next_round(server->store, true)};
+    if (server->store->info.has_begun)
+        answer.run_flags |= GW_PS_HAS_BEGUN;
+    if (gw_ps_store_keeps_parameters(server->store))
+        answer.run_flags |= GW_PS_KEEPS_PARAMETERS;
+    gw_ps_answer_send(server, member, &answer, body);
     gw_ps_blob_give(body);
     return GW_OK;
 }

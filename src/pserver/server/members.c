@@ -224,8 +224,11 @@ void gw_ps_members_look(struct gw_ps_server *server)
         }
         worker->away_since = 0;
         gw_ps_store_leave(server->store, r);
+        const uint64_t of_exchange = gw_ps_store_next_round(server->store, true),
+                       of_others = gw_ps_store_next_round(server->store, false);
         gw_ps_log(server, "left-out rank=%u away_ms=%u round=%llu workers=%u", r, server->options.away_ms,
-                  (unsigned long long)gw_ps_store_next_round(server->store, true), server->store->info.n_present);
+                  (unsigned long long)(of_exchange > of_others ? of_exchange : of_others),
+                  server->store->info.n_present);
     }
 }
 
@@ -246,12 +249,4 @@ void gw_ps_members_check_keys(struct gw_ps_server *server)
                   gw_ps_member_text(member).text, gw_net_identity_write(identity).text);
         gw_ps_member_leave(server, member);
     }
-}
-
-void gw_ps_members_free(struct gw_ps_server *server)
-{
-    while (!LIST_EMPTY(&server->members))
-        gw_ps_member_leave(server, LIST_FIRST(&server->members));
-    gw_ps_members_sweep(server);
-    gw_free(server->context, server->workers);
 }

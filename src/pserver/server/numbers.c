@@ -1,5 +1,4 @@
-/* Copies the server's numbers for other threads. The server's thread writes the copy; the status page reads it and
- * never waits for the server. */
+/* Copies the server's numbers for other threads. */
 #include "pserver/server/numbers.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -47,10 +46,9 @@ static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers
 static void note_keys(const struct gw_ps_server *server, struct gw_ps_numbers *numbers)
 {
     const struct gw_ps_key *key;
-    for (numbers->n_keys = 0;
-         numbers->n_keys < GW_PS_SHOWN_KEYS && (key = gw_ps_store_key(server->store, numbers->n_keys));
-         numbers->n_keys++) {
-        struct gw_ps_key_numbers *to = &numbers->shown[numbers->n_keys];
+    uint32_t n = 0;
+    for (; n < GW_PS_SHOWN_KEYS && (key = gw_ps_store_key(server->store, n)); n++) {
+        struct gw_ps_key_numbers *to = &numbers->shown[n];
         snprintf(to->name, sizeof to->name, "%s", key->name);
         to->type = key->type;
         to->shape = key->shape;
@@ -58,6 +56,7 @@ static void note_keys(const struct gw_ps_server *server, struct gw_ps_numbers *n
         to->bytes = key->bytes;
         to->n_missing = gw_ps_n_missing(server->store, key);
     }
+    numbers->n_keys = n;
 }
 
 void gw_ps_history_note(struct gw_ps_history *history, double seconds, uint64_t rounds)
@@ -137,16 +136,4 @@ uint32_t gw_ps_history_ago(const struct gw_ps_history *history, uint32_t ago)
     return ago + 1 < GW_PS_HISTORY_STEPS && ago < history->step
                ? history->rounds[(history->step - 1 - ago) % GW_PS_HISTORY_STEPS]
                : 0;
-}
-
-uint32_t gw_ps_numbers_slowest(const struct gw_ps_numbers *numbers)
-{
-    uint32_t slowest = numbers->n_workers;
-    uint64_t most = 0;
-    for (uint32_t r = 0; r < numbers->n_workers; r++)
-        if (numbers->workers[r].behind > most) {
-            most = numbers->workers[r].behind;
-            slowest = r;
-        }
-    return slowest;
 }

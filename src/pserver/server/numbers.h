@@ -67,8 +67,7 @@ struct gw_ps_numbers {
     struct gw_ps_worker_numbers workers[];                    /* by rank */
 };
 
-/* From here on the server writes its numbers into the copy. Call it before gw_ps_server_run. Errors: GW_ERR_MEMORY.
- */
+/* From here on the server writes the copy. Call it before gw_ps_server_run. Errors: GW_ERR_MEMORY. */
 gw_status gw_ps_numbers_begin(gw_ps_server *server);
 
 /* Takes the numbers that were written last. Any thread may call it, until the server is destroyed. NULL: there is no
@@ -79,9 +78,6 @@ void gw_ps_numbers_free(gw_ps_server *server, struct gw_ps_numbers *numbers);
 /* The rounds of a step that is over, the newest first: ago 0 is the last one. 0: the server had not begun yet, or it is
  * too long ago. */
 uint32_t gw_ps_history_ago(const struct gw_ps_history *history, uint32_t ago);
-
-/* The rank of the worker that is most behind. If several are, the first of them; n_workers: none is behind. */
-uint32_t gw_ps_numbers_slowest(const struct gw_ps_numbers *numbers);
 
 /* ---- the server's side ---- */
 

@@ -25,9 +25,8 @@ static gw_status answer_done(struct gw_ps_server *server, struct gw_ps_member *m
     return GW_OK;
 }
 
-/* Plain keys have runs, too. If none of the workers that took part before is here, a worker's first INIT begins another
- * run. Pushes that were left in open rounds are dropped, so that they do not mix with later ones. GW_ERR_ORDER: one of
- * the earlier workers may be back in a moment. */
+/* If none of the workers is here that took part in the run of plain keys, a worker's first INIT begins another run.
+ * GW_ERR_ORDER: one of the earlier workers may be back in a moment. */
 static gw_status enter_run(struct gw_ps_server *server, struct gw_ps_member *member)
 {
     if (member->rank == GW_PS_READER || member->joins)

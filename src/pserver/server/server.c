@@ -103,14 +103,12 @@ static gw_status check_options(const gw_ps_server_options *options)
     if (options->missing > GW_PS_MISSING_STOP)
         return gw_fail(GW_ERR_ARGUMENT, "what to do without a worker is %u; there is no such choice",
                        (unsigned)options->missing);
-    if (options->min_workers > options->n_workers)
-        return gw_fail(GW_ERR_ARGUMENT, "the first round is to have %u workers, and there are %u", options->min_workers,
-                       options->n_workers);
-    if (options->min_workers && options->missing != GW_PS_MISSING_CONTINUE)
-        return gw_fail(
-            GW_ERR_ARGUMENT,
-            "the first round is to have %u of %u workers; that is for servers that continue without some of them",
-            options->min_workers, options->n_workers);
+    if (options->min_workers > options->n_workers ||
+        (options->min_workers && options->missing != GW_PS_MISSING_CONTINUE))
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the first round is to have %u of %u workers; all can be, or fewer if the server continues "
+                       "without some of them",
+                       options->min_workers, options->n_workers);
     if (options->backup >= options->n_workers || (options->backup && options->mode != GW_PS_SYNC))
         return gw_fail(GW_ERR_ARGUMENT,
                        "%u of %u workers as backup; fewer than all can be, of a server whose rounds are synchronous",
@@ -223,10 +221,13 @@ void gw_ps_server_destroy(gw_ps_server *server)
     if (!server || !gw_process_is(server->made_in))
         return;
     const struct gw_kept_error kept = gw_error_keep();
-    gw_ps_members_free(server);
+    while (!LIST_EMPTY(&server->members))
+        gw_ps_member_leave(server, LIST_FIRST(&server->members));
+    gw_ps_members_sweep(server);
     gw_ps_folder_close(server->folder);
     gw_ps_store_destroy(server->store);
     gw_ps_numbers_end(server);
+    gw_free(server->context, server->workers);
     gw_free(server->context, server->agreed);
     gw_net_listener_close(&server->listener);
     gw_net_keys_free(server->keys);

@@ -145,8 +145,6 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
 /* Ends the connections of clients that are not allowed any more. */
 void gw_ps_members_check_keys(struct gw_ps_server *server);
 
-void gw_ps_members_free(struct gw_ps_server *server);
-
 /* Whether the run of plain keys is over, or that of the exchange (of_exchange): no client that takes part in it is
  * here. GW_ERR_ORDER: one may be back in a moment, as after a restart of this server; *is_over is true. */
 gw_status gw_ps_run_look(const struct gw_ps_server *server, bool of_exchange, bool *is_over);

@@ -30,7 +30,7 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
     for (uint64_t k = 0; work < NEAREST_WORK && (key = gw_ps_store_key(store, k)); k++) {
         work += n * strlen(key->name);
         const unsigned d = gw_edit_distance(name, key->name);
-        if (!nearest || d < least) {
+        if (d < least) {
             least = d;
             nearest = key->name;
         }

@@ -42,14 +42,16 @@ gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key
     p->optimizer = parsed;
     gw_optimizer_text(&parsed, p->text);
     p->rates = gw_calloc(store->context, store->options.n_workers, sizeof *p->rates);
-    bool all = p->rates != NULL;
-    for (uint32_t m = 0; m < n_moments && all; m++) {
+    if (!p->rates)
+        return GW_ERR_MEMORY;
+    for (uint32_t m = 0; m < n_moments; m++) {
         float *zeros = gw_calloc(store->context, (size_t)key->n_elems, sizeof *zeros);
         p->moments[m] = gw_ps_blob_new(store->context, store->total, zeros, key->n_elems * sizeof *zeros);
-        all = p->moments[m] != NULL;
-        gw_ps_key_count(store, key, all ? p->moments[m]->n_bytes : 0, 0);
+        if (!p->moments[m])
+            return GW_ERR_MEMORY;
+        gw_ps_key_count(store, key, p->moments[m]->n_bytes, 0);
     }
-    return all ? GW_OK : GW_ERR_MEMORY;
+    return GW_OK;
 }
 
 void gw_ps_parameters_free(struct gw_ps_store *store, struct gw_ps_key *key)

@@ -19,8 +19,7 @@ struct gw_ps_parameters {
 };
 
 /* Gives a new key an optimizer. The key's other fields must be set. Errors: GW_ERR_SPEC, GW_ERR_ARGUMENT (the type
- * allows no optimizer), GW_ERR_CAPACITY, GW_ERR_MEMORY. gw_ps_parameters_free frees what it took, also after an error.
- */
+ * allows no optimizer), GW_ERR_CAPACITY, GW_ERR_MEMORY. gw_ps_parameters_free is to be called also after an error. */
 gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key, const char *optimizer);
 void gw_ps_parameters_free(struct gw_ps_store *store, struct gw_ps_key *key);
 

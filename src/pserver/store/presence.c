@@ -72,12 +72,12 @@ bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store)
     return false;
 }
 
-uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, bool of_all)
+uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, bool of_exchange)
 {
     const struct gw_ps_key *key;
     uint64_t most = 1;
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
-        if ((of_all || gw_ps_is_of_exchange(key->name)) && open_round(store, key) > most)
+        if (gw_ps_is_of_exchange(key->name) == of_exchange && open_round(store, key) > most)
             most = open_round(store, key);
     return most;
 }
@@ -133,11 +133,8 @@ static void begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key, uin
 
 void gw_ps_store_begin_anew(struct gw_ps_store *store)
 {
+    const uint64_t next = gw_ps_store_next_round(store, false);
     struct gw_ps_key *key;
-    uint64_t next = 1;
-    for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
-        if (!gw_ps_is_of_exchange(key->name) && open_round(store, key) > next)
-            next = open_round(store, key);
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
         if (!gw_ps_is_of_exchange(key->name))
             begin_key_anew(store, key, next);

@@ -1,5 +1,4 @@
-/* Answers pulls: it finds the round of the asking worker, reduces it, and keeps results for the workers that ask next.
- */
+/* Answers pulls: finds the round of the asking worker, reduces it, and keeps results for the workers that ask next. */
 #include "base/error.h"
 #include "pserver/store/parameters.h"
 
@@ -43,11 +42,11 @@ static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uin
     *number = pushed;
     if (key->open.n_in == 0)
         return gw_fail(GW_ERR_ORDER, "nobody has pushed to \"%s\" yet", key->name);
-    if (worker && gw_ps_is_pending(key, rank))
-        return GW_PS_WAIT;
-    if (worker && store->options.mode == GW_PS_STALE && fewest_pushes(store, key) + store->options.staleness < pushed)
-        return GW_PS_WAIT;
-    return GW_OK;
+    if (!worker)
+        return GW_OK;
+    const bool is_ahead =
+        store->options.mode == GW_PS_STALE && fewest_pushes(store, key) + store->options.staleness < pushed;
+    return is_ahead || gw_ps_is_pending(key, rank) ? GW_PS_WAIT : GW_OK;
 }
 
 /* Checks that a round can be used. With GW_PS_SYNC no worker may have refused. In other modes at least one push must be

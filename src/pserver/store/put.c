@@ -1,7 +1,6 @@
 /* Values that belong to no round. One client puts them at a key for others, with a version. */
 #include "base/error.h"
 #include "pserver/store/store.h"
-#include "pserver/protocol/value.h"
 
 #include <inttypes.h>
 

@@ -46,8 +46,7 @@ static float narrow_to_odd(double x)
     return gw_bits_float(bits | 1);
 }
 
-/* Unlike those of the codecs, these conversions keep NaN and infinities. A number that is too large becomes infinite.
- */
+/* Unlike those of the codecs, these conversions keep NaN and infinities. What is too large becomes infinite. */
 static uint16_t to_bf16(double x)
 {
     uint32_t bits = gw_float_bits(narrow_to_odd(x));
@@ -202,9 +201,8 @@ static void sort_rows(uint32_t *places, uint32_t n_rows, uint32_t n)
 
 /* The coordinate-wise median. If there is an even number of pushes, it is the mean of the two in the middle. If fewer
  * than half of the pushes hold anything at all, the median still lies within the values of the others (Yin et al.,
- * Byzantine-Robust Distributed Learning, 2018, definition 1). A NaN counts as missing. The
- * promise stays true: if w < n/2 pushes are wrong, and k of these are NaNs, then w-k < (n-k)/2 of the n-k others are.
- */
+ * Byzantine-Robust Distributed Learning, 2018, definition 1). A NaN counts as missing. The promise stays true: if
+ * w < n/2 pushes are wrong, and k of these are NaNs, then w-k < (n-k)/2 of the n-k others are. */
 static void middle_of_floats(const struct work *work, uint64_t begin, uint32_t n, double *all)
 {
     uint32_t places[GW_MAX_WORKERS > SORTED_AT_ONCE ? GW_MAX_WORKERS : SORTED_AT_ONCE];

@@ -201,13 +201,12 @@ void gw_ps_store_skip(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
 /* How many pushes the worker is behind the foremost worker of each key, summed over all keys. */
 uint64_t gw_ps_store_behind(const struct gw_ps_store *store, uint32_t rank);
 
-/* Answers a pull of `rank`. With GW_PS_PARAMETERS the answer is the parameters. A worker gets them as its last push's
- * round has made them. A worker that has not pushed, and a reader, get them as they are now. With other methods it
- * reduces the pushes of one round: that of the worker's last push, or for a reader the last whole round. (Without
- * rounds it reduces the last push of each worker.) The pushes of scale_key (NULL: none) are of the same round. The
- * store keeps results for the other workers. GW_PS_WAIT: pushes are missing; *waits_for is the key to wait for. Errors:
- * GW_ERR_ORDER (this worker has not pushed yet, or nobody has; the scale key is in another round), GW_ERR_ARGUMENT,
- * GW_ERR_CAPACITY, GW_ERR_MEMORY and those of gw_ps_reduce. */
+/* Answers a pull of `rank`. With GW_PS_PARAMETERS a worker gets them as its last push's round has made them. A worker
+ * that has not pushed, and a reader, get them as they are now. Other methods reduce the round of the worker's last
+ * push, or for a reader the last whole round. (Without rounds they reduce the last push of each worker.) The pushes of
+ * scale_key (NULL: none) are of the same round. GW_PS_WAIT: pushes are missing; *waits_for is the key to wait for.
+ * Errors: GW_ERR_ORDER (this worker has not pushed yet, or nobody has; the scale key is in another round),
+ * GW_ERR_ARGUMENT, GW_ERR_CAPACITY, GW_ERR_MEMORY and those of gw_ps_reduce. */
 gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method,
                            struct gw_ps_key *scale_key, struct gw_ps_pulled *out, struct gw_ps_key **waits_for);
 
@@ -237,9 +236,9 @@ void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank);
 /* True if a key of an exchange has an optimizer and parameters. */
 bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store);
 
-/* The largest number of an open round of keys of exchanges, or of all keys; 1 if there are none. In modes other than
+/* The largest number of an open round of keys of exchanges, or of all others; 1 if there are none. In modes other than
  * GW_PS_SYNC: the largest number of a next push. */
-uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, bool of_all);
+uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, bool of_exchange);
 
 /* Empties the open round of all keys of exchanges, and gives it the number `number`. Call it after all workers have
  * left: the next ones begin with that round. It waits for min_workers, as the first one did. */
@@ -314,8 +313,7 @@ static inline bool gw_ps_is_gathering(const struct gw_ps_store *store)
 }
 
 /* Looks whether the key's open round has all pushes that it waits for. If so, the round is whole now, and the next one
- * opens. GW_ERR_MEMORY: the round could not move the key's parameters. It stays open until somebody calls this again.
- */
+ * opens. GW_ERR_MEMORY: the round could not move the key's parameters. It stays open until this is called again. */
 gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key);
 
 /* Counts again how many pushes and verdicts the open round waits for. */
