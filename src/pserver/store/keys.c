@@ -4,7 +4,6 @@
 #include "base/nearest.h"
 #include "pserver/store/parameters.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
@@ -40,14 +39,6 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
 }
 
 /* ---- keys ----------------------------------------------------------------------------------------------- */
-
-gw_status gw_ps_no_room(const struct gw_ps_store *store, const char *what, const char *key, uint64_t n_bytes)
-{
-    return gw_fail(GW_ERR_CAPACITY,
-                   "there is no room for %s \"%s\" of %" PRIu64 " bytes: the server holds %" PRIu64
-                   " of at most %" PRIu64 " (--max-bytes)",
-                   what, key, n_bytes, *store->total, store->options.max_bytes);
-}
 
 /* How many bytes a key takes before the first push. */
 static uint64_t empty_bytes(const struct gw_ps_store *store, const char *name)

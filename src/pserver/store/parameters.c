@@ -6,7 +6,6 @@
 #include "wire/bytes.h"
 #include "wire/float16.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 /* ---- beginning and end -------------------------------------------------------------------------------------- */

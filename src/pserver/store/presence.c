@@ -1,8 +1,6 @@
 /* Knows which workers take part: rounds wait for those that are present. */
 #include "pserver/store/parameters.h"
 
-#include <inttypes.h>
-
 /* The round to which the workers that have pushed most push next. */
 static uint64_t open_round(const struct gw_ps_store *store, const struct gw_ps_key *key)
 {

@@ -2,7 +2,6 @@
 #include "base/error.h"
 #include "pserver/store/parameters.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 static uint64_t fewest_pushes(const struct gw_ps_store *store, const struct gw_ps_key *key)

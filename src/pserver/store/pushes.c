@@ -3,8 +3,6 @@
 #include "base/error.h"
 #include "pserver/store/parameters.h"
 
-#include <inttypes.h>
-
 /* Checks that a value is frames of this worker, back to back, with as many elements as the key. */
 static gw_status check_frames(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
 {

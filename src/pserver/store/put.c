@@ -2,8 +2,6 @@
 #include "base/error.h"
 #include "pserver/store/store.h"
 
-#include <inttypes.h>
-
 /* Checks that values can be put at the key. If not, the sentence says what follows. */
 static gw_status check_plain(const struct gw_ps_key *key, const char *so)
 {

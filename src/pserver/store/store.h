@@ -11,6 +11,7 @@
 
 #include <gradwire/codec.h>
 
+#include <inttypes.h>
 #include <sys/queue.h>
 
 /* The request is not done yet: ask again when the store says that the key has changed. */
@@ -341,7 +342,14 @@ static inline bool gw_ps_store_has_room(const struct gw_ps_store *store, uint64_
 }
 
 /* Makes the error that there is none for so many bytes; they may be counted already. what: as in "a push to". */
-gw_status gw_ps_no_room(const struct gw_ps_store *store, const char *what, const char *key, uint64_t n_bytes);
+static inline gw_status gw_ps_no_room(const struct gw_ps_store *store, const char *what, const char *key,
+                                      uint64_t n_bytes)
+{
+    return gw_fail(GW_ERR_CAPACITY,
+                   "there is no room for %s \"%s\" of %" PRIu64 " bytes: the server holds %" PRIu64
+                   " of at most %" PRIu64 " (--max-bytes)",
+                   what, key, n_bytes, *store->total, store->options.max_bytes);
+}
 
 /* Counts `more` bytes more, and `less` bytes less, for the key. */
 static inline void gw_ps_key_count(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t more, uint64_t less)
