@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "data/data.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { PIXELS = 3 * 32 * 32, RECORD = 1 + PIXELS, MAX_FILE_BYTES = 1 << 30 };

@@ -1,6 +1,5 @@
 /* Draws digits: strokes under a random affine map, with random width, wobble, stray strokes and noise. They need no
  * files. They are hard enough that a linear model stays under 90 % while a convolutional network passes 95 %. */
-#include "base/error.h"
 #include "base/memory.h"
 #include "data/data.h"
 #include "random.h"

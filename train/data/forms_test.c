@@ -9,7 +9,6 @@
 #include <bzlib.h>
 #include <lzma.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

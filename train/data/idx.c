@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "data/data.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define MAX_FILE_BYTES ((size_t)4 << 30)

@@ -8,8 +8,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_FILE_BYTES ((size_t)4 << 30)

@@ -1,6 +1,5 @@
 /* Tests LIBSVM text that is right and wrong in every way we thought of, and the drawn data of uneven magnitude. */
 #define _GNU_SOURCE /* nftw */
-#include "base/memory.h"
 #include "checks.h"
 #include "own_folder.h"
 #include "run/evaluate.h"

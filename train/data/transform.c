@@ -6,7 +6,6 @@
 #include "random.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- specification ---------------------------------------------------------------------------------------------- */

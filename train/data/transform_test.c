@@ -9,9 +9,7 @@
 #include <gradwire/status.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { CHANNELS = 2, HEIGHT = 3, WIDTH = 4, PIXELS = CHANNELS * HEIGHT * WIDTH, MOST = 400 };
 

@@ -9,7 +9,6 @@
 #include "random.h"
 
 #include <math.h>
-#include <string.h>
 
 /* The same options give the same data set, whatever the run's seed is. */
 enum { SEED = 1 };

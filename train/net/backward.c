@@ -2,13 +2,11 @@
 #include "net/backward.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/philox.h"
 #include "net/model.h"
 #include "probe/gradient.h"
 
 #include <omp.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { WARM_UP = 2 };
 
@@ -24,18 +22,6 @@ static void note_ready(void *user, uint32_t tensor)
     const double now = gw_clock_seconds();
     watch->ms[tensor] = 1e3 * (now - watch->last);
     watch->last = now;
-}
-
-/* Draws samples in [-1, 1). Their values do not change how long a layer takes. */
-static void draw_samples(float *samples, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i += 4) {
-        const uint32_t counter[4] = {(uint32_t)(i / 4), (uint32_t)(i >> 34), 0, 0};
-        uint32_t words[4];
-        gw_philox(counter, 1, words);
-        for (uint64_t k = i; k < n && k < i + 4; k++)
-            samples[k] = (float)(words[k - i] >> 8) * 0x1p-23f - 1;
-    }
 }
 
 /* times: `runs` numbers for forward, then `runs` numbers for each tensor. */
@@ -79,7 +65,8 @@ gw_status gw_backward_times(const struct gw_network *network, uint32_t batch, ui
         status = gw_model_create(network, engine, batch, params, grads, params + network->n_trained, &model);
     }
     if (status == GW_OK) {
-        draw_samples(gw_model_input(model), gw_shape_count(network->in) * batch);
+        /* The values of samples do not change how long a layer takes. */
+        gw_draw_gradient(gw_model_input(model), 0, gw_shape_count(network->in) * batch);
         status = time_steps(model, batch, runs, labels, network->n_tensors, times);
     }
     for (uint32_t t = 0; status == GW_OK && t <= network->n_tensors; t++)

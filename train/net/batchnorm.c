@@ -4,14 +4,11 @@
 #include "base/error.h"
 #include "net/network.h"
 
-#include <math.h>
-
 #define EPSILON 1e-5f
 #define NEW_SHARE 0.1f /* a batch's share in the running statistics, as in PyTorch */
 
 struct batchnorm {
     struct gw_layer head;
-    uint32_t maps;
     float unbias;                           /* n / (n - 1), if a map has n values */
     float *running_mean, *running_variance; /* the model's statistics */
     struct gw_blob mean, variance;          /* of this batch; for evaluation, the running ones */
@@ -43,7 +40,6 @@ static gw_status batchnorm_setup_forward(struct gw_layer *layer, const struct gw
                           *kept = &b->network->statistics[s->first_statistic];
     const uint64_t begin = b->network->n_trained; /* statistics stand behind the trained tensors */
     const double values = (double)b->batch * s->in.height * s->in.width;
-    n->maps = s->in.channels;
     n->unbias = values > 1 ? (float)(values / (values - 1)) : 1;
     n->running_mean = b->statistics + (kept[0].offset - begin);
     n->running_variance = b->statistics + (kept[1].offset - begin);
@@ -53,7 +49,7 @@ static gw_status batchnorm_setup_forward(struct gw_layer *layer, const struct gw
                                                      flags_of(s, b->training), NULL, &pd),
                                &pd, "batch norm", &layer->run));
     const gw_layout dst_desc = gw_primitive_layout(&layer->run, dnnl_query_dst_md);
-    const dnnl_dim_t per_map[1] = {n->maps};
+    const dnnl_dim_t per_map[1] = {s->in.channels};
     GW_TRY(gw_blob_create(b->engine, src[0]->desc, src[0]->data, &layer->src));
     GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->training ? NULL : n->running_mean, &n->mean));
     GW_TRY(gw_blob_plain(b->engine, 1, per_map, b->training ? NULL : n->running_variance, &n->variance));
@@ -109,7 +105,7 @@ static void batchnorm_keep(struct gw_layer *layer)
 {
     struct batchnorm *n = (struct batchnorm *)layer;
     const float *mean = n->mean.data, *variance = n->variance.data;
-    for (uint32_t i = 0; i < n->maps; i++) {
+    for (uint32_t i = 0; i < layer->spec->in.channels; i++) {
         n->running_mean[i] = (1 - NEW_SHARE) * n->running_mean[i] + NEW_SHARE * mean[i];
         n->running_variance[i] = (1 - NEW_SHARE) * n->running_variance[i] + NEW_SHARE * (n->unbias * variance[i]);
     }

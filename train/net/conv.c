@@ -105,7 +105,6 @@ static gw_status setup_backward_weights(struct conv *c, const struct gw_layer_bu
 {
     const struct gw_layer_spec *spec = c->head.spec;
     const struct gw_param *tensors = &b->network->tensors[spec->first_tensor];
-    struct conv_dims d = dims_of(spec, b->batch);
     GW_TRY(create(c, b, dnnl_backward_weights, "a convolution's backward by weights", &c->bw_run));
     const gw_layout src_desc = gw_primitive_layout(&c->bw_run, dnnl_query_src_md),
                     diff_dst_desc = gw_primitive_layout(&c->bw_run, dnnl_query_diff_dst_md),
@@ -113,7 +112,7 @@ static gw_status setup_backward_weights(struct conv *c, const struct gw_layer_bu
 
     GW_TRY(gw_blob_create(b->engine, c->params.desc, b->grads + tensors[0].offset, &c->grads));
     if (!spec->no_bias)
-        GW_TRY(gw_blob_plain(b->engine, 1, d.bias, b->grads + tensors[1].offset, &c->diff_bias));
+        GW_TRY(gw_blob_create(b->engine, c->bias.desc, b->grads + tensors[1].offset, &c->diff_bias));
     GW_TRY(gw_reorder_into(b->engine, &c->head.src, src_desc, &c->bw_src, &c->bw_reorder_src));
     GW_TRY(gw_reorder_into(b->engine, diff_dst, diff_dst_desc, &c->head.diff_dst, &c->head.reorder_diff_dst));
     GW_TRY(gw_reorder_out_of(b->engine, weights_desc, &c->grads, &c->diff_weights, &c->bw_reorder_grads));

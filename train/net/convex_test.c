@@ -1,14 +1,12 @@
 /* Tests convex networks: losses and gradients against their formulas, the minimum against Newton's method, whole
  * runs. */
 #define _GNU_SOURCE /* nftw */
-#include "base/memory.h"
 #include "checks.h"
 #include "own_folder.h"
 #include "run/train.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-#include <string.h>
 #include <unistd.h>
 
 gw_status gw_dnn_check(dnnl_status_t status, const char *what)
@@ -138,7 +137,8 @@ static gw_status create_reorder(dnnl_engine_t engine, const struct gw_blob *from
                                 struct gw_primitive *reorder)
 {
     dnnl_primitive_desc_t desc;
-    GW_TRY(gw_primitive_create(gw_describe_reorder(engine, from->desc, to->desc, &desc), &desc, "a reorder", reorder));
+    GW_TRY(gw_primitive_create(dnnl_reorder_primitive_desc_create(&desc, from->desc, engine, to->desc, engine, NULL),
+                               &desc, "a reorder", reorder));
     gw_primitive_arg(reorder, DNNL_ARG_FROM, from);
     gw_primitive_arg(reorder, DNNL_ARG_TO, to);
     return GW_OK;

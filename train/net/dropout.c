@@ -12,9 +12,8 @@
 struct dropout {
     struct gw_layer head; /* src is plain */
     uint32_t values;      /* of each sample */
-    bool training;
-    uint32_t tensor; /* each layer of the network draws from another stream, by this number */
-    uint8_t *kept;   /* [head.batch * values] */
+    uint32_t tensor;      /* each layer of the network draws from another stream, by this number */
+    uint8_t *kept;        /* [head.batch * values]; NULL: the model does not train */
 };
 
 static gw_status dropout_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
@@ -22,9 +21,8 @@ static gw_status dropout_setup_forward(struct gw_layer *layer, const struct gw_l
 {
     struct dropout *d = (struct dropout *)layer;
     d->values = (uint32_t)gw_shape_count(layer->spec->in);
-    d->training = b->training;
     d->tensor = (uint32_t)(layer->spec - b->network->layers);
-    if (d->training && !(d->kept = gw_alloc(NULL, (size_t)d->head.batch * d->values, 1)))
+    if (b->training && !(d->kept = gw_alloc(NULL, (size_t)d->head.batch * d->values, 1)))
         return GW_ERR_MEMORY;
     GW_TRY(gw_reorder_plain(b->engine, src[0], &layer->src, &layer->reorder_src));
     const bool own = layer->src.owns_data || b->may_overwrite; /* if `own`, no other layer reads the memory */
@@ -55,7 +53,7 @@ static gw_status dropout_forward(struct gw_layer *layer, const struct gw_pass *p
     const size_t n = (size_t)d->head.batch * d->values;
     const float grow = 1 / (1 - layer->spec->drop), *from = layer->src.data;
     float *to = layer->dst.data;
-    if (!d->training) {
+    if (!d->kept) {
         if (to != from)
             memcpy(to, from, n * sizeof *to);
         return GW_OK;

@@ -8,7 +8,6 @@
 #include "net/network.h"
 
 #include <math.h>
-#include <string.h>
 
 #define SIDE 4             /* how many maps on either side */
 #define ALPHA (0.001f / 9) /* the factor of one square */

@@ -16,7 +16,6 @@ struct returned {
 struct gw_model {
     const struct gw_network *network;
     dnnl_stream_t stream;
-    uint32_t batch;
     struct gw_blob input, diff_logits;
     struct gw_layer **layers;  /* [network->n_layers] */
     struct returned *returned; /* [network->n_layers]; NULL: the model does not train */
@@ -38,7 +37,7 @@ static gw_status build_forward(struct gw_model *m, struct gw_layer_build *b)
             return GW_ERR_MEMORY;
         layer->spec = spec;
         layer->stream = m->stream;
-        layer->batch = m->batch;
+        layer->batch = b->batch;
         for (uint32_t k = 0; k < spec->n_inputs; k++)
             src[k] = value_of(m, spec->inputs[k]);
         const struct gw_layer_spec *from = spec->inputs[0] == GW_SAMPLES ? NULL : &net->layers[spec->inputs[0]];
@@ -121,7 +120,6 @@ gw_status gw_model_create(const struct gw_network *network, dnnl_engine_t engine
     if (!m)
         return GW_ERR_MEMORY;
     m->network = network;
-    m->batch = batch;
     struct gw_layer_build b = {.engine = engine,
                                .network = network,
                                .batch = batch,

@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- the reference -------------------------------------------------------------------------- */
@@ -294,7 +293,7 @@ static void check_built(struct gw_network net, uint32_t batch, int probes)
     assert_int_equal(ready.n, net.n_tensors);
     for (uint32_t i = 1; i < ready.n; i++)
         assert_true(net.tensors[ready.order[i - 1]].layer >= net.tensors[ready.order[i]].layer);
-    assert_true(net.tensors[ready.order[0]].last_layer);
+    assert_int_equal(net.tensors[ready.order[0]].layer + 1, net.n_trained_layers);
 
     for (uint32_t t = 0; t < net.n_tensors; t++) {
         const struct gw_param *p = &net.tensors[t];
@@ -630,7 +629,8 @@ TEST(networks_are_what_they_should_be)
     assert_int_equal(net.n_tensors, 8);
     assert_string_equal(net.tensors[0].name, "conv1.weight");
     assert_string_equal(net.tensors[7].name, "fc2.bias");
-    assert_true(net.tensors[6].last_layer && net.tensors[7].last_layer && !net.tensors[5].last_layer);
+    const uint32_t last = net.n_trained_layers - 1;
+    assert_true(net.tensors[6].layer == last && net.tensors[7].layer == last && net.tensors[5].layer != last);
     assert_int_equal(gw_network_fits(&net, (struct gw_shape){1, 28, 28}, 10), GW_OK);
     assert_true(gw_network_fits(&net, (struct gw_shape){1, 28, 27}, 10) < 0);
     assert_true(gw_network_fits(&net, (struct gw_shape){1, 28, 28}, 9) < 0);

@@ -107,8 +107,6 @@ void gw_network_free(struct gw_network *network)
 void gw_network_close(struct gw_network *network)
 {
     network->n_trained = network->n_storage;
-    for (uint32_t t = 0; t < network->n_tensors; t++)
-        network->tensors[t].last_layer = network->tensors[t].layer + 1 == network->n_trained_layers;
     for (uint32_t i = 0; i < network->n_statistics; i++) {
         network->statistics[i].offset = network->n_storage;
         network->n_storage += padded(network->statistics[i].n_elems);

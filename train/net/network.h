@@ -21,7 +21,6 @@ struct gw_param {
     enum gw_first first;
     float first_value; /* the value; half the range; or the standard deviation */
     uint32_t layer;    /* the layer's number among those that have tensors */
-    bool last_layer;
 };
 
 struct gw_network {

@@ -7,14 +7,11 @@ static const dnnl_dims_t none = {0};
 
 #if DNNL_VERSION_MAJOR >= 3
 
-static dnnl_status_t make(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims, dnnl_format_tag_t tag)
+dnnl_status_t gw_layout_make(int rank, const dnnl_dim_t *dims, dnnl_format_tag_t tag, struct gw_made_layout *made)
 {
-    return dnnl_memory_desc_create_with_tag(desc, rank, dims, dnnl_f32, tag);
-}
-
-static gw_layout layout_of(const struct gw_made_layout *made)
-{
-    return made->desc;
+    const dnnl_status_t status = dnnl_memory_desc_create_with_tag(&made->desc, rank, dims, dnnl_f32, tag);
+    made->layout = status == dnnl_success ? made->desc : NULL;
+    return status;
 }
 
 void gw_layout_drop(struct gw_made_layout *made)
@@ -102,14 +99,11 @@ dnnl_status_t gw_describe_sum(dnnl_engine_t engine, gw_layout dst, int n, const 
 
 #else
 
-static dnnl_status_t make(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims, dnnl_format_tag_t tag)
+dnnl_status_t gw_layout_make(int rank, const dnnl_dim_t *dims, dnnl_format_tag_t tag, struct gw_made_layout *made)
 {
-    return dnnl_memory_desc_init_by_tag(desc, rank, dims, dnnl_f32, tag);
-}
-
-static gw_layout layout_of(const struct gw_made_layout *made)
-{
-    return &made->desc;
+    const dnnl_status_t status = dnnl_memory_desc_init_by_tag(&made->desc, rank, dims, dnnl_f32, tag);
+    made->layout = status == dnnl_success ? &made->desc : NULL;
+    return status;
 }
 
 void gw_layout_drop(struct gw_made_layout *made)
@@ -190,17 +184,3 @@ dnnl_status_t gw_describe_sum(dnnl_engine_t engine, gw_layout dst, int n, const 
 }
 
 #endif
-
-dnnl_status_t gw_layout_make(int rank, const dnnl_dim_t *dims, dnnl_format_tag_t tag, struct gw_made_layout *made)
-{
-    const dnnl_status_t status = make(&made->desc, rank, dims, tag);
-    made->layout = NULL;
-    if (status == dnnl_success)
-        made->layout = layout_of(made);
-    return status;
-}
-
-dnnl_status_t gw_describe_reorder(dnnl_engine_t engine, gw_layout from, gw_layout to, dnnl_primitive_desc_t *desc)
-{
-    return dnnl_reorder_primitive_desc_create(desc, from, engine, to, engine, NULL);
-}

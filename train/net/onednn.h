@@ -57,6 +57,5 @@ dnnl_status_t gw_describe_batchnorm(dnnl_engine_t engine, dnnl_prop_kind_t prop,
                                     dnnl_primitive_desc_t *desc);
 dnnl_status_t gw_describe_sum(dnnl_engine_t engine, gw_layout dst, int n, const gw_layout *src, const float *scales,
                               dnnl_primitive_desc_t *desc);
-dnnl_status_t gw_describe_reorder(dnnl_engine_t engine, gw_layout from, gw_layout to, dnnl_primitive_desc_t *desc);
 
 #endif

@@ -1,6 +1,5 @@
 /* Rectified linear units, in whatever layout the values come (padding is 0 and stays 0), and in place if nobody else
  * reads them. */
-#include "base/error.h"
 #include "net/network.h"
 
 struct relu {
