@@ -129,7 +129,8 @@ static gw_status file(struct gw_control *c, gw_message *message)
     if (message->n_bytes < HEAD || message->from >= c->link.size || leads == (message->from == 0))
         return refuse(message);
     uint8_t *bytes = message->bytes;
-    uint64_t type = gw_get64(bytes), step = gw_get64(bytes + 8), slot = step % c->ring;
+    uint64_t type = gw_get64(bytes), step = gw_get64(bytes + 8), slot = step % c->ring,
+             place = slot * c->link.size + message->from;
     struct words w = {.at = bytes + HEAD};
     if (!leads && type == START && !c->start.bytes) {
         c->start = *message;
@@ -142,18 +143,17 @@ static gw_status file(struct gw_control *c, gw_message *message)
     } else if (leads && type == JOIN && message->n_bytes == HEAD + 8 && !c->joined[message->from]) {
         c->machines[message->from] = gw_get64(bytes + HEAD);
         c->joined[message->from] = true;
-    } else if (leads && type == RECORD && message->n_bytes == RECORD_BYTES &&
-               !c->reported[slot * c->link.size + message->from]) {
+    } else if (leads && type == RECORD && message->n_bytes == RECORD_BYTES && !c->reported[place]) {
         bool stop_wished = false;
-        record_words(&w, &c->records[slot * c->link.size + message->from], &stop_wished);
+        record_words(&w, &c->records[place], &stop_wished);
         c->stop_wished |= stop_wished;
-        c->reported[slot * c->link.size + message->from] = true;
+        c->reported[place] = true;
     } else if (leads && type == MEET && message->n_bytes == HEAD + 8 && !c->met[message->from]) {
         c->met[message->from] = true;
     } else if (!leads && type == MEET && message->n_bytes == HEAD + 8) {
         flag(&w, &c->all_met);
-    } else if (leads && type == STATE && !c->states[slot * c->link.size + message->from].bytes) {
-        c->states[slot * c->link.size + message->from] = *message;
+    } else if (leads && type == STATE && !c->states[place].bytes) {
+        c->states[place] = *message;
         message->bytes = NULL;
     } else if (leads && type == END && message->n_bytes == HEAD + 8 && !c->ended[message->from]) {
         c->hashes[message->from] = gw_get64(bytes + HEAD);
@@ -266,15 +266,10 @@ void gw_control_fini(struct gw_control *c)
     for (size_t i = 0; c->states && i < (size_t)c->ring * c->link.size; i++)
         gw_message_free(c->states[i].bytes);
     gw_message_free(c->start.bytes);
-    gw_free(c->context, c->states);
-    gw_free(c->context, c->machines);
-    gw_free(c->context, c->met);
-    gw_free(c->context, c->steps);
-    gw_free(c->context, c->joined);
-    gw_free(c->context, c->ended);
-    gw_free(c->context, c->hashes);
-    gw_free(c->context, c->reported);
-    gw_free(c->context, c->records);
+    void *const arrays[] = {c->records, c->reported, c->states, c->ended, c->hashes,
+                            c->joined,  c->machines, c->met,    c->steps};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        gw_free(c->context, arrays[i]);
     *c = (struct gw_control){.link.rank = 0};
 }
 

@@ -57,7 +57,6 @@ gw_status gw_live_plan_init(struct gw_team *team)
         return GW_OK;
     }
     live->method = is(o->plan, GW_MERGE_EXACT) ? GW_MERGE_EXACT : GW_MERGE_PAPER;
-    live->every = o->replan;
     snprintf(live->identity, sizeof live->identity, "plan = %s\nreplan = %llu\n", o->plan,
              (unsigned long long)o->replan);
     uint64_t n = 0;
@@ -72,8 +71,7 @@ gw_status gw_live_plan_init(struct gw_team *team)
                                      .n_layers = team->network.n_tensors,
                                      .most_elements = n > LEAST_ELEMENTS ? n : LEAST_ELEMENTS,
                                      .timeout_ms = o->timeout_s * 1000};
-    GW_TRY(gw_codec_parse(team->context, "none", &live->floats));
-    live->codecs[live->probe.n_codecs++] = live->floats;
+    GW_TRY(gw_codec_parse(team->context, "none", &live->codecs[live->probe.n_codecs++]));
     if (strcmp(gw_codec_traits_of(team->codec).name, "none") != 0)
         live->codecs[live->probe.n_codecs++] = team->codec;
     return GW_OK;
@@ -211,10 +209,9 @@ static gw_status plan_anew(struct gw_worker *w, uint64_t steps)
 
 gw_status gw_live_plan_after(struct gw_worker *w, uint64_t step)
 {
-    const struct gw_live_plan *live = &w->team->live;
-    const uint64_t made = step + 1 - w->team->begin;
-    if (!live->method || made < GW_LIVE_PLAN_FIRST)
+    const uint64_t made = step + 1 - w->team->begin, every = w->team->options->replan;
+    if (!w->team->live.method || made < GW_LIVE_PLAN_FIRST)
         return GW_OK;
-    const bool due = live->every ? (made - GW_LIVE_PLAN_FIRST) % live->every == 0 : made == GW_LIVE_PLAN_FIRST;
+    const bool due = every ? (made - GW_LIVE_PLAN_FIRST) % every == 0 : made == GW_LIVE_PLAN_FIRST;
     return due ? plan_anew(w, step + 1) : GW_OK;
 }

@@ -1,4 +1,5 @@
-/* Plans a run while it trains (--plan exact and --plan paper).
+/* Reads --plan: which tensors of a network travel together. Plans a run while it trains (--plan exact and --plan
+ * paper).
  *
  * The run begins with a group for each layer. Backward is timed in every step. After some steps the workers stop for a
  * moment and measure their link and their codec (gradwire/probe.h). Then rank 0 plans, and tells all. The exchange is
@@ -18,10 +19,9 @@ struct gw_train_summary;
 enum { GW_LIVE_PLAN_FIRST = 12, GW_LIVE_PLAN_TIMED = 9 };
 
 struct gw_live_plan {
-    gw_merge method;              /* 0: the groups of the beginning stay */
-    uint64_t every;               /* steps from a plan to the next; 0: there is one plan */
-    gw_codec *floats, *codecs[2]; /* floats: its own; codecs[]: floats, then the run's codec if it is another one */
-    gw_probe_options probe;       /* the options of the probe, without links */
+    gw_merge method;        /* 0: the groups of the beginning stay */
+    gw_codec *codecs[2];    /* floats, its own; then the run's codec if it is another one */
+    gw_probe_options probe; /* the options of the probe, without links */
     gw_profile_layer layers[GW_MAX_TENSORS];
     char identity[128]; /* must be the same on all members (gw_exchange_options.identity) */
 
@@ -35,7 +35,14 @@ struct gw_live_plan {
     double predicted_ms, seconds; /* predicted time of a step; seconds that all planning took */
 };
 
-/* True if --plan is such a method. */
+/* Finds the groups at the beginning (plan.c), for `plan`: none (a group for each layer), single (one group),
+ * fixed:BYTES (a group ends with the tensor that brings it to so many bytes of float32, last layer first), or a file
+ * that `gradwire plan --json` wrote for this network; exact and paper begin as none. group_of has room for all tensors.
+ * Errors: GW_ERR_ARGUMENT (no such plan, or the file's groups are not of this network's tensors), GW_ERR_SYSTEM (the
+ * file cannot be read). */
+gw_status gw_plan_read(const struct gw_network *network, const char *plan, uint32_t *group_of);
+
+/* True if --plan is a method that plans while the run trains. */
 bool gw_live_plan_is(const char *plan);
 
 /* Reads --plan and --replan of the team's options, and refuses what cannot be planned. The team's codec, network and

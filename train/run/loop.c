@@ -6,7 +6,6 @@
 #include "run/evaluate.h"
 #include "disk/folder.h"
 #include "data/order.h"
-#include "run/plan.h"
 #include "disk/run_file.h"
 #include "run/team.h"
 #include "run/train.h"
@@ -57,7 +56,10 @@ static gw_status declare_tensors(struct gw_team *team)
 {
     for (uint32_t t = 0; t < team->network.n_tensors; t++) {
         const struct gw_param *p = &team->network.tensors[t];
-        team->tensors[t] = (gw_tensor){.name = p->name, .id = t, .n_elems = p->n_elems, .last_layer = p->last_layer};
+        team->tensors[t] = (gw_tensor){.name = p->name,
+                                       .id = t,
+                                       .n_elems = p->n_elems,
+                                       .last_layer = p->layer + 1 == team->network.n_trained_layers};
         memcpy(team->traffic[t].name, p->name, sizeof p->name);
         team->traffic[t].elements = p->n_elems;
     }
@@ -370,10 +372,7 @@ static gw_status check_gradients(const struct gw_team *team)
     if (!*name || strlen(name) > NAME_MAX - 64) /* leaves room for the step, the rank and the ending */
         return gw_fail(GW_ERR_ARGUMENT, "--save-gradients is \"%s\", and must end in a name of 1 to %d bytes",
                        o->gradients, NAME_MAX - 64);
-    if ((size_t)snprintf(folder, sizeof folder, "%.*s",
-                         slash == o->gradients ? 1
-                         : slash               ? (int)(slash - o->gradients)
-                                               : 1,
+    if ((size_t)snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - o->gradients) + 1 : 1,
                          slash ? o->gradients : ".") >= sizeof folder)
         return gw_fail(GW_ERR_ARGUMENT, "the path of --save-gradients is too long");
     if (access(folder, W_OK) != 0)
@@ -591,7 +590,7 @@ static void tear_down(struct gw_team *team)
         gw_worker_free(&team->workers[i]);
     for (uint32_t i = 0; i < team->n_links * team->members->count; i++)
         gw_link_destroy(&team->links[i]);
-    gw_codec_destroy(team->live.floats);
+    gw_codec_destroy(team->live.codecs[0]);
     gw_codec_destroy(team->codec);
     gw_codec_destroy(team->full_codec);
     gw_context_destroy(team->context);

@@ -1,5 +1,4 @@
 /* Reads --plan: a method that needs no measurement, or a plan that was made from a profile. */
-#include "run/plan.h"
 #include "base/error.h"
 #include "base/numbers.h"
 #include "base/quote.h"

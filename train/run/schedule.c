@@ -1,6 +1,5 @@
 /* Reads the text of a learning rate schedule, and computes the rate of a step. */
 #include "run/schedule.h"
-#include "base/error.h"
 #include "base/numbers.h"
 
 #include <math.h>

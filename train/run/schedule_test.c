@@ -5,7 +5,6 @@
 
 #include <gradwire/status.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static double rate(const char *text, uint64_t t)

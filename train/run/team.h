@@ -18,7 +18,6 @@
 #include "run/schedule.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 /* The links of a worker. */
 enum {

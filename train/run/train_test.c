@@ -8,9 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct gw_train_summary run(struct gw_train_options o)
 {

@@ -582,7 +582,6 @@ void *gw_worker_main(void *user)
     /* oneDNN's scratch memory belongs to the thread that made a primitive, so free the models in this thread. */
     gw_model_destroy(w->model);
     gw_model_destroy(w->test_model);
-    w->model = w->test_model = NULL;
     return NULL;
 }
 
@@ -591,16 +590,10 @@ void gw_worker_free(struct gw_worker *w)
     gw_elastic_leave(w);
     gw_exchange_destroy(w->full_exchange);
     gw_control_fini(&w->control);
-    gw_free(NULL, w->params);
-    gw_free(NULL, w->grads);
     for (uint32_t m = 0; m < GW_OPTIMIZER_MOMENTS; m++)
         gw_free(NULL, w->moments[m]);
-    gw_free(NULL, w->ema);
-    gw_free(NULL, w->statistics);
-    gw_free(NULL, w->sum);
-    gw_free(NULL, w->snapshot);
-    gw_free(NULL, w->full);
-    gw_free(NULL, w->order);
-    gw_free(NULL, w->labels);
-    gw_free(NULL, w->histograms);
+    void *const arrays[] = {w->params,   w->grads, w->ema,   w->statistics, w->sum,
+                            w->snapshot, w->full,  w->order, w->labels,     w->histograms};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        gw_free(NULL, arrays[i]);
 }
