@@ -91,8 +91,9 @@ static int choose_gradient(struct prediction *p)
     }
     if (gw_network_find(p->net, &g->network) < 0)
         return tool_wrong_use("%s", gw_last_error());
-    g->n_tensors = gw_network_tensors(g->network, g->tensors);
-    g->n_elems = (double)gw_network_sum(g->network).n_params;
+    const gw_network_totals totals = gw_network_tensors(g->network, g->tensors);
+    g->n_tensors = totals.n_tensors;
+    g->n_elems = (double)totals.n_params;
     p->options.gradient_bytes = sizeof(float) * g->n_elems;
     return TOOL_DONE;
 }
@@ -102,16 +103,11 @@ static int choose_batch(struct prediction *p)
 {
     gw_predict_options *o = &p->options;
     const double copy = o->gradient_bytes / o->cluster.cpu_bandwidth;
-    const gw_gpu_speed *speed = NULL;
-    if (p->gpu) {
-        size_t i = 0;
-        while ((speed = gw_gpu_speed_list(i)) && strcmp(speed->gpu, p->gpu) != 0)
-            i++;
-        if (!speed)
-            return tool_wrong_use("--gpu is '%s', and must be gtx1080 or p100", p->gpu);
-    } else {
+    const gw_gpu_speed *speed;
+    if (!p->gpu)
         p->gpu = p->cluster ? p->cluster->gpu : "gtx1080";
-    }
+    if (strcmp(p->gpu, "gtx1080") != 0 && strcmp(p->gpu, "p100") != 0)
+        return tool_wrong_use("--gpu is '%s', and must be gtx1080 or p100", p->gpu);
     if (p->batch == 0 || p->batch_seconds == 0) {
         if (gw_gpu_speed_find(p->net, p->gpu, &speed) < 0)
             return tool_wrong_use("%s; or give --batch and --batch-seconds", gw_last_error());
@@ -204,20 +200,19 @@ static gw_status split_elements(const struct gradient *g, struct subject *s)
 static gw_status count_bytes(const struct prediction *p, struct subject *s)
 {
     for (size_t i = 0; i < p->n_counts; i++) {
-        size_t k = 0;
+        size_t same = 0;
         const uint32_t machines = s->rows[i].machines;
-        while (k < i && s->rows[k].machines != machines)
-            k++;
-        s->bits_up[i] = s->bits_down[i] = 32;
+        while (s->rows[same].machines != machines)
+            same++;
+        double up = 32, down = 32; /* bits of an element */
         if (p->ratio > 0)
-            s->bits_up[i] = s->bits_down[i] = 32 / p->ratio;
-        else if (k < i)
-            s->bits_up[i] = s->bits_up[k], s->bits_down[i] = s->bits_down[k];
-        else if (machines > 1)
-            GW_TRY(tool_codec_bits(p->context, s->codec, machines, &s->bits_up[i], &s->bits_down[i]));
-        s->costs[i] = (gw_predict_codec){.bytes_up = 4 * s->float_elems + s->bits_up[i] / 8 * s->coded_elems,
-                                         .bytes_down = 4 * s->float_elems + s->bits_down[i] / 8 * s->coded_elems,
-                                         .seconds = s->seconds};
+            up = down = 32 / p->ratio;
+        else if (same == i && machines > 1)
+            GW_TRY(tool_codec_bits(p->context, s->codec, machines, &up, &down));
+        s->costs[i] = same < i ? s->costs[same]
+                               : (gw_predict_codec){.bytes_up = 4 * s->float_elems + up / 8 * s->coded_elems,
+                                                    .bytes_down = 4 * s->float_elems + down / 8 * s->coded_elems,
+                                                    .seconds = s->seconds};
     }
     return GW_OK;
 }

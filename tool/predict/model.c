@@ -5,7 +5,6 @@
 #include "networks.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- clusters ------------------------------------------------------------------------------------------ */
@@ -59,11 +58,6 @@ gw_status gw_cluster_find(const char *name, const gw_cluster_info **out)
     if (status == GW_OK)
         *out = &clusters[nth];
     return status;
-}
-
-const gw_gpu_speed *gw_gpu_speed_list(size_t i)
-{
-    return i < N_SPEEDS ? &speeds[i] : NULL;
 }
 
 gw_status gw_gpu_speed_find(const char *network, const char *gpu, const gw_gpu_speed **out)

@@ -67,9 +67,6 @@ typedef struct gw_gpu_speed {
     const char *source;
 } gw_gpu_speed;
 
-/* The i-th known speed, from 0; NULL past the last one. Static storage. */
-const gw_gpu_speed *gw_gpu_speed_list(size_t i);
-
 /* Finds the speed of a network on a GPU. Errors: GW_ERR_ARGUMENT (it is not known; the sentence says what is). */
 GW_MUST_CHECK gw_status gw_gpu_speed_find(const char *network, const char *gpu, const gw_gpu_speed **out);
 

@@ -7,7 +7,6 @@
 #include "base/nearest.h"
 #include "networks.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -252,11 +251,6 @@ enum { N_NETWORKS = sizeof networks / sizeof *networks };
 
 /* ---- calls --------------------------------------------------------------------------------------------- */
 
-const gw_network_info *gw_network_list(size_t i)
-{
-    return i < N_NETWORKS ? &networks[i] : NULL;
-}
-
 gw_status gw_find_name(const char *what, const char *name, const char *const *names, size_t n, size_t *nth)
 {
     char list[256] = "";
@@ -284,35 +278,25 @@ gw_status gw_network_find(const char *name, const gw_network_info **out)
     return status;
 }
 
-static gw_network_totals walk(const gw_network_info *network, gw_network_tensor *out)
+gw_network_totals gw_network_tensors(const gw_network_info *network, gw_network_tensor *out)
 {
     struct gw_network_walk w = {.channels = 3, .side = network->side, .out = out};
     network->describe(&w);
     return w.totals;
 }
 
-gw_network_totals gw_network_sum(const gw_network_info *network)
-{
-    return walk(network, NULL);
-}
-
 void gw_network_describe_all(char *out, size_t capacity)
 {
     for (size_t i = 0; i < N_NETWORKS; i++)
         gw_append(out, capacity, "%s%s (%.3g)", i ? ", " : "", networks[i].name,
-                  1e-6 * (double)gw_network_sum(&networks[i]).n_params);
-}
-
-size_t gw_network_tensors(const gw_network_info *network, gw_network_tensor out[GW_MAX_NETWORK_TENSORS])
-{
-    return walk(network, out).n_tensors;
+                  1e-6 * (double)gw_network_tensors(&networks[i], NULL).n_params);
 }
 
 void gw_network_backward_ms(const gw_network_info *network, double images_per_second, uint32_t batch,
                             double out_ms[GW_MAX_NETWORK_TENSORS], double *forward_ms)
 {
     gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
-    const gw_network_totals totals = walk(network, tensors);
+    const gw_network_totals totals = gw_network_tensors(network, tensors);
     const double step_ms = 1e3 * batch / images_per_second, each = step_ms * (2.0 / 3) / (double)totals.multiply_adds;
     for (uint32_t t = 0; t < totals.n_tensors; t++)
         out_ms[t] = each * (double)tensors[t].multiply_adds;

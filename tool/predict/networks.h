@@ -1,14 +1,5 @@
-/* Networks whose layers are built in: the sizes of their gradients, and the work that each gradient costs.
- *
- * Predictions and benchmarks need the shape of a network and not its code. So each network is a short description of
- * its layers, and the tensors are computed from it. Nothing here trains.
- *
- *     const gw_network_info *network;
- *     gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
- *     gw_network_find("resnet50", &network);
- *     size_t n = gw_network_tensors(network, tensors);
- *
- * All of it is constant: any thread may call any function at any time, and nothing takes memory. */
+/* Networks whose layers are built in: the sizes of their gradients, and the work that each gradient costs. Predictions
+ * and benchmarks need the shape of a network and not its code. Nothing here trains. */
 #ifndef GRADWIRE_TOOL_PREDICT_NETWORKS_H
 #define GRADWIRE_TOOL_PREDICT_NETWORKS_H
 
@@ -52,23 +43,16 @@ typedef struct gw_network_totals {
 GW_MUST_CHECK gw_status gw_find_name(const char *what, const char *name, const char *const *names, size_t n,
                                      size_t *nth);
 
-/* The i-th network, from 0; NULL past the last one. Static storage. */
-const gw_network_info *gw_network_list(size_t i);
-
 /* Appends all networks and their sizes, in millions of elements, for help: "alexnet (61), googlenet (7), ...".
  * gw_append cuts what does not fit. */
 void gw_network_describe_all(char *out, size_t capacity);
 
-/* Finds a network by its name. Errors: GW_ERR_ARGUMENT (there is none of this name; the sentence lists the names). */
+/* Finds a network by its name. Errors: as gw_find_name. */
 GW_MUST_CHECK gw_status gw_network_find(const char *name, const gw_network_info **out);
 
-/* Adds up the tensors of a network. In this function and in those below, `network` must come from gw_network_list or
- * gw_network_find. */
-gw_network_totals gw_network_sum(const gw_network_info *network);
-
-/* Writes the tensors in declared order: the first layer first, a layer's weight before its bias. Returns how many there
- * are. */
-size_t gw_network_tensors(const gw_network_info *network, gw_network_tensor out[GW_MAX_NETWORK_TENSORS]);
+/* Adds up the tensors of a network. Writes them to out[GW_MAX_NETWORK_TENSORS], unless that is NULL, in declared order:
+ * the first layer first, a layer's weight before its bias. */
+gw_network_totals gw_network_tensors(const gw_network_info *network, gw_network_tensor *out);
 
 /* Estimates how long backward takes for each tensor, in milliseconds, on a machine that trains images_per_second with
  * this network when nothing is exchanged. `batch` is the number of samples of a step. Both are above 0.

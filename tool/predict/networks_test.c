@@ -44,7 +44,7 @@ TEST(totals_are_the_published_ones)
 {
     for (size_t i = 0; i < N; i++) {
         const struct published *p = &published[i];
-        const gw_network_totals totals = gw_network_sum(found(p->name));
+        const gw_network_totals totals = gw_network_tensors(found(p->name), NULL);
         CHECK(totals.n_params == p->n_params, "%s: %llu parameters; %s", p->name, (unsigned long long)totals.n_params,
               p->params_from);
         CHECK(fabs((double)totals.multiply_adds / p->multiply_adds - 1) <= p->tolerance, "%s: %.6g multiply-adds; %s",
@@ -56,11 +56,14 @@ TEST(totals_are_the_published_ones)
 
 TEST(the_listing_is_complete)
 {
+    char all[1024] = "";
     size_t n = 0;
-    for (const gw_network_info *network; (network = gw_network_list(n)); n++)
-        CHECK(n < N && found(network->name) == network, "%s is not in the test", network->name);
-    assert_int_equal(n, N);
-    assert_null(gw_network_list(SIZE_MAX));
+    gw_network_describe_all(all, sizeof all);
+    for (const char *at = all; (at = strchr(at, '(')); at++)
+        n++;
+    CHECK(n == N, "%zu networks, and the test has %d: %s", n, N, all);
+    for (size_t i = 0; i < N; i++)
+        CHECK(strstr(all, published[i].name), "%s is not in %s", published[i].name, all);
 }
 
 /* Names differ. Sums are those of the network. The last two tensors are the last layer, and no others are. */
@@ -69,10 +72,10 @@ TEST(tensors_make_the_network)
     static gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
     for (size_t i = 0; i < N; i++) {
         const gw_network_info *network = found(published[i].name);
-        const gw_network_totals totals = gw_network_sum(network);
+        const gw_network_totals totals = gw_network_tensors(network, NULL);
         uint64_t n_params = 0, work = 0;
         memset(tensors, 0xA5, sizeof tensors);
-        const size_t n = gw_network_tensors(network, tensors);
+        const size_t n = gw_network_tensors(network, tensors).n_tensors;
         assert_int_equal(n, totals.n_tensors);
         for (size_t t = 0; t < n; t++) {
             n_params += tensors[t].n_elems, work += tensors[t].multiply_adds;
@@ -118,7 +121,7 @@ TEST(tensors_stand_where_they_should)
     };
     static gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const size_t n = gw_network_tensors(found(cases[i].network), tensors);
+        const size_t n = gw_network_tensors(found(cases[i].network), tensors).n_tensors;
         const gw_network_tensor *tensor = &tensors[cases[i].at];
         CHECK(cases[i].at < n && strcmp(tensor->name, cases[i].name) == 0, "%s: %s stands where %s should",
               cases[i].network, tensor->name, cases[i].name);
@@ -136,7 +139,7 @@ TEST(backward_is_spread_by_work)
     for (size_t i = 0; i < N; i++) {
         const gw_network_info *network = found(published[i].name);
         double forward_ms, sum = 0;
-        const size_t n = gw_network_tensors(network, tensors);
+        const size_t n = gw_network_tensors(network, tensors).n_tensors;
         /* 48 images at 200 a second: 240 ms */
         gw_network_backward_ms(network, 200, 48, ms, &forward_ms);
         CHECK(forward_ms == 80, "%s: %.17g", network->name, forward_ms);
