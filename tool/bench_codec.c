@@ -12,7 +12,6 @@
 #include "probe/gradient.h"
 #include "pushes.h"
 #include "tool.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* True for OUT.npy, for OUT.f32, and for something that is there already and is no regular file. The last gets raw
- * values. */
+/* True for OUT.npy, for OUT.f32, and for what is there already and is no regular file, which gets raw values. */
 static bool legal_name(const char *path)
 {
     struct stat about;
@@ -13,12 +12,13 @@ static bool legal_name(const char *path)
            (stat(path, &about) == 0 && !S_ISREG(about.st_mode));
 }
 
-static int write_tensor(tool_output *output, const char *path, const float *values, uint64_t n_elems)
+static int write_tensor(const char *path, const float *values, uint64_t n_elems)
 {
-    if (tool_has_suffix(path, ".npy"))
-        TOOL_TRY(tool_npy_write_header(output, &n_elems, 1));
-    TOOL_TRY(tool_output_write(output, values, n_elems * sizeof(float)));
-    return tool_output_commit(output);
+    if (!tool_has_suffix(path, ".npy"))
+        return tool_write_file(path, values, n_elems * sizeof(float));
+    tool_output output;
+    TOOL_TRY(tool_npy_write(&output, path, values, &n_elems, 1));
+    return tool_output_commit(&output);
 }
 
 int gw_cmd_decode(int argc, char **argv)
@@ -47,15 +47,13 @@ int gw_cmd_decode(int argc, char **argv)
     TOOL_TRY(tool_check_apart(files, 2));
 
     tool_frame frame;
-    tool_output output = TOOL_OUTPUT_CLOSED;
     TOOL_TRY(tool_read_frame(argv[1], &frame));
     const uint64_t n_elems = frame.info.n_elems;
     float *values = tool_alloc(n_elems, sizeof(float));
-    int status = values ? tool_output_open(&output, out_path) : TOOL_FAILED;
+    int status =
+        values ? tool_exit_status(gw_decode(NULL, frame.bytes, frame.n_bytes, values, n_elems), argv[1]) : TOOL_FAILED;
     if (status == TOOL_DONE)
-        status = tool_exit_status(gw_decode(NULL, frame.bytes, frame.n_bytes, values, n_elems), argv[1]);
-    if (status == TOOL_DONE)
-        status = write_tensor(&output, out_path, values, n_elems);
+        status = write_tensor(out_path, values, n_elems);
     if (status == TOOL_DONE)
         tool_note("%s: %llu elements from %llu on, %s of %u worker%s", out_path, (unsigned long long)n_elems,
                   (unsigned long long)frame.info.begin, frame.info.average ? "the average" : "the push",
@@ -64,7 +62,6 @@ int gw_cmd_decode(int argc, char **argv)
         status = tool_print_json(json_pack("{s:o, s:s, s:I, s:I}", "output", tool_json_text(out_path), "codec",
                                            frame.info.codec, "begin", (json_int_t)frame.info.begin, "elements",
                                            (json_int_t)n_elems));
-    tool_output_discard(&output);
     free(values);
     free(frame.bytes);
     return status;

@@ -33,15 +33,6 @@ static void tensor_name(const char *path, char *out, size_t capacity)
         *dot = 0;
 }
 
-/* Reads one scaler of the JSON that `gradwire scaler --json` printed. */
-static int scaler_from_json(const char *path, const json_t *value, float *out)
-{
-    if (!json_is_number(value))
-        return tool_fail("%s: a scaler is no number; 'gradwire scaler --json' writes such files", path);
-    *out = (float)json_number_value(value);
-    return 0;
-}
-
 /* Fills shared[0..count) from --scaler: a number, or a file with {"scaler": s} or {"scalers": [...]}. */
 static int load_scalers(const char *given, uint64_t count, float *shared)
 {
@@ -62,18 +53,15 @@ static int load_scalers(const char *given, uint64_t count, float *shared)
     if (!object)
         return TOOL_FAILED;
     const json_t *one = json_object_get(object, "scaler"), *many = json_object_get(object, "scalers");
-    int status = 0;
-    if (json_is_array(many)) {
-        if (json_array_size(many) != count)
-            status = tool_fail("%s has %zu scalers, and this tensor needs %llu", given, json_array_size(many),
-                               (unsigned long long)count);
-        for (uint64_t i = 0; !status && i < count; i++)
-            status = scaler_from_json(given, json_array_get(many, i), &shared[i]);
-    } else if (count != 1) {
-        status = tool_fail("%s has no \"scalers\", and this tensor needs %llu, one a bucket", given,
-                           (unsigned long long)count);
-    } else {
-        status = scaler_from_json(given, one, &shared[0]);
+    const size_t n = json_is_array(many) ? json_array_size(many) : one != NULL;
+    int status = n == count
+                     ? TOOL_DONE
+                     : tool_fail("%s has %zu scalers, and this tensor needs %llu", given, n, (unsigned long long)count);
+    for (uint64_t i = 0; status == TOOL_DONE && i < count; i++) {
+        const json_t *value = json_is_array(many) ? json_array_get(many, i) : one;
+        if (!json_is_number(value))
+            status = tool_fail("%s: a scaler is no number; 'gradwire scaler --json' writes such files", given);
+        shared[i] = (float)json_number_value(value);
     }
     json_decref(object);
     return status;
@@ -190,15 +178,15 @@ static int add_analysis(encode_job *job, json_t *object)
     free(sent);
     if (result < 0)
         return tool_exit_status(result, job->out_path);
-    int failed = json_object_set_new(object, "variance_factor", tool_json_real(sum_sent / sum));
+    json_object_set_new(object, "variance_factor", tool_json_real(sum_sent / sum));
     if (gw_encoder_traits_of(job->encoder).state_bytes > 0 && job->state) {
         gw_encoder_condition condition;
         gw_encoder_describe(job->encoder, &condition);
-        failed |= json_object_update_new(object, json_pack("{s:f, s:f, s:I}", "residual_norm", condition.residual_norm,
-                                                           "threshold", condition.threshold, "threshold_age",
-                                                           (json_int_t)condition.threshold_age));
+        json_object_update_new(object,
+                               json_pack("{s:f, s:f, s:I}", "residual_norm", condition.residual_norm, "threshold",
+                                         condition.threshold, "threshold_age", (json_int_t)condition.threshold_age));
     }
-    return failed ? tool_fail("out of memory for the JSON output") : TOOL_DONE;
+    return TOOL_DONE;
 }
 
 static int deliver(encode_job *job)
@@ -220,7 +208,7 @@ static int deliver(encode_job *job)
     if (!job->json)
         return TOOL_DONE;
     json_t *object = tool_frame_json(&job->frame, &facts);
-    if (object && add_analysis(job, object) != 0) {
+    if (add_analysis(job, object) != TOOL_DONE) {
         json_decref(object);
         return TOOL_FAILED;
     }

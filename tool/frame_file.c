@@ -81,6 +81,7 @@ int tool_frame_examine(const char *path, const tool_frame *frame, tool_frame_fac
 json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts)
 {
     const gw_frame_info *info = &frame->info;
+    const gw_frame_parts *p = &facts->parts;
     json_t *object =
         json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I}", //
                   "codec", info->codec, "code", info->code, "frame", info->average ? "average" : "push", "workers",
@@ -89,9 +90,6 @@ json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts)
                   "frame_bytes", (json_int_t)info->frame_bytes, "payload_bytes", (json_int_t)info->payload_bytes,
                   "times_smaller", facts->times_smaller, "bits_per_element", facts->bits_per_element,
                   "entropy_bits_per_element", facts->entropy_bits, "nonzeros", (json_int_t)facts->nonzeros);
-    if (!object)
-        return NULL;
-    int failed = 0;
     if (info->n_scalers > 0) {
         /* If there is one scaler, this is its number. If there are several, it is the largest, and a list has all of
          * them. */
@@ -102,39 +100,29 @@ json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts)
             float scaler = gw_frame_scaler(frame->bytes, frame->n_bytes, i);
             largest = scaler > largest ? scaler : largest;
             if (several)
-                failed |= json_array_append_new(all, json_real(isfinite(scaler) ? (double)scaler : 0.0));
+                json_array_append_new(all, json_real(isfinite(scaler) ? (double)scaler : 0.0));
         }
-        failed |= json_object_set_new(object, "scaler", json_real(isfinite(largest) ? (double)largest : 0.0));
+        json_object_set_new(object, "scaler", json_real(isfinite(largest) ? (double)largest : 0.0));
         if (info->bucket > 0)
-            failed |= json_object_set_new(object, "bucket", json_integer((json_int_t)info->bucket));
+            json_object_set_new(object, "bucket", json_integer((json_int_t)info->bucket));
         if (several)
-            failed |= json_object_set(object, "scalers", all);
+            json_object_set(object, "scalers", all);
         json_decref(all);
     }
-    if (facts->parts.sparse) {
-        const gw_frame_parts *p = &facts->parts;
-        failed |=
-            json_object_update_new(object,
-                                   json_pack("{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f, s:f}", "sent",
-                                             (json_int_t)p->n_sent, "own_values", (json_int_t)p->n_values, "density",
-                                             info->n_elems ? (double)p->n_sent / (double)info->n_elems : 0.0,
-                                             "head_bits", (json_int_t)p->head_bits, "position_bits",
-                                             (json_int_t)p->position_bits, "sign_bits", (json_int_t)p->sign_bits,
-                                             "value_bits", (json_int_t)p->value_bits, "position_entropy_bits",
-                                             p->position_entropy_bits, "value_entropy_bits", p->value_entropy_bits));
-    }
-    if (facts->parts.two_parts) {
-        const gw_frame_parts *p = &facts->parts;
-        failed |=
-            json_object_update_new(object, json_pack("{s:I, s:I, s:f}", "part_a", (json_int_t)p->n_values, "part_b",
-                                                     (json_int_t)(p->n_sent - p->n_values), "inverse_lambda",
-                                                     (double)gw_frame_scaler(frame->bytes, frame->n_bytes, 0)));
-    }
-    failed |= json_object_set_new(object, "finite", json_boolean(facts->finite));
-    failed |= json_object_set_new(object, "checksum", json_string("ok"));
-    if (failed) {
-        json_decref(object);
-        return NULL;
-    }
+    if (p->sparse)
+        json_object_update_new(object,
+                               json_pack("{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f, s:f}", "sent", (json_int_t)p->n_sent,
+                                         "own_values", (json_int_t)p->n_values, "density",
+                                         info->n_elems ? (double)p->n_sent / (double)info->n_elems : 0.0, "head_bits",
+                                         (json_int_t)p->head_bits, "position_bits", (json_int_t)p->position_bits,
+                                         "sign_bits", (json_int_t)p->sign_bits, "value_bits", (json_int_t)p->value_bits,
+                                         "position_entropy_bits", p->position_entropy_bits, "value_entropy_bits",
+                                         p->value_entropy_bits));
+    if (p->two_parts)
+        json_object_update_new(object, json_pack("{s:I, s:I, s:f}", "part_a", (json_int_t)p->n_values, "part_b",
+                                                 (json_int_t)(p->n_sent - p->n_values), "inverse_lambda",
+                                                 (double)gw_frame_scaler(frame->bytes, frame->n_bytes, 0)));
+    json_object_set_new(object, "finite", json_boolean(facts->finite));
+    json_object_set_new(object, "checksum", json_string("ok"));
     return object;
 }

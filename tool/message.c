@@ -144,15 +144,12 @@ char *tool_json_without_markup(const json_t *json, size_t flags)
 
 int tool_print_json(json_t *object)
 {
-    if (!tool_json_is_whole() || !object) {
-        json_decref(object);
-        return tool_fail("out of memory for the JSON output");
-    }
-    int failed = json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII);
+    const bool printed = tool_json_is_whole() && object &&
+                         json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII) == 0;
     json_decref(object);
-    if (failed == 0)
+    if (printed)
         fputc('\n', stdout);
-    if (failed != 0 && !ferror(stdout))
+    else if (!ferror(stdout))
         return tool_fail("out of memory for the JSON output");
     return tool_finish_output();
 }

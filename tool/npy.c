@@ -19,8 +19,7 @@ typedef struct cursor {
 
 static void skip_spaces(cursor *c)
 {
-    while (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r')
-        c->at++;
+    c->at += strspn(c->at, " \t\n\r");
 }
 
 static bool accept(cursor *c, const char *word)
@@ -210,7 +209,7 @@ int tool_npy_arrange(const tool_npy *npy, float **values)
     return 0;
 }
 
-int tool_npy_write_header(tool_output *output, const uint64_t *shape, int rank)
+static int write_header(tool_output *output, const uint64_t *shape, int rank)
 {
     char dict[TOOL_NPY_MAX_RANK * 22 + 80];
     snprintf(dict, sizeof dict, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
@@ -238,7 +237,7 @@ int tool_npy_write(tool_output *output, const char *path, const float *data, con
     for (int i = 0; i < rank; i++)
         n_elems *= shape[i];
     TOOL_TRY(tool_output_open(output, path));
-    TOOL_TRY(tool_npy_write_header(output, shape, rank));
+    TOOL_TRY(write_header(output, shape, rank));
     TOOL_TRY(tool_output_write(output, data, n_elems * sizeof(float)));
     return tool_output_finish(output);
 }

@@ -27,6 +27,4 @@ int tool_npy_read_header(int fd, const char *path, uint64_t file_bytes, tool_npy
  * caller frees, may become other memory. */
 int tool_npy_arrange(const tool_npy *npy, float **values);
 
-int tool_npy_write_header(tool_output *output, const uint64_t *shape, int rank);
-
 #endif

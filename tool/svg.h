@@ -4,7 +4,6 @@
 
 #include "tool.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 

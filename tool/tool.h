@@ -291,6 +291,7 @@ typedef struct tool_frame_facts {
 } tool_frame_facts;
 
 int tool_frame_examine(const char *path, const tool_frame *frame, tool_frame_facts *out);
+/* For tool_print_json, which notices if there was no memory for a part of it. */
 json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts);
 
 #endif

@@ -4,7 +4,6 @@
 #include "disk/file.h"
 #include "report.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -30,7 +30,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 enum { WARM_UP = 2, WARM_UP_MOST = 60 /* with --wire auto, until it has compared */ };
@@ -101,14 +100,13 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace
                          struct gw_report *report)
 {
     struct bench *b = m->bench;
-    struct gw_report nothing = {0}, unused;
     gw_step_result result;
     gw_wire_report wire;
-    for (uint32_t t = 0; t < b->n_tensors; t++) /* a saved gradient has its large elements where they are, so it is
-                                                 * not turned */
+    /* A saved gradient has its large elements where they are, so it is not turned. */
+    for (uint32_t t = 0; t < b->n_tensors; t++)
         gw_turn_gradient(m->work + b->offsets[t], m->gradient + b->offsets[t], b->tensors[t].n_elems,
                          b->saved ? 0 : step);
-    GW_TRY(gw_meet(&m->self->meeting, &nothing, &unused));
+    GW_TRY(gw_meet(&m->self->meeting, NULL, NULL));
     const double begin = gw_clock_seconds();
     GW_TRY(gw_exchange_begin(exchange, step));
     GW_TRY(hand_over(m, exchange, pace, begin));
@@ -162,10 +160,10 @@ static void note_result(struct bench *b, const struct row *of, struct times *tim
                   (json_int_t)(4 * b->total * (b->team.members.size - 1)), "average_hash", hash, "averages_identical",
                   last->hash != 0);
     json_object_update_new(row,
-                           json_pack("{s:s, s:b, s:s, s:f, s:f}", "wire", gw_wire_name(b->wire), "wire_has_choice",
+                           json_pack("{s:s, s:b, s:s, s:f, s:f, s:I}", "wire", gw_wire_name(b->wire), "wire_has_choice",
                                      wire->has_choice, "wire_stands", gw_wire_name(wire->stands), "wire_small_seconds",
-                                     wire->small_seconds, "wire_fast_seconds", wire->fast_seconds));
-    json_object_set_new(row, "warm_up", json_integer(times->warm_up));
+                                     wire->small_seconds, "wire_fast_seconds", wire->fast_seconds, "warm_up",
+                                     (json_int_t)times->warm_up));
     if (of->plan)
         note_replay(b, of->plan, times, row);
     json_array_append_new(b->results, row);
@@ -183,25 +181,19 @@ static gw_status warm_up(struct member *m, gw_exchange *exchange, enum pace pace
     return GW_OK;
 }
 
-static void show_progress(const struct member *m, const struct row *row, uint32_t run)
-{
-    const struct bench *b = m->bench;
-    if (m->self->rank != 0)
-        return;
-    tool_progress("%zu of %zu: %s%s%s, run %u of %u", (size_t)(row - b->rows) + 1, b->n_rows, b->specs.items[row->spec],
-                  row->plan ? ", plan " : "", row->plan ? row->plan->name : "", run + 1, b->runs);
-}
-
 static gw_status timed_run(struct member *m, gw_exchange *exchange, const struct row *row, uint32_t nth,
                            struct times *times)
 {
     const struct bench *b = m->bench;
-    struct gw_report before, after;
-    show_progress(m, row, nth);
+    struct gw_report after;
+    if (m->self->rank == 0)
+        tool_progress("%zu of %zu: %s%s%s, run %u of %u", (size_t)(row - b->rows) + 1, b->n_rows,
+                      b->specs.items[row->spec], row->plan ? ", plan " : "", row->plan ? row->plan->name : "", nth + 1,
+                      b->runs);
     /* While other rows had their turns, connections went back to a slow start, and caches filled with other data. In
      * training, one step follows the other. So a run that does not count goes first. */
     if (row->plan && b->n_rows > 1)
-        GW_TRY(one_run(m, exchange, AS_BACKWARD, WARM_UP + 2 * b->runs + nth, &before));
+        GW_TRY(one_run(m, exchange, AS_BACKWARD, WARM_UP + 2 * b->runs + nth, NULL));
     GW_TRY(one_run(m, exchange, row->plan ? AS_BACKWARD : AT_ONCE, WARM_UP + nth, &times->last));
     times->seconds[nth] = times->last.seconds;
     times->encode[nth] = times->last.encode_seconds;
@@ -362,8 +354,8 @@ static gw_status saved_shape(struct bench *b)
 static void network_shape(struct bench *b, const gw_network_info *network)
 {
     static gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
-    const size_t n = gw_network_tensors(network, tensors);
-    for (size_t t = 0; t < n; t++)
+    const uint32_t n = gw_network_tensors(network, tensors).n_tensors;
+    for (uint32_t t = 0; t < n; t++)
         b->tensors[b->n_tensors++] = (gw_tensor){.name = tensors[t].name, .n_elems = tensors[t].n_elems};
 }
 
@@ -561,10 +553,9 @@ static int prepare(struct bench *b)
     if (b->profile.root && bench_compute_ms(&b->profile.profile) > b->team.timeout_ms)
         return tool_wrong_use("a step of %s computes for %g s, and --timeout lets a member be silent for %g",
                               b->profile_path, 1e-3 * bench_compute_ms(&b->profile.profile), 1e-3 * b->team.timeout_ms);
-    for (uint32_t i = 0; b->specs.n == 0 && b->profile.root && i < b->profile.profile.n_codecs; i++)
-        b->specs.items[i] = b->profile.codecs[i].spec;
     if (b->specs.n == 0 && b->profile.root)
-        b->specs.n = b->profile.profile.n_codecs;
+        for (uint32_t i = 0; i < b->profile.profile.n_codecs; i++)
+            b->specs.items[b->specs.n++] = b->profile.codecs[i].spec;
     bench_default_codecs(&b->specs);
     if (b->plans.n == 0)
         b->plans.items[b->plans.n++] = "exact";

@@ -92,14 +92,12 @@ gw_status bench_plan_note(const gw_profile *profile, struct bench_plan *plan, co
     return GW_OK;
 }
 
-/* If the time is so near, it does not sleep. */
 #define SHORTEST_SLEEP_S 1e-4
 
 void bench_sleep_until(double due)
 {
-    if (due < gw_clock_seconds() + SHORTEST_SLEEP_S)
-        return;
-    gw_clock_sleep_until(due);
+    if (due >= gw_clock_seconds() + SHORTEST_SLEEP_S)
+        gw_clock_sleep_until(due);
 }
 
 double bench_hidden_share(const struct bench_plan *plan, double compute, double after, double overlapped)

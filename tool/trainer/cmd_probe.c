@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* What the command keeps beside the measurement. */
 struct probe {
@@ -67,11 +66,10 @@ static int layers_of_file(struct subject *s)
 static void layers_of_table(struct subject *s, const gw_network_info *network)
 {
     double backward_ms[GW_MAX_NETWORK_TENSORS];
-    const size_t n = gw_network_tensors(network, s->tensors);
+    s->n_layers = gw_network_tensors(network, s->tensors).n_tensors;
     gw_network_backward_ms(network, s->images_per_second, s->batch, backward_ms, &s->forward_ms);
-    for (size_t t = 0; t < n; t++)
+    for (uint32_t t = 0; t < s->n_layers; t++)
         s->layers[t] = (gw_profile_layer){s->tensors[t].name, s->tensors[t].n_elems, backward_ms[t]};
-    s->n_layers = (uint32_t)n;
     s->how = "computed from multiply-adds";
 }
 
@@ -142,10 +140,9 @@ static json_t *profile_json(const struct probe *p, const struct subject *s)
         json_object_set_new(sweeps, c->spec, sweep_json(&p->work.sweeps[k], "elements"));
     }
     json_t *about =
-        json_pack("{s:s, s:s, s:s?, s:i, s:s, s:i, s:o, s:o}", "gradwire", gw_version(), "cpu", gw_cpu_level(), "net",
-                  s->net, "batch", (int)s->batch, "backward", s->how, "runs", (int)p->work.runs, "messages",
-                  sweep_json(&p->work.messages, "bytes"), "exchanges", sweeps);
-    json_object_set_new(about, "link", json_string(p->team.members.scheme->name));
+        json_pack("{s:s, s:s, s:s?, s:i, s:s, s:i, s:o, s:o, s:s}", "gradwire", gw_version(), "cpu", gw_cpu_level(),
+                  "net", s->net, "batch", (int)s->batch, "backward", s->how, "runs", (int)p->work.runs, "messages",
+                  sweep_json(&p->work.messages, "bytes"), "exchanges", sweeps, "link", p->team.members.scheme->name);
     return json_pack("{s:f, s:o, s:{s:f, s:f, s:f, s:I, s:I}, s:o, s:s, s:o}", "forward_ms", s->forward_ms, "layers",
                      layers, "link", "alpha_ms", p->work.link.alpha_ms, "ms_per_byte", p->work.link.ms_per_byte,
                      "latency_ms", p->work.link.latency_ms, "run_elements", (json_int_t)p->work.link.run_elements,

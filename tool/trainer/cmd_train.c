@@ -18,7 +18,6 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -243,9 +242,21 @@ static int write_report(const char *out)
     return status;
 }
 
+/* What the user said on the command line. */
+struct words {
+    struct gw_train_options o;
+    struct gw_members_options who;
+    const char *nonfinite, *wire, *recipe, *save_at;
+    double momentum, weight_decay, scale; /* NAN: not given; epochs and batch_each 0: not given */
+    uint64_t epochs;
+    uint32_t batch_each;
+    bool json, verbose, report;
+};
+
 /* Runs, shows progress, and then the results. *stopped: the user has ended the run, and no member has failed. */
-static int run(const struct gw_train_options *o, bool verbose, bool report, bool json, bool *stopped)
+static int run(const struct words *w, bool *stopped)
 {
+    const struct gw_train_options *o = &w->o;
     struct display display = {.terminal = tool_has_terminal(), .last = -INFINITY};
     const struct gw_train_callbacks callbacks = {.progress = show_progress,
                                                  .note = show_note,
@@ -259,28 +270,17 @@ static int run(const struct gw_train_options *o, bool verbose, bool report, bool
     if (summary.workers == 0) /* rank 0, in another process, shows the results */
         return TOOL_DONE;
     bool dense = strcmp(o->codec, "none") == 0 || strcmp(o->codec, "bf16") == 0 || strcmp(o->codec, "f16") == 0;
-    if (verbose || !dense)
+    if (w->verbose || !dense)
         print_layers(&summary);
     const char *out = o->resume ? o->resume : o->out;
     print_summary(&summary, out);
-    if (report)
+    if (w->report)
         TOOL_TRY(write_report(out));
-    if (json)
+    if (w->json)
         TOOL_TRY(tool_print_json(gw_train_summary_json(&summary)));
     return summary.replicas_identical ? TOOL_DONE
                                       : tool_fail("the replicas differ at the end; this is a bug, please report it");
 }
-
-/* What the user said on the command line. */
-struct words {
-    struct gw_train_options o;
-    struct gw_members_options who;
-    const char *nonfinite, *wire, *recipe, *save_at;
-    double momentum, weight_decay, scale; /* NAN: not given; epochs and batch_each 0: not given */
-    uint64_t epochs;
-    uint32_t batch_each;
-    bool json, verbose, report;
-};
 
 /* ---- going on with a run ---------------------------------------------------------------------- */
 
@@ -405,7 +405,7 @@ static int train(const tool_usage *usage, struct words *w, const tool_run *of)
         if (members.first == 0)
             tool_run_tell(of);
         w->o.members = &members;
-        exit_status = run(&w->o, w->verbose, w->report, w->json, &stopped);
+        exit_status = run(w, &stopped);
     }
     json_decref(w->o.record);
     gw_members_end(&members, exit_status != TOOL_DONE && !stopped);

@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -107,8 +106,6 @@ int tool_run_open(const char *from, tool_run *run)
 void tool_run_close(tool_run *run)
 {
     json_decref(run->json);
-    run->json = NULL;
-    run->data_are = NULL;
 }
 
 int tool_run_knows(const tool_usage *usage, const tool_run *run)
