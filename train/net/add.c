@@ -3,11 +3,8 @@
 #include "net/network.h"
 
 struct add {
-    struct gw_layer head;
-    size_t n; /* floats of the layout, with its padding */
-    const float *a;
-    struct gw_blob b; /* in a's layout */
-    struct gw_primitive reorder_b;
+    struct gw_layer head; /* its src: the second input, in the layout of the first */
+    const float *first;
 };
 
 static gw_status add_declare(struct gw_network *network, struct gw_layer_spec *spec)
@@ -20,10 +17,8 @@ static gw_status add_declare(struct gw_network *network, struct gw_layer_spec *s
 static gw_status add_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
                                    const struct gw_blob *const *src)
 {
-    struct add *a = (struct add *)layer;
-    a->n = dnnl_memory_desc_get_size(src[0]->desc) / sizeof(float);
-    a->a = src[0]->data;
-    GW_TRY(gw_reorder_into(b->engine, src[1], src[0]->desc, &a->b, &a->reorder_b));
+    ((struct add *)layer)->first = src[0]->data;
+    GW_TRY(gw_reorder_into(b->engine, src[1], src[0]->desc, &layer->src, &layer->reorder_src));
     return gw_blob_create(b->engine, src[0]->desc, b->may_overwrite ? src[0]->data : NULL, &layer->dst);
 }
 
@@ -39,29 +34,19 @@ static gw_status add_setup_backward(struct gw_layer *layer, const struct gw_laye
 
 static gw_status add_forward(struct gw_layer *layer, const struct gw_pass *pass)
 {
-    struct add *a = (struct add *)layer;
-    (void)pass;
-    GW_TRY(gw_primitive_run(&a->reorder_b, layer->stream));
+    const float *first = ((struct add *)layer)->first, *second = layer->src.data;
+    const size_t n = gw_blob_floats(&layer->dst);
     float *to = layer->dst.data;
-    const float *b = a->b.data;
+    (void)pass;
 #pragma omp parallel for
-    for (size_t i = 0; i < a->n; i++)
-        to[i] = a->a[i] + b[i];
+    for (size_t i = 0; i < n; i++)
+        to[i] = first[i] + second[i];
     return GW_OK;
 }
 
-static void add_destroy(struct gw_layer *layer)
-{
-    struct add *a = (struct add *)layer;
-    gw_primitive_destroy(&a->reorder_b);
-    gw_blob_destroy(&a->b);
-}
-
-const struct gw_layer_kind gw_layer_add = {.name = "addition",
-                                           .instance_bytes = sizeof(struct add),
+const struct gw_layer_kind gw_layer_add = {.instance_bytes = sizeof(struct add),
                                            .shares_diff = true,
                                            .declare = add_declare,
                                            .setup_forward = add_setup_forward,
                                            .setup_backward = add_setup_backward,
-                                           .forward = add_forward,
-                                           .destroy = add_destroy};
+                                           .forward = add_forward};

@@ -119,8 +119,7 @@ static void batchnorm_destroy(struct gw_layer *layer)
         gw_blob_destroy(blobs[i]);
 }
 
-const struct gw_layer_kind gw_layer_batchnorm = {.name = "batch norm",
-                                                 .instance_bytes = sizeof(struct batchnorm),
+const struct gw_layer_kind gw_layer_batchnorm = {.instance_bytes = sizeof(struct batchnorm),
                                                  .declare = batchnorm_declare,
                                                  .setup_forward = batchnorm_setup_forward,
                                                  .setup_backward = batchnorm_setup_backward,

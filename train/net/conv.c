@@ -188,8 +188,7 @@ static void conv_destroy(struct gw_layer *layer)
         gw_blob_destroy(blobs[i]);
 }
 
-const struct gw_layer_kind gw_layer_conv = {.name = "convolution",
-                                            .instance_bytes = sizeof(struct conv),
+const struct gw_layer_kind gw_layer_conv = {.instance_bytes = sizeof(struct conv),
                                             .declare = conv_declare,
                                             .setup_forward = conv_setup_forward,
                                             .setup_backward = conv_setup_backward,

@@ -90,6 +90,11 @@ void gw_blob_destroy(struct gw_blob *blob)
     *blob = (struct gw_blob){0};
 }
 
+size_t gw_blob_floats(const struct gw_blob *blob)
+{
+    return dnnl_memory_desc_get_size(blob->desc) / sizeof(float);
+}
+
 const_dnnl_primitive_desc_t gw_primitive_desc(const struct gw_primitive *primitive)
 {
     const_dnnl_primitive_desc_t desc = NULL;

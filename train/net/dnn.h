@@ -55,6 +55,9 @@ gw_status gw_blob_tagged(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims,
 gw_status gw_blob_plain(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, float *data, struct gw_blob *blob);
 void gw_blob_destroy(struct gw_blob *blob);
 
+/* How many floats a blob has, with the padding of its layout. */
+size_t gw_blob_floats(const struct gw_blob *blob);
+
 /* Makes a primitive of what gw_describe_... returned and described. It frees the description, even after an error. */
 gw_status gw_primitive_create(dnnl_status_t described, dnnl_primitive_desc_t *desc, const char *what,
                               struct gw_primitive *primitive);

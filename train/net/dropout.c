@@ -80,8 +80,7 @@ static void dropout_destroy(struct gw_layer *layer)
     gw_free(NULL, ((struct dropout *)layer)->kept);
 }
 
-const struct gw_layer_kind gw_layer_dropout = {.name = "dropout",
-                                               .instance_bytes = sizeof(struct dropout),
+const struct gw_layer_kind gw_layer_dropout = {.instance_bytes = sizeof(struct dropout),
                                                .declare = gw_layer_declare_same,
                                                .setup_forward = dropout_setup_forward,
                                                .setup_backward = gw_layer_diff_beside,

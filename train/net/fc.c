@@ -72,8 +72,7 @@ static gw_status fc_backward(struct gw_layer *layer, const struct gw_pass *pass)
                         "a matrix product");
 }
 
-const struct gw_layer_kind gw_layer_fc = {.name = "fully connected",
-                                          .instance_bytes = sizeof(struct fc),
+const struct gw_layer_kind gw_layer_fc = {.instance_bytes = sizeof(struct fc),
                                           .declare = fc_declare,
                                           .setup_forward = fc_setup_forward,
                                           .setup_backward = fc_setup_backward,

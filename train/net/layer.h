@@ -73,7 +73,6 @@ struct gw_pass {
 };
 
 struct gw_layer_kind {
-    const char *name;
     size_t instance_bytes;
     bool shares_diff; /* all inputs get diff_dst itself */
     bool needs_dst;   /* backward reads dst again */
@@ -107,7 +106,7 @@ struct gw_layer {
     struct gw_primitive reorder_src, reorder_diff_dst;
     const float *diff_from;            /* where backward reads, if gw_layer_diff_beside has set it up */
     struct gw_primitive run, backward; /* oneDNN's own, if it has the layer */
-    struct gw_blob workspace;          /* what run leaves for backward */
+    struct gw_blob workspace;          /* what forward leaves for backward */
 };
 
 /* For layers that change no shape and have no tensors. */

@@ -17,7 +17,6 @@
 struct lrn {
     struct gw_layer head;
     struct gw_maps src_maps; /* where the values lie; dst and the other blobs have the same layout */
-    struct gw_blob base;     /* 1 + ALPHA * squares, for backward */
 };
 
 static gw_status lrn_declare(struct gw_network *network, struct gw_layer_spec *spec)
@@ -40,7 +39,8 @@ static gw_status lrn_setup_forward(struct gw_layer *layer, const struct gw_layer
         gw_maps_of(layer->src.desc, &n->src_maps);
     }
     GW_TRY(gw_blob_create(b->engine, layer->src.desc, NULL, &layer->dst));
-    return b->training ? gw_blob_create(b->engine, layer->src.desc, NULL, &n->base) : GW_OK;
+    /* Forward leaves 1 + ALPHA * squares for backward. */
+    return b->training ? gw_blob_create(b->engine, layer->src.desc, NULL, &layer->workspace) : GW_OK;
 }
 
 /* ---- one pixel -------------------------------------------------------------------------------------------------- */
@@ -122,16 +122,15 @@ static void backward_pixel(const struct gw_maps *m, const float *src, const floa
 
 static gw_status lrn_forward(struct gw_layer *layer, const struct gw_pass *pass)
 {
-    struct lrn *n = (struct lrn *)layer;
-    const struct gw_maps *m = &n->src_maps;
+    const struct gw_maps *m = &((struct lrn *)layer)->src_maps;
+    float *base = layer->workspace.data;
     (void)pass;
 #pragma omp parallel for
     for (uint32_t i = 0; i < layer->batch; i++) {
         struct pixel squares = {{0}};
         for (uint64_t p = 0; p < m->pixels; p++) {
             const uint64_t at = i * m->sample_stride + p * m->pixel_stride;
-            forward_pixel(m, layer->src.data + at, layer->dst.data + at, n->base.data ? n->base.data + at : NULL,
-                          &squares);
+            forward_pixel(m, layer->src.data + at, layer->dst.data + at, base ? base + at : NULL, &squares);
         }
     }
     return GW_OK;
@@ -139,8 +138,7 @@ static gw_status lrn_forward(struct gw_layer *layer, const struct gw_pass *pass)
 
 static gw_status lrn_backward(struct gw_layer *layer, const struct gw_pass *pass)
 {
-    struct lrn *n = (struct lrn *)layer;
-    const struct gw_maps *m = &n->src_maps;
+    const struct gw_maps *m = &((struct lrn *)layer)->src_maps;
     (void)pass;
     if (!layer->diff_src[0].data)
         return GW_OK;
@@ -149,23 +147,16 @@ static gw_status lrn_backward(struct gw_layer *layer, const struct gw_pass *pass
         struct pixel products = {{0}};
         for (uint64_t p = 0; p < m->pixels; p++) {
             const uint64_t at = i * m->sample_stride + p * m->pixel_stride;
-            backward_pixel(m, layer->src.data + at, n->base.data + at, layer->diff_dst.data + at,
+            backward_pixel(m, layer->src.data + at, layer->workspace.data + at, layer->diff_dst.data + at,
                            layer->diff_src[0].data + at, &products);
         }
     }
     return GW_OK;
 }
 
-static void lrn_destroy(struct gw_layer *layer)
-{
-    gw_blob_destroy(&((struct lrn *)layer)->base);
-}
-
-const struct gw_layer_kind gw_layer_lrn = {.name = "response normalisation",
-                                           .instance_bytes = sizeof(struct lrn),
+const struct gw_layer_kind gw_layer_lrn = {.instance_bytes = sizeof(struct lrn),
                                            .declare = lrn_declare,
                                            .setup_forward = lrn_setup_forward,
                                            .setup_backward = gw_layer_setup_backward,
                                            .forward = lrn_forward,
-                                           .backward = lrn_backward,
-                                           .destroy = lrn_destroy};
+                                           .backward = lrn_backward};

@@ -21,11 +21,6 @@ struct gw_model {
     struct returned *returned; /* [network->n_layers]; NULL: the model does not train */
 };
 
-static const struct gw_blob *value_of(const struct gw_model *m, uint32_t layer)
-{
-    return layer == GW_SAMPLES ? &m->input : &m->layers[layer]->dst;
-}
-
 static gw_status build_forward(struct gw_model *m, struct gw_layer_build *b)
 {
     const struct gw_network *net = m->network;
@@ -39,7 +34,7 @@ static gw_status build_forward(struct gw_model *m, struct gw_layer_build *b)
         layer->stream = m->stream;
         layer->batch = b->batch;
         for (uint32_t k = 0; k < spec->n_inputs; k++)
-            src[k] = value_of(m, spec->inputs[k]);
+            src[k] = spec->inputs[k] == GW_SAMPLES ? &m->input : &m->layers[spec->inputs[k]]->dst;
         const struct gw_layer_spec *from = spec->inputs[0] == GW_SAMPLES ? NULL : &net->layers[spec->inputs[0]];
         b->may_overwrite = from && from->n_readers == 1 && !(b->training && from->kind->needs_dst);
         GW_TRY(spec->kind->setup_forward(layer, b, src));

@@ -170,7 +170,7 @@ static void layer_ref(struct reference *r, uint32_t l, const float *input)
             for (uint64_t k = 0; k < n_out; k++)
                 y[k] = x[k] + from[1][i * n_in + k];
         else if (s->kind != &gw_layer_batchnorm)
-            fail_msg("the reference knows no layer \"%s\"", s->kind->name);
+            fail_msg("the reference knows no such layer as %s", s->name);
     }
     if (s->kind == &gw_layer_batchnorm)
         batchnorm_ref(r, s, from[0], to);

@@ -78,8 +78,7 @@ static gw_status pool_setup_backward(struct gw_layer *layer, const struct gw_lay
     return GW_OK;
 }
 
-const struct gw_layer_kind gw_layer_pool = {.name = "pooling",
-                                            .instance_bytes = sizeof(struct gw_layer),
+const struct gw_layer_kind gw_layer_pool = {.instance_bytes = sizeof(struct gw_layer),
                                             .declare = pool_declare,
                                             .setup_forward = pool_setup_forward,
                                             .setup_backward = pool_setup_backward};

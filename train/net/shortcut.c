@@ -87,8 +87,7 @@ static gw_status shortcut_backward(struct gw_layer *layer, const struct gw_pass 
     return GW_OK;
 }
 
-const struct gw_layer_kind gw_layer_shortcut = {.name = "shortcut",
-                                                .instance_bytes = sizeof(struct shortcut),
+const struct gw_layer_kind gw_layer_shortcut = {.instance_bytes = sizeof(struct shortcut),
                                                 .declare = shortcut_declare,
                                                 .setup_forward = shortcut_setup_forward,
                                                 .setup_backward = gw_layer_setup_backward,

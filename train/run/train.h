@@ -1,12 +1,7 @@
-/* The reference trainer: real training on oneDNN, gradients averaged through Gradwire's exchange.
- *
- *     struct gw_train_options options = GW_TRAIN_DEFAULTS;
- *     options.workers = 4, options.codec = "ternary";
- *     status = gw_train_run(&options, &callbacks, &summary);
- *
- * Every worker is a thread with its own replica of the parameters, in this process or in another one. Only gradients
- * travel. Errors are a status and a sentence in gw_last_error(), as in the library: GW_ERR_ARGUMENT and GW_ERR_SPEC are
- * wrong use; a file that is missing, cut or malformed is GW_ERR_SYSTEM. */
+/* The reference trainer: real training on oneDNN, gradients averaged through Gradwire's exchange. Every worker is a
+ * thread with its own replica of the parameters, in this process or in another one. Only gradients travel. Errors are a
+ * status and a sentence in gw_last_error(), as in the library: GW_ERR_ARGUMENT and GW_ERR_SPEC are wrong use; a file
+ * that is missing, cut or malformed is GW_ERR_SYSTEM. */
 #ifndef GW_TRAIN_TRAIN_H
 #define GW_TRAIN_TRAIN_H
 
