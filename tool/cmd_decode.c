@@ -43,8 +43,7 @@ int gw_cmd_decode(int argc, char **argv)
         return tool_wrong_use("-o is missing: where should the values go?");
     if (!legal_name(out_path))
         return tool_wrong_use("%s: the output's name must end in .f32 or .npy", out_path);
-    const tool_named_file files[] = {{"-o", out_path, true}, {"the input", argv[1], false}};
-    TOOL_TRY(tool_check_apart(files, 2));
+    TOOL_TRY(tool_check_apart("-o", out_path, "the input", argv[1]));
 
     tool_frame frame;
     TOOL_TRY(tool_read_frame(argv[1], &frame));

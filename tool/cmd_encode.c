@@ -258,11 +258,11 @@ int gw_cmd_encode(int argc, char **argv)
     job.in_path = argv[1];
     double number;
     const char *scaler_file = job.scaler && !gw_parse_decimal(job.scaler, &number) ? job.scaler : NULL;
-    const tool_named_file files[] = {{"-o", job.out_path, true},
-                                     {"--state", job.state, true},
-                                     {"the input", job.in_path, false},
-                                     {"--scaler", scaler_file, false}};
-    TOOL_TRY(tool_check_apart(files, sizeof files / sizeof *files));
+    TOOL_TRY(tool_check_apart("-o", job.out_path, "--state", job.state));
+    TOOL_TRY(tool_check_apart("-o", job.out_path, "the input", job.in_path));
+    TOOL_TRY(tool_check_apart("-o", job.out_path, "--scaler", scaler_file));
+    TOOL_TRY(tool_check_apart("--state", job.state, "the input", job.in_path));
+    TOOL_TRY(tool_check_apart("--state", job.state, "--scaler", scaler_file));
 
     bool skipped = false;
     int status = prepare(&job);

@@ -172,8 +172,7 @@ int gw_cmd_plan(int argc, char **argv)
     TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!path)
         return tool_wrong_use("--profile is missing; gradwire probe measures one");
-    const tool_named_file files[] = {{"--profile", path, false}, {"-o", chart, true}};
-    TOOL_TRY(tool_check_apart(files, 2));
+    TOOL_TRY(tool_check_apart("-o", chart, "--profile", path));
     TOOL_TRY(tool_parse_merge("--method", p.name, &p.method, &p.bytes));
     TOOL_TRY(tool_profile_read(path, compress, &p.profile));
     p.group_of = tool_alloc(p.profile.profile.n_layers, sizeof *p.group_of);

@@ -408,7 +408,6 @@ int gw_cmd_predict(int argc, char **argv)
         p.codec_time = p.ratio > 0 ? "none" : "here";
     if (p.specs.n == 0)
         p.specs.items[p.specs.n++] = "ternary";
-    const tool_named_file files[] = {{"--cluster", p.cluster_name, false}, {"-o", chart, true}};
-    TOOL_TRY(tool_check_apart(files, 2));
+    TOOL_TRY(tool_check_apart("-o", chart, "--cluster", p.cluster_name));
     return run(&p, counts, chart, json);
 }

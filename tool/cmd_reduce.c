@@ -42,10 +42,8 @@ int gw_cmd_reduce(int argc, char **argv)
     if (!out_path)
         return tool_wrong_use("-o is missing: where should the average go?");
     uint32_t n = (uint32_t)(argc - 1);
-    for (uint32_t i = 0; i < n; i++) {
-        const tool_named_file files[] = {{"-o", out_path, true}, {"an input", argv[1 + i], false}};
-        TOOL_TRY(tool_check_apart(files, 2));
-    }
+    for (uint32_t i = 0; i < n; i++)
+        TOOL_TRY(tool_check_apart("-o", out_path, "an input", argv[1 + i]));
 
     gw_codec *codec = NULL;
     tool_output output = TOOL_OUTPUT_CLOSED;

@@ -267,13 +267,11 @@ static bool same_file(const char *a, const char *b)
     return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
-int tool_check_apart(const tool_named_file *files, size_t n)
+int tool_check_apart(const char *role, const char *path, const char *other_role, const char *other)
 {
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; files[i].path && files[i].written && j < n; j++)
-            if (j != i && files[j].path && same_file(files[i].path, files[j].path))
-                return tool_wrong_use(
-                    "%s and %s are one file, %s: what is written there would replace the other; name another file",
-                    files[i].role, files[j].role, files[i].path);
-    return 0;
+    if (!path || !other || !same_file(path, other))
+        return TOOL_DONE;
+    return tool_wrong_use(
+        "%s and %s are one file, %s: what is written there would replace the other; name another file", role,
+        other_role, path);
 }

@@ -238,15 +238,10 @@ int tool_write_file(const char *path, const void *bytes, size_t n_bytes);
 /* Removes the temporary file. Does nothing after a commit or a failure, or to TOOL_OUTPUT_CLOSED. */
 void tool_output_discard(tool_output *output);
 
-/* A file that a command line names, and its role: "-o", "the input". `path` NULL: there is none. */
-typedef struct tool_named_file {
-    const char *role, *path;
-    bool written;
-} tool_named_file;
-
-/* Refuses a file that would be written and has another role too, because writing would destroy it. The file system
- * tells which files are the same, whatever their spelling. */
-int tool_check_apart(const tool_named_file *files, size_t n);
+/* Refuses to write a file, `path`, that the command line has in another role too, because writing would destroy it.
+ * Roles: "-o", "the input". A path may be NULL: there is none. The file system tells which files are the same, whatever
+ * their spelling. */
+int tool_check_apart(const char *role, const char *path, const char *other_role, const char *other);
 
 /* ---- input files: input.c, tensor_file.c, npy.c, frame_file.c ---- */
 

@@ -230,6 +230,8 @@ gw_status gw_predict_implied(const gw_predict_options *options, const gw_predict
     coded = plain;
     communicate(options, NULL, &plain);
     communicate(options, codec, &coded);
+    /* (C*w + a)/(C*w + b) = gain is solved for C*w, the time of computing with the wait for the slowest. a and b are
+     * what a step takes besides. */
     const double same = plain.gpu_seconds + plain.cpu_seconds;
     const double a = same + plain.network_seconds, b = same + coded.network_seconds + coded.codec_seconds;
     const double compute = (a - gain * b) / (gain - 1);

@@ -10,17 +10,8 @@
  *     weak scaling, K samples for each GPU:     T =  T(1,1,K) - |g|/C_cwd    + T_comm     (30)
  *
  * With a codec, |g| between machines becomes the mean of the codec's bytes up and down, and the codec's time is added.
- * Codecs run on the processor. So the other two ways carry float32 as before.
- *
- *     gw_predict_options options = {.cluster = info->cluster,
- *                                   .gradient_bytes = 244e6, .batch = 128, .batch_seconds = 0.2};
- *     gw_predict(&options, NULL, 8, &plain);
- *     gw_predict(&options, &(gw_predict_codec){.bytes_up = 15e6, .bytes_down = 15e6}, 8, &coded);
- *
- * What the paper leaves out can be chosen: other ways to average between machines, communication beside backward, and
- * workers that are not equally fast. Each of them has its formula below.
- *
- * Any thread may call any function at any time. Nothing takes memory. */
+ * Codecs run on the processor. So the other two ways carry float32 as before. What the paper leaves out can be chosen:
+ * other ways to average between machines, communication beside backward, and workers that are not equally fast. */
 #ifndef GRADWIRE_TOOL_PREDICT_MODEL_H
 #define GRADWIRE_TOOL_PREDICT_MODEL_H
 
@@ -54,7 +45,7 @@ typedef struct gw_cluster_info {
 /* Finds a cluster by its name. Errors: GW_ERR_ARGUMENT (there is none of this name; the sentence lists the names). */
 GW_MUST_CHECK gw_status gw_cluster_find(const char *name, const gw_cluster_info **out);
 
-/* Checks that all numbers are in their ranges. Errors: GW_ERR_ARGUMENT (the sentence names one that is not). */
+/* Errors: GW_ERR_ARGUMENT (the sentence names a number that is not in its range). */
 GW_MUST_CHECK gw_status gw_cluster_check(const gw_cluster *cluster);
 
 /* How fast one GPU trains a built-in network when nothing is exchanged. The number was published, or is computed from
@@ -67,7 +58,7 @@ typedef struct gw_gpu_speed {
     const char *source;
 } gw_gpu_speed;
 
-/* Finds the speed of a network on a GPU. Errors: GW_ERR_ARGUMENT (it is not known; the sentence says what is). */
+/* Errors: GW_ERR_ARGUMENT (it is not known; the sentence says what is). */
 GW_MUST_CHECK gw_status gw_gpu_speed_find(const char *network, const char *gpu, const gw_gpu_speed **out);
 
 /* ---- predictions ----------------------------------------------------------------------------- */
@@ -111,8 +102,7 @@ typedef struct gw_predict_options {
 
     /* The spread of the GPUs' computing times: the standard deviation divided by the mean, 0 to GW_MAX_STRAGGLER_CV.
      * All GPUs wait for the slowest. Times are lognormal and independent. The step becomes longer by C * (E[max of
-     * N]/mean - 1). The expected maximum is integrated numerically, within 1e-9. For two GPUs it is
-     * 2*mean*Phi(s/sqrt(2)) with s^2 = ln(1+cv^2). */
+     * N]/mean - 1). The expected maximum is integrated numerically, within 1e-9. */
     double straggler_cv;
 } gw_predict_options;
 
@@ -138,15 +128,12 @@ typedef struct gw_prediction {
     double samples_per_second;
 } gw_prediction;
 
-/* Predicts one step on `gpus` GPUs. If they are fewer than gpus_per_machine, they are all on one machine. If they are
- * more, they must be a multiple of it. codec NULL: float32. Errors: GW_ERR_ARGUMENT (a number is not finite or outside
- * its range; gpus is above GW_MAX_GPUS or no multiple; the sentence names it). */
+/* Predicts one step on `gpus` GPUs: up to gpus_per_machine are on one machine, more must be a multiple of it. codec
+ * NULL: float32. Errors: GW_ERR_ARGUMENT (the sentence names the number that is not in its range). */
 GW_MUST_CHECK gw_status gw_predict(const gw_predict_options *options, const gw_predict_codec *codec, uint32_t gpus,
                                    gw_prediction *out);
 
-/* Tells which T(1,1,K) makes the codec `gain` times faster than float32 on `gpus` GPUs, by the same model. It solves
- * (C*w + A)/(C*w + B) = gain for C, the time of computing. A and B are the parts of a step with float32 and with the
- * codec that are not computing. w is the factor by which the GPUs wait for the slowest. The call ignores
+/* Tells which T(1,1,K) makes the codec `gain` times faster than float32 on `gpus` GPUs, by the same model, without
  * options->batch_seconds. Errors: GW_ERR_ARGUMENT (as gw_predict; overlap is above 0, or no time gives this gain). */
 GW_MUST_CHECK gw_status gw_predict_implied(const gw_predict_options *options, const gw_predict_codec *codec,
                                            uint32_t gpus, double gain, double *batch_seconds);

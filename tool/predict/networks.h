@@ -54,15 +54,10 @@ GW_MUST_CHECK gw_status gw_network_find(const char *name, const gw_network_info 
  * the first layer first, a layer's weight before its bias. */
 gw_network_totals gw_network_tensors(const gw_network_info *network, gw_network_tensor *out);
 
-/* Estimates how long backward takes for each tensor, in milliseconds, on a machine that trains images_per_second with
- * this network when nothing is exchanged. `batch` is the number of samples of a step. Both are above 0.
- *
- * The rule: a step takes batch/images_per_second. Forward is one third of it, because backward computes twice as many
- * products: for the gradient of the weights, and for that of the inputs. The two thirds of backward are spread over the
- * tensors in proportion to their multiply_adds. So a layer's biases take little.
- *
- * out_ms[t] is the time of the t-th tensor in declared order. *forward_ms is the time of forward through the whole
- * network. */
+/* Estimates how long forward takes, and backward for each tensor in declared order, on a machine that trains
+ * images_per_second with this network when nothing is exchanged, in steps of `batch` samples. Both are above 0. Forward
+ * is one third of a step, because backward computes twice as many products: for the gradient of the weights, and for
+ * that of the inputs. Backward is spread over the tensors in proportion to their multiply_adds. */
 void gw_network_backward_ms(const gw_network_info *network, double images_per_second, uint32_t batch,
                             double out_ms[GW_MAX_NETWORK_TENSORS], double *forward_ms);
 

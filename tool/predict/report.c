@@ -94,14 +94,10 @@ static struct number number_of(double value)
     return number;
 }
 
-static bool beyond_the_paper(const struct prediction *p)
-{
-    return p->options.owners != GW_OWNERS_PAPER || p->options.overlap > 0 || p->options.straggler_cv > 0;
-}
-
 static void print_table(const struct prediction *p)
 {
-    const bool beyond = beyond_the_paper(p);
+    const gw_predict_options *o = &p->options;
+    const bool beyond = o->owners != GW_OWNERS_PAPER || o->overlap > 0 || o->straggler_cv > 0; /* the paper's model */
     printf("%-30s %6s %8s %11s %11s %7s%s\n", "codec", "GPUs", "machines", "s a step", "samples/s", "x none",
            beyond ? "     paper, s" : "");
     for (size_t i = 0; i < p->n_counts; i++)

@@ -639,8 +639,7 @@ int tool_bench_exchange(int argc, char **argv)
     if ((b.plans.n > 0 || b.chart) && !b.profile_path)
         return tool_wrong_use("%s needs a --profile, which says how long backward takes (gradwire probe)",
                               b.chart ? "-o" : "--plan");
-    const tool_named_file files[] = {{"--profile", b.profile_path, false}, {"-o", b.chart, true}};
-    TOOL_TRY(tool_check_apart(files, 2));
+    TOOL_TRY(tool_check_apart("-o", b.chart, "--profile", b.profile_path));
     TOOL_TRY(tool_choose_members(&who));
     who.timeout_ms = b.team.timeout_ms = timeout_s * 1000;
     int status = prepare(&b);

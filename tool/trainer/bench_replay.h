@@ -36,12 +36,10 @@ double bench_compute_ms(const gw_profile *profile);
  * many members would keep the processors busy. */
 void bench_sleep_until(double due);
 
-/* How much of the exchange backward has hidden, as a share of what it could hide. NAN: it could hide nothing.
- *
- * `after`: seconds of a step in which all gradients are handed over at the end of backward. So after - compute is the
- * exchange by itself, X. The hidden part is after - overlapped. Backward can hide no more than what follows the first
- * group. It cannot hide the exchange of the last group, which begins when backward ends: that takes the last group's
- * share of X, by its elements. */
+/* How much of the exchange backward has hidden, as a share of what it could hide. NAN: it could hide nothing. `after`:
+ * seconds of a step in which all gradients are handed over at the end of backward. So after - compute is the exchange
+ * by itself. Backward can hide no more than what follows the first group, and not the exchange of the last group, which
+ * begins when backward ends. */
 double bench_hidden_share(const struct bench_plan *plan, double compute, double after, double overlapped);
 
 #endif

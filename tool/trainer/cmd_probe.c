@@ -316,8 +316,7 @@ int gw_cmd_probe(int argc, char **argv)
         return tool_wrong_use("--images-per-second is %g, and must be above 0", s.images_per_second);
     if (s.layers_path && (tool_given(&usage, "--net") || tool_given(&usage, "--images-per-second")))
         return tool_wrong_use("--layers says how long backward takes; --net and --images-per-second do, too");
-    const tool_named_file files[] = {{"--layers", s.layers_path, false}, {"-o", out, true}};
-    TOOL_TRY(tool_check_apart(files, 2));
+    TOOL_TRY(tool_check_apart("-o", out, "--layers", s.layers_path));
     TOOL_TRY(tool_choose_members(&who));
     who.timeout_ms = p.team.timeout_ms = timeout_s * 1000;
     if (s.layers_path)
