@@ -20,14 +20,12 @@ struct gw_train_options {
     const char *codec;          /* a codec specification */
     const char *optimizer;      /* sgd | momentum | adam | svrg */
     const char *schedule;       /* schedule.h */
-    /* local: every worker moves its own parameters. servers: the parameter servers of `members` move them; svrg and ema
-     * are not possible then */
+    /* local: every worker moves its own parameters. servers: those of `members` move them, without svrg and ema */
     const char *parameters;
     const char *plan; /* plan.h: none, single, fixed:BYTES, or a file; live_plan.h: exact, paper */
     uint64_t replan;  /* exact, paper: steps from one plan to the next; 0: there is only one plan */
     const char *out;  /* the run's folder, which only rank 0 writes; NULL: nothing is written */
-    /* the folder of an interrupted run. The run goes on there. `out` must be NULL or the same folder. NULL: this is a
-     * new run */
+    /* the folder of an interrupted run, which goes on; `out` must be NULL or the same folder. NULL: a new run */
     const char *resume;
     bool overwrite;          /* true: an earlier run in that folder is removed. false: it is an error */
     uint32_t workers, batch; /* batch: of all workers together. workers: not used if `members` is given */
@@ -41,15 +39,13 @@ struct gw_train_options {
     uint32_t threads;
     uint32_t codec_threads;
     uint32_t timeout_s; /* how long a worker may be silent */
-    /* gw_exchange_options.wire. If all workers are threads of one process, there is no network, and GW_WIRE_AUTO means
-     * small */
+    /* gw_exchange_options.wire; without a network, among threads of one process, GW_WIRE_AUTO means small */
     gw_wire wire;
     bool flat;                 /* true: the workers of one machine are not added up first. Results are the same */
     uint64_t checkpoint_every; /* steps between checkpoints; there is one more at the end; 0: never */
     bool stop_at_nonfinite;    /* true: a gradient that is not finite ends the run; false: the step is dropped */
     /* NAME: each worker writes its gradient of the step gradients_at[0], counted from 0, before it is averaged, to
-     * NAME.rank-R.gwp. If there are several steps (ascending), to NAME.step-T.rank-R.gwp. NULL: no gradient is written
-     */
+     * NAME.rank-R.gwp. If there are several steps (ascending), to NAME.step-T.rank-R.gwp. NULL: none is written */
     const char *gradients;
     uint64_t gradients_at[GW_MAX_SAVED_STEPS];
     uint32_t n_gradients_at;
@@ -100,8 +96,7 @@ struct gw_train_summary {
     /* how many gradients of samples were computed, divided by the number of samples. svrg computes more than one for
      * each sample in an epoch */
     double passes;
-    /* true: train_* come from a full pass at the end; without a test set test_accuracy is train_accuracy; and the next
-     * two numbers are set */
+    /* true: train_* come from a full pass at the end, test_accuracy too without a test set; the next two are set */
     bool convex;
     double objective, l2; /* objective: train_loss + l2 * |w|^2. l2: lambda, or half the weight decay */
     uint64_t bytes_up, bytes_down, dense_bytes;
@@ -111,8 +106,7 @@ struct gw_train_summary {
     double images_per_second, seconds;
     /* means over steps; all except step_ms are also means over workers */
     double step_ms, compute_ms, encode_ms, wait_ms;
-    /* rank 0's wire choice at the end with what it compared, and the reason for it. fast_steps: how many steps had fast
-     * frames */
+    /* rank 0's wire choice at the end with what it compared, and why. fast_steps: how many steps had fast frames */
     gw_wire_report wire;
     char wire_why[128];
     /* n_groups: groups at the end. n_plans: plans that were made while training. planned_ms: how long a step takes by

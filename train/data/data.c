@@ -47,8 +47,7 @@ static void test_on_training_set(struct gw_data *data)
     data->test_is_train = true;
 }
 
-/* A test file may have fewer features than its training file (a9a), or more (a1a). A feature that training never saw
- * keeps weight 0. */
+/* A test file may have fewer features (a9a), or more (a1a): one that training never saw keeps weight 0. */
 static gw_status load_libsvm(const char *source, const char *test, struct gw_data *data)
 {
     struct gw_label_values labels = {.n = 0};

@@ -9,16 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Sparse rows: row i has value[k] at feature index[k], for k in [begin[i], begin[i+1]); features count from 0 and
- * ascend in a row. */
+/* Sparse rows: row i has value[k] at feature index[k], for k in [begin[i], begin[i+1]). Features ascend from 0. */
 struct gw_rows {
     uint64_t *begin; /* [n + 1] */
     uint32_t *index;
     float *value;
 };
 
-/* n samples and their labels in [0, classes). A sample is channels * height * width bytes, or a row of `channels`
- * features. */
+/* n samples and their labels in [0, classes). A sample is bytes of pixels, or a row of `channels` features. */
 struct gw_samples {
     uint32_t n;
     uint8_t *pixels; /* [n][channels][height][width]; NULL: the samples are rows */
@@ -49,11 +47,9 @@ static inline size_t gw_data_sample_values(const struct gw_data *data)
 /* Pixels become floats by this factor, as in Caffe's LeNet. */
 #define GW_PIXEL_SCALE 0.00390625f
 
-/* Loads `source`, which is in the table in data.c. It may be drawn data, a folder with a data set's files under their
- * original names, or a file of LIBSVM text. A folder may be the one above that torchvision or an archive made:
- * MNIST/raw, cifar-10-batches-bin. With LIBSVM text, `test` may name a test file; NULL: there is none. Files may be
- * plain, or packed by gzip, xz or bzip2. If a file is missing, cut or contradictory, that is an error whose sentence
- * names the file. Call gw_data_transform before pictures are used. */
+/* Loads `source`, one of the table in data.c. A folder may be the one above that torchvision or an archive made:
+ * MNIST/raw, cifar-10-batches-bin. With LIBSVM text, `test` may name a test file; NULL: there is none. If a file is
+ * missing, cut or contradictory, the error names it. Call gw_data_transform before pictures are used. */
 gw_status gw_data_load(const char *source, const char *test, struct gw_data *data);
 
 /* From here on whatever loads data in this thread asks `stop` many times a second. If it says true, loading ends with
@@ -79,16 +75,14 @@ bool gw_data_is_there(const char *name);
 void gw_data_free(struct gw_data *data);
 void gw_samples_free(struct gw_samples *samples);
 
-/* Takes memory for n labels, and for n rows with n_values values together. If there is not enough, it frees all of it
- * again. */
+/* Takes memory for n labels, and for n rows with n_values values together; all of it or none. */
 gw_status gw_samples_alloc_rows(uint32_t n, uint64_t n_values, struct gw_samples *samples);
 
 /* Reads a pair of IDX files: FOLDER/IMAGES and FOLDER/LABELS. Checks magic numbers, counts, lengths and labels. */
 gw_status gw_data_idx(const char *folder, const char *images, const char *labels, uint32_t classes,
                       struct gw_samples *samples, uint32_t *height, uint32_t *width);
 
-/* Reads CIFAR-10's binary files: FOLDER/data_batch_1.bin to 5 and FOLDER/test_batch.bin. Any number of pictures is
- * allowed. */
+/* Reads CIFAR-10's binary files: FOLDER/data_batch_1.bin to 5 and FOLDER/test_batch.bin, of any length. */
 gw_status gw_data_cifar(const char *folder, struct gw_data *data);
 
 /* Draws `n` digits of 28x28; `split` keeps training and test pictures apart. The same arguments give the same bytes. */
@@ -111,12 +105,11 @@ gw_status gw_data_libsvm(const char *name, struct gw_label_values *labels, struc
  * "n=1024,d=2048,c1=0.6,c2=0.25" or some of these. */
 gw_status gw_data_uneven(const char *options, struct gw_samples *samples, uint32_t *n_features);
 
-/* Reads a whole file of a folder; folder NULL: `name` is a path. It may be compressed: the first of NAME, NAME.gz,
- * NAME.xz and NAME.bz2 that exists is read. If NAME is one of MNIST's, train-images.idx3-ubyte serves, too. The first
- * bytes say how it is packed. Memory grows with the bytes that are really there, and not with the length that a header
- * claims. A file with more than max_bytes is refused, and so is what is no regular file. A zero byte follows the last
- * byte. `path` (path_capacity bytes) gets the file's path, for error texts. `hint` ends the sentence if there is no
- * such file. The caller frees *bytes with gw_free(NULL, ...). */
+/* Reads a whole file of a folder; folder NULL: `name` is a path. The first of NAME, NAME.gz, NAME.xz and NAME.bz2 that
+ * exists is read; its first bytes say how it is packed. If NAME is one of MNIST's, train-images.idx3-ubyte serves, too.
+ * Memory grows with the bytes that are really there. A file with more than max_bytes is refused, and so is what is no
+ * regular file. A zero byte follows the last byte. `path` (path_capacity bytes) gets the file's path, for error texts.
+ * `hint` ends the sentence if there is no such file. The caller frees *bytes with gw_free(NULL, ...). */
 gw_status gw_data_file(const char *folder, const char *name, size_t max_bytes, const char *hint, char *path,
                        size_t path_capacity, uint8_t **bytes, size_t *n_bytes);
 

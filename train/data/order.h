@@ -1,6 +1,6 @@
-/* The order of samples: a new shuffle in every epoch. It depends only on the seed and the epoch. Batch t of an epoch
- * has the same samples, however many workers share it. At the end of an epoch n mod B samples are left over. They are
- * dropped, so that every batch is whole. In the next epoch other samples are left over. */
+/* The order of samples: a new shuffle in every epoch, which depends only on the seed and the epoch. Batch t has the
+ * same samples, however many workers share it. At the end of an epoch n mod B samples are left over, in every epoch
+ * others. They are dropped, so that every batch is whole. */
 #ifndef GW_TRAIN_ORDER_H
 #define GW_TRAIN_ORDER_H
 

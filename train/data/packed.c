@@ -1,5 +1,4 @@
-/* Reads a whole data file into memory: plain, gzip, xz or bzip2. The first bytes say which, because people rename
- * files. */
+/* Reads a whole data file into memory: plain, gzip, xz or bzip2. Its first bytes say which: people rename files. */
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -257,9 +256,8 @@ static gw_status read_all(struct input *in, struct growing *g)
     return GW_OK;
 }
 
-/* Writes the n-th name under which a file may be found: NAME, NAME.gz and so on. For MNIST's files the same follows
- * with a point, as people's tools unpack them: train-images.idx3-ubyte. Returns false if there is no such name. *fits
- * false: it is too long. */
+/* Writes the n-th name under which a file may be found: NAME, NAME.gz and so on; then, of MNIST's files, the same with
+ * a point, as tools unpack them: train-images.idx3-ubyte. False: there is no such name. *fits false: it is too long. */
 static bool spell(const char *name, int n, char *path, size_t capacity, bool *fits)
 {
     const char *dash = strstr(name, "-idx");

@@ -32,12 +32,12 @@ gw_status gw_transform_parse(const char *text, struct gw_transform *transform);
 /* Fits the transform to a data set of pictures, and sets the shape after it. Errors: a crop that is too large. */
 gw_status gw_transform_fit(struct gw_transform *transform, const struct gw_data *data);
 
-/* Transforms one picture for training. Random numbers depend on seed, step, and the sample's place in the whole batch.
- * pixels: [channels][height][width]; out: [channels][out_height][out_width]. */
+/* For training. Random numbers depend on seed, step, and the sample's place in the whole batch. pixels:
+ * [channels][height][width]; out: [channels][out_height][out_width]. */
 void gw_transform_train(const struct gw_transform *transform, uint64_t seed, uint64_t step, uint32_t place,
                         const uint8_t *pixels, float *out);
 
-/* Transforms one picture for a test: it takes the middle, and draws nothing. */
+/* For a test: takes the middle, and draws nothing. */
 void gw_transform_test(const struct gw_transform *transform, const uint8_t *pixels, float *out);
 
 #endif

@@ -1,5 +1,4 @@
-/* Finds out which ranks this process has and how many there are in all, from options and from the launcher's
- * environment. */
+/* Finds out which ranks this process has, and how many there are in all, from options and the environment. */
 #include "base/error.h"
 #include "members/launcher.h"
 #include "members/members.h"

@@ -115,8 +115,7 @@ static void first_machine(const char *list, char *name, size_t capacity)
     snprintf(name + n, capacity - (size_t)n, "%.*s", (int)strcspn(number, "-,]"), number);
 }
 
-/* A port for this step of the job. Steps of one job get different ports, and so do jobs whose numbers are near each
- * other. */
+/* A port for this step of the job. Other steps of the job get other ports, and so do jobs with near numbers. */
 static gw_status port_of_step(uint32_t *port, bool *found)
 {
     enum { FIRST = 20000, N_PORTS = 10000, STRIDE = 1009 };

@@ -1,16 +1,8 @@
-/* The members of a run: this process's place among all workers, and the links that join them.
- *
- *     struct gw_members members;
- *     gw_members_begin(&options, &members);                      // size, first and count stand
- *     // links[k * members.count + i] becomes link k of rank first + i
- *     gw_members_connect(&members, context, n_links, links);
- *     ...                                                        // each link is destroyed by its holder
- *     gw_members_end(&members, failed);
+/* The members of a run: this process's place among all workers, and the links that join them. Begin, connect, end.
  *
  * With `local` all ranks are threads of this process. With `mpi`, `tcp` and `servers` a process is one rank. With
- * `servers` it never meets the others directly, only at parameter servers: its links have this rank alone.
- *
- * If parameter servers own the slices, the exchange needs no link: link 0 is left empty (ops NULL). */
+ * `servers` it never meets the others directly, only at parameter servers: its links have this rank alone. If parameter
+ * servers own the slices, the exchange needs no link: link 0 is left empty (ops NULL). */
 #ifndef GW_TRAIN_MEMBERS_H
 #define GW_TRAIN_MEMBERS_H
 
@@ -72,28 +64,24 @@ static inline bool gw_members_is_alone(const struct gw_link_scheme *scheme)
 const char *gw_members_list(unsigned takes, bool alone, const char *last, char *text, size_t capacity);
 
 /* Chooses a link if none is given: local; or, if a launcher started several ranks (launcher.h), the link that joins
- * them. GW_ERR_ARGUMENT: no link joins them. Without this error, each rank would be a run of its own and know nothing
- * of the others. */
+ * them. GW_ERR_ARGUMENT: no link joins them, so each rank would be a run of its own. */
 gw_status gw_members_choose_link(struct gw_members_options *options);
 
-/* Begins a process's membership. If tcp's rank, number of workers or rendezvous is not given, it is taken from the
- * environment (gw_launcher_place, gw_launcher_meeting). Texts of the options are borrowed until connect. options->link
- * must be given. Errors: GW_ERR_ARGUMENT (the sentence says what is missing), GW_ERR_UNSUPPORTED (a link that this
- * build does not have). */
+/* Begins a process's membership. What tcp needs and the options lack is taken from the environment (launcher.h). Texts
+ * of the options are borrowed until connect. options->link must be given. Errors: GW_ERR_ARGUMENT (the sentence says
+ * what is missing), GW_ERR_UNSUPPORTED (a link that this build does not have). */
 gw_status gw_members_begin(const struct gw_members_options *options, struct gw_members *members);
 
-/* Joins the members by n_links links (with servers, at least two). It blocks until all are there. Errors: as of the
- * links' own create functions. */
+/* Joins the members by n_links links (with servers, at least two): links[k * count + i] becomes link k of rank first +
+ * i, and its holder destroys it. It blocks until all are there. Errors: as of the links' own create functions. */
 gw_status gw_members_connect(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links);
 
-/* Makes a client of the parameter servers, with these options but for no_wait. While servers do not answer, it says so
- * in the log after a second, and asks whether to stop. Errors: those of gw_ps_client_create; GW_ERR_CLOSED (the program
- * was asked to stop). */
+/* Makes a client of the parameter servers. While servers do not answer, it says so in the log after a second, and asks
+ * whether to stop. Errors: those of gw_ps_client_create; GW_ERR_CLOSED (the program was asked to stop). */
 gw_status gw_members_client(const struct gw_members *members, const gw_ps_client_options *options, gw_ps_client **out);
 
-/* A number for the machine on which this process runs. All processes of a machine get the same number, in containers
- * too. Different machines most likely get different numbers. If GRADWIRE_MACHINE is set, to any text, the number is
- * made of that. */
+/* A number for the machine on which this process runs: the same for all its processes, in containers too. If
+ * GRADWIRE_MACHINE is set, to any text, the number is made of that. */
 uint64_t gw_members_machine(void);
 
 /* Ends the membership, after all links are destroyed. failed: if this is an MPI job, the other ranks are ended too, but

@@ -181,8 +181,7 @@ gw_status gw_reorder_out_of(dnnl_engine_t engine, gw_layout made, const struct g
 }
 
 #ifdef __SANITIZE_THREAD__
-/* oneDNN is not compiled for the thread sanitizer. So the sanitizer cannot see the locks of oneDNN's cache of
- * primitives. */
+/* oneDNN is not compiled for the thread sanitizer, which so cannot see the locks of its cache of primitives. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {

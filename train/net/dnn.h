@@ -50,8 +50,7 @@ gw_status gw_blob_create(dnnl_engine_t engine, gw_layout desc, float *data, stru
 /* The same, of these dimensions, in the layout of this tag. */
 gw_status gw_blob_tagged(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, dnnl_format_tag_t tag, float *data,
                          struct gw_blob *blob);
-/* The same, in the plain layout: rank 2 is (batch, units), rank 4 (batch, channels, height, width); for weights
- * (out, in[, kernel]). */
+/* The same, in the plain layout: (batch, units), (batch, channels, height, width), of weights (out, in[, kernel]). */
 gw_status gw_blob_plain(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, float *data, struct gw_blob *blob);
 void gw_blob_destroy(struct gw_blob *blob);
 
@@ -78,8 +77,8 @@ gw_status gw_reorder_into(dnnl_engine_t engine, const struct gw_blob *from, gw_l
 gw_status gw_reorder_plain(dnnl_engine_t engine, const struct gw_blob *from, struct gw_blob *to,
                            struct gw_primitive *reorder);
 
-/* Makes `from` a new blob of layout `made`. `reorder` fills `to` from it. If the layouts are equal, `from` borrows from
- * `to`. */
+/* Makes `from` a blob of layout `made`, from which `reorder` fills `to`; if they are equal, `from` borrows from `to`.
+ */
 gw_status gw_reorder_out_of(dnnl_engine_t engine, gw_layout made, const struct gw_blob *to, struct gw_blob *from,
                             struct gw_primitive *reorder);
 

@@ -26,8 +26,7 @@ static inline uint64_t gw_shape_count(struct gw_shape s)
 #define GW_MAX_INPUTS 2
 #define GW_SAMPLES UINT32_MAX /* as the number of an input: the samples themselves */
 
-/* A layer in a network. It does not change, and all models share it. A caller that adds a layer sets the fields that
- * its kind needs. */
+/* A layer in a network, which all models share. A caller that adds a layer sets the fields that its kind needs. */
 struct gw_layer_spec {
     const struct gw_layer_kind *kind;
     char name[32];
@@ -64,8 +63,7 @@ struct gw_layer_build {
 /* One pass through a model. */
 struct gw_pass {
     uint64_t version; /* changes whenever parameters change. Then layouts of weights are made again */
-    /* training: random numbers depend only on these. first: the place of the first sample in the batch of all workers
-     */
+    /* training: random numbers depend only on these. first: the first sample's place in the batch of all workers */
     uint64_t seed, step;
     uint32_t first;
     void (*ready)(void *user, uint32_t tensor); /* called as soon as a tensor's gradient is complete */
@@ -89,8 +87,7 @@ struct gw_layer_kind {
     gw_status (*backward)(struct gw_layer *layer, const struct gw_pass *pass);
     /* Called if the step counts: the layer keeps what it learnt of its values (batch norm). NULL: it keeps nothing. */
     void (*keep)(struct gw_layer *layer);
-    /* Frees what the kind adds to the head. NULL: nothing. Also called after a setup that failed: fields that were not
-     * set are zero. */
+    /* Frees what the kind adds to the head. NULL: nothing. After a setup that failed, fields may be zero. */
     void (*destroy)(struct gw_layer *layer);
 };
 
@@ -120,9 +117,8 @@ gw_status gw_layer_setup_workspace(struct gw_layer *layer, const struct gw_layer
 gw_status gw_layer_setup_backward(struct gw_layer *layer, const struct gw_layer_build *build,
                                   const struct gw_blob *diff_dst);
 
-/* For layers that work value by value. Makes layer->diff_src[0] in the layout of layer->dst. Backward reads
- * at layer->diff_from. That is diff_src itself if no other layer reads diff_dst, or if layer->reorder_diff_dst fills
- * it. */
+/* For layers that work value by value. Makes layer->diff_src[0] in the layout of layer->dst. Backward reads at
+ * layer->diff_from: diff_src itself, if no other layer reads diff_dst or layer->reorder_diff_dst fills it. */
 gw_status gw_layer_diff_beside(struct gw_layer *layer, const struct gw_layer_build *build,
                                const struct gw_blob *diff_dst);
 

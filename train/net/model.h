@@ -6,9 +6,9 @@
 
 struct gw_model;
 
-/* Makes a model. grads NULL: the model is for evaluation, and goes forward only. params and grads are flat arrays of
- * the network. statistics: the floats behind the trained ones of such an array (NULL if the network has none). All
- * arrays must outlive the model. Create and use a model on one thread. */
+/* params and grads are flat arrays of the network; grads NULL: the model goes forward only. statistics: the floats
+ * behind the trained ones of such an array (NULL if the network has none). All arrays must outlive the model. Create
+ * and use a model on one thread. */
 gw_status gw_model_create(const struct gw_network *network, dnnl_engine_t engine, uint32_t batch, float *params,
                           float *grads, float *statistics, struct gw_model **out);
 void gw_model_destroy(struct gw_model *model);

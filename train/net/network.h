@@ -44,15 +44,13 @@ struct gw_network {
 gw_status gw_network_create(const char *name, struct gw_network *network);
 void gw_network_free(struct gw_network *network);
 
-/* The nth network of the table: its name, with an argument in capitals, and a sentence about it. False behind the last
- * one. */
+/* The nth network of the table: its name, with an argument in capitals, and a sentence. False behind the last one. */
 bool gw_train_network_list(size_t n, const char **name, const char **about);
 
 /* Gives `logreg` and `svm` the width of the data; they are named logreg:FEATURES, svm:FEATURES from then on. */
 gw_status gw_network_adapt(struct gw_network *network, struct gw_shape in);
 
-/* Checks that the network is made for samples of this shape, and for this many classes. Convex networks take fewer
- * features, too. */
+/* Checks that the network takes samples of this shape, and this many classes. Convex ones take fewer features, too. */
 gw_status gw_network_fits(const struct gw_network *network, struct gw_shape in, uint32_t classes);
 
 /* True if the user's `name` means this network. `logreg` means any logreg:FEATURES. */

@@ -102,8 +102,7 @@ static void take_cifar(struct gw_network *n)
     n->transform = "pad=4,crop=32,mirror,normalize";
 }
 
-/* He, Zhang, Ren, Sun, 2016, section 4.2, with n = 3 and shortcuts without parameters (option A): 269,722 parameters.
- */
+/* He, Zhang, Ren, Sun, 2016, section 4.2, n = 3, shortcuts without parameters (option A): 269,722 parameters. */
 static gw_status build_resnet20(struct gw_network *n)
 {
     enum { STAGES = 3, BLOCKS = 3 };
@@ -188,20 +187,19 @@ static gw_status build_mlp(struct gw_network *n)
     enum { MAX_WIDTHS = 32, MAX_WIDTH = 1 << 20 };
     uint32_t widths[MAX_WIDTHS], n_widths = 0;
     const char *at = n->name + strlen("mlp:") - 1;
+    bool good;
     do {
         uint64_t width;
         at++;
-        if (!gw_read_whole(&at, MAX_WIDTH, &width) || width == 0 || n_widths == MAX_WIDTHS)
-            return gw_fail(GW_ERR_ARGUMENT,
-                           "the network \"%s\" is not valid: after mlp: come 2 to %d widths of 1 to %d, as in "
-                           "mlp:784-300-10",
-                           n->name, MAX_WIDTHS, MAX_WIDTH);
-        widths[n_widths++] = (uint32_t)width;
-    } while (*at == '-');
-    if (*at || n_widths < 2)
+        good = n_widths < MAX_WIDTHS && gw_read_whole(&at, MAX_WIDTH, &width) && width > 0;
+        if (good)
+            widths[n_widths++] = (uint32_t)width;
+    } while (good && *at == '-');
+    if (!good || *at || n_widths < 2)
         return gw_fail(GW_ERR_ARGUMENT,
-                       "the network \"%s\" is not valid: after mlp: come 2 to %d widths, as in mlp:784-300-10", n->name,
-                       MAX_WIDTHS);
+                       "the network \"%s\" is not valid: after mlp: come 2 to %d widths of 1 to %d, as in "
+                       "mlp:784-300-10",
+                       n->name, MAX_WIDTHS, MAX_WIDTH);
     n->in = (struct gw_shape){widths[0], 1, 1};
     n->classes = widths[n_widths - 1];
     uint32_t x = GW_SAMPLES;

@@ -37,8 +37,7 @@ struct gw_blocks {
 /* Returns false if the layout is not blocked. */
 bool gw_layout_blocks(gw_layout layout, struct gw_blocks *blocks);
 
-/* Of convolutions and of pooling. before, behind: the pixels that padding adds. A convolution has its kernel's size in
- * its weights. */
+/* Of convolutions, which have the kernel's size in their weights, and pooling. before, behind: pixels of padding. */
 struct gw_window {
     dnnl_dims_t strides, kernel, before, behind;
 };

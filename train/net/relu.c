@@ -1,5 +1,4 @@
-/* Rectified linear units, in whatever layout the values come (padding is 0 and stays 0), and in place if nobody else
- * reads them. */
+/* Rectified linear units, in whatever layout the values come (padding stays 0), in place if nobody else reads them. */
 #include "base/error.h"
 #include "net/network.h"
 

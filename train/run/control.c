@@ -1,5 +1,4 @@
-/* Sends and receives what workers tell each other besides gradients. Messages that come early are kept until somebody
- * asks for them. */
+/* Sends and receives what workers tell each other besides gradients. Messages that come early are kept. */
 #include "run/control.h"
 #include "base/error.h"
 #include "base/lines.h"
@@ -392,8 +391,7 @@ static gw_status copy_floats(const uint8_t **at, size_t n_floats, float **floats
     return GW_OK;
 }
 
-/* Checks the numbers at the begin of START, and compares the options. Each number is checked before it is multiplied.
- */
+/* Checks the numbers at the begin of START, each before it is multiplied, and compares the options. */
 static gw_status check_start(struct gw_control *c, const struct gw_start *start, struct start *s)
 {
     uint64_t most = c->start.n_bytes;

@@ -55,9 +55,8 @@ gw_status gw_control_init(struct gw_control *control, gw_context *context, gw_li
                           uint32_t ahead);
 void gw_control_fini(struct gw_control *control);
 
-/* A worker has waited in vain, and `status` says so, with the last error. Meanwhile another worker may have told of a
- * failure, or the one that this worker waits for may be gone. Then that is the cause, and this returns it as the error.
- * Else it returns `status`, and the last error stays. */
+/* A worker has waited in vain, and `status` says so, with the last error. If another worker has told of a failure
+ * meanwhile, or is gone, that is the cause, and this returns it as the error. Else `status` and the last error stay. */
 gw_status gw_control_cause(struct gw_control *control, gw_status status);
 
 /* What all processes begin with. */
@@ -93,11 +92,11 @@ gw_status gw_control_report(struct gw_control *control, uint64_t step, const str
 
 /* Rank 0: waits for all records of a step. *records are in rank order. They are valid until records of the third step
  * after it come. gw_control_has tells whether collect would return at once. */
-bool gw_control_has(struct gw_control *control, uint64_t step); /* true: collect would not wait */
+bool gw_control_has(struct gw_control *control, uint64_t step);
 gw_status gw_control_collect(struct gw_control *control, uint64_t step, const struct gw_step_record **records);
 
-/* Send a worker's codec state after `step` steps. gw_control_state_new takes memory for it (NULL: there is none). send
- * owns `state`, also if it fails. drop frees a state that is not sent. */
+/* A worker's codec state after `step` steps: new takes memory for it (NULL: there is none), send owns it, also if that
+ * fails, and drop frees one that is not sent. */
 void *gw_control_state_new(struct gw_control *control, size_t state_bytes);
 void gw_control_state_drop(void *state);
 gw_status gw_control_send_state(struct gw_control *control, uint64_t step, void *state, size_t state_bytes);
@@ -111,8 +110,7 @@ void gw_control_free_state(struct gw_control *control, uint64_t step, uint32_t r
 /* Waits until all workers have called it. */
 gw_status gw_control_meet(struct gw_control *control);
 
-/* The end, after the last step. The others send the hash of their parameters. Rank 0 waits for all hashes, and compares
- * them with its own. */
+/* After the last step the others send the hash of their parameters. Rank 0 compares all of them with its own. */
 gw_status gw_control_end(struct gw_control *control, uint64_t hash, bool *identical);
 
 #endif

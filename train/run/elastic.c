@@ -180,8 +180,7 @@ static gw_status admit_all(struct gw_worker *w, const gw_ps_presence *presence, 
         if (!ready && !*w->team->server_optimizer) /* else the servers have the state */
             GW_TRY(put_state(w, side, t + 1));
         ready = true;
-        /* GW_ERR_PEER: that worker has gone again. GW_ERR_ORDER: this worker itself was left out, and its next push
-         * will say so. */
+        /* GW_ERR_PEER: that worker has gone again. GW_ERR_ORDER: this one was left out; its next push will say so. */
         gw_status status = gw_ps_admit(side, r, t + 1);
         if (status == GW_OK)
             gw_train_note(w->team->callbacks, "rank %u is let in from step %llu on", r, (unsigned long long)t + 1);

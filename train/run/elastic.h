@@ -1,9 +1,6 @@
 /* A worker that meets the others only at parameter servers (--link servers). It joins a run that may be under way, and
- * admits workers that come later. If it was left out, it joins again. That happens if its connection was lost for too
- * long, or if its process was stopped for a while.
- *
- * A worker that joins gets parameters, moments and moving average from a worker that takes part, through the servers.
- */
+ * admits workers that come later, which get parameters, moments and moving average from it through the servers. If it
+ * was left out, because its connection was lost or its process was stopped for too long, it joins again. */
 #ifndef GW_TRAIN_ELASTIC_H
 #define GW_TRAIN_ELASTIC_H
 

@@ -4,27 +4,24 @@
 
 #include <string.h>
 
-static void load_row(const struct gw_rows *rows, size_t row, size_t n, float *to)
-{
-    memset(to, 0, n * sizeof *to);
-    for (uint64_t k = rows->begin[row]; k < rows->begin[row + 1]; k++)
-        to[rows->index[k]] = rows->value[k];
-}
-
 void gw_batch_load(const struct gw_data *data, const struct gw_pass *pass, const uint32_t *order, size_t first,
                    uint32_t n, float *input, uint8_t *labels)
 {
     const struct gw_samples *samples = pass ? &data->train : &data->test;
+    const struct gw_rows *rows = &samples->rows;
     const size_t values = gw_data_sample_values(data), raw = gw_data_raw_values(data);
     for (uint32_t i = 0; i < n; i++, input += values) {
         const size_t row = order ? order[i] : first + i;
-        const uint8_t *pixels = samples->pixels ? samples->pixels + row * raw : NULL;
-        if (!pixels)
-            load_row(&samples->rows, row, values, input);
-        else if (pass)
-            gw_transform_train(&data->transform, pass->seed, pass->step, pass->first + i, pixels, input);
-        else
-            gw_transform_test(&data->transform, pixels, input);
+        if (!samples->pixels) {
+            memset(input, 0, values * sizeof *input);
+            for (uint64_t k = rows->begin[row]; k < rows->begin[row + 1]; k++)
+                input[rows->index[k]] = rows->value[k];
+        } else if (pass) {
+            gw_transform_train(&data->transform, pass->seed, pass->step, pass->first + i, samples->pixels + row * raw,
+                               input);
+        } else {
+            gw_transform_test(&data->transform, samples->pixels + row * raw, input);
+        }
         labels[i] = samples->labels[row];
     }
 }

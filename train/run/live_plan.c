@@ -1,5 +1,4 @@
-/* Times backward, measures link and codec between two steps, and makes the exchange anew with the groups of the plan.
- */
+/* Times backward, measures link and codec between two steps, and makes the exchange anew with the plan's groups. */
 #include "plan/profile.h"
 #include "run/live_plan.h"
 #include "base/append.h"

@@ -37,12 +37,11 @@ struct gw_live_plan {
 
 /* Finds the groups at the beginning (plan.c), for `plan`: none (a group for each layer), single (one group),
  * fixed:BYTES (a group ends with the tensor that brings it to so many bytes of float32, last layer first), or a file
- * that `gradwire plan --json` wrote for this network; exact and paper begin as none. group_of has room for all tensors.
- * Errors: GW_ERR_ARGUMENT (no such plan, or the file's groups are not of this network's tensors), GW_ERR_SYSTEM (the
- * file cannot be read). */
+ * that `gradwire plan --json` wrote for this network; exact and paper begin as none. Errors: GW_ERR_ARGUMENT (no such
+ * plan, or the file's groups are not of this network's tensors), GW_ERR_SYSTEM (the file cannot be read). */
 gw_status gw_plan_read(const struct gw_network *network, const char *plan, uint32_t *group_of);
 
-/* True if --plan is a method that plans while the run trains. */
+/* True if --plan is exact or paper. */
 bool gw_live_plan_is(const char *plan);
 
 /* Reads --plan and --replan of the team's options, and refuses what cannot be planned. The team's codec, network and

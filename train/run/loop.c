@@ -94,22 +94,22 @@ static gw_status check_momentum(const struct gw_team *team)
     const double coded = traits.momentum;
     const struct gw_optimizer *rule = &team->rule;
     const double own = rule->rule == GW_RULE_MOMENTUM ? (double)rule->momentum : 0;
-    const char *name = gw_codec_traits_of(team->codec).name;
     if (!(coded > 0))
         return GW_OK;
     if (rule->rule != GW_RULE_SGD && rule->rule != GW_RULE_MOMENTUM)
         return gw_fail(GW_ERR_ARGUMENT,
                        "%s with momentum= needs --optimizer momentum, or sgd with output=velocity; "
                        "averaged velocities mean nothing to %s",
-                       name, team->options->optimizer);
+                       traits.name, team->options->optimizer);
     if (traits.velocity && own > 0)
         return gw_fail(GW_ERR_ARGUMENT,
-                       "%s has output=velocity: averages have their momentum already; give --optimizer sgd", name);
+                       "%s has output=velocity: averages have their momentum already; give --optimizer sgd",
+                       traits.name);
     if (!traits.velocity && own != (double)(float)coded)
         return gw_fail(GW_ERR_ARGUMENT,
                        "%s has momentum=%g, and the optimizer has %g; they must be the same: give "
                        "--optimizer momentum --momentum %g",
-                       name, coded, own, coded);
+                       traits.name, coded, own, coded);
     return GW_OK;
 }
 
@@ -201,8 +201,7 @@ static gw_status connect_members(struct gw_team *team)
     return GW_OK;
 }
 
-/* True if it saves something to add up within machines first: there are several machines, and one of them has several
- * workers. */
+/* True if it saves something to add up within machines first: one of several machines has several workers. */
 static bool worth_grouping(const uint32_t *machine_of, uint32_t size)
 {
     uint32_t most = 0;
@@ -389,8 +388,7 @@ static gw_status load_data(struct gw_team *team)
     return status;
 }
 
-/* Finds all errors in the options before data are read. It also checks that the folder can be written before any time
- * is spent. */
+/* Finds all errors in the options, and a folder that cannot be written, before data are read. */
 static gw_status prepare(struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
@@ -681,8 +679,7 @@ static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_d
     return GW_OK;
 }
 
-/* Loads the data. `options`: the options of the run, if the file is a checkpoint; else "". The caller frees *data, also
- * after an error. */
+/* `options`: those of the run, if the file is a checkpoint; else "". The caller frees *data, also after an error. */
 static gw_status load_for_eval(const struct gw_eval_options *o, const struct gw_network *network, const char *options,
                                struct gw_data *data)
 {

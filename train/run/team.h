@@ -1,9 +1,8 @@
 /* What the workers of a run share, and one worker. Only files of this folder include it.
  *
- * A team is the workers of this process: ranks first..first+count-1 of all. Other workers may be in other processes;
- * the links take care of that. Workers meet in the exchange. All else they tell each other over the control link
- * (control.h). Rank 0 says the rate of each step, and when to stop. Rank 0 also adds up the records of step t when step
- * t+1 is done. */
+ * A team is the workers of this process: ranks first..first+count-1 of all. Workers meet in the exchange. All else they
+ * tell each other over the control link (control.h). Rank 0 says the rate of each step, and when to stop, and adds up
+ * the records of step t when step t+1 is done. */
 #ifndef GW_TRAIN_TEAM_H
 #define GW_TRAIN_TEAM_H
 
@@ -28,8 +27,7 @@ enum {
     GW_TEAM_LINKS
 };
 
-/* With servers that do not wait for all workers, workers may be at different steps. They are never further than this
- * from rank 0. */
+/* With servers that do not wait for all workers, workers are never further than so many steps from rank 0. */
 enum { GW_TEAM_AHEAD = 64 };
 
 /* The most steps of a run in which frames are counted symbol by symbol. */
@@ -63,8 +61,7 @@ struct gw_team {
     gw_link *links;            /* [n_links][members->count] */
     uint32_t n_links;          /* how many kinds of links there are; 0: not connected yet */
     struct gw_worker *workers; /* [members->count] */
-    /* workers 0..evaluators-1 share the test set. There are as many as processors; if the network is convex, all
-     * workers */
+    /* workers 0..evaluators-1 share the test set: as many as processors, or all if the network is convex */
     uint32_t evaluators;
     uint64_t begin, steps, steps_per_epoch; /* this run makes steps [begin, steps) */
     const char *out;                        /* the run's folder; NULL: none */
@@ -167,9 +164,8 @@ static inline size_t gw_team_n_statistics(const struct gw_team *team)
 void *gw_worker_main(void *worker);
 void gw_worker_free(struct gw_worker *worker);
 
-/* Keeps the sentence of the first real error (gw_last_error), and tells the others. Else they would wait for this
- * worker until their deadline. training: the sentence also says after how many steps the error came, counted as in the
- * progress. */
+/* Keeps the sentence of the first real error (gw_last_error), and tells the others (gw_team_fail). training: the
+ * sentence also says after how many steps the error came, counted as in the progress. */
 void gw_worker_fail(struct gw_worker *worker, gw_status status, bool training);
 
 /* ---- worker.c ---- */
@@ -177,8 +173,7 @@ void gw_worker_fail(struct gw_worker *worker, gw_status status, bool training);
 /* Tells the others that a worker failed. Else they would wait for it until their deadline. */
 void gw_team_fail(const struct gw_team *team, uint32_t index, gw_status status, const char *text);
 
-/* Sets parameters, and all that belongs to them, for the begin of a run. They are drawn, or come from the run that is
- * resumed. */
+/* Sets parameters, and all that belongs to them, for the begin of a run: drawn, or those of the resumed run. */
 void gw_worker_begin(struct gw_worker *worker);
 
 /* What the worker keeps of the network. An array that it does not need is NULL. */

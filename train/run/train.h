@@ -7,14 +7,12 @@
 
 #include "types.h"
 
-/* Trains. A run that `stop` ended returns GW_ERR_CLOSED. callbacks NULL: none. If there are several processes, the one
- * with rank 0 shows progress and fills the summary. In the others summary->workers is 0, and nothing else of it is set.
- */
+/* A run that `stop` ended returns GW_ERR_CLOSED. callbacks NULL: none. If there are several processes, that of rank 0
+ * shows progress and fills the summary. In the others summary->workers is 0, and nothing else of it is set. */
 gw_status gw_train_run(const struct gw_train_options *options, const struct gw_train_callbacks *callbacks,
                        struct gw_train_summary *summary);
 
-/* How large a share of the test set, or of the training set, saved parameters get right. If their moving average was
- * saved, that is used. */
+/* How large a share of a set saved parameters get right, or their moving average if that was saved. */
 struct gw_eval_options {
     const char *net;         /* NULL: the file's network */
     const char *data, *test; /* data.h; test NULL: not given */

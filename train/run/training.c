@@ -72,9 +72,8 @@ static gw_status fetch_last(struct gw_worker *w)
     return gw_worker_parameters(w, gw_exchange_pull_parameters);
 }
 
-/* Gives all workers the average of their statistics, behind their parameters. It is for evaluation, checkpoints and the
- * end. Each worker trains on with its own statistics, so it does not matter when this is done. An average that is not
- * finite is dropped. */
+/* Gives all workers the average of their statistics, behind their parameters, for evaluation, checkpoints and the end.
+ * Each trains on with its own, so it does not matter when this is done. An average that is not finite is dropped. */
 static gw_status share_statistics(struct gw_worker *w, uint64_t t, gw_step_result *result)
 {
     const struct gw_network *net = &w->team->network;
@@ -237,8 +236,7 @@ static gw_status evaluate(struct gw_worker *w, struct gw_step_record *record)
     return gw_evaluate(w->test_model, &pass, &team->data, begin, begin + count, &record->test_correct, &loss);
 }
 
-/* Rank 0, after a step that was counted: adds up what the frames of each tensor took, and describes what the codec
- * keeps. */
+/* Rank 0, after a step that was counted: adds up what each tensor's frames took, and says what the codec keeps. */
 static gw_status account(struct gw_worker *w, struct gw_codec_report *report)
 {
     struct gw_team *team = w->team;
@@ -323,8 +321,7 @@ static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
     return GW_OK;
 }
 
-/* Gives the pending checkpoint its name, when all workers' state files and the lines of metrics before it are on disk.
- */
+/* Gives the pending checkpoint its name, when all state files and the lines of metrics before it are on disk. */
 static gw_status commit_checkpoint(struct gw_worker *w)
 {
     struct gw_team *team = w->team;
@@ -529,9 +526,8 @@ void gw_worker_fail(struct gw_worker *w, gw_status status, bool training)
         memcpy(team->failure_text, text, sizeof text);
     }
     pthread_mutex_unlock(&team->failure_lock);
-    /* Also if another worker is the cause: a worker may wait at a link over which it has not heard of that. All workers
-     * find a step that is not finite by themselves, and stop. With a server's optimizer they may not, so they must be
-     * told. */
+    /* Also if another worker is the cause: a worker may wait at a link over which it has not heard of that. A step that
+     * is not finite all workers find by themselves, and stop; with a server's optimizer they may not. */
     if (status != GW_ERR_NONFINITE || *team->server_optimizer)
         gw_team_fail(team, w->index, status, text);
 }
