@@ -34,11 +34,12 @@ static const char *const default_specs[] = {
     "uniform:density=0.01",
     "topk:ratio=0.01,refresh=1",
     "topk:ratio=0.01",
+    NULL,
 };
 
 /* For the table without --codec: one of each kind. */
 static const char *const table_specs[] = {
-    "none", "bf16", "f16", "ternary", "gspar", "uniform:density=0.01", "topk:ratio=0.01", "onebit",
+    "none", "bf16", "f16", "ternary", "gspar", "uniform:density=0.01", "topk:ratio=0.01", "onebit", NULL,
 };
 
 typedef struct bench {
@@ -291,11 +292,9 @@ int tool_bench_codec(int argc, char **argv)
     };
     tool_set_command("bench codec");
     TOOL_TRY(tool_parse(&usage, &argc, argv));
-    const char *const *defaults = json ? default_specs : table_specs;
-    const size_t n_defaults =
-        json ? sizeof default_specs / sizeof *default_specs : sizeof table_specs / sizeof *table_specs;
-    for (size_t i = 0, given = specs.n; given == 0 && i < n_defaults; i++)
-        specs.items[specs.n++] = defaults[i];
+    if (specs.n == 0)
+        for (const char *const *spec = json ? default_specs : table_specs; *spec; spec++)
+            specs.items[specs.n++] = *spec;
     b.n_specs = specs.n;
     int status = prepare(&b);
     b.began = gw_clock_seconds();

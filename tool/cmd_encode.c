@@ -122,14 +122,6 @@ static int prepare(encode_job *job)
     return job->state ? load_state(job) : 0;
 }
 
-/* Writes "element 5 is nan", or that the element is not finite once the residual of the state is added. */
-static void describe_bad(const encode_job *job, uint64_t index, char *text, size_t capacity)
-{
-    double value = (double)job->tensor.values[index];
-    snprintf(text, capacity, "element %llu is %g%s", (unsigned long long)index, value,
-             isfinite(value) ? ", which with what waits of it in the state is beyond float32" : "");
-}
-
 /* Fills job->frame. If the tensor is not finite and may be skipped, returns TOOL_DONE and sets *skipped. */
 static int encode(encode_job *job, bool *skipped)
 {
@@ -139,8 +131,10 @@ static int encode(encode_job *job, bool *skipped)
     TOOL_TRY(tool_exit_status(gw_encoder_measure(job->encoder, job->tensor.values, job->shared, n_shared, &measured),
                               job->in_path));
     if (!measured.finite) {
+        const double value = (double)job->tensor.values[measured.bad_index];
         char bad[128];
-        describe_bad(job, measured.bad_index, bad, sizeof bad);
+        snprintf(bad, sizeof bad, "element %llu is %g%s", (unsigned long long)measured.bad_index, value,
+                 isfinite(value) ? ", which with what waits of it in the state is beyond float32" : "");
         *skipped = strcmp(job->nonfinite, "skip") == 0;
         if (!*skipped)
             return tool_fail("%s: %s; a gradient must be finite", job->in_path, bad);
@@ -161,8 +155,7 @@ static int encode(encode_job *job, bool *skipped)
     return tool_exit_status(result, job->in_path);
 }
 
-/* Adds what only the worker that has the gradient can say: the variance factor sum Q^2 / sum g^2 (GSpar), and what
- * waits in the state. */
+/* Adds what only this worker can say: the variance factor sum Q^2 / sum g^2 (GSpar), and what waits in the state. */
 static int add_analysis(encode_job *job, json_t *object)
 {
     uint64_t n = job->tensor.n_elems;

@@ -42,8 +42,7 @@ static int parse_counts(const char *list, struct prediction *p)
     }
 }
 
-/* Takes powers of two up to a full machine. From there on it doubles the machines each time. Example with four GPUs a
- * machine: 1, 2, 4, 8. */
+/* Takes powers of two up to a full machine, and then doubles the machines: 1, 2, 4, 8 with four GPUs a machine. */
 static void choose_counts(struct prediction *p)
 {
     const uint32_t each = p->options.cluster.gpus_per_machine;
@@ -385,8 +384,7 @@ int gw_cmd_predict(int argc, char **argv)
         {"-o", "CHART.svg", "draw throughput over GPUs, as TernGrad's figure 5", TOOL_OUTPUT, &chart},
         {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json},
     };
-    enum { N_OPTIONS = sizeof options / sizeof *options };
-    bool given[N_OPTIONS] = {false};
+    bool given[sizeof options / sizeof *options] = {false};
     const tool_usage usage = {
         .synopsis = "predict --net NET --cluster NAME|FILE [--gpus LIST] [--codec SPEC]... [options]",
         .about = "Predicts how long a training step takes on a cluster, with and without a codec, by TernGrad's "

@@ -11,8 +11,7 @@ static bool has_buckets(const gw_codec *codec)
     return option && strtoull(option + strlen("bucket="), NULL, 10) > 0;
 }
 
-/* Measures one worker's tensor. *own gets the worker's numbers, and the caller frees it. *count becomes how many there
- * are. */
+/* Measures one worker's tensor. *own gets the worker's numbers, *count of them; the caller frees it. */
 static int measure(const gw_codec *codec, const char *path, uint64_t *n_elems, float **own, uint64_t *count)
 {
     tool_tensor tensor;
@@ -110,8 +109,7 @@ int gw_cmd_scaler(int argc, char **argv)
     int status = tool_exit_status(gw_codec_parse(NULL, spec, &codec), NULL);
     if (status == TOOL_DONE)
         status = combine(codec, argv + 1, argc - 1, &shared, &count);
-    /* The option decides how scalers are printed, and not the size. So a tensor of one bucket prints like a tensor with
-     * many. */
+    /* The option decides how scalers are printed: a tensor of one bucket prints like a tensor with many. */
     if (status == 0)
         status = print_scalers(shared, count, has_buckets(codec), json);
     free(shared);

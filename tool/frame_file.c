@@ -91,8 +91,7 @@ json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts)
                   "times_smaller", facts->times_smaller, "bits_per_element", facts->bits_per_element,
                   "entropy_bits_per_element", facts->entropy_bits, "nonzeros", (json_int_t)facts->nonzeros);
     if (info->n_scalers > 0) {
-        /* If there is one scaler, this is its number. If there are several, it is the largest, and a list has all of
-         * them. */
+        /* If there are several scalers, "scaler" is the largest, and a list has all of them. */
         bool several = info->n_scalers > 1 || info->bucket > 0;
         float largest = 0;
         json_t *all = json_array();

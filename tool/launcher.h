@@ -7,9 +7,8 @@
 #define GW_LAUNCHER_VARIABLE "GRADWIRE_STOP_AT_EOF"
 #define GW_LAUNCHER_BYTE '\n'
 
-/* If that variable is set, the end of standard input counts as SIGTERM from now on. If the byte never comes, no
- * launcher holds this input (it may be /dev/null), and nothing happens. A process that has not ended a minute later is
- * killed, because nobody else is left to do it. */
+/* If that variable is set, the end of standard input counts as SIGTERM from now on, and a minute later as SIGKILL:
+ * nobody else is left to do it. If the byte never comes, no launcher holds this input, and nothing happens. */
 void gw_exit_with_launcher(void);
 
 #endif

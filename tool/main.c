@@ -136,8 +136,7 @@ static void allow_many_files(void)
     }
 }
 
-/* A file that this program opens must not get the number of a stream that its caller has closed: what is printed would
- * go into the file. */
+/* If the caller has closed a stream, a file must not get its number: what is printed would go into the file. */
 static void fill_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

@@ -7,25 +7,22 @@ void tool_describe_links(bool alone, struct tool_links_help *help)
 {
     const struct {
         char *text;
-        size_t capacity;
         unsigned takes;
         const char *about;
     } options[] = {
-        {help->rank, sizeof help->rank, GW_LINK_RANK,
-         "which member this is, from 0 (default: what RANK or Slurm says)"},
-        {help->rendezvous, sizeof help->rendezvous, GW_LINK_RENDEZVOUS,
-         "where rank 0 listens and all meet (default: MASTER_ADDR:MASTER_PORT)"},
-        {help->advertise, sizeof help->advertise, GW_LINK_ADVERTISE,
+        {help->rank, GW_LINK_RANK, "which member this is, from 0 (default: what RANK or Slurm says)"},
+        {help->rendezvous, GW_LINK_RENDEZVOUS, "where rank 0 listens and all meet (default: MASTER_ADDR:MASTER_PORT)"},
+        {help->advertise, GW_LINK_ADVERTISE,
          "where the others reach this member (default: its address towards rank 0)"},
-        {help->keys, sizeof help->keys, GW_LINK_KEYS,
+        {help->keys, GW_LINK_KEYS,
          "encrypt everything, and let in only members whose key is listed in this folder (gradwire keys)"},
-        {help->insecure, sizeof help->insecure, GW_LINK_INSECURE, "without keys, let in anybody from other machines"},
-        {help->spin, sizeof help->spin, GW_LINK_SPIN,
+        {help->insecure, GW_LINK_INSECURE, "without keys, let in anybody from other machines"},
+        {help->spin, GW_LINK_SPIN,
          "look so many microseconds for messages before sleeping; for small models and cores to spare (default 0)"},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char links[64];
-        snprintf(options[i].text, options[i].capacity, "%s: %s",
+        snprintf(options[i].text, sizeof help->rank, "%s: %s",
                  gw_members_list(options[i].takes, alone, ", ", links, sizeof links), options[i].about);
     }
     help->names[0] = 0;

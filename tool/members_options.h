@@ -9,8 +9,8 @@
 struct tool_links_help {
     char names[64]; /* "local|tcp|..." */
     char text[800]; /* of --link */
-    char rank[200], rendezvous[200], advertise[200], keys[200], insecure[200],
-        spin[200]; /* "tcp, servers: which member ..." */
+    /* "tcp, servers: which member ..." */
+    char rank[200], rendezvous[200], advertise[200], keys[200], insecure[200], spin[200];
 };
 
 /* alone: also schemes whose members never meet each other. */
@@ -28,8 +28,7 @@ void tool_describe_links(bool alone, struct tool_links_help *help);
         "--insecure", NULL, (help)->insecure, TOOL_FLAG, &(who)->insecure, .run = TOOL_RUN_KEEPS                       \
     }
 
-/* Chooses a link if none is given (gw_members_choose_link), and on a link of threads four members if their number is
- * not given. */
+/* Chooses a link if none is given, and on a link of threads four members if their number is not given. */
 int tool_choose_members(struct gw_members_options *who);
 
 /* For gw_members_options.log: notes a line. */

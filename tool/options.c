@@ -18,8 +18,7 @@ static const struct gw_synonym synonyms[] = {{"--learning-rate", "--lr"},    {"-
                                              {"--output", "--out"},          {"--output", "-o"},
                                              {"--port", "--listen"},         {NULL, NULL}};
 
-/* Prints words and breaks the line before column `most`. The text begins at `column`; lines after the first begin at
- * `indent`. */
+/* Prints words, and breaks lines before column `most`. The text begins at `column`, and later lines at `indent`. */
 static void print_words(const char *text, size_t column, size_t indent, size_t most)
 {
     for (size_t length; *text; text += length) {

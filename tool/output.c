@@ -25,8 +25,7 @@ static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_ENDING = sizeof ending_signals / sizeof *ending_signals };
 static struct sigaction saved_actions[N_ENDING];
 
-/* The handler is installed with SA_RESETHAND. So the signal that it raises ends the process as if there were no
- * handler. */
+/* Because of SA_RESETHAND the signal that it raises ends the process as if there were no handler. */
 static void remove_and_end(int number)
 {
     for (int i = 0; i < MAX_OPEN; i++)

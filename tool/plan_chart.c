@@ -67,8 +67,7 @@ static void draw_step(struct chart *c, const gw_profile *p, const tool_timeline 
         double backward = 0;
         for (uint32_t l = t->first_layer; l < t->first_layer + t->n_layers; l++)
             backward += p->layers[l].backward_ms;
-        /* With inline compression, backward waits for the encoder. The bar of backward's work ends when the group is
-         * ready. */
+        /* With inline compression, backward waits for the encoder. Its bar ends when the group is ready. */
         begin = fmax(begin, t->ready - backward);
         group_bar(c, y, 0, begin, t->ready, g);
         group_bar(c, y, 1, t->encode_begin, t->encode_end, g);

@@ -160,12 +160,12 @@ static int read_file(const char *path, bool layers_only, tool_profile *out)
 int tool_profile_read(const char *path, const char *compress, tool_profile *out)
 {
     gw_compress given = GW_COMPRESS_INLINE;
-    int status = compress ? parse_compress(compress, &given) : TOOL_DONE;
-    if (status == TOOL_DONE)
-        status = read_file(path, false, out);
-    if (status == TOOL_DONE && compress)
+    if (compress)
+        TOOL_TRY(parse_compress(compress, &given));
+    TOOL_TRY(read_file(path, false, out));
+    if (compress)
         out->compress = given;
-    return status;
+    return TOOL_DONE;
 }
 
 int tool_profile_read_layers(const char *path, tool_profile *out)

@@ -28,9 +28,8 @@ struct tool_pushes {
     size_t average_capacity, average_bytes;
 };
 
-/* begin: makes the encoder. encode: one worker's push, as the exchange makes it: if nothing is shared, that is one call
- * of the codec. make: the shared numbers, the frames of all workers, and room for their average. reduce: the average.
- * end frees everything, also after an error. Errors: those of the codec, GW_ERR_MEMORY. */
+/* begin: makes the encoder. encode: one worker's push, as the exchange makes it. make: the shared numbers, the frames
+ * of all workers, and room for their average. reduce: the average. end frees everything, also after an error. */
 gw_status tool_pushes_begin(struct tool_pushes *pushes);
 gw_status tool_pushes_encode(struct tool_pushes *pushes, uint32_t worker);
 gw_status tool_pushes_make(struct tool_pushes *pushes);

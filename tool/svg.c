@@ -19,8 +19,7 @@ const char *tool_svg_colour(size_t i)
     return colours[i == 0 ? 0 : 1 + (i - 1) % (N_COLOURS - 1)];
 }
 
-/* Writes entities for characters that would end a text or an attribute, or begin a tag. Control characters are not
- * legal in XML. */
+/* Writes entities for what would end a text or an attribute, or begin a tag. XML has no control characters. */
 static void put_escaped(tool_svg *svg, const char *text)
 {
     static const char *const entities[128] = {['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;"};

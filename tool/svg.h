@@ -17,8 +17,7 @@ typedef struct tool_svg {
  * Past the last one they begin again after black. Static storage. */
 const char *tool_svg_colour(size_t i);
 
-/* Begins a drawing on a white sheet, so that it can be read on light and dark pages. `about` describes it for people
- * who cannot see it. */
+/* Begins a drawing on a white sheet, for light and dark pages. `about` describes it for people who cannot see it. */
 int tool_svg_begin(tool_svg *svg, double width, double height, const char *about);
 
 void tool_svg_rectangle(tool_svg *svg, double x, double y, double width, double height, const char *colour);

@@ -57,8 +57,8 @@ int tool_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for wrong use: adds where to find help, and returns TOOL_WRONG_USE. */
 int tool_wrong_use(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* After a call of the library: TOOL_DONE if it did not fail. Else it prints "WHERE: gw_last_error()" (`where` may be
- * NULL), and returns TOOL_WRONG_USE for a bad codec specification, else TOOL_FAILED. */
+/* After a call of the library: TOOL_DONE, or prints "WHERE: gw_last_error()" (`where` may be NULL), and returns
+ * TOOL_WRONG_USE for a bad codec specification, else TOOL_FAILED. */
 int tool_exit_status(gw_status status, const char *where);
 
 /* The same after a call that has checked the command line's own words: GW_ERR_ARGUMENT is wrong use, too. */
@@ -88,8 +88,7 @@ int tool_print_json(json_t *object);
 /* A number, or null if it is not finite: JSON has no NAN and no infinity. */
 json_t *tool_json_real(double value);
 
-/* A text from outside, such as a path, which need not be UTF-8. Bytes that are not become \xNN, because JSON has none.
- * NULL: null. */
+/* A text from outside, such as a path. Bytes that are not UTF-8 become \xNN, because JSON has none. NULL: null. */
 json_t *tool_json_text(const char *text);
 
 /* JSON as a text that the caller frees, with \u003c and so on for every <, > and &. In JSON these stand in strings
@@ -136,8 +135,7 @@ void tool_progress_keep(void);
 typedef enum tool_kind {
     TOOL_FLAG, /* bool * */
     TOOL_TEXT, /* const char ** */
-    /* const char **: the file to write. "-" is refused, because nothing binary goes to standard output. "" is refused,
-     * too */
+    /* const char **: the file to write; not "-", because nothing binary goes to standard output */
     TOOL_OUTPUT,
     TOOL_TEXTS,  /* tool_texts *: may be given again and again */
     TOOL_U32,    /* uint32_t *, within [min, max] */
@@ -190,8 +188,7 @@ typedef struct tool_usage {
 #define TOOL_OPTIONS(table) .options = (table), .n_options = sizeof(table) / sizeof *(table)
 
 /* Parses argv[1..argc-1]. --name VALUE and --name=VALUE are the same, "--" ends the options, --help prints help from
- * the table. Operands end up in argv[1..*argc-1] in their order. Returns TOOL_DONE, or the exit status to leave with.
- */
+ * the table. Operands end up in argv[1..*argc-1] in their order. Not TOOL_DONE: the exit status to leave with. */
 int tool_parse(const tool_usage *usage, int *argc, char **argv);
 
 /* Stores an option's value as the command line would. */
@@ -238,9 +235,8 @@ int tool_write_file(const char *path, const void *bytes, size_t n_bytes);
 /* Removes the temporary file. Does nothing after a commit or a failure, or to TOOL_OUTPUT_CLOSED. */
 void tool_output_discard(tool_output *output);
 
-/* Refuses to write a file, `path`, that the command line has in another role too, because writing would destroy it.
- * Roles: "-o", "the input". A path may be NULL: there is none. The file system tells which files are the same, whatever
- * their spelling. */
+/* Refuses to write a file, `path`, that the command line has in another role too: writing would destroy it. A role is
+ * "-o", "the input". A path may be NULL. The file system tells which files are the same, whatever their spelling. */
 int tool_check_apart(const char *role, const char *path, const char *other_role, const char *other);
 
 /* ---- input files: input.c, tensor_file.c, npy.c, frame_file.c ---- */

@@ -28,8 +28,7 @@ enum { N_CLUSTERS = sizeof clusters / sizeof *clusters };
 #define JOHNSON "Johnson's cnn-benchmarks, Torch with cuDNN 5, batch 16: "
 #define TENSORFLOW "TensorFlow's benchmarks of May 2017, DGX-1, synthetic data: "
 
-/* Scaled figures follow the networks' multiply-adds: VGG-A has 7.61 G, VGG16 15.47 G, GoogLeNet 1.58 G. InceptionV3 has
- * 5.72 G. */
+/* Scaled figures follow multiply-adds: VGG-A has 7.61 G, VGG16 15.47 G, GoogLeNet 1.58 G, InceptionV3 5.72 G. */
 static const gw_gpu_speed speeds[] = {
     {"alexnet", "gtx1080", 128, 16 / 23.18e-3, JOHNSON "23.18 ms"},
     {"googlenet", "gtx1080", 64, 16 / (1.4 * 39.14e-3),

@@ -48,8 +48,7 @@ GW_MUST_CHECK gw_status gw_cluster_find(const char *name, const gw_cluster_info 
 /* Errors: GW_ERR_ARGUMENT (the sentence names a number that is not in its range). */
 GW_MUST_CHECK gw_status gw_cluster_check(const gw_cluster *cluster);
 
-/* How fast one GPU trains a built-in network when nothing is exchanged. The number was published, or is computed from
- * published ones. */
+/* How fast one GPU trains a built-in network when nothing is exchanged, by published numbers. */
 typedef struct gw_gpu_speed {
     const char *network; /* as gw_network_find takes it */
     const char *gpu;     /* "gtx1080", "p100" */
@@ -76,9 +75,8 @@ typedef enum gw_owners {
     /* `servers` machines beside the workers keep the sums, in equal shares. All that the machines send passes the
      * servers' links (incast), and so does all that they get: 2*C_ncost + max(j/servers, 1)*(up+down)/C_nwd. */
     GW_OWNERS_SERVERS,
-    /* A ring of machines: 2*(j-1) messages one after another, half of them with parts of the sums and half with parts
-     * of the average: 2*(j-1)*C_ncost + (j-1)/j*(up+down)/C_nwd (Patarasu and Yuan, 2009). This assumes that a part of
-     * a sum is no larger than a part of a push. */
+    /* A ring of machines: 2*(j-1) messages one after another, first parts of sums, then parts of the average:
+     * 2*(j-1)*C_ncost + (j-1)/j*(up+down)/C_nwd (Patarasu and Yuan, 2009), if a part of a sum is like one of a push. */
     GW_OWNERS_RING,
     /* Each machine owns one j-th of the gradient, as in Gradwire's exchange. All pushes leave at the same time, and all
      * averages do: 2*C_ncost + (j-1)/j*(up+down)/C_nwd. */

@@ -1,8 +1,5 @@
-/* The built-in networks: each is a short description of its layers, from which the tensors are computed.
- *
- * A description is a function that walks through the network from its input to its output. It says what each layer is,
- * and the walk keeps the size of the picture and its channels. Each convolution or fully connected layer hands its
- * tensors to add(). */
+/* The built-in networks: each is a function that walks through the layers from input to output. The walk keeps the size
+ * of the picture and its channels. Each convolution or fully connected layer hands its tensors to add(). */
 #include "base/append.h"
 #include "base/nearest.h"
 #include "networks.h"

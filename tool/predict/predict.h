@@ -20,8 +20,7 @@ struct subject {
     gw_codec *codec;                 /* NULL: float32 */
     double float_elems, coded_elems; /* elements that the codec leaves in float, and the other elements */
     double seconds;                  /* the codec's time in a step */
-    /* For each entry of `counts`: the bytes and time of the gradient, and predictions with all options and by the
-     * paper's model only. */
+    /* For each entry of `counts`. paper: by the paper's model alone. */
     gw_predict_codec costs[MOST_COUNTS];
     gw_prediction rows[MOST_COUNTS], paper[MOST_COUNTS];
 };

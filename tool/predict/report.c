@@ -1,5 +1,4 @@
-/* Reports predictions: as a table for people, as JSON, and as a chart. It also compares them with what TernGrad's
- * figure 5 shows. */
+/* Reports predictions as a table, as JSON, and as a chart. It also compares them with TernGrad's figure 5. */
 #include "predict.h"
 #include "svg.h"
 

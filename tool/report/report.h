@@ -68,8 +68,7 @@ FILE *report_open(report_folder *folder, const char *name, bool *partial);
 json_t *report_read_object(report_folder *folder, const char *name, size_t most_bytes);
 
 /* Calls `take` for each line of `file` that holds one JSON object; false: the object is not what it should be. Notes
- * how many lines were no good. A last line without an end is not looked at. If the file is `partial`, that is as it
- * should be: the run is still writing it. */
+ * how many lines were no good. A last line without an end is left out; in a `partial` file that is as it should be. */
 typedef bool (*report_take)(void *user, const json_t *line);
 void report_read_lines(report_folder *folder, const char *name, FILE *file, bool partial, report_take take, void *user);
 
@@ -86,8 +85,7 @@ json_t *report_histograms(report_folder *folder, size_t most);
 
 /* ---- a run: run.c ---- */
 
-/* All that the page says of one run, as an object. Returns NULL with the message printed if the folder is none or holds
- * no run. */
+/* All that the page says of one run, as an object. NULL with the message printed: the folder holds no run. */
 json_t *report_run(const char *path, const report_limits *limits);
 
 /* ---- the page: page.c, cmd_report.c ---- */

@@ -11,26 +11,15 @@ enum { MOST_RUN_FILE = 1 << 20, MOST_SUMMARY = 1 << 22, MOST_FIELDS = 64, MOST_C
 
 /* ---- metrics.jsonl -------------------------------------------------------------------------- */
 
-/* Every series begins with these columns. Then come its own. */
-#define PLACES                                                                                                         \
-    {"steps", false}, {"seconds", false},                                                                              \
-    {                                                                                                                  \
-        "bytes", false                                                                                                 \
-    }
+/* Every series begins with the columns steps, seconds and bytes. Then come its own. true: with a band. */
 enum { N_PLACES = 3 };
-
-static const report_column of_steps[] = {PLACES,
-                                         {"loss", true},
-                                         {"accuracy", false},
-                                         {"step_ms", true},
-                                         {"compute_ms", false},
-                                         {"encode_ms", false},
-                                         {"wait_ms", true}};
-static const report_column of_tests[] = {PLACES, {"test_accuracy", true}, {"objective", true}};
-static const report_column of_counts[] = {PLACES,
-                                          {"nonzero_share", true},
-                                          {"variance_factor", true},
-                                          {"residual_norm", true}};
+static const report_column of_steps[] = {{"steps"},      {"seconds"},   {"bytes"},
+                                         {"loss", true}, {"accuracy"},  {"step_ms", true},
+                                         {"compute_ms"}, {"encode_ms"}, {"wait_ms", true}};
+static const report_column of_tests[] = {
+    {"steps"}, {"seconds"}, {"bytes"}, {"test_accuracy", true}, {"objective", true}};
+static const report_column of_counts[] = {
+    {"steps"}, {"seconds"}, {"bytes"}, {"nonzero_share", true}, {"variance_factor", true}, {"residual_norm", true}};
 
 /* These are summed over all lines. The page has the means of those before BYTES_UP. */
 enum { STEP_MS, BYTES_UP = 4, BYTES_DOWN, N_SUMS = 7 };
@@ -42,7 +31,7 @@ struct metrics {
     json_int_t next; /* the least step number that the next line may have */
     json_int_t n_lines, n_dropped;
     double sums[N_SUMS];
-    double places[N_PLACES]; /* the columns of PLACES, after the last line */
+    double places[N_PLACES]; /* steps, seconds and bytes after the last line */
     json_t *wires;           /* [[steps, "small"], ...]: where the choice changed */
     char wire[16];
     size_t n_changes;
@@ -54,7 +43,7 @@ static double or_zero(const json_t *line, const char *name)
     return isfinite(value) && value > 0 ? value : 0;
 }
 
-/* Adds a row if the line has some of the fields. `columns` are the columns after those of PLACES. */
+/* Adds a row if the line has some of the series' own columns. */
 static void add_row(struct metrics *m, report_series *series, const json_t *line)
 {
     double row[REPORT_MOST_COLUMNS];

@@ -1,6 +1,5 @@
-/* Serves the status page over HTTP. One thread serves all who look. Their number, the bytes of a request and the
- * seconds of silence are limited. If more come than there are places, the one that has asked nothing for longest goes.
- */
+/* Serves the status page over HTTP, by one thread. The number of those who look, the bytes of a request and the seconds
+ * of silence are limited. If more come than there are places, the one that has asked nothing for longest goes. */
 #include "net/address.h"
 #include "status/status.h"
 #include "status_page.h" /* page.html, as bytes */

@@ -9,8 +9,7 @@
 
 struct tool_status;
 
-/* Listens at "HOST:PORT"; if only a port is given, at that port of 127.0.0.1. Port 0: any free port. Call it before
- * gw_ps_server_run. */
+/* Listens at "HOST:PORT"; a port alone is one of 127.0.0.1. Port 0: any free one. Call it before gw_ps_server_run. */
 int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, struct tool_status **out);
 
 /* "http://HOST:PORT/". */
@@ -31,8 +30,7 @@ void tool_status_process(FILE *out);
 /* The numbers as JSON for the page's script. It is safe in any place of the page, because it holds no markup. */
 char *tool_status_json(const struct gw_ps_numbers *numbers);
 
-/* The name of an operation, such as "push"; "invalid" for messages that were no request. NULL: no operation has that
- * number. */
+/* An operation's name, such as "push"; "invalid": messages that were no request. NULL: none has that number. */
 const char *tool_status_operation(int number);
 
 #endif

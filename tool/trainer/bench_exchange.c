@@ -135,11 +135,11 @@ static void note_replay(const struct bench *b, const struct bench_plan *plan, co
     const double compute = 1e-3 * bench_compute_ms(&b->profile.profile);
     const double after = gw_median(times->after, b->runs), seconds = gw_median(times->seconds, b->runs);
     const double hidden = bench_hidden_share(plan, compute, after, seconds);
-    json_object_update_new(row, json_pack("{s:o, s:i, s:f, s:f, s:f}", "plan", tool_json_text(plan->name), "groups",
-                                          (int)plan->n_groups, "compute_seconds", compute, "after_seconds", after,
-                                          "hidden_seconds", after - seconds));
-    json_object_set_new(row, "hidden_share", tool_json_real(hidden));
-    json_object_set_new(row, "predicted_seconds", tool_json_real(has_servers(b) ? NAN : 1e-3 * plan->predicted_ms));
+    json_object_update_new(row, json_pack("{s:o, s:i, s:f, s:f, s:f, s:o, s:o}", "plan", tool_json_text(plan->name),
+                                          "groups", (int)plan->n_groups, "compute_seconds", compute, "after_seconds",
+                                          after, "hidden_seconds", after - seconds, "hidden_share",
+                                          tool_json_real(hidden), "predicted_seconds",
+                                          tool_json_real(has_servers(b) ? NAN : 1e-3 * plan->predicted_ms)));
 }
 
 static void note_result(struct bench *b, const struct row *of, struct times *times, const gw_wire_report *wire)
@@ -172,8 +172,7 @@ static void note_result(struct bench *b, const struct row *of, struct times *tim
 static gw_status warm_up(struct member *m, gw_exchange *exchange, enum pace pace, struct times *times)
 {
     for (bool warm = false; !warm; times->warm_up++) {
-        /* The runs that count use the same step numbers, however many runs go before. So they give the same
-         * averages. */
+        /* The runs that count use the same step numbers, so they give the same averages. */
         uint32_t step = times->warm_up < WARM_UP ? times->warm_up : 3 * m->bench->runs + times->warm_up;
         GW_TRY(one_run(m, exchange, pace, step, &times->last));
         warm = times->warm_up + 1 >= WARM_UP_MOST || (times->warm_up + 1 >= WARM_UP && times->last.settled);

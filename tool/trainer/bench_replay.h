@@ -32,8 +32,8 @@ gw_status bench_plan_note(const gw_profile *profile, struct bench_plan *plan, co
 /* Forward and backward, without any exchange. */
 double bench_compute_ms(const gw_profile *profile);
 
-/* Sleeps until gw_clock_seconds() is `due`. It does not sleep if that is less than 0.1 ms away: many short sleeps of
- * many members would keep the processors busy. */
+/* Sleeps until gw_clock_seconds() is `due`, but not if that is less than 0.1 ms away: many short sleeps of many members
+ * would keep the processors busy. */
 void bench_sleep_until(double due);
 
 /* How much of the exchange backward has hidden, as a share of what it could hide. NAN: it could hide nothing. `after`:

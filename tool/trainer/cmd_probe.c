@@ -1,5 +1,4 @@
-/* gradwire probe: measures this machine and the link between the members, and writes what plans and advice are made
- * from. */
+/* gradwire probe: measures this machine and the link between the members, for plans and advice. */
 #include "base/cpu.h"
 #include "net/backward.h"
 #include "base/clock.h"
@@ -242,8 +241,7 @@ static int write_profile(const struct probe *p, const struct subject *s, tool_ou
 
 static int measure(struct probe *p, const struct subject *s, const char *path)
 {
-    tool_output output = TOOL_OUTPUT_CLOSED; /* it is opened first, so that the user does not measure for minutes and
-                                              * then hear that it cannot be written */
+    tool_output output = TOOL_OUTPUT_CLOSED; /* is opened before minutes of measuring, and not after */
     const bool writes = p->team.members.first == 0;
     if (p->team.members.size < 2)
         return tool_wrong_use("a link joins two members or more; this is the only one");
@@ -272,7 +270,6 @@ int gw_cmd_probe(int argc, char **argv)
     uint32_t timeout_s = 120;
     const char *out = NULL;
     char networks[512] = "", net_help[1024];
-    bool given[20] = {false};
     gw_network_describe_all(networks, sizeof networks);
     snprintf(net_help, sizeof net_help,
              "whose gradients: a network of the trainer (lenet, mlp:784-300-10), which is run here (default lenet); or "
@@ -297,6 +294,7 @@ int gw_cmd_probe(int argc, char **argv)
          2, 1024},
         TOOL_MEMBERS_OPTIONS(&who, &links),
     };
+    bool given[sizeof options / sizeof *options] = {false};
     const tool_usage usage = {
         .synopsis = "probe [options] -o PROFILE.json",
         .about = "Measures how long backward takes for each tensor, what each codec costs, and how long messages take "
@@ -308,7 +306,6 @@ int gw_cmd_probe(int argc, char **argv)
         .given = given,
         .args = "probe takes no files but -o and --layers",
     };
-    _Static_assert(sizeof given / sizeof *given >= sizeof options / sizeof *options, "one for each option");
     TOOL_TRY(tool_parse(&usage, &argc, argv));
     if (!out)
         return tool_wrong_use("-o is missing: where to write the profile");
