@@ -45,7 +45,14 @@ static gw_status check_fields(const struct gw_frame *frame, const struct gw_wire
     if (frame->code >= n_codes)
         return gw_fail(GW_ERR_FRAME_FIELD, "the frame has code %u, which is not one of %s's %zu codes", frame->code,
                        wire->name, n_codes);
-    return wire->check_frame(frame);
+    GW_TRY(wire->check_frame(frame));
+    for (uint64_t i = 0; i < frame->n_scalers; i++) {
+        const float scaler = gw_get_float(frame->scalers + 4 * i);
+        if (!(scaler >= 0) || !isfinite(scaler))
+            return gw_fail(GW_ERR_FRAME_PAYLOAD, "scaler %llu of the frame is %g; it must be finite and not negative",
+                           (unsigned long long)i, (double)scaler);
+    }
+    return GW_OK;
 }
 
 /* Finds what else may be wrong with a frame. later: the function that reads the payload compares its checksum. But if a

@@ -4,6 +4,7 @@
 #define GW_CODEC_WIRE_CODEC_H
 
 #include "codec/parts.h"
+#include "wire/bytes.h"
 #include "wire/frame.h"
 
 struct gw_wire_codec {
@@ -49,6 +50,12 @@ struct gw_wire_codec {
     /* A frame that passes check_frame always decodes to finite numbers. */
     bool always_finite;
 };
+
+/* How many buckets `count` elements have. bucket 0: they are one bucket. */
+static inline uint64_t gw_n_buckets(uint32_t bucket, uint64_t count)
+{
+    return bucket ? gw_div_up(count, bucket) : 1;
+}
 
 /* All wire codecs, NULL-ended. */
 extern const struct gw_wire_codec *const gw_wire_codecs[];

@@ -17,7 +17,6 @@
 #include "wire/bytes.h"
 #include "wire/hash.h"
 
-#include <math.h>
 #include <stddef.h>
 
 struct onebit_options {
@@ -48,11 +47,6 @@ static uint32_t bucket_of(const gw_encoder *encoder)
     return (uint32_t)((const struct onebit_options *)encoder->options)->bucket;
 }
 
-static uint64_t n_buckets_of(uint32_t bucket, uint64_t count)
-{
-    return bucket ? gw_div_up(count, bucket) : 1;
-}
-
 static uint64_t bucket_elems(const gw_encoder *encoder)
 {
     uint32_t bucket = bucket_of(encoder);
@@ -68,7 +62,7 @@ static void onebit_close(gw_encoder *encoder)
 static gw_status onebit_open(gw_encoder *encoder)
 {
     struct onebit_state *s = encoder->state;
-    s->n_buckets = n_buckets_of(bucket_of(encoder), encoder->tensor.n_elems);
+    s->n_buckets = gw_n_buckets(bucket_of(encoder), encoder->tensor.n_elems);
     s->n_runs = gw_div_up(bucket_elems(encoder), GW_CHUNK);
     s->runs = gw_alloc(encoder->context, s->n_buckets * s->n_runs, sizeof *s->runs);
     return s->runs ? GW_OK : GW_ERR_MEMORY;
@@ -76,7 +70,7 @@ static gw_status onebit_open(gw_encoder *encoder)
 
 static size_t onebit_sent_bytes(const gw_encoder *encoder)
 {
-    return n_buckets_of(bucket_of(encoder), encoder->tensor.n_elems) * sizeof(struct pair);
+    return gw_n_buckets(bucket_of(encoder), encoder->tensor.n_elems) * sizeof(struct pair);
 }
 
 /* ---- measure --------------------------------------------------------------------------------- */
@@ -111,10 +105,10 @@ static struct sums measure_run(const float *before, struct pair sent, const floa
 {
     struct sums sums = {0};
     for (uint64_t i = 0; i < n; i += GW_STATS_BLOCK) {
-        uint64_t m = n - i < GW_STATS_BLOCK ? n - i : GW_STATS_BLOCK;
+        uint32_t m = n - i < GW_STATS_BLOCK ? (uint32_t)(n - i) : GW_STATS_BLOCK;
         struct split split;
         split_block(before + i, sent, g + i, m, next + i, &split);
-        struct gw_stats positive = gw_stats_chunk(split.positive, m), negative = gw_stats_chunk(split.negative, m);
+        struct gw_stats positive = gw_stats_block(split.positive, m), negative = gw_stats_block(split.negative, m);
         gw_stats_add(&sums.positive, &positive);
         gw_stats_add(&sums.negative, &negative);
         sums.n_negative += split.n_negative;
@@ -278,7 +272,7 @@ static bool onebit_rest(gw_encoder *encoder)
 
 static uint64_t n_scalers(uint32_t bucket, uint64_t count)
 {
-    return 2 * n_buckets_of(bucket, count);
+    return 2 * gw_n_buckets(bucket, count);
 }
 
 static gw_status check_frame(const struct gw_frame *frame)
@@ -292,12 +286,6 @@ static gw_status check_frame(const struct gw_frame *frame)
                        (unsigned long long)frame->count, frame->payload_bytes, payload_bytes(frame->count));
     if (frame->count % 8 && frame->payload[frame->payload_bytes - 1] >> frame->count % 8)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "the padding of a onebit frame is not 0");
-    for (uint64_t i = 0; i < frame->n_scalers; i++) {
-        float scaler = gw_get_float(frame->scalers + 4 * i);
-        if (!(scaler >= 0) || !isfinite(scaler))
-            return gw_fail(GW_ERR_FRAME_PAYLOAD, "scaler %llu of the frame is %g; it must be finite and not negative",
-                           (unsigned long long)i, (double)scaler);
-    }
     return GW_OK;
 }
 

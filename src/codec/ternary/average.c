@@ -15,12 +15,11 @@ size_t ternary_packed_size(const struct ternary_sums *sums, uint32_t n)
     return sums->n_planes * ((size_t)(n / 64) * 8 + gw_div_up(n % 64, 8));
 }
 
-enum ternary_code ternary_pull_code(const struct ternary_options *options)
+enum ternary_code ternary_pull_code(const struct ternary_packing *packing)
 {
-    static const enum ternary_code codes[] = {[PULL_AUTO] = CODE_MIXED, [PULL_PACKED] = CODE_PACKED};
-    return options->entropy == ENTROPY_ON    ? CODE_MIXED
-           : options->entropy == ENTROPY_OFF ? CODE_PACKED
-                                             : codes[options->pull];
+    const bool coded =
+        packing->entropy == ENTROPY_ON || (packing->entropy == ENTROPY_AUTO && packing->pull == PULL_AUTO);
+    return coded ? CODE_MIXED : CODE_PACKED;
 }
 
 /* The strings of a chunk may take so many bits together. Sums that are spread so evenly that they would take more are
@@ -48,12 +47,9 @@ gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sum
     scratch->planes = gw_scratch_take(context, n_words, 8 * ((size_t)sums->n_planes + 1));
     scratch->magnitudes = gw_scratch_take(context, n_words, 8 * sums->n_planes);
     scratch->bits = gw_scratch_take(context, 1, sizeof *scratch->bits);
-    gw_status status = GW_ERR_MEMORY;
-    if (scratch->digits && scratch->planes && scratch->magnitudes && scratch->bits)
-        status = init_writer(context, sums, n_words, &scratch->writer);
-    if (status < 0)
-        ternary_sum_scratch_fini(context, scratch);
-    return status;
+    if (!scratch->digits || !scratch->planes || !scratch->magnitudes || !scratch->bits)
+        return GW_ERR_MEMORY;
+    return init_writer(context, sums, n_words, &scratch->writer);
 }
 
 void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *scratch)
@@ -63,7 +59,6 @@ void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *s
     gw_scratch_give(context, scratch->magnitudes);
     gw_scratch_give(context, scratch->bits);
     gw_strings_writer_fini(context, &scratch->writer);
-    *scratch = (struct ternary_sum_scratch){0};
 }
 
 /* Moves bit i of `byte` to the lowest bit of byte i. */
@@ -116,11 +111,6 @@ static bool read_packed(const struct ternary_sums *sums, const uint8_t *src, uin
         gw_put64(planes + whole + 8 * j, plane);
     }
     return true;
-}
-
-uint8_t *ternary_sum_planes(enum ternary_code code, uint32_t n, struct ternary_sum_scratch *scratch, uint8_t *dst)
-{
-    return code == CODE_PACKED && n % 64 == 0 ? dst : scratch->planes;
 }
 
 uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *planes, uint32_t n,

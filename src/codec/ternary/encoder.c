@@ -13,22 +13,14 @@
 /* If more than one thread works, so many chunks are encoded in parallel before they are joined. */
 #define WAVE 64
 
-static const struct ternary_options *options_of(const gw_encoder *encoder)
+static bool shares(const gw_encoder *encoder)
 {
-    const struct ternary_state *state = encoder->state;
-    return encoder->push_wire == GW_WIRE_FAST ? &state->fast : encoder->options;
-}
-
-uint32_t ternary_bucket(const gw_encoder *encoder)
-{
-    return (uint32_t)options_of(encoder)->bucket;
+    return ((const struct ternary_options *)encoder->options)->share == SHARE_ON;
 }
 
 uint64_t ternary_shared_count(const gw_encoder *encoder)
 {
-    if (options_of(encoder)->share == SHARE_OFF)
-        return 0;
-    return ternary_n_scalers(ternary_bucket(encoder), encoder->tensor.n_elems);
+    return shares(encoder) ? gw_n_buckets(ternary_bucket(encoder), encoder->tensor.n_elems) : 0;
 }
 
 size_t ternary_payload_bound(const gw_encoder *encoder, uint64_t n_elems)
@@ -43,8 +35,7 @@ size_t ternary_payload_bound(const gw_encoder *encoder, uint64_t n_elems)
 gw_status ternary_open(gw_encoder *encoder)
 {
     struct ternary_state *state = encoder->state;
-    state->fast = ternary_fast(encoder->options);
-    state->n_scalers = ternary_n_scalers(ternary_bucket(encoder), encoder->tensor.n_elems);
+    state->n_scalers = gw_n_buckets(ternary_bucket(encoder), encoder->tensor.n_elems);
     state->clip = gw_alloc(encoder->context, state->n_scalers, sizeof *state->clip);
     state->own = gw_alloc(encoder->context, state->n_scalers, sizeof *state->own);
     state->stats = gw_alloc(encoder->context, state->n_scalers, sizeof *state->stats);
@@ -78,15 +69,21 @@ static void set_scaler(struct ternary_state *state, double c, uint64_t b, uint64
     state->own[b] = max_abs < clip ? max_abs : clip;
 }
 
-static uint64_t bucket_begin(const gw_encoder *encoder, uint64_t b)
+/* context NULL: in this thread alone */
+static void measure_bucket(gw_context *context, gw_encoder *encoder, const float *g, uint64_t b)
 {
-    return b * ternary_bucket(encoder);
-}
-
-static uint64_t bucket_count(const gw_encoder *encoder, uint64_t b)
-{
-    uint64_t n = encoder->tensor.n_elems, bucket = ternary_bucket(encoder);
-    return !bucket ? n : n - b * bucket < bucket ? n - b * bucket : bucket;
+    struct ternary_state *state = encoder->state;
+    const struct ternary_options *o = encoder->options;
+    const uint64_t begin = b * o->bucket, left = encoder->tensor.n_elems - begin,
+                   n = o->bucket && o->bucket < left ? o->bucket : left;
+    if (!gw_encoder_keeps_state(encoder)) {
+        state->stats[b] = gw_stats_run(context, g + begin, n);
+        set_scaler(state, o->clip, b, n);
+        return;
+    }
+    state->stats[b] = ternary_feedback_measure(context, encoder, g, b, begin, n);
+    state->own[b] = ternary_feedback_level(o->level, &state->stats[b], n);
+    ternary_feedback_set_levels(encoder, b, 1, &state->own[b]);
 }
 
 struct measuring {
@@ -94,33 +91,12 @@ struct measuring {
     const float *g;
 };
 
-/* context NULL: in this thread alone */
-static void measure_bucket_in(gw_context *context, gw_encoder *encoder, const float *g, uint64_t b)
-{
-    struct ternary_state *state = encoder->state;
-    const struct ternary_options *o = options_of(encoder);
-    const uint64_t begin = bucket_begin(encoder, b), n = bucket_count(encoder, b);
-    const bool feedback = gw_encoder_keeps_state(encoder);
-    if (feedback)
-        state->stats[b] = ternary_feedback_measure(context, encoder, g, b, begin, n);
-    else
-        state->stats[b] = gw_stats_run(context, g + begin, n);
-    if (state->stats[b].max_bits >= 0x7F800000u)
-        return;
-    if (!feedback) {
-        set_scaler(state, o->clip, b, n);
-        return;
-    }
-    state->own[b] = ternary_feedback_level(o->level, &state->stats[b], n);
-    ternary_feedback_set_levels(encoder, b, 1, &state->own[b]);
-}
-
 /* The threads already share out the buckets. */
-static void measure_bucket(uint64_t b, uint32_t slot, void *user)
+static void measure_one_bucket(uint64_t b, uint32_t slot, void *user)
 {
     (void)slot;
     const struct measuring *m = user;
-    measure_bucket_in(NULL, m->encoder, m->g, b);
+    measure_bucket(NULL, m->encoder, m->g, b);
 }
 
 static void sum_up(gw_encoder *encoder, const float *g, gw_measure *info)
@@ -144,9 +120,9 @@ gw_status ternary_measure(gw_encoder *encoder, const float *g, float *shared, gw
     struct ternary_state *state = encoder->state;
     if (ternary_bucket(encoder)) {
         struct measuring m = {encoder, g};
-        gw_parallel_for(encoder->context, state->n_scalers, measure_bucket, &m);
+        gw_parallel_for(encoder->context, state->n_scalers, measure_one_bucket, &m);
     } else {
-        measure_bucket_in(encoder->context, encoder, g, 0);
+        measure_bucket(encoder->context, encoder, g, 0);
     }
     sum_up(encoder, g, info);
     uint64_t n_shared = ternary_shared_count(encoder);
@@ -164,6 +140,7 @@ struct encoding {
     const gw_draw *draw;
     const struct gw_frame *frame;
     enum ternary_code code;
+    int entropy;
     uint64_t first; /* the chunk of the slice that a wave begins with */
     bool measure;   /* the buckets of a chunk are measured just before it is drawn */
     uint32_t entries[WAVE];
@@ -188,10 +165,8 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
     for (uint64_t at = begin; at < end;) {
         uint64_t b = bucket ? at / bucket : 0;
         uint64_t stop = bucket && (b + 1) * bucket < end ? (b + 1) * bucket : end;
-        if (e->measure) {
-            struct measuring m = {e->encoder, e->g};
-            measure_bucket(b, index, &m);
-        }
+        if (e->measure)
+            measure_bucket(NULL, e->encoder, e->g, b);
         /* If it is not finite, the caller finds out after the whole pass. */
         const bool finite = state->stats[b].max_bits < 0x7F800000u;
         if (finite && gw_encoder_keeps_state(e->encoder)) {
@@ -203,29 +178,31 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
         at = stop;
     }
     uint32_t count = ternary_count(bits->nonzero, (uint32_t)n);
-    e->entries[i] = ternary_push_pack(e->code, options_of(e->encoder)->entropy, bits, (uint32_t)n, count,
-                                      &state->slots[index].writer, e->to + i * e->stride);
+    e->entries[i] = ternary_push_pack(e->code, e->entropy, bits, (uint32_t)n, count, &state->slots[index].writer,
+                                      e->to + i * e->stride);
 }
 
 /* Takes the memory at the first call. The caller can repeat a call that ran out of memory. */
 static gw_status take_scratch(gw_encoder *encoder)
 {
     struct ternary_state *state = encoder->state;
-    const struct ternary_options *o = encoder->options; /* not those of the wire now: it may be small later */
+    const struct ternary_options *o = encoder->options;
     uint64_t n = encoder->tensor.n_elems;
     uint32_t n_threads = n > GW_CHUNK ? gw_thread_count(encoder->context) : 1;
-    size_t most = ternary_push_chunk_bound((uint32_t)(n < GW_CHUNK ? n : GW_CHUNK));
-    bool writer = ternary_push_code(o) == CODE_MIXED && o->entropy != ENTROPY_OFF;
+    const uint32_t most_elems = n < GW_CHUNK ? (uint32_t)n : GW_CHUNK;
+    /* also with GW_WIRE_FAST: the wire may be small later */
+    const bool writer = ternary_push_code(&o->packing) == CODE_MIXED && o->packing.entropy != ENTROPY_OFF;
     if (!state->slots)
         state->slots = gw_calloc(encoder->context, n_threads, sizeof *state->slots);
     if (!state->slots)
         return GW_ERR_MEMORY;
     for (; state->n_slots < n_threads; state->n_slots++)
         if (writer)
-            GW_TRY(ternary_push_writer_init(encoder->context, n, &state->slots[state->n_slots].writer));
+            GW_TRY(
+                gw_strings_writer_init(encoder->context, 2 * most_elems, 2, 2, &state->slots[state->n_slots].writer));
     if (n_threads > 1 && !state->wave) {
-        state->wave_stride = most;
-        state->wave = gw_alloc(encoder->context, WAVE, most);
+        state->wave_stride = ternary_push_chunk_bound(most_elems);
+        state->wave = gw_alloc(encoder->context, WAVE, state->wave_stride);
         if (!state->wave)
             return GW_ERR_MEMORY;
     }
@@ -235,7 +212,8 @@ static gw_status take_scratch(gw_encoder *encoder)
 static gw_status encode(gw_encoder *encoder, const float *g, const float *scalers, const gw_draw *where, bool fused,
                         uint8_t *dst, struct gw_frame *frame)
 {
-    const struct ternary_options *o = options_of(encoder);
+    const struct ternary_options *o = encoder->options;
+    const struct ternary_packing packing = encoder->push_wire == GW_WIRE_FAST ? ternary_fast(o->packing) : o->packing;
     struct ternary_state *state = encoder->state;
     GW_TRY(take_scratch(encoder));
     uint64_t n_chunks = n_chunks_of(frame), wave = state->wave ? WAVE : 1;
@@ -245,7 +223,8 @@ static gw_status encode(gw_encoder *encoder, const float *g, const float *scaler
                          .draw = where,
                          .frame = frame,
                          .measure = fused,
-                         .code = ternary_push_code(o),
+                         .code = ternary_push_code(&packing),
+                         .entropy = packing.entropy,
                          .stride = state->wave_stride};
     uint8_t *payload = dst + gw_frame_head_bytes(frame->n_scalers);
     const bool table = ternary_has_table(e.code, n_chunks);
@@ -253,10 +232,7 @@ static gw_status encode(gw_encoder *encoder, const float *g, const float *scaler
     for (; e.first < n_chunks; e.first += wave) {
         uint64_t n = n_chunks - e.first < wave ? n_chunks - e.first : wave;
         e.to = wave == 1 ? payload + at : state->wave;
-        if (wave == 1)
-            encode_chunk(0, 0, &e);
-        else
-            gw_parallel_for(encoder->context, n, encode_chunk, &e);
+        gw_parallel_for(encoder->context, n, encode_chunk, &e);
         for (uint64_t i = 0; i < n; i++) {
             size_t bytes = ENTRY_SIZE(e.entries[i]);
             if (wave != 1)
@@ -268,8 +244,7 @@ static gw_status encode(gw_encoder *encoder, const float *g, const float *scaler
     }
     frame->code = (uint8_t)ternary_frame_code(e.code, false, n_chunks, e.entries[0]);
     frame->payload_bytes = at;
-    if (o->share == SHARE_OFF)
-        frame->flags |= GW_FLAG_PRIVATE;
+    frame->flags |= shares(encoder) ? 0 : GW_FLAG_PRIVATE;
     uint64_t b0 = frame->bucket ? frame->begin / frame->bucket : 0;
     if (frame->n_scalers)
         memcpy(dst + GW_HEADER_BYTES, scalers + b0, 4 * frame->n_scalers);
@@ -280,7 +255,7 @@ gw_status ternary_encode(gw_encoder *encoder, const float *g, const float *share
                          struct gw_frame *frame)
 {
     const struct ternary_state *state = encoder->state;
-    const float *scalers = shared && options_of(encoder)->share == SHARE_ON ? shared : state->own;
+    const float *scalers = shared && shares(encoder) ? shared : state->own;
     uint64_t b0 = frame->bucket ? frame->begin / frame->bucket : 0;
     for (uint64_t b = b0; b < b0 + frame->n_scalers && b < state->n_scalers; b++)
         if (!(scalers[b] >= state->own[b]) || !isfinite(scalers[b]))

@@ -1,6 +1,5 @@
 /* Turns one chunk of ternary values into bytes and back: docs/wire-format.md, "Ternary pushes". */
 #include "base/error.h"
-#include "base/memory.h"
 #include "codec/ternary/ternary.h"
 #include "wire/bytes.h"
 
@@ -18,16 +17,11 @@ size_t ternary_push_chunk_bound(uint32_t n)
     return gw_div_up(n, 4) + 2;
 }
 
-enum ternary_code ternary_push_code(const struct ternary_options *options)
+enum ternary_code ternary_push_code(const struct ternary_packing *packing)
 {
     static const enum ternary_code codes[] = {
         [PUSH_AUTO] = CODE_MIXED, [PUSH_2BIT] = CODE_2BIT, [PUSH_BASE3] = CODE_BASE3, [PUSH_MASK] = CODE_MASK};
-    return options->entropy == ENTROPY_ON ? CODE_MIXED : codes[options->code];
-}
-
-gw_status ternary_push_writer_init(gw_context *context, uint64_t n_elems, struct gw_strings_writer *writer)
-{
-    return gw_strings_writer_init(context, 2 * (n_elems < GW_CHUNK ? n_elems : GW_CHUNK), 2, 2, writer);
+    return packing->entropy == ENTROPY_ON ? CODE_MIXED : codes[packing->code];
 }
 
 /* Moves bits 0..31 to bits 0, 2, 4, ... 62. */
@@ -52,9 +46,8 @@ static uint64_t unspread(uint64_t x)
 }
 
 /* 2bit: 00 = -1, 01 = 0, 10 = +1 (Paddle#6599). The low bit is "zero", the high bit "positive". */
-static void pack_2bit(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
+static void pack_2bit(const struct ternary_bits *bits, uint32_t n, uint8_t *dst)
 {
-    (void)count;
     size_t left = (size_t)gw_div_up(n, 4);
     for (uint32_t half = 0; left; half++) {
         uint32_t shift = 32 * (half % 2);
@@ -67,12 +60,8 @@ static void pack_2bit(const struct ternary_bits *bits, uint32_t n, uint32_t coun
     }
 }
 
-static gw_status unpack_2bit(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits,
-                             struct gw_bitmaps *view, uint32_t *count)
+static gw_status unpack_2bit(const uint8_t *src, uint32_t n, struct ternary_bits *bits)
 {
-    (void)src_bytes;
-    (void)view;
-    (void)count;
     size_t left = (size_t)gw_div_up(n, 4);
     for (uint32_t half = 0; half < 2 * ((n + 63) / 64); half++) {
         uint64_t word = 0x5555555555555555ull;
@@ -132,9 +121,8 @@ static uint32_t five(const uint64_t *words, uint32_t at, uint32_t n_words)
     return bits & 31;
 }
 
-static void pack_base3(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
+static void pack_base3(const struct ternary_bits *bits, uint32_t n, uint8_t *dst)
 {
-    (void)count;
     base3_ready();
     uint32_t n_words = (n + 63) / 64;
     for (uint32_t i = 0; i < n; i += 5) {
@@ -143,12 +131,8 @@ static void pack_base3(const struct ternary_bits *bits, uint32_t n, uint32_t cou
     }
 }
 
-static gw_status unpack_base3(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits,
-                              struct gw_bitmaps *view, uint32_t *count)
+static gw_status unpack_base3(const uint8_t *src, uint32_t n, struct ternary_bits *bits)
 {
-    (void)src_bytes;
-    (void)view;
-    (void)count;
     base3_ready();
     uint32_t n_words = (n + 63) / 64;
     memset(bits->nonzero, 0, 8 * n_words);
@@ -171,7 +155,7 @@ static gw_status unpack_base3(const uint8_t *src, size_t src_bytes, uint32_t n, 
     return GW_OK;
 }
 
-/* mask: a bitmap of the nonzeros, then their signs. */
+/* mask: a bitmap of the nonzeros, then their signs. So its size depends on their number, `count`. */
 static void pack_mask(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
 {
     const size_t head = gw_div_up(n, 8);
@@ -199,42 +183,11 @@ static gw_status unpack_mask(const uint8_t *src, size_t src_bytes, uint32_t n, s
     return GW_OK;
 }
 
-static size_t bytes_2bit(uint32_t n, uint32_t count)
-{
-    (void)count;
-    return gw_div_up(n, 4);
-}
-
-static size_t bytes_base3(uint32_t n, uint32_t count)
-{
-    (void)count;
-    return gw_div_up(n, 5);
-}
-
-static size_t bytes_mask(uint32_t n, uint32_t count)
-{
-    return gw_div_up(n, 8) + gw_div_up(count, 8);
-}
-
-/* The codes without an entropy coder, by their numbers on the wire. */
-static const struct plain_code {
-    /* the size of a chunk of n elements, `count` of which are not 0 */
-    size_t (*bytes)(uint32_t n, uint32_t count);
-    void (*pack)(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst);
-    /* src has at least bytes(n, 0) bytes. Sets *count if the size depends on it. view NULL: everything is copied. Else
-     * a code whose chunk holds the bitmap of nonzeros may leave it there and change the view. */
-    gw_status (*unpack)(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits,
-                        struct gw_bitmaps *view, uint32_t *count);
-} plain_codes[] = {
-    [CODE_2BIT] = {bytes_2bit, pack_2bit, unpack_2bit},
-    [CODE_BASE3] = {bytes_base3, pack_base3, unpack_base3},
-    [CODE_MASK] = {bytes_mask, pack_mask, unpack_mask},
-};
-#define N_PLAIN (sizeof plain_codes / sizeof *plain_codes)
-
 size_t ternary_plain_bytes(enum ternary_code code, uint32_t n, uint32_t count)
 {
-    return plain_codes[code].bytes(n, count);
+    return code == CODE_2BIT    ? gw_div_up(n, 4)
+           : code == CODE_BASE3 ? gw_div_up(n, 5)
+                                : gw_div_up(n, 8) + gw_div_up(count, 8);
 }
 
 /* Returns the size. If it is above `limit`, nothing is written. */
@@ -267,9 +220,9 @@ static bool is_even(uint32_t n, uint32_t count)
 /* The smallest of the codes without an entropy coder. Of equal ones it is the first. */
 static enum ternary_code smallest_plain(uint32_t n, uint32_t count)
 {
-    enum ternary_code best = 0;
-    for (enum ternary_code code = 1; code < N_PLAIN; code++)
-        best = plain_codes[code].bytes(n, count) < plain_codes[best].bytes(n, count) ? code : best;
+    enum ternary_code best = CODE_2BIT;
+    for (enum ternary_code code = CODE_BASE3; code <= CODE_MASK; code++)
+        best = ternary_plain_bytes(code, n, count) < ternary_plain_bytes(best, n, count) ? code : best;
     return best;
 }
 
@@ -278,7 +231,7 @@ uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ter
 {
     if (code == CODE_MIXED) {
         code = smallest_plain(n, count);
-        const size_t plain = plain_codes[code].bytes(n, count),
+        const size_t plain = ternary_plain_bytes(code, n, count),
                      limit = entropy == ENTROPY_ON ? ternary_push_chunk_bound(n) : plain - (plain > 0);
         const bool gains = !is_even(n, count) || gw_signs_are_skewed(count, ternary_count(bits->sign, n));
         if (entropy == ENTROPY_ON || (entropy == ENTROPY_AUTO && gains)) {
@@ -287,8 +240,13 @@ uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ter
                 return ENTRY(CODE_RANS, coded);
         }
     }
-    plain_codes[code].pack(bits, n, count, dst);
-    return ENTRY(code, plain_codes[code].bytes(n, count));
+    if (code == CODE_2BIT)
+        pack_2bit(bits, n, dst);
+    else if (code == CODE_BASE3)
+        pack_base3(bits, n, dst);
+    else
+        pack_mask(bits, n, count, dst);
+    return ENTRY(code, ternary_plain_bytes(code, n, count));
 }
 
 /* Reads the signs. They follow the places of the nonzeros. */
@@ -326,16 +284,20 @@ gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t
         *view = (struct gw_bitmaps){bits->nonzero, bits->sign};
     if (code == CODE_RANS)
         return ternary_push_unpack_many(1, &src, &src_bytes, &n, bits);
-    const struct plain_code *plain = &plain_codes[code];
-    const size_t least = plain->bytes(n, 0);
+    const size_t least = ternary_plain_bytes(code, n, 0);
     uint32_t count = 0;
     if (src_bytes < least)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; it takes at least %zu",
                        n, src_bytes, ternary_code_names[code], least);
-    GW_TRY(plain->unpack(src, src_bytes, n, bits, view, &count));
+    if (code == CODE_2BIT)
+        GW_TRY(unpack_2bit(src, n, bits));
+    else if (code == CODE_BASE3)
+        GW_TRY(unpack_base3(src, n, bits));
+    else
+        GW_TRY(unpack_mask(src, src_bytes, n, bits, view, &count));
     if (n % 64 && bits->nonzero[n / 64] >> (n % 64)) /* for such an n, unpack always copies the nonzeros */
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's padding holds values past its %u elements", n);
-    const size_t bytes = plain->bytes(n, count);
+    const size_t bytes = ternary_plain_bytes(code, n, count);
     if (src_bytes != bytes)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; its values take %zu", n,
                        src_bytes, ternary_code_names[code], bytes);

@@ -8,26 +8,19 @@
 #include "wire/bytes.h"
 #include "wire/hash.h"
 
-#include <math.h>
-
 /* A decoded tensor of more elements stays in no cache. So stores go around the cache. */
 #define STREAM_ELEMENTS (4u << 20)
 
 /* If more than one thread works, so many chunks are added up in parallel before they are joined. */
 #define WAVE 64
 
-/* The size of a chunk whose code has no table. */
-static size_t fixed_size(const struct gw_frame *frame, const struct ternary_sums *sums, uint32_t n)
+/* The size of a chunk of n elements whose code has no table. */
+static size_t fixed_size(const struct gw_frame *frame, uint32_t n)
 {
-    if (frame->flags & GW_FLAG_AVERAGE)
-        return ternary_packed_size(sums, n);
-    return ternary_plain_bytes(frame->code, n, 0);
-}
-
-/* What fixed_size needs. For pushes it needs nothing. That saves time, because pushes are many. */
-static struct ternary_sums sums_for_sizes(const struct gw_frame *frame)
-{
-    return frame->flags & GW_FLAG_AVERAGE ? ternary_sums_of(frame->workers) : (struct ternary_sums){0};
+    if (!(frame->flags & GW_FLAG_AVERAGE))
+        return ternary_plain_bytes(frame->code, n, 0);
+    const struct ternary_sums sums = ternary_sums_of(frame->workers);
+    return ternary_packed_size(&sums, n);
 }
 
 static bool code_is_legal(uint32_t code, const struct gw_frame *frame)
@@ -35,11 +28,6 @@ static bool code_is_legal(uint32_t code, const struct gw_frame *frame)
     if (!(frame->flags & GW_FLAG_AVERAGE))
         return code <= CODE_MASK || code == CODE_RANS;
     return code == CODE_PACKED || (code == CODE_RANS && frame->workers <= LEVELS_MAX_WORKERS);
-}
-
-uint64_t ternary_n_scalers(uint32_t bucket, uint64_t count)
-{
-    return bucket ? gw_div_up(count, bucket) : 1;
 }
 
 gw_status ternary_check_frame(const struct gw_frame *frame)
@@ -50,12 +38,6 @@ gw_status ternary_check_frame(const struct gw_frame *frame)
                        average ? "an average" : "a push", ternary_code_names[frame->code]);
     if (average && frame->flags & GW_FLAG_PRIVATE)
         return gw_fail(GW_ERR_FRAME_FIELD, "an average frame cannot hold a worker's own scalers");
-    for (uint64_t i = 0; i < frame->n_scalers; i++) {
-        float s = gw_get_float(frame->scalers + 4 * i);
-        if (!(s >= 0) || !isfinite(s))
-            return gw_fail(GW_ERR_FRAME_PAYLOAD, "scaler %llu of the frame is %g; it must be finite and not negative",
-                           (unsigned long long)i, (double)s);
-    }
     uint64_t n_chunks = n_chunks_of(frame), total = 0;
     if (ternary_has_table(frame->code, n_chunks)) {
         if (frame->payload_bytes / ENTRY_BYTES < n_chunks)
@@ -73,9 +55,7 @@ gw_status ternary_check_frame(const struct gw_frame *frame)
     } else if (n_chunks && ternary_sizes_differ(frame->code)) {
         total = frame->payload_bytes;
     } else if (n_chunks) {
-        struct ternary_sums sums = sums_for_sizes(frame);
-        total = (n_chunks - 1) * fixed_size(frame, &sums, GW_CHUNK) +
-                fixed_size(frame, &sums, chunk_elems(frame, n_chunks - 1));
+        total = (n_chunks - 1) * fixed_size(frame, GW_CHUNK) + fixed_size(frame, chunk_elems(frame, n_chunks - 1));
     }
     if (total != frame->payload_bytes)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "the payload has %zu bytes; its chunks take %llu", frame->payload_bytes,
@@ -92,19 +72,12 @@ static size_t *chunk_offsets(gw_context *context, const struct gw_frame *frame)
     size_t *offsets = gw_alloc(context, n_chunks + 1, sizeof *offsets);
     if (!offsets)
         return NULL;
-    bool table = ternary_has_table(frame->code, n_chunks);
-    struct ternary_sums sums = {0};
-    size_t whole = 0;
-    if (!ternary_sizes_differ(frame->code)) {
-        sums = sums_for_sizes(frame);
-        whole = fixed_size(frame, &sums, GW_CHUNK);
-    }
+    const bool table = ternary_has_table(frame->code, n_chunks);
     offsets[0] = table ? ENTRY_BYTES * n_chunks : 0;
     for (uint64_t c = 0; c < n_chunks; c++) {
         size_t bytes = table                               ? ENTRY_SIZE(ternary_get_entry(frame->payload, c))
                        : ternary_sizes_differ(frame->code) ? frame->payload_bytes
-                       : chunk_elems(frame, c) == GW_CHUNK ? whole
-                                                           : fixed_size(frame, &sums, chunk_elems(frame, c));
+                                                           : fixed_size(frame, chunk_elems(frame, c));
         offsets[c + 1] = offsets[c] + bytes;
     }
     return offsets;
@@ -176,7 +149,7 @@ struct job {
     uint32_t n_slots;
     float *out; /* decode; private scalers' sums */
     /* reduce */
-    const struct ternary_options *options;
+    enum ternary_code code;     /* of the average */
     uint32_t n_pushes;          /* how many frames are pushes; averages come after them */
     struct ternary_sums *added; /* of each of these averages */
     uint64_t first;             /* the chunk that a wave begins with */
@@ -185,8 +158,7 @@ struct job {
     size_t stride;
     /* On one thread: a hash of each frame, and last that of the average. They are taken while chunks pass by. Else
      * NULL. */
-    uint8_t *hashes;
-    size_t hash_stride;
+    struct gw_hash_state *hashes;
 };
 
 static void job_fini(struct job *job)
@@ -440,15 +412,14 @@ static gw_status hashes_init(struct job *job)
             GW_TRY(job->frame[r].unverified ? gw_frame_verify(&job->frame[r]) : GW_OK);
         return GW_OK;
     }
-    job->hash_stride = gw_div_up(gw_hash_now()->state_bytes, 64) * 64;
-    job->hashes = gw_alloc(job->context, (size_t)job->n_frames + 1, job->hash_stride);
+    job->hashes = gw_alloc(job->context, (size_t)job->n_frames + 1, sizeof *job->hashes);
     if (!job->hashes)
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r <= job->n_frames; r++)
-        gw_hash_now()->begin(job->hashes + r * job->hash_stride, GW_BODY_SEED);
+        gw_hash_now()->begin(&job->hashes[r], GW_BODY_SEED);
     for (uint32_t r = 0; r < job->n_frames; r++) {
         const struct gw_frame *frame = &job->frame[r];
-        gw_hash_now()->add(job->hashes + r * job->hash_stride, frame->scalers,
+        gw_hash_now()->add(&job->hashes[r], frame->scalers,
                            (size_t)(frame->payload - frame->scalers) + job->offsets[r][0]);
     }
     return GW_OK;
@@ -458,20 +429,20 @@ static void hash_chunk(struct job *job, uint32_t r, uint64_t c)
 {
     const size_t *at = job->offsets[r] + c;
     if (job->hashes)
-        gw_hash_now()->add(job->hashes + r * job->hash_stride, job->frame[r].payload + at[0], at[1] - at[0]);
+        gw_hash_now()->add(&job->hashes[r], job->frame[r].payload + at[0], at[1] - at[0]);
 }
 
 static void hash_average(struct job *job, const void *bytes, size_t n_bytes)
 {
     if (job->hashes)
-        gw_hash_now()->add(job->hashes + job->n_frames * job->hash_stride, bytes, n_bytes);
+        gw_hash_now()->add(&job->hashes[job->n_frames], bytes, n_bytes);
 }
 
 /* Compares the checksums of all frames. Every chunk must have been hashed. */
 static gw_status hashes_compare(struct job *job)
 {
     for (uint32_t r = 0; r < job->n_frames && job->hashes; r++)
-        GW_TRY(gw_frame_compare(&job->frame[r], gw_hash_now()->end(job->hashes + r * job->hash_stride)));
+        GW_TRY(gw_frame_compare(&job->frame[r], gw_hash_now()->end(&job->hashes[r])));
     return GW_OK;
 }
 
@@ -502,7 +473,7 @@ static gw_status add_private(uint64_t c, uint32_t index, void *user)
 static void seal(struct job *job, uint8_t *dst, struct gw_frame *average, bool table)
 {
     if (job->hashes && !table)
-        gw_frame_seal_with(dst, average, gw_hash_now()->end(job->hashes + job->n_frames * job->hash_stride));
+        gw_frame_seal_with(dst, average, gw_hash_now()->end(&job->hashes[job->n_frames]));
     else
         gw_frame_seal(dst, average);
 }
@@ -601,9 +572,9 @@ static gw_status add_shared(uint64_t i, uint32_t index, void *user)
     const struct gw_kernels *kernels = gw_kernels_now();
     uint64_t c = job->first + i;
     uint32_t n = chunk_elems(job->frame, c), n_words = (n + 63) / 64;
-    enum ternary_code code = ternary_pull_code(job->options);
     uint8_t *to = job->to + i * job->stride;
-    uint8_t *planes = ternary_sum_planes(code, n, &slot->scratch, to);
+    /* If the code is just the planes, they are added up where they go. */
+    uint8_t *planes = job->code == CODE_PACKED && n % 64 == 0 ? to : slot->scratch.planes;
     struct gw_bitmaps batch[GW_ADD_FRAMES]; /* the batch is filled a group at a time, to its end */
     _Static_assert(GW_ADD_FRAMES % GW_RANS_TOGETHER == 0, "a batch is unpacked in whole groups");
     for (uint32_t r = 0; r < job->n_pushes;) {
@@ -625,13 +596,13 @@ static gw_status add_shared(uint64_t i, uint32_t index, void *user)
         hash_chunk(job, r, c);
         GW_TRY(add_average(job, r, c, slot, planes));
     }
-    job->entries[i] = ternary_sum_pack(&job->sums, code, planes, n, &slot->scratch, to);
+    job->entries[i] = ternary_sum_pack(&job->sums, job->code, planes, n, &slot->scratch, to);
     return GW_OK;
 }
 
 static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_frame *average)
 {
-    enum ternary_code code = ternary_pull_code(job->options);
+    const enum ternary_code code = job->code;
     uint64_t n_chunks = n_chunks_of(job->frame), wave = job->n_slots > 1 ? WAVE : 1;
     GW_TRY(averages_init(job));
     GW_TRY(job_scratch(job, average->workers));
@@ -678,11 +649,12 @@ gw_status ternary_reduce(gw_context *context, const struct gw_frame *frames, uin
                                (double)gw_get_float(frames[r].scalers + 4 * i));
     struct job job;
     gw_status status = job_init(&job, context, frames, n);
-    static const struct ternary_options defaults; /* code and pull are auto */
-    job.options = options ? options : &defaults;
-    const struct ternary_options fast = ternary_fast(job.options);
+    struct ternary_packing packing = {PUSH_AUTO, PULL_AUTO, ENTROPY_AUTO};
+    if (options)
+        packing = ((const struct ternary_options *)options)->packing;
     if (average->flags & GW_FLAG_FAST)
-        job.options = &fast;
+        packing = ternary_fast(packing);
+    job.code = ternary_pull_code(&packing);
     uint8_t *payload = dst + (private ? GW_HEADER_BYTES : gw_frame_head_bytes(first->n_scalers));
     if (status == GW_OK)
         status = hashes_init(&job);

@@ -12,14 +12,9 @@
 #include <float.h>
 #include <math.h>
 
-static uint32_t bucket_of(const gw_encoder *encoder)
-{
-    return (uint32_t)((const struct ternary_options *)encoder->options)->bucket;
-}
-
 size_t ternary_sent_bytes(const gw_encoder *encoder)
 {
-    return (size_t)ternary_n_scalers(bucket_of(encoder), encoder->tensor.n_elems) * sizeof(float);
+    return (size_t)gw_n_buckets(ternary_bucket(encoder), encoder->tensor.n_elems) * sizeof(float);
 }
 
 /* From this length on, the kernel stores a around the cache. The tensor's encoding reads it once, and by then most of
@@ -107,7 +102,8 @@ void ternary_feedback_round(const gw_encoder *encoder, float level, uint64_t beg
 void ternary_settle(const gw_encoder *encoder)
 {
     float *now = gw_residual_now(&encoder->residual), *levels = gw_residual_sent(&encoder->residual);
-    const uint64_t n_elems = encoder->tensor.n_elems, bucket = bucket_of(encoder), elems = bucket ? bucket : n_elems;
+    const uint64_t n_elems = encoder->tensor.n_elems, bucket = ternary_bucket(encoder),
+                   elems = bucket ? bucket : n_elems;
     for (uint64_t b = 0; b < ((const struct ternary_state *)encoder->state)->n_scalers; b++) {
         const uint64_t left = n_elems - b * elems;
         for (uint64_t n = left < elems ? left : elems; n; n--, now++)

@@ -43,12 +43,18 @@ static const gw_codec_option options[] = {
 
 #define AT(field) offsetof(struct ternary_options, field)
 static const struct gw_option_rule rules[] = {
-    {GW_OPTION_NUMBER, AT(clip), 0, 1e30, NULL},     {GW_OPTION_WORD, AT(share), 0, 0, on_off},
-    {GW_OPTION_COUNT, AT(bucket), 0, 1 << 30, NULL}, {GW_OPTION_WORD, AT(scope), 0, 0, scopes},
-    {GW_OPTION_TEXT, AT(skip), 0, 0, NULL},          {GW_OPTION_COUNT, AT(min), 0, 1e18, NULL},
-    {GW_OPTION_WORD, AT(code), 0, 0, codes},         {GW_OPTION_WORD, AT(pull), 0, 0, pulls},
-    {GW_OPTION_WORD, AT(entropy), 0, 0, entropies},  {GW_OPTION_WORD, AT(residual), 0, 0, off_on},
-    {GW_OPTION_NUMBER, AT(level), 0, 100, levels},   GW_MOMENTUM_RULES(AT(momentum)),
+    {GW_OPTION_NUMBER, AT(clip), 0, 1e30, NULL},
+    {GW_OPTION_WORD, AT(share), 0, 0, on_off},
+    {GW_OPTION_COUNT, AT(bucket), 0, 1 << 30, NULL},
+    {GW_OPTION_WORD, AT(scope), 0, 0, scopes},
+    {GW_OPTION_TEXT, AT(skip), 0, 0, NULL},
+    {GW_OPTION_COUNT, AT(min), 0, 1e18, NULL},
+    {GW_OPTION_WORD, AT(packing.code), 0, 0, codes},
+    {GW_OPTION_WORD, AT(packing.pull), 0, 0, pulls},
+    {GW_OPTION_WORD, AT(packing.entropy), 0, 0, entropies},
+    {GW_OPTION_WORD, AT(residual), 0, 0, off_on},
+    {GW_OPTION_NUMBER, AT(level), 0, 100, levels},
+    GW_MOMENTUM_RULES(AT(momentum)),
 };
 
 static gw_status check_options(const void *raw)
@@ -141,7 +147,7 @@ const struct gw_wire_codec gw_wire_ternary = {
     .name = "ternary",
     .id = GW_WIRE_TERNARY,
     .code_names = ternary_code_names,
-    .n_scalers = ternary_n_scalers,
+    .n_scalers = gw_n_buckets,
     .check_frame = ternary_check_frame,
     .decode = ternary_decode,
     .symbols = ternary_symbols,

@@ -28,6 +28,9 @@ enum { PUSH_AUTO, PUSH_2BIT, PUSH_BASE3, PUSH_MASK };
 enum { PULL_AUTO, PULL_PACKED };
 enum { ENTROPY_AUTO, ENTROPY_ON, ENTROPY_OFF };
 enum { RESIDUAL_OFF, RESIDUAL_ON };
+struct ternary_packing {
+    int code, pull, entropy;
+};
 struct ternary_options {
     double clip;
     int share;
@@ -35,15 +38,15 @@ struct ternary_options {
     int scope;
     char skip[GW_OPTION_TEXT_BYTES];
     uint64_t min;
-    int code, pull, entropy;
+    struct ternary_packing packing;
     int residual;
     double level; /* infinity: the largest magnitude */
     struct gw_momentum_options momentum;
 };
 
-/* The options with GW_WIRE_FAST. If an option is auto, it becomes the code that costs the fewest cycles: mask or
- * packed, without an entropy stage. */
-struct ternary_options ternary_fast(const struct ternary_options *as_given);
+/* What takes its place with GW_WIRE_FAST. If an option is auto, it becomes the code that costs the fewest cycles: mask
+ * or packed, without an entropy stage. */
+struct ternary_packing ternary_fast(struct ternary_packing packing);
 
 /* True if frames with GW_WIRE_FAST differ from those with GW_WIRE_SMALL. */
 bool ternary_has_wire_choice(const void *options);
@@ -115,10 +118,7 @@ size_t ternary_push_chunk_bound(uint32_t n);
 size_t ternary_plain_bytes(enum ternary_code code, uint32_t n, uint32_t count);
 
 /* The code of pushes, by the options. */
-enum ternary_code ternary_push_code(const struct ternary_options *options);
-
-/* The memory with which one thread packs pushes. */
-gw_status ternary_push_writer_init(gw_context *context, uint64_t n_elems, struct gw_strings_writer *writer);
+enum ternary_code ternary_push_code(const struct ternary_packing *packing);
 
 /* Packs one chunk with `count` nonzeros. With CODE_MIXED, `entropy` chooses the code. ENTROPY_AUTO: the smallest.
  * ENTROPY_OFF: the smallest except rans. ENTROPY_ON: rans, unless it takes more than the bound. `writer` is used only
@@ -146,7 +146,7 @@ struct ternary_sums {
 struct ternary_sums ternary_sums_of(uint32_t workers);
 
 /* The code of averages, by the options. */
-enum ternary_code ternary_pull_code(const struct ternary_options *options);
+enum ternary_code ternary_pull_code(const struct ternary_packing *packing);
 
 /* A bitmap of a chunk, and a cache line more: powers of two would share cache sets. */
 struct ternary_bitmap {
@@ -169,6 +169,7 @@ struct ternary_sum_scratch {
     struct ternary_sum_bitmaps *bits;
     struct gw_strings_writer writer;
 };
+/* Call ternary_sum_scratch_fini after it, also after an error. */
 gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sums *sums, uint64_t n_elems,
                                    struct ternary_sum_scratch *scratch);
 void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *scratch);
@@ -176,13 +177,8 @@ void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *s
 /* The size of a packed chunk of n sums, which no other code exceeds. */
 size_t ternary_packed_size(const struct ternary_sums *sums, uint32_t n);
 
-/* Where to add up the planes of a chunk that ternary_sum_pack will then write to dst. If the code is just the planes,
- * that is dst itself. */
-uint8_t *ternary_sum_planes(enum ternary_code code, uint32_t n, struct ternary_sum_scratch *scratch, uint8_t *dst);
-
-/* Packs the chunk of n sums in planes. code CODE_MIXED: the smaller of packed and rans. Returns the entry, its code
- * set.
- */
+/* Packs the chunk of n sums in planes. code CODE_MIXED: the smaller of packed and rans. With CODE_PACKED, the planes of
+ * whole groups of 64 sums may stand at dst already. Returns the entry, its code set. */
 uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *planes, uint32_t n,
                           struct ternary_sum_scratch *scratch, uint8_t *dst);
 
@@ -223,15 +219,18 @@ struct ternary_state {
     struct gw_stats *stats;     /* of each bucket, for measuring */
     struct ternary_slot *slots; /* one for each thread; taken at the first encode, and kept */
     uint32_t n_slots;
-    struct ternary_options fast; /* the options that GW_WIRE_FAST uses */
-    uint8_t *wave;               /* bytes of a wave's chunks, if there is more than one thread */
+    uint8_t *wave; /* bytes of a wave's chunks, if there is more than one thread */
     size_t wave_stride;
 };
+
+static inline uint32_t ternary_bucket(const gw_encoder *encoder)
+{
+    return (uint32_t)((const struct ternary_options *)encoder->options)->bucket;
+}
 
 gw_status ternary_open(gw_encoder *encoder);
 void ternary_close(gw_encoder *encoder);
 uint64_t ternary_shared_count(const gw_encoder *encoder);
-uint32_t ternary_bucket(const gw_encoder *encoder);
 size_t ternary_payload_bound(const gw_encoder *encoder, uint64_t n_elems);
 gw_status ternary_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
 gw_status ternary_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
@@ -266,7 +265,6 @@ bool ternary_rest(gw_encoder *encoder);
 
 /* ---- reduce.c ---------------------------------------------------------------------------------- */
 
-uint64_t ternary_n_scalers(uint32_t bucket, uint64_t count);
 gw_status ternary_check_frame(const struct gw_frame *frame);
 gw_status ternary_decode(gw_context *context, const struct gw_frame *frame, float *out);
 gw_status ternary_symbols(gw_context *context, const struct gw_frame *frame, uint64_t *counts);
