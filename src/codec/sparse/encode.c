@@ -41,7 +41,7 @@ static gw_status create(const gw_encoder *encoder, struct gw_sparse_memory **out
     if (!memory)
         return GW_ERR_MEMORY;
     memory->n_slots = n > GW_SPARSE_CHUNK ? gw_thread_count(context) : 1;
-    memory->stride = GW_HEADER_BYTES + gw_sparse_bound(encoder->record->info.wire_id, most);
+    memory->stride = gw_sparse_bound(encoder->record->info.wire_id, most);
     memory->slots = gw_calloc(context, memory->n_slots, sizeof *memory->slots);
     memory->sizes = gw_alloc(context, memory->n_slots, sizeof *memory->sizes);
     gw_status status = memory->slots && memory->sizes ? GW_OK : GW_ERR_MEMORY;
@@ -77,18 +77,15 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
     const struct encoding *e = user;
     struct slot *slot = &e->memory->slots[index];
     struct gw_sparse_picked *picked = &slot->picked;
-    uint64_t at = (e->first + i) * GW_SPARSE_CHUNK, left = e->frame->count - at;
-    uint32_t n = (uint32_t)(left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK);
+    const uint64_t c = e->first + i;
+    const uint32_t n = gw_sparse_chunk_elems(e->frame, c);
     size_t n_bytes = (n + 63) / 64 * sizeof *picked->kept;
     memset(picked->kept, 0, n_bytes);
     memset(picked->exact, 0, n_bytes);
     memset(picked->negative, 0, n_bytes);
-    e->pick(e->user, e->frame->begin + at, n, picked);
-    /* The bytes of a chunk are those of a frame that has this chunk alone. */
-    struct gw_frame one = {.codec = e->frame->codec, .code = e->frame->code, .count = n};
-    struct gw_sparse_source source = {picked->kept, picked->exact, picked->negative, picked->values, e->fast};
-    gw_sparse_write(&source, slot->scratch, e->to + i * e->memory->stride - GW_HEADER_BYTES, &one);
-    e->memory->sizes[i] = one.payload_bytes;
+    e->pick(e->user, e->frame->begin + c * GW_SPARSE_CHUNK, n, picked);
+    const struct gw_sparse_source source = {picked->kept, picked->exact, picked->negative, picked->values, e->fast};
+    e->memory->sizes[i] = gw_sparse_write_chunk(&source, e->frame, n, slot->scratch, e->to + i * e->memory->stride);
 }
 
 gw_status gw_sparse_encode(gw_encoder *encoder, struct gw_sparse_memory **memory, gw_sparse_pick *pick,
@@ -104,11 +101,8 @@ gw_status gw_sparse_encode(gw_encoder *encoder, struct gw_sparse_memory **memory
         .memory = m, .pick = pick, .user = user, .frame = frame, .fast = encoder->push_wire == GW_WIRE_FAST};
     for (; e.first < n_chunks; e.first += m->n_slots) {
         uint64_t n = n_chunks - e.first < m->n_slots ? n_chunks - e.first : m->n_slots;
-        e.to = m->wave ? m->wave + GW_HEADER_BYTES : payload + at;
-        if (m->wave)
-            gw_parallel_for(encoder->context, n, encode_chunk, &e);
-        else
-            encode_chunk(0, 0, &e);
+        e.to = m->wave ? m->wave : payload + at;
+        gw_parallel_for(encoder->context, n, encode_chunk, &e);
         for (uint64_t i = 0; i < n; i++) {
             if (m->wave)
                 memcpy(payload + at, e.to + i * m->stride, m->sizes[i]);

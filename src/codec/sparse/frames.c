@@ -31,12 +31,6 @@ static gw_status check_frame(const struct gw_frame *frame)
     if (average && gspar && frame->workers > GW_SPARSE_LEVELS_MAX_WORKERS)
         return gw_fail(GW_ERR_FRAME_FIELD, "a gspar average is of %u workers; at most %d are possible", frame->workers,
                        GW_SPARSE_LEVELS_MAX_WORKERS);
-    if (gspar) {
-        float q = gw_get_float(frame->scalers);
-        if (!(q >= 0) || !isfinite(q))
-            return gw_fail(GW_ERR_FRAME_PAYLOAD, "the slope of a gspar frame is %g; it must be finite and not negative",
-                           (double)q);
-    }
     uint64_t n_chunks = gw_sparse_n_chunks(frame), total = 0;
     if (n_chunks > 1) {
         if (frame->payload_bytes / 4 < n_chunks)
@@ -182,7 +176,7 @@ static gw_status decode_chunks(uint64_t item, uint32_t slot, void *user)
     struct gw_sparse_scratch *scratch = decoding->readers.scratch[slot];
     const uint64_t first = item * decoding->together, left = gw_sparse_n_chunks(frame) - first;
     const uint32_t n = left < decoding->together ? (uint32_t)left : decoding->together;
-    struct gw_sparse_place places[GW_RANS_TOGETHER];
+    struct gw_sparse_place places[GW_RANS_TOGETHER] = {{0}};
     for (uint32_t k = 0; k < n; k++)
         places[k] = place_of(&decoding->readers, 0, first + k);
     GW_TRY(gw_sparse_begin(places, n, scratch));
@@ -340,9 +334,8 @@ static void add(const struct sum *s, const struct gw_frame *frame, const struct 
         s->kept[w] |= chunk->kept[w];
 }
 
-/* Averages the values of the elements of `of`, and takes out of `of` those whose average is 0. Returns how many are
- * left. */
-static uint32_t divide(const struct sum *s, uint64_t *of, uint32_t n_words, float divisor)
+/* Averages the values of the elements of `of`, and takes out of `of` those whose average is 0. */
+static void divide(const struct sum *s, uint64_t *of, uint32_t n_words, float divisor)
 {
     uint32_t n = 0;
     for (uint32_t w = 0; w < n_words; w++) {
@@ -357,13 +350,6 @@ static uint32_t divide(const struct sum *s, uint64_t *of, uint32_t n_words, floa
         }
         of[w] ^= cancelled;
     }
-    return n;
-}
-
-static uint32_t words_of(const struct summing *summing, uint64_t c)
-{
-    uint64_t left = summing->average->count - c * GW_SPARSE_CHUNK;
-    return (uint32_t)gw_div_up(left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK, 64);
 }
 
 /* Adds up chunk c of frames that share q. If no worker has sent a value of an element, its signs are added up in
@@ -373,7 +359,7 @@ static gw_status add_chunk_of_signs(const struct summing *summing, uint64_t c, u
     const struct readers *readers = &summing->readers;
     const struct sum *s = &summing->sums[slot];
     struct gw_sparse_levels *levels = gw_sparse_levels_of(readers->scratch[slot]);
-    uint32_t n_words = words_of(summing, c);
+    const uint32_t n_words = (gw_sparse_chunk_elems(summing->average, c) + 63) / 64;
     memset(s->exact, 0, n_words * sizeof *s->exact);
     for (uint32_t r = 0; r < readers->n_frames; r++) {
         struct gw_sparse_chunk chunk;
@@ -393,12 +379,12 @@ static gw_status add_chunk_of_signs(const struct summing *summing, uint64_t c, u
 }
 
 /* Averages chunk c. Makes the bitmap of the elements that are not 0, and their values. */
-static gw_status average_chunk(const struct summing *summing, uint64_t c, uint32_t slot, uint32_t *n_kept)
+static gw_status average_chunk(const struct summing *summing, uint64_t c, uint32_t slot)
 {
     const struct readers *readers = &summing->readers;
     const struct sum *s = &summing->sums[slot];
     gw_status status = GW_OK;
-    uint32_t n_words = words_of(summing, c);
+    const uint32_t n_words = (gw_sparse_chunk_elems(summing->average, c) + 63) / 64;
     memset(s->kept, 0, n_words * sizeof *s->kept);
     for (uint32_t r = 0; r < readers->n_frames && status == GW_OK; r++) {
         struct gw_sparse_chunk chunk;
@@ -406,47 +392,39 @@ static gw_status average_chunk(const struct summing *summing, uint64_t c, uint32
         if (status == GW_OK)
             add(s, &readers->frames[r], &chunk);
     }
-    *n_kept = divide(s, s->kept, n_words, (float)readers->n_frames); /* x / 1 is x */
+    divide(s, s->kept, n_words, (float)readers->n_frames); /* x / 1 is x */
     return status;
-}
-
-static struct gw_sparse_source source_of(const struct summing *summing, const struct sum *s)
-{
-    return (struct gw_sparse_source){.kept = s->kept,
-                                     .exact = s->exact,
-                                     .negative = s->negative,
-                                     .values = s->values,
-                                     .fast = summing->average->flags & GW_FLAG_FAST};
 }
 
 static gw_status write_sparse_chunk(uint64_t i, uint32_t slot, void *user)
 {
     const struct summing *summing = user;
-    uint64_t c = summing->first + i, left = summing->average->count - c * GW_SPARSE_CHUNK;
-    uint32_t n_kept;
     const struct sum *s = &summing->sums[slot];
-    struct gw_sparse_source source = source_of(summing, s);
+    const struct gw_sparse_source source = {.kept = s->kept,
+                                            .exact = s->exact,
+                                            .negative = s->negative,
+                                            .values = s->values,
+                                            .fast = summing->average->flags & GW_FLAG_FAST};
+    struct gw_sparse_scratch *scratch = summing->readers.scratch[slot];
+    const uint64_t c = summing->first + i;
+    const uint32_t n = gw_sparse_chunk_elems(summing->average, c);
     uint8_t *to = summing->to + i * summing->stride;
-    left = left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK;
     if (s->exact) {
         GW_TRY(add_chunk_of_signs(summing, c, slot));
-        summing->sizes[i] = gw_sparse_write_sums(&source, (uint32_t)left, summing->readers.scratch[slot], to);
-        return GW_OK;
+        summing->sizes[i] = gw_sparse_write_sums(&source, n, scratch, to);
+    } else {
+        GW_TRY(average_chunk(summing, c, slot));
+        summing->sizes[i] = gw_sparse_write_chunk(&source, summing->average, n, scratch, to);
     }
-    GW_TRY(average_chunk(summing, c, slot, &n_kept));
-    /* The chunk is written as a frame of this chunk alone. */
-    struct gw_frame one = {.codec = GW_WIRE_SPARSE, .code = GW_VALUE_F32, .count = left};
-    gw_sparse_write(&source, summing->readers.scratch[slot], to - GW_HEADER_BYTES, &one);
-    summing->sizes[i] = one.payload_bytes;
     return GW_OK;
 }
 
 static gw_status write_dense_chunk(uint64_t c, uint32_t slot, void *user)
 {
     const struct summing *summing = user;
-    uint64_t left = summing->average->count - c * GW_SPARSE_CHUNK, n = left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK;
+    const size_t n = gw_sparse_chunk_elems(summing->average, c);
     uint8_t *out = summing->to + 4 * c * GW_SPARSE_CHUNK;
-    uint32_t n_kept, next = 0;
+    uint32_t next = 0;
     const struct sum *s = &summing->sums[slot];
     if (s->exact) {
         const struct gw_sparse_levels *levels = gw_sparse_levels_of(summing->readers.scratch[slot]);
@@ -457,7 +435,7 @@ static gw_status write_dense_chunk(uint64_t c, uint32_t slot, void *user)
         memset(s->sum, 0, 4 * n);
         return GW_OK;
     }
-    GW_TRY(average_chunk(summing, c, slot, &n_kept));
+    GW_TRY(average_chunk(summing, c, slot));
     memset(out, 0, 4 * n);
     FOR_EACH_BIT(s->kept, (n + 63) / 64, i, gw_put_float(out + 4 * (size_t)i, s->values[next++]););
     return GW_OK;
@@ -471,7 +449,7 @@ static gw_status write_sparse(struct summing *s, uint8_t *payload, struct gw_fra
     size_t at = n_chunks > 1 ? 4 * n_chunks : 0, most = 4 * (size_t)average->count;
     for (s->first = 0; s->first < n_chunks; s->first += per_wave) {
         uint64_t n = n_chunks - s->first < per_wave ? n_chunks - s->first : per_wave;
-        s->to = s->wave ? s->wave + GW_HEADER_BYTES : payload + at;
+        s->to = s->wave ? s->wave : payload + at;
         GW_TRY(gw_parallel_try(s->readers.context, n, write_sparse_chunk, s));
         for (uint64_t i = 0; i < n; i++) {
             *fits = s->sizes[i] < most && at < most - s->sizes[i];
@@ -512,18 +490,14 @@ static gw_status summing_init(struct summing *s, gw_context *context, const stru
         sum->sum = gw_scratch_take(context, most, sizeof *sum->sum);
         sum->kept = gw_scratch_take(context, gw_div_up(most, 64), sizeof *sum->kept);
         sum->values = gw_scratch_take(context, most, sizeof *sum->values);
-        if (!sum->sum || !sum->kept || !sum->values)
+        sum->exact = signs ? gw_scratch_take(context, gw_div_up(most, 64), sizeof *sum->exact) : NULL;
+        sum->negative = signs ? gw_scratch_take(context, gw_div_up(most, 64), sizeof *sum->negative) : NULL;
+        if (!sum->sum || !sum->kept || !sum->values || (signs && (!sum->exact || !sum->negative)))
             return GW_ERR_MEMORY;
         memset(sum->sum, 0, most * sizeof *sum->sum);
-        if (!signs)
-            continue;
-        sum->exact = gw_scratch_take(context, gw_div_up(most, 64), sizeof *sum->exact);
-        sum->negative = gw_scratch_take(context, gw_div_up(most, 64), sizeof *sum->negative);
-        if (!sum->exact || !sum->negative)
-            return GW_ERR_MEMORY;
     }
     if (n_slots > 1) {
-        s->stride = GW_HEADER_BYTES + gw_sparse_bound(GW_WIRE_SPARSE, GW_SPARSE_CHUNK);
+        s->stride = gw_sparse_bound(GW_WIRE_SPARSE, GW_SPARSE_CHUNK);
         s->wave = gw_scratch_take(context, n_slots, s->stride);
     }
     return n_slots == 1 || s->wave ? GW_OK : GW_ERR_MEMORY;

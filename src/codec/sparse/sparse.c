@@ -2,7 +2,6 @@
  * values (values.c). */
 #include "codec/sparse/sparse.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "base/scratch.h"
 #include "codec/kernels.h"
 #include "codec/sparse/values.h"
@@ -35,6 +34,7 @@ struct gw_sparse_scratch {
                                             * may touch beyond that */
     struct gw_sparse_levels *levels;
     struct gw_strings_writer writer;
+    uint32_t n_values; /* how many values the chunk has that was written last */
 };
 
 /* With few workers the strings never reach the limit, so the writer gets less memory. */
@@ -83,17 +83,6 @@ static struct gw_sparse_exponents exponents_of(struct gw_sparse_scratch *scratch
     return (struct gw_sparse_exponents){scratch->string, {scratch->marks[0], scratch->marks[1]}, scratch->exponents};
 }
 
-static uint32_t chunk_elems(const struct gw_frame *frame, uint64_t c)
-{
-    uint64_t left = frame->count - c * GW_SPARSE_CHUNK;
-    return (uint32_t)(left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK);
-}
-
-uint64_t gw_sparse_n_chunks(const struct gw_frame *frame)
-{
-    return gw_div_up(frame->count, GW_SPARSE_CHUNK);
-}
-
 /* If a frame has several chunks, a table of their sizes stands before them. */
 static size_t table_bytes(const struct gw_frame *frame)
 {
@@ -135,24 +124,22 @@ struct saying {
 };
 
 /* Collects all strings. What is sent as it is goes to scratch->raw. Returns how many bits the latter has. */
-static uint64_t say(const struct saying *saying, bool as_they_are, struct gw_sparse_scratch *scratch,
-                    uint32_t *n_values)
+static uint64_t say(const struct saying *saying, bool as_they_are, struct gw_sparse_scratch *scratch)
 {
     const struct gw_sparse_source *source = saying->source;
     struct gw_strings_writer *writer = &scratch->writer;
     const uint32_t n = saying->n, n_words = (n + 63) / 64, n_kept = count_ones(source->kept, n_words);
-    uint32_t n_raw_signs = 0;
+    uint32_t n_raw_signs = 0, n_values = n_kept;
     gw_strings_begin(writer);
     gw_strings_put(writer, source->kept, n, n_kept);
-    *n_values = n_kept;
     if (saying->parts) {
-        *n_values = count_ones(source->exact, n_words);
-        gw_marked_put(writer, source->kept, n_kept, source->exact, n_words, *n_values);
+        n_values = count_ones(source->exact, n_words);
+        gw_marked_put(writer, source->kept, n_kept, source->exact, n_words, n_values);
         for (uint32_t w = 0; w < n_words; w++) {
             scratch->rest[w] = source->kept[w] & ~source->exact[w];
             scratch->string[w] = scratch->rest[w] & source->negative[w];
         }
-        const uint32_t n_rest = n_kept - *n_values, n_negative = count_ones(scratch->string, n_words);
+        const uint32_t n_rest = n_kept - n_values, n_negative = count_ones(scratch->string, n_words);
         /* Each level of the sums has one question for each sign. So a reader must know the signs before the levels. */
         if (saying->sums)
             gw_marked_put(writer, scratch->rest, n_rest, source->negative, n_words, n_negative);
@@ -165,21 +152,21 @@ static uint64_t say(const struct saying *saying, bool as_they_are, struct gw_spa
     struct gw_sparse_exponents exponents = exponents_of(scratch);
     uint8_t *raw = (uint8_t *)scratch->raw;
     const uint64_t n_raw =
-        gw_sparse_put_values(writer, saying->type, source->values, *n_values, as_they_are, &exponents, raw);
+        gw_sparse_put_values(writer, saying->type, source->values, n_values, as_they_are, &exponents, raw);
+    scratch->n_values = n_values;
     memcpy(raw + n_raw / 8, scratch->signs, gw_div_up(n_raw_signs, 8)); /* values of gspar are whole bytes */
     return n_raw + n_raw_signs;
 }
 
 /* Writes a chunk of at most `limit` bytes. Returns how many it has; SIZE_MAX: it does not fit, or there are too many
- * strings. *n_values becomes the number of its values. */
-static size_t write_chunk(const struct saying *saying, struct gw_sparse_scratch *scratch, uint8_t *dst, size_t limit,
-                          uint32_t *n_values)
+ * strings. */
+static size_t write_chunk(const struct saying *saying, struct gw_sparse_scratch *scratch, uint8_t *dst, size_t limit)
 {
     for (int try = 0; try < 2; try++) {
         /* At first the size of the strings is only an estimate. If a push then does not fit, its values are sent as
          * they are. */
         const bool as_they_are = saying->source->fast || try;
-        const uint64_t n_raw = say(saying, as_they_are, scratch, n_values);
+        const uint64_t n_raw = say(saying, as_they_are, scratch);
         const size_t size = gw_strings_finish(&scratch->writer, scratch->raw, n_raw, dst, limit);
         if (size <= limit)
             return size;
@@ -189,6 +176,14 @@ static size_t write_chunk(const struct saying *saying, struct gw_sparse_scratch 
     return SIZE_MAX;
 }
 
+size_t gw_sparse_write_chunk(const struct gw_sparse_source *source, const struct gw_frame *frame, uint32_t n,
+                             struct gw_sparse_scratch *scratch, uint8_t *at)
+{
+    const bool parts = frame->codec == GW_WIRE_GSPAR;
+    const struct saying saying = {.source = source, .type = gw_sparse_value_type(frame), .n = n, .parts = parts};
+    return write_chunk(&saying, scratch, at, chunk_bound(n, parts ? 3 : 1));
+}
+
 void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scratch *scratch, uint8_t *dst,
                      struct gw_frame *frame)
 {
@@ -196,19 +191,14 @@ void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scr
     uint8_t *payload = dst + gw_frame_head_bytes(frame->n_scalers), *at = payload + table_bytes(frame);
     struct gw_sparse_source part = *source;
     for (uint64_t c = 0; c < n_chunks; c++) {
-        const struct saying saying = {.source = &part,
-                                      .type = gw_sparse_value_type(frame),
-                                      .n = chunk_elems(frame, c),
-                                      .parts = frame->codec == GW_WIRE_GSPAR};
-        uint32_t n_values;
-        const size_t size = write_chunk(&saying, scratch, at, chunk_bound(saying.n, saying.parts ? 3 : 1), &n_values);
+        const size_t size = gw_sparse_write_chunk(&part, frame, gw_sparse_chunk_elems(frame, c), scratch, at);
         if (n_chunks > 1)
             gw_put32(payload + 4 * c, (uint32_t)size);
         at += size;
         part.kept += GW_SPARSE_WORDS;
         part.exact = part.exact ? part.exact + GW_SPARSE_WORDS : NULL;
         part.negative = part.negative ? part.negative + GW_SPARSE_WORDS : NULL;
-        part.values += n_values;
+        part.values += scratch->n_values;
     }
     frame->payload_bytes = (size_t)(at - payload);
 }
@@ -223,8 +213,7 @@ size_t gw_sparse_write_sums(const struct gw_sparse_source *source, uint32_t n, s
                             uint8_t *at)
 {
     const struct saying saying = {.source = source, .type = GW_VALUE_F32, .n = n, .parts = true, .sums = true};
-    uint32_t n_values;
-    return write_chunk(&saying, scratch, at, 4 * (size_t)n - 1, &n_values);
+    return write_chunk(&saying, scratch, at, 4 * (size_t)n - 1);
 }
 
 size_t gw_sparse_chunk_begin(const struct gw_frame *frame, uint64_t c, size_t *at)
@@ -243,7 +232,7 @@ gw_status gw_sparse_begin(const struct gw_sparse_place *places, uint32_t n, stru
         const struct gw_sparse_place *at = &places[i];
         scratch->begun[i].place = *at;
         strings[i] = scratch->begun[i].kept;
-        n_elems[i] = chunk_elems(at->frame, at->c);
+        n_elems[i] = gw_sparse_chunk_elems(at->frame, at->c);
         gw_strings_open(&readers[i], at->frame->payload + at->begin, at->end - at->begin);
         scratch->begun[i].head_bits = gw_strings_used(&readers[i]);
     }
@@ -260,7 +249,7 @@ gw_status gw_sparse_read(struct gw_sparse_scratch *scratch, uint32_t i, struct g
     struct begun *begun = &scratch->begun[i];
     const struct gw_frame *frame = begun->place.frame;
     struct gw_strings_reader *reader = &begun->reader;
-    const uint32_t n = chunk_elems(frame, begun->place.c), n_words = (n + 63) / 64;
+    const uint32_t n = gw_sparse_chunk_elems(frame, begun->place.c), n_words = (n + 63) / 64;
     const uint64_t *kept = begun->kept, used = begun->head_bits;
     uint32_t n_raw_signs = 0, negatives;
     bool sums = false;

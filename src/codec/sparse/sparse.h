@@ -45,8 +45,23 @@ struct gw_sparse_scratch;
 gw_status gw_sparse_scratch_create(gw_context *context, uint32_t workers, bool writes, struct gw_sparse_scratch **out);
 void gw_sparse_scratch_destroy(gw_context *context, struct gw_sparse_scratch *scratch);
 
-/* Writes the payload of frame->count elements behind the header and scalers at dst, of frame->codec (sparse or gspar)
- * and frame->code (sparse: a gw_value_type); sets frame->payload_bytes. */
+static inline uint64_t gw_sparse_n_chunks(const struct gw_frame *frame)
+{
+    return gw_div_up(frame->count, GW_SPARSE_CHUNK);
+}
+
+static inline uint32_t gw_sparse_chunk_elems(const struct gw_frame *frame, uint64_t c)
+{
+    const uint64_t left = frame->count - c * GW_SPARSE_CHUNK;
+    return left < GW_SPARSE_CHUNK ? (uint32_t)left : GW_SPARSE_CHUNK;
+}
+
+/* Writes one chunk of n elements, as frame->codec (sparse or gspar) and frame->code (sparse: a gw_value_type) say. at:
+ * room for gw_sparse_bound of n. Returns how many bytes the chunk has. */
+size_t gw_sparse_write_chunk(const struct gw_sparse_source *source, const struct gw_frame *frame, uint32_t n,
+                             struct gw_sparse_scratch *scratch, uint8_t *at);
+
+/* Writes all chunks of a frame behind the header and scalers at dst; sets frame->payload_bytes. */
 void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scratch *scratch, uint8_t *dst,
                      struct gw_frame *frame);
 
@@ -72,8 +87,6 @@ struct gw_sparse_chunk {
     uint64_t value_bits;               /* the rest, with the coder's states and padding */
     const float *values;
 };
-
-uint64_t gw_sparse_n_chunks(const struct gw_frame *frame);
 
 /* Returns where chunk c begins. Before the call, *at is the end of chunk c - 1 (not needed for c = 0). After it, *at is
  * the end of chunk c. */

@@ -10,6 +10,12 @@ struct layout {
     unsigned exponent_bits, fraction_bits;
 };
 
+/* Bits of one value as it is. */
+static unsigned value_bits(enum gw_value_type type)
+{
+    return type == GW_VALUE_F32 ? 32 : 16;
+}
+
 static struct layout layout_of(enum gw_value_type type)
 {
     return type == GW_VALUE_F32    ? (struct layout){8, 23}
@@ -171,7 +177,7 @@ uint64_t gw_sparse_put_values(struct gw_strings_writer *writer, enum gw_value_ty
     gw_strings_field(writer, apart, 1);
     if (!apart) {
         put_plain(type, values, n, raw);
-        return (uint64_t)n * gw_value_bits(type);
+        return (uint64_t)n * value_bits(type);
     }
     uint32_t n_left;
     const uint64_t *left = put_exponents(writer, layout, n, &census, memory, &n_left);
@@ -192,7 +198,7 @@ gw_status gw_sparse_get_exponents(struct gw_strings_reader *reader, enum gw_valu
                                         .n = n,
                                         .apart = n && gw_strings_number(reader, 1),
                                         .exponents = memory->exponents};
-    *n_raw = (uint64_t)n * gw_value_bits(type);
+    *n_raw = (uint64_t)n * value_bits(type);
     if (!coming->apart)
         return GW_OK;
     uint64_t *marks = memory->marks[0], *next = memory->marks[1];

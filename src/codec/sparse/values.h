@@ -13,12 +13,6 @@ struct gw_sparse_exponents {
     uint8_t *exponents;          /* n, rounded up to a multiple of 64 */
 };
 
-/* Bits of one value of this type as it is. */
-static inline unsigned gw_value_bits(enum gw_value_type type)
-{
-    return type == GW_VALUE_F32 ? 32 : 16;
-}
-
 /* The exponent field of x as a value of this type. */
 uint32_t gw_value_exponent(enum gw_value_type type, float x);
 

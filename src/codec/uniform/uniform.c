@@ -1,7 +1,5 @@
 /* uniform sends every element with the same probability p, as g_i / p. GSpar is compared with it. */
-#include "base/error.h"
-#include "base/memory.h"
-#include "codec/draw.h"
+#include "codec/kernels.h"
 #include "codec/sparse/encode.h"
 
 #include <float.h>
