@@ -33,10 +33,12 @@ static struct gw_select_counts select_ref(const struct gw_select_run *run, float
 {
     struct gw_select_counts counts = {0};
     for (uint64_t i = 0; i < run->n; i++) {
-        bool sent = run->sent && run->sent[i / 64] >> (i % 64) & 1;
         float a = run->g[i];
-        if (run->residual)
+        if (run->residual) {
+            const bool sent = run->sent[i / 64] >> (i % 64) & 1;
             a += sent ? gw_select_left(run->value, run->over, run->residual[i]) : run->residual[i];
+            run->next[i] = a;
+        }
         uint32_t bits = gw_float_bits(a) & 0x7FFFFFFFu;
         bool above = bits > run->threshold_bits;
         if (above)
@@ -46,8 +48,6 @@ static struct gw_select_counts select_ref(const struct gw_select_run *run, float
         if (i % 64 == 0)
             run->kept[i / 64] = 0;
         run->kept[i / 64] |= (uint64_t)above << (i % 64);
-        if (run->next)
-            run->next[i] = a;
     }
     return counts;
 }
@@ -56,11 +56,13 @@ struct gw_select_counts gw_select_rest(const struct gw_select_run *run, uint64_t
 {
     struct gw_select_run rest = *run;
     rest.g += done;
-    rest.residual = run->residual ? run->residual + done : NULL;
-    rest.sent = run->sent ? run->sent + done / 64 : NULL;
-    rest.next = run->next ? run->next + done : NULL;
-    rest.kept += done / 64;
     rest.n -= done;
+    rest.kept += done / 64;
+    if (run->residual) {
+        rest.residual += done;
+        rest.sent += done / 64;
+        rest.next += done;
+    }
     struct gw_select_counts counts = select_ref(&rest, values + n_above);
     counts.n_above += n_above;
     return counts;

@@ -14,19 +14,18 @@
 
 /* A run of elements; select.h says what is done with them. */
 struct gw_select_run {
-    const float *g, *residual; /* residual NULL: a = g */
-    const uint64_t *sent;      /* elements that were sent: their residual is gw_select_left; NULL: none */
-    uint64_t n;                /* less than 2^32 */
-    uint32_t threshold_bits;   /* the threshold's; at most 0x7FFFFFFF */
+    const float *g;
+    uint64_t n;              /* less than 2^32 */
+    uint32_t threshold_bits; /* the threshold's; at most 0x7FFFFFFF */
+    uint64_t *kept;          /* which are above */
+    /* If there is no residual, these three are NULL, and a = g. */
+    const float *residual;
+    const uint64_t *sent; /* elements that were sent: their residual is gw_select_left */
+    float *next;          /* a */
     enum gw_value_type value;
-    float over;     /* what is sent is (1 + over) * a, rounded to `value` */
-    bool stream;    /* next is larger than the cache; stores may go around it */
-    float *next;    /* a; NULL: it is not written, and sent is NULL */
-    uint64_t *kept; /* which are above */
+    float over;  /* what is sent is (1 + over) * a, rounded to `value` */
+    bool stream; /* next is larger than the cache; stores may go around it */
 };
-
-/* What is known of a run when a kernel is compiled: whether it has a residual, and whether any of it was sent. */
-enum residual { NO_RESIDUAL, RESIDUAL, SENT_RESIDUAL };
 
 struct gw_select_counts {
     uint64_t n_above, n_equal; /* elements with |a| above the threshold, and with |a| equal to it */

@@ -55,8 +55,8 @@ INLINE __m256 left_of(__m256 residual, uint32_t sent, enum gw_value_type value, 
     return _mm256_sub_ps(residual, _mm256_and_ps(arrives, lanes));
 }
 
-INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, enum residual with,
-                                          bool writes, enum gw_value_type value)
+INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, bool with_residual,
+                                          enum gw_value_type value)
 {
     const __m256i threshold = _mm256_set1_epi32((int)run->threshold_bits), magnitude = _mm256_set1_epi32(0x7FFFFFFF);
     const __m256 factor = _mm256_set1_ps(1 + run->over);
@@ -66,18 +66,16 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
     float *at = values;
     uint64_t i = 0;
     for (; i + 64 <= run->n; i += 64) {
-        uint64_t word = 0, gone = with == SENT_RESIDUAL ? run->sent[i / 64] : 0;
+        uint64_t word = 0, gone = with_residual ? run->sent[i / 64] : 0;
 #pragma GCC unroll 8
         for (int t = 0; t < 8; t++) {
             const float *from = g + i + 8 * t;
             __m256 a = _mm256_loadu_ps(from);
             if (t % 2 == 0)
                 _mm_prefetch((const char *)from + 4096, _MM_HINT_T0);
-            if (with != NO_RESIDUAL) {
+            if (with_residual) {
                 __m256 left = _mm256_loadu_ps(residual + i + 8 * t);
-                if (with == SENT_RESIDUAL)
-                    left = left_of(left, (uint32_t)(gone >> (8 * t)) & 255, value, factor);
-                a = _mm256_add_ps(a, left);
+                a = _mm256_add_ps(a, left_of(left, (uint32_t)(gone >> (8 * t)) & 255, value, factor));
                 if (t % 2 == 0)
                     _mm_prefetch((const char *)(residual + i + 8 * t) + 4096, _MM_HINT_T0);
             }
@@ -86,9 +84,9 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
             __m256i above = _mm256_cmpgt_epi32(bits, threshold);
             equal = _mm256_sub_epi32(equal, _mm256_cmpeq_epi32(bits, threshold));
             most = _mm256_max_epu32(most, bits);
-            if (writes && stream)
+            if (with_residual && stream)
                 _mm256_stream_ps(run->next + i + 8 * t, a);
-            else if (writes)
+            else if (with_residual)
                 _mm256_storeu_ps(run->next + i + 8 * t, a);
             uint32_t mask = (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(above));
             if (mask) {
@@ -99,7 +97,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
         }
         run->kept[i / 64] = word;
     }
-    if (stream && writes)
+    if (with_residual && stream)
         _mm_sfence();
 
     struct gw_select_counts counts = gw_select_rest(run, i, values, (uint64_t)(at - values));

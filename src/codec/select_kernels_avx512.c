@@ -36,8 +36,8 @@ INLINE __m512 left_of(__m512 residual, __mmask16 sent, enum gw_value_type value,
     return _mm512_mask_sub_ps(residual, sent, residual, arrives);
 }
 
-INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, enum residual with,
-                                          bool writes, enum gw_value_type value)
+INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, bool with_residual,
+                                          enum gw_value_type value)
 {
     const __m512i threshold = _mm512_set1_epi32((int)run->threshold_bits), one = _mm512_set1_epi32(1);
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
@@ -50,17 +50,15 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
     for (; i + 64 <= run->n; i += 64) {
         __mmask16 above[4];
         __m512 sums[4];
-        uint64_t gone = with == SENT_RESIDUAL ? run->sent[i / 64] : 0;
+        uint64_t gone = with_residual ? run->sent[i / 64] : 0;
 #pragma GCC unroll 4
         for (int t = 0; t < 4; t++) {
             __m512 a = _mm512_loadu_ps(g + i + 16 * t);
             /* 4 KiB ahead: the hardware's own prefetch stops at page ends. */
             _mm_prefetch((const char *)(g + i + 16 * t) + 4096, _MM_HINT_T0);
-            if (with != NO_RESIDUAL) {
+            if (with_residual) {
                 __m512 left = _mm512_loadu_ps(residual + i + 16 * t);
-                if (with == SENT_RESIDUAL)
-                    left = left_of(left, (__mmask16)(gone >> (16 * t)), value, factor);
-                a = _mm512_add_ps(a, left);
+                a = _mm512_add_ps(a, left_of(left, (__mmask16)(gone >> (16 * t)), value, factor));
                 _mm_prefetch((const char *)(residual + i + 16 * t) + 4096, _MM_HINT_T0);
             }
             __m512i bits = _mm512_and_si512(_mm512_castps_si512(a), magnitude);
@@ -68,9 +66,9 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
             equal = _mm512_mask_add_epi32(equal, _mm512_cmpeq_epu32_mask(bits, threshold), equal, one);
             most = _mm512_max_epu32(most, bits);
             sums[t] = a;
-            if (writes && stream)
+            if (with_residual && stream)
                 _mm512_stream_ps(run->next + i + 16 * t, a);
-            else if (writes)
+            else if (with_residual)
                 _mm512_storeu_ps(run->next + i + 16 * t, a);
         }
         uint32_t low = above[0] | (uint32_t)above[1] << 16, high = above[2] | (uint32_t)above[3] << 16;
@@ -83,7 +81,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
             }
         }
     }
-    if (stream && writes)
+    if (with_residual && stream)
         _mm_sfence();
 
     struct gw_select_counts counts = gw_select_rest(run, i, values, (uint64_t)(at - values));

@@ -5,18 +5,14 @@
 TARGET static struct gw_select_counts GW_SUFFIX(select)(const struct gw_select_run *run, float *values)
 {
     if (!run->residual)
-        return run->next ? select_run(run, values, NO_RESIDUAL, true, GW_VALUE_F32)
-                         : select_run(run, values, NO_RESIDUAL, false, GW_VALUE_F32);
-    if (!run->sent)
-        return run->next ? select_run(run, values, RESIDUAL, true, GW_VALUE_F32)
-                         : select_run(run, values, RESIDUAL, false, GW_VALUE_F32);
+        return select_run(run, values, false, GW_VALUE_F32);
     switch (run->value) {
     case GW_VALUE_BF16:
-        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_BF16);
+        return select_run(run, values, true, GW_VALUE_BF16);
     case GW_VALUE_F16:
-        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_F16);
+        return select_run(run, values, true, GW_VALUE_F16);
     default:
-        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_F32);
+        return select_run(run, values, true, GW_VALUE_F32);
     }
 }
 

@@ -59,6 +59,17 @@ uint32_t gw_select_list_slots(gw_context *context, const struct gw_select_list *
 
 /* ---- the k-th largest -------------------------------------------------------------------------------- */
 
+/* |a| as bits. */
+static inline uint32_t bits_of(const struct gw_select_part *part, uint64_t i)
+{
+    float a = part->g[i];
+    if (part->residual) {
+        const bool sent = part->sent[i / 64] >> (i % 64) & 1;
+        a += sent ? gw_select_left(part->value, part->over, part->residual[i]) : part->residual[i];
+    }
+    return gw_float_bits(a) & 0x7FFFFFFFu;
+}
+
 /* Finds the k-th largest of n numbers from `low` to `high`, in linear time. It overwrites x. *k becomes the count of
  * those among the k that are equal to it. */
 static uint32_t kth_largest(uint32_t *x, uint64_t n, uint64_t *k, uint32_t low, uint32_t high)
@@ -100,7 +111,7 @@ static gw_status find_small(gw_context *context, const struct gw_select_list *li
     uint64_t n = 0;
     for (uint32_t p = 0; p < list->n_parts; p++)
         for (uint64_t i = 0; i < list->parts[p].n; i++)
-            x[n++] = gw_select_bits(&list->parts[p], i);
+            x[n++] = bits_of(&list->parts[p], i);
     rank->bits = kth_largest(x, n, &k, low, high);
     rank->n_ties = k;
     gw_scratch_give(context, x);
@@ -124,7 +135,7 @@ static void count_chunk(uint64_t i, uint32_t slot, void *user)
     uint64_t *bins = h->bins + (size_t)slot * N_BINS;
     uint32_t width = h->high - h->low;
     for (uint64_t e = chunk.begin; e < chunk.begin + chunk.n; e++) {
-        uint32_t at = gw_select_bits(part, e) - h->low;
+        uint32_t at = bits_of(part, e) - h->low;
         if (at <= width)
             bins[at >> h->shift]++;
     }
@@ -188,10 +199,10 @@ static void ask_for(const struct gw_select_part *part, uint64_t i)
     if (i >= part->n)
         return;
     __builtin_prefetch(part->g + i);
-    if (part->residual)
+    if (part->residual) {
         __builtin_prefetch(part->residual + i);
-    if (part->sent)
         __builtin_prefetch(part->sent + i / 64);
+    }
 }
 
 gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t *bits,
@@ -225,7 +236,7 @@ gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, 
         for (; at - base >= list->parts[p].n; p++)
             base += list->parts[p].n;
         ask_for(&list->parts[p], gw_rank_sample_place(list->n, s + AHEAD) - base);
-        sample[s] = gw_bits_float(gw_select_bits(&list->parts[p], at - base));
+        sample[s] = gw_bits_float(bits_of(&list->parts[p], at - base));
     }
     const struct gw_select_part part = {.g = sample, .n = n_sample};
     struct gw_select_list of_sample;

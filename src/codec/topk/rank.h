@@ -6,7 +6,8 @@
 #include "codec/topk/select.h"
 #include "wire/bytes.h"
 
-/* A list of parts, cut into chunks of GW_CHUNK elements. A chunk lies in one part only. */
+/* A list of parts, cut into chunks of GW_CHUNK elements. A chunk lies in one part only. If it is only ranked, a part
+ * may have no residual: then a = g. */
 struct gw_select_list {
     const struct gw_select_part *parts;
     uint32_t n_parts;
@@ -26,16 +27,6 @@ struct gw_select_chunk gw_select_list_chunk(const struct gw_select_list *list, u
 
 /* How many slots gw_parallel_for can give out over the list's chunks. */
 uint32_t gw_select_list_slots(gw_context *context, const struct gw_select_list *list);
-
-/* |a| as bits. */
-static inline uint32_t gw_select_bits(const struct gw_select_part *part, uint64_t i)
-{
-    bool sent = part->sent && part->sent[i / 64] >> (i % 64) & 1;
-    float a = part->g[i];
-    if (part->residual)
-        a += sent ? gw_select_left(part->value, part->over, part->residual[i]) : part->residual[i];
-    return gw_float_bits(a) & 0x7FFFFFFFu;
-}
 
 struct gw_rank {
     uint32_t bits;   /* the k-th largest |a| */

@@ -4,7 +4,6 @@
  * tensor is looked at again only if the guess was wrong. */
 #include "codec/topk/select.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "base/scratch.h"
 #include "base/threads.h"
 #include "codec/topk/rank.h"
@@ -81,8 +80,8 @@ static void pass_chunk(uint64_t i, uint32_t slot, void *user)
     const struct gw_select_part *part = &job->parts[place.part];
     const struct gw_select_run run = {
         .g = part->g + place.begin,
-        .residual = part->residual ? part->residual + place.begin : NULL,
-        .sent = part->sent ? part->sent + place.begin / 64 : NULL,
+        .residual = part->residual + place.begin,
+        .sent = part->sent + place.begin / 64,
         .n = place.n,
         .threshold_bits = job->threshold,
         .value = part->value,

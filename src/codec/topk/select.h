@@ -20,8 +20,8 @@
 /* One tensor. Of any length, 0 among them. */
 struct gw_select_part {
     const float *g;
-    const float *residual; /* what `next` was after the step before; NULL: a = g */
-    const uint64_t *sent;  /* what `kept` was after that step; NULL: nothing was sent */
+    const float *residual; /* what `next` was after the step before */
+    const uint64_t *sent;  /* what `kept` was after that step */
     uint64_t n;
     enum gw_value_type value; /* the same in all parts and steps, as `over` is */
     float over;               /* from 0 to less than 1 */
