@@ -142,8 +142,7 @@ struct gw_codec {
 struct gw_encoder {
     gw_context *context;
     const struct gw_codec_record *record; /* the record of `none` for tensors that are left in float */
-    const void *options;                  /* the codec's options; NULL if record is that of `none` instead */
-    void *own_options;
+    void *options;                        /* a copy of the codec's; NULL if record is that of `none` instead */
     gw_tensor tensor;
     char *name;      /* a copy, to which tensor.name points */
     char shown[128]; /* the name for sentences: its beginning and its end if it is long */
@@ -163,22 +162,10 @@ static inline bool gw_record_keeps_state(const struct gw_codec_record *record, c
     return record->settle && (!record->keeps_state || record->keeps_state(options));
 }
 
-/* NULL: the codec has no momentum=. */
-static inline const struct gw_momentum_options *gw_record_momentum(const struct gw_codec_record *record,
-                                                                   const void *options)
-{
-    return record->momentum_at ? (const void *)((const char *)options + record->momentum_at) : NULL;
-}
-
 static inline bool gw_encoder_keeps_state(const gw_encoder *encoder)
 {
     return gw_record_keeps_state(encoder->record, encoder->options);
 }
-
-/* Reads options (parse.c). Fills record->options_bytes bytes with defaults, then with `text` ("k=v,k=v" or NULL). */
-gw_status gw_options_parse(const struct gw_codec_record *record, const char *text, void *options);
-/* Writes "name:key=value,..." with every option. dst NULL: only counts. Returns the length without the closing 0. */
-size_t gw_options_print(const struct gw_codec_record *record, const void *options, char *dst, size_t capacity);
 
 /* True if `pattern` matches the tensor: "last", or a glob with * and ?; several are joined by '+'. */
 bool gw_pattern_matches(const char *pattern, const gw_tensor *tensor);

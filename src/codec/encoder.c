@@ -14,11 +14,7 @@
 
 bool gw_codec_leaves_float(const gw_codec *codec, const gw_tensor *tensor)
 {
-    if (!codec || !tensor || !codec->record->leaves_float)
-        return false;
-    gw_tensor named = *tensor;
-    named.name = tensor->name ? tensor->name : "";
-    return codec->record->leaves_float(codec->options, &named);
+    return codec && tensor && codec->record->leaves_float && codec->record->leaves_float(codec->options, tensor);
 }
 
 /* A sentence has no room for a long name, and must still say what is wrong. */
@@ -51,10 +47,10 @@ static gw_status open_encoder(gw_encoder *encoder, const gw_codec *codec, const 
         return GW_ERR_MEMORY;
     show(encoder);
     if (record == codec->record) {
-        encoder->options = encoder->own_options = gw_alloc(encoder->context, 1, record->options_bytes);
-        if (!encoder->own_options)
+        encoder->options = gw_alloc(encoder->context, 1, record->options_bytes);
+        if (!encoder->options)
             return GW_ERR_MEMORY;
-        memcpy(encoder->own_options, codec->options, record->options_bytes);
+        memcpy(encoder->options, codec->options, record->options_bytes);
     }
     if (gw_encoder_keeps_state(encoder))
         GW_TRY(gw_residual_init(encoder->context, encoder->tensor.n_elems, record->sent_bytes(encoder),
@@ -104,7 +100,7 @@ void gw_encoder_destroy(gw_encoder *encoder)
     gw_free(encoder->context, encoder->state);
     gw_momentum_destroy(encoder->context, encoder->momentum);
     gw_residual_fini(encoder->context, &encoder->residual);
-    gw_free(encoder->context, encoder->own_options);
+    gw_free(encoder->context, encoder->options);
     gw_free(encoder->context, encoder->name);
     gw_free(encoder->context, encoder);
 }
@@ -132,7 +128,7 @@ void gw_encoder_run_in(gw_encoder *encoder, const float *g, uint32_t rank)
 
 static uint32_t bucket_of(const gw_encoder *encoder)
 {
-    return encoder && encoder->record->bucket ? encoder->record->bucket(encoder) : 0;
+    return encoder->record->bucket ? encoder->record->bucket(encoder) : 0;
 }
 
 static uint64_t slice_align(const gw_encoder *encoder)

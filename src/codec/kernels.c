@@ -70,18 +70,6 @@ uint32_t gw_draw_ties(const struct gw_ternary_draw *draw, uint64_t element, cons
     return won;
 }
 
-bool gw_draw_element(const struct gw_ternary_draw *draw, uint64_t element, float g)
-{
-    uint32_t counter[4], words[4];
-    uint32_t block = (uint32_t)(16 * (element / 128) + element % 32 / 2);
-    gw_philox_counter(counter, block, draw->step, draw->purpose, draw->rank, draw->tensor_id);
-    gw_philox(counter, draw->seed, words);
-    uint32_t drawn = words[element % 128 / 32] >> (16 * (element % 2)) & 0xFFFFu;
-    uint64_t t = threshold(draw, g);
-    uint32_t upper = t >> 16 > 0xFFFFu ? 0xFFFFu : (uint32_t)(t >> 16);
-    return drawn == upper ? draw_tie(draw, element, g, drawn) : drawn < upper;
-}
-
 const struct gw_kernels *gw_kernels_for(enum gw_cpu cpu)
 {
     static const struct gw_kernels *const sets[] = {
@@ -143,6 +131,18 @@ static uint32_t split_ref(const float *g, uint32_t n, uint32_t low, uint32_t hig
     return n_kept;
 }
 
+static bool draw_element(const struct gw_ternary_draw *draw, uint64_t element, float g)
+{
+    uint32_t counter[4], words[4];
+    uint32_t block = (uint32_t)(16 * (element / 128) + element % 32 / 2);
+    gw_philox_counter(counter, block, draw->step, draw->purpose, draw->rank, draw->tensor_id);
+    gw_philox(counter, draw->seed, words);
+    uint32_t drawn = words[element % 128 / 32] >> (16 * (element % 2)) & 0xFFFFu;
+    uint64_t t = threshold(draw, g);
+    uint32_t upper = t >> 16 > 0xFFFFu ? 0xFFFFu : (uint32_t)(t >> 16);
+    return drawn == upper ? draw_tie(draw, element, g, drawn) : drawn < upper;
+}
+
 static void draw_ref(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups,
                      uint64_t *nonzero, uint64_t *sign)
 {
@@ -150,7 +150,7 @@ static void draw_ref(const struct gw_ternary_draw *draw, const float *g, uint64_
         nonzero[w] = sign[w] = 0;
         for (uint64_t i = 0; i < 64; i++) {
             float x = g[64 * w + i];
-            bool drawn = gw_draw_element(draw, GW_DRAW_GROUP * group + 64 * w + i, x);
+            bool drawn = draw_element(draw, GW_DRAW_GROUP * group + 64 * w + i, x);
             nonzero[w] |= (uint64_t)drawn << i;
             sign[w] |= (uint64_t)(drawn && gw_float_bits(x) >> 31) << i;
         }

@@ -168,9 +168,6 @@ static inline uint64_t gw_scatter_bits(uint64_t bits, uint64_t nonzero)
     return out;
 }
 
-/* Draws one element, bit by bit. */
-bool gw_draw_element(const struct gw_ternary_draw *draw, uint64_t element, float g);
-
 /* Breaks ties among up to 32 elements from `element` on, whose gradients are at g. The first 16 random bits of those in
  * `ties` equal the upper 16 of their thresholds. drawn: these bits, of all of them. Returns which of the ties are
  * drawn.

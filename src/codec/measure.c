@@ -1,30 +1,17 @@
 /* Measures a tensor: its sums, its largest magnitude and whether all elements are finite. The result is the same bits
  * on any number of threads. */
 #include "codec/measure.h"
-#include "base/memory.h"
 #include "base/threads.h"
 #include "codec/kernels.h"
 #include "wire/bytes.h"
 #include "wire/frame.h"
 
 #include <math.h>
-#include <stdatomic.h>
 
 struct gw_stats gw_stats_block(const float *g, uint32_t n)
 {
     const struct gw_stats block = gw_kernels_now()->stats_block(g, n);
     return gw_stats_needs_wide(block.max_bits) ? gw_stats_wide(g, n) : block;
-}
-
-struct gw_stats gw_stats_chunk(const float *g, uint64_t n)
-{
-    struct gw_stats total = {0};
-    for (uint64_t i = 0; i < n; i += GW_STATS_BLOCK) {
-        const struct gw_stats block =
-            gw_stats_block(g + i, (uint32_t)(n - i < GW_STATS_BLOCK ? n - i : GW_STATS_BLOCK));
-        gw_stats_add(&total, &block);
-    }
-    return total;
 }
 
 /* The chunks of a wave are measured in parallel, and added up in order. */
@@ -60,14 +47,21 @@ struct gw_stats gw_stats_run_with(gw_context *context, uint64_t n,
     return total;
 }
 
-static struct gw_stats chunk_of(uint64_t begin, uint64_t n, void *user)
+static struct gw_stats stats_of_chunk(uint64_t begin, uint64_t n, void *user)
 {
-    return gw_stats_chunk((const float *)user + begin, n);
+    const float *g = (const float *)user + begin;
+    struct gw_stats total = {0};
+    for (uint64_t i = 0; i < n; i += GW_STATS_BLOCK) {
+        const struct gw_stats block =
+            gw_stats_block(g + i, (uint32_t)(n - i < GW_STATS_BLOCK ? n - i : GW_STATS_BLOCK));
+        gw_stats_add(&total, &block);
+    }
+    return total;
 }
 
 struct gw_stats gw_stats_run(gw_context *context, const float *g, uint64_t n)
 {
-    return gw_stats_run_with(context, n, chunk_of, (void *)g); /* chunk_of only reads it */
+    return gw_stats_run_with(context, n, stats_of_chunk, (void *)g); /* stats_of_chunk only reads it */
 }
 
 double gw_stats_sigma(const struct gw_stats *stats, uint64_t n)

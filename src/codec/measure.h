@@ -17,9 +17,8 @@ struct gw_stats {
     double sum, sum_abs, sum_squares;
 };
 
-/* Statistics of g[0..n): n at most GW_STATS_BLOCK, or GW_CHUNK. */
+/* Statistics of g[0..n): n at most GW_STATS_BLOCK. */
 struct gw_stats gw_stats_block(const float *g, uint32_t n);
-struct gw_stats gw_stats_chunk(const float *g, uint64_t n);
 
 /* Adds the statistics of the elements that follow. */
 static inline void gw_stats_add(struct gw_stats *total, const struct gw_stats *next)

@@ -19,9 +19,8 @@ gw_status gw_momentum_create(gw_context *context, float factor, bool has_average
     if (!momentum)
         return GW_ERR_MEMORY;
     momentum->factor = factor;
-    momentum->has_average = has_average;
     GW_TRY(gw_residual_init(context, n, 0, &momentum->velocity));
-    return momentum->has_average ? gw_residual_init(context, n, 0, &momentum->average) : GW_OK;
+    return gw_residual_init(context, has_average ? n : 0, 0, &momentum->average);
 }
 
 void gw_momentum_destroy(gw_context *context, struct gw_momentum *momentum)
@@ -75,7 +74,7 @@ GW_CLONES static void deliver(float factor, const float *restrict before, uint64
 
 void gw_momentum_deliver(struct gw_momentum *momentum, float *average, uint64_t begin, uint64_t count)
 {
-    if (!momentum->has_average)
+    if (!momentum->average.n)
         return;
     deliver(momentum->factor, gw_residual_now(&momentum->average) + begin, count, average,
             gw_residual_next(&momentum->average) + begin);
@@ -86,7 +85,7 @@ void gw_momentum_commit(struct gw_momentum *momentum, bool committed)
 {
     if (committed)
         gw_residual_commit(&momentum->velocity);
-    if (committed && momentum->has_average && momentum->n_delivered == momentum->average.n)
+    if (committed && momentum->n_delivered == momentum->average.n)
         gw_residual_commit(&momentum->average);
     momentum->n_delivered = 0;
 }
@@ -109,33 +108,30 @@ const float *gw_momentum_rest(struct gw_momentum *momentum)
 void gw_momentum_scale(struct gw_momentum *momentum, float factor)
 {
     gw_residual_scale(&momentum->velocity, factor);
-    if (momentum->has_average)
-        gw_residual_scale(&momentum->average, factor);
+    gw_residual_scale(&momentum->average, factor);
 }
 
 size_t gw_momentum_bytes(const struct gw_momentum *momentum)
 {
-    return momentum ? gw_residual_bytes(momentum->velocity.n) * (momentum->has_average ? 2 : 1) : 0;
+    return momentum ? gw_residual_bytes(momentum->velocity.n + momentum->average.n) : 0;
 }
 
 void gw_momentum_save(const struct gw_momentum *momentum, uint8_t *dst)
 {
     gw_residual_save(&momentum->velocity, dst);
-    if (momentum->has_average)
-        gw_residual_save(&momentum->average, dst + gw_residual_bytes(momentum->velocity.n));
+    gw_residual_save(&momentum->average, dst + gw_residual_bytes(momentum->velocity.n));
 }
 
 gw_status gw_momentum_check(const struct gw_momentum *momentum, const uint8_t *src, const char *name)
 {
     const uint64_t n = momentum->velocity.n;
     GW_TRY(gw_residual_check(src, n, "velocity", name));
-    return momentum->has_average ? gw_residual_check(src + gw_residual_bytes(n), n, "average", name) : GW_OK;
+    return gw_residual_check(src + gw_residual_bytes(n), momentum->average.n, "average", name);
 }
 
 void gw_momentum_load(struct gw_momentum *momentum, const uint8_t *src)
 {
     gw_residual_load(&momentum->velocity, src);
-    if (momentum->has_average)
-        gw_residual_load(&momentum->average, src + gw_residual_bytes(momentum->velocity.n));
+    gw_residual_load(&momentum->average, src + gw_residual_bytes(momentum->velocity.n));
     momentum->n_delivered = 0;
 }

@@ -41,9 +41,8 @@ struct gw_momentum_options {
 /* What it keeps of a tensor. Both have two buffers, so that a step that is dropped leaves no trace. */
 struct gw_momentum {
     float factor;
-    bool has_average; /* output=gradient */
     struct gw_residual velocity;
-    struct gw_residual average; /* s */
+    struct gw_residual average; /* s; with output=velocity it has no elements */
     uint64_t n_delivered;       /* how many elements of `average` have come in this step */
 };
 

@@ -56,7 +56,14 @@ static gw_status read_value(void *user, size_t i, const char *value)
                    value, option->key, option->values, *option->default_value ? option->default_value : "none");
 }
 
-gw_status gw_options_parse(const struct gw_codec_record *record, const char *text, void *options)
+/* NULL: the codec has no momentum=. */
+static const struct gw_momentum_options *momentum_of(const struct gw_codec_record *record, const void *options)
+{
+    return record->momentum_at ? (const void *)((const char *)options + record->momentum_at) : NULL;
+}
+
+/* Fills record->options_bytes bytes with defaults, then with `text` ("k=v,k=v" or NULL). */
+static gw_status parse_options(const struct gw_codec_record *record, const char *text, void *options)
 {
     enum { MOST_OPTIONS = 64 };
     const gw_codec_info *info = &record->info;
@@ -69,14 +76,15 @@ gw_status gw_options_parse(const struct gw_codec_record *record, const char *tex
     const struct gw_spec spec = {
         .what = info->name, .keys = keys, .n_keys = info->n_options, .take = read_value, .user = &to};
     GW_TRY(gw_spec_parse(&spec, text));
-    const struct gw_momentum_options *momentum = gw_record_momentum(record, options);
+    const struct gw_momentum_options *momentum = momentum_of(record, options);
     if (momentum && momentum->output != GW_OUTPUT_GRADIENT && !(momentum->factor > 0))
         return gw_fail(GW_ERR_SPEC, "%s: output= says what momentum= gives back; without momentum= leave it out",
                        info->name);
     return record->check_options ? record->check_options(options) : GW_OK;
 }
 
-size_t gw_options_print(const struct gw_codec_record *record, const void *options, char *dst, size_t capacity)
+/* Writes "name:key=value,..." with every option. dst NULL: only counts. Returns the length without the closing 0. */
+static size_t print_options(const struct gw_codec_record *record, const void *options, char *dst, size_t capacity)
 {
     size_t used = 0;
 #define PRINT(...) used += (size_t)snprintf(dst ? dst + used : NULL, dst ? capacity - used : 0, __VA_ARGS__)
@@ -163,14 +171,13 @@ gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out)
     codec->record = record;
     codec->options = gw_calloc(context, 1, record->options_bytes);
     struct gw_plain before = gw_plain_enter();
-    gw_status status = codec->options
-                           ? gw_options_parse(record, spec[length] ? spec + length + 1 : NULL, codec->options)
-                           : GW_ERR_MEMORY;
+    gw_status status =
+        codec->options ? parse_options(record, spec[length] ? spec + length + 1 : NULL, codec->options) : GW_ERR_MEMORY;
     if (status == GW_OK) {
-        size_t bytes = gw_options_print(record, codec->options, NULL, 0) + 1;
+        size_t bytes = print_options(record, codec->options, NULL, 0) + 1;
         codec->canonical = gw_alloc(context, bytes, 1);
         if (codec->canonical)
-            gw_options_print(record, codec->options, codec->canonical, bytes);
+            print_options(record, codec->options, codec->canonical, bytes);
         else
             status = GW_ERR_MEMORY;
     }
@@ -197,7 +204,7 @@ gw_codec_traits gw_codec_traits_of(const gw_codec *codec)
     if (!codec)
         return (gw_codec_traits){.name = NULL};
     const struct gw_codec_record *record = codec->record;
-    const struct gw_momentum_options *momentum = gw_record_momentum(record, codec->options);
+    const struct gw_momentum_options *momentum = momentum_of(record, codec->options);
     const bool may_keep = record->keeps_state && record->keeps_state(codec->options);
     return (gw_codec_traits){.name = record->info.name,
                              .canonical = codec->canonical,

@@ -176,15 +176,15 @@ gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t s
         if (memcmp(states[i], states[0], HEAD_BYTES) != 0)
             return gw_fail(GW_ERR_ARGUMENT, "states 0 and %u are not of one codec and tensor", i);
     }
+    const uint64_t n_elems = gw_get64((const uint8_t *)states[0] + 8 + NAME_BYTES);
     for (size_t i = 0; gw_codec_records[i]; i++) {
         uint8_t head[HEAD_BYTES];
-        put_head(head, gw_codec_records[i]->info.name, gw_get64((const uint8_t *)states[0] + 8 + NAME_BYTES));
+        put_head(head, gw_codec_records[i]->info.name, n_elems);
         if (memcmp(head, states[0], HEAD_BYTES) == 0)
             record = gw_codec_records[i];
     }
     if (!record)
         return gw_fail(GW_ERR_ARGUMENT, "codec %.*s keeps no state", NAME_BYTES, (const char *)states[0] + 8);
-    uint64_t n_elems = gw_get64((const uint8_t *)states[0] + 8 + NAME_BYTES);
     const size_t bytes = state_bytes - HEAD_BYTES - TAIL_BYTES, velocity = gw_residual_bytes(n_elems);
     size_t own = 0;
     if (n_elems <= GW_MAX_ELEMENTS && record->settle && bytes >= record->head_bytes + velocity)

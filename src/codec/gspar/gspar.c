@@ -2,7 +2,6 @@
  * A). Else it is q with g_i's sign (part B). q is one number of the frame. With share=on it is the smallest of all
  * workers' q, so that the variance stays below what each asked for, and owners add up part B in integers. */
 #include "base/error.h"
-#include "base/memory.h"
 #include "codec/draw.h"
 #include "codec/gspar/solve.h"
 #include "codec/sparse/encode.h"

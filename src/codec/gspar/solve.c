@@ -109,10 +109,7 @@ static uint64_t part(gw_context *context, const struct problem *problem, const f
     for (; pass.first < n_chunks; pass.first += wave) {
         uint64_t m = n_chunks - pass.first < wave ? n_chunks - pass.first : wave;
         pass.to = direct ? scratch->kept + n_kept : scratch ? scratch->wave : NULL;
-        if (direct)
-            part_chunk(0, 0, &pass);
-        else
-            gw_parallel_for(context, m, part_chunk, &pass);
+        gw_parallel_for(context, m, part_chunk, &pass);
         for (uint64_t i = 0; i < m; i++) {
             tail_add(below, &pass.below[i]);
             if (stats)
