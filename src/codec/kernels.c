@@ -53,8 +53,9 @@ static bool draw_tie(const struct gw_ternary_draw *draw, uint64_t element, float
 {
     /* docs/wire-format.md, "Random numbers": tie bits. */
     uint32_t counter[4], words[4];
-    gw_philox_counter(counter, (uint32_t)(element / 8), draw->step, draw->purpose + 1, draw->rank, draw->tensor_id);
-    gw_philox(counter, draw->seed, words);
+    gw_philox_counter(counter, (uint32_t)(element / 8), draw->at.step, draw->purpose + 1, draw->at.rank,
+                      draw->tensor_id);
+    gw_philox(counter, draw->at.seed, words);
     uint32_t more = words[element % 8 / 2] >> (16 * (element % 2)) & 0xFFFFu;
     return ((uint64_t)drawn << 16 | more) < threshold(draw, g);
 }
@@ -135,8 +136,8 @@ static bool draw_element(const struct gw_ternary_draw *draw, uint64_t element, f
 {
     uint32_t counter[4], words[4];
     uint32_t block = (uint32_t)(16 * (element / 128) + element % 32 / 2);
-    gw_philox_counter(counter, block, draw->step, draw->purpose, draw->rank, draw->tensor_id);
-    gw_philox(counter, draw->seed, words);
+    gw_philox_counter(counter, block, draw->at.step, draw->purpose, draw->at.rank, draw->tensor_id);
+    gw_philox(counter, draw->at.seed, words);
     uint32_t drawn = words[element % 128 / 32] >> (16 * (element % 2)) & 0xFFFFu;
     uint64_t t = threshold(draw, g);
     uint32_t upper = t >> 16 > 0xFFFFu ? 0xFFFFu : (uint32_t)(t >> 16);

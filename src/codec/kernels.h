@@ -10,14 +10,13 @@
 #include <math.h>
 #include <string.h>
 
-/* A ternary draw. Element e is drawn nonzero if its random bits are below |f(g_e)| * to_threshold (TernGrad eq. 3).
- */
+/* A ternary draw: element e is not 0 if its random bits are below |f(g_e)| * to_threshold (TernGrad eq. 3). */
 struct gw_ternary_draw {
     float clip;              /* f(g) = g limited to +-clip; FLT_MAX: no clipping (eq. 21) */
     float to_threshold;      /* 2^32 / s, rounded so that s * to_threshold >= 2^32 */
     enum gw_purpose purpose; /* the number after it breaks ties */
-    uint64_t seed;
-    uint32_t step, rank, tensor_id;
+    gw_draw at;
+    uint32_t tensor_id;
 };
 
 /* Elements whose random bits come from the same 16 Philox blocks. */
@@ -43,8 +42,7 @@ struct gw_tail {
 struct gw_kernels {
     const char *name;
 
-    /* Lanes of one block of n <= GW_STATS_BLOCK elements, added up (measure.h); *max_bits and the three sums are set.
-     */
+    /* The statistics of one block of n <= GW_STATS_BLOCK elements: its lanes, added up (measure.h). */
     struct gw_stats (*stats_block)(const float *g, uint32_t n);
 
     /* Draws `n_groups` whole groups from element 128 * group on; g points to that element. Writes two words of each
@@ -169,9 +167,7 @@ static inline uint64_t gw_scatter_bits(uint64_t bits, uint64_t nonzero)
 }
 
 /* Breaks ties among up to 32 elements from `element` on, whose gradients are at g. The first 16 random bits of those in
- * `ties` equal the upper 16 of their thresholds. drawn: these bits, of all of them. Returns which of the ties are
- * drawn.
- */
+ * `ties` equal the upper 16 of their thresholds. drawn: these bits, of all elements. Returns which ties are drawn. */
 uint32_t gw_draw_ties(const struct gw_ternary_draw *draw, uint64_t element, const float *g, const uint16_t *drawn,
                       uint32_t ties);
 

@@ -110,8 +110,8 @@ TARGET static inline struct halves multiply(__m256i a, __m256i m)
 TARGET static inline void philox(const struct gw_ternary_draw *draw, uint32_t first, __m256i out[4])
 {
     const __m256i m0 = _mm256_set1_epi32((int)GW_PHILOX_M0), m1 = _mm256_set1_epi32((int)GW_PHILOX_M1);
-    uint32_t counter[4], k0 = (uint32_t)draw->seed, k1 = (uint32_t)(draw->seed >> 32);
-    gw_philox_counter(counter, first, draw->step, draw->purpose, draw->rank, draw->tensor_id);
+    uint32_t counter[4], k0 = (uint32_t)draw->at.seed, k1 = (uint32_t)(draw->at.seed >> 32);
+    gw_philox_counter(counter, first, draw->at.step, draw->purpose, draw->at.rank, draw->tensor_id);
     __m256i c0 = _mm256_add_epi32(_mm256_set1_epi32((int)counter[0]), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
     __m256i c1 = _mm256_set1_epi32((int)counter[1]), c2 = _mm256_set1_epi32((int)counter[2]);
     __m256i c3 = _mm256_set1_epi32((int)counter[3]);

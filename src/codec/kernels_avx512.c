@@ -157,7 +157,7 @@ TARGET static void draw_avx512(const struct gw_ternary_draw *draw, const float *
 {
     const __m512i m0 = _mm512_set1_epi32((int)GW_PHILOX_M0), m1 = _mm512_set1_epi32((int)GW_PHILOX_M1);
     __m512i key0[10], key1[10];
-    uint32_t k0 = (uint32_t)draw->seed, k1 = (uint32_t)(draw->seed >> 32);
+    uint32_t k0 = (uint32_t)draw->at.seed, k1 = (uint32_t)(draw->at.seed >> 32);
     for (int r = 0; r < 10; r++) {
         key0[r] = _mm512_set1_epi32((int)(k0 + (uint32_t)r * GW_PHILOX_W0));
         key1[r] = _mm512_set1_epi32((int)(k1 + (uint32_t)r * GW_PHILOX_W1));
@@ -165,7 +165,7 @@ TARGET static void draw_avx512(const struct gw_ternary_draw *draw, const float *
     /* Only the first word of the counter differs between lanes. So half of rounds 1 and 2 is the same for the whole
      * tensor. */
     uint32_t counter[4];
-    gw_philox_counter(counter, 0, draw->step, draw->purpose, draw->rank, draw->tensor_id);
+    gw_philox_counter(counter, 0, draw->at.step, draw->purpose, draw->at.rank, draw->tensor_id);
     uint64_t p1 = (uint64_t)GW_PHILOX_M1 * counter[2];
     uint32_t c0_1 = (uint32_t)(p1 >> 32) ^ counter[1] ^ k0, c1_1 = (uint32_t)p1;
     uint64_t p2 = (uint64_t)GW_PHILOX_M0 * c0_1;

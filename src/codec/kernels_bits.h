@@ -65,6 +65,8 @@ GW_TARGET static uint64_t GW_SUFFIX(scatter_signs)(const void *nonzero, uint64_t
     return at;
 }
 
+#define GW_INLINE GW_TARGET static inline __attribute__((always_inline))
+
 /* Eight words at a time: a 512-bit register, or what the instruction set makes of it. */
 typedef uint64_t GW_SUFFIX(words8) __attribute__((vector_size(64)));
 
@@ -92,8 +94,7 @@ typedef uint64_t GW_SUFFIX(words8) __attribute__((vector_size(64)));
 
 /* These load up to eight words of each of n_planes planes, and store them again. The planes of a word stand side by
  * side. The functions are inlined below for the usual numbers of planes, so that the compiler unrolls the loops. */
-GW_TARGET static inline __attribute__((always_inline)) void
-GW_SUFFIX(load_planes)(const uint8_t *planes, uint32_t n_planes, uint32_t n, GW_SUFFIX(words8) * plane)
+GW_INLINE void GW_SUFFIX(load_planes)(const uint8_t *planes, uint32_t n_planes, uint32_t n, GW_SUFFIX(words8) * plane)
 {
     uint64_t words[16][8] = {{0}}; /* through memory, because compilers take vectors apart word by word */
     for (uint32_t i = 0; i < n; i++)
@@ -103,8 +104,7 @@ GW_SUFFIX(load_planes)(const uint8_t *planes, uint32_t n_planes, uint32_t n, GW_
         memcpy(&plane[j], words[j], 64);
 }
 
-GW_TARGET static inline __attribute__((always_inline)) void
-GW_SUFFIX(store_planes)(const GW_SUFFIX(words8) * plane, uint32_t n_planes, uint32_t n, uint8_t *planes)
+GW_INLINE void GW_SUFFIX(store_planes)(const GW_SUFFIX(words8) * plane, uint32_t n_planes, uint32_t n, uint8_t *planes)
 {
     uint64_t words[16][8];
     for (uint32_t j = 0; j < n_planes; j++)
@@ -115,10 +115,8 @@ GW_SUFFIX(store_planes)(const GW_SUFFIX(words8) * plane, uint32_t n_planes, uint
 }
 
 /* Adds up value + 1 of up to eight frames, in five planes. */
-GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(count_frames)(const struct gw_bitmaps *frames,
-                                                                                    uint32_t n_frames, uint64_t w,
-                                                                                    uint32_t n,
-                                                                                    GW_SUFFIX(words8) add[5])
+GW_INLINE void GW_SUFFIX(count_frames)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t w, uint32_t n,
+                                       GW_SUFFIX(words8) add[5])
 {
     /* Two bits hold value + 1: zero is 1, positive is 2. */
     GW_SUFFIX(words8) zero[GW_ADD_FRAMES], positive[GW_ADD_FRAMES], ones[4], twos[4], carry;
@@ -147,10 +145,8 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(count_fram
 
 /* Adds n words from word w on. It is inlined for whole runs of eight words, for the rest, and for the usual numbers of
  * planes. */
-GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_words)(const struct gw_bitmaps *frames,
-                                                                                 uint32_t n_frames, uint64_t w,
-                                                                                 uint32_t n, bool first,
-                                                                                 uint8_t *planes, uint32_t n_planes)
+GW_INLINE void GW_SUFFIX(add_words)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t w, uint32_t n,
+                                    bool first, uint8_t *planes, uint32_t n_planes)
 {
     GW_SUFFIX(words8) sum[16], add[5], carry = {0};
     GW_SUFFIX(count_frames)(frames, n_frames, w, n, add);
@@ -172,10 +168,8 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_words)
     GW_SUFFIX(store_planes)(sum, n_planes, n, planes + 8 * w * n_planes);
 }
 
-GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_in)(const struct gw_bitmaps *frames,
-                                                                              uint32_t n_frames, uint64_t n_words,
-                                                                              bool first, uint8_t *planes,
-                                                                              uint32_t n_planes)
+GW_INLINE void GW_SUFFIX(add_in)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words, bool first,
+                                 uint8_t *planes, uint32_t n_planes)
 {
     uint64_t w = 0;
     if (n_frames == GW_ADD_FRAMES && first)
@@ -216,9 +210,8 @@ GW_TARGET static void GW_SUFFIX(add_digits)(const struct gw_bitmaps *frames, uin
 }
 
 /* Does n words from word w on; part_all below does all words. */
-GW_TARGET static inline __attribute__((always_inline)) void
-GW_SUFFIX(part_words)(const uint8_t *planes, uint32_t n_planes, uint64_t w, uint32_t n, uint64_t n_words,
-                      uint32_t center, uint64_t *negative, uint64_t *magnitudes)
+GW_INLINE void GW_SUFFIX(part_words)(const uint8_t *planes, uint32_t n_planes, uint64_t w, uint32_t n, uint64_t n_words,
+                                     uint32_t center, uint64_t *negative, uint64_t *magnitudes)
 {
     GW_SUFFIX(words8) digit[16], borrow = {0}, carry;
     GW_SUFFIX(load_planes)(planes + 8 * w * n_planes, n_planes, n, digit);
@@ -236,10 +229,8 @@ GW_SUFFIX(part_words)(const uint8_t *planes, uint32_t n_planes, uint64_t w, uint
     }
 }
 
-GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(part_all)(const uint8_t *planes,
-                                                                                uint32_t n_planes, uint64_t n_words,
-                                                                                uint32_t center, uint64_t *negative,
-                                                                                uint64_t *magnitudes)
+GW_INLINE void GW_SUFFIX(part_all)(const uint8_t *planes, uint32_t n_planes, uint64_t n_words, uint32_t center,
+                                   uint64_t *negative, uint64_t *magnitudes)
 {
     uint64_t w = 0;
     for (; w + 8 <= n_words; w += 8)
@@ -254,10 +245,8 @@ GW_TARGET static void GW_SUFFIX(part_digits)(const uint8_t *planes, uint32_t n_p
     GW_USUAL_PLANES(n_planes, GW_SUFFIX(part_all), planes, n_planes_, n_words, center, negative, magnitudes);
 }
 
-GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(above_words)(const uint64_t *magnitudes,
-                                                                                   uint32_t n_planes, uint64_t w,
-                                                                                   uint32_t n, uint64_t n_words,
-                                                                                   uint32_t level, uint64_t *marks)
+GW_INLINE void GW_SUFFIX(above_words)(const uint64_t *magnitudes, uint32_t n_planes, uint64_t w, uint32_t n,
+                                      uint64_t n_words, uint32_t level, uint64_t *marks)
 {
     GW_SUFFIX(words8) above = {0}, equal = ~above; /* what is known from the planes seen so far */
     for (uint32_t j = n_planes; j-- > 0;) {
@@ -273,8 +262,8 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(above_word
     memcpy(marks + w, &above, 8 * n);
 }
 
-GW_TARGET static inline __attribute__((always_inline)) void
-GW_SUFFIX(above_all)(const uint64_t *magnitudes, uint32_t n_planes, uint64_t n_words, uint32_t level, uint64_t *marks)
+GW_INLINE void GW_SUFFIX(above_all)(const uint64_t *magnitudes, uint32_t n_planes, uint64_t n_words, uint32_t level,
+                                    uint64_t *marks)
 {
     uint64_t w = 0;
     for (; w + 8 <= n_words; w += 8)

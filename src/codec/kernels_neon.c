@@ -88,8 +88,8 @@ static inline void philox(const struct gw_ternary_draw *draw, uint32_t first, ui
 {
     static const uint32_t lane[4] = {0, 1, 2, 3};
     const uint32x4_t m0 = vdupq_n_u32(GW_PHILOX_M0), m1 = vdupq_n_u32(GW_PHILOX_M1);
-    uint32_t counter[4], k0 = (uint32_t)draw->seed, k1 = (uint32_t)(draw->seed >> 32);
-    gw_philox_counter(counter, first, draw->step, draw->purpose, draw->rank, draw->tensor_id);
+    uint32_t counter[4], k0 = (uint32_t)draw->at.seed, k1 = (uint32_t)(draw->at.seed >> 32);
+    gw_philox_counter(counter, first, draw->at.step, draw->purpose, draw->at.rank, draw->tensor_id);
     uint32x4_t c0 = vaddq_u32(vdupq_n_u32(counter[0]), vld1q_u32(lane)), c1 = vdupq_n_u32(counter[1]);
     uint32x4_t c2 = vdupq_n_u32(counter[2]), c3 = vdupq_n_u32(counter[3]);
 #pragma GCC unroll 10

@@ -166,19 +166,19 @@ TEST(large_and_small_blocks_are_summed_in_float64)
 /* Section 8: the 16 bits of element e, and 16 more for ties. */
 static uint32_t random_bits(const struct gw_ternary_draw *draw, uint64_t e)
 {
-    const uint32_t counter[4] = {(uint32_t)(16 * (e / 128) + (e % 32) / 2), draw->step,
-                                 (uint32_t)draw->purpose << 24 | draw->rank, draw->tensor_id};
+    const uint32_t counter[4] = {(uint32_t)(16 * (e / 128) + (e % 32) / 2), draw->at.step,
+                                 (uint32_t)draw->purpose << 24 | draw->at.rank, draw->tensor_id};
     uint32_t words[4];
-    gw_philox(counter, draw->seed, words);
+    gw_philox(counter, draw->at.seed, words);
     return words[(e % 128) / 32] >> (e % 2 ? 16 : 0) & 0xFFFFu;
 }
 
 static uint32_t tie_bits(const struct gw_ternary_draw *draw, uint64_t e)
 {
-    const uint32_t counter[4] = {(uint32_t)(e / 8), draw->step, (uint32_t)(draw->purpose + 1) << 24 | draw->rank,
+    const uint32_t counter[4] = {(uint32_t)(e / 8), draw->at.step, (uint32_t)(draw->purpose + 1) << 24 | draw->at.rank,
                                  draw->tensor_id};
     uint32_t words[4];
-    gw_philox(counter, draw->seed, words);
+    gw_philox(counter, draw->at.seed, words);
     return words[(e % 8) / 2] >> (e % 2 ? 16 : 0) & 0xFFFFu;
 }
 
@@ -224,9 +224,9 @@ static struct gw_ternary_draw some_draw(struct numbers *numbers)
     return (struct gw_ternary_draw){.clip = FLT_MAX,
                                     .to_threshold = 0x1p32f,
                                     .purpose = 1 + 2 * numbers_below(numbers, 3),
-                                    .seed = (uint64_t)numbers_word(numbers) << 32 | numbers_word(numbers),
-                                    .step = numbers_word(numbers),
-                                    .rank = numbers_below(numbers, GW_MAX_WORKERS),
+                                    .at = {.seed = (uint64_t)numbers_word(numbers) << 32 | numbers_word(numbers),
+                                           .step = numbers_word(numbers),
+                                           .rank = numbers_below(numbers, GW_MAX_WORKERS)},
                                     .tensor_id = numbers_word(numbers)};
 }
 
@@ -359,7 +359,7 @@ TEST(the_largest_element_is_drawn_even_then)
     struct gw_ternary_draw draw = {.clip = FLT_MAX,
                                    .to_threshold = 0x1p32f,
                                    .purpose = GW_PURPOSE_TERNARY,
-                                   .seed = 193};
+                                   .at = {.seed = 193}};
     assert_int_equal(random_bits(&draw, element), 0xFFFF);
     assert_int_equal(tie_bits(&draw, element), 0xFFFF);
     FOR_EACH_SET(k)

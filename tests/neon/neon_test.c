@@ -107,9 +107,9 @@ int main(void)
     for (int round = 0; round < 200; round++) {
         struct gw_ternary_draw draw = {.clip = round % 3 ? 3 : FLT_MAX,
                                        .purpose = 1 + 2 * (next() % 3),
-                                       .seed = next(),
-                                       .step = (uint32_t)next(),
-                                       .rank = (uint32_t)(next() % 64),
+                                       .at = {.seed = next(),
+                                              .step = (uint32_t)next(),
+                                              .rank = (uint32_t)(next() % 64)},
                                        .tensor_id = (uint32_t)next()};
         draw.to_threshold = 0x1p32f / (round % 2 ? 3 : 70);
         uint64_t group = next() % 100000, nz[2][WORDS], sg[2][WORDS];

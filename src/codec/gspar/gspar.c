@@ -109,11 +109,7 @@ static gw_status gspar_encode(gw_encoder *encoder, const float *g, const float *
     frame->flags |= shares(encoder) ? 0 : GW_FLAG_PRIVATE;
     struct picking p = {.g = g,
                         .q = q,
-                        .draw = {.purpose = GW_PURPOSE_GSPAR,
-                                 .seed = draw->seed,
-                                 .step = draw->step,
-                                 .rank = draw->rank,
-                                 .tensor_id = encoder->tensor.id}};
+                        .draw = {.purpose = GW_PURPOSE_GSPAR, .at = *draw, .tensor_id = encoder->tensor.id}};
     gw_put_float(dst + GW_HEADER_BYTES, p.q);
     return gw_sparse_encode(encoder, &state->memory, pick, &p, dst, frame);
 }

@@ -157,11 +157,7 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
     uint64_t bucket = ternary_bucket(e->encoder), n_words = (n + 63) / 64;
     memset(bits->nonzero, 0, n_words * 8);
     memset(bits->sign, 0, n_words * 8);
-    struct gw_ternary_draw draw = {.purpose = GW_PURPOSE_TERNARY,
-                                   .seed = e->draw->seed,
-                                   .step = e->draw->step,
-                                   .rank = e->draw->rank,
-                                   .tensor_id = e->encoder->tensor.id};
+    struct gw_ternary_draw draw = {.purpose = GW_PURPOSE_TERNARY, .at = *e->draw, .tensor_id = e->encoder->tensor.id};
     for (uint64_t at = begin; at < end;) {
         uint64_t b = bucket ? at / bucket : 0;
         uint64_t stop = bucket && (b + 1) * bucket < end ? (b + 1) * bucket : end;

@@ -85,9 +85,7 @@ static gw_status uniform_encode(gw_encoder *encoder, const float *g, const float
                         .draw = {.clip = 1,
                                  .to_threshold = threshold,
                                  .purpose = GW_PURPOSE_UNIFORM,
-                                 .seed = draw->seed,
-                                 .step = draw->step,
-                                 .rank = draw->rank,
+                                 .at = *draw,
                                  .tensor_id = encoder->tensor.id}};
     return gw_sparse_encode(encoder, &state->memory, pick, &p, dst, frame);
 }
