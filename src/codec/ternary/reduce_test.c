@@ -427,8 +427,11 @@ TEST(wrong_reductions_are_refused)
     assert_int_equal(gw_reduce(NULL, frames, sizes, 2, NULL, NULL, bound, &size), GW_ERR_ARGUMENT);
     assert_int_equal(gw_reduce(NULL, frames, sizes, 2, NULL, out, bound, NULL), GW_ERR_ARGUMENT);
     assert_int_equal(gw_reduce(NULL, with_null, sizes, 2, NULL, out, bound, &size), GW_ERR_ARGUMENT);
-    gw_reduce_options options = {sizeof options + 8, NULL};
-    assert_int_equal(gw_reduce(NULL, frames, sizes, 2, &options, out, bound, &size), GW_ERR_ARGUMENT);
+    struct {
+        gw_reduce_options options;
+        size_t of_a_later_version;
+    } longer = {{sizeof longer, NULL}, 1};
+    assert_int_equal(gw_reduce(NULL, frames, sizes, 2, &longer.options, out, bound, &size), GW_ERR_ARGUMENT);
     assert_int_equal(gw_reduce_bound(frames, sizes, 0), 0);
     assert_int_equal(gw_reduce_bound(NULL, sizes, 2), 0);
     assert_int_equal(gw_reduce_bound(frames, NULL, 2), 0);
