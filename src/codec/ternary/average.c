@@ -126,14 +126,15 @@ uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code cod
     return ENTRY(CODE_PACKED, packed);
 }
 
-static gw_status unpack_packed(const struct ternary_sums *sums, const uint8_t *src, size_t src_bytes, uint32_t n,
+static gw_status unpack_packed(const struct ternary_sums *sums, const struct ternary_piece *piece,
                                struct ternary_sum_scratch *scratch)
 {
-    if (src_bytes != ternary_packed_size(sums, n))
+    const uint32_t n = piece->n;
+    if (piece->n_bytes != ternary_packed_size(sums, n))
         return gw_fail(GW_ERR_FRAME_PAYLOAD,
                        "a chunk of %u sums of %u workers has %zu bytes of packed codes; its values take %zu", n,
-                       sums->workers, src_bytes, ternary_packed_size(sums, n));
-    if (!read_packed(sums, src, n, scratch->planes))
+                       sums->workers, piece->n_bytes, ternary_packed_size(sums, n));
+    if (!read_packed(sums, piece->src, n, scratch->planes))
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "the padding after a chunk's %u packed sums is not 0", n);
     uint32_t most = 0;
     list_digits(sums->n_planes, scratch->planes, n, scratch->digits);
@@ -145,16 +146,16 @@ static gw_status unpack_packed(const struct ternary_sums *sums, const uint8_t *s
     return GW_OK;
 }
 
-gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *src,
-                             size_t src_bytes, uint32_t n, struct ternary_sum_scratch *scratch)
+gw_status ternary_sum_unpack(const struct ternary_sums *sums, const struct ternary_piece *piece,
+                             struct ternary_sum_scratch *scratch)
 {
     uint16_t *digits = scratch->digits;
     struct ternary_levels levels;
-    if (code == CODE_PACKED)
-        return unpack_packed(sums, src, src_bytes, n, scratch);
-    GW_TRY(ternary_levels_unpack(sums, src, src_bytes, n, scratch, &levels));
-    list_digits(levels.n_planes, scratch->planes, n, digits);
-    for (uint32_t i = 0; i < n; i++) {
+    if (piece->code == CODE_PACKED)
+        return unpack_packed(sums, piece, scratch);
+    GW_TRY(ternary_levels_unpack(sums, piece, scratch, &levels));
+    list_digits(levels.n_planes, scratch->planes, piece->n, digits);
+    for (uint32_t i = 0; i < piece->n; i++) {
         const int32_t magnitude = digits[i] - (int32_t)levels.n_levels,
                       minus = -(int32_t)(scratch->bits->negative.words[i / 64] >> (i % 64) & 1);
         digits[i] = (uint16_t)((int32_t)levels.center + (magnitude ^ minus) - minus);

@@ -12,13 +12,6 @@ struct side {
     uint32_t count, most; /* how many sums there are, and how far from the center they may be */
 };
 
-static void swap(struct side *side)
-{
-    uint64_t *old = side->marks;
-    side->marks = side->next;
-    side->next = old;
-}
-
 GW_CLONES static uint64_t sum_planes(const uint8_t *planes, uint32_t n_planes, uint32_t n_words)
 {
     uint64_t sum = 0;
@@ -135,7 +128,9 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
                 side->next[w] = farther[w] & side->marks[w];
             const uint32_t more = apart ? ternary_count(side->next, n) : beyond;
             gw_marked_put(writer, side->marks, side->count, side->next, n_words, more);
-            swap(side);
+            uint64_t *free = side->marks;
+            side->marks = side->next;
+            side->next = free;
             side->count = more;
         }
     }
@@ -167,7 +162,7 @@ static gw_status check_ends(const struct ternary_sums *sums, uint32_t center, co
     return gw_fail(GW_ERR_FRAME_PAYLOAD, "a coded sum is beyond what %u workers reach", sums->workers);
 }
 
-gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *src, size_t src_bytes, uint32_t n,
+gw_status ternary_levels_unpack(const struct ternary_sums *sums, const struct ternary_piece *piece,
                                 struct ternary_sum_scratch *scratch, struct ternary_levels *levels)
 {
     const struct gw_kernels *kernels = gw_kernels_now();
@@ -178,9 +173,9 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
     /* What is above a level adds a 1, as a positive value of a push does. So it is added up as pushes are. The adders
      * add value + 1, so a digit is the sum plus the number of levels. That takes one plane more. */
     struct gw_bitmaps batch[GW_ADD_FRAMES];
-    const uint32_t n_words = (n + 63) / 64, above = 2 * sums->workers;
+    const uint32_t n = piece->n, n_words = (n + 63) / 64, above = 2 * sums->workers;
     uint32_t count, level = 0, n_planes = sums->n_planes + 1;
-    gw_strings_open(&reader, src, src_bytes);
+    gw_strings_open(&reader, piece->src, piece->n_bytes);
     const uint32_t center = gw_strings_number(&reader, sums->n_planes);
     if (center > above)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's center is %u above the lowest sum; %u workers reach %u", center,

@@ -261,45 +261,63 @@ static gw_status unpack_signs(struct gw_strings_reader *reader, uint32_t n, uint
     return GW_OK;
 }
 
-gw_status ternary_push_unpack_many(uint32_t n_chunks, const uint8_t *const *src, const size_t *src_bytes,
-                                   const uint32_t *n, struct ternary_bits *bits)
+/* Unpacks chunks of code rans. */
+static gw_status unpack_coded(const struct ternary_piece *pieces, uint32_t n_pieces, struct ternary_bits *bits)
 {
     struct gw_strings_reader readers[GW_RANS_TOGETHER];
     uint64_t *strings[GW_RANS_TOGETHER] = {NULL};
-    uint32_t counts[GW_RANS_TOGETHER];
-    for (uint32_t i = 0; i < n_chunks; i++) {
-        gw_strings_open(&readers[i], src[i], src_bytes[i]);
+    uint32_t n[GW_RANS_TOGETHER] = {0}, counts[GW_RANS_TOGETHER];
+    for (uint32_t i = 0; i < n_pieces; i++) {
+        gw_strings_open(&readers[i], pieces[i].src, pieces[i].n_bytes);
         strings[i] = bits[i].nonzero;
+        n[i] = pieces[i].n;
     }
-    GW_TRY(gw_strings_get_many(readers, n_chunks, n, strings, counts));
-    for (uint32_t i = 0; i < n_chunks; i++)
+    GW_TRY(gw_strings_get_many(readers, n_pieces, n, strings, counts));
+    for (uint32_t i = 0; i < n_pieces; i++)
         GW_TRY(unpack_signs(&readers[i], n[i], counts[i], &bits[i]));
     return GW_OK;
 }
 
-gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t src_bytes, uint32_t n,
-                              struct ternary_bits *bits, struct gw_bitmaps *view)
+gw_status ternary_push_unpack(const struct ternary_piece *piece, struct ternary_bits *bits, struct gw_bitmaps *view)
 {
+    const enum ternary_code code = piece->code;
+    const uint32_t n = piece->n;
     if (view)
         *view = (struct gw_bitmaps){bits->nonzero, bits->sign};
     if (code == CODE_RANS)
-        return ternary_push_unpack_many(1, &src, &src_bytes, &n, bits);
+        return unpack_coded(piece, 1, bits);
     const size_t least = ternary_plain_bytes(code, n, 0);
     uint32_t count = 0;
-    if (src_bytes < least)
+    if (piece->n_bytes < least)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; it takes at least %zu",
-                       n, src_bytes, ternary_code_names[code], least);
+                       n, piece->n_bytes, ternary_code_names[code], least);
     if (code == CODE_2BIT)
-        GW_TRY(unpack_2bit(src, n, bits));
+        GW_TRY(unpack_2bit(piece->src, n, bits));
     else if (code == CODE_BASE3)
-        GW_TRY(unpack_base3(src, n, bits));
+        GW_TRY(unpack_base3(piece->src, n, bits));
     else
-        GW_TRY(unpack_mask(src, src_bytes, n, bits, view, &count));
+        GW_TRY(unpack_mask(piece->src, piece->n_bytes, n, bits, view, &count));
     if (n % 64 && bits->nonzero[n / 64] >> (n % 64)) /* for such an n, unpack always copies the nonzeros */
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's padding holds values past its %u elements", n);
     const size_t bytes = ternary_plain_bytes(code, n, count);
-    if (src_bytes != bytes)
+    if (piece->n_bytes != bytes)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; its values take %zu", n,
-                       src_bytes, ternary_code_names[code], bytes);
+                       piece->n_bytes, ternary_code_names[code], bytes);
+    return GW_OK;
+}
+
+gw_status ternary_push_unpack_many(const struct ternary_piece *pieces, uint32_t n_pieces, struct ternary_bits *bits,
+                                   struct gw_bitmaps *views)
+{
+    bool coded = true;
+    for (uint32_t i = 0; i < n_pieces; i++)
+        coded = coded && pieces[i].code == CODE_RANS;
+    if (coded) {
+        for (uint32_t i = 0; views && i < n_pieces; i++)
+            views[i] = (struct gw_bitmaps){bits[i].nonzero, bits[i].sign};
+        return unpack_coded(pieces, n_pieces, bits);
+    }
+    for (uint32_t i = 0; i < n_pieces; i++)
+        GW_TRY(ternary_push_unpack(&pieces[i], &bits[i], views ? &views[i] : NULL));
     return GW_OK;
 }

@@ -83,51 +83,6 @@ static size_t *chunk_offsets(gw_context *context, const struct gw_frame *frame)
     return offsets;
 }
 
-static enum ternary_code chunk_code(const struct gw_frame *frame, uint64_t c)
-{
-    return frame->code == CODE_MIXED ? ENTRY_CODE(ternary_get_entry(frame->payload, c)) : frame->code;
-}
-
-static gw_status unpack_push(const struct gw_frame *frame, const size_t *offsets, uint64_t c, struct ternary_bits *bits,
-                             struct gw_bitmaps *view)
-{
-    return ternary_push_unpack(chunk_code(frame, c), frame->payload + offsets[c], offsets[c + 1] - offsets[c],
-                               chunk_elems(frame, c), bits, view);
-}
-
-/* A chunk of a push. */
-struct place {
-    const struct gw_frame *frame;
-    const size_t *offsets;
-    uint64_t c;
-};
-
-/* Unpacks up to GW_RANS_TOGETHER chunks of pushes: chunk i into bits[i]. views: NULL, or as many as there are
- * chunks. */
-static gw_status unpack_many(const struct place *places, uint32_t n_places, struct ternary_bits *bits,
-                             struct gw_bitmaps *views)
-{
-    const uint8_t *src[GW_RANS_TOGETHER];
-    size_t src_bytes[GW_RANS_TOGETHER];
-    uint32_t n[GW_RANS_TOGETHER];
-    bool coded = true;
-    for (uint32_t i = 0; i < n_places; i++) {
-        const struct place *at = &places[i];
-        src[i] = at->frame->payload + at->offsets[at->c];
-        src_bytes[i] = at->offsets[at->c + 1] - at->offsets[at->c];
-        n[i] = chunk_elems(at->frame, at->c);
-        coded = coded && chunk_code(at->frame, at->c) == CODE_RANS;
-    }
-    if (coded) {
-        for (uint32_t i = 0; views && i < n_places; i++)
-            views[i] = (struct gw_bitmaps){bits[i].nonzero, bits[i].sign};
-        return ternary_push_unpack_many(n_places, src, src_bytes, n, bits);
-    }
-    for (uint32_t i = 0; i < n_places; i++)
-        GW_TRY(unpack_push(places[i].frame, places[i].offsets, places[i].c, &bits[i], views ? &views[i] : NULL));
-    return GW_OK;
-}
-
 /* ---- decode and count ------------------------------------------------------------------------ */
 
 /* The memory that one thread works in. */
@@ -149,10 +104,9 @@ struct job {
     uint32_t n_slots;
     float *out; /* decode; private scalers' sums */
     /* reduce */
-    enum ternary_code code;     /* of the average */
-    uint32_t n_pushes;          /* how many frames are pushes; averages come after them */
-    struct ternary_sums *added; /* of each of these averages */
-    uint64_t first;             /* the chunk that a wave begins with */
+    enum ternary_code code; /* of the average */
+    uint32_t n_pushes;      /* how many frames are pushes; averages come after them */
+    uint64_t first;         /* the chunk that a wave begins with */
     uint32_t entries[WAVE];
     uint8_t *to, *wave; /* chunk first + i goes to: to + i * stride. wave: a wave's bytes */
     size_t stride;
@@ -160,6 +114,16 @@ struct job {
      * NULL. */
     struct gw_hash_state *hashes;
 };
+
+/* Chunk c of frame r. */
+static struct ternary_piece piece_of(const struct job *job, uint32_t r, uint64_t c)
+{
+    const struct gw_frame *frame = &job->frame[r];
+    const size_t *at = job->offsets[r] + c;
+    const enum ternary_code code =
+        frame->code == CODE_MIXED ? ENTRY_CODE(ternary_get_entry(frame->payload, c)) : frame->code;
+    return (struct ternary_piece){code, frame->payload + at[0], at[1] - at[0], chunk_elems(frame, c)};
+}
 
 static void job_fini(struct job *job)
 {
@@ -171,7 +135,6 @@ static void job_fini(struct job *job)
         ternary_sum_scratch_fini(job->context, &slot->added);
     }
     gw_free(job->context, job->slots);
-    gw_free(job->context, job->added);
     for (uint32_t i = 0; job->offsets && i < job->n_frames; i++)
         gw_free(job->context, job->offsets[i]);
     gw_free(job->context, job->offsets);
@@ -245,10 +208,10 @@ static gw_status decode_pushes(uint64_t i, uint32_t index, void *user)
     struct ternary_bits *bits = job->slots[index].bits;
     const uint64_t first = i * GW_RANS_TOGETHER, left = n_chunks_of(frame) - first;
     const uint32_t n = left < GW_RANS_TOGETHER ? (uint32_t)left : GW_RANS_TOGETHER;
-    struct place places[GW_RANS_TOGETHER] = {{0}};
+    struct ternary_piece pieces[GW_RANS_TOGETHER] = {{0}};
     for (uint32_t k = 0; k < n; k++)
-        places[k] = (struct place){frame, job->offsets[0], first + k};
-    GW_TRY(unpack_many(places, n, bits, NULL));
+        pieces[k] = piece_of(job, 0, first + k);
+    GW_TRY(ternary_push_unpack_many(pieces, n, bits, NULL));
     for (uint32_t k = 0; k < n; k++)
         expand_chunk(frame, &bits[k], (first + k) * GW_CHUNK, chunk_elems(frame, first + k),
                      frame->count >= STREAM_ELEMENTS, job->out + (first + k) * GW_CHUNK);
@@ -261,27 +224,18 @@ static float quantum(const struct gw_frame *frame, uint64_t i)
     return scaler_at(frame, i) / (float)frame->workers;
 }
 
-static gw_status unpack_average(struct job *job, uint64_t c, struct slot *slot)
-{
-    const struct gw_frame *frame = job->frame;
-    const size_t *offsets = job->offsets[0];
-    return ternary_sum_unpack(&job->sums, chunk_code(frame, c), frame->payload + offsets[c],
-                              offsets[c + 1] - offsets[c], chunk_elems(frame, c), &slot->scratch);
-}
-
 /* Decodes a chunk with one scaler straight from the wire, in whole groups of 64 sums. *done: how many sums that
  * were. */
-static gw_status decode_packed(const struct job *job, uint64_t c, float *out, uint64_t *done)
+static gw_status decode_packed(const struct job *job, const struct ternary_piece *piece, float *out, uint64_t *done)
 {
     const struct gw_frame *frame = job->frame;
-    uint32_t n = chunk_elems(frame, c), workers = frame->workers;
-    size_t bytes = job->offsets[0][c + 1] - job->offsets[0][c], want = ternary_packed_size(&job->sums, n);
-    if (bytes != want)
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u packed sums has %zu bytes; its values take %zu", n, bytes,
-                       want);
-    uint32_t most =
-        gw_kernels_now()->decode_planes(frame->payload + job->offsets[0][c], job->sums.n_planes, n / 64, workers, NULL,
-                                        0, quantum(frame, 0), frame->count >= STREAM_ELEMENTS, out);
+    const uint32_t n = piece->n, workers = frame->workers;
+    const size_t want = ternary_packed_size(&job->sums, n);
+    if (piece->n_bytes != want)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u packed sums has %zu bytes; its values take %zu", n,
+                       piece->n_bytes, want);
+    uint32_t most = gw_kernels_now()->decode_planes(piece->src, job->sums.n_planes, n / 64, workers, NULL, 0,
+                                                    quantum(frame, 0), frame->count >= STREAM_ELEMENTS, out);
     if (most > 2 * workers)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u", most, workers,
                        2 * workers);
@@ -290,19 +244,17 @@ static gw_status decode_packed(const struct job *job, uint64_t c, float *out, ui
 }
 
 /* Decodes a chunk with one scaler through planes, and all of its sums. */
-static gw_status decode_levels(const struct job *job, uint64_t c, struct slot *slot, float *out)
+static gw_status decode_levels(const struct job *job, const struct ternary_piece *piece, struct slot *slot, float *out)
 {
     const struct gw_frame *frame = job->frame;
     const struct gw_kernels *kernels = gw_kernels_now();
-    const uint32_t n = chunk_elems(frame, c), whole = n / 64;
-    const size_t at = job->offsets[0][c];
+    const uint32_t n = piece->n, whole = n / 64;
     const uint8_t *planes = slot->scratch.planes;
     const uint64_t *negative = slot->scratch.bits->negative.words;
     const float q = quantum(frame, 0);
     struct ternary_levels levels;
     float last[64];
-    GW_TRY(ternary_levels_unpack(&job->sums, frame->payload + at, job->offsets[0][c + 1] - at, n, &slot->scratch,
-                                 &levels));
+    GW_TRY(ternary_levels_unpack(&job->sums, piece, &slot->scratch, &levels));
     const int32_t middle = (int32_t)levels.center - (int32_t)frame->workers;
     kernels->decode_planes(planes, levels.n_planes, whole, levels.n_levels, negative, middle, q,
                            frame->count >= STREAM_ELEMENTS, out);
@@ -319,16 +271,16 @@ static gw_status decode_average(uint64_t c, uint32_t index, void *user)
     struct job *job = user;
     struct slot *slot = &job->slots[index];
     const struct gw_frame *frame = job->frame;
+    const struct ternary_piece piece = piece_of(job, 0, c);
     uint64_t base = c * GW_CHUNK, done = 0;
-    uint32_t n = chunk_elems(frame, c), workers = frame->workers;
+    const uint32_t n = piece.n, workers = frame->workers;
     float *out = job->out + base;
-    bool straight = !frame->bucket;
-    if (straight && chunk_code(frame, c) == CODE_RANS)
-        return decode_levels(job, c, slot, out);
-    if (straight && chunk_code(frame, c) == CODE_PACKED)
-        GW_TRY(decode_packed(job, c, out, &done));
+    if (!frame->bucket && piece.code == CODE_RANS)
+        return decode_levels(job, &piece, slot, out);
+    if (!frame->bucket)
+        GW_TRY(decode_packed(job, &piece, out, &done));
     if (done < n)
-        GW_TRY(unpack_average(job, c, slot));
+        GW_TRY(ternary_sum_unpack(&job->sums, &piece, &slot->scratch));
     const uint16_t *digits = slot->scratch.digits;
     while (done < n) {
         uint64_t stop = frame->bucket ? (base + done) / frame->bucket * frame->bucket + frame->bucket - base : n;
@@ -364,13 +316,14 @@ gw_status ternary_symbols(gw_context *context, const struct gw_frame *frame, uin
         status = job_scratch(&job, frame->workers);
     struct slot *slot = status == GW_OK ? &job.slots[0] : NULL;
     for (uint64_t c = 0; c < n_chunks_of(frame) && status == GW_OK; c++) {
-        uint32_t n = chunk_elems(frame, c);
+        const struct ternary_piece piece = piece_of(&job, 0, c);
+        const uint32_t n = piece.n;
         if (average) {
-            status = unpack_average(&job, c, slot);
+            status = ternary_sum_unpack(&job.sums, &piece, &slot->scratch);
             for (uint32_t i = 0; i < n && status == GW_OK; i++)
                 counts[slot->scratch.digits[i]]++;
         } else {
-            status = unpack_push(frame, job.offsets[0], c, slot->bits, NULL);
+            status = ternary_push_unpack(&piece, slot->bits, NULL);
             if (status == GW_OK) {
                 uint32_t nonzero = ternary_count(slot->bits->nonzero, n), negative = ternary_count(slot->bits->sign, n);
                 counts[0] += negative;
@@ -455,7 +408,8 @@ static gw_status add_private(uint64_t c, uint32_t index, void *user)
     float *sum = slot->values, *one = slot->values + GW_CHUNK;
     for (uint32_t r = 0; r < job->n_frames; r++) {
         hash_chunk(job, r, c);
-        GW_TRY(unpack_push(&job->frame[r], job->offsets[r], c, slot->bits, NULL));
+        const struct ternary_piece piece = piece_of(job, r, c);
+        GW_TRY(ternary_push_unpack(&piece, slot->bits, NULL));
         expand_chunk(&job->frame[r], slot->bits, c * GW_CHUNK, n, false, r ? one : sum);
         /* Zeros are added, too. x + 0 is x, and a sum of -0 and 0 is the same 0 on every machine. */
         for (uint32_t i = 0; r && i < n; i++)
@@ -523,19 +477,19 @@ static void digits_to_planes(const uint16_t *digits, uint32_t n_planes, uint64_t
 static gw_status add_average(struct job *job, uint32_t r, uint64_t c, struct slot *slot, uint8_t *planes)
 {
     const struct gw_frame *frame = &job->frame[r];
-    const struct ternary_sums *sums = &job->added[r - job->n_pushes];
-    const size_t *at = job->offsets[r] + c;
-    uint32_t n = chunk_elems(frame, c), n_words = (n + 63) / 64;
+    const struct ternary_sums sums = ternary_sums_of(frame->workers);
+    const struct ternary_piece piece = piece_of(job, r, c);
+    const uint32_t n_words = (piece.n + 63) / 64;
     uint16_t *digits = slot->added.digits;
-    GW_TRY(ternary_sum_unpack(sums, chunk_code(frame, c), frame->payload + at[0], at[1] - at[0], n, &slot->added));
-    for (uint32_t i = n; i < 64 * n_words; i++)
+    GW_TRY(ternary_sum_unpack(&sums, &piece, &slot->added));
+    for (uint32_t i = piece.n; i < 64 * n_words; i++)
         digits[i] = (uint16_t)frame->workers; /* a sum of 0, like the padding of pushes */
     for (uint32_t w = 0; w < n_words; w++) {
         uint64_t other[16], carry = 0;
-        digits_to_planes(digits + 64 * (size_t)w, sums->n_planes, other);
+        digits_to_planes(digits + 64 * (size_t)w, sums.n_planes, other);
         for (uint32_t j = 0; j < job->sums.n_planes; j++) {
             uint8_t *plane = planes + 8 * ((size_t)w * job->sums.n_planes + j);
-            uint64_t a = gw_get64(plane), b = j < sums->n_planes ? other[j] : 0;
+            uint64_t a = gw_get64(plane), b = j < sums.n_planes ? other[j] : 0;
             gw_put64(plane, a ^ b ^ carry);
             carry = (a & b) | (carry & (a ^ b));
         }
@@ -551,13 +505,8 @@ static gw_status averages_init(struct job *job)
         job->n_pushes++;
     if (job->n_pushes == job->n_frames)
         return GW_OK;
-    job->added = gw_alloc(job->context, job->n_frames - job->n_pushes, sizeof *job->added);
-    if (!job->added)
-        return GW_ERR_MEMORY;
-    for (uint32_t r = job->n_pushes; r < job->n_frames; r++) {
-        job->added[r - job->n_pushes] = ternary_sums_of(job->frame[r].workers);
+    for (uint32_t r = job->n_pushes; r < job->n_frames; r++)
         most = job->frame[r].workers > most ? job->frame[r].workers : most;
-    }
     struct ternary_sums largest = ternary_sums_of(most);
     for (uint32_t i = 0; i < job->n_slots; i++)
         GW_TRY(ternary_sum_scratch_init(job->context, &largest, job->frame->count, &job->slots[i].added));
@@ -579,16 +528,16 @@ static gw_status add_shared(uint64_t i, uint32_t index, void *user)
     _Static_assert(GW_ADD_FRAMES % GW_RANS_TOGETHER == 0, "a batch is unpacked in whole groups");
     for (uint32_t r = 0; r < job->n_pushes;) {
         const uint32_t at = r % GW_ADD_FRAMES;
-        struct place places[GW_RANS_TOGETHER];
-        uint32_t n_places = 0;
-        for (; n_places < GW_RANS_TOGETHER && r < job->n_pushes; r++) {
+        struct ternary_piece pieces[GW_RANS_TOGETHER];
+        uint32_t n_pieces = 0;
+        for (; n_pieces < GW_RANS_TOGETHER && r < job->n_pushes; r++) {
             ask_for_next(job, r, c);
             hash_chunk(job, r, c);
-            places[n_places++] = (struct place){&job->frame[r], job->offsets[r], c};
+            pieces[n_pieces++] = piece_of(job, r, c);
         }
-        GW_TRY(unpack_many(places, n_places, &slot->bits[at], &batch[at]));
-        if (at + n_places == GW_ADD_FRAMES || r == job->n_pushes)
-            kernels->add_digits(batch, at + n_places, n_words, r <= GW_ADD_FRAMES, planes, job->sums.n_planes);
+        GW_TRY(ternary_push_unpack_many(pieces, n_pieces, &slot->bits[at], &batch[at]));
+        if (at + n_pieces == GW_ADD_FRAMES || r == job->n_pushes)
+            kernels->add_digits(batch, at + n_pieces, n_words, r <= GW_ADD_FRAMES, planes, job->sums.n_planes);
     }
     if (job->n_pushes == 0)
         memset(planes, 0, 8 * (size_t)n_words * job->sums.n_planes);

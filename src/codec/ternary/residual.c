@@ -31,17 +31,14 @@ struct adding {
 static struct gw_stats add_chunk(uint64_t begin, uint64_t n, void *user)
 {
     const struct adding *a = user;
+    const struct gw_kernels *kernels = gw_kernels_now();
     struct gw_stats total = {0};
-    uint32_t (*carry)(const float *, float, const float *, uint64_t, bool, float *) = gw_kernels_now()->carry;
-    uint32_t largest = 0;
     for (uint64_t i = begin; i < begin + n; i += GW_STATS_BLOCK) {
         const uint64_t left = begin + n - i, m = left < GW_STATS_BLOCK ? left : GW_STATS_BLOCK;
-        const struct gw_stats block = gw_stats_block(a->x + i, (uint32_t)m);
-        const uint32_t magnitude = carry(a->before + i, a->half, a->x + i, m, a->stream, a->next + i);
+        struct gw_stats block = gw_stats_block(a->x + i, (uint32_t)m);
+        block.max_bits = kernels->carry(a->before + i, a->half, a->x + i, m, a->stream, a->next + i);
         gw_stats_add(&total, &block);
-        largest = magnitude > largest ? magnitude : largest;
     }
-    total.max_bits = largest;
     return total;
 }
 

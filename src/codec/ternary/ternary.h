@@ -109,6 +109,14 @@ static inline void ternary_put_entry(uint8_t *table, uint64_t c, uint32_t entry,
     at[2] = (uint8_t)(entry >> 16);
 }
 
+/* A chunk of n elements in a payload. */
+struct ternary_piece {
+    enum ternary_code code;
+    const uint8_t *src;
+    size_t n_bytes;
+    uint32_t n;
+};
+
 /* ---- push.c ------------------------------------------------------------------------------------ */
 
 /* The most bytes one chunk of n elements takes in any push code. */
@@ -126,14 +134,14 @@ enum ternary_code ternary_push_code(const struct ternary_packing *packing);
 uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ternary_bits *bits, uint32_t n,
                            uint32_t count, struct gw_strings_writer *writer, uint8_t *dst);
 
-/* Unpacks one chunk of src_bytes bytes. If `view` is not NULL and the chunk holds the bitmap of nonzeros as it is, that
- * bitmap is not copied. *view says where both bitmaps are. */
-gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t src_bytes, uint32_t n,
-                              struct ternary_bits *bits, struct gw_bitmaps *view);
+/* Unpacks one chunk. If `view` is not NULL and the chunk holds the bitmap of nonzeros as it is, that bitmap is not
+ * copied. *view says where both bitmaps are. */
+gw_status ternary_push_unpack(const struct ternary_piece *piece, struct ternary_bits *bits, struct gw_bitmaps *view);
 
-/* The same of n_chunks <= GW_RANS_TOGETHER chunks of code rans, chunk i to bits[i]: faster than one after the other. */
-gw_status ternary_push_unpack_many(uint32_t n_chunks, const uint8_t *const *src, const size_t *src_bytes,
-                                   const uint32_t *n, struct ternary_bits *bits);
+/* The same of n_pieces <= GW_RANS_TOGETHER chunks, chunk i to bits[i]. If all are of code rans, that is faster than one
+ * after the other. views: NULL, or as many as there are chunks. */
+gw_status ternary_push_unpack_many(const struct ternary_piece *pieces, uint32_t n_pieces, struct ternary_bits *bits,
+                                   struct gw_bitmaps *views);
 
 uint32_t ternary_count(const uint64_t *words, uint32_t n);
 
@@ -183,8 +191,8 @@ uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code cod
                           struct ternary_sum_scratch *scratch, uint8_t *dst);
 
 /* One chunk to digits in scratch->digits, all checked to be at most 2N. */
-gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *src,
-                             size_t src_bytes, uint32_t n, struct ternary_sum_scratch *scratch);
+gw_status ternary_sum_unpack(const struct ternary_sums *sums, const struct ternary_piece *piece,
+                             struct ternary_sum_scratch *scratch);
 
 /* ---- levels.c ---------------------------------------------------------------------------------- */
 
@@ -201,7 +209,7 @@ struct ternary_levels {
 };
 
 /* To planes in scratch->planes and signs in scratch->bits->negative. */
-gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *src, size_t src_bytes, uint32_t n,
+gw_status ternary_levels_unpack(const struct ternary_sums *sums, const struct ternary_piece *piece,
                                 struct ternary_sum_scratch *scratch, struct ternary_levels *levels);
 
 /* ---- encoder.c --------------------------------------------------------------------------------- */
