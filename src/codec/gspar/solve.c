@@ -217,11 +217,10 @@ static gw_status take_scratch(gw_context *context, uint64_t n, struct gspar_scra
     uint64_t limit = n / 8;
     if (scratch->kept_limit < limit) {
         gw_free(context, scratch->kept);
-        scratch->kept_limit = 0;
         scratch->kept = gw_alloc(context, limit + GW_CHUNK + GW_SPLIT_SLACK, sizeof *scratch->kept);
+        scratch->kept_limit = scratch->kept ? limit : 0;
         if (!scratch->kept)
             return GW_ERR_MEMORY;
-        scratch->kept_limit = limit;
     }
     if (!scratch->wave && gw_thread_count(context) > 1) {
         scratch->wave = gw_alloc(context, WAVE * (GW_CHUNK + GW_SPLIT_SLACK), sizeof *scratch->wave);

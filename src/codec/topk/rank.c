@@ -102,8 +102,8 @@ static uint32_t kth_largest(uint32_t *x, uint64_t n, uint64_t *k, uint32_t low, 
 /* Up to this length the search works on a copy of the list. */
 #define SMALL 65536u
 
-static gw_status find_small(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low,
-                            uint32_t high, struct gw_rank *rank)
+static gw_status find_small(gw_context *context, const struct gw_select_list *list, uint64_t *k, uint32_t low,
+                            uint32_t high, uint32_t *bits)
 {
     uint32_t *x = gw_scratch_take(context, (size_t)list->n, sizeof *x);
     if (!x)
@@ -112,8 +112,7 @@ static gw_status find_small(gw_context *context, const struct gw_select_list *li
     for (uint32_t p = 0; p < list->n_parts; p++)
         for (uint64_t i = 0; i < list->parts[p].n; i++)
             x[n++] = bits_of(&list->parts[p], i);
-    rank->bits = kth_largest(x, n, &k, low, high);
-    rank->n_ties = k;
+    *bits = kth_largest(x, n, k, low, high);
     gw_scratch_give(context, x);
     return GW_OK;
 }
@@ -141,11 +140,11 @@ static void count_chunk(uint64_t i, uint32_t slot, void *user)
     }
 }
 
-gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low, uint32_t high,
-                       struct gw_rank *rank)
+gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, uint64_t *k, uint32_t low, uint32_t high,
+                       uint32_t *bits)
 {
     if (list->n <= SMALL)
-        return find_small(context, list, k, low, high, rank);
+        return find_small(context, list, k, low, high, bits);
     uint32_t n_slots = gw_select_list_slots(context, list);
     struct histogram h = {.list = list, .low = low, .high = high};
     h.bins = gw_scratch_take(context, (size_t)n_slots * N_BINS, sizeof *h.bins);
@@ -163,12 +162,12 @@ gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, u
             for (uint32_t bin = 0; bin < N_BINS; bin++)
                 h.bins[bin] += h.bins[slot * (size_t)N_BINS + bin];
         uint32_t bin = N_BINS - 1;
-        for (; h.bins[bin] < k; bin--)
-            k -= h.bins[bin];
+        for (; h.bins[bin] < *k; bin--)
+            *k -= h.bins[bin];
         h.low += bin << h.shift;
         h.high = h.low + ((1u << h.shift) - 1);
     }
-    *rank = (struct gw_rank){h.low, k};
+    *bits = h.low;
     gw_scratch_give(context, h.bins);
     return GW_OK;
 }
@@ -208,13 +207,9 @@ static void ask_for(const struct gw_select_part *part, uint64_t i)
 gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t *bits,
                         uint64_t *most)
 {
-    struct gw_rank rank;
     *most = k;
-    if (list->n <= LEAST_SAMPLE) {
-        GW_TRY(gw_rank_find(context, list, k, 0, 0x7FFFFFFFu, &rank));
-        *bits = rank.bits;
-        return GW_OK;
-    }
+    if (list->n <= LEAST_SAMPLE)
+        return gw_rank_find(context, list, &k, 0, 0x7FFFFFFFu, bits);
     uint64_t n_sample = gw_rank_sample_size(list->n);
     /* The k-th largest of the list is expected at place `expected` of the sorted sample. j is four standard deviations
      * beyond that place, so the j-th largest of the sample is hardly ever above the k-th of the list. *most is how many
@@ -240,11 +235,10 @@ gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, 
     }
     const struct gw_select_part part = {.g = sample, .n = n_sample};
     struct gw_select_list of_sample;
+    uint64_t place = (uint64_t)j;
     gw_status status = gw_select_list_init(context, &part, 1, &of_sample);
     if (status == GW_OK)
-        status = gw_rank_find(context, &of_sample, (uint64_t)j, 0, 0x7FFFFFFFu, &rank);
+        status = gw_rank_find(context, &of_sample, &place, 0, 0x7FFFFFFFu, bits);
     gw_scratch_give(context, sample);
-    if (status == GW_OK)
-        *bits = rank.bits;
     return status;
 }

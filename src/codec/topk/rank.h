@@ -28,15 +28,10 @@ struct gw_select_chunk gw_select_list_chunk(const struct gw_select_list *list, u
 /* How many slots gw_parallel_for can give out over the list's chunks. */
 uint32_t gw_select_list_slots(gw_context *context, const struct gw_select_list *list);
 
-struct gw_rank {
-    uint32_t bits;   /* the k-th largest |a| */
-    uint64_t n_ties; /* how many elements equal to it are among the k */
-};
-
-/* Finds the k-th largest of the list, with k from 1 to its length. The time is linear in the length. All magnitudes
- * must lie between `low` and `high`. */
-gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low, uint32_t high,
-                       struct gw_rank *rank);
+/* Finds the k-th largest |a| of the list, with k from 1 to its length. The time is linear in the length. All magnitudes
+ * must lie between `low` and `high`. *k becomes the count of those among the k that are equal to it. */
+gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, uint64_t *k, uint32_t low, uint32_t high,
+                       uint32_t *bits);
 
 /* The sample of a list of n elements, if n is larger than the sample: its size, and the place of its element s. Tests
  * use these to put values where no guess looks. */

@@ -24,8 +24,10 @@ struct chunk {
 };
 
 struct job {
+    gw_context *context;
     struct gw_select_list list;
     struct gw_select_part *parts;
+    uint64_t k;
     uint32_t n_slots;
     size_t slot_values; /* room of a slot in `scratch` */
     float *scratch;     /* of each slot: the values of the chunk at hand */
@@ -34,39 +36,33 @@ struct job {
     uint64_t above_room;
     atomic_uint_fast64_t above_used; /* may pass above_room; then some were not stored */
     struct chunk *chunks;
-    uint32_t threshold; /* of the pass, as bits */
-    uint32_t final;     /* the threshold of the selection; not below that of the pass */
+    uint32_t threshold;        /* of the pass, as bits */
+    uint64_t n_above, n_equal; /* what the pass found */
+    uint32_t max_bits;
+    uint32_t final;  /* the threshold of the selection; not below that of the pass */
+    uint64_t n_ties; /* how many of those equal to `final` are selected */
     float *values;
 };
 
-static gw_status job_init(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, struct job *job)
+static gw_status job_init(struct job *job, uint32_t n_parts)
 {
-    job->parts = parts;
-    GW_TRY(gw_select_list_init(context, parts, n_parts, &job->list));
-    job->n_slots = gw_select_list_slots(context, &job->list);
+    GW_TRY(gw_select_list_init(job->context, job->parts, n_parts, &job->list));
+    job->n_slots = gw_select_list_slots(job->context, &job->list);
     size_t most = 0;
     for (uint32_t p = 0; p < n_parts; p++)
-        most = parts[p].n > most ? (size_t)parts[p].n : most;
+        most = job->parts[p].n > most ? (size_t)job->parts[p].n : most;
     job->slot_values = gw_div_up((most < GW_CHUNK ? most : GW_CHUNK) + GW_SELECT_SLACK, 16) * 16;
-    job->scratch = gw_scratch_take(context, job->n_slots * job->slot_values, sizeof *job->scratch);
-    job->chunks = gw_scratch_take(context, (size_t)job->list.n_chunks, sizeof *job->chunks);
+    job->scratch = gw_scratch_take(job->context, job->n_slots * job->slot_values, sizeof *job->scratch);
+    job->chunks = gw_scratch_take(job->context, (size_t)job->list.n_chunks, sizeof *job->chunks);
     return job->scratch && job->chunks ? GW_OK : GW_ERR_MEMORY;
-}
-
-static void job_fini(gw_context *context, struct job *job)
-{
-    gw_scratch_give(context, job->room);
-    gw_scratch_give(context, job->chunks);
-    gw_scratch_give(context, job->scratch);
-    gw_select_list_fini(context, &job->list);
 }
 
 /* Takes room for values that wait until it is known which of them are selected. It frees the room of an earlier
  * pass. */
-static gw_status take_room(gw_context *context, struct job *job, uint64_t n)
+static gw_status take_room(struct job *job, uint64_t n)
 {
-    gw_scratch_give(context, job->room);
-    job->room = job->above = gw_scratch_take(context, (size_t)n, sizeof *job->above);
+    gw_scratch_give(job->context, job->room);
+    job->room = job->above = gw_scratch_take(job->context, (size_t)n, sizeof *job->above);
     job->above_room = n;
     return job->room ? GW_OK : GW_ERR_MEMORY;
 }
@@ -101,27 +97,27 @@ static void pass_chunk(uint64_t i, uint32_t slot, void *user)
         memcpy(job->above + chunk->at, values, counts.n_above * sizeof *values);
 }
 
-struct totals {
-    uint64_t n_above, n_equal;
-    uint32_t max_bits;
-};
-
-static struct totals pass(gw_context *context, struct job *job)
+static void pass(struct job *job)
 {
     atomic_store_explicit(&job->above_used, 0, memory_order_relaxed);
-    gw_parallel_for(context, job->list.n_chunks, pass_chunk, job);
-    struct totals totals = {0};
+    gw_parallel_for(job->context, job->list.n_chunks, pass_chunk, job);
+    job->n_above = job->n_equal = 0;
+    job->max_bits = 0;
     for (uint32_t p = 0; p < job->list.n_parts; p++)
         job->parts[p].max_bits = 0;
     for (uint64_t i = 0; i < job->list.n_chunks; i++) {
         const struct chunk *chunk = &job->chunks[i];
         struct gw_select_part *part = &job->parts[gw_select_list_chunk(&job->list, i).part];
         part->max_bits = chunk->max_bits > part->max_bits ? chunk->max_bits : part->max_bits;
-        totals.n_above += chunk->n_above;
-        totals.n_equal += chunk->n_equal;
-        totals.max_bits = chunk->max_bits > totals.max_bits ? chunk->max_bits : totals.max_bits;
+        job->n_above += chunk->n_above;
+        job->n_equal += chunk->n_equal;
+        job->max_bits = chunk->max_bits > job->max_bits ? chunk->max_bits : job->max_bits;
     }
-    return totals;
+}
+
+static bool is_finite(const struct job *job)
+{
+    return job->max_bits < 0x7F800000u;
 }
 
 /* ---- what is selected in the end --------------------------------------------------------------------- */
@@ -144,14 +140,14 @@ static void recount_chunk(uint64_t i, uint32_t slot, void *user)
 
 /* Selects everything above job->final, and the first n_ties that are equal to it. Says how much of each chunk that
  * is. */
-static void share_out(gw_context *context, struct job *job, uint64_t n_ties)
+static void share_out(struct job *job)
 {
     bool again = job->final != job->threshold;
     if (again)
-        gw_parallel_for(context, job->list.n_chunks, recount_chunk, job);
+        gw_parallel_for(job->context, job->list.n_chunks, recount_chunk, job);
     for (uint32_t p = 0; p < job->list.n_parts; p++)
         job->parts[p].n_kept = 0;
-    uint64_t out = 0;
+    uint64_t out = 0, n_ties = job->n_ties;
     for (uint64_t i = 0; i < job->list.n_chunks; i++) {
         struct chunk *chunk = &job->chunks[i];
         struct gw_select_part *part = &job->parts[gw_select_list_chunk(&job->list, i).part];
@@ -238,124 +234,105 @@ static void finish_chunk(uint64_t i, uint32_t slot, void *user)
 }
 
 /* Finds job->final and the number of ties, if the k-th largest is among what the pass found. */
-static gw_status rank_above(gw_context *context, struct job *job, const struct totals *totals, uint64_t k,
-                            uint64_t *n_ties)
+static gw_status rank_above(struct job *job)
 {
-    const struct gw_select_part above = {.g = job->above, .n = totals->n_above};
+    const struct gw_select_part above = {.g = job->above, .n = job->n_above};
     struct gw_select_list list;
-    struct gw_rank rank;
-    GW_TRY(gw_select_list_init(context, &above, 1, &list));
-    GW_TRY(gw_rank_find(context, &list, k, job->threshold + 1, totals->max_bits, &rank));
-    job->final = rank.bits;
-    *n_ties = rank.n_ties;
-    return GW_OK;
+    GW_TRY(gw_select_list_init(job->context, &above, 1, &list));
+    job->n_ties = job->k;
+    return gw_rank_find(job->context, &list, &job->n_ties, job->threshold + 1, job->max_bits, &job->final);
 }
 
 /* Finds both among all elements, and passes over them again. */
-static gw_status rank_all(gw_context *context, struct job *job, struct totals *totals, uint64_t k, uint64_t *n_ties)
+static gw_status rank_all(struct job *job)
 {
-    struct gw_rank rank;
-    GW_TRY(gw_rank_find(context, &job->list, k, 0, totals->max_bits, &rank));
-    job->final = job->threshold = rank.bits;
-    *totals = pass(context, job);
-    *n_ties = k - totals->n_above;
+    job->n_ties = job->k;
+    GW_TRY(gw_rank_find(job->context, &job->list, &job->n_ties, 0, job->max_bits, &job->final));
+    job->threshold = job->final;
+    pass(job);
     return GW_OK;
 }
 
-static bool is_finite(const struct totals *totals)
-{
-    return totals->max_bits < 0x7F800000u;
-}
-
-/* Passes over the tensors and finds the k largest. *n_ties: how many of them are equal to job->final. */
-static gw_status find_exact(gw_context *context, struct job *job, uint64_t k, struct totals *totals, uint64_t *n_ties)
+/* Passes over the tensors and finds the k largest. */
+static gw_status find_exact(struct job *job)
 {
     uint64_t most;
-    GW_TRY(gw_rank_guess(context, &job->list, k, &job->threshold, &most));
-    GW_TRY(take_room(context, job, most));
-    *totals = pass(context, job);
-    if (!is_finite(totals))
+    GW_TRY(gw_rank_guess(job->context, &job->list, job->k, &job->threshold, &most));
+    GW_TRY(take_room(job, most));
+    pass(job);
+    if (!is_finite(job))
         return GW_OK;
-    if (totals->n_above >= k && totals->n_above <= job->above_room)
-        return rank_above(context, job, totals, k, n_ties);
+    if (job->n_above >= job->k && job->n_above <= job->above_room)
+        return rank_above(job);
     /* Either the k-th largest is the guess itself, or the guess was wrong. */
-    if (totals->n_above >= k || totals->n_above + totals->n_equal < k)
-        return rank_all(context, job, totals, k, n_ties);
+    if (job->n_above >= job->k || job->n_above + job->n_equal < job->k)
+        return rank_all(job);
     job->final = job->threshold;
-    *n_ties = k - totals->n_above;
+    job->n_ties = job->k - job->n_above;
     return GW_OK;
 }
 
 /* Finds what is above `floor`. If this is more than k, it finds the k largest. */
-static gw_status find_above(gw_context *context, struct job *job, uint32_t floor, uint64_t k, bool many,
-                            struct totals *totals, uint64_t *n_ties)
+static gw_status find_above(struct job *job, uint32_t floor, bool many)
 {
-    uint64_t most = k;
-    *n_ties = 0;
-    job->threshold = 0;
+    uint64_t most = job->k;
     if (many)
-        GW_TRY(gw_rank_guess(context, &job->list, k, &job->threshold, &most));
+        GW_TRY(gw_rank_guess(job->context, &job->list, job->k, &job->threshold, &most));
     if (job->threshold < floor)
         job->threshold = floor;
     if (!many && job->n_slots == 1) { /* one thread finds the values in their order, so they can stay where they are */
         job->above = job->values;
-        job->above_room = k;
+        job->above_room = job->k;
     } else {
-        GW_TRY(take_room(context, job, most));
+        GW_TRY(take_room(job, most));
     }
-    *totals = pass(context, job);
-    if (!is_finite(totals))
+    pass(job);
+    if (!is_finite(job))
         return GW_OK;
-    if (job->threshold > floor && totals->n_above < k) { /* the guess was wrong */
+    if (job->threshold > floor && job->n_above < job->k) { /* the guess was wrong */
         job->threshold = floor;
-        *totals = pass(context, job);
+        pass(job);
     }
     job->final = job->threshold;
-    if (job->threshold == floor && totals->n_above <= k)
+    if (job->threshold == floor && job->n_above <= job->k)
         return GW_OK;
-    if (totals->n_above <= job->above_room)
-        return rank_above(context, job, totals, k, n_ties);
-    if (many)
-        return rank_all(context, job, totals, k, n_ties);
-    return find_exact(context, job, k, totals, n_ties);
+    if (job->n_above <= job->above_room)
+        return rank_above(job);
+    return many ? rank_all(job) : find_exact(job);
 }
 
-static void finish(gw_context *context, struct job *job, const struct totals *totals, uint64_t n_ties)
+/* Brings what was found to its place, and gives the job's memory back. */
+static gw_status finish(struct job *job, gw_status status)
 {
-    if (!is_finite(totals))
-        return;
-    share_out(context, job, n_ties);
-    gw_parallel_for(context, job->list.n_chunks, finish_chunk, job);
+    if (status == GW_OK && is_finite(job)) {
+        share_out(job);
+        gw_parallel_for(job->context, job->list.n_chunks, finish_chunk, job);
+    }
+    gw_scratch_give(job->context, job->room);
+    gw_scratch_give(job->context, job->chunks);
+    gw_scratch_give(job->context, job->scratch);
+    gw_select_list_fini(job->context, &job->list);
+    return status;
 }
 
 gw_status gw_select_above(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, float threshold,
                           uint64_t k, bool many, float *values)
 {
-    struct job job = {.values = values};
-    struct totals totals;
-    uint64_t n_ties = 0;
-    gw_status status = job_init(context, parts, n_parts, &job);
+    struct job job = {.context = context, .parts = parts, .k = k, .values = values};
+    gw_status status = job_init(&job, n_parts);
     if (status == GW_OK)
-        status = find_above(context, &job, gw_float_bits(threshold) & 0x7FFFFFFFu, k, many, &totals, &n_ties);
-    if (status == GW_OK)
-        finish(context, &job, &totals, n_ties);
-    job_fini(context, &job);
-    return status;
+        status = find_above(&job, gw_float_bits(threshold) & 0x7FFFFFFFu, many);
+    return finish(&job, status);
 }
 
 gw_status gw_select_exact(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, uint64_t k,
                           float *values, float *threshold)
 {
-    struct job job = {.values = values};
-    struct totals totals;
-    uint64_t n_ties = 0;
-    gw_status status = job_init(context, parts, n_parts, &job);
+    struct job job = {.context = context, .parts = parts, .k = k, .values = values};
+    gw_status status = job_init(&job, n_parts);
     if (status == GW_OK)
-        status = find_exact(context, &job, k, &totals, &n_ties);
-    if (status == GW_OK)
-        finish(context, &job, &totals, n_ties);
-    if (status == GW_OK && is_finite(&totals) && threshold)
+        status = find_exact(&job);
+    if (status == GW_OK && is_finite(&job))
         *threshold = gw_bits_float(job.final);
-    job_fini(context, &job);
-    return status;
+    return finish(&job, status);
 }

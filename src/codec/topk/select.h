@@ -6,7 +6,6 @@
  * Magnitudes are compared as integers (the bits without the sign), which is exact for denormals too. Everything is the
  * same bits for any number of threads and any instruction set.
  *
- *
  *   select.c           whole tensors and lists of tensors, on the context's threads
  *   rank.c             the k-th largest magnitude, found exactly
  *   select_kernels.h   the loops that run once per element */
@@ -41,7 +40,7 @@ gw_status gw_select_above(gw_context *context, struct gw_select_part *parts, uin
 
 /* Selects exactly k (1 .. the sum of n) of the largest |a| of all parts together; ties go to the first part, and there
  * to the lowest index. `values` has room for k; it gets those of part after part. *threshold becomes the k-th largest
- * |a|; NULL: it is not wanted. Errors: GW_ERR_MEMORY. */
+ * |a|. Errors: GW_ERR_MEMORY. */
 gw_status gw_select_exact(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, uint64_t k,
                           float *values, float *threshold);
 

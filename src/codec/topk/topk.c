@@ -44,8 +44,7 @@ struct topk_state {
     struct memory now, next; /* next becomes now when the step is committed */
     float *values; /* of this tensor, or of all that are selected from together. It grows to what selection may give */
     uint64_t capacity;
-    const float *selected; /* this tensor's values */
-    uint64_t n_selected;
+    const float *selected;                /* this tensor's values */
     uint64_t most;                        /* if it is selected from alone: the most elements */
     enum how how;                         /* scope=global */
     bool many;                            /* the last selection took more than half of its bound */
@@ -131,25 +130,22 @@ static struct gw_select_part part_of(const gw_encoder *encoder)
 static gw_status take_room(gw_encoder *encoder, uint64_t n)
 {
     struct topk_state *s = encoder->state;
-    if (s->capacity >= n + GW_SELECT_SLACK)
+    const uint64_t needed = n + GW_SELECT_SLACK;
+    if (s->capacity >= needed)
         return GW_OK;
     gw_free(encoder->context, s->values);
-    s->capacity = 0;
-    s->values = gw_alloc(encoder->context, n + GW_SELECT_SLACK, sizeof(float));
-    if (!s->values)
-        return GW_ERR_MEMORY;
-    s->capacity = n + GW_SELECT_SLACK;
-    return GW_OK;
+    s->values = gw_alloc(encoder->context, needed, sizeof *s->values);
+    s->capacity = s->values ? needed : 0;
+    return s->values ? GW_OK : GW_ERR_MEMORY;
 }
 
-/* Takes over what was selected of a tensor. Returns false if it has an element for which no finite value could be sent.
- */
+/* Takes over what was selected of a tensor. False: it has an element for which no finite value could be sent. */
 static bool take_selected(gw_encoder *encoder, const struct gw_select_part *part, const float *values)
 {
     struct topk_state *s = encoder->state;
     const float max_abs = gw_bits_float(part->max_bits);
     s->selected = values;
-    s->n_selected = s->next.n_sent = part->n_kept;
+    s->next.n_sent = part->n_kept;
     s->next.rested = encoder->rests;
     s->cursor_begin = s->cursor_values = 0;
     s->pending = true;
@@ -397,7 +393,7 @@ static bool topk_rest(gw_encoder *encoder)
     if (is_dense(encoder)) /* all workers count the dense steps together */
         return false;
     memset(gw_residual_sent_next(&encoder->residual), 0, topk_sent_bytes(encoder));
-    s->n_selected = s->cursor_begin = s->cursor_values = 0;
+    s->cursor_begin = s->cursor_values = 0;
     s->selected = NULL;
     if (s->how == UNDECIDED)
         s->next = s->now;
