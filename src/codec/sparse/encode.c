@@ -96,7 +96,7 @@ gw_status gw_sparse_encode(gw_encoder *encoder, struct gw_sparse_memory **memory
     struct gw_sparse_memory *m = *memory;
     uint64_t n_chunks = gw_sparse_n_chunks(frame);
     uint8_t *payload = dst + gw_frame_head_bytes(frame->n_scalers);
-    size_t at = n_chunks > 1 ? 4 * n_chunks : 0;
+    size_t at = gw_sparse_table_bytes(frame);
     struct encoding e = {
         .memory = m, .pick = pick, .user = user, .frame = frame, .fast = encoder->push_wire == GW_WIRE_FAST};
     for (; e.first < n_chunks; e.first += m->n_slots) {

@@ -31,12 +31,11 @@ static gw_status check_frame(const struct gw_frame *frame)
     if (average && gspar && frame->workers > GW_SPARSE_LEVELS_MAX_WORKERS)
         return gw_fail(GW_ERR_FRAME_FIELD, "a gspar average is of %u workers; at most %d are possible", frame->workers,
                        GW_SPARSE_LEVELS_MAX_WORKERS);
-    uint64_t n_chunks = gw_sparse_n_chunks(frame), total = 0;
+    uint64_t n_chunks = gw_sparse_n_chunks(frame), total = gw_sparse_table_bytes(frame);
     if (n_chunks > 1) {
         if (frame->payload_bytes / 4 < n_chunks)
             return gw_fail(GW_ERR_FRAME_PAYLOAD, "the payload has %zu bytes; the sizes of %llu chunks alone take more",
                            frame->payload_bytes, (unsigned long long)n_chunks);
-        total = 4 * n_chunks;
         for (uint64_t c = 0; c < n_chunks; c++)
             total += gw_get32(frame->payload + 4 * c);
     } else {
@@ -59,18 +58,6 @@ static gw_status check_frame(const struct gw_frame *frame)
     } while (0)
 
 /* ---- reading on the context's threads ---------------------------------------------------------------- */
-
-/* Where each chunk of a frame begins in its payload, and where the last one ends. NULL: there is no memory. */
-static size_t *offsets_of(gw_context *context, const struct gw_frame *frame)
-{
-    uint64_t n_chunks = gw_sparse_n_chunks(frame);
-    size_t at = 0, *offsets = gw_alloc(context, n_chunks + 1, sizeof *offsets);
-    for (uint64_t c = 0; offsets && c < n_chunks; c++) {
-        offsets[c] = gw_sparse_chunk_begin(frame, c, &at);
-        offsets[c + 1] = at;
-    }
-    return offsets;
-}
 
 struct readers {
     gw_context *context;
@@ -108,7 +95,7 @@ static gw_status readers_init(struct readers *readers, gw_context *context, cons
     if (!readers->offsets || !readers->scratch)
         return GW_ERR_MEMORY;
     for (uint32_t i = 0; i < n_frames; i++) {
-        readers->offsets[i] = offsets_of(context, &frames[i]);
+        readers->offsets[i] = gw_sparse_offsets(context, &frames[i]);
         if (!readers->offsets[i])
             return GW_ERR_MEMORY;
     }
@@ -446,7 +433,7 @@ static gw_status write_sparse(struct summing *s, uint8_t *payload, struct gw_fra
 {
     uint64_t n_chunks = gw_sparse_n_chunks(average);
     uint32_t per_wave = s->readers.n_slots;
-    size_t at = n_chunks > 1 ? 4 * n_chunks : 0, most = 4 * (size_t)average->count;
+    size_t at = gw_sparse_table_bytes(average), most = 4 * (size_t)average->count;
     for (s->first = 0; s->first < n_chunks; s->first += per_wave) {
         uint64_t n = n_chunks - s->first < per_wave ? n_chunks - s->first : per_wave;
         s->to = s->wave ? s->wave : payload + at;
@@ -519,12 +506,6 @@ static void summing_fini(struct summing *s)
     readers_fini(&s->readers);
 }
 
-/* True if the owner adds up the signs of such pushes of n workers in integers. */
-static bool adds_signs(const struct gw_frame *first, uint32_t n)
-{
-    return first->codec == GW_WIRE_GSPAR && !(first->flags & GW_FLAG_PRIVATE) && n <= GW_SPARSE_LEVELS_MAX_WORKERS;
-}
-
 static size_t reduce_bound(const struct gw_frame *first, uint32_t n)
 {
     const uint64_t chunk = first->count < GW_SPARSE_CHUNK ? first->count : GW_SPARSE_CHUNK;
@@ -547,17 +528,13 @@ static const char *gspar_disagreement(const struct gw_frame *a, const struct gw_
 static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options,
                         uint8_t *dst, struct gw_frame *average)
 {
-    bool signs = adds_signs(frames, n);
     (void)options;
-    *average = (struct gw_frame){.codec = signs ? GW_WIRE_GSPAR : GW_WIRE_SPARSE,
-                                 .code = GW_VALUE_F32,
-                                 .flags = average->flags,
-                                 .workers = n,
-                                 .tensor_id = average->tensor_id,
-                                 .step = average->step,
-                                 .begin = average->begin,
-                                 .count = average->count,
-                                 .n_scalers = signs};
+    /* True if signs are added up in integers. */
+    const bool signs =
+        frames->codec == GW_WIRE_GSPAR && !(frames->flags & GW_FLAG_PRIVATE) && n <= GW_SPARSE_LEVELS_MAX_WORKERS;
+    average->codec = signs ? GW_WIRE_GSPAR : GW_WIRE_SPARSE;
+    average->code = GW_VALUE_F32;
+    average->n_scalers = signs;
     struct summing s = {.average = average};
     bool fits = true;
     if (signs) {

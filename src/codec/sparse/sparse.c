@@ -2,6 +2,7 @@
  * values (values.c). */
 #include "codec/sparse/sparse.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/scratch.h"
 #include "codec/kernels.h"
 #include "codec/sparse/values.h"
@@ -83,13 +84,6 @@ static struct gw_sparse_exponents exponents_of(struct gw_sparse_scratch *scratch
     return (struct gw_sparse_exponents){scratch->string, {scratch->marks[0], scratch->marks[1]}, scratch->exponents};
 }
 
-/* If a frame has several chunks, a table of their sizes stands before them. */
-static size_t table_bytes(const struct gw_frame *frame)
-{
-    uint64_t n_chunks = gw_sparse_n_chunks(frame);
-    return n_chunks > 1 ? 4 * n_chunks : 0;
-}
-
 /* The most bytes of a chunk of n elements that sends all values as they are, behind n_strings strings. A string takes
  * two bytes for each eight of its bits, and 40 in the head. 160 bytes are for lanes and fields. */
 static size_t chunk_bound(uint64_t n, uint32_t n_strings)
@@ -140,15 +134,15 @@ static uint64_t say(const struct saying *saying, bool as_they_are, struct gw_spa
             scratch->string[w] = scratch->rest[w] & source->negative[w];
         }
         const uint32_t n_rest = n_kept - n_values, n_negative = count_ones(scratch->string, n_words);
-        /* Each level of the sums has one question for each sign. So a reader must know the signs before the levels. */
-        if (saying->sums)
+        if (saying->sums) {
+            /* Each level has one question for each sign. So a reader must know the signs before the levels. */
             gw_marked_put(writer, scratch->rest, n_rest, source->negative, n_words, n_negative);
-        else
+            gw_sparse_levels_put(writer, scratch->levels, scratch->rest, source->negative, n_words);
+        } else {
             n_raw_signs = gw_signs_put(writer, gw_signs_choose(n_rest, n_negative, gw_strings_estimate(n, n_kept)),
                                        scratch->rest, n_rest, source->negative, n_words, scratch->signs);
+        }
     }
-    if (saying->sums)
-        gw_sparse_levels_put(writer, scratch->levels, scratch->rest, source->negative, n_words);
     struct gw_sparse_exponents exponents = exponents_of(scratch);
     uint8_t *raw = (uint8_t *)scratch->raw;
     const uint64_t n_raw =
@@ -188,7 +182,7 @@ void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scr
                      struct gw_frame *frame)
 {
     uint64_t n_chunks = gw_sparse_n_chunks(frame);
-    uint8_t *payload = dst + gw_frame_head_bytes(frame->n_scalers), *at = payload + table_bytes(frame);
+    uint8_t *payload = dst + gw_frame_head_bytes(frame->n_scalers), *at = payload + gw_sparse_table_bytes(frame);
     struct gw_sparse_source part = *source;
     for (uint64_t c = 0; c < n_chunks; c++) {
         const size_t size = gw_sparse_write_chunk(&part, frame, gw_sparse_chunk_elems(frame, c), scratch, at);
@@ -216,11 +210,16 @@ size_t gw_sparse_write_sums(const struct gw_sparse_source *source, uint32_t n, s
     return write_chunk(&saying, scratch, at, 4 * (size_t)n - 1);
 }
 
-size_t gw_sparse_chunk_begin(const struct gw_frame *frame, uint64_t c, size_t *at)
+size_t *gw_sparse_offsets(gw_context *context, const struct gw_frame *frame)
 {
-    size_t table = table_bytes(frame), begin = c ? *at : table;
-    *at = table ? begin + gw_get32(frame->payload + 4 * c) : frame->payload_bytes;
-    return begin;
+    const uint64_t n_chunks = gw_sparse_n_chunks(frame);
+    size_t *offsets = gw_alloc(context, n_chunks + 1, sizeof *offsets);
+    if (!offsets)
+        return NULL;
+    offsets[0] = gw_sparse_table_bytes(frame);
+    for (uint64_t c = 0; c < n_chunks; c++)
+        offsets[c + 1] = n_chunks > 1 ? offsets[c] + gw_get32(frame->payload + 4 * c) : frame->payload_bytes;
+    return offsets;
 }
 
 gw_status gw_sparse_begin(const struct gw_sparse_place *places, uint32_t n, struct gw_sparse_scratch *scratch)
@@ -252,7 +251,6 @@ gw_status gw_sparse_read(struct gw_sparse_scratch *scratch, uint32_t i, struct g
     const uint32_t n = gw_sparse_chunk_elems(frame, begun->place.c), n_words = (n + 63) / 64;
     const uint64_t *kept = begun->kept, used = begun->head_bits;
     uint32_t n_raw_signs = 0, negatives;
-    bool sums = false;
     *chunk = (struct gw_sparse_chunk){
         .kept = kept, .n = n, .n_kept = begun->n_kept, .n_values = begun->n_kept, .values = scratch->values};
     chunk->position_bits = (uint32_t)(gw_strings_used(reader) - used);
@@ -262,20 +260,19 @@ gw_status gw_sparse_read(struct gw_sparse_scratch *scratch, uint32_t i, struct g
         for (uint32_t w = 0; w < n_words; w++)
             scratch->rest[w] = kept[w] & ~scratch->exact[w];
         const uint32_t n_rest = chunk->n_kept - chunk->n_values;
-        sums = frame->flags & GW_FLAG_AVERAGE;
-        enum gw_signs how;
-        if (sums)
-            GW_TRY(
-                gw_marked_get(reader, scratch->rest, n_rest, n_words, scratch->string, scratch->negative, &negatives));
-        else
-            GW_TRY(gw_signs_get(reader, n_rest, scratch->signs, &how, &n_raw_signs));
         chunk->exact = scratch->exact;
         chunk->negative = scratch->negative;
         chunk->rest = scratch->rest;
-        chunk->levels = sums ? scratch->levels : NULL;
-        if (sums)
+        if (frame->flags & GW_FLAG_AVERAGE) {
+            chunk->levels = scratch->levels;
+            GW_TRY(
+                gw_marked_get(reader, scratch->rest, n_rest, n_words, scratch->string, scratch->negative, &negatives));
             GW_TRY(gw_sparse_levels_get(reader, scratch->levels, scratch->rest, scratch->negative, n_words,
                                         scratch->string));
+        } else {
+            enum gw_signs how;
+            GW_TRY(gw_signs_get(reader, n_rest, scratch->signs, &how, &n_raw_signs));
+        }
         chunk->sign_bits = (uint32_t)(gw_strings_used(reader) - used) - chunk->position_bits + n_raw_signs;
     }
     struct gw_sparse_exponents exponents = exponents_of(scratch);
@@ -290,7 +287,7 @@ gw_status gw_sparse_read(struct gw_sparse_scratch *scratch, uint32_t i, struct g
     chunk->sign_bits -= spent > bits ? (uint32_t)(spent - bits) : 0;
     chunk->value_bits = spent > bits ? 0 : bits - spent;
     const uint8_t *raw = (const uint8_t *)scratch->raw;
-    if (chunk->exact && !sums) {
+    if (chunk->exact && !chunk->levels) {
         memcpy(scratch->signs, raw + n_raw / 8, gw_div_up(n_raw_signs, 8));
         gw_kernels_now()->scatter_signs(scratch->rest, n_words, (const uint8_t *)scratch->signs, sizeof scratch->signs,
                                         scratch->negative);

@@ -23,10 +23,8 @@ struct gw_sparse_source {
     const uint64_t *kept;
     /* gspar: which of the kept have a value of their own, which of the others are negative */
     const uint64_t *exact, *negative;
-    /* values of the kept elements (gspar: of the exact ones) in order. With code BF16 and F16 they are already rounded
-     */
-    const float *values;
-    bool fast; /* values are written as they are */
+    const float *values; /* of the kept elements (gspar: of the exact ones), in order; already rounded to the code */
+    bool fast;           /* values are written as they are */
 };
 
 /* The type of the values in a frame of codec sparse or gspar. */
@@ -54,6 +52,13 @@ static inline uint32_t gw_sparse_chunk_elems(const struct gw_frame *frame, uint6
 {
     const uint64_t left = frame->count - c * GW_SPARSE_CHUNK;
     return left < GW_SPARSE_CHUNK ? (uint32_t)left : GW_SPARSE_CHUNK;
+}
+
+/* If a frame has several chunks, a table of their sizes stands before them. */
+static inline size_t gw_sparse_table_bytes(const struct gw_frame *frame)
+{
+    const uint64_t n_chunks = gw_sparse_n_chunks(frame);
+    return n_chunks > 1 ? 4 * n_chunks : 0;
 }
 
 /* Writes one chunk of n elements, as frame->codec (sparse or gspar) and frame->code (sparse: a gw_value_type) say. at:
@@ -88,9 +93,8 @@ struct gw_sparse_chunk {
     const float *values;
 };
 
-/* Returns where chunk c begins. Before the call, *at is the end of chunk c - 1 (not needed for c = 0). After it, *at is
- * the end of chunk c. */
-size_t gw_sparse_chunk_begin(const struct gw_frame *frame, uint64_t c, size_t *at);
+/* Where each chunk of a frame begins in its payload, and where the last one ends. NULL: there is no memory. */
+size_t *gw_sparse_offsets(gw_context *context, const struct gw_frame *frame);
 
 /* Chunk c of a frame, and where it begins and ends in the payload. */
 struct gw_sparse_place {
