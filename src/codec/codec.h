@@ -29,15 +29,8 @@ struct gw_option_rule {
 /* ---- the record ----------------------------------------------------------------------------- */
 
 /* What trainings lost with a codec (losses.c). */
-#define GW_LOSSES(name) extern const gw_codec_loss gw_losses_##name[]
-GW_LOSSES(none);
-GW_LOSSES(bf16);
-GW_LOSSES(f16);
-GW_LOSSES(ternary);
-GW_LOSSES(gspar);
-GW_LOSSES(uniform);
-GW_LOSSES(topk);
-GW_LOSSES(onebit);
+extern const gw_codec_loss gw_losses_none[], gw_losses_bf16[], gw_losses_f16[], gw_losses_ternary[], gw_losses_gspar[],
+    gw_losses_uniform[], gw_losses_topk[], gw_losses_onebit[];
 
 struct gw_codec_record {
     gw_codec_info info;                 /* wire_id: of the frames that encode writes, unless encode sets another one */

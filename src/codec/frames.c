@@ -1,5 +1,4 @@
-/* The public side of frames: it parses, decodes, counts and reduces them, and finds the wire codec that does the work.
- */
+/* The public side of frames: parses, decodes, counts and reduces them with the wire codec that they name. */
 #include "codec/parts.h"
 #include "base/error.h"
 #include "base/float_env.h"
@@ -159,18 +158,13 @@ gw_status gw_decode(gw_context *context, const void *src, size_t src_bytes, floa
     return status;
 }
 
-/* -count * log2(count / n) */
-static double part_entropy(uint64_t count, uint64_t n)
-{
-    return count ? -(double)count * log2((double)count / (double)n) : 0;
-}
-
 /* The order-0 entropy of symbols that occur so often among n. */
 static double symbols_entropy(const uint64_t *counts, uint64_t n_symbols, uint64_t n)
 {
     double bits = 0;
     for (uint64_t i = 0; i < n_symbols; i++)
-        bits += part_entropy(counts[i], n);
+        if (counts[i])
+            bits -= (double)counts[i] * log2((double)counts[i] / (double)n);
     return bits;
 }
 

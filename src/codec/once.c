@@ -7,9 +7,8 @@ static gw_status open_encoder(gw_context *context, const char *spec, uint64_t n_
     gw_codec *codec;
     const gw_tensor tensor = {.n_elems = n_elems};
     GW_TRY(gw_codec_parse(context, spec, &codec));
-    gw_status status = gw_encoder_create(context, codec, &tensor, encoder); /* the encoder copies what it needs of
-                                                                             * the codec */
-    gw_codec_destroy(codec);
+    gw_status status = gw_encoder_create(context, codec, &tensor, encoder);
+    gw_codec_destroy(codec); /* the encoder has copied what it needs of it */
     return status;
 }
 

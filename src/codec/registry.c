@@ -48,8 +48,6 @@ uint64_t gw_frame_n_scalers(uint8_t wire_id, uint32_t bucket, uint64_t count)
 
 const gw_codec_info *gw_codec_list(size_t i)
 {
-    for (size_t j = 0; gw_codec_records[j]; j++)
-        if (j == i)
-            return &gw_codec_records[j]->info;
-    return NULL;
+    const size_t n = sizeof gw_codec_records / sizeof *gw_codec_records - 1;
+    return i < n ? &gw_codec_records[i]->info : NULL;
 }

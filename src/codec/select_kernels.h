@@ -38,8 +38,7 @@ struct gw_select_kernels {
     /* Selects |a| > threshold; not rounded. values: room for n + GW_SELECT_SLACK. */
     struct gw_select_counts (*select)(const struct gw_select_run *run, float *values);
 
-    /* out[i] = bit i of kept ? the next value : 0. n_values: how many bits are set below n. `stream` as above, of out.
-     */
+    /* out[i] = bit i of kept ? the next value : 0. n_values: how many bits are set below n. `stream`: as above. */
     void (*expand)(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream, float *out);
 
     /* sum[i] += the next value, if bit i of kept is set. Other elements are not touched. */

@@ -167,9 +167,9 @@ static gw_status decode(gw_context *context, const struct gw_frame *frame, float
 static gw_status symbols(gw_context *context, const struct gw_frame *frame, uint64_t *counts)
 {
     (void)context;
-    float block[256];
-    for (uint64_t i = 0; i < frame->count; i += 256) {
-        uint64_t n = frame->count - i < 256 ? frame->count - i : 256;
+    float block[BLOCK];
+    for (uint64_t i = 0; i < frame->count; i += BLOCK) {
+        const uint64_t n = block_at(i, frame->count);
         forms[frame->codec].unpack(frame->payload + width(frame->codec) * i, n, block);
         for (uint64_t j = 0; j < n; j++)
             counts[frame->workers + (block[j] > 0) - (block[j] < 0)]++;
