@@ -46,8 +46,9 @@ static uint64_t unspread(uint64_t x)
 }
 
 /* 2bit: 00 = -1, 01 = 0, 10 = +1 (Paddle#6599). The low bit is "zero", the high bit "positive". */
-static void pack_2bit(const struct ternary_bits *bits, uint32_t n, uint8_t *dst)
+static void pack_2bit(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
 {
+    (void)count;
     size_t left = (size_t)gw_div_up(n, 4);
     for (uint32_t half = 0; left; half++) {
         uint32_t shift = 32 * (half % 2);
@@ -60,8 +61,12 @@ static void pack_2bit(const struct ternary_bits *bits, uint32_t n, uint8_t *dst)
     }
 }
 
-static gw_status unpack_2bit(const uint8_t *src, uint32_t n, struct ternary_bits *bits)
+static gw_status unpack_2bit(const struct ternary_piece *piece, struct ternary_bits *bits, struct gw_bitmaps *view,
+                             uint32_t *count)
 {
+    (void)view, (void)count;
+    const uint8_t *src = piece->src;
+    const uint32_t n = piece->n;
     size_t left = (size_t)gw_div_up(n, 4);
     for (uint32_t half = 0; half < 2 * ((n + 63) / 64); half++) {
         uint64_t word = 0x5555555555555555ull;
@@ -121,8 +126,9 @@ static uint32_t five(const uint64_t *words, uint32_t at, uint32_t n_words)
     return bits & 31;
 }
 
-static void pack_base3(const struct ternary_bits *bits, uint32_t n, uint8_t *dst)
+static void pack_base3(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
 {
+    (void)count;
     base3_ready();
     uint32_t n_words = (n + 63) / 64;
     for (uint32_t i = 0; i < n; i += 5) {
@@ -131,8 +137,12 @@ static void pack_base3(const struct ternary_bits *bits, uint32_t n, uint8_t *dst
     }
 }
 
-static gw_status unpack_base3(const uint8_t *src, uint32_t n, struct ternary_bits *bits)
+static gw_status unpack_base3(const struct ternary_piece *piece, struct ternary_bits *bits, struct gw_bitmaps *view,
+                              uint32_t *count)
 {
+    (void)view, (void)count;
+    const uint8_t *src = piece->src;
+    const uint32_t n = piece->n;
     base3_ready();
     uint32_t n_words = (n + 63) / 64;
     memset(bits->nonzero, 0, 8 * n_words);
@@ -155,7 +165,7 @@ static gw_status unpack_base3(const uint8_t *src, uint32_t n, struct ternary_bit
     return GW_OK;
 }
 
-/* mask: a bitmap of the nonzeros, then their signs. So its size depends on their number, `count`. */
+/* mask: a bitmap of the nonzeros, then their signs. */
 static void pack_mask(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
 {
     const size_t head = gw_div_up(n, 8);
@@ -163,10 +173,12 @@ static void pack_mask(const struct ternary_bits *bits, uint32_t n, uint32_t coun
     gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, (n + 63) / 64, dst + head, gw_div_up(count, 8));
 }
 
-static gw_status unpack_mask(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits,
-                             struct gw_bitmaps *view, uint32_t *count)
+static gw_status unpack_mask(const struct ternary_piece *piece, struct ternary_bits *bits, struct gw_bitmaps *view,
+                             uint32_t *count)
 {
-    const size_t head = gw_div_up(n, 8), signs = src_bytes - head;
+    const uint8_t *src = piece->src;
+    const uint32_t n = piece->n;
+    const size_t head = gw_div_up(n, 8), signs = piece->n_bytes - head;
     const uint32_t n_words = (n + 63) / 64;
     const void *nonzero = bits->nonzero;
     if (view && n % 64 == 0) {
@@ -176,18 +188,48 @@ static gw_status unpack_mask(const uint8_t *src, size_t src_bytes, uint32_t n, s
             bits->nonzero[n_words - 1] = 0;
         memcpy(bits->nonzero, src, head);
     }
-    /* scatter_signs does not read past src_bytes. So it can count the signs while it reads them. */
+    /* scatter_signs does not read past the piece. So it can count the signs while it reads them. */
     *count = (uint32_t)gw_kernels_now()->scatter_signs(nonzero, n_words, src + head, signs, bits->sign);
-    if (signs == gw_div_up(*count, 8) && *count % 8 && src[src_bytes - 1] >> (*count % 8))
+    if (signs == gw_div_up(*count, 8) && *count % 8 && src[piece->n_bytes - 1] >> (*count % 8))
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's sign bits are padded with bits that are not 0");
     return GW_OK;
 }
 
+static size_t bytes_2bit(uint32_t n, uint32_t count)
+{
+    (void)count;
+    return gw_div_up(n, 4);
+}
+
+static size_t bytes_base3(uint32_t n, uint32_t count)
+{
+    (void)count;
+    return gw_div_up(n, 5);
+}
+
+static size_t bytes_mask(uint32_t n, uint32_t count)
+{
+    return gw_div_up(n, 8) + gw_div_up(count, 8);
+}
+
+/* The codes without an entropy coder, by their numbers on the wire. */
+static const struct plain_code {
+    /* the size of a chunk of n elements, `count` of which are not 0 */
+    size_t (*bytes)(uint32_t n, uint32_t count);
+    void (*pack)(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst);
+    /* The piece has at least bytes(n, 0) bytes. Sets *count if the size depends on it. view NULL: everything is copied.
+     * Else a code whose chunk holds the bitmap of nonzeros may leave it there and change the view. */
+    gw_status (*unpack)(const struct ternary_piece *piece, struct ternary_bits *bits, struct gw_bitmaps *view,
+                        uint32_t *count);
+} plain_codes[] = {
+    [CODE_2BIT] = {bytes_2bit, pack_2bit, unpack_2bit},
+    [CODE_BASE3] = {bytes_base3, pack_base3, unpack_base3},
+    [CODE_MASK] = {bytes_mask, pack_mask, unpack_mask},
+};
+
 size_t ternary_plain_bytes(enum ternary_code code, uint32_t n, uint32_t count)
 {
-    return code == CODE_2BIT    ? gw_div_up(n, 4)
-           : code == CODE_BASE3 ? gw_div_up(n, 5)
-                                : gw_div_up(n, 8) + gw_div_up(count, 8);
+    return plain_codes[code].bytes(n, count);
 }
 
 /* Returns the size. If it is above `limit`, nothing is written. */
@@ -240,12 +282,7 @@ uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ter
                 return ENTRY(CODE_RANS, coded);
         }
     }
-    if (code == CODE_2BIT)
-        pack_2bit(bits, n, dst);
-    else if (code == CODE_BASE3)
-        pack_base3(bits, n, dst);
-    else
-        pack_mask(bits, n, count, dst);
+    plain_codes[code].pack(bits, n, count, dst);
     return ENTRY(code, ternary_plain_bytes(code, n, count));
 }
 
@@ -291,12 +328,7 @@ gw_status ternary_push_unpack(const struct ternary_piece *piece, struct ternary_
     if (piece->n_bytes < least)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; it takes at least %zu",
                        n, piece->n_bytes, ternary_code_names[code], least);
-    if (code == CODE_2BIT)
-        GW_TRY(unpack_2bit(piece->src, n, bits));
-    else if (code == CODE_BASE3)
-        GW_TRY(unpack_base3(piece->src, n, bits));
-    else
-        GW_TRY(unpack_mask(piece->src, piece->n_bytes, n, bits, view, &count));
+    GW_TRY(plain_codes[code].unpack(piece, bits, view, &count));
     if (n % 64 && bits->nonzero[n / 64] >> (n % 64)) /* for such an n, unpack always copies the nonzeros */
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's padding holds values past its %u elements", n);
     const size_t bytes = ternary_plain_bytes(code, n, count);
