@@ -125,7 +125,8 @@ def copied(folder):
 
 
 def stopped_while_it_reads(folder):
-    """SIGTERM, SIGINT and SIGHUP end a server that still reads its folder, at once and as in good order. The folder stays."""
+    """SIGTERM, SIGINT and SIGHUP end a server that still reads its folder, at once and as in good order. The folder
+    stays."""
     options = ["--snapshot", folder / "kept", "--workers", "1", "--mode", "async"]
     server = Server(*options)
     with ps.Client(server.address, rank=0, timeout=PATIENCE) as client:
