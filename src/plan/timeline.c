@@ -193,7 +193,7 @@ gw_status gw_plan_timeline(const gw_profile *profile, uint32_t codec, gw_compres
                            gw_group_times *times, uint32_t capacity, double *step_ms)
 {
     struct gw_model model;
-    uint32_t n_groups;
+    uint32_t n_groups = 0; /* gcc does not see that it is set */
     if (!group_of || !step_ms)
         return gw_fail(GW_ERR_ARGUMENT, "gw_plan_timeline: %s is NULL", group_of ? "step_ms" : "group_of");
     GW_TRY(gw_model_init(profile, codec, compress, &model));
