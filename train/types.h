@@ -134,7 +134,8 @@ struct gw_train_callbacks {
     /* called after every step, from a worker's thread */
     void (*progress)(const struct gw_train_progress *progress, void *user);
     void (*note)(const char *text, void *user); /* gets a sentence for people: what a resumed run found */
-    /* called before every step; if it returns true, the run ends at the next step */
+    /* called before every step: if it returns true, the run ends at the next step. Also while data are loaded: if it
+     * returns true then, the run ends without a step */
     bool (*stop)(void *user);
     void *user;
 };
