@@ -44,7 +44,11 @@ CODECS = {
 DEFAULTS = ("ratio=0.01", "scope=global", "refresh=100", "over=0.5")
 # What C has (gw_codec_loss): a name, and the tasks of experiments/accuracy. All have SGD. With Adam (CifarNet) all
 # codecs that change gradients train more slowly, so it says nothing of which to take (docs/accuracy.md).
-NETWORKS = {"ResNet-20": ("ResNet-20, 10 epochs",), "LeNet": ("LeNet",), "perceptron": ("784-256-10", "784-128-64-10")}
+NETWORKS = {
+    "ResNet-20": ("ResNet-20, 10 epochs", "ResNet-20, 20 epochs"),
+    "LeNet": ("LeNet",),
+    "perceptron": ("784-256-10", "784-128-64-10"),
+}
 TRANSFORMER = "transformer"  # of experiments/torch-training
 # The columns of the page's table: the worst of these networks.
 COLUMNS = {"ResNet-20": ("ResNet-20",), "MNIST": ("LeNet", "perceptron"), TRANSFORMER: (TRANSFORMER,)}
@@ -202,7 +206,7 @@ def chart():
         f'font-size="13" role="img" aria-label="What ResNet-20 lost with each codec, and the bits it sent">',
         f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
         '<text x="20" y="30" font-size="17" font-weight="bold" fill="#1f2328">Accuracy at these bytes: ResNet-20 on '
-        "CIFAR-10, three workers, ten epochs</text>",
+        "CIFAR-10, the worse of 10 and 20 epochs</text>",
         f'<text x="{left}" y="58" fill="#1f2328">bits of an element</text>',
         f'<text x="{bar}" y="58" fill="#1f2328">points lost</text>',
     ]

@@ -25,7 +25,7 @@ const gw_codec_loss gw_losses_ternary[] = {
     {"ternary:residual=on", "perceptron", 0.08, 0.36, 0.85, 3},
     {"ternary", "LeNet", 0.09, 0.63, 1.49, 3},
     {"ternary", "perceptron", 0.27, 0.44, 1.02, 3},
-    {"ternary:residual=on,level=max,momentum=0.9", "ResNet-20", 0.39, 0.58, 1.02, 3},
+    {"ternary:residual=on,level=max,momentum=0.9", "ResNet-20", 0.56, 0.59, 1.05, 3},
     {"ternary:residual=on,level=max,momentum=0.9", "LeNet", 0.02, 0.25, 0.64, 3},
     {"ternary:residual=on,level=max,momentum=0.9", "perceptron", 0.00, 0.18, 0.45, 3},
     {"ternary:residual=on,momentum=0.9", "transformer", 0.08, 0.85, 1.87, 3},
