@@ -92,6 +92,15 @@ static char *temporary_name(const char *path)
     return n < (int)sizeof name ? strdup(name) : NULL;
 }
 
+/* True if an output is open that has this temporary name: two names of one file, by a link. */
+static bool is_open(const char *temporary)
+{
+    for (int i = 0; i < MAX_OPEN; i++)
+        if (doomed[i] && strcmp(doomed[i], temporary) == 0)
+            return true;
+    return false;
+}
+
 /* Opens what is no file. A pipe has no reader yet if both were started at once, so its reader gets some seconds. */
 static int open_special(const char *path, bool pipe)
 {
@@ -128,6 +137,10 @@ int tool_output_open(tool_output *output, const char *path)
     if (!output->temporary) {
         release(output);
         return tool_fail("cannot write %s: its name is too long", path);
+    }
+    if (is_open(output->temporary)) {
+        release(output);
+        return tool_fail("cannot write %s: it is one file with another output", path);
     }
     sigset_t before;
     block_signals(&before);

@@ -152,6 +152,10 @@ class Train(harness.Case):
         os.rmdir(os.path.join(folder, "fc3.bias.npy"))
         del earlier["fc3.bias.npy"]
         self.assertEqual(self.contents("export"), earlier)
+        os.symlink("fc1.weight.npy", os.path.join(folder, "fc3.bias.npy"))
+        earlier["fc3.bias.npy"] = earlier["fc1.weight.npy"]
+        self.refused(1, *export, says="fc3.bias.npy: it is one file with another output")
+        self.assertEqual(self.contents("export"), earlier)
 
     def test_interrupted(self):
         out = self.path("run")
