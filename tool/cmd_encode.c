@@ -20,7 +20,7 @@ typedef struct encode_job {
     tool_tensor tensor;
     float *shared; /* given scalers, or this worker's own */
     tool_frame frame;
-    tool_output output, state_output;
+    tool_output outputs[2]; /* the frame's; the state's, if there is one */
 } encode_job;
 
 /* The tensor's name, which the codec's skip= patterns see: the file's name without folder and suffix. */
@@ -90,13 +90,13 @@ static int write_state(encode_job *job)
 {
     size_t n_bytes = gw_encoder_traits_of(job->encoder).state_bytes;
     uint8_t *bytes = tool_alloc(n_bytes, 1);
-    int status = bytes ? tool_output_open(&job->state_output, job->state) : TOOL_FAILED;
+    int status = bytes ? tool_output_open(&job->outputs[1], job->state) : TOOL_FAILED;
     if (status == TOOL_DONE)
         status = tool_exit_status(gw_encoder_commit(job->encoder, true), job->state);
     if (status == TOOL_DONE)
         status = tool_exit_status(gw_encoder_save(job->encoder, bytes, n_bytes), job->state);
     if (status == TOOL_DONE)
-        status = tool_output_write(&job->state_output, bytes, n_bytes);
+        status = tool_output_write(&job->outputs[1], bytes, n_bytes);
     free(bytes);
     return status;
 }
@@ -147,7 +147,7 @@ static int encode(encode_job *job, bool *skipped)
     size_t capacity = gw_encoder_bound(job->encoder, n);
     if (!(job->frame.bytes = tool_alloc(capacity, 1)))
         return TOOL_FAILED;
-    TOOL_TRY(tool_output_open(&job->output, job->out_path));
+    TOOL_TRY(tool_output_open(&job->outputs[0], job->out_path));
     gw_status result = gw_encoder_encode(job->encoder, job->tensor.values, n_shared > 0 ? job->shared : NULL,
                                          &job->draw, 0, n, job->frame.bytes, capacity, &job->frame.n_bytes);
     if (result >= 0)
@@ -188,14 +188,12 @@ static int deliver(encode_job *job)
     tool_frame_facts facts;
     if (job->json)
         TOOL_TRY(tool_frame_examine(job->out_path, &job->frame, &facts));
-    /* Both files are whole before either gets its name. If the frame had its name and the state did not, the next call
-     * would send the same again. */
-    TOOL_TRY(tool_output_write(&job->output, job->frame.bytes, job->frame.n_bytes));
+    /* Both files are whole before either gets its name, and they get them together. If the frame had its name and the
+     * state did not, the next call would send the same again. */
+    TOOL_TRY(tool_output_write(&job->outputs[0], job->frame.bytes, job->frame.n_bytes));
     if (job->state)
         TOOL_TRY(write_state(job));
-    TOOL_TRY(tool_output_commit(&job->output));
-    if (job->state)
-        TOOL_TRY(tool_output_commit(&job->state_output));
+    TOOL_TRY(tool_output_commit_all(job->outputs, job->state ? 2 : 1));
     tool_note("%s: %llu elements, %zu bytes, code %s", job->out_path, (unsigned long long)info->n_elems,
               info->frame_bytes, info->code);
     if (!job->json)
@@ -210,7 +208,7 @@ static int deliver(encode_job *job)
 
 int gw_cmd_encode(int argc, char **argv)
 {
-    encode_job job = {.nonfinite = "stop", .output = TOOL_OUTPUT_CLOSED, .state_output = TOOL_OUTPUT_CLOSED};
+    encode_job job = {.nonfinite = "stop", .outputs = {TOOL_OUTPUT_CLOSED, TOOL_OUTPUT_CLOSED}};
     const tool_option options[] = {
         {"--codec", "SPEC", "codec and options, for example ternary:code=mask ('gradwire codecs' lists them)",
          TOOL_TEXT, &job.spec},
@@ -265,8 +263,8 @@ int gw_cmd_encode(int argc, char **argv)
         status = job.json ? tool_print_json(json_pack("{s:b}", "skipped", 1)) : TOOL_DONE;
     else if (status == 0)
         status = deliver(&job);
-    tool_output_discard(&job.output);
-    tool_output_discard(&job.state_output);
+    tool_output_discard(&job.outputs[0]);
+    tool_output_discard(&job.outputs[1]);
     gw_encoder_destroy(job.encoder);
     free(job.shared);
     free(job.frame.bytes);
