@@ -22,7 +22,7 @@ struct gw_train_options {
     const char *schedule;       /* schedule.h */
     /* local: every worker moves its own parameters. servers: those of `members` move them, without svrg and ema */
     const char *parameters;
-    const char *plan; /* plan.h: none, single, fixed:BYTES, or a file; live_plan.h: exact, paper */
+    const char *plan; /* live_plan.h: none, single, fixed:BYTES, a file, exact, paper */
     uint64_t replan;  /* exact, paper: steps from one plan to the next; 0: there is only one plan */
     const char *out;  /* the run's folder, which only rank 0 writes; NULL: nothing is written */
     /* the folder of an interrupted run, which goes on; `out` must be NULL or the same folder. NULL: a new run */

@@ -417,7 +417,7 @@ static json_t *real_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-/* A text from outside, such as a path, which need not be UTF-8. Bytes that are not become \\xNN. */
+/* A text from outside, such as a path, which need not be UTF-8. Bytes that are not become \xNN. */
 static json_t *text_json(const char *text)
 {
     char shown[4 * 4096];
