@@ -159,6 +159,14 @@ TEST(a_sentence_may_be_built_on_the_last_and_is_never_cut_open)
             said += gw_shown_bytes(said);
         assert_int_equal(*said, 0);
     }
+    for (size_t n = 0; n < sizeof longest; n += 19) { /* also behind bytes that are shown by four */
+        memset(longest, 0xFF, n);
+        longest[n] = 0;
+        gw_fail(GW_ERR_ORDER, "%s cannot be opened: no such file", longest);
+        const size_t length = strlen(gw_last_error());
+        assert_true(length < GW_ERROR_BYTES);
+        assert_string_equal(gw_last_error() + length - 30, "cannot be opened: no such file");
+    }
 }
 
 /* A name in it may come from a file or another machine, and the program prints it. */

@@ -59,13 +59,16 @@ gw_status gw_fail(gw_status status, const char *format, ...)
     /* The arguments may point into last_error itself, if a sentence is built on that of a callee. They may hold what
      * others have written, and a terminal must not obey that. */
     char sentence[2 * 4096 + sizeof last_error]; /* room for two paths */
+    char shown[4 * sizeof last_error];           /* a byte is shown by four at most */
     const int error = errno;                     /* it stays: the caller's caller may look at it */
     va_list args;
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
     shorten(sentence);
-    gw_show(sentence, "", last_error, sizeof last_error);
+    gw_show(sentence, "", shown, sizeof shown);
+    shorten(shown);
+    memcpy(last_error, shown, strlen(shown) + 1);
     errno = error;
     return status;
 }
