@@ -154,7 +154,7 @@ gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_req
     GW_TRY(status);
     if (s.flags)
         return gw_fail(GW_ERR_FRAME_FIELD, "a request of the parameter server has %u where 0 must be", s.flags);
-    request->operation = (enum gw_ps_operation)s.operation;
+    request->operation = s.operation == GW_PS_ASK ? GW_PS_WHO : (enum gw_ps_operation)s.operation; /* no client asks */
     request_fields(&f, s.operation, request);
     return get_end(&f, s.operation);
 }
