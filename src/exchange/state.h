@@ -87,7 +87,6 @@ struct gw_exchange {
     uint32_t n_submitted;
     bool done;    /* the step has ended, and its result is complete */
     bool waiting; /* a thread is in gw_exchange_wait */
-    struct verdict step_verdict;
     gw_wire told; /* how rank 0 wanted the last step's averages, as these tell: that is what it has chosen */
     gw_step_result result;
     gw_status status; /* below 0: the pipeline has ended; `sentence` says why */

@@ -12,8 +12,7 @@ struct gw_hash {
     /* Of n_bytes bytes at once. */
     uint64_t (*whole)(const void *bytes, size_t n_bytes, uint64_t seed);
 
-    /* Piece by piece. `memory`: state_bytes bytes, 64-byte aligned; a struct gw_hash_state, or taken from the heap. */
-    size_t state_bytes;
+    /* Piece by piece. `memory`: a struct gw_hash_state. */
     void (*begin)(void *memory, uint64_t seed);
     void (*add)(void *memory, const void *bytes, size_t n_bytes);
     uint64_t (*end)(const void *memory);

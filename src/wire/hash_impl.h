@@ -31,5 +31,4 @@ static uint64_t end(const void *memory)
 }
 
 const struct gw_hash GW_HASH;
-const struct gw_hash GW_HASH = {
-    .whole = whole, .state_bytes = sizeof(XXH3_state_t), .begin = begin, .add = add, .end = end};
+const struct gw_hash GW_HASH = {.whole = whole, .begin = begin, .add = add, .end = end};

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/quote.h"
 #include "link/tcp/state.h"
 
 #include <errno.h>
