@@ -28,9 +28,11 @@ const gw_codec_loss gw_losses_ternary[] = {
     {"ternary:residual=on,level=max,momentum=0.9", "ResNet-20", 0.56, 0.59, 1.05, 3},
     {"ternary:residual=on,level=max,momentum=0.9", "LeNet", 0.02, 0.25, 0.64, 3},
     {"ternary:residual=on,level=max,momentum=0.9", "perceptron", 0.00, 0.18, 0.45, 3},
+    {"ternary:residual=on,level=max", "ResNet-20", 0.40, 0.49, 0.85, 2},
     {"ternary:residual=on,momentum=0.9", "transformer", 0.08, 0.85, 1.87, 3},
     {"ternary:residual=on", "transformer", 0.10, 1.10, 2.74, 3},
     {"ternary:residual=on,level=max,momentum=0.9", "transformer", 0.13, 0.95, 3.10, 3},
+    {"ternary:residual=on,level=max", "transformer", 0.10, 0.94, 3.16, 3},
     {"ternary", "ResNet-20", 1.81, 1.16, 1.92, 1},
     {0},
 };
