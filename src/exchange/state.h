@@ -64,7 +64,7 @@ struct gw_exchange {
     pthread_t thread;           /* the pipeline's, unless in_caller is set */
 
     /* Only the caller's thread uses these. */
-    bool open;         /* true between begin and wait */
+    bool open;         /* true between begin and wait. A second thread in gw_exchange_wait reads it under the lock */
     bool left;         /* gw_exchange_leave was called */
     bool *handed_over; /* for each tensor: it was submitted in this step */
     uint32_t n_handed_over;
