@@ -21,6 +21,9 @@ import ports  # noqa: E402
 
 TOOL = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 PORTS = ports.free_ports()
+# A job in the background of a shell ignores Ctrl-C, one under nohup ignores hangups, and so would all that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # OpenMPI keeps memory of its own, which looks like a leak.
 MPI = {**openmpi.ENVIRONMENT, "ASAN_OPTIONS": "detect_leaks=0"}
@@ -193,6 +196,24 @@ def stop(pid):
         if time.monotonic() > end:
             raise AssertionError(f"process {pid} does not stop")
         time.sleep(0.01)
+
+
+def profile(change=lambda p: None):
+    """Returns the profile that docs/plan.md works with, with floats added, after a change."""
+    costs = dict.fromkeys(["compress_ms_fixed", "compress_ms_per_element", "decompress_ms_per_element"], 0)
+    ternary = {"compress_ms_fixed": 0.5, "compress_ms_per_element": 0.00025, "decompress_ms_per_element": 0.000125}
+    layers = [("conv1", 1000, 3), ("conv2", 2000, 2), ("fc1", 8000, 1), ("fc2", 1000, 1)]
+    there = {
+        "forward_ms": 4,
+        "layers": [{"name": n, "elements": e, "backward_ms": b} for n, e, b in layers],
+        "link": {"alpha_ms": 1, "ms_per_byte": 0.0001875, "members": 4},
+        "codecs": [
+            {"spec": "none", "bytes_per_element": 6, **costs},
+            {"spec": "ternary", "bytes_per_element": 2, **ternary},
+        ],
+    }
+    change(there)
+    return there
 
 
 def gaussians(n, seed):

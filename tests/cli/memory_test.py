@@ -10,17 +10,6 @@ MADE = re.compile(b'"made": *"[^"]*"')  # the time in a page
 LAST = 150  # so many allocations before the end fail, each once: answers are made there
 
 
-def profile():
-    layers = [{"name": f"layer{i}", "elements": 1000 * i + 1000, "backward_ms": 1} for i in range(4)]
-    costs = {"compress_ms_fixed": 0.5, "compress_ms_per_element": 0.00025, "decompress_ms_per_element": 0.000125}
-    return {
-        "forward_ms": 4,
-        "layers": layers,
-        "link": {"alpha_ms": 1, "ms_per_byte": 0.0001875, "members": 4},
-        "codecs": [{"spec": "ternary", "bytes_per_element": 2, **costs}],
-    }
-
-
 class Memory(harness.Case):
     def once(self, fail_at, *words):
         """Returns status, what the answer is (standard output and the file of -o), standard error, and how many
@@ -52,7 +41,7 @@ class Memory(harness.Case):
     def test_answers(self):
         file = self.path("profile.json")
         with open(file, "w") as stream:
-            json.dump(profile(), stream)
+            json.dump(harness.profile(), stream)
         self.sweep("plan", "--profile", file, "--json", "-o", self.path("out"))
         self.sweep("advise", "--profile", file)
         self.sweep("advise", "--profile", file, "--json")

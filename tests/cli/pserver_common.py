@@ -25,6 +25,9 @@ os.environ.setdefault("GRADWIRE_LIBRARY", str(TOOL.parent / "libgradwire.so"))
 sys.path.append(str(SOURCE / "tests"))
 import ports  # noqa: E402
 
+# A job in the background of a shell ignores Ctrl-C, one under nohup ignores hangups, and so would all that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # A port that the kernel chooses may go to any connection before the next server listens there.
 PORTS = ports.free_ports()
 os.environ["PYTHONPATH"] = str(SOURCE / "python")

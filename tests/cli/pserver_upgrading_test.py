@@ -13,11 +13,13 @@ import threading
 
 from pserver_common import PATIENCE, SOURCE, Server, check, fails, numpy
 
+import gradwire.pserver as ps
+
 SHAPE, OPTIMIZER = [4, 3], "momentum:lr=0.1,momentum=0.9"
 
 
 @contextlib.contextmanager
-def workers_of(ps, address, n):
+def workers_of(address, n):
     clients = [ps.Client(address, rank=rank, timeout=PATIENCE, connect_timeout=PATIENCE) for rank in range(n)]
     for client in clients:
         client.init_parameter("w", SHAPE, "float32", optimizer=OPTIMIZER, value=numpy.ones(SHAPE))
@@ -33,13 +35,11 @@ def a_round(clients, gradient):
 
 
 def main():
-    import gradwire.pserver as ps
-
     with tempfile.TemporaryDirectory() as folder:
         old, new, copy = (pathlib.Path(folder) / name for name in ("old", "new", "copy"))
         options = ["--workers", "2", "--snapshot", old]
         server = Server(*options)
-        with workers_of(ps, server.address, 2) as clients:
+        with workers_of(server.address, 2) as clients:
             before = a_round(clients, 1.0)[0]
             server.end()
             shutil.copytree(old, copy)
@@ -67,7 +67,7 @@ def main():
         two.end()
         three.end()
         three = Server("--workers", "3", "--snapshot", new, listen=two.address)
-        with workers_of(ps, three.address, 3) as clients:
+        with workers_of(three.address, 3) as clients:
             check((clients[2].pull_parameter("w", "parameters") == after).all(), "the parameters are carried over")
             check(all((value < after).all() for value in a_round(clients, 1.0)), "three workers go on")
         three.end()

@@ -158,6 +158,10 @@ class Arrays(Refusing):
         self.assertEqual(codes.unpack(packed.tobytes(), 4).tolist(), [-1, 1, 0, 1])
         self.assertEqual(codes.pack([]).size, 0)
         self.refuses(numpy.ma.masked_array([1, 0], [True, False]), "MaskedArray", call=codes.pack)
+        for wrong in ([2], [300], [0.5]):
+            self.refuses(wrong, call=codes.pack)
+        for wrong in (numpy.uint8([0xFF]), [1.0]):
+            self.refuses(wrong, call=lambda packed: codes.unpack(packed, 4))
         for n, words in ((-1, "n is -1"), (2**62, "must be 0 to 4"), (1.5, "whole number"), (5, "0 to 4")):
             self.refuses(n, words, call=lambda n: codes.unpack(packed, n))
 
